@@ -1,0 +1,2 @@
+//! carmine-kv-rocks
+pub use rocksdb;

@@ -1,0 +1,1 @@
+//! carmine-mon
