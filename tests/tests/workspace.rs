@@ -1,0 +1,146 @@
+//! The workspace's own rules: allowed dependencies, licences, the size of files. ARCHITECTURE.md and deny.toml are the
+//! tables; this compares them with what cargo resolved.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // reads files and runs cargo
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use carmine_tests::workspace_root;
+use serde_json::Value;
+
+fn metadata() -> Value {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let out = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--locked"])
+        .current_dir(workspace_root())
+        .output()
+        .expect("cargo metadata runs");
+    assert!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("cargo metadata prints JSON")
+}
+
+fn strings<'a>(value: &'a Value, key: &str) -> Vec<&'a str> {
+    value[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Direct non-dev dependencies of each workspace crate on other workspace crates, without the `carmine-` prefix.
+fn crate_edges(meta: &Value) -> BTreeMap<String, BTreeSet<String>> {
+    let members: BTreeSet<&str> = strings(meta, "workspace_members").into_iter().collect();
+    let mut edges = BTreeMap::new();
+    for package in meta["packages"].as_array().into_iter().flatten() {
+        if !members.contains(package["id"].as_str().unwrap_or_default()) {
+            continue;
+        }
+        let name = package["name"].as_str().unwrap_or_default().trim_start_matches("carmine-").to_string();
+        let inner = package["dependencies"].as_array().into_iter().flatten();
+        let inner = inner.filter(|d| d["kind"].is_null()).filter_map(|d| d["name"].as_str());
+        let inner = inner.filter_map(|n| n.strip_prefix("carmine-")).map(str::to_string).collect();
+        edges.insert(name, inner);
+    }
+    edges
+}
+
+/// Rows `| crate | may use a b c |` of the table headed `| crate | may depend on |` in ARCHITECTURE.md.
+fn allowed_edges() -> BTreeMap<String, BTreeSet<String>> {
+    let page = std::fs::read_to_string(workspace_root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let rows = page.lines().skip_while(|l| !l.starts_with("| crate | may depend on |")).skip(2);
+    let mut allowed = BTreeMap::new();
+    for row in rows.take_while(|l| l.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let uses = cells[2].split_whitespace().map(|c| c.trim_matches('`').to_string());
+        allowed.insert(cells[1].trim_matches('`').to_string(), uses.filter(|c| c != "–").collect());
+    }
+    assert!(!allowed.is_empty(), "ARCHITECTURE.md lost its table of allowed dependencies");
+    allowed
+}
+
+#[test]
+fn crates_depend_only_on_what_the_architecture_allows() {
+    let allowed = allowed_edges();
+    for (name, uses) in crate_edges(&metadata()) {
+        let may = allowed.get(&name).unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for crate {name}"));
+        let more: Vec<_> = uses.difference(may).collect();
+        assert!(more.is_empty(), "crate {name} depends on {more:?}, which its row in ARCHITECTURE.md does not allow");
+    }
+}
+
+#[test]
+fn only_kv_rocks_links_rocksdb_and_only_the_reactor_sees_the_ring() {
+    let owners: [(&str, &[&str]); 3] = [
+        ("rocksdb", &["carmine-kv-rocks"]),
+        ("io-uring", &["carmine-reactor"]),
+        ("tokio-uring", &["carmine-testbed", "carmine-benches"]),
+    ];
+    for package in metadata()["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        if !name.starts_with("carmine-") {
+            continue;
+        }
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            for (guarded, may) in owners {
+                if dependency["name"] == guarded {
+                    assert!(may.contains(&name), "{name} depends on {guarded}; only {may:?} may");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_dependency_has_an_allowed_licence() {
+    let deny: toml::Table =
+        std::fs::read_to_string(workspace_root().join("deny.toml")).expect("deny.toml").parse().expect("TOML");
+    let allowed: BTreeSet<&str> =
+        deny["licenses"]["allow"].as_array().expect("a list").iter().filter_map(|v| v.as_str()).collect();
+    for package in metadata()["packages"].as_array().into_iter().flatten() {
+        let licence = package["license"].as_str().unwrap_or_default();
+        // `A OR B`: one suffices; `A AND B`: all must be allowed. `/` is the old spelling of OR.
+        let any = licence.replace('/', " OR ").replace(['(', ')'], " ");
+        let ok = any.split(" OR ").any(|all| all.split(" AND ").all(|l| allowed.contains(l.trim())));
+        let name = &package["name"];
+        assert!(ok, "{name} has the licence {licence:?}, which deny.toml does not allow");
+    }
+}
+
+fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() && path.file_name().is_some_and(|n| n != "target" && n != ".git") {
+            sources(&path, out);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+/// 600 lines is a smell, 1,000 a stop: a file that long holds more than one concept.
+#[test]
+fn no_source_file_is_too_long() {
+    let mut files = Vec::new();
+    for top in ["crates", "benches", "tests"] {
+        sources(&workspace_root().join(top), &mut files);
+    }
+    for file in files {
+        let lines = std::fs::read_to_string(&file).expect("UTF-8 source").lines().count();
+        assert!(lines <= 1000, "{}: {lines} lines: split it by concept", file.display());
+    }
+}
+
+/// `unsafe` only where design.md allows it: the ring, the queues, the buffers and one small `sys` module.
+#[test]
+fn unsafe_stays_in_the_reactor() {
+    let mut files = Vec::new();
+    sources(&workspace_root().join("crates"), &mut files);
+    for file in files {
+        if file.components().any(|c| c.as_os_str() == "reactor" || c.as_os_str() == "tests") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).expect("UTF-8 source");
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let found = code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl");
+            assert!(!found, "{}:{}: unsafe outside carmine-reactor", file.display(), number + 1);
+        }
+    }
+}
