@@ -1,1 +1,19 @@
-//! carmine-types
+//! The small values every crate of Carmine speaks in: ids, versions, names of objects, and the two hash
+//! families (CRC32C, rjenkins) that Ceph's formats are built on. No I/O, no logging, no time.
+#![forbid(unsafe_code)]
+
+pub mod crc32c;
+pub mod errno;
+mod ids;
+mod object;
+pub mod rjenkins;
+mod time;
+mod uuid;
+mod version;
+
+pub use errno::Errno;
+pub use ids::{Epoch, NO_OSD, OsdId, PgId};
+pub use object::{ObjectId, SNAP_DIR, SNAP_HEAD};
+pub use time::UTime;
+pub use uuid::Uuid;
+pub use version::{Eversion, ReqId};

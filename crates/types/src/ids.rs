@@ -1,0 +1,108 @@
+//! Identifiers of the cluster map: epochs, OSDs, placement groups.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::rjenkins::stable_mod;
+
+/// "No OSD here" in up and acting sets (CRUSH_ITEM_NONE).
+pub const NO_OSD: i32 = 0x7fff_ffff;
+
+/// Version of the OSDMap. 0 means "no map yet".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u32);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Number of an OSD in the OSDMap, printed `osd.N`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OsdId(pub u32);
+
+impl fmt::Display for OsdId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "osd.{}", self.0)
+    }
+}
+
+impl OsdId {
+    /// The id of a CRUSH device or up-set entry; `None` for buckets (negative) and for [`NO_OSD`].
+    pub fn from_item(item: i32) -> Option<OsdId> {
+        if item == NO_OSD { None } else { u32::try_from(item).ok().map(OsdId) }
+    }
+}
+
+/// A placement group: pool and placement seed. Printed as Ceph does, the seed in hex: `1.7f`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PgId {
+    pub pool: i64,
+    /// Placement seed, already folded to less than the pool's pg_num.
+    pub ps: u32,
+}
+
+impl PgId {
+    pub const fn new(pool: i64, ps: u32) -> PgId {
+        PgId { pool, ps }
+    }
+
+    /// The PG in which an object of this hash lives while the pool has `pg_num` PGs.
+    pub fn of_hash(pool: i64, hash: u32, pg_num: u32) -> PgId {
+        PgId { pool, ps: stable_mod(hash, pg_num) }
+    }
+}
+
+impl fmt::Display for PgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:x}", self.pool, self.ps)
+    }
+}
+
+/// The text is not a PG id of the form `1.7f`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPgId(pub String);
+
+impl fmt::Display for BadPgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a PG id: expected POOL.SEED with the seed in hex, such as 1.7f", self.0)
+    }
+}
+
+impl std::error::Error for BadPgId {}
+
+impl FromStr for PgId {
+    type Err = BadPgId;
+
+    fn from_str(text: &str) -> Result<PgId, BadPgId> {
+        let bad = || BadPgId(text.to_owned());
+        let (pool, seed) = text.split_once('.').ok_or_else(bad)?;
+        let pool = pool.parse().map_err(|_| bad())?;
+        let ps = u32::from_str_radix(seed, 16).map_err(|_| bad())?;
+        Ok(PgId { pool, ps })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pg_id_prints_its_seed_in_hex_and_parses_back() {
+        let pg = PgId::new(1, 0x7f);
+        assert_eq!(pg.to_string(), "1.7f");
+        assert_eq!("1.7f".parse(), Ok(pg));
+        for bad in ["", "1", "1.", ".7", "1.g", "x.7", "1.7.8", "1.123456789"] {
+            assert!(bad.parse::<PgId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn osd_id_excludes_buckets_and_the_empty_slot() {
+        assert_eq!(OsdId::from_item(3), Some(OsdId(3)));
+        assert_eq!(OsdId::from_item(-2), None);
+        assert_eq!(OsdId::from_item(NO_OSD), None);
+        assert_eq!(OsdId(4).to_string(), "osd.4");
+    }
+}
