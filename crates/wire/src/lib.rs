@@ -1,1 +1,10 @@
-//! carmine-wire
+//! Ceph's encodings as bytes to values and back: the msgr v2.1 frames and handshake, the monitor and OSD
+//! messages, and Carmine's private messages in the same frames.
+//!
+//! Invariants: no I/O, no async, no logging. Nothing here panics, whatever the bytes. Every length from the
+//! wire is compared with the bytes that are there before anything is allocated for it.
+#![forbid(unsafe_code)]
+
+pub mod prim;
+
+pub use prim::{Decoder, Encoder, Envelope, Result, WireError};
