@@ -5,6 +5,10 @@
 //! wire is compared with the bytes that are there before anything is allocated for it.
 #![forbid(unsafe_code)]
 
+pub mod addr;
+pub mod entity;
 pub mod prim;
 
+pub use addr::{EntityAddr, EntityAddrVec};
+pub use entity::{EntityName, EntityType};
 pub use prim::{Decoder, Encoder, Envelope, Result, WireError};

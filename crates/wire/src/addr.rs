@@ -1,0 +1,240 @@
+//! Network addresses of entities, in the form that peers with MSG_ADDR2 use (ceph-protocol.md §1.5).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use crate::{Decoder, Encoder, Result, WireError};
+
+/// First byte of an address, and of a vector of them.
+const MARKER_ADDR: u8 = 1;
+const MARKER_VEC: u8 = 2;
+
+/// Address families and lengths of Linux' sockaddr_in and sockaddr_in6.
+const FAMILY_IPV4: u16 = 2;
+const FAMILY_IPV6: u16 = 10;
+const SOCKADDR_IPV4_BYTES: usize = 16;
+const SOCKADDR_IPV6_BYTES: usize = 28;
+
+/// Longest sockaddr that a peer may send: the kernel's sockaddr_storage.
+const SOCKADDR_BYTES_MAX: usize = 128;
+
+/// Smallest encoded address: marker, envelope, kind, nonce, length.
+pub const ADDR_BYTES_MIN: usize = 1 + 6 + 12;
+
+/// Which protocol an address speaks ([`EntityAddr::kind`]).
+pub mod kind {
+    /// No address.
+    pub const NONE: u32 = 0;
+    /// msgr v1.
+    pub const LEGACY: u32 = 1;
+    pub const MSGR2: u32 = 2;
+    /// A client's own address.
+    pub const ANY: u32 = 3;
+}
+
+/// entity_addr_t: protocol, nonce and socket address.
+///
+/// A daemon's nonce changes at every start and is part of its identity: a client checks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EntityAddr {
+    /// One of [`kind`].
+    pub kind: u32,
+    pub nonce: u32,
+    /// `None` is "no address" (length 0).
+    pub sock: Option<SocketAddr>,
+}
+
+impl EntityAddr {
+    /// A msgr v2 address.
+    pub fn msgr2(sock: SocketAddr, nonce: u32) -> EntityAddr {
+        EntityAddr { kind: kind::MSGR2, nonce, sock: Some(sock) }
+    }
+
+    /// A client's own address: any protocol, port 0.
+    pub fn client(ip: IpAddr, nonce: u32) -> EntityAddr {
+        EntityAddr { kind: kind::ANY, nonce, sock: Some(SocketAddr::new(ip, 0)) }
+    }
+}
+
+impl fmt::Display for EntityAddr {
+    /// As Ceph prints it: `v2:127.0.0.1:6800/1234`, or `-` for none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(sock) = self.sock else { return f.write_str("-") };
+        match self.kind {
+            kind::LEGACY => f.write_str("v1:")?,
+            kind::MSGR2 => f.write_str("v2:")?,
+            kind::ANY => f.write_str("any:")?,
+            other => write!(f, "kind{other}:")?,
+        }
+        write!(f, "{sock}/{}", self.nonce)
+    }
+}
+
+/// entity_addrvec_t: all addresses of one entity. Empty means "none".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EntityAddrVec(pub Vec<EntityAddr>);
+
+impl EntityAddrVec {
+    /// The first msgr v2 address that has a socket address.
+    pub fn msgr2(&self) -> Option<EntityAddr> {
+        self.0.iter().copied().find(|a| a.kind == kind::MSGR2 && a.sock.is_some())
+    }
+
+    pub fn contains(&self, addr: &EntityAddr) -> bool {
+        self.0.contains(addr)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<EntityAddr> for EntityAddrVec {
+    fn from(addr: EntityAddr) -> EntityAddrVec {
+        EntityAddrVec(vec![addr])
+    }
+}
+
+impl Decoder<'_> {
+    pub fn addr(&mut self) -> Result<EntityAddr> {
+        match self.u8()? {
+            MARKER_ADDR => self.addr_body(),
+            marker => Err(WireError::BadValue { what: "address marker", value: marker.into() }),
+        }
+    }
+
+    fn addr_body(&mut self) -> Result<EntityAddr> {
+        let mut body = self.envelope("entity_addr", 1)?.body;
+        let (kind, nonce) = (body.u32()?, body.u32()?);
+        let sockaddr = body.blob()?;
+        Ok(EntityAddr { kind, nonce, sock: decode_sockaddr(sockaddr)? })
+    }
+
+    /// An address vector; also takes a single address in its place, as real readers do.
+    pub fn addrvec(&mut self) -> Result<EntityAddrVec> {
+        match self.u8()? {
+            MARKER_VEC => Ok(EntityAddrVec(self.vec(ADDR_BYTES_MIN, |d| d.addr())?)),
+            MARKER_ADDR => Ok(self.addr_body()?.into()),
+            marker => Err(WireError::BadValue { what: "address vector marker", value: marker.into() }),
+        }
+    }
+}
+
+fn decode_sockaddr(bytes: &[u8]) -> Result<Option<SocketAddr>> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    if bytes.len() > SOCKADDR_BYTES_MAX {
+        let len = bytes.len() as u64;
+        return Err(WireError::TooLong { what: "sockaddr", len, limit: SOCKADDR_BYTES_MAX });
+    }
+    let mut d = Decoder::new(bytes, "sockaddr");
+    let family = d.u16()?;
+    let port = |d: &mut Decoder<'_>| Ok(u16::from_be_bytes(d.array()?));
+    match family {
+        0 => Ok(None),
+        FAMILY_IPV4 => {
+            let port = port(&mut d)?;
+            Ok(Some(SocketAddr::new(Ipv4Addr::from(d.array::<4>()?).into(), port)))
+        }
+        FAMILY_IPV6 => {
+            let port = port(&mut d)?;
+            let flow = d.u32()?;
+            let ip = Ipv6Addr::from(d.array::<16>()?);
+            Ok(Some(SocketAddrV6::new(ip, port, flow, d.u32()?).into()))
+        }
+        other => Err(WireError::BadValue { what: "address family", value: other.into() }),
+    }
+}
+
+impl Encoder<'_> {
+    pub fn addr(&mut self, addr: &EntityAddr) {
+        self.u8(MARKER_ADDR);
+        self.envelope(1, 1, |e| {
+            e.u32(addr.kind);
+            e.u32(addr.nonce);
+            e.sockaddr(addr.sock);
+        });
+    }
+
+    pub fn addrvec(&mut self, addrs: &EntityAddrVec) {
+        self.u8(MARKER_VEC);
+        self.vec(&addrs.0, |e, addr| e.addr(addr));
+    }
+
+    fn sockaddr(&mut self, sock: Option<SocketAddr>) {
+        match sock {
+            None => self.count(0),
+            Some(SocketAddr::V4(v4)) => {
+                self.count(SOCKADDR_IPV4_BYTES);
+                self.u16(FAMILY_IPV4);
+                self.bytes(&v4.port().to_be_bytes());
+                self.bytes(&v4.ip().octets());
+                self.zeros(8);
+            }
+            Some(SocketAddr::V6(v6)) => {
+                self.count(SOCKADDR_IPV6_BYTES);
+                self.u16(FAMILY_IPV6);
+                self.bytes(&v6.port().to_be_bytes());
+                self.u32(v6.flowinfo());
+                self.bytes(&v6.ip().octets());
+                self.u32(v6.scope_id());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded(addr: &EntityAddr) -> Vec<u8> {
+        Encoder::collect(|e| e.addr(addr))
+    }
+
+    #[test]
+    fn sizes_and_text() {
+        let v4 = EntityAddr::msgr2("127.0.0.1:6800".parse().unwrap(), 0x29dd);
+        let v6 = EntityAddr::msgr2("[::1]:6800".parse().unwrap(), 7);
+        assert_eq!(encoded(&v4).len(), 35);
+        assert_eq!(encoded(&v6).len(), 47);
+        assert_eq!(encoded(&EntityAddr::default()).len(), ADDR_BYTES_MIN);
+        assert_eq!(v4.to_string(), "v2:127.0.0.1:6800/10717");
+        assert_eq!(v6.to_string(), "v2:[::1]:6800/7");
+        assert_eq!(EntityAddr::default().to_string(), "-");
+        assert_eq!(Encoder::collect(|e| e.addrvec(&EntityAddrVec::default())), [2, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_single_address_is_read_as_a_vector() {
+        let addr = EntityAddr::msgr2("10.0.0.1:1".parse().unwrap(), 9);
+        let bytes = encoded(&addr);
+        let vec = Decoder::all(&bytes, "test", |d| d.addrvec()).unwrap();
+        assert!(vec.contains(&addr));
+        assert_eq!(vec.msgr2(), Some(addr));
+    }
+
+    #[test]
+    fn the_old_form_and_unknown_families_are_refused() {
+        let mut bytes = encoded(&EntityAddr::msgr2("10.0.0.1:1".parse().unwrap(), 9));
+        bytes[19] = 99;
+        assert_eq!(
+            Decoder::new(&bytes, "test").addr(),
+            Err(WireError::BadValue { what: "address family", value: 99 })
+        );
+        bytes[0] = 0;
+        assert!(Decoder::new(&bytes, "test").addr().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(kind: u32, nonce: u32, sock: Option<SocketAddr>) {
+            let addr = EntityAddr { kind, nonce, sock };
+            let vec = EntityAddrVec(vec![addr, EntityAddr::default()]);
+            let bytes = Encoder::collect(|e| e.addrvec(&vec));
+            prop_assert_eq!(Decoder::all(&bytes, "test", |d| d.addrvec())?, vec);
+        }
+    }
+}
