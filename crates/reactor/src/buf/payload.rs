@@ -1,0 +1,142 @@
+//! [`Payload`]: the data of a message or an object, as a short list of shared ranges.
+
+use smallvec::SmallVec;
+
+use super::Bytes;
+
+/// A gather list. Most payloads are one range; empty ranges are never stored.
+#[derive(Clone, Default)]
+pub struct Payload {
+    chunks: SmallVec<[Bytes; 1]>,
+    len: usize,
+}
+
+impl Payload {
+    /// No bytes.
+    #[must_use]
+    pub fn new() -> Payload {
+        Payload::default()
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends a range.
+    pub fn push(&mut self, b: Bytes) {
+        if !b.is_empty() {
+            self.len += b.len();
+            self.chunks.push(b);
+        }
+    }
+
+    /// Appends another payload's ranges.
+    pub fn append(&mut self, other: &Payload) {
+        self.chunks.extend(other.chunks.iter().cloned());
+        self.len += other.len;
+    }
+
+    /// The ranges, in order, none empty.
+    #[must_use]
+    pub fn chunks(&self) -> &[Bytes] {
+        &self.chunks
+    }
+
+    /// The ranges, in order, none empty.
+    pub fn iter(&self) -> std::slice::Iter<'_, Bytes> {
+        self.chunks.iter()
+    }
+
+    /// The bytes `off..off + len`, sharing the memory; cut at the end of the payload.
+    #[must_use]
+    pub fn slice(&self, off: usize, len: usize) -> Payload {
+        let mut out = Payload::new();
+        let mut skip = off;
+        let mut left = len;
+        for c in &self.chunks {
+            if left == 0 {
+                break;
+            }
+            if skip >= c.len() {
+                skip -= c.len();
+                continue;
+            }
+            let n = left.min(c.len() - skip);
+            out.push(c.slice(skip..skip + n));
+            skip = 0;
+            left -= n;
+        }
+        out
+    }
+
+    /// A copy in one vector.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut v = Vec::with_capacity(self.len);
+        for c in &self.chunks {
+            v.extend_from_slice(c);
+        }
+        v
+    }
+
+    /// Copies the payload into `out`, as much as fits; the number of bytes copied.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        let mut at = 0;
+        for c in &self.chunks {
+            let n = c.len().min(out.len() - at);
+            out[at..at + n].copy_from_slice(&c[..n]);
+            at += n;
+        }
+        at
+    }
+
+    /// CRC-32C in Ceph's convention (`seed` is the running value; no inversion at either end).
+    #[must_use]
+    pub fn crc32c(&self, seed: u32) -> u32 {
+        self.chunks.iter().fold(seed, |crc, c| crate::crc::raw(crc, c))
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(b: Bytes) -> Self {
+        let mut p = Payload::new();
+        p.push(b);
+        p
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(v: Vec<u8>) -> Self {
+        Payload::from(Bytes::from(v))
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Payload) -> bool {
+        self.len == other.len && self.iter().flat_map(|c| c.iter()).eq(other.iter().flat_map(|c| c.iter()))
+    }
+}
+
+impl Eq for Payload {}
+
+impl<'a> IntoIterator for &'a Payload {
+    type Item = &'a Bytes;
+    type IntoIter = std::slice::Iter<'a, Bytes>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Payload({} bytes in {})", self.len, self.chunks.len())
+    }
+}

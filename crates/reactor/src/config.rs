@@ -1,0 +1,110 @@
+//! What a set of reactors is made of: shards, pinning, polling, alien threads, memory.
+
+use std::str::FromStr;
+
+/// What a reactor does when it has nothing to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollPolicy {
+    /// Spin for ever: lowest latency, one CPU always at 100 %.
+    Poll,
+    /// Spin for `spin_us` microseconds after the last work, then sleep in the kernel.
+    Adaptive {
+        /// Microseconds of spinning before the reactor sleeps.
+        spin_us: u32,
+    },
+    /// Sleep at once.
+    Sleep,
+}
+
+/// Microseconds that `adaptive` spins unless told otherwise: about the price of one sleep and wake-up on a
+/// virtual machine, so spinning never costs more than twice what sleeping at once would have cost.
+pub const DEFAULT_SPIN_US: u32 = 20;
+
+impl Default for PollPolicy {
+    fn default() -> Self {
+        PollPolicy::Adaptive { spin_us: DEFAULT_SPIN_US }
+    }
+}
+
+/// The text was not a poll policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("poll policy {0:?} is unknown: use poll, adaptive, adaptive:MICROSECONDS or sleep")]
+pub struct PollPolicyError(String);
+
+impl FromStr for PollPolicy {
+    type Err = PollPolicyError;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        match s {
+            "poll" => Ok(PollPolicy::Poll),
+            "sleep" => Ok(PollPolicy::Sleep),
+            "adaptive" => Ok(PollPolicy::default()),
+            _ => s
+                .strip_prefix("adaptive:")
+                .and_then(|us| us.parse().ok())
+                .map(|spin_us| PollPolicy::Adaptive { spin_us })
+                .ok_or_else(|| PollPolicyError(s.to_owned())),
+        }
+    }
+}
+
+impl std::fmt::Display for PollPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PollPolicy::Poll => f.write_str("poll"),
+            PollPolicy::Adaptive { spin_us } => write!(f, "adaptive:{spin_us}"),
+            PollPolicy::Sleep => f.write_str("sleep"),
+        }
+    }
+}
+
+/// Everything that [`Reactors::start`](crate::Reactors::start) needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Prefix of the thread names (`NAME-0`, `NAME-1`, … and `NAME-alien-0`, …); the kernel shows 15 bytes.
+    pub name: String,
+    /// One entry per shard: the CPU to pin to, or `None` for an unpinned thread.
+    pub cpus: Vec<Option<usize>>,
+    /// What idle reactors do.
+    pub poll: PollPolicy,
+    /// Number of alien threads (blocking work). With 0 the first use of `Shard::alien` is an error in the log and
+    /// the work runs on the reactor itself.
+    pub alien_threads: usize,
+    /// CPUs of the alien threads, dealt round robin; empty means unpinned.
+    pub alien_cpus: Vec<usize>,
+    /// Aliens run on CPUs of reactors: a reactor with outstanding alien work then sleeps instead of spinning.
+    pub alien_shares_cpu: bool,
+    /// Bytes of address space for I/O buffers per shard (memory is taken as it is touched).
+    pub arena_bytes_per_shard: usize,
+    /// Entries of the submission ring; the completion ring has eight times as many.
+    pub ring_entries: u32,
+    /// Microseconds of ready tasks per turn before the reactor looks at the kernel again.
+    pub task_quota_us: u32,
+    /// A single poll of a task that takes longer than this many milliseconds is reported as a stall; 0 = never.
+    pub stall_ms: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            name: "reactor".to_owned(),
+            cpus: vec![None],
+            poll: PollPolicy::default(),
+            alien_threads: 1,
+            alien_cpus: Vec::new(),
+            alien_shares_cpu: false,
+            arena_bytes_per_shard: 64 << 20,
+            ring_entries: 512,
+            task_quota_us: 500,
+            stall_ms: 100,
+        }
+    }
+}
+
+impl Config {
+    /// `shards` unpinned reactors called `name`, everything else at its default.
+    #[must_use]
+    pub fn unpinned(name: &str, shards: u16) -> Self {
+        Config { name: name.to_owned(), cpus: vec![None; usize::from(shards)], ..Config::default() }
+    }
+}

@@ -1,0 +1,9 @@
+//! Waiting for each other within one shard: no locks, no atomics, not `Send`.
+
+pub mod channel;
+mod notify;
+pub mod oneshot;
+mod semaphore;
+
+pub use notify::Notify;
+pub use semaphore::{Permit, Semaphore};
