@@ -1,0 +1,175 @@
+//! CPU lists as Linux and taskset write them: `0-3,8`.
+
+use std::collections::BTreeSet;
+use std::collections::btree_set;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::TopologyError;
+
+/// The highest CPU number that is believed: a typing error must not allocate gigabytes.
+pub(crate) const CPU_NUMBER_MAX: usize = 65_535;
+
+/// A set of CPU numbers, shown and serialised in Linux's list form (`0-3,8`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CpuList(BTreeSet<usize>);
+
+impl CpuList {
+    /// The CPUs in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().copied()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.0.contains(&cpu)
+    }
+
+    /// CPUs in both lists.
+    pub fn intersection(&self, other: &CpuList) -> CpuList {
+        CpuList(self.0.intersection(&other.0).copied().collect())
+    }
+
+    /// CPUs of this list that are not in `other`.
+    pub fn difference(&self, other: &CpuList) -> CpuList {
+        CpuList(self.0.difference(&other.0).copied().collect())
+    }
+
+    /// CPUs in either list.
+    pub fn union(&self, other: &CpuList) -> CpuList {
+        CpuList(self.0.union(&other.0).copied().collect())
+    }
+
+    /// The CPUs as a vector, ascending: what `carmine_reactor::Config` takes.
+    pub fn to_vec(&self) -> Vec<usize> {
+        self.iter().collect()
+    }
+}
+
+impl FromIterator<usize> for CpuList {
+    fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
+        CpuList(cpus.into_iter().collect())
+    }
+}
+
+impl<'a> IntoIterator for &'a CpuList {
+    type Item = usize;
+    type IntoIter = std::iter::Copied<btree_set::Iter<'a, usize>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter().copied()
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = TopologyError;
+
+    /// Parses `0-3,8`. Blanks around parts are allowed; an empty text is the empty list (as sysfs has it).
+    fn from_str(text: &str) -> Result<Self, TopologyError> {
+        let mut cpus = BTreeSet::new();
+        for part in text.trim().split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let (first, last) = match part.split_once('-') {
+                Some((first, last)) => (number(first, text)?, number(last, text)?),
+                None => (number(part, text)?, number(part, text)?),
+            };
+            if first > last {
+                return Err(bad(text, &format!("{first} is above {last}")));
+            }
+            cpus.extend(first..=last);
+        }
+        Ok(CpuList(cpus))
+    }
+}
+
+fn number(digits: &str, text: &str) -> Result<usize, TopologyError> {
+    let cpu = digits.trim().parse::<usize>().map_err(|_| bad(text, &format!("`{digits}` is no number")))?;
+    if cpu > CPU_NUMBER_MAX {
+        return Err(bad(text, &format!("CPU {cpu} is above {CPU_NUMBER_MAX}")));
+    }
+    Ok(cpu)
+}
+
+fn bad(text: &str, why: &str) -> TopologyError {
+    TopologyError::CpuList { text: text.trim().to_owned(), why: why.to_owned() }
+}
+
+impl TryFrom<String> for CpuList {
+    type Error = TopologyError;
+
+    fn try_from(text: String) -> Result<Self, TopologyError> {
+        text.parse()
+    }
+}
+
+impl From<CpuList> for String {
+    fn from(list: CpuList) -> String {
+        list.to_string()
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cpus = self.iter().peekable();
+        let mut separator = "";
+        while let Some(first) = cpus.next() {
+            let mut last = first;
+            while let Some(next) = cpus.next_if_eq(&(last + 1)) {
+                last = next;
+            }
+            if first == last {
+                write!(f, "{separator}{first}")?;
+            } else {
+                write!(f, "{separator}{first}-{last}")?;
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parses_and_prints_linux_lists() {
+        let list: CpuList = " 0-3, 8,10-10\n".parse().unwrap();
+        assert_eq!(list.to_vec(), [0, 1, 2, 3, 8, 10]);
+        assert_eq!(list.to_string(), "0-3,8,10");
+        assert!("".parse::<CpuList>().unwrap().is_empty());
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        for (text, part) in
+            [("0-x", "`x`"), ("4-2", "4 is above 2"), ("99999999", "99999999"), ("1-2-3", "`2-3`")]
+        {
+            let error = text.parse::<CpuList>().unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains(text), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(cpus in proptest::collection::btree_set(0usize..300, 0..80)) {
+            let list: CpuList = cpus.iter().copied().collect();
+            prop_assert_eq!(list.to_string().parse::<CpuList>().unwrap(), list);
+        }
+
+        #[test]
+        fn never_panics(text in ".{0,40}") {
+            let _ = text.parse::<CpuList>();
+        }
+    }
+}

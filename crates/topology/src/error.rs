@@ -1,0 +1,62 @@
+//! What can be wrong with a topology or a plan. Every message names the value and what to change.
+
+use thiserror::Error;
+
+use crate::{CpuList, Strategy};
+
+/// A topology that could not be read or described.
+#[derive(Debug, Error)]
+pub enum TopologyError {
+    #[error("CPU list `{text}`: {why}; write it as in 0-3,8")]
+    CpuList { text: String, why: String },
+    #[error(
+        "topology shape `{text}`: {why}; write sockets x cores x threads as in 2x28x2, or sockets x L3 groups x cores \
+         x threads as in 1x8x8x2"
+    )]
+    Shape { text: String, why: String },
+    #[error("topology file {path}: {why}")]
+    File { path: String, why: String },
+    #[error(
+        "cannot read the machine's topology: {path}: {why}; describe it with --topology FILE or 2x28x2 instead"
+    )]
+    Sysfs { path: String, why: String },
+    #[error("topology {name} has no usable CPU")]
+    Empty { name: String },
+}
+
+/// A plan that does not fit its topology.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum PlanError {
+    #[error("{what} is 0: at least 1 is needed")]
+    Zero { what: &'static str },
+    #[error("{option} {unknown}: no such CPU here; topology {topology} has {have}")]
+    Unknown { option: &'static str, unknown: CpuList, topology: String, have: CpuList },
+    #[error(
+        "{option} {denied}: this process may not run there (allowed: {allowed}); change {option}, or the container's \
+         cpuset or taskset that limits it"
+    )]
+    NotAllowed { option: &'static str, denied: CpuList, allowed: CpuList },
+    #[error("{option} is an empty list; give at least one CPU or leave it out")]
+    EmptyList { option: &'static str },
+    #[error(
+        "CPUs {both} are in {first} and in {second}: make the lists disjoint, or share CPUs with --overprovisioned"
+    )]
+    Overlap { first: &'static str, second: &'static str, both: CpuList },
+    #[error(
+        "too few CPUs: {osds} OSDs x {reactors} reactors need {need}, there are {have} ({cpus}){reserved}; lower --osds \
+         or --reactors, widen --cpus, or share CPUs with --overprovisioned"
+    )]
+    TooFew { osds: usize, reactors: usize, need: usize, have: usize, cpus: CpuList, reserved: String },
+    #[error(
+        "--balance {strategy}: OSD {osd} needs {need} CPUs on socket {socket}, where {have} of {pool} are left; lower \
+         --osds or --reactors, widen --cpus there, take --balance default, or share CPUs with --overprovisioned"
+    )]
+    SocketFull { strategy: Strategy, osd: usize, socket: usize, need: usize, have: usize, pool: usize },
+    #[error(
+        "no CPU is left for clients: the reactors and aliens take all {used} CPUs ({cpus}); lower --osds or \
+         --reactors, give --client-cpus, or share CPUs with --overprovisioned"
+    )]
+    NoClientCpu { used: usize, cpus: CpuList },
+    #[error("`{text}` is no strategy; take default, osd, socket or l3")]
+    Strategy { text: String },
+}

@@ -1,0 +1,167 @@
+//! The strategies: which CPU each reactor gets out of a pool.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{CpuList, PlanError, PlanRequest, Strategy, Topology};
+
+/// A CPU that reactors may have.
+struct Seat {
+    cpu: usize,
+    socket: usize,
+    l3: usize,
+    /// 0 when the core is otherwise free; siblings of used CPUs rank higher and are taken later.
+    rank: usize,
+    /// Reactors that sit here already.
+    uses: usize,
+}
+
+/// Order of taking seats: unused ones first, whole cores before siblings.
+type Level = (usize, usize);
+
+impl Seat {
+    fn level(&self) -> Level {
+        (self.uses, self.rank)
+    }
+}
+
+/// The CPUs that are dealt to reactors, and what is taken of them.
+pub(crate) struct Pool {
+    seats: Vec<Seat>,
+    share: bool,
+}
+
+impl Pool {
+    /// `reserved` are CPUs of clients and aliens: their SMT siblings in the pool are taken late as well.
+    pub(crate) fn new(topology: &Topology, cpus: &CpuList, reserved: &CpuList, share: bool) -> Pool {
+        let in_pool = topology.cpus().iter().filter(|c| cpus.contains(c.cpu));
+        let seats = in_pool.map(|c| {
+            let siblings = topology.cpus().iter().filter(|s| s.core == c.core && s.cpu != c.cpu);
+            let before = |s: usize| reserved.contains(s) || (cpus.contains(s) && s < c.cpu);
+            Seat {
+                cpu: c.cpu,
+                socket: c.socket,
+                l3: c.l3,
+                rank: siblings.filter(|s| before(s.cpu)).count(),
+                uses: usize::from(share && reserved.contains(c.cpu)),
+            }
+        });
+        Pool { seats: seats.collect(), share }
+    }
+
+    fn free(&self) -> impl Iterator<Item = &Seat> {
+        self.seats.iter().filter(|seat| self.share || seat.uses == 0)
+    }
+
+    /// Takes the best seat that `wanted` accepts.
+    fn take(&mut self, wanted: impl Fn(&Seat) -> bool) -> Option<usize> {
+        let share = self.share;
+        let free = self.seats.iter_mut().filter(|seat| (share || seat.uses == 0) && wanted(seat));
+        let seat = free.min_by_key(|seat| (seat.level(), seat.cpu))?;
+        seat.uses += 1;
+        Some(seat.cpu)
+    }
+
+    fn sockets(&self) -> Vec<usize> {
+        self.seats.iter().map(|seat| seat.socket).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// Places every OSD's reactors: `result[osd][reactor]` is a CPU.
+pub(crate) fn place(pool: &mut Pool, request: &PlanRequest) -> Result<Vec<Vec<usize>>, PlanError> {
+    (0..request.osds)
+        .map(|osd| match request.strategy {
+            Strategy::Default => Ok(spill(pool, request.reactors)),
+            Strategy::Osd => in_sockets(pool, request, osd, |_| osd),
+            // Counting reactors through all OSDs evens out odd numbers of reactors between the sockets.
+            Strategy::Socket => in_sockets(pool, request, osd, |reactor| osd * request.reactors + reactor),
+            Strategy::L3 => Ok(in_l3(pool, request.reactors)),
+        })
+        .collect()
+}
+
+/// Takes the next best CPUs wherever they are.
+fn spill(pool: &mut Pool, count: usize) -> Vec<usize> {
+    (0..count).filter_map(|_| pool.take(|_| true)).collect()
+}
+
+/// Takes each reactor's CPU in the socket whose turn it is.
+fn in_sockets(
+    pool: &mut Pool,
+    request: &PlanRequest,
+    osd: usize,
+    turn: impl Fn(usize) -> usize,
+) -> Result<Vec<usize>, PlanError> {
+    let sockets = pool.sockets();
+    let socket_of = |reactor| sockets[turn(reactor) % sockets.len()];
+    let need_of = |socket| (0..request.reactors).filter(|r| socket_of(*r) == socket).count();
+    for socket in sockets.iter().copied() {
+        let (need, have) = (need_of(socket), pool.free().filter(|s| s.socket == socket).count());
+        if have == 0 && need > 0 || !pool.share && need > have {
+            let pool = pool.seats.iter().filter(|s| s.socket == socket).count();
+            return Err(PlanError::SocketFull { strategy: request.strategy, osd, socket, need, have, pool });
+        }
+    }
+    Ok((0..request.reactors).filter_map(|r| pool.take(|seat| seat.socket == socket_of(r))).collect())
+}
+
+/// Takes one L3 group's CPUs where the OSD fits, in whole cores as long as there are any: an OSD is rather split over
+/// groups than put on SMT siblings.
+fn in_l3(pool: &mut Pool, count: usize) -> Vec<usize> {
+    let Some(level) = level_with(pool, count) else { return spill(pool, count) };
+    let groups = free_by_group(pool, level);
+    let fitting = groups.iter().filter(|(_, group)| group.levels.len() >= count);
+    // Most whole cores first; then the emptiest group, which spreads OSDs evenly.
+    let best = fitting.min_by_key(|(l3, group)| {
+        let taken = group.levels.iter().take(count).copied().collect::<Vec<_>>();
+        (taken, usize::MAX - group.levels.len(), **l3)
+    });
+    if let Some((l3, _)) = best {
+        let l3 = *l3;
+        return (0..count).filter_map(|_| pool.take(|seat| seat.l3 == l3)).collect();
+    }
+    split_over_groups(pool, level, count)
+}
+
+/// The lowest level up to which there are `count` free seats.
+fn level_with(pool: &Pool, count: usize) -> Option<Level> {
+    let mut levels: Vec<Level> = pool.free().map(Seat::level).collect();
+    levels.sort_unstable();
+    count.checked_sub(1).and_then(|last| levels.get(last)).copied()
+}
+
+struct Group {
+    socket: usize,
+    /// Levels of the free seats, ascending.
+    levels: Vec<Level>,
+}
+
+fn free_by_group(pool: &Pool, level: Level) -> BTreeMap<usize, Group> {
+    let mut groups = BTreeMap::<usize, Group>::new();
+    for seat in pool.free().filter(|seat| seat.level() <= level) {
+        let group = groups.entry(seat.l3).or_insert(Group { socket: seat.socket, levels: Vec::new() });
+        group.levels.push(seat.level());
+    }
+    groups.values_mut().for_each(|group| group.levels.sort_unstable());
+    groups
+}
+
+/// Uses up the emptiest groups, staying in the first one's socket as long as it has any.
+fn split_over_groups(pool: &mut Pool, level: Level, count: usize) -> Vec<usize> {
+    let mut cpus = Vec::with_capacity(count);
+    let mut home = None;
+    while cpus.len() < count {
+        let groups = free_by_group(pool, level);
+        let best =
+            groups.iter().max_by_key(|(l3, g)| (Some(g.socket) == home, g.levels.len(), usize::MAX - **l3));
+        let Some((l3, group)) = best else { break };
+        let (l3, have) = (*l3, group.levels.len());
+        home.get_or_insert(group.socket);
+        for _ in 0..have.min(count - cpus.len()) {
+            cpus.extend(pool.take(|seat| seat.l3 == l3));
+        }
+    }
+    // Nothing is lost when the level runs dry while CPUs are shared.
+    let missing = count - cpus.len();
+    cpus.extend(spill(pool, missing));
+    cpus
+}

@@ -1,0 +1,112 @@
+//! The grid as text.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use crate::{Cpu, CpuList, Grid, OsdRow};
+
+pub(crate) fn render(grid: &Grid) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "topology  {}", grid.topology);
+    let _ = writeln!(
+        text,
+        "strategy  {}{}",
+        grid.strategy,
+        if grid.overprovisioned { ", overprovisioned" } else { "" }
+    );
+    text.push_str(&table(grid));
+    text.push_str(&clients(grid));
+    let allocated = grid.allocated_cpus();
+    let _ = writeln!(text, "allocated {} CPUs ({allocated})", allocated.len());
+    if grid.shared {
+        text.push_str("marks     * SHARED: this CPU is not had alone; per-core figures are left out\n");
+    }
+    if has_smt(grid) {
+        text.push_str("marks     + an SMT sibling of this CPU is in use\n");
+    }
+    for warning in &grid.warnings {
+        let _ = writeln!(text, "warning   {warning}");
+    }
+    text
+}
+
+fn table(grid: &Grid) -> String {
+    let header =
+        ["OSD", "reactor CPUs", "socket", "node", "L3", "alien CPUs", "PGs/reactor"].map(str::to_owned);
+    let pgs = grid.pgs_per_reactor.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}"));
+    let mut rows = vec![header];
+    rows.extend(grid.osds.iter().map(|osd| {
+        [
+            osd.osd.to_string(),
+            reactors(osd),
+            span(osd, |c| c.socket),
+            span(osd, |c| c.node),
+            span(osd, |c| c.l3),
+            aliens(osd),
+            pgs.clone(),
+        ]
+    }));
+    let mut widths = [0; 7];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.len());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn reactors(osd: &OsdRow) -> String {
+    let cells = osd.reactors.iter().map(|r| format!("{}{}", r.place.cpu, marks(r.shared, r.smt_busy)));
+    cells.collect::<Vec<_>>().join(" ")
+}
+
+fn marks(shared: bool, smt_busy: bool) -> &'static str {
+    match (shared, smt_busy) {
+        (true, true) => "*+",
+        (true, false) => "*",
+        (false, true) => "+",
+        (false, false) => "",
+    }
+}
+
+fn span(osd: &OsdRow, key: impl Fn(&Cpu) -> usize) -> String {
+    osd.reactors.iter().map(|r| key(&r.place)).collect::<CpuList>().to_string()
+}
+
+fn aliens(osd: &OsdRow) -> String {
+    match (osd.aliens.own, osd.aliens.shared) {
+        (true, _) => "its reactors'".to_owned(),
+        (false, shared) => format!("{}{}", osd.aliens.cpus, marks(shared, false)),
+    }
+}
+
+fn clients(grid: &Grid) -> String {
+    if grid.clients.is_empty() {
+        return "clients   none\n".to_owned();
+    }
+    let shared = grid.clients.iter().any(|c| c.shared);
+    let smt = grid.clients.iter().any(|c| c.smt_busy);
+    let places = |key: fn(&Cpu) -> usize| {
+        grid.clients.iter().map(|c| key(&c.place)).collect::<BTreeSet<_>>().into_iter().collect::<CpuList>()
+    };
+    format!(
+        "clients   CPU {}{}, socket {}, node {}, L3 {}\n",
+        grid.client_cpus(),
+        marks(shared, smt),
+        places(|c| c.socket),
+        places(|c| c.node),
+        places(|c| c.l3),
+    )
+}
+
+fn has_smt(grid: &Grid) -> bool {
+    grid.osds.iter().flat_map(|o| &o.reactors).any(|r| r.smt_busy) || grid.clients.iter().any(|c| c.smt_busy)
+}
