@@ -1,0 +1,73 @@
+//! Grids that are known by heart, and the rules that every grid keeps. `UPDATE_GOLDEN=1` rewrites the files: read the
+//! difference before it is committed.
+#![allow(clippy::disallowed_methods, reason = "reads and writes golden files")]
+
+use carmine_topology::{Grid, PlanRequest, Strategy, Topology};
+
+const STRATEGIES: [Strategy; 4] = [Strategy::Default, Strategy::Osd, Strategy::Socket, Strategy::L3];
+
+fn check(name: &str, shape: &str, request: &PlanRequest) {
+    let grid = Grid::plan(&Topology::from_short(shape).unwrap(), request).unwrap();
+    let text = grid.render();
+    let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let want = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, want, "{path} differs (UPDATE_GOLDEN=1 rewrites it)");
+    let json = serde_json::to_string(&grid).unwrap();
+    assert_eq!(serde_json::from_str::<Grid>(&json).unwrap(), grid);
+}
+
+#[test]
+fn eight_osds_on_two_sockets() {
+    for reactors in [5, 6] {
+        for strategy in STRATEGIES {
+            let request = PlanRequest {
+                osds: 8,
+                reactors,
+                strategy,
+                clients: 8,
+                pgs: 128,
+                size: 3,
+                ..PlanRequest::default()
+            };
+            check(&format!("2x28x2_8x{reactors}_{strategy}"), "2x28x2", &request);
+        }
+    }
+}
+
+#[test]
+fn sixteen_osds_on_eight_l3_groups() {
+    for strategy in STRATEGIES {
+        let request = PlanRequest {
+            osds: 16,
+            reactors: 2,
+            strategy,
+            clients: 8,
+            pgs: 512,
+            size: 3,
+            ..PlanRequest::default()
+        };
+        check(&format!("1x8x8x2_16x2_{strategy}"), "1x8x8x2", &request);
+    }
+}
+
+#[test]
+fn given_lists() {
+    let request = PlanRequest {
+        osds: 2,
+        reactors: 3,
+        cpus: Some("0-5".parse().unwrap()),
+        client_cpus: Some("56-63".parse().unwrap()),
+        alien_cpus: Some("28-31".parse().unwrap()),
+        ..PlanRequest::default()
+    };
+    check("2x28x2_given", "2x28x2", &request);
+}
+
+#[test]
+fn overprovisioned_small_machine() {
+    let request = PlanRequest { osds: 3, overprovisioned: true, pgs: 32, size: 3, ..PlanRequest::default() };
+    check("1x2x1_3x1_overprovisioned", "1x2x1", &request);
+}

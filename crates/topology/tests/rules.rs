@@ -1,0 +1,204 @@
+//! Rules of every grid, over random machines and requests; and the errors.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use carmine_topology::{CpuList, Grid, PlanError, PlanRequest, Strategy, Topology};
+use proptest::prelude::{Just, prop_assert, prop_assert_eq, prop_compose, prop_oneof, proptest};
+
+fn strategies() -> impl proptest::strategy::Strategy<Value = Strategy> {
+    prop_oneof![Just(Strategy::Default), Just(Strategy::Osd), Just(Strategy::Socket), Just(Strategy::L3)]
+}
+
+prop_compose! {
+    fn cases()(sockets in 1usize..4, groups in 1usize..4, cores in 1usize..6, threads in 1usize..3,
+               osds in 1usize..9, reactors in 1usize..7, clients in 0usize..6, strategy in strategies(),
+               overprovisioned: bool) -> (Topology, PlanRequest) {
+        let topology = Topology::from_short(&format!("{sockets}x{groups}x{cores}x{threads}")).unwrap();
+        let request = PlanRequest { osds, reactors, clients, strategy, overprovisioned, ..PlanRequest::default() };
+        (topology, request)
+    }
+}
+
+fn reactor_cpus(grid: &Grid) -> Vec<usize> {
+    grid.osds.iter().flat_map(|osd| osd.reactor_cpus()).collect()
+}
+
+fn no_cpu_twice(grid: &Grid) {
+    let mut all = reactor_cpus(grid);
+    all.extend(grid.client_cpus().iter());
+    let distinct: BTreeSet<usize> = all.iter().copied().collect();
+    assert_eq!(distinct.len(), all.len(), "a CPU is given twice:\n{}", grid.render());
+    assert!(!grid.shared);
+}
+
+/// In `domain`'s own terms: nobody sits on a sibling as long as a core of the same domain is free.
+fn siblings_last(topology: &Topology, grid: &Grid, domain: impl Fn(&carmine_topology::Cpu) -> usize) {
+    let used: BTreeSet<usize> = reactor_cpus(grid).into_iter().collect();
+    let free_first =
+        |d: usize| topology.cpus().iter().any(|c| domain(c) == d && c.thread == 0 && !used.contains(&c.cpu));
+    for cpu in topology.cpus().iter().filter(|c| used.contains(&c.cpu) && c.thread > 0) {
+        assert!(
+            !free_first(domain(cpu)),
+            "CPU {} is a sibling, and a core is free:\n{}",
+            cpu.cpu,
+            grid.render()
+        );
+    }
+}
+
+fn strategy_holds(topology: &Topology, request: &PlanRequest, grid: &Grid) {
+    for osd in &grid.osds {
+        let sockets: Vec<usize> = osd.reactors.iter().map(|r| r.place.socket).collect();
+        match request.strategy {
+            Strategy::Default => {}
+            Strategy::Osd => assert!(sockets.iter().all(|s| *s == osd.osd % topology.sockets())),
+            Strategy::Socket => {
+                let mut counts = vec![0usize; topology.sockets()];
+                sockets.iter().for_each(|s| counts[*s] += 1);
+                assert!(
+                    counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1,
+                    "{}",
+                    grid.render()
+                );
+            }
+            Strategy::L3 => {}
+        }
+    }
+}
+
+/// The first OSDs, as many as fit when every group takes whole OSDs on whole cores, are each within one group.
+fn l3_holds(topology: &Topology, request: &PlanRequest, grid: &Grid) {
+    let mut cores = BTreeMap::<usize, usize>::new();
+    topology.cpus().iter().filter(|c| c.thread == 0).for_each(|c| *cores.entry(c.l3).or_default() += 1);
+    let fit: usize = cores.values().map(|n| n / request.reactors).sum();
+    for osd in grid.osds.iter().take(fit) {
+        let groups: BTreeSet<usize> = osd.reactors.iter().map(|r| r.place.l3).collect();
+        assert_eq!(groups.len(), 1, "OSD {} is split:\n{}", osd.osd, grid.render());
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_grid_keeps_the_rules((topology, request) in cases()) {
+        let need = request.osds * request.reactors;
+        let planned = Grid::plan(&topology, &request);
+        let Ok(grid) = planned else {
+            let error = planned.unwrap_err();
+            prop_assert!(!request.overprovisioned, "{error}");
+            let full = matches!(error, PlanError::SocketFull { .. });
+            let clients = matches!(error, PlanError::NoClientCpu { .. }) && need == topology.cpus().len();
+            prop_assert!(full || clients || need > topology.cpus().len(), "{error}");
+            return Ok(());
+        };
+        prop_assert_eq!(reactor_cpus(&grid).len(), need);
+        strategy_holds(&topology, &request, &grid);
+        if request.overprovisioned {
+            let mut uses = BTreeMap::<usize, usize>::new();
+            reactor_cpus(&grid).into_iter().chain(grid.client_cpus().iter()).for_each(|c| *uses.entry(c).or_default() += 1);
+            prop_assert_eq!(grid.shared, uses.values().any(|n| *n > 1));
+            return Ok(());
+        }
+        no_cpu_twice(&grid);
+        match request.strategy {
+            Strategy::Default | Strategy::L3 => siblings_last(&topology, &grid, |_| 0),
+            Strategy::Osd | Strategy::Socket => siblings_last(&topology, &grid, |c| c.socket),
+        }
+        if request.strategy == Strategy::L3 {
+            l3_holds(&topology, &request, &grid);
+        }
+        if request.strategy == Strategy::Default && need <= topology.cores() {
+            prop_assert_eq!(reactor_cpus(&grid), (0..need).collect::<Vec<_>>());
+        }
+    }
+}
+
+fn list(text: &str) -> Option<CpuList> {
+    Some(text.parse().unwrap())
+}
+
+fn error(shape: &str, request: PlanRequest) -> String {
+    Grid::plan(&Topology::from_short(shape).unwrap(), &request).unwrap_err().to_string()
+}
+
+#[test]
+fn errors_name_the_value_and_the_change() {
+    let base = PlanRequest::default;
+    let cases = [
+        (
+            error("1x4x1", PlanRequest { osds: 3, reactors: 2, ..base() }),
+            vec!["3 OSDs x 2 reactors need 6", "there are 4 (0-3)", "--overprovisioned"],
+        ),
+        (
+            error("1x4x1", PlanRequest { osds: 4, ..base() }),
+            vec!["no CPU is left for clients", "--client-cpus"],
+        ),
+        (
+            error("1x4x1", PlanRequest { cpus: list("2-5"), ..base() }),
+            vec!["--cpus 4-5", "no such CPU", "0-3"],
+        ),
+        (
+            error("1x4x1", PlanRequest { cpus: list("0-2"), client_cpus: list("2-3"), ..base() }),
+            vec!["CPUs 2 are in --cpus and in --client-cpus", "disjoint"],
+        ),
+        (
+            error("1x4x1", PlanRequest { client_cpus: list("2-3"), alien_cpus: list("3"), ..base() }),
+            vec!["CPUs 3", "--alien-cpus"],
+        ),
+        (
+            error("1x4x1", PlanRequest { client_cpus: list("1-3"), osds: 2, ..base() }),
+            vec!["1-3 being kept for clients"],
+        ),
+        (error("1x4x1", PlanRequest { osds: 0, ..base() }), vec!["--osds is 0"]),
+        (error("1x4x1", PlanRequest { cpus: list(""), ..base() }), vec!["--cpus is an empty list"]),
+        (
+            error(
+                "2x4x1",
+                PlanRequest {
+                    osds: 3,
+                    reactors: 2,
+                    strategy: Strategy::Osd,
+                    clients: 0,
+                    cpus: list("0-2,4-7"),
+                    ..base()
+                },
+            ),
+            vec!["OSD 2 needs 2 CPUs on socket 0", "1 of 3"],
+        ),
+        ("numa".parse::<Strategy>().unwrap_err().to_string(), vec!["`numa`", "l3"]),
+    ];
+    for (text, parts) in cases {
+        for part in parts {
+            assert!(text.contains(part), "`{part}` is not in: {text}");
+        }
+    }
+}
+
+#[test]
+fn siblings_of_client_cores_come_late() {
+    // Client on core 0: its sibling, CPU 4, is the last that a reactor gets.
+    let request = PlanRequest { reactors: 7, client_cpus: list("0"), ..PlanRequest::default() };
+    let grid = Grid::plan(&Topology::from_short("1x4x2").unwrap(), &request).unwrap();
+    assert_eq!(grid.osds[0].reactor_cpus(), [1, 2, 3, 4, 5, 6, 7]);
+    let request = PlanRequest { reactors: 3, cpus: list("4-7"), clients: 1, ..PlanRequest::default() };
+    let grid = Grid::plan(&Topology::from_short("1x4x2").unwrap(), &request).unwrap();
+    assert_eq!(
+        (grid.osds[0].reactor_cpus(), grid.client_cpus().to_string()),
+        (vec![4, 5, 6], "3".to_owned())
+    );
+}
+
+#[test]
+fn aliens_default_to_the_reactors() {
+    let t = Topology::from_short("1x8x1").unwrap();
+    let grid = Grid::plan(&t, &PlanRequest { osds: 2, reactors: 2, ..PlanRequest::default() }).unwrap();
+    assert!(grid.osds[1].aliens.own && !grid.shared);
+    assert_eq!(grid.osds[1].aliens.cpus.to_string(), "2-3");
+    assert_eq!(grid.allocated_cpus().to_string(), "0-3");
+    let given = PlanRequest { osds: 2, reactors: 2, alien_cpus: list("5-7"), ..PlanRequest::default() };
+    let grid = Grid::plan(&t, &given).unwrap();
+    assert_eq!(
+        (grid.osds[0].aliens.cpus.to_string(), grid.osds[1].aliens.cpus.to_string()),
+        ("5".into(), "6-7".into())
+    );
+    assert_eq!(grid.allocated_cpus().to_string(), "0-3,5-7");
+}
