@@ -7,8 +7,15 @@
 
 pub mod addr;
 pub mod entity;
+pub mod features;
+pub mod frame;
+pub mod handshake;
+pub mod header;
+pub mod kinds;
 pub mod prim;
 
 pub use addr::{EntityAddr, EntityAddrVec};
 pub use entity::{EntityName, EntityType};
+pub use features::FEATURES;
+pub use header::{Front, Header2};
 pub use prim::{Decoder, Encoder, Envelope, Result, WireError};

@@ -24,6 +24,9 @@ pub enum WireError {
     /// A length above the limit for its kind.
     #[error("{what}: {len} bytes are over the limit of {limit}")]
     TooLong { what: &'static str, len: u64, limit: usize },
+    /// The peer started with msgr v1's banner.
+    #[error("peer speaks msgr v1 (\"ceph v0..\"), only msgr v2 is served: give it a v2: address")]
+    LegacyPeer,
     /// A checksum does not match its bytes.
     #[error("{what}: checksum is {found:#010x}, the bytes give {computed:#010x}")]
     BadCrc { what: &'static str, found: u32, computed: u32 },

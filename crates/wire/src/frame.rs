@@ -1,0 +1,37 @@
+//! msgr v2.1 frames in crc mode (ceph-protocol.md §1.3).
+//!
+//! ```text
+//! preamble (32) | segment 0 | crc of segment 0 (4) | segments 1..3, unpadded | epilogue (13)
+//! ```
+//! Segment 0 and its crc are both absent if it is empty; the epilogue is absent if there is one segment only.
+//! Control frames have one segment. MESSAGE frames: 0 = header2, 1 = front, 2 = middle (unused), 3 = data.
+
+mod encode;
+mod epilogue;
+mod preamble;
+mod received;
+mod tag;
+
+pub use encode::{MessageTail, control, message_head, message_head_with, message_tail};
+pub use epilogue::{EPILOGUE_BYTES, Epilogue};
+pub use preamble::{PREAMBLE_BYTES, Preamble, SEGMENTS_MAX};
+pub use received::Frame;
+pub use tag::Tag;
+
+/// Index of each segment of a MESSAGE frame.
+pub mod segment {
+    pub const HEADER: usize = 0;
+    pub const FRONT: usize = 1;
+    pub const MIDDLE: usize = 2;
+    pub const DATA: usize = 3;
+}
+
+/// Longest control payload, front and middle that are accepted (the limit of the kernel client).
+pub const SEGMENT_BYTES_MAX: usize = 16 << 20;
+/// Longest data segment that is accepted (the limit of the kernel client).
+pub const DATA_BYTES_MAX: usize = 64 << 20;
+/// Length of the checksum behind segment 0.
+pub const CRC_BYTES: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Authentication frames. Only the method "none" is implemented.
+
+use super::Control;
+use crate::frame::Tag;
+use crate::{Decoder, Encoder, EntityType, Result, WireError};
+
+/// Authentication methods.
+pub mod auth_method {
+    pub const NONE: u32 = 1;
+    pub const CEPHX: u32 = 2;
+}
+
+/// Connection modes.
+pub mod connection_mode {
+    pub const CRC: u32 = 1;
+    pub const SECURE: u32 = 2;
+}
+
+/// Client → server: which method and modes it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthRequest {
+    /// One of [`auth_method`].
+    pub method: u32,
+    /// [`connection_mode`]s in order of preference.
+    pub modes: Vec<u32>,
+    /// Depends on the method, see [`AuthNone`].
+    pub payload: Vec<u8>,
+}
+
+impl Control for AuthRequest {
+    const TAG: Tag = Tag::AuthRequest;
+
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(self.method);
+        e.vec(&self.modes, |e, mode| e.u32(*mode));
+        e.blob(&self.payload);
+    }
+
+    fn decode_fields(d: &mut Decoder<'_>) -> Result<AuthRequest> {
+        Ok(AuthRequest { method: d.u32()?, modes: d.vec(4, |d| d.u32())?, payload: d.blob()?.to_vec() })
+    }
+}
+
+impl AuthRequest {
+    /// The request for method none in crc mode.
+    pub fn none(identity: &AuthNone) -> AuthRequest {
+        let payload = Encoder::collect(|e| identity.encode(e));
+        AuthRequest { method: auth_method::NONE, modes: vec![connection_mode::CRC], payload }
+    }
+}
+
+/// Whom an [`AuthNone`] payload is for: its first byte differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthTarget {
+    Mon,
+    Osd,
+}
+
+/// AUTH_REQUEST payload of method none: who the client says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthNone {
+    pub target: AuthTarget,
+    pub entity: EntityType,
+    /// Name after the type: "admin" of "client.admin".
+    pub name: String,
+    /// 0 in the first request to a monitor, which then assigns one.
+    pub global_id: u64,
+}
+
+/// auth_mode "mon", and the version of the authorizer that OSDs get.
+const MODE_MON: u8 = 10;
+const AUTHORIZER_VERSION: u8 = 1;
+
+impl AuthNone {
+    pub fn encode(&self, e: &mut Encoder<'_>) {
+        e.u8(match self.target {
+            AuthTarget::Mon => MODE_MON,
+            AuthTarget::Osd => AUTHORIZER_VERSION,
+        });
+        e.u32(self.entity.0.into());
+        e.str(&self.name);
+        e.u64(self.global_id);
+    }
+
+    pub fn decode(payload: &[u8]) -> Result<AuthNone> {
+        Decoder::all(payload, "auth none payload", |d| {
+            let target = match d.u8()? {
+                MODE_MON => AuthTarget::Mon,
+                AUTHORIZER_VERSION => AuthTarget::Osd,
+                mode => return Err(WireError::BadValue { what: "auth mode", value: mode.into() }),
+            };
+            let kind = d.u32()?;
+            let kind = u8::try_from(kind)
+                .map_err(|_| WireError::BadValue { what: "entity type", value: kind.into() })?;
+            Ok(AuthNone { target, entity: EntityType(kind), name: d.string()?, global_id: d.u64()? })
+        })
+    }
+}
+
+/// Server → client: that method is not possible, these are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthBadMethod {
+    pub method: u32,
+    /// Negative errno.
+    pub result: i32,
+    pub allowed_methods: Vec<u32>,
+    pub allowed_modes: Vec<u32>,
+}
+
+impl AuthBadMethod {
+    /// The answer to any method but none.
+    pub fn only_none(method: u32) -> AuthBadMethod {
+        AuthBadMethod {
+            method,
+            result: carmine_types::errno::EOPNOTSUPP,
+            allowed_methods: vec![auth_method::NONE],
+            allowed_modes: vec![connection_mode::CRC],
+        }
+    }
+}
+
+impl Control for AuthBadMethod {
+    const TAG: Tag = Tag::AuthBadMethod;
+
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(self.method);
+        e.i32(self.result);
+        e.vec(&self.allowed_methods, |e, method| e.u32(*method));
+        e.vec(&self.allowed_modes, |e, mode| e.u32(*mode));
+    }
+
+    fn decode_fields(d: &mut Decoder<'_>) -> Result<AuthBadMethod> {
+        Ok(AuthBadMethod {
+            method: d.u32()?,
+            result: d.i32()?,
+            allowed_methods: d.vec(4, |d| d.u32())?,
+            allowed_modes: d.vec(4, |d| d.u32())?,
+        })
+    }
+}
+
+/// Server → client: accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthDone {
+    /// The client's identity in the cluster.
+    pub global_id: u64,
+    /// The [`connection_mode`] chosen.
+    pub mode: u32,
+    /// Empty for method none.
+    pub payload: Vec<u8>,
+}
+
+impl Control for AuthDone {
+    const TAG: Tag = Tag::AuthDone;
+
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u64(self.global_id);
+        e.u32(self.mode);
+        e.blob(&self.payload);
+    }
+
+    fn decode_fields(d: &mut Decoder<'_>) -> Result<AuthDone> {
+        Ok(AuthDone { global_id: d.u64()?, mode: d.u32()?, payload: d.blob()?.to_vec() })
+    }
+}
+
+/// Signature over what was received so far. Without a session key (method none) it is all zeros, and the
+/// receiver checks for exactly that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signature(pub [u8; 32]);
+
+impl Signature {
+    /// Fails unless this is the signature of method none.
+    pub fn check_none(&self) -> Result<()> {
+        match self.0.iter().find(|byte| **byte != 0) {
+            None => Ok(()),
+            Some(byte) => Err(WireError::BadValue { what: "signature", value: (*byte).into() }),
+        }
+    }
+}
+
+impl Control for Signature {
+    const TAG: Tag = Tag::AuthSignature;
+
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.bytes(&self.0);
+    }
+
+    fn decode_fields(d: &mut Decoder<'_>) -> Result<Signature> {
+        Ok(Signature(d.array()?))
+    }
+}

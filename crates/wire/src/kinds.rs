@@ -1,0 +1,53 @@
+//! Message types. Ceph uses none from 0x8000 on: those are Carmine's own (see `private`).
+
+macro_rules! kinds {
+    ($($name:ident = $value:literal,)*) => {
+        $(pub const $name: u16 = $value;)*
+
+        /// The name of a message type, for errors and logs.
+        pub fn name(kind: u16) -> &'static str {
+            match kind {
+                $($value => stringify!($name),)*
+                0x8001..=0x800f => "REPLICATION",
+                _ => "UNKNOWN",
+            }
+        }
+    };
+}
+
+kinds! {
+    MON_MAP = 4,
+    MON_GET_MAP = 5,
+    STATFS = 13,
+    STATFS_REPLY = 14,
+    MON_SUBSCRIBE = 15,
+    MON_SUBSCRIBE_ACK = 16,
+    AUTH = 17,
+    AUTH_REPLY = 18,
+    MON_GET_VERSION = 19,
+    MON_GET_VERSION_REPLY = 20,
+    OSD_MAP = 41,
+    OSD_OP = 42,
+    OSD_OP_REPLY = 43,
+    WATCH_NOTIFY = 44,
+    POOL_OP_REPLY = 48,
+    POOL_OP = 49,
+    MON_COMMAND = 50,
+    MON_COMMAND_ACK = 51,
+    LOG = 52,
+    LOG_ACK = 53,
+    GET_POOL_STATS = 58,
+    GET_POOL_STATS_REPLY = 59,
+    OSD_BACKOFF = 61,
+    CONFIG = 62,
+    COMMAND = 97,
+    COMMAND_REPLY = 98,
+    MGR_MAP = 0x704,
+    ROUTE = 0x8010,
+    ROUTE_REPLY = 0x8011,
+    OSD_BOOT = 0x8020,
+    OSD_BOOT_ACK = 0x8021,
+    OSD_DOWN = 0x8022,
+    ADMIN = 0x8030,
+    ADMIN_REPLY = 0x8031,
+}
