@@ -6,12 +6,15 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod crushmap;
 pub mod entity;
 pub mod features;
 pub mod frame;
 pub mod handshake;
 pub mod header;
 pub mod kinds;
+pub mod monmap;
+pub mod osdmap;
 pub mod prim;
 
 pub use addr::{EntityAddr, EntityAddrVec};

@@ -1,0 +1,316 @@
+//! The binary form of a CRUSH map. It has no envelope; older writers stop early (see [`Extent`]).
+
+use super::{Bucket, BucketKind, ChooseArg, CrushMap, Extent, Rule, Step};
+use crate::osdmap::coding::{STR_MIN, btree, check_osds, put_btree};
+use crate::{Decoder, Encoder, Result, WireError};
+
+const MAGIC: u32 = 0x0001_0000;
+/// Rules have an 8-bit number, and Ceph stops at 256 too.
+const RULES_MAX: u32 = 256;
+
+impl CrushMap {
+    /// Decodes a whole map. Bytes beyond the known end are kept in `tail`.
+    ///
+    /// The tree is not checked: buckets may be missing, empty or form cycles; the mapper copes.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut d = Decoder::new(bytes, "crush map");
+        let magic = d.u32()?;
+        if magic != MAGIC {
+            return Err(WireError::BadValue { what: "crush map magic", value: magic.into() });
+        }
+        let buckets = check_osds("crush max_buckets", d.i32()?.into())?;
+        let rules = d.u32()?;
+        if rules > RULES_MAX {
+            return Err(WireError::BadValue { what: "crush max_rules", value: rules.into() });
+        }
+        let mut map = CrushMap { max_devices: d.i32()?, ..CrushMap::default() };
+        map.buckets = get_slots(&mut d, buckets, get_bucket)?;
+        map.rules = get_slots(&mut d, rules, |d, _, _| get_rule(d))?;
+        for names in [&mut map.type_names, &mut map.item_names, &mut map.rule_names] {
+            *names = btree(&mut d, 4 + STR_MIN, |d| d.i32(), |d| d.string())?;
+        }
+        map.extent = map.get_optional(&mut d)?;
+        map.tail = d.rest().to_vec();
+        Ok(map)
+    }
+
+    /// The binary form.
+    pub fn encode(&self) -> Vec<u8> {
+        Encoder::collect(|e| {
+            e.u32(MAGIC);
+            e.count(self.buckets.len());
+            e.count(self.rules.len());
+            e.i32(self.max_devices);
+            for bucket in &self.buckets {
+                match bucket {
+                    None => e.u32(0),
+                    Some(bucket) => put_bucket(e, bucket),
+                }
+            }
+            for rule in &self.rules {
+                match rule {
+                    None => e.u32(0),
+                    Some(rule) => put_rule(e, rule),
+                }
+            }
+            for names in [&self.type_names, &self.item_names, &self.rule_names] {
+                put_btree(e, names, |e, id| e.i32(*id), |e, name| e.str(name));
+            }
+            self.put_optional(e);
+            e.bytes(&self.tail);
+        })
+    }
+
+    /// Reads the optional groups as far as they go, and says how far.
+    fn get_optional(&mut self, d: &mut Decoder<'_>) -> Result<Extent> {
+        let t = &mut self.tunables;
+        let mut extent = Extent::Names;
+        if d.is_empty() {
+            // Maps this old were made for the values before there were tunables.
+            *t = super::Tunables::legacy();
+            return Ok(extent);
+        }
+        t.choose_local_tries = d.u32()?;
+        t.choose_local_fallback_tries = d.u32()?;
+        t.choose_total_tries = d.u32()?;
+        (t.chooseleaf_descend_once, t.chooseleaf_vary_r, t.straw_calc_version) = (0, 0, 0);
+        t.allowed_bucket_algs = super::Tunables::legacy().allowed_bucket_algs;
+        t.chooseleaf_stable = 0;
+        for next in [
+            Extent::Tries,
+            Extent::DescendOnce,
+            Extent::VaryR,
+            Extent::StrawCalc,
+            Extent::Algs,
+            Extent::Stable,
+            Extent::Classes,
+            Extent::ChooseArgs,
+        ] {
+            if next != Extent::Tries && d.is_empty() {
+                break;
+            }
+            match next {
+                Extent::DescendOnce => t.chooseleaf_descend_once = d.u32()?,
+                Extent::VaryR => t.chooseleaf_vary_r = d.u8()?,
+                Extent::StrawCalc => t.straw_calc_version = d.u8()?,
+                Extent::Algs => t.allowed_bucket_algs = d.u32()?,
+                Extent::Stable => t.chooseleaf_stable = d.u8()?,
+                Extent::Classes => {
+                    self.item_classes = btree(d, 8, |d| d.i32(), |d| d.i32())?;
+                    self.class_names = btree(d, 4 + STR_MIN, |d| d.i32(), |d| d.string())?;
+                    self.class_buckets = btree(d, 8, |d| d.i32(), |d| btree(d, 8, |d| d.i32(), |d| d.i32()))?;
+                }
+                Extent::ChooseArgs => {
+                    let slots = self.buckets.len();
+                    self.choose_args = btree(d, 12, |d| d.i64(), |d| get_choose_args(d, slots))?;
+                }
+                Extent::Names | Extent::Tries => {}
+            }
+            extent = next;
+        }
+        Ok(extent)
+    }
+
+    fn put_optional(&self, e: &mut Encoder<'_>) {
+        let (t, extent) = (&self.tunables, self.extent);
+        if extent >= Extent::Tries {
+            e.u32(t.choose_local_tries);
+            e.u32(t.choose_local_fallback_tries);
+            e.u32(t.choose_total_tries);
+        }
+        if extent >= Extent::DescendOnce {
+            e.u32(t.chooseleaf_descend_once);
+        }
+        if extent >= Extent::VaryR {
+            e.u8(t.chooseleaf_vary_r);
+        }
+        if extent >= Extent::StrawCalc {
+            e.u8(t.straw_calc_version);
+        }
+        if extent >= Extent::Algs {
+            e.u32(t.allowed_bucket_algs);
+        }
+        if extent >= Extent::Stable {
+            e.u8(t.chooseleaf_stable);
+        }
+        if extent >= Extent::Classes {
+            put_btree(e, &self.item_classes, |e, id| e.i32(*id), |e, class| e.i32(*class));
+            put_btree(e, &self.class_names, |e, id| e.i32(*id), |e, name| e.str(name));
+            put_btree(
+                e,
+                &self.class_buckets,
+                |e, id| e.i32(*id),
+                |e, by_class| put_btree(e, by_class, |e, class| e.i32(*class), |e, id| e.i32(*id)),
+            );
+        }
+        if extent >= Extent::ChooseArgs {
+            put_btree(
+                e,
+                &self.choose_args,
+                |e, id| e.i64(*id),
+                |e, args| put_btree(e, args, |e, slot| e.u32(*slot), put_choose_arg),
+            );
+        }
+    }
+}
+
+/// Reads `n` slots that each start with a u32, 0 for an empty one.
+fn get_slots<T>(
+    d: &mut Decoder<'_>,
+    n: u32,
+    mut get: impl FnMut(&mut Decoder<'_>, u32, usize) -> Result<T>,
+) -> Result<Vec<Option<T>>> {
+    let mut slot = 0;
+    d.items(n as usize, |d| {
+        let head = d.u32()?;
+        slot += 1;
+        if head == 0 { Ok(None) } else { get(d, head, slot - 1).map(Some) }
+    })
+}
+
+fn get_bucket(d: &mut Decoder<'_>, head: u32, slot: usize) -> Result<Bucket> {
+    let id = d.i32()?;
+    if i64::from(id) != -1 - slot as i64 {
+        return Err(WireError::BadValue { what: "crush bucket id (must be -1 - slot)", value: id as u64 });
+    }
+    let kind_id = d.u16()?;
+    let alg = d.u8()?;
+    if head != u32::from(alg) {
+        return Err(WireError::BadValue { what: "crush bucket algorithm", value: head.into() });
+    }
+    let hash = d.u8()?;
+    let weight = d.u32()?;
+    let size = d.count(4)?;
+    let items = d.items(size, |d| d.i32())?;
+    let kind = match alg {
+        1 => BucketKind::Uniform { item_weight: d.u32()? },
+        2 => {
+            let (weights, sums) = get_pairs(d, size)?;
+            BucketKind::List { weights, sums }
+        }
+        3 => {
+            let nodes = usize::from(d.u8()?);
+            BucketKind::Tree { nodes: d.items(nodes, |d| d.u32())? }
+        }
+        4 => {
+            let (weights, straws) = get_pairs(d, size)?;
+            BucketKind::Straw { weights, straws }
+        }
+        5 => BucketKind::Straw2 { weights: d.items(size, |d| d.u32())? },
+        other => return Err(WireError::BadValue { what: "crush bucket algorithm", value: other.into() }),
+    };
+    Ok(Bucket { id, kind_id, hash, weight, items, kind })
+}
+
+/// Reads `n` pairs into two vectors.
+fn get_pairs(d: &mut Decoder<'_>, n: usize) -> Result<(Vec<u32>, Vec<u32>)> {
+    let pairs = d.items(n, |d| Ok((d.u32()?, d.u32()?)))?;
+    Ok(pairs.into_iter().unzip())
+}
+
+fn put_bucket(e: &mut Encoder<'_>, bucket: &Bucket) {
+    let alg = bucket.kind.alg();
+    e.u32(alg.into());
+    e.i32(bucket.id);
+    e.u16(bucket.kind_id);
+    e.u8(alg);
+    e.u8(bucket.hash);
+    e.u32(bucket.weight);
+    e.vec(&bucket.items, |e, item| e.i32(*item));
+    match &bucket.kind {
+        BucketKind::Uniform { item_weight } => e.u32(*item_weight),
+        BucketKind::List { weights: a, sums: b } | BucketKind::Straw { weights: a, straws: b } => {
+            for (a, b) in a.iter().zip(b) {
+                e.u32(*a);
+                e.u32(*b);
+            }
+        }
+        BucketKind::Tree { nodes } => {
+            e.u8(nodes.len() as u8);
+            nodes.iter().for_each(|node| e.u32(*node));
+        }
+        BucketKind::Straw2 { weights } => weights.iter().for_each(|weight| e.u32(*weight)),
+    }
+}
+
+fn get_rule(d: &mut Decoder<'_>) -> Result<Rule> {
+    let len = d.u32()?;
+    let (ruleset, kind, min_size, max_size) = (d.u8()?, d.u8()?, d.u8()?, d.u8()?);
+    // A length that the rest cannot hold ends at the first missing step: nothing is reserved for it.
+    let steps = d.items(len as usize, |d| Ok(Step::from_wire(d.u32()?, d.i32()?, d.i32()?)))?;
+    Ok(Rule { ruleset, kind, min_size, max_size, steps })
+}
+
+fn put_rule(e: &mut Encoder<'_>, rule: &Rule) {
+    e.u32(1);
+    e.count(rule.steps.len());
+    e.bytes(&[rule.ruleset, rule.kind, rule.min_size, rule.max_size]);
+    for step in &rule.steps {
+        let (op, arg1, arg2) = step.to_wire();
+        e.u32(op);
+        e.i32(arg1);
+        e.i32(arg2);
+    }
+}
+
+impl Step {
+    /// The step of a binary map.
+    fn from_wire(op: u32, arg1: i32, arg2: i32) -> Self {
+        match (op, arg1, arg2) {
+            (0, 0, 0) => Self::Noop,
+            (1, id, 0) => Self::Take(id),
+            (2, n, kind) => Self::ChooseFirstn(n, kind),
+            (3, n, kind) => Self::ChooseIndep(n, kind),
+            (4, 0, 0) => Self::Emit,
+            (6, n, kind) => Self::ChooseLeafFirstn(n, kind),
+            (7, n, kind) => Self::ChooseLeafIndep(n, kind),
+            (8, n, 0) => Self::SetChooseTries(n),
+            (9, n, 0) => Self::SetChooseLeafTries(n),
+            (10, n, 0) => Self::SetChooseLocalTries(n),
+            (11, n, 0) => Self::SetChooseLocalFallbackTries(n),
+            (12, n, 0) => Self::SetChooseLeafVaryR(n),
+            (13, n, 0) => Self::SetChooseLeafStable(n),
+            _ => Self::Other { op, arg1, arg2 },
+        }
+    }
+
+    /// Operation number and arguments of the binary form.
+    fn to_wire(self) -> (u32, i32, i32) {
+        match self {
+            Self::Noop => (0, 0, 0),
+            Self::Take(id) => (1, id, 0),
+            Self::ChooseFirstn(n, kind) => (2, n, kind),
+            Self::ChooseIndep(n, kind) => (3, n, kind),
+            Self::Emit => (4, 0, 0),
+            Self::ChooseLeafFirstn(n, kind) => (6, n, kind),
+            Self::ChooseLeafIndep(n, kind) => (7, n, kind),
+            Self::SetChooseTries(n) => (8, n, 0),
+            Self::SetChooseLeafTries(n) => (9, n, 0),
+            Self::SetChooseLocalTries(n) => (10, n, 0),
+            Self::SetChooseLocalFallbackTries(n) => (11, n, 0),
+            Self::SetChooseLeafVaryR(n) => (12, n, 0),
+            Self::SetChooseLeafStable(n) => (13, n, 0),
+            Self::Other { op, arg1, arg2 } => (op, arg1, arg2),
+        }
+    }
+}
+
+fn get_choose_args(d: &mut Decoder<'_>, slots: usize) -> Result<std::collections::BTreeMap<u32, ChooseArg>> {
+    btree(
+        d,
+        12,
+        |d| match d.u32()? {
+            slot if (slot as usize) < slots => Ok(slot),
+            slot => Err(WireError::BadValue { what: "crush choose_args bucket", value: slot.into() }),
+        },
+        |d| {
+            let weight_sets = d.vec(4, |d| d.vec(4, |d| d.u32()))?;
+            Ok(ChooseArg { weight_sets, ids: d.vec(4, |d| d.i32())? })
+        },
+    )
+}
+
+fn put_choose_arg(e: &mut Encoder<'_>, arg: &ChooseArg) {
+    e.vec(&arg.weight_sets, |e, weights| e.vec(weights, |e, weight| e.u32(*weight)));
+    e.vec(&arg.ids, |e, id| e.i32(*id));
+}

@@ -1,0 +1,116 @@
+//! Bits and numbers that occur inside an OSDMap.
+
+/// `osd_state`: the id is in use.
+pub const STATE_EXISTS: u32 = 1;
+/// `osd_state`: the OSD is running, as far as the monitor knows.
+pub const STATE_UP: u32 = 2;
+/// `osd_state`: the monitor marked it out by itself.
+pub const STATE_AUTOOUT: u32 = 4;
+/// `osd_state`: never been in yet.
+pub const STATE_NEW: u32 = 8;
+
+/// OSD weight of an OSD that is fully in (16.16 fixed point).
+pub const WEIGHT_IN: u32 = 0x1_0000;
+/// OSD weight of an OSD that is out.
+pub const WEIGHT_OUT: u32 = 0;
+/// Primary affinity that never passes an OSD over (16.16 fixed point); also the value of an OSD without an entry.
+pub const AFFINITY_MAX: u32 = 0x1_0000;
+
+/// Flags of a fresh Pacific cluster: sortbitwise, recovery_deletes, purged_snapdirs, pglog_hardlimit.
+pub const FLAGS_DEFAULT: u32 = 0x58_8000;
+/// Map flag: client reads wait.
+pub const FLAG_PAUSERD: u32 = 4;
+/// Map flag: client writes wait.
+pub const FLAG_PAUSEWR: u32 = 8;
+/// Map flags and their names, in the order `osdmaptool` prints them.
+pub const FLAG_NAMES: &[(u32, &str)] = &[
+    (0x1, "nearfull"),
+    (0x2, "full"),
+    (FLAG_PAUSERD, "pauserd"),
+    (FLAG_PAUSEWR, "pausewr"),
+    (0x10, "pauserec"),
+    (0x20, "noup"),
+    (0x40, "nodown"),
+    (0x80, "noout"),
+    (0x100, "noin"),
+    (0x200, "nobackfill"),
+    (0x4000, "norebalance"),
+    (0x400, "norecover"),
+    (0x800, "noscrub"),
+    (0x1000, "nodeep-scrub"),
+    (0x2000, "notieragent"),
+    (0x20_0000, "nosnaptrim"),
+    (0x8000, "sortbitwise"),
+    (0x1_0000, "require_jewel_osds"),
+    (0x2_0000, "require_kraken_osds"),
+    (0x4_0000, "require_luminous_osds"),
+    (0x8_0000, "recovery_deletes"),
+    (0x10_0000, "purged_snapdirs"),
+    (0x40_0000, "pglog_hardlimit"),
+];
+
+/// `pg_pool.type` of a replicated pool.
+pub const POOL_REPLICATED: u8 = 1;
+/// `pg_pool.type` of an erasure-coded pool.
+pub const POOL_ERASURE: u8 = 3;
+/// `pg_pool.object_hash`: rjenkins, the only one in use.
+pub const HASH_RJENKINS: u8 = 2;
+/// `pg_pool.flags`: placement seeds are hashed with the pool id (every pool since 2013).
+pub const POOL_HASHPSPOOL: u64 = 1;
+/// `pg_pool.flags`: writes are refused.
+pub const POOL_FULL: u64 = 2;
+/// Pool flags and their names, by bit.
+pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
+    (POOL_HASHPSPOOL, "hashpspool"),
+    (POOL_FULL, "full"),
+    (0x8, "incomplete_clones"),
+    (0x10, "nodelete"),
+    (0x20, "nopgchange"),
+    (0x40, "nosizechange"),
+    (0x80, "write_fadvise_dontneed"),
+    (0x100, "noscrub"),
+    (0x200, "nodeep-scrub"),
+    (0x400, "full_quota"),
+    (0x800, "nearfull"),
+    (0x1000, "backfillfull"),
+    (0x2000, "selfmanaged_snaps"),
+    (0x4000, "pool_snaps"),
+    (0x8000, "creating"),
+    (0x1_0000, "eio"),
+    (0x2_0000, "ec_overwrites"),
+];
+
+/// Release number of Pacific in `require_osd_release`.
+pub const RELEASE_PACIFIC: u8 = 16;
+/// Release number of Luminous in `require_min_compat_client`.
+pub const RELEASE_LUMINOUS: u8 = 12;
+/// "No change" in the release fields of an incremental.
+pub const RELEASE_UNCHANGED: u8 = 0xff;
+
+/// Name of a Ceph release by number (`12` is `luminous`); `unknown` when it has none here.
+pub fn release_name(number: u8) -> &'static str {
+    const NAMES: [&str; 21] = [
+        "unknown",
+        "argonaut",
+        "bobtail",
+        "cuttlefish",
+        "dumpling",
+        "emperor",
+        "firefly",
+        "giant",
+        "hammer",
+        "infernalis",
+        "jewel",
+        "kraken",
+        "luminous",
+        "mimic",
+        "nautilus",
+        "octopus",
+        "pacific",
+        "quincy",
+        "reef",
+        "squid",
+        "tentacle",
+    ];
+    NAMES.get(usize::from(number)).copied().unwrap_or("unknown")
+}
