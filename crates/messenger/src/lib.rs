@@ -1,1 +1,52 @@
-//! carmine-messenger
+//! Ceph's msgr v2.1 (crc mode, lossy sessions) on a reactor: both sides of the handshake, framing, checksums and flow
+//! control. It moves [`Message`]s and knows nothing of placement groups, maps or operations.
+//!
+//! # Life of a connection
+//! [`serve`] takes an accepted socket, [`connect`] dials one. After the handshake two tasks per connection run on its
+//! shard: the *reader* (bulk receive, parse every frame that is there, verify every checksum, hand the messages to the
+//! [`Dispatcher`]) and the *flusher* (one vectored send in flight; whatever is queued meanwhile goes with the next one).
+//! A third, slow one enforces the handshake and idle limits. Whatever goes wrong ends in one place: the connection is
+//! closed with a reason, the reason is logged, and [`Dispatcher::on_closed`] is told once.
+//!
+//! # Bounds
+//! * Received messages that the dispatcher has not released yet are counted ([`Permit`]); beyond
+//!   [`Limits::held_bytes`] or [`Limits::held_messages`] nothing more is read from that peer.
+//! * A *server* stops reading requests while more than [`Limits::queue_soft_bytes`] of replies wait to be sent. A client
+//!   never does (two peers that both wait for each other would stand still): what it queues is bounded by its user.
+//! * Above [`Limits::queue_hard_bytes`] the peer is given up.
+//! * Memory for a segment is allocated as its bytes arrive, at most [`limits::CHUNK_BYTES`] ahead of them.
+//!
+//! # Invariants
+//! * Nothing that a peer sends panics, or makes this crate allocate more than the limits above.
+//! * `Dispatcher::on_message` is never called after the connection was closed, and never from inside `send`.
+//! * Messages go out in the order of `send`, and are dispatched in the order they came in.
+
+mod config;
+mod connection;
+mod dial;
+mod dispatch;
+mod encode;
+mod error;
+mod flush;
+mod handshake;
+pub mod limits;
+mod message;
+mod peer;
+mod reader;
+mod serve;
+mod session;
+mod signal;
+mod throttle;
+mod timeout;
+mod watch;
+
+pub use config::{AssignId, Claim, ClientConfig, GlobalIds, Limits, ServerConfig, Target};
+pub use connection::{Connection, ConnectionStats};
+pub use dial::connect;
+pub use dispatch::Dispatcher;
+pub use error::ConnectError;
+pub use message::{Message, Parts};
+pub use peer::Peer;
+pub use serve::serve;
+pub use throttle::{Permit, PermitToken};
+pub use timeout::with_timeout;

@@ -1,0 +1,191 @@
+//! What both sides of a connection are told.
+
+use crate::limits;
+use carmine_reactor::Group;
+use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES};
+use std::cell::Cell;
+use std::fmt;
+use std::time::Duration;
+
+/// Bounds of one connection; see the crate's page.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of dispatched and not yet released messages beyond which reading pauses.
+    pub held_bytes: usize,
+    /// Number of such messages.
+    pub held_messages: usize,
+    /// Bytes waiting to be sent beyond which a server reads no more requests.
+    pub queue_soft_bytes: usize,
+    /// Bytes waiting to be sent beyond which the peer is given up.
+    pub queue_hard_bytes: usize,
+    /// Size to which the receive buffer grows.
+    pub recv_buf_bytes: usize,
+    /// Time from the TCP connection to the end of the handshake.
+    pub handshake: Duration,
+    /// Silence of the peer after which the connection is closed; `None`: never.
+    pub idle: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            held_bytes: limits::HELD_BYTES,
+            held_messages: limits::HELD_MESSAGES,
+            queue_soft_bytes: limits::QUEUE_SOFT_BYTES,
+            queue_hard_bytes: limits::QUEUE_HARD_BYTES,
+            recv_buf_bytes: limits::RECV_BUF_BYTES,
+            handshake: limits::HANDSHAKE_TIMEOUT,
+            idle: Some(limits::IDLE_TIMEOUT),
+        }
+    }
+}
+
+/// What a client says about itself in AUTH_REQUEST.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its entity type, from HELLO.
+    pub entity: EntityType,
+    /// Its name, without the type.
+    pub name: String,
+    /// The global id it wants to keep; 0 for a new one.
+    pub gid: u64,
+}
+
+/// Gives a global id to each [`Claim`].
+pub type AssignId = Box<dyn Fn(&Claim) -> u64>;
+
+/// Where a server takes a client's global id from.
+pub enum GlobalIds {
+    /// From the request: what an OSD does.
+    FromRequest,
+    /// From this function: what a mon does. It must return `claim.gid` if that is not 0, else a number never used before.
+    Assign(AssignId),
+}
+
+impl fmt::Debug for GlobalIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GlobalIds::FromRequest => "FromRequest",
+            GlobalIds::Assign(_) => "Assign",
+        })
+    }
+}
+
+/// The accepting side.
+#[derive(Debug)]
+pub struct ServerConfig {
+    /// What this process is; a client checks it.
+    pub entity: EntityType,
+    /// Its number: OSD id or mon rank.
+    pub id: u64,
+    /// The public addresses, exactly as they stand in the OSDMap or MonMap (type, ip, port, nonce): a client that finds
+    /// another address here hangs up and tries for ever. A reactor's own port presents the same addresses.
+    pub addrs: EntityAddrVec,
+    /// Entity types that may connect.
+    pub accept: Vec<EntityType>,
+    /// Where global ids come from.
+    pub global_ids: GlobalIds,
+    /// Features offered.
+    pub features: u64,
+    /// Features that a client must have.
+    pub required_features: u64,
+    /// Bounds of each connection.
+    pub limits: Limits,
+    /// Scheduling group of the connections' tasks.
+    pub group: Group,
+}
+
+/// msgr v2 addresses (bit 59), and the op encoding that we speak (bits 56, 57 and 21: MOSDOp v8).
+const REQUIRED_OF_CLIENTS: u64 = 1 << 59 | 1 << 57 | 1 << 56 | 1 << 21;
+
+impl ServerConfig {
+    /// A server with the default limits that lets clients, OSDs, mons and mgrs in.
+    pub fn new(entity: EntityType, id: u64, addrs: EntityAddrVec) -> ServerConfig {
+        ServerConfig {
+            entity,
+            id,
+            addrs,
+            accept: vec![EntityType::CLIENT, EntityType::OSD, EntityType::MON, EntityType::MGR],
+            global_ids: GlobalIds::FromRequest,
+            features: FEATURES,
+            required_features: REQUIRED_OF_CLIENTS,
+            limits: Limits::default(),
+            group: Group::Client,
+        }
+    }
+
+    /// The same with a function that assigns global ids.
+    pub fn assigning(mut self, assign: impl Fn(&Claim) -> u64 + 'static) -> ServerConfig {
+        self.global_ids = GlobalIds::Assign(Box::new(assign));
+        self
+    }
+}
+
+/// The dialling side.
+#[derive(Debug)]
+pub struct ClientConfig {
+    /// What this process is.
+    pub entity: EntityType,
+    /// Its name without the type: `admin`, or an OSD's number.
+    pub name: String,
+    /// Its global id. 0 until a mon assigned one; [`crate::connect`] fills it in. An OSD sets its number.
+    pub gid: Cell<u64>,
+    /// Part of this process's address; anything that differs between processes and restarts.
+    pub nonce: u32,
+    /// Features offered.
+    pub features: u64,
+    /// Features that a server must have.
+    pub required_features: u64,
+    /// Bounds of each connection.
+    pub limits: Limits,
+    /// Scheduling group of the connections' tasks.
+    pub group: Group,
+    /// Connection attempts so far; each one carries its number.
+    pub(crate) global_seq: Cell<u64>,
+}
+
+/// What every modern peer has: msgr v2 addresses.
+const REQUIRED_OF_SERVERS: u64 = 1 << 59;
+
+impl ClientConfig {
+    /// A config with the default limits; idle connections are kept.
+    pub fn new(entity: EntityType, name: impl Into<String>, nonce: u32) -> ClientConfig {
+        ClientConfig {
+            entity,
+            name: name.into(),
+            gid: Cell::new(0),
+            nonce,
+            features: FEATURES,
+            required_features: REQUIRED_OF_SERVERS,
+            limits: Limits { idle: None, ..Limits::default() },
+            group: Group::Client,
+            global_seq: Cell::new(0),
+        }
+    }
+}
+
+/// Whom to dial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where the TCP connection goes.
+    pub dial: EntityAddr,
+    /// The address that the server must present. It differs from `dial` for a reactor's own port.
+    pub ident: EntityAddr,
+}
+
+impl Target {
+    /// Dials another port of the daemon whose public address is `ident`.
+    pub fn port_of(ident: EntityAddr, port: u16) -> Target {
+        let mut dial = ident;
+        if let Some(sock) = &mut dial.sock {
+            sock.set_port(port);
+        }
+        Target { dial, ident }
+    }
+}
+
+impl From<EntityAddr> for Target {
+    fn from(addr: EntityAddr) -> Target {
+        Target { dial: addr, ident: addr }
+    }
+}

@@ -1,0 +1,265 @@
+//! An established connection, seen by its users.
+
+use crate::config::Limits;
+use crate::encode::Outgoing;
+use crate::flush;
+use crate::message::{Message, Parts};
+use crate::peer::Peer;
+use crate::signal::Signal;
+use crate::throttle::{PermitToken, Throttle};
+use carmine_reactor::{Group, Payload, Shard, TcpStream};
+use carmine_types::UTime;
+use carmine_wire::handshake::{Control, Keepalive2};
+use carmine_wire::header::Header2;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// One end of an established connection. It lives on one shard.
+pub struct Connection {
+    id: u64,
+    pub(crate) shard: Shard,
+    pub(crate) stream: TcpStream,
+    peer: Peer,
+    /// Our own global id in this session.
+    global_id: u64,
+    pub(crate) limits: Limits,
+    /// True on the accepting side, which stops reading while too many replies wait.
+    pub(crate) accepted: bool,
+    /// Frames not yet given to the socket.
+    pub(crate) outgoing: RefCell<Outgoing>,
+    /// Bytes in `outgoing`, and of the send in flight.
+    pub(crate) queued_bytes: Cell<usize>,
+    /// There is something to send, or the connection ended.
+    pub(crate) flush: Signal,
+    /// `queued_bytes` fell, or the connection ended.
+    pub(crate) drained: Signal,
+    pub(crate) throttle: Rc<Throttle>,
+    /// Sequence number of the last message sent.
+    seq_sent: Cell<u64>,
+    /// Sequence number of the last message received.
+    pub(crate) seq_received: Cell<u64>,
+    /// Set once: why the connection ended.
+    closed: RefCell<Option<Rc<str>>>,
+    is_closed: Cell<bool>,
+    /// Close as soon as everything queued is sent.
+    pub(crate) finishing: Cell<bool>,
+    /// Reactor time at which bytes last came in.
+    pub(crate) last_received_ns: Cell<u64>,
+    pub(crate) stats: Cell<ConnectionStats>,
+}
+
+/// What a connection counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionStats {
+    /// Messages given to [`Connection::send`].
+    pub messages_sent: u64,
+    /// Messages dispatched.
+    pub messages_received: u64,
+    /// Bytes that the socket took.
+    pub bytes_sent: u64,
+    /// Bytes that the socket gave.
+    pub bytes_received: u64,
+    /// Vectored sends: `messages_sent / sends` is the coalescing.
+    pub sends: u64,
+    /// Receive completions.
+    pub receives: u64,
+    /// Bytes of data segments copied out of the receive buffer.
+    pub bytes_copied: u64,
+}
+
+/// Connection ids of a shard.
+#[derive(Default)]
+struct Ids(Cell<u64>);
+
+/// What [`Connection::start`] takes from the handshake.
+pub(crate) struct Established {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: Peer,
+    pub(crate) global_id: u64,
+    pub(crate) accepted: bool,
+    pub(crate) limits: Limits,
+    pub(crate) group: Group,
+}
+
+impl Connection {
+    /// Makes the connection and starts its flusher.
+    pub(crate) fn start(shard: &Shard, made: Established) -> Rc<Connection> {
+        let Established { stream, peer, global_id, accepted, limits, group } = made;
+        let conn = Rc::new(Connection {
+            id: next_id(shard),
+            shard: shard.clone(),
+            stream,
+            peer,
+            global_id,
+            limits,
+            accepted,
+            outgoing: RefCell::new(Outgoing::default()),
+            queued_bytes: Cell::new(0),
+            flush: Signal::new(),
+            drained: Signal::new(),
+            throttle: Throttle::new(limits.held_bytes, limits.held_messages),
+            seq_sent: Cell::new(0),
+            seq_received: Cell::new(0),
+            closed: RefCell::new(None),
+            is_closed: Cell::new(false),
+            finishing: Cell::new(false),
+            last_received_ns: Cell::new(shard.now_ns()),
+            stats: Cell::new(ConnectionStats::default()),
+        });
+        shard.spawn(group, "msgr-flush", flush::run(Rc::clone(&conn)));
+        conn
+    }
+
+    /// A number that no other connection of this shard ever had.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Our own global id in this session: what a mon assigned to us, or (accepted) the peer's.
+    pub fn global_id(&self) -> u64 {
+        self.global_id
+    }
+
+    /// Queues a message; it leaves with the connection's next vectored send. On a closed connection it is dropped: the
+    /// sessions are lossy, and whoever waits for an answer learns of the end through `on_closed`.
+    pub fn send(&self, msg: Message) {
+        let (Parts { header, front, data, data_crc }, _permit) = msg.into_parts();
+        self.send_parts(&header, &front, &data, data_crc);
+    }
+
+    /// The same for a front that the caller keeps, e.g. to send it again after a fault.
+    pub fn send_parts(&self, header: &Header2, front: &[u8], data: &Payload, data_crc: Option<u32>) {
+        self.send_with(header, |out| out.extend_from_slice(front), data, data_crc);
+    }
+
+    /// The same for a front that `front` appends to the outgoing bytes, so that it needs no vector of its own. `front`
+    /// must not use this connection.
+    pub fn send_with(
+        &self,
+        header: &Header2,
+        front: impl FnOnce(&mut Vec<u8>),
+        data: &Payload,
+        data_crc: Option<u32>,
+    ) {
+        if self.is_closed.get() {
+            return;
+        }
+        let seq = self.seq_sent.get() + 1;
+        self.seq_sent.set(seq);
+        let header = Header2 { seq, ack_seq: self.seq_received.get(), ..*header };
+        let queued = self.outgoing.borrow_mut().message(&header, front, data, data_crc);
+        self.count(|s| s.messages_sent += 1);
+        self.queue(queued);
+    }
+
+    /// Queues a control frame.
+    pub(crate) fn send_control(&self, control: &impl Control) {
+        if !self.is_closed.get() {
+            let queued = self.outgoing.borrow_mut().control(control);
+            self.queue(queued);
+        }
+    }
+
+    /// Asks the peer for a sign of life; see [`Connection::silence`].
+    pub fn keepalive(&self) {
+        let now = self.shard.unix_now();
+        self.send_control(&Keepalive2(UTime { sec: now.as_secs() as u32, nsec: now.subsec_nanos() }));
+    }
+
+    /// Time since the last bytes from the peer.
+    pub fn silence(&self) -> Duration {
+        Duration::from_nanos(self.shard.now_ns().saturating_sub(self.last_received_ns.get()))
+    }
+
+    /// Gives back the room of a message whose permit went to another shard.
+    pub fn release(&self, token: PermitToken) {
+        token.release(&self.throttle);
+    }
+
+    /// Bytes of received messages that are still held.
+    pub fn held_bytes(&self) -> usize {
+        self.throttle.held_bytes()
+    }
+
+    /// Bytes queued and not yet taken by the socket.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued_bytes.get()
+    }
+
+    /// Ends the connection. What is queued is dropped, no further message is dispatched, and `on_closed` is called with
+    /// `reason` from the connection's own task. Closing twice keeps the first reason.
+    pub fn close(&self, reason: impl AsRef<str>) {
+        if self.is_closed.replace(true) {
+            return;
+        }
+        *self.closed.borrow_mut() = Some(Rc::from(reason.as_ref()));
+        self.stream.shutdown();
+        let dropped = std::mem::take(&mut *self.outgoing.borrow_mut());
+        drop(dropped);
+        self.flush.fire();
+        self.drained.fire();
+        self.throttle.wake();
+    }
+
+    /// Closes the connection once everything queued so far has been sent.
+    pub fn finish(&self) {
+        self.finishing.set(true);
+        self.flush.fire();
+    }
+
+    /// True once the connection ended.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.get()
+    }
+
+    /// Why the connection ended, if it did.
+    pub fn close_reason(&self) -> Option<Rc<str>> {
+        self.closed.borrow().clone()
+    }
+
+    /// Counters since the connection was made.
+    pub fn stats(&self) -> ConnectionStats {
+        self.stats.get()
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut ConnectionStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+
+    fn queue(&self, bytes: usize) {
+        let queued = self.queued_bytes.get() + bytes;
+        self.queued_bytes.set(queued);
+        if queued > self.limits.queue_hard_bytes {
+            let limit = self.limits.queue_hard_bytes;
+            self.close(format!(
+                "the peer does not read: {queued} bytes wait to be sent, the limit is {limit}"
+            ));
+            return;
+        }
+        self.flush.fire();
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connection({}, {})", self.id, self.peer)
+    }
+}
+
+fn next_id(shard: &Shard) -> u64 {
+    let ids = shard.local::<Ids>().unwrap_or_else(|| {
+        let ids = Rc::new(Ids::default());
+        shard.set_local(Rc::clone(&ids));
+        ids
+    });
+    ids.0.set(ids.0.get() + 1);
+    ids.0.get()
+}

@@ -1,0 +1,98 @@
+//! Frames on their way out.
+
+use crate::limits::{CHUNKS_PER_SEND, INLINE_DATA_BYTES};
+use carmine_reactor::{Bytes, Chunk, Payload};
+use carmine_types::crc32c;
+use carmine_wire::frame;
+use carmine_wire::handshake::Control;
+use carmine_wire::header::Header2;
+use std::collections::VecDeque;
+
+/// Frames that wait to be sent. The small bytes of all of them (preambles, headers, fronts, epilogues, short data) lie in
+/// one run, into which `pieces` point; long data stays where it is.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    /// Pieces of earlier runs, ready to be sent.
+    ready: VecDeque<Chunk>,
+    run: Vec<u8>,
+    pieces: Vec<Piece>,
+    /// Where the piece of the run that is still growing begins.
+    open: usize,
+}
+
+enum Piece {
+    /// Bytes of the run.
+    Run(std::ops::Range<usize>),
+    Data(Bytes),
+}
+
+impl Outgoing {
+    /// Appends a MESSAGE frame whose front `front` writes; returns its length.
+    pub(crate) fn message(
+        &mut self,
+        header: &Header2,
+        front: impl FnOnce(&mut Vec<u8>),
+        data: &Payload,
+        data_crc: Option<u32>,
+    ) -> usize {
+        let start = self.run.len();
+        let tail = frame::message_head_with(&mut self.run, header, data.len(), front);
+        let inline = data.len() <= INLINE_DATA_BYTES;
+        if inline {
+            data.iter().for_each(|chunk| self.run.extend_from_slice(chunk));
+        } else {
+            self.close_run_piece();
+            self.pieces.extend(data.iter().cloned().map(Piece::Data));
+        }
+        let data_crc = data_crc.unwrap_or_else(|| data.crc32c(crc32c::SEED));
+        frame::message_tail(&mut self.run, tail, data_crc);
+        let written = self.run.len() - start;
+        if inline { written } else { written + data.len() }
+    }
+
+    /// Appends a control frame; returns its length.
+    pub(crate) fn control(&mut self, control: &impl Control) -> usize {
+        let start = self.run.len();
+        control.frame_into(&mut self.run);
+        self.run.len() - start
+    }
+
+    /// What the next vectored send takes, and its length; `None` if nothing waits.
+    pub(crate) fn take(&mut self) -> Option<(Vec<Chunk>, usize)> {
+        if self.ready.is_empty() {
+            self.freeze();
+        }
+        let count = self.ready.len().min(CHUNKS_PER_SEND);
+        if count == 0 {
+            return None;
+        }
+        let chunks: Vec<Chunk> = self.ready.drain(..count).collect();
+        let bytes = chunks.iter().map(Chunk::len).sum();
+        Some((chunks, bytes))
+    }
+
+    /// Turns the run and its pieces into chunks.
+    fn freeze(&mut self) {
+        self.close_run_piece();
+        self.open = 0;
+        let run = std::mem::take(&mut self.run);
+        if self.pieces.len() == 1 {
+            // Only small bytes: no need to share them.
+            self.pieces.clear();
+            self.ready.push_back(Chunk::Bytes(run));
+            return;
+        }
+        let run = Bytes::from(run);
+        self.ready.extend(self.pieces.drain(..).map(|piece| match piece {
+            Piece::Run(range) => Chunk::Slice(run.slice(range)),
+            Piece::Data(bytes) => Chunk::Slice(bytes),
+        }));
+    }
+
+    fn close_run_piece(&mut self) {
+        if self.open < self.run.len() {
+            self.pieces.push(Piece::Run(self.open..self.run.len()));
+            self.open = self.run.len();
+        }
+    }
+}

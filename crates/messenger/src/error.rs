@@ -1,0 +1,93 @@
+//! Why a connection ended, or never came to be.
+
+use carmine_wire::{EntityAddr, EntityType, WireError};
+use std::io;
+use std::time::Duration;
+
+/// Why a connection was closed. The text is what logs and [`crate::Dispatcher::on_closed`] get.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CloseReason {
+    #[error("the peer closed the connection")]
+    Eof,
+    #[error("network: {0}")]
+    Io(#[from] io::Error),
+    #[error("bad bytes: {0}")]
+    Wire(#[from] WireError),
+    #[error("protocol: {0}")]
+    Protocol(String),
+}
+
+impl CloseReason {
+    pub(crate) fn protocol(text: impl Into<String>) -> CloseReason {
+        CloseReason::Protocol(text.into())
+    }
+}
+
+/// Why [`crate::connect`] failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address has no IP address and port.
+    #[error("{0} cannot be dialled: it has no msgr v2 socket address")]
+    NoAddress(EntityAddr),
+    /// TCP said no.
+    #[error("cannot connect to {addr}: {source}")]
+    Io {
+        /// Whom we dialled.
+        addr: EntityAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Nothing (or not enough) came in time.
+    #[error("{addr} did not finish the handshake within {after:?}")]
+    Timeout {
+        /// Whom we dialled.
+        addr: EntityAddr,
+        /// The limit.
+        after: Duration,
+    },
+    /// Something else listens there.
+    #[error("{addr} is a {found}, not a {expected}")]
+    WrongEntity {
+        /// Whom we dialled.
+        addr: EntityAddr,
+        /// What it should be.
+        expected: EntityType,
+        /// What it says it is.
+        found: EntityType,
+    },
+    /// Another daemon, or another incarnation of the same, has that port now.
+    #[error("{addr} presents itself as {found}: the map is out of date, or another daemon has this port")]
+    WrongAddress {
+        /// The address expected.
+        addr: EntityAddr,
+        /// The addresses presented.
+        found: String,
+    },
+    /// It wants authentication that we do not have.
+    #[error(
+        "{addr} refuses to talk without authentication (it allows methods {allowed:?}; this client has only none = 1)"
+    )]
+    Auth {
+        /// Whom we dialled.
+        addr: EntityAddr,
+        /// Its methods: 1 none, 2 cephx.
+        allowed: Vec<u32>,
+    },
+    /// One side lacks features that the other requires.
+    #[error("{addr} and this client do not fit: feature bits {missing:#x} are missing")]
+    Features {
+        /// Whom we dialled.
+        addr: EntityAddr,
+        /// The missing bits.
+        missing: u64,
+    },
+    /// It broke the protocol or hung up.
+    #[error("handshake with {addr} failed: {reason}")]
+    Handshake {
+        /// Whom we dialled.
+        addr: EntityAddr,
+        /// What happened.
+        reason: String,
+    },
+}

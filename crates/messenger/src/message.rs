@@ -1,0 +1,100 @@
+//! A message, received or to be sent.
+
+use crate::throttle::Permit;
+use carmine_reactor::Payload;
+use carmine_wire::header::{Front, Header2};
+
+/// One RADOS (or private) message. The middle segment is always empty in this protocol.
+#[derive(Debug)]
+pub struct Message {
+    /// Type, transaction id, version of the front. `seq` and `ack_seq` are set by [`crate::Connection::send`].
+    pub header: Header2,
+    /// The encoded fields.
+    pub front: Vec<u8>,
+    /// Bulk data; received data lies in chunks of at most 1 MiB, each aligned to 4,096 bytes.
+    pub data: Payload,
+    /// `crc32c::raw(-1, data)`. Received: verified, `None` without data. To be sent: `None` has it computed; a value is
+    /// trusted and sent as it is.
+    pub data_crc: Option<u32>,
+    permit: Option<Permit>,
+}
+
+/// A message without its permit: it may travel to another shard.
+#[derive(Debug)]
+pub struct Parts {
+    /// See [`Message::header`].
+    pub header: Header2,
+    /// See [`Message::front`].
+    pub front: Vec<u8>,
+    /// See [`Message::data`].
+    pub data: Payload,
+    /// See [`Message::data_crc`].
+    pub data_crc: Option<u32>,
+}
+
+impl Message {
+    /// A message of type `kind` whose front has encoding `version`, readable by `compat`.
+    pub fn new(kind: u16, version: u16, compat: u16, front: Vec<u8>) -> Message {
+        Message::from_header(Header2::new(kind, version, compat), front)
+    }
+
+    /// A message with this header and front, and no data.
+    pub fn from_header(header: Header2, front: Vec<u8>) -> Message {
+        Message { header, front, data: Payload::new(), data_crc: None, permit: None }
+    }
+
+    /// A message whose front is the encoding of `value`.
+    pub fn of<T: Front>(value: &T) -> Message {
+        Message::from_header(T::header(), value.to_front())
+    }
+
+    /// Decodes the front, which must be of this type.
+    ///
+    /// # Errors
+    /// The message is of another type, of a version that is not understood, or its bytes are wrong.
+    pub fn decode<T: Front>(&self) -> carmine_wire::Result<T> {
+        T::from_front(&self.header, &self.front)
+    }
+
+    /// Sets the transaction id: chosen by who asks, echoed by who answers.
+    pub fn with_tid(mut self, tid: u64) -> Message {
+        self.header.tid = tid;
+        self
+    }
+
+    /// Sets the data segment; its checksum is computed when it is sent.
+    pub fn with_data(mut self, data: impl Into<Payload>) -> Message {
+        self.data = data.into();
+        self.data_crc = None;
+        self
+    }
+
+    /// Sets the data segment together with its known checksum, `crc32c::raw(-1, data)`.
+    pub fn with_data_crc(mut self, data: Payload, crc: u32) -> Message {
+        self.data = data;
+        self.data_crc = Some(crc);
+        self
+    }
+
+    /// Takes the right to hold this message, so that it may outlive (or be given back before) the message itself.
+    pub fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+
+    /// Splits the message into what may travel to another shard and what may not.
+    pub fn into_parts(self) -> (Parts, Option<Permit>) {
+        let Message { header, front, data, data_crc, permit } = self;
+        (Parts { header, front, data, data_crc }, permit)
+    }
+
+    pub(crate) fn received(parts: Parts, permit: Permit) -> Message {
+        Message { permit: Some(permit), ..Message::from(parts) }
+    }
+}
+
+impl From<Parts> for Message {
+    fn from(parts: Parts) -> Message {
+        let Parts { header, front, data, data_crc } = parts;
+        Message { header, front, data, data_crc, permit: None }
+    }
+}

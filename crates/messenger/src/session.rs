@@ -1,0 +1,102 @@
+//! The reader task of an established connection.
+
+use crate::connection::Connection;
+use crate::dispatch::Dispatcher;
+use crate::error::CloseReason;
+use crate::limits::DISPATCH_BATCH;
+use crate::message::Message;
+use crate::reader::Reader;
+use carmine_wire::frame::{Preamble, Tag, segment};
+use carmine_wire::handshake::{Control, Keepalive2, Keepalive2Ack};
+use std::rc::Rc;
+
+type Result<T> = std::result::Result<T, CloseReason>;
+
+/// Reads and dispatches until the connection ends, then tells the dispatcher why.
+pub(crate) async fn run(conn: Rc<Connection>, mut reader: Reader, dispatcher: Rc<dyn Dispatcher>) {
+    let ended = read_all(&conn, &mut reader, &*dispatcher).await;
+    if let Err(reason) = ended {
+        // If it was closed from this side, the first reason stays and what the reader met after it does not matter.
+        conn.close(reason.to_string());
+    }
+    let reason = conn.close_reason().unwrap_or_else(|| Rc::from("closed"));
+    tracing::debug!(peer = %conn.peer(), %reason, "connection closed");
+    dispatcher.on_closed(&conn, &reason);
+}
+
+async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn Dispatcher) -> Result<()> {
+    let (mut batch, mut receives) = (0, 0);
+    while !conn.is_closed() {
+        let preamble = reader.preamble().await?;
+        if reader.receives != receives {
+            receives = reader.receives;
+            note_receive(conn, reader);
+        }
+        if preamble.tag == Tag::Message {
+            message(conn, reader, &preamble, dispatcher).await?;
+        } else {
+            control(conn, reader, &preamble).await?;
+        }
+        batch += 1;
+        if batch == DISPATCH_BATCH {
+            batch = 0;
+            conn.shard.yield_now().await;
+        }
+    }
+    Ok(())
+}
+
+/// Once per receive, not per frame.
+fn note_receive(conn: &Connection, reader: &Reader) {
+    conn.last_received_ns.set(conn.shard.now_ns());
+    conn.count(|s| {
+        s.receives = reader.receives;
+        s.bytes_received = reader.received_bytes;
+        s.bytes_copied = reader.copied_bytes;
+    });
+}
+
+async fn message(
+    conn: &Rc<Connection>,
+    reader: &mut Reader,
+    preamble: &Preamble,
+    dispatcher: &dyn Dispatcher,
+) -> Result<()> {
+    let bytes = preamble.len(segment::FRONT) + preamble.len(segment::DATA);
+    wait_for_room(conn, bytes).await;
+    let Some(parts) = reader.message(preamble).await? else { return Ok(()) };
+    let seq = parts.header.seq;
+    if seq <= conn.seq_received.get() {
+        tracing::warn!(peer = %conn.peer(), seq, last = conn.seq_received.get(), "message seen before: dropped");
+        return Ok(());
+    }
+    conn.seq_received.set(seq);
+    // The connection may have been closed while the message came in.
+    if !conn.is_closed() {
+        conn.count(|s| s.messages_received += 1);
+        let permit = conn.throttle.admit(bytes);
+        dispatcher.on_message(conn, Message::received(parts, permit));
+    }
+    Ok(())
+}
+
+/// Waits while the dispatcher holds too much, or (on the accepting side) too many replies wait to be sent.
+async fn wait_for_room(conn: &Connection, bytes: usize) {
+    while !conn.is_closed() && !conn.throttle.has_room(bytes) {
+        conn.throttle.released().await;
+    }
+    while conn.accepted && !conn.is_closed() && conn.queued_bytes() > conn.limits.queue_soft_bytes {
+        conn.drained.wait().await;
+    }
+}
+
+async fn control(conn: &Connection, reader: &mut Reader, preamble: &Preamble) -> Result<()> {
+    let payload = reader.control(preamble).await?;
+    match preamble.tag {
+        Tag::Keepalive2 => conn.send_control(&Keepalive2Ack(Keepalive2::decode(&payload)?.0)),
+        // Sessions are lossy: nothing is kept for acknowledgement. That the peer lives was noted with the frame.
+        Tag::Keepalive2Ack | Tag::Ack => {}
+        other => return Err(CloseReason::protocol(format!("{other:?} frame in an open session"))),
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Time limits of a connection: the handshake, and silence.
+
+use crate::connection::Connection;
+use carmine_reactor::{Group, Shard, TcpStream};
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// Checks per idle limit: a silent peer is closed between one limit and one and a quarter.
+const CHECKS_PER_LIMIT: u32 = 4;
+
+/// Ends a handshake that takes too long: shuts the stream down, so that whatever waits on it ends.
+pub(crate) struct HandshakeLimit(Rc<State>);
+
+/// Shared with the task that waits for the limit.
+struct State {
+    /// None once the handshake ended, so that the waiting task does not keep the socket open.
+    stream: RefCell<Option<TcpStream>>,
+    timed_out: Cell<bool>,
+}
+
+impl HandshakeLimit {
+    pub(crate) fn start(shard: &Shard, stream: &TcpStream, limit: Duration) -> HandshakeLimit {
+        let state =
+            Rc::new(State { stream: RefCell::new(Some(stream.clone())), timed_out: Cell::new(false) });
+        let (task_state, task_shard) = (Rc::clone(&state), shard.clone());
+        shard.spawn(Group::Admin, "msgr-handshake-limit", async move {
+            task_shard.sleep(limit).await;
+            let stream = task_state.stream.borrow_mut().take();
+            if let Some(stream) = stream {
+                task_state.timed_out.set(true);
+                stream.shutdown();
+            }
+        });
+        HandshakeLimit(state)
+    }
+
+    /// The handshake ended, well or not. True if that was because of the limit.
+    pub(crate) fn end(self) -> bool {
+        let stream = self.0.stream.borrow_mut().take();
+        drop(stream);
+        self.0.timed_out.get()
+    }
+}
+
+/// Closes `conn` after `limit` without a byte from the peer. Ends with the connection.
+pub(crate) fn idle(conn: &Rc<Connection>, limit: Duration) {
+    let shard = conn.shard.clone();
+    let conn = Rc::downgrade(conn);
+    shard.clone().spawn(Group::Admin, "msgr-idle", watch_idle(shard, conn, limit));
+}
+
+async fn watch_idle(shard: Shard, conn: Weak<Connection>, limit: Duration) {
+    loop {
+        shard.sleep(limit / CHECKS_PER_LIMIT).await;
+        let Some(conn) = conn.upgrade() else { return };
+        if conn.is_closed() {
+            return;
+        }
+        if conn.silence() >= limit {
+            conn.close(format!("idle for {} s", conn.silence().as_secs()));
+        }
+    }
+}
