@@ -7,6 +7,7 @@
 
 pub mod addr;
 pub mod crushmap;
+pub mod backoff;
 pub mod entity;
 pub mod features;
 pub mod frame;
@@ -15,6 +16,8 @@ pub mod header;
 pub mod kinds;
 pub mod monmap;
 pub mod osdmap;
+pub mod osd_op;
+pub mod pgls;
 pub mod prim;
 
 pub use addr::{EntityAddr, EntityAddrVec};

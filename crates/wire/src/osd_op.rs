@@ -1,0 +1,23 @@
+//! Client operations on objects: MOSDOp and MOSDOpReply (ceph-protocol.md §3.8, §3.9).
+//!
+//! The payloads of a message's operations lie in its data segment, one after the other in their order; each
+//! op tells the length of its own.
+
+mod args;
+pub mod flags;
+mod locator;
+mod op;
+pub mod ops;
+mod peek;
+mod reply;
+mod request;
+
+pub use args::{AllocHint, AssertVer, Call, Extent, PgLs, Watch, Xattr};
+pub use locator::Locator;
+pub use op::{OP_BYTES, OpList, OsdOp, payload_ranges};
+pub use peek::peek;
+pub use reply::OsdReply;
+pub use request::OsdRequest;
+
+#[cfg(test)]
+mod tests;

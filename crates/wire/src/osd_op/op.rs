@@ -1,0 +1,185 @@
+//! One operation of a request.
+
+use std::fmt;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::args::{ARG_BYTES, Arg};
+use super::{AllocHint, Extent, PgLs, flags, ops};
+use crate::{Decoder, Encoder, Result, WireError};
+
+/// Encoded length of an operation.
+pub const OP_BYTES: usize = 38;
+
+/// The operations of a request or reply. Two fit without allocation: a hint and a write.
+pub type OpList = SmallVec<[OsdOp; 2]>;
+
+/// osd_op_t, without its payload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OsdOp {
+    /// One of [`ops`].
+    pub code: u16,
+    /// Bits of [`flags::op`], and hints how the data will be used.
+    pub flags: u32,
+    /// Arguments; which they are depends on the code. See the accessors ([`OsdOp::extent`] and so on).
+    pub arg: [u8; ARG_BYTES],
+    /// Bytes of this operation in the data segment: input in a request, output in a reply.
+    pub payload_len: u32,
+}
+
+impl OsdOp {
+    fn new(code: u16, arg: impl Into<Arg>, payload_len: u32) -> OsdOp {
+        OsdOp { code, flags: 0, arg: arg.into().0, payload_len }
+    }
+
+    fn without_args(code: u16) -> OsdOp {
+        OsdOp { code, flags: 0, arg: [0; ARG_BYTES], payload_len: 0 }
+    }
+
+    fn range(code: u16, offset: u64, length: u64, payload_len: u32) -> OsdOp {
+        OsdOp::new(code, Extent { offset, length, ..Extent::default() }, payload_len)
+    }
+
+    /// Reads `length` bytes, or up to the end if `length` is 0.
+    pub fn read(offset: u64, length: u64) -> OsdOp {
+        OsdOp::range(ops::READ, offset, length, 0)
+    }
+
+    pub fn sparse_read(offset: u64, length: u64) -> OsdOp {
+        OsdOp::range(ops::SPARSE_READ, offset, length, 0)
+    }
+
+    pub fn stat() -> OsdOp {
+        OsdOp::without_args(ops::STAT)
+    }
+
+    /// Writes the payload (`len` bytes) at `offset`; creates and extends the object.
+    pub fn write(offset: u64, len: u32) -> OsdOp {
+        OsdOp::range(ops::WRITE, offset, len.into(), len)
+    }
+
+    /// Replaces the object's data by the payload.
+    pub fn write_full(len: u32) -> OsdOp {
+        OsdOp::range(ops::WRITE_FULL, 0, len.into(), len)
+    }
+
+    pub fn append(len: u32) -> OsdOp {
+        OsdOp::range(ops::APPEND, 0, len.into(), len)
+    }
+
+    /// Cuts or extends the object to `size` bytes.
+    pub fn truncate(size: u64) -> OsdOp {
+        OsdOp::range(ops::TRUNCATE, size, 0, 0)
+    }
+
+    pub fn zero(offset: u64, length: u64) -> OsdOp {
+        OsdOp::range(ops::ZERO, offset, length, 0)
+    }
+
+    /// Creates the object; if `exclusive`, it must not exist.
+    pub fn create(exclusive: bool) -> OsdOp {
+        let flags = if exclusive { flags::op::EXCL } else { 0 };
+        OsdOp { flags, ..OsdOp::without_args(ops::CREATE) }
+    }
+
+    pub fn delete() -> OsdOp {
+        OsdOp::without_args(ops::DELETE)
+    }
+
+    /// Tells sizes to expect, in bytes. Creates the object.
+    pub fn set_alloc_hint(object_size: u64, write_size: u64) -> OsdOp {
+        OsdOp::new(ops::SET_ALLOC_HINT, AllocHint { object_size, write_size, flags: 0 }, 0)
+    }
+
+    /// Lists a PG from the cursor that is the payload (`cursor_len` bytes).
+    pub fn pgnls(max_entries: u64, start_epoch: u32, cursor_len: u32) -> OsdOp {
+        OsdOp::new(ops::PGNLS, PgLs { max_entries, start_epoch }, cursor_len)
+    }
+
+    /// The same operation with another range.
+    pub fn with_extent(mut self, extent: Extent) -> OsdOp {
+        self.arg = Arg::from(extent).0;
+        self
+    }
+
+    /// Whether its code has the write bit. (CALL has not; there the request's flags tell.)
+    #[inline]
+    pub fn is_write(&self) -> bool {
+        self.code & ops::MODE_WRITE != 0
+    }
+
+    #[inline]
+    pub fn is_pg_op(&self) -> bool {
+        self.code & ops::TYPE_MASK == ops::TYPE_PG
+    }
+
+    #[inline]
+    pub(super) fn decode(d: &mut Decoder<'_>) -> Result<OsdOp> {
+        let bytes: [u8; OP_BYTES] = d.array()?;
+        let mut d = Decoder::new(&bytes, "op");
+        Ok(OsdOp { code: d.u16()?, flags: d.u32()?, arg: d.array()?, payload_len: d.u32()? })
+    }
+
+    /// Decodes `count` operations. They are all there before memory is taken for them.
+    #[inline]
+    pub(super) fn decode_list(d: &mut Decoder<'_>, count: usize) -> Result<OpList> {
+        let bytes = d.bytes(count.saturating_mul(OP_BYTES))?;
+        let mut all = Decoder::new(bytes, "ops");
+        let mut list = OpList::with_capacity(count);
+        for _ in 0..count {
+            list.push(OsdOp::decode(&mut all)?);
+        }
+        Ok(list)
+    }
+
+    #[inline]
+    pub(super) fn encode(&self, e: &mut Encoder<'_>) {
+        let mut bytes = [0; OP_BYTES];
+        bytes[0..2].copy_from_slice(&self.code.to_le_bytes());
+        bytes[2..6].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[6..34].copy_from_slice(&self.arg);
+        bytes[34..38].copy_from_slice(&self.payload_len.to_le_bytes());
+        e.bytes(&bytes);
+    }
+}
+
+/// Where in a data segment of `data_len` bytes the payload of each operation lies. Fails if they need more
+/// than there is.
+pub fn payload_ranges(ops: &[OsdOp], data_len: usize) -> Result<SmallVec<[Range<usize>; 2]>> {
+    let mut start = 0;
+    let mut ranges = SmallVec::with_capacity(ops.len());
+    for op in ops {
+        let len = op.payload_len as usize;
+        if len > data_len - start {
+            let left = data_len - start;
+            return Err(WireError::Truncated { what: "payload of op", need: len as u64, left });
+        }
+        ranges.push(start..start + len);
+        start += len;
+    }
+    Ok(ranges)
+}
+
+impl fmt::Debug for OsdOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(ops::name(self.code))?;
+        match self.code {
+            ops::STAT | ops::CREATE | ops::DELETE => (),
+            ops::SET_ALLOC_HINT => write!(f, " {:?}", self.alloc_hint())?,
+            ops::PGNLS => write!(f, " {:?}", self.pgls())?,
+            code if code & ops::TYPE_MASK == ops::TYPE_DATA => {
+                let Extent { offset, length, .. } = self.extent();
+                write!(f, " {offset}~{length}")?;
+            }
+            code => write!(f, " code={code:#x} arg={:02x?}", self.arg)?,
+        }
+        if self.flags != 0 {
+            write!(f, " flags={:#x}", self.flags)?;
+        }
+        if self.payload_len != 0 {
+            write!(f, " payload={}", self.payload_len)?;
+        }
+        Ok(())
+    }
+}
