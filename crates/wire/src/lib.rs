@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
-pub mod crushmap;
 pub mod backoff;
+pub mod crushmap;
 pub mod entity;
 pub mod features;
 pub mod frame;
@@ -15,8 +15,8 @@ pub mod handshake;
 pub mod header;
 pub mod kinds;
 pub mod monmap;
-pub mod osdmap;
 pub mod osd_op;
+pub mod osdmap;
 pub mod pgls;
 pub mod prim;
 
