@@ -80,6 +80,18 @@ pub fn hash32_3(a: u32, b: u32, c: u32) -> u32 {
     mix(y, c, hash).2
 }
 
+/// CRUSH's hash of four integers (rjenkins1): list and tree buckets.
+#[inline]
+pub fn hash32_4(a: u32, b: u32, c: u32, d: u32) -> u32 {
+    let hash = CRUSH_SEED ^ a ^ b ^ c ^ d;
+    let (a, b, hash) = mix(a, b, hash);
+    let (c, d, hash) = mix(c, d, hash);
+    let (_, x, hash) = mix(a, CRUSH_X, hash);
+    let (y, _, hash) = mix(CRUSH_Y, b, hash);
+    let (_, _, hash) = mix(c, x, hash);
+    mix(y, d, hash).2
+}
+
 /// Folds `x` to less than `n` so that growing `n` moves few values: Ceph's stable_mod with
 /// mask = next power of two of `n`, minus 1. `n` = 0 gives 0.
 #[inline]
