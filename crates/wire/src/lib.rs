@@ -14,14 +14,19 @@ pub mod frame;
 pub mod handshake;
 pub mod header;
 pub mod kinds;
+pub mod mon_msg;
 pub mod monmap;
 pub mod osd_op;
 pub mod osdmap;
 pub mod pgls;
 pub mod prim;
+pub mod private;
 
 pub use addr::{EntityAddr, EntityAddrVec};
 pub use entity::{EntityName, EntityType};
 pub use features::FEATURES;
 pub use header::{Front, Header2};
 pub use prim::{Decoder, Encoder, Envelope, Result, WireError};
+
+#[cfg(test)]
+mod testing;

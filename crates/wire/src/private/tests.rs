@@ -1,0 +1,50 @@
+use std::net::SocketAddr;
+
+use carmine_types::{Epoch, OsdId, PgId, Uuid};
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{any_bytes, round_trip};
+use crate::{EntityAddr, Front};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_message(
+        epoch: u32, osd: u32, uuid: [u8; 16], sock: Option<SocketAddr>, reactors: Vec<u16>,
+        pgs: Vec<((i64, u32), u16)>, json: Vec<u8>, result: i32, reason: String,
+    ) {
+        let (epoch, osd) = (Epoch(epoch), OsdId(osd));
+        let pgs = pgs.into_iter().map(|((pool, ps), reactor)| (PgId::new(pool, ps), reactor)).collect();
+        round_trip(Route { epoch });
+        round_trip(OsdBoot {
+            osd, uuid: Uuid(uuid), addr: EntityAddr { kind: 2, nonce: 7, sock },
+            reactors: reactors.len() as u16, epoch,
+        });
+        round_trip(OsdBootAck { result, epoch, reason });
+        for reason in [DownReason::Goodbye, DownReason::Unreachable] {
+            round_trip(OsdDown { osd, nonce: result as u32, reason, epoch });
+        }
+        round_trip(RouteReply { epoch, reactors, pgs });
+        round_trip(Admin { json: json.clone() });
+        round_trip(AdminReply { result, json });
+    }
+
+    #[test]
+    fn random_bytes(bytes: Vec<u8>) {
+        any_bytes::<Route>(&bytes);
+        any_bytes::<RouteReply>(&bytes);
+        any_bytes::<OsdBoot>(&bytes);
+        any_bytes::<OsdBootAck>(&bytes);
+        any_bytes::<OsdDown>(&bytes);
+        any_bytes::<Admin>(&bytes);
+        any_bytes::<AdminReply>(&bytes);
+    }
+}
+
+#[test]
+fn private_types_are_out_of_cephs_range() {
+    let kinds = [Route::KIND, RouteReply::KIND, OsdBoot::KIND, OsdBootAck::KIND, OsdDown::KIND];
+    assert!(kinds.iter().chain(&[Admin::KIND, AdminReply::KIND]).all(|kind| *kind >= 0x8000));
+}
