@@ -48,6 +48,7 @@ kinds! {
     OSD_BOOT = 0x8020,
     OSD_BOOT_ACK = 0x8021,
     OSD_DOWN = 0x8022,
+    OSD_BEACON = 0x8023,
     ADMIN = 0x8030,
     ADMIN_REPLY = 0x8031,
 }

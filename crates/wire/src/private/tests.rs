@@ -16,7 +16,7 @@ proptest! {
         pgs: Vec<((i64, u32), u16)>, json: Vec<u8>, result: i32, reason: String,
     ) {
         let (epoch, osd) = (Epoch(epoch), OsdId(osd));
-        let pgs = pgs.into_iter().map(|((pool, ps), reactor)| (PgId::new(pool, ps), reactor)).collect();
+        let pgs: Vec<_> = pgs.into_iter().map(|((pool, ps), reactor)| (PgId::new(pool, ps), reactor)).collect();
         round_trip(Route { epoch });
         round_trip(OsdBoot {
             osd, uuid: Uuid(uuid), addr: EntityAddr { kind: 2, nonce: 7, sock },
@@ -26,6 +26,8 @@ proptest! {
         for reason in [DownReason::Goodbye, DownReason::Unreachable] {
             round_trip(OsdDown { osd, nonce: result as u32, reason, epoch });
         }
+        let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9 });
+        round_trip(OsdBeacon { osd, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect() });
         round_trip(RouteReply { epoch, reactors, pgs });
         round_trip(Admin { json: json.clone() });
         round_trip(AdminReply { result, json });
@@ -38,6 +40,7 @@ proptest! {
         any_bytes::<OsdBoot>(&bytes);
         any_bytes::<OsdBootAck>(&bytes);
         any_bytes::<OsdDown>(&bytes);
+        any_bytes::<OsdBeacon>(&bytes);
         any_bytes::<Admin>(&bytes);
         any_bytes::<AdminReply>(&bytes);
     }
@@ -46,5 +49,7 @@ proptest! {
 #[test]
 fn private_types_are_out_of_cephs_range() {
     let kinds = [Route::KIND, RouteReply::KIND, OsdBoot::KIND, OsdBootAck::KIND, OsdDown::KIND];
-    assert!(kinds.iter().chain(&[Admin::KIND, AdminReply::KIND]).all(|kind| *kind >= 0x8000));
+    assert!(
+        kinds.iter().chain(&[OsdBeacon::KIND, Admin::KIND, AdminReply::KIND]).all(|kind| *kind >= 0x8000)
+    );
 }

@@ -1,0 +1,53 @@
+//! An OSD tells the monitor how full it is, and what its pools hold.
+
+use carmine_types::OsdId;
+
+use crate::{Decoder, Encoder, Front, Result, kinds};
+
+/// Bytes of one [`PoolUse`].
+const POOL_USE_BYTES: usize = 24;
+
+/// What the PGs of one pool hold for which this OSD is the primary: summed over all OSDs, each object counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    pub pool: i64,
+    pub objects: u64,
+    /// Sum of the objects' sizes; not their replicas'.
+    pub bytes: u64,
+}
+
+/// OSD → monitor, every few seconds. There is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OsdBeacon {
+    pub osd: OsdId,
+    /// Size of its store.
+    pub total_bytes: u64,
+    /// Taken, metadata included where it is known.
+    pub used_bytes: u64,
+    /// Ascending by pool; empty if it is not known.
+    pub pools: Vec<PoolUse>,
+}
+
+impl Front for OsdBeacon {
+    const KIND: u16 = kinds::OSD_BEACON;
+    const VERSION: u16 = 1;
+    const COMPAT: u16 = 1;
+
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(self.osd.0);
+        e.u64(self.total_bytes);
+        e.u64(self.used_bytes);
+        e.vec(&self.pools, |e, p| {
+            e.i64(p.pool);
+            e.u64(p.objects);
+            e.u64(p.bytes);
+        });
+    }
+
+    fn decode(_: u16, d: &mut Decoder<'_>) -> Result<OsdBeacon> {
+        let (osd, total_bytes, used_bytes) = (OsdId(d.u32()?), d.u64()?, d.u64()?);
+        let pools =
+            d.vec(POOL_USE_BYTES, |d| Ok(PoolUse { pool: d.i64()?, objects: d.u64()?, bytes: d.u64()? }))?;
+        Ok(OsdBeacon { osd, total_bytes, used_bytes, pools })
+    }
+}
