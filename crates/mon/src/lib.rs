@@ -1,1 +1,25 @@
-//! carmine-mon
+//! The embedded monitor: the map authority of one machine. It serves stock Ceph 16 clients (maps,
+//! subscriptions, pool operations, commands) and Carmine's own OSDs (boot, goodbye, space reports).
+//!
+//! One reactor, one process, no quorum: consensus among several monitors is out of its scope. Whoever
+//! outgrows one machine runs Ceph's own monitors. See [`Mon`] for how a change of the map comes about, and
+//! `record.rs` for the state file to the byte.
+//!
+//! It never answers with an epoch that it does not deliver, never lets a request wait for ever, and never
+//! tells anybody of a map that is not on disk.
+#![forbid(unsafe_code)]
+
+mod change;
+mod command;
+mod config;
+mod error;
+mod mon;
+mod record;
+mod report;
+mod session;
+mod state;
+mod stats;
+
+pub use config::{InitialCluster, InitialPool, MonConfig};
+pub use error::MonError;
+pub use mon::Mon;

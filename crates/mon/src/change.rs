@@ -1,0 +1,213 @@
+//! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
+
+use carmine_types::{Errno, OsdId, UTime, Uuid, errno};
+use carmine_wire::FEATURES;
+use carmine_wire::addr::EntityAddrVec;
+use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
+
+/// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
+pub(crate) const PG_NUM_MAX: u32 = 65_536;
+/// Most pools: each costs about 330 bytes in every map that is sent.
+const POOLS_MAX: usize = 1_000;
+/// Longest pool or application name, bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// Our CRUSH rule 0 takes 1 to 10 replicas.
+const SIZE_MAX: u8 = 10;
+/// PGs of a pool that was created without a number.
+const PG_NUM_DEFAULT: u32 = 32;
+
+/// A wish to change the map.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// An OSD process runs and can be reached.
+    Boot { osd: OsdId, uuid: Uuid, addrs: EntityAddrVec },
+    /// An OSD process is gone.
+    Down { osd: OsdId },
+    /// A new replicated pool; the defaults are those of the first pool.
+    CreatePool { name: String, pg_num: Option<u32>, size: Option<u8> },
+    /// Removes a pool with its PGs.
+    DeletePool { pool: i64 },
+    /// Notes which application uses a pool.
+    EnableApp { pool: String, app: String },
+    /// Changes the number of replicas.
+    SetPool { pool: String, size: Option<u8>, min_size: Option<u8> },
+}
+
+/// Why a change was refused: an errno and a sentence for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: Errno,
+    pub(crate) text: String,
+}
+
+pub(crate) fn refuse(code: i32, text: impl Into<String>) -> Refusal {
+    Refusal { code: Errno(code), text: text.into() }
+}
+
+impl Change {
+    /// The incremental that does it; `None` if the map already is as wished.
+    pub(crate) fn plan(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
+        match self {
+            Self::Boot { osd, uuid, addrs } => boot(map, *osd, *uuid, addrs, now),
+            Self::Down { osd } => Ok(down(map, *osd, now)),
+            Self::CreatePool { name, pg_num, size } => create_pool(map, name, *pg_num, *size, now),
+            Self::DeletePool { pool } => delete_pool(map, *pool, now),
+            Self::EnableApp { pool, app } => enable_app(map, pool, app, now),
+            Self::SetPool { pool, size, min_size } => set_pool(map, pool, *size, *min_size, now),
+        }
+    }
+}
+
+fn boot(
+    map: &OsdMap,
+    osd: OsdId,
+    uuid: Uuid,
+    addrs: &EntityAddrVec,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    if !map.exists(osd) {
+        let text = format!("{osd} is not in this cluster of {} OSDs", map.max_osd);
+        return Err(refuse(errno::ENOENT, text));
+    }
+    let known = map.osd_uuid.get(osd.0 as usize).copied().unwrap_or_default();
+    if !known.is_nil() && known != uuid {
+        let text = format!(
+            "{osd} has the store {uuid}, the map knows {known}: is this the folder of another cluster?"
+        );
+        return Err(refuse(errno::EPERM, text));
+    }
+    if map.client_addr(osd) == Some(addrs) {
+        return Ok(None);
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.new_up_client.insert(osd, addrs.clone());
+    inc.new_up_cluster.insert(osd, addrs.clone());
+    if known.is_nil() {
+        inc.new_uuid.insert(osd, uuid);
+    }
+    let old = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
+    inc.new_xinfo.insert(osd, OsdXinfo { features: FEATURES, ..old });
+    inc.new_last_up_change = now;
+    Ok(Some(inc))
+}
+
+fn down(map: &OsdMap, osd: OsdId, now: UTime) -> Option<Incremental> {
+    if !map.is_up(osd) {
+        return None;
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.mark_down(osd);
+    let old = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
+    inc.new_xinfo.insert(osd, OsdXinfo { down_stamp: now, ..old });
+    inc.new_last_up_change = now;
+    Some(inc)
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(good) || name.starts_with('-') {
+        let text =
+            format!("{what} name {name:?}: take 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'");
+        return Err(refuse(errno::EINVAL, text));
+    }
+    Ok(())
+}
+
+fn create_pool(
+    map: &OsdMap,
+    name: &str,
+    pg_num: Option<u32>,
+    size: Option<u8>,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    check_name("pool", name)?;
+    if map.pool_id(name).is_some() {
+        return Ok(None);
+    }
+    if map.pools.len() >= POOLS_MAX {
+        return Err(refuse(errno::E2BIG, format!("there are {POOLS_MAX} pools already, which is the limit")));
+    }
+    let pg_num = pg_num.unwrap_or(PG_NUM_DEFAULT);
+    if !pg_num.is_power_of_two() || pg_num > PG_NUM_MAX {
+        let text = format!("pg_num {pg_num}: take a power of two from 1 to {PG_NUM_MAX}");
+        return Err(refuse(errno::EINVAL, text));
+    }
+    let model = map.pools.values().next();
+    let (size, min_size) = match (size, model) {
+        (None, Some(model)) => (model.size, model.min_size),
+        (size, _) => {
+            let size = size.unwrap_or(1);
+            (size, size - size / 2)
+        }
+    };
+    check_size(map, size)?;
+    let mut inc = Incremental::next(map, now);
+    let id = map.pool_max.saturating_add(1).max(1);
+    inc.new_pool_max = i64::from(id);
+    inc.new_pools.insert(i64::from(id), PgPool::replicated(size, min_size, pg_num, 0, inc.epoch, now));
+    inc.new_pool_names.insert(i64::from(id), name.to_string());
+    Ok(Some(inc))
+}
+
+fn check_size(map: &OsdMap, size: u8) -> Result<(), Refusal> {
+    let osds = map.osds().count();
+    if size == 0 || size > SIZE_MAX || usize::from(size) > osds {
+        let text =
+            format!("size {size}: take 1 to {} (there are {osds} OSDs)", osds.min(usize::from(SIZE_MAX)));
+        return Err(refuse(errno::EINVAL, text));
+    }
+    Ok(())
+}
+
+fn delete_pool(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    if map.pool(pool).is_none() {
+        return Ok(None);
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.old_pools.insert(pool);
+    Ok(Some(inc))
+}
+
+/// The named pool, ready to be changed in `inc`.
+fn pool_of(map: &OsdMap, name: &str) -> Result<(i64, PgPool), Refusal> {
+    map.pool_id(name)
+        .and_then(|id| Some((id, map.pool(id)?.clone())))
+        .ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{name}'")))
+}
+
+fn enable_app(map: &OsdMap, name: &str, app: &str, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    check_name("application", app)?;
+    let (id, mut pool) = pool_of(map, name)?;
+    if pool.application_metadata.contains_key(app) {
+        return Ok(None);
+    }
+    let mut inc = Incremental::next(map, now);
+    pool.application_metadata.insert(app.to_string(), Default::default());
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    Ok(Some(inc))
+}
+
+fn set_pool(
+    map: &OsdMap,
+    name: &str,
+    size: Option<u8>,
+    min_size: Option<u8>,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    let (id, mut pool) = pool_of(map, name)?;
+    if let Some(size) = size.filter(|s| *s != pool.size) {
+        // More replicas need backfill, which is not written yet; fewer would leave data behind.
+        let text = format!("size {size}: the size of a pool cannot be changed yet (it is {})", pool.size);
+        return Err(refuse(errno::EOPNOTSUPP, text));
+    }
+    let Some(min_size) = min_size.filter(|m| *m != pool.min_size) else { return Ok(None) };
+    if min_size == 0 || min_size > pool.size {
+        return Err(refuse(errno::EINVAL, format!("min_size {min_size}: take 1 to {}", pool.size)));
+    }
+    let mut inc = Incremental::next(map, now);
+    pool.min_size = min_size;
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    Ok(Some(inc))
+}

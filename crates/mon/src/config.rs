@@ -1,0 +1,71 @@
+//! What the monitor is told at its start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use carmine_types::{Epoch, OsdId, UTime, Uuid};
+use carmine_wire::FEATURES;
+use carmine_wire::crushmap::WEIGHT_ONE;
+use carmine_wire::osdmap::consts::{STATE_EXISTS, WEIGHT_IN};
+use carmine_wire::osdmap::{OsdMap, OsdXinfo, PgPool};
+
+/// Configuration of a monitor.
+#[derive(Clone, Debug)]
+pub struct MonConfig {
+    /// An existing folder for the state files.
+    pub dir: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The cluster to make if the folder holds no state; else only its fsid counts.
+    pub initial: InitialCluster,
+}
+
+/// A cluster at its first epoch: all OSDs exist, are in, and down.
+#[derive(Clone, Debug)]
+pub struct InitialCluster {
+    /// Identity.
+    pub fsid: Uuid,
+    /// Number of OSDs.
+    pub osds: u32,
+    /// Its first pool, with id 1.
+    pub pool: InitialPool,
+}
+
+/// The first pool.
+#[derive(Clone, Debug)]
+pub struct InitialPool {
+    /// Name.
+    pub name: String,
+    /// Replicas, 1 to 10.
+    pub size: u8,
+    /// Replicas needed to take writes.
+    pub min_size: u8,
+    /// PGs, a power of two.
+    pub pg_num: u32,
+}
+
+/// Pool ids start at 1, as Ceph's do.
+const FIRST_POOL: i32 = 1;
+
+impl InitialCluster {
+    /// The map of epoch 1.
+    pub(crate) fn map(&self, now: UTime) -> OsdMap {
+        let mut map = OsdMap::new(self.fsid, now);
+        map.epoch = Epoch(1);
+        map.set_max_osd(self.osds);
+        map.osd_state.fill(STATE_EXISTS);
+        map.osd_weight.fill(WEIGHT_IN);
+        map.osd_xinfo.fill(OsdXinfo { features: FEATURES, ..OsdXinfo::default() });
+        // All on one host: this is one machine, and the rule chooses among OSDs.
+        let weights: Vec<_> = (0..self.osds).map(|id| (OsdId(id), WEIGHT_ONE)).collect();
+        map.crush = Arc::new(carmine_crush::build_simple_crush(&weights, false));
+        let p = &self.pool;
+        let mut pool = PgPool::replicated(p.size, p.min_size, p.pg_num, 0, map.epoch, now);
+        pool.application_metadata.insert("rados".into(), Default::default());
+        map.pools.insert(FIRST_POOL.into(), pool);
+        map.pool_names.insert(FIRST_POOL.into(), p.name.clone());
+        map.pool_max = FIRST_POOL;
+        map
+    }
+}

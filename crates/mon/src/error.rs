@@ -1,0 +1,67 @@
+//! Why the monitor cannot run.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Fatal errors: the monitor ends with them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MonError {
+    /// The port is taken, or the address is not ours.
+    #[error("cannot listen on {addr}: {source}; is another process using this port?")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A state file could not be used.
+    #[error("cannot {verb} {}: {source}", path.display())]
+    State {
+        /// What was tried.
+        verb: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The state failed before; what the disk holds is not known.
+    #[error("{}: an earlier write failed; start the monitor again to go on from what is on disk", path.display())]
+    StateFailed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Far too long to be a state file.
+    #[error("{} has {len} bytes: this is no monitor state of carmine", path.display())]
+    NotAState {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        len: u64,
+    },
+    /// The stored map cannot be read.
+    #[error("the stored map does not decode ({source}): was the state written by another version?")]
+    BadMap {
+        /// What is wrong with it.
+        source: carmine_wire::WireError,
+    },
+    /// The state belongs to another cluster.
+    #[error(
+        "the state is that of cluster {found}, not of {expected}: is this the folder of another testbed?"
+    )]
+    WrongCluster {
+        /// The fsid in the state.
+        found: carmine_types::Uuid,
+        /// The configured one.
+        expected: carmine_types::Uuid,
+    },
+    /// Accepting connections failed for good.
+    #[error("cannot accept connections: {0}")]
+    Accept(std::io::Error),
+}
+
+impl MonError {
+    pub(crate) fn state(verb: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::State { verb, path: path.to_path_buf(), source }
+    }
+}

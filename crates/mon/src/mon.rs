@@ -1,0 +1,306 @@
+//! The monitor: its map, its subscribers, and the one task that changes the map.
+//!
+//! All of it lives on one shard. A wish to change the map waits in a queue; the committer takes one after the
+//! other, makes the next epoch, appends it to the state file, and only when it is durable lets the world know:
+//! it becomes the current map, is pushed to every subscriber, and the wish is answered. Each epoch is pushed
+//! on its own, so nobody misses that an OSD was down for a moment.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use carmine_messenger::{Connection, Message, ServerConfig, serve};
+use carmine_reactor::sync::Notify;
+use carmine_reactor::{Group, Listener, Shard};
+use carmine_types::{OsdId, UTime, Uuid};
+use carmine_wire::monmap::MonMap;
+use carmine_wire::osdmap::OsdMap;
+use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
+use tracing::{error, info, warn};
+
+use crate::change::{Change, Refusal, refuse};
+use crate::record::Record;
+use crate::session::Session;
+use crate::state::{Saved, StateFile};
+use crate::stats::ClusterStats;
+use crate::{MonConfig, MonError};
+
+/// The monitor's name in the MonMap.
+const NAME: &str = "a";
+/// Ceph starts global ids here; below are the OSDs' own numbers.
+const FIRST_GID: u64 = 4_096;
+/// Ids that one record reserves. Half of them are in stock when the next record is due.
+const GIDS_RESERVED: u64 = 1 << 16;
+/// Changes that may wait. Every connection has at most one under way in practice; this bounds a flood.
+const CHANGES_MAX: usize = 10_000;
+/// Connections at once.
+const SESSIONS_MAX: usize = 10_000;
+/// Pause after a failed accept (out of file descriptors, …).
+const ACCEPT_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
+/// Failed accepts in a row after which the monitor gives up: half a minute.
+const ACCEPT_FAILURES_MAX: u32 = 300;
+
+/// Is told how a change ended, after it is durable and pushed.
+pub(crate) type Done = Box<dyn FnOnce(&Mon, Result<(), Refusal>)>;
+
+enum Work {
+    Change(Change, Done),
+    /// Reserve global ids below this one.
+    Gids(u64),
+}
+
+/// The current map, and its bytes as clients get them.
+pub(crate) struct Published {
+    pub(crate) map: OsdMap,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The embedded monitor.
+pub struct Mon {
+    shard: Shard,
+    listener: Listener,
+    pub(crate) addrs: EntityAddrVec,
+    pub(crate) monmap: MonMap,
+    current: RefCell<Rc<Published>>,
+    /// By connection id.
+    pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
+    pub(crate) stats: RefCell<ClusterStats>,
+    work: RefCell<VecDeque<Work>>,
+    /// Fired when `work` got an entry.
+    wake: Notify,
+    /// Until `serve` takes it.
+    state: RefCell<Option<StateFile>>,
+    next_gid: Cell<u64>,
+    /// Ids below this one are reserved on disk.
+    gids_reserved: Cell<u64>,
+    /// A reservation is on its way.
+    gids_asked: Cell<bool>,
+    fsid: Uuid,
+}
+
+impl Mon {
+    /// Opens (or makes) the state, and listens. All OSDs that the stored map calls up are marked down: their
+    /// sessions ended with the monitor that knew them, and they boot again.
+    ///
+    /// # Errors
+    /// The port is in use; the state cannot be read or written, or belongs to another cluster.
+    pub async fn open(shard: &Shard, config: MonConfig) -> Result<Rc<Self>, MonError> {
+        let (mut state, saved) = StateFile::open(shard, &config.dir).await?;
+        let now = UTime::from_unix(shard.unix_now());
+        let fsid = config.initial.fsid;
+        let (map, gid) = match &saved {
+            Some(saved) if saved.fsid != fsid => {
+                return Err(MonError::WrongCluster { found: saved.fsid, expected: fsid });
+            }
+            Some(saved) => {
+                let map = OsdMap::decode(&saved.map).map_err(|source| MonError::BadMap { source })?;
+                (mark_all_down(map, now), saved.next_gid)
+            }
+            None => (config.initial.map(now), FIRST_GID),
+        };
+        let listener = shard
+            .listen(config.listen)
+            .await
+            .map_err(|source| MonError::Listen { addr: config.listen, source })?;
+        let published = Published { bytes: map.encode(), map };
+        let reserved = gid + GIDS_RESERVED;
+        let start = Saved { fsid, next_gid: reserved, map: published.bytes.clone() };
+        state.rewrite(&start).await?;
+        let addrs = EntityAddrVec::from(EntityAddr::msgr2(listener.local_addr(), 0));
+        let monmap = MonMap::single(fsid, published.map.created, NAME, addrs.clone());
+        info!(addr = %listener.local_addr(), epoch = %published.map.epoch, restart = saved.is_some(), "monitor ready");
+        Ok(Rc::new(Self {
+            shard: shard.clone(),
+            listener,
+            addrs,
+            monmap,
+            current: RefCell::new(Rc::new(published)),
+            sessions: RefCell::default(),
+            stats: RefCell::default(),
+            work: RefCell::default(),
+            wake: Notify::new(),
+            state: RefCell::new(Some(state)),
+            next_gid: Cell::new(gid),
+            gids_reserved: Cell::new(reserved),
+            gids_asked: Cell::new(false),
+            fsid,
+        }))
+    }
+
+    /// The address it listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    /// The current map.
+    pub(crate) fn current(&self) -> Rc<Published> {
+        Rc::clone(&self.current.borrow())
+    }
+
+    /// Serves until the state fails. Dropping the future does not close sessions; stop the reactor for that.
+    ///
+    /// # Errors
+    /// A change could not be made durable, or the listener died.
+    pub async fn serve(self: &Rc<Self>) -> Result<(), MonError> {
+        let Some(mut state) = self.state.borrow_mut().take() else { return Ok(()) };
+        let acceptor = Rc::clone(self);
+        self.shard.spawn(Group::Client, "mon-accept", async move { acceptor.accept().await });
+        loop {
+            let work = self.work.borrow_mut().pop_front();
+            match work {
+                Some(work) => self.commit(&mut state, work).await?,
+                None => self.wake.notified().await,
+            }
+        }
+    }
+
+    async fn accept(self: Rc<Self>) {
+        let gids = Rc::clone(&self);
+        let config = ServerConfig::new(EntityType::MON, 0, self.addrs.clone())
+            .assigning(move |claim| if claim.gid == 0 { gids.assign_gid() } else { claim.gid });
+        let config = Rc::new(config);
+        let mut failures = 0;
+        while failures < ACCEPT_FAILURES_MAX {
+            match self.listener.accept().await {
+                Ok((socket, from)) if self.sessions.borrow().len() >= SESSIONS_MAX => {
+                    warn!(%from, "refused: {SESSIONS_MAX} connections are open");
+                    drop(socket);
+                }
+                Ok((socket, _)) => {
+                    failures = 0;
+                    let dispatcher = Rc::new(crate::session::Sessions(Rc::clone(&self)));
+                    serve(&self.shard, socket, Rc::clone(&config), dispatcher).await;
+                }
+                Err(e) => {
+                    failures += 1;
+                    warn!("cannot accept a connection: {e}");
+                    self.shard.sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+        error!("{ACCEPT_FAILURES_MAX} accepts failed in a row: the monitor stops");
+        self.shard.stop();
+    }
+
+    /// A global id never used before, also across restarts.
+    fn assign_gid(&self) -> u64 {
+        let gid = self.next_gid.get();
+        self.next_gid.set(gid + 1);
+        let reserved = self.gids_reserved.get();
+        if reserved - gid < GIDS_RESERVED / 2 && !self.gids_asked.replace(true) {
+            self.push(Work::Gids(reserved + GIDS_RESERVED));
+        }
+        gid
+    }
+
+    fn push(&self, work: Work) {
+        self.work.borrow_mut().push_back(work);
+        self.wake.notify_one();
+    }
+
+    /// Queues a change; `done` is called once it is durable, or refused.
+    pub(crate) fn change(&self, change: Change, done: Done) {
+        if self.work.borrow().len() >= CHANGES_MAX {
+            done(
+                self,
+                Err(refuse(carmine_types::errno::EBUSY, "too many map changes are waiting: try again")),
+            );
+            return;
+        }
+        self.push(Work::Change(change, done));
+    }
+
+    async fn commit(&self, state: &mut StateFile, work: Work) -> Result<(), MonError> {
+        let now = UTime::from_unix(self.shard.unix_now());
+        let current = self.current();
+        let (change, done) = match work {
+            Work::Gids(next) => {
+                self.append(state, Record::Gid { next }, &current, next).await?;
+                self.gids_reserved.set(next);
+                self.gids_asked.set(false);
+                return Ok(());
+            }
+            Work::Change(change, done) => (change, done),
+        };
+        let planned = change.plan(&current.map, now).and_then(|inc| match inc {
+            None => Ok(None),
+            Some(inc) => {
+                let mut next = current.map.clone();
+                match next.apply(&inc) {
+                    Ok(()) => Ok(Some(next)),
+                    Err(e) => {
+                        Err(refuse(carmine_types::errno::EINVAL, format!("the change does not apply: {e}")))
+                    }
+                }
+            }
+        });
+        match planned {
+            Err(refusal) => {
+                info!("refused {change:?}: {}", refusal.text);
+                done(self, Err(refusal));
+            }
+            Ok(None) => done(self, Ok(())),
+            Ok(Some(map)) => {
+                let next = Rc::new(Published { bytes: map.encode(), map });
+                let gids = self.gids_reserved.get();
+                self.append(state, Record::Map(next.bytes.clone()), &next, gids).await?;
+                info!("epoch {}: {change:?}", next.map.epoch);
+                *self.current.borrow_mut() = Rc::clone(&next);
+                self.forget_down_stats(&next.map);
+                self.push_map();
+                done(self, Ok(()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn append(
+        &self,
+        state: &mut StateFile,
+        record: Record,
+        newest: &Published,
+        next_gid: u64,
+    ) -> Result<(), MonError> {
+        let saved = Saved { fsid: self.fsid, next_gid, map: newest.bytes.clone() };
+        state.append(&[record], &saved).await
+    }
+
+    fn forget_down_stats(&self, map: &OsdMap) {
+        let mut stats = self.stats.borrow_mut();
+        for osd in map.osds().filter(|osd| !map.is_up(*osd)) {
+            stats.remove(osd);
+        }
+    }
+
+    /// Marks an OSD down because its session ended or it said so.
+    pub(crate) fn osd_gone(&self, osd: OsdId, why: &str) {
+        info!("{osd}: {why}");
+        self.change(Change::Down { osd }, Box::new(|_, _| {}));
+    }
+
+    /// Sends a message unless the connection has gone.
+    pub(crate) fn reply(conn: &Rc<Connection>, message: Message) {
+        if !conn.is_closed() {
+            conn.send(message);
+        }
+    }
+}
+
+/// The stored map with every OSD down, one epoch later if that changed it.
+fn mark_all_down(mut map: OsdMap, now: UTime) -> OsdMap {
+    use carmine_wire::osdmap::Incremental;
+    let up: Vec<OsdId> = map.osds().filter(|osd| map.is_up(*osd)).collect();
+    if up.is_empty() {
+        return map;
+    }
+    let mut inc = Incremental::next(&map, now);
+    for osd in up {
+        inc.mark_down(osd);
+    }
+    inc.new_last_up_change = now;
+    if let Err(e) = map.apply(&inc) {
+        error!("cannot mark the OSDs of the stored map down: {e}");
+    }
+    map
+}

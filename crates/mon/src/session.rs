@@ -1,0 +1,278 @@
+//! What the monitor knows of one connection, and what it does with the messages of it.
+
+use std::rc::Rc;
+
+use carmine_messenger::{Connection, Dispatcher, Message};
+use carmine_types::{Epoch, OsdId, errno};
+use carmine_wire::header::Front;
+use carmine_wire::kinds;
+use carmine_wire::mon_msg::{
+    Command, CommandAck, ConfigMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MonMapMsg,
+    ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
+};
+use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown};
+use carmine_wire::{EntityAddrVec, EntityType};
+use tracing::{debug, warn};
+
+use crate::change::{Change, Refusal};
+use crate::command::{self, Answer, View};
+use crate::mon::Mon;
+use crate::stats::pool_stat;
+
+/// One connection.
+pub(crate) struct Session {
+    conn: Rc<Connection>,
+    /// Wants maps from this epoch on.
+    osdmap: Option<MapWish>,
+    /// The OSD that booted over this connection.
+    osd: Option<OsdId>,
+}
+
+#[derive(Clone, Copy)]
+struct MapWish {
+    from: Epoch,
+    /// Only one more.
+    once: bool,
+}
+
+/// The dispatcher of all connections.
+pub(crate) struct Sessions(pub(crate) Rc<Mon>);
+
+impl Dispatcher for Sessions {
+    fn on_accepted(&self, conn: &Rc<Connection>) {
+        let session = Session { conn: Rc::clone(conn), osdmap: None, osd: None };
+        self.0.sessions.borrow_mut().insert(conn.id(), session);
+    }
+
+    fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
+        if let Err(e) = self.0.handle(conn, &msg) {
+            conn.close(format!("{}: {e}", kinds::name(msg.header.kind)));
+        }
+    }
+
+    fn on_closed(&self, conn: &Rc<Connection>, reason: &str) {
+        let session = self.0.sessions.borrow_mut().remove(&conn.id());
+        if let Some(osd) = session.and_then(|s| s.osd) {
+            // An OSD that came back over a newer connection is not taken down by the end of the old one.
+            let newer = self.0.sessions.borrow().values().any(|s| s.osd == Some(osd));
+            if !newer {
+                self.0.osd_gone(osd, &format!("its session ended ({reason})"));
+            }
+        }
+    }
+}
+
+/// Header of a reply: same transaction id.
+fn answer<T: Front>(request: &Message, value: &T) -> Message {
+    Message::of(value).with_tid(request.header.tid)
+}
+
+impl Mon {
+    fn handle(self: &Rc<Self>, conn: &Rc<Connection>, msg: &Message) -> carmine_wire::Result<()> {
+        match msg.header.kind {
+            kinds::MON_GET_MAP => self.send_monmap(conn),
+            kinds::MON_SUBSCRIBE => self.subscribe(conn, &msg.decode::<Subscribe>()?),
+            kinds::MON_GET_VERSION => self.get_version(conn, msg, &msg.decode::<GetVersion>()?),
+            kinds::MON_COMMAND => self.command(conn, msg, msg.decode::<Command>()?),
+            kinds::POOL_OP => self.pool_op(conn, msg, msg.decode::<PoolOp>()?),
+            kinds::STATFS => {
+                msg.decode::<StatFs>()?;
+                self.statfs(conn, msg);
+            }
+            kinds::GET_POOL_STATS => self.pool_stats(conn, msg, &msg.decode::<GetPoolStats>()?),
+            kinds::OSD_BOOT => self.boot(conn, msg, msg.decode::<OsdBoot>()?),
+            kinds::OSD_DOWN => self.down(&msg.decode::<OsdDown>()?),
+            kinds::OSD_BEACON => self.beacon(conn, msg.decode()?),
+            other => debug!(peer = %conn.peer(), "ignored a {} message", kinds::name(other)),
+        }
+        Ok(())
+    }
+
+    fn send_monmap(&self, conn: &Rc<Connection>) {
+        Mon::reply(conn, Message::of(&MonMapMsg { monmap: self.monmap.encode() }));
+    }
+
+    fn subscribe(&self, conn: &Rc<Connection>, wish: &Subscribe) {
+        for sub in &wish.what {
+            match sub.what.as_str() {
+                "monmap" if sub.start <= u64::from(self.monmap.epoch.0) => self.send_monmap(conn),
+                // Pacific's clients wait for this before they do anything else.
+                "config" => Mon::reply(conn, Message::of(&ConfigMsg::default())),
+                "osdmap" => {
+                    let from = Epoch(u32::try_from(sub.start).unwrap_or(u32::MAX));
+                    let wish = MapWish { from, once: sub.flags & ONETIME != 0 };
+                    if let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id()) {
+                        session.osdmap = Some(wish);
+                    }
+                    self.push_map();
+                }
+                // There is no manager; clients do without its map.
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends the current map to everybody who waits for it.
+    pub(crate) fn push_map(&self) {
+        let current = self.current();
+        let epoch = current.map.epoch;
+        let mut front = None;
+        for session in self.sessions.borrow_mut().values_mut() {
+            let Some(wish) = session.osdmap.filter(|wish| wish.from <= epoch) else { continue };
+            let front =
+                front.get_or_insert_with(|| OsdMapMsg::full(current.map.fsid, epoch, current.bytes.clone()));
+            Mon::reply(&session.conn, Message::of(front));
+            session.osdmap = (!wish.once).then_some(MapWish { from: Epoch(epoch.0 + 1), once: false });
+        }
+    }
+
+    fn get_version(&self, conn: &Rc<Connection>, msg: &Message, wish: &GetVersion) {
+        let newest = match wish.what.as_str() {
+            "osdmap" => u64::from(self.current().map.epoch.0),
+            "monmap" => u64::from(self.monmap.epoch.0),
+            _ => 0,
+        };
+        // Only the newest map is kept, and it can be had.
+        Mon::reply(conn, answer(msg, &GetVersionReply { handle: wish.handle, newest, oldest: newest }));
+    }
+
+    fn statfs(&self, conn: &Rc<Connection>, msg: &Message) {
+        let current = self.current();
+        let stats = self.stats.borrow();
+        let (total_bytes, used_bytes) = stats.space();
+        let total_kib = total_bytes / 1024;
+        let used_kib = used_bytes.div_ceil(1024).min(total_kib);
+        let reply = StatFsReply {
+            fsid: current.map.fsid,
+            version: u64::from(current.map.epoch.0),
+            total_kib,
+            used_kib,
+            available_kib: total_kib - used_kib,
+            objects: stats.pools().values().map(|p| p.objects).sum(),
+        };
+        Mon::reply(conn, answer(msg, &reply));
+    }
+
+    fn pool_stats(&self, conn: &Rc<Connection>, msg: &Message, wish: &GetPoolStats) {
+        let current = self.current();
+        let pools = self.stats.borrow().pools();
+        let one = |name: &String| {
+            let id = current.map.pool_id(name)?;
+            let size = current.map.pool(id)?.size;
+            Some((name.clone(), pool_stat(&pools.get(&id).copied().unwrap_or_default(), size)))
+        };
+        let stats = wish.pools.iter().filter_map(one).collect();
+        let version = u64::from(current.map.epoch.0);
+        let reply = GetPoolStatsReply { version, fsid: current.map.fsid, stats, per_pool: false };
+        Mon::reply(conn, answer(msg, &reply));
+    }
+
+    fn command(&self, conn: &Rc<Connection>, msg: &Message, request: Command) {
+        let current = self.current();
+        let outcome = {
+            let stats = self.stats.borrow();
+            let view = View {
+                map: &current.map,
+                map_bytes: &current.bytes,
+                stats: &stats,
+                addr: self.local_addr().to_string(),
+            };
+            command::run(&request.cmd, &view)
+        };
+        let tid = msg.header.tid;
+        let ack = move |result: i32, status: String, data: Vec<u8>| {
+            let front = CommandAck { version: 0, result, status, cmd: request.cmd };
+            Message::of(&front).with_tid(tid).with_data(data)
+        };
+        match outcome {
+            Err(Refusal { code, text }) => Mon::reply(conn, ack(code.0, text, Vec::new())),
+            Ok(Answer::Done { status, data }) => Mon::reply(conn, ack(0, status, data)),
+            Ok(Answer::Change { change, status }) => {
+                let conn = Rc::clone(conn);
+                let done = move |_: &Mon, result: Result<(), Refusal>| match result {
+                    Ok(()) => Mon::reply(&conn, ack(0, status, Vec::new())),
+                    Err(Refusal { code, text }) => Mon::reply(&conn, ack(code.0, text, Vec::new())),
+                };
+                self.change(change, Box::new(done));
+            }
+        }
+    }
+
+    fn pool_op(&self, conn: &Rc<Connection>, msg: &Message, request: PoolOp) {
+        let tid = msg.header.tid;
+        let conn = Rc::clone(conn);
+        let done = move |mon: &Mon, result: Result<(), Refusal>| {
+            let current = mon.current();
+            let reply = PoolOpReply {
+                version: u64::from(current.map.epoch.0),
+                fsid: current.map.fsid,
+                result: result.err().map_or(0, |refusal| refusal.code.0),
+                epoch: current.map.epoch,
+                data: None,
+            };
+            Mon::reply(&conn, Message::of(&reply).with_tid(tid));
+        };
+        let change = match request.op {
+            PoolOp::CREATE => Change::CreatePool { name: request.name, pg_num: None, size: None },
+            PoolOp::DELETE => Change::DeletePool { pool: i64::from(request.pool) },
+            other => {
+                let text = format!("pool operation {other:#x} is not supported");
+                return done(self, Err(crate::change::refuse(errno::EOPNOTSUPP, text)));
+            }
+        };
+        self.change(change, Box::new(done));
+    }
+
+    fn boot(&self, conn: &Rc<Connection>, msg: &Message, boot: OsdBoot) {
+        let osd = boot.osd;
+        let tid = msg.header.tid;
+        if conn.peer().entity != EntityType::OSD {
+            return conn.close("only an OSD may boot");
+        }
+        if let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id()) {
+            session.osd = Some(osd);
+        }
+        let addrs = EntityAddrVec::from(boot.addr);
+        // A process that was never seen to end is taken down first: everybody must see a new interval.
+        let current = self.current();
+        if current.map.client_addr(osd).is_some_and(|known| *known != addrs) {
+            self.osd_gone(osd, "it boots again with another address");
+        }
+        let conn = Rc::clone(conn);
+        let done = move |mon: &Mon, result: Result<(), Refusal>| {
+            let epoch = mon.current().map.epoch;
+            let (result, reason) = match result {
+                Ok(()) => (0, String::new()),
+                Err(refusal) => {
+                    warn!("{osd} may not boot: {}", refusal.text);
+                    (refusal.code.0, refusal.text)
+                }
+            };
+            Mon::reply(&conn, Message::of(&OsdBootAck { result, epoch, reason }).with_tid(tid));
+            if conn.is_closed() {
+                // It went away while its boot was being written.
+                mon.osd_gone(osd, "its session ended while it booted");
+            }
+        };
+        self.change(Change::Boot { osd, uuid: boot.uuid, addrs }, Box::new(done));
+    }
+
+    fn beacon(&self, conn: &Rc<Connection>, beacon: OsdBeacon) {
+        let own = self.sessions.borrow().get(&conn.id()).and_then(|s| s.osd);
+        if own == Some(beacon.osd) && self.current().map.is_up(beacon.osd) {
+            self.stats.borrow_mut().set(beacon);
+        }
+    }
+
+    /// Takes an OSD's goodbye at its word. That another OSD is unreachable is left to its session: the monitor
+    /// is on the same machine and learns at once when the process ends.
+    fn down(&self, report: &OsdDown) {
+        let known = self.current().map.client_addr(report.osd).and_then(EntityAddrVec::msgr2);
+        match report.reason {
+            DownReason::Goodbye if known.is_some_and(|addr| addr.nonce == report.nonce) => {
+                self.osd_gone(report.osd, "it says goodbye");
+            }
+            reason => debug!("ignored a report that {} is down ({reason:?})", report.osd),
+        }
+    }
+}
