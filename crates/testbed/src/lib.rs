@@ -1,1 +1,38 @@
-//! carmine-testbed
+//! The testbed controller: one folder holds one local cluster. It makes the stores, starts the processes pinned
+//! as planned, waits until every PG is active, tells their state, stops and removes them.
+//!
+//! It never leaves a process behind: a start that fails ends what it started, and a process is known by pid and
+//! start time, so that a stranger with a recycled pid is never signalled. It never removes a file that it did
+//! not make, and touches no device that was not named.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the controller runs outside the reactors: it deals in files, processes and wall-clock limits"
+)]
+
+mod conf;
+mod daemons;
+mod error;
+mod files;
+mod layout;
+mod lock;
+mod mkfs;
+mod plan;
+mod probe;
+pub mod process;
+mod ready;
+mod status;
+mod testbed;
+mod wish;
+
+pub use conf::ceph_conf;
+pub use daemons::Stopped;
+pub use error::{Result, TestbedError};
+pub use files::{tail, write_whole};
+pub use layout::{Daemon, Layout};
+pub use lock::FolderLock;
+pub use mkfs::progress_line;
+pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};
+pub use status::{OsdStatus, PgCounts, Status, status};
+pub use testbed::{Event, StartOptions, Testbed, daemons_of, load_plan, mon_addr, require_plan, running};
+pub use wish::{StoreKind, Wish};

@@ -1,0 +1,29 @@
+//! The `ceph.conf` that stock clients read.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::error::Result;
+use crate::files;
+
+/// Text of a `ceph.conf` for the monitor at `mon`.
+pub fn ceph_conf(fsid: &str, mon: SocketAddr) -> String {
+    // Without a keyring line and with auth none a stock client neither looks for keys nor warns about them. Its log
+    // and admin socket would go to /var/log/ceph and /var/run/ceph, which need not exist.
+    format!(
+        "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p bench ls\n\
+         [global]\n\
+         fsid = {fsid}\n\
+         mon host = [v2:{mon}]\n\
+         auth cluster required = none\n\
+         auth service required = none\n\
+         auth client required = none\n\
+         log file = /dev/null\n\
+         admin socket =\n"
+    )
+}
+
+/// Writes it to `path`.
+pub(crate) fn write(path: &Path, fsid: &str, mon: SocketAddr) -> Result<()> {
+    files::write_whole(path, ceph_conf(fsid, mon).as_bytes())
+}

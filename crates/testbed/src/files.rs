@@ -1,0 +1,101 @@
+//! Small files that are whole or absent: written beside and renamed.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Result, TestbedError, failed};
+
+/// Writes `bytes` to `path` so that a reader (also after a crash) sees the old file or the new one.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temp = path.with_extension("new");
+    let mut file = File::create(&temp).map_err(TestbedError::io("create", &temp))?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_data());
+    if let Err(e) = written.and_then(|()| fs::rename(&temp, path)) {
+        let _ = fs::remove_file(&temp);
+        return Err(TestbedError::io("write", path)(e));
+    }
+    Ok(())
+}
+
+/// Writes `value` as indented JSON, see [`write_whole`].
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let mut text =
+        serde_json::to_string_pretty(value).map_err(|e| failed!("cannot write {}: {e}", path.display()))?;
+    text.push('\n');
+    write_whole(path, text.as_bytes())
+}
+
+/// Reads a JSON file; `None` if it does not exist.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let text = match fs::read_to_string(path) {
+        Ok(t) => t,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(e) => return Err(TestbedError::io("read", path)(e)),
+    };
+    serde_json::from_str(&text).map(Some).map_err(|e| {
+        failed!("{} is damaged ({e}); was it edited or written by another version?", path.display())
+    })
+}
+
+/// Removes a file or a link; a missing one is fine.
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(TestbedError::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a folder with all in it; a missing one is fine. Links inside are removed, not followed.
+pub(crate) fn remove_dir(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(TestbedError::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// The last `lines` lines of a log, at most 64 KiB of it.
+pub fn tail(path: &Path, lines: usize) -> String {
+    use std::io::{Read, Seek, SeekFrom};
+    const LIMIT: u64 = 64 * 1024;
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.saturating_sub(LIMIT)))?;
+        let mut bytes = Vec::new();
+        file.take(LIMIT).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_and_absence() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        assert_eq!(read_json::<Vec<u32>>(&path).unwrap(), None);
+        write_json(&path, &vec![1, 2]).unwrap();
+        assert_eq!(read_json::<Vec<u32>>(&path).unwrap(), Some(vec![1, 2]));
+        fs::write(&path, "[1,").unwrap();
+        assert!(read_json::<Vec<u32>>(&path).unwrap_err().to_string().contains("damaged"));
+    }
+
+    #[test]
+    fn tail_of_a_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        assert_eq!(tail(&path, 3), "");
+        fs::write(&path, "a\nb\nc\nd\n").unwrap();
+        assert_eq!(tail(&path, 2), "c\nd");
+    }
+}

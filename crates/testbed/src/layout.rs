@@ -1,0 +1,97 @@
+//! Names of the files in a testbed's folder.
+//!
+//! ```text
+//! testbed.json      the plan, with a format number
+//! ceph.conf         for stock Ceph clients: rados -c DIR/ceph.conf
+//! lock              held (flock) by the command that starts, stops or removes the testbed
+//! mon.log           log of the monitor
+//! mon/              the monitor's state
+//! osd.N.log         log of OSD N
+//! osd.N/            store of OSD N: `block` (or a link to the device) and `db/`
+//! run/NAME.json     process id and start time of `mon`, `osd.0`, …
+//! run/mon.addr      address the monitor listens on, written by itself once it listens
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use carmine_types::OsdId;
+
+use crate::error::{Result, TestbedError};
+
+/// A process of a testbed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Daemon {
+    /// The embedded monitor.
+    Mon,
+    /// One OSD.
+    Osd(OsdId),
+}
+
+impl std::fmt::Display for Daemon {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Mon => f.write_str("mon"),
+            Self::Osd(id) => write!(f, "osd.{}", id.0),
+        }
+    }
+}
+
+/// Paths inside one testbed's folder. Always absolute, so that a daemon's command line names the folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    dir: PathBuf,
+}
+
+impl Layout {
+    /// The layout of `dir`, which need not exist yet.
+    pub fn new(dir: &Path) -> Result<Self> {
+        if dir.as_os_str().is_empty() {
+            return Err(TestbedError::Usage("--dir is empty: name a folder for the testbed".into()));
+        }
+        let dir = std::path::absolute(dir).map_err(TestbedError::io("resolve", dir))?;
+        // An existing folder is taken by its real name: two spellings of one folder are one testbed.
+        let dir = dir.canonicalize().unwrap_or(dir);
+        Ok(Self { dir })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+    /// The stored plan.
+    pub fn plan(&self) -> PathBuf {
+        self.dir.join("testbed.json")
+    }
+    /// Configuration for stock clients.
+    pub fn ceph_conf(&self) -> PathBuf {
+        self.dir.join("ceph.conf")
+    }
+    /// The lock file.
+    pub fn lock(&self) -> PathBuf {
+        self.dir.join("lock")
+    }
+    /// A daemon's log.
+    pub fn log(&self, daemon: Daemon) -> PathBuf {
+        self.dir.join(format!("{daemon}.log"))
+    }
+    /// The monitor's state folder.
+    pub fn mon_dir(&self) -> PathBuf {
+        self.dir.join("mon")
+    }
+    /// An OSD's store folder.
+    pub fn osd_dir(&self, id: OsdId) -> PathBuf {
+        self.dir.join(format!("osd.{}", id.0))
+    }
+    /// Folder of the process records.
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+    /// A daemon's process record.
+    pub fn pid_file(&self, daemon: Daemon) -> PathBuf {
+        self.run_dir().join(format!("{daemon}.json"))
+    }
+    /// Where the monitor writes its address once it listens.
+    pub fn mon_addr(&self) -> PathBuf {
+        self.run_dir().join("mon.addr")
+    }
+}

@@ -1,0 +1,377 @@
+//! The plan of a testbed: everything that was decided, stored in its folder.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use carmine_reactor::PollPolicy;
+use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, usage};
+use crate::wish::{StoreKind, Wish};
+
+/// Number of the plan file's format; another one is refused.
+pub const PLAN_FORMAT: u32 = 1;
+/// Most OSD processes on one machine.
+const OSDS_MAX: u32 = 1_024;
+/// Most reactors of one OSD.
+const REACTORS_MAX: u16 = 256;
+/// Most replicas: the CRUSH rule takes 1 to 10.
+const SIZE_MAX: u8 = 10;
+/// Most PGs of a pool.
+const PGS_MAX: u32 = 65_536;
+/// PGs per OSD that are aimed at (as in Ceph).
+const PGS_PER_OSD: u32 = 100;
+const MIB: u64 = 1 << 20;
+/// Below this an OSD's metadata would not fit.
+const OSD_SIZE_MIN_BYTES: u64 = 64 * MIB;
+const OSD_SIZE_DEFAULT_BYTES: u64 = 4096 * MIB;
+const OSD_MEMORY_MIN_BYTES: u64 = 64 * MIB;
+const OSD_MEMORY_DEFAULT_BYTES: u64 = 1024 * MIB;
+const ALIEN_THREADS_DEFAULT: u16 = 2;
+const ALIEN_THREADS_MAX: u16 = 256;
+/// Name of the pool that every testbed starts with.
+pub const POOL_NAME: &str = "bench";
+
+/// The pool of a testbed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolPlan {
+    /// Its name.
+    pub name: String,
+    /// Replicas.
+    pub size: u8,
+    /// Replicas needed to take writes (stored, not yet used).
+    pub min_size: u8,
+    /// Placement groups, a power of two.
+    pub pg_num: u32,
+}
+
+/// Everything about a testbed that was decided before its first start.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`PLAN_FORMAT`].
+    pub format: u32,
+    /// Version of the `carmine` that made it.
+    pub made_by: String,
+    /// Identity of the cluster, as text.
+    pub fsid: String,
+    /// False from the folder's creation until all stores are made: an interrupted `up` is recognised.
+    pub complete: bool,
+    /// Object store.
+    pub store: StoreKind,
+    /// Block devices, one per OSD; empty: files in the folder.
+    pub devices: Vec<PathBuf>,
+    /// Size of each OSD's block file, bytes; also the capacity that `cyan` and `null` report.
+    pub osd_size_bytes: u64,
+    /// Block files are not written through.
+    pub sparse: bool,
+    /// The pool.
+    pub pool: PoolPlan,
+    /// What was asked of the CPUs.
+    pub cpu: PlanRequest,
+    /// Alien threads per OSD.
+    pub alien_threads: u16,
+    /// Poll policy of the reactors.
+    pub poll: String,
+    /// Memory of each OSD, bytes.
+    pub osd_memory_bytes: u64,
+    /// Address that all processes listen on.
+    pub addr: IpAddr,
+    /// The monitor's port as asked for; 0: any.
+    pub port: u16,
+    /// The port the monitor had last; if any will do, it tries this one first, so that `ceph.conf` stays valid.
+    pub mon_port: u16,
+    /// Who sits on which CPU.
+    pub grid: Grid,
+}
+
+fn range<T: PartialOrd + std::fmt::Display>(option: &str, value: T, min: T, max: T) -> Result<T> {
+    if value < min || value > max {
+        return Err(usage!("{option} {value}: take {min} to {max}"));
+    }
+    Ok(value)
+}
+
+fn at_least(option: &str, bytes: u64, min_bytes: u64) -> Result<u64> {
+    if bytes < min_bytes {
+        return Err(usage!("{option} {}: at least {} is needed", mib(bytes), mib(min_bytes)));
+    }
+    Ok(bytes)
+}
+
+/// Bytes for people.
+fn mib(bytes: u64) -> String {
+    if bytes.is_multiple_of(MIB) { format!("{}M", bytes / MIB) } else { format!("{bytes} bytes") }
+}
+
+/// Next power of two of the PGs that give every OSD about [`PGS_PER_OSD`] copies.
+fn default_pgs(osds: u32, size: u8) -> u32 {
+    (osds * PGS_PER_OSD / u32::from(size)).next_power_of_two().clamp(32, PGS_MAX)
+}
+
+impl Plan {
+    /// Makes a plan on `topology`; every option that does not fit is an error that names it.
+    pub fn new(wish: &Wish, topology: &Topology, fsid: &str) -> Result<Self> {
+        let osds = range("--osds", wish.osds.unwrap_or(1), 1, OSDS_MAX)?;
+        let store = wish.store.unwrap_or(StoreKind::Blue);
+        let pool = pool(wish, osds)?;
+        check_devices(wish, store, osds)?;
+        let (addr, port) = wish.addr.unwrap_or((IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
+        if addr.is_unspecified() {
+            return Err(usage!(
+                "--addr {addr}: name one address of this machine; clients dial what the map says"
+            ));
+        }
+        let cpu = PlanRequest { osds: osds as usize, ..PlanRequest::default() };
+        let osd_size_bytes = at_least(
+            "--osd-size",
+            wish.osd_size_bytes.unwrap_or(OSD_SIZE_DEFAULT_BYTES),
+            OSD_SIZE_MIN_BYTES,
+        )?;
+        let mut plan = Self {
+            format: PLAN_FORMAT,
+            made_by: env!("CARGO_PKG_VERSION").into(),
+            fsid: fsid.into(),
+            complete: false,
+            store,
+            devices: wish.devices.clone(),
+            osd_size_bytes: osd_size_bytes / 4096 * 4096,
+            sparse: wish.sparse,
+            pool,
+            grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })
+                .map_err(|e| usage!("{e}"))?,
+            cpu,
+            alien_threads: ALIEN_THREADS_DEFAULT,
+            poll: "adaptive".into(),
+            osd_memory_bytes: OSD_MEMORY_DEFAULT_BYTES,
+            addr,
+            port,
+            mon_port: 0,
+        };
+        plan.apply(wish, topology)?;
+        Ok(plan)
+    }
+
+    /// Takes over the options that may change at every start, and places the reactors anew.
+    fn apply(&mut self, wish: &Wish, topology: &Topology) -> Result<()> {
+        let cpu = &mut self.cpu;
+        if let Some(reactors) = wish.reactors {
+            cpu.reactors = usize::from(range("--reactors", reactors, 1, REACTORS_MAX)?);
+        }
+        if let Some(balance) = wish.balance {
+            cpu.strategy = balance;
+        }
+        for (given, stored) in [
+            (&wish.cpus, &mut cpu.cpus),
+            (&wish.client_cpus, &mut cpu.client_cpus),
+            (&wish.alien_cpus, &mut cpu.alien_cpus),
+        ] {
+            if given.is_some() {
+                stored.clone_from(given);
+            }
+        }
+        cpu.overprovisioned |= wish.overprovisioned;
+        cpu.pgs = self.pool.pg_num;
+        cpu.size = u32::from(self.pool.size);
+        cpu.clients = client_count(cpu, topology);
+        if let Some(threads) = wish.alien_threads {
+            self.alien_threads = range("--alien-threads", threads, 1, ALIEN_THREADS_MAX)?;
+        }
+        if let Some(poll) = &wish.poll {
+            poll.parse::<PollPolicy>().map_err(|e| usage!("--poll {poll}: {e}"))?;
+            self.poll.clone_from(poll);
+        }
+        if let Some(bytes) = wish.osd_memory_bytes {
+            self.osd_memory_bytes = at_least("--osd-memory", bytes, OSD_MEMORY_MIN_BYTES)?;
+        }
+        self.grid = Grid::plan(topology, &self.cpu).map_err(|e| usage!("{e}"))?;
+        Ok(())
+    }
+
+    /// The plan for the next start of a stopped testbed. `--reactors`, `--balance`, `--poll` and the CPU and
+    /// memory options may change; another value of any other option is refused, for the data depends on it.
+    pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
+        let fixed = |option: &str, given: Option<String>, stored: String| match given {
+            Some(given) if given != stored => Err(usage!(
+                "{option} {given}: this testbed was made with {stored}; leave the option out, or make another \
+                 testbed in another --dir (`carmine destroy` removes this one)"
+            )),
+            _ => Ok(()),
+        };
+        let text = |v: Option<u64>| v.map(|v| v.to_string());
+        fixed("--osds", text(wish.osds.map(u64::from)), self.cpu.osds.to_string())?;
+        fixed("--store", wish.store.map(|s| s.to_string()), self.store.to_string())?;
+        fixed("--size", text(wish.size.map(u64::from)), self.pool.size.to_string())?;
+        fixed("--min-size", text(wish.min_size.map(u64::from)), self.pool.min_size.to_string())?;
+        fixed("--pgs", text(wish.pgs.map(u64::from)), self.pool.pg_num.to_string())?;
+        fixed("--osd-size", wish.osd_size_bytes.map(|b| mib(b / 4096 * 4096)), mib(self.osd_size_bytes))?;
+        fixed("--addr", wish.addr.map(|(a, _)| a.to_string()), self.addr.to_string())?;
+        let devices =
+            |list: &[PathBuf]| list.iter().map(|d| d.display().to_string()).collect::<Vec<_>>().join(",");
+        let given = (!wish.devices.is_empty()).then(|| devices(&wish.devices));
+        fixed(
+            "--devs",
+            given,
+            if self.devices.is_empty() { "files".into() } else { devices(&self.devices) },
+        )?;
+        if wish.force_wipe {
+            return Err(usage!("--force-wipe: this testbed exists; `carmine destroy` removes it first"));
+        }
+        let mut plan = self.clone();
+        if let Some((_, port)) = wish.addr {
+            plan.port = port;
+        }
+        plan.apply(wish, topology)?;
+        Ok(plan)
+    }
+
+    /// Number of OSD processes.
+    pub fn osds(&self) -> u32 {
+        self.cpu.osds as u32
+    }
+
+    /// CPUs of clients, of the bench and of the monitor.
+    pub fn client_cpus(&self) -> CpuList {
+        self.grid.client_cpus()
+    }
+}
+
+/// How many CPUs are kept for clients: as many as reactors, out of what the reactors leave.
+fn client_count(cpu: &PlanRequest, topology: &Topology) -> usize {
+    let reactors = cpu.osds.saturating_mul(cpu.reactors);
+    let aliens = cpu.alien_cpus.as_ref().map_or(0, CpuList::len);
+    topology.allowed().len().saturating_sub(reactors + aliens).min(reactors).max(1)
+}
+
+fn pool(wish: &Wish, osds: u32) -> Result<PoolPlan> {
+    let most = osds.min(u32::from(SIZE_MAX)) as u8;
+    let size = wish.size.unwrap_or(most.min(3));
+    if size == 0 || size > SIZE_MAX {
+        return Err(usage!("--size {size}: take 1 to {SIZE_MAX}"));
+    }
+    if size > most {
+        return Err(usage!("--size {size}: there are only {osds} OSDs; raise --osds or lower --size"));
+    }
+    let min_size = wish.min_size.unwrap_or(size - size / 2);
+    if min_size == 0 || min_size > size {
+        return Err(usage!("--min-size {min_size}: take 1 to {size}, which is --size"));
+    }
+    let pg_num = wish.pgs.unwrap_or_else(|| default_pgs(osds, size));
+    if !pg_num.is_power_of_two() || pg_num > PGS_MAX {
+        return Err(usage!("--pgs {pg_num}: take a power of two from 1 to {PGS_MAX}"));
+    }
+    Ok(PoolPlan { name: POOL_NAME.into(), size, min_size, pg_num })
+}
+
+fn check_devices(wish: &Wish, store: StoreKind, osds: u32) -> Result<()> {
+    if wish.devices.is_empty() {
+        if wish.force_wipe {
+            return Err(usage!("--force-wipe: there are no --devs to wipe"));
+        }
+        return Ok(());
+    }
+    if store != StoreKind::Blue {
+        return Err(usage!(
+            "--devs: the store {store} uses no device; take --store blue or leave --devs out"
+        ));
+    }
+    if wish.osd_size_bytes.is_some() {
+        return Err(usage!("--osd-size and --devs: a device is used whole; leave one of them out"));
+    }
+    if wish.devices.len() != osds as usize {
+        return Err(usage!(
+            "--devs names {} devices for {osds} OSDs: one each is needed",
+            wish.devices.len()
+        ));
+    }
+    let distinct: BTreeSet<_> = wish.devices.iter().map(|d| d.canonicalize().unwrap_or(d.clone())).collect();
+    if distinct.len() != wish.devices.len() {
+        return Err(usage!("--devs names the same device twice"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Topology {
+        Topology::from_short("1x8x2").unwrap()
+    }
+
+    fn plan(wish: &Wish) -> Result<Plan> {
+        Plan::new(wish, &machine(), "f")
+    }
+
+    #[test]
+    fn defaults() {
+        let plan = plan(&Wish::default()).unwrap();
+        assert_eq!((plan.osds(), plan.cpu.reactors, plan.store), (1, 1, StoreKind::Blue));
+        assert_eq!((plan.pool.size, plan.pool.min_size, plan.pool.pg_num), (1, 1, 128));
+        assert!(plan.addr.is_loopback() && plan.client_cpus().len() == 1);
+        let three = Plan::new(&Wish { osds: Some(3), ..Wish::default() }, &machine(), "f").unwrap();
+        assert_eq!((three.pool.size, three.pool.min_size, three.pool.pg_num), (3, 2, 128));
+    }
+
+    #[test]
+    fn a_plan_survives_json() {
+        let plan = plan(&Wish { cpus: Some("0-3".parse().unwrap()), ..Wish::default() }).unwrap();
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn wrong_wishes_are_named() {
+        let w = Wish::default;
+        let table: Vec<(Wish, &str)> = vec![
+            (Wish { osds: Some(0), ..w() }, "--osds 0"),
+            (Wish { osds: Some(5000), ..w() }, "--osds 5000"),
+            (Wish { reactors: Some(0), ..w() }, "--reactors 0"),
+            (Wish { reactors: Some(99), ..w() }, "too few CPUs"),
+            (Wish { size: Some(2), ..w() }, "only 1 OSDs"),
+            (Wish { size: Some(0), ..w() }, "--size 0"),
+            (Wish { min_size: Some(2), ..w() }, "--min-size 2"),
+            (Wish { pgs: Some(3), ..w() }, "--pgs 3"),
+            (Wish { osd_size_bytes: Some(1), ..w() }, "--osd-size 1 bytes"),
+            (Wish { osd_memory_bytes: Some(0), ..w() }, "--osd-memory 0M"),
+            (Wish { poll: Some("x".into()), ..w() }, "--poll x"),
+            (Wish { force_wipe: true, ..w() }, "--force-wipe"),
+            (
+                Wish { devices: vec!["/dev/a".into()], store: Some(StoreKind::Cyan), ..w() },
+                "cyan uses no device",
+            ),
+            (Wish { devices: vec!["/dev/a".into(), "/dev/b".into()], ..w() }, "2 devices for 1 OSDs"),
+            (Wish { addr: Some(("0.0.0.0".parse().unwrap(), 0)), ..w() }, "--addr 0.0.0.0"),
+            (Wish { cpus: Some("99".parse().unwrap()), ..w() }, "99"),
+            (Wish { alien_threads: Some(0), ..w() }, "--alien-threads 0"),
+        ];
+        for (wish, part) in table {
+            let error = plan(&wish).unwrap_err();
+            assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_restart_may_change_cpus_but_not_data() {
+        let old = plan(&Wish { osds: Some(2), ..Wish::default() }).unwrap();
+        let wish = Wish { reactors: Some(2), poll: Some("sleep".into()), ..Wish::default() };
+        let new = old.revise(&wish, &machine()).unwrap();
+        assert_eq!((new.cpu.reactors, new.poll.as_str()), (2, "sleep"));
+        assert_eq!(new.grid.osds[0].reactors.len(), 2);
+        let same = Wish { osds: Some(2), size: Some(2), store: Some(StoreKind::Blue), ..Wish::default() };
+        assert_eq!(old.revise(&same, &machine()).unwrap(), old);
+        let w = Wish::default;
+        for (wish, part) in [
+            (Wish { osds: Some(3), ..w() }, "--osds 3: this testbed was made with 2"),
+            (Wish { store: Some(StoreKind::Cyan), ..w() }, "made with blue"),
+            (Wish { size: Some(1), ..w() }, "--size 1"),
+            (Wish { pgs: Some(64), ..w() }, "--pgs 64"),
+            (Wish { osd_size_bytes: Some(128 << 20), ..w() }, "--osd-size 128M"),
+            (Wish { devices: vec!["/dev/a".into()], ..w() }, "made with files"),
+        ] {
+            let error = old.revise(&wish, &machine()).unwrap_err();
+            assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
+        }
+    }
+}

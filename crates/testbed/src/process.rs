@@ -1,0 +1,175 @@
+//! Processes of a testbed: started apart from the terminal, known by pid *and* start time.
+//!
+//! A pid alone may have been given to a stranger since; with the start time from `/proc` (clock ticks
+//! after boot, plus the boot id) it names one process for ever, so a stranger is never signalled.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, TestbedError, failed};
+
+/// Identity of a process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The process id.
+    pub pid: i32,
+    /// Field 22 of `/proc/PID/stat`: start time in clock ticks since boot.
+    pub start_ticks: u64,
+    /// `/proc/sys/kernel/random/boot_id` at the start.
+    pub boot_id: String,
+}
+
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+}
+
+/// State letter and start time of a process, if it exists.
+fn proc_stat(pid: i32) -> Option<(char, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name stands in brackets and may hold spaces and brackets itself: cut after the last one.
+    let rest = &stat[stat.rfind(')')? + 1..];
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+impl ProcessId {
+    /// Identity of the running process `pid`; `None` if it does not exist (or is a zombie).
+    pub fn of(pid: i32) -> Option<Self> {
+        let (state, start_ticks) = proc_stat(pid)?;
+        (state != 'Z' && state != 'X').then(|| Self { pid, start_ticks, boot_id: boot_id() })
+    }
+
+    /// True while this very process runs. A zombie counts as dead: it holds no file and no port.
+    pub fn alive(&self) -> bool {
+        Self::of(self.pid).is_some_and(|now| now == *self)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        if !self.alive() {
+            return Ok(());
+        }
+        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
+        match kill_process(pid, signal) {
+            Ok(()) => Ok(()),
+            Err(e) if e == rustix::io::Errno::SRCH => Ok(()),
+            Err(e) => Err(failed!("cannot signal process {}: {e}", self.pid)),
+        }
+    }
+
+    /// Asks the process to stop cleanly (SIGTERM).
+    pub fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Ends the process at once (SIGKILL).
+    pub fn kill(&self) -> Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Waits until the process is gone; false if it still runs after `limit`.
+    pub fn wait_gone(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while self.alive() {
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    /// Writes the record at `path`.
+    pub fn store(&self, path: &Path) -> Result<()> {
+        crate::files::write_json(path, self)
+    }
+
+    /// Reads the record at `path`; `None` if there is none. A damaged record is an error: guessing could
+    /// leave a process behind.
+    pub fn load(path: &Path) -> Result<Option<Self>> {
+        crate::files::read_json(path)
+    }
+}
+
+/// Starts `program args…` with its standard output and error appended to `log` and no standard input.
+/// The child calls `setsid` itself (see [`detach`]).
+pub fn spawn(program: &Path, args: &[std::ffi::OsString], log: &Path) -> Result<Child> {
+    let out =
+        OpenOptions::new().create(true).append(true).open(log).map_err(TestbedError::io("open", log))?;
+    let err = out.try_clone().map_err(TestbedError::io("open", log))?;
+    Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err)
+        .current_dir("/")
+        .spawn()
+        .map_err(TestbedError::io("start", program))
+}
+
+/// Called first by a daemon: leaves the terminal's session, so that Ctrl-C and hang-up in the terminal
+/// that started the testbed do not end it. Harmless if it already leads a session.
+pub fn detach() {
+    let _ = rustix::process::setsid();
+}
+
+/// Restricts this process (and every thread that it starts later) to `cpus`; nothing for an empty list.
+pub fn restrict_to(cpus: &[usize]) -> Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(failed!(
+                "CPU {cpu} is beyond the {} that can be named",
+                rustix::thread::CpuSet::MAX_CPU
+            ));
+        }
+        set.set(cpu);
+    }
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|e| failed!("cannot run on CPUs {cpus:?}: {e}; does this container own them?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_pid_and_start_time() {
+        let me = ProcessId::of(std::process::id() as i32).unwrap();
+        assert!(me.alive());
+        let stranger = ProcessId { start_ticks: me.start_ticks + 1, ..me.clone() };
+        assert!(!stranger.alive());
+        stranger.kill().unwrap(); // must not hit this test
+        let other_boot = ProcessId { boot_id: "x".into(), ..me };
+        assert!(!other_boot.alive());
+    }
+
+    #[test]
+    fn a_zombie_is_dead() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let id = child.id() as i32;
+        let end = Instant::now() + Duration::from_secs(5);
+        while ProcessId::of(id).is_some() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(ProcessId::of(id).is_none());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn ends_a_child() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let id = ProcessId::of(child.id() as i32).unwrap();
+        id.terminate().unwrap();
+        assert!(id.wait_gone(Duration::from_secs(5)));
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,152 @@
+//! The state of a testbed, for people and as JSON.
+
+use std::time::Duration;
+
+use carmine_types::OsdId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::Result;
+use crate::layout::{Daemon, Layout};
+use crate::plan::Plan;
+pub use crate::probe::PgCounts;
+use crate::probe::{self, Probe};
+use crate::process::ProcessId;
+use crate::testbed::{mon_addr, require_plan};
+
+/// Time for the running processes to answer.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// One OSD.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OsdStatus {
+    /// Its number.
+    pub id: u32,
+    /// The running process.
+    pub pid: Option<i32>,
+    /// Up in the map.
+    pub up: bool,
+    /// Reactors it runs with.
+    pub reactors: Option<u64>,
+    /// PGs of which it is the primary.
+    pub pgs: Option<PgCounts>,
+    /// Why it did not answer.
+    pub problem: Option<String>,
+    /// Its own account.
+    pub detail: Option<Value>,
+}
+
+/// A testbed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Its folder.
+    pub dir: String,
+    /// `running`, `stopped`, `degraded` (some processes are gone or some PG is not active) or `incomplete`.
+    pub state: String,
+    /// Process of the monitor.
+    pub mon_pid: Option<i32>,
+    /// Its address.
+    pub mon_addr: Option<String>,
+    /// Epoch of the map.
+    pub epoch: Option<u32>,
+    /// The OSDs.
+    pub osds: Vec<OsdStatus>,
+    /// PGs of all pools.
+    pub pgs_total: Option<u64>,
+    /// PGs as their primaries see them.
+    pub pgs: Option<PgCounts>,
+    /// What is wrong, for people.
+    pub problems: Vec<String>,
+    /// The plan, with its grid.
+    pub plan: Plan,
+}
+
+fn pid(layout: &Layout, daemon: Daemon) -> Result<Option<i32>> {
+    Ok(ProcessId::load(&layout.pid_file(daemon))?.filter(ProcessId::alive).map(|id| id.pid))
+}
+
+/// Looks at the testbed in a folder. Takes no lock and changes nothing.
+pub fn status(layout: &Layout) -> Result<Status> {
+    let plan = require_plan(layout)?;
+    let mon_pid = pid(layout, Daemon::Mon)?;
+    let addr = mon_addr(layout).filter(|_| mon_pid.is_some());
+    let mut problems = Vec::new();
+    let seen = match addr {
+        None => Probe::default(),
+        Some(addr) => probe::with_client(addr, LIMIT, async |_, client| probe::look(client, &plan).await)
+            .unwrap_or_else(|e| {
+                problems.push(format!("the monitor does not answer: {e}"));
+                Probe::default()
+            }),
+    };
+    let mut osds = Vec::new();
+    for id in (0..plan.osds()).map(OsdId) {
+        let answer = seen.up.get(&id);
+        let found = answer.and_then(|a| a.as_ref().ok());
+        osds.push(OsdStatus {
+            id: id.0,
+            pid: pid(layout, Daemon::Osd(id))?,
+            up: seen.is_up(id),
+            reactors: found.and_then(|o| o.reactors),
+            pgs: found.map(|o| o.pgs),
+            problem: answer.and_then(|a| a.as_ref().err().cloned()),
+            detail: found.map(|o| o.answer.clone()),
+        });
+    }
+    let alive = osds.iter().filter(|o| o.pid.is_some()).count() + usize::from(mon_pid.is_some());
+    let state = if !plan.complete {
+        problems
+            .push("an `up` was interrupted while it made this testbed: `carmine destroy` removes it".into());
+        "incomplete"
+    } else if alive == 0 {
+        "stopped"
+    } else {
+        complain(&plan, layout, &osds, mon_pid, &seen, &mut problems);
+        if problems.is_empty() { "running" } else { "degraded" }
+    };
+    let known = (seen.epoch > 0).then_some(&seen);
+    Ok(Status {
+        dir: layout.dir().display().to_string(),
+        state: state.into(),
+        mon_pid,
+        mon_addr: addr.map(|a| a.to_string()),
+        epoch: known.map(|p| p.epoch),
+        osds,
+        pgs_total: known.map(|p| p.pgs),
+        pgs: known.map(Probe::counts),
+        problems,
+        plan,
+    })
+}
+
+/// Lists what is wrong with a testbed of which something runs.
+fn complain(
+    plan: &Plan,
+    layout: &Layout,
+    osds: &[OsdStatus],
+    mon_pid: Option<i32>,
+    seen: &Probe,
+    problems: &mut Vec<String>,
+) {
+    let dead = |daemon: Daemon| format!("{daemon} is dead; see {}", layout.log(daemon).display());
+    if mon_pid.is_none() {
+        problems.push(dead(Daemon::Mon));
+    }
+    for osd in osds {
+        let daemon = Daemon::Osd(OsdId(osd.id));
+        match (osd.pid, &osd.problem) {
+            (None, _) => problems.push(dead(daemon)),
+            (Some(_), Some(why)) => problems.push(format!("{daemon} does not answer: {why}")),
+            (Some(_), None) if !osd.up && seen.epoch > 0 => {
+                problems.push(format!("{daemon} runs but is not up"))
+            }
+            _ => {}
+        }
+    }
+    if seen.epoch > 0 && problems.is_empty() && !seen.is_ready(plan) {
+        problems.push(format!("waiting for {}", seen.missing(plan)));
+    } else if seen.epoch > 0 && seen.counts().active < seen.pgs {
+        let text = "ops of the others wait until all their OSDs are up";
+        problems.push(format!("{} of {} PGs are active; {text}", seen.counts().active, seen.pgs));
+    }
+}

@@ -1,0 +1,312 @@
+//! A testbed: a folder with a plan, and the processes that run by it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use carmine_types::OsdId;
+
+use crate::daemons::{self, Daemons, Stopped};
+use crate::error::{Result, TestbedError, failed, usage};
+use crate::layout::{Daemon, Layout};
+use crate::lock::FolderLock;
+use crate::plan::{PLAN_FORMAT, Plan};
+use crate::process::ProcessId;
+use crate::{conf, files, mkfs, ready};
+
+/// A monitor without OSDs listens within milliseconds.
+const MON_LIMIT: Duration = Duration::from_secs(20);
+
+/// What happens while a testbed is made or started, for whoever shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A store is being made.
+    Mkfs {
+        /// Whose.
+        osd: OsdId,
+        /// Bytes written so far.
+        done_bytes: u64,
+        /// Bytes to write.
+        total_bytes: u64,
+    },
+    /// A daemon was started.
+    Started(Daemon),
+    /// What is being waited for.
+    Waiting(String),
+}
+
+/// How a start goes about it.
+pub struct StartOptions<'a> {
+    /// The `carmine` program.
+    pub program: PathBuf,
+    /// Set from outside (Ctrl-C): the start gives up and cleans up.
+    pub cancel: &'a AtomicBool,
+    /// Told what happens.
+    pub events: &'a mut dyn FnMut(Event),
+    /// All PGs must be active after this time.
+    pub limit: Duration,
+}
+
+/// A testbed whose folder this command has locked.
+#[derive(Debug)]
+pub struct Testbed {
+    layout: Layout,
+    plan: Plan,
+    _lock: FolderLock,
+}
+
+/// Reads the plan of a folder; `None` if there is no testbed in it.
+pub fn load_plan(layout: &Layout) -> Result<Option<Plan>> {
+    #[derive(serde::Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let path = layout.plan();
+    match files::read_json::<Format>(&path)? {
+        None => return Ok(None),
+        Some(Format { format }) if format != PLAN_FORMAT => {
+            return Err(failed!(
+                "{} has format {format}, this carmine reads {PLAN_FORMAT}: use the carmine that made it",
+                path.display()
+            ));
+        }
+        Some(_) => {}
+    }
+    files::read_json(&path)
+}
+
+/// Reads the plan of a folder that must hold a testbed.
+pub fn require_plan(layout: &Layout) -> Result<Plan> {
+    load_plan(layout)?.ok_or_else(|| {
+        usage!("there is no testbed in {}: start one with `carmine up --dir {0}`", layout.dir().display())
+    })
+}
+
+/// The daemons of a plan, OSDs first: the order in which they are stopped.
+pub fn daemons_of(plan: &Plan) -> Vec<Daemon> {
+    (0..plan.osds()).map(|id| Daemon::Osd(OsdId(id))).chain([Daemon::Mon]).collect()
+}
+
+/// Those that run now.
+pub fn running(layout: &Layout, plan: &Plan) -> Result<Vec<Daemon>> {
+    let mut list = Vec::new();
+    for daemon in daemons_of(plan) {
+        if ProcessId::load(&layout.pid_file(daemon))?.is_some_and(|id| id.alive()) {
+            list.push(daemon);
+        }
+    }
+    Ok(list)
+}
+
+fn refuse_used_folder(layout: &Layout) -> Result<()> {
+    let dir = layout.dir();
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(TestbedError::io("read", dir))?,
+    };
+    for entry in entries {
+        let name = entry.map_err(TestbedError::io("read", dir))?.file_name();
+        if name != "lock" {
+            return Err(usage!(
+                "{} is not empty (it has {}) and holds no testbed: name another folder with --dir; nothing was changed",
+                dir.display(),
+                name.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Testbed {
+    /// Makes a new testbed in an empty or absent folder: plan, store folders, stores. If that fails, what was
+    /// made is removed again.
+    pub fn create(layout: Layout, plan: Plan, wipe: bool, start: &mut StartOptions<'_>) -> Result<Self> {
+        refuse_used_folder(&layout)?;
+        let existed = layout.dir().exists();
+        fs::create_dir_all(layout.dir()).map_err(TestbedError::io("create", layout.dir()))?;
+        let layout = Layout::new(layout.dir())?;
+        let lock = FolderLock::take(&layout)?;
+        refuse_used_folder(&layout)?;
+        let mut testbed = Self { layout, plan, _lock: lock };
+        if let Err(e) = testbed.fill(wipe, start) {
+            testbed.remove_files()?;
+            if !existed {
+                let _ = fs::remove_dir(testbed.layout.dir());
+            }
+            return Err(e);
+        }
+        Ok(testbed)
+    }
+
+    fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
+        files::write_json(&self.layout.plan(), &self.plan)?;
+        let osds: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
+        let stores = osds.iter().map(|id| self.layout.osd_dir(*id));
+        for dir in [self.layout.run_dir(), self.layout.mon_dir()].into_iter().chain(stores) {
+            fs::create_dir_all(&dir).map_err(TestbedError::io("create", &dir))?;
+        }
+        if self.plan.store.is_durable() {
+            self.check_space()?;
+            for osd in osds {
+                mkfs::run(&self.layout, &start.program, osd, wipe, start.cancel, start.events)?;
+            }
+        }
+        self.plan.complete = true;
+        files::write_json(&self.layout.plan(), &self.plan)
+    }
+
+    /// Refuses to write block files through that the file system cannot hold.
+    fn check_space(&self) -> Result<()> {
+        if !self.plan.devices.is_empty() || self.plan.sparse {
+            return Ok(());
+        }
+        let need = self.plan.osd_size_bytes.saturating_mul(u64::from(self.plan.osds()));
+        let dir = self.layout.dir();
+        let have = rustix::fs::statvfs(dir)
+            .map(|s| s.f_bavail.saturating_mul(s.f_frsize))
+            .map_err(|e| failed!("cannot ask for the free space of {}: {e}", dir.display()))?;
+        if need > have {
+            return Err(failed!(
+                "{} OSDs x {} MiB need {} MiB, {} has {} MiB free: lower --osd-size or --osds, or take --sparse",
+                self.plan.osds(),
+                self.plan.osd_size_bytes >> 20,
+                need >> 20,
+                dir.display(),
+                have >> 20
+            ));
+        }
+        Ok(())
+    }
+
+    /// Opens an existing testbed; `None` if the folder holds none.
+    pub fn open(layout: Layout) -> Result<Option<Self>> {
+        if load_plan(&layout)?.is_none() {
+            return Ok(None);
+        }
+        let lock = FolderLock::take(&layout)?;
+        // Read again under the lock: another command may have changed it meanwhile.
+        let Some(plan) = load_plan(&layout)? else { return Ok(None) };
+        Ok(Some(Self { layout, plan, _lock: lock }))
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Paths of its files.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Takes over a revised plan for the next start.
+    pub fn set_plan(&mut self, plan: Plan) -> Result<()> {
+        files::write_json(&self.layout.plan(), &plan)?;
+        self.plan = plan;
+        Ok(())
+    }
+
+    /// Fails unless the testbed is whole and nothing of it runs.
+    pub fn require_stopped(&self) -> Result<()> {
+        let dir = self.layout.dir().display();
+        if !self.plan.complete {
+            return Err(failed!(
+                "{dir}: an earlier `up` was interrupted while it made this testbed; `carmine destroy --dir {dir}` removes it"
+            ));
+        }
+        let running = running(&self.layout, &self.plan)?;
+        if running.len() == daemons_of(&self.plan).len() {
+            return Err(usage!("the testbed in {dir} already runs; see `carmine status --dir {dir}`"));
+        }
+        if !running.is_empty() {
+            let names: Vec<String> = running.iter().map(ToString::to_string).collect();
+            return Err(failed!(
+                "of the testbed in {dir} only {} still run; stop it with `carmine down --dir {dir}`, then start it again",
+                names.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Starts all processes and waits until every PG is active. If that fails, all are stopped again.
+    pub fn start(&mut self, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+        self.require_stopped()?;
+        let end = Instant::now() + start.limit;
+        fs::create_dir_all(self.layout.run_dir())
+            .map_err(TestbedError::io("create", &self.layout.run_dir()))?;
+        files::remove_file(&self.layout.mon_addr())?;
+        let mut daemons = Daemons::new(&self.layout, &start.program);
+        daemons.start(Daemon::Mon)?;
+        (start.events)(Event::Started(Daemon::Mon));
+        let mon = self.wait_for_mon(&mut daemons, start)?;
+        self.plan.mon_port = mon.port();
+        files::write_json(&self.layout.plan(), &self.plan)?;
+        conf::write(&self.layout.ceph_conf(), &self.plan.fsid, mon)?;
+        for id in 0..self.plan.osds() {
+            daemons.start(Daemon::Osd(OsdId(id)))?;
+            (start.events)(Event::Started(Daemon::Osd(OsdId(id))));
+        }
+        ready::wait(&self.plan, mon, &mut daemons, start, end)?;
+        daemons.keep();
+        Ok(mon)
+    }
+
+    fn wait_for_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+        let end = Instant::now() + MON_LIMIT;
+        (start.events)(Event::Waiting("the monitor".into()));
+        loop {
+            if let Some(addr) = mon_addr(&self.layout) {
+                return Ok(addr);
+            }
+            daemons.check()?;
+            if start.cancel.load(Ordering::Relaxed) {
+                return Err(failed!("interrupted"));
+            }
+            if Instant::now() > end {
+                return Err(daemons.stuck(Daemon::Mon, "does not listen"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Stops all processes; the data stays.
+    pub fn stop(&mut self) -> Result<Vec<(Daemon, Stopped)>> {
+        let all = daemons_of(&self.plan);
+        let (osds, mon): (Vec<_>, Vec<_>) = all.into_iter().partition(|d| *d != Daemon::Mon);
+        let mut report = daemons::stop(&self.layout, &osds)?;
+        report.extend(daemons::stop(&self.layout, &mon)?);
+        files::remove_file(&self.layout.mon_addr())?;
+        Ok(report)
+    }
+
+    /// Stops all processes and removes what the testbed made; a file that it did not make stays, and so does
+    /// the folder then. Named devices are not touched.
+    pub fn destroy(mut self) -> Result<()> {
+        self.stop()?;
+        self.remove_files()?;
+        let _ = fs::remove_dir(self.layout.dir());
+        Ok(())
+    }
+
+    fn remove_files(&self) -> Result<()> {
+        for id in 0..self.plan.osds() {
+            files::remove_dir(&self.layout.osd_dir(OsdId(id)))?;
+        }
+        for daemon in daemons_of(&self.plan) {
+            files::remove_file(&self.layout.log(daemon))?;
+        }
+        files::remove_dir(&self.layout.mon_dir())?;
+        files::remove_dir(&self.layout.run_dir())?;
+        files::remove_file(&self.layout.ceph_conf())?;
+        // The plan goes last but one: until then an interrupted removal can be repeated.
+        files::remove_file(&self.layout.plan())?;
+        files::remove_file(&self.layout.lock())
+    }
+}
+
+/// Address of the running monitor, as it wrote it down itself.
+pub fn mon_addr(layout: &Layout) -> Option<SocketAddr> {
+    fs::read_to_string(layout.mon_addr()).ok()?.trim().parse().ok()
+}

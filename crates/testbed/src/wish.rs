@@ -1,0 +1,93 @@
+//! What the user asked for, before it is a plan: every option as it was given, or not given.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use carmine_topology::{CpuList, Strategy};
+use serde::{Deserialize, Serialize};
+
+use crate::error::usage;
+
+/// Object store of the OSDs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// In memory: shows the OSD's own cost; empty after every start.
+    Cyan,
+    /// Accepts and forgets.
+    Null,
+    /// Block file or device, metadata in RocksDB.
+    Blue,
+}
+
+impl StoreKind {
+    /// True if data outlives the process.
+    pub fn is_durable(self) -> bool {
+        self == Self::Blue
+    }
+}
+
+impl std::fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Cyan => "cyan",
+            Self::Null => "null",
+            Self::Blue => "blue",
+        })
+    }
+}
+
+impl std::str::FromStr for StoreKind {
+    type Err = crate::TestbedError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "cyan" => Ok(Self::Cyan),
+            "null" => Ok(Self::Null),
+            "blue" => Ok(Self::Blue),
+            _ => Err(usage!("`{text}` is no store; take cyan, null or blue")),
+        }
+    }
+}
+
+/// The options of `up` and `plan` as given; `None` (or an empty list, or false) is "not given".
+#[derive(Clone, Default, Debug)]
+pub struct Wish {
+    /// Number of OSD processes.
+    pub osds: Option<u32>,
+    /// Reactors of each OSD.
+    pub reactors: Option<u16>,
+    /// Object store.
+    pub store: Option<StoreKind>,
+    /// Block devices, one per OSD.
+    pub devices: Vec<PathBuf>,
+    /// Overwrite devices that are not blank.
+    pub force_wipe: bool,
+    /// Size of each OSD's block file, bytes.
+    pub osd_size_bytes: Option<u64>,
+    /// Do not write the block files through.
+    pub sparse: bool,
+    /// Replicas.
+    pub size: Option<u8>,
+    /// Replicas that must be there to take writes.
+    pub min_size: Option<u8>,
+    /// PGs of the pool `bench`.
+    pub pgs: Option<u32>,
+    /// Placement of reactors.
+    pub balance: Option<Strategy>,
+    /// CPUs of reactors.
+    pub cpus: Option<CpuList>,
+    /// CPUs of clients and of the monitor.
+    pub client_cpus: Option<CpuList>,
+    /// CPUs of alien threads.
+    pub alien_cpus: Option<CpuList>,
+    /// Alien threads per OSD.
+    pub alien_threads: Option<u16>,
+    /// Poll policy of the reactors, as `carmine_reactor::PollPolicy` reads it.
+    pub poll: Option<String>,
+    /// Memory of each OSD, bytes.
+    pub osd_memory_bytes: Option<u64>,
+    /// Address to listen on, and the monitor's port (0: any).
+    pub addr: Option<(IpAddr, u16)>,
+    /// Allow CPUs to be shared.
+    pub overprovisioned: bool,
+}
