@@ -1,0 +1,270 @@
+//! The command line as it is written; `wish` turns it into what the testbed understands.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use carmine_testbed::{StoreKind, Wish};
+use carmine_topology::{CpuList, Strategy};
+use clap::{Args, Parser, Subcommand};
+
+use crate::cmd::bench;
+
+/// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
+#[derive(Parser)]
+#[command(name = "carmine", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Start a testbed: make it if the folder is empty, start it again if it is stopped
+    Up(UpArgs),
+    /// Show the state of a testbed
+    Status(StatusArgs),
+    /// Stop a testbed; its data stays
+    Down(DirArgs),
+    /// Stop a testbed and remove its data
+    Destroy(DirArgs),
+    /// Load a testbed and measure it
+    Bench(bench::BenchArgs),
+    /// Print who would sit on which CPU; nothing is started
+    Plan(PlanArgs),
+    /// Print any Ceph OSDMap file, and the PG mappings, as osdmaptool does
+    Osdmap(OsdmapArgs),
+    /// Show the version, and how this program was built
+    Version(VersionArgs),
+    /// One OSD process (started by `up`)
+    #[command(hide = true)]
+    Osd(OsdArgs),
+    /// The monitor process (started by `up`)
+    #[command(hide = true)]
+    Mon(DirArgs),
+}
+
+/// Where a testbed lives.
+#[derive(Args, Clone)]
+pub(crate) struct DirArgs {
+    /// Folder of the testbed
+    #[arg(long, value_name = "FOLDER", default_value = "carmine-testbed")]
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    #[command(flatten)]
+    pub(crate) wish: RawArgs,
+    /// Seconds until every PG must be active
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    #[command(flatten)]
+    pub(crate) wish: RawArgs,
+    /// Plan for another machine: a description file, or sockets x cores x threads such as 2x28x2
+    #[arg(long, value_name = "FILE|SHAPE")]
+    pub(crate) topology: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct OsdmapArgs {
+    /// A file with a binary OSDMap
+    pub(crate) file: PathBuf,
+    /// Print the mapping of every PG
+    #[arg(long)]
+    pub(crate) pgs_dump: bool,
+    /// Folder of a testbed (not used: FILE names the map)
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct VersionArgs {
+    /// Compiler, flags, RocksDB, allocator
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// Folder of a testbed (not used)
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct OsdArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    /// Number of the OSD
+    #[arg(long)]
+    pub(crate) id: u32,
+    /// Make the store and end; prints its progress
+    #[arg(long)]
+    pub(crate) mkfs: bool,
+    /// With --mkfs: overwrite a device that is not blank
+    #[arg(long, requires = "mkfs")]
+    pub(crate) force_wipe: bool,
+}
+
+/// Options that make a plan, just as they were given.
+#[derive(Args)]
+pub(crate) struct RawArgs {
+    /// Number of OSD processes [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    osds: Option<u32>,
+    /// Reactors (pinned threads) of each OSD [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    reactors: Option<u16>,
+    /// Object store: cyan (memory), null (forgets), blue (file or device) [default: blue]
+    #[arg(long, value_name = "STORE", help_heading = "Cluster")]
+    store: Option<StoreKind>,
+    /// Replicas [default: 3, or the number of OSDs if that is less]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    size: Option<u8>,
+    /// Replicas that must be there to take writes [default: the larger half of --size]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    min_size: Option<u8>,
+    /// PGs of the pool `bench`, a power of two [default: about 100 per OSD]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    pgs: Option<u32>,
+    /// Address to listen on, with or without the monitor's port [default: 127.0.0.1]
+    #[arg(long, value_name = "IP[:PORT]", value_parser = parse_addr, help_heading = "Cluster")]
+    addr: Option<(IpAddr, u16)>,
+
+    /// Block devices, one per OSD; without them plain files in the folder
+    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', help_heading = "Storage")]
+    devs: Vec<PathBuf>,
+    /// Overwrite devices that are not blank
+    #[arg(long, help_heading = "Storage")]
+    force_wipe: bool,
+    /// Size of each OSD's block file, such as 8G [default: 4G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
+    osd_size: Option<u64>,
+    /// Do not write the block files through: quick, but first writes also pay the file system
+    #[arg(long, help_heading = "Storage")]
+    sparse: bool,
+    /// Memory of each OSD, such as 2G [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
+    osd_memory: Option<u64>,
+
+    /// Placement of reactors: default (consecutive CPUs), osd (within a socket), socket (spread), l3 [default: default]
+    #[arg(long, value_name = "STRATEGY", help_heading = "CPUs")]
+    balance: Option<Strategy>,
+    /// CPUs of the reactors, such as 0-7,16 [default: what clients and aliens leave]
+    #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+    cpus: Option<CpuList>,
+    /// CPUs of clients and of the monitor
+    #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+    client_cpus: Option<CpuList>,
+    /// CPUs of alien threads (blocking work) [default: each OSD's reactor CPUs]
+    #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+    alien_cpus: Option<CpuList>,
+    /// Alien threads of each OSD [default: 2]
+    #[arg(long, value_name = "N", help_heading = "CPUs")]
+    alien_threads: Option<u16>,
+    /// What idle reactors do: poll, adaptive, adaptive:MICROSECONDS, sleep [default: adaptive]
+    #[arg(long, value_name = "POLICY", help_heading = "CPUs")]
+    poll: Option<String>,
+    /// Let reactors, aliens and clients share CPUs
+    #[arg(long, help_heading = "CPUs")]
+    overprovisioned: bool,
+}
+
+impl RawArgs {
+    /// What the testbed is asked for.
+    pub(crate) fn wish(self) -> Wish {
+        Wish {
+            osds: self.osds,
+            reactors: self.reactors,
+            store: self.store,
+            devices: self.devs,
+            force_wipe: self.force_wipe,
+            osd_size_bytes: self.osd_size,
+            sparse: self.sparse,
+            size: self.size,
+            min_size: self.min_size,
+            pgs: self.pgs,
+            balance: self.balance,
+            cpus: self.cpus,
+            client_cpus: self.client_cpus,
+            alien_cpus: self.alien_cpus,
+            alien_threads: self.alien_threads,
+            poll: self.poll,
+            osd_memory_bytes: self.osd_memory,
+            addr: self.addr,
+            overprovisioned: self.overprovisioned,
+        }
+    }
+}
+
+/// Bytes with a unit of 1024: `4096`, `64K`, `512M`, `8G`, `1T` (also `GiB`, `GB`).
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let trimmed = text.trim();
+    let digits = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = trimmed[digits.len()..].to_ascii_lowercase();
+    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
+    let shift = match unit {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(format!("unit `{unit}`: take K, M, G or T")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write a size as 4096, 64K, 512M or 8G".to_string())?;
+    number.checked_mul(1 << shift).filter(|b| *b < 1 << 60).ok_or_else(|| "too large".to_string())
+}
+
+fn parse_addr(text: &str) -> Result<(IpAddr, u16), String> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok((ip, 0));
+    }
+    let sock: SocketAddr = text.parse().map_err(|_| "write an IP address, or IP:PORT".to_string())?;
+    Ok((sock.ip(), sock.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64K"), Ok(65536));
+        assert_eq!(parse_bytes("8G"), Ok(8 << 30));
+        assert_eq!(parse_bytes("8GiB"), Ok(8 << 30));
+        assert_eq!(parse_bytes("1tb"), Ok(1 << 40));
+        for bad in ["", "G", "8X", "-1", "1.5G", "99999999999T", "ü"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        assert_eq!(parse_addr("10.0.0.1"), Ok(("10.0.0.1".parse().unwrap(), 0)));
+        assert_eq!(parse_addr("[::1]:3300"), Ok(("::1".parse().unwrap(), 3300)));
+        assert!(parse_addr("host").is_err());
+    }
+}

@@ -1,0 +1,31 @@
+//! The commands, one module each.
+
+use std::process::ExitCode;
+
+use crate::args::Command;
+
+pub(crate) mod bench;
+mod down;
+mod mon;
+mod osd;
+mod osdmap;
+mod plan;
+mod status;
+mod up;
+mod version;
+
+/// Runs a command; the exit code is its own, errors are printed by the caller.
+pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Up(args) => up::run(args),
+        Command::Status(args) => status::run(&args),
+        Command::Down(args) => down::down(&args),
+        Command::Destroy(args) => down::destroy(&args),
+        Command::Bench(args) => bench::run(args),
+        Command::Plan(args) => plan::run(args),
+        Command::Osdmap(args) => osdmap::run(&args),
+        Command::Version(args) => version::run(&args),
+        Command::Osd(args) => osd::run(&args),
+        Command::Mon(args) => mon::run(&args),
+    }
+}

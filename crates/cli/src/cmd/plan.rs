@@ -1,0 +1,32 @@
+//! `carmine plan`: the CPU grid, without starting anything.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use carmine_testbed::{Layout, Plan, load_plan};
+use carmine_topology::Topology;
+
+use crate::args::PlanArgs;
+use crate::output::{Usage, print};
+
+pub(crate) fn run(args: PlanArgs) -> anyhow::Result<ExitCode> {
+    let topology = match &args.topology {
+        Some(text) => Topology::from_arg(text).map_err(|e| Usage(format!("--topology {text}: {e}")))?,
+        None => Topology::detect()?,
+    };
+    let wish = args.wish.wish();
+    // With an existing testbed it shows the grid of the next `up`; else that of a new one.
+    let stored = if args.topology.is_none() { load_plan(&Layout::new(&args.dir.dir)?)? } else { None };
+    let plan = match stored {
+        Some(plan) => plan.revise(&wish, &topology)?,
+        None => Plan::new(&wish, &topology, "")?,
+    };
+    if args.json {
+        let mut text = serde_json::to_string_pretty(&plan).context("cannot print the plan")?;
+        text.push('\n');
+        print(&text)?;
+    } else {
+        print(&plan.grid.render())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

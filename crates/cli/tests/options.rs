@@ -1,0 +1,129 @@
+//! The real binary with wrong options: each ends with the right exit code and a sentence that names what is
+//! wrong, without a panic, and leaves nothing behind.
+#![allow(clippy::disallowed_methods, reason = "tests run programs and look at files")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn carmine(args: &[&str], cwd: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_carmine")).args(args).current_dir(cwd).output().unwrap()
+}
+
+/// Words as on a command line, exit code, part of the error.
+const WRONG: &[(&str, i32, &str)] = &[
+    ("", 2, "Usage"),
+    ("fly", 2, "fly"),
+    ("up --osds 0", 2, "--osds 0"),
+    ("up --osds x", 2, "--osds"),
+    ("up --osds -1", 2, "-1"),
+    ("up --osds 99999999999", 2, "--osds"),
+    ("up --reactors 0", 2, "--reactors 0"),
+    ("up --reactors 10000", 2, "--reactors"),
+    ("up --reactors 200", 2, "too few CPUs"),
+    ("up --store zfs", 2, "zfs"),
+    ("up --size 0", 2, "--size 0"),
+    ("up --size 3 --osds 1", 2, "only 1 OSDs"),
+    ("up --min-size 9", 2, "--min-size 9"),
+    ("up --pgs 100", 2, "power of two"),
+    ("up --pgs 0", 2, "--pgs 0"),
+    ("up --osd-size 1K", 2, "--osd-size"),
+    ("up --osd-size 4Q", 2, "unit `q`"),
+    ("up --osd-size 99999999T", 2, "too large"),
+    ("up --osd-memory 1", 2, "--osd-memory"),
+    ("up --balance best", 2, "best"),
+    ("up --cpus 4096", 2, "4096"),
+    ("up --cpus a-b", 2, "a-b"),
+    ("up --cpus 0 --client-cpus 0", 2, "--client-cpus"),
+    ("up --client-cpus 99", 2, "99"),
+    ("up --alien-cpus 99", 2, "99"),
+    ("up --alien-threads 0", 2, "--alien-threads 0"),
+    ("up --poll never", 2, "never"),
+    ("up --poll adaptive:", 2, "adaptive:"),
+    ("up --addr host", 2, "host"),
+    ("up --addr 0.0.0.0", 2, "0.0.0.0"),
+    ("up --devs /dev/a,/dev/b", 2, "2 devices for 1 OSDs"),
+    ("up --devs /dev/a --store cyan", 2, "cyan"),
+    ("up --devs /dev/a --osd-size 8G", 2, "--osd-size"),
+    ("up --force-wipe", 2, "--force-wipe"),
+    ("up --timeout 0", 2, "timeout"),
+    ("up --dir", 2, "--dir"),
+    ("up --dir=", 2, "--dir"),
+    ("up --dir /proc/nowhere/x --overprovisioned", 1, "/proc/nowhere"),
+    ("up --dir /dev/null --overprovisioned", 1, "/dev/null"),
+    ("status", 2, "no testbed"),
+    ("down", 2, "no testbed"),
+    ("destroy", 2, "no testbed"),
+    ("status --dir /nonexistent", 2, "no testbed"),
+    ("plan --topology 2x", 2, "2x"),
+    ("plan --topology 0x1x1", 2, "0x1x1"),
+    ("plan --topology /nonexistent", 2, "/nonexistent"),
+    ("plan --topology 1x1x1 --osds 1 --reactors 2", 2, "too few CPUs"),
+    ("plan --topology 2x28x2 --balance osd --osds 60 --reactors 5", 2, "too few CPUs"),
+    ("osdmap", 2, "FILE"),
+    ("osdmap /nonexistent", 1, "/nonexistent"),
+    ("osdmap /dev/null", 1, "no OSDMap"),
+    ("osdmap /", 1, "/"),
+    ("osd --id 0", 2, "no testbed"),
+    ("osd", 2, "--id"),
+    ("mon", 2, "no testbed"),
+];
+
+#[test]
+fn wrong_options_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for (line, code, part) in WRONG {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        let out = carmine(&args, dir.path());
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(*code), "carmine {line}: {text}");
+        assert!(text.contains(part), "carmine {line}: {text:?} does not name {part:?}");
+        assert!(!text.contains("panicked"), "carmine {line}: {text}");
+    }
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[test]
+fn help_and_version() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [&["--help"][..], &["up", "--help"], &["--version"], &["version"], &["version", "--verbose"]]
+    {
+        let out = carmine(args, dir.path());
+        assert!(out.status.success() && !out.stdout.is_empty(), "{args:?}");
+    }
+    let text = carmine(&["version", "--verbose"], dir.path()).stdout;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    for word in ["profile", "rustc", "target", "allocator", "mimalloc", "rocksdb"] {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn plans_for_other_machines() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = carmine(&["plan", "--topology", "2x28x2", "--osds", "8", "--reactors", "5"], dir.path());
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("2x28x2") && text.contains("PGs/reactor"), "{text}");
+    let out =
+        carmine(&["plan", "--topology", "1x8x8x2", "--osds", "16", "--reactors", "2", "--json"], dir.path());
+    let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(plan["grid"]["osds"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn a_used_folder_is_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("precious");
+    std::fs::write(&file, "mine").unwrap();
+    let at = dir.path().to_str().unwrap();
+    let out = carmine(&["up", "--dir", at, "--store", "cyan", "--overprovisioned"], dir.path());
+    assert_eq!(out.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(text.contains("precious") && text.contains("not empty"), "{text}");
+    for command in ["down", "destroy", "status"] {
+        assert_eq!(carmine(&[command, "--dir", at], dir.path()).status.code(), Some(2), "{command}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
