@@ -1,1 +1,35 @@
-//! carmine-load
+//! The load generator: fio's words, RADOS objects. Generic over its [`Target`]; takes time, tasks and buffers from the
+//! reactor, and starts, reads and writes nothing else: threads, files and `/proc` are the controller's (`cli`, `testbed`).
+//!
+//! A load is a [`LoadSpec`]; a [`Session`] holds what its controller and its jobs share; each job is a task,
+//! [`run_job`]. The controller moves the phases on (and reads the kernel's accounting at both ends of the window), and
+//! [`report`] makes figures of it all.
+
+mod arrivals;
+mod cluster;
+mod control;
+pub mod fio;
+mod job;
+mod ledger;
+mod pattern;
+mod prefill;
+pub mod report;
+mod result;
+mod rng;
+mod session;
+mod spec;
+mod target;
+pub mod verdict;
+pub mod verify;
+pub mod window;
+
+pub use arrivals::Schedule;
+pub use cluster::ClusterTarget;
+pub use control::{Control, Phase, Progress};
+pub use job::{JobSetup, object_name, run_job};
+pub use ledger::{Ledger, StateError, VerifyState};
+pub use pattern::{Geometry, Pattern, Place};
+pub use result::{ClientClocks, DirStats, JobResult, SAMPLE_NS, VerifyCounts};
+pub use session::{BenchAction, BenchStatus, JobEvent, Session};
+pub use spec::{Arrivals, LoadSpec, Prefill, Route, Rw, SpecError, parse_bytes, parse_millis, show_bytes};
+pub use target::{Target, TargetError};

@@ -23,7 +23,8 @@ pub struct Histogram {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SparseHistogram {
     pub count: u64,
-    pub sum: u128,
+    /// Saturates: JSON readers have no more than 64 bits.
+    pub sum: u64,
     pub squares: f64,
     pub min: u64,
     pub max: u64,
@@ -87,7 +88,7 @@ impl Histogram {
         for (value, n) in &other.buckets {
             self.add_to_bucket(*value, *n);
         }
-        self.sum = self.sum.saturating_add(other.sum);
+        self.sum = self.sum.saturating_add(u128::from(other.sum));
         self.squares += other.squares;
         if other.count > 0 {
             self.min = self.min.min(other.min);
@@ -98,7 +99,7 @@ impl Histogram {
     pub fn to_sparse(&self) -> SparseHistogram {
         SparseHistogram {
             count: self.count(),
-            sum: self.sum,
+            sum: u64::try_from(self.sum).unwrap_or(u64::MAX),
             squares: self.squares,
             min: self.min(),
             max: self.max,

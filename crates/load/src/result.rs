@@ -1,0 +1,144 @@
+//! What a job counted, and the jobs of a load together.
+
+use carmine_metrics::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Length of a bandwidth and IOPS sample (fio's default).
+pub const SAMPLE_NS: u64 = 500_000_000;
+/// Samples that are kept: three days.
+const SAMPLES_MAX: usize = 518_400;
+/// Mismatches that are kept with their details.
+const DETAILS_MAX: usize = 10;
+
+/// One direction of a job or a load.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DirStats {
+    pub ops: u64,
+    pub bytes: u64,
+    /// Nanoseconds from the (intended) start to the answer.
+    pub latency_ns: Histogram,
+    /// Operations that completed in each [`SAMPLE_NS`] of the window.
+    pub samples: Vec<u64>,
+}
+
+impl DirStats {
+    /// Counts one operation that completed `at_ns` after the window's start.
+    #[inline]
+    pub fn record(&mut self, bytes: u64, latency_ns: u64, at_ns: u64) {
+        self.ops += 1;
+        self.bytes += bytes;
+        self.latency_ns.record(latency_ns);
+        let sample = usize::try_from(at_ns / SAMPLE_NS).unwrap_or(usize::MAX).min(SAMPLES_MAX - 1);
+        if sample >= self.samples.len() {
+            self.samples.resize(sample + 1, 0);
+        }
+        if let Some(count) = self.samples.get_mut(sample) {
+            *count += 1;
+        }
+    }
+
+    fn merge(&mut self, other: &DirStats) {
+        self.ops += other.ops;
+        self.bytes += other.bytes;
+        self.latency_ns.merge(&other.latency_ns);
+        let longer = self.samples.len().max(other.samples.len());
+        self.samples.resize(longer, 0);
+        self.samples.iter_mut().zip(&other.samples).for_each(|(mine, others)| *mine += others);
+    }
+}
+
+/// What verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifyCounts {
+    pub checked: u64,
+    pub mismatches: u64,
+    /// The first mismatches, with object and offset.
+    pub details: Vec<String>,
+}
+
+impl VerifyCounts {
+    pub(crate) fn mismatch(&mut self, detail: String) {
+        self.mismatches += 1;
+        if self.details.len() < DETAILS_MAX {
+            self.details.push(detail);
+        }
+    }
+}
+
+/// The generator's own clocks over the window, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientClocks {
+    pub wall_ns: u64,
+    pub busy_ns: u64,
+    pub spin_ns: u64,
+    pub sleep_ns: u64,
+    pub wait_ns: u64,
+}
+
+/// What one job counted in the window.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct JobResult {
+    pub job: u32,
+    pub read: DirStats,
+    pub write: DirStats,
+    pub errors: u64,
+    pub first_error: Option<String>,
+    pub verify: VerifyCounts,
+    /// Operations without an answer when the job gave up waiting.
+    pub abandoned: u64,
+    /// How far behind its schedule an open-loop job ended.
+    pub behind_ns: u64,
+    pub client: ClientClocks,
+}
+
+impl JobResult {
+    /// Sums of all jobs; `job` is meaningless in it. The client clocks are the busiest job's.
+    pub fn merged<'a>(jobs: impl IntoIterator<Item = &'a JobResult>) -> JobResult {
+        let mut all = JobResult::default();
+        for job in jobs {
+            all.read.merge(&job.read);
+            all.write.merge(&job.write);
+            all.errors += job.errors;
+            all.first_error = all.first_error.or_else(|| job.first_error.clone());
+            all.verify.checked += job.verify.checked;
+            all.verify.mismatches += job.verify.mismatches;
+            let room = DETAILS_MAX.saturating_sub(all.verify.details.len());
+            all.verify.details.extend(job.verify.details.iter().take(room).cloned());
+            all.abandoned += job.abandoned;
+            all.behind_ns = all.behind_ns.max(job.behind_ns);
+            if job.client.busy_ns > all.client.busy_ns {
+                all.client = job.client;
+            }
+        }
+        all
+    }
+
+    /// Operations of both directions.
+    pub fn ops(&self) -> u64 {
+        self.read.ops + self.write.ops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_and_merging() {
+        let mut one = JobResult::default();
+        one.read.record(4096, 1000, 0);
+        one.read.record(4096, 3000, SAMPLE_NS * 2);
+        one.verify.mismatch("a".into());
+        let mut two = JobResult { errors: 1, first_error: Some("e".into()), ..JobResult::default() };
+        two.read.record(4096, 2000, SAMPLE_NS);
+        two.write.record(8192, 9000, 1);
+        let all = JobResult::merged([&one, &two]);
+        assert_eq!(all.read.samples, [1, 1, 1]);
+        assert_eq!((all.ops(), all.read.bytes, all.write.bytes, all.errors), (4, 12288, 8192, 1));
+        assert_eq!((all.read.latency_ns.max(), all.verify.mismatches), (3000, 1));
+        assert_eq!(all.first_error.as_deref(), Some("e"));
+        let json = serde_json::to_value(&all).unwrap();
+        let back: JobResult = serde_json::from_value(json).unwrap();
+        assert_eq!(back.read.latency_ns.to_sparse(), all.read.latency_ns.to_sparse());
+    }
+}

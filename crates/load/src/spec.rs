@@ -1,0 +1,353 @@
+//! What load is wanted: fio's words, checked once before anything starts.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Requests in flight of one job, at most.
+const IODEPTH_MAX: u32 = 16_384;
+/// Jobs, at most: each is a thread.
+const NUMJOBS_MAX: u32 = 1024;
+/// A block, at most: one RADOS operation carries it.
+const BS_MAX: u64 = 16 << 20;
+/// Objects, at most: their names and sequence numbers are held in memory.
+const OBJECTS_MAX: u64 = 1 << 22;
+
+/// Mix and order of operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rw {
+    #[default]
+    Read,
+    Write,
+    RandRead,
+    RandWrite,
+    /// Random, a mix of reads and writes.
+    RandRw,
+}
+
+impl Rw {
+    pub fn reads(self) -> bool {
+        matches!(self, Rw::Read | Rw::RandRead | Rw::RandRw)
+    }
+
+    pub fn writes(self) -> bool {
+        matches!(self, Rw::Write | Rw::RandWrite | Rw::RandRw)
+    }
+
+    pub fn is_random(self) -> bool {
+        matches!(self, Rw::RandRead | Rw::RandWrite | Rw::RandRw)
+    }
+}
+
+/// How requests arrive when a rate is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// Evenly spaced.
+    #[default]
+    Fixed,
+    /// Independent arrivals: exponential gaps.
+    Poisson,
+}
+
+/// Connections of the cluster client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Route {
+    /// One connection per (OSD, reactor): no hop.
+    #[default]
+    Direct,
+    /// One connection per OSD, as a stock client has.
+    Single,
+}
+
+/// When objects are written before the load starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Prefill {
+    /// Objects that are missing or too small, if there are reads; all of them if blocks are verified and nothing is
+    /// known about them.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+macro_rules! words {
+    ($type:ident, $what:literal, $($variant:ident = $word:literal),+) => {
+        impl FromStr for $type {
+            type Err = SpecError;
+
+            fn from_str(text: &str) -> Result<Self, SpecError> {
+                match text {
+                    $($word => Ok($type::$variant),)+
+                    _ => Err(SpecError::Word {
+                        what: $what, text: text.to_owned(), words: concat!($(" ", $word),+).to_owned(),
+                    }),
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $($type::$variant => $word,)+ })
+            }
+        }
+    };
+}
+
+words!(Rw, "--rw", Read = "read", Write = "write", RandRead = "randread", RandWrite = "randwrite", RandRw = "randrw");
+words!(Arrivals, "--arrivals", Fixed = "fixed", Poisson = "poisson");
+words!(Route, "--route", Direct = "direct", Single = "single");
+words!(Prefill, "--prefill", Auto = "auto", Always = "always", Never = "never");
+
+/// A load that can't be made as asked.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    #[error("{what} {text}: no such word; take one of{words}")]
+    Word { what: &'static str, text: String, words: String },
+    #[error("{what} {text}: {why}")]
+    Value { what: &'static str, text: String, why: String },
+}
+
+/// One load, for all its jobs together. Defaults are fio's where fio has any.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadSpec {
+    pub rw: Rw,
+    /// Percentage of reads in `randrw`.
+    pub rwmixread: u8,
+    pub bs_bytes: u64,
+    /// Requests in flight of each job; with a rate, the most that may be in flight.
+    pub iodepth: u32,
+    pub numjobs: u32,
+    pub runtime_ms: u64,
+    /// Load before the measured window.
+    pub ramp_ms: u64,
+    /// Bytes that the load spreads over, in whole objects.
+    pub size_bytes: u64,
+    pub object_size_bytes: u64,
+    pub seed: u64,
+    /// Blocks carry who they are and are checked when read.
+    pub verify: bool,
+    /// Reads every block that is known to be written once, checks it, and ends.
+    pub verify_only: bool,
+    pub route: Route,
+    /// Operations per second of all jobs together, whatever the answers do (open loop); `None`: closed loop.
+    pub rate_iops: Option<f64>,
+    pub arrivals: Arrivals,
+    pub prefill: Prefill,
+    /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
+    #[serde(default)]
+    pub generation: u64,
+}
+
+impl Default for LoadSpec {
+    fn default() -> Self {
+        LoadSpec {
+            rw: Rw::Read,
+            rwmixread: 50,
+            bs_bytes: 4096,
+            iodepth: 1,
+            numjobs: 1,
+            runtime_ms: 10_000,
+            ramp_ms: 0,
+            size_bytes: 1 << 30,
+            object_size_bytes: 4 << 20,
+            seed: 1,
+            verify: false,
+            verify_only: false,
+            route: Route::Direct,
+            rate_iops: None,
+            arrivals: Arrivals::Fixed,
+            prefill: Prefill::Auto,
+            generation: 0,
+        }
+    }
+}
+
+impl LoadSpec {
+    /// Checks every value against the others; nothing that is started later has to.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let bad = |what: &'static str, text: &dyn fmt::Display, why: &str| {
+            Err(SpecError::Value { what, text: text.to_string(), why: why.to_owned() })
+        };
+        if self.bs_bytes == 0 || self.bs_bytes > BS_MAX {
+            return bad("--bs", &self.bs_bytes, "must be 1 byte to 16 MiB");
+        }
+        if self.object_size_bytes == 0 || !self.object_size_bytes.is_multiple_of(self.bs_bytes) {
+            return bad("--object-size", &self.object_size_bytes, "must be a multiple of --bs");
+        }
+        if self.size_bytes < self.object_size_bytes {
+            return bad("--size", &self.size_bytes, "is less than one object (--object-size); raise it");
+        }
+        if self.objects() > OBJECTS_MAX {
+            return bad("--size", &self.size_bytes, "is more than 4,194,304 objects; raise --object-size");
+        }
+        if self.iodepth == 0 || self.iodepth > IODEPTH_MAX {
+            return bad("--iodepth", &self.iodepth, "must be 1 to 16384");
+        }
+        if self.numjobs == 0 || self.numjobs > NUMJOBS_MAX {
+            return bad("--numjobs", &self.numjobs, "must be 1 to 1024");
+        }
+        if u64::from(self.numjobs) > self.objects() {
+            let why = format!("each needs an object of its own and there are {}; raise --size", self.objects());
+            return bad("--numjobs", &self.numjobs, &why);
+        }
+        if self.rwmixread > 100 {
+            return bad("--rwmixread", &self.rwmixread, "is a percentage");
+        }
+        if self.runtime_ms == 0 {
+            return bad("--runtime", &"0", "must be above 0");
+        }
+        if let Some(rate) = self.rate_iops
+            && !(rate > 0.0 && rate <= 1e9)
+        {
+            return bad("--rate", &rate, "must be above 0 and at most 1e9 operations per second");
+        }
+        if (self.verify || self.verify_only) && self.bs_bytes < crate::verify::HEADER_BYTES as u64 {
+            return bad("--bs", &self.bs_bytes, "is too small for --verify, which needs 64 bytes");
+        }
+        Ok(())
+    }
+
+    /// Whole objects that the load spreads over.
+    pub fn objects(&self) -> u64 {
+        self.size_bytes.checked_div(self.object_size_bytes).unwrap_or(0)
+    }
+
+    pub fn blocks_per_object(&self) -> u64 {
+        self.object_size_bytes.checked_div(self.bs_bytes).unwrap_or(0)
+    }
+
+    /// The seed that verified blocks carry.
+    pub fn block_seed(&self) -> u64 {
+        self.seed ^ self.generation.rotate_left(32)
+    }
+
+    /// Requests in flight of all jobs, at most.
+    pub fn depth_total(&self) -> u64 {
+        u64::from(self.iodepth) * u64::from(self.numjobs)
+    }
+
+    /// One line for people: `randwrite 4k, iodepth 16 x 2 jobs, …`
+    pub fn summary(&self) -> String {
+        let mix = if self.rw == Rw::RandRw { format!(" ({} % reads)", self.rwmixread) } else { String::new() };
+        let rate = self.rate_iops.map_or_else(String::new, |r| format!(", {r:.0} IOPS {} arrivals", self.arrivals));
+        format!(
+            "{}{mix} {}, iodepth {} x {} jobs{rate}, {} in {} objects",
+            self.rw,
+            show_bytes(self.bs_bytes),
+            self.iodepth,
+            self.numjobs,
+            show_bytes(self.objects() * self.object_size_bytes),
+            self.objects(),
+        )
+    }
+}
+
+/// Parses bytes as fio does: `4k`, `4K`, `4KiB`, `1m`, `2g`, `1t` (powers of 1024) or plain bytes.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor: u64 = match &lower[digits.len()..] {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        unit => return Err(format!("`{text}`: unknown unit `{unit}`; write bytes as 4096, 4k, 1m or 2g")),
+    };
+    let value = digits.parse::<u64>().map_err(|_| format!("`{text}` is no size; write bytes as 4096, 4k, 1m or 2g"))?;
+    value.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+/// Bytes as people write them: `4k`, `1m`, or the plain number.
+pub fn show_bytes(bytes: u64) -> String {
+    let units = [(1u64 << 40, "t"), (1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")];
+    match units.iter().find(|(size, _)| bytes >= *size && bytes.is_multiple_of(*size)) {
+        Some((size, unit)) => format!("{}{unit}", bytes / size),
+        None => bytes.to_string(),
+    }
+}
+
+/// Parses a time as fio does, to milliseconds: plain seconds (also `0.5`), `500ms`, `10s`, `2m`, `1h`.
+pub fn parse_millis(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &lower[digits.len()..] {
+        "ms" => 1.0,
+        "" | "s" => 1e3,
+        "m" => 60e3,
+        "h" => 3600e3,
+        unit => return Err(format!("`{text}`: unknown unit `{unit}`; write times as 10, 500ms, 10s, 2m or 1h")),
+    };
+    let value = digits.parse::<f64>().map_err(|_| format!("`{text}` is no time; write it as 10, 500ms, 10s or 2m"))?;
+    let millis = value * factor;
+    // A year: what is longer is a typing error.
+    if (0.0..=31_536_000_000.0).contains(&millis) { Ok(millis.round() as u64) } else { Err(format!("`{text}` is out of range")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!((parse_bytes("4k"), parse_bytes("4KiB"), parse_bytes("512")), (Ok(4096), Ok(4096), Ok(512)));
+        assert_eq!((parse_bytes("2g"), show_bytes(2 << 30), show_bytes(4096)), (Ok(2 << 30), "2g".into(), "4k".into()));
+        assert_eq!((parse_millis("10"), parse_millis("0.5"), parse_millis("250ms")), (Ok(10_000), Ok(500), Ok(250)));
+        assert_eq!(parse_millis("2m"), Ok(120_000));
+        for text in ["", "k", "4q", "-1", "99999999999t", "1.5k"] {
+            assert!(parse_bytes(text).unwrap_err().contains(&format!("`{text}`")));
+        }
+        for text in ["", "ms", "4q", "-1", "1e99"] {
+            assert!(parse_millis(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_are_fios() {
+        assert_eq!("randwrite".parse(), Ok(Rw::RandWrite));
+        let error = "randwrites".parse::<Rw>().unwrap_err().to_string();
+        assert!(error.contains("--rw randwrites") && error.contains(" randwrite"), "{error}");
+        assert_eq!(serde_json::to_string(&Rw::RandRw).unwrap(), "\"randrw\"");
+    }
+
+    #[test]
+    fn checks_name_the_option() {
+        let cases: [(&str, fn(&mut LoadSpec)); 9] = [
+            ("--bs 0", |s| s.bs_bytes = 0),
+            ("--object-size", |s| s.bs_bytes = 4097),
+            ("--size 1", |s| s.size_bytes = 1),
+            ("--iodepth 0", |s| s.iodepth = 0),
+            ("--numjobs 300", |s| s.numjobs = 300),
+            ("--rwmixread 101", |s| s.rwmixread = 101),
+            ("--runtime", |s| s.runtime_ms = 0),
+            ("--rate", |s| s.rate_iops = Some(f64::NAN)),
+            ("--verify", |s| (s.verify, s.bs_bytes) = (true, 32)),
+        ];
+        assert_eq!(LoadSpec::default().check(), Ok(()));
+        for (part, change) in cases {
+            let mut spec = LoadSpec::default();
+            change(&mut spec);
+            let error = spec.check().unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_round_trip(bytes: u64) {
+            prop_assert_eq!(parse_bytes(&show_bytes(bytes)), Ok(bytes));
+        }
+
+        #[test]
+        fn parsers_never_panic(text in "\\PC{0,20}") {
+            let _ = (parse_bytes(&text), parse_millis(&text));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What was measured between the two ends of the window: plain values that `carmine-testbed` samples from the kernel's
+//! accounting and the OSDs' `dump_metrics`. Times are nanoseconds.
+
+use serde::{Deserialize, Serialize};
+
+/// One thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadWindow {
+    pub tid: u32,
+    pub name: String,
+    /// CPU time, user and kernel.
+    pub cpu_ns: u64,
+    /// Time it was ready but had no CPU.
+    pub wait_ns: u64,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessWindow {
+    pub pid: u32,
+    /// CPU time of all threads, also of those that ended.
+    pub cpu_ns: u64,
+    pub threads: Vec<ThreadWindow>,
+    /// Resident memory at the end.
+    pub rss_bytes: u64,
+    /// Bytes that reached or left block devices for this process.
+    pub device_read_bytes: u64,
+    pub device_write_bytes: u64,
+}
+
+/// One reactor of an OSD, by its own clocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactorWindow {
+    pub shard: u32,
+    pub tid: u32,
+    pub busy_ns: u64,
+    pub spin_ns: u64,
+    pub sleep_ns: u64,
+    pub wait_ns: u64,
+    /// Messages to other reactors.
+    pub hops: u64,
+    /// Buffers that came from the heap instead of the arena.
+    pub buf_fallbacks: u64,
+    pub bytes_copied: u64,
+}
+
+/// One OSD process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OsdWindow {
+    pub id: u32,
+    pub process: ProcessWindow,
+    /// Empty when the OSD could not be asked.
+    pub reactors: Vec<ReactorWindow>,
+    /// CPUs of alien threads that no reactor has; 0 when they share the reactors'.
+    pub alien_cpus: u32,
+    /// Reads that the store sent to its device, when it counts them.
+    pub device_reads: Option<u64>,
+    /// Operations that had to go to another reactor than the one that received them, when the OSD counts them.
+    pub hopped_ops: Option<u64>,
+}
+
+/// All CPUs of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineWindow {
+    pub cpus: u32,
+    /// Time that CPUs were not idle (and not taken by the hypervisor).
+    pub busy_ns: u64,
+    /// Time that the hypervisor took away.
+    pub steal_ns: u64,
+    /// Cores that were busy with other things just before the load.
+    pub idle_baseline_cores: f64,
+    /// CPU time of this process: generator threads and the controller's.
+    pub generator_ns: u64,
+    /// CPU time of the monitor.
+    pub mon_ns: u64,
+}
+
+/// A block device under an OSD's store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceWindow {
+    pub name: String,
+    pub reads: u64,
+    pub writes: u64,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    /// Time with at least one request in flight.
+    pub busy_ns: u64,
+    /// Sum of the times of all requests: divided by the window it is the mean queue depth.
+    pub weighted_ns: u64,
+}
+
+/// Everything that was sampled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    pub wall_ns: u64,
+    pub osds: Vec<OsdWindow>,
+    pub machine: MachineWindow,
+    pub devices: Vec<DeviceWindow>,
+}
+
+impl OsdWindow {
+    /// CPU time of threads that are not reactors: aliens and the store's own background threads.
+    pub fn alien_ns(&self) -> u64 {
+        if self.reactors.is_empty() {
+            return 0;
+        }
+        let reactor = |tid: u32| self.reactors.iter().any(|r| r.tid == tid && tid != 0);
+        if self.process.threads.iter().any(|t| reactor(t.tid)) {
+            return self.process.threads.iter().filter(|t| !reactor(t.tid)).map(|t| t.cpu_ns).sum();
+        }
+        self.process.cpu_ns.saturating_sub(self.reactors.iter().map(|r| r.busy_ns + r.spin_ns).sum())
+    }
+
+    /// CPU time that the reactors spun in.
+    pub fn spin_ns(&self) -> u64 {
+        self.reactors.iter().map(|r| r.spin_ns).sum()
+    }
+}
