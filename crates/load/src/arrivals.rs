@@ -19,8 +19,12 @@ impl Schedule {
         let rate = spec.rate_iops?;
         let jobs = f64::from(spec.numjobs.max(1));
         let gap_ns = 1e9 * jobs / rate;
-        let mut schedule =
-            Schedule { arrivals: spec.arrivals, gap_ns, next_ns: 0.0, rng: Rng::new(spec.seed, !u64::from(job)) };
+        let mut schedule = Schedule {
+            arrivals: spec.arrivals,
+            gap_ns,
+            next_ns: 0.0,
+            rng: Rng::new(spec.seed, !u64::from(job)),
+        };
         schedule.next_ns = match spec.arrivals {
             Arrivals::Fixed => gap_ns * f64::from(job) / jobs,
             Arrivals::Poisson => schedule.gap(),

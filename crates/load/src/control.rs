@@ -28,7 +28,7 @@ const PHASES: [Phase; 5] = [Phase::Setup, Phase::Prefill, Phase::Ramp, Phase::Me
 /// How far a job is. Only the job stores; aligned so that jobs do not share a cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct JobProgress {
+pub(crate) struct JobProgress {
     ready: AtomicBool,
     prefilled: AtomicBool,
     finished: AtomicBool,
@@ -104,8 +104,10 @@ impl Control {
 
     /// Sums over the jobs, for the controller and its progress bar.
     pub fn progress(&self) -> Progress {
-        let all = |flag: fn(&JobProgress) -> &AtomicBool| self.jobs.iter().all(|j| flag(j).load(Ordering::Acquire));
-        let sum = |n: fn(&JobProgress) -> &AtomicU64| self.jobs.iter().map(|j| n(j).load(Ordering::Relaxed)).sum();
+        let all =
+            |flag: fn(&JobProgress) -> &AtomicBool| self.jobs.iter().all(|j| flag(j).load(Ordering::Acquire));
+        let sum =
+            |n: fn(&JobProgress) -> &AtomicU64| self.jobs.iter().map(|j| n(j).load(Ordering::Relaxed)).sum();
         Progress {
             ready: all(|j| &j.ready),
             prefilled: all(|j| &j.prefilled),

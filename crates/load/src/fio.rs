@@ -42,7 +42,10 @@ fn options(spec: &LoadSpec) -> Value {
     put("group_reporting", "1".to_owned());
     if let Some(rate) = spec.rate_iops {
         put("rate_iops", rate.to_string());
-        put("rate_process", if spec.arrivals == crate::spec::Arrivals::Fixed { "linear" } else { "poisson" }.to_owned());
+        put(
+            "rate_process",
+            if spec.arrivals == crate::spec::Arrivals::Fixed { "linear" } else { "poisson" }.to_owned(),
+        );
     }
     Value::Object(map)
 }
@@ -124,7 +127,10 @@ mod tests {
         let read = &jobs[0]["read"];
         assert_eq!(read["iops"], 2000.0);
         assert_eq!((&read["bw_bytes"], &read["total_ios"]), (&json!(8_192_000), &json!(2000)));
-        assert_eq!((&read["bw"], &read["runtime"], &read["clat_ns"]["N"]), (&json!(8000), &json!(1000), &json!(2000)));
+        assert_eq!(
+            (&read["bw"], &read["runtime"], &read["clat_ns"]["N"]),
+            (&json!(8000), &json!(1000), &json!(2000))
+        );
         assert_eq!(read["clat_ns"]["min"], 1000);
         assert_eq!(read["clat_ns"]["max"], 2_000_000);
         let p99 = read["clat_ns"]["percentile"]["99.000000"].as_f64().unwrap();

@@ -306,7 +306,11 @@ impl<T: Target + 'static> Run<T> {
         if phase == Phase::Measure {
             let window_ns = *state.window_ns.get_or_insert(now_ns);
             let stats = if op.read { &mut state.result.read } else { &mut state.result.write };
-            stats.record(self.spec.bs_bytes, now_ns.saturating_sub(op.start_ns), now_ns.saturating_sub(window_ns));
+            stats.record(
+                self.spec.bs_bytes,
+                now_ns.saturating_sub(op.start_ns),
+                now_ns.saturating_sub(window_ns),
+            );
         }
     }
 

@@ -193,7 +193,8 @@ impl VerifyState {
         if blocks > BLOCKS_MAX || numbers.len() as u64 != blocks * 8 {
             return damaged("its length is wrong");
         }
-        let mut words = numbers.chunks_exact(4).filter_map(|c| c.first_chunk::<4>()).map(|c| u32::from_le_bytes(*c));
+        let mut words =
+            numbers.chunks_exact(4).filter_map(|c| c.first_chunk::<4>()).map(|c| u32::from_le_bytes(*c));
         let acked = words.by_ref().take(blocks as usize).collect();
         let slack = if header.clean { 0 } else { UNCLEAN_SLACK };
         let issued = words.map(|n| n.saturating_add(slack)).collect();

@@ -90,7 +90,8 @@ async fn write_object<T: Target + 'static>(
     place: Place,
 ) -> Result<(), TargetError> {
     let size = run.spec.object_size_bytes;
-    if mode == Mode::Missing && run.target.stat(run.name(place.slot)).await?.is_some_and(|have| have >= size) {
+    if mode == Mode::Missing && run.target.stat(run.name(place.slot)).await?.is_some_and(|have| have >= size)
+    {
         count(run, work, size);
         return Ok(());
     }

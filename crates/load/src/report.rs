@@ -139,8 +139,11 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, context: Con
         osds: window.osds.iter().map(osd_report).collect(),
         window_seconds: wall,
         iops,
-        osd_iops: ratio(result.read.ops as f64 + result.write.ops as f64 * f64::from(context.size.max(1)), wall)
-            .unwrap_or(0.0),
+        osd_iops: ratio(
+            result.read.ops as f64 + result.write.ops as f64 * f64::from(context.size.max(1)),
+            wall,
+        )
+        .unwrap_or(0.0),
         shared: context.shared,
         in_process: context.in_process,
         iops_per_core: PerCore {
@@ -152,7 +155,8 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, context: Con
         machine_cpu_us_per_op: ratio(machine_seconds(&window.machine, wall) * 1e6, ops),
         client_cores_used: ratio(seconds(window.machine.generator_ns), wall).filter(|_| !context.in_process),
         hops_per_op: hops_per_op(window, ops).filter(|_| clocks_known),
-        device_reads_per_client_read: device_reads(spec, window).and_then(|n| ratio(n, result.read.ops as f64)),
+        device_reads_per_client_read: device_reads(spec, window)
+            .and_then(|n| ratio(n, result.read.ops as f64)),
         machine: window.machine,
         devices: window.devices.clone(),
         verdict: limiter,
@@ -255,17 +259,29 @@ pub fn table(result: &JobResult, report: &Report) -> String {
         let _ = writeln!(
             text,
             "osd.{:<3} CPU s: busy {:.2} spin {:.2} sleep {:.2} wait {:.2} alien {:.2}, kernel total {:.2}; memory {} MiB",
-            osd.id, c.busy, c.spin, c.sleep, c.wait, c.alien, c.kernel_total, osd.rss_bytes >> 20
+            osd.id,
+            c.busy,
+            c.spin,
+            c.sleep,
+            c.wait,
+            c.alien,
+            c.kernel_total,
+            osd.rss_bytes >> 20
         );
     }
     if report.errors > 0 {
-        let _ = writeln!(text, "errors    {}: {}", report.errors, result.first_error.as_deref().unwrap_or("?"));
+        let _ =
+            writeln!(text, "errors    {}: {}", report.errors, result.first_error.as_deref().unwrap_or("?"));
     }
     if report.abandoned > 0 {
         let _ = writeln!(text, "abandoned {} operations had no answer 10 s after the end", report.abandoned);
     }
     if report.load.verify || report.load.verify_only {
-        let _ = writeln!(text, "verify    {} blocks checked, {} wrong", report.verify.checked, report.verify.mismatches);
+        let _ = writeln!(
+            text,
+            "verify    {} blocks checked, {} wrong",
+            report.verify.checked, report.verify.mismatches
+        );
         report.verify.details.iter().for_each(|detail| text.push_str(&format!("          {detail}\n")));
     }
     let _ = writeln!(text, "verdict   {}: {}", report.verdict, report.verdict_reason);
@@ -290,12 +306,18 @@ fn direction_row(name: &str, stats: &DirStats, wall: f64) -> String {
 }
 
 fn cores_line(report: &Report) -> String {
-    let show = |figure: Option<f64>, digits: usize| figure.map_or_else(|| "-".into(), |n| format!("{n:.digits$}"));
+    let show =
+        |figure: Option<f64>, digits: usize| figure.map_or_else(|| "-".into(), |n| format!("{n:.digits$}"));
     let cores = if report.shared {
         "IOPS/core SHARED (left out)".to_owned()
     } else {
         let c = &report.iops_per_core;
-        format!("IOPS/core allocated {}, used {}, busy {}", show(c.allocated, 0), show(c.used, 0), show(c.busy, 0))
+        format!(
+            "IOPS/core allocated {}, used {}, busy {}",
+            show(c.allocated, 0),
+            show(c.used, 0),
+            show(c.busy, 0)
+        )
     };
     let mut line = format!(
         "{cores}; CPU us/op machine {}, OSDs {}; client cores {}; hops/op {}",
@@ -338,7 +360,8 @@ mod tests {
             ThreadWindow { tid: 8, cpu_ns: 200_000_000, ..ThreadWindow::default() },
         ];
         let process = ProcessWindow { pid: 42, cpu_ns: 1_600_000_000, threads, ..ProcessWindow::default() };
-        let osd = OsdWindow { process, reactors: vec![reactor], device_reads: Some(3000), ..OsdWindow::default() };
+        let osd =
+            OsdWindow { process, reactors: vec![reactor], device_reads: Some(3000), ..OsdWindow::default() };
         let machine = MachineWindow {
             cpus: 2,
             busy_ns: 3_000_000_000,
@@ -387,8 +410,16 @@ mod tests {
         let r = report(&spec, &result, &window, context);
         let json = result_json(&spec, &result, &r, 1);
         for field in [
-            "plan", "grid", "osds", "window_seconds", "iops_per_core", "osd_cpu_us_per_op", "machine_cpu_us_per_op",
-            "client_cores_used", "hops_per_op", "verdict",
+            "plan",
+            "grid",
+            "osds",
+            "window_seconds",
+            "iops_per_core",
+            "osd_cpu_us_per_op",
+            "machine_cpu_us_per_op",
+            "client_cores_used",
+            "hops_per_op",
+            "verdict",
         ] {
             assert!(json["carmine"].get(field).is_some(), "no {field}");
         }

@@ -2,11 +2,11 @@
 
 /// xoshiro256++ (Blackman and Vigna), seeded through SplitMix64. Not for secrets.
 #[derive(Clone, Debug)]
-pub struct Rng([u64; 4]);
+pub(crate) struct Rng([u64; 4]);
 
 impl Rng {
     /// A generator of its own for each (seed, stream) pair.
-    pub fn new(seed: u64, stream: u64) -> Rng {
+    pub(crate) fn new(seed: u64, stream: u64) -> Rng {
         let mut state = mix(seed ^ mix(stream.wrapping_add(0x9e37_79b9_7f4a_7c15)));
         let mut word = || {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -16,7 +16,7 @@ impl Rng {
     }
 
     #[inline]
-    pub fn next_u64(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
         let t = s[1] << 17;
@@ -31,17 +31,17 @@ impl Rng {
 
     /// A number below `bound`; 0 when `bound` is 0. The bias is below bound / 2^64.
     #[inline]
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number in (0, 1].
-    pub fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     /// Fills `out` with bytes that do not compress.
-    pub fn fill(&mut self, out: &mut [u8]) {
+    pub(crate) fn fill(&mut self, out: &mut [u8]) {
         let mut chunks = out.chunks_exact_mut(8);
         for chunk in &mut chunks {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes());

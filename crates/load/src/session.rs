@@ -27,9 +27,13 @@ pub enum JobEvent {
 #[serde(tag = "action", rename_all = "lowercase")]
 pub enum BenchAction {
     /// Starts a load; only one at a time.
-    Start { spec: Box<LoadSpec> },
+    Start {
+        spec: Box<LoadSpec>,
+    },
     /// Moves it on.
-    Phase { phase: Phase },
+    Phase {
+        phase: Phase,
+    },
     Status,
 }
 
@@ -106,12 +110,19 @@ impl Session {
             self.control.fail();
             for job in missing.iter().copied() {
                 let error = Some(format!("job {job} ended without a result"));
-                self.results.insert(job, JobResult { job, errors: 1, first_error: error, ..JobResult::default() });
+                self.results
+                    .insert(job, JobResult { job, errors: 1, first_error: error, ..JobResult::default() });
             }
         }
         let done = self.results.len() == self.jobs as usize;
         let results = if done { self.results.values().cloned().collect() } else { Vec::new() };
-        BenchStatus { phase: self.control.phase(), jobs: self.jobs, progress: self.control.progress(), done, results }
+        BenchStatus {
+            phase: self.control.phase(),
+            jobs: self.jobs,
+            progress: self.control.progress(),
+            done,
+            results,
+        }
     }
 
     /// What is known of verified blocks, as of the last [`Self::poll`].

@@ -99,7 +99,15 @@ macro_rules! words {
     };
 }
 
-words!(Rw, "--rw", Read = "read", Write = "write", RandRead = "randread", RandWrite = "randwrite", RandRw = "randrw");
+words!(
+    Rw,
+    "--rw",
+    Read = "read",
+    Write = "write",
+    RandRead = "randread",
+    RandWrite = "randwrite",
+    RandRw = "randrw"
+);
 words!(Arrivals, "--arrivals", Fixed = "fixed", Poisson = "poisson");
 words!(Route, "--route", Direct = "direct", Single = "single");
 words!(Prefill, "--prefill", Auto = "auto", Always = "always", Never = "never");
@@ -193,7 +201,8 @@ impl LoadSpec {
             return bad("--numjobs", &self.numjobs, "must be 1 to 1024");
         }
         if u64::from(self.numjobs) > self.objects() {
-            let why = format!("each needs an object of its own and there are {}; raise --size", self.objects());
+            let why =
+                format!("each needs an object of its own and there are {}; raise --size", self.objects());
             return bad("--numjobs", &self.numjobs, &why);
         }
         if self.rwmixread > 100 {
@@ -234,8 +243,10 @@ impl LoadSpec {
 
     /// One line for people: `randwrite 4k, iodepth 16 x 2 jobs, …`
     pub fn summary(&self) -> String {
-        let mix = if self.rw == Rw::RandRw { format!(" ({} % reads)", self.rwmixread) } else { String::new() };
-        let rate = self.rate_iops.map_or_else(String::new, |r| format!(", {r:.0} IOPS {} arrivals", self.arrivals));
+        let mix =
+            if self.rw == Rw::RandRw { format!(" ({} % reads)", self.rwmixread) } else { String::new() };
+        let rate =
+            self.rate_iops.map_or_else(String::new, |r| format!(", {r:.0} IOPS {} arrivals", self.arrivals));
         format!(
             "{}{mix} {}, iodepth {} x {} jobs{rate}, {} in {} objects",
             self.rw,
@@ -260,7 +271,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "t" | "tb" | "tib" => 1 << 40,
         unit => return Err(format!("`{text}`: unknown unit `{unit}`; write bytes as 4096, 4k, 1m or 2g")),
     };
-    let value = digits.parse::<u64>().map_err(|_| format!("`{text}` is no size; write bytes as 4096, 4k, 1m or 2g"))?;
+    let value = digits
+        .parse::<u64>()
+        .map_err(|_| format!("`{text}` is no size; write bytes as 4096, 4k, 1m or 2g"))?;
     value.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
@@ -282,12 +295,20 @@ pub fn parse_millis(text: &str) -> Result<u64, String> {
         "" | "s" => 1e3,
         "m" => 60e3,
         "h" => 3600e3,
-        unit => return Err(format!("`{text}`: unknown unit `{unit}`; write times as 10, 500ms, 10s, 2m or 1h")),
+        unit => {
+            return Err(format!("`{text}`: unknown unit `{unit}`; write times as 10, 500ms, 10s, 2m or 1h"));
+        }
     };
-    let value = digits.parse::<f64>().map_err(|_| format!("`{text}` is no time; write it as 10, 500ms, 10s or 2m"))?;
+    let value = digits
+        .parse::<f64>()
+        .map_err(|_| format!("`{text}` is no time; write it as 10, 500ms, 10s or 2m"))?;
     let millis = value * factor;
     // A year: what is longer is a typing error.
-    if (0.0..=31_536_000_000.0).contains(&millis) { Ok(millis.round() as u64) } else { Err(format!("`{text}` is out of range")) }
+    if (0.0..=31_536_000_000.0).contains(&millis) {
+        Ok(millis.round() as u64)
+    } else {
+        Err(format!("`{text}` is out of range"))
+    }
 }
 
 #[cfg(test)]
@@ -297,9 +318,18 @@ mod tests {
 
     #[test]
     fn sizes_and_times() {
-        assert_eq!((parse_bytes("4k"), parse_bytes("4KiB"), parse_bytes("512")), (Ok(4096), Ok(4096), Ok(512)));
-        assert_eq!((parse_bytes("2g"), show_bytes(2 << 30), show_bytes(4096)), (Ok(2 << 30), "2g".into(), "4k".into()));
-        assert_eq!((parse_millis("10"), parse_millis("0.5"), parse_millis("250ms")), (Ok(10_000), Ok(500), Ok(250)));
+        assert_eq!(
+            (parse_bytes("4k"), parse_bytes("4KiB"), parse_bytes("512")),
+            (Ok(4096), Ok(4096), Ok(512))
+        );
+        assert_eq!(
+            (parse_bytes("2g"), show_bytes(2 << 30), show_bytes(4096)),
+            (Ok(2 << 30), "2g".into(), "4k".into())
+        );
+        assert_eq!(
+            (parse_millis("10"), parse_millis("0.5"), parse_millis("250ms")),
+            (Ok(10_000), Ok(500), Ok(250))
+        );
         assert_eq!(parse_millis("2m"), Ok(120_000));
         for text in ["", "k", "4q", "-1", "99999999999t", "1.5k"] {
             assert!(parse_bytes(text).unwrap_err().contains(&format!("`{text}`")));

@@ -109,7 +109,10 @@ fn reactors(window: &Window, wall: f64) -> Finding {
     let max = busy.iter().copied().fold(0.0, f64::max);
     let mean = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
     if mean >= SATURATED || max >= ONE_SATURATED {
-        return Some((Limiter::Osd, format!("reactors were busy {} on average, {} at most", percent(mean), percent(max))));
+        return Some((
+            Limiter::Osd,
+            format!("reactors were busy {} on average, {} at most", percent(mean), percent(max)),
+        ));
     }
     // Aliens on the reactors' CPUs take what the reactors miss.
     for osd in window.osds.iter().filter(|o| o.alien_cpus == 0 && !o.reactors.is_empty()) {
@@ -118,7 +121,11 @@ fn reactors(window: &Window, wall: f64) -> Finding {
         let part = (reactors_ns + aliens_ns) as f64 / (wall * osd.reactors.len() as f64);
         if part >= SATURATED {
             let limiter = if aliens_ns > reactors_ns { Limiter::Alien } else { Limiter::Osd };
-            let text = format!("OSD {}'s CPUs were busy {} with reactors and aliens together", osd.id, percent(part));
+            let text = format!(
+                "OSD {}'s CPUs were busy {} with reactors and aliens together",
+                osd.id,
+                percent(part)
+            );
             return Some((limiter, text));
         }
     }
@@ -129,13 +136,21 @@ fn aliens(window: &Window, wall: f64) -> Finding {
     for osd in &window.osds {
         let part = osd.alien_ns() as f64 / (wall * f64::from(osd.alien_cpus.max(1)));
         if osd.alien_cpus > 0 && part >= SATURATED {
-            return Some((Limiter::Alien, format!("OSD {}'s alien CPUs were busy {}", osd.id, percent(part))));
+            return Some((
+                Limiter::Alien,
+                format!("OSD {}'s alien CPUs were busy {}", osd.id, percent(part)),
+            ));
         }
         let reactor = |tid: u32| osd.reactors.iter().any(|r| r.tid == tid);
         let busiest = osd.process.threads.iter().filter(|t| !reactor(t.tid)).max_by_key(|t| t.cpu_ns);
-        if let Some(thread) = busiest.filter(|t| !osd.reactors.is_empty() && t.cpu_ns as f64 / wall >= SATURATED) {
+        if let Some(thread) =
+            busiest.filter(|t| !osd.reactors.is_empty() && t.cpu_ns as f64 / wall >= SATURATED)
+        {
             let part = percent(thread.cpu_ns as f64 / wall);
-            return Some((Limiter::Alien, format!("OSD {}'s thread {} was busy {part}", osd.id, thread.name)));
+            return Some((
+                Limiter::Alien,
+                format!("OSD {}'s thread {} was busy {part}", osd.id, thread.name),
+            ));
         }
     }
     None
@@ -145,7 +160,10 @@ fn device(window: &Window, wall: f64) -> Finding {
     let busiest = window.devices.iter().max_by_key(|d| d.busy_ns)?;
     let (busy, depth) = (busiest.busy_ns as f64 / wall, busiest.weighted_ns as f64 / wall);
     (busy >= DEVICE_BUSY && depth >= DEVICE_DEPTH).then(|| {
-        (Limiter::Device, format!("{} was busy {} with {depth:.1} requests in flight", busiest.name, percent(busy)))
+        (
+            Limiter::Device,
+            format!("{} was busy {} with {depth:.1} requests in flight", busiest.name, percent(busy)),
+        )
     })
 }
 
@@ -173,8 +191,10 @@ mod tests {
             .zip(1u32..)
             .map(|(b, tid)| ReactorWindow { tid, busy_ns: (b * 1e9) as u64, ..ReactorWindow::default() })
             .collect();
-        let mut threads: Vec<ThreadWindow> =
-            reactors.iter().map(|r| ThreadWindow { tid: r.tid, cpu_ns: r.busy_ns, ..ThreadWindow::default() }).collect();
+        let mut threads: Vec<ThreadWindow> = reactors
+            .iter()
+            .map(|r| ThreadWindow { tid: r.tid, cpu_ns: r.busy_ns, ..ThreadWindow::default() })
+            .collect();
         let alien_ns = (alien * 1e9) as u64;
         threads.push(ThreadWindow { tid: 100, name: "osd-alien-0".into(), cpu_ns: alien_ns, wait_ns: 0 });
         let cpu_ns = threads.iter().map(|t| t.cpu_ns).sum();
@@ -222,10 +242,19 @@ mod tests {
     fn shared_and_open_loop() {
         let saturated = window(vec![osd(&[0.99], 0.0, 1)], 0.0, 0.0);
         assert_eq!(verdict(&saturated, &Evidence { shared: true, ..evidence(0.1, 1.0) }).0, Limiter::Shared);
-        assert_eq!(verdict(&saturated, &Evidence { rate_met: Some(1.0), ..evidence(0.1, 1.0) }).0, Limiter::Qd);
-        assert_eq!(verdict(&saturated, &Evidence { rate_met: Some(0.7), ..evidence(0.1, 1.0) }).0, Limiter::Osd);
+        assert_eq!(
+            verdict(&saturated, &Evidence { rate_met: Some(1.0), ..evidence(0.1, 1.0) }).0,
+            Limiter::Qd
+        );
+        assert_eq!(
+            verdict(&saturated, &Evidence { rate_met: Some(0.7), ..evidence(0.1, 1.0) }).0,
+            Limiter::Osd
+        );
         let idle = window(vec![osd(&[0.1], 0.0, 1)], 0.0, 0.0);
-        assert_eq!(verdict(&idle, &Evidence { rate_met: Some(0.7), ..evidence(0.1, 1.0) }).0, Limiter::Unknown);
+        assert_eq!(
+            verdict(&idle, &Evidence { rate_met: Some(0.7), ..evidence(0.1, 1.0) }).0,
+            Limiter::Unknown
+        );
         assert_eq!(serde_json::to_string(&Limiter::Qd).unwrap(), "\"QD\"");
     }
 }

@@ -73,7 +73,13 @@ pub fn seal(block: &mut [u8], id: &BlockId, sequence: u32) {
 /// Checks what was read of `id`: a whole block of ours, and `acked` ≤ its sequence number ≤ `issued`. Returns the number
 /// found. A block of which no write of this load was ever acknowledged (`acked` 0) may hold anything but a damaged block:
 /// then 0 for what is not ours.
-pub fn check(block: &[u8], want_bytes: usize, id: &BlockId, acked: u32, issued: u32) -> Result<u32, Mismatch> {
+pub fn check(
+    block: &[u8],
+    want_bytes: usize,
+    id: &BlockId,
+    acked: u32,
+    issued: u32,
+) -> Result<u32, Mismatch> {
     match inspect(block, want_bytes, id, acked) {
         Ok(found) if found < u64::from(acked) => Err(Mismatch::Stale { found, acked }),
         Ok(found) if found > u64::from(issued) => Err(Mismatch::Future { found, issued }),
