@@ -127,3 +127,19 @@ fn a_used_folder_is_not_touched() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
+
+/// The oracle files are not part of the repository; where they are, our text is theirs.
+#[test]
+fn prints_maps_as_osdmaptool_does() {
+    let Ok(oracle) = std::env::var("CARMINE_ORACLE") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for cluster in ["live-1osd", "live-3osd"] {
+        let file = |name: &str| format!("{oracle}/{cluster}/{name}");
+        for (option, expected) in [(&[][..], "osdmap.txt"), (&["--pgs-dump"], "map-pgs-dump.txt")] {
+            let map = file("osdmap.bin");
+            let out = carmine(&[&["osdmap", map.as_str()], option].concat(), dir.path());
+            let expected = std::fs::read_to_string(file(expected)).unwrap();
+            assert_eq!(String::from_utf8_lossy(&out.stdout), expected, "{cluster} {option:?}");
+        }
+    }
+}

@@ -211,3 +211,86 @@ fn set_pool(
     inc.new_pools.insert(id, pool);
     Ok(Some(inc))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{apply, cluster, now, up};
+    use carmine_types::Epoch;
+
+    fn code(map: &OsdMap, change: Change) -> i32 {
+        change.plan(map, now()).unwrap_err().code.0
+    }
+
+    #[test]
+    fn the_first_map() {
+        let map = cluster(3);
+        assert_eq!((map.epoch, map.max_osd, map.pool_max), (Epoch(1), 3, 1));
+        assert_eq!(map.pool_id("bench"), Some(1));
+        assert!(map.osds().all(|osd| map.is_in(osd) && !map.is_up(osd)));
+        // A client crashes if this vector is shorter than max_osd.
+        assert_eq!(map.osd_xinfo.len(), 3);
+        assert_eq!(OsdMap::decode(&map.encode()), Ok(map));
+    }
+
+    #[test]
+    fn an_osd_comes_and_goes() {
+        let mut map = cluster(2);
+        up(&mut map, 0, 1);
+        assert!(map.is_up(OsdId(0)) && !map.is_up(OsdId(1)));
+        assert_eq!(map.osd_info[0].up_from, Epoch(2));
+        assert_eq!(map.osd_xinfo[0].features, FEATURES);
+        let addrs = map.client_addr(OsdId(0)).unwrap().clone();
+        let uuid = map.osd_uuid[0];
+        // The same again changes nothing; another store under the same number is refused.
+        assert!(
+            Change::Boot { osd: OsdId(0), uuid, addrs: addrs.clone() }.plan(&map, now()).unwrap().is_none()
+        );
+        assert_eq!(
+            code(&map, Change::Boot { osd: OsdId(0), uuid: Uuid([7; 16]), addrs: addrs.clone() }),
+            errno::EPERM
+        );
+        assert_eq!(code(&map, Change::Boot { osd: OsdId(9), uuid, addrs }), errno::ENOENT);
+        assert!(apply(&mut map, Change::Down { osd: OsdId(0) }));
+        assert!(!map.is_up(OsdId(0)) && map.is_in(OsdId(0)), "down, but its PGs wait for it");
+        assert_eq!((map.epoch, map.osd_info[0].down_at), (Epoch(3), Epoch(3)));
+        assert!(!apply(&mut map, Change::Down { osd: OsdId(0) }), "down already");
+        assert!(!apply(&mut map, Change::Down { osd: OsdId(99) }));
+    }
+
+    #[test]
+    fn pools_come_and_go() {
+        let mut map = cluster(3);
+        let create = |name: &str, pg_num| Change::CreatePool { name: name.into(), pg_num, size: None };
+        assert!(apply(&mut map, create("rbd", Some(8))));
+        assert!(!apply(&mut map, create("rbd", Some(16))), "it exists: fine, unchanged");
+        let pool = map.pool(2).unwrap();
+        assert_eq!((pool.size, pool.pg_num, pool.last_change, map.pool_max), (3, 8, Epoch(2), 2));
+        assert!(apply(&mut map, Change::EnableApp { pool: "rbd".into(), app: "rbd".into() }));
+        assert!(map.pool(2).unwrap().application_metadata.contains_key("rbd"));
+        assert!(apply(&mut map, Change::DeletePool { pool: 2 }));
+        assert!(map.pool(2).is_none() && map.pool_id("rbd").is_none());
+        // A number is never given twice: objects of the old pool may still be on disks.
+        assert!(apply(&mut map, create("again", None)));
+        assert_eq!((map.pool_id("again"), map.pool(3).unwrap().pg_num), (Some(3), PG_NUM_DEFAULT));
+    }
+
+    #[test]
+    fn bad_wishes_are_refused() {
+        let map = cluster(2);
+        let pool = |name: &str, pg_num, size| Change::CreatePool { name: name.into(), pg_num, size };
+        for bad in ["", "-x", "a b", "ä", "a/b", &"x".repeat(200)] {
+            assert_eq!(code(&map, pool(bad, None, None)), errno::EINVAL, "{bad}");
+        }
+        for pg_num in [0, 3, 1 << 17] {
+            assert_eq!(code(&map, pool("p", Some(pg_num), None)), errno::EINVAL);
+        }
+        assert_eq!(code(&map, pool("p", None, Some(3))), errno::EINVAL);
+        assert_eq!(code(&map, pool("p", None, Some(0))), errno::EINVAL);
+        assert_eq!(code(&map, Change::EnableApp { pool: "none".into(), app: "rbd".into() }), errno::ENOENT);
+        let set = |size, min_size| Change::SetPool { pool: "bench".into(), size, min_size };
+        assert_eq!(code(&map, set(Some(1), None)), errno::EOPNOTSUPP);
+        assert_eq!(code(&map, set(None, Some(3))), errno::EINVAL);
+        assert!(set(None, Some(2)).plan(&map, now()).unwrap().is_some());
+    }
+}

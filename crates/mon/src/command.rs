@@ -382,3 +382,106 @@ fn pool_set(command: &Value, _: &View<'_>) -> Result<Answer, Refusal> {
     let status = format!("set pool '{pool}' {var} to {}", value.unwrap_or_default());
     Ok(Answer::Change { change: Change::SetPool { pool, size, min_size }, status })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cluster, up};
+    use proptest::prelude::*;
+
+    fn run_on(map: &OsdMap, text: &str) -> Result<Answer, Refusal> {
+        let stats = ClusterStats::default();
+        let bytes = map.encode();
+        let view = View { map, map_bytes: &bytes, stats: &stats, addr: "127.0.0.1:3300".into() };
+        run(&[text.to_string()], &view)
+    }
+
+    fn data(map: &OsdMap, text: &str) -> String {
+        match run_on(map, text) {
+            Ok(Answer::Done { data, .. }) => String::from_utf8_lossy(&data).into_owned(),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_command_is_described_and_answers() {
+        let mut map = cluster(3);
+        up(&mut map, 1, 9);
+        let all: Value =
+            serde_json::from_str(&data(&map, r#"{"prefix":"get_command_descriptions"}"#)).unwrap();
+        assert_eq!(all.as_object().unwrap().len(), COMMANDS.len());
+        let ls = all.as_object().unwrap().values().find(|c| c["help"] == "list the pools").unwrap();
+        assert_eq!(
+            ls["sig"][3],
+            json!({"name": "detail", "type": "CephChoices", "strings": "detail", "req": false})
+        );
+        for known in COMMANDS {
+            for format in ["plain", "json", "json-pretty"] {
+                let command = json!({ "prefix": known.words, "format": format, "pool": "bench", "app": "rgw",
+                    "var": "size", "val": "3", "pool2": "bench", "yes_i_really_really_mean_it": true, "pg_num": 8 });
+                let answer = run_on(&map, &command.to_string());
+                assert!(answer.is_ok(), "{}: {answer:?}", known.words);
+            }
+        }
+    }
+
+    #[test]
+    fn what_tools_read() {
+        let mut map = cluster(3);
+        assert_eq!(data(&map, r#"{"prefix":"osd pool ls"}"#), "bench\n");
+        assert_eq!(data(&map, r#"{"prefix":"osd pool ls","format":"json"}"#), r#"["bench"]"#);
+        assert_eq!(data(&map, r#"{"prefix":"osd pool get","pool":"bench","var":"size"}"#), "size: 3\n");
+        assert!(data(&map, r#"{"prefix":"health"}"#).starts_with("HEALTH_WARN OSD_DOWN: 3 osds down"));
+        (0..3).for_each(|osd| up(&mut map, osd, 1));
+        assert_eq!(data(&map, r#"{"prefix":"health"}"#), "HEALTH_OK\n");
+        let tree = data(&map, r#"{"prefix":"osd tree"}"#);
+        assert!(tree.contains("root default") && tree.contains("osd.2") && tree.contains("up"), "{tree}");
+        let dump: Value =
+            serde_json::from_str(&data(&map, r#"{"prefix":"osd dump","format":"json"}"#)).unwrap();
+        assert_eq!((&dump["epoch"], &dump["pools"][0]["pool_name"]), (&json!(4), &json!("bench")));
+        assert!(data(&map, r#"{"prefix":"osd dump"}"#).contains("max_osd 3"));
+        assert!(data(&map, r#"{"prefix":"status"}"#).contains("3 osds: 3 up, 3 in"));
+    }
+
+    #[test]
+    fn wrong_commands_are_refused() {
+        let map = cluster(1);
+        for (text, code) in [
+            ("", errno::EINVAL),
+            ("[]", errno::EINVAL),
+            ("{}", errno::EINVAL),
+            (r#"{"prefix":"pg dump"}"#, errno::EINVAL),
+            (r#"{"prefix":7}"#, errno::EINVAL),
+            (r#"{"prefix":"osd pool create"}"#, errno::EINVAL),
+            (r#"{"prefix":"osd pool create","pool":"x","pg_num":"many"}"#, errno::EINVAL),
+            (r#"{"prefix":"osd pool create","pool":"x","pg_num":-1}"#, errno::EINVAL),
+            (r#"{"prefix":"osd pool create","pool":"x","pool_type":"erasure"}"#, errno::EOPNOTSUPP),
+            (r#"{"prefix":"osd pool delete","pool":"bench","pool2":"bench"}"#, errno::EPERM),
+            (r#"{"prefix":"osd pool get","pool":"none","var":"size"}"#, errno::ENOENT),
+            (r#"{"prefix":"osd pool get","pool":"bench","var":"colour"}"#, errno::EINVAL),
+        ] {
+            assert_eq!(run_on(&map, text).unwrap_err().code.0, code, "{text}");
+        }
+        assert_eq!(
+            run(
+                &[],
+                &View { map: &map, map_bytes: &[], stats: &ClusterStats::default(), addr: String::new() }
+            )
+            .unwrap_err()
+            .code
+            .0,
+            errno::EINVAL
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(text in ".{0,60}", prefix in 0..COMMANDS.len(), key in "[a-z_]{1,8}", value: Option<i64>) {
+            let map = cluster(2);
+            let _ = run_on(&map, &text);
+            let mut command = json!({ "prefix": COMMANDS[prefix].words, "pool": "bench" });
+            command[key] = json!(value);
+            let _ = run_on(&map, &command.to_string());
+        }
+    }
+}

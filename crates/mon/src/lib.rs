@@ -19,6 +19,8 @@ mod report;
 mod session;
 mod state;
 mod stats;
+#[cfg(test)]
+mod testing;
 
 pub use config::{InitialCluster, InitialPool, MonConfig};
 pub use error::MonError;

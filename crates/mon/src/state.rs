@@ -148,3 +148,91 @@ impl StateFile {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use carmine_reactor::sim::Sim;
+
+    use super::*;
+
+    /// Runs `work` on a simulated machine whose files survive from one call to the next.
+    fn on<F: Future<Output = ()> + 'static>(sim: &Sim, work: impl Fn(Shard) -> F + 'static) {
+        let done = Rc::new(RefCell::new(false));
+        let flag = Rc::clone(&done);
+        let work = Rc::new(work);
+        let node = sim.node("mon", 1, move |shard| {
+            let (flag, work) = (Rc::clone(&flag), Rc::clone(&work));
+            async move {
+                work(shard).await;
+                *flag.borrow_mut() = true;
+            }
+        });
+        sim.run(|| *done.borrow(), Duration::from_secs(60)).unwrap();
+        sim.kill(node);
+    }
+
+    fn saved(gid: u64, map: &[u8]) -> Saved {
+        Saved { fsid: Uuid([1; 16]), next_gid: gid, map: map.to_vec() }
+    }
+
+    #[test]
+    fn survives_kills_and_torn_tails() {
+        let sim = Sim::new(1);
+        let dir = Path::new("/mon");
+        on(&sim, move |shard| async move {
+            let (mut state, found) = StateFile::open(&shard, dir).await.unwrap();
+            assert_eq!(found, None);
+            state.rewrite(&saved(10, b"one")).await.unwrap();
+            state.append(&[Record::Map(b"two".to_vec())], &saved(10, b"two")).await.unwrap();
+        });
+        on(&sim, move |shard| async move {
+            let (mut state, found) = StateFile::open(&shard, dir).await.unwrap();
+            assert_eq!(found, Some(saved(10, b"two")));
+            state.append(&[Record::Gid { next: 20 }], &saved(20, b"two")).await.unwrap();
+            // A record of which only a part reached the disk.
+            let mut torn = Vec::new();
+            Record::Map(b"three".to_vec()).encode(&mut torn);
+            torn.truncate(torn.len() - 2);
+            state.write(state.current, state.end, torn).await.unwrap();
+        });
+        on(&sim, move |shard| async move {
+            let (mut state, found) = StateFile::open(&shard, dir).await.unwrap();
+            assert_eq!(found, Some(saved(20, b"two")));
+            state.append(&[Record::Map(b"four".to_vec())], &saved(20, b"four")).await.unwrap();
+            // A rewrite that did not get to its end leaves the current file in force.
+            let other = 1 - state.current;
+            let mut bytes = Vec::new();
+            Record::Header { generation: 99, fsid: Uuid([1; 16]) }.encode(&mut bytes);
+            state.write(other, 0, bytes).await.unwrap();
+        });
+        on(&sim, move |shard| async move {
+            let (mut state, found) = StateFile::open(&shard, dir).await.unwrap();
+            assert_eq!(found, Some(saved(20, b"four")));
+            state.rewrite(&saved(30, b"five")).await.unwrap();
+        });
+        on(&sim, move |shard| async move {
+            let (_, found) = StateFile::open(&shard, dir).await.unwrap();
+            assert_eq!(found, Some(saved(30, b"five")));
+        });
+    }
+
+    #[test]
+    fn is_compacted() {
+        let sim = Sim::new(2);
+        let dir = Path::new("/mon");
+        on(&sim, move |shard| async move {
+            let (mut state, _) = StateFile::open(&shard, dir).await.unwrap();
+            let map = vec![7; 1 << 20];
+            state.rewrite(&saved(1, &map)).await.unwrap();
+            for _ in 0..30 {
+                state.append(&[Record::Map(map.clone())], &saved(1, &map)).await.unwrap();
+                assert!(state.end < COMPACT_BYTES + (2 << 20), "{} bytes", state.end);
+            }
+            assert!(state.generation > 3);
+        });
+    }
+}

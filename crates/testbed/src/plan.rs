@@ -237,11 +237,11 @@ impl Plan {
     }
 }
 
-/// How many CPUs are kept for clients: as many as reactors, out of what the reactors leave.
+/// How many CPUs are kept for clients: one for every two reactors, out of what the reactors leave.
 fn client_count(cpu: &PlanRequest, topology: &Topology) -> usize {
     let reactors = cpu.osds.saturating_mul(cpu.reactors);
     let aliens = cpu.alien_cpus.as_ref().map_or(0, CpuList::len);
-    topology.allowed().len().saturating_sub(reactors + aliens).min(reactors).max(1)
+    topology.allowed().len().saturating_sub(reactors + aliens).min(reactors.div_ceil(2)).max(1)
 }
 
 fn pool(wish: &Wish, osds: u32) -> Result<PoolPlan> {

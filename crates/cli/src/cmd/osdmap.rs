@@ -23,7 +23,8 @@ pub(crate) fn run(args: &OsdmapArgs) -> anyhow::Result<ExitCode> {
     if args.pgs_dump {
         print(&pgs_dump(&map, None, PgColumns::Acting))?;
     } else {
-        print(&print_map(&map))?;
+        // osdmaptool ends with an empty line.
+        print(&(print_map(&map) + "\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

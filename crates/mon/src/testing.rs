@@ -1,0 +1,38 @@
+//! Maps for tests.
+
+use carmine_types::{OsdId, UTime, Uuid};
+use carmine_wire::osdmap::OsdMap;
+use carmine_wire::{EntityAddr, EntityAddrVec};
+
+use crate::change::Change;
+use crate::{InitialCluster, InitialPool};
+
+pub(crate) fn now() -> UTime {
+    UTime { sec: 1_700_000_000, nsec: 5 }
+}
+
+/// A fresh cluster with as many replicas as OSDs.
+pub(crate) fn cluster(osds: u32) -> OsdMap {
+    let pool = InitialPool { name: "bench".into(), size: osds as u8, min_size: 1, pg_num: 8 };
+    InitialCluster { fsid: Uuid([3; 16]), osds, pool }.map(now())
+}
+
+/// Applies a change; false if there was nothing to change.
+pub(crate) fn apply(map: &mut OsdMap, change: Change) -> bool {
+    match change.plan(map, now()).unwrap() {
+        Some(inc) => {
+            map.apply(&inc).unwrap();
+            // What clients get must survive the wire.
+            assert_eq!(OsdMap::decode(&map.encode()).as_ref(), Ok(&*map));
+            true
+        }
+        None => false,
+    }
+}
+
+/// Boots an OSD at a made-up address.
+pub(crate) fn up(map: &mut OsdMap, osd: u32, nonce: u32) {
+    let sock = format!("127.0.0.1:{}", 6800 + osd).parse().unwrap();
+    let addrs = EntityAddrVec::from(EntityAddr::msgr2(sock, nonce));
+    assert!(apply(map, Change::Boot { osd: OsdId(osd), uuid: Uuid([osd as u8 + 1; 16]), addrs }));
+}
