@@ -23,8 +23,7 @@ pub(crate) fn run(args: &OsdmapArgs) -> anyhow::Result<ExitCode> {
     if args.pgs_dump {
         print(&pgs_dump(&map, None, PgColumns::Acting))?;
     } else {
-        // osdmaptool ends with an empty line.
-        print(&(print_map(&map) + "\n"))?;
+        print(&print_map(&map))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -79,7 +79,8 @@ fn min_compat_client(map: &OsdMap) -> &'static str {
 }
 
 fn write_osds(out: &mut String, map: &OsdMap) -> std::fmt::Result {
-    writeln!(out, "max_osd {}", map.max_osd)?;
+    // The empty line ends the pools.
+    writeln!(out, "\nmax_osd {}", map.max_osd)?;
     for osd in map.osds() {
         write_osd(out, map, osd)?;
     }
