@@ -1,1 +1,36 @@
-//! carmine-store
+//! The object store of an OSD: one [`Store`] per reactor, opened from one [`StoreShared`] per process.
+//!
+//! - `cyan` keeps everything in memory: the instrument that shows the OSD's own cost.
+//! - `null` keeps sizes and versions but no data.
+//! - `blue` keeps data in a block file or device, checksummed and copy-on-write, and metadata in a [`Kv`].
+//!   Its byte-level format is `FORMAT.md` beside this crate.
+//!
+//! How a write goes: [`Store::prepare`] loads what the transaction will touch (it does not suspend when all of it is
+//! cached), then [`Store::submit`] applies it at once and in order; the [`Commit`] it gives back resolves when the
+//! transaction is durable.
+#![forbid(unsafe_code)]
+
+mod api;
+mod commit;
+mod error;
+mod kv;
+mod mem;
+mod memkv;
+mod store;
+
+pub use api::{
+    LogEntry, LogOp, ObjectMeta, PgInfo, PgState, StatFs, StoreKind, StoreStats, Transaction, TxnOp,
+    UnknownStore, pg_bits,
+};
+pub use commit::Commit;
+pub use error::StoreError;
+pub use kv::{Kv, KvBatch, KvError, KvOp};
+pub use mem::MemShared;
+pub use memkv::MemKv;
+pub use store::{Prepared, Store, StoreShared};
+
+/// Bytes of a page (`cyan`), of a block (`blue`) and of what one checksum covers.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// Largest object that a store takes, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)
+pub const OBJECT_BYTES_MAX: u64 = 4 << 30;

@@ -14,9 +14,17 @@ pub enum RepTxn {
     /// The object exists from now on.
     Touch,
     /// `len` bytes, the next ones of the data segment, go to `off`.
-    Write { off: u64, len: u64 },
-    Zero { off: u64, len: u64 },
-    Truncate { size: u64 },
+    Write {
+        off: u64,
+        len: u64,
+    },
+    Zero {
+        off: u64,
+        len: u64,
+    },
+    Truncate {
+        size: u64,
+    },
     Remove,
 }
 

@@ -1,0 +1,330 @@
+//! The values that go into a store and come out of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use carmine_reactor::Payload;
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime};
+use smallvec::SmallVec;
+
+/// What a store knows of an object besides its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectMeta {
+    /// Bytes.
+    pub size: u64,
+    /// PG version of the last modification.
+    pub version: Eversion,
+    /// Version that clients see.
+    pub user_version: u64,
+    /// Time of the last modification, as the client or the OSD gave it.
+    pub mtime: UTime,
+}
+
+/// What a log entry did to its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOp {
+    /// The object exists after it.
+    Modify,
+    /// The object does not exist after it.
+    Delete,
+}
+
+/// One entry of a PG's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Version of this modification; unique and rising within the PG.
+    pub version: Eversion,
+    /// Version of the object before it; zero if it did not exist.
+    pub prior: Eversion,
+    /// The client's request, by which a resend is detected.
+    pub reqid: ReqId,
+    /// The object.
+    pub oid: ObjectId,
+    /// What was done.
+    pub op: LogOp,
+    /// Version that clients see.
+    pub user_version: u64,
+    /// Result that the client was given (0 or a negative errno).
+    pub result: i32,
+    /// Time of the modification.
+    pub mtime: UTime,
+}
+
+/// What a PG remembers of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PgInfo {
+    /// The PG.
+    pub pg: PgId,
+    /// Version of the newest modification.
+    pub last_update: Eversion,
+    /// The log holds what is newer than this.
+    pub log_tail: Eversion,
+    /// Epoch in which the PG was last activated.
+    pub last_epoch_started: Epoch,
+    /// Epoch since which the acting set is the same.
+    pub same_interval_since: Epoch,
+    /// The acting set, primary first.
+    pub acting: Vec<OsdId>,
+}
+
+/// What [`Store::load_pg`](crate::Store::load_pg) finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PgState {
+    /// The PG's info; `last_update` and `log_tail` already follow the log.
+    pub info: PgInfo,
+    /// The log, oldest first.
+    pub log: Vec<LogEntry>,
+}
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub enum TxnOp {
+    /// Creates the object, if it does not exist.
+    Touch {
+        /// The object.
+        oid: ObjectId,
+    },
+    /// Writes bytes; creates and extends the object as needed. A gap before `off` reads as zeros.
+    Write {
+        /// The object.
+        oid: ObjectId,
+        /// Offset in bytes.
+        off: u64,
+        /// The bytes.
+        data: Payload,
+        /// `crc32c::raw(crc32c::SEED, data)`, if the caller knows it (the frame's data checksum is this value).
+        /// It is believed, and saves computing it when `data` is exactly one block.
+        crc: Option<u32>,
+    },
+    /// Makes bytes zero. Never changes the size: what lies behind the end is ignored; an object that does not exist
+    /// stays so.
+    Zero {
+        /// The object.
+        oid: ObjectId,
+        /// Offset in bytes.
+        off: u64,
+        /// Length in bytes.
+        len: u64,
+    },
+    /// Sets the size; creates the object as needed. New bytes are zeros.
+    Truncate {
+        /// The object.
+        oid: ObjectId,
+        /// The new size in bytes.
+        size: u64,
+    },
+    /// Removes the object, if it exists.
+    Remove {
+        /// The object.
+        oid: ObjectId,
+    },
+    /// Sets versions and time; creates the object as needed.
+    SetMeta {
+        /// The object.
+        oid: ObjectId,
+        /// PG version of this modification.
+        version: Eversion,
+        /// Version that clients see.
+        user_version: u64,
+        /// Time of the modification.
+        mtime: UTime,
+    },
+}
+
+impl TxnOp {
+    /// The object that the op changes.
+    #[must_use]
+    pub fn oid(&self) -> &ObjectId {
+        match self {
+            TxnOp::Touch { oid }
+            | TxnOp::Write { oid, .. }
+            | TxnOp::Zero { oid, .. }
+            | TxnOp::Truncate { oid, .. }
+            | TxnOp::Remove { oid }
+            | TxnOp::SetMeta { oid, .. } => oid,
+        }
+    }
+
+    /// Bytes of data that the op carries.
+    #[must_use]
+    pub fn data_len(&self) -> u64 {
+        match self {
+            TxnOp::Write { data, .. } => data.len() as u64,
+            _ => 0,
+        }
+    }
+}
+
+/// Changes that become visible, and durable, together.
+#[derive(Clone, Debug, Default)]
+pub struct Transaction {
+    /// The PG; transactions of one PG become durable in the order of their submission.
+    pub pg: PgId,
+    /// Changes of objects, in order. All objects belong to `pg`.
+    pub ops: SmallVec<[TxnOp; 2]>,
+    /// Entries to append to the PG's log.
+    pub log: SmallVec<[LogEntry; 1]>,
+    /// Drops log entries up to and including this version. Costs about as much as one more entry: do it for many
+    /// entries at once (every 64th, say).
+    pub log_trim_to: Option<Eversion>,
+    /// New PG info. Log entries and trimming move `last_update` and `log_tail` by themselves: give this only when
+    /// something else changes.
+    pub info: Option<PgInfo>,
+}
+
+impl Transaction {
+    /// An empty transaction of this PG.
+    #[must_use]
+    pub fn new(pg: PgId) -> Transaction {
+        Transaction { pg, ..Transaction::default() }
+    }
+}
+
+/// Space of a store, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatFs {
+    /// Room for data.
+    pub total: u64,
+    /// Taken.
+    pub used: u64,
+    /// Left for new writes (less what is kept back so that deleting always works).
+    pub free: u64,
+}
+
+/// Counters of one shard's store since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Transactions submitted.
+    pub txns: u64,
+    /// Transactions not durable yet.
+    pub txns_in_flight: u64,
+    /// Reads of objects.
+    pub reads: u64,
+    /// Writes to the device, and their bytes.
+    pub device_writes: u64,
+    /// Bytes written to the device.
+    pub device_write_bytes: u64,
+    /// Reads from the device, and their bytes.
+    pub device_reads: u64,
+    /// Bytes read from the device.
+    pub device_read_bytes: u64,
+    /// Flushes of the device (`fdatasync`).
+    pub flushes: u64,
+    /// Groups handed to the committer.
+    pub groups: u64,
+    /// Batches committed to the key-value store by the committer of the process (the same for all shards).
+    pub kv_commits: u64,
+    /// Bytes of keys and values in those batches.
+    pub kv_bytes: u64,
+    /// Nanoseconds in the key-value store's commit (wall time; the same for all shards).
+    pub kv_commit_ns: u64,
+    /// Objects found in the cache.
+    pub cache_hits: u64,
+    /// Objects that had to be loaded.
+    pub cache_misses: u64,
+    /// Estimated bytes of the cache.
+    pub cache_bytes: u64,
+    /// Bytes copied to reach the alignment that the device needs, or to merge into a block.
+    pub bytes_copied: u64,
+    /// Blocks whose checksum was wrong.
+    pub corrupt_blocks: u64,
+}
+
+/// The kinds of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In memory.
+    Cyan,
+    /// Forgets data.
+    Null,
+    /// Block file or device.
+    Blue,
+}
+
+impl StoreKind {
+    /// Survives a restart.
+    #[must_use]
+    pub fn is_durable(self) -> bool {
+        self == StoreKind::Blue
+    }
+}
+
+impl fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StoreKind::Cyan => "cyan",
+            StoreKind::Null => "null",
+            StoreKind::Blue => "blue",
+        })
+    }
+}
+
+/// The text names no store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("store {0:?} is unknown: use cyan (memory), null (forgets data) or blue (block file or device)")]
+pub struct UnknownStore(String);
+
+impl FromStr for StoreKind {
+    type Err = UnknownStore;
+
+    fn from_str(text: &str) -> Result<StoreKind, UnknownStore> {
+        match text {
+            "cyan" => Ok(StoreKind::Cyan),
+            "null" => Ok(StoreKind::Null),
+            "blue" => Ok(StoreKind::Blue),
+            _ => Err(UnknownStore(text.to_owned())),
+        }
+    }
+}
+
+/// Number of low hash bits that all objects of PG seed `ps` share while the pool has `pg_num` PGs. With it a PG is
+/// the range of reversed hashes that start with the reversed `ps`, also when `pg_num` is no power of two.
+#[must_use]
+pub fn pg_bits(ps: u32, pg_num: u32) -> u32 {
+    let bits = pg_num.max(1).next_power_of_two().trailing_zeros();
+    // stable_mod: seeds whose other half (the highest bit set) does not exist yet keep that half's objects.
+    let half = 1u64 << bits.saturating_sub(1);
+    if bits > 0 && u64::from(ps) < half && u64::from(ps) + half >= u64::from(pg_num) {
+        bits - 1
+    } else {
+        bits
+    }
+}
+
+/// Reversed hashes of the PG: first and last, inclusive.
+pub(crate) fn pg_range(ps: u32, bits: u32) -> (u32, u32) {
+    if bits == 0 {
+        return (0, u32::MAX);
+    }
+    let low = u32::MAX >> (32 - bits.min(32));
+    let first = (ps & low).reverse_bits();
+    (first, first | u32::MAX.checked_shr(bits).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pg_is_one_range_of_reversed_hashes_for_every_pg_num() {
+        for pg_num in 1..=40u32 {
+            for i in 0..4000u32 {
+                let hash = i.wrapping_mul(0x9e37_79b9);
+                let pg = PgId::of_hash(1, hash, pg_num);
+                for ps in 0..pg_num {
+                    let (first, last) = pg_range(ps, pg_bits(ps, pg_num));
+                    let inside = (first..=last).contains(&hash.reverse_bits());
+                    assert_eq!(inside, ps == pg.ps, "hash {hash:x}, pg {ps} of {pg_num}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_have_names() {
+        for kind in [StoreKind::Cyan, StoreKind::Null, StoreKind::Blue] {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        assert!("green".parse::<StoreKind>().unwrap_err().to_string().contains("green"));
+    }
+}

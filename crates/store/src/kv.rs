@@ -1,0 +1,166 @@
+//! [`Kv`]: the ordered key-value store that holds `blue`'s metadata.
+
+use std::sync::Arc;
+
+/// An ordered map of bytes with atomic, durable batches. All calls may block: they are made on alien threads.
+///
+/// A commit with `sync` makes everything committed before it durable too, so that what survives a crash is always a
+/// prefix of the commits.
+pub trait Kv: Send + Sync {
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// If the store cannot be read or its own checksums do not hold.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError>;
+
+    /// Calls `each` for the pairs with `start <= key < end`, in order, until it returns `false`.
+    ///
+    /// # Errors
+    /// As [`get`](Kv::get).
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), KvError>;
+
+    /// Applies the batches, in order, as one atomic change; with `sync` it is durable on return.
+    ///
+    /// # Errors
+    /// If it could not be written: nothing of it may be believed then, and the caller must stop writing.
+    fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError>;
+
+    /// Writes what is buffered in memory to its final place (not needed for durability).
+    ///
+    /// # Errors
+    /// If it could not be written.
+    fn flush(&self) -> Result<(), KvError>;
+
+    /// Bytes left for growth, if the store knows. Below a few dozen MiB `blue` refuses new data.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Counters and state as text lines, for people.
+    fn stats(&self) -> String {
+        String::new()
+    }
+
+    /// Where it is, for messages.
+    fn place(&self) -> String;
+}
+
+/// The key-value store failed: what was done, and its own words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {message}")]
+pub struct KvError {
+    /// What was tried, on what.
+    pub what: Arc<str>,
+    /// The store's words.
+    pub message: Arc<str>,
+}
+
+impl KvError {
+    /// Says what was tried and how it ended.
+    pub fn new(what: impl AsRef<str>, message: impl AsRef<str>) -> KvError {
+        KvError { what: what.as_ref().into(), message: message.as_ref().into() }
+    }
+}
+
+/// One change in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvOp<'a> {
+    /// Sets a key.
+    Put(&'a [u8], &'a [u8]),
+    /// Removes a key.
+    Delete(&'a [u8]),
+    /// Removes all keys from the first (inclusive) to the second (exclusive).
+    DeleteRange(&'a [u8], &'a [u8]),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Put,
+    Delete,
+    DeleteRange,
+}
+
+/// A list of changes, kept in one piece of memory.
+#[derive(Clone, Debug, Default)]
+pub struct KvBatch {
+    bytes: Vec<u8>,
+    ops: Vec<(Kind, u32, u32)>,
+}
+
+impl KvBatch {
+    /// An empty batch with room for so many bytes of keys and values.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> KvBatch {
+        KvBatch { bytes: Vec::with_capacity(bytes), ops: Vec::with_capacity(4) }
+    }
+
+    /// Sets a key.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.push(Kind::Put, key, value);
+    }
+
+    /// Sets a key; the two closures append key and value, so that neither is copied twice. `value` is told where in
+    /// its buffer the key is and where the value starts.
+    pub fn put_with(&mut self, key: impl FnOnce(&mut Vec<u8>), value: impl FnOnce(&mut Vec<u8>, usize)) {
+        let start = self.bytes.len();
+        key(&mut self.bytes);
+        let key_len = self.bytes.len() - start;
+        value(&mut self.bytes, start);
+        let value_len = self.bytes.len() - start - key_len;
+        self.ops.push((Kind::Put, key_len as u32, value_len as u32));
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.push(Kind::Delete, key, &[]);
+    }
+
+    /// Removes all keys from `start` (inclusive) to `end` (exclusive).
+    pub fn delete_range(&mut self, start: &[u8], end: &[u8]) {
+        self.push(Kind::DeleteRange, start, end);
+    }
+
+    fn push(&mut self, kind: Kind, first: &[u8], second: &[u8]) {
+        self.bytes.extend_from_slice(first);
+        self.bytes.extend_from_slice(second);
+        self.ops.push((kind, first.len() as u32, second.len() as u32));
+    }
+
+    /// Number of changes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// No changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Bytes of all keys and values.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The changes, in order.
+    pub fn iter(&self) -> impl Iterator<Item = KvOp<'_>> {
+        let mut rest = self.bytes.as_slice();
+        self.ops.iter().map(move |&(kind, first, second)| {
+            let (a, tail) = rest.split_at(first as usize);
+            let (b, tail) = tail.split_at(second as usize);
+            rest = tail;
+            match kind {
+                Kind::Put => KvOp::Put(a, b),
+                Kind::Delete => KvOp::Delete(a),
+                Kind::DeleteRange => KvOp::DeleteRange(a, b),
+            }
+        })
+    }
+}

@@ -1,0 +1,347 @@
+//! `cyan` and `null`: stores in memory. `null` is `cyan` without pages.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::{Eversion, ObjectId, PgId};
+use foldhash::fast::FixedState;
+
+use crate::api::pg_range;
+use crate::{
+    BLOCK_BYTES, LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo, PgState, StatFs, StoreError, StoreStats,
+    Transaction, TxnOp,
+};
+
+const PAGE: usize = BLOCK_BYTES as usize;
+
+/// What the shards of an in-memory store share: how much memory it may use.
+#[derive(Debug)]
+pub struct MemShared {
+    capacity_bytes: u64,
+    used_bytes: AtomicU64,
+    /// `false`: `null`.
+    keep_data: bool,
+}
+
+impl MemShared {
+    /// Room for `capacity_bytes` of data; without `keep_data` none of it is really kept.
+    #[must_use]
+    pub fn new(capacity_bytes: u64, keep_data: bool) -> Arc<MemShared> {
+        Arc::new(MemShared { capacity_bytes, used_bytes: AtomicU64::new(0), keep_data })
+    }
+
+    pub(crate) fn keeps_data(&self) -> bool {
+        self.keep_data
+    }
+
+    fn statfs(&self) -> StatFs {
+        let used = self.used_bytes.load(Ordering::Relaxed);
+        StatFs { total: self.capacity_bytes, used, free: self.capacity_bytes.saturating_sub(used) }
+    }
+}
+
+#[derive(Default)]
+struct Object {
+    meta: ObjectMeta,
+    /// Pages by number; a missing page reads as zeros. Bytes behind the end of the object are zero.
+    pages: BTreeMap<u32, Bytes>,
+}
+
+#[derive(Default)]
+struct Pg {
+    info: PgInfo,
+    log: VecDeque<LogEntry>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: HashMap<ObjectId, Object, FixedState>,
+    /// The same objects in Ceph's order, for listing.
+    order: BTreeSet<ObjectId>,
+    pgs: HashMap<PgId, Pg, FixedState>,
+    stats: StoreStats,
+}
+
+/// One shard of an in-memory store.
+pub(crate) struct Mem {
+    shared: Arc<MemShared>,
+    state: RefCell<State>,
+    zeros: Bytes,
+}
+
+/// Bytes of zeros that are kept at hand.
+const ZEROS_BYTES: usize = 64 << 10;
+
+impl Mem {
+    pub(crate) fn new(shared: &Arc<MemShared>) -> Mem {
+        Mem {
+            shared: Arc::clone(shared),
+            state: RefCell::default(),
+            zeros: Bytes::from(vec![0; ZEROS_BYTES]),
+        }
+    }
+
+    pub(crate) fn stat(&self, oid: &ObjectId) -> Option<ObjectMeta> {
+        self.state.borrow().objects.get(oid).map(|object| object.meta)
+    }
+
+    pub(crate) fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
+        let mut state = self.state.borrow_mut();
+        state.stats.reads += 1;
+        let object = state.objects.get(oid).ok_or_else(|| StoreError::NotFound(oid.clone()))?;
+        let end = off.saturating_add(len).min(object.meta.size);
+        let mut out = Payload::new();
+        let mut at = off;
+        while at < end {
+            let within = (at % BLOCK_BYTES) as usize;
+            let page = object.pages.get(&page_of(at));
+            let n = match page {
+                Some(page) => {
+                    let n = (PAGE - within).min((end - at) as usize);
+                    out.push(page.slice(within..within + n));
+                    n
+                }
+                None => {
+                    let next = object
+                        .pages
+                        .range(page_of(at)..)
+                        .next()
+                        .map_or(end, |(p, _)| u64::from(*p) * BLOCK_BYTES);
+                    let n = (next.min(end) - at).min(ZEROS_BYTES as u64) as usize;
+                    out.push(self.zeros.slice(..n));
+                    n
+                }
+            };
+            at += n as u64;
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn submit(&self, txn: Transaction) -> Result<(), StoreError> {
+        self.admit(&txn)?;
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        state.stats.txns += 1;
+        let mut growth = 0i64;
+        for op in txn.ops {
+            growth += state.apply(op, self.shared.keep_data);
+        }
+        // Wrapping addition of a negative number subtracts.
+        self.shared.used_bytes.fetch_add(growth as u64, Ordering::Relaxed);
+        state.note(txn.pg, txn.log, txn.log_trim_to, txn.info);
+        Ok(())
+    }
+
+    /// Refuses what cannot be done, before anything changes.
+    fn admit(&self, txn: &Transaction) -> Result<(), StoreError> {
+        let mut needed_bytes = 0;
+        for op in &txn.ops {
+            let end = match op {
+                TxnOp::Write { off, data, .. } => {
+                    let end = off.saturating_add(data.len() as u64);
+                    needed_bytes += (end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES) * BLOCK_BYTES;
+                    end
+                }
+                TxnOp::Truncate { size, .. } => *size,
+                _ => 0,
+            };
+            if end > OBJECT_BYTES_MAX {
+                return Err(StoreError::TooLarge { oid: op.oid().clone(), size: end });
+            }
+        }
+        let free_bytes = self.shared.statfs().free;
+        if needed_bytes > free_bytes {
+            return Err(StoreError::NoSpace { needed_bytes, free_bytes });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn list(&self, pg: PgId, bits: u32, from: Option<&ObjectId>, max: usize) -> Vec<ObjectId> {
+        let (first, last) = pg_range(pg.ps, bits);
+        let start = ObjectId::cursor(pg.pool, first.reverse_bits());
+        let start = from.filter(|from| **from > start).unwrap_or(&start);
+        let state = self.state.borrow();
+        let inside = |oid: &&ObjectId| oid.pool == pg.pool && oid.reversed_hash() <= last;
+        let range = state.order.range((Bound::Included(start), Bound::Unbounded));
+        range.take_while(inside).take(max).cloned().collect()
+    }
+
+    pub(crate) fn list_pgs(&self) -> Vec<PgId> {
+        let mut pgs: Vec<PgId> = self.state.borrow().pgs.keys().copied().collect();
+        pgs.sort_unstable();
+        pgs
+    }
+
+    pub(crate) fn load_pg(&self, pg: PgId) -> Option<PgState> {
+        let state = self.state.borrow();
+        let pg = state.pgs.get(&pg)?;
+        Some(PgState { info: pg.info.clone(), log: pg.log.iter().cloned().collect() })
+    }
+
+    pub(crate) fn statfs(&self) -> StatFs {
+        self.shared.statfs()
+    }
+
+    pub(crate) fn stats(&self) -> StoreStats {
+        self.state.borrow().stats
+    }
+}
+
+impl Drop for Mem {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let pages: u64 = state.objects.values().map(|object| object.pages.len() as u64).sum();
+        self.shared.used_bytes.fetch_sub(pages * BLOCK_BYTES, Ordering::Relaxed);
+    }
+}
+
+fn page_of(off: u64) -> u32 {
+    // Sizes are at most OBJECT_BYTES_MAX, so page numbers fit by far.
+    (off / BLOCK_BYTES) as u32
+}
+
+impl State {
+    fn object(&mut self, oid: ObjectId) -> &mut Object {
+        let order = &mut self.order;
+        self.objects.entry(oid).or_insert_with_key(|oid| {
+            order.insert(oid.clone());
+            Object::default()
+        })
+    }
+
+    /// Applies an op; the change of the bytes in use.
+    fn apply(&mut self, op: TxnOp, keep_data: bool) -> i64 {
+        let (object, before) = match &op {
+            TxnOp::Remove { oid } => {
+                let Some(object) = self.objects.remove(oid) else { return 0 };
+                self.order.remove(oid);
+                return -(object.pages.len() as i64 * BLOCK_BYTES as i64);
+            }
+            TxnOp::Zero { oid, .. } => match self.objects.get_mut(oid) {
+                None => return 0,
+                Some(object) => {
+                    let before = object.pages.len();
+                    (object, before)
+                }
+            },
+            _ => {
+                // The common case is an object that exists: look it up before an owned key is needed.
+                if !self.objects.contains_key(op.oid()) {
+                    self.object(op.oid().clone());
+                }
+                let Some(object) = self.objects.get_mut(op.oid()) else { return 0 };
+                let before = object.pages.len();
+                (object, before)
+            }
+        };
+        match op {
+            TxnOp::Write { off, data, .. } => object.write(off, &data, keep_data),
+            TxnOp::Zero { off, len, .. } => object.zero(off, off.saturating_add(len).min(object.meta.size)),
+            TxnOp::Truncate { size, .. } => {
+                object.zero(size, object.meta.size);
+                object.meta.size = size;
+            }
+            TxnOp::SetMeta { version, user_version, mtime, .. } => {
+                object.meta = ObjectMeta { size: object.meta.size, version, user_version, mtime };
+            }
+            TxnOp::Touch { .. } | TxnOp::Remove { .. } => {}
+        }
+        (object.pages.len() as i64 - before as i64) * BLOCK_BYTES as i64
+    }
+
+    fn note(
+        &mut self,
+        id: PgId,
+        log: impl IntoIterator<Item = LogEntry>,
+        trim_to: Option<Eversion>,
+        info: Option<PgInfo>,
+    ) {
+        let mut log = log.into_iter().peekable();
+        if log.peek().is_none() && trim_to.is_none() && info.is_none() {
+            return;
+        }
+        let pg = self.pgs.entry(id).or_default();
+        pg.info.pg = id;
+        if let Some(info) = info {
+            pg.info = info;
+        }
+        for entry in log {
+            pg.info.last_update = pg.info.last_update.max(entry.version);
+            pg.log.push_back(entry);
+        }
+        if let Some(trim_to) = trim_to {
+            while pg.log.front().is_some_and(|entry| entry.version <= trim_to) {
+                pg.log.pop_front();
+            }
+            pg.info.log_tail = pg.info.log_tail.max(trim_to);
+        }
+    }
+}
+
+impl Object {
+    fn write(&mut self, off: u64, data: &Payload, keep_data: bool) {
+        let end = off + data.len() as u64;
+        if !data.is_empty() {
+            self.meta.size = self.meta.size.max(end);
+        }
+        if !keep_data {
+            return;
+        }
+        let mut at = off;
+        while at < end {
+            let within = (at % BLOCK_BYTES) as usize;
+            let n = (PAGE - within).min((end - at) as usize);
+            // Always a page of its own: a slice would keep the whole receive buffer alive.
+            let part = data.slice((at - off) as usize, n);
+            let page = if n == PAGE {
+                part.to_vec()
+            } else {
+                let mut page =
+                    self.pages.get(&page_of(at)).map_or_else(|| vec![0; PAGE], |page| page.to_vec());
+                part.copy_to(&mut page[within..within + n]);
+                page
+            };
+            self.pages.insert(page_of(at), Bytes::from(page));
+            at += n as u64;
+        }
+    }
+
+    /// Makes `from..to` zeros (nothing if `to <= from`); whole pages are dropped, the last one also if only the part
+    /// behind the end of the object remains of it.
+    fn zero(&mut self, from: u64, to: u64) {
+        if to <= from {
+            return;
+        }
+        let to = if to == self.meta.size { to.next_multiple_of(BLOCK_BYTES) } else { to };
+        let (first_whole, last_whole) = (from.div_ceil(BLOCK_BYTES), to / BLOCK_BYTES);
+        if first_whole < last_whole {
+            let gone = self.pages.range(first_whole as u32..last_whole as u32).map(|(page, _)| *page);
+            for page in gone.collect::<Vec<_>>() {
+                self.pages.remove(&page);
+            }
+        }
+        let (from_within, to_within) = ((from % BLOCK_BYTES) as usize, (to % BLOCK_BYTES) as usize);
+        if from / BLOCK_BYTES == to / BLOCK_BYTES {
+            self.clear(page_of(from), from_within, to_within);
+        } else {
+            if from_within > 0 {
+                self.clear(page_of(from), from_within, PAGE);
+            }
+            self.clear(page_of(to), 0, to_within);
+        }
+    }
+
+    fn clear(&mut self, page: u32, from: usize, to: usize) {
+        if let Some(page) = self.pages.get_mut(&page)
+            && from < to
+        {
+            let mut bytes = page.to_vec();
+            bytes[from..to].fill(0);
+            *page = Bytes::from(bytes);
+        }
+    }
+}

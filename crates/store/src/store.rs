@@ -1,0 +1,187 @@
+//! [`Store`]: one of the stores, dispatched statically.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_reactor::{Payload, Shard};
+use carmine_types::{ObjectId, PgId};
+
+use crate::mem::{Mem, MemShared};
+use crate::{Commit, ObjectMeta, PgState, StatFs, StoreError, StoreKind, StoreStats, Transaction, TxnOp};
+
+/// What all shards of a process share of its store. Opened once; then [`Store::open_shard`] on every shard.
+#[derive(Clone)]
+pub enum StoreShared {
+    /// `cyan` or `null`.
+    Mem(Arc<MemShared>),
+}
+
+impl StoreShared {
+    /// A `cyan` store that takes so many bytes of data.
+    #[must_use]
+    pub fn cyan(capacity_bytes: u64) -> StoreShared {
+        StoreShared::Mem(MemShared::new(capacity_bytes, true))
+    }
+
+    /// A `null` store.
+    #[must_use]
+    pub fn null() -> StoreShared {
+        StoreShared::Mem(MemShared::new(1 << 40, false))
+    }
+}
+
+/// A shard's store. Clones are handles of the same store.
+///
+/// An object is used by one shard only: the one that owns its PG. Everything that [`submit`](Store::submit) does is
+/// visible at once to the reads of this shard, whether durable or not; who must not show uncommitted bytes waits for
+/// the [`Commit`].
+#[derive(Clone)]
+pub enum Store {
+    /// Everything in memory.
+    Cyan(Rc<MemStore>),
+    /// Sizes in memory, data forgotten.
+    Null(Rc<MemStore>),
+}
+
+/// A shard of an in-memory store.
+pub struct MemStore(Mem);
+
+/// What [`Store::prepare`] loaded, held in memory until this is dropped. Hold it until after `submit`.
+#[must_use = "hold this until after Store::submit"]
+pub struct Prepared(());
+
+impl Store {
+    /// This shard's part of the store.
+    ///
+    /// # Errors
+    /// If the block file or device cannot be opened.
+    pub async fn open_shard(shared: &StoreShared, _shard: &Shard) -> Result<Store, StoreError> {
+        match shared {
+            StoreShared::Mem(mem) => {
+                let store = Rc::new(MemStore(Mem::new(mem)));
+                Ok(if mem.keeps_data() { Store::Cyan(store) } else { Store::Null(store) })
+            }
+        }
+    }
+
+    /// Which store it is.
+    #[must_use]
+    pub fn kind(&self) -> StoreKind {
+        match self {
+            Store::Cyan(_) => StoreKind::Cyan,
+            Store::Null(_) => StoreKind::Null,
+        }
+    }
+
+    /// All PGs that have an info, in order; of the whole store if it is durable, else of this shard.
+    ///
+    /// # Errors
+    /// If metadata cannot be read.
+    pub async fn list_pgs(&self) -> Result<Vec<PgId>, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list_pgs()),
+        }
+    }
+
+    /// Info and log of a PG; `None` if there was never a transaction with its info or log.
+    ///
+    /// # Errors
+    /// If metadata cannot be read or is damaged.
+    pub async fn load_pg(&self, pg: PgId) -> Result<Option<PgState>, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.load_pg(pg)),
+        }
+    }
+
+    /// Size, versions and time of an object; `None` if it does not exist. Does not suspend if the object is cached.
+    ///
+    /// # Errors
+    /// If metadata cannot be read or is damaged.
+    pub async fn stat(&self, oid: &ObjectId) -> Result<Option<ObjectMeta>, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.stat(oid)),
+        }
+    }
+
+    /// Loads all that a transaction with these ops needs: the objects' metadata, and the blocks that are only partly
+    /// overwritten. Call it while no other op of the same objects can be submitted in between, and hold the result
+    /// until after `submit`. Does not suspend if everything is in memory.
+    ///
+    /// # Errors
+    /// If something cannot be read or is corrupt; then nothing was changed and the client can be told.
+    pub async fn prepare(&self, _ops: &[TxnOp]) -> Result<Prepared, StoreError> {
+        match self {
+            Store::Cyan(_) | Store::Null(_) => Ok(Prepared(())),
+        }
+    }
+
+    /// Bytes `off..off + len` of an object, less what lies behind its end. Holes are zeros.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` if a checksum does not hold; I/O errors.
+    pub async fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => mem.0.read(oid, off, len),
+        }
+    }
+
+    /// Applies a transaction at once, and makes it durable in the order of submission of its PG. If it cannot be done
+    /// (no space, too large, not prepared, store stopped) nothing changes and the `Commit` is that error, ready at
+    /// once.
+    pub fn submit(&self, txn: Transaction) -> Commit {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Commit::ready(mem.0.submit(txn)),
+        }
+    }
+
+    /// Objects of a PG in Ceph's order (heads and clones), from `from` (inclusive; `None`: the first), at most `max`.
+    /// `bits` is [`pg_bits`](crate::pg_bits) of the PG.
+    ///
+    /// # Errors
+    /// If metadata cannot be read or is damaged.
+    pub async fn list(
+        &self,
+        pg: PgId,
+        bits: u32,
+        from: Option<&ObjectId>,
+        max: usize,
+    ) -> Result<Vec<ObjectId>, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list(pg, bits, from, max)),
+        }
+    }
+
+    /// Waits until everything submitted so far is durable.
+    ///
+    /// # Errors
+    /// If the store has stopped.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        match self {
+            Store::Cyan(_) | Store::Null(_) => Ok(()),
+        }
+    }
+
+    /// Makes everything durable and lets go of the device; later submits fail.
+    ///
+    /// # Errors
+    /// If the store has stopped.
+    pub async fn umount(&self) -> Result<(), StoreError> {
+        self.sync().await
+    }
+
+    /// Space of the whole store.
+    #[must_use]
+    pub fn statfs(&self) -> StatFs {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => mem.0.statfs(),
+        }
+    }
+
+    /// Counters of this shard.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => mem.0.stats(),
+        }
+    }
+}
