@@ -1,1 +1,28 @@
-//! carmine-client
+//! Carmine's own RADOS client: the monitor session, the objecter, and pools with their objects.
+//!
+//! It speaks Ceph's protocol, so it works with real monitors and OSDs too. What is Carmine's own (one connection per
+//! reactor, admin requests) is sent only to OSDs that are asked for it: see [`RouteMode`].
+//!
+//! Everything lives on one shard; a program with several shards makes one [`Client`] on each.
+//!
+//! Invariants: it knows no store and no OSD internals. Nothing that a peer sends panics. Operations in flight, their bytes
+//! and the pauses between attempts are bounded.
+
+mod client;
+mod error;
+mod list;
+mod maps;
+mod mon;
+mod objecter;
+mod options;
+mod pace;
+mod pending;
+mod pool;
+
+pub use client::Client;
+pub use error::{ClientError, Result};
+pub use list::{Cursor, ListPage};
+pub use mon::{CommandReply, MonHandler, MonSession, NoHandler};
+pub use objecter::{Output, Reply};
+pub use options::{BYTES_IN_FLIGHT, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, RouteMode, RouteModeError};
+pub use pool::{ObjectStat, Pool};

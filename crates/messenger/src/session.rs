@@ -62,6 +62,10 @@ async fn message(
     preamble: &Preamble,
     dispatcher: &dyn Dispatcher,
 ) -> Result<()> {
+    if preamble.len(segment::MIDDLE) != 0 {
+        let text = format!("message with a middle segment of {} bytes", preamble.len(segment::MIDDLE));
+        return Err(CloseReason::protocol(text));
+    }
     let bytes = preamble.len(segment::FRONT) + preamble.len(segment::DATA);
     wait_for_room(conn, bytes).await;
     let Some(parts) = reader.message(preamble).await? else { return Ok(()) };

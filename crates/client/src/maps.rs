@@ -1,0 +1,111 @@
+//! The OSDMap as this process knows it.
+
+use carmine_messenger::Message;
+use carmine_reactor::sync::Notify;
+use carmine_types::Epoch;
+use carmine_wire::mon_msg::OsdMapMsg;
+use carmine_wire::osdmap::{Incremental, OsdMap};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Called with every newer map.
+type Watcher = Rc<dyn Fn(&Arc<OsdMap>)>;
+
+/// Holds the newest map, whoever sent it: the mon or an OSD.
+#[derive(Default)]
+pub(crate) struct Maps {
+    current: RefCell<Option<Arc<OsdMap>>>,
+    watchers: RefCell<Vec<Watcher>>,
+    changed: Notify,
+    /// The last message could not be used: the mon has to be asked for a full map.
+    wants_full: Cell<bool>,
+}
+
+impl Maps {
+    /// The newest map; `None` until the first one came.
+    pub(crate) fn current(&self) -> Option<Arc<OsdMap>> {
+        self.current.borrow().clone()
+    }
+
+    /// Number of the newest map; 0: none yet.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.current.borrow().as_ref().map(|map| map.epoch).unwrap_or_default()
+    }
+
+    /// Calls `watcher` with each newer map, and at once with the current one.
+    pub(crate) fn watch(&self, watcher: impl Fn(&Arc<OsdMap>) + 'static) {
+        let watcher: Watcher = Rc::new(watcher);
+        self.watchers.borrow_mut().push(Rc::clone(&watcher));
+        if let Some(map) = self.current() {
+            watcher(&map);
+        }
+    }
+
+    /// Waits until the map is of `epoch` or newer.
+    pub(crate) async fn reached(&self, epoch: Epoch) -> Arc<OsdMap> {
+        loop {
+            if let Some(map) = self.current().filter(|map| map.epoch >= epoch) {
+                return map;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// Takes what an OSD_MAP message of `sender` has to offer. A message that cannot be used is logged and dropped.
+    pub(crate) fn take(&self, msg: &Message, sender: &str) {
+        let newer =
+            msg.decode::<OsdMapMsg>().map_err(|e| e.to_string()).and_then(|maps| self.newest_of(&maps));
+        match newer {
+            Ok(Some(map)) => self.replace(map),
+            Ok(None) => {}
+            Err(reason) => {
+                tracing::warn!(sender, reason, have = self.epoch().0, "map message cannot be used");
+                self.wants_full.set(true);
+            }
+        }
+    }
+
+    /// True once after a message that could not be used.
+    pub(crate) fn take_wants_full(&self) -> bool {
+        self.wants_full.take()
+    }
+
+    /// The newest map that the message leads to, if it is newer than the current one.
+    fn newest_of(&self, msg: &OsdMapMsg) -> std::result::Result<Option<Arc<OsdMap>>, String> {
+        let mut map = self.current();
+        if let Some(known) = &map
+            && known.fsid != msg.fsid
+        {
+            return Err(format!("it is of another cluster: {} instead of {}", msg.fsid, known.fsid));
+        }
+        let have = |map: &Option<Arc<OsdMap>>| map.as_ref().map_or(0, |map| map.epoch.0);
+        let before = have(&map);
+        for (epoch, bytes) in &msg.incrementals {
+            if epoch.0 == have(&map) + 1
+                && let Some(base) = &map
+            {
+                let step = Incremental::decode(bytes).map_err(|e| format!("incremental {epoch}: {e}"))?;
+                map = Some(step.applied(base).map_err(|e| format!("incremental {epoch}: {e}"))?);
+            }
+        }
+        // Maps of a message that jumps over epochs.
+        let full = msg.full.iter().filter(|(epoch, _)| epoch.0 > have(&map)).max_by_key(|(epoch, _)| *epoch);
+        if let Some((epoch, bytes)) = full {
+            map = Some(Arc::new(OsdMap::decode(bytes).map_err(|e| format!("full map {epoch}: {e}"))?));
+        }
+        let beyond = msg.incrementals.iter().any(|(epoch, _)| epoch.0 > have(&map));
+        if beyond && have(&map) == before {
+            return Err(format!("it goes on after epoch {}", msg.oldest));
+        }
+        Ok(map.filter(|map| map.epoch.0 > before))
+    }
+
+    fn replace(&self, map: Arc<OsdMap>) {
+        tracing::debug!(epoch = map.epoch.0, "new map");
+        *self.current.borrow_mut() = Some(Arc::clone(&map));
+        let watchers = self.watchers.borrow().clone();
+        watchers.iter().for_each(|watcher| watcher(&map));
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,170 @@
+//! The connection of a mon session: made, kept alive, made again.
+
+use super::MonSession;
+use crate::pace::Pace;
+use carmine_messenger::{Connection, Dispatcher, Message, connect, with_timeout};
+use carmine_wire::EntityType;
+use carmine_wire::kinds;
+use carmine_wire::mon_msg::{
+    CommandAck, ConfigMsg, GetMap, GetVersionReply, MonMapMsg, Subscribe, Subscription,
+};
+use carmine_wire::monmap::MonMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// Time between signs of life asked of the mon.
+const PING: Duration = Duration::from_secs(10);
+/// A mon that is silent for this long is given up for another.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// Keeps a session up until it is dropped or shut down.
+pub(super) async fn keep(session: Weak<MonSession>) {
+    let pace = Pace::default();
+    loop {
+        let Some(up) = session.upgrade().filter(|session| !session.closed.get()) else { return };
+        let shard = up.shard.clone();
+        match establish(&up).await {
+            Ok(conn) => {
+                drop(up);
+                hold(&session, &conn).await;
+                // A session that had time to answer was a good one.
+                if conn.stats().messages_received > 0 {
+                    pace.reset();
+                }
+            }
+            Err(error) => {
+                tracing::info!(error, "no session with the monitor");
+                *up.fault.borrow_mut() = Some(error);
+                drop(up);
+            }
+        }
+        shard.sleep(pace.next(shard.random_u64())).await;
+    }
+}
+
+/// Dials the next monitor and subscribes.
+async fn establish(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
+    let target = {
+        let targets = session.targets.borrow();
+        let next = session.next_target.get();
+        session.next_target.set(next.wrapping_add(1));
+        *targets.get(next % targets.len().max(1)).ok_or("no monitor address is known")?
+    };
+    let dispatcher = Rc::new(MonDispatcher(Rc::downgrade(session)));
+    let config = Rc::clone(&session.config);
+    let conn = connect(&session.shard, target, EntityType::MON, config, dispatcher)
+        .await
+        .map_err(|error| error.to_string())?;
+    if session.closed.get() {
+        conn.close("shut down");
+        return Err("shut down".to_owned());
+    }
+    conn.send(Message::of(&GetMap));
+    let what = vec![
+        Subscription::new("config", 0, false),
+        Subscription::new("monmap", 0, false),
+        Subscription::new("osdmap", osdmap_start(session), false),
+    ];
+    conn.send(Message::of(&Subscribe { what, hostname: String::new() }));
+    *session.conn.borrow_mut() = Some(Rc::clone(&conn));
+    session.fault.borrow_mut().take();
+    session.resend(&conn);
+    session.handler.on_session(session);
+    session.changed.notify_all();
+    Ok(conn)
+}
+
+/// First map wanted: 0 is the current one.
+fn osdmap_start(session: &MonSession) -> u64 {
+    match session.maps.epoch().0 {
+        0 => 0,
+        epoch => u64::from(epoch) + 1,
+    }
+}
+
+/// Pings until the connection ends.
+async fn hold(session: &Weak<MonSession>, conn: &Rc<Connection>) {
+    while !conn.is_closed() {
+        let Some(up) = session.upgrade() else { return conn.close("shut down") };
+        let (shard, changed) = (up.shard.clone(), Rc::clone(&up.changed));
+        drop(up);
+        let _ = with_timeout(&shard, PING, changed.notified()).await;
+        if conn.is_closed() {
+            return;
+        }
+        if conn.silence() >= SILENT {
+            conn.close(format!("the monitor was silent for {} s", conn.silence().as_secs()));
+        } else {
+            conn.keepalive();
+        }
+    }
+}
+
+/// Gets what the mon sends.
+struct MonDispatcher(Weak<MonSession>);
+
+impl Dispatcher for MonDispatcher {
+    fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
+        let Some(session) = self.0.upgrade() else { return conn.close("shut down") };
+        if let Err(error) = on_message(&session, conn, msg) {
+            conn.close(format!("message of the monitor: {error}"));
+        }
+    }
+
+    fn on_closed(&self, conn: &Rc<Connection>, reason: &str) {
+        let Some(session) = self.0.upgrade() else { return };
+        if !session.closed.get() {
+            tracing::info!(mon = %conn.peer(), reason, "session with the monitor lost");
+        }
+        *session.fault.borrow_mut() = Some(reason.to_owned());
+        session.conn.borrow_mut().take_if(|own| Rc::ptr_eq(own, conn));
+        session.changed.notify_all();
+    }
+}
+
+fn on_message(session: &Rc<MonSession>, conn: &Rc<Connection>, msg: Message) -> carmine_wire::Result<()> {
+    match msg.header.kind {
+        kinds::OSD_MAP => session.take_map(&msg, &conn.peer().to_string()),
+        kinds::MON_MAP => {
+            let monmap = MonMap::decode(&msg.decode::<MonMapMsg>()?.monmap)?;
+            session.learn(monmap);
+        }
+        // Options are for daemons; that there are some (or none) is all a client needs to know.
+        kinds::CONFIG => drop(msg.decode::<ConfigMsg>()?),
+        kinds::MON_GET_VERSION_REPLY => {
+            let handle = msg.decode::<GetVersionReply>()?.handle;
+            session.pending.resolve(handle, msg);
+        }
+        kinds::MON_COMMAND_ACK => {
+            msg.decode::<CommandAck>()?;
+            session.pending.resolve(msg.header.tid, msg);
+        }
+        kinds::POOL_OP_REPLY | kinds::STATFS_REPLY | kinds::GET_POOL_STATS_REPLY => {
+            session.pending.resolve(msg.header.tid, msg);
+        }
+        _ => session.handler.on_message(session, msg),
+    }
+    Ok(())
+}
+
+impl MonSession {
+    /// Takes over a newer monmap: its monitors are the ones to dial from now on.
+    fn learn(&self, monmap: MonMap) {
+        if self.monmap.borrow().as_ref().is_some_and(|known| known.epoch > monmap.epoch) {
+            return;
+        }
+        let targets: Vec<_> = monmap.mons.values().filter_map(|mon| mon.addrs.msgr2()).collect();
+        if !targets.is_empty() {
+            *self.targets.borrow_mut() = targets;
+        }
+        *self.monmap.borrow_mut() = Some(Rc::new(monmap));
+    }
+
+    /// After a map that could not be used: asks for the current one in full.
+    pub(super) fn catch_up(&self) {
+        if self.maps.take_wants_full() {
+            let what = vec![Subscription::new("osdmap", 0, false)];
+            self.send(Message::of(&Subscribe { what, hostname: String::new() }));
+        }
+    }
+}

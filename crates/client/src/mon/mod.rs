@@ -1,0 +1,185 @@
+//! The session with a monitor: maps as they change, commands, and signs of life.
+
+mod link;
+mod request;
+
+pub use request::CommandReply;
+
+use crate::error::{ClientError, Result};
+use crate::maps::Maps;
+use crate::pending::Pending;
+use carmine_messenger::{ClientConfig, Connection, Message, with_timeout};
+use carmine_reactor::sync::Notify;
+use carmine_reactor::{Group, Shard};
+use carmine_types::{Epoch, Uuid};
+use carmine_wire::EntityAddr;
+use carmine_wire::monmap::MonMap;
+use carmine_wire::osdmap::OsdMap;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the owner of a session wants to hear. All calls come on the session's shard.
+pub trait MonHandler {
+    /// A session stands (again): time to send what the mon has forgotten, e.g. a boot message.
+    fn on_session(&self, session: &Rc<MonSession>) {
+        let _ = session;
+    }
+
+    /// A newer map.
+    fn on_map(&self, map: &Arc<OsdMap>) {
+        let _ = map;
+    }
+
+    /// A message of a type that the session itself does not use.
+    fn on_message(&self, session: &Rc<MonSession>, msg: Message) {
+        let _ = (session, msg);
+    }
+}
+
+/// A handler that wants to hear nothing.
+pub struct NoHandler;
+
+impl MonHandler for NoHandler {}
+
+/// A session with one of the monitors. It is kept up for as long as it is not shut down: after a fault it is made again,
+/// with a growing pause, and goes on with its subscriptions where it was.
+pub struct MonSession {
+    shard: Shard,
+    config: Rc<ClientConfig>,
+    handler: Rc<dyn MonHandler>,
+    /// Where monitors are: what the caller gave, then what the monmap says.
+    targets: RefCell<Vec<EntityAddr>>,
+    /// Index of the target to try next.
+    next_target: Cell<usize>,
+    monmap: RefCell<Option<Rc<MonMap>>>,
+    maps: Rc<Maps>,
+    conn: RefCell<Option<Rc<Connection>>>,
+    pending: Pending,
+    /// A session came up, went down, or was shut down.
+    changed: Rc<Notify>,
+    /// Why there is no session, for errors.
+    fault: RefCell<Option<String>>,
+    closed: Cell<bool>,
+}
+
+impl MonSession {
+    /// Starts a session with one of `mons` and keeps it up. Returns at once; see [`MonSession::ready`].
+    pub fn start(
+        shard: &Shard,
+        mons: Vec<EntityAddr>,
+        config: Rc<ClientConfig>,
+        handler: Rc<dyn MonHandler>,
+    ) -> Rc<MonSession> {
+        let session = Rc::new(MonSession {
+            shard: shard.clone(),
+            config,
+            handler: Rc::clone(&handler),
+            targets: RefCell::new(mons),
+            next_target: Cell::new(0),
+            monmap: RefCell::new(None),
+            maps: Rc::new(Maps::default()),
+            conn: RefCell::new(None),
+            pending: Pending::default(),
+            changed: Rc::new(Notify::new()),
+            fault: RefCell::new(None),
+            closed: Cell::new(false),
+        });
+        session.maps.watch(move |map| handler.on_map(map));
+        shard.spawn(Group::Admin, "mon-session", link::keep(Rc::downgrade(&session)));
+        session
+    }
+
+    /// Waits for the first map (and so for a session).
+    ///
+    /// # Errors
+    /// After `limit`, with the reason why there is none.
+    pub async fn ready(&self, limit: Duration) -> Result<Arc<OsdMap>> {
+        let map = with_timeout(&self.shard, limit, self.maps.reached(Epoch(1))).await;
+        map.ok_or_else(|| self.no_answer("the first map of the monitor", limit))
+    }
+
+    /// The newest map; `None` until the first one came.
+    pub fn osdmap(&self) -> Option<Arc<OsdMap>> {
+        self.maps.current()
+    }
+
+    /// Waits for a map of `epoch` or newer.
+    ///
+    /// # Errors
+    /// After `limit`.
+    pub async fn wait_for_map(&self, epoch: Epoch, limit: Duration) -> Result<Arc<OsdMap>> {
+        let map = with_timeout(&self.shard, limit, self.maps.reached(epoch)).await;
+        map.ok_or_else(|| self.no_answer(&format!("the map of epoch {epoch}"), limit))
+    }
+
+    /// The monitors; `None` before the first session.
+    pub fn monmap(&self) -> Option<Rc<MonMap>> {
+        self.monmap.borrow().clone()
+    }
+
+    /// The cluster's id; zero before the first session.
+    pub fn fsid(&self) -> Uuid {
+        self.monmap().map(|map| map.fsid).or_else(|| self.osdmap().map(|map| map.fsid)).unwrap_or_default()
+    }
+
+    /// The id that the mon gave to this process; 0 before the first session.
+    pub fn global_id(&self) -> u64 {
+        self.config.gid.get()
+    }
+
+    /// The config that connections of this process use: it carries the global id.
+    pub fn config(&self) -> &Rc<ClientConfig> {
+        &self.config
+    }
+
+    /// The connection, if a session stands.
+    pub fn connection(&self) -> Option<Rc<Connection>> {
+        self.conn.borrow().as_ref().filter(|conn| !conn.is_closed()).cloned()
+    }
+
+    /// Sends a message if a session stands; false if not. See [`MonHandler::on_session`].
+    pub fn send(&self, msg: Message) -> bool {
+        let conn = self.connection();
+        if let Some(conn) = &conn {
+            conn.send(msg);
+        }
+        conn.is_some()
+    }
+
+    /// Offers the session a map message that came from an OSD.
+    pub fn take_map(&self, msg: &Message, sender: &str) {
+        self.maps.take(msg, sender);
+        self.catch_up();
+    }
+
+    /// Ends the session for good.
+    pub fn shutdown(&self) {
+        self.closed.set(true);
+        let conn = self.conn.borrow_mut().take();
+        if let Some(conn) = conn {
+            conn.close("shut down");
+        }
+        self.pending.fail_all();
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn maps(&self) -> &Rc<Maps> {
+        &self.maps
+    }
+
+    fn no_answer(&self, what: &str, after: Duration) -> ClientError {
+        let hint = match self.fault.borrow().as_deref() {
+            Some(fault) if self.connection().is_none() => format!(" ({fault})"),
+            _ => String::new(),
+        };
+        ClientError::Timeout { what: what.to_owned(), after, hint }
+    }
+}
+
+impl Drop for MonSession {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
