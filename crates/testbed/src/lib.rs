@@ -21,6 +21,7 @@ mod plan;
 mod probe;
 pub mod process;
 mod ready;
+pub mod sample;
 mod status;
 mod testbed;
 mod wish;

@@ -1,0 +1,111 @@
+//! An OSD's own clocks, from its `dump_metrics`.
+
+use carmine_load::window::{OsdWindow, ReactorWindow};
+use serde_json::Value;
+
+/// Counters of an OSD at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OsdClocks {
+    reactors: Vec<ReactorWindow>,
+    device_reads: Option<u64>,
+    hopped_ops: Option<u64>,
+}
+
+/// Reads a `dump_metrics` answer: `shards[]`, each with `reactor` (the reactor's statistics), and counters of the store
+/// and the OSD by name, wherever they are in a shard. What is missing stays unknown.
+pub fn clocks(dump: &Value) -> OsdClocks {
+    let shards = dump.get("shards").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    OsdClocks {
+        reactors: shards.iter().zip(0..).filter_map(|(shard, at)| reactor(shard, at)).collect(),
+        device_reads: sum(shards, "device_reads"),
+        hopped_ops: sum(shards, "hopped_ops"),
+    }
+}
+
+fn reactor(shard: &Value, at: u32) -> Option<ReactorWindow> {
+    let stats = shard.get("reactor")?;
+    let number = |name: &str| stats.get(name).or_else(|| shard.get(name)).and_then(Value::as_u64);
+    Some(ReactorWindow {
+        shard: at,
+        tid: number("tid").and_then(|tid| u32::try_from(tid).ok()).unwrap_or(0),
+        busy_ns: number("busy_ns")?,
+        spin_ns: number("spin_ns")?,
+        sleep_ns: number("sleep_ns")?,
+        wait_ns: number("wait_ns")?,
+        hops: number("hops_sent").unwrap_or(0),
+        buf_fallbacks: number("buf_fallbacks").unwrap_or(0),
+        bytes_copied: number("bytes_copied").unwrap_or(0),
+    })
+}
+
+/// Sum of a counter over the shards, `None` if none has it.
+fn sum(shards: &[Value], name: &str) -> Option<u64> {
+    let found: Vec<u64> = shards.iter().filter_map(|shard| find(shard, name)).collect();
+    (!found.is_empty()).then(|| found.iter().sum())
+}
+
+fn find(value: &Value, name: &str) -> Option<u64> {
+    let Value::Object(map) = value else { return None };
+    match map.get(name).and_then(Value::as_u64) {
+        Some(number) => Some(number),
+        None => map.values().find_map(|inner| find(inner, name)),
+    }
+}
+
+impl OsdClocks {
+    /// Puts what happened since `before` into a window.
+    pub fn add_to(&self, before: &OsdClocks, window: &mut OsdWindow) {
+        let since = |now: Option<u64>, old: Option<u64>| Some(now?.saturating_sub(old?));
+        window.device_reads = since(self.device_reads, before.device_reads);
+        window.hopped_ops = since(self.hopped_ops, before.hopped_ops);
+        window.reactors =
+            self.reactors.iter().zip(&before.reactors).map(|(now, old)| reactor_since(now, old)).collect();
+    }
+}
+
+fn reactor_since(now: &ReactorWindow, old: &ReactorWindow) -> ReactorWindow {
+    let since = |counter: fn(&ReactorWindow) -> u64| counter(now).saturating_sub(counter(old));
+    ReactorWindow {
+        shard: now.shard,
+        tid: now.tid,
+        busy_ns: since(|r| r.busy_ns),
+        spin_ns: since(|r| r.spin_ns),
+        sleep_ns: since(|r| r.sleep_ns),
+        wait_ns: since(|r| r.wait_ns),
+        hops: since(|r| r.hops),
+        buf_fallbacks: since(|r| r.buf_fallbacks),
+        bytes_copied: since(|r| r.bytes_copied),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn dump(busy: u64, reads: u64) -> Value {
+        let shard = |tid: u64| {
+            json!({"reactor": {"tid": tid, "busy_ns": busy, "spin_ns": 5, "sleep_ns": 6, "wait_ns": 7, "hops_sent": busy},
+                   "store": {"blue": {"device_reads": reads}}})
+        };
+        json!({"shards": [shard(11), shard(12)]})
+    }
+
+    #[test]
+    fn differences_of_two_dumps() {
+        let mut window = OsdWindow::default();
+        clocks(&dump(110, 9)).add_to(&clocks(&dump(100, 4)), &mut window);
+        assert_eq!(window.device_reads, Some(10));
+        assert_eq!(window.hopped_ops, None);
+        let r = &window.reactors[1];
+        assert_eq!((r.shard, r.tid, r.busy_ns, r.spin_ns, r.hops), (1, 12, 10, 0, 10));
+    }
+
+    #[test]
+    fn strange_dumps_are_empty() {
+        for dump in [json!(null), json!({"shards": 3}), json!({"shards": [{"reactor": {"busy_ns": "x"}}, 4]})]
+        {
+            assert_eq!(clocks(&dump), OsdClocks::default());
+        }
+    }
+}
