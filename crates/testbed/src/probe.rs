@@ -2,14 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
+use carmine_client::{Client, Options};
+use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_types::OsdId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::Result;
+use crate::error::{Result, failed};
 use crate::plan::Plan;
+
+/// Time for one OSD's answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// Buffers of the controller's reactor: it moves maps of some kilobytes.
+const ARENA_BYTES: usize = 8 << 20;
+/// It has a handful of operations in flight.
+const RING_ENTRIES: u32 = 64;
 
 /// PGs of which an OSD is the primary.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -88,26 +98,65 @@ impl Probe {
     }
 }
 
-/// A connected client (filled in when carmine-client has one).
-pub(crate) struct Client;
-/// Stand-in for the reactor's shard.
-pub(crate) struct Ticker;
-impl Ticker {
-    pub(crate) async fn sleep(&self, pause: Duration) {
-        std::thread::sleep(pause);
+/// A reactor for the controller: it sleeps whenever it can and has nothing to do with the testbed's CPUs.
+fn reactor() -> Config {
+    Config {
+        name: "probe".into(),
+        poll: PollPolicy::Sleep,
+        alien_threads: 0,
+        arena_bytes_per_shard: ARENA_BYTES,
+        ring_entries: RING_ENTRIES,
+        ..Config::default()
     }
 }
 
-/// Runs `work` with a client of the monitor at `mon`.
+/// Runs `work` with a client of the monitor at `mon`, which must send its map within `limit`.
 pub(crate) fn with_client<R>(
-    _mon: SocketAddr,
-    _limit: Duration,
-    _work: impl AsyncFnOnce(&Ticker, &Client) -> R,
+    mon: SocketAddr,
+    limit: Duration,
+    work: impl AsyncFnOnce(&Shard, &Rc<Client>) -> R,
 ) -> Result<R> {
-    Err(crate::error::failed!("the client is not built in yet"))
+    let options =
+        Options { connect_timeout: limit, op_timeout: Some(limit.min(ANSWER_LIMIT)), ..Options::default() };
+    block_on(reactor(), async move |shard: Shard| {
+        let client = Client::connect(&shard, mon, options).await.map_err(|e| failed!("{e}"))?;
+        let result = work(&shard, &client).await;
+        client.shutdown();
+        Ok(result)
+    })
+    .map_err(|e| failed!("cannot start a reactor: {e}"))?
 }
 
-/// Looks once.
-pub(crate) async fn look(_client: &Client, _plan: &Plan) -> Probe {
-    Probe::default()
+/// Looks once: the newest map that has arrived, then every OSD that is up.
+pub(crate) async fn look(client: &Rc<Client>) -> Probe {
+    let Some(map) = client.osdmap() else { return Probe::default() };
+    let mut seen = Probe {
+        epoch: map.epoch.0,
+        pgs: map.pools.values().map(|pool| u64::from(pool.pg_num)).sum(),
+        ..Probe::default()
+    };
+    for osd in map.osds().filter(|osd| map.is_up(*osd)) {
+        let answer = match client.admin(osd, r#"{"prefix":"status"}"#).await {
+            Ok(text) => parse(&text),
+            Err(e) => Err(e.to_string()),
+        };
+        seen.up.insert(osd, answer);
+    }
+    seen
+}
+
+fn parse(text: &str) -> std::result::Result<OsdProbe, String> {
+    let answer: Value = serde_json::from_str(text).map_err(|e| format!("its status is no JSON: {e}"))?;
+    let number = |path: &str| answer.pointer(path).and_then(Value::as_u64);
+    let need = |path: &str| number(path).ok_or_else(|| format!("its status has no number at {path}"));
+    Ok(OsdProbe {
+        pgs: PgCounts {
+            total: need("/pgs/total")?,
+            active: need("/pgs/active")?,
+            clean: need("/pgs/clean")?,
+        },
+        epoch: u32::try_from(need("/epoch")?).unwrap_or(u32::MAX),
+        reactors: number("/reactors"),
+        answer,
+    })
 }

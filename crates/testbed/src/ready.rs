@@ -26,7 +26,7 @@ pub(crate) fn wait(
 ) -> Result<()> {
     probe::with_client(mon, end.saturating_duration_since(Instant::now()), async |shard, client| {
         loop {
-            let found = probe::look(client, plan).await;
+            let found = probe::look(client).await;
             if found.is_ready(plan) {
                 return Ok(());
             }

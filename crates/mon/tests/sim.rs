@@ -1,0 +1,285 @@
+//! The monitor and its sessions in one simulated world: what clients and OSDs see of it.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_client::{Client, MonHandler, MonSession, Options};
+use carmine_messenger::{ClientConfig, Message};
+use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig, MonError};
+use carmine_reactor::Shard;
+use carmine_reactor::sim::{NodeId, Sim};
+use carmine_types::{Epoch, OsdId, Uuid, errno};
+use carmine_wire::mon_msg::PoolOp;
+use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown, PoolUse};
+use carmine_wire::{EntityAddr, EntityType, kinds};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn mon_addr() -> SocketAddr {
+    "127.0.0.1:3300".parse().unwrap()
+}
+
+fn config(fsid: u8) -> MonConfig {
+    let pool = InitialPool { name: "bench".into(), size: 1, min_size: 1, pg_num: 8 };
+    MonConfig {
+        dir: "/mon".into(),
+        listen: mon_addr(),
+        initial: InitialCluster { fsid: Uuid([fsid; 16]), osds: 3, pool },
+    }
+}
+
+fn start_mon(sim: &Sim) -> NodeId {
+    sim.node("mon", 1, |shard: Shard| async move {
+        Mon::open(&shard, config(5)).await.unwrap().serve().await.unwrap();
+    })
+}
+
+/// Runs `work` as a process of its own until it has ended; the process is killed then.
+fn run<F: Future<Output = ()> + 'static>(sim: &Sim, name: &str, work: impl Fn(Shard) -> F + 'static) {
+    let node = sim.node(name, 1, {
+        let work = Rc::new(work);
+        move |shard: Shard| {
+            let work = Rc::clone(&work);
+            async move {
+                work(shard).await;
+                ENDED.with(|ended| ended.set(true));
+            }
+        }
+    });
+    ENDED.with(|ended| ended.set(false));
+    sim.run(|| ENDED.with(Cell::get), LIMIT).unwrap();
+    sim.kill(node);
+}
+
+thread_local! {
+    /// Each test has its own thread, and the world runs in it.
+    static ENDED: Cell<bool> = const { Cell::new(false) };
+}
+
+async fn client(shard: &Shard) -> Rc<Client> {
+    let options = Options { op_timeout: Some(Duration::from_secs(10)), ..Options::default() };
+    Client::connect(shard, mon_addr(), options).await.unwrap()
+}
+
+/// An OSD as far as the monitor can tell.
+struct FakeOsd {
+    boot: OsdBoot,
+    acks: RefCell<Vec<OsdBootAck>>,
+}
+
+impl MonHandler for FakeOsd {
+    fn on_session(&self, session: &Rc<MonSession>) {
+        session.send(Message::of(&self.boot).with_tid(7));
+    }
+    fn on_message(&self, _: &Rc<MonSession>, msg: Message) {
+        if msg.header.kind == kinds::OSD_BOOT_ACK {
+            assert_eq!(msg.header.tid, 7);
+            self.acks.borrow_mut().push(msg.decode().unwrap());
+        }
+    }
+}
+
+fn boot(shard: &Shard, osd: u32, uuid: u8) -> (Rc<FakeOsd>, Rc<MonSession>) {
+    let sock = format!("127.0.0.1:{}", 6800 + osd).parse().unwrap();
+    let addr = EntityAddr::msgr2(sock, shard.random_u64() as u32);
+    let boot = OsdBoot { osd: OsdId(osd), uuid: Uuid([uuid; 16]), addr, reactors: 1, epoch: Epoch(0) };
+    let fake = Rc::new(FakeOsd { boot, acks: RefCell::default() });
+    let config = ClientConfig::new(EntityType::OSD, osd.to_string(), addr.nonce);
+    config.gid.set(u64::from(osd));
+    let handler = Rc::clone(&fake) as Rc<dyn MonHandler>;
+    let session = MonSession::start(shard, vec![EntityAddr::msgr2(mon_addr(), 0)], Rc::new(config), handler);
+    (fake, session)
+}
+
+/// Waits until the client's map has the wanted OSDs up.
+async fn wait_up(client: &Client, up: &[u32]) -> Epoch {
+    loop {
+        let map = client.osdmap().unwrap();
+        let now: Vec<u32> = map.osds().filter(|osd| map.is_up(*osd)).map(|osd| osd.0).collect();
+        if now == up {
+            return map.epoch;
+        }
+        client.shard().sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn osds_come_and_go() {
+    let sim = Sim::new(11);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        assert_eq!(wait_up(&client, &[]).await, Epoch(1));
+        let (one, session) = boot(&shard, 1, 1);
+        assert_eq!(wait_up(&client, &[1]).await, Epoch(2));
+        assert_eq!(client.osdmap().unwrap().client_addr(OsdId(1)).unwrap().msgr2(), Some(one.boot.addr));
+        session.wait_for_map(Epoch(2), LIMIT).await.unwrap();
+        shard.sleep(Duration::from_millis(10)).await;
+        assert_eq!(one.acks.borrow()[0], OsdBootAck { result: 0, epoch: Epoch(2), reason: String::new() });
+        // A second store under the same number is told so, and the first one stays.
+        let (wrong, other) = boot(&shard, 1, 9);
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(wrong.acks.borrow()[0].result, errno::EPERM);
+        other.shutdown();
+        // Its beacon is what STATFS tells.
+        let pools = vec![PoolUse { pool: 1, objects: 3, bytes: 12_288 }];
+        session.send(Message::of(&OsdBeacon {
+            osd: OsdId(1),
+            total_bytes: 1 << 30,
+            used_bytes: 1 << 20,
+            pools,
+        }));
+        shard.sleep(Duration::from_millis(100)).await;
+        let space = client.mon().statfs(None, LIMIT).await.unwrap();
+        assert_eq!((space.total_kib, space.used_kib, space.objects), (1 << 20, 1 << 10, 3));
+        // The end of the session takes it down, and its space goes with it.
+        session.shutdown();
+        wait_up(&client, &[]).await;
+        assert_eq!(client.mon().statfs(None, LIMIT).await.unwrap().total_kib, 0);
+        // It comes back with a new nonce, and says goodbye.
+        let (again, session) = boot(&shard, 1, 1);
+        let epoch = wait_up(&client, &[1]).await;
+        assert!(client.osdmap().unwrap().is_in(OsdId(1)));
+        let goodbye = |nonce| OsdDown { osd: OsdId(1), nonce, reason: DownReason::Goodbye, epoch };
+        session.send(Message::of(&goodbye(one.boot.addr.nonce)));
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(wait_up(&client, &[1]).await, epoch, "a goodbye of an earlier start is ignored");
+        session.send(Message::of(&goodbye(again.boot.addr.nonce)));
+        wait_up(&client, &[]).await;
+    });
+}
+
+#[test]
+fn pools_and_commands() {
+    let sim = Sim::new(12);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        assert!(client.pool("bench").is_ok() && client.pool("rbd").is_err());
+        let create =
+            client.mon_command(r#"{"prefix":"osd pool create","pool":"rbd","pg_num":16}"#).await.unwrap();
+        assert_eq!(create.status, "pool 'rbd' created");
+        assert!(client.wait_pool("rbd").await.is_ok());
+        let listed = client.mon_command(r#"{"prefix":"osd pool ls"}"#).await.unwrap();
+        assert_eq!(listed.data, b"bench\nrbd\n");
+        let unknown = client.mon_command(r#"{"prefix":"make tea"}"#).await.unwrap_err();
+        assert_eq!(unknown.errno(), errno::EINVAL);
+        let id = client.osdmap().unwrap().pool_id("rbd").unwrap() as u32;
+        let fsid = client.mon().fsid();
+        let op = |op, name: &str| PoolOp {
+            version: 0,
+            fsid,
+            pool: id,
+            op,
+            snapid: 0,
+            name: name.into(),
+            crush_rule: 0,
+        };
+        client.mon().pool_op(op(PoolOp::DELETE, ""), LIMIT).await.unwrap();
+        assert!(client.pool("rbd").is_err());
+        let snap = client.mon().pool_op(op(PoolOp::CREATE_SNAP, "s"), LIMIT).await.unwrap_err();
+        assert_eq!(snap.errno(), errno::EOPNOTSUPP);
+        client.mon().pool_op(op(PoolOp::CREATE, "new"), LIMIT).await.unwrap();
+        assert!(client.pool("new").is_ok());
+    });
+}
+
+#[test]
+fn a_killed_monitor_goes_on_where_it_was() {
+    let sim = Sim::new(13);
+    let seen = Rc::new(Cell::new((0, Epoch(0))));
+    let mon = start_mon(&sim);
+    let note = Rc::clone(&seen);
+    run(&sim, "before", move |shard| {
+        let note = Rc::clone(&note);
+        async move {
+            let client = client(&shard).await;
+            client.mon_command(r#"{"prefix":"osd pool create","pool":"kept"}"#).await.unwrap();
+            let (_osd, _session) = boot(&shard, 0, 1);
+            note.set((client.global_id(), wait_up(&client, &[0]).await));
+        }
+    });
+    sim.kill(mon);
+    start_mon(&sim);
+    run(&sim, "after", move |shard| {
+        let (gid, epoch) = seen.get();
+        async move {
+            let client = client(&shard).await;
+            assert!(client.pool("kept").is_ok());
+            assert!(client.global_id() > gid, "global ids are never given twice");
+            assert!(wait_up(&client, &[]).await > epoch, "whose sessions ended with it is down");
+            let (_osd, _session) = boot(&shard, 0, 1);
+            wait_up(&client, &[0]).await;
+        }
+    });
+}
+
+#[test]
+fn an_osd_goes_on_after_the_monitor_was_killed() {
+    let sim = Sim::new(14);
+    let mon = start_mon(&sim);
+    let killed = Rc::new(Cell::new(false));
+    let is_killed = Rc::clone(&killed);
+    let up = Rc::new(Cell::new(0));
+    let is_up = Rc::clone(&up);
+    sim.node("osd", 1, move |shard: Shard| {
+        let (is_killed, is_up) = (Rc::clone(&is_killed), Rc::clone(&is_up));
+        async move {
+            let (_osd, _session) = boot(&shard, 2, 1);
+            let client = client(&shard).await;
+            wait_up(&client, &[2]).await;
+            is_up.set(1);
+            while !is_killed.get() {
+                shard.sleep(Duration::from_millis(10)).await;
+            }
+            // The map of the new monitor first has it down, then up again.
+            while client.osdmap().unwrap().epoch < Epoch(4) {
+                shard.sleep(Duration::from_millis(10)).await;
+            }
+            wait_up(&client, &[2]).await;
+            is_up.set(2);
+        }
+    });
+    sim.run(|| up.get() == 1, LIMIT).unwrap();
+    sim.kill(mon);
+    start_mon(&sim);
+    killed.set(true);
+    sim.run(|| up.get() == 2, LIMIT).unwrap();
+}
+
+#[test]
+fn another_clusters_state_is_refused() {
+    let sim = Sim::new(15);
+    let mon = start_mon(&sim);
+    run(&sim, "client", |shard| async move { drop(client(&shard).await) });
+    sim.kill(mon);
+    let refused = Rc::new(Cell::new(false));
+    let flag = Rc::clone(&refused);
+    sim.node("mon", 1, move |shard: Shard| {
+        let flag = Rc::clone(&flag);
+        async move {
+            let error = Mon::open(&shard, config(6)).await.err().unwrap();
+            assert!(matches!(error, MonError::WrongCluster { .. }), "{error}");
+            flag.set(true);
+        }
+    });
+    sim.run(|| refused.get(), LIMIT).unwrap();
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let trace = |seed| {
+        let sim = Sim::new(seed);
+        start_mon(&sim);
+        run(&sim, "client", |shard| async move {
+            let client = client(&shard).await;
+            let (_osd, _session) = boot(&shard, 1, 1);
+            wait_up(&client, &[1]).await;
+        });
+        sim.trace_hash()
+    };
+    assert_eq!(trace(3), trace(3));
+    assert_ne!(trace(3), trace(4));
+}
