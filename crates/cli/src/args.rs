@@ -44,7 +44,7 @@ pub(crate) enum Command {
 }
 
 /// Where a testbed lives.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct DirArgs {
     /// Folder of the testbed
     #[arg(long, value_name = "FOLDER", default_value = "carmine-testbed")]

@@ -24,6 +24,8 @@ use crate::verify::{self, BlockId};
 const WATCH: Duration = Duration::from_millis(2);
 /// Time for answers after the end; what has none by then is abandoned.
 const DRAIN: Duration = Duration::from_secs(10);
+/// The same after a failure, when answers are unlikely.
+const DRAIN_FAILED: Duration = Duration::from_secs(1);
 /// Time between copies of the verify state to the controller.
 const SNAPSHOT_NS: u64 = 500_000_000;
 /// Draws for a block that has no write in flight; then the worker waits a little.
@@ -34,7 +36,7 @@ const POOL_BYTES: usize = 1 << 20;
 const POOL_STEP: usize = 4096;
 
 /// What a job needs to start.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct JobSetup {
     pub(crate) spec: Arc<LoadSpec>,
     pub(crate) job: u32,
@@ -399,7 +401,8 @@ impl<T: Target + 'static> Run<T> {
         if let Some(before) = at_start {
             self.state.borrow_mut().result.client = clocks_between(&before, &self.shard.stats());
         }
-        let deadline_ns = self.shard.now_ns() + DRAIN.as_nanos() as u64;
+        let drain = if self.control.has_failed() { DRAIN_FAILED } else { DRAIN };
+        let deadline_ns = self.shard.now_ns() + drain.as_nanos() as u64;
         while self.workers.get() > 0 && self.shard.now_ns() < deadline_ns {
             self.shard.sleep(WATCH).await;
         }

@@ -24,7 +24,7 @@ pub mod verify;
 pub mod window;
 
 pub use arrivals::Schedule;
-pub use cluster::ClusterTarget;
+pub use cluster::{ClusterTarget, run_cluster_job};
 pub use control::{Control, Phase, Progress};
 pub use job::{JobSetup, object_name, run_job};
 pub use ledger::{Ledger, StateError, VerifyState};

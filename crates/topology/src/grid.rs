@@ -1,5 +1,7 @@
 //! The CPU grid: who sits where. It is printed by `carmine plan` and at every start, and is part of every result.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, CpuList, PlanError, PlanRequest, Strategy, Topology, plan, render};
@@ -108,6 +110,16 @@ impl Grid {
     pub fn allocated_cpus(&self) -> CpuList {
         let reactors = self.osds.iter().flat_map(OsdRow::reactor_cpus);
         reactors.chain(self.osds.iter().flat_map(|osd| osd.aliens.cpus.to_vec())).collect()
+    }
+
+    /// Reactors or aliens share a CPU with each other; clients do not count. For load from within the OSDs, whose only
+    /// clients sleep.
+    pub fn osds_shared(&self) -> bool {
+        let given_aliens =
+            self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| osd.aliens.cpus.iter());
+        let aliens: BTreeSet<usize> = given_aliens.collect();
+        let mut seen = BTreeSet::new();
+        self.osds.iter().flat_map(OsdRow::reactor_cpus).any(|cpu| aliens.contains(&cpu) || !seen.insert(cpu))
     }
 
     /// The CPUs of clients; the monitor sleeps there, too.

@@ -188,6 +188,18 @@ fn siblings_of_client_cores_come_late() {
 }
 
 #[test]
+fn only_clients_share() {
+    let t = Topology::from_short("1x2x1").unwrap();
+    let plan = |reactors, osds| {
+        let request = PlanRequest { osds, reactors, overprovisioned: true, ..PlanRequest::default() };
+        Grid::plan(&t, &request).unwrap()
+    };
+    let two = plan(2, 1);
+    assert!(two.shared && !two.osds_shared(), "{}", two.render());
+    assert!(plan(1, 3).osds_shared());
+}
+
+#[test]
 fn aliens_default_to_the_reactors() {
     let t = Topology::from_short("1x8x1").unwrap();
     let grid = Grid::plan(&t, &PlanRequest { osds: 2, reactors: 2, ..PlanRequest::default() }).unwrap();

@@ -1,19 +1,78 @@
 //! `carmine bench`: loads a testbed and measures it.
 
+mod args;
+mod controller;
+mod drive;
+mod setup;
+mod view;
+
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use anyhow::Context;
+use carmine_load::report::{self, Report};
+use carmine_load::{JobResult, LoadSpec};
+use carmine_testbed::write_whole;
 
-use crate::args::DirArgs;
+pub(crate) use args::BenchArgs;
+use setup::Setup;
 
-/// Options of the bench, in fio's words.
-#[derive(Args)]
-pub(crate) struct BenchArgs {
-    #[command(flatten)]
-    pub(crate) dir: DirArgs,
+use crate::output::{note, print};
+use crate::signals;
+
+/// 0: measured, and every block was right; 1: errors, wrong blocks, or no measurement.
+pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let json = args.json.clone();
+    if let Some(path) = &json {
+        check_writable(path)?;
+    }
+    let cancel = signals::cancel_flag()?;
+    let setup = Setup::prepare(args)?;
+    print(&setup.plan.grid.render())?;
+    let outcome = controller::run(&setup, &cancel)?;
+    if let Some(path) = &setup.state_path {
+        note(&format!("verify state of {} blocks in {}", outcome.known_blocks, path.display()));
+    }
+    let measured = match outcome.measured {
+        Ok(measured) => measured,
+        Err(error) => return Err(error.context(failure(&outcome.result))),
+    };
+    let report = report::report(&outcome.spec, &outcome.result, &measured, setup.context(outcome.marks));
+    print(&report::table(&outcome.result, &report))?;
+    if let Some(path) = &json {
+        write_json(path, &outcome.spec, &outcome.result, &report)?;
+    }
+    let result = &outcome.result;
+    let good = result.errors == 0 && result.abandoned == 0 && result.verify.mismatches == 0;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
-    let _ = args.dir;
-    anyhow::bail!("`carmine bench` is not built into this version yet")
+/// What is known of a load that ended without a measurement.
+fn failure(result: &JobResult) -> String {
+    match &result.first_error {
+        Some(error) => format!("the load failed ({} errors, first: {error})", result.errors),
+        None => "the load was not measured".to_owned(),
+    }
+}
+
+/// Finds out before the load, not after it, that the result can't be kept.
+fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        anyhow::bail!(crate::output::Usage(format!(
+            "--json {}: there is no folder {}",
+            path.display(),
+            parent.display()
+        )));
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, spec: &LoadSpec, result: &JobResult, report: &Report) -> anyhow::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let value = report::result_json(spec, result, report, now);
+    let mut text = serde_json::to_string_pretty(&value).context("cannot make the result's JSON")?;
+    text.push('\n');
+    Ok(write_whole(path, text.as_bytes())?)
 }

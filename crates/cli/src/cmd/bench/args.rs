@@ -1,0 +1,158 @@
+//! Options of `carmine bench`, in fio's words.
+
+use std::path::PathBuf;
+
+use carmine_load::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis};
+use clap::Args;
+
+use crate::args::DirArgs;
+
+/// Options of the bench, in fio's words.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    /// read, write, randread, randwrite or randrw
+    #[arg(long, value_name = "WORD", default_value = "read")]
+    rw: Rw,
+    /// Percentage of reads in randrw
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    rwmixread: u8,
+    /// Bytes of one operation, such as 4k or 1m
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
+    bs: u64,
+    /// Operations in flight of each job; with --rate the most that may be
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "256")
+    )]
+    iodepth: u32,
+    /// Jobs: threads of the generator, each with its own connections
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    numjobs: u32,
+    /// Length of the measured window, such as 10, 500ms or 2m
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = parse_millis)]
+    runtime: u64,
+    /// Load before the window
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_millis)]
+    ramp: u64,
+    /// Bytes that the load spreads over, in whole objects
+    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_bytes)]
+    size: u64,
+    /// Bytes of one object
+    #[arg(long, value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
+    object_size: u64,
+    /// The same seed gives the same operations
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// direct (one connection per OSD and reactor) or single (one per OSD, as stock clients have)
+    #[arg(long, value_name = "ROUTE", default_value = "direct")]
+    route: Route,
+    /// Operations per second of all jobs together, whatever the answers do; latency counts from the intended start
+    #[arg(long, value_name = "IOPS")]
+    rate: Option<f64>,
+    /// With --rate: fixed or poisson
+    #[arg(long, value_name = "WORD", default_value = "fixed", requires = "rate")]
+    arrivals: Arrivals,
+    /// Write the objects first: auto (those that will be read and are missing), always or never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    prefill: Prefill,
+    /// Write blocks that say who they are, and check every block that is read
+    #[arg(long)]
+    verify: bool,
+    /// Read every block that --verify-state knows to be written once, check it, and end
+    #[arg(long, requires = "verify_state")]
+    verify_only: bool,
+    /// File that keeps what was acknowledged, so that a later run can check it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) verify_state: Option<PathBuf>,
+    /// Load the PGs inside an OSD's process, without sockets: each reactor its own
+    #[arg(long, conflicts_with_all = ["verify_state", "numjobs", "route"])]
+    pub(crate) in_process: bool,
+    /// With --in-process: the OSD
+    #[arg(long, value_name = "ID", default_value_t = 0, requires = "in_process")]
+    pub(crate) osd: u32,
+    /// Pool that is loaded
+    #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
+    pub(crate) pool: String,
+    /// File for the result: fio's JSON, with an object `carmine` beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl BenchArgs {
+    /// The load that was asked for, not yet checked.
+    pub(crate) fn spec(&self) -> LoadSpec {
+        LoadSpec {
+            rw: self.rw,
+            rwmixread: self.rwmixread,
+            bs_bytes: self.bs,
+            iodepth: self.iodepth,
+            numjobs: self.numjobs,
+            runtime_ms: self.runtime,
+            ramp_ms: self.ramp,
+            size_bytes: self.size,
+            object_size_bytes: self.object_size,
+            seed: self.seed,
+            verify: self.verify || self.verify_only || self.verify_state.is_some(),
+            verify_only: self.verify_only,
+            route: self.route,
+            rate_iops: self.rate,
+            arrivals: self.arrivals,
+            prefill: self.prefill,
+            generation: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parse(words: &str) -> Result<BenchArgs, String> {
+        let words = std::iter::once("bench").chain(words.split_ascii_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.bench).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn defaults_are_fios() {
+        assert_eq!(parse("").unwrap().spec(), LoadSpec::default());
+        let spec =
+            parse("--rw randwrite --bs 64k --iodepth 16 --runtime 2m --ramp 500ms --seed 7").unwrap().spec();
+        assert_eq!((spec.rw, spec.bs_bytes, spec.iodepth), (Rw::RandWrite, 65536, 16));
+        assert_eq!((spec.runtime_ms, spec.ramp_ms, spec.seed), (120_000, 500, 7));
+    }
+
+    #[test]
+    fn open_loop_may_have_many_in_flight() {
+        let spec = parse("--rate 5000 --arrivals poisson").unwrap().spec();
+        assert_eq!((spec.rate_iops, spec.iodepth, spec.arrivals), (Some(5000.0), 256, Arrivals::Poisson));
+        assert_eq!(parse("--rate 5000 --iodepth 8").unwrap().spec().iodepth, 8);
+        assert!(parse("--arrivals poisson").is_err());
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        for (words, part) in [
+            ("--rw append", "append"),
+            ("--bs 4q", "4q"),
+            ("--runtime soon", "soon"),
+            ("--route both", "both"),
+            ("--verify-only", "--verify-state"),
+            ("--in-process --numjobs 2", "--numjobs"),
+            ("--rwmixread 101", "101"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

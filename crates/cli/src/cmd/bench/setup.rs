@@ -1,0 +1,143 @@
+//! Everything that is decided before a load starts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use carmine_load::report::Context as ReportContext;
+use carmine_load::{LoadSpec, VerifyState};
+use carmine_testbed::process::ProcessId;
+use carmine_testbed::sample::{Sampler, WatchedOsd, device_of, host_report};
+use carmine_testbed::{Daemon, Layout, Plan, mon_addr, require_plan};
+use carmine_types::OsdId;
+use serde_json::Value;
+
+use super::args::BenchArgs;
+use crate::output::Usage;
+
+/// A load that can start.
+pub(crate) struct Setup {
+    pub(crate) spec: LoadSpec,
+    pub(crate) plan: Plan,
+    pub(crate) mon: SocketAddr,
+    pub(crate) pool: String,
+    pub(crate) osds: Vec<(OsdId, ProcessId)>,
+    pub(crate) sampler: Sampler,
+    /// The OSD that is loaded from within.
+    pub(crate) in_process: Option<OsdId>,
+    pub(crate) state: Option<VerifyState>,
+    pub(crate) state_path: Option<PathBuf>,
+}
+
+impl Setup {
+    pub(crate) fn prepare(args: BenchArgs) -> anyhow::Result<Setup> {
+        let mut spec = args.spec();
+        spec.check().map_err(|e| Usage(e.to_string()))?;
+        let layout = Layout::new(&args.dir.dir)?;
+        let plan = require_plan(&layout)?;
+        let (mon, mon_pid, osds) = running(&layout, &plan)?;
+        if args.in_process && args.osd >= plan.osds() {
+            bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, plan.osds() - 1)));
+        }
+        let state = load_state(&mut spec, &args)?;
+        let watched = osds.iter().map(|(id, pid)| WatchedOsd {
+            id: id.0,
+            pid: pid.pid.unsigned_abs(),
+            alien_cpus: alien_cpus(&plan, *id),
+        });
+        let sampler = Sampler::new(watched.collect(), Some(mon_pid), devices(&layout, &plan));
+        Ok(Setup {
+            spec,
+            mon,
+            pool: args.pool,
+            osds,
+            sampler,
+            in_process: args.in_process.then_some(OsdId(args.osd)),
+            state,
+            state_path: args.verify_state,
+            plan,
+        })
+    }
+
+    /// The part of the report that this knows.
+    pub(crate) fn context(&self, marks: Vec<String>) -> ReportContext {
+        let mut plan = serde_json::to_value(&self.plan).unwrap_or_default();
+        let grid = match &mut plan {
+            Value::Object(map) => map.remove("grid").unwrap_or_default(),
+            _ => Value::Null,
+        };
+        // In-process load needs no client CPU: the controller and the monitor sleep there.
+        let in_process = self.in_process.is_some();
+        ReportContext {
+            plan,
+            grid,
+            host: host_report(),
+            shared: if in_process { self.plan.grid.osds_shared() } else { self.plan.grid.shared },
+            allocated_cpus: self.plan.grid.allocated_cpus().len(),
+            size: u32::from(self.plan.pool.size),
+            in_process,
+            marks,
+        }
+    }
+}
+
+type Running = (SocketAddr, u32, Vec<(OsdId, ProcessId)>);
+
+/// The monitor's address and pid, and the OSDs' processes; an error if one of them is missing.
+fn running(layout: &Layout, plan: &Plan) -> anyhow::Result<Running> {
+    let dir = layout.dir().display();
+    let alive = |daemon: Daemon| -> anyhow::Result<ProcessId> {
+        match ProcessId::load(&layout.pid_file(daemon))?.filter(ProcessId::alive) {
+            Some(process) => Ok(process),
+            None => {
+                bail!("{daemon} of the testbed in {dir} does not run; start it with `carmine up --dir {dir}`")
+            }
+        }
+    };
+    let mon_pid = alive(Daemon::Mon)?.pid.unsigned_abs();
+    let mon = mon_addr(layout).with_context(|| format!("the monitor of {dir} has not told its address"))?;
+    let osds = (0..plan.osds()).map(OsdId).map(|id| Ok((id, alive(Daemon::Osd(id))?)));
+    Ok((mon, mon_pid, osds.collect::<anyhow::Result<_>>()?))
+}
+
+/// CPUs that only the aliens of this OSD have.
+fn alien_cpus(plan: &Plan, id: OsdId) -> u32 {
+    let row = plan.grid.osds.get(id.0 as usize).filter(|row| !row.aliens.own);
+    row.map_or(0, |row| row.aliens.cpus.len() as u32)
+}
+
+fn devices(layout: &Layout, plan: &Plan) -> Vec<String> {
+    let folders = (0..plan.osds()).map(|id| layout.osd_dir(OsdId(id)));
+    let mut names: Vec<String> =
+        plan.devices.iter().cloned().chain(folders).filter_map(|p| device_of(&p)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What is known of verified blocks. Without a file, or with one that does not exist yet, nothing is; the load then gets
+/// a generation of its own, so that blocks of earlier loads can't be taken for its own.
+fn load_state(spec: &mut LoadSpec, args: &BenchArgs) -> anyhow::Result<Option<VerifyState>> {
+    if !spec.verify {
+        return Ok(None);
+    }
+    let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
+    let Some(path) = &args.verify_state else {
+        spec.generation = fresh;
+        return Ok(None);
+    };
+    match std::fs::read(path) {
+        Ok(bytes) => {
+            let state =
+                VerifyState::decode(&bytes, spec).map_err(|e| Usage(format!("{}: {e}", path.display())))?;
+            spec.generation = state.generation();
+            Ok(Some(state))
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !spec.verify_only => {
+            spec.generation = fresh;
+            Ok(Some(VerifyState::new(spec)))
+        }
+        Err(e) => Err(e).with_context(|| format!("cannot read the verify state {}", path.display())),
+    }
+}
