@@ -149,8 +149,10 @@ impl OsdMap {
         for (osd, weight) in &inc.new_weight {
             put(&mut self.osd_weight, *osd, *weight);
             if *weight != WEIGHT_OUT {
-                // Whoever is in again is neither new nor out by timeout.
-                edit(&mut self.osd_state, *osd, |state| *state &= !(STATE_AUTOOUT | STATE_NEW));
+                // Whoever has a weight exists, and is neither new nor out by timeout.
+                edit(&mut self.osd_state, *osd, |state| {
+                    *state = (*state | STATE_EXISTS) & !(STATE_AUTOOUT | STATE_NEW);
+                });
                 edit(&mut self.osd_xinfo, *osd, |x| x.old_weight = 0);
             }
         }
