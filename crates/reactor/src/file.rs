@@ -1,7 +1,18 @@
 //! Files and block devices.
-use std::io;
+
+use std::ffi::CString;
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
+
 use crate::buf::{Buf, Bytes};
+use crate::driver::Driver;
+use crate::handle::Handle;
+use crate::op::{Op, OpFuture};
+use crate::shard::Shard;
+use crate::sys;
 
 /// How [`Shard::open`](crate::Shard::open) opens a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,14 +31,150 @@ pub struct FileOptions {
     pub exclusive_device: bool,
 }
 
-/// An open file; clones share it.
+impl FileOptions {
+    fn flags(self) -> io::Result<i32> {
+        let mut f = match (self.read, self.write) {
+            (true, true) => libc::O_RDWR,
+            (false, true) => libc::O_WRONLY,
+            (true, false) => libc::O_RDONLY,
+            (false, false) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither read nor write was asked for"));
+            }
+        };
+        for (wanted, flag) in [
+            (self.create, libc::O_CREAT),
+            (self.truncate, libc::O_TRUNC),
+            (self.direct, libc::O_DIRECT),
+            (self.exclusive_device && !self.create, libc::O_EXCL),
+        ] {
+            if wanted {
+                f |= flag;
+            }
+        }
+        Ok(f | libc::O_CLOEXEC)
+    }
+}
+
+pub(crate) async fn open(shard: &Shard, path: &Path, opts: FileOptions) -> io::Result<File> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot open {}: {e}", path.display()));
+    let flags = opts.flags().map_err(named)?;
+    let sim = match &mut *shard.inner().driver.borrow_mut() {
+        Driver::Sim(s) => Some(s.open(path, opts)),
+        Driver::Uring(_) => None,
+        Driver::Closed => return Err(named(crate::driver::closed())),
+    };
+    let handle = match sim {
+        Some(h) => Handle::Sim(h.map_err(named)?),
+        None => {
+            let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|e| named(e.into()))?;
+            let out = OpFuture::new(shard, Op::Open { path: c_path, flags }).await;
+            Handle::Os(sys::own_fd(out.io().map_err(named)? as i32))
+        }
+    };
+    Ok(File { shard: shard.clone(), handle: Rc::new(handle) })
+}
+
+/// An open file; clones share it. It is closed when the last clone is gone and no operation is in flight.
 #[derive(Clone)]
-pub struct File { _p: Rc<()> }
-#[allow(unused_variables, missing_docs, clippy::unimplemented, clippy::unused_async)]
+pub struct File {
+    shard: Shard,
+    handle: Rc<Handle>,
+}
+
 impl File {
-    pub async fn read_at(&self, buf: Buf, len: usize, off: u64) -> (io::Result<usize>, Buf) { unimplemented!() }
-    pub async fn write_at(&self, data: Vec<Bytes>, off: u64, dsync: bool) -> io::Result<()> { unimplemented!() }
-    pub async fn fdatasync(&self) -> io::Result<()> { unimplemented!() }
-    pub async fn len(&self) -> io::Result<u64> { unimplemented!() }
-    pub async fn set_len(&self, len: u64) -> io::Result<()> { unimplemented!() }
+    /// Reads up to `len` bytes at `off` into the start of `buf` and sets the buffer's length to what was read (less
+    /// than `len` only at the end of the file).
+    ///
+    /// # Errors
+    /// Those of `pread`, and InvalidInput if `len` is above the buffer's capacity; the buffer comes back in every case.
+    pub async fn read_at(&self, buf: Buf, len: usize, off: u64) -> (io::Result<usize>, Buf) {
+        if len > buf.capacity() {
+            let text = format!("read of {len} bytes into a buffer of {}", buf.capacity());
+            return (Err(io::Error::new(io::ErrorKind::InvalidInput, text)), buf);
+        }
+        let mut op = Op::Read { handle: Rc::clone(&self.handle), buf, len, off };
+        loop {
+            let out = OpFuture::new(&self.shard, op).await;
+            let result = out.io();
+            match (result, out.op) {
+                (Err(e), o @ Op::Read { .. }) if e.kind() == io::ErrorKind::Interrupted => op = o,
+                (Ok(n), Op::Read { mut buf, .. }) => {
+                    buf.set_len(n);
+                    return (Ok(n), buf);
+                }
+                (Err(e), Op::Read { buf, .. }) => return (Err(e), buf),
+                // An operation comes back as what it was.
+                (_, o) => op = o,
+            }
+        }
+    }
+
+    /// Writes all of `data`, gathered, at `off`. With `dsync` it is durable when this returns.
+    ///
+    /// # Errors
+    /// Those of `pwrite`; what was written before the error stays written.
+    pub async fn write_at(&self, data: Vec<Bytes>, off: u64, dsync: bool) -> io::Result<()> {
+        let mut left: usize = data.iter().map(Bytes::len).sum();
+        if left == 0 {
+            return Ok(());
+        }
+        let mut op = Op::Write { handle: Rc::clone(&self.handle), data, skip: 0, off, dsync };
+        loop {
+            let out = OpFuture::new(&self.shard, op).await;
+            let n = match out.io() {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => 0,
+                Err(e) => return Err(e),
+            };
+            left = left.saturating_sub(n);
+            if left == 0 {
+                return Ok(());
+            }
+            op = out.op;
+            if let Op::Write { skip, off, .. } = &mut op {
+                *skip += n;
+                *off += n as u64;
+            }
+        }
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// Those of `fdatasync`. After one, what is durable is unknown.
+    pub async fn fdatasync(&self) -> io::Result<()> {
+        let out = OpFuture::new(&self.shard, Op::Datasync { handle: Rc::clone(&self.handle) }).await;
+        out.io().map(drop)
+    }
+
+    /// Length in bytes, of a block device too.
+    ///
+    /// # Errors
+    /// Those of `lseek`.
+    pub async fn len(&self) -> io::Result<u64> {
+        match &*self.handle {
+            // Seeking works for files and devices alike; nothing else uses the file's position.
+            Handle::Os(fd) => std::fs::File::from(fd.as_fd().try_clone_to_owned()?).seek(SeekFrom::End(0)),
+            Handle::Sim(h) => match &mut *self.shard.inner().driver.borrow_mut() {
+                Driver::Sim(s) => s.file_len(h),
+                Driver::Uring(_) | Driver::Closed => Ok(0),
+            },
+        }
+    }
+
+    /// Sets the length; a longer file reads as zeros there.
+    ///
+    /// # Errors
+    /// Those of `ftruncate`.
+    pub async fn set_len(&self, len: u64) -> io::Result<()> {
+        let out = OpFuture::new(&self.shard, Op::SetLen { handle: Rc::clone(&self.handle), len }).await;
+        match (out.io(), &*self.handle) {
+            // Before Linux 6.9 the ring does not know the operation.
+            (Err(e), Handle::Os(fd)) if e.raw_os_error() == Some(libc::EINVAL) => {
+                std::fs::File::from(fd.as_fd().try_clone_to_owned()?).set_len(len)
+            }
+            (r, _) => r.map(drop),
+        }
+    }
 }

@@ -101,7 +101,7 @@ impl Payload {
     /// CRC-32C in Ceph's convention (`seed` is the running value; no inversion at either end).
     #[must_use]
     pub fn crc32c(&self, seed: u32) -> u32 {
-        self.chunks.iter().fold(seed, |crc, c| crate::crc::raw(crc, c))
+        self.chunks.iter().fold(seed, |crc, c| carmine_types::crc32c::raw(crc, c))
     }
 }
 

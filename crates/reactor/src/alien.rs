@@ -1,0 +1,139 @@
+//! Alien threads: a bounded pool for code that blocks (RocksDB), with its own CPU set and its own account.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+
+/// A piece of blocking work. It reports its own end.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// Jobs that may wait for a thread; more wait in the shards.
+const QUEUE: usize = 1024;
+
+/// The pool of a process. Threads start with the first job.
+pub(crate) struct AlienPool {
+    name: String,
+    threads: usize,
+    cpus: Vec<usize>,
+    jobs: OnceLock<Option<Sender<Job>>>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl AlienPool {
+    pub(crate) fn new(name: &str, threads: usize, cpus: &[usize]) -> AlienPool {
+        AlienPool {
+            name: name.to_owned(),
+            threads,
+            cpus: cpus.to_vec(),
+            jobs: OnceLock::new(),
+            handles: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn start(&self) -> Option<Sender<Job>> {
+        if self.threads == 0 {
+            return None;
+        }
+        let (tx, rx) = bounded(QUEUE);
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        for i in 0..self.threads {
+            let cpu = (!self.cpus.is_empty()).then(|| self.cpus[i % self.cpus.len()]);
+            match self.thread(i, cpu, rx.clone()) {
+                Ok(h) => handles.push(h),
+                Err(e) => tracing::error!("cannot start alien thread {i} of {}: {e}", self.name),
+            }
+        }
+        (!handles.is_empty()).then_some(tx)
+    }
+
+    fn thread(&self, i: usize, cpu: Option<usize>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name(format!("{}-alien-{i}", self.name)).spawn(move || {
+            match cpu {
+                Some(id) => {
+                    if !core_affinity::set_for_current(core_affinity::CoreId { id }) {
+                        tracing::warn!("cannot pin an alien thread to CPU {id}");
+                    }
+                }
+                // Spawned from a pinned reactor, it would inherit the reactor's one CPU.
+                None => crate::sys::unpin(),
+            }
+            while let Ok(job) = jobs.recv() {
+                job();
+            }
+        })
+    }
+
+    /// Hands a job over; gives it back when the queue is full. Without threads the job runs here and now.
+    fn give(&self, job: Job) -> Option<Job> {
+        match self.jobs.get_or_init(|| self.start()) {
+            Some(tx) => match tx.try_send(job) {
+                Ok(()) => None,
+                Err(TrySendError::Full(job)) => Some(job),
+                Err(TrySendError::Disconnected(job)) => {
+                    job();
+                    None
+                }
+            },
+            None => {
+                job();
+                None
+            }
+        }
+    }
+}
+
+impl Drop for AlienPool {
+    fn drop(&mut self) {
+        self.jobs.take();
+        let handles = std::mem::take(self.handles.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for h in handles {
+            // A job that panics is caught where it runs.
+            let _ = h.join();
+        }
+    }
+}
+
+/// One shard's view of the pool: what the pool has of it, and what the pool had no room for.
+#[derive(Default)]
+pub(crate) struct AlienQueue {
+    backlog: VecDeque<Job>,
+    outstanding: usize,
+    given: u64,
+}
+
+impl AlienQueue {
+    pub(crate) fn push(&mut self, pool: &AlienPool, job: Job) {
+        self.outstanding += 1;
+        self.given += 1;
+        self.backlog.push_back(job);
+        self.pump(pool);
+    }
+
+    /// Gives as much as the pool takes.
+    pub(crate) fn pump(&mut self, pool: &AlienPool) {
+        while let Some(job) = self.backlog.pop_front() {
+            if let Some(job) = pool.give(job) {
+                self.backlog.push_front(job);
+                break;
+            }
+        }
+    }
+
+    /// One job has reported.
+    pub(crate) fn returned(&mut self) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    /// Jobs not yet reported.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Jobs since the start.
+    pub(crate) fn given(&self) -> u64 {
+        self.given
+    }
+}

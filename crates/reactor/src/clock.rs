@@ -1,0 +1,95 @@
+//! Time: the kernel's clocks, or the virtual clock of `sim`.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::sys;
+
+/// A virtual world begins at this wall-clock time: 2026-01-01 00:00:00 UTC.
+const VIRTUAL_EPOCH_S: u64 = 1_767_225_600;
+/// What a step of a task costs on the virtual tick counter.
+const VIRTUAL_TICKS: u64 = 1_000;
+
+/// A shard's source of time.
+pub(crate) enum Clock {
+    Real(TickRate),
+    /// Nanoseconds of virtual time, and a tick counter of this shard.
+    Virtual(Rc<Cell<u64>>, Cell<u64>),
+}
+
+impl Clock {
+    /// Monotonic nanoseconds.
+    pub(crate) fn now_ns(&self) -> u64 {
+        match self {
+            Clock::Real(_) => sys::monotonic_ns(),
+            Clock::Virtual(t, _) => t.get(),
+        }
+    }
+
+    /// Wall clock since 1970.
+    pub(crate) fn unix_now(&self) -> Duration {
+        match self {
+            Clock::Real(_) => Duration::from_nanos(sys::realtime_ns()),
+            Clock::Virtual(t, _) => Duration::from_secs(VIRTUAL_EPOCH_S) + Duration::from_nanos(t.get()),
+        }
+    }
+
+    /// A cheap counter for durations.
+    #[inline]
+    pub(crate) fn ticks(&self) -> u64 {
+        match self {
+            Clock::Real(_) => sys::ticks(),
+            Clock::Virtual(_, ticks) => {
+                let t = ticks.get() + VIRTUAL_TICKS;
+                ticks.set(t);
+                t
+            }
+        }
+    }
+
+    /// Ticks of a duration.
+    pub(crate) fn to_ticks(&self, ns: u64) -> u64 {
+        match self {
+            Clock::Real(r) => (ns as f64 * r.ticks_per_ns.get()) as u64,
+            Clock::Virtual(..) => ns,
+        }
+    }
+
+    /// Duration of ticks in nanoseconds.
+    pub(crate) fn to_ns(&self, ticks: u64) -> u64 {
+        match self {
+            Clock::Real(r) => (ticks as f64 / r.ticks_per_ns.get()) as u64,
+            Clock::Virtual(..) => ticks,
+        }
+    }
+}
+
+/// How fast the tick counter runs, measured against the monotonic clock.
+pub(crate) struct TickRate {
+    start_ticks: u64,
+    start_ns: u64,
+    ticks_per_ns: Cell<f64>,
+}
+
+impl TickRate {
+    /// Measures for 100 µs: good to a percent, and `refine` makes it better.
+    pub(crate) fn measure() -> TickRate {
+        let (start_ns, start_ticks) = (sys::monotonic_ns(), sys::ticks());
+        while sys::monotonic_ns() < start_ns + 100_000 {
+            std::hint::spin_loop();
+        }
+        let rate = TickRate { start_ticks, start_ns, ticks_per_ns: Cell::new(1.0) };
+        rate.refine();
+        rate
+    }
+
+    /// Measures again over all the time since the start.
+    pub(crate) fn refine(&self) {
+        let ns = sys::monotonic_ns().saturating_sub(self.start_ns);
+        let ticks = sys::ticks().wrapping_sub(self.start_ticks);
+        if ns > 0 && ticks > 0 {
+            self.ticks_per_ns.set(ticks as f64 / ns as f64);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Operations: what a task asks of the driver, and the table that owns them while the driver has them.
+//!
+//! An operation owns its buffers and its handle. The future that waits for it holds only an index: dropping that
+//! future cancels the operation, but buffers stay in the table until the driver says that it is done with them.
+
+use std::ffi::CString;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::buf::{Buf, Bytes, Chunk};
+use crate::handle::Handle;
+use crate::shard::Shard;
+use crate::sys::{self, SockAddr};
+
+/// An operation descriptor.
+pub(crate) enum Op {
+    /// Reads `len` bytes at `off` into the start of `buf`.
+    Read { handle: Rc<Handle>, buf: Buf, len: usize, off: u64 },
+    /// Writes `data`, less its first `skip` bytes, at `off` (which is the place of the first unskipped byte).
+    Write { handle: Rc<Handle>, data: Vec<Bytes>, skip: usize, off: u64, dsync: bool },
+    /// Flushes data and the device's cache.
+    Datasync { handle: Rc<Handle> },
+    /// Receives into `buf[at..capacity]`.
+    Recv { handle: Rc<Handle>, buf: Buf, at: usize, poll_first: bool },
+    /// Sends `chunks`, less their first `skip` bytes.
+    Send { handle: Rc<Handle>, chunks: Vec<Chunk>, skip: usize },
+    /// Accepts one connection.
+    Accept { handle: Rc<Handle> },
+    /// Connects a socket.
+    Connect { handle: Rc<Handle>, addr: Box<SockAddr> },
+    /// Opens a path.
+    Open { path: CString, flags: i32 },
+    /// Sets a file's length.
+    SetLen { handle: Rc<Handle>, len: u64 },
+}
+
+impl Op {
+    /// Completions of these carry a new descriptor.
+    fn makes_fd(&self) -> bool {
+        matches!(self, Op::Accept { .. } | Op::Open { .. })
+    }
+
+    fn is_os(&self) -> bool {
+        match self {
+            Op::Accept { handle } => matches!(**handle, Handle::Os(_)),
+            Op::Open { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whom to wake.
+#[derive(Default)]
+pub(crate) enum WakeTarget {
+    #[default]
+    Nobody,
+    /// A task of this shard, by index: costs nothing.
+    Task(u32),
+    /// Whatever a combinator made.
+    Waker(Waker),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Queued,
+    InFlight,
+    Done,
+    /// Dropped before the driver saw it.
+    DeadQueued,
+    /// Dropped while the driver has it.
+    Orphan,
+}
+
+struct Slot {
+    op: Option<Op>,
+    state: State,
+    result: i32,
+    flags: u32,
+    target: WakeTarget,
+}
+
+/// A completion as the driver reports it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) op: u32,
+    /// Bytes or descriptor, or a negative errno.
+    pub(crate) result: i32,
+    pub(crate) flags: u32,
+}
+
+/// The operation table of a shard.
+#[derive(Default)]
+pub(crate) struct Ops {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Not yet given to the driver, in order.
+    pub(crate) queue: Vec<u32>,
+    /// To be cancelled.
+    pub(crate) cancels: Vec<u32>,
+    /// Completions that the driver reported and the shard has not yet seen.
+    pub(crate) done: Vec<Done>,
+    in_flight: usize,
+    completed: u64,
+}
+
+impl Ops {
+    fn add(&mut self, op: Op) -> u32 {
+        let slot =
+            Slot { op: Some(op), state: State::Queued, result: 0, flags: 0, target: WakeTarget::Nobody };
+        let index = match self.free.pop() {
+            Some(i) => {
+                self.slots[i as usize] = slot;
+                i
+            }
+            None => {
+                self.slots.push(slot);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.queue.push(index);
+        index
+    }
+
+    fn release(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.state = State::Free;
+        slot.target = WakeTarget::Nobody;
+        self.free.push(index);
+    }
+
+    /// Marks a queued operation as the driver's and shows it; `None` if its future was dropped meanwhile.
+    pub(crate) fn start(&mut self, index: u32) -> Option<&mut Op> {
+        match self.slots[index as usize].state {
+            State::Queued => {
+                self.in_flight += 1;
+                let slot = &mut self.slots[index as usize];
+                slot.state = State::InFlight;
+                slot.op.as_mut()
+            }
+            State::DeadQueued => {
+                self.release(index);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// An operation that the driver has (`sim` moves the bytes when it completes).
+    pub(crate) fn running(&mut self, index: u32) -> Option<&mut Op> {
+        let slot = self.slots.get_mut(index as usize)?;
+        matches!(slot.state, State::InFlight | State::Orphan).then_some(slot.op.as_mut()).flatten()
+    }
+
+    /// Takes a completion in; whom to wake.
+    pub(crate) fn finish(&mut self, d: Done) -> WakeTarget {
+        let slot = &mut self.slots[d.op as usize];
+        let target = match slot.state {
+            State::InFlight => {
+                slot.state = State::Done;
+                slot.result = d.result;
+                slot.flags = d.flags;
+                std::mem::take(&mut slot.target)
+            }
+            State::Orphan => {
+                if let Some(op) = slot.op.take()
+                    && op.makes_fd()
+                    && op.is_os()
+                    && d.result >= 0
+                {
+                    drop(sys::own_fd(d.result));
+                }
+                self.release(d.op);
+                WakeTarget::Nobody
+            }
+            State::Free | State::Queued | State::Done | State::DeadQueued => return WakeTarget::Nobody,
+        };
+        self.in_flight -= 1;
+        self.completed += 1;
+        target
+    }
+
+    /// Operations that the driver has.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Operations completed since the start.
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    fn abandon(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.target = WakeTarget::Nobody;
+        match slot.state {
+            State::Queued => {
+                slot.state = State::DeadQueued;
+                slot.op = None;
+            }
+            State::InFlight => {
+                slot.state = State::Orphan;
+                self.cancels.push(index);
+            }
+            State::Done => {
+                let op = slot.op.take();
+                let result = slot.result;
+                self.release(index);
+                if let Some(op) = op
+                    && op.makes_fd()
+                    && op.is_os()
+                    && result >= 0
+                {
+                    drop(sys::own_fd(result));
+                }
+            }
+            State::Free | State::DeadQueued | State::Orphan => {}
+        }
+    }
+}
+
+/// Waits for an operation; gives it back with its result and the driver's flags.
+pub(crate) struct OpFuture {
+    shard: Shard,
+    index: Option<u32>,
+}
+
+impl OpFuture {
+    pub(crate) fn new(shard: &Shard, op: Op) -> OpFuture {
+        let index = shard.inner().ops.borrow_mut().add(op);
+        OpFuture { shard: shard.clone(), index: Some(index) }
+    }
+}
+
+/// Outcome of an operation: the result (negative = errno), the driver's flags and the descriptor with its buffers.
+pub(crate) struct Outcome {
+    pub(crate) result: i32,
+    pub(crate) flags: u32,
+    pub(crate) op: Op,
+}
+
+impl Outcome {
+    /// The result as `std` spells it.
+    pub(crate) fn io(&self) -> std::io::Result<usize> {
+        to_io(self.result)
+    }
+}
+
+/// A driver result as `std` spells it.
+pub(crate) fn to_io(result: i32) -> std::io::Result<usize> {
+    usize::try_from(result).map_err(|_| std::io::Error::from_raw_os_error(-result))
+}
+
+impl Future for OpFuture {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let Some(index) = self.index else { return Poll::Pending };
+        let mut ops = self.shard.inner().ops.borrow_mut();
+        let slot = &mut ops.slots[index as usize];
+        if slot.state != State::Done {
+            slot.target = self.shard.wake_target(cx);
+            return Poll::Pending;
+        }
+        let Some(op) = slot.op.take() else { return Poll::Pending };
+        let (result, flags) = (slot.result, slot.flags);
+        ops.release(index);
+        drop(ops);
+        self.index = None;
+        Poll::Ready(Outcome { result, flags, op })
+    }
+}
+
+impl Drop for OpFuture {
+    fn drop(&mut self) {
+        if let Some(index) = self.index.take() {
+            self.shard.inner().ops.borrow_mut().abandon(index);
+        }
+    }
+}

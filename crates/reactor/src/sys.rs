@@ -1,0 +1,272 @@
+//! The few system calls that neither `std` nor the ring offers, each behind a safe function.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+fn check(ret: libc::c_int) -> io::Result<libc::c_int> {
+    if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(ret) }
+}
+
+fn clock(id: libc::clockid_t) -> libc::timespec {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a valid place for the result; the clock ids in use always exist.
+    unsafe { libc::clock_gettime(id, &mut t) };
+    t
+}
+
+fn nanoseconds(t: libc::timespec) -> u64 {
+    t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs()
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    nanoseconds(clock(libc::CLOCK_MONOTONIC))
+}
+
+/// Wall clock in nanoseconds since 1970.
+pub(crate) fn realtime_ns() -> u64 {
+    nanoseconds(clock(libc::CLOCK_REALTIME))
+}
+
+/// CPU time of the calling thread in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    nanoseconds(clock(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
+/// A counter that runs at a constant rate and is cheap to read; only differences on one thread mean anything.
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 CPU has the time stamp counter.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        monotonic_ns()
+    }
+}
+
+/// Kernel id of the calling thread.
+pub(crate) fn gettid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
+
+/// Random bits from the kernel; the clock if it has none.
+pub(crate) fn random_seed() -> u64 {
+    let mut v = [0u8; 8];
+    // SAFETY: writes at most 8 bytes to `v`.
+    let n = unsafe { libc::getrandom(v.as_mut_ptr().cast(), v.len(), 0) };
+    if n == 8 { u64::from_ne_bytes(v) } else { realtime_ns() ^ (u64::from(gettid()) << 40) }
+}
+
+/// A new eventfd (non-semaphore). Blocking mode, as the ring wants it.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+    // SAFETY: the descriptor is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Adds one to an eventfd.
+pub(crate) fn eventfd_signal(fd: &OwnedFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: reads 8 bytes of `one`. A full counter is as good as a signal, so errors do not matter.
+    unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// Lets timed waits of the calling thread end on time instead of up to 50 µs late.
+pub(crate) fn precise_timers() {
+    // SAFETY: sets a property of the calling thread only.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000usize, 0usize, 0usize, 0usize) };
+}
+
+/// CPU mask of the calling thread.
+pub(crate) struct Affinity(libc::cpu_set_t);
+
+/// The calling thread's CPU mask, to restore it later.
+pub(crate) fn affinity() -> io::Result<Affinity> {
+    // SAFETY: cpu_set_t is plain data; zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is valid for its size.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
+    Ok(Affinity(set))
+}
+
+impl Affinity {
+    /// Sets the calling thread's mask back to this.
+    pub(crate) fn restore(&self) {
+        // SAFETY: `self.0` is valid for its size.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
+    }
+}
+
+/// Lets the calling thread run on every CPU that the kernel allows the process.
+pub(crate) fn unpin() {
+    // SAFETY: cpu_set_t is plain data of which any bits are valid; the kernel intersects it with the allowed set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        std::ptr::write_bytes(&raw mut set, 0xff, 1);
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+/// A TCP socket for the address family of `addr`, with `TCP_NODELAY`.
+pub(crate) fn tcp_socket(addr: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no memory is involved.
+    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor is new and ours.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_nodelay(&fd);
+    Ok(fd)
+}
+
+/// Sets `TCP_NODELAY`; a socket that refuses works all the same.
+pub(crate) fn set_nodelay(fd: &OwnedFd) {
+    let on: libc::c_int = 1;
+    // SAFETY: `on` is valid for its size.
+    unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NODELAY,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+}
+
+/// Ends both directions of a socket; pending receives return.
+pub(crate) fn shutdown(fd: &OwnedFd) {
+    // SAFETY: no memory is involved. An error means that the peer was faster.
+    unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// A socket address as the kernel reads it.
+#[derive(Clone, Copy)]
+pub(crate) struct SockAddr {
+    storage: libc::sockaddr_storage,
+    len: libc::socklen_t,
+}
+
+impl SockAddr {
+    /// Pointer for an operation descriptor.
+    pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
+        (&raw const self.storage).cast()
+    }
+
+    /// Bytes in use.
+    pub(crate) fn len(&self) -> libc::socklen_t {
+        self.len
+    }
+}
+
+impl From<SocketAddr> for SockAddr {
+    fn from(a: SocketAddr) -> Self {
+        // SAFETY: sockaddr_storage is plain data for which zeros are valid.
+        let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        let len = match a {
+            SocketAddr::V4(v4) => {
+                let sin = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: sockaddr_storage is large and aligned enough for every address type.
+                unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(sin) };
+                size_of_val(&sin)
+            }
+            SocketAddr::V6(v6) => {
+                let sin6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                    sin6_scope_id: v6.scope_id(),
+                };
+                // SAFETY: as above.
+                unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(sin6) };
+                size_of_val(&sin6)
+            }
+        };
+        SockAddr { storage, len: len as libc::socklen_t }
+    }
+}
+
+/// Takes ownership of a descriptor that a completion delivered.
+///
+/// `fd` must come from the result of an operation that creates descriptors, and be taken once.
+pub(crate) fn own_fd(fd: RawFd) -> OwnedFd {
+    // SAFETY: by the contract above the descriptor is new and ours.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Registers a ring's own descriptor; the index to enter by, or `None` where the kernel refuses.
+pub(crate) fn register_ring_fd(ring: RawFd) -> Option<u32> {
+    #[repr(C)]
+    struct Update {
+        offset: u32,
+        resv: u32,
+        data: u64,
+    }
+    const IORING_REGISTER_RING_FDS: libc::c_uint = 20;
+    let mut up = Update { offset: u32::MAX, resv: 0, data: u64::try_from(ring).ok()? };
+    // SAFETY: the kernel reads and writes one `Update`, which lives across the call.
+    let n = unsafe {
+        libc::syscall(libc::SYS_io_uring_register, ring, IORING_REGISTER_RING_FDS, &raw mut up, 1 as libc::c_uint)
+    };
+    (n == 1).then_some(up.offset)
+}
+
+/// Which descriptor `io_uring_enter` gets.
+#[derive(Clone, Copy)]
+pub(crate) enum RingFd {
+    Plain(RawFd),
+    Registered(u32),
+}
+
+/// `io_uring_enter` with GETEVENTS; `timeout_ns` bounds the wait for `want` completions.
+pub(crate) fn ring_enter(
+    ring: RingFd,
+    submit: u32,
+    want: u32,
+    timeout_ns: Option<u64>,
+) -> io::Result<u32> {
+    #[repr(C)]
+    struct GetEventsArg {
+        sigmask: u64,
+        sigmask_sz: u32,
+        min_wait_usec: u32,
+        ts: u64,
+    }
+    const GETEVENTS: u32 = 1;
+    const EXT_ARG: u32 = 8;
+    const REGISTERED_RING: u32 = 16;
+    let (fd, mut flags) = match ring {
+        RingFd::Plain(fd) => (fd as libc::c_long, GETEVENTS),
+        RingFd::Registered(i) => (libc::c_long::from(i), GETEVENTS | REGISTERED_RING),
+    };
+    let ts = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    });
+    let arg = GetEventsArg {
+        sigmask: 0,
+        sigmask_sz: 0,
+        min_wait_usec: 0,
+        ts: ts.as_ref().map_or(0, |t| std::ptr::from_ref(t) as u64),
+    };
+    let (arg_ptr, arg_len) = if ts.is_some() {
+        flags |= EXT_ARG;
+        (std::ptr::from_ref(&arg) as usize, size_of::<GetEventsArg>())
+    } else {
+        (0, 0)
+    };
+    // SAFETY: `arg` and `ts` live across the call; what the submitted entries point to is the ring driver's duty.
+    let n = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, submit, want, flags, arg_ptr, arg_len) };
+    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as u32) }
+}
