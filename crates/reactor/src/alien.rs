@@ -53,7 +53,7 @@ impl AlienPool {
         std::thread::Builder::new().name(format!("{}-alien-{i}", self.name)).spawn(move || {
             match cpu {
                 Some(id) => {
-                    if !core_affinity::set_for_current(core_affinity::CoreId { id }) {
+                    if !crate::sys::pin(id) {
                         tracing::warn!("cannot pin an alien thread to CPU {id}");
                     }
                 }

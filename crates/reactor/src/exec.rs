@@ -15,7 +15,6 @@ use crate::group::{GROUPS, Group};
 use crate::op::WakeTarget;
 use crate::shard::Shard;
 use crate::shared::ShardShared;
-use crate::sys;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -199,6 +198,18 @@ impl Exec {
         }
     }
 
+    /// The next ready task; looks at the wakers' queue only when the ready queues are empty.
+    fn next_or_woken(&mut self) -> Option<Next> {
+        loop {
+            if let Some(n) = self.next() {
+                return Some(n);
+            }
+            if self.drain_wakes() == 0 {
+                return None;
+            }
+        }
+    }
+
     /// Puts a polled task back (`None`: it is finished).
     fn after(&mut self, index: u32, task: Option<Task>, waker: Waker, done: bool, ticks: u64) {
         let slot = &mut self.slots[index as usize];
@@ -239,10 +250,10 @@ pub(crate) fn run_ready(shard: &Shard, root: &mut Root<'_>, quota_ticks: u64) ->
     let inner = shard.inner();
     let mut polled = 0;
     let mut root_done = false;
-    let mut before = sys::ticks();
+    let mut before = inner.clock.ticks();
     let end = before.saturating_add(quota_ticks);
     loop {
-        let next = inner.exec.borrow_mut().next();
+        let next = inner.exec.borrow_mut().next_or_woken();
         let Some(Next { index, mut task, waker, group, name }) = next else { break };
         inner.current.set(Some((index, waker.data())));
         inner.current_group.set(group);
@@ -260,7 +271,7 @@ pub(crate) fn run_ready(shard: &Shard, root: &mut Root<'_>, quota_ticks: u64) ->
             // Its destructor may spawn or wake: no borrow is held here.
             task = None;
         }
-        let now = sys::ticks();
+        let now = inner.clock.ticks();
         let spent = now.wrapping_sub(before);
         before = now;
         polled += 1;

@@ -38,7 +38,10 @@ impl FileOptions {
             (false, true) => libc::O_WRONLY,
             (true, false) => libc::O_RDONLY,
             (false, false) => {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither read nor write was asked for"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "neither read nor write was asked for",
+                ));
             }
         };
         for (wanted, flag) in [

@@ -191,7 +191,8 @@ impl TcpStream {
         if at >= buf.capacity() {
             return (Ok(0), buf);
         }
-        let mut op = Op::Recv { handle: Rc::clone(&self.0.handle), buf, at, poll_first: self.0.drained.get() };
+        let mut op =
+            Op::Recv { handle: Rc::clone(&self.0.handle), buf, at, poll_first: self.0.drained.get() };
         loop {
             let out = OpFuture::new(&self.0.shard, op).await;
             self.0.drained.set(!crate::driver::more_to_receive(out.flags));

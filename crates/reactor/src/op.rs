@@ -193,7 +193,8 @@ impl Ops {
     }
 
     fn abandon(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
+        // After the shard has ended the table is gone.
+        let Some(slot) = self.slots.get_mut(index as usize) else { return };
         slot.target = WakeTarget::Nobody;
         match slot.state {
             State::Queued => {
@@ -259,7 +260,7 @@ impl Future for OpFuture {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let Some(index) = self.index else { return Poll::Pending };
         let mut ops = self.shard.inner().ops.borrow_mut();
-        let slot = &mut ops.slots[index as usize];
+        let Some(slot) = ops.slots.get_mut(index as usize) else { return Poll::Pending };
         if slot.state != State::Done {
             slot.target = self.shard.wake_target(cx);
             return Poll::Pending;

@@ -117,14 +117,11 @@ impl Parts {
 
 fn pin_to(cpu: Option<usize>) -> io::Result<()> {
     let Some(id) = cpu else { return Ok(()) };
-    if core_affinity::set_for_current(core_affinity::CoreId { id }) {
+    if sys::pin(id) {
         return Ok(());
     }
-    let allowed: Vec<String> = core_affinity::get_core_ids()
-        .unwrap_or_default()
-        .iter()
-        .map(|c| c.id.to_string())
-        .collect();
+    let allowed: Vec<String> =
+        core_affinity::get_core_ids().unwrap_or_default().iter().map(|c| c.id.to_string()).collect();
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
         format!("cannot pin a reactor to CPU {id}: this process may use CPUs {}", allowed.join(",")),
@@ -179,7 +176,8 @@ impl Reactors {
         for p in parts {
             let (config, main, ready) = (config.clone(), main.clone(), ready_tx.clone());
             let name = format!("{}-{}", config.name, p.id);
-            let spawned = std::thread::Builder::new().name(name).spawn(move || thread(p, &config, main, &ready));
+            let spawned =
+                std::thread::Builder::new().name(name).spawn(move || thread(p, &config, main, &ready));
             match spawned {
                 Ok(t) => all.threads.push(t),
                 Err(e) => failed = Some(e),
@@ -333,5 +331,7 @@ pub fn block_on<R>(config: Config, main: impl AsyncFnOnce(Shard) -> R) -> io::Re
         std::panic::resume_unwind(p);
     }
     ended.result?;
-    out.ok_or_else(|| io::Error::new(io::ErrorKind::Interrupted, "the reactor was stopped before main was done"))
+    out.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::Interrupted, "the reactor was stopped before main was done")
+    })
 }

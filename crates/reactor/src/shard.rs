@@ -148,7 +148,7 @@ impl Shard {
 
     /// Lets all other ready tasks of the group run first.
     pub async fn yield_now(&self) {
-        Yield(false).await;
+        Yield { shard: self, done: false }.await;
     }
 
     /// A buffer of length `len`, with unspecified content.
@@ -236,11 +236,7 @@ impl Shard {
 
     /// Runs blocking code on an alien thread and waits for its result. `cost_ns` is what it takes under `sim`. A panic
     /// of `f` is passed on to the caller.
-    pub async fn alien<R: Send + 'static>(
-        &self,
-        cost_ns: u64,
-        f: impl FnOnce() -> R + Send + 'static,
-    ) -> R {
+    pub async fn alien<R: Send + 'static>(&self, cost_ns: u64, f: impl FnOnce() -> R + Send + 'static) -> R {
         let Some(pool) = self.0.alien_pool.clone() else {
             let jitter = self.random_u64() % (cost_ns / 4 + 1);
             self.sleep(Duration::from_nanos(cost_ns + jitter)).await;
@@ -378,17 +374,20 @@ impl Inner {
     }
 }
 
-struct Yield(bool);
+struct Yield<'a> {
+    shard: &'a Shard,
+    done: bool,
+}
 
-impl Future for Yield {
+impl Future for Yield<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.0 {
+        if self.done {
             return Poll::Ready(());
         }
-        self.0 = true;
-        cx.waker().wake_by_ref();
+        self.done = true;
+        exec::wake(self.shard, self.shard.wake_target(cx));
         Poll::Pending
     }
 }

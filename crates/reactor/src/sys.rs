@@ -103,6 +103,12 @@ impl Affinity {
     }
 }
 
+/// Pins the calling thread to one CPU; false if that CPU does not exist or is not allowed.
+pub(crate) fn pin(cpu: usize) -> bool {
+    // core_affinity aborts on numbers that its mask has no bit for.
+    cpu < libc::CPU_SETSIZE as usize && core_affinity::set_for_current(core_affinity::CoreId { id: cpu })
+}
+
 /// Lets the calling thread run on every CPU that the kernel allows the process.
 pub(crate) fn unpin() {
     // SAFETY: cpu_set_t is plain data of which any bits are valid; the kernel intersects it with the allowed set.
@@ -217,7 +223,13 @@ pub(crate) fn register_ring_fd(ring: RawFd) -> Option<u32> {
     let mut up = Update { offset: u32::MAX, resv: 0, data: u64::try_from(ring).ok()? };
     // SAFETY: the kernel reads and writes one `Update`, which lives across the call.
     let n = unsafe {
-        libc::syscall(libc::SYS_io_uring_register, ring, IORING_REGISTER_RING_FDS, &raw mut up, 1 as libc::c_uint)
+        libc::syscall(
+            libc::SYS_io_uring_register,
+            ring,
+            IORING_REGISTER_RING_FDS,
+            &raw mut up,
+            1 as libc::c_uint,
+        )
     };
     (n == 1).then_some(up.offset)
 }
@@ -230,12 +242,7 @@ pub(crate) enum RingFd {
 }
 
 /// `io_uring_enter` with GETEVENTS; `timeout_ns` bounds the wait for `want` completions.
-pub(crate) fn ring_enter(
-    ring: RingFd,
-    submit: u32,
-    want: u32,
-    timeout_ns: Option<u64>,
-) -> io::Result<u32> {
+pub(crate) fn ring_enter(ring: RingFd, submit: u32, want: u32, timeout_ns: Option<u64>) -> io::Result<u32> {
     #[repr(C)]
     struct GetEventsArg {
         sigmask: u64,

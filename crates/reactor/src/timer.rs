@@ -33,7 +33,7 @@ impl Timers {
 }
 
 /// Future of [`Shard::sleep`].
-pub struct Sleep {
+pub(crate) struct Sleep {
     shard: Shard,
     deadline_ns: u64,
     key: Option<Key>,

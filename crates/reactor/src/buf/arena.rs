@@ -133,8 +133,9 @@ pub(crate) fn heap(capacity: usize) -> NonNull<u8> {
 
 fn layout(capacity: usize) -> Layout {
     // ALIGN is a power of two; a capacity that overflows isize is an allocation failure like any other.
-    Layout::from_size_align(capacity, ALIGN)
-        .unwrap_or_else(|_| handle_alloc_error(Layout::from_size_align(ALIGN, ALIGN).unwrap_or(Layout::new::<u8>())))
+    Layout::from_size_align(capacity, ALIGN).unwrap_or_else(|_| {
+        handle_alloc_error(Layout::from_size_align(ALIGN, ALIGN).unwrap_or(Layout::new::<u8>()))
+    })
 }
 
 impl Home {

@@ -1,9 +1,9 @@
 //! Buffers: a unique aligned [`Buf`], shared ranges of it ([`Bytes`]) and gather lists of those ([`Payload`]).
 
+pub(crate) mod arena;
 mod bytes;
 mod payload;
 mod unique;
-pub(crate) mod arena;
 
 pub use bytes::Bytes;
 pub use payload::Payload;

@@ -1,0 +1,470 @@
+//! The `uring` driver against the real kernel: sockets, files, shards, aliens, timers, shutdown.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use carmine_reactor::{
+    Buf, Bytes, Chunk, Config, FileOptions, Group, PollPolicy, Reactors, Shard, ShardId, TcpStream, block_on,
+};
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+fn config(shards: u16, poll: PollPolicy) -> Config {
+    Config { poll, arena_bytes_per_shard: 8 << 20, ..Config::unpinned("test", shards) }
+}
+
+fn policies() -> [PollPolicy; 3] {
+    [PollPolicy::Sleep, PollPolicy::Adaptive { spin_us: 20 }, PollPolicy::Poll]
+}
+
+async fn echo(stream: TcpStream, shard: Shard) {
+    loop {
+        let (n, buf) = stream.recv(shard.buf(65536), 0).await;
+        match n {
+            Ok(n) if n > 0 => stream.send(vec![Chunk::Slice(buf.freeze())]).await.expect("send"),
+            _ => return,
+        }
+    }
+}
+
+async fn read_exact(stream: &TcpStream, shard: &Shard, n: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while out.len() < n {
+        let (r, buf) = stream.recv(shard.buf(65536), 0).await;
+        let r = r.expect("recv");
+        assert!(r > 0, "end of stream after {} of {n} bytes", out.len());
+        out.extend_from_slice(&buf);
+    }
+    out
+}
+
+#[test]
+fn echo_over_loopback_with_every_poll_policy() {
+    for poll in policies() {
+        let got = block_on(config(1, poll), async |shard| {
+            let listener = shard.listen(LOOPBACK).await.expect("listen");
+            let addr = listener.local_addr();
+            let s = shard.clone();
+            shard.spawn(Group::Admin, "accept", async move {
+                let (socket, _) = listener.accept().await.expect("accept");
+                echo(socket.into_stream(&s), s.clone()).await;
+            });
+            let c = shard.connect(addr).await.expect("connect");
+            assert_eq!(c.peer_addr(), addr);
+            let mut sum = 0u64;
+            for i in 0..200u32 {
+                let len = 1 + (i as usize * 997) % 20_000;
+                let body = vec![i as u8; len];
+                let data = shard.buf_from(&body).freeze();
+                c.send(vec![
+                    Chunk::Bytes(i.to_le_bytes().to_vec()),
+                    Chunk::Slice(data.slice(1..)),
+                    Chunk::Slice(data.slice(..1)),
+                ])
+                .await
+                .expect("send");
+                let back = read_exact(&c, &shard, len + 4).await;
+                assert_eq!(back[..4], i.to_le_bytes());
+                assert_eq!(back[4..], body);
+                sum += back.len() as u64;
+            }
+            sum
+        })
+        .expect("block_on");
+        assert!(got > 200);
+    }
+}
+
+#[test]
+fn a_large_gathered_send_arrives_whole() {
+    block_on(config(1, PollPolicy::Sleep), async |shard| {
+        let listener = shard.listen(LOOPBACK).await.expect("listen");
+        let c = shard.connect(listener.local_addr()).await.expect("connect");
+        let (socket, _) = listener.accept().await.expect("accept");
+        let server = socket.into_stream(&shard);
+        // More chunks than one system call takes, more bytes than the socket holds.
+        let mut want = Vec::new();
+        let mut chunks = Vec::new();
+        for i in 0..2500usize {
+            let v: Vec<u8> = (0..4096).map(|j| (i * 31 + j) as u8).collect();
+            want.extend_from_slice(&v);
+            chunks.push(if i % 2 == 0 { Chunk::Bytes(v) } else { Chunk::Slice(Bytes::from(v)) });
+        }
+        let done = Rc::new(Cell::new(false));
+        let flag = Rc::clone(&done);
+        shard.spawn(Group::Client, "send", async move {
+            server.send(chunks).await.expect("send");
+            flag.set(true);
+            server.shutdown();
+        });
+        let got = read_exact(&c, &shard, want.len()).await;
+        assert!(got == want);
+        let (end, _) = c.recv(shard.buf(4096), 0).await;
+        assert_eq!(end.expect("recv"), 0);
+        assert!(done.get());
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn direct_file_io_reads_what_was_written() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+    let path = dir.path().join("data");
+    block_on(config(1, PollPolicy::default()), async |shard| {
+        let opts =
+            FileOptions { read: true, write: true, create: true, direct: true, ..FileOptions::default() };
+        let f = shard.open(&path, opts).await.expect("open");
+        f.set_len(1 << 20).await.expect("set_len");
+        assert_eq!(f.len().await.expect("len"), 1 << 20);
+        let mut a = shard.buf(8192);
+        a.as_mut_slice().fill(7);
+        let mut b = shard.buf(4096);
+        b.as_mut_slice().fill(9);
+        let b = b.freeze();
+        f.write_at(vec![a.freeze(), b.clone()], 4096, false).await.expect("writev");
+        f.write_at(vec![b], 65536, true).await.expect("dsync write");
+        f.fdatasync().await.expect("fdatasync");
+        let (n, buf) = f.read_at(shard.buf(65536), 65536, 0).await;
+        assert_eq!(n.expect("read"), 65536);
+        assert!(buf[..4096].iter().all(|x| *x == 0));
+        assert!(buf[4096..12288].iter().all(|x| *x == 7));
+        assert!(buf[12288..16384].iter().all(|x| *x == 9));
+        let (n, buf) = f.read_at(buf, 65536, (1 << 20) - 4096).await;
+        assert_eq!(n.expect("short read"), 4096);
+        assert_eq!(buf.len(), 4096);
+        let (n, _) = f.read_at(buf, 1 << 20, 0).await;
+        assert!(n.expect_err("does not fit").to_string().contains("1048576"));
+        let e = shard.open(Path::new("/nonexistent/x"), opts).await.err().expect("no such folder");
+        assert!(e.to_string().contains("/nonexistent/x"), "{e}");
+        assert_eq!(shard.stats().buf_fallbacks, 0);
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+    let path = dir.path().join("data");
+    block_on(config(1, PollPolicy::Sleep), async |shard| {
+        let opts = FileOptions { read: true, write: true, create: true, ..FileOptions::default() };
+        let f = shard.open(&path, opts).await.expect("open");
+        f.write_at(vec![Bytes::from(vec![5u8; 1 << 20])], 0, false).await.expect("write");
+        let listener = shard.listen(LOOPBACK).await.expect("listen");
+        for _ in 0..50 {
+            let f = f.clone();
+            let s = shard.clone();
+            // Polled once, then dropped by the other branch.
+            let read = async move { f.read_at(s.buf(1 << 20), 1 << 20, 0).await.0.is_ok() };
+            let mut read = Box::pin(read);
+            std::future::poll_fn(|cx| {
+                let _ = read.as_mut().poll(cx);
+                std::task::Poll::Ready(())
+            })
+            .await;
+            drop(read);
+            let mut accept = Box::pin(listener.accept());
+            std::future::poll_fn(|cx| {
+                assert!(accept.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+            drop(accept);
+            shard.yield_now().await;
+        }
+        shard.sleep(Duration::from_millis(50)).await;
+        let s = shard.stats();
+        assert_eq!(s.ops_in_flight, 0, "cancelled operations are reaped");
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn timers_fire_in_order_and_cancelled_ones_do_not() {
+    block_on(config(1, PollPolicy::Sleep), async |shard| {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        for ms in [30u64, 10, 20] {
+            let (s, o) = (shard.clone(), Rc::clone(&order));
+            shard.spawn(Group::Admin, "timer", async move {
+                s.sleep(Duration::from_millis(ms)).await;
+                o.borrow_mut().push(ms);
+            });
+        }
+        drop(shard.sleep(Duration::from_millis(1)));
+        let start = Instant::now();
+        shard.sleep(Duration::from_millis(50)).await;
+        assert!(start.elapsed() >= Duration::from_millis(50));
+        assert_eq!(*order.borrow(), [10, 20, 30]);
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn two_shards_play_ping_pong_under_every_poll_policy() {
+    for poll in policies() {
+        let total = Arc::new(AtomicU64::new(0));
+        let t = Arc::clone(&total);
+        let reactors = Reactors::start(config(2, poll), move |shard| {
+            let t = Arc::clone(&t);
+            async move {
+                if shard.id() != ShardId(0) {
+                    return;
+                }
+                for i in 0..2000u64 {
+                    let me = shard.id();
+                    let (there, r) = shard
+                        .call(ShardId(1), move |s: Shard| async move {
+                            assert_ne!(s.id(), me);
+                            (s.id(), i * 2)
+                        })
+                        .await;
+                    assert_eq!(there, ShardId(1));
+                    t.fetch_add(r, Ordering::Relaxed);
+                }
+                let s = shard.stats();
+                assert_eq!(s.hops_sent, 2000);
+                assert_eq!(s.hops_received, 2000);
+                shard.stop();
+            }
+        })
+        .expect("start");
+        reactors.join().expect("join");
+        assert_eq!(total.load(Ordering::Relaxed), 2000 * 1999);
+    }
+}
+
+#[test]
+fn messages_keep_their_order_even_through_a_full_queue() {
+    let reactors = Reactors::start(config(2, PollPolicy::Sleep), |shard| async move {
+        if shard.id() == ShardId(0) {
+            for i in 0..5000u64 {
+                shard.submit_to(ShardId(1), move |s: &Shard| {
+                    let seen = s.local::<Cell<u64>>().unwrap_or_else(|| {
+                        let c = Rc::new(Cell::new(0));
+                        s.set_local(Rc::clone(&c));
+                        c
+                    });
+                    assert_eq!(seen.get(), i);
+                    seen.set(i + 1);
+                    if i == 4999 {
+                        s.stop();
+                    }
+                });
+            }
+            while !shard.is_stopping() {
+                shard.sleep(Duration::from_millis(5)).await;
+            }
+            assert!(shard.stats().hops_delayed > 0);
+        }
+    })
+    .expect("start");
+    reactors.join().expect("join");
+}
+
+/// A shard that sleeps whenever it can, messages at random moments: a lost wake-up is a hang, which the watchdog ends.
+#[test]
+fn no_wake_up_is_lost() {
+    let answered = Arc::new(AtomicU64::new(0));
+    let a = Arc::clone(&answered);
+    let reactors = Reactors::start(config(2, PollPolicy::Sleep), move |shard| {
+        let a = Arc::clone(&a);
+        async move {
+            if shard.id() != ShardId(0) {
+                return;
+            }
+            for i in 0..20_000u64 {
+                // Spin a varying moment so that the message meets the peer at every stage of falling asleep.
+                for _ in 0..(shard.random_u64() % 400) {
+                    std::hint::spin_loop();
+                }
+                if i % 3 == 0 {
+                    shard.alien(0, || ()).await;
+                } else {
+                    shard.call(ShardId(1), |_| async {}).await;
+                }
+                a.store(i + 1, Ordering::Relaxed);
+            }
+            shard.stop();
+        }
+    })
+    .expect("start");
+    let stopper = reactors.stopper();
+    let progress = Arc::clone(&answered);
+    std::thread::spawn(move || {
+        let mut last = 0;
+        loop {
+            std::thread::sleep(Duration::from_secs(3));
+            let now = progress.load(Ordering::Relaxed);
+            if now == last {
+                stopper.stop();
+                return;
+            }
+            last = now;
+        }
+    });
+    reactors.join().expect("join");
+    assert_eq!(answered.load(Ordering::Relaxed), 20_000, "a wake-up was lost");
+}
+
+#[test]
+fn alien_work_comes_back_and_is_accounted() {
+    let cfg = Config { alien_threads: 2, ..config(1, PollPolicy::default()) };
+    block_on(cfg, async |shard| {
+        let me = std::thread::current().id();
+        let done = Rc::new(Cell::new(0));
+        for i in 0..3000u64 {
+            let (s, d) = (shard.clone(), Rc::clone(&done));
+            shard.spawn(Group::Client, "alien user", async move {
+                let r = s
+                    .alien(0, move || {
+                        assert_ne!(std::thread::current().id(), me);
+                        i + 1
+                    })
+                    .await;
+                assert_eq!(r, i + 1);
+                d.set(d.get() + 1);
+            });
+        }
+        while done.get() < 3000 {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+        shard
+            .alien(0, || {
+                let t = Instant::now();
+                while t.elapsed() < Duration::from_millis(20) {}
+            })
+            .await;
+        let s = shard.stats();
+        assert_eq!(s.alien_jobs, 3001);
+        assert!(s.alien_busy_ns > 1_000_000, "{}", s.alien_busy_ns);
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn a_panic_in_a_task_ends_the_reactors_with_an_error() {
+    let reactors = Reactors::start(config(2, PollPolicy::Sleep), |shard| async move {
+        if shard.id() == ShardId(1) {
+            shard.sleep(Duration::from_millis(5)).await;
+            panic!("boom");
+        }
+    })
+    .expect("start");
+    let e = reactors.join().expect_err("a panic");
+    assert!(e.to_string().contains("boom") && e.to_string().contains("shard 1"), "{e}");
+}
+
+#[test]
+fn reactors_come_and_go_fifty_times() {
+    let fds = || std::fs::read_dir("/proc/self/fd").expect("fd").count();
+    let mut before = 0;
+    for i in 0..50 {
+        if i == 5 {
+            before = fds();
+        }
+        let reactors = Reactors::start(config(2, PollPolicy::default()), |shard| async move {
+            let l = shard.listen(LOOPBACK).await.expect("listen");
+            let c = shard.connect(l.local_addr()).await.expect("connect");
+            let s = shard.clone();
+            // Left waiting when the reactor stops.
+            shard.spawn(Group::Client, "waits", async move {
+                let _ = c.recv(s.buf(4096), 0).await;
+            });
+            shard.spawn(Group::Client, "accepts", async move { while l.accept().await.is_ok() {} });
+            shard.alien(0, || ()).await;
+            shard.call(ShardId(1 - shard.id().0), |_| async {}).await;
+        })
+        .expect("start");
+        if i % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        reactors.stopper().stop();
+        reactors.join().expect("join");
+    }
+    // Other tests of this process open descriptors too: only growth by the number of rounds would be a leak.
+    assert!(fds() < before + 45, "descriptors leak: {before} before, {} after", fds());
+}
+
+#[test]
+fn the_four_clocks_sum_to_wall() {
+    block_on(config(1, PollPolicy::Adaptive { spin_us: 200 }), async |shard| {
+        for _ in 0..20 {
+            shard.sleep(Duration::from_millis(2)).await;
+        }
+        let t = Instant::now();
+        while t.elapsed() < Duration::from_millis(20) {}
+        let s = shard.stats();
+        assert_eq!(s.busy_ns + s.spin_ns + s.sleep_ns + s.wait_ns, s.wall_ns);
+        assert!(s.sleep_ns > 10_000_000, "{s:?}");
+        assert!(s.spin_ns > 500_000, "{s:?}");
+        assert!(s.busy_ns > 1_000_000, "{s:?}");
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn a_stall_is_counted() {
+    let cfg = Config { stall_ms: 5, ..config(1, PollPolicy::Sleep) };
+    block_on(cfg, async |shard| {
+        shard.spawn(Group::Scrub, "slow one", async {
+            let t = Instant::now();
+            while t.elapsed() < Duration::from_millis(20) {}
+        });
+        shard.sleep(Duration::from_millis(1)).await;
+        shard.yield_now().await;
+        assert!(shard.stats().stalls >= 1);
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn groups_share_the_cpu_by_their_shares() {
+    block_on(config(1, PollPolicy::Sleep), async |shard| {
+        let counts: Rc<[Cell<u64>; 2]> = Rc::default();
+        for (i, g) in [Group::Client, Group::Scrub].into_iter().enumerate() {
+            for _ in 0..4 {
+                let (s, c) = (shard.clone(), Rc::clone(&counts));
+                shard.spawn(g, "burner", async move {
+                    while !s.is_stopping() {
+                        for _ in 0..2000 {
+                            std::hint::spin_loop();
+                        }
+                        c[i].set(c[i].get() + 1);
+                        s.yield_now().await;
+                    }
+                });
+            }
+        }
+        shard.sleep(Duration::from_millis(300)).await;
+        let ratio = counts[0].get() as f64 / counts[1].get().max(1) as f64;
+        assert!(ratio > 4.0 && ratio < 25.0, "1000 to 100 shares gave {ratio}");
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn a_buffer_may_die_on_another_thread() {
+    block_on(config(1, PollPolicy::Sleep), async |shard| {
+        let bufs: Vec<Buf> = (0..64).map(|_| shard.buf(4096)).collect();
+        assert!(bufs.iter().all(|b| (b.as_ptr() as usize).is_multiple_of(4096)));
+        shard.alien(0, move || drop(bufs)).await;
+        let big = shard.buf(3 << 20);
+        assert!(big.capacity() >= 3 << 20);
+        assert_eq!(shard.stats().buf_fallbacks, 1);
+        let hold: Vec<Buf> = (0..4000).map(|_| shard.buf(4096)).collect();
+        assert!(shard.stats().buf_fallbacks > 1, "8 MiB hold less than 4000 buffers of 4 KiB");
+        drop(hold);
+    })
+    .expect("block_on");
+}
+
+#[test]
+fn a_cpu_that_does_not_exist_is_an_error() {
+    let cfg = Config { cpus: vec![Some(4093)], ..config(1, PollPolicy::Sleep) };
+    let e = Reactors::start(cfg, |_| async {}).err().expect("no such CPU");
+    assert!(e.to_string().contains("4093"), "{e}");
+}
