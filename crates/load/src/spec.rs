@@ -349,7 +349,8 @@ mod tests {
 
     #[test]
     fn checks_name_the_option() {
-        let cases: [(&str, fn(&mut LoadSpec)); 9] = [
+        type Change = fn(&mut LoadSpec);
+        let cases: [(&str, Change); 9] = [
             ("--bs 0", |s| s.bs_bytes = 0),
             ("--object-size", |s| s.bs_bytes = 4097),
             ("--size 1", |s| s.size_bytes = 1),

@@ -13,14 +13,16 @@ struct Seat {
     rank: usize,
     /// Reactors that sit here already.
     uses: usize,
+    /// A client or alien has this CPU (only while CPUs are shared).
+    reserved: bool,
 }
 
-/// Order of taking seats: unused ones first, whole cores before siblings.
-type Level = (usize, usize);
+/// Order of taking seats: least used ones first, then those without clients and aliens, whole cores before siblings.
+type Level = (usize, bool, usize);
 
 impl Seat {
     fn level(&self) -> Level {
-        (self.uses, self.rank)
+        (self.uses, self.reserved, self.rank)
     }
 }
 
@@ -42,7 +44,8 @@ impl Pool {
                 socket: c.socket,
                 l3: c.l3,
                 rank: siblings.filter(|s| before(s.cpu)).count(),
-                uses: usize::from(share && reserved.contains(c.cpu)),
+                uses: 0,
+                reserved: reserved.contains(c.cpu),
             }
         });
         Pool { seats: seats.collect(), share }

@@ -197,6 +197,17 @@ fn only_clients_share() {
     let two = plan(2, 1);
     assert!(two.shared && !two.osds_shared(), "{}", two.render());
     assert!(plan(1, 3).osds_shared());
+    // A client's CPU is still better than one that a reactor has.
+    let given = PlanRequest {
+        reactors: 2,
+        cpus: list("0-1"),
+        client_cpus: list("0"),
+        overprovisioned: true,
+        ..PlanRequest::default()
+    };
+    let grid = Grid::plan(&t, &given).unwrap();
+    assert_eq!(grid.osds[0].reactor_cpus(), [1, 0]);
+    assert!(!grid.osds_shared());
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) struct DeviceCounters {
 pub(super) fn read(root: &Path, names: &[String]) -> BTreeMap<String, DeviceCounters> {
     let text = super::read(&root.join("diskstats")).unwrap_or_default();
     let lines = text.lines().filter_map(parse);
-    lines.filter(|line| names.iter().any(|n| *n == line.name)).map(|l| (l.name, l.counters)).collect()
+    lines.filter(|line| names.contains(&line.name)).map(|l| (l.name, l.counters)).collect()
 }
 
 struct Line {
