@@ -7,7 +7,7 @@ use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::bench;
+use crate::cmd::{bench, table};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Destroy(DirArgs),
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
+    /// Print results of `bench --json` side by side
+    Table(table::TableArgs),
     /// Print who would sit on which CPU; nothing is started
     Plan(PlanArgs),
     /// Print any Ceph OSDMap file, and the PG mappings, as osdmaptool does

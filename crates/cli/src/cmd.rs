@@ -11,6 +11,7 @@ mod osd;
 mod osdmap;
 mod plan;
 mod status;
+pub(crate) mod table;
 mod up;
 mod version;
 
@@ -22,6 +23,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Down(args) => down::down(&args),
         Command::Destroy(args) => down::destroy(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Table(args) => table::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),

@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod cluster;
+mod compare;
 mod control;
 pub mod fio;
 mod host;
@@ -26,6 +27,7 @@ pub mod window;
 
 pub use arrivals::Schedule;
 pub use cluster::{ClusterTarget, run_cluster_job};
+pub use compare::compare;
 pub use control::{Control, Phase, Progress};
 pub use host::BenchHost;
 pub use job::{JobSetup, object_name, run_job};
