@@ -3,7 +3,17 @@
 use serde_json::Value;
 
 const HEADER: [&str; 11] = [
-    "result", "rw", "IOPS", "MB/s", "p50 us", "p99 us", "IOPS/core alloc", "used", "busy", "machine us/op", "verdict",
+    "result",
+    "rw",
+    "IOPS",
+    "MB/s",
+    "p50 us",
+    "p99 us",
+    "IOPS/core alloc",
+    "used",
+    "busy",
+    "machine us/op",
+    "verdict",
 ];
 
 /// A table of result files: (name, content). What a file does not have is `-`.
@@ -76,7 +86,10 @@ mod tests {
                         "iops_per_core": {"allocated": null, "used": null, "busy": null}}});
         let text = compare(&[("one".into(), result), ("two".into(), json!([1]))]);
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["one", "randwrite", "1234", "5.1", "100", "900", "-", "-", "-", "80.2", "SHARED"]);
+        assert_eq!(
+            lines[1],
+            ["one", "randwrite", "1234", "5.1", "100", "900", "-", "-", "-", "80.2", "SHARED"]
+        );
         assert_eq!(lines[2], ["two", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"]);
     }
 }
