@@ -1,0 +1,310 @@
+//! Peers that break the rules: each loses its connection, none harms the server.
+
+use super::common::{Recorder, Server, both, client, message, noise, server, until};
+use super::raw::{Raw, banner, ident, identity};
+use carmine_reactor::Shard;
+use carmine_types::crc32c;
+use carmine_wire::frame::{self, Preamble, Tag};
+use carmine_wire::handshake::{
+    AuthBadMethod, AuthDone, AuthRequest, ClientIdent, Hello, Keepalive2, Keepalive2Ack, MissingFeatures,
+    Reconnect, Reset, ServerIdent, Signature,
+};
+use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, Header2};
+use std::time::Duration;
+
+both!(
+    v1_is_refused,
+    cephx_falls_back_to_none,
+    reconnect_is_reset,
+    features_are_checked,
+    entities_are_checked,
+    signatures_are_checked,
+    keepalives_are_answered,
+    handshake_has_a_limit,
+    silence_has_a_limit,
+    byte_by_byte,
+    flipped_bits,
+    garbage,
+    wrong_frames_in_a_session,
+    old_messages_are_dropped,
+);
+
+async fn quiet(shard: &Shard) -> Server {
+    server(shard, Recorder::sink(), |_| ()).await
+}
+
+/// The server still works.
+async fn alive(shard: &Shard, server: &Server) {
+    let before = server.recorder.messages.get();
+    let conn = client(shard, server, &Recorder::sink()).await;
+    conn.send(message(1, Vec::new(), Vec::new()));
+    until(shard, || server.recorder.messages.get() > before).await;
+    conn.close("done");
+}
+
+async fn v1_is_refused(shard: Shard) {
+    let server = quiet(&shard).await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.send(b"ceph v027").await;
+    raw.drain().await;
+    alive(&shard, &server).await;
+}
+
+async fn cephx_falls_back_to_none(shard: Shard) {
+    let server = quiet(&shard).await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.greet(EntityType::CLIENT).await;
+    raw.control(&AuthRequest { method: 2, modes: vec![2, 1], payload: vec![1, 2, 3] }).await;
+    let bad: AuthBadMethod = raw.expect().await;
+    assert_eq!((bad.method, bad.result), (2, -95));
+    assert_eq!((bad.allowed_methods, bad.allowed_modes), (vec![1], vec![1]));
+    // Secure mode only: refused as well.
+    raw.control(&AuthRequest { modes: vec![2], ..AuthRequest::none(&identity()) }).await;
+    raw.expect::<AuthBadMethod>().await;
+    raw.control(&AuthRequest::none(&identity())).await;
+    assert_eq!(raw.expect::<AuthDone>().await.global_id, 4711);
+    raw.expect::<Signature>().await;
+    raw.control(&Signature::default()).await;
+    raw.control(&ident(server.addr)).await;
+    raw.expect::<ServerIdent>().await;
+    // Not for ever.
+    let mut stubborn = Raw::connect(&shard, server.addr).await;
+    stubborn.greet(EntityType::CLIENT).await;
+    for _ in 0..100 {
+        stubborn.control(&AuthRequest { method: 2, modes: vec![1], payload: Vec::new() }).await;
+    }
+    stubborn.drain().await;
+}
+
+async fn reconnect_is_reset(shard: Shard) {
+    let server = quiet(&shard).await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.authenticate().await;
+    let addrs = EntityAddrVec::default();
+    let reconnect =
+        Reconnect { addrs, client_cookie: 1, server_cookie: 2, global_seq: 3, connect_seq: 4, in_seq: 5 };
+    raw.control(&reconnect).await;
+    assert_eq!(raw.expect::<Reset>().await, Reset { full: true });
+    raw.control(&ident(server.addr)).await;
+    let ident: ServerIdent = raw.expect().await;
+    assert_eq!((ident.flags, ident.cookie), (1, 0), "sessions are lossy");
+    assert_eq!(ident.addrs, server.addr.into());
+}
+
+async fn features_are_checked(shard: Shard) {
+    let server = quiet(&shard).await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.authenticate().await;
+    raw.control(&ClientIdent { supported: 1 << 57 | 1 << 56 | 1 << 21, ..ident(server.addr) }).await;
+    assert_eq!(raw.expect::<MissingFeatures>().await, MissingFeatures(1 << 59));
+    raw.drain().await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.authenticate().await;
+    // Bit 62 is none of ours.
+    raw.control(&ClientIdent { required: 1 << 62, ..ident(server.addr) }).await;
+    assert_eq!(raw.expect::<MissingFeatures>().await, MissingFeatures(1 << 62));
+    raw.drain().await;
+    assert!(server.recorder.accepted.borrow().is_empty());
+}
+
+async fn entities_are_checked(shard: Shard) {
+    let server = server(&shard, Recorder::sink(), |config| config.accept = vec![EntityType::CLIENT]).await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.send(&banner()).await;
+    raw.control(&Hello { entity: EntityType::MDS, peer_addr: EntityAddr::default() }).await;
+    raw.drain().await;
+    alive(&shard, &server).await;
+}
+
+async fn signatures_are_checked(shard: Shard) {
+    let server = quiet(&shard).await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.greet(EntityType::CLIENT).await;
+    raw.control(&AuthRequest::none(&identity())).await;
+    raw.control(&Signature([1; 32])).await;
+    raw.control(&ident(server.addr)).await;
+    raw.drain().await;
+    assert!(server.recorder.accepted.borrow().is_empty());
+}
+
+async fn keepalives_are_answered(shard: Shard) {
+    let server = quiet(&shard).await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.handshake(server.addr).await;
+    let stamp = carmine_types::UTime { sec: 1_700_000_000, nsec: 17 };
+    raw.control(&Keepalive2(stamp)).await;
+    assert_eq!(raw.expect::<Keepalive2Ack>().await, Keepalive2Ack(stamp));
+    // And asked: the answer counts as a sign of life.
+    let conn = client(&shard, &server, &Recorder::sink()).await;
+    shard.sleep(Duration::from_millis(50)).await;
+    assert!(conn.silence() >= Duration::from_millis(40));
+    conn.keepalive();
+    until(&shard, || conn.silence() < Duration::from_millis(20)).await;
+}
+
+async fn handshake_has_a_limit(shard: Shard) {
+    let server =
+        server(&shard, Recorder::sink(), |config| config.limits.handshake = Duration::from_millis(100)).await;
+    let started = shard.now_ns();
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.send(&banner()).await;
+    raw.drain().await;
+    let took = shard.now_ns() - started;
+    assert!((90_000_000..2_000_000_000).contains(&took), "{took} ns");
+    // Whoever is through is left alone.
+    let conn = client(&shard, &server, &Recorder::sink()).await;
+    shard.sleep(Duration::from_millis(250)).await;
+    assert!(!conn.is_closed());
+}
+
+async fn silence_has_a_limit(shard: Shard) {
+    let limit = Duration::from_millis(200);
+    let server = server(&shard, Recorder::sink(), |config| config.limits.idle = Some(limit)).await;
+    let conn = client(&shard, &server, &Recorder::sink()).await;
+    for _ in 0..8 {
+        shard.sleep(limit / 4).await;
+        conn.keepalive();
+    }
+    assert!(!conn.is_closed(), "it was not silent");
+    until(&shard, || conn.is_closed()).await;
+    assert!(server.recorder.closed.borrow()[0].starts_with("idle"));
+}
+
+/// Until the server hangs up; some changes do no harm, and it keeps the connection.
+async fn settle(shard: &Shard, raw: &mut Raw) {
+    let _ = carmine_messenger::with_timeout(shard, Duration::from_millis(20), raw.drain()).await;
+}
+
+/// A correct session from banner to messages, as bytes.
+async fn session_bytes(addr: EntityAddr) -> Vec<u8> {
+    use carmine_wire::handshake::Control;
+    let mut bytes = banner();
+    Hello { entity: EntityType::CLIENT, peer_addr: addr }.frame_into(&mut bytes);
+    AuthRequest::none(&identity()).frame_into(&mut bytes);
+    Signature::default().frame_into(&mut bytes);
+    ident(addr).frame_into(&mut bytes);
+    for seq in 1..=3 {
+        append_message(&mut bytes, seq, &noise(seq, 60), &noise(seq, 700));
+    }
+    bytes
+}
+
+fn append_message(bytes: &mut Vec<u8>, seq: u64, front: &[u8], data: &[u8]) {
+    let header = Header2 { seq, ..Header2::new(0x8fff, 1, 1) };
+    let tail = frame::message_head(bytes, &header, front, data.len());
+    bytes.extend_from_slice(data);
+    frame::message_tail(bytes, tail, crc32c::raw(crc32c::SEED, data));
+}
+
+async fn byte_by_byte(shard: Shard) {
+    let server = quiet(&shard).await;
+    let raw = Raw::connect(&shard, server.addr).await;
+    for byte in session_bytes(server.addr).await {
+        raw.send(&[byte]).await;
+    }
+    until(&shard, || server.recorder.messages.get() == 3).await;
+}
+
+/// One wrong bit anywhere in a session ends it: no message with a wrong bit is ever dispatched.
+async fn flipped_bits(shard: Shard) {
+    let server = server(
+        &shard,
+        Recorder::new(|_, msg| {
+            let seq = msg.header.seq;
+            assert_eq!(msg.front, noise(seq, 60));
+            assert_eq!(msg.data.to_vec(), noise(seq, 700));
+        }),
+        |config| config.limits.handshake = Duration::from_millis(500),
+    )
+    .await;
+    let good = session_bytes(server.addr).await;
+    for at in (0..good.len()).step_by(13) {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        let mut raw = Raw::connect(&shard, server.addr).await;
+        raw.send(&bad).await;
+        settle(&shard, &mut raw).await;
+    }
+    alive_with(&shard, &server).await;
+}
+
+/// Like [`alive`], with messages that the recorder of [`flipped_bits`] accepts.
+async fn alive_with(shard: &Shard, server: &Server) {
+    let before = server.recorder.messages.get();
+    let raw = Raw::connect(shard, server.addr).await;
+    raw.send(&session_bytes(server.addr).await).await;
+    until(shard, || server.recorder.messages.get() == before + 3).await;
+}
+
+/// Random bytes from the start, after the banner, and after the handshake; also behind preambles with a right checksum.
+async fn garbage(shard: Shard) {
+    let server =
+        server(&shard, Recorder::sink(), |config| config.limits.handshake = Duration::from_millis(500)).await;
+    for round in 0..60_u64 {
+        let mut raw = Raw::connect(&shard, server.addr).await;
+        match round % 3 {
+            0 => {}
+            1 => drop(raw.send(&banner()).await),
+            _ => drop(raw.handshake(server.addr).await),
+        }
+        let mut bytes = noise(round, 1 + (round as usize * 977) % 20_000);
+        if round % 2 == 0 {
+            let random = noise(round + 500, 16);
+            let len = |at: usize| u32::from_le_bytes(random[at..at + 4].try_into().unwrap());
+            let tag = Tag::from_byte(1 + random[0] % 20).unwrap();
+            let mut forged = Preamble::new(tag, [len(0) % 64, len(4), 0, len(8)]).encode().to_vec();
+            forged.append(&mut bytes);
+            bytes = forged;
+        }
+        raw.send(&bytes).await;
+        settle(&shard, &mut raw).await;
+    }
+    alive(&shard, &server).await;
+}
+
+async fn wrong_frames_in_a_session(shard: Shard) {
+    let server = quiet(&shard).await;
+    let reset = |bytes: &mut Vec<u8>| frame::control(bytes, Tag::SessionReset, |e| e.u8(1));
+    let huge = |bytes: &mut Vec<u8>| bytes.extend(Preamble::new(Tag::Message, [41, 17 << 20, 0, 0]).encode());
+    let middle = |bytes: &mut Vec<u8>| bytes.extend(Preamble::new(Tag::Message, [41, 1, 1, 0]).encode());
+    let long_control = |bytes: &mut Vec<u8>| frame::control(bytes, Tag::Keepalive2, |e| e.zeros(100_000));
+    let cases: [(&dyn Fn(&mut Vec<u8>), &str); 4] = [
+        (&reset, "SessionReset frame in an open session"),
+        (&huge, "over the limit"),
+        (&middle, "middle segment of 1 bytes"),
+        (&long_control, "Keepalive2 frame of 100004 bytes"),
+    ];
+    for (n, (case, reason)) in cases.iter().enumerate() {
+        let mut raw = Raw::connect(&shard, server.addr).await;
+        raw.handshake(server.addr).await;
+        let mut bytes = Vec::new();
+        case(&mut bytes);
+        raw.send(&bytes).await;
+        raw.drain().await;
+        until(&shard, || server.recorder.closed.borrow().len() == n + 1).await;
+        let closed = server.recorder.closed.borrow()[n].clone();
+        assert!(closed.contains(reason), "{closed}");
+    }
+}
+
+/// A repeated sequence number is not dispatched twice.
+async fn old_messages_are_dropped(shard: Shard) {
+    let server = quiet(&shard).await;
+    let mut raw = Raw::connect(&shard, server.addr).await;
+    raw.handshake(server.addr).await;
+    let mut bytes = Vec::new();
+    for seq in [1, 2, 2, 1, 3] {
+        append_message(&mut bytes, seq, b"front", b"");
+    }
+    // An aborted frame in between does not count.
+    let at = bytes.len();
+    append_message(&mut bytes, 4, b"front", b"");
+    let status = bytes.len() - frame::EPILOGUE_BYTES;
+    bytes[status] = 1;
+    assert!(at < status);
+    append_message(&mut bytes, 4, b"front", b"");
+    raw.send(&bytes).await;
+    until(&shard, || server.recorder.messages.get() == 4).await;
+    shard.sleep(Duration::from_millis(20)).await;
+    assert_eq!(server.recorder.messages.get(), 4);
+}
