@@ -13,6 +13,8 @@ use crate::plan::Plan;
 use crate::probe::{self, Probe};
 use crate::testbed::{Event, StartOptions};
 
+/// The monitor listens already: its first map comes at once, or not at all.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -24,7 +26,8 @@ pub(crate) fn wait(
     start: &mut StartOptions<'_>,
     end: Instant,
 ) -> Result<()> {
-    probe::with_client(mon, end.saturating_duration_since(Instant::now()), async |shard, client| {
+    let limit = end.saturating_duration_since(Instant::now()).min(CONNECT_LIMIT);
+    probe::with_client(mon, limit, async |shard, client| {
         loop {
             let found = probe::look(client).await;
             if found.is_ready(plan) {
