@@ -53,7 +53,7 @@ impl World {
             program,
             cancel: &self.cancel,
             events: &mut |event| events.push(event),
-            limit: Duration::from_secs(5),
+            limit: Duration::from_secs(2),
         };
         let mut bed = Testbed::create(layout, plan, false, &mut start).map_err(|e| e.to_string())?;
         bed.start(&mut start).map(drop).map_err(|e| e.to_string())
