@@ -36,6 +36,9 @@ const GIDS_RESERVED: u64 = 1 << 16;
 const CHANGES_MAX: usize = 10_000;
 /// Connections at once.
 const SESSIONS_MAX: usize = 10_000;
+/// All peers (stock clients, too) ask for a sign of life every 10 s: one that was silent for so long hangs. For an
+/// OSD that means that it is marked down, and may boot again when it wakes up.
+const SILENCE: std::time::Duration = std::time::Duration::from_secs(60);
 /// Pause after a failed accept (out of file descriptors, …).
 const ACCEPT_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
 /// Failed accepts in a row after which the monitor gives up: half a minute.
@@ -157,8 +160,9 @@ impl Mon {
 
     async fn accept(self: Rc<Self>) {
         let gids = Rc::clone(&self);
-        let config = ServerConfig::new(EntityType::MON, 0, self.addrs.clone())
+        let mut config = ServerConfig::new(EntityType::MON, 0, self.addrs.clone())
             .assigning(move |claim| if claim.gid == 0 { gids.assign_gid() } else { claim.gid });
+        config.limits.idle = Some(SILENCE);
         let config = Rc::new(config);
         let mut failures = 0;
         while failures < ACCEPT_FAILURES_MAX {

@@ -147,8 +147,10 @@ mod tests {
         ]
     }
 
-    /// The state after each record, by its end offset.
-    fn states(records: &[Record]) -> (Vec<u8>, Vec<(usize, u64, Vec<u8>)>) {
+    /// End offset, next global id and map after each record.
+    type States = Vec<(usize, u64, Vec<u8>)>;
+
+    fn states(records: &[Record]) -> (Vec<u8>, States) {
         let (mut bytes, mut gid, mut map, mut out) = (Vec::new(), 0, Vec::new(), Vec::new());
         for record in records {
             record.encode(&mut bytes);

@@ -69,8 +69,7 @@ impl StateFile {
         let mut found: Option<(usize, Content, usize)> = None;
         for slot in 0..2 {
             let path = dir.join(format!("state.{slot}"));
-            let file =
-                shard.open(&path, options.clone()).await.map_err(|e| MonError::state("open", &path, e))?;
+            let file = shard.open(&path, options).await.map_err(|e| MonError::state("open", &path, e))?;
             let bytes = read_whole(shard, &path, &file).await?;
             if let Some(content) = Content::read(&bytes)
                 && found.as_ref().is_none_or(|(_, best, _)| content.generation > best.generation)

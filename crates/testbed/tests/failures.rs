@@ -1,6 +1,10 @@
 //! Starts that go wrong, with shell scripts in the place of the daemons: whatever happens, no process is left,
 //! nothing is overwritten, and the error quotes what the daemon said.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests deal in files, threads and processes")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests deal in files, threads and processes"
+)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -126,7 +130,8 @@ fn mkfs_tells_its_progress() {
     let mut world = World::new();
     let script = "[ $1 = osd ] && [ $6 = --mkfs ] && echo progress 5 10 && exit 0; exit 1";
     let _ = world.up(StoreKind::Blue, script);
-    let steps = world.events.iter().filter(|e| matches!(e, Event::Mkfs { done_bytes: 5, total_bytes: 10, .. }));
+    let steps =
+        world.events.iter().filter(|e| matches!(e, Event::Mkfs { done_bytes: 5, total_bytes: 10, .. }));
     assert_eq!(steps.count(), 2);
 }
 
