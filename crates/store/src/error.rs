@@ -65,6 +65,14 @@ pub enum StoreError {
         /// The size that it would have.
         size: u64,
     },
+    /// A name, key or namespace is too long. Nothing was changed.
+    #[error("a name of {bytes} bytes is too long: at most {max} are possible")]
+    NameTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
     /// `submit` needs something that `prepare` did not load, or that is gone again because the `Prepared` was dropped
     /// early. Nothing was changed: prepare and submit again.
     #[error("object {0} is not prepared: call Store::prepare and hold what it returns until after submit")]
@@ -123,6 +131,7 @@ impl StoreError {
             StoreError::NotFound(_) => errno::ENOENT,
             StoreError::NoSpace { .. } => errno::ENOSPC,
             StoreError::TooLarge { .. } => errno::EFBIG,
+            StoreError::NameTooLong { .. } => errno::EINVAL,
             StoreError::NotPrepared(_) => errno::EAGAIN,
             StoreError::Failed(_) => errno::ESHUTDOWN,
             StoreError::Corrupt { .. }

@@ -54,6 +54,7 @@ struct Object {
 #[derive(Default)]
 struct Pg {
     info: PgInfo,
+    tail: Eversion,
     log: VecDeque<LogEntry>,
 }
 
@@ -269,16 +270,17 @@ impl State {
         if let Some(info) = info {
             pg.info = info;
         }
-        for entry in log {
-            pg.info.last_update = pg.info.last_update.max(entry.version);
-            pg.log.push_back(entry);
-        }
+        pg.log.extend(log);
         if let Some(trim_to) = trim_to {
             while pg.log.front().is_some_and(|entry| entry.version <= trim_to) {
                 pg.log.pop_front();
             }
-            pg.info.log_tail = pg.info.log_tail.max(trim_to);
+            pg.tail = pg.tail.max(trim_to);
         }
+        let info = &mut pg.info;
+        info.log_tail = info.log_tail.max(pg.tail);
+        let newest = pg.log.back().map_or(Eversion::ZERO, |entry| entry.version);
+        info.last_update = info.last_update.max(info.log_tail).max(newest);
     }
 }
 

@@ -1,0 +1,215 @@
+//! Checking a mounted, idle store: every record decodes, every block belongs to one object, accounting is true, and (deep)
+//! every block's checksum holds.
+
+use std::sync::Arc;
+
+use carmine_reactor::Shard;
+use carmine_types::{ObjectId, crc32c};
+
+use super::extents::{Extents, SHARD_BYTES};
+use super::pg::scan;
+use super::shared::{BlueShared, open_device, read_block};
+use super::space::Space;
+use super::{codec, keys};
+use crate::kv::Kv;
+use crate::StoreError;
+
+/// Errors that are kept in full; more are only counted.
+const ERRORS_KEPT: usize = 100;
+/// Pieces of block maps that are looked at together.
+const BATCH: usize = 1024;
+/// Virtual time of a batch in the simulator.
+const SIM_BATCH_NS: u64 = 100_000;
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct FsckReport {
+    /// Objects.
+    pub objects: u64,
+    /// Blocks of data.
+    pub blocks: u64,
+    /// Blocks whose content was read and checked.
+    pub blocks_read: u64,
+    /// Entries of PG logs.
+    pub log_entries: u64,
+    /// Number of errors.
+    pub error_count: u64,
+    /// The first errors, in words.
+    pub errors: Vec<String>,
+}
+
+impl FsckReport {
+    /// Nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.error_count == 0
+    }
+
+    fn error(&mut self, error: impl Into<String>) {
+        self.error_count += 1;
+        if self.errors.len() < ERRORS_KEPT {
+            self.errors.push(error.into());
+        }
+    }
+}
+
+/// A piece of a block map, and the size of its object if that exists.
+struct Piece {
+    oid: ObjectId,
+    index: u32,
+    extents: Extents,
+    size: Option<u64>,
+}
+
+#[derive(Default)]
+struct Batch {
+    pieces: Vec<Piece>,
+    errors: Vec<String>,
+    /// Where the next batch starts; `None` at the end.
+    next: Option<Vec<u8>>,
+}
+
+/// Checks a store to which nothing is being written; with `deep` it also reads all data.
+///
+/// # Errors
+/// If metadata cannot be read at all, or the device cannot be opened. What is wrong in it is in the report.
+pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result<FsckReport, StoreError> {
+    let kv = Arc::clone(shared.kv());
+    let mut report = shard.alien(SIM_BATCH_NS, move || check_records(&*kv)).await?;
+    let blocks = shared.label().blocks();
+    let found = Space::new(blocks);
+    let device = open_device(shard, shared.path(), false).await?;
+    let mut start = keys::kind_range(keys::EXTENTS).0;
+    loop {
+        let (kv, from) = (Arc::clone(shared.kv()), start);
+        let batch = shard.alien(SIM_BATCH_NS, move || fetch(&*kv, from)).await?;
+        batch.errors.into_iter().for_each(|error| report.error(error));
+        for piece in &batch.pieces {
+            check_piece(piece, &found, blocks, &mut report);
+            if deep {
+                check_content(shared, shard, &device, piece, &mut report).await;
+            }
+        }
+        let Some(next) = batch.next else { break };
+        start = next;
+    }
+    report.blocks = found.used_blocks();
+    let space = shared.space();
+    if space.used_blocks() != found.used_blocks() {
+        let (counted, scanned) = (space.used_blocks(), found.used_blocks());
+        report.error(format!("{counted} blocks are counted as taken, and the block maps have {scanned}"));
+    }
+    for block in (0..blocks).filter(|block| space.is_taken(*block) != found.is_taken(*block)) {
+        let how = if found.is_taken(block) { "in use and counted as free" } else { "free and counted as taken" };
+        report.error(format!("block {block} is {how}"));
+    }
+    if space.double_frees() > 0 {
+        report.error(format!("{} blocks were freed twice", space.double_frees()));
+    }
+    Ok(report)
+}
+
+/// On an alien thread: everything but the block maps decodes.
+fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
+    let mut report = FsckReport::default();
+    scan(kv, (vec![0], vec![0xff]), |key, value| {
+        let result = match key.first() {
+            Some(&keys::ONODE) => {
+                report.objects += 1;
+                keys::decode_onode(key).and_then(|_| codec::decode_onode(key, value)).map(drop)
+            }
+            Some(&keys::PREFIX_PG_LOG) => {
+                report.log_entries += 1;
+                codec::decode_log(key, value).map(drop)
+            }
+            Some(&keys::PG_INFO) => codec::decode_info(key, value).map(drop),
+            Some(&keys::PG_TAIL) => codec::decode_tail(key, value).map(drop),
+            Some(&keys::EXTENTS) => Ok(()),
+            _ if key == keys::SUPER => Ok(()),
+            _ => Err(StoreError::damaged(keys::printable(key), "it is of no known kind")),
+        };
+        if let Err(error) = result {
+            report.error(error.to_string());
+        }
+        Ok(())
+    })?;
+    Ok(report)
+}
+
+/// On an alien thread: the next pieces of block maps, with the sizes of their objects.
+fn fetch(kv: &dyn Kv, start: Vec<u8>) -> Result<Batch, StoreError> {
+    let mut batch = Batch::default();
+    let end = keys::kind_range(keys::EXTENTS).1;
+    kv.scan(&start, &end, &mut |key, value| {
+        match keys::decode_extents(key).and_then(|id| Ok((id, codec::decode_extents(key, value)?))) {
+            Ok(((oid, index), extents)) => batch.pieces.push(Piece { oid, index, extents, size: None }),
+            Err(error) => batch.errors.push(error.to_string()),
+        }
+        let full = batch.pieces.len() + batch.errors.len() >= BATCH;
+        if full {
+            let mut next = key.to_vec();
+            next.push(0);
+            batch.next = Some(next);
+        }
+        !full
+    })?;
+    let mut last: Option<(ObjectId, Option<u64>)> = None;
+    for piece in &mut batch.pieces {
+        piece.size = match &last {
+            Some((oid, size)) if *oid == piece.oid => *size,
+            _ => {
+                let key = keys::onode(&keys::oid_bytes(&piece.oid));
+                // A damaged onode is reported elsewhere.
+                let meta = kv.get(&key)?.map(|value| codec::decode_onode(&key, &value));
+                meta.map(|meta| meta.map_or(u64::MAX, |meta| meta.size))
+            }
+        };
+        last = Some((piece.oid.clone(), piece.size));
+    }
+    Ok(batch)
+}
+
+fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckReport) {
+    let Piece { oid, index, extents, size } = piece;
+    match size {
+        None => report.error(format!("object {oid} does not exist but has a block map")),
+        Some(size) if u64::from(*index) * SHARD_BYTES >= *size => {
+            report.error(format!("object {oid} of {size} bytes has blocks behind its end (piece {index})"));
+        }
+        Some(_) => {}
+    }
+    if extents.is_empty() {
+        report.error(format!("object {oid}: piece {index} of the block map is empty"));
+    }
+    for entry in extents.entries().iter().filter(|entry| !entry.is_hole()) {
+        if !found.mark(entry.block()) {
+            let outside = entry.block() >= blocks.saturating_sub(1);
+            let why = if outside { "which is outside of the device" } else { "which another has too" };
+            report.error(format!("object {oid} claims block {}, {why}", entry.block()));
+        }
+    }
+}
+
+async fn check_content(
+    shared: &BlueShared,
+    shard: &Shard,
+    device: &carmine_reactor::File,
+    piece: &Piece,
+    report: &mut FsckReport,
+) {
+    for entry in piece.extents.entries().iter().filter(|entry| !entry.is_hole()) {
+        report.blocks_read += 1;
+        match read_block(shard, shared.path(), device, entry.block()).await {
+            Ok(content) => {
+                let crc = crc32c::raw(crc32c::SEED, &content);
+                if crc != entry.crc() {
+                    let (oid, block, expected) = (&piece.oid, entry.block(), entry.crc());
+                    report.error(format!(
+                        "object {oid}: block {block} has checksum {crc:#010x} and should have {expected:#010x}"
+                    ));
+                }
+            }
+            Err(error) => report.error(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Awaiting several futures at once.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Drives all futures and gives their outputs in the same order. Meant for a few dozen: each wake-up polls all that
+/// are not ready.
+pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut slots: Vec<(Option<Pin<Box<F>>>, Option<F::Output>)> =
+        futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();
+    poll_fn(|cx| {
+        let mut waiting = false;
+        for (future, output) in &mut slots {
+            if let Some(running) = future {
+                match running.as_mut().poll(cx) {
+                    Poll::Ready(value) => {
+                        *output = Some(value);
+                        *future = None;
+                    }
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    slots.into_iter().filter_map(|(_, output)| output).collect()
+}

@@ -1,0 +1,299 @@
+//! Keys in the key-value store (FORMAT.md §3). They sort by kind, then as Ceph sorts objects, so that a PG is a range.
+
+use carmine_types::{Eversion, ObjectId, PgId};
+
+use crate::StoreError;
+
+/// Info of a PG.
+pub(crate) const PG_INFO: u8 = b'I';
+/// Entry of a PG's log. `kv-rocks` keeps these in a column family of their own.
+pub const PREFIX_PG_LOG: u8 = b'L';
+/// Onode.
+pub(crate) const ONODE: u8 = b'O';
+/// How far a PG's log is trimmed.
+pub(crate) const PG_TAIL: u8 = b'T';
+/// Block map of 64 blocks of an object.
+pub(crate) const EXTENTS: u8 = b'X';
+/// Copy of the device's label.
+pub(crate) const SUPER: &[u8] = b"S/label";
+
+/// Marks what follows the effective key: the object's key is empty (so key order continues with the snap), …
+const NO_KEY: u8 = 2;
+/// … its name is smaller than its key, …
+const NAME_BELOW: u8 = 1;
+/// … equal, …
+const NAME_EQUAL: u8 = 3;
+/// … or larger.
+const NAME_ABOVE: u8 = 4;
+
+/// A negative pool sorts before a positive one.
+fn pool_bits(pool: i64) -> u64 {
+    (pool as u64) ^ (1 << 63)
+}
+
+/// Appends bytes such that none is a prefix of another and the order stays: 0 becomes 0 255, the end is 0 1.
+fn push_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        out.push(byte);
+        if byte == 0 {
+            out.push(0xff);
+        }
+    }
+    out.extend_from_slice(&[0, 1]);
+}
+
+fn pop_escaped<'a>(rest: &mut &'a [u8]) -> Option<Box<[u8]>> {
+    let mut out = Vec::new();
+    loop {
+        let zero = rest.iter().position(|&byte| byte == 0)?;
+        let (head, tail): (&'a [u8], &'a [u8]) = rest.split_at(zero);
+        out.extend_from_slice(head);
+        let (mark, tail) = tail.get(1..)?.split_first()?;
+        *rest = tail;
+        match mark {
+            1 => return Some(out.into_boxed_slice()),
+            0xff => out.push(0),
+            _ => return None,
+        }
+    }
+}
+
+fn pop<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk::<N>()?;
+    *rest = tail;
+    Some(*head)
+}
+
+/// Appends the part of a key that names an object.
+pub(crate) fn push_oid(out: &mut Vec<u8>, oid: &ObjectId) {
+    out.extend_from_slice(&pool_bits(oid.pool).to_be_bytes());
+    out.extend_from_slice(&oid.reversed_hash().to_be_bytes());
+    push_escaped(out, &oid.nspace);
+    push_escaped(out, oid.effective_key());
+    if oid.key.is_empty() {
+        out.push(NO_KEY);
+    } else {
+        match oid.name.cmp(&oid.key) {
+            std::cmp::Ordering::Equal => out.push(NAME_EQUAL),
+            std::cmp::Ordering::Less => {
+                out.push(NAME_BELOW);
+                push_escaped(out, &oid.name);
+            }
+            std::cmp::Ordering::Greater => {
+                out.push(NAME_ABOVE);
+                push_escaped(out, &oid.name);
+            }
+        }
+    }
+    out.extend_from_slice(&oid.snap.to_be_bytes());
+}
+
+/// The part of a key that names an object.
+pub(crate) fn oid_bytes(oid: &ObjectId) -> Box<[u8]> {
+    let mut out = Vec::with_capacity(oid.heap_bytes() + 32);
+    push_oid(&mut out, oid);
+    out.into_boxed_slice()
+}
+
+fn pop_oid(rest: &mut &[u8]) -> Option<ObjectId> {
+    let pool = (u64::from_be_bytes(pop(rest)?) ^ (1 << 63)) as i64;
+    let hash = u32::from_be_bytes(pop(rest)?).reverse_bits();
+    let nspace = pop_escaped(rest)?;
+    let effective = pop_escaped(rest)?;
+    let (key, name): (Box<[u8]>, Box<[u8]>) = match pop::<1>(rest)? {
+        [NO_KEY] => (Box::default(), effective),
+        [NAME_EQUAL] => (effective.clone(), effective),
+        [NAME_BELOW | NAME_ABOVE] => (effective, pop_escaped(rest)?),
+        _ => return None,
+    };
+    let snap = u64::from_be_bytes(pop(rest)?);
+    Some(ObjectId { pool, hash, nspace, key, name, snap })
+}
+
+/// The object of an onode key.
+pub(crate) fn decode_onode(key: &[u8]) -> Result<ObjectId, StoreError> {
+    let mut rest = key.get(1..).unwrap_or_default();
+    match pop_oid(&mut rest) {
+        Some(oid) if rest.is_empty() => Ok(oid),
+        _ => Err(StoreError::damaged(printable(key), "it is no onode key")),
+    }
+}
+
+/// The object and the index of an extent key.
+pub(crate) fn decode_extents(key: &[u8]) -> Result<(ObjectId, u32), StoreError> {
+    let mut rest = key.get(1..).unwrap_or_default();
+    match pop_oid(&mut rest).zip(pop(&mut rest)) {
+        Some((oid, index)) if rest.is_empty() => Ok((oid, u32::from_be_bytes(index))),
+        _ => Err(StoreError::damaged(printable(key), "it is no extent key")),
+    }
+}
+
+/// Appends the key of an onode; `oid` is [`oid_bytes`].
+pub(crate) fn push_onode(out: &mut Vec<u8>, oid: &[u8]) {
+    out.push(ONODE);
+    out.extend_from_slice(oid);
+}
+
+/// Appends the key of the `index`th piece of a block map; `oid` is [`oid_bytes`].
+pub(crate) fn push_extents(out: &mut Vec<u8>, oid: &[u8], index: u32) {
+    out.push(EXTENTS);
+    out.extend_from_slice(oid);
+    out.extend_from_slice(&index.to_be_bytes());
+}
+
+/// Key of an onode.
+pub(crate) fn onode(oid: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(oid.len() + 1);
+    push_onode(&mut out, oid);
+    out
+}
+
+/// Key of a piece of a block map.
+pub(crate) fn extents(oid: &[u8], index: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(oid.len() + 5);
+    push_extents(&mut out, oid, index);
+    out
+}
+
+/// First key and end of the onodes of a pool with reversed hashes `first..=last`.
+pub(crate) fn hash_range(pool: i64, first: u32, last: u32) -> (Vec<u8>, Vec<u8>) {
+    let at = |hash: u32| (u128::from(pool_bits(pool)) << 32) | u128::from(hash);
+    let key = |n: u128| {
+        let mut out = vec![ONODE];
+        out.extend_from_slice(n.to_be_bytes().get(4..).unwrap_or_default());
+        out
+    };
+    let end = at(last) + 1;
+    (key(at(first)), if end >> 96 == 0 { key(end) } else { vec![ONODE + 1] })
+}
+
+/// First key and end of everything of one kind.
+pub(crate) fn kind_range(kind: u8) -> (Vec<u8>, Vec<u8>) {
+    (vec![kind], vec![kind + 1])
+}
+
+fn push_pg(out: &mut Vec<u8>, kind: u8, pg: PgId) {
+    out.push(kind);
+    out.extend_from_slice(&pool_bits(pg.pool).to_be_bytes());
+    out.extend_from_slice(&pg.ps.to_be_bytes());
+}
+
+/// Key of a PG's info ([`PG_INFO`]) or log tail ([`PG_TAIL`]).
+pub(crate) fn pg(kind: u8, pg: PgId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(13);
+    push_pg(&mut out, kind, pg);
+    out
+}
+
+/// The PG of a key of [`PG_INFO`], [`PG_TAIL`] or [`PREFIX_PG_LOG`].
+pub(crate) fn decode_pg(key: &[u8]) -> Result<PgId, StoreError> {
+    let mut rest = key.get(1..).unwrap_or_default();
+    let pool = pop(&mut rest).map(|pool| (u64::from_be_bytes(pool) ^ (1 << 63)) as i64);
+    match pool.zip(pop(&mut rest)) {
+        Some((pool, ps)) => Ok(PgId { pool, ps: u32::from_be_bytes(ps) }),
+        None => Err(StoreError::damaged(printable(key), "it names no PG")),
+    }
+}
+
+/// Appends the key of a log entry.
+pub(crate) fn push_log(out: &mut Vec<u8>, pg: PgId, version: Eversion) {
+    push_pg(out, PREFIX_PG_LOG, pg);
+    out.extend_from_slice(&version.epoch.to_be_bytes());
+    out.extend_from_slice(&version.version.to_be_bytes());
+}
+
+/// Key of a log entry.
+pub(crate) fn log(pg: PgId, version: Eversion) -> Vec<u8> {
+    let mut out = Vec::with_capacity(25);
+    push_log(&mut out, pg, version);
+    out
+}
+
+/// The version of a log entry's key.
+pub(crate) fn decode_log(key: &[u8]) -> Result<Eversion, StoreError> {
+    let mut rest = key.get(13..).unwrap_or_default();
+    match pop(&mut rest).zip(pop(&mut rest)) {
+        Some((epoch, version)) if rest.is_empty() => {
+            Ok(Eversion { epoch: u32::from_be_bytes(epoch), version: u64::from_be_bytes(version) })
+        }
+        _ => Err(StoreError::damaged(printable(key), "it is no key of a PG log")),
+    }
+}
+
+/// First key and end of the log of a PG.
+pub(crate) fn log_range(pg: PgId) -> (Vec<u8>, Vec<u8>) {
+    let mut end = log(pg, Eversion { epoch: u32::MAX, version: u64::MAX });
+    end.push(0);
+    (log(pg, Eversion::ZERO), end)
+}
+
+/// A key for people.
+pub(crate) fn printable(key: &[u8]) -> String {
+    key.escape_ascii().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name() -> impl Strategy<Value = Box<[u8]>> {
+        // Few and nasty bytes, so that prefixes, escapes and equal parts are common.
+        prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, b'a', 0xfe, 0xff]), 0..5).prop_map(Vec::into_boxed_slice)
+    }
+
+    prop_compose! {
+        fn oid()(pool in -2i64..3, hash in prop::sample::select(vec![0u32, 1, 2, 3, u32::MAX, 1 << 31]),
+                 nspace in name(), key in name(), name in name(), snap in prop::sample::select(vec![0u64, 1, u64::MAX - 1, u64::MAX]))
+                -> ObjectId {
+            ObjectId { pool, hash, nspace, key, name, snap }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn object_keys_round_trip_and_sort_as_objects_do(a in oid(), b in oid()) {
+            let (key_a, key_b) = (onode(&oid_bytes(&a)), onode(&oid_bytes(&b)));
+            prop_assert_eq!(decode_onode(&key_a).unwrap(), a.clone());
+            prop_assert_eq!(key_a.cmp(&key_b), a.cmp(&b));
+            prop_assert_eq!(decode_extents(&extents(&oid_bytes(&a), 7)).unwrap(), (a, 7));
+        }
+
+        #[test]
+        fn an_object_is_inside_its_hash_range_only(a in oid(), first in any::<u32>(), last in any::<u32>()) {
+            let (start, end) = hash_range(a.pool, first, last);
+            let key = onode(&oid_bytes(&a));
+            let inside = start <= key && key < end;
+            prop_assert_eq!(inside, (first..=last).contains(&a.reversed_hash()));
+            let (start, end) = hash_range(a.pool + 1, 0, u32::MAX);
+            prop_assert!(key < start && key < end);
+        }
+
+        #[test]
+        fn random_bytes_are_errors_not_panics(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = decode_onode(&bytes);
+            let _ = decode_extents(&bytes);
+            let _ = decode_log(&bytes);
+            let _ = decode_pg(&bytes);
+        }
+
+        #[test]
+        fn log_keys_sort_by_version(pg_a in 0u32..3, a in any::<(u32, u64)>(), b in any::<(u32, u64)>()) {
+            let pg_id = PgId::new(1, pg_a);
+            let (a, b) = (Eversion::new(a.0, a.1), Eversion::new(b.0, b.1));
+            prop_assert_eq!(log(pg_id, a).cmp(&log(pg_id, b)), a.cmp(&b));
+            prop_assert_eq!(decode_log(&log(pg_id, a)).unwrap(), a);
+            prop_assert_eq!(decode_pg(&log(pg_id, a)).unwrap(), pg_id);
+            let (start, end) = log_range(pg_id);
+            prop_assert!(start <= log(pg_id, a) && log(pg_id, a) < end);
+        }
+    }
+
+    #[test]
+    fn the_last_pool_has_a_range_too() {
+        let oid = ObjectId::cursor(i64::MAX, u32::MAX);
+        let (start, end) = hash_range(i64::MAX, 0, u32::MAX);
+        let key = onode(&oid_bytes(&oid));
+        assert!(start <= key && key < end);
+    }
+}

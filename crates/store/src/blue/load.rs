@@ -1,0 +1,194 @@
+//! Loading onodes and block maps into the cache, and what a transaction needs before it can be applied.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_reactor::sync::Notify;
+use carmine_types::ObjectId;
+use smallvec::SmallVec;
+
+use super::extents::{Extents, SHARD_BYTES};
+use super::onode::{Onode, Pin, PreparedPin, Recent, State, needs};
+use super::{Blue, codec, keys};
+use crate::kv::Kv;
+use crate::{ObjectMeta, StoreError, TxnOp};
+
+/// Up to so many pieces of a block map are fetched one by one; more by a scan.
+const GETS_MAX: usize = 2;
+/// Virtual time of a load in the simulator.
+const SIM_LOAD_NS: u64 = 10_000;
+
+/// Onodes that a transaction is going to change.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    pins: SmallVec<[PreparedPin; 2]>,
+}
+
+/// "This object is being loaded": ends, and tells who waits, when dropped.
+struct Claim<'a> {
+    store: &'a Blue,
+    oid: &'a ObjectId,
+    notify: Rc<Notify>,
+}
+
+impl<'a> Claim<'a> {
+    fn new(store: &'a Blue, oid: &'a ObjectId) -> Claim<'a> {
+        let notify = Rc::new(Notify::new());
+        store.loading.borrow_mut().insert(oid.clone(), Rc::clone(&notify));
+        Claim { store, oid, notify }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.store.loading.borrow_mut().remove(self.oid);
+        self.notify.notify_all();
+    }
+}
+
+/// Pieces of a block map, by their indices.
+type Pieces = Vec<(usize, Extents)>;
+
+impl Blue {
+    /// The onode with the block map for bytes `range`, loaded if need be. Does not suspend on a hit.
+    pub(crate) async fn load(&self, oid: &ObjectId, range: &Range<u64>) -> Result<Pin, StoreError> {
+        let mut missed = false;
+        loop {
+            let pin = self.cache.borrow().get(oid).map(Pin::new);
+            if let Some(pin) = &pin
+                && pin.state.borrow().is_loaded(range)
+            {
+                self.count(|stats| if missed { stats.cache_misses += 1 } else { stats.cache_hits += 1 });
+                return Ok(Pin::new(pin));
+            }
+            missed = true;
+            let other = self.loading.borrow().get(oid).cloned();
+            if let Some(other) = other {
+                other.notified().await;
+                continue;
+            }
+            let _claim = Claim::new(self, oid);
+            match pin {
+                None => self.load_onode(oid, range).await?,
+                Some(pin) => self.load_map(&pin, range).await?,
+            }
+        }
+    }
+
+    async fn load_onode(&self, oid: &ObjectId, range: &Range<u64>) -> Result<(), StoreError> {
+        let kv = Arc::clone(self.shared.kv());
+        let (key, range) = (keys::oid_bytes(oid), range.clone());
+        let found = self.shard.alien(SIM_LOAD_NS, move || fetch_onode(&*kv, &key, &range)).await?;
+        let state = match found {
+            None => State::default(),
+            Some((meta, loaded, pieces)) => {
+                let count = meta.size.div_ceil(SHARD_BYTES) as usize;
+                let mut state = State { exists: true, meta, ..State::default() };
+                state.map.resize_with(count, || None);
+                fill(&mut state, loaded, pieces);
+                state
+            }
+        };
+        self.cache.borrow_mut().insert(Onode::new(oid.clone(), state));
+        Ok(())
+    }
+
+    async fn load_map(&self, onode: &Rc<Onode>, range: &Range<u64>) -> Result<(), StoreError> {
+        let wanted = onode.state.borrow().pieces(range);
+        let kv = Arc::clone(self.shared.kv());
+        let (key, indices) = (onode.key.clone(), wanted.clone());
+        let pieces = self.shard.alien(SIM_LOAD_NS, move || fetch_pieces(&*kv, &key, indices)).await?;
+        fill(&mut onode.state.borrow_mut(), wanted, pieces);
+        self.cache.borrow_mut().recount(&onode.oid);
+        Ok(())
+    }
+
+    /// See [`crate::Store::prepare`].
+    pub(crate) async fn prepare(&self, ops: &[TxnOp]) -> Result<Prepared, StoreError> {
+        let mut prepared = Prepared::default();
+        for op in ops {
+            let needs = needs(op);
+            let pin = PreparedPin::new(self.load(op.oid(), &needs.map).await?);
+            for index in needs.edges.into_iter().flatten() {
+                self.load_edge(&pin, index).await?;
+            }
+            prepared.pins.push(pin);
+        }
+        Ok(prepared)
+    }
+
+    /// Reads a block that is going to be overwritten in part, unless its content is at hand.
+    async fn load_edge(&self, onode: &Rc<Onode>, index: u64) -> Result<(), StoreError> {
+        let entry = {
+            let state = onode.state.borrow();
+            match state.entry(index) {
+                Some(entry) if !entry.is_hole() && !state.recent.contains_key(&entry.block()) => entry,
+                _ => return Ok(()),
+            }
+        };
+        let _reading = self.begin_read();
+        let data = self.read_blocks(&onode.oid, index, entry.block(), &[entry.crc()]).await?;
+        let mut state = onode.state.borrow_mut();
+        state.recent.entry(entry.block()).or_insert(Recent { data, writing: false });
+        Ok(())
+    }
+}
+
+/// Puts pieces in their places; those in `loaded` that were not found are holes. What was loaded meanwhile stays.
+fn fill(state: &mut State, loaded: Range<usize>, pieces: Pieces) {
+    let mut pieces = pieces.into_iter().peekable();
+    for index in loaded {
+        let found = pieces.next_if(|(at, _)| *at == index).map(|(_, extents)| extents);
+        if let Some(slot @ None) = state.map.get_mut(index) {
+            *slot = Some(found.unwrap_or_default());
+        }
+    }
+}
+
+type Found = Option<(ObjectMeta, Range<usize>, Pieces)>;
+
+/// On an alien thread: the onode and its block map for `range`.
+fn fetch_onode(kv: &dyn Kv, oid: &[u8], range: &Range<u64>) -> Result<Found, StoreError> {
+    let key = keys::onode(oid);
+    let Some(value) = kv.get(&key)? else { return Ok(None) };
+    let meta = codec::decode_onode(&key, &value)?;
+    let end = range.end.min(meta.size);
+    let wanted = if range.start < end {
+        (range.start / SHARD_BYTES) as usize..end.div_ceil(SHARD_BYTES) as usize
+    } else {
+        0..0
+    };
+    let pieces = fetch_pieces(kv, oid, wanted.clone())?;
+    Ok(Some((meta, wanted, pieces)))
+}
+
+/// On an alien thread: the pieces with these indices that exist, in order.
+fn fetch_pieces(kv: &dyn Kv, oid: &[u8], indices: Range<usize>) -> Result<Pieces, StoreError> {
+    let mut pieces = Pieces::new();
+    if indices.len() <= GETS_MAX {
+        for index in indices {
+            let key = keys::extents(oid, index as u32);
+            if let Some(value) = kv.get(&key)? {
+                pieces.push((index, codec::decode_extents(&key, &value)?));
+            }
+        }
+        return Ok(pieces);
+    }
+    let mut result = Ok(());
+    let (start, end) = (keys::extents(oid, indices.start as u32), keys::extents(oid, indices.end as u32));
+    kv.scan(&start, &end, &mut |key, value| {
+        let index = key.last_chunk::<4>().map_or(0, |index| u32::from_be_bytes(*index) as usize);
+        match codec::decode_extents(key, value) {
+            Ok(extents) => {
+                pieces.push((index, extents));
+                true
+            }
+            Err(error) => {
+                result = Err(error);
+                false
+            }
+        }
+    })?;
+    result.map(|()| pieces)
+}

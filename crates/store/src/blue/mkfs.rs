@@ -1,0 +1,175 @@
+//! Making a new store on a file or device.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use carmine_reactor::{Bytes, File, FileOptions, Shard};
+use carmine_types::{OsdId, Uuid};
+
+use super::codec::BLOCKS_MAX;
+use super::join::join_all;
+use super::keys;
+use super::shared::{io, open_device};
+use crate::kv::{Kv, KvBatch};
+use crate::{BLOCK_BYTES, Label, StoreError};
+
+/// Bytes of one write of the writing-through.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Writes of the writing-through in flight.
+const PARALLEL: u64 = 8;
+/// Smallest device: below this the labels and what is kept back would leave little.
+pub(crate) const SIZE_BYTES_MIN: u64 = 4 << 20;
+/// The first bytes of a device, which tell whether there is anything on it.
+const BLANK_BYTES: usize = 64 << 10;
+/// Virtual time of the key-value store's part in the simulator.
+const SIM_WIPE_NS: u64 = 1_000_000;
+
+/// What a new store is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MkfsOptions {
+    /// The cluster.
+    pub fsid: Uuid,
+    /// The OSD that it belongs to.
+    pub osd: OsdId,
+    /// Bytes to use. Needed for a new file; a device is used whole if this is `None`.
+    pub size_bytes: Option<u64>,
+    /// Leave the file full of holes: mkfs is quick, but every first write of a block also pays the file system.
+    pub sparse: bool,
+    /// Overwrite what is there.
+    pub force: bool,
+}
+
+/// Told how far the writing-through is: bytes done, bytes in all.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// Makes a new store: writes the file through with zeros (unless sparse), empties the key-value store, and writes the
+/// labels last, so that a store that is only half made cannot be mounted.
+///
+/// # Errors
+/// If something is there already and `force` is not set; if the device is mounted or too small; I/O errors.
+pub async fn mkfs(
+    shard: &Shard,
+    path: &Path,
+    options: MkfsOptions,
+    kv: Arc<dyn Kv>,
+    progress: Progress<'_>,
+) -> Result<Label, StoreError> {
+    let probe = Arc::clone(&kv);
+    let has_label = shard.alien(SIM_WIPE_NS, move || probe.get(keys::SUPER)).await?.is_some();
+    if has_label && !options.force {
+        let why = format!("the key-value store in {} belongs to a store already: remove it, or force", kv.place());
+        return Err(StoreError::unusable(path, why));
+    }
+    let (device, size_bytes) = claim(shard, path, &options).await?;
+    let label =
+        Label { fsid: options.fsid, osd: options.osd, size_bytes, generation: shard.random_u64() };
+    write_through(shard, path, &device, &label, options.sparse, progress).await?;
+    let (kv_label, wiped) = (label.encode(), Arc::clone(&kv));
+    shard
+        .alien(SIM_WIPE_NS, move || {
+            let mut batch = KvBatch::default();
+            batch.delete_range(&[0], &[0xff]);
+            batch.put(keys::SUPER, &kv_label);
+            wiped.commit(&[batch], true)
+        })
+        .await?;
+    for block in [label.blocks() - 1, 0] {
+        let mut buf = shard.buf(BLOCK_BYTES as usize);
+        buf.fill(0);
+        let bytes = label.encode();
+        buf.iter_mut().zip(&bytes).for_each(|(to, from)| *to = *from);
+        let result = device.write_at(vec![buf.freeze()], block * BLOCK_BYTES, false).await;
+        result.map_err(|error| io(path, "write the label of", &error))?;
+        device.fdatasync().await.map_err(|error| io(path, "flush", &error))?;
+    }
+    Ok(label)
+}
+
+/// Opens what is there, or makes a new file, and settles the size.
+async fn claim(shard: &Shard, path: &Path, options: &MkfsOptions) -> Result<(File, u64), StoreError> {
+    let refuse = |why: String| Err(StoreError::unusable(path, why));
+    let (device, is_new) = match open_device(shard, path, true).await {
+        Ok(device) => (device, false),
+        Err(StoreError::Io { kind: std::io::ErrorKind::NotFound, .. }) => {
+            let create =
+                FileOptions { read: true, write: true, create: true, direct: true, ..FileOptions::default() };
+            (shard.open(path, create).await.map_err(|error| io(path, "create", &error))?, true)
+        }
+        Err(error) => return Err(error),
+    };
+    let length = device.len().await.map_err(|error| io(path, "length of", &error))?;
+    let is_file = is_new || !device.is_device();
+    if !is_new && !options.force {
+        if is_file && length > 0 {
+            return refuse("the file exists and is not empty: remove it, name another, or force".to_owned());
+        }
+        if !is_file && !is_blank(shard, path, &device).await? {
+            return refuse("the device is not blank: name another, or force (which destroys what is on it)".to_owned());
+        }
+    }
+    let wanted = match options.size_bytes {
+        Some(bytes) if !is_file && bytes > length => {
+            return refuse(format!("the device has {length} bytes, less than the {bytes} asked for"));
+        }
+        Some(bytes) => bytes,
+        None if length > 0 => length,
+        None => return refuse("a new file needs a size".to_owned()),
+    };
+    let size_bytes = wanted / BLOCK_BYTES * BLOCK_BYTES;
+    if size_bytes < SIZE_BYTES_MIN {
+        return refuse(format!("{wanted} bytes are too few: a store needs at least {SIZE_BYTES_MIN}"));
+    }
+    if size_bytes / BLOCK_BYTES > BLOCKS_MAX {
+        return refuse(format!("{wanted} bytes are more than the format can address"));
+    }
+    if is_file {
+        device.set_len(size_bytes).await.map_err(|error| io(path, "set the size of", &error))?;
+    }
+    Ok((device, size_bytes))
+}
+
+async fn is_blank(shard: &Shard, path: &Path, device: &File) -> Result<bool, StoreError> {
+    let (result, buf) = device.read_at(shard.buf(BLANK_BYTES), BLANK_BYTES, 0).await;
+    let found = result.map_err(|error| io(path, "read", &error))?;
+    Ok(buf.iter().take(found).all(|byte| *byte == 0))
+}
+
+/// Writes zeros everywhere, or at least over the places of old labels.
+async fn write_through(
+    shard: &Shard,
+    path: &Path,
+    device: &File,
+    label: &Label,
+    sparse: bool,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
+    let zeros = {
+        let mut buf = shard.buf(CHUNK_BYTES as usize);
+        buf.fill(0);
+        buf.freeze()
+    };
+    let write = |at: u64, bytes: u64| {
+        let data: Bytes = zeros.slice(..bytes as usize);
+        device.write_at(vec![data], at, false)
+    };
+    let failed = |error: std::io::Error| io(path, "write zeros to", &error);
+    let total = label.size_bytes;
+    if sparse {
+        write(0, BLANK_BYTES as u64).await.map_err(failed)?;
+        write(total - BLOCK_BYTES, BLOCK_BYTES).await.map_err(failed)?;
+    } else {
+        let mut at = 0;
+        while at < total {
+            progress(at, total);
+            let end = (at + PARALLEL * CHUNK_BYTES).min(total);
+            let chunks = (at..end).step_by(CHUNK_BYTES as usize).map(|at| write(at, CHUNK_BYTES.min(end - at)));
+            for result in join_all(chunks).await {
+                result.map_err(failed)?;
+            }
+            at = end;
+        }
+    }
+    device.fdatasync().await.map_err(|error| io(path, "flush", &error))?;
+    progress(total, total);
+    Ok(())
+}

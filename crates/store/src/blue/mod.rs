@@ -1,0 +1,171 @@
+//! `blue`: data on a block file or device, copy-on-write and checksummed; metadata in a [`Kv`](crate::Kv).
+//!
+//! The life of a write: [`Blue::submit`] (txn.rs) applies it to the cached onodes and encodes its metadata; its data
+//! goes out on the ring (queue.rs); when it is there, one flush of the device covers it and all others whose data is
+//! there too; then its metadata goes to the committer (commit_log.rs). So no metadata ever points to data that could
+//! get lost, and what is durable is a prefix of each shard's transactions.
+
+mod cache;
+mod codec;
+mod commit_log;
+mod extents;
+mod fsck;
+mod join;
+pub(crate) mod keys;
+mod label;
+mod load;
+mod local;
+mod mkfs;
+mod onode;
+mod pg;
+mod queue;
+mod read;
+mod reads;
+mod shared;
+mod space;
+mod txn;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use carmine_reactor::sync::Notify;
+use carmine_reactor::{Bytes, File, Shard};
+use carmine_types::{Eversion, ObjectId, PgId};
+use foldhash::fast::FixedState;
+
+pub use fsck::{FsckReport, fsck};
+pub use label::Label;
+pub use mkfs::{MkfsOptions, Progress, mkfs};
+pub use shared::{BlueShared, MountOptions};
+
+pub(crate) use load::Prepared;
+
+use crate::{StatFs, StoreError, StoreStats};
+use cache::Cache;
+use queue::Queue;
+use reads::{Freed, ReadGuard, Reads};
+use space::Lease;
+
+/// Largest single read or write of the device, in blocks: 1 MiB, the largest buffer of the arena.
+const IO_BLOCKS_MAX: u64 = 256;
+
+/// Bytes of zeros at hand for holes.
+const ZEROS_BYTES: usize = 64 << 10;
+
+/// One shard's part of the store.
+pub(crate) struct Blue {
+    shard: Shard,
+    shared: Arc<BlueShared>,
+    file: File,
+    me: Weak<Blue>,
+    cache: RefCell<Cache>,
+    /// Objects that are being loaded, so that each is loaded once.
+    loading: RefCell<HashMap<ObjectId, Rc<Notify>, FixedState>>,
+    lease: RefCell<Lease>,
+    /// Transactions that are not durable yet.
+    queue: RefCell<Queue>,
+    /// Told whenever transactions become durable or fail.
+    progress: Notify,
+    reads: Rc<Reads>,
+    /// Objects (by the naming part of their keys) created or removed by transactions that are not durable yet.
+    existence: RefCell<BTreeMap<Box<[u8]>, Existence>>,
+    /// How far each PG's log is trimmed, as far as this shard knows.
+    trimmed: RefCell<HashMap<PgId, Eversion, FixedState>>,
+    /// Set once; nothing is acknowledged any more.
+    failed: RefCell<Option<StoreError>>,
+    closed: Cell<bool>,
+    stats: RefCell<StoreStats>,
+    zeros: Bytes,
+}
+
+/// What uncommitted transactions made of an object's existence.
+#[derive(Clone, Copy)]
+struct Existence {
+    exists: bool,
+    /// Transactions that changed it.
+    transactions: u32,
+}
+
+impl Blue {
+    /// Opens the device on this shard's ring.
+    pub(crate) async fn open(shared: &Arc<BlueShared>, shard: &Shard) -> Result<Rc<Blue>, StoreError> {
+        let file = shared::open_device(shard, shared.path(), false).await?;
+        let cache = Cache::new(shared.options().cache_bytes_per_shard);
+        let store = Rc::new_cyclic(|me| Blue {
+            shard: shard.clone(),
+            shared: Arc::clone(shared),
+            file,
+            me: me.clone(),
+            cache: RefCell::new(cache),
+            loading: RefCell::default(),
+            lease: RefCell::default(),
+            queue: RefCell::default(),
+            progress: Notify::new(),
+            reads: Rc::default(),
+            existence: RefCell::default(),
+            trimmed: RefCell::default(),
+            failed: RefCell::new(None),
+            closed: Cell::new(false),
+            stats: RefCell::default(),
+            zeros: Bytes::from(vec![0; ZEROS_BYTES]),
+        });
+        local::stores(shard).add(shared.instance(), &store);
+        Ok(store)
+    }
+
+    /// A handle for a task.
+    fn rc(&self) -> Option<Rc<Blue>> {
+        self.me.upgrade()
+    }
+
+    /// Why nothing more is taken, if so.
+    fn refusal(&self) -> Option<StoreError> {
+        if self.closed.get() {
+            return Some(StoreError::failed("it was unmounted"));
+        }
+        self.failed.borrow().clone()
+    }
+
+    /// Begins a read of the device: blocks that are freed from now on stay until it ends.
+    fn begin_read(&self) -> ReadGuard<impl Fn(Freed) + use<>> {
+        let shared = Arc::clone(&self.shared);
+        self.reads.begin(move |freed| freed.into_iter().for_each(|block| shared.space().free(block)))
+    }
+
+    fn count(&self, change: impl FnOnce(&mut StoreStats)) {
+        change(&mut self.stats.borrow_mut());
+    }
+
+    pub(crate) fn statfs(&self) -> StatFs {
+        self.shared.space().statfs()
+    }
+
+    pub(crate) fn stats(&self) -> StoreStats {
+        let commits = self.shared.log().stats();
+        StoreStats {
+            txns_in_flight: self.queue.borrow().len(),
+            cache_bytes: self.cache.borrow().bytes() as u64,
+            kv_commits: commits.commits,
+            kv_bytes: commits.bytes,
+            kv_commit_ns: commits.busy_ns,
+            ..*self.stats.borrow()
+        }
+    }
+
+    /// Waits until everything submitted so far is durable, then refuses more.
+    pub(crate) async fn umount(&self) -> Result<(), StoreError> {
+        self.closed.set(true);
+        let result = self.sync().await;
+        self.shared.space().release(&mut self.lease.borrow_mut());
+        local::stores(&self.shard).release_device(self.shared.instance());
+        result
+    }
+}
+
+impl Drop for Blue {
+    fn drop(&mut self) {
+        self.shared.space().release(self.lease.get_mut());
+    }
+}

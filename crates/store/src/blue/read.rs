@@ -1,0 +1,173 @@
+//! Reading objects: every block is checked against its checksum before anyone sees it.
+
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::{ObjectId, crc32c};
+use smallvec::SmallVec;
+
+use super::join::join_all;
+use super::onode::State;
+use super::{Blue, IO_BLOCKS_MAX, ZEROS_BYTES};
+use crate::{BLOCK_BYTES, ObjectMeta, StoreError};
+
+/// Device reads of one object read that are in flight together.
+const PARALLEL: usize = 64;
+
+/// Where a run of an object's blocks is.
+enum Source {
+    /// Nowhere: zeros.
+    Hole { blocks: u64 },
+    /// In memory, since its write is in flight.
+    Memory(Bytes),
+    /// On the device.
+    Device { index: u64, block: u64, crcs: SmallVec<[u32; 1]> },
+}
+
+impl Blue {
+    /// See [`crate::Store::stat`].
+    pub(crate) async fn stat(&self, oid: &ObjectId) -> Result<Option<ObjectMeta>, StoreError> {
+        let pin = self.load(oid, &(0..0)).await?;
+        let state = pin.state.borrow();
+        Ok(state.exists.then_some(state.meta))
+    }
+
+    /// See [`crate::Store::read`].
+    pub(crate) async fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
+        self.count(|stats| stats.reads += 1);
+        let pin = self.load(oid, &(off..off.saturating_add(len))).await?;
+        let _reading = self.begin_read();
+        let (sources, end) = {
+            let state = pin.state.borrow();
+            if !state.exists {
+                return Err(StoreError::NotFound(oid.clone()));
+            }
+            let end = off.saturating_add(len).min(state.meta.size);
+            if off >= end {
+                return Ok(Payload::new());
+            }
+            // Size and map may change while the blocks are read: the answer is what they say now.
+            (sources(&state, off / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)), end)
+        };
+        let blocks = self.gather(oid, sources).await?;
+        let within = (off % BLOCK_BYTES) as usize;
+        let wanted = end - off;
+        if within == 0 && wanted == blocks.len() as u64 {
+            return Ok(blocks);
+        }
+        Ok(blocks.slice(within, wanted as usize))
+    }
+
+    /// Reads the runs, several at a time, and strings them together.
+    async fn gather(&self, oid: &ObjectId, sources: Vec<Source>) -> Result<Payload, StoreError> {
+        let mut out = Payload::new();
+        let one = sources.len() == 1;
+        let mut sources = sources.into_iter().peekable();
+        while sources.peek().is_some() {
+            let reads: Vec<_> = sources.by_ref().take(PARALLEL).collect();
+            if one {
+                // The usual case needs no joining.
+                for source in reads {
+                    self.push_source(oid, source, &mut out).await?;
+                }
+                continue;
+            }
+            let parts = join_all(reads.into_iter().map(|source| async {
+                let mut part = Payload::new();
+                self.push_source(oid, source, &mut part).await.map(|()| part)
+            }))
+            .await;
+            for part in parts {
+                part?.iter().for_each(|bytes| out.push(bytes.clone()));
+            }
+        }
+        Ok(out)
+    }
+
+    async fn push_source(&self, oid: &ObjectId, source: Source, out: &mut Payload) -> Result<(), StoreError> {
+        match source {
+            Source::Memory(bytes) => out.push(bytes),
+            Source::Device { index, block, crcs } => out.push(self.read_blocks(oid, index, block, &crcs).await?),
+            Source::Hole { blocks } => {
+                let mut left = (blocks * BLOCK_BYTES) as usize;
+                while left > 0 {
+                    let n = left.min(ZEROS_BYTES);
+                    out.push(self.zeros.slice(..n));
+                    left -= n;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads consecutive blocks of the device, which hold the object's blocks from `index` on, and checks each against
+    /// its checksum. The caller has begun a read ([`Blue::begin_read`]) when it looked the blocks up.
+    pub(crate) async fn read_blocks(
+        &self,
+        oid: &ObjectId,
+        index: u64,
+        block: u64,
+        crcs: &[u32],
+    ) -> Result<Bytes, StoreError> {
+        let bytes = crcs.len() * BLOCK_BYTES as usize;
+        let at = block * BLOCK_BYTES;
+        self.count(|stats| {
+            stats.device_reads += 1;
+            stats.device_read_bytes += bytes as u64;
+        });
+        let (result, buf) = self.file.read_at(self.shard.buf(bytes), bytes, at).await;
+        let failed = |why: &std::io::Error| {
+            let what = format!("object {oid}: read {bytes} bytes at {at} of {}", self.shared.path().display());
+            StoreError::io(what, why)
+        };
+        let found = result.map_err(|error| failed(&error))?;
+        if found != bytes {
+            return Err(failed(&std::io::Error::new(
+                std::io::ErrorKind::UnexpectedEof,
+                format!("only {found} bytes are there: was the file cut?"),
+            )));
+        }
+        for ((n, content), expected) in (0u64..).zip(buf.as_slice().chunks_exact(BLOCK_BYTES as usize)).zip(crcs) {
+            let found = crc32c::raw(crc32c::SEED, content);
+            if found != *expected {
+                self.count(|stats| stats.corrupt_blocks += 1);
+                let (offset, device_offset) = ((index + n) * BLOCK_BYTES, at + n * BLOCK_BYTES);
+                let error =
+                    StoreError::Corrupt { oid: oid.clone(), offset, device_offset, expected: *expected, found };
+                tracing::error!(%error, "corrupt block");
+                return Err(error);
+            }
+        }
+        Ok(buf.freeze())
+    }
+}
+
+/// Where blocks `first..end` of the object are; neighbours on the device are one run.
+fn sources(state: &State, first: u64, end: u64) -> Vec<Source> {
+    let mut out: Vec<Source> = Vec::new();
+    for index in first..end {
+        let entry = state.entry(index).unwrap_or_default();
+        if entry.is_hole() {
+            match out.last_mut() {
+                Some(Source::Hole { blocks }) => *blocks += 1,
+                _ => out.push(Source::Hole { blocks: 1 }),
+            }
+            continue;
+        }
+        if let Some(recent) = state.recent.get(&entry.block()) {
+            out.push(Source::Memory(recent.data.clone()));
+            continue;
+        }
+        match out.last_mut() {
+            Some(Source::Device { block, crcs, .. })
+                if *block + crcs.len() as u64 == entry.block() && (crcs.len() as u64) < IO_BLOCKS_MAX =>
+            {
+                crcs.push(entry.crc());
+            }
+            _ => out.push(Source::Device {
+                index,
+                block: entry.block(),
+                crcs: SmallVec::from_slice(&[entry.crc()]),
+            }),
+        }
+    }
+    out
+}

@@ -1,0 +1,106 @@
+//! When a freed block may be reused: not while a read that may still need it is in flight.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+/// Blocks that one transaction freed.
+pub(crate) type Freed = SmallVec<[u64; 2]>;
+
+/// The reads in flight, by the order in which they began, and the blocks that wait for them.
+#[derive(Default)]
+pub(crate) struct Reads {
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Number of the oldest read in `active`.
+    base: u64,
+    /// Whether each read is still in flight; the front always is.
+    active: VecDeque<bool>,
+    /// Freed blocks, and the number of the first read that began after.
+    parked: VecDeque<(u64, Freed)>,
+}
+
+/// A read in flight; ends when dropped.
+pub(crate) struct ReadGuard<F: Fn(Freed)> {
+    reads: Rc<Reads>,
+    number: u64,
+    release: F,
+}
+
+impl Reads {
+    /// Begins a read; `release` is given the blocks that may be reused when it ends.
+    pub(crate) fn begin<F: Fn(Freed)>(self: &Rc<Self>, release: F) -> ReadGuard<F> {
+        let mut state = self.state.borrow_mut();
+        let number = state.base + state.active.len() as u64;
+        state.active.push_back(true);
+        ReadGuard { reads: Rc::clone(self), number, release }
+    }
+
+    /// Takes freed blocks; gives them back at once if no read is in flight.
+    pub(crate) fn park(&self, freed: Freed) -> Option<Freed> {
+        let mut state = self.state.borrow_mut();
+        if state.active.is_empty() {
+            return Some(freed);
+        }
+        let after = state.base + state.active.len() as u64;
+        state.parked.push_back((after, freed));
+        None
+    }
+
+    fn end(&self, number: u64) -> SmallVec<[Freed; 1]> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        if let Some(active) = state.active.get_mut((number - state.base) as usize) {
+            *active = false;
+        }
+        while state.active.front() == Some(&false) {
+            state.active.pop_front();
+            state.base += 1;
+        }
+        let mut out = SmallVec::new();
+        while state.parked.front().is_some_and(|(after, _)| *after <= state.base) {
+            out.extend(state.parked.pop_front().map(|(_, freed)| freed));
+        }
+        out
+    }
+}
+
+impl<F: Fn(Freed)> Drop for ReadGuard<F> {
+    fn drop(&mut self) {
+        for freed in self.reads.end(self.number) {
+            (self.release)(freed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_wait_for_the_reads_that_began_before() {
+        let reads = Rc::new(Reads::default());
+        let out = Rc::new(RefCell::new(Vec::new()));
+        let begin = || {
+            let out = Rc::clone(&out);
+            reads.begin(move |freed: Freed| out.borrow_mut().extend(freed))
+        };
+        assert_eq!(reads.park(SmallVec::from_slice(&[1])).as_deref(), Some([1].as_slice()));
+        let (a, b) = (begin(), begin());
+        assert!(reads.park(SmallVec::from_slice(&[2])).is_none());
+        let c = begin();
+        assert!(reads.park(SmallVec::from_slice(&[3])).is_none());
+        drop(b);
+        assert!(out.borrow().is_empty());
+        drop(a);
+        assert_eq!(*out.borrow(), [2]);
+        drop(c);
+        assert_eq!(*out.borrow(), [2, 3]);
+        assert!(reads.park(SmallVec::from_slice(&[4])).is_some());
+    }
+}
