@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -163,6 +164,19 @@ impl File {
                 Driver::Sim(s) => s.file_len(h),
                 Driver::Uring(_) | Driver::Closed => Ok(0),
             },
+        }
+    }
+
+    /// It is a block device. Simulated ones are all files.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        match &*self.handle {
+            Handle::Os(fd) => fd
+                .as_fd()
+                .try_clone_to_owned()
+                .and_then(|fd| std::fs::File::from(fd).metadata())
+                .is_ok_and(|metadata| metadata.file_type().is_block_device()),
+            Handle::Sim(_) => false,
         }
     }
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+pub mod blue;
 mod commit;
 mod error;
 mod kv;
@@ -22,6 +23,7 @@ pub use api::{
     LogEntry, LogOp, ObjectMeta, PgInfo, PgState, StatFs, StoreKind, StoreStats, Transaction, TxnOp,
     UnknownStore, pg_bits,
 };
+pub use blue::{BlueShared, Label};
 pub use commit::Commit;
 pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvError, KvOp};

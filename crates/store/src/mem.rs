@@ -38,7 +38,7 @@ impl MemShared {
         self.keep_data
     }
 
-    fn statfs(&self) -> StatFs {
+    pub(crate) fn statfs(&self) -> StatFs {
         let used = self.used_bytes.load(Ordering::Relaxed);
         StatFs { total: self.capacity_bytes, used, free: self.capacity_bytes.saturating_sub(used) }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use carmine_reactor::{Payload, Shard};
 use carmine_types::{ObjectId, PgId};
 
+use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
 use crate::{Commit, ObjectMeta, PgState, StatFs, StoreError, StoreKind, StoreStats, Transaction, TxnOp};
 
@@ -14,6 +15,8 @@ use crate::{Commit, ObjectMeta, PgState, StatFs, StoreError, StoreKind, StoreSta
 pub enum StoreShared {
     /// `cyan` or `null`.
     Mem(Arc<MemShared>),
+    /// `blue`, mounted.
+    Blue(Arc<BlueShared>),
 }
 
 impl StoreShared {
@@ -28,6 +31,25 @@ impl StoreShared {
     pub fn null() -> StoreShared {
         StoreShared::Mem(MemShared::new(1 << 40, false))
     }
+
+    /// Which store it is.
+    #[must_use]
+    pub fn kind(&self) -> StoreKind {
+        match self {
+            StoreShared::Mem(mem) if mem.keeps_data() => StoreKind::Cyan,
+            StoreShared::Mem(_) => StoreKind::Null,
+            StoreShared::Blue(_) => StoreKind::Blue,
+        }
+    }
+
+    /// Space of the whole store.
+    #[must_use]
+    pub fn statfs(&self) -> StatFs {
+        match self {
+            StoreShared::Mem(mem) => mem.statfs(),
+            StoreShared::Blue(blue) => blue.statfs(),
+        }
+    }
 }
 
 /// A shard's store. Clones are handles of the same store.
@@ -41,26 +63,34 @@ pub enum Store {
     Cyan(Rc<MemStore>),
     /// Sizes in memory, data forgotten.
     Null(Rc<MemStore>),
+    /// Block file or device.
+    Blue(Rc<BlueStore>),
 }
 
 /// A shard of an in-memory store.
 pub struct MemStore(Mem);
 
+/// A shard of `blue`.
+pub struct BlueStore(Rc<Blue>);
+
 /// What [`Store::prepare`] loaded, held in memory until this is dropped. Hold it until after `submit`.
 #[must_use = "hold this until after Store::submit"]
-pub struct Prepared(());
+pub struct Prepared {
+    _pins: Option<blue::Prepared>,
+}
 
 impl Store {
     /// This shard's part of the store.
     ///
     /// # Errors
     /// If the block file or device cannot be opened.
-    pub async fn open_shard(shared: &StoreShared, _shard: &Shard) -> Result<Store, StoreError> {
+    pub async fn open_shard(shared: &StoreShared, shard: &Shard) -> Result<Store, StoreError> {
         match shared {
             StoreShared::Mem(mem) => {
                 let store = Rc::new(MemStore(Mem::new(mem)));
                 Ok(if mem.keeps_data() { Store::Cyan(store) } else { Store::Null(store) })
             }
+            StoreShared::Blue(blue) => Ok(Store::Blue(Rc::new(BlueStore(Blue::open(blue, shard).await?)))),
         }
     }
 
@@ -70,6 +100,7 @@ impl Store {
         match self {
             Store::Cyan(_) => StoreKind::Cyan,
             Store::Null(_) => StoreKind::Null,
+            Store::Blue(_) => StoreKind::Blue,
         }
     }
 
@@ -80,6 +111,7 @@ impl Store {
     pub async fn list_pgs(&self) -> Result<Vec<PgId>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list_pgs()),
+            Store::Blue(blue) => blue.0.list_pgs().await,
         }
     }
 
@@ -90,6 +122,7 @@ impl Store {
     pub async fn load_pg(&self, pg: PgId) -> Result<Option<PgState>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.load_pg(pg)),
+            Store::Blue(blue) => blue.0.load_pg(pg).await,
         }
     }
 
@@ -100,6 +133,7 @@ impl Store {
     pub async fn stat(&self, oid: &ObjectId) -> Result<Option<ObjectMeta>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.stat(oid)),
+            Store::Blue(blue) => blue.0.stat(oid).await,
         }
     }
 
@@ -109,9 +143,10 @@ impl Store {
     ///
     /// # Errors
     /// If something cannot be read or is corrupt; then nothing was changed and the client can be told.
-    pub async fn prepare(&self, _ops: &[TxnOp]) -> Result<Prepared, StoreError> {
+    pub async fn prepare(&self, ops: &[TxnOp]) -> Result<Prepared, StoreError> {
         match self {
-            Store::Cyan(_) | Store::Null(_) => Ok(Prepared(())),
+            Store::Cyan(_) | Store::Null(_) => Ok(Prepared { _pins: None }),
+            Store::Blue(blue) => Ok(Prepared { _pins: Some(blue.0.prepare(ops).await?) }),
         }
     }
 
@@ -122,6 +157,7 @@ impl Store {
     pub async fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => mem.0.read(oid, off, len),
+            Store::Blue(blue) => blue.0.read(oid, off, len).await,
         }
     }
 
@@ -131,6 +167,7 @@ impl Store {
     pub fn submit(&self, txn: Transaction) -> Commit {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Commit::ready(mem.0.submit(txn)),
+            Store::Blue(blue) => blue.0.submit(txn),
         }
     }
 
@@ -148,6 +185,7 @@ impl Store {
     ) -> Result<Vec<ObjectId>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list(pg, bits, from, max)),
+            Store::Blue(blue) => blue.0.list(pg, bits, from, max).await,
         }
     }
 
@@ -158,6 +196,7 @@ impl Store {
     pub async fn sync(&self) -> Result<(), StoreError> {
         match self {
             Store::Cyan(_) | Store::Null(_) => Ok(()),
+            Store::Blue(blue) => blue.0.sync().await,
         }
     }
 
@@ -166,7 +205,10 @@ impl Store {
     /// # Errors
     /// If the store has stopped.
     pub async fn umount(&self) -> Result<(), StoreError> {
-        self.sync().await
+        match self {
+            Store::Cyan(_) | Store::Null(_) => Ok(()),
+            Store::Blue(blue) => blue.0.umount().await,
+        }
     }
 
     /// Space of the whole store.
@@ -174,6 +216,7 @@ impl Store {
     pub fn statfs(&self) -> StatFs {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => mem.0.statfs(),
+            Store::Blue(blue) => blue.0.statfs(),
         }
     }
 
@@ -182,6 +225,7 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => mem.0.stats(),
+            Store::Blue(blue) => blue.0.stats(),
         }
     }
 }

@@ -96,7 +96,10 @@ impl Cache {
             let Some(slot) = place else { continue };
             // Whoever else holds the onode (a read, say) goes on with it; a copy loaded meanwhile would be equal,
             // since only pinned onodes change.
-            if slot.onode.referenced.replace(false) || slot.onode.is_pinned() || Rc::strong_count(&slot.onode) > 1 {
+            if slot.onode.referenced.replace(false)
+                || slot.onode.is_pinned()
+                || Rc::strong_count(&slot.onode) > 1
+            {
                 continue;
             }
             self.bytes -= slot.bytes;

@@ -243,8 +243,7 @@ pub(crate) fn decode_log(key: &[u8], value: &[u8]) -> Result<LogEntry, StoreErro
     let version = keys::decode_log(key)?;
     let mut fields = Fields::open(key, value)?;
     let prior = fields.eversion()?;
-    let reqid =
-        ReqId { client: fields.u64()?, inc: i32::from_le_bytes(fields.array()?), tid: fields.u64()? };
+    let reqid = ReqId { client: fields.u64()?, inc: i32::from_le_bytes(fields.array()?), tid: fields.u64()? };
     let op = match fields.u8()? {
         1 => LogOp::Modify,
         2 => LogOp::Delete,

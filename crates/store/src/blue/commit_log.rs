@@ -82,7 +82,8 @@ impl CommitLog {
     /// On an alien thread.
     fn commit(&self, batches: &[KvBatch]) -> Result<(), KvError> {
         if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(SPACE_CHECK_COMMITS) {
-            self.low.store(self.kv.free_bytes().is_some_and(|free| free < KV_FREE_BYTES_MIN), Ordering::Relaxed);
+            self.low
+                .store(self.kv.free_bytes().is_some_and(|free| free < KV_FREE_BYTES_MIN), Ordering::Relaxed);
         }
         match coalesce(batches) {
             Some(merged) => self.kv.commit(&[merged], true),

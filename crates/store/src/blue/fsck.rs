@@ -11,8 +11,8 @@ use super::pg::scan;
 use super::shared::{BlueShared, open_device, read_block};
 use super::space::Space;
 use super::{codec, keys};
-use crate::kv::Kv;
 use crate::StoreError;
+use crate::kv::Kv;
 
 /// Errors that are kept in full; more are only counted.
 const ERRORS_KEPT: usize = 100;
@@ -100,7 +100,8 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
         report.error(format!("{counted} blocks are counted as taken, and the block maps have {scanned}"));
     }
     for block in (0..blocks).filter(|block| space.is_taken(*block) != found.is_taken(*block)) {
-        let how = if found.is_taken(block) { "in use and counted as free" } else { "free and counted as taken" };
+        let how =
+            if found.is_taken(block) { "in use and counted as free" } else { "free and counted as taken" };
         report.error(format!("block {block} is {how}"));
     }
     if space.double_frees() > 0 {

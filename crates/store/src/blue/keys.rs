@@ -239,7 +239,8 @@ mod tests {
 
     fn name() -> impl Strategy<Value = Box<[u8]>> {
         // Few and nasty bytes, so that prefixes, escapes and equal parts are common.
-        prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, b'a', 0xfe, 0xff]), 0..5).prop_map(Vec::into_boxed_slice)
+        prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, b'a', 0xfe, 0xff]), 0..5)
+            .prop_map(Vec::into_boxed_slice)
     }
 
     prop_compose! {

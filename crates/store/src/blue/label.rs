@@ -63,9 +63,12 @@ impl Label {
             return refuse("the label of blue is cut short");
         };
         if version != VERSION {
-            return refuse(&format!("it holds blue in format {version}, and this program knows format {VERSION}"));
+            return refuse(&format!(
+                "it holds blue in format {version}, and this program knows format {VERSION}"
+            ));
         }
-        let sum = bytes.get(BODY_BYTES..).and_then(|tail| tail.first_chunk()).map(|sum| u32::from_le_bytes(*sum));
+        let sum =
+            bytes.get(BODY_BYTES..).and_then(|tail| tail.first_chunk()).map(|sum| u32::from_le_bytes(*sum));
         let found = crc32c::raw(crc32c::SEED, bytes.get(..BODY_BYTES).unwrap_or_default());
         if sum != Some(found) {
             return refuse("the label of blue is damaged (wrong checksum)");
@@ -117,11 +120,14 @@ mod tests {
             let error = Label::decode(place, &bad).unwrap_err().to_string();
             assert!(error.contains("/dev/x"), "{error}");
         }
-        let newer = StoreError::to_string(&Label::decode(place, &{
-            let mut bytes = good.clone();
-            bytes[16] = 2;
-            bytes
-        }).unwrap_err());
+        let newer = StoreError::to_string(
+            &Label::decode(place, &{
+                let mut bytes = good.clone();
+                bytes[16] = 2;
+                bytes
+            })
+            .unwrap_err(),
+        );
         assert!(newer.contains("format 2"), "{newer}");
     }
 

@@ -57,12 +57,12 @@ pub async fn mkfs(
     let probe = Arc::clone(&kv);
     let has_label = shard.alien(SIM_WIPE_NS, move || probe.get(keys::SUPER)).await?.is_some();
     if has_label && !options.force {
-        let why = format!("the key-value store in {} belongs to a store already: remove it, or force", kv.place());
+        let why =
+            format!("the key-value store in {} belongs to a store already: remove it, or force", kv.place());
         return Err(StoreError::unusable(path, why));
     }
     let (device, size_bytes) = claim(shard, path, &options).await?;
-    let label =
-        Label { fsid: options.fsid, osd: options.osd, size_bytes, generation: shard.random_u64() };
+    let label = Label { fsid: options.fsid, osd: options.osd, size_bytes, generation: shard.random_u64() };
     write_through(shard, path, &device, &label, options.sparse, progress).await?;
     let (kv_label, wiped) = (label.encode(), Arc::clone(&kv));
     shard
@@ -104,7 +104,9 @@ async fn claim(shard: &Shard, path: &Path, options: &MkfsOptions) -> Result<(Fil
             return refuse("the file exists and is not empty: remove it, name another, or force".to_owned());
         }
         if !is_file && !is_blank(shard, path, &device).await? {
-            return refuse("the device is not blank: name another, or force (which destroys what is on it)".to_owned());
+            return refuse(
+                "the device is not blank: name another, or force (which destroys what is on it)".to_owned(),
+            );
         }
     }
     let wanted = match options.size_bytes {
@@ -162,7 +164,8 @@ async fn write_through(
         while at < total {
             progress(at, total);
             let end = (at + PARALLEL * CHUNK_BYTES).min(total);
-            let chunks = (at..end).step_by(CHUNK_BYTES as usize).map(|at| write(at, CHUNK_BYTES.min(end - at)));
+            let chunks =
+                (at..end).step_by(CHUNK_BYTES as usize).map(|at| write(at, CHUNK_BYTES.min(end - at)));
             for result in join_all(chunks).await {
                 result.map_err(failed)?;
             }

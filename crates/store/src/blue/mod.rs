@@ -40,6 +40,7 @@ pub use label::Label;
 pub use mkfs::{MkfsOptions, Progress, mkfs};
 pub use shared::{BlueShared, MountOptions};
 
+pub use keys::PREFIX_PG_LOG;
 pub(crate) use load::Prepared;
 
 use crate::{StatFs, StoreError, StoreStats};

@@ -67,7 +67,11 @@ impl Onode {
         const FIXED: usize = size_of::<Onode>() + 2 * size_of::<ObjectId>() + 64;
         let state = self.state.borrow();
         let map: usize = state.map.iter().flatten().map(Extents::heap_bytes).sum();
-        FIXED + 2 * self.oid.heap_bytes() + self.key.len() + map + state.map.capacity() * size_of::<Option<Extents>>()
+        FIXED
+            + 2 * self.oid.heap_bytes()
+            + self.key.len()
+            + map
+            + state.map.capacity() * size_of::<Option<Extents>>()
     }
 
     /// The write of a block is done.

@@ -47,7 +47,8 @@ impl Blue {
             let wanted = max - out.len();
             let overlay = self.overlay(&start, &end);
             let (kv, range) = (Arc::clone(self.shared.kv()), (start.clone(), end.clone()));
-            let found = self.shard.alien(SIM_SCAN_NS, move || fetch_keys(&*kv, &range.0, &range.1, wanted)).await?;
+            let found =
+                self.shard.alien(SIM_SCAN_NS, move || fetch_keys(&*kv, &range.0, &range.1, wanted)).await?;
             // If the scan was cut, what lies behind its last key is for the next one.
             let bound = found.last().filter(|_| found.len() >= wanted).cloned();
             for key in merge(found, overlay, bound.as_deref()) {
@@ -164,6 +165,7 @@ fn fetch_pg(kv: &dyn Kv, pg: PgId) -> Result<Option<PgState>, StoreError> {
     }
     let mut info = info.unwrap_or(PgInfo { pg, ..PgInfo::default() });
     info.log_tail = info.log_tail.max(tail.unwrap_or(Eversion::ZERO));
-    info.last_update = info.last_update.max(info.log_tail).max(log.last().map_or(Eversion::ZERO, |entry| entry.version));
+    info.last_update =
+        info.last_update.max(info.log_tail).max(log.last().map_or(Eversion::ZERO, |entry| entry.version));
     Ok(Some(PgState { info, log }))
 }

@@ -164,7 +164,8 @@ impl Blue {
         {
             return self.file.write_at(write.data, write.block * BLOCK_BYTES, false).await;
         }
-        let writes = writes.into_iter().map(|write| self.file.write_at(write.data, write.block * BLOCK_BYTES, false));
+        let writes =
+            writes.into_iter().map(|write| self.file.write_at(write.data, write.block * BLOCK_BYTES, false));
         join_all(writes).await.into_iter().collect()
     }
 

@@ -85,7 +85,9 @@ impl Blue {
     async fn push_source(&self, oid: &ObjectId, source: Source, out: &mut Payload) -> Result<(), StoreError> {
         match source {
             Source::Memory(bytes) => out.push(bytes),
-            Source::Device { index, block, crcs } => out.push(self.read_blocks(oid, index, block, &crcs).await?),
+            Source::Device { index, block, crcs } => {
+                out.push(self.read_blocks(oid, index, block, &crcs).await?)
+            }
             Source::Hole { blocks } => {
                 let mut left = (blocks * BLOCK_BYTES) as usize;
                 while left > 0 {
@@ -115,7 +117,8 @@ impl Blue {
         });
         let (result, buf) = self.file.read_at(self.shard.buf(bytes), bytes, at).await;
         let failed = |why: &std::io::Error| {
-            let what = format!("object {oid}: read {bytes} bytes at {at} of {}", self.shared.path().display());
+            let what =
+                format!("object {oid}: read {bytes} bytes at {at} of {}", self.shared.path().display());
             StoreError::io(what, why)
         };
         let found = result.map_err(|error| failed(&error))?;
@@ -125,13 +128,20 @@ impl Blue {
                 format!("only {found} bytes are there: was the file cut?"),
             )));
         }
-        for ((n, content), expected) in (0u64..).zip(buf.as_slice().chunks_exact(BLOCK_BYTES as usize)).zip(crcs) {
+        for ((n, content), expected) in
+            (0u64..).zip(buf.as_slice().chunks_exact(BLOCK_BYTES as usize)).zip(crcs)
+        {
             let found = crc32c::raw(crc32c::SEED, content);
             if found != *expected {
                 self.count(|stats| stats.corrupt_blocks += 1);
                 let (offset, device_offset) = ((index + n) * BLOCK_BYTES, at + n * BLOCK_BYTES);
-                let error =
-                    StoreError::Corrupt { oid: oid.clone(), offset, device_offset, expected: *expected, found };
+                let error = StoreError::Corrupt {
+                    oid: oid.clone(),
+                    offset,
+                    device_offset,
+                    expected: *expected,
+                    found,
+                };
                 tracing::error!(%error, "corrupt block");
                 return Err(error);
             }

@@ -59,8 +59,10 @@ impl BlueShared {
             shard.alien(SIM_MOUNT_NS, move || kv.get(keys::SUPER)).await?
         };
         let Some(kv_label) = kv_label else {
-            let why =
-                format!("it holds a store, but the key-value store in {} is empty: was it lost or moved?", kv.place());
+            let why = format!(
+                "it holds a store, but the key-value store in {} is empty: was it lost or moved?",
+                kv.place()
+            );
             return Err(StoreError::unusable(path, why));
         };
         if kv_label != label.encode() {
@@ -139,8 +141,13 @@ pub(crate) fn io(path: &Path, what: &str, error: &std::io::Error) -> StoreError 
 
 /// Opens the device past the page cache.
 pub(crate) async fn open_device(shard: &Shard, path: &Path, exclusive: bool) -> Result<File, StoreError> {
-    let options =
-        FileOptions { read: true, write: true, direct: true, exclusive_device: exclusive, ..FileOptions::default() };
+    let options = FileOptions {
+        read: true,
+        write: true,
+        direct: true,
+        exclusive_device: exclusive,
+        ..FileOptions::default()
+    };
     shard.open(path, options).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::ResourceBusy => StoreError::unusable(
             path,
@@ -155,7 +162,12 @@ pub(crate) async fn open_device(shard: &Shard, path: &Path, exclusive: bool) -> 
 }
 
 /// Reads one block.
-pub(crate) async fn read_block(shard: &Shard, path: &Path, device: &File, block: u64) -> Result<Vec<u8>, StoreError> {
+pub(crate) async fn read_block(
+    shard: &Shard,
+    path: &Path,
+    device: &File,
+    block: u64,
+) -> Result<Vec<u8>, StoreError> {
     let bytes = BLOCK_BYTES as usize;
     let (result, buf) = device.read_at(shard.buf(bytes), bytes, block * BLOCK_BYTES).await;
     let found = result.map_err(|error| io(path, "read", &error))?;

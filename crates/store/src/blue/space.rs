@@ -300,7 +300,10 @@ mod tests {
                 space.free(block);
             }
             let again = space.allocate(0, &mut lease, 3, true).unwrap();
-            assert_eq!(blocks(&again).into_iter().collect::<BTreeSet<_>>(), BTreeSet::from([1, total / 2, total - 2]));
+            assert_eq!(
+                blocks(&again).into_iter().collect::<BTreeSet<_>>(),
+                BTreeSet::from([1, total / 2, total - 2])
+            );
         }
     }
 

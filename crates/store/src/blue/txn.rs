@@ -87,7 +87,9 @@ impl Blue {
             let needs = needs(op);
             let state = object.pin.state.borrow();
             let at_hand = |index: u64| {
-                state.entry(index).is_some_and(|entry| entry.is_hole() || state.recent.contains_key(&entry.block()))
+                state
+                    .entry(index)
+                    .is_some_and(|entry| entry.is_hole() || state.recent.contains_key(&entry.block()))
             };
             if !state.is_loaded(&needs.map) || !needs.edges.into_iter().flatten().all(at_hand) {
                 return Err(StoreError::NotPrepared(oid.clone()));
@@ -121,8 +123,7 @@ impl Blue {
 
     fn apply(&self, txn: Transaction, mut touched: TouchedList, runs: Runs) -> Commit {
         self.count(|stats| stats.txns += 1);
-        let mut work =
-            Work { store: self, runs, writes: DeviceWrites::default(), freed: Freed::new() };
+        let mut work = Work { store: self, runs, writes: DeviceWrites::default(), freed: Freed::new() };
         for op in &txn.ops {
             if let Some(object) = find(&mut touched, op.oid()) {
                 let onode = Rc::clone(&object.pin);
@@ -147,8 +148,7 @@ impl Blue {
             pins.push(object.pin);
         }
         let (reply, receiver) = oneshot::channel();
-        let record =
-            Record { batch, written: writes.is_empty(), flush: 0, freed, pins, existence, reply };
+        let record = Record { batch, written: writes.is_empty(), flush: 0, freed, pins, existence, reply };
         self.enqueue(record, writes, written);
         Commit::pending(receiver)
     }
@@ -307,7 +307,9 @@ impl Work<'_> {
         let Some(last) = self.runs.last_mut() else {
             // Cannot happen: `admit` counts at least what `apply` takes. If it does, nothing may be acknowledged any
             // more; a write to block 0 is dropped (`DeviceWrites::push`).
-            self.store.fail(StoreError::failed("internal error: a transaction needs more blocks than were counted"));
+            self.store.fail(StoreError::failed(
+                "internal error: a transaction needs more blocks than were counted",
+            ));
             return Run { start: 0, blocks };
         };
         let run = Run { start: last.start, blocks: last.blocks.min(blocks) };

@@ -1,0 +1,181 @@
+//! Helpers of the store's tests: a trivial model, and stores on temporary files.
+#![allow(dead_code, unreachable_pub)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use carmine_reactor::{Config, Payload, PollPolicy, Shard};
+use carmine_store::blue::{self, FsckReport, MkfsOptions, MountOptions};
+use carmine_store::{
+    BlueShared, Kv, LogEntry, LogOp, ObjectMeta, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp,
+};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
+
+pub const PG: PgId = PgId { pool: 1, ps: 0 };
+
+pub fn config() -> Config {
+    Config {
+        poll: PollPolicy::Sleep,
+        arena_bytes_per_shard: 16 << 20,
+        ring_entries: 64,
+        ..Config::unpinned("store-test", 1)
+    }
+}
+
+pub fn on_reactor<R>(main: impl AsyncFnOnce(Shard) -> R) -> R {
+    carmine_reactor::block_on(config(), main).unwrap()
+}
+
+pub fn mkfs_options(size_bytes: u64) -> MkfsOptions {
+    MkfsOptions {
+        fsid: Uuid([7; 16]),
+        osd: OsdId(3),
+        size_bytes: Some(size_bytes),
+        sparse: true,
+        force: false,
+    }
+}
+
+/// Makes a store on a file.
+pub async fn mkfs(shard: &Shard, path: &Path, kv: &Arc<dyn Kv>, size_bytes: u64) {
+    blue::mkfs(shard, path, mkfs_options(size_bytes), Arc::clone(kv), &mut |_, _| {}).await.unwrap();
+}
+
+/// Mounts it and opens this shard's part.
+pub async fn mount(shard: &Shard, path: &Path, kv: &Arc<dyn Kv>) -> (Arc<BlueShared>, Store) {
+    // A cache of next to nothing: objects come and go all the time.
+    let options = MountOptions { cache_bytes_per_shard: 4096 };
+    let shared = BlueShared::mount(shard, path, Arc::clone(kv), options).await.unwrap();
+    let store = Store::open_shard(&StoreShared::Blue(Arc::clone(&shared)), shard).await.unwrap();
+    (shared, store)
+}
+
+pub async fn clean(shared: &Arc<BlueShared>, shard: &Shard) -> FsckReport {
+    let report = blue::fsck(shared, shard, true).await.unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(report.blocks, report.blocks_read);
+    assert_eq!(shared.statfs().used, report.blocks * 4096);
+    report
+}
+
+pub async fn submit(store: &Store, txn: Transaction) -> Result<(), StoreError> {
+    let prepared = store.prepare(&txn.ops).await?;
+    let commit = store.submit(txn);
+    drop(prepared);
+    commit.await
+}
+
+pub fn oid(n: u8) -> ObjectId {
+    ObjectId::head(1, b"", b"", format!("object-{n}").as_bytes())
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        out.extend_from_slice(&x.to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+pub fn write(oid: &ObjectId, off: u64, data: Vec<u8>) -> TxnOp {
+    TxnOp::Write { oid: oid.clone(), off, data: Payload::from(data), crc: None }
+}
+
+pub fn txn(ops: impl IntoIterator<Item = TxnOp>) -> Transaction {
+    Transaction { ops: ops.into_iter().collect(), ..Transaction::new(PG) }
+}
+
+pub fn log_entry(version: u64, oid: &ObjectId) -> LogEntry {
+    LogEntry {
+        version: Eversion::new(4, version),
+        prior: Eversion::new(4, version.saturating_sub(1)),
+        reqid: ReqId { client: 4100, inc: 2, tid: version },
+        oid: oid.clone(),
+        op: if version.is_multiple_of(5) { LogOp::Delete } else { LogOp::Modify },
+        user_version: version,
+        result: 0,
+        mtime: UTime { sec: version as u32, nsec: 9 },
+    }
+}
+
+pub fn info(version: u64) -> PgInfo {
+    PgInfo {
+        pg: PG,
+        last_update: Eversion::new(4, version),
+        log_tail: Eversion::ZERO,
+        last_epoch_started: Epoch(4),
+        same_interval_since: Epoch(3),
+        acting: vec![OsdId(0), OsdId(2)],
+    }
+}
+
+/// What a store should hold.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    pub objects: BTreeMap<ObjectId, (Vec<u8>, ObjectMeta)>,
+}
+
+impl Model {
+    pub fn apply(&mut self, op: &TxnOp) {
+        if let TxnOp::Remove { oid } = op {
+            self.objects.remove(oid);
+            return;
+        }
+        if let TxnOp::Zero { oid, .. } = op
+            && !self.objects.contains_key(oid)
+        {
+            return;
+        }
+        let (bytes, meta) = self.objects.entry(op.oid().clone()).or_default();
+        match op {
+            TxnOp::Write { off, data, .. } if !data.is_empty() => {
+                let (off, data) = (*off as usize, data.to_vec());
+                if bytes.len() < off + data.len() {
+                    bytes.resize(off + data.len(), 0);
+                }
+                bytes[off..off + data.len()].copy_from_slice(&data);
+            }
+            TxnOp::Zero { off, len, .. } => {
+                let end = (off + len).min(bytes.len() as u64).max(*off) as usize;
+                if let Some(part) = bytes.get_mut(*off as usize..end) {
+                    part.fill(0);
+                }
+            }
+            TxnOp::Truncate { size, .. } => bytes.resize(*size as usize, 0),
+            TxnOp::SetMeta { version, user_version, mtime, .. } => {
+                *meta = ObjectMeta { size: 0, version: *version, user_version: *user_version, mtime: *mtime };
+            }
+            _ => {}
+        }
+        meta.size = bytes.len() as u64;
+    }
+
+    /// The store's objects, listing, sizes and bytes are the model's.
+    pub async fn compare(&self, store: &Store, page: usize) {
+        let mut listed: Vec<ObjectId> = Vec::new();
+        loop {
+            // `from` is inclusive: the last one comes again.
+            let part = store.list(PG, 0, listed.last(), page + 1).await.unwrap();
+            let fresh: Vec<_> = part.into_iter().filter(|oid| listed.last() != Some(oid)).collect();
+            if fresh.is_empty() {
+                break;
+            }
+            listed.extend(fresh);
+        }
+        assert_eq!(listed, self.objects.keys().cloned().collect::<Vec<_>>(), "{:?}", store.kind());
+        for (oid, (bytes, meta)) in &self.objects {
+            assert_eq!(store.stat(oid).await.unwrap(), Some(*meta));
+            let data = store.read(oid, 0, u64::MAX).await.unwrap().to_vec();
+            assert_eq!(data.len(), bytes.len(), "{oid}");
+            let differ = data.iter().zip(bytes).position(|(a, b)| a != b);
+            assert_eq!(differ, None, "{oid} differs, on {}", store.kind());
+        }
+    }
+}
