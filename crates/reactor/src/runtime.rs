@@ -128,7 +128,7 @@ fn pin_to(cpu: Option<usize>) -> io::Result<()> {
     ))
 }
 
-fn panic_text(p: &(dyn Any + Send)) -> &str {
+pub(crate) fn panic_text(p: &(dyn Any + Send)) -> &str {
     p.downcast_ref::<&str>()
         .copied()
         .or_else(|| p.downcast_ref::<String>().map(String::as_str))

@@ -30,13 +30,6 @@ pub(crate) struct Worked {
     pub(crate) root_done: bool,
 }
 
-impl Worked {
-    /// Nothing.
-    pub(crate) fn idle(&self) -> bool {
-        self.polled + self.messages + self.completions + self.timers == 0
-    }
-}
-
 /// Everything of a turn but the driver: reap, run, flush.
 pub(crate) fn work(shard: &Shard, root: &mut Root<'_>) -> Worked {
     let inner = shard.inner();
@@ -156,6 +149,14 @@ pub(crate) fn runnable(shard: &Shard, now_ns: u64) -> bool {
         || !inner.ops.borrow().cancels.is_empty()
         || inner.timers.borrow().next().is_some_and(|t| t <= now_ns)
         || inner.driver.borrow_mut().has_events()
+}
+
+/// The driver's part of a turn under `sim`.
+pub(crate) fn drive_sim(shard: &Shard) {
+    let inner = shard.inner();
+    if let Driver::Sim(d) = &mut *inner.driver.borrow_mut() {
+        d.turn(&mut inner.ops.borrow_mut());
+    }
 }
 
 fn drive(shard: &Shard, wait: Wait) -> io::Result<()> {
@@ -278,8 +279,9 @@ pub(crate) fn close(shard: &Shard) -> Option<io_uring::IoUring> {
         }
     }
     let driver = std::mem::replace(&mut *inner.driver.borrow_mut(), Driver::Closed);
-    let Driver::Uring(mut ring) = driver else { return None };
     let mut ops = std::mem::take(&mut *inner.ops.borrow_mut());
+    // A simulated driver lets go of operations at once.
+    let Driver::Uring(mut ring) = driver else { return None };
     if ring.drain(&mut ops) {
         drop(ops);
         return Some(ring.into_ring());

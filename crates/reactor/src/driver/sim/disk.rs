@@ -1,0 +1,144 @@
+//! Disks in memory: sparse files keyed by (node name, path). They outlive the node.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use carmine_types::crc32c;
+
+use super::Tried;
+use crate::buf::{ALIGN, Buf, Bytes};
+use crate::file::FileOptions;
+
+const PAGE: usize = 4096;
+
+#[derive(Default)]
+struct Content {
+    pages: BTreeMap<u64, Box<[u8]>>,
+    len: u64,
+}
+
+struct Open {
+    file: (String, PathBuf),
+    direct: bool,
+    writable: bool,
+    readable: bool,
+}
+
+/// All files of the world.
+#[derive(Default)]
+pub(crate) struct Disks {
+    files: BTreeMap<(String, PathBuf), Content>,
+    open: BTreeMap<u64, Open>,
+    next: u64,
+}
+
+impl Disks {
+    pub(crate) fn open(&mut self, node: &str, path: &Path, opts: FileOptions) -> io::Result<u64> {
+        if !opts.read && !opts.write {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither read nor write was asked for"));
+        }
+        let key = (node.to_owned(), path.to_owned());
+        if !self.files.contains_key(&key) {
+            if !opts.create {
+                return Err(io::Error::from_raw_os_error(libc::ENOENT));
+            }
+            self.files.insert(key.clone(), Content::default());
+        }
+        if opts.truncate
+            && let Some(c) = self.files.get_mut(&key)
+        {
+            *c = Content::default();
+        }
+        // Even numbers are sockets, odd ones files.
+        self.next += 2;
+        let id = self.next | 1;
+        let open = Open { file: key, direct: opts.direct, writable: opts.write, readable: opts.read };
+        self.open.insert(id, open);
+        Ok(id)
+    }
+
+    pub(super) fn close(&mut self, id: u64) {
+        self.open.remove(&id);
+    }
+
+    pub(crate) fn len(&self, id: u64) -> u64 {
+        self.open.get(&id).and_then(|o| self.files.get(&o.file)).map_or(0, |c| c.len)
+    }
+
+    pub(super) fn set_len(&mut self, id: u64, len: u64) {
+        let Some(c) = self.open.get(&id).and_then(|o| self.files.get_mut(&o.file)) else { return };
+        if len < c.len {
+            c.pages.retain(|p, _| p * (PAGE as u64) < len);
+            let tail = (len % PAGE as u64) as usize;
+            if let Some(p) = c.pages.get_mut(&(len / PAGE as u64)) {
+                p[tail..].fill(0);
+            }
+        }
+        c.len = len;
+    }
+
+    pub(super) fn read(&mut self, id: u64, buf: &mut Buf, len: usize, off: u64) -> Tried {
+        let Some(o) = self.open.get(&id) else { return Tried::Done(-libc::EBADF, 0) };
+        if !o.readable {
+            return Tried::Done(-libc::EBADF, 0);
+        }
+        if o.direct && !(len.is_multiple_of(ALIGN) && off.is_multiple_of(ALIGN as u64)) {
+            return Tried::Done(-libc::EINVAL, 0);
+        }
+        let Some(c) = self.files.get(&o.file) else { return Tried::Done(-libc::EIO, 0) };
+        let n = usize::try_from(c.len.saturating_sub(off)).unwrap_or(usize::MAX).min(len);
+        let out = &mut buf.full_mut()[..n];
+        let mut at = 0;
+        while at < n {
+            let pos = off + at as u64;
+            let in_page = (pos % PAGE as u64) as usize;
+            let take = (PAGE - in_page).min(n - at);
+            match c.pages.get(&(pos / PAGE as u64)) {
+                Some(p) => out[at..at + take].copy_from_slice(&p[in_page..in_page + take]),
+                None => out[at..at + take].fill(0),
+            }
+            at += take;
+        }
+        Tried::Done(n as i32, crc32c::raw(0, out))
+    }
+
+    pub(super) fn write(&mut self, id: u64, data: &[Bytes], skip: usize, off: u64) -> Tried {
+        let Some(o) = self.open.get(&id) else { return Tried::Done(-libc::EBADF, 0) };
+        if !o.writable {
+            return Tried::Done(-libc::EBADF, 0);
+        }
+        let aligned = off.is_multiple_of(ALIGN as u64) && data.iter().all(|b| b.is_aligned(ALIGN));
+        if o.direct && !aligned {
+            return Tried::Done(-libc::EINVAL, 0);
+        }
+        let Some(c) = self.files.get_mut(&o.file) else { return Tried::Done(-libc::EIO, 0) };
+        let (mut pos, mut skip, mut crc, mut n) = (off, skip, 0, 0);
+        for b in data {
+            let from = skip.min(b.len());
+            skip -= from;
+            let part = &b[from..];
+            crc = crc32c::raw(crc, part);
+            n += part.len();
+            c.put(pos, part);
+            pos += part.len() as u64;
+        }
+        c.len = c.len.max(pos);
+        Tried::Done(n as i32, crc)
+    }
+}
+
+impl Content {
+    fn put(&mut self, off: u64, mut data: &[u8]) {
+        let mut pos = off;
+        while !data.is_empty() {
+            let in_page = (pos % PAGE as u64) as usize;
+            let take = (PAGE - in_page).min(data.len());
+            let page =
+                self.pages.entry(pos / PAGE as u64).or_insert_with(|| vec![0; PAGE].into_boxed_slice());
+            page[in_page..in_page + take].copy_from_slice(&data[..take]);
+            data = &data[take..];
+            pos += take as u64;
+        }
+    }
+}
