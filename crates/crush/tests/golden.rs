@@ -40,10 +40,10 @@ fn assert_same(found: &str, expected: &str, name: &str) {
     assert_eq!(found, expected, "{name}: ends of lines");
 }
 
-/// Mappings as `crushtool --test --show-mappings` prints them for x = 0..1023.
-fn mappings(map: &CrushMap, rule: usize, replicas: usize, weights: &[u32]) -> String {
+/// Mappings as `crushtool --test --show-mappings` prints them for x = 0..count.
+fn mappings(map: &CrushMap, rule: usize, replicas: usize, weights: &[u32], count: u32) -> String {
     let mut out = String::new();
-    for x in 0..1024 {
+    for x in 0..count {
         let osds = do_rule(map, rule, x, replicas, weights, None).unwrap();
         let osds: Vec<String> = osds.iter().map(i32::to_string).collect();
         out += &format!("CRUSH rule {rule} x {x} [{}]\n", osds.join(","));
@@ -69,7 +69,28 @@ fn crushtool_mappings() {
             (1, "reweighted", 8, &reweighted),
         ] {
             let name = format!("{folder}/mappings.rule{rule}.{file}.txt");
-            assert_same(&mappings(&map, rule, replicas, weights), &text(&name), &name);
+            assert_same(&mappings(&map, rule, replicas, weights, 1024), &text(&name), &name);
+        }
+    }
+}
+
+#[test]
+fn every_bucket_algorithm_and_old_tunables() {
+    for name in ["uniform", "list", "tree", "straw", "straw2"] {
+        for name in [format!("algorithms/{name}"), format!("algorithms/{name}.legacy")] {
+            let bytes = data(&format!("{name}.bin"));
+            let map = CrushMap::decode(&bytes).unwrap();
+            assert_eq!(map.encode(), bytes, "{name}");
+            let mut weights = vec![WEIGHT_IN; 30];
+            for (osd, weight) in [(3, 0.0), (4, 0.5), (8, 0.0), (9, 0.0), (16, 0.3)] {
+                weights[osd] = (weight * 65536.0) as u32;
+            }
+            let found: String = [4, 5, 5, 5]
+                .iter()
+                .enumerate()
+                .map(|(rule, replicas)| mappings(&map, rule, *replicas, &weights, 128))
+                .collect();
+            assert_same(&found, &text(&format!("{name}.txt")), &name);
         }
     }
 }
