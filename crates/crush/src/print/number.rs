@@ -1,4 +1,4 @@
-//! Numbers, times and flags as C++ streams and Ceph print them.
+//! Numbers and times as C++ streams and Ceph print them.
 
 use std::fmt;
 
@@ -89,12 +89,6 @@ fn civil_date(mut days: u32) -> (u32, u32, u32) {
 
 fn leap(year: u32) -> bool {
     year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400)
-}
-
-/// Names of the bits that are set, with commas.
-pub(super) fn flag_names<'a>(flags: u64, names: impl IntoIterator<Item = (u64, &'a str)>) -> String {
-    let set = names.into_iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| name);
-    set.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

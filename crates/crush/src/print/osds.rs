@@ -1,5 +1,6 @@
 //! `osdmaptool --print`: the map's head, its pools, its OSDs, and the PGs placed by hand.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use carmine_types::{Epoch, OsdId};
@@ -7,20 +8,10 @@ use carmine_wire::EntityAddrVec;
 use carmine_wire::addr::{EntityAddr, kind};
 use carmine_wire::crushmap::{BucketKind, CrushMap};
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::osdmap::consts::{
-    AFFINITY_MAX, FLAG_NAMES, STATE_AUTOOUT, STATE_EXISTS, STATE_NEW, STATE_UP, release_name,
-};
+use carmine_wire::osdmap::consts::{AFFINITY_MAX, FLAG_NAMES, POOL_HASHPSPOOL, STATE_NAMES, release_name};
 
-use super::number::{Time, flag_names, ratio, weight};
+use super::number::{Time, ratio, weight};
 use super::pools::write_pool;
-
-/// Names of the `osd_state` bits, as printed.
-const STATE_NAMES: [(u64, &str); 4] = [
-    (STATE_EXISTS as u64, "exists"),
-    (STATE_UP as u64, "up"),
-    (STATE_AUTOOUT as u64, "autoout"),
-    (STATE_NEW as u64, "new"),
-];
 
 /// The map as `osdmaptool --print` shows it. Times are in UTC.
 pub fn print_map(map: &OsdMap) -> String {
@@ -34,12 +25,12 @@ pub fn print_map(map: &OsdMap) -> String {
 }
 
 fn write_head(out: &mut String, map: &OsdMap) -> std::fmt::Result {
-    let names = FLAG_NAMES.iter().map(|(bit, name)| (u64::from(*bit), *name));
+    let flags = FLAG_NAMES.iter().filter(|(bit, _)| map.flags & bit != 0).map(|(_, name)| *name);
     writeln!(out, "epoch {}", map.epoch)?;
     writeln!(out, "fsid {}", map.fsid)?;
     writeln!(out, "created {}", Time(map.created))?;
     writeln!(out, "modified {}", Time(map.modified))?;
-    writeln!(out, "flags {}", flag_names(map.flags.into(), names))?;
+    writeln!(out, "flags {}", flags.collect::<Vec<_>>().join(","))?;
     writeln!(out, "crush_version {}", map.crush_version)?;
     writeln!(out, "full_ratio {}", ratio(map.full_ratio))?;
     writeln!(out, "backfillfull_ratio {}", ratio(map.backfillfull_ratio))?;
@@ -52,7 +43,7 @@ fn write_head(out: &mut String, map: &OsdMap) -> std::fmt::Result {
         writeln!(out, "require_osd_release {}", release_name(map.require_osd_release))?;
     }
     writeln!(out, "stretch_mode_enabled false")?;
-    if !map.cluster_snapshot.is_empty() {
+    if !map.cluster_snapshot.is_empty() && map.cluster_snapshot_epoch == map.epoch {
         writeln!(out, "cluster_snapshot {}", map.cluster_snapshot)?;
     }
     writeln!(out)
@@ -71,7 +62,10 @@ fn min_compat_client(map: &OsdMap) -> &'static str {
         "hammer"
     } else if t.chooseleaf_vary_r != 0 || map.primary_affinity.iter().any(|a| *a != AFFINITY_MAX) {
         "firefly"
-    } else if t.chooseleaf_descend_once != 0 || t.choose_total_tries != 19 {
+    } else if t.chooseleaf_descend_once != 0
+        || (t.choose_local_tries, t.choose_local_fallback_tries, t.choose_total_tries) != (2, 5, 19)
+        || map.pools.values().any(|pool| pool.flags & POOL_HASHPSPOOL != 0)
+    {
         "dumpling"
     } else {
         "argonaut"
@@ -104,15 +98,23 @@ fn write_osd(out: &mut String, map: &OsdMap, osd: OsdId) -> std::fmt::Result {
     for addrs in [&map.client_addrs, &map.cluster_addrs] {
         write!(out, " {}", addrs.get(at).map_or_else(String::new, addr_vec))?;
     }
-    write!(out, " {}", flag_names(map.state(osd).into(), STATE_NAMES))?;
+    write!(out, " {}", state_names(map.state(osd)))?;
     if let Some(uuid) = map.osd_uuid.get(at).filter(|uuid| !uuid.is_nil()) {
         write!(out, " {uuid}")?;
     }
     writeln!(out)
 }
 
+/// Names of the state bits in the order of the alphabet; one "???" for all unknown ones.
+fn state_names(state: u32) -> String {
+    let name = |bit: u32| STATE_NAMES.iter().find(|(known, _)| *known == bit).map_or("???", |(_, name)| name);
+    let set: BTreeSet<&str> = (0..32).map(|n| 1 << n).filter(|bit| state & bit != 0).map(name).collect();
+    set.into_iter().collect::<Vec<_>>().join(",")
+}
+
 fn addr_vec(addrs: &EntityAddrVec) -> String {
     match addrs.0.as_slice() {
+        [] => String::new(),
         [one] => addr(one),
         many => format!("[{}]", many.iter().map(addr).collect::<Vec<_>>().join(",")),
     }

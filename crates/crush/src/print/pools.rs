@@ -1,15 +1,16 @@
 //! A pool's line in `osdmaptool --print`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use carmine_types::Epoch;
 use carmine_wire::osdmap::consts::{HASH_RJENKINS, POOL_FLAG_NAMES, POOL_REPLICATED};
 use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt};
 
-use super::number::{General, Time, flag_names};
+use super::number::{General, Time};
 
 /// Names of pool options by key.
-const OPT_NAMES: [&str; 25] = [
+const OPT_NAMES: [&str; 24] = [
     "scrub_min_interval",
     "scrub_max_interval",
     "deep_scrub_interval",
@@ -34,7 +35,6 @@ const OPT_NAMES: [&str; 25] = [
     "dedup_chunk_algorithm",
     "dedup_cdc_chunk_size",
     "pg_num_max",
-    "read_ratio",
 ];
 
 pub(super) fn write_pool(out: &mut String, map: &OsdMap, id: i64, pool: &PgPool) -> std::fmt::Result {
@@ -49,14 +49,7 @@ pub(super) fn write_pool(out: &mut String, map: &OsdMap, id: i64, pool: &PgPool)
     if pool.fast_read {
         write!(out, " fast_read 1")?;
     }
-    for (key, value) in &pool.opts {
-        let name = usize::try_from(*key).ok().and_then(|key| OPT_NAMES.get(key)).copied();
-        match value {
-            PoolOpt::Text(text) => write!(out, " {} {text}", name.unwrap_or("?"))?,
-            PoolOpt::Int(n) => write!(out, " {} {n}", name.unwrap_or("?"))?,
-            PoolOpt::Float(x) => write!(out, " {} {}", name.unwrap_or("?"), General(*x))?,
-        }
-    }
+    write_opts(out, pool)?;
     if !pool.application_metadata.is_empty() {
         let apps: Vec<&str> = pool.application_metadata.keys().map(String::as_str).collect();
         write!(out, " application {}", apps.join(","))?;
@@ -68,6 +61,20 @@ pub(super) fn write_pool(out: &mut String, map: &OsdMap, id: i64, pool: &PgPool)
     if !pool.removed_snaps.is_empty() {
         let ranges = pool.removed_snaps.iter().map(|(start, len)| format!("{start:x}~{len:x}"));
         writeln!(out, "\tremoved_snaps [{}]", ranges.collect::<Vec<_>>().join(","))?;
+    }
+    Ok(())
+}
+
+/// The options that have a name, in the order of the names.
+fn write_opts(out: &mut String, pool: &PgPool) -> std::fmt::Result {
+    let named = |(key, value): (&i32, _)| Some((*OPT_NAMES.get(usize::try_from(*key).ok()?)?, value));
+    let sorted: BTreeMap<&str, &PoolOpt> = pool.opts.iter().filter_map(named).collect();
+    for (name, value) in sorted {
+        match value {
+            PoolOpt::Text(text) => write!(out, " {name} {text}")?,
+            PoolOpt::Int(n) => write!(out, " {name} {n}")?,
+            PoolOpt::Float(x) => write!(out, " {name} {}", General(*x))?,
+        }
     }
     Ok(())
 }
@@ -94,10 +101,14 @@ fn write_shape(out: &mut String, pool: &PgPool) -> std::fmt::Result {
             write!(out, " {name} {value}")?;
         }
     }
-    if let Some(mode) = ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode)) {
-        write!(out, " autoscale_mode {mode}")?;
+    match pool.pg_autoscale_mode {
+        0 => write!(out, " autoscale_mode off"),
+        1 => write!(out, " autoscale_mode warn"),
+        2 => write!(out, " autoscale_mode on"),
+        // Not set.
+        u8::MAX => Ok(()),
+        _ => write!(out, " autoscale_mode ???"),
     }
-    Ok(())
 }
 
 fn write_limits(out: &mut String, pool: &PgPool) -> std::fmt::Result {
@@ -115,18 +126,22 @@ fn write_limits(out: &mut String, pool: &PgPool) -> std::fmt::Result {
         write!(out, " owner {}", pool.auid)?;
     }
     if pool.flags != 0 {
-        write!(out, " flags {}", flag_names(pool.flags, POOL_FLAG_NAMES.iter().copied()))?;
+        write!(out, " flags {}", flag_names(pool.flags))?;
     }
-    for (name, value) in [
-        ("crash_replay_interval", u64::from(pool.crash_replay_interval)),
-        ("max_bytes", pool.quota_max_bytes),
-        ("max_objects", pool.quota_max_objects),
-    ] {
+    for (name, value) in [("max_bytes", pool.quota_max_bytes), ("max_objects", pool.quota_max_objects)] {
         if value != 0 {
             write!(out, " {name} {value}")?;
         }
     }
     Ok(())
+}
+
+/// Names of the flags in the order of the bits; "???" for each unknown one.
+fn flag_names(flags: u64) -> String {
+    let name =
+        |bit: u64| POOL_FLAG_NAMES.iter().find(|(known, _)| *known == bit).map_or("???", |(_, name)| name);
+    let set: Vec<&str> = (0..64).map(|n| 1 << n).filter(|bit| flags & bit != 0).map(name).collect();
+    set.join(",")
 }
 
 fn write_tiering(out: &mut String, pool: &PgPool) -> std::fmt::Result {

@@ -9,6 +9,23 @@ pub const STATE_AUTOOUT: u32 = 4;
 /// `osd_state`: never been in yet.
 pub const STATE_NEW: u32 = 8;
 
+/// `osd_state` bits and their names.
+pub const STATE_NAMES: &[(u32, &str)] = &[
+    (STATE_EXISTS, "exists"),
+    (STATE_UP, "up"),
+    (STATE_AUTOOUT, "autoout"),
+    (STATE_NEW, "new"),
+    (0x10, "full"),
+    (0x20, "nearfull"),
+    (0x40, "backfillfull"),
+    (0x80, "destroyed"),
+    (0x100, "noup"),
+    (0x200, "nodown"),
+    (0x400, "noin"),
+    (0x800, "noout"),
+    (0x1000, "stop"),
+];
+
 /// OSD weight of an OSD that is fully in (16.16 fixed point).
 pub const WEIGHT_IN: u32 = 0x1_0000;
 /// OSD weight of an OSD that is out.
@@ -22,10 +39,9 @@ pub const FLAGS_DEFAULT: u32 = 0x58_8000;
 pub const FLAG_PAUSERD: u32 = 4;
 /// Map flag: client writes wait.
 pub const FLAG_PAUSEWR: u32 = 8;
-/// Map flags and their names, in the order `osdmaptool` prints them.
+/// Map flags and their names, in the order `osdmaptool` prints them; the former ones (nearfull, full, and bits 16 to
+/// 18, which required releases) it does not print.
 pub const FLAG_NAMES: &[(u32, &str)] = &[
-    (0x1, "nearfull"),
-    (0x2, "full"),
     (FLAG_PAUSERD, "pauserd"),
     (FLAG_PAUSEWR, "pausewr"),
     (0x10, "pauserec"),
@@ -41,9 +57,6 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (0x2000, "notieragent"),
     (0x20_0000, "nosnaptrim"),
     (0x8000, "sortbitwise"),
-    (0x1_0000, "require_jewel_osds"),
-    (0x2_0000, "require_kraken_osds"),
-    (0x4_0000, "require_luminous_osds"),
     (0x8_0000, "recovery_deletes"),
     (0x10_0000, "purged_snapdirs"),
     (0x40_0000, "pglog_hardlimit"),
@@ -59,10 +72,11 @@ pub const HASH_RJENKINS: u8 = 2;
 pub const POOL_HASHPSPOOL: u64 = 1;
 /// `pg_pool.flags`: writes are refused.
 pub const POOL_FULL: u64 = 2;
-/// Pool flags and their names, by bit.
+/// Pool flags and their names, by bit, as Pacific prints them (it has no name for 0x10000, which is eio).
 pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (POOL_HASHPSPOOL, "hashpspool"),
     (POOL_FULL, "full"),
+    (0x4, "ec_overwrites"),
     (0x8, "incomplete_clones"),
     (0x10, "nodelete"),
     (0x20, "nopgchange"),
@@ -76,8 +90,7 @@ pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (0x2000, "selfmanaged_snaps"),
     (0x4000, "pool_snaps"),
     (0x8000, "creating"),
-    (0x1_0000, "eio"),
-    (0x2_0000, "ec_overwrites"),
+    (0x2_0000, "bulk"),
 ];
 
 /// Release number of Pacific in `require_osd_release`.
