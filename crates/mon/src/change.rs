@@ -21,8 +21,8 @@ const PG_NUM_DEFAULT: u32 = 32;
 pub(crate) enum Change {
     /// An OSD process runs and can be reached.
     Boot { osd: OsdId, uuid: Uuid, addrs: EntityAddrVec },
-    /// An OSD process is gone.
-    Down { osd: OsdId },
+    /// The OSD process with these addresses is gone; one that has booted since is not meant.
+    Down { osd: OsdId, addrs: EntityAddrVec },
     /// A new replicated pool; the defaults are those of the first pool.
     CreatePool { name: String, pg_num: Option<u32>, size: Option<u8> },
     /// Removes a pool with its PGs.
@@ -49,7 +49,7 @@ impl Change {
     pub(crate) fn plan(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
         match self {
             Self::Boot { osd, uuid, addrs } => boot(map, *osd, *uuid, addrs, now),
-            Self::Down { osd } => Ok(down(map, *osd, now)),
+            Self::Down { osd, addrs } => Ok(down(map, *osd, addrs, now)),
             Self::CreatePool { name, pg_num, size } => create_pool(map, name, *pg_num, *size, now),
             Self::DeletePool { pool } => delete_pool(map, *pool, now),
             Self::EnableApp { pool, app } => enable_app(map, pool, app, now),
@@ -91,8 +91,8 @@ fn boot(
     Ok(Some(inc))
 }
 
-fn down(map: &OsdMap, osd: OsdId, now: UTime) -> Option<Incremental> {
-    if !map.is_up(osd) {
+fn down(map: &OsdMap, osd: OsdId, addrs: &EntityAddrVec, now: UTime) -> Option<Incremental> {
+    if map.client_addr(osd) != Some(addrs) {
         return None;
     }
     let mut inc = Incremental::next(map, now);
@@ -215,7 +215,7 @@ fn set_pool(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{apply, cluster, now, up};
+    use crate::testing::{addrs_of, apply, cluster, now, up};
     use carmine_types::Epoch;
 
     fn code(map: &OsdMap, change: Change) -> i32 {
@@ -251,11 +251,13 @@ mod tests {
             errno::EPERM
         );
         assert_eq!(code(&map, Change::Boot { osd: OsdId(9), uuid, addrs }), errno::ENOENT);
-        assert!(apply(&mut map, Change::Down { osd: OsdId(0) }));
+        let gone = Change::Down { osd: OsdId(0), addrs: addrs_of(0, 1) };
+        assert!(!apply(&mut map, Change::Down { osd: OsdId(0), addrs: addrs_of(0, 9) }), "an earlier start");
+        assert!(apply(&mut map, gone.clone()));
         assert!(!map.is_up(OsdId(0)) && map.is_in(OsdId(0)), "down, but its PGs wait for it");
         assert_eq!((map.epoch, map.osd_info[0].down_at), (Epoch(3), Epoch(3)));
-        assert!(!apply(&mut map, Change::Down { osd: OsdId(0) }), "down already");
-        assert!(!apply(&mut map, Change::Down { osd: OsdId(99) }));
+        assert!(!apply(&mut map, gone), "down already");
+        assert!(!apply(&mut map, Change::Down { osd: OsdId(99), addrs: addrs_of(99, 1) }));
     }
 
     #[test]

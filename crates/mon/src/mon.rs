@@ -49,6 +49,8 @@ pub(crate) type Done = Box<dyn FnOnce(&Mon, Result<(), Refusal>)>;
 
 enum Work {
     Change(Change, Done),
+    /// The session of the OSD with these addresses ended.
+    Ended(OsdId, EntityAddrVec, String),
     /// Reserve global ids below this one.
     Gids(u64),
 }
@@ -225,6 +227,12 @@ impl Mon {
                 self.gids_asked.set(false);
                 return Ok(());
             }
+            // It may have come back over a newer connection before the end of the old one was seen.
+            Work::Ended(osd, addrs, _) if self.has_session(osd, &addrs) => return Ok(()),
+            Work::Ended(osd, addrs, why) => {
+                info!("{osd}: {why}");
+                (Change::Down { osd, addrs }, Box::new(|_: &Mon, _| {}) as Done)
+            }
             Work::Change(change, done) => (change, done),
         };
         let planned = change.plan(&current.map, now).and_then(|inc| match inc {
@@ -277,10 +285,19 @@ impl Mon {
         }
     }
 
-    /// Marks an OSD down because its session ended or it said so.
-    pub(crate) fn osd_gone(&self, osd: OsdId, why: &str) {
+    fn has_session(&self, osd: OsdId, addrs: &EntityAddrVec) -> bool {
+        self.sessions.borrow().values().any(|session| session.is_of(osd, addrs))
+    }
+
+    /// Marks the OSD with these addresses down, unless it has another session when its turn comes.
+    pub(crate) fn session_ended(&self, osd: OsdId, addrs: EntityAddrVec, why: String) {
+        self.push(Work::Ended(osd, addrs, why));
+    }
+
+    /// Marks the OSD with these addresses down, because it said so or runs anew.
+    pub(crate) fn osd_gone(&self, osd: OsdId, addrs: EntityAddrVec, why: &str) {
         info!("{osd}: {why}");
-        self.change(Change::Down { osd }, Box::new(|_, _| {}));
+        self.change(Change::Down { osd, addrs }, Box::new(|_, _| {}));
     }
 
     /// Sends a message unless the connection has gone.

@@ -24,8 +24,15 @@ pub(crate) struct Session {
     conn: Rc<Connection>,
     /// Wants maps from this epoch on.
     osdmap: Option<MapWish>,
-    /// The OSD that booted over this connection.
-    osd: Option<OsdId>,
+    /// The OSD that booted over this connection, and its addresses.
+    osd: Option<(OsdId, EntityAddrVec)>,
+}
+
+impl Session {
+    /// True if the OSD with these addresses booted over it.
+    pub(crate) fn is_of(&self, osd: OsdId, addrs: &EntityAddrVec) -> bool {
+        self.osd.as_ref().is_some_and(|(id, own)| *id == osd && own == addrs)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -52,12 +59,8 @@ impl Dispatcher for Sessions {
 
     fn on_closed(&self, conn: &Rc<Connection>, reason: &str) {
         let session = self.0.sessions.borrow_mut().remove(&conn.id());
-        if let Some(osd) = session.and_then(|s| s.osd) {
-            // An OSD that came back over a newer connection is not taken down by the end of the old one.
-            let newer = self.0.sessions.borrow().values().any(|s| s.osd == Some(osd));
-            if !newer {
-                self.0.osd_gone(osd, &format!("its session ended ({reason})"));
-            }
+        if let Some((osd, addrs)) = session.and_then(|s| s.osd) {
+            self.0.session_ended(osd, addrs, format!("its session ended ({reason})"));
         }
     }
 }
@@ -225,41 +228,57 @@ impl Mon {
 
     fn boot(&self, conn: &Rc<Connection>, msg: &Message, boot: OsdBoot) {
         let osd = boot.osd;
-        let tid = msg.header.tid;
         if conn.peer().entity != EntityType::OSD {
             return conn.close("only an OSD may boot");
         }
-        if let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id()) {
-            session.osd = Some(osd);
-        }
-        let addrs = EntityAddrVec::from(boot.addr);
-        // A process that was never seen to end is taken down first: everybody must see a new interval.
+        let (conn, tid, addrs) = (Rc::clone(conn), msg.header.tid, EntityAddrVec::from(boot.addr));
+        let change = Change::Boot { osd, uuid: boot.uuid, addrs: addrs.clone() };
+        let own = addrs.clone();
+        let done = move |mon: &Mon, result: Result<(), Refusal>| mon.booted(&conn, tid, osd, own, result);
+        // An earlier process of this OSD that was never seen to end is taken down first: everybody must see a new
+        // interval. Not for a boot that is going to be refused.
         let current = self.current();
-        if current.map.client_addr(osd).is_some_and(|known| *known != addrs) {
-            self.osd_gone(osd, "it boots again with another address");
+        let earlier = current.map.client_addr(osd).filter(|known| **known != addrs);
+        if let Some(earlier) = earlier
+            && change.plan(&current.map, current.map.modified).is_ok()
+        {
+            self.osd_gone(osd, earlier.clone(), "it boots again with another address");
         }
-        let conn = Rc::clone(conn);
-        let done = move |mon: &Mon, result: Result<(), Refusal>| {
-            let epoch = mon.current().map.epoch;
-            let (result, reason) = match result {
-                Ok(()) => (0, String::new()),
-                Err(refusal) => {
-                    warn!("{osd} may not boot: {}", refusal.text);
-                    (refusal.code.0, refusal.text)
-                }
-            };
-            Mon::reply(&conn, Message::of(&OsdBootAck { result, epoch, reason }).with_tid(tid));
-            if conn.is_closed() {
-                // It went away while its boot was being written.
-                mon.osd_gone(osd, "its session ended while it booted");
+        self.change(change, Box::new(done));
+    }
+
+    /// Answers a boot that is in the map, or refused.
+    fn booted(
+        &self,
+        conn: &Rc<Connection>,
+        tid: u64,
+        osd: OsdId,
+        addrs: EntityAddrVec,
+        result: Result<(), Refusal>,
+    ) {
+        let epoch = self.current().map.epoch;
+        let (result, reason) = match result {
+            Ok(()) => (0, String::new()),
+            Err(refusal) => {
+                warn!("{osd} may not boot: {}", refusal.text);
+                (refusal.code.0, refusal.text)
             }
         };
-        self.change(Change::Boot { osd, uuid: boot.uuid, addrs }, Box::new(done));
+        if result == 0 {
+            match self.sessions.borrow_mut().get_mut(&conn.id()) {
+                Some(session) => session.osd = Some((osd, addrs)),
+                None => self.session_ended(osd, addrs, "its session ended while it booted".into()),
+            }
+        }
+        Mon::reply(conn, Message::of(&OsdBootAck { result, epoch, reason }).with_tid(tid));
     }
 
     fn beacon(&self, conn: &Rc<Connection>, beacon: OsdBeacon) {
-        let own = self.sessions.borrow().get(&conn.id()).and_then(|s| s.osd);
-        if own == Some(beacon.osd) && self.current().map.is_up(beacon.osd) {
+        let current = self.current();
+        let addrs = current.map.client_addr(beacon.osd);
+        let sessions = self.sessions.borrow();
+        let session = sessions.get(&conn.id());
+        if addrs.is_some_and(|addrs| session.is_some_and(|s| s.is_of(beacon.osd, addrs))) {
             self.stats.borrow_mut().set(beacon);
         }
     }
@@ -267,12 +286,11 @@ impl Mon {
     /// Takes an OSD's goodbye at its word. That another OSD is unreachable is left to its session: the monitor
     /// is on the same machine and learns at once when the process ends.
     fn down(&self, report: &OsdDown) {
-        let known = self.current().map.client_addr(report.osd).and_then(EntityAddrVec::msgr2);
-        match report.reason {
-            DownReason::Goodbye if known.is_some_and(|addr| addr.nonce == report.nonce) => {
-                self.osd_gone(report.osd, "it says goodbye");
-            }
-            reason => debug!("ignored a report that {} is down ({reason:?})", report.osd),
+        let known = self.current().map.client_addr(report.osd).cloned();
+        let meant = known.filter(|addrs| addrs.msgr2().is_some_and(|addr| addr.nonce == report.nonce));
+        match (report.reason, meant) {
+            (DownReason::Goodbye, Some(addrs)) => self.osd_gone(report.osd, addrs, "it says goodbye"),
+            (reason, _) => debug!("ignored a report that {} is down ({reason:?})", report.osd),
         }
     }
 }

@@ -30,9 +30,13 @@ pub(crate) fn apply(map: &mut OsdMap, change: Change) -> bool {
     }
 }
 
-/// Boots an OSD at a made-up address.
+/// A made-up address.
+pub(crate) fn addrs_of(osd: u32, nonce: u32) -> EntityAddrVec {
+    EntityAddr::msgr2(format!("127.0.0.1:{}", 6800 + osd).parse().unwrap(), nonce).into()
+}
+
+/// Boots an OSD at its made-up address.
 pub(crate) fn up(map: &mut OsdMap, osd: u32, nonce: u32) {
-    let sock = format!("127.0.0.1:{}", 6800 + osd).parse().unwrap();
-    let addrs = EntityAddrVec::from(EntityAddr::msgr2(sock, nonce));
+    let addrs = addrs_of(osd, nonce);
     assert!(apply(map, Change::Boot { osd: OsdId(osd), uuid: Uuid([osd as u8 + 1; 16]), addrs }));
 }

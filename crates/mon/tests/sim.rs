@@ -152,6 +152,28 @@ fn osds_come_and_go() {
 }
 
 #[test]
+fn an_osd_with_two_sessions_stays_up_when_one_ends() {
+    let sim = Sim::new(16);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let (osd, first) = boot(&shard, 1, 1);
+        let epoch = wait_up(&client, &[1]).await;
+        let config = ClientConfig::new(EntityType::OSD, "1", 1);
+        config.gid.set(1);
+        let handler = Rc::clone(&osd) as Rc<dyn MonHandler>;
+        let mons = vec![EntityAddr::msgr2(mon_addr(), 0)];
+        let second = MonSession::start(&shard, mons, Rc::new(config), handler);
+        second.ready(LIMIT).await.unwrap();
+        first.shutdown();
+        shard.sleep(Duration::from_millis(500)).await;
+        assert_eq!((osd.acks.borrow().len(), wait_up(&client, &[1]).await), (2, epoch));
+        second.shutdown();
+        wait_up(&client, &[]).await;
+    });
+}
+
+#[test]
 fn pools_and_commands() {
     let sim = Sim::new(12);
     start_mon(&sim);
