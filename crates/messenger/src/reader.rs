@@ -133,7 +133,7 @@ impl Reader {
         debug_assert_eq!(source.len(), len);
         copy(&mut buf, source);
         let crc = crc32c::raw(crc32c::SEED, &buf);
-        self.copied_bytes += len as u64;
+        self.note_copy(len);
         (buf.freeze().into(), crc)
     }
 
@@ -180,7 +180,7 @@ impl Reader {
                 copy(place, self.peek(0, take));
             }
             self.consume(take);
-            self.copied_bytes += take as u64;
+            self.note_copy(take);
             filled += take;
         }
         chunk.set_len(len);
@@ -244,6 +244,11 @@ impl Reader {
         (self.start, self.end) = (0, self.end - self.start);
         self.grow = false;
         buf
+    }
+
+    fn note_copy(&mut self, bytes: usize) {
+        self.copied_bytes += bytes as u64;
+        self.shard.count_copy(bytes);
     }
 
     /// `len` received bytes, `skip` bytes from the first one. Call [`Self::fill`] first.

@@ -1,4 +1,10 @@
-//! The client against a cluster in the same process, in the simulator and over loopback, and against a real Ceph.
+//! The client against a cluster made of a few hundred lines, in the simulator and over loopback; and against a real Ceph.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod basics;
+mod common;
+mod fake;
+mod fake_osd;
+mod faults;
 mod real_ceph;
+mod routes;

@@ -268,18 +268,21 @@ async fn wrong_frames_in_a_session(shard: Shard) {
     let huge = |bytes: &mut Vec<u8>| bytes.extend(Preamble::new(Tag::Message, [41, 17 << 20, 0, 0]).encode());
     let middle = |bytes: &mut Vec<u8>| bytes.extend(Preamble::new(Tag::Message, [41, 1, 1, 0]).encode());
     let long_control = |bytes: &mut Vec<u8>| frame::control(bytes, Tag::Keepalive2, |e| e.zeros(100_000));
-    let cases: [(&dyn Fn(&mut Vec<u8>), &str); 4] = [
-        (&reset, "SessionReset frame in an open session"),
-        (&huge, "over the limit"),
-        (&middle, "middle segment of 1 bytes"),
-        (&long_control, "Keepalive2 frame of 100004 bytes"),
+    let made = |make: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        make(&mut bytes);
+        bytes
+    };
+    let cases = [
+        (made(&reset), "SessionReset frame in an open session"),
+        (made(&huge), "over the limit"),
+        (made(&middle), "middle segment of 1 bytes"),
+        (made(&long_control), "Keepalive2 frame of 100004 bytes"),
     ];
-    for (n, (case, reason)) in cases.iter().enumerate() {
+    for (n, (bytes, reason)) in cases.iter().enumerate() {
         let mut raw = Raw::connect(&shard, server.addr).await;
         raw.handshake(server.addr).await;
-        let mut bytes = Vec::new();
-        case(&mut bytes);
-        raw.send(&bytes).await;
+        raw.send(bytes).await;
         raw.drain().await;
         until(&shard, || server.recorder.closed.borrow().len() == n + 1).await;
         let closed = server.recorder.closed.borrow()[n].clone();

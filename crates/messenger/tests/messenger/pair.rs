@@ -95,7 +95,11 @@ async fn echo_of_all_sizes(shard: Shard) {
         assert!(msg.data.to_vec() == *data, "message {n}");
         let crc = (!data.is_empty()).then(|| crc32c::raw(crc32c::SEED, data));
         assert_eq!(msg.data_crc, crc);
-        assert!(msg.data.iter().all(|chunk| chunk.len() <= 1 << 20 && chunk.as_ptr() as usize % 4096 == 0));
+        assert!(
+            msg.data
+                .iter()
+                .all(|chunk| chunk.len() <= 1 << 20 && (chunk.as_ptr() as usize).is_multiple_of(4096))
+        );
         next.set(n + 1);
         set.set(n + 1 == expected.len());
     });
