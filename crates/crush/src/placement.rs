@@ -6,6 +6,7 @@ use carmine_wire::osdmap::consts::{AFFINITY_MAX, POOL_HASHPSPOOL};
 use carmine_wire::osdmap::{OsdMap, PgPool};
 use smallvec::SmallVec;
 
+use crate::CrushError;
 use crate::mapper::do_rule;
 
 /// OSDs of a PG in order; a hole (erasure coded pools only) is [`NO_OSD`].
@@ -63,11 +64,19 @@ impl Placement for OsdMap {
 /// Where a PG lives; empty for one that does not exist, and for one whose rule is missing, does not fit the pool's
 /// size, or cannot be computed.
 pub fn pg_mapping(map: &OsdMap, pg: PgId) -> Mapping {
+    try_pg_mapping(map, pg).0
+}
+
+/// As [`pg_mapping`], and why CRUSH gave nothing, if it could not be computed.
+pub(crate) fn try_pg_mapping(map: &OsdMap, pg: PgId) -> (Mapping, Option<CrushError>) {
     let Some(pool) = map.pool(pg.pool).filter(|pool| pg.ps < pool.pg_num) else {
-        return Mapping::default();
+        return (Mapping::default(), None);
     };
     let seed = placement_seed(pool, pg);
-    let raw = raw_osds(map, pool, pg.pool, seed);
+    let (raw, error) = match raw_osds(map, pool, pg.pool, seed) {
+        Ok(raw) => (raw, None),
+        Err(error) => (OsdList::new(), Some(error)),
+    };
     let mut up = raw.clone();
     apply_upmap(map, pg, &mut up);
     keep(pool, &mut up, |osd| map.is_up(osd));
@@ -77,7 +86,7 @@ pub fn pg_mapping(map: &OsdMap, pg: PgId) -> Mapping {
         acting = up.clone();
         acting_primary = acting_primary.or(up_primary);
     }
-    Mapping { raw, up, up_primary, acting, acting_primary }
+    (Mapping { raw, up, up_primary, acting, acting_primary }, error)
 }
 
 /// The input that CRUSH gets for a PG.
@@ -90,16 +99,18 @@ fn placement_seed(pool: &PgPool, pg: PgId) -> u32 {
     }
 }
 
-fn raw_osds(map: &OsdMap, pool: &PgPool, pool_id: i64, seed: u32) -> OsdList {
+/// What CRUSH says, of the OSDs that exist; empty if no rule fits the pool.
+fn raw_osds(map: &OsdMap, pool: &PgPool, pool_id: i64, seed: u32) -> Result<OsdList, CrushError> {
     let crush = &map.crush;
+    let Some(rule) = crush.find_rule(pool.crush_rule, pool.kind, pool.size) else {
+        return Ok(OsdList::new());
+    };
     let sets = &crush.choose_args;
     let args = sets.get(&pool_id).or_else(|| sets.get(&DEFAULT_CHOOSE_ARGS));
-    let found = crush
-        .find_rule(pool.crush_rule, pool.kind, pool.size)
-        .and_then(|rule| do_rule(crush, rule, seed, pool.size.into(), &map.osd_weight, args).ok());
-    let mut osds = OsdList::from_vec(found.unwrap_or_default());
+    let found = do_rule(crush, rule, seed, pool.size.into(), &map.osd_weight, args)?;
+    let mut osds = OsdList::from_vec(found);
     keep(pool, &mut osds, |osd| map.exists(osd));
-    osds
+    Ok(osds)
 }
 
 /// Takes out the OSDs that do not serve: the rest closes up, or in erasure coded pools a hole stays.

@@ -1,36 +1,47 @@
 //! One epoch's map with all its placements computed.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use carmine_types::{Epoch, OsdId, PgId};
 use carmine_wire::osdmap::OsdMap;
 
-use crate::placement::{Mapping, Placement, pg_mapping};
+use crate::placement::{Mapping, Placement, try_pg_mapping};
 
-/// Most PGs whose placement is kept; those beyond are computed when asked for. 2^17 take about 0.3 s and 20 MiB.
-const PGS_MAX: usize = 1 << 17;
+/// Most PGs of one view: its table takes at most about 30 MiB. Ceph allows 2^16 PGs in a pool by default.
+const PGS_MAX: usize = 1 << 18;
+
+/// Most PGs whose rule may fail to end, which takes some 10 ms each, before a view stops trying.
+const FAILURES_MAX: u32 = 16;
 
 /// An OSDMap and the placement of its PGs. Immutable, so one can serve all shards of a process.
+///
+/// A pool whose PGs do not fit in the table (they all do, up to 2^18) is not placed at all.
 #[derive(Debug)]
 pub struct MapView {
     map: Arc<OsdMap>,
-    /// Placements by seed, of each pool that fitted into `PGS_MAX`.
+    /// Placements by seed.
     pools: BTreeMap<i64, Vec<Mapping>>,
 }
 
 impl MapView {
-    /// Computes the placement of every PG: a few microseconds each.
+    /// Computes the placement of every PG: a microsecond or two each.
     pub fn new(map: Arc<OsdMap>) -> Self {
-        let mut room = PGS_MAX;
+        let (mut room, mut failures) = (PGS_MAX, 0);
+        let mut place = |pg| {
+            if failures == FAILURES_MAX {
+                return Mapping::default();
+            }
+            let (mapping, error) = try_pg_mapping(&map, pg);
+            failures += u32::from(error.is_some());
+            mapping
+        };
         let mut pools = BTreeMap::new();
         for (&id, pool) in &map.pools {
             let pg_num = pool.pg_num as usize;
             if pg_num <= room {
                 room -= pg_num;
-                let mappings = (0..pool.pg_num).map(|ps| pg_mapping(&map, PgId::new(id, ps))).collect();
-                pools.insert(id, mappings);
+                pools.insert(id, (0..pool.pg_num).map(|ps| place(PgId::new(id, ps))).collect());
             }
         }
         Self { map, pools }
@@ -52,11 +63,9 @@ impl MapView {
     }
 
     /// Where a PG lives; empty for one that does not exist.
-    pub fn mapping(&self, pg: PgId) -> Cow<'_, Mapping> {
-        match self.pools.get(&pg.pool).and_then(|pool| pool.get(pg.ps as usize)) {
-            Some(mapping) => Cow::Borrowed(mapping),
-            None => Cow::Owned(pg_mapping(&self.map, pg)),
-        }
+    pub fn mapping(&self, pg: PgId) -> &Mapping {
+        static NOWHERE: LazyLock<Mapping> = LazyLock::new(Mapping::default);
+        self.pools.get(&pg.pool).and_then(|pool| pool.get(pg.ps as usize)).unwrap_or(&NOWHERE)
     }
 
     /// The OSD that clients talk to about a PG.
@@ -64,13 +73,13 @@ impl MapView {
         self.mapping(pg).acting_primary
     }
 
+    /// Every PG and where it lives, in order.
+    pub fn pgs(&self) -> impl Iterator<Item = (PgId, &Mapping)> {
+        self.pools.iter().flat_map(|(id, pool)| (0..).zip(pool).map(|(ps, m)| (PgId::new(*id, ps), m)))
+    }
+
     /// The PGs that `osd` serves, as primary or replica, in order.
-    pub fn pgs_of(&self, osd: OsdId) -> impl Iterator<Item = (PgId, Cow<'_, Mapping>)> {
-        self.map
-            .pools
-            .iter()
-            .flat_map(|(id, pool)| (0..pool.pg_num).map(|ps| PgId::new(*id, ps)))
-            .map(|pg| (pg, self.mapping(pg)))
-            .filter(move |(_, mapping)| mapping.acting_osds().any(|o| o == osd))
+    pub fn pgs_of(&self, osd: OsdId) -> impl Iterator<Item = (PgId, &Mapping)> {
+        self.pgs().filter(move |(_, mapping)| mapping.acting_osds().any(|o| o == osd))
     }
 }
