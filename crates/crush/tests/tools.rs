@@ -1,6 +1,7 @@
 //! Maps that we encode, read by Ceph's own `osdmaptool`: its texts and mappings must be ours.
 //!
 //! Skipped, with a line that says so, where the tool (Debian: ceph-base) is not installed.
+#![allow(clippy::disallowed_methods)] // a test reads its files
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +13,7 @@ use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_crush::{Placement, build_simple_crush, pg_mapping};
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 use carmine_wire::crushmap::{ChooseArg, CrushMap, Rule, Step};
+use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::consts::{POOL_ERASURE, STATE_EXISTS, STATE_UP, WEIGHT_IN};
 use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt, PoolSnap};
 use carmine_wire::{EntityAddr, EntityAddrVec};
@@ -252,5 +254,30 @@ fn objects() {
         let found = tool.run(&map, &["--test-map-object", name, "--pool", "1"]);
         let expected = format!(" object '{name}' -> {pg} -> [{}]\n", acting.join(","));
         assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_mon_map() {
+    if Command::new("monmaptool").arg("--version").output().is_err() {
+        eprintln!("skipped: monmaptool is not installed (apt-get install ceph-base)");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("monmap");
+    let addr = EntityAddr::msgr2("127.0.0.1:3300".parse().unwrap(), 0);
+    let map = MonMap::single(Uuid::from_random(1, 2), NOW, "a", addr.into());
+    fs::write(&file, map.encode()).unwrap();
+    let out = Command::new("monmaptool").arg("--print").arg(&file).env("TZ", "UTC").output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    for line in [
+        "epoch 1",
+        "fsid 00000000-0000-4001-8000-000000000002",
+        "created 2026-11-18T11:06:40.123456+0000",
+        "min_mon_release 16 (pacific)",
+        "0: v2:127.0.0.1:3300/0 mon.a",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is not in {text}");
     }
 }
