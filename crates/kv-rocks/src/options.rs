@@ -1,0 +1,119 @@
+//! RocksDB's options, each with its reason.
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ChecksumType, DBCompressionType, DBRecoveryMode, Env, Error, LogLevel, Options,
+};
+
+/// What can be set from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RocksOptions {
+    /// Bytes of the cache for blocks of tables, both families together. `blue` has an onode cache of its own above it.
+    pub block_cache_bytes: usize,
+    /// Bytes of a memtable. Two hold the newest changes while a third is filled; a memtable also bounds a WAL file.
+    pub write_buffer_bytes: usize,
+    /// Threads for flushes and compactions, in the whole process.
+    pub background_threads: u16,
+}
+
+impl Default for RocksOptions {
+    fn default() -> RocksOptions {
+        RocksOptions { block_cache_bytes: 128 << 20, write_buffer_bytes: 64 << 20, background_threads: 2 }
+    }
+}
+
+/// Options of the database and of its families.
+pub(crate) struct Tuned {
+    pub(crate) db: Options,
+    pub(crate) main: Options,
+    pub(crate) log: Options,
+}
+
+impl Tuned {
+    pub(crate) fn new(options: &RocksOptions) -> Result<Tuned, Error> {
+        Ok(Tuned { db: database(options)?, main: main_family(options), log: log_family(options) })
+    }
+}
+
+fn database(options: &RocksOptions) -> Result<Options, Error> {
+    let mut db = Options::default();
+    db.create_if_missing(true);
+    db.create_missing_column_families(true);
+
+    // Background work: bounded, and never more than asked for, because it takes CPU from the same cores as the
+    // reactors unless aliens have their own.
+    let threads = i32::from(options.background_threads.max(1));
+    let mut env = Env::new()?;
+    env.set_background_threads(threads);
+    env.set_high_priority_background_threads(1);
+    db.set_env(&env);
+    db.set_max_background_jobs(threads);
+    db.set_max_subcompactions(1);
+
+    // One committer writes: no need for the locks and atomics of concurrent memtable writes, nor for pipelining.
+    db.set_allow_concurrent_memtable_write(false);
+    db.set_enable_write_thread_adaptive_yield(false);
+
+    // A commit that was synced must survive; what was not may be cut anywhere. Point in time keeps a prefix, which is
+    // what `Kv` promises; the manifest knows which WAL files there must be, so that a lost one is an error.
+    db.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    db.set_track_and_verify_wals_in_manifest(true);
+    // Syncing a WAL file that is written over changes no file size, so the file system has no journal to write: one
+    // flush of the device for a sync in place of two.
+    db.set_recycle_log_file_num(4);
+    db.set_max_total_wal_size(4 * options.write_buffer_bytes as u64);
+    // `fdatasync` is enough for a sync.
+    db.set_use_fsync(false);
+    // Tables are written back as they grow, not in one burst that a commit's flush would wait for.
+    db.set_bytes_per_sync(1 << 20);
+
+    // Its own log: short, kept few.
+    db.set_log_level(LogLevel::Info);
+    db.set_max_log_file_size(16 << 20);
+    db.set_keep_log_file_num(4);
+    db.set_stats_dump_period_sec(0);
+    db.set_max_open_files(512);
+    Ok(db)
+}
+
+fn family(options: &RocksOptions) -> Options {
+    let mut family = Options::default();
+    // Onodes are small, checksummed binary values: compression would cost CPU for little.
+    family.set_compression_type(DBCompressionType::None);
+    family.set_write_buffer_size(options.write_buffer_bytes);
+    family.set_max_write_buffer_number(3);
+    // Values are overwritten again and again: what is merged in memory never reaches a table.
+    family.set_min_write_buffer_number_to_merge(1);
+    family.set_target_file_size_base(options.write_buffer_bytes as u64);
+    family.set_max_bytes_for_level_base(4 * options.write_buffer_bytes as u64);
+    family
+}
+
+fn main_family(options: &RocksOptions) -> Options {
+    let mut main = family(options);
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));
+    // A lookup of an object that does not exist (every first write) reads no table.
+    table.set_bloom_filter(10.0, false);
+    // A lookup reads one onode or one piece of a block map, not its neighbours.
+    table.set_block_size(4 << 10);
+    // Indices and filters count for the cache's budget, but stay.
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    // Hardware CRC32C (see `RocksKv::crc32_support`), checked on every read.
+    table.set_checksum_type(ChecksumType::CRC32c);
+    table.set_format_version(6);
+    main.set_block_based_table_factory(&table);
+    main
+}
+
+/// Written once, read at start, trimmed by ranges: no filters and hardly any cache.
+fn log_family(options: &RocksOptions) -> Options {
+    let mut log = family(options);
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&Cache::new_lru_cache(4 << 20));
+    table.set_block_size(32 << 10);
+    table.set_checksum_type(ChecksumType::CRC32c);
+    table.set_format_version(6);
+    log.set_block_based_table_factory(&table);
+    log
+}
