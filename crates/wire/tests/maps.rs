@@ -11,8 +11,12 @@ use carmine_wire::osdmap::{ApplyError, Incremental, OsdMap, PgPool, consts};
 use carmine_wire::{EntityAddr, WireError};
 use proptest::prelude::*;
 
-fn data(path: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path);
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+fn data(name: &str) -> Vec<u8> {
+    let path = path(name);
     fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
@@ -93,17 +97,25 @@ fn older_mon_maps_are_read() {
     }
 }
 
-/// The monitor's own history: each incremental leads from one stored full map to the next.
+/// Two clusters' histories: each incremental leads to a map with the checksum it names, and to the full map of its
+/// epoch where there is one.
 #[test]
 fn incrementals_lead_from_map_to_map() {
-    let mut map = OsdMap::default();
-    for epoch in 1..=11 {
-        let inc = Incremental::decode(&data(&format!("live-1osd/mon-store/inc.{epoch}.bin"))).unwrap();
-        map.apply(&inc).unwrap();
-        let full = data(&format!("live-1osd/mon-store/full.{epoch}.bin"));
-        assert_eq!(map, OsdMap::decode(&full).unwrap(), "epoch {epoch}");
-        assert_eq!(map.encode(), full, "epoch {epoch}");
-        assert_eq!(map.crc(), inc.full_crc, "epoch {epoch}");
+    for (folder, last, fulls) in [("live-1osd/mon-store", 11, 11), ("live-3osd/captured", 25, 15)] {
+        let (mut map, mut compared) = (OsdMap::default(), 0);
+        for epoch in 1..=last {
+            let inc = Incremental::decode(&data(&format!("{folder}/inc.{epoch}.bin"))).unwrap();
+            map.apply(&inc).unwrap();
+            let name = format!("{folder}/full.{epoch}.bin");
+            if path(&name).exists() {
+                let full = data(&name);
+                assert_eq!(map, OsdMap::decode(&full).unwrap(), "{name}");
+                assert_eq!(map.encode(), full, "{name}");
+                compared += 1;
+            }
+            assert_eq!(map.crc(), inc.full_crc, "{folder}, epoch {epoch}");
+        }
+        assert_eq!(compared, fulls);
     }
 }
 
