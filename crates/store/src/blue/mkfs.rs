@@ -91,6 +91,10 @@ async fn claim(shard: &Shard, path: &Path, options: &MkfsOptions) -> Result<(Fil
     let (device, is_new) = match open_device(shard, path, true).await {
         Ok(device) => (device, false),
         Err(StoreError::Io { kind: std::io::ErrorKind::NotFound, .. }) => {
+            match options.size_bytes {
+                None => return refuse("a new file needs a size".to_owned()),
+                Some(bytes) => usable_size(path, bytes)?,
+            };
             let create =
                 FileOptions { read: true, write: true, create: true, direct: true, ..FileOptions::default() };
             (shard.open(path, create).await.map_err(|error| io(path, "create", &error))?, true)
@@ -117,6 +121,16 @@ async fn claim(shard: &Shard, path: &Path, options: &MkfsOptions) -> Result<(Fil
         None if length > 0 => length,
         None => return refuse("a new file needs a size".to_owned()),
     };
+    let size_bytes = usable_size(path, wanted)?;
+    if is_file {
+        device.set_len(size_bytes).await.map_err(|error| io(path, "set the size of", &error))?;
+    }
+    Ok((device, size_bytes))
+}
+
+/// Whole blocks of `wanted` bytes, if that is neither too little nor too much.
+fn usable_size(path: &Path, wanted: u64) -> Result<u64, StoreError> {
+    let refuse = |why: String| Err(StoreError::unusable(path, why));
     let size_bytes = wanted / BLOCK_BYTES * BLOCK_BYTES;
     if size_bytes < SIZE_BYTES_MIN {
         return refuse(format!("{wanted} bytes are too few: a store needs at least {SIZE_BYTES_MIN}"));
@@ -124,10 +138,7 @@ async fn claim(shard: &Shard, path: &Path, options: &MkfsOptions) -> Result<(Fil
     if size_bytes / BLOCK_BYTES > BLOCKS_MAX {
         return refuse(format!("{wanted} bytes are more than the format can address"));
     }
-    if is_file {
-        device.set_len(size_bytes).await.map_err(|error| io(path, "set the size of", &error))?;
-    }
-    Ok((device, size_bytes))
+    Ok(size_bytes)
 }
 
 async fn is_blank(shard: &Shard, path: &Path, device: &File) -> Result<bool, StoreError> {

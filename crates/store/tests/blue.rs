@@ -1,0 +1,496 @@
+//! `blue` on real files: damage, full devices, restarts with another number of shards, refusals.
+
+mod common;
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use carmine_reactor::{Config, Payload, Reactors, Shard};
+use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::{
+    BlueShared, Kv, KvBatch, KvError, MemKv, Store, StoreError, StoreShared, Transaction, TxnOp, pg_bits,
+};
+use carmine_types::{Eversion, ObjectId, PgId, UTime, crc32c, errno};
+use common::*;
+
+fn mem() -> Arc<dyn Kv> {
+    Arc::new(MemKv::new())
+}
+
+/// Changes bytes of the block file behind the store's back.
+fn damage(path: &Path, at: u64) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn a_flipped_bit_in_any_block_is_found_and_never_returned() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, 8 << 20).await;
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let data = noise(1, 5 * 4096 + 100);
+        submit(&store, txn([write(&oid(1), 4096, data.clone())])).await.unwrap();
+        store.umount().await.unwrap();
+        drop(store);
+        for block in 0..6u64 {
+            // A fresh file writes its blocks in order, from the first behind the label.
+            let at = (1 + block) * 4096 + 17 * block;
+            damage(&path, at);
+            let (shared, store) = mount(&shard, &path, &kv).await;
+            let error = store.read(&oid(1), 0, u64::MAX).await.unwrap_err();
+            let StoreError::Corrupt { oid: named, offset, device_offset, expected, found } = error else {
+                panic!("{error}");
+            };
+            assert_eq!((named, offset, device_offset), (oid(1), (block + 1) * 4096, (1 + block) * 4096));
+            assert_ne!(expected, found);
+            // Other blocks are still good, …
+            let other = (block + 1) % 6;
+            let len = if other == 5 { 100 } else { 4096 };
+            let good = store.read(&oid(1), (other + 1) * 4096, len).await.unwrap();
+            assert_eq!(good.to_vec(), data[other as usize * 4096..][..len as usize]);
+            // … a write of a part of the bad one is refused without changing anything, …
+            let part = txn([write(&oid(1), (block + 1) * 4096 + 50, vec![1; 10])]);
+            assert_eq!(submit(&store, part).await.unwrap_err().errno(), errno::EIO);
+            // … fsck sees it, …
+            let report = blue::fsck(&shared, &shard, true).await.unwrap();
+            assert_eq!(report.error_count, 1, "{report:?}");
+            assert_eq!(store.stats().corrupt_blocks, 2);
+            store.umount().await.unwrap();
+            damage(&path, at);
+        }
+        // … and a write of all of it heals it.
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        submit(&store, txn([write(&oid(1), 4096, data.clone())])).await.unwrap();
+        clean(&shared, &shard).await;
+    });
+}
+
+#[test]
+fn a_full_device_refuses_writes_cleanly_and_still_deletes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, 8 << 20).await;
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        let mut written = 0;
+        let error = loop {
+            match submit(&store, txn([write(&oid(written), 0, noise(written.into(), 100_000))])).await {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.errno(), errno::ENOSPC, "{error}");
+        assert!(written > 70, "{written}");
+        assert_eq!(store.stat(&oid(written)).await.unwrap(), None);
+        assert!(store.statfs().free < 101 * 1024);
+        for n in 0..written {
+            assert!(store.read(&oid(n), 0, u64::MAX).await.unwrap().to_vec() == noise(n.into(), 100_000));
+        }
+        clean(&shared, &shard).await;
+        // Cutting in the middle of a block needs a block: there are some kept back for it.
+        let cut = TxnOp::Truncate { oid: oid(0), size: 5000 };
+        submit(&store, txn([cut])).await.unwrap();
+        for n in 1..written {
+            submit(&store, txn([TxnOp::Remove { oid: oid(n) }])).await.unwrap();
+        }
+        assert_eq!(clean(&shared, &shard).await.blocks, 2);
+        submit(&store, txn([write(&oid(9), 0, noise(9, 1 << 20))])).await.unwrap();
+    });
+}
+
+#[test]
+fn overwriting_in_a_small_device_reuses_freed_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, 4 << 20).await;
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        let mut last = Vec::new();
+        for round in 0..40 {
+            last = noise(round, 1 << 20);
+            submit(&store, txn([write(&oid(1), 0, last.clone())])).await.unwrap();
+        }
+        assert!(store.read(&oid(1), 0, u64::MAX).await.unwrap().to_vec() == last);
+        assert_eq!(clean(&shared, &shard).await.blocks, 256);
+    });
+}
+
+/// Everything that is read of an object is of one moment: the blocks that a read needs are not reused under it.
+#[test]
+fn reads_see_one_moment_while_blocks_are_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, 4 << 20).await;
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        let version = |n: u8| vec![n; 200_000];
+        submit(&store, txn([write(&oid(1), 0, version(0))])).await.unwrap();
+        let done = std::rc::Rc::new(std::cell::Cell::new(0));
+        for _ in 0..4 {
+            let (store, done) = (store.clone(), std::rc::Rc::clone(&done));
+            shard.spawn(carmine_reactor::Group::Client, "reader", async move {
+                for _ in 0..60 {
+                    let data = store.read(&oid(1), 0, u64::MAX).await.unwrap().to_vec();
+                    assert!(data.len() == 200_000 && data.iter().all(|byte| *byte == data[0]));
+                }
+                done.set(done.get() + 1);
+            });
+        }
+        let mut n = 0u8;
+        while done.get() < 4 {
+            n = n.wrapping_add(1);
+            submit(&store, txn([write(&oid(1), 0, version(n))])).await.unwrap();
+        }
+        clean(&shared, &shard).await;
+    });
+}
+
+#[test]
+fn a_block_checksum_that_the_caller_knows_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, 4 << 20).await;
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let data = Payload::from(noise(4, 4096));
+        let crc = Some(data.crc32c(crc32c::SEED));
+        let op = |crc| TxnOp::Write { oid: oid(1), off: 8192, data: data.clone(), crc };
+        submit(&store, txn([op(crc)])).await.unwrap();
+        assert_eq!(store.read(&oid(1), 8192, 4096).await.unwrap(), data);
+        // A wrong one is believed, so the read says that the data is not what it should be.
+        submit(&store, txn([op(Some(1))])).await.unwrap();
+        assert!(matches!(
+            store.read(&oid(1), 8192, 4096).await,
+            Err(StoreError::Corrupt { expected: 1, .. })
+        ));
+    });
+}
+
+#[test]
+fn misuse_and_impossible_sizes_are_refused_without_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, 4 << 20).await;
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        let unprepared = store.submit(txn([write(&oid(1), 0, vec![1])]));
+        assert!(matches!(unprepared.await, Err(StoreError::NotPrepared(_))));
+        for (off, len) in [(u64::MAX, 1), (u64::MAX - 5000, 4096), (4 << 30, 1)] {
+            let error = submit(&store, txn([write(&oid(1), off, vec![1; len])])).await.unwrap_err();
+            assert_eq!(error.errno(), errno::EFBIG, "{error}");
+        }
+        let huge = TxnOp::Truncate { oid: oid(1), size: u64::MAX };
+        assert_eq!(submit(&store, txn([huge])).await.unwrap_err().errno(), errno::EFBIG);
+        let long = ObjectId::head(1, b"", b"", &[b'x'; 70_000]);
+        assert!(matches!(
+            submit(&store, txn([write(&long, 0, vec![1])])).await,
+            Err(StoreError::NameTooLong { .. })
+        ));
+        let zero = TxnOp::Zero { oid: oid(1), off: 1, len: u64::MAX };
+        submit(&store, txn([zero])).await.unwrap();
+        assert_eq!(store.stat(&oid(1)).await.unwrap(), None);
+        // The last byte that can be.
+        submit(&store, txn([write(&oid(1), (4 << 30) - 1, vec![9])])).await.unwrap();
+        assert_eq!(store.read(&oid(1), (4 << 30) - 3, 100).await.unwrap().to_vec(), [0, 0, 9]);
+        assert_eq!(clean(&shared, &shard).await.blocks, 1);
+        store.umount().await.unwrap();
+        assert!(matches!(
+            submit(&store, txn([write(&oid(1), 0, vec![1])])).await,
+            Err(StoreError::Failed(_))
+        ));
+    });
+}
+
+/// A `Kv` whose commits fail from some point on.
+struct Failing {
+    inner: MemKv,
+    good_commits: AtomicUsize,
+}
+
+impl Kv for Failing {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        self.inner.get(key)
+    }
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), KvError> {
+        self.inner.scan(start, end, each)
+    }
+    fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError> {
+        let left =
+            self.good_commits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.map_err(|_| KvError::new("commit", "the disk is on fire"))?;
+        self.inner.commit(batches, sync)
+    }
+    fn flush(&self) -> Result<(), KvError> {
+        Ok(())
+    }
+    fn place(&self) -> String {
+        "a test".to_owned()
+    }
+}
+
+#[test]
+fn after_a_failed_commit_nothing_is_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv: Arc<dyn Kv> = Arc::new(Failing { inner: MemKv::new(), good_commits: AtomicUsize::new(3) });
+        mkfs(&shard, &path, &kv, 4 << 20).await;
+        let (_, store) = mount(&shard, &path, &kv).await;
+        for n in 0..2 {
+            submit(&store, txn([write(&oid(n), 0, noise(1, 4096))])).await.unwrap();
+        }
+        for n in 2..5 {
+            let error = submit(&store, txn([write(&oid(n), 0, noise(1, 4096))])).await.unwrap_err();
+            assert!(error.to_string().contains("on fire"), "{error}");
+            assert_eq!(error.errno(), errno::ESHUTDOWN);
+        }
+        assert!(store.sync().await.is_err());
+        drop(store);
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        assert_eq!(store.list(PG, 0, None, 10).await.unwrap().len(), 2);
+        clean(&shared, &shard).await;
+    });
+}
+
+#[test]
+fn mkfs_overwrites_nothing_and_mount_takes_only_what_belongs_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        let make = async |path: &Path, kv: &Arc<dyn Kv>, options: MkfsOptions| {
+            blue::mkfs(&shard, path, options, Arc::clone(kv), &mut |_, _| {})
+                .await
+                .map_err(|error| error.to_string())
+        };
+        let options = mkfs_options(8 << 20);
+        let says = |result: Result<blue::Label, String>, words: &str| {
+            let error = result.unwrap_err();
+            assert!(error.contains(words), "{error:?} should say {words:?}");
+        };
+        says(make(&path, &kv, MkfsOptions { size_bytes: None, ..options }).await, "needs a size");
+        says(make(&path, &kv, MkfsOptions { size_bytes: Some(5000), ..options }).await, "too few");
+        assert!(!path.exists());
+        says(make(&folder.path().join("no/such"), &kv, options).await, "no/such");
+        std::fs::write(&path, b"precious").unwrap();
+        says(make(&path, &kv, options).await, "not empty");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+        // Written through, with progress.
+        let mut seen = Vec::new();
+        let through = MkfsOptions { sparse: false, ..options };
+        let label =
+            blue::mkfs(&shard, &path, through, Arc::clone(&kv), &mut |done, all| seen.push((done, all)))
+                .await;
+        let label = label.unwrap();
+        assert_eq!(seen, [(0, 8 << 20), (8 << 20, 8 << 20)]);
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&path).unwrap());
+        assert!(blocks * 512 >= 8 << 20);
+        says(make(&path, &mem(), options).await, "not empty");
+        says(make(&folder.path().join("other"), &kv, options).await, "belongs to a store already");
+
+        let mounted = async |path: &Path, kv: &Arc<dyn Kv>| {
+            let shared = BlueShared::mount(&shard, path, Arc::clone(kv), MountOptions::default()).await;
+            shared.map(|shared| shared.label().clone()).map_err(|error| error.to_string())
+        };
+        assert_eq!(mounted(&path, &kv).await.unwrap(), label);
+        says(mounted(&path, &mem()).await, "is empty");
+        says(mounted(&folder.path().join("none"), &kv).await, "none");
+        let (other, other_kv) = (folder.path().join("other"), mem());
+        make(&other, &other_kv, options).await.unwrap();
+        says(mounted(&other, &kv).await, "do not belong together");
+        // The copy of the label serves when the first is damaged; without both there is no store.
+        damage(&path, 20);
+        assert_eq!(mounted(&path, &kv).await.unwrap(), label);
+        damage(&path, (8 << 20) - 4096 + 20);
+        says(mounted(&path, &kv).await, "damaged");
+        // A file that was cut.
+        std::fs::OpenOptions::new().write(true).open(&other).unwrap().set_len(6 << 20).unwrap();
+        says(mounted(&other, &other_kv).await, "was it cut");
+        // With force it begins anew.
+        make(&path, &kv, MkfsOptions { force: true, ..options }).await.unwrap();
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        assert!(store.list(PG, 0, None, 9).await.unwrap().is_empty());
+        clean(&shared, &shard).await;
+    });
+}
+
+#[test]
+fn damaged_metadata_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, 4 << 20).await;
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let mut first = txn([write(&oid(1), 0, noise(1, 9000)), write(&oid(2), 0, noise(2, 100))]);
+        first.log.push(log_entry(1, &oid(1)));
+        first.info = Some(info(1));
+        submit(&store, first).await.unwrap();
+        store.umount().await.unwrap();
+        drop(store);
+        let mut all = Vec::new();
+        kv.scan(&[0], &[0xff], &mut |key, value| {
+            all.push((key.to_vec(), value.to_vec()));
+            true
+        })
+        .unwrap();
+        let put = |key: &[u8], value: &[u8]| {
+            let mut batch = KvBatch::default();
+            batch.put(key, value);
+            kv.commit(&[batch], true).unwrap();
+        };
+        for (key, value) in &all {
+            for bit in (0..value.len() * 8).step_by(13) {
+                let mut bad = value.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                put(key, &bad);
+                let shared = BlueShared::mount(&shard, &path, Arc::clone(&kv), MountOptions::default()).await;
+                match (key[0], shared) {
+                    (b'S' | b'X', shared) => assert!(shared.is_err()),
+                    (kind, Err(error)) => panic!("{kind}: {error}"),
+                    (kind, Ok(shared)) => {
+                        let shared_store = StoreShared::Blue(Arc::clone(&shared));
+                        let store = Store::open_shard(&shared_store, &shard).await.unwrap();
+                        let report = blue::fsck(&shared, &shard, false).await.unwrap();
+                        assert_eq!(report.error_count, 1, "{report:?}");
+                        let errors = [
+                            store.load_pg(PG).await.err(),
+                            store.stat(&oid(1)).await.err(),
+                            store.read(&oid(2), 0, 10).await.err(),
+                        ];
+                        let hit = errors.iter().flatten().count();
+                        assert_eq!(hit, 1, "kind {kind}, bit {bit}: {errors:?}");
+                        store.umount().await.unwrap();
+                    }
+                }
+                put(key, value);
+            }
+        }
+        // Two objects with the same blocks.
+        let (key, value) = all.iter().find(|(key, _)| key[0] == b'X').unwrap();
+        let mut stray = key.clone();
+        stray.extend_from_slice(b"x");
+        put(&stray, value);
+        let shared = BlueShared::mount(&shard, &path, Arc::clone(&kv), MountOptions::default()).await;
+        assert!(shared.is_err());
+    });
+}
+
+/// Runs `main` on every one of `shards` reactors and waits.
+fn on_shards<Fut: Future<Output = ()> + 'static>(
+    shards: u16,
+    main: impl Fn(Shard) -> Fut + Send + Clone + 'static,
+) {
+    let config = Config { cpus: vec![None; shards.into()], alien_threads: 2, ..config() };
+    let running = Arc::new(AtomicUsize::new(usize::from(shards)));
+    let reactors = Reactors::start(config, move |shard| {
+        let (main, running) = (main.clone(), Arc::clone(&running));
+        async move {
+            main(shard.clone()).await;
+            if running.fetch_sub(1, Ordering::SeqCst) == 1 {
+                shard.stop();
+            }
+        }
+    })
+    .unwrap();
+    reactors.join().unwrap();
+}
+
+const PGS: u32 = 8;
+
+fn pg_objects(pg: u32) -> impl Iterator<Item = ObjectId> {
+    (0u32..400)
+        .map(|n| ObjectId::head(1, b"", b"", format!("thing-{n}").as_bytes()))
+        .filter(move |oid| PgId::of_hash(1, oid.hash, PGS).ps == pg)
+}
+
+/// What object `n` of a PG holds after some round.
+fn content(oid: &ObjectId, round: u64) -> Vec<u8> {
+    let seed = u64::from(oid.hash) ^ round;
+    noise(seed, (seed % 30_000) as usize + 1)
+}
+
+/// One round: every shard checks and overwrites the objects of its PGs.
+fn round(path: &Path, kv: &Arc<dyn Kv>, shards: u16, round: u64) {
+    let path = path.to_owned();
+    let shared: Arc<BlueShared> = {
+        let (path, kv) = (path.clone(), Arc::clone(kv));
+        on_reactor(async move |shard| {
+            BlueShared::mount(&shard, &path, kv, MountOptions::default()).await.unwrap()
+        })
+    };
+    let on_all = Arc::clone(&shared);
+    on_shards(shards, move |shard| {
+        let shared = StoreShared::Blue(Arc::clone(&on_all));
+        async move {
+            let store = Store::open_shard(&shared, &shard).await.unwrap();
+            let mut commits = Vec::new();
+            for pg in (0..PGS).filter(|pg| *pg as u16 % shard.shards() == shard.id().0) {
+                let id = PgId::new(1, pg);
+                let log = store.load_pg(id).await.unwrap().map_or(0, |state| state.log.len());
+                assert_eq!(log as u64, round * pg_objects(pg).count() as u64);
+                for (n, oid) in pg_objects(pg).enumerate() {
+                    if round > 0 {
+                        let before = store.read(&oid, 0, u64::MAX).await.unwrap();
+                        assert!(before.to_vec() == content(&oid, round - 1), "{oid} in round {round}");
+                    }
+                    let version = Eversion::new(round as u32 + 1, n as u64 + 1);
+                    let data = content(&oid, round);
+                    let size = data.len() as u64;
+                    let mut txn = Transaction::new(id);
+                    txn.ops.push(write(&oid, 0, data));
+                    txn.ops.push(TxnOp::Truncate { oid: oid.clone(), size });
+                    txn.ops.push(TxnOp::SetMeta {
+                        oid: oid.clone(),
+                        version,
+                        user_version: 1,
+                        mtime: UTime::ZERO,
+                    });
+                    txn.log.push(carmine_store::LogEntry { version, ..log_entry(1, &oid) });
+                    let prepared = store.prepare(&txn.ops).await.unwrap();
+                    commits.push(store.submit(txn));
+                    drop(prepared);
+                }
+                let mut sorted: Vec<_> = pg_objects(pg).collect();
+                sorted.sort();
+                assert_eq!(store.list(id, pg_bits(pg, PGS), None, 1000).await.unwrap(), sorted);
+            }
+            for commit in commits {
+                commit.await.unwrap();
+            }
+            store.umount().await.unwrap();
+        }
+    });
+    let report = on_reactor(async |shard| clean(&shared, &shard).await);
+    assert_eq!(report.objects, 400);
+}
+
+#[test]
+fn the_number_of_shards_may_change_at_every_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    let kv = mem();
+    on_reactor(async |shard| mkfs(&shard, &path, &kv, 64 << 20).await);
+    for (number, shards) in [1, 2, 1, 3, 2].into_iter().enumerate() {
+        round(&path, &kv, shards, number as u64);
+    }
+}
