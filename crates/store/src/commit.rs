@@ -19,6 +19,15 @@ enum State {
 }
 
 impl Commit {
+    /// The result, if it is known without waiting.
+    #[must_use]
+    pub fn peek(&self) -> Option<Result<(), StoreError>> {
+        match &self.0 {
+            State::Ready(result) => result.clone(),
+            State::Pending(_) => None,
+        }
+    }
+
     /// Already decided.
     pub(crate) fn ready(result: Result<(), StoreError>) -> Commit {
         Commit(State::Ready(Some(result)))

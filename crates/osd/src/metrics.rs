@@ -1,0 +1,49 @@
+//! What a shard counts, and how long the stages of its operations take.
+
+use carmine_metrics::{Counter, Histogram, StageClocks, metric_set};
+
+metric_set! {
+    /// Counters of one shard. Times are in nanoseconds.
+    pub struct ShardMetrics {
+        /// Client operations that were answered, reads and writes.
+        ops: Counter,
+        /// Client reads (and listings) that were answered.
+        read_ops: Counter,
+        /// Client writes that were answered.
+        write_ops: Counter,
+        /// Bytes returned to clients.
+        read_bytes: Counter,
+        /// Bytes written by clients.
+        write_bytes: Counter,
+        /// Operations that arrived on a connection of another shard.
+        op_hops: Counter,
+        /// Resends that were answered from the PG log.
+        dups: Counter,
+        /// Operations dropped: not ours, or too many waiting. The client sends them again.
+        ops_dropped: Counter,
+        /// Transactions applied for other primaries.
+        replica_ops: Counter,
+        /// Objects copied to replicas at activation.
+        objects_pushed: Counter,
+        /// Replies with an error.
+        errors: Counter,
+        /// Time in the OSD of a read, from decoded to answered.
+        read_latency_ns: Histogram,
+        /// Time in the OSD of a write, from decoded to answered.
+        write_latency_ns: Histogram,
+    }
+}
+
+/// Stages of an operation, in order.
+pub const STAGES: [&str; 4] = ["queue", "execute", "commit", "reply"];
+/// From decoded to its object's turn.
+pub const QUEUE: usize = 0;
+/// Checks, loading, reading or submitting.
+pub const EXECUTE: usize = 1;
+/// Until durable on every replica.
+pub const COMMIT: usize = 2;
+/// Encoding and handing over to the connection.
+pub const REPLY: usize = 3;
+
+/// Stage clocks of one shard.
+pub type Stages = StageClocks<4>;

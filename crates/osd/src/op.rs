@@ -1,0 +1,143 @@
+//! One client operation on its way through the OSD, and where its answer goes.
+
+use std::rc::Rc;
+
+use carmine_messenger::{Connection, Permit, PermitToken};
+use carmine_metrics::StageClock;
+use carmine_reactor::{Payload, ShardId, sync::oneshot};
+use carmine_types::{Eversion, ObjectId, ReqId};
+use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest};
+use smallvec::SmallVec;
+
+use crate::shard::OsdShard;
+
+/// A decoded request, with all it needs to be executed and answered.
+pub struct ClientOp {
+    /// The request; its name has been moved into `oid`.
+    pub(crate) request: OsdRequest,
+    /// The object (an empty name for PG operations).
+    pub(crate) oid: ObjectId,
+    /// Input of all ops, concatenated.
+    pub(crate) data: Payload,
+    /// Verified checksum of `data`.
+    pub(crate) data_crc: Option<u32>,
+    /// Message tid, echoed.
+    pub(crate) tid: u64,
+    /// Identity of the request, by which resends are found.
+    pub(crate) reqid: ReqId,
+    /// Stage clock since it was decoded.
+    pub(crate) clock: StageClock,
+    /// Where the answer goes.
+    pub(crate) to: ReplyTo,
+}
+
+/// Where an answer goes.
+pub(crate) enum ReplyTo {
+    /// A connection of this shard; the permit lets its peer send more when the operation ends.
+    Conn(Rc<Connection>, #[allow(dead_code)] Option<Permit>),
+    /// A connection of another shard.
+    Hop { shard: ShardId, conn: u64, token: Option<PermitToken> },
+    /// A generator inside this process.
+    Local(oneshot::Sender<LocalReply>),
+    /// Nobody: an operation that was dropped after its reply was moved out.
+    Nobody,
+}
+
+/// The result of executing a request.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub result: i32,
+    /// Result and output of each op.
+    pub outputs: SmallVec<[(i32, Payload); 2]>,
+    /// Log version of a write.
+    pub version: Eversion,
+    pub user_version: u64,
+}
+
+impl Outcome {
+    pub(crate) fn error(result: i32) -> Outcome {
+        Outcome { result, ..Outcome::default() }
+    }
+}
+
+/// Answer to an operation that did not come through a connection.
+#[derive(Debug)]
+pub struct LocalReply {
+    /// 0 or a negative errno.
+    pub result: i32,
+    /// Output of each op.
+    pub outputs: SmallVec<[Payload; 2]>,
+}
+
+impl ClientOp {
+    /// True if the request changes its object.
+    pub(crate) fn is_write(&self) -> bool {
+        self.request.ops.iter().any(|op| op.is_write())
+    }
+
+    /// Sends the answer and ends the operation.
+    pub(crate) fn reply(mut self, osd: &OsdShard, outcome: Outcome) {
+        match std::mem::replace(&mut self.to, ReplyTo::Nobody) {
+            ReplyTo::Nobody => {}
+            ReplyTo::Local(tell) => {
+                let outputs = outcome.outputs.into_iter().map(|(_, data)| data).collect();
+                let _ = tell.send(LocalReply { result: outcome.result, outputs });
+            }
+            ReplyTo::Conn(conn, _permit) => {
+                let data = joined(&outcome);
+                let reply = self.encode(osd, &outcome);
+                conn.send_with(&OsdReply::header(self.tid), |out| reply.encode_into(out), &data, None);
+            }
+            ReplyTo::Hop { shard, conn, token } => {
+                let data = joined(&outcome);
+                let mut front = Vec::with_capacity(192 + self.oid.name.len());
+                self.encode(osd, &outcome).encode_into(&mut front);
+                let header = OsdReply::header(self.tid);
+                osd.shard.submit_to(shard, move |home| {
+                    let Some(home) = OsdShard::of(home) else { return };
+                    let conn = home.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
+                    if let Some(conn) = conn {
+                        if let Some(token) = token {
+                            conn.release(token);
+                        }
+                        conn.send_parts(&header, &front, &data, None);
+                    }
+                });
+            }
+        }
+    }
+
+    fn encode<'a>(&'a self, osd: &OsdShard, outcome: &Outcome) -> OsdReply<'a> {
+        let mut reply = OsdReply::to(&self.request, &self.oid.name, osd.epoch(), outcome.result);
+        for (at, (result, data)) in outcome.outputs.iter().enumerate() {
+            set_output(&mut reply.ops, at, data.len());
+            if let Some(rval) = reply.rvals.get_mut(at) {
+                *rval = *result;
+            }
+        }
+        reply.user_version = outcome.user_version;
+        reply.replay_version = outcome.version;
+        reply.bad_replay = Eversion::new(reply.epoch.0, outcome.user_version);
+        reply
+    }
+}
+
+/// A read's echoed extent has the length that was really read, as real OSDs do.
+fn set_output(ops: &mut OpList, at: usize, len: usize) {
+    if let Some(op) = ops.get_mut(at) {
+        op.payload_len = len as u32;
+        if op.code == carmine_wire::osd_op::ops::READ {
+            let extent = op.extent();
+            *op = op.with_extent(carmine_wire::osd_op::Extent { length: len as u64, ..extent });
+        }
+    }
+}
+
+/// All outputs, one after the other.
+fn joined(outcome: &Outcome) -> Payload {
+    let mut all = Payload::new();
+    for (_, data) in &outcome.outputs {
+        all.append(data);
+    }
+    all
+}

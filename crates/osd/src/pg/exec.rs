@@ -1,0 +1,237 @@
+//! Executes the operations of one request: reads at once, writes into a plan that the caller submits. The first failing
+//! operation ends the request with its errno, and then nothing is applied.
+
+use std::ops::Range;
+
+use carmine_reactor::Payload;
+use carmine_store::{ObjectMeta, StoreError, TxnOp};
+use carmine_types::{Eversion, ObjectId, SNAP_HEAD, UTime, errno};
+use carmine_wire::osd_op::{OsdOp, flags, ops, payload_ranges};
+use smallvec::SmallVec;
+
+use crate::config::{OBJECT_BYTES_MAX, READ_BYTES_MAX, WRITE_BYTES_MAX};
+use crate::op::{ClientOp, Outcome};
+use crate::shard::OsdShard;
+
+/// What a write request does, if it is submitted.
+pub(crate) struct Plan {
+    pub ops: SmallVec<[TxnOp; 2]>,
+    /// The object does not exist after it.
+    pub delete: bool,
+    /// Version of the object before it.
+    pub prior: Eversion,
+    pub outputs: SmallVec<[(i32, Payload); 2]>,
+}
+
+/// The object as the request has left it so far.
+struct State<'a> {
+    oid: &'a ObjectId,
+    exists: bool,
+    size: u64,
+    ops: SmallVec<[TxnOp; 2]>,
+}
+
+/// Executes a request without writes.
+pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
+    let meta = match stat(osd, op).await {
+        Ok(meta) => meta,
+        Err(result) => return Outcome::error(result),
+    };
+    let mut outcome = Outcome { user_version: meta.map_or(0, |m| m.user_version), ..Outcome::default() };
+    for request in &op.request.ops {
+        match read_op(osd, &op.oid, meta, request).await {
+            Ok(data) => outcome.outputs.push((0, data)),
+            Err(result) if request.flags & flags::op::FAILOK != 0 => {
+                outcome.outputs.push((result, Payload::new()));
+            }
+            Err(result) => {
+                outcome.outputs.push((result, Payload::new()));
+                outcome.result = result;
+                break;
+            }
+        }
+    }
+    outcome
+}
+
+/// Executes a request with writes against the object as it is now.
+pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i32> {
+    if op.oid.snap != SNAP_HEAD {
+        return Err(errno::EROFS);
+    }
+    let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| errno::EINVAL)?;
+    let meta = stat(osd, op).await?;
+    let mut outputs = SmallVec::new();
+    let mut state = State {
+        oid: &op.oid,
+        exists: meta.is_some(),
+        size: meta.map_or(0, |m| m.size),
+        ops: SmallVec::new(),
+    };
+    let single = op.request.ops.iter().filter(|o| o.payload_len > 0).count() == 1;
+    for (request, range) in op.request.ops.iter().zip(ranges) {
+        let step = if request.is_write() {
+            let crc = op.data_crc.filter(|_| single);
+            state.apply(request, op.data.slice(range.start, range.len()), crc, range).map(|()| Payload::new())
+        } else {
+            read_op(osd, &op.oid, meta, request).await
+        };
+        match step {
+            Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
+            Ok(_) => outputs.push((0, Payload::new())),
+            Err(result) if request.flags & flags::op::FAILOK != 0 => outputs.push((result, Payload::new())),
+            Err(result) => return Err(result),
+        }
+    }
+    let delete = !state.exists;
+    Ok(Plan { ops: state.ops, delete, prior: meta.map_or(Eversion::ZERO, |m| m.version), outputs })
+}
+
+async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> {
+    if op.oid.snap != SNAP_HEAD {
+        return Ok(None); // no snapshots: nothing but the head exists
+    }
+    osd.store.stat(&op.oid).await.map_err(|error| failed(&error))
+}
+
+async fn read_op(
+    osd: &OsdShard,
+    oid: &ObjectId,
+    meta: Option<ObjectMeta>,
+    op: &OsdOp,
+) -> Result<Payload, i32> {
+    let found = meta.ok_or(errno::ENOENT);
+    match op.code {
+        ops::READ => read_bytes(osd, oid, found?, op).await,
+        ops::SPARSE_READ => {
+            let data = read_bytes(osd, oid, found?, op).await?;
+            Ok(sparse(op.extent().offset, &data))
+        }
+        ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
+        ops::ASSERT_VER => {
+            let (want, have) = (op.assert_ver().ver, found?.user_version);
+            match want.cmp(&have) {
+                std::cmp::Ordering::Equal => Ok(Payload::new()),
+                std::cmp::Ordering::Less => Err(errno::ERANGE),
+                std::cmp::Ordering::Greater => Err(errno::EOVERFLOW),
+            }
+        }
+        _ => Err(errno::EOPNOTSUPP),
+    }
+}
+
+async fn read_bytes(osd: &OsdShard, oid: &ObjectId, meta: ObjectMeta, op: &OsdOp) -> Result<Payload, i32> {
+    let extent = op.extent();
+    let to_end = meta.size.saturating_sub(extent.offset);
+    let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
+    if len > READ_BYTES_MAX {
+        return Err(errno::E2BIG);
+    }
+    if len == 0 {
+        return Ok(Payload::new());
+    }
+    osd.store.read(oid, extent.offset, len).await.map_err(|error| failed(&error))
+}
+
+fn stat_output(size: u64, mtime: UTime) -> Payload {
+    let mut out = Vec::with_capacity(16);
+    out.extend_from_slice(&size.to_le_bytes());
+    out.extend_from_slice(&mtime.sec.to_le_bytes());
+    out.extend_from_slice(&mtime.nsec.to_le_bytes());
+    Payload::from(out)
+}
+
+/// Everything that was read as one extent.
+fn sparse(offset: u64, data: &Payload) -> Payload {
+    let mut head = Vec::with_capacity(24);
+    head.extend_from_slice(&u32::from(!data.is_empty()).to_le_bytes());
+    if !data.is_empty() {
+        head.extend_from_slice(&offset.to_le_bytes());
+        head.extend_from_slice(&(data.len() as u64).to_le_bytes());
+    }
+    head.extend_from_slice(&(data.len() as u32).to_le_bytes());
+    let mut out = Payload::from(head);
+    out.append(data);
+    out
+}
+
+impl State<'_> {
+    fn apply(
+        &mut self,
+        op: &OsdOp,
+        data: Payload,
+        crc: Option<u32>,
+        range: Range<usize>,
+    ) -> Result<(), i32> {
+        let oid = self.oid.clone();
+        let extent = op.extent();
+        match op.code {
+            ops::WRITE => self.write(extent.offset, data, crc),
+            ops::APPEND => self.write(self.size, data, crc),
+            ops::WRITE_FULL => {
+                if self.exists && self.size > range.len() as u64 {
+                    self.ops.push(TxnOp::Truncate { oid, size: range.len() as u64 });
+                    self.size = range.len() as u64;
+                }
+                self.write(0, data, crc)
+            }
+            ops::TRUNCATE => {
+                self.ops.push(TxnOp::Truncate { oid, size: bounded(extent.offset)? });
+                (self.exists, self.size) = (true, extent.offset);
+                Ok(())
+            }
+            ops::ZERO => {
+                if self.exists {
+                    self.ops.push(TxnOp::Zero { oid, off: extent.offset, len: extent.length });
+                }
+                Ok(())
+            }
+            ops::DELETE if !self.exists => Err(errno::ENOENT),
+            ops::DELETE => {
+                self.ops.push(TxnOp::Remove { oid });
+                (self.exists, self.size) = (false, 0);
+                Ok(())
+            }
+            ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(errno::EEXIST),
+            ops::CREATE | ops::SET_ALLOC_HINT => {
+                self.touch();
+                Ok(())
+            }
+            _ => Err(errno::EOPNOTSUPP),
+        }
+    }
+
+    fn touch(&mut self) {
+        if !self.exists {
+            self.ops.push(TxnOp::Touch { oid: self.oid.clone() });
+            self.exists = true;
+        }
+    }
+
+    fn write(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), i32> {
+        let len = data.len() as u64;
+        if len > WRITE_BYTES_MAX {
+            return Err(errno::E2BIG);
+        }
+        let end = bounded(off.checked_add(len).ok_or(errno::EFBIG)?)?;
+        if len == 0 {
+            self.touch();
+            return Ok(());
+        }
+        self.ops.push(TxnOp::Write { oid: self.oid.clone(), off, data, crc });
+        (self.exists, self.size) = (true, self.size.max(end));
+        Ok(())
+    }
+}
+
+fn bounded(size: u64) -> Result<u64, i32> {
+    if size > OBJECT_BYTES_MAX { Err(errno::EFBIG) } else { Ok(size) }
+}
+
+/// What a client is told of a store's error. A checksum mismatch is an error, never data.
+pub(crate) fn failed(error: &StoreError) -> i32 {
+    if !matches!(error, StoreError::NotFound(_)) {
+        tracing::error!("{error}");
+    }
+    error.errno()
+}

@@ -1,0 +1,166 @@
+//! The replica's side of an activation: says what it has, takes objects, and takes over the primary's log.
+
+use std::rc::Rc;
+
+use carmine_messenger::Message;
+use carmine_reactor::Payload;
+use carmine_store::{StoreError, Transaction, TxnOp};
+use carmine_types::{Epoch, Eversion, errno};
+use carmine_wire::private::rep::{
+    Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject,
+};
+use smallvec::{SmallVec, smallvec};
+
+use super::{Pg, Phase, log};
+use crate::shard::OsdShard;
+
+/// Objects removed in one transaction when a copy is emptied.
+const REMOVE_PAGE: usize = 256;
+
+impl Pg {
+    /// A primary begins an interval.
+    pub(crate) async fn answer_query(self: &Rc<Self>, osd: &Rc<OsdShard>, query: PgQuery) -> Message {
+        let empty = |result| {
+            let (last_update, log_tail) = (Eversion::ZERO, Eversion::ZERO);
+            let last_epoch_started = Epoch(0);
+            let head = query.head;
+            Message::of(&PgNotify { head, result, last_update, log_tail, last_epoch_started, log: Vec::new() })
+        };
+        // Only with the same members as the primary's is it the same interval; until then it asks again.
+        if osd.epoch() < query.head.epoch || self.acting() != query.acting || self.is_loading() {
+            return empty(errno::EAGAIN);
+        }
+        self.fence(osd, query.head.interval).await;
+        if let Err(error) = osd.store.sync().await {
+            return empty(error.errno());
+        }
+        let log = self.log.borrow();
+        let same = log.info.last_update == query.last_update;
+        let entries = if same { Vec::new() } else { log.after(Eversion::ZERO).map(log::to_wire).collect() };
+        Message::of(&PgNotify {
+            head: query.head,
+            result: 0,
+            last_update: log.info.last_update,
+            log_tail: log.info.log_tail,
+            last_epoch_started: log.info.last_epoch_started,
+            log: entries,
+        })
+    }
+
+    fn is_loading(&self) -> bool {
+        !matches!(*self.phase.borrow(), Phase::Replica)
+    }
+
+    /// EAGAIN unless the request belongs to the interval that this copy agreed to.
+    fn check(&self, head: Head) -> Result<(), i32> {
+        if head.interval == self.replica.interval.get() { Ok(()) } else { Err(errno::EAGAIN) }
+    }
+
+    /// The primary will change objects behind this copy's log.
+    pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
+        let result = async {
+            self.check(repair.head)?;
+            let info = {
+                let mut log = self.log.borrow_mut();
+                log.info.last_epoch_started = Epoch(0);
+                log.info.clone()
+            };
+            let txn = Transaction { info: Some(info), ..Transaction::new(self.id) };
+            osd.store.submit(txn).await.map_err(|e| e.errno())?;
+            if repair.reset { self.remove_all(osd).await.map_err(|e| e.errno()) } else { Ok(()) }
+        };
+        answer(repair.head, result.await)
+    }
+
+    async fn remove_all(&self, osd: &Rc<OsdShard>) -> Result<(), StoreError> {
+        loop {
+            let page = osd.store.list(self.id, self.bits.get(), None, REMOVE_PAGE).await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            let ops: SmallVec<[TxnOp; 2]> = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
+            let prepared = osd.store.prepare(&ops).await?;
+            let commit = osd.store.submit(Transaction { ops, ..Transaction::new(self.id) });
+            drop(prepared);
+            commit.await?;
+        }
+    }
+
+    /// A piece of an object.
+    pub(crate) async fn answer_push(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        push: PushObject,
+        data: Payload,
+        crc: Option<u32>,
+    ) -> Message {
+        let head = push.head;
+        let result = async {
+            self.check(head)?;
+            let ops = push_ops(push, data, crc);
+            let prepared = osd.store.prepare(&ops).await.map_err(|e| e.errno())?;
+            self.check(head)?;
+            let commit = osd.store.submit(Transaction { ops, ..Transaction::new(self.id) });
+            drop(prepared);
+            commit.await.map_err(|e| e.errno())
+        };
+        answer(head, result.await)
+    }
+
+    /// The copy is whole: the primary's log is this copy's log from now on.
+    pub(crate) async fn answer_activate(self: &Rc<Self>, osd: &Rc<OsdShard>, activate: PgActivate) -> Message {
+        let head = activate.head;
+        let result = async {
+            self.check(head)?;
+            let txn = self.take_log(activate);
+            osd.store.submit(txn).await.map_err(|e| e.errno())
+        };
+        answer(head, result.await)
+    }
+
+    fn take_log(&self, activate: PgActivate) -> Transaction {
+        let mut log = self.log.borrow_mut();
+        let unchanged = log.info.last_update == activate.last_update && activate.log.is_empty();
+        let mut txn = Transaction::new(self.id);
+        if !unchanged {
+            log.rewind(activate.keep_to);
+            if activate.keep_to == Eversion::ZERO {
+                log.info.log_tail = activate.log_tail;
+            }
+            for entry in activate.log {
+                let entry = log::from_wire(entry);
+                txn.log.push(entry.clone());
+                log.push(entry);
+            }
+            log.info.last_update = activate.last_update;
+            txn.log_rewind_to = Some(activate.keep_to);
+        }
+        log.info.last_epoch_started = activate.last_epoch_started;
+        log.info.same_interval_since = activate.head.interval;
+        log.info.acting = activate.acting;
+        txn.info = Some(log.info.clone());
+        txn
+    }
+}
+
+
+fn push_ops(push: PushObject, data: Payload, crc: Option<u32>) -> SmallVec<[TxnOp; 2]> {
+    let PushObject { oid, exists, size, off, version, user_version, mtime, .. } = push;
+    if !exists {
+        return smallvec![TxnOp::Remove { oid }];
+    }
+    let mut ops: SmallVec<[TxnOp; 2]> = SmallVec::new();
+    if off == 0 {
+        ops.push(TxnOp::Remove { oid: oid.clone() });
+        ops.push(TxnOp::Truncate { oid: oid.clone(), size });
+    }
+    if !data.is_empty() {
+        ops.push(TxnOp::Write { oid: oid.clone(), off, data, crc });
+    }
+    ops.push(TxnOp::SetMeta { oid, version, user_version, mtime });
+    ops
+}
+
+fn answer(head: Head, result: Result<(), i32>) -> Message {
+    Message::of(&PgAck { head, result: result.err().unwrap_or(0) })
+}

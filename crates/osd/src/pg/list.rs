@@ -1,0 +1,63 @@
+//! PGNLS: the objects of one PG in Ceph's order (ceph-protocol.md §3.11).
+
+use carmine_reactor::Payload;
+use carmine_types::{ObjectId, SNAP_HEAD, errno};
+use carmine_wire::osd_op::ops;
+use carmine_wire::pgls::{ALL_NAMESPACES, END_OF_PG, HObject, ListedObject, PgNlsArg, PgNlsReply};
+use smallvec::smallvec;
+
+use super::Pg;
+use super::exec::failed;
+use crate::op::{ClientOp, Outcome};
+use crate::shard::OsdShard;
+
+/// Most objects in one answer, whatever the client asks for.
+const ENTRIES_MAX: u64 = 4096;
+
+/// Answers a request that is one listing operation.
+pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
+    match page(osd, pg, op).await {
+        Ok((result, reply)) => {
+            let outputs = smallvec![(result, Payload::from(reply.encode()))];
+            Outcome { result, outputs, ..Outcome::default() }
+        }
+        Err(result) => Outcome::error(result),
+    }
+}
+
+async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply), i32> {
+    let [request] = op.request.ops.as_slice() else { return Err(errno::EOPNOTSUPP) };
+    if request.code != ops::PGNLS {
+        return Err(errno::EOPNOTSUPP);
+    }
+    let cursor = PgNlsArg::decode(&op.data.to_vec()).map_err(|_| errno::EINVAL)?.cursor;
+    if cursor.max {
+        return Ok((END_OF_PG, PgNlsReply { next: HObject::max(), entries: Vec::new() }));
+    }
+    let wanted = request.pgls().max_entries.clamp(1, ENTRIES_MAX) as usize;
+    let from = (!cursor.is_min()).then_some(&cursor.object);
+    // One more than wanted: it is where the next page begins.
+    let found = osd.store.list(pg.id, pg.bits.get(), from, wanted + 1).await.map_err(|e| failed(&e))?;
+    let more = found.get(wanted).cloned();
+    let entries = found.iter().take(wanted).filter(|o| wanted_namespace(op, o)).map(ListedObject::from);
+    let entries = entries.collect();
+    Ok(match more {
+        Some(next) => (0, PgNlsReply { next: next.into(), entries }),
+        None => (END_OF_PG, PgNlsReply { next: after(pg), entries }),
+    })
+}
+
+fn wanted_namespace(op: &ClientOp, object: &ObjectId) -> bool {
+    object.snap == SNAP_HEAD
+        && (op.oid.nspace.as_ref() == ALL_NAMESPACES || op.oid.nspace == object.nspace)
+}
+
+/// The first possible object of the next PG in the order of reversed hashes; behind all objects after the last PG.
+fn after(pg: &Pg) -> HObject {
+    let bits = pg.bits.get().min(32);
+    let first = u64::from(pg.id.ps.reverse_bits()) & !(u64::from(u32::MAX) >> bits);
+    match u32::try_from(first + (1u64 << (32 - bits))) {
+        Ok(next) => HObject::from(ObjectId::cursor(pg.id.pool, next.reverse_bits())),
+        Err(_) => HObject::max(),
+    }
+}

@@ -1,0 +1,137 @@
+//! The PG log in memory: the entries, and an index by request id that finds resends.
+
+use std::collections::{HashMap, VecDeque};
+
+use carmine_store::{LogEntry, LogOp, PgInfo, PgState};
+use carmine_types::{Eversion, PgId, ReqId};
+use carmine_wire::private::rep::RepEntry;
+use foldhash::fast::FixedState;
+
+use crate::config::{LOG_ENTRIES_MIN, LOG_TRIM_BATCH};
+
+/// What a resend is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub version: Eversion,
+    pub user_version: u64,
+    pub result: i32,
+}
+
+/// Entries and info of one PG; the same as what the store holds once everything submitted is durable.
+#[derive(Debug)]
+pub(crate) struct PgLog {
+    pub info: PgInfo,
+    entries: VecDeque<LogEntry>,
+    by_reqid: HashMap<ReqId, Done, FixedState>,
+}
+
+impl PgLog {
+    pub(crate) fn new(pg: PgId) -> PgLog {
+        let info = PgInfo { pg, ..PgInfo::default() };
+        PgLog { info, entries: VecDeque::new(), by_reqid: HashMap::default() }
+    }
+
+    pub(crate) fn load(state: PgState) -> PgLog {
+        let mut log = PgLog::new(state.info.pg);
+        log.info = state.info;
+        state.log.into_iter().for_each(|entry| log.push(entry));
+        log
+    }
+
+    /// Appends an entry; its version becomes the last update.
+    pub(crate) fn push(&mut self, entry: LogEntry) {
+        self.info.last_update = entry.version;
+        // Entries without a client (repairs) have a zero id, which no resend carries.
+        if entry.reqid != ReqId::default() {
+            let done =
+                Done { version: entry.version, user_version: entry.user_version, result: entry.result };
+            self.by_reqid.insert(entry.reqid, done);
+        }
+        self.entries.push_back(entry);
+    }
+
+    pub(crate) fn find(&self, reqid: &ReqId) -> Option<Done> {
+        self.by_reqid.get(reqid).copied()
+    }
+
+    /// Where to cut the log now, if it is long enough for a batch.
+    pub(crate) fn trim_point(&self) -> Option<Eversion> {
+        let extra = self.entries.len().checked_sub(LOG_ENTRIES_MIN)?;
+        (extra >= LOG_TRIM_BATCH).then(|| self.entries.get(extra - 1).map(|e| e.version)).flatten()
+    }
+
+    /// Drops entries up to and including `to`.
+    pub(crate) fn trim(&mut self, to: Eversion) {
+        while self.entries.front().is_some_and(|e| e.version <= to) {
+            if let Some(entry) = self.entries.pop_front() {
+                self.forget(&entry);
+                self.info.log_tail = entry.version;
+            }
+        }
+    }
+
+    /// Drops entries after `keep_to`: they did not happen.
+    pub(crate) fn rewind(&mut self, keep_to: Eversion) {
+        while self.entries.back().is_some_and(|e| e.version > keep_to) {
+            if let Some(entry) = self.entries.pop_back() {
+                self.forget(&entry);
+            }
+        }
+        self.info.last_update = self.entries.back().map_or(self.info.log_tail, |e| e.version);
+    }
+
+    fn forget(&mut self, entry: &LogEntry) {
+        if self.by_reqid.get(&entry.reqid).is_some_and(|done| done.version == entry.version) {
+            self.by_reqid.remove(&entry.reqid);
+        }
+    }
+
+    /// Entries after `from`, oldest first.
+    pub(crate) fn after(&self, from: Eversion) -> impl Iterator<Item = &LogEntry> {
+        self.entries.iter().filter(move |e| e.version > from)
+    }
+
+    /// The newest version that this log has in common with another one (its tail and its entries), and thus up to which
+    /// both copies went through the same changes. `None` if they do not touch.
+    pub(crate) fn common_with(&self, other_tail: Eversion, other: &[RepEntry]) -> Option<Eversion> {
+        let mine = |e: &RepEntry| self.find_version(e.version).is_some_and(|m| m.reqid == e.reqid);
+        if let Some(entry) = other.iter().rev().find(|e| mine(e) || e.version == self.info.log_tail) {
+            return Some(entry.version);
+        }
+        let touches = other_tail == self.info.log_tail || self.find_version(other_tail).is_some();
+        touches.then_some(other_tail)
+    }
+
+    fn find_version(&self, version: Eversion) -> Option<&LogEntry> {
+        let at = self.entries.binary_search_by(|e| e.version.cmp(&version)).ok()?;
+        self.entries.get(at)
+    }
+}
+
+/// The entry as it travels between OSDs.
+pub(crate) fn to_wire(e: &LogEntry) -> RepEntry {
+    RepEntry {
+        version: e.version,
+        prior: e.prior,
+        reqid: e.reqid,
+        oid: e.oid.clone(),
+        delete: e.op == LogOp::Delete,
+        user_version: e.user_version,
+        result: e.result,
+        mtime: e.mtime,
+    }
+}
+
+/// The entry as the store keeps it.
+pub(crate) fn from_wire(e: RepEntry) -> LogEntry {
+    LogEntry {
+        version: e.version,
+        prior: e.prior,
+        reqid: e.reqid,
+        oid: e.oid,
+        op: if e.delete { LogOp::Delete } else { LogOp::Modify },
+        user_version: e.user_version,
+        result: e.result,
+        mtime: e.mtime,
+    }
+}

@@ -1,0 +1,141 @@
+//! What one reactor of an OSD has: its PGs, its store, its view of the map. Everything here is this shard's alone.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_crush::MapView;
+use carmine_messenger::Connection;
+use carmine_reactor::{Shard, ShardId};
+use carmine_store::Store;
+use carmine_types::{Epoch, PgId};
+
+use crate::config::{OsdConfig, WAITING_OPS_MAX};
+use crate::metrics::{STAGES, ShardMetrics, Stages};
+use crate::op::ClientOp;
+use crate::peers::Peers;
+use crate::pg::Pg;
+use crate::table::PgTable;
+
+/// State of one shard of an OSD.
+pub struct OsdShard {
+    /// The reactor.
+    pub shard: Shard,
+    /// Identity and addresses.
+    pub config: Arc<OsdConfig>,
+    /// This shard's part of the store.
+    pub store: Store,
+    /// The newest map that reached this shard.
+    pub(crate) view: RefCell<Option<Arc<MapView>>>,
+    /// Which shard owns which PG.
+    pub(crate) table: RefCell<Arc<PgTable>>,
+    /// PGs that this shard owns.
+    pub(crate) pgs: RefCell<BTreeMap<PgId, Rc<Pg>>>,
+    /// Client connections that this shard serves, by id, for replies that come back from other shards.
+    pub(crate) conns: RefCell<BTreeMap<u64, ConnState>>,
+    /// Operations whose client knows a newer map than this shard, or whose PG is not here yet.
+    pub(crate) waiting: RefCell<Vec<ClientOp>>,
+    /// Sessions with other OSDs.
+    pub(crate) peers: Peers,
+    /// Counters and stage clocks.
+    pub metrics: RefCell<ShardMetrics>,
+    /// Stage clocks of operations.
+    pub stages: RefCell<Stages>,
+    /// Operations sent to each shard, and received from each: numbers given before a hop and compared after it.
+    hops_out: RefCell<Vec<u64>>,
+    hops_in: RefCell<Vec<u64>>,
+    /// Ports of all reactors, in order; complete before the OSD boots.
+    pub(crate) ports: RefCell<Vec<u16>>,
+    /// Connections dealt to each reactor so far (kept on shard 0).
+    pub(crate) accepted: RefCell<Vec<u64>>,
+    /// Set while the OSD stops.
+    pub(crate) stopping: Cell<bool>,
+}
+
+/// What a shard remembers of a client connection.
+pub(crate) struct ConnState {
+    pub conn: Rc<Connection>,
+    /// Newest map that this client was sent or has shown to know.
+    pub epoch: Cell<Epoch>,
+}
+
+impl OsdShard {
+    /// A shard with no map and no PGs.
+    pub fn new(shard: &Shard, config: Arc<OsdConfig>, store: Store) -> Rc<OsdShard> {
+        let shards = usize::from(shard.shards());
+        let osd = Rc::new_cyclic(|weak| OsdShard {
+            shard: shard.clone(),
+            peers: Peers::new(shard, &config, weak.clone()),
+            config,
+            store,
+            view: RefCell::new(None),
+            table: RefCell::new(Arc::new(PgTable::default())),
+            pgs: RefCell::default(),
+            conns: RefCell::default(),
+            waiting: RefCell::default(),
+            metrics: RefCell::default(),
+            stages: RefCell::new(Stages::new(STAGES)),
+            hops_out: RefCell::new(vec![0; shards]),
+            hops_in: RefCell::new(vec![0; shards]),
+            ports: RefCell::new(vec![0; shards]),
+            accepted: RefCell::new(vec![0; shards]),
+            stopping: Cell::new(false),
+        });
+        shard.set_local(Rc::clone(&osd));
+        osd
+    }
+
+    /// The OSD state of the shard that a mailbox message arrived on. `None` before it started or after it ended.
+    pub(crate) fn of(shard: &Shard) -> Option<Rc<OsdShard>> {
+        shard.local::<OsdShard>()
+    }
+
+    /// The newest map's number; 0 before the first.
+    pub fn epoch(&self) -> Epoch {
+        self.view.borrow().as_ref().map_or(Epoch(0), |view| view.epoch())
+    }
+
+    /// The newest map.
+    pub(crate) fn view(&self) -> Option<Arc<MapView>> {
+        self.view.borrow().clone()
+    }
+
+    /// A PG that this shard owns.
+    pub(crate) fn pg(&self, pg: PgId) -> Option<Rc<Pg>> {
+        self.pgs.borrow().get(&pg).cloned()
+    }
+
+    /// The shard that owns a PG; `None` if this OSD does not serve it.
+    pub(crate) fn owner(&self, pg: PgId) -> Option<ShardId> {
+        self.table.borrow().owner(pg)
+    }
+
+    /// Keeps an operation until the map moves on. Bounded: what does not fit is dropped, and its client, which waits for
+    /// the same map, sends it again.
+    pub(crate) fn park(&self, op: ClientOp) {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() < WAITING_OPS_MAX {
+            waiting.push(op);
+        } else {
+            self.metrics.borrow_mut().ops_dropped.inc();
+        }
+    }
+
+    /// The number of the next operation that hops to `to`.
+    pub(crate) fn hop_out(&self, to: ShardId) -> u64 {
+        let mut out = self.hops_out.borrow_mut();
+        let next = &mut out[usize::from(to.0)];
+        *next += 1;
+        *next
+    }
+
+    /// An operation with this number arrived from `from`. Client order per object rests on it: a gap or an overtaking is
+    /// a bug of ours, and acknowledging writes after it would be worse than stopping.
+    pub(crate) fn hop_in(&self, from: ShardId, number: u64) {
+        let mut seen = self.hops_in.borrow_mut();
+        let last = &mut seen[usize::from(from.0)];
+        *last += 1;
+        assert_eq!(*last, number, "operations from shard {} arrived out of order", from.0);
+    }
+}
