@@ -5,18 +5,18 @@ use std::net::{IpAddr, SocketAddr};
 use carmine_types::{OsdId, Uuid};
 
 /// Log entries that a PG keeps for detecting resends, as in Ceph.
-pub const LOG_ENTRIES_MIN: usize = 3000;
+pub(crate) const LOG_ENTRIES_MIN: usize = 3000;
 /// Entries beyond [`LOG_ENTRIES_MIN`] that are dropped at once: trimming one by one would double the metadata writes.
-pub const LOG_TRIM_BATCH: usize = 256;
+pub(crate) const LOG_TRIM_BATCH: usize = 256;
 /// Largest object, bytes (Ceph's osd_max_object_size).
-pub const OBJECT_BYTES_MAX: u64 = 128 << 30;
+pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 30;
 /// Largest write of one operation, bytes (Ceph's osd_max_write_size).
-pub const WRITE_BYTES_MAX: u64 = 90 << 20;
+pub(crate) const WRITE_BYTES_MAX: u64 = 90 << 20;
 /// Largest read that is answered in one reply, bytes.
-pub const READ_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const READ_BYTES_MAX: u64 = 64 << 20;
 /// Operations that wait on one shard for a PG or a map, at the most; beyond it the newest are dropped and the client
 /// sends them again when the map changes.
-pub const WAITING_OPS_MAX: usize = 16 << 10;
+pub(crate) const WAITING_OPS_MAX: usize = 16 << 10;
 
 /// An OSD's identity and addresses.
 #[derive(Clone, Debug)]

@@ -35,15 +35,15 @@ metric_set! {
 }
 
 /// Stages of an operation, in order.
-pub const STAGES: [&str; 4] = ["queue", "execute", "commit", "reply"];
+pub(crate) const STAGES: [&str; 4] = ["queue", "execute", "commit", "reply"];
 /// From decoded to its object's turn.
-pub const QUEUE: usize = 0;
+pub(crate) const QUEUE: usize = 0;
 /// Checks, loading, reading or submitting.
-pub const EXECUTE: usize = 1;
+pub(crate) const EXECUTE: usize = 1;
 /// Until durable on every replica.
-pub const COMMIT: usize = 2;
+pub(crate) const COMMIT: usize = 2;
 /// Encoding and handing over to the connection.
-pub const REPLY: usize = 3;
+pub(crate) const REPLY: usize = 3;
 
 /// Stage clocks of one shard.
-pub type Stages = StageClocks<4>;
+pub(crate) type Stages = StageClocks<4>;

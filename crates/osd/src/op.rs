@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::shard::OsdShard;
 
 /// A decoded request, with all it needs to be executed and answered.
-pub struct ClientOp {
+pub(crate) struct ClientOp {
     /// The request; its name has been moved into `oid`.
     pub(crate) request: OsdRequest,
     /// The object (an empty name for PG operations).

@@ -167,6 +167,9 @@ pub struct Transaction {
     /// Drops log entries up to and including this version. Costs about as much as one more entry: do it for many
     /// entries at once (every 64th, say).
     pub log_trim_to: Option<Eversion>,
+    /// Drops log entries after this version, before `log` is appended: another copy of the PG did not go through them.
+    /// Give `info` too, since `last_update` falls.
+    pub log_rewind_to: Option<Eversion>,
     /// New PG info. Log entries and trimming move `last_update` and `log_tail` by themselves: give this only when
     /// something else changes.
     pub info: Option<PgInfo>,

@@ -133,6 +133,7 @@ impl Mem {
         }
         // Wrapping addition of a negative number subtracts.
         self.shared.used_bytes.fetch_add(growth as u64, Ordering::Relaxed);
+        state.rewind(txn.pg, txn.log_rewind_to);
         state.note(txn.pg, txn.log, txn.log_trim_to, txn.info);
         Ok(())
     }
@@ -252,6 +253,12 @@ impl State {
             TxnOp::Touch { .. } | TxnOp::Remove { .. } => {}
         }
         (object.pages.len() as i64 - before as i64) * BLOCK_BYTES as i64
+    }
+
+    fn rewind(&mut self, id: PgId, keep_to: Option<Eversion>) {
+        if let (Some(keep_to), Some(pg)) = (keep_to, self.pgs.get_mut(&id)) {
+            pg.log.retain(|entry| entry.version <= keep_to);
+        }
     }
 
     fn note(

@@ -127,7 +127,10 @@ impl Activation<'_> {
                 0 => return Ok(notify),
                 errno::EAGAIN => self.osd.shard.sleep(RETRY).await,
                 error => {
-                    return Err(Stop::Incomplete(format!("osd.{} cannot say what it has: error {error}", replica.0)));
+                    return Err(Stop::Incomplete(format!(
+                        "osd.{} cannot say what it has: error {error}",
+                        replica.0
+                    )));
                 }
             }
             self.current()?;
@@ -175,12 +178,7 @@ impl Activation<'_> {
         self.done(replica, || Message::of(&activate)).await
     }
 
-    async fn repair(
-        &self,
-        replica: OsdId,
-        notify: &PgNotify,
-        common: Option<Eversion>,
-    ) -> Result<(), Stop> {
+    async fn repair(&self, replica: OsdId, notify: &PgNotify, common: Option<Eversion>) -> Result<(), Stop> {
         let reset = common.is_none();
         self.done(replica, || Message::of(&PgRepair { head: self.head(), reset })).await?;
         let Some(common) = common else { return self.push_all(replica).await };

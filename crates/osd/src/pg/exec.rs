@@ -156,13 +156,7 @@ fn sparse(offset: u64, data: &Payload) -> Payload {
 }
 
 impl State<'_> {
-    fn apply(
-        &mut self,
-        op: &OsdOp,
-        data: Payload,
-        crc: Option<u32>,
-        range: Range<usize>,
-    ) -> Result<(), i32> {
+    fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>, range: Range<usize>) -> Result<(), i32> {
         let oid = self.oid.clone();
         let extent = op.extent();
         match op.code {

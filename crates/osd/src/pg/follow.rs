@@ -6,9 +6,7 @@ use carmine_messenger::Message;
 use carmine_reactor::Payload;
 use carmine_store::{StoreError, Transaction, TxnOp};
 use carmine_types::{Epoch, Eversion, errno};
-use carmine_wire::private::rep::{
-    Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject,
-};
+use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Pg, Phase, log};
@@ -20,19 +18,13 @@ const REMOVE_PAGE: usize = 256;
 impl Pg {
     /// A primary begins an interval.
     pub(crate) async fn answer_query(self: &Rc<Self>, osd: &Rc<OsdShard>, query: PgQuery) -> Message {
-        let empty = |result| {
-            let (last_update, log_tail) = (Eversion::ZERO, Eversion::ZERO);
-            let last_epoch_started = Epoch(0);
-            let head = query.head;
-            Message::of(&PgNotify { head, result, last_update, log_tail, last_epoch_started, log: Vec::new() })
-        };
         // Only with the same members as the primary's is it the same interval; until then it asks again.
-        if osd.epoch() < query.head.epoch || self.acting() != query.acting || self.is_loading() {
-            return empty(errno::EAGAIN);
+        if osd.epoch() < query.head.epoch || self.acting() != query.acting || self.cannot_follow() {
+            return not_ready(query.head);
         }
         self.fence(osd, query.head.interval).await;
         if let Err(error) = osd.store.sync().await {
-            return empty(error.errno());
+            return no_answer(query.head, error.errno());
         }
         let log = self.log.borrow();
         let same = log.info.last_update == query.last_update;
@@ -47,7 +39,7 @@ impl Pg {
         })
     }
 
-    fn is_loading(&self) -> bool {
+    fn cannot_follow(&self) -> bool {
         !matches!(*self.phase.borrow(), Phase::Replica)
     }
 
@@ -108,7 +100,11 @@ impl Pg {
     }
 
     /// The copy is whole: the primary's log is this copy's log from now on.
-    pub(crate) async fn answer_activate(self: &Rc<Self>, osd: &Rc<OsdShard>, activate: PgActivate) -> Message {
+    pub(crate) async fn answer_activate(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        activate: PgActivate,
+    ) -> Message {
         let head = activate.head;
         let result = async {
             self.check(head)?;
@@ -143,6 +139,16 @@ impl Pg {
     }
 }
 
+/// Answer to a query that comes before the map that it belongs to.
+pub(crate) fn not_ready(head: Head) -> Message {
+    no_answer(head, errno::EAGAIN)
+}
+
+fn no_answer(head: Head, result: i32) -> Message {
+    let (last_update, log_tail) = (Eversion::ZERO, Eversion::ZERO);
+    let last_epoch_started = Epoch(0);
+    Message::of(&PgNotify { head, result, last_update, log_tail, last_epoch_started, log: Vec::new() })
+}
 
 fn push_ops(push: PushObject, data: Payload, crc: Option<u32>) -> SmallVec<[TxnOp; 2]> {
     let PushObject { oid, exists, size, off, version, user_version, mtime, .. } = push;

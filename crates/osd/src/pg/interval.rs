@@ -78,7 +78,9 @@ impl Pg {
         let down = mapping.raw.iter().filter_map(|o| OsdId::from_item(*o)).filter(|o| !acting.contains(o));
         let down: Vec<String> = down.map(|o| format!("osd.{}", o.0)).collect();
         Some(match down.as_slice() {
-            [] => format!("{} of {size} OSDs found by CRUSH: add OSDs or lower the pool's size", acting.len()),
+            [] => {
+                format!("{} of {size} OSDs found by CRUSH: add OSDs or lower the pool's size", acting.len())
+            }
             _ => format!("waits for {}, which is down", down.join(", ")),
         })
     }

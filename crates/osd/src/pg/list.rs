@@ -48,8 +48,7 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
 }
 
 fn wanted_namespace(op: &ClientOp, object: &ObjectId) -> bool {
-    object.snap == SNAP_HEAD
-        && (op.oid.nspace.as_ref() == ALL_NAMESPACES || op.oid.nspace == object.nspace)
+    object.snap == SNAP_HEAD && (op.oid.nspace.as_ref() == ALL_NAMESPACES || op.oid.nspace == object.nspace)
 }
 
 /// The first possible object of the next PG in the order of reversed hashes; behind all objects after the last PG.

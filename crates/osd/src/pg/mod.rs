@@ -27,8 +27,11 @@ use carmine_reactor::sync::Notify;
 use carmine_types::{Epoch, Eversion, OsdId, PgId, errno};
 use carmine_wire::EntityAddr;
 
+pub(crate) use follow::not_ready;
 pub(crate) use log::PgLog;
 pub(crate) use object::Objects;
+pub(crate) use replica::ReplyPath;
+pub(crate) use replicate::on_ack;
 
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;

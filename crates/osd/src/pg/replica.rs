@@ -97,7 +97,8 @@ impl Pg {
         }
         let entry = log::from_wire(op.entry);
         let log_trim_to = (op.trim_to != Eversion::ZERO).then_some(op.trim_to);
-        let txn = Transaction { pg: self.id, ops, log: smallvec![entry.clone()], log_trim_to, info: None };
+        let log = smallvec![entry.clone()];
+        let txn = Transaction { ops, log, log_trim_to, ..Transaction::new(self.id) };
         let commit = osd.store.submit(txn);
         drop(prepared);
         if let Some(Err(error)) = commit.peek() {

@@ -67,7 +67,11 @@ async fn execute_write(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: &mut ClientOp) -> Wr
     if let Some(done) = done {
         drop(turn);
         osd.metrics.borrow_mut().dups.inc();
-        return if pg.committed(done.version).await { Written::Outcome(txn::replayed(op, done)) } else { Written::Gone };
+        return if pg.committed(done.version).await {
+            Written::Outcome(txn::replayed(op, done))
+        } else {
+            Written::Gone
+        };
     }
     let plan = match exec::plan_write(osd, op).await {
         Ok(plan) => plan,

@@ -38,13 +38,8 @@ pub(crate) fn submit(
     }
     let trim_to = pg.log.borrow().trim_point();
     let in_flight = InFlight::new(version, pg, osd, &ops, &entry, trim_to);
-    let txn = Transaction {
-        pg: pg.id,
-        ops,
-        log: smallvec![entry.clone()],
-        log_trim_to: trim_to,
-        info: None,
-    };
+    let log = smallvec![entry.clone()];
+    let txn = Transaction { ops, log, log_trim_to: trim_to, ..Transaction::new(pg.id) };
     let commit = osd.store.submit(txn);
     if let Some(Err(error)) = commit.peek() {
         return Err(refused(&error, pg));

@@ -161,6 +161,11 @@ impl Blue {
             object.pieces.dedup();
             encode_object(&mut batch, object);
         }
+        if let Some(keep_to) = txn.log_rewind_to {
+            let (mut start, end) = (keys::log(txn.pg, keep_to), keys::log_range(txn.pg).1);
+            start.push(0);
+            batch.delete_range(&start, &end);
+        }
         for entry in &txn.log {
             batch.put_with(
                 |out| keys::push_log(out, txn.pg, entry.version),

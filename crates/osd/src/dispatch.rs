@@ -1,0 +1,230 @@
+//! What arrives on a shard's accepted connections, and the way of each message to the shard that owns its PG.
+
+use std::cell::Cell;
+use std::rc::{Rc, Weak};
+
+use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
+use carmine_metrics::StageClock;
+use carmine_reactor::{Group, ShardId};
+use carmine_types::{Epoch, PgId, ReqId};
+use carmine_wire::header::Front;
+use carmine_wire::kinds;
+use carmine_wire::osd_op::{OsdRequest, peek};
+use carmine_wire::private::rep::{
+    KIND_FIRST, KIND_LAST, PgActivate, PgQuery, PgRepair, PushObject, RepOp, peek_pg,
+};
+use carmine_wire::private::{Admin, Route};
+
+use crate::admin;
+use crate::maps::share_map;
+use crate::op::{ClientOp, ReplyTo};
+use crate::pg::{ReplyPath, not_ready};
+use crate::shard::{ConnState, OsdShard};
+
+/// The dispatcher of all connections that a shard accepted.
+pub(crate) struct Incoming(pub Weak<OsdShard>);
+
+impl Dispatcher for Incoming {
+    fn on_accepted(&self, conn: &Rc<Connection>) {
+        if let Some(osd) = self.0.upgrade() {
+            let state = ConnState { conn: Rc::clone(conn), epoch: Cell::new(Epoch(0)) };
+            osd.conns.borrow_mut().insert(conn.id(), state);
+        }
+    }
+
+    fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
+        let Some(osd) = self.0.upgrade() else { return };
+        match msg.header.kind {
+            kinds::OSD_OP => client_op(&osd, conn, msg),
+            KIND_FIRST..=KIND_LAST => replication(&osd, conn, msg),
+            Route::KIND => admin::route(&osd, conn, &msg),
+            Admin::KIND => admin::admin(&osd, conn, &msg),
+            other => tracing::debug!("{conn:?}: message type {other} ignored"),
+        }
+    }
+
+    fn on_closed(&self, conn: &Rc<Connection>, _reason: &str) {
+        if let Some(osd) = self.0.upgrade() {
+            osd.conns.borrow_mut().remove(&conn.id());
+        }
+    }
+}
+
+/// A client's operation: decoded here if its PG is here, else by the shard that owns it.
+fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
+    let Some((pg, _, epoch, _)) = peek(&msg.front) else {
+        conn.close("an operation is shorter than its fixed fields");
+        return;
+    };
+    if let Some(state) = osd.conns.borrow().get(&conn.id()) {
+        share_map(osd, state, epoch);
+    }
+    let gid = conn.peer().gid;
+    let (parts, permit) = msg.into_parts();
+    match osd.owner(pg) {
+        Some(owner) if owner != osd.shard.id() => hop(osd, conn, owner, parts, permit, gid),
+        _ => {
+            let to = ReplyTo::Conn(Rc::clone(conn), permit);
+            match decode(osd, parts, gid, to) {
+                Ok(op) => route_op(osd, op),
+                Err(why) => conn.close(why),
+            }
+        }
+    }
+}
+
+fn hop(
+    osd: &Rc<OsdShard>,
+    conn: &Rc<Connection>,
+    owner: ShardId,
+    parts: Parts,
+    permit: Option<Permit>,
+    gid: u64,
+) {
+    let (home, conn_id) = (osd.shard.id(), conn.id());
+    let token = permit.map(Permit::detach);
+    let number = osd.hop_out(owner);
+    osd.shard.submit_to(owner, move |shard| {
+        let Some(osd) = OsdShard::of(shard) else { return };
+        osd.hop_in(home, number);
+        osd.metrics.borrow_mut().op_hops.inc();
+        match decode(&osd, parts, gid, ReplyTo::Hop { shard: home, conn: conn_id, token }) {
+            Ok(op) => route_op(&osd, op),
+            Err(why) => close_at(&osd, home, conn_id, why),
+        }
+    });
+}
+
+fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
+    osd.shard.submit_to(home, move |shard| {
+        let state =
+            OsdShard::of(shard).and_then(|osd| osd.conns.borrow().get(&conn).map(|s| Rc::clone(&s.conn)));
+        if let Some(conn) = state {
+            conn.close(why);
+        }
+    });
+}
+
+fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<ClientOp, String> {
+    let mut request =
+        OsdRequest::decode(&parts.header, &parts.front).map_err(|e| format!("bad operation: {e}"))?;
+    let oid = request.take_object_id();
+    Ok(ClientOp {
+        reqid: ReqId { client: gid, inc: request.client_inc, tid: parts.header.tid },
+        tid: parts.header.tid,
+        request,
+        oid,
+        data: parts.data,
+        data_crc: parts.data_crc,
+        clock: StageClock::start(osd.shard.now_ns()),
+        to,
+    })
+}
+
+/// Gives an operation to its PG, on the shard that should own it.
+pub(crate) fn route_op(osd: &Rc<OsdShard>, op: ClientOp) {
+    if op.request.epoch > osd.epoch() {
+        osd.park(op); // until the map that the client used is here
+        return;
+    }
+    let id = op.request.pg;
+    let primary = osd.view().and_then(|view| view.acting_primary(id));
+    match osd.pg(id) {
+        Some(pg) if primary == Some(osd.config.id) => pg.take(osd, op),
+        // Not ours by our map, which the client has or was just sent: it finds the right OSD itself.
+        _ => osd.metrics.borrow_mut().ops_dropped.inc(),
+    }
+}
+
+/// A message of another OSD.
+fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
+    let Some(pg) = peek_pg(&msg.front) else {
+        conn.close("a replication message is shorter than its head");
+        return;
+    };
+    let (parts, permit) = msg.into_parts();
+    let here = osd.shard.id();
+    match osd.owner(pg) {
+        Some(owner) if owner != here => {
+            let conn = conn.id();
+            let token = permit.map(Permit::detach);
+            osd.shard.submit_to(owner, move |shard| {
+                let Some(osd) = OsdShard::of(shard) else { return };
+                let home = osd.shard.clone();
+                if let Some(token) = token {
+                    home.submit_to(here, move |shard| release(shard, conn, token));
+                }
+                let reply: ReplyPath = Rc::new(move |answer| send_from(&home, here, conn, answer));
+                replicate(&osd, pg, parts, reply);
+            });
+        }
+        _ => {
+            let conn = Rc::clone(conn);
+            replicate(osd, pg, parts, Rc::new(move |answer| conn.send(answer)));
+        }
+    }
+}
+
+fn release(shard: &carmine_reactor::Shard, conn: u64, token: carmine_messenger::PermitToken) {
+    if let Some(osd) = OsdShard::of(shard) {
+        if let Some(state) = osd.conns.borrow().get(&conn) {
+            state.conn.release(token);
+        }
+    }
+}
+
+fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: Message) {
+    let (parts, _) = answer.into_parts();
+    shard.submit_to(home, move |shard| {
+        let Some(osd) = OsdShard::of(shard) else { return };
+        let conn = osd.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
+        if let Some(conn) = conn {
+            conn.send(Message::from(parts));
+        }
+    });
+}
+
+/// Executes a replication message on the shard that owns the PG.
+fn replicate(osd: &Rc<OsdShard>, id: PgId, parts: Parts, reply: ReplyPath) {
+    let tid = parts.header.tid;
+    let Some(pg) = osd.pg(id) else {
+        // The map that gives us this PG is on its way: the primary asks again.
+        tracing::debug!("pg {id}: message {:#x} before its map", parts.header.kind);
+        if let Ok(query) = Message::from(parts).decode::<PgQuery>() {
+            reply(not_ready(query.head).with_tid(tid));
+        }
+        return;
+    };
+    let (data, crc) = (parts.data.clone(), parts.data_crc);
+    let msg = Message::from(parts);
+    if msg.header.kind == RepOp::KIND {
+        match msg.decode::<RepOp>() {
+            Ok(op) => pg.replicate(osd, op, data, crc, reply),
+            Err(error) => tracing::error!("pg {id}: {error}"),
+        }
+        return;
+    }
+    let own = Rc::clone(osd);
+    osd.shard.spawn(Group::Recovery, "peering", async move {
+        let answer = match msg.header.kind {
+            PgQuery::KIND => match msg.decode() {
+                Ok(query) => pg.answer_query(&own, query).await,
+                Err(error) => return tracing::error!("pg {id}: {error}"),
+            },
+            PgRepair::KIND => match msg.decode() {
+                Ok(repair) => pg.answer_repair(&own, repair).await,
+                Err(error) => return tracing::error!("pg {id}: {error}"),
+            },
+            PushObject::KIND => match msg.decode() {
+                Ok(push) => pg.answer_push(&own, push, data, crc).await,
+                Err(error) => return tracing::error!("pg {id}: {error}"),
+            },
+            PgActivate::KIND => match msg.decode() {
+                Ok(activate) => pg.answer_activate(&own, activate).await,
+                Err(error) => return tracing::error!("pg {id}: {error}"),
+            },
+            kind => return tracing::error!("pg {id}: replication message {kind:#x} is unknown"),
+        };
+        reply(answer.with_tid(tid));
+    });
+}

@@ -1,0 +1,98 @@
+//! Operations that enter a shard's PGs without a socket: the target of load inside the OSD's process.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use carmine_metrics::StageClock;
+use carmine_reactor::{Payload, sync::oneshot};
+use carmine_types::{ObjectId, PgId, ReqId, UTime};
+use carmine_wire::osd_op::{OpList, OsdRequest, flags};
+use foldhash::fast::FixedState;
+
+use crate::dispatch::route_op;
+use crate::op::{ClientOp, LocalReply, ReplyTo};
+use crate::shard::OsdShard;
+
+/// Names tried until one falls into a PG of this shard. With a million tries per PG the chance to miss is nil.
+const TRIES_MAX: u32 = 1 << 20;
+
+/// The PGs of one pool that a shard owns and is primary of.
+pub struct LocalPgs {
+    osd: Rc<OsdShard>,
+    pool: i64,
+    /// Objects by the name that the caller uses.
+    names: RefCell<HashMap<String, ObjectId, FixedState>>,
+    next_tid: Cell<u64>,
+}
+
+impl LocalPgs {
+    /// The shard's PGs of this pool.
+    ///
+    /// # Errors
+    /// If there is no such pool, or no PG of it here.
+    pub fn new(osd: &Rc<OsdShard>, pool: &str) -> Result<LocalPgs, String> {
+        let view = osd.view().ok_or("the OSD has no map yet")?;
+        let pool = view.map().pool_id(pool).ok_or_else(|| format!("there is no pool {pool:?}"))?;
+        let local = LocalPgs { osd: Rc::clone(osd), pool, names: RefCell::default(), next_tid: Cell::new(1) };
+        if osd.pgs.borrow().keys().any(|pg| local.is_mine(*pg)) {
+            Ok(local)
+        } else {
+            Err(format!(
+                "reactor {} has no primary PG of pool {pool}: give the pool more PGs",
+                osd.shard.id().0
+            ))
+        }
+    }
+
+    fn is_mine(&self, pg: PgId) -> bool {
+        let primary = self.osd.view().and_then(|view| view.acting_primary(pg));
+        pg.pool == self.pool && primary == Some(self.osd.config.id) && self.osd.pg(pg).is_some()
+    }
+
+    /// The object that stands for `name` here: the first of `name`, `name.1`, `name.2`, … that falls into a PG of this
+    /// shard. The same as long as the reactor count is.
+    fn object(&self, name: &str) -> Option<(PgId, ObjectId)> {
+        let view = self.osd.view()?;
+        let pg_num = view.map().pool(self.pool)?.pg_num;
+        if let Some(oid) = self.names.borrow().get(name) {
+            return Some((PgId::of_hash(self.pool, oid.hash, pg_num), oid.clone()));
+        }
+        let mut tried = name.to_owned();
+        for attempt in 1..TRIES_MAX {
+            let oid = ObjectId::head(self.pool, b"", b"", tried.as_bytes());
+            let pg = PgId::of_hash(self.pool, oid.hash, pg_num);
+            if self.is_mine(pg) {
+                self.names.borrow_mut().insert(name.to_owned(), oid.clone());
+                return Some((pg, oid));
+            }
+            tried = format!("{name}.{attempt}");
+        }
+        None
+    }
+
+    /// Executes operations on the object that stands for `name`.
+    ///
+    /// # Errors
+    /// If the PG was lost meanwhile.
+    pub async fn execute(&self, name: &str, ops: OpList, data: Payload) -> Result<LocalReply, String> {
+        let (pg, oid) = self.object(name).ok_or("this reactor lost its PGs")?;
+        let write = ops.iter().any(|op| op.is_write());
+        let mode = if write { flags::CLIENT_WRITE } else { flags::CLIENT_READ };
+        let mut request = OsdRequest::new(pg, self.osd.epoch(), mode, &oid, ops);
+        request.mtime = UTime::from_unix(self.osd.shard.unix_now());
+        let tid = self.next_tid.get();
+        self.next_tid.set(tid + 1);
+        let (tell, told) = oneshot::channel();
+        // No client has such an id: global ids count up from small numbers.
+        let reqid = ReqId {
+            client: u64::MAX - u64::from(self.osd.shard.id().0),
+            inc: self.osd.config.nonce as i32,
+            tid,
+        };
+        let clock = StageClock::start(self.osd.shard.now_ns());
+        let to = ReplyTo::Local(tell);
+        route_op(&self.osd, ClientOp { request, oid, data, data_crc: None, tid, reqid, clock, to });
+        told.await.map_err(|_| "the operation was dropped: the PG went to another primary".into())
+    }
+}

@@ -1,0 +1,121 @@
+//! Maps: in from the monitor on shard 0, out to every shard in order, and on to clients that are behind.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_client::{MonHandler, MonSession};
+use carmine_crush::MapView;
+use carmine_messenger::Message;
+use carmine_reactor::ShardId;
+use carmine_types::{Epoch, OsdId};
+use carmine_wire::EntityAddr;
+use carmine_wire::mon_msg::OsdMapMsg;
+use carmine_wire::osdmap::OsdMap;
+
+use crate::pg::Pg;
+use crate::shard::{ConnState, OsdShard};
+use crate::table::PgTable;
+
+impl OsdShard {
+    /// Where an OSD is, by the newest map; `None` if it is down.
+    pub(crate) fn addr_of(&self, osd: OsdId) -> Option<EntityAddr> {
+        let view = self.view()?;
+        if !view.map().is_up(osd) {
+            return None;
+        }
+        view.map().client_addrs.get(osd.0 as usize).and_then(|addrs| addrs.msgr2())
+    }
+
+    /// Takes a new map on shard 0 and gives it, with the owners of the PGs, to every shard. Mailboxes keep the order.
+    pub fn take_map(self: &Rc<Self>, map: &Arc<OsdMap>) {
+        if map.epoch <= self.epoch() {
+            return;
+        }
+        let view = Arc::new(MapView::new(Arc::clone(map)));
+        let shards = self.shard.shards();
+        let mine = view.pgs_of(self.config.id).map(|(pg, _)| pg);
+        let table = Arc::new(self.table.borrow().with(mine, shards));
+        report_imbalance(&table, shards);
+        for to in (0..shards).map(ShardId) {
+            let (view, table) = (Arc::clone(&view), Arc::clone(&table));
+            if to == self.shard.id() {
+                self.follow(view, table);
+            } else {
+                self.shard.submit_to(to, move |shard| {
+                    if let Some(osd) = OsdShard::of(shard) {
+                        osd.follow(view, table);
+                    }
+                });
+            }
+        }
+    }
+
+    /// A shard's own part of taking a map.
+    fn follow(self: &Rc<Self>, view: Arc<MapView>, table: Arc<PgTable>) {
+        *self.view.borrow_mut() = Some(Arc::clone(&view));
+        *self.table.borrow_mut() = Arc::clone(&table);
+        self.peers.on_map(|osd| self.addr_of(osd));
+        let here = self.shard.id();
+        for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
+            let known = self.pg(id);
+            let pg = known.clone().unwrap_or_else(|| Pg::new(id));
+            pg.on_map(self, &view);
+            if known.is_none() {
+                self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
+                pg.load(self);
+            }
+        }
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        waiting.into_iter().for_each(|op| crate::dispatch::route_op(self, op));
+    }
+}
+
+/// More than a tenth above the mean is worth knowing: such a reactor is the one that limits the OSD.
+fn report_imbalance(table: &PgTable, shards: u16) {
+    let counts = table.counts(shards);
+    let (most, total) = (counts.iter().max().copied().unwrap_or(0), counts.iter().sum::<usize>());
+    let mean = total as f64 / counts.len().max(1) as f64;
+    if total > 0 && most as f64 > mean * 1.1 {
+        tracing::warn!(
+            "PGs per reactor: {counts:?}; the fullest has {most}, the mean is {mean:.1}: raise pg_num"
+        );
+    } else {
+        tracing::info!("PGs per reactor: {counts:?}");
+    }
+}
+
+/// Sends a client that is behind our map, once per epoch (ceph-protocol.md §3.9).
+pub(crate) fn share_map(osd: &OsdShard, state: &ConnState, client_epoch: Epoch) {
+    let Some(view) = osd.view() else { return };
+    let known = client_epoch.max(state.epoch.get());
+    state.epoch.set(known);
+    if known < view.epoch() && client_epoch != Epoch(0) {
+        state.epoch.set(view.epoch());
+        state.conn.send(Message::of(&OsdMapMsg::full(view.map().fsid, view.epoch(), view.map().encode())));
+    }
+}
+
+/// Passes the monitor's maps on and boots the OSD in every session.
+pub(crate) struct MapIntake {
+    pub osd: Rc<OsdShard>,
+    pub boot: Box<dyn Fn(&Rc<MonSession>)>,
+}
+
+impl MonHandler for MapIntake {
+    fn on_session(&self, session: &Rc<MonSession>) {
+        (self.boot)(session);
+    }
+
+    fn on_map(&self, map: &Arc<OsdMap>) {
+        self.osd.take_map(map);
+    }
+
+    fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
+        let Ok(ack) = msg.decode::<carmine_wire::private::OsdBootAck>() else { return };
+        if ack.result != 0 {
+            tracing::error!("the monitor refuses this OSD: {} ({})", ack.reason, ack.result);
+            self.osd.stopping.set(true);
+            self.osd.shard.stop();
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Sessions of one shard with other OSDs: one connection to each reactor of a peer that owns PGs of ours.
+//!
+//! A peer's reactors and the owner of each PG come from its Route answer; a message goes straight to the reactor that
+//! owns the PG. Sessions are lossy: after a fault the connections are made again and the PGs send again what is not
+//! acknowledged.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, Target, connect, with_timeout};
+use carmine_reactor::{Group, Shard, sync::oneshot};
+use carmine_types::{OsdId, PgId};
+use carmine_wire::header::Front;
+use carmine_wire::private::rep::{RepAck, peek_pg};
+use carmine_wire::private::{Route, RouteReply};
+use carmine_wire::{EntityAddr, EntityType};
+
+use crate::config::OsdConfig;
+use crate::pg::on_ack;
+use crate::shard::OsdShard;
+
+/// Pause between attempts to reach a peer.
+const RETRY: Duration = Duration::from_millis(50);
+/// Longest wait for the answer to one request; then it is asked again.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Messages that wait for a session; beyond it they are dropped, and sent again by their PGs when it stands.
+const QUEUE_MAX: usize = 64 << 10;
+
+/// All sessions of a shard.
+pub(crate) struct Peers {
+    shard: Shard,
+    config: Rc<ClientConfig>,
+    osd: Weak<OsdShard>,
+    sessions: RefCell<BTreeMap<OsdId, Rc<Session>>>,
+    next_tid: Cell<u64>,
+    /// Requests that wait for an answer.
+    pending: RefCell<BTreeMap<u64, oneshot::Sender<Message>>>,
+}
+
+/// The way to one peer at one address.
+struct Session {
+    peer: OsdId,
+    addr: EntityAddr,
+    route: RefCell<Option<RouteReply>>,
+    /// By reactor of the peer.
+    conns: RefCell<BTreeMap<u16, Rc<Connection>>>,
+    queue: RefCell<Vec<(PgId, Message)>>,
+    connecting: Cell<bool>,
+    /// The map has another address for this peer, or none.
+    ended: Cell<bool>,
+}
+
+impl Peers {
+    pub(crate) fn new(shard: &Shard, config: &Arc<OsdConfig>, osd: Weak<OsdShard>) -> Peers {
+        let client = ClientConfig::new(EntityType::OSD, config.id.0.to_string(), config.nonce);
+        client.gid.set(u64::from(config.id.0));
+        Peers {
+            shard: shard.clone(),
+            config: Rc::new(client),
+            osd,
+            sessions: RefCell::default(),
+            next_tid: Cell::new(1),
+            pending: RefCell::default(),
+        }
+    }
+
+    /// Sends a message about `pg` to the reactor of `peer` that owns it; connects first if need be.
+    pub(crate) fn send(&self, peer: OsdId, pg: PgId, message: Message) {
+        let Some(session) = self.session(peer) else { return };
+        match session.conn_for(pg) {
+            Some(conn) if session.queue.borrow().is_empty() => conn.send(message),
+            _ => {
+                let mut queue = session.queue.borrow_mut();
+                if queue.len() < QUEUE_MAX {
+                    queue.push((pg, message));
+                }
+                drop(queue);
+                self.connect(&session);
+            }
+        }
+    }
+
+    /// Sends a request and waits for its answer; `None` after a fault or too long.
+    pub(crate) async fn request(&self, peer: OsdId, pg: PgId, message: Message) -> Option<Message> {
+        let tid = self.next_tid.get();
+        self.next_tid.set(tid + 1);
+        let (tell, told) = oneshot::channel();
+        self.pending.borrow_mut().insert(tid, tell);
+        self.send(peer, pg, message.with_tid(tid));
+        let answer = with_timeout(&self.shard, ANSWER_LIMIT, told).await;
+        self.pending.borrow_mut().remove(&tid);
+        answer.and_then(|answer| answer.ok())
+    }
+
+    /// Forgets peers whose address is no longer the map's.
+    pub(crate) fn on_map(&self, addr_of: impl Fn(OsdId) -> Option<EntityAddr>) {
+        self.sessions.borrow_mut().retain(|peer, session| {
+            let keep = addr_of(*peer) == Some(session.addr);
+            if !keep {
+                session.ended.set(true);
+                session
+                    .conns
+                    .borrow()
+                    .values()
+                    .for_each(|c| c.close("the peer has another address or is down"));
+            }
+            keep
+        });
+    }
+
+    fn session(&self, peer: OsdId) -> Option<Rc<Session>> {
+        if let Some(session) = self.sessions.borrow().get(&peer) {
+            return Some(Rc::clone(session));
+        }
+        let addr = self.osd.upgrade()?.addr_of(peer)?;
+        let session = Rc::new(Session {
+            peer,
+            addr,
+            route: RefCell::new(None),
+            conns: RefCell::default(),
+            queue: RefCell::default(),
+            connecting: Cell::new(false),
+            ended: Cell::new(false),
+        });
+        self.sessions.borrow_mut().insert(peer, Rc::clone(&session));
+        Some(session)
+    }
+
+    fn connect(&self, session: &Rc<Session>) {
+        if session.connecting.replace(true) {
+            return;
+        }
+        let (osd, session) = (self.osd.clone(), Rc::clone(session));
+        self.shard.spawn(Group::Replication, "peer-connect", async move {
+            while let Some(osd) = osd.upgrade() {
+                if session.ended.get() || osd.stopping.get() {
+                    break;
+                }
+                if let Err(why) = session.establish(&osd).await {
+                    tracing::debug!("osd.{}: {why}", session.peer.0);
+                    osd.shard.sleep(RETRY).await;
+                    continue;
+                }
+                if session.drain() {
+                    break;
+                }
+            }
+            session.connecting.set(false);
+        });
+    }
+}
+
+impl Session {
+    fn reactor_of(&self, pg: PgId) -> Option<u16> {
+        let route = self.route.borrow();
+        let route = route.as_ref()?;
+        let listed = route.pgs.binary_search_by_key(&pg, |(pg, _)| *pg).ok();
+        // A PG that the peer has not dealt yet may go anywhere: the peer forwards it.
+        Some(listed.and_then(|at| route.pgs.get(at)).map_or(0, |(_, reactor)| *reactor))
+    }
+
+    fn conn_for(&self, pg: PgId) -> Option<Rc<Connection>> {
+        let reactor = self.reactor_of(pg)?;
+        self.conns.borrow().get(&reactor).filter(|c| !c.is_closed()).cloned()
+    }
+
+    /// Makes whatever is missing for the messages that wait.
+    async fn establish(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<(), String> {
+        let has_route = self.route.borrow().is_some();
+        if !has_route {
+            let route = self.ask_route(osd).await?;
+            *self.route.borrow_mut() = Some(route);
+        }
+        let wanted: Vec<u16> = {
+            let queue = self.queue.borrow();
+            let mut wanted: Vec<u16> = queue.iter().filter_map(|(pg, _)| self.reactor_of(*pg)).collect();
+            wanted.sort_unstable();
+            wanted.dedup();
+            wanted
+        };
+        for reactor in wanted {
+            let stands = self.conns.borrow().get(&reactor).is_some_and(|c| !c.is_closed());
+            if !stands {
+                let port =
+                    self.route.borrow().as_ref().and_then(|r| r.reactors.get(usize::from(reactor)).copied());
+                let port = port.ok_or("the peer named a reactor without a port")?;
+                let conn = self.dial(osd, Target::port_of(self.addr, port), Some(reactor)).await?;
+                self.conns.borrow_mut().insert(reactor, conn);
+            }
+        }
+        Ok(())
+    }
+
+    async fn dial(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        target: Target,
+        reactor: Option<u16>,
+    ) -> Result<Rc<Connection>, String> {
+        let handler =
+            Rc::new(PeerDispatch { osd: Rc::downgrade(osd), session: Rc::downgrade(self), reactor });
+        let config = Rc::clone(&osd.peers.config);
+        connect(&osd.shard, target, EntityType::OSD, config, handler).await.map_err(|e| e.to_string())
+    }
+
+    async fn ask_route(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<RouteReply, String> {
+        let conn = self.dial(osd, Target::from(self.addr), None).await?;
+        let (tell, told) = oneshot::channel();
+        let tid = osd.peers.next_tid.get();
+        osd.peers.next_tid.set(tid + 1);
+        osd.peers.pending.borrow_mut().insert(tid, tell);
+        conn.send(Message::of(&Route { epoch: osd.epoch() }).with_tid(tid));
+        let answer = with_timeout(&osd.shard, ANSWER_LIMIT, told).await;
+        osd.peers.pending.borrow_mut().remove(&tid);
+        conn.finish();
+        let answer = answer.and_then(|a| a.ok()).ok_or("no answer to Route")?;
+        let mut route: RouteReply = answer.decode().map_err(|e| e.to_string())?;
+        route.pgs.sort_unstable();
+        Ok(route)
+    }
+
+    /// Sends what waits; false if a connection is missing for some of it.
+    fn drain(&self) -> bool {
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
+        let mut left = Vec::new();
+        for (pg, message) in queue {
+            match self.conn_for(pg) {
+                Some(conn) => conn.send(message),
+                None => left.push((pg, message)),
+            }
+        }
+        let done = left.is_empty();
+        self.queue.borrow_mut().extend(left);
+        done
+    }
+}
+
+/// Answers that come back on our own connections to a peer.
+struct PeerDispatch {
+    osd: Weak<OsdShard>,
+    session: Weak<Session>,
+    /// `None` on the short connection that asks for the route.
+    reactor: Option<u16>,
+}
+
+impl Dispatcher for PeerDispatch {
+    fn on_message(&self, _conn: &Rc<Connection>, msg: Message) {
+        let (Some(osd), Some(session)) = (self.osd.upgrade(), self.session.upgrade()) else { return };
+        if msg.header.kind != RepAck::KIND {
+            if let Some(waiter) = osd.peers.pending.borrow_mut().remove(&msg.header.tid) {
+                let _ = waiter.send(msg);
+            }
+            return;
+        }
+        if let (Some(pg), Ok(ack)) = (peek_pg(&msg.front).and_then(|pg| osd.pg(pg)), msg.decode::<RepAck>()) {
+            on_ack(&pg, session.peer, &ack);
+        }
+    }
+
+    fn on_closed(&self, conn: &Rc<Connection>, reason: &str) {
+        let (Some(osd), Some(session)) = (self.osd.upgrade(), self.session.upgrade()) else { return };
+        let Some(reactor) = self.reactor else { return };
+        session.conns.borrow_mut().retain(|_, c| c.id() != conn.id());
+        if session.ended.get() || osd.stopping.get() {
+            return;
+        }
+        tracing::info!("connection to reactor {reactor} of osd.{} ended: {reason}", session.peer.0);
+        // The peer may have restarted with other reactors: ask again where its PGs are.
+        *session.route.borrow_mut() = None;
+        let pgs: Vec<_> = osd.pgs.borrow().values().cloned().collect();
+        pgs.iter().for_each(|pg| pg.resend_to(&osd, session.peer));
+    }
+}

@@ -1,0 +1,213 @@
+//! Starting an OSD on its reactors: store, ports, monitor session, boot.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_client::MonSession;
+use carmine_messenger::{ClientConfig, Message, ServerConfig, serve};
+use carmine_reactor::{Group, Listener, Shard, ShardId, Socket};
+use carmine_store::{Store, StoreError, StoreShared};
+use carmine_wire::private::{OsdBeacon, OsdBoot};
+use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
+
+use crate::admin::{AdminHook, Hook};
+use crate::config::OsdConfig;
+use crate::dispatch::Incoming;
+use crate::maps::MapIntake;
+use crate::shard::OsdShard;
+
+/// How often the monitor hears of the store's space.
+const BEACON_PERIOD: Duration = Duration::from_secs(2);
+/// Pause while other shards start.
+const START_POLL: Duration = Duration::from_millis(1);
+/// Pause after a failed accept (out of descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why an OSD did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OsdError {
+    /// Its store cannot be opened.
+    #[error("store: {0}")]
+    Store(#[from] StoreError),
+    /// Its address cannot be listened on.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+}
+
+/// The main task of every shard of an OSD: opens the shard's store and ports. Shard 0 also finds the monitor and boots
+/// when all shards are ready. Returns when the shard serves; its tasks go on.
+///
+/// # Errors
+/// If the store or a port cannot be opened.
+pub async fn run(
+    shard: Shard,
+    config: Arc<OsdConfig>,
+    store: StoreShared,
+    hook: Option<Box<dyn AdminHook>>,
+) -> Result<Rc<OsdShard>, OsdError> {
+    let store = Store::open_shard(&store, &shard).await?;
+    let osd = OsdShard::new(&shard, Arc::clone(&config), store);
+    if let Some(hook) = hook {
+        shard.set_local(Rc::new(Hook(hook)));
+    }
+    let own = listen(&shard, &config).await?;
+    let port = own.local_addr().port();
+    let here = shard.id();
+    shard.submit_to(ShardId(0), move |first| note_port(first.clone(), here, port));
+    // The public address is known only to shard 0 until it tells the others; until then nobody dials.
+    if here == ShardId(0) {
+        lead(&osd, own).await?;
+    } else {
+        shard.set_local(Rc::new(OwnListener(std::cell::RefCell::new(Some(own)))));
+    }
+    Ok(osd)
+}
+
+/// A reactor's own port, waiting for the OSD's public address.
+struct OwnListener(std::cell::RefCell<Option<Listener>>);
+
+async fn listen(shard: &Shard, config: &OsdConfig) -> Result<Listener, OsdError> {
+    let addr = SocketAddr::new(config.listen, 0);
+    shard.listen(addr).await.map_err(|e| OsdError::Listen(addr, e))
+}
+
+/// Remembers on shard 0 the port of a shard; waits until shard 0 itself is there.
+fn note_port(first: Shard, of: ShardId, port: u16) {
+    if let Some(osd) = OsdShard::of(&first) {
+        if let Some(place) = osd.ports.borrow_mut().get_mut(usize::from(of.0)) {
+            *place = port;
+        }
+        return;
+    }
+    let again = first.clone();
+    first.spawn(Group::Admin, "start", async move {
+        again.sleep(START_POLL).await;
+        note_port(again.clone(), of, port);
+    });
+}
+
+/// Shard 0's part: the public port, then the monitor.
+async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
+    let public = listen(&osd.shard, &osd.config).await?;
+    while osd.ports.borrow().contains(&0) {
+        osd.shard.sleep(START_POLL).await;
+    }
+    let addr = EntityAddr::msgr2(public.local_addr(), osd.config.nonce);
+    let ports = osd.ports.borrow().clone();
+    serve_own(osd, own, addr);
+    for to in (1..osd.shard.shards()).map(ShardId) {
+        let ports = ports.clone();
+        let ready = osd.shard.call(to, move |shard| async move {
+            if let (Some(osd), Some(own)) = (OsdShard::of(&shard), shard.local::<OwnListener>()) {
+                *osd.ports.borrow_mut() = ports;
+                if let Some(own) = own.0.take() {
+                    serve_own(&osd, own, addr);
+                }
+            }
+        });
+        ready.await;
+    }
+    accept_public(osd, public, addr);
+    join_cluster(osd, addr);
+    Ok(())
+}
+
+fn server_config(osd: &OsdShard, addr: EntityAddr) -> Rc<ServerConfig> {
+    let id = u64::from(osd.config.id.0);
+    Rc::new(ServerConfig::new(EntityType::OSD, id, EntityAddrVec(vec![addr])))
+}
+
+/// Serves a reactor's own port on this reactor.
+fn serve_own(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
+    let (own, config) = (Rc::clone(osd), server_config(osd, addr));
+    osd.shard.set_local(Rc::clone(&config));
+    osd.shard.spawn(Group::Admin, "accept-own", async move {
+        loop {
+            match listener.accept().await {
+                Ok((socket, _)) => attend(&own, socket, &config),
+                Err(error) => pause(&own, &error).await,
+            }
+        }
+    });
+}
+
+/// Accepts on the public port and deals the connections to the reactor that serves the fewest.
+fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
+    let (own, config) = (Rc::clone(osd), server_config(osd, addr));
+    osd.shard.spawn(Group::Admin, "accept", async move {
+        loop {
+            match listener.accept().await {
+                Ok((socket, _)) => deal(&own, socket, &config).await,
+                Err(error) => pause(&own, &error).await,
+            }
+        }
+    });
+}
+
+async fn pause(osd: &OsdShard, error: &std::io::Error) {
+    tracing::error!("accept: {error}");
+    osd.shard.sleep(ACCEPT_PAUSE).await;
+}
+
+fn attend(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
+    let (shard, config) = (osd.shard.clone(), Rc::clone(config));
+    let dispatcher = Rc::new(Incoming(Rc::downgrade(osd)));
+    let own = Rc::clone(osd);
+    own.served.set(own.served.get() + 1);
+    osd.shard.spawn(Group::Client, "connection", async move {
+        serve(&shard, socket, config, dispatcher).await;
+        own.served.set(own.served.get() - 1);
+    });
+}
+
+/// Gives a connection to the reactor with the fewest; counts are asked for, connections are rare.
+async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
+    let mut least = (usize::MAX, osd.shard.id());
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let count = osd
+            .shard
+            .call(to, |shard| async move { OsdShard::of(&shard).map_or(usize::MAX, |osd| osd.served.get()) });
+        least = least.min((count.await, to));
+    }
+    let to = least.1;
+    if to == osd.shard.id() {
+        attend(osd, socket, config);
+        return;
+    }
+    osd.shard.submit_to(to, move |shard| {
+        let parts = OsdShard::of(shard).zip(shard.local::<ServerConfig>());
+        if let Some((osd, config)) = parts {
+            attend(&osd, socket, &config);
+        }
+    });
+}
+
+/// Keeps a session with the monitor: boot at its start, maps, beacons.
+fn join_cluster(osd: &Rc<OsdShard>, addr: EntityAddr) {
+    let client = ClientConfig::new(EntityType::OSD, osd.config.id.0.to_string(), osd.config.nonce);
+    let (id, uuid, reactors) = (osd.config.id, osd.config.uuid, osd.shard.shards());
+    let own = Rc::downgrade(osd);
+    let boot = move |session: &Rc<MonSession>| {
+        let epoch = own.upgrade().map_or(carmine_types::Epoch(0), |osd| osd.epoch());
+        session.send(Message::of(&OsdBoot { osd: id, uuid, addr, reactors, epoch }));
+    };
+    let handler = Rc::new(MapIntake { osd: Rc::clone(osd), boot: Box::new(boot) });
+    let mon = EntityAddr::msgr2(osd.config.mon, 0);
+    let session = MonSession::start(&osd.shard, vec![mon], Rc::new(client), handler);
+    let osd = Rc::clone(osd);
+    let shard = osd.shard.clone();
+    shard.spawn(Group::Admin, "beacon", async move {
+        while !osd.stopping.get() {
+            let space = osd.store.statfs();
+            session.send(Message::of(&OsdBeacon {
+                osd: osd.config.id,
+                total_bytes: space.total,
+                used_bytes: space.used,
+                pools: Vec::new(),
+            }));
+            osd.shard.sleep(BEACON_PERIOD).await;
+        }
+    });
+}
