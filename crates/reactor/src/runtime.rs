@@ -82,6 +82,7 @@ impl Parts {
             ops: RefCell::new(Ops::default()),
             timers: RefCell::new(Timers::default()),
             turn_now: Cell::new(now),
+            next_turn: RefCell::new(Vec::new()),
             mail: RefCell::new(self.mail),
             calls: RefCell::new(Calls::default()),
             aliens: RefCell::new(AlienQueue::default()),

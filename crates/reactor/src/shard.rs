@@ -50,6 +50,8 @@ pub(crate) struct Inner {
     pub(crate) ops: RefCell<Ops>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) turn_now: Cell<u64>,
+    /// Tasks that want to run in the next turn, not earlier.
+    pub(crate) next_turn: RefCell<Vec<WakeTarget>>,
     pub(crate) mail: RefCell<Mail>,
     pub(crate) calls: RefCell<Calls>,
     pub(crate) aliens: RefCell<AlienQueue>,
@@ -146,9 +148,15 @@ impl Shard {
         Sleep::new(self.clone(), deadline_ns)
     }
 
-    /// Lets all other ready tasks of the group run first.
+    /// Lets all other ready tasks of the group run first. A task that only yields goes on within the turn until the
+    /// quota is used up: to wait for I/O or other shards, wait for them, or use [`next_turn`](Shard::next_turn).
     pub async fn yield_now(&self) {
-        Yield { shard: self, done: false }.await;
+        Yield { shard: self, next_turn: false, done: false }.await;
+    }
+
+    /// Goes on in the next turn: after the driver and the mailboxes have been looked at.
+    pub async fn next_turn(&self) {
+        Yield { shard: self, next_turn: true, done: false }.await;
     }
 
     /// A buffer of length `len`, with unspecified content.
@@ -376,6 +384,7 @@ impl Inner {
 
 struct Yield<'a> {
     shard: &'a Shard,
+    next_turn: bool,
     done: bool,
 }
 
@@ -387,7 +396,12 @@ impl Future for Yield<'_> {
             return Poll::Ready(());
         }
         self.done = true;
-        exec::wake(self.shard, self.shard.wake_target(cx));
+        let target = self.shard.wake_target(cx);
+        if self.next_turn {
+            self.shard.0.next_turn.borrow_mut().push(target);
+        } else {
+            exec::wake(self.shard, target);
+        }
         Poll::Pending
     }
 }

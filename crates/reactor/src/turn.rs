@@ -38,6 +38,10 @@ pub(crate) fn work(shard: &Shard, root: &mut Root<'_>) -> Worked {
     let completions = take_completions(shard) + take_returned(shard);
     let messages = take_mail(shard);
     let timers = fire_timers(shard);
+    let waiting = std::mem::take(&mut *inner.next_turn.borrow_mut());
+    for target in waiting {
+        exec::wake(shard, target);
+    }
     inner.exec.borrow_mut().drain_wakes();
     let (polled, root_done) = run_ready(shard, root, inner.clock.to_ticks(inner.quota_ns));
     stats::add(&inner.counters.polls, polled);
@@ -137,6 +141,7 @@ fn has_work(shard: &Shard) -> bool {
         || !inner.ops.borrow().done.is_empty()
         || !inner.shared.is_quiet()
         || inner.mail.borrow().has_mail()
+        || !inner.next_turn.borrow().is_empty()
         || inner.process.stopping()
 }
 
@@ -184,16 +189,24 @@ pub(crate) fn run(shard: &Shard, mut root: Root<'_>) -> io::Result<bool> {
             PollPolicy::Poll => {
                 drive(shard, Wait::No)?;
                 spin(shard, u64::MAX);
+                take_events(shard)?;
             }
             PollPolicy::Adaptive { .. } if alien_needs_this_cpu(shard) => sleep(shard)?,
             PollPolicy::Adaptive { spin_us } => {
                 drive(shard, Wait::No)?;
-                if !spin(shard, u64::from(spin_us) * 1_000) {
+                if spin(shard, u64::from(spin_us) * 1_000) {
+                    take_events(shard)?;
+                } else {
                     sleep(shard)?;
                 }
             }
         }
     }
+}
+
+/// Reaps what ended a spin, so that the next turn finds it.
+fn take_events(shard: &Shard) -> io::Result<()> {
+    if shard.inner().driver.borrow_mut().has_events() { drive(shard, Wait::No) } else { Ok(()) }
 }
 
 /// An alien works for this shard and may want the very CPU that the shard would spin on.

@@ -195,7 +195,7 @@ impl World {
             }
             Op::Recv { buf, at, .. } => {
                 // Now and then a receive returns less than there is, as real ones do.
-                let most = if self.random() % 8 == 0 { self.random_in(1, 5_000) } else { u64::MAX };
+                let most = if self.random().is_multiple_of(8) { self.random_in(1, 5_000) } else { u64::MAX };
                 self.recv(key, index, id, &mut buf.full_mut()[*at..], most)
             }
             Op::Send { chunks, skip, .. } => self.send(key, index, id, chunks, *skip),
