@@ -1,0 +1,63 @@
+//! `carmine osd --mkfs`: makes one OSD's store and tells its progress on standard output.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use carmine_reactor::{Config, PollPolicy, Shard, block_on};
+use carmine_store::blue::{MkfsOptions, mkfs};
+use carmine_testbed::{Layout, Plan, progress_line};
+use carmine_types::OsdId;
+
+use super::store::{block_path, open_kv};
+use crate::output::print;
+
+/// Time between two progress lines.
+const EVERY: Duration = Duration::from_millis(100);
+/// Writes of 1 MiB in flight, and some.
+const ARENA_BYTES: usize = 32 << 20;
+
+pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyhow::Result<()> {
+    let path = block_path(layout, osd);
+    if let Some(device) = plan.devices.get(osd.0 as usize) {
+        link_device(device, &path)?;
+    }
+    let Some(kv) = open_kv(layout, plan, osd)? else { return Ok(()) };
+    let fsid = plan.fsid.parse().map_err(|e| anyhow::anyhow!("fsid of the plan: {e}"))?;
+    let size_bytes = plan.devices.is_empty().then_some(plan.osd_size_bytes);
+    let options = MkfsOptions { fsid, osd, size_bytes, sparse: plan.sparse, force };
+    let config = Config {
+        name: "mkfs".into(),
+        poll: PollPolicy::Sleep,
+        alien_threads: 1,
+        arena_bytes_per_shard: ARENA_BYTES,
+        ..Config::default()
+    };
+    let mut last: Option<Instant> = None;
+    let mut progress = |done: u64, total: u64| {
+        if done == total || last.is_none_or(|at| at.elapsed() >= EVERY) {
+            last = Some(Instant::now());
+            // Nobody reads it any more if the parent has gone; the store is finished all the same.
+            let _ = print(&(progress_line(done, total) + "\n"));
+        }
+    };
+    block_on(config, async |shard: Shard| mkfs(&shard, &path, options, kv, &mut progress).await)
+        .context("cannot start a reactor")??;
+    Ok(())
+}
+
+/// Makes `osd.N/block` a link to the device, which must be one: a plain file named by mistake is not overwritten.
+fn link_device(device: &Path, link: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = std::fs::metadata(device).with_context(|| format!("--devs {}", device.display()))?.file_type();
+    anyhow::ensure!(kind.is_block_device(), "--devs {}: this is no block device", device.display());
+    let device = device.canonicalize().with_context(|| format!("--devs {}", device.display()))?;
+    match std::fs::remove_file(link) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(e).with_context(|| format!("cannot replace {}", link.display()));
+        }
+        _ => {}
+    }
+    symlink(&device, link).with_context(|| format!("cannot make {}", link.display()))
+}

@@ -1,0 +1,77 @@
+//! Making and opening the store that the plan names.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use carmine_reactor::Shard;
+use carmine_store::{Kv, StoreShared};
+use carmine_testbed::{Layout, Plan, StoreKind};
+use carmine_types::OsdId;
+
+use super::memory::Memory;
+
+/// The block file, or the link to the device, of an OSD.
+pub(crate) fn block_path(layout: &Layout, osd: OsdId) -> PathBuf {
+    layout.osd_dir(osd).join("block")
+}
+
+/// Opens the metadata store of `blue`; `None` for the others. Blocks: call it before the reactors run. RocksDB's own
+/// threads inherit the CPUs of the calling thread.
+#[cfg(feature = "rocks")]
+pub(crate) fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Option<Arc<dyn Kv>>> {
+    use carmine_kv_rocks::{RocksKv, RocksOptions};
+    if plan.store != StoreKind::Blue {
+        return Ok(None);
+    }
+    let memory = Memory::of(plan);
+    let options = RocksOptions {
+        block_cache_bytes: memory.kv_cache,
+        write_buffer_bytes: memory.kv_write_buffer,
+        background_threads: plan.alien_threads.max(2),
+    };
+    let kv = RocksKv::open(&layout.osd_dir(osd).join("db"), options)?;
+    Ok(Some(Arc::new(kv)))
+}
+
+/// Without RocksDB there is no `blue`.
+#[cfg(not(feature = "rocks"))]
+pub(crate) fn open_kv(_layout: &Layout, plan: &Plan, _osd: OsdId) -> anyhow::Result<Option<Arc<dyn Kv>>> {
+    anyhow::ensure!(
+        plan.store != StoreKind::Blue,
+        "this carmine was built without RocksDB, which the store blue needs"
+    );
+    Ok(None)
+}
+
+/// Opens the store on its first shard.
+pub(crate) async fn open(
+    shard: &Shard,
+    layout: &Layout,
+    plan: &Plan,
+    osd: OsdId,
+    kv: Option<Arc<dyn Kv>>,
+) -> anyhow::Result<StoreShared> {
+    let Some(kv) = kv else {
+        return Ok(match plan.store {
+            StoreKind::Null => StoreShared::null(),
+            _ => StoreShared::cyan(plan.osd_size_bytes),
+        });
+    };
+    let options =
+        carmine_store::blue::MountOptions { cache_bytes_per_shard: Memory::of(plan).onodes_per_shard };
+    let path = block_path(layout, osd);
+    let blue = carmine_store::BlueShared::mount(shard, &path, kv, options)
+        .await
+        .context("cannot mount the store")?;
+    let label = blue.label();
+    anyhow::ensure!(
+        label.fsid.to_string() == plan.fsid && label.osd == osd,
+        "{} belongs to {} of cluster {}, not to {osd} of {}",
+        path.display(),
+        label.osd,
+        label.fsid,
+        plan.fsid
+    );
+    Ok(StoreShared::Blue(blue))
+}
