@@ -2,6 +2,17 @@
 
 use std::process::Command;
 
+/// The workspace's lock file, from this crate's folder.
+const LOCK: &str = "../../Cargo.lock";
+
+/// RocksDB's version is the build part of its crate's: `0.19.0+11.8.1`.
+fn rocksdb_version() -> Option<String> {
+    let lock = std::fs::read_to_string(LOCK).ok()?;
+    let package = lock.split("[[package]]").find(|p| p.contains("name = \"librocksdb-sys\""))?;
+    let line = package.lines().find_map(|line| line.strip_prefix("version = "))?;
+    Some(line.trim_matches('"').split_once('+')?.1.to_string())
+}
+
 fn main() {
     let env = |name: &str| std::env::var(name).unwrap_or_else(|_| "unknown".into());
     let rustc = Command::new(env("RUSTC")).arg("--version").output();
@@ -13,5 +24,11 @@ fn main() {
     // Set by cargo as flags separated by 0x1f.
     let flags = env("CARGO_ENCODED_RUSTFLAGS").replace('\u{1f}', " ");
     println!("cargo::rustc-env=CARMINE_RUSTFLAGS={flags}");
+    // Set in .cargo/config.toml: RocksDB's own flags beside the profile's.
+    let cxxflags = format!("CXXFLAGS_{}", env("TARGET").replace('-', "_"));
+    println!("cargo::rustc-env=CARMINE_CXXFLAGS={}", std::env::var(&cxxflags).unwrap_or_default());
+    println!("cargo::rustc-env=CARMINE_ROCKSDB={}", rocksdb_version().unwrap_or_else(|| "unknown".into()));
+    println!("cargo::rerun-if-env-changed={cxxflags}");
+    println!("cargo::rerun-if-changed={LOCK}");
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -36,14 +36,24 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the allocator itself: the version is only there if it really is linked in.
+/// See the `global_allocator` in main.rs.
 fn allocator() -> String {
     "mimalloc".into()
 }
 
+/// Version, flags, and what RocksDB itself says of its checksums: it is asked by opening an empty database.
 #[cfg(feature = "rocks")]
 fn rocksdb() -> String {
-    carmine_kv_rocks::build_info()
+    use carmine_kv_rocks::{RocksKv, RocksOptions};
+    let ask = || -> anyhow::Result<Option<String>> {
+        let folder = tempfile::tempdir()?;
+        Ok(RocksKv::open(folder.path(), RocksOptions::default())?.crc32_support())
+    };
+    let crc = match ask() {
+        Ok(answer) => answer.unwrap_or_else(|| "not told".into()),
+        Err(e) => format!("not known ({e})"),
+    };
+    format!("{} (-O3 {}), fast CRC32C: {crc}", env!("CARMINE_ROCKSDB"), env!("CARMINE_CXXFLAGS"))
 }
 
 #[cfg(not(feature = "rocks"))]
