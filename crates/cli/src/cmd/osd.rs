@@ -5,15 +5,18 @@ mod mkfs;
 mod store;
 
 use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, anyhow};
-use carmine_reactor::Config;
-use carmine_testbed::{Layout, Plan, process, require_plan};
+use carmine_osd::OsdConfig;
+use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
+use carmine_store::StoreShared;
+use carmine_testbed::{Layout, Plan, mon_addr, process, require_plan};
 use carmine_types::{OsdId, Uuid};
 
 use crate::args::OsdArgs;
-use crate::logging;
 use crate::output::Usage;
+use crate::{logging, signals};
 use memory::Memory;
 
 pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
@@ -60,13 +63,77 @@ fn store_uuid(fsid: Uuid, osd: OsdId) -> Uuid {
     Uuid(bytes)
 }
 
+/// Runs the OSD until it is asked to stop, or fails.
 fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
-    let config = reactors(plan, osd)?;
+    let reactors = reactors(plan, osd)?;
     // For the threads that nobody pins: RocksDB's, the signal handler's, this one.
-    process::restrict_to(&config.alien_cpus)?;
+    process::restrict_to(&reactors.alien_cpus)?;
     let fsid = plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?;
-    let _ = (store_uuid(fsid, osd), store::open_kv(layout, plan, osd)?);
-    anyhow::bail!("the OSD is not built in yet")
+    let config = Arc::new(OsdConfig {
+        id: osd,
+        uuid: store_uuid(fsid, osd),
+        listen: plan.addr,
+        nonce: std::process::id(),
+        mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
+    });
+    let kv = store::open_kv(layout, plan, osd)?;
+    let (failed, failure) = mpsc::channel();
+    let (layout, plan) = (layout.clone(), plan.clone());
+    let running = Reactors::start(reactors, move |shard: Shard| {
+        let (layout, plan, config, kv, failed) =
+            (layout.clone(), plan.clone(), Arc::clone(&config), kv.clone(), failed.clone());
+        async move {
+            // Shard 0 opens what all share, then starts the others.
+            if shard.id() != ShardId(0) {
+                return;
+            }
+            let started = async {
+                let store = store::open(&shard, &layout, &plan, osd, kv).await?;
+                for to in (1..shard.shards()).map(ShardId) {
+                    let (config, store, failed) = (Arc::clone(&config), store.clone(), failed.clone());
+                    shard.submit_to(to, move |shard| start_shard(shard, config, store, failed));
+                }
+                run_shard(&shard, config, store).await
+            };
+            if let Err(e) = started.await {
+                give_up(&shard, &failed, e);
+            }
+        }
+    })
+    .context("cannot start the reactors")?;
+    let stopper = running.stopper();
+    signals::on_stop(move || stopper.stop())?;
+    running.join().context("a reactor failed")?;
+    match failure.try_recv() {
+        Ok(e) => Err(e),
+        Err(_) => Ok(()),
+    }
+}
+
+fn start_shard(
+    shard: &Shard,
+    config: Arc<OsdConfig>,
+    store: StoreShared,
+    failed: mpsc::Sender<anyhow::Error>,
+) {
+    let own = shard.clone();
+    shard.spawn(Group::Admin, "osd", async move {
+        if let Err(e) = run_shard(&own, config, store).await {
+            give_up(&own, &failed, e);
+        }
+    });
+}
+
+async fn run_shard(shard: &Shard, config: Arc<OsdConfig>, store: StoreShared) -> anyhow::Result<()> {
+    carmine_osd::run(shard.clone(), config, store, None).await?;
+    Ok(())
+}
+
+/// One shard that cannot run ends the process.
+fn give_up(shard: &Shard, failed: &mpsc::Sender<anyhow::Error>, error: anyhow::Error) {
+    // The receiver lives as long as the reactors do.
+    let _ = failed.send(error);
+    shard.stop();
 }
 
 #[cfg(test)]
