@@ -76,6 +76,9 @@ pub struct Config {
     pub alien_shares_cpu: bool,
     /// Bytes of address space for I/O buffers per shard (memory is taken as it is touched).
     pub arena_bytes_per_shard: usize,
+    /// Pin the arena's pages and register them with the ring: disk I/O costs about 0.2 µs less, but all of the
+    /// arena's memory is taken at the start. Without effect where the locked-memory limit forbids it.
+    pub register_buffers: bool,
     /// Entries of the submission ring; the completion ring has eight times as many.
     pub ring_entries: u32,
     /// Microseconds of ready tasks per turn before the reactor looks at the kernel again.
@@ -94,6 +97,7 @@ impl Default for Config {
             alien_cpus: Vec::new(),
             alien_shares_cpu: false,
             arena_bytes_per_shard: 64 << 20,
+            register_buffers: false,
             ring_entries: 512,
             task_quota_us: 500,
             stall_ms: 100,

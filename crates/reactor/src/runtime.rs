@@ -108,8 +108,11 @@ impl Parts {
 
     /// A shard with a ring, on the calling thread.
     fn real(self, config: &Config) -> io::Result<Shard> {
-        let ring = Uring::new(config.ring_entries, Arc::clone(&self.shared))?;
+        let mut ring = Uring::new(config.ring_entries, Arc::clone(&self.shared), Arc::clone(&self.process))?;
         let arena = Slice::new(config.arena_bytes_per_shard)?;
+        if config.register_buffers {
+            ring.register(&arena);
+        }
         let clock = Clock::Real(TickRate::measure());
         sys::precise_timers();
         Ok(self.assemble(config, Driver::Uring(Box::new(ring)), clock, sys::random_seed(), arena))

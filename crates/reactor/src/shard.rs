@@ -314,6 +314,7 @@ impl Shard {
             alien_busy_ns: i.shared.alien_busy_ns.load(Ordering::Relaxed),
             alien_jobs: i.aliens.borrow().given(),
             buf_fallbacks: c.buf_fallbacks.get(),
+            registered_bytes: i.driver.try_borrow().map_or(0, |d| d.registered_bytes()),
             bytes_copied: c.bytes_copied.get(),
             stalls: c.stalls.get(),
             group_ns: c.group_ticks().map(|t| i.clock.to_ns(t)),

@@ -47,6 +47,8 @@ pub struct ReactorStats {
     pub alien_jobs: u64,
     /// Buffers that the arena could not give and the heap gave.
     pub buf_fallbacks: u64,
+    /// Bytes of buffers registered with the ring; 0 if the kernel refused or nobody asked.
+    pub registered_bytes: u64,
     /// Bytes copied by code that could not avoid it ([`Shard::count_copy`](crate::Shard::count_copy)).
     pub bytes_copied: u64,
     /// Polls of one task that took longer than the stall limit.

@@ -128,9 +128,7 @@ fn flush(shard: &Shard) {
     let mut driver = inner.driver.borrow_mut();
     while let Some(peer) = mail.to_wake.pop() {
         stats::add(&inner.counters.wakes_sent, 1);
-        if let Some(p) = inner.process.shards.get(peer) {
-            driver.wake_peer(p.ring_fd());
-        }
+        driver.wake_peer(peer);
     }
 }
 

@@ -49,8 +49,12 @@ fn give_up() {
 fn unprivileged_child() {
     give_up();
     // A real OSD's shape: several shards, large rings, more buffers than may be locked.
-    let config =
-        Config { ring_entries: 4096, arena_bytes_per_shard: 256 << 20, ..Config::unpinned("unpriv", 4) };
+    let config = Config {
+        register_buffers: true,
+        ring_entries: 4096,
+        arena_bytes_per_shard: 96 << 20,
+        ..Config::unpinned("unpriv", 4)
+    };
     let reactors = Reactors::start(config, |shard| async move {
         let l = shard.listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("listen");
         let c = shard.connect(l.local_addr()).await.expect("connect");
@@ -65,6 +69,7 @@ fn unprivileged_child() {
         }
         let hold: Vec<_> = (0..64).map(|_| shard.buf(1 << 20)).collect();
         assert_eq!(shard.stats().buf_fallbacks, 0);
+        assert_eq!(shard.stats().registered_bytes, 0, "96 MiB cannot be pinned under this limit");
         drop(hold);
         for to in 0..shard.shards() {
             shard.call(ShardId(to), |s| async move { s.sleep(Duration::from_millis(1)).await }).await;

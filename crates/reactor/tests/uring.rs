@@ -117,10 +117,18 @@ fn a_large_gathered_send_arrives_whole() {
 fn direct_file_io_reads_what_was_written() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
     let path = dir.path().join("data");
-    block_on(config(1, PollPolicy::default()), async |shard| {
+    for register_buffers in [false, true] {
+        let cfg = Config { register_buffers, ..config(1, PollPolicy::default()) };
+        direct_file_io(cfg, &path);
+        std::fs::remove_file(&path).expect("remove");
+    }
+}
+
+fn direct_file_io(cfg: Config, path: &Path) {
+    block_on(cfg, async |shard| {
         let opts =
             FileOptions { read: true, write: true, create: true, direct: true, ..FileOptions::default() };
-        let f = shard.open(&path, opts).await.expect("open");
+        let f = shard.open(path, opts).await.expect("open");
         f.set_len(1 << 20).await.expect("set_len");
         assert_eq!(f.len().await.expect("len"), 1 << 20);
         let mut a = shard.buf(8192);

@@ -41,6 +41,11 @@ impl Slice {
         Ok(Arc::new(Slice { base, len, next: AtomicUsize::new(0), free }))
     }
 
+    /// Address and length of the mapping.
+    pub(crate) fn range(&self) -> (usize, usize) {
+        (self.base.as_ptr() as usize, self.len)
+    }
+
     /// Takes a piece of class `class`; `None` when the slice is used up.
     pub(crate) fn take(&self, class: usize) -> Option<NonNull<u8>> {
         let queue = &self.free[class];

@@ -48,9 +48,17 @@ impl Driver {
     }
 
     /// A peer sleeps and got mail.
-    pub(crate) fn wake_peer(&mut self, ring_fd: i32) {
+    pub(crate) fn wake_peer(&mut self, peer: usize) {
         if let Driver::Uring(u) = self {
-            u.wake_peer(ring_fd);
+            u.wake_peer(peer);
+        }
+    }
+
+    /// Bytes of buffers that the kernel has pinned.
+    pub(crate) fn registered_bytes(&self) -> u64 {
+        match self {
+            Driver::Uring(u) => u.registered_bytes(),
+            Driver::Sim(_) | Driver::Closed => 0,
         }
     }
 

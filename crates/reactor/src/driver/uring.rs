@@ -11,14 +11,19 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Wait;
 use crate::buf::Chunk;
+use crate::buf::arena::Slice;
 use crate::op::{Done, Op, Ops};
-use crate::shared::ShardShared;
+use crate::shared::{ProcessShared, ShardShared};
 use crate::sys::{self, RingFd};
 
 /// Completions that are not an operation's.
 const EVENT: u64 = u64::MAX;
 const MESSAGE: u64 = u64::MAX - 1;
 const IGNORED: u64 = u64::MAX - 2;
+/// Completion of a wake-up message; the peer's index is in the lower bits.
+const WAKE: u64 = 1 << 62;
+/// Most bytes of one registered buffer.
+const REGION: usize = 1 << 30;
 /// Most gather entries that the kernel takes (UIO_MAXIOV).
 const MAX_IOVECS: usize = 1024;
 const POLL_FIRST: u16 = 1;
@@ -33,14 +38,21 @@ pub(crate) struct Uring {
     iovecs: Scratch<libc::iovec>,
     headers: Scratch<libc::msghdr>,
     shared: Arc<ShardShared>,
+    process: Arc<ProcessShared>,
+    /// The arena, if its pages are registered with the ring.
+    registered: Option<Arc<Slice>>,
     event_buf: Box<[u8; 8]>,
     event_armed: bool,
-    wakes: Vec<RawFd>,
+    wakes: Vec<usize>,
 }
 
 impl Uring {
     /// Makes the ring on the calling thread, which must be the one that uses it.
-    pub(crate) fn new(entries: u32, shared: Arc<ShardShared>) -> io::Result<Uring> {
+    pub(crate) fn new(
+        entries: u32,
+        shared: Arc<ShardShared>,
+        process: Arc<ProcessShared>,
+    ) -> io::Result<Uring> {
         let entries = entries.clamp(8, 32_768).next_power_of_two();
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -61,6 +73,8 @@ impl Uring {
             iovecs: Scratch::new(MAX_IOVECS),
             headers: Scratch::new(64),
             shared,
+            process,
+            registered: None,
             event_buf: Box::new([0; 8]),
             event_armed: false,
             wakes: Vec::new(),
@@ -78,8 +92,38 @@ impl Uring {
         !cq.is_empty() || sq.taskrun() || sq.cq_overflow()
     }
 
-    pub(crate) fn wake_peer(&mut self, ring_fd: RawFd) {
-        self.wakes.push(ring_fd);
+    pub(crate) fn wake_peer(&mut self, peer: usize) {
+        self.wakes.push(peer);
+    }
+
+    /// Registers the arena's pages with the ring, so that disk I/O need not look them up each time. Takes all of the
+    /// arena's memory at once. Where the kernel refuses (locked-memory limit), I/O works without.
+    pub(crate) fn register(&mut self, arena: &Arc<Slice>) {
+        let (base, len) = arena.range();
+        let regions: Vec<libc::iovec> = (0..len)
+            .step_by(REGION)
+            .map(|at| libc::iovec {
+                iov_base: (base + at) as *mut libc::c_void,
+                iov_len: REGION.min(len - at),
+            })
+            .collect();
+        // SAFETY: the ranges are the arena's mapping, which `registered` keeps alive as long as the ring is used.
+        match unsafe { self.ring.submitter().register_buffers(&regions) } {
+            Ok(()) => self.registered = Some(Arc::clone(arena)),
+            Err(e) => tracing::info!("{len} bytes of buffers are not registered with the ring: {e}"),
+        }
+    }
+
+    /// Bytes of registered buffers.
+    pub(crate) fn registered_bytes(&self) -> u64 {
+        self.registered.as_ref().map_or(0, |a| a.range().1 as u64)
+    }
+
+    /// Index of the registered region that holds `len` bytes at `ptr`.
+    fn region(&self, ptr: *const u8, len: usize) -> Option<u16> {
+        let (base, total) = self.registered.as_ref()?.range();
+        let at = (ptr as usize).checked_sub(base)?;
+        (at + len <= total).then_some((at / REGION) as u16)
     }
 
     pub(crate) fn turn(&mut self, ops: &mut Ops, wait: Wait) -> io::Result<()> {
@@ -117,8 +161,10 @@ impl Uring {
         while let Some(index) = ops.cancels.pop() {
             self.push(opcode::AsyncCancel::new(u64::from(index)).build().user_data(IGNORED))?;
         }
-        while let Some(fd) = self.wakes.pop() {
-            self.push(opcode::MsgRingData::new(types::Fd(fd), 0, MESSAGE, None).build().user_data(IGNORED))?;
+        while let Some(peer) = self.wakes.pop() {
+            let Some(shared) = self.process.shards.get(peer) else { continue };
+            let e = opcode::MsgRingData::new(types::Fd(shared.ring_fd()), 0, MESSAGE, None).build();
+            self.push(e.user_data(WAKE | peer as u64))?;
         }
         Ok(())
     }
@@ -170,6 +216,14 @@ impl Uring {
             match c.user_data() {
                 EVENT => self.event_armed = false,
                 MESSAGE | IGNORED => {}
+                wake if wake & WAKE != 0 => {
+                    // A message that did not get through: the eventfd always does.
+                    if c.result() < 0
+                        && let Some(peer) = self.process.shards.get((wake & !WAKE) as usize)
+                    {
+                        peer.signal();
+                    }
+                }
                 op => ops.done.push(Done { op: op as u32, result: c.result(), flags: c.flags() }),
             }
         }
@@ -179,17 +233,24 @@ impl Uring {
     fn entry(&mut self, op: &mut Op) -> squeue::Entry {
         match op {
             Op::Read { handle, buf, len, off } => {
-                opcode::Read::new(types::Fd(handle.raw()), buf.ptr(), to_u32(*len)).offset(*off).build()
+                let (fd, ptr, n) = (types::Fd(handle.raw()), buf.ptr(), to_u32(*len));
+                match self.region(ptr, *len) {
+                    Some(i) => opcode::ReadFixed::new(fd, ptr, n, i).offset(*off).build(),
+                    None => opcode::Read::new(fd, ptr, n).offset(*off).build(),
+                }
             }
             Op::Write { handle, data, skip, off, dsync } => {
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
                 let fd = types::Fd(handle.raw());
                 if let [one] = data.as_slice() {
                     let rest = one.get(*skip..).unwrap_or_default();
-                    return opcode::Write::new(fd, rest.as_ptr(), to_u32(rest.len()))
-                        .offset(*off)
-                        .rw_flags(flags)
-                        .build();
+                    let (ptr, n) = (rest.as_ptr(), to_u32(rest.len()));
+                    return match self.region(ptr, rest.len()) {
+                        Some(i) => {
+                            opcode::WriteFixed::new(fd, ptr, n, i).offset(*off).rw_flags(flags).build()
+                        }
+                        None => opcode::Write::new(fd, ptr, n).offset(*off).rw_flags(flags).build(),
+                    };
                 }
                 let (iov, n) = self.gather(data.iter().map(|b| b.as_slice()), *skip);
                 opcode::Writev::new(fd, iov, n).offset(*off).rw_flags(flags).build()
