@@ -275,49 +275,101 @@ fn messages_keep_their_order_even_through_a_full_queue() {
     reactors.join().expect("join");
 }
 
-/// A shard that sleeps whenever it can, messages at random moments: a lost wake-up is a hang, which the watchdog ends.
+/// Pairs of messages to a shard that falls asleep between them: the second one arrives at every stage of that. The
+/// sender never sleeps; a lost wake-up shows as an answer that does not come.
 #[test]
-fn no_wake_up_is_lost() {
-    let answered = Arc::new(AtomicU64::new(0));
-    let a = Arc::clone(&answered);
+fn no_wake_up_of_a_peer_is_lost() {
+    let lost = Arc::new(AtomicU64::new(0));
+    let l = Arc::clone(&lost);
     let reactors = Reactors::start(config(2, PollPolicy::Sleep), move |shard| {
-        let a = Arc::clone(&a);
+        let lost = Arc::clone(&l);
         async move {
             if shard.id() != ShardId(0) {
                 return;
             }
-            for i in 0..20_000u64 {
-                // Spin a varying moment so that the message meets the peer at every stage of falling asleep.
-                for _ in 0..(shard.random_u64() % 400) {
-                    std::hint::spin_loop();
+            let seen = Arc::new(AtomicU64::new(0));
+            for i in 1..=40_000u64 {
+                for message in [i * 2 - 1, i * 2] {
+                    let seen = Arc::clone(&seen);
+                    shard.submit_to(ShardId(1), move |_| seen.store(message, Ordering::Relaxed));
+                    shard.next_turn().await;
+                    if message == i * 2 - 1 {
+                        spin_ns(shard.random_u64() % 12_000);
+                    }
                 }
-                if i % 3 == 0 {
-                    shard.alien(0, || ()).await;
-                } else {
-                    shard.call(ShardId(1), |_| async {}).await;
+                let start = Instant::now();
+                while seen.load(Ordering::Relaxed) != i * 2 {
+                    if start.elapsed() > Duration::from_secs(3) {
+                        lost.store(i, Ordering::Relaxed);
+                        shard.stop();
+                        return;
+                    }
+                    shard.next_turn().await;
                 }
-                a.store(i + 1, Ordering::Relaxed);
             }
             shard.stop();
         }
     })
     .expect("start");
-    let stopper = reactors.stopper();
-    let progress = Arc::clone(&answered);
-    std::thread::spawn(move || {
-        let mut last = 0;
-        loop {
-            std::thread::sleep(Duration::from_secs(3));
-            let now = progress.load(Ordering::Relaxed);
-            if now == last {
-                stopper.stop();
-                return;
-            }
-            last = now;
-        }
-    });
     reactors.join().expect("join");
-    assert_eq!(answered.load(Ordering::Relaxed), 20_000, "a wake-up was lost");
+    assert_eq!(lost.load(Ordering::Relaxed), 0, "a wake-up was lost in this round");
+}
+
+fn spin_ns(ns: u64) {
+    let t = Instant::now();
+    while t.elapsed() < Duration::from_nanos(ns) {
+        std::hint::spin_loop();
+    }
+}
+
+/// A thread without a ring wakes a task just when its shard falls asleep.
+#[test]
+fn no_wake_up_by_another_thread_is_lost() {
+    const ROUNDS: u64 = 60_000;
+    type Slot = std::sync::Mutex<Option<std::task::Waker>>;
+    let round = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicU64::new(0));
+    let slot = Arc::new(Slot::default());
+    let (r, d, s) = (Arc::clone(&round), Arc::clone(&done), Arc::clone(&slot));
+    let reactors = Reactors::start(config(1, PollPolicy::Sleep), move |shard| {
+        let (round, done, slot) = (Arc::clone(&r), Arc::clone(&d), Arc::clone(&s));
+        async move {
+            for i in 1..=ROUNDS {
+                std::future::poll_fn(|cx| {
+                    if done.load(Ordering::Acquire) == i {
+                        return std::task::Poll::Ready(());
+                    }
+                    *slot.lock().expect("lock") = Some(cx.waker().clone());
+                    round.store(i, Ordering::Release);
+                    std::task::Poll::Pending
+                })
+                .await;
+            }
+            shard.stop();
+        }
+    })
+    .expect("start");
+    let mut rng = 1u64;
+    let mut last = Instant::now();
+    let mut seen = 0;
+    while seen < ROUNDS {
+        if round.load(Ordering::Acquire) > seen {
+            (seen, last) = (seen + 1, Instant::now());
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            spin_ns((rng >> 33) % 1_500);
+            done.store(seen, Ordering::Release);
+            let waker = slot.lock().expect("lock").take();
+            waker.expect("a waker").wake();
+        } else if last.elapsed() > Duration::from_secs(3) {
+            reactors.stopper().stop();
+            break;
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    reactors.join().expect("join");
+    assert_eq!(done.load(Ordering::Relaxed), ROUNDS);
+    assert_eq!(round.load(Ordering::Relaxed), ROUNDS, "a wake-up was lost");
 }
 
 #[test]
