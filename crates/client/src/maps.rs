@@ -5,7 +5,7 @@ use carmine_reactor::sync::Notify;
 use carmine_types::Epoch;
 use carmine_wire::mon_msg::OsdMapMsg;
 use carmine_wire::osdmap::{Incremental, OsdMap};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub(crate) struct Maps {
     current: RefCell<Option<Arc<OsdMap>>>,
     watchers: RefCell<Vec<Watcher>>,
     changed: Notify,
-    /// The last message could not be used: the mon has to be asked for a full map.
-    wants_full: Cell<bool>,
+    /// Called when a message could not be used: asks the mon for a full map.
+    on_gap: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
 impl Maps {
@@ -61,14 +61,17 @@ impl Maps {
             Ok(None) => {}
             Err(reason) => {
                 tracing::warn!(sender, reason, have = self.epoch().0, "map message cannot be used");
-                self.wants_full.set(true);
+                let on_gap = self.on_gap.borrow().clone();
+                if let Some(on_gap) = on_gap {
+                    on_gap();
+                }
             }
         }
     }
 
-    /// True once after a message that could not be used.
-    pub(crate) fn take_wants_full(&self) -> bool {
-        self.wants_full.take()
+    /// Calls `ask` whenever a message could not be used.
+    pub(crate) fn on_gap(&self, ask: impl Fn() + 'static) {
+        *self.on_gap.borrow_mut() = Some(Rc::new(ask));
     }
 
     /// The newest map that the message leads to, if it is newer than the current one.

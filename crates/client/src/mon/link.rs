@@ -17,6 +17,9 @@ const PING: Duration = Duration::from_secs(10);
 /// A mon that is silent for this long is given up for another.
 const SILENT: Duration = Duration::from_secs(30);
 
+/// Pause between two requests for a full map: a peer that sends nonsense must not make us flood the mon.
+const ASK_AGAIN_NS: u64 = 1_000_000_000;
+
 /// Keeps a session up until it is dropped or shut down.
 pub(super) async fn keep(session: Weak<MonSession>) {
     let pace = Pace::default();
@@ -160,11 +163,14 @@ impl MonSession {
         *self.monmap.borrow_mut() = Some(Rc::new(monmap));
     }
 
-    /// After a map that could not be used: asks for the current one in full.
-    pub(super) fn catch_up(&self) {
-        if self.maps.take_wants_full() {
-            let what = vec![Subscription::new("osdmap", 0, false)];
-            self.send(Message::of(&Subscribe { what, hostname: String::new() }));
+    /// After a map that could not be used: asks for the current one in full, unless it was just asked for.
+    pub(super) fn ask_full_map(&self) {
+        let now_ns = self.shard.now_ns();
+        if self.asked_full_ns.get() > now_ns {
+            return;
         }
+        self.asked_full_ns.set(now_ns + ASK_AGAIN_NS);
+        let what = vec![Subscription::new("osdmap", 0, false)];
+        self.send(Message::of(&Subscribe { what, hostname: String::new() }));
     }
 }

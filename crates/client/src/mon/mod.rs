@@ -61,6 +61,8 @@ pub struct MonSession {
     changed: Rc<Notify>,
     /// Why there is no session, for errors.
     fault: RefCell<Option<String>>,
+    /// Reactor time before which the mon is not asked for a full map again.
+    asked_full_ns: Cell<u64>,
     closed: Cell<bool>,
 }
 
@@ -84,9 +86,16 @@ impl MonSession {
             pending: Pending::default(),
             changed: Rc::new(Notify::new()),
             fault: RefCell::new(None),
+            asked_full_ns: Cell::new(0),
             closed: Cell::new(false),
         });
         session.maps.watch(move |map| handler.on_map(map));
+        let weak = Rc::downgrade(&session);
+        session.maps.on_gap(move || {
+            if let Some(session) = weak.upgrade() {
+                session.ask_full_map();
+            }
+        });
         shard.spawn(Group::Admin, "mon-session", link::keep(Rc::downgrade(&session)));
         session
     }
@@ -151,7 +160,6 @@ impl MonSession {
     /// Offers the session a map message that came from an OSD.
     pub fn take_map(&self, msg: &Message, sender: &str) {
         self.maps.take(msg, sender);
-        self.catch_up();
     }
 
     /// Ends the session for good.

@@ -173,7 +173,7 @@ impl Objecter {
         let tid = table.insert(op).ok_or(ClientError::Closed)?;
         if let Some(op) = table.get(tid) {
             self.aim(op);
-            self.deliver(op);
+            self.deliver(op, now_ns);
         }
         Ok(tid)
     }
@@ -186,7 +186,7 @@ impl Objecter {
     }
 
     /// Sends the operation if its connection stands; else sees to it that there will be one.
-    fn deliver(&self, op: &mut Op) {
+    fn deliver(&self, op: &mut Op, now_ns: u64) {
         let Some(osd) = op.osd else { return };
         if op.sent_on != 0 || op.outcome.is_some() || self.closed.get() {
             return;
@@ -196,8 +196,8 @@ impl Objecter {
         let Some(lane) = lane else { return self.ask_route(&session) };
         let Some(conn) = session.up(lane) else { return self.want(&session, lane) };
         let held = session.holds.covers(op.request.pg, &op.request);
-        if !held && op.not_before_ns <= self.shard.now_ns() {
-            transmit(op, &conn, epoch, self.shard.now_ns());
+        if !held && op.not_before_ns <= now_ns {
+            transmit(op, &conn, epoch, now_ns);
         }
     }
 
@@ -216,10 +216,11 @@ impl Objecter {
 
     /// Sends everything that waits for `osd` and can be sent now, in the order of submission.
     fn kick(&self, osd: OsdId) {
+        let now_ns = self.shard.now_ns();
         let mut table = self.table.borrow_mut();
         for tid in table.pick(|op| op.osd == Some(osd) && op.sent_on == 0) {
             if let Some(op) = table.get(tid) {
-                self.deliver(op);
+                self.deliver(op, now_ns);
             }
         }
     }

@@ -23,6 +23,7 @@ impl Objecter {
             return;
         }
         self.drop_sessions(map);
+        let now_ns = self.shard.now_ns();
         let mut table = self.table.borrow_mut();
         for tid in table.pick(|op| op.outcome.is_none()) {
             let Some(op) = table.get(tid) else { continue };
@@ -32,7 +33,7 @@ impl Objecter {
             if moved || old.as_ref().is_none_or(|old| interval_changed(old, &new, pg)) {
                 op.sent_on = 0;
             }
-            self.deliver(op);
+            self.deliver(op, now_ns);
         }
     }
 

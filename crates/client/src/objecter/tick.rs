@@ -56,7 +56,7 @@ impl Objecter {
         for tid in table.pick(due) {
             if let Some(op) = table.get(tid) {
                 op.not_before_ns = 0;
-                self.deliver(op);
+                self.deliver(op, now_ns);
             }
         }
     }

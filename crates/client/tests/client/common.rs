@@ -38,6 +38,11 @@ pub(crate) fn sim<F: Future<Output = ()> + 'static>(seed: u64, scenario: impl Fn
     sim.run(|| done.get(), VIRTUAL_LIMIT).unwrap_or_else(|stuck| panic!("{stuck}"));
 }
 
+/// Seeds per scenario: few, or as many as `CARMINE_SIM_SEEDS` says.
+pub(crate) fn seeds() -> u64 {
+    std::env::var("CARMINE_SIM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4)
+}
+
 /// Defines a test that runs a scenario in both worlds.
 macro_rules! both {
     ($($name:ident),* $(,)?) => {$(
@@ -49,7 +54,7 @@ macro_rules! both {
 
             #[test]
             fn sim() {
-                for seed in 0..4 {
+                for seed in 0..$crate::common::seeds() {
                     $crate::common::sim(seed, super::$name);
                 }
             }

@@ -171,6 +171,12 @@ impl Cluster {
         OsdMapMsg::full(self.fsid, map.epoch, map.encode())
     }
 
+    /// The increment to the newest map, which is of no use to whoever missed the one before.
+    pub(crate) fn gap(&self) -> OsdMapMsg {
+        let inc = Incremental { epoch: self.epoch(), ..Incremental::next(&self.map(), UTime::ZERO) };
+        OsdMapMsg { incrementals: vec![(inc.epoch, inc.encode())], full: Vec::new(), ..self.full_map() }
+    }
+
     /// Ends all sessions with the mon.
     pub(crate) fn cut_mon(&self) {
         self.clients.borrow().iter().for_each(|(conn, _)| conn.close("cut by the test"));

@@ -4,8 +4,9 @@ use super::common::{both, finish, pattern, start, until};
 use super::fake::{Cluster, PGS};
 use super::fake_osd::whole_pg;
 use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
+use carmine_messenger::Message;
 use carmine_reactor::Shard;
-use carmine_types::{OsdId, PgId};
+use carmine_types::{Epoch, OsdId, PgId};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ both!(
     limits_name_the_reason,
     holds_back,
     maps_from_osds,
+    maps_that_do_not_fit,
     the_mon_comes_and_goes,
     ends_with_the_client,
 );
@@ -183,6 +185,34 @@ async fn maps_from_osds(shard: Shard) {
     pool.write(&name, 0, pattern(1, 10)).await.unwrap();
     assert_eq!(client.osdmap().unwrap().epoch, cluster.epoch());
     assert_eq!(cluster.osd(0).retries.get(), 1, "sent to the wrong one first");
+}
+
+/// An OSD sends an increment to a map that the client does not have, or nonsense: the mon has to help.
+async fn maps_that_do_not_fit(shard: Shard) {
+    let cluster = Cluster::start(&shard, 1, 0).await;
+    let client = cluster.client(Options::default()).await;
+    let pool = client.pool("data").unwrap();
+    pool.write("obj", 0, pattern(1, 10)).await.unwrap();
+    cluster.mon_mute.set(true);
+    for _ in 0..2 {
+        cluster.change(|_| ());
+    }
+    let conn = Rc::clone(&cluster.osd(0).conns.borrow()[0]);
+    conn.send(Message::of(&cluster.gap()));
+    client.mon().wait_for_map(cluster.epoch(), Duration::from_secs(5)).await.unwrap();
+    let epoch = client.osdmap().unwrap().epoch;
+    for change in [0, 1, 2] {
+        let mut bad = cluster.full_map();
+        match change {
+            0 => bad.fsid.0[0] ^= 1,
+            1 => bad.full = vec![(Epoch(99), b"not a map".to_vec())],
+            _ => bad.full.clear(),
+        }
+        conn.send(Message::of(&bad));
+    }
+    conn.send(Message::new(carmine_wire::kinds::OSD_MAP, 4, 3, vec![1, 2, 3]));
+    pool.write("obj", 0, pattern(1, 10)).await.unwrap();
+    assert_eq!(client.osdmap().unwrap().epoch, epoch);
 }
 
 async fn the_mon_comes_and_goes(shard: Shard) {
