@@ -14,14 +14,11 @@ use crate::dispatch::route_op;
 use crate::op::{ClientOp, LocalReply, ReplyTo};
 use crate::shard::OsdShard;
 
-/// Names tried until one falls into a PG of this shard. With a million tries per PG the chance to miss is nil.
-const TRIES_MAX: u32 = 1 << 20;
-
 /// The PGs of one pool that a shard owns and is primary of.
 pub struct LocalPgs {
     osd: Rc<OsdShard>,
     pool: i64,
-    /// Objects by the name that the caller uses.
+    /// Names seen, with their hashes.
     names: RefCell<HashMap<String, ObjectId, FixedState>>,
     next_tid: Cell<u64>,
 }
@@ -50,33 +47,30 @@ impl LocalPgs {
         pg.pool == self.pool && primary == Some(self.osd.config.id) && self.osd.pg(pg).is_some()
     }
 
-    /// The object that stands for `name` here: the first of `name`, `name.1`, `name.2`, … that falls into a PG of this
-    /// shard. The same as long as the reactor count is.
+    /// Whether this shard is primary of the object's PG.
+    pub fn owns(&self, name: &str) -> bool {
+        self.object(name).is_some()
+    }
+
     fn object(&self, name: &str) -> Option<(PgId, ObjectId)> {
         let view = self.osd.view()?;
         let pg_num = view.map().pool(self.pool)?.pg_num;
-        if let Some(oid) = self.names.borrow().get(name) {
-            return Some((PgId::of_hash(self.pool, oid.hash, pg_num), oid.clone()));
-        }
-        let mut tried = name.to_owned();
-        for attempt in 1..TRIES_MAX {
-            let oid = ObjectId::head(self.pool, b"", b"", tried.as_bytes());
-            let pg = PgId::of_hash(self.pool, oid.hash, pg_num);
-            if self.is_mine(pg) {
-                self.names.borrow_mut().insert(name.to_owned(), oid.clone());
-                return Some((pg, oid));
-            }
-            tried = format!("{name}.{attempt}");
-        }
-        None
+        let known = self.names.borrow().get(name).cloned();
+        let oid = known.unwrap_or_else(|| {
+            let oid = ObjectId::head(self.pool, b"", b"", name.as_bytes());
+            self.names.borrow_mut().insert(name.to_owned(), oid.clone());
+            oid
+        });
+        let pg = PgId::of_hash(self.pool, oid.hash, pg_num);
+        self.is_mine(pg).then_some((pg, oid))
     }
 
-    /// Executes operations on the object that stands for `name`.
+    /// Executes operations on an object.
     ///
     /// # Errors
-    /// If the PG was lost meanwhile.
+    /// If its PG is not this shard's, or was lost meanwhile.
     pub async fn execute(&self, name: &str, ops: OpList, data: Payload) -> Result<LocalReply, String> {
-        let (pg, oid) = self.object(name).ok_or("this reactor lost its PGs")?;
+        let (pg, oid) = self.object(name).ok_or_else(|| format!("{name} is not in a PG of this reactor"))?;
         let write = ops.iter().any(|op| op.is_write());
         let mode = if write { flags::CLIENT_WRITE } else { flags::CLIENT_READ };
         let mut request = OsdRequest::new(pg, self.osd.epoch(), mode, &oid, ops);

@@ -1,5 +1,6 @@
 //! One OSD process: builds its reactors by the plan, opens its store, and runs.
 
+mod bench;
 mod memory;
 mod mkfs;
 mod store;
@@ -125,7 +126,7 @@ fn start_shard(
 }
 
 async fn run_shard(shard: &Shard, config: Arc<OsdConfig>, store: StoreShared) -> anyhow::Result<()> {
-    carmine_osd::run(shard.clone(), config, store, None).await?;
+    carmine_osd::run(shard.clone(), config, store, Some(bench::hook())).await?;
     Ok(())
 }
 
