@@ -1,6 +1,7 @@
 //! Text for people. Writing to a closed pipe (`carmine plan | head`) is no error and no panic.
 
 use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
 
 use carmine_testbed::TestbedError;
 
@@ -17,8 +18,8 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Prints an error with its causes on one line. A cause whose text its effect already has is left out.
-pub(crate) fn error(error: &anyhow::Error) {
+/// An error with its causes on one line. A cause whose text its effect already has is left out.
+pub(crate) fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();
@@ -28,7 +29,26 @@ pub(crate) fn error(error: &anyhow::Error) {
             text = format!("{text}: {cause}");
         }
     }
-    note(&format!("error: {text}"));
+    text
+}
+
+/// Prints an error.
+pub(crate) fn error(error: &anyhow::Error) {
+    note(&format!("error: {}", chain(error)));
+}
+
+/// Logs how a daemon ended; its exit code.
+pub(crate) fn ended(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            tracing::error!("{}", chain(&e));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// A wish that cannot be met as it was put.

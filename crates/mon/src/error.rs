@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum MonError {
     /// The port is taken, or the address is not ours.
-    #[error("cannot listen on {addr}: {source}; is another process using this port?")]
+    #[error("{source}; is another process using port {}?", addr.port())]
     Listen {
         /// The address.
         addr: SocketAddr,

@@ -10,18 +10,23 @@ use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
 use carmine_testbed::{Layout, Plan, process, require_plan, write_whole};
 
 use crate::args::DirArgs;
-use crate::{logging, signals};
+use crate::{logging, output, signals};
 
 /// The monitor's I/O buffers: it moves maps of some kilobytes.
 const ARENA_BYTES: usize = 16 << 20;
 
 pub(crate) fn run(args: &DirArgs) -> anyhow::Result<ExitCode> {
-    process::detach();
-    logging::start();
     let layout = Layout::new(&args.dir)?;
     let plan = require_plan(&layout)?;
+    process::detach();
+    logging::start();
+    Ok(output::ended(serve(&layout, &plan)))
+}
+
+/// Runs the monitor until it is asked to stop, or fails.
+fn serve(layout: &Layout, plan: &Plan) -> anyhow::Result<()> {
     process::restrict_to(&plan.client_cpus().to_vec())?;
-    let config = config(&layout, &plan)?;
+    let config = config(layout, plan)?;
     let reactor = Config {
         name: "mon".into(),
         cpus: vec![None],
@@ -51,11 +56,8 @@ pub(crate) fn run(args: &DirArgs) -> anyhow::Result<ExitCode> {
     signals::on_stop(move || stopper.stop())?;
     reactors.join().context("the reactor failed")?;
     match end.try_recv() {
-        Ok(Err(e)) => {
-            tracing::error!("{e:#}");
-            Err(e)
-        }
-        _ => Ok(ExitCode::SUCCESS),
+        Ok(Err(e)) => Err(e),
+        _ => Ok(()),
     }
 }
 

@@ -17,7 +17,7 @@ use carmine_types::{OsdId, Uuid};
 
 use crate::args::OsdArgs;
 use crate::output::Usage;
-use crate::{logging, signals};
+use crate::{logging, output, signals};
 use memory::Memory;
 
 pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
@@ -33,11 +33,7 @@ pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
     }
     process::detach();
     logging::start();
-    let result = serve(&layout, &plan, osd);
-    if let Err(e) = &result {
-        tracing::error!("{e:#}");
-    }
-    result.map(|()| ExitCode::SUCCESS)
+    Ok(output::ended(serve(&layout, &plan, osd)))
 }
 
 /// The reactors, pinned as planned.
