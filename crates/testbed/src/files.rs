@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,7 +11,10 @@ use crate::error::{Result, TestbedError, failed};
 
 /// Writes `bytes` to `path` so that a reader (also after a crash) sees the old file or the new one.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let temp = path.with_extension("new");
+    // Its own name: parent and child may write different files of one folder at the same time.
+    let mut temp = path.as_os_str().to_owned();
+    temp.push(format!(".{}.new", std::process::id()));
+    let temp = PathBuf::from(temp);
     let mut file = File::create(&temp).map_err(TestbedError::io("create", &temp))?;
     let written = file.write_all(bytes).and_then(|()| file.sync_data());
     if let Err(e) = written.and_then(|()| fs::rename(&temp, path)) {

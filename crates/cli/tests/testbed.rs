@@ -1,0 +1,240 @@
+//! Whole testbeds with the real binary: started, looked at, hurt, stopped, removed. `cyan` only, so that this also
+//! runs without RocksDB; the workspace's `tests` do the same with `blue` and with stock clients.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests run programs and look at files"
+)]
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A folder in which nothing survives the test.
+struct Bed {
+    root: tempfile::TempDir,
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = self.run(&["destroy"]);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.root.path().join("bed")
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carmine"));
+        command.args(&args[..1]).arg("--dir").arg(self.dir()).args(&args[1..]).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Runs a command that must succeed.
+    fn ok(&self, args: &[&str]) -> String {
+        let out = self.run(args);
+        assert!(out.status.success(), "{args:?}: {}{}", text(&out.stdout), text(&out.stderr));
+        text(&out.stdout)
+    }
+
+    /// Runs a command that must fail with this code and name this.
+    fn fails(&self, args: &[&str], code: i32, part: &str) {
+        let out = self.run(args);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {said}");
+        assert!(
+            said.contains(part) && !said.contains("panicked"),
+            "{args:?}: {said:?} does not name {part:?}"
+        );
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_slice(&self.run(&["status", "--json"]).stdout).unwrap()
+    }
+
+    fn pid(&self, daemon: &str) -> i64 {
+        let record: Value =
+            serde_json::from_slice(&fs::read(self.dir().join(format!("run/{daemon}.json"))).unwrap())
+                .unwrap();
+        record["pid"].as_i64().unwrap()
+    }
+
+    /// Pids that have this folder on their command line.
+    fn processes(&self) -> Vec<String> {
+        let dir = self.dir().display().to_string();
+        let named = |entry: &fs::DirEntry| {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            text(&line).split('\0').any(|arg| arg == dir)
+        };
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        entries.filter(named).map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !done() {
+            assert!(Instant::now() < end, "{what} did not happen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn kill(signal: &str, pid: i64) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+const UP: &[&str] = &["up", "--osds", "2", "--store", "cyan", "--pgs", "16", "--overprovisioned"];
+
+#[test]
+fn a_testbed_lives_and_leaves_nothing() {
+    let bed = Bed::new();
+    let said = bed.ok(UP);
+    assert!(said.contains("reactor CPUs") && said.contains("up: 2 OSDs x 1 reactors, cyan"), "{said}");
+    let status = bed.status();
+    assert_eq!((&status["state"], &status["pgs"]["active"]), (&Value::from("running"), &Value::from(16)));
+    assert_eq!(bed.processes().len(), 3);
+    let conf = fs::read_to_string(bed.dir().join("ceph.conf")).unwrap();
+    assert!(conf.contains(status["mon_addr"].as_str().unwrap()), "{conf}");
+    bed.fails(UP, 2, "already runs");
+    assert!(bed.ok(&["down"]).contains("osd.1 stopped"));
+    assert!(bed.processes().is_empty());
+    assert_eq!(bed.status()["state"], "stopped");
+    assert!(bed.ok(&["down"]).contains("was not running"));
+    for (options, part) in [
+        (["--osds", "3"], "--osds 3: this testbed was made with 2"),
+        (["--size", "1"], "made with 2"),
+        (["--store", "null"], "made with cyan"),
+        (["--pgs", "32"], "made with 16"),
+        (["--osd-size", "1G"], "made with 4096M"),
+    ] {
+        bed.fails(&[&["up"], &options[..]].concat(), 2, part);
+    }
+    let mut again = bed.command(&["up", "--reactors", "2", "--poll", "sleep"]);
+    let out = again.output().unwrap();
+    assert!(out.status.success() && text(&out.stderr).contains("starts empty"), "{}", text(&out.stderr));
+    let status = bed.status();
+    assert_eq!(
+        (&status["osds"][1]["reactors"], &status["plan"]["poll"]),
+        (&Value::from(2), &Value::from("sleep"))
+    );
+    bed.ok(&["destroy"]);
+    assert!(bed.processes().is_empty() && !bed.dir().exists());
+    bed.fails(&["status"], 2, "no testbed");
+}
+
+#[test]
+fn a_dead_osd_is_named() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    kill("-9", bed.pid("osd.1"));
+    bed.wait_for("the death of osd.1", || bed.status()["pgs"]["active"] == 0);
+    let out = bed.run(&["status"]);
+    let said = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        said.contains("degraded") && said.contains("osd.1 is dead") && said.contains("0 of 16 PGs"),
+        "{said}"
+    );
+    bed.fails(&["up"], 1, "only osd.0, mon still run");
+    bed.ok(&["down"]);
+    bed.ok(&["up"]);
+    assert_eq!(bed.status()["state"], "running");
+}
+
+#[test]
+fn all_killed_at_once() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    for daemon in ["mon", "osd.0", "osd.1"] {
+        kill("-9", bed.pid(daemon));
+    }
+    bed.wait_for("the end", || bed.processes().is_empty());
+    assert_eq!(bed.status()["state"], "stopped");
+    bed.ok(&["up"]);
+    assert_eq!(bed.status()["state"], "running");
+}
+
+#[test]
+fn a_port_in_use() {
+    let bed = Bed::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    bed.fails(&[UP, &["--addr", &addr]].concat(), 1, "is another process using port");
+    assert!(bed.processes().is_empty());
+    drop(taken);
+    // The folder was made; with the port free the same command goes on.
+    bed.ok(&[UP, &["--addr", &addr]].concat());
+    assert_eq!(bed.status()["mon_addr"], addr.as_str());
+    bed.ok(&["down"]);
+    bed.ok(&["up"]);
+    assert_eq!(bed.status()["mon_addr"], addr.as_str(), "the port stays");
+}
+
+#[test]
+fn a_free_port_is_kept_or_replaced() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    let addr = bed.status()["mon_addr"].as_str().unwrap().to_string();
+    bed.ok(&["down"]);
+    bed.ok(&["up"]);
+    assert_eq!(bed.status()["mon_addr"], addr.as_str());
+    bed.ok(&["down"]);
+    let _taken = TcpListener::bind(&addr).unwrap();
+    bed.ok(&["up"]);
+    let other = bed.status()["mon_addr"].as_str().unwrap().to_string();
+    assert_ne!(other, addr);
+    assert!(fs::read_to_string(bed.dir().join("ceph.conf")).unwrap().contains(&other));
+}
+
+fn spawn(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn ctrl_c_while_it_starts() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    bed.ok(&["down"]);
+    let up = spawn(bed.command(&["up"]));
+    bed.wait_for("the start of osd.0", || bed.dir().join("run/osd.0.json").exists());
+    kill("-INT", i64::from(up.id()));
+    let out = up.wait_with_output().unwrap();
+    // It may have been ready in the very moment.
+    if !out.status.success() {
+        assert!(text(&out.stderr).contains("interrupted"), "{}", text(&out.stderr));
+        assert!(bed.processes().is_empty(), "left over: {:?}", bed.processes());
+    }
+}
+
+#[test]
+fn a_stopped_osd_does_not_hang_the_tools() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    let pid = bed.pid("osd.0");
+    kill("-STOP", pid);
+    let begin = Instant::now();
+    let out = bed.run(&["status"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stdout).contains("osd.0 does not answer"), "{}", text(&out.stdout));
+    assert!(begin.elapsed() < Duration::from_secs(8));
+    kill("-CONT", pid);
+    assert_eq!(bed.status()["state"], "running");
+}
