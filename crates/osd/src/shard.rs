@@ -47,8 +47,6 @@ pub struct OsdShard {
     hops_in: RefCell<Vec<u64>>,
     /// Ports of all reactors, in order; complete before the OSD boots.
     pub(crate) ports: RefCell<Vec<u16>>,
-    /// Accepted connections that this shard serves, from the accept to the end.
-    pub(crate) served: Cell<usize>,
     /// Set while the OSD stops.
     pub(crate) stopping: Cell<bool>,
 }
@@ -79,7 +77,6 @@ impl OsdShard {
             hops_out: RefCell::new(vec![0; shards]),
             hops_in: RefCell::new(vec![0; shards]),
             ports: RefCell::new(vec![0; shards]),
-            served: Cell::new(0),
             stopping: Cell::new(false),
         });
         shard.set_local(Rc::clone(&osd));

@@ -154,11 +154,8 @@ async fn pause(osd: &OsdShard, error: &std::io::Error) {
 fn attend(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
     let (shard, config) = (osd.shard.clone(), Rc::clone(config));
     let dispatcher = Rc::new(Incoming(Rc::downgrade(osd)));
-    let own = Rc::clone(osd);
-    own.served.set(own.served.get() + 1);
-    osd.shard.spawn(Group::Client, "connection", async move {
+    osd.shard.spawn(Group::Client, "attend", async move {
         serve(&shard, socket, config, dispatcher).await;
-        own.served.set(own.served.get() - 1);
     });
 }
 
@@ -168,7 +165,7 @@ async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
     for to in (0..osd.shard.shards()).map(ShardId) {
         let count = osd
             .shard
-            .call(to, |shard| async move { OsdShard::of(&shard).map_or(usize::MAX, |osd| osd.served.get()) });
+            .call(to, |shard| async move { OsdShard::of(&shard).map_or(usize::MAX, |osd| osd.conns.borrow().len()) });
         least = least.min((count.await, to));
     }
     let to = least.1;
