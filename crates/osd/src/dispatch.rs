@@ -166,10 +166,9 @@ fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
 }
 
 fn release(shard: &carmine_reactor::Shard, conn: u64, token: carmine_messenger::PermitToken) {
-    if let Some(osd) = OsdShard::of(shard) {
-        if let Some(state) = osd.conns.borrow().get(&conn) {
-            state.conn.release(token);
-        }
+    let Some(osd) = OsdShard::of(shard) else { return };
+    if let Some(state) = osd.conns.borrow().get(&conn) {
+        state.conn.release(token);
     }
 }
 

@@ -95,10 +95,13 @@ pub(crate) fn share_map(osd: &OsdShard, state: &ConnState, client_epoch: Epoch) 
     }
 }
 
+/// Sends the boot message in a new session.
+pub(crate) type Boot = Box<dyn Fn(&Rc<MonSession>)>;
+
 /// Passes the monitor's maps on and boots the OSD in every session.
 pub(crate) struct MapIntake {
     pub osd: Rc<OsdShard>,
-    pub boot: Box<dyn Fn(&Rc<MonSession>)>,
+    pub boot: Boot,
 }
 
 impl MonHandler for MapIntake {

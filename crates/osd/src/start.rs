@@ -163,9 +163,9 @@ fn attend(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
 async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
     let mut least = (usize::MAX, osd.shard.id());
     for to in (0..osd.shard.shards()).map(ShardId) {
-        let count = osd
-            .shard
-            .call(to, |shard| async move { OsdShard::of(&shard).map_or(usize::MAX, |osd| osd.conns.borrow().len()) });
+        let count = osd.shard.call(to, |shard| async move {
+            OsdShard::of(&shard).map_or(usize::MAX, |osd| osd.conns.borrow().len())
+        });
         least = least.min((count.await, to));
     }
     let to = least.1;

@@ -135,18 +135,21 @@ impl Pg {
         Eversion::new(epoch.0.max(last.epoch), last.version + 1)
     }
 
-    /// Takes an operation of a client: starts it, or keeps it until the PG is active.
+    /// Takes an operation of a client: starts it, keeps it until the PG is active, or drops it if this OSD is not the
+    /// PG's primary any more (its client finds the new one).
     pub(crate) fn take(self: &Rc<Self>, osd: &Rc<OsdShard>, op: ClientOp) {
-        if self.is_active() {
-            run::start(osd, self, op);
-            return;
-        }
-        let mut waiting = self.waiting.borrow_mut();
-        if waiting.len() < crate::config::WAITING_OPS_MAX {
-            waiting.push_back(op);
-        } else {
-            drop(waiting);
-            op.reply(osd, Outcome::error(errno::EAGAIN));
+        let not_ours = match *self.phase.borrow() {
+            Phase::Active => None,
+            Phase::Replica | Phase::Stray => Some(true),
+            _ => Some(false),
+        };
+        match not_ours {
+            None => run::start(osd, self, op),
+            Some(true) => osd.metrics.borrow_mut().ops_dropped.inc(),
+            Some(false) if self.waiting.borrow().len() < crate::config::WAITING_OPS_MAX => {
+                self.waiting.borrow_mut().push_back(op);
+            }
+            Some(false) => op.reply(osd, Outcome::error(errno::EAGAIN)),
         }
     }
 

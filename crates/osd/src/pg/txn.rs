@@ -54,6 +54,8 @@ pub(crate) fn submit(
     in_flight.start(osd, commit);
     pg.in_flight.borrow_mut().push_back(Rc::clone(&in_flight));
     send_to_replicas(osd, pg, &in_flight);
+    // Without replicas and with a store that commits at once there is nothing to wait for.
+    pg.settle();
     let outcome = Outcome { result: 0, outputs, version, user_version: version.version };
     Ok((in_flight, outcome))
 }
