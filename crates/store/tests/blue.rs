@@ -281,7 +281,7 @@ fn mkfs_overwrites_nothing_and_mount_takes_only_what_belongs_together() {
                 .await
                 .map_err(|error| error.to_string())
         };
-        let options = mkfs_options(8 << 20);
+        let options = MkfsOptions { force: false, ..mkfs_options(8 << 20) };
         let says = |result: Result<blue::Label, String>, words: &str| {
             let error = result.unwrap_err();
             assert!(error.contains(words), "{error:?} should say {words:?}");

@@ -33,7 +33,7 @@ pub fn mkfs_options(size_bytes: u64) -> MkfsOptions {
         osd: OsdId(3),
         size_bytes: Some(size_bytes),
         sparse: true,
-        force: false,
+        force: true,
     }
 }
 
