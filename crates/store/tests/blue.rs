@@ -1,4 +1,6 @@
 //! `blue` on real files: damage, full devices, restarts with another number of shards, refusals.
+// The tests look at the files from outside.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod common;
 

@@ -107,6 +107,10 @@ async fn open(world: &World, shard: &Shard, fresh: bool) -> Store {
     Store::open_shard(&StoreShared::Blue(shared), shard).await.unwrap()
 }
 
+fn one_in(shard: &Shard, n: u64) -> bool {
+    shard.random_u64().is_multiple_of(n)
+}
+
 /// Leaves only a few blocks free, in all parts of the device, so that each is taken again soon after it was freed.
 async fn fill(store: &Store) {
     let ballast = ObjectId::head(2, b"", b"", b"ballast");
@@ -121,7 +125,7 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
     while (world.pgs[pg as usize].borrow().submitted.len() as u64) < count {
         let n = (shard.random_u64() % OBJECTS_PER_PG as u64) as usize;
         let oid = object(pg, n);
-        let exists = shard.random_u64() % 3 != 0;
+        let exists = !one_in(&shard, 3);
         let version = world.pgs[pg as usize].borrow().submitted.len() as u64 + 1;
         let mut txn = Transaction::new(PgId::new(1, pg));
         if exists {
@@ -136,7 +140,7 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
         }
         txn.log.push(LogEntry { version: Eversion::new(1, version), ..log_entry(version, &oid) });
         let prepared = store.prepare(&txn.ops).await.unwrap();
-        if shard.random_u64() % 3 == 0 {
+        if one_in(&shard, 3) {
             // What was prepared stays so, whatever becomes durable meanwhile.
             shard.sleep(Duration::from_micros(shard.random_u64() % 500)).await;
         }
@@ -165,13 +169,13 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
             }
         };
         // A removal is durable sooner than a slow read is done, and the next write may take its blocks.
-        if !exists || shard.random_u64() % 6 == 0 {
+        if !exists || one_in(&shard, 6) {
             acknowledge.await;
             store.sync().await.unwrap();
         } else {
             shard.spawn(Group::Client, "acknowledge", acknowledge);
         }
-        if shard.random_u64() % 3 == 0 {
+        if one_in(&shard, 3) {
             shard.sleep(Duration::from_micros(shard.random_u64() % 300)).await;
         }
     }
@@ -179,19 +183,23 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
     world.done.set(world.done.get() + 1);
 }
 
-/// Reads objects of a PG all the time: what is found is of one version, one that the object had during the read.
+/// What was read is of one version, one that the object had during the read.
+fn check_version(world: &World, pg: u32, n: usize, before: u64, found: Option<Vec<u8>>) {
+    let state = world.pgs[pg as usize].borrow();
+    let now = state.submitted.len() as u64;
+    let possible = (before..=now).any(|upto| expected(pg, &state.submitted, n, upto) == found);
+    let version = found.and_then(|bytes| bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)));
+    assert!(possible, "pg {pg}: object {n} is {version:?}, none of its versions {before}..={now}");
+    world.reads.set(world.reads.get() + 1);
+}
+
+/// Reads objects of a PG all the time.
 async fn read_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32) {
     loop {
         let n = (shard.random_u64() % OBJECTS_PER_PG as u64) as usize;
         let before = world.pgs[pg as usize].borrow().submitted.len() as u64;
         let found = content_of(&store, &object(pg, n)).await;
-        let pg_state = world.pgs[pg as usize].borrow();
-        let now = pg_state.submitted.len() as u64;
-        let possible = (before..=now).any(|upto| expected(pg, &pg_state.submitted, n, upto) == found);
-        let version = found.and_then(|bytes| bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)));
-        assert!(possible, "pg {pg}: object {n} is {version:?}, none of its versions {before}..={now}");
-        world.reads.set(world.reads.get() + 1);
-        drop(pg_state);
+        check_version(&world, pg, n, before, found);
         shard.sleep(Duration::from_micros(20 + shard.random_u64() % 50)).await;
     }
 }
