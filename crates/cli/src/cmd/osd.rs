@@ -7,6 +7,7 @@ mod store;
 
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use carmine_osd::OsdConfig;
@@ -19,6 +20,9 @@ use crate::args::OsdArgs;
 use crate::output::Usage;
 use crate::{logging, output, signals};
 use memory::Memory;
+
+/// How often it is looked whether the store still works.
+const STORE_WATCH: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
@@ -90,7 +94,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
                     let (config, store, failed) = (Arc::clone(&config), store.clone(), failed.clone());
                     shard.submit_to(to, move |shard| start_shard(shard, config, store, failed));
                 }
-                run_shard(&shard, config, store).await
+                run_shard(&shard, config, store, failed.clone()).await
             };
             if let Err(e) = started.await {
                 give_up(&shard, &failed, e);
@@ -115,14 +119,30 @@ fn start_shard(
 ) {
     let own = shard.clone();
     shard.spawn(Group::Admin, "osd", async move {
-        if let Err(e) = run_shard(&own, config, store).await {
+        if let Err(e) = run_shard(&own, config, store, failed.clone()).await {
             give_up(&own, &failed, e);
         }
     });
 }
 
-async fn run_shard(shard: &Shard, config: Arc<OsdConfig>, store: StoreShared) -> anyhow::Result<()> {
-    carmine_osd::run(shard.clone(), config, store, Some(bench::hook())).await?;
+async fn run_shard(
+    shard: &Shard,
+    config: Arc<OsdConfig>,
+    store: StoreShared,
+    failed: mpsc::Sender<anyhow::Error>,
+) -> anyhow::Result<()> {
+    let osd = carmine_osd::run(shard.clone(), config, store, Some(bench::hook())).await?;
+    let own = shard.clone();
+    // A store that has stopped (a full disk, a dead device) acknowledges nothing any more: better a dead OSD, which
+    // everybody sees, than one that only seems to live.
+    shard.spawn(Group::Admin, "store-watch", async move {
+        loop {
+            own.sleep(STORE_WATCH).await;
+            if let Err(e) = osd.store.sync().await {
+                return give_up(&own, &failed, anyhow!(e));
+            }
+        }
+    });
     Ok(())
 }
 
