@@ -10,7 +10,7 @@ use carmine_store::blue::{MkfsOptions, mkfs};
 use carmine_testbed::{Layout, Plan, progress_line};
 use carmine_types::OsdId;
 
-use super::store::{block_path, open_kv};
+use super::store::{block_path, block_target, open_kv};
 use crate::output::print;
 
 /// Time between two progress lines.
@@ -19,10 +19,10 @@ const EVERY: Duration = Duration::from_millis(100);
 const ARENA_BYTES: usize = 32 << 20;
 
 pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyhow::Result<()> {
-    let path = block_path(layout, osd);
     if let Some(device) = plan.devices.get(osd.0 as usize) {
-        link_device(device, &path)?;
+        link_device(device, &block_path(layout, osd))?;
     }
+    let path = block_target(layout, osd);
     let Some(kv) = open_kv(layout, plan, osd)? else { return Ok(()) };
     let fsid = plan.fsid.parse().map_err(|e| anyhow::anyhow!("fsid of the plan: {e}"))?;
     let size_bytes = plan.devices.is_empty().then_some(plan.osd_size_bytes);

@@ -11,9 +11,15 @@ use carmine_types::OsdId;
 
 use super::memory::Memory;
 
-/// The block file, or the link to the device, of an OSD.
+/// The block file of an OSD, or the link to its device.
 pub(crate) fn block_path(layout: &Layout, osd: OsdId) -> PathBuf {
     layout.osd_dir(osd).join("block")
+}
+
+/// The block file or device itself: what errors should name.
+pub(crate) fn block_target(layout: &Layout, osd: OsdId) -> PathBuf {
+    let path = block_path(layout, osd);
+    path.canonicalize().unwrap_or(path)
 }
 
 /// Opens the metadata store of `blue`; `None` for the others. Blocks: call it before the reactors run. RocksDB's own
@@ -60,7 +66,7 @@ pub(crate) async fn open(
     };
     let options =
         carmine_store::blue::MountOptions { cache_bytes_per_shard: Memory::of(plan).onodes_per_shard };
-    let path = block_path(layout, osd);
+    let path = block_target(layout, osd);
     let blue = carmine_store::BlueShared::mount(shard, &path, kv, options)
         .await
         .context("cannot mount the store")?;
