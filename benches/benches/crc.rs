@@ -9,7 +9,8 @@ fn crc(c: &mut Criterion) {
         let data = vec![0xa5u8; kib << 10];
         let mut group = c.benchmark_group(format!("crc32c/{kib}KiB"));
         group.throughput(Throughput::Bytes(data.len() as u64));
-        group.bench_function("types::crc32c", |b| b.iter(|| carmine_types::crc32c::raw(!0, black_box(&data))));
+        group
+            .bench_function("types::crc32c", |b| b.iter(|| carmine_types::crc32c::raw(!0, black_box(&data))));
         group.bench_function("crc32c", |b| b.iter(|| crc32c::crc32c(black_box(&data))));
         group.finish();
     }

@@ -17,7 +17,8 @@ const O_DIRECT: i32 = 0x4000;
 
 /// The n-th offset of lane `lane`: a cheap scattered sequence.
 fn offset(lane: u64, n: u64) -> u64 {
-    (lane.wrapping_add(n * IODEPTH).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % FILE_BLOCKS * BLOCK_BYTES as u64
+    (lane.wrapping_add(n * IODEPTH).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % FILE_BLOCKS
+        * BLOCK_BYTES as u64
 }
 
 fn through_reactor(path: &Path, iterations: u64) -> Duration {

@@ -19,7 +19,11 @@ pub fn carmine_bin() -> PathBuf {
         return path.into();
     }
     let bin = target_dir().join("carmine");
-    assert!(bin.exists(), "{} is missing: run `cargo build -p carmine-cli` first (scripts/test does)", bin.display());
+    assert!(
+        bin.exists(),
+        "{} is missing: run `cargo build -p carmine-cli` first (scripts/test does)",
+        bin.display()
+    );
     bin
 }
 
@@ -144,7 +148,8 @@ pub fn run(program: &Path, args: &[&str], limit: Duration) -> Output {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    let output = Output { status, stdout: out.join().unwrap_or_default(), stderr: err.join().unwrap_or_default() };
+    let output =
+        Output { status, stdout: out.join().unwrap_or_default(), stderr: err.join().unwrap_or_default() };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!late, "{} {args:?} did not end within {limit:?}; it said: {said}", program.display());
     output

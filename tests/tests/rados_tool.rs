@@ -3,9 +3,22 @@
 
 use carmine_tests::{Testbed, installed};
 
-const ONE_CYAN: &[&str] = &["--osds", "1", "--size", "1", "--reactors", "1", "--store", "cyan", "--overprovisioned"];
-const THREE_BLUE: &[&str] =
-    &["--osds", "3", "--size", "3", "--reactors", "2", "--store", "blue", "--osd-size", "1G", "--sparse", "--overprovisioned"];
+const ONE_CYAN: &[&str] =
+    &["--osds", "1", "--size", "1", "--reactors", "1", "--store", "cyan", "--overprovisioned"];
+const THREE_BLUE: &[&str] = &[
+    "--osds",
+    "3",
+    "--size",
+    "3",
+    "--reactors",
+    "2",
+    "--store",
+    "blue",
+    "--osd-size",
+    "1G",
+    "--sparse",
+    "--overprovisioned",
+];
 
 /// put, get, stat, ls, rm, lspools, df: sizes around block and chunk borders, contents compared.
 fn objects_round_trip(bed: &Testbed) {

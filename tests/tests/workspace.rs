@@ -61,7 +61,10 @@ fn crates_depend_only_on_what_the_architecture_allows() {
     for (name, uses) in crate_edges(&metadata()) {
         let may = allowed.get(&name).unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for crate {name}"));
         let more: Vec<_> = uses.difference(may).collect();
-        assert!(more.is_empty(), "crate {name} depends on {more:?}, which its row in ARCHITECTURE.md does not allow");
+        assert!(
+            more.is_empty(),
+            "crate {name} depends on {more:?}, which its row in ARCHITECTURE.md does not allow"
+        );
     }
 }
 
@@ -89,8 +92,10 @@ fn only_kv_rocks_links_rocksdb_and_only_the_reactor_sees_the_ring() {
 
 #[test]
 fn every_dependency_has_an_allowed_licence() {
-    let deny: toml::Table =
-        std::fs::read_to_string(workspace_root().join("deny.toml")).expect("deny.toml").parse().expect("TOML");
+    let deny: toml::Table = std::fs::read_to_string(workspace_root().join("deny.toml"))
+        .expect("deny.toml")
+        .parse()
+        .expect("TOML");
     let allowed: BTreeSet<&str> =
         deny["licenses"]["allow"].as_array().expect("a list").iter().filter_map(|v| v.as_str()).collect();
     for package in metadata()["packages"].as_array().into_iter().flatten() {
@@ -139,7 +144,8 @@ fn unsafe_stays_in_the_reactor() {
         let text = std::fs::read_to_string(&file).expect("UTF-8 source");
         for (number, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or_default();
-            let found = code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl");
+            let found =
+                code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl");
             assert!(!found, "{}:{}: unsafe outside carmine-reactor", file.display(), number + 1);
         }
     }

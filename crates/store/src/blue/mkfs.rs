@@ -109,7 +109,8 @@ async fn claim(shard: &Shard, path: &Path, options: &MkfsOptions) -> Result<(Fil
         }
         if !is_file && !is_blank(shard, path, &device).await? {
             return refuse(
-                "the device is not blank: name another, or take --force-wipe, which destroys what is on it".to_owned(),
+                "the device is not blank: name another, or take --force-wipe, which destroys what is on it"
+                    .to_owned(),
             );
         }
     }
