@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options};
-use carmine_reactor::{Config, PollPolicy, Shard, block_on};
+use carmine_reactor::sync::oneshot;
+use carmine_reactor::{Config, Group, PollPolicy, Shard, block_on};
 use carmine_types::OsdId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -135,12 +136,23 @@ pub(crate) async fn look(client: &Rc<Client>) -> Probe {
         pgs: map.pools.values().map(|pool| u64::from(pool.pg_num)).sum(),
         ..Probe::default()
     };
+    // All at once: one that hangs costs its time limit, not everybody's.
+    let mut answers = Vec::new();
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
-        let answer = match client.admin(osd, r#"{"prefix":"status"}"#).await {
-            Ok(text) => parse(&text),
-            Err(e) => Err(e.to_string()),
-        };
-        seen.up.insert(osd, answer);
+        let (tell, told) = oneshot::channel();
+        let client = Rc::clone(client);
+        client.shard().clone().spawn(Group::Admin, "ask", async move {
+            let answer = match client.admin(osd, r#"{"prefix":"status"}"#).await {
+                Ok(text) => parse(&text),
+                Err(e) => Err(e.to_string()),
+            };
+            // Nobody waits any more if the look was given up.
+            let _ = tell.send(answer);
+        });
+        answers.push((osd, told));
+    }
+    for (osd, told) in answers {
+        seen.up.insert(osd, told.await.unwrap_or_else(|_| Err("the question was dropped".into())));
     }
     seen
 }
