@@ -15,8 +15,8 @@ pub struct BenchHost {
 }
 
 impl BenchHost {
-    /// Carries out `request` (a [`BenchAction`] as JSON; other fields are ignored). `start` is called with what each of
-    /// `jobs` jobs needs: job N is to run on shard N.
+    /// Carries out `request` (a [`BenchAction`] as JSON; other fields are ignored). `start` is called with the pool and
+    /// what each of `jobs` jobs needs: job N is to run on shard N.
     ///
     /// # Errors
     /// A request that can't be understood or carried out, in words.
@@ -25,20 +25,21 @@ impl BenchHost {
         request: &serde_json::Value,
         now_ns: u64,
         jobs: u32,
-        start: impl FnOnce(Vec<JobSetup>),
+        start: impl FnOnce(&str, Vec<JobSetup>),
     ) -> Result<BenchStatus, String> {
         self.asked_ns = now_ns;
         let action: BenchAction =
             serde::Deserialize::deserialize(request).map_err(|e| format!("bench request: {e}"))?;
         match action {
-            BenchAction::Start { spec } => {
+            BenchAction::Start { mut spec, pool } => {
                 if self.session.as_mut().is_some_and(|session| !session.poll().done) {
                     return Err("a load is running in this OSD already; wait for its end".into());
                 }
+                spec.numjobs = jobs;
                 spec.check().map_err(|e| e.to_string())?;
                 let (session, setups) = Session::new(&spec, jobs, None);
                 self.session = Some(session);
-                start(setups);
+                start(&pool, setups);
             }
             BenchAction::Phase { phase } => self.running()?.control().set_phase(phase),
             BenchAction::Status => {}
@@ -76,20 +77,20 @@ mod tests {
     fn one_load_at_a_time_and_not_for_ever() {
         let mut host = BenchHost::default();
         let status = json!({"prefix": "bench", "action": "status"});
-        assert!(host.handle(&status, 0, 2, |_| ()).unwrap_err().contains("no load"));
-        let start = json!({"prefix": "bench", "action": "start", "spec": LoadSpec::default()});
+        assert!(host.handle(&status, 0, 2, |_, _| ()).unwrap_err().contains("no load"));
+        let start = json!({"prefix": "bench", "action": "start", "pool": "bench", "spec": LoadSpec::default()});
         let mut setups = Vec::new();
-        assert_eq!(host.handle(&start, 1, 2, |jobs| setups = jobs).unwrap().jobs, 2);
-        assert!(host.handle(&start, 2, 2, |_| ()).unwrap_err().contains("already"));
+        assert_eq!(host.handle(&start, 1, 2, |_, jobs| setups = jobs).unwrap().jobs, 2);
+        assert!(host.handle(&start, 2, 2, |_, _| ()).unwrap_err().contains("already"));
         let phase = json!({"prefix": "bench", "action": "phase", "phase": "ramp"});
-        assert_eq!(host.handle(&phase, 3, 2, |_| ()).unwrap().phase, Phase::Ramp);
+        assert_eq!(host.handle(&phase, 3, 2, |_, _| ()).unwrap().phase, Phase::Ramp);
         assert!(!host.expire(LEASE_NS) && setups[0].control.phase() == Phase::Ramp);
         assert!(!host.expire(LEASE_NS + 4) && setups[0].control.phase() == Phase::Stop);
         setups.into_iter().for_each(|setup| setup.abort("gone"));
         assert!(host.expire(LEASE_NS + 5));
-        assert!(host.handle(&start, 9, 1, |_| ()).is_ok());
+        assert!(host.handle(&start, 9, 1, |_, _| ()).is_ok());
         for bad in [json!({"action": "jump"}), json!([]), json!({"action": "start", "spec": {}})] {
-            assert!(host.handle(&bad, 9, 1, |_| ()).is_err(), "{bad}");
+            assert!(host.handle(&bad, 9, 1, |_, _| ()).is_err(), "{bad}");
         }
     }
 }

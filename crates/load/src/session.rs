@@ -153,7 +153,7 @@ mod tests {
     fn actions_are_plain_json() {
         let action = BenchAction::Phase { phase: Phase::Measure };
         assert_eq!(serde_json::to_string(&action).unwrap(), r#"{"action":"phase","phase":"measure"}"#);
-        let start = BenchAction::Start { spec: Box::default() };
+        let start = BenchAction::Start { spec: Box::default(), pool: "bench".into() };
         let json = serde_json::to_string(&start).unwrap();
         assert_eq!(serde_json::from_str::<BenchAction>(&json).unwrap(), start);
     }

@@ -44,17 +44,18 @@ fn handle(first: &Shard, question: &Value) -> Result<Value, String> {
         first.set_local(Rc::clone(&host));
         host
     });
-    let start = |setups| start(first, &host, setups);
+    let start = |pool: &str, setups| start(first, &host, pool, setups);
     let status = host.0.borrow_mut().handle(question, first.now_ns(), first.shards().into(), start)?;
     serde_json::to_value(status).map_err(|e| e.to_string())
 }
 
 /// Starts job N on shard N, and the watch over the lease.
-fn start(first: &Shard, host: &Rc<Host>, setups: Vec<JobSetup>) {
+fn start(first: &Shard, host: &Rc<Host>, pool: &str, setups: Vec<JobSetup>) {
     for (to, setup) in (0..first.shards()).map(ShardId).zip(setups) {
+        let pool = pool.to_owned();
         first.submit_to(to, move |shard| {
             let own = shard.clone();
-            shard.spawn(Group::Client, "bench", async move { run(&own, setup).await });
+            shard.spawn(Group::Client, "bench", async move { run(&own, &pool, setup).await });
         });
     }
     let (own, host) = (first.clone(), Rc::clone(host));
@@ -68,11 +69,11 @@ fn start(first: &Shard, host: &Rc<Host>, setups: Vec<JobSetup>) {
     });
 }
 
-async fn run(shard: &Shard, setup: JobSetup) {
+async fn run(shard: &Shard, pool: &str, setup: JobSetup) {
     let target = shard
         .local::<OsdShard>()
         .ok_or_else(|| "the OSD has not started on this reactor".to_owned())
-        .and_then(|osd| LocalPgs::new(&osd, carmine_testbed::POOL_NAME));
+        .and_then(|osd| LocalPgs::new(&osd, pool));
     match target {
         Ok(pgs) => {
             let spec = setup.spec().clone();
