@@ -78,7 +78,8 @@ mod tests {
         let mut host = BenchHost::default();
         let status = json!({"prefix": "bench", "action": "status"});
         assert!(host.handle(&status, 0, 2, |_, _| ()).unwrap_err().contains("no load"));
-        let start = json!({"prefix": "bench", "action": "start", "pool": "bench", "spec": LoadSpec::default()});
+        let start =
+            json!({"prefix": "bench", "action": "start", "pool": "bench", "spec": LoadSpec::default()});
         let mut setups = Vec::new();
         assert_eq!(host.handle(&start, 1, 2, |_, jobs| setups = jobs).unwrap().jobs, 2);
         assert!(host.handle(&start, 2, 2, |_, _| ()).unwrap_err().contains("already"));

@@ -29,6 +29,7 @@ pub enum BenchAction {
     /// Starts a load; only one at a time.
     Start {
         spec: Box<LoadSpec>,
+        pool: String,
     },
     /// Moves it on.
     Phase {

@@ -26,7 +26,9 @@ impl Drive {
         match setup.in_process {
             Some(osd) => {
                 let drive = Drive::Far { client: Rc::clone(client), osd };
-                drive.ask(&BenchAction::Start { spec: Box::new(setup.spec.clone()), pool: setup.pool.clone() }).await?;
+                drive
+                    .ask(&BenchAction::Start { spec: Box::new(setup.spec.clone()), pool: setup.pool.clone() })
+                    .await?;
                 Ok(drive)
             }
             None => Self::near(setup),
