@@ -401,6 +401,7 @@ impl<T: Target + 'static> Run<T> {
         if let Some(before) = at_start {
             self.state.borrow_mut().result.client = clocks_between(&before, &self.shard.stats());
         }
+        self.note_schedule();
         let drain = if self.control.has_failed() { DRAIN_FAILED } else { DRAIN };
         let deadline_ns = self.shard.now_ns() + drain.as_nanos() as u64;
         while self.workers.get() > 0 && self.shard.now_ns() < deadline_ns {
@@ -408,7 +409,12 @@ impl<T: Target + 'static> Run<T> {
         }
         let mut state = self.state.borrow_mut();
         state.result.abandoned = state.in_flight;
+    }
+
+    /// How late the next request of an open-loop load would be.
+    fn note_schedule(&self) {
         let elapsed_ns = self.shard.now_ns().saturating_sub(self.began_ns.get());
+        let mut state = self.state.borrow_mut();
         if let Some(schedule) = &mut state.schedule {
             let next_ns = schedule.next_ns();
             state.result.behind_ns = elapsed_ns.saturating_sub(next_ns);

@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 use crate::fio;
 use crate::result::{DirStats, JobResult};
 use crate::spec::{LoadSpec, show_bytes};
-use crate::verdict::{Evidence, Limiter, verdict};
+use crate::verdict::{Evidence, Limiter, NOISE, noise, verdict};
 use crate::window::{DeviceWindow, MachineWindow, OsdWindow, ReactorWindow, Window};
+
+/// An open-loop load that ends behind its schedule by more than this part of the window could not keep up.
+const BEHIND_MAX: f64 = 0.01;
 
 /// What only the controller knows.
 #[derive(Clone, Debug, Default)]
@@ -119,12 +122,13 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, context: Con
     let kernel: f64 = window.osds.iter().map(|o| seconds(o.process.cpu_ns)).sum();
     let spin: f64 = window.osds.iter().map(|o| seconds(o.spin_ns())).sum();
     let clocks_known = window.osds.iter().all(|o| !o.reactors.is_empty());
-    let evidence = evidence(spec, result, &context, iops);
+    let evidence = evidence(spec, result, &context, wall);
     let (limiter, verdict_reason) = verdict(window, &evidence);
     let mut marks = context.marks;
     if !clocks_known && !window.osds.is_empty() {
         marks.push("an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".into());
     }
+    marks.extend(noise_marks(window));
     if context.in_process {
         marks.push("in-process load: the generator's CPU time is part of the OSD's".into());
     }
@@ -152,7 +156,8 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, context: Con
             busy: alone(ratio(iops, busy_cores)),
         },
         osd_cpu_us_per_op: ratio(kernel * 1e6, ops),
-        machine_cpu_us_per_op: ratio(machine_seconds(&window.machine, wall) * 1e6, ops),
+        machine_cpu_us_per_op: machine_seconds(&window.machine, wall, kernel)
+            .and_then(|s| ratio(s * 1e6, ops)),
         client_cores_used: ratio(seconds(window.machine.generator_ns), wall).filter(|_| !context.in_process),
         hops_per_op: hops_per_op(window, ops).filter(|_| clocks_known),
         device_reads_per_client_read: device_reads(spec, window)
@@ -169,20 +174,47 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, context: Con
     }
 }
 
-fn evidence(spec: &LoadSpec, result: &JobResult, context: &Context, iops: f64) -> Evidence {
+fn evidence(spec: &LoadSpec, result: &JobResult, context: &Context, wall: f64) -> Evidence {
     let client = ratio(result.client.busy_ns as f64, result.client.wall_ns as f64);
     Evidence {
         shared: context.shared,
         client_busy: client.filter(|_| !context.in_process),
         depth: spec.depth_total() as f64,
-        rate_met: spec.rate_iops.and_then(|rate| ratio(iops, rate)),
+        rate_met: spec.rate_iops.map(|_| seconds(result.behind_ns) <= BEHIND_MAX * wall),
     }
 }
 
-/// Busy time of all CPUs less the idle baseline, the generator, the controller and the monitor.
-fn machine_seconds(machine: &MachineWindow, wall: f64) -> f64 {
+/// Busy time of all CPUs less the idle baseline, the generator, the controller and the monitor. It has the OSDs' own CPU
+/// time in it: less than most of that means that the baseline did not hold, and the figure is worth nothing.
+fn machine_seconds(machine: &MachineWindow, wall: f64, osds: f64) -> Option<f64> {
     let others = machine.idle_baseline_cores * wall + seconds(machine.generator_ns) + seconds(machine.mon_ns);
-    (seconds(machine.busy_ns) - others).max(0.0)
+    let left = seconds(machine.busy_ns) - others;
+    (left >= 0.9 * osds).then_some(left)
+}
+
+/// What other processes did to the measurement.
+fn noise_marks(window: &Window) -> Vec<String> {
+    let mut marks = Vec::new();
+    let percent = |part: f64| format!("{:.0} %", part * 100.0);
+    let noise = noise(window);
+    if noise >= NOISE {
+        marks.push(format!(
+            "NOISY: reactors were ready but without a CPU for {} of the window",
+            percent(noise)
+        ));
+    }
+    let machine = &window.machine;
+    if machine.idle_baseline_cores > NOISE * f64::from(machine.cpus.max(1)) {
+        let cores = machine.idle_baseline_cores;
+        marks.push(format!(
+            "NOISY: {cores:.2} of {} cores were busy with other things before the load",
+            machine.cpus
+        ));
+    }
+    if machine.steal_ns as f64 > NOISE * window.wall_ns as f64 * f64::from(machine.cpus.max(1)) {
+        marks.push(format!("NOISY: the hypervisor took {:.2} CPU seconds away", seconds(machine.steal_ns)));
+    }
+    marks
 }
 
 fn hops_per_op(window: &Window, ops: f64) -> Option<f64> {
@@ -430,6 +462,17 @@ mod tests {
         assert_eq!(back.osds, r.osds);
         let text = table(&result, &r);
         assert!(text.contains("verdict   QD") && text.contains("IOPS/core allocated 4000"), "{text}");
+    }
+
+    #[test]
+    fn noise_is_marked_and_spoils_the_machines_figure() {
+        let (spec, result, mut window, context) = case(false);
+        window.machine.idle_baseline_cores = 1.9;
+        window.osds[0].reactors[0].wait_ns = 900_000_000;
+        let r = report(&spec, &result, &window, context);
+        assert_eq!(r.machine_cpu_us_per_op, None);
+        let noisy = |part: &str| r.marks.iter().any(|m| m.starts_with("NOISY") && m.contains(part));
+        assert!(noisy("45 % of the window") && noisy("1.90 of 2 cores"), "{:?}", r.marks);
     }
 
     #[test]

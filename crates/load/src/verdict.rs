@@ -16,8 +16,8 @@ const DEVICE_BUSY: f64 = 0.95;
 const DEVICE_DEPTH: f64 = 4.0;
 /// Below this many requests in flight per reactor, more depth is the first thing to try.
 const DEEP_PER_REACTOR: f64 = 32.0;
-/// An open-loop load that got this part of its rate was not limited by anything here.
-const RATE_MET: f64 = 0.99;
+/// Reactors that were ready but without a CPU for this part of the window were disturbed by other processes.
+pub(crate) const NOISE: f64 = 0.10;
 
 /// The limiter of a point (design contract 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,8 +62,8 @@ pub struct Evidence {
     pub client_busy: Option<f64>,
     /// Requests in flight, at most.
     pub depth: f64,
-    /// Rate got ÷ rate wanted, of open-loop load.
-    pub rate_met: Option<f64>,
+    /// For open-loop load: it kept up with its schedule.
+    pub rate_met: Option<bool>,
 }
 
 /// Names the limiter and says why.
@@ -79,6 +79,7 @@ pub fn verdict(window: &Window, evidence: &Evidence) -> (Limiter, String) {
         rate_met(evidence),
         client(evidence),
         reactors(window, wall),
+        starved(window, wall),
         aliens(window, wall),
         device(window, wall),
         depth(window, evidence),
@@ -93,8 +94,7 @@ fn percent(part: f64) -> String {
 }
 
 fn rate_met(evidence: &Evidence) -> Finding {
-    let met = evidence.rate_met.filter(|met| *met >= RATE_MET)?;
-    Some((Limiter::Qd, format!("the offered rate was met ({})", percent(met))))
+    evidence.rate_met.filter(|met| *met).map(|_| (Limiter::Qd, "the offered rate was met".into()))
 }
 
 fn client(evidence: &Evidence) -> Finding {
@@ -130,6 +130,29 @@ fn reactors(window: &Window, wall: f64) -> Finding {
         }
     }
     None
+}
+
+/// Part of the window that reactors were ready to run but had no CPU.
+pub(crate) fn noise(window: &Window) -> f64 {
+    let waits: Vec<u64> = window.osds.iter().flat_map(|o| &o.reactors).map(|r| r.wait_ns).collect();
+    let whole = window.wall_ns as f64 * waits.len() as f64;
+    if whole > 0.0 { waits.iter().sum::<u64>() as f64 / whole } else { 0.0 }
+}
+
+/// Reactors that would have been saturated if other processes had left them their CPUs.
+fn starved(window: &Window, wall: f64) -> Finding {
+    let noise = noise(window);
+    let wanted = window
+        .osds
+        .iter()
+        .flat_map(|o| &o.reactors)
+        .map(|r| (r.busy_ns + r.wait_ns) as f64 / wall)
+        .fold(0.0, f64::max);
+    (noise >= NOISE && wanted >= SATURATED).then(|| {
+        let text =
+            format!("other processes kept the reactors from their CPUs for {} of the window", percent(noise));
+        (Limiter::Unknown, text)
+    })
 }
 
 fn aliens(window: &Window, wall: f64) -> Finding {
@@ -219,6 +242,11 @@ mod tests {
     #[test]
     fn each_limiter_is_named() {
         let idle = || osd(&[0.3], 0.1, 1);
+        let starved = || {
+            let mut osd = idle();
+            osd.reactors[0].wait_ns = 650_000_000;
+            osd
+        };
         let cases = [
             (Limiter::Osd, window(vec![osd(&[0.95, 0.91], 0.0, 1)], 0.0, 0.0), evidence(0.5, 64.0)),
             (Limiter::Osd, window(vec![osd(&[0.99, 0.2], 0.0, 1)], 0.0, 0.0), evidence(0.5, 64.0)),
@@ -230,6 +258,7 @@ mod tests {
             (Limiter::Device, window(vec![idle()], 0.99, 12.0), evidence(0.2, 64.0)),
             (Limiter::Qd, window(vec![idle()], 0.99, 0.9), evidence(0.2, 1.0)),
             (Limiter::Unknown, window(vec![idle()], 0.5, 2.0), evidence(0.2, 64.0)),
+            (Limiter::Unknown, window(vec![starved()], 0.5, 2.0), evidence(0.2, 1.0)),
             (Limiter::Unknown, Window::default(), evidence(0.2, 64.0)),
         ];
         for (at, (want, window, evidence)) in cases.into_iter().enumerate() {
@@ -243,16 +272,16 @@ mod tests {
         let saturated = window(vec![osd(&[0.99], 0.0, 1)], 0.0, 0.0);
         assert_eq!(verdict(&saturated, &Evidence { shared: true, ..evidence(0.1, 1.0) }).0, Limiter::Shared);
         assert_eq!(
-            verdict(&saturated, &Evidence { rate_met: Some(1.0), ..evidence(0.1, 1.0) }).0,
+            verdict(&saturated, &Evidence { rate_met: Some(true), ..evidence(0.1, 1.0) }).0,
             Limiter::Qd
         );
         assert_eq!(
-            verdict(&saturated, &Evidence { rate_met: Some(0.7), ..evidence(0.1, 1.0) }).0,
+            verdict(&saturated, &Evidence { rate_met: Some(false), ..evidence(0.1, 1.0) }).0,
             Limiter::Osd
         );
         let idle = window(vec![osd(&[0.1], 0.0, 1)], 0.0, 0.0);
         assert_eq!(
-            verdict(&idle, &Evidence { rate_met: Some(0.7), ..evidence(0.1, 1.0) }).0,
+            verdict(&idle, &Evidence { rate_met: Some(false), ..evidence(0.1, 1.0) }).0,
             Limiter::Unknown
         );
         assert_eq!(serde_json::to_string(&Limiter::Qd).unwrap(), "\"QD\"");

@@ -61,7 +61,11 @@ impl Setup {
     }
 
     /// The part of the report that this knows.
-    pub(crate) fn context(&self, marks: Vec<String>) -> ReportContext {
+    pub(crate) fn context(&self, mut marks: Vec<String>) -> ReportContext {
+        let client_cpus = self.plan.client_cpus().len();
+        if self.in_process.is_none() && self.spec.numjobs as usize > client_cpus {
+            marks.push(format!("{} generator threads share {client_cpus} client CPUs", self.spec.numjobs));
+        }
         let mut plan = serde_json::to_value(&self.plan).unwrap_or_default();
         let grid = match &mut plan {
             Value::Object(map) => map.remove("grid").unwrap_or_default(),
