@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 use carmine_messenger::Message;
 use carmine_reactor::{Group, Payload};
@@ -13,6 +14,9 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{Pg, log};
 use crate::shard::OsdShard;
+
+/// Pause while the write that is being applied gets through.
+const FENCE_POLL: Duration = Duration::from_micros(100);
 
 /// What a PG does for its primary.
 #[derive(Default)]
@@ -142,7 +146,7 @@ impl Pg {
         self.replica.interval.set(interval);
         self.replica.queue.borrow_mut().clear();
         while self.replica.applying.get() {
-            osd.shard.yield_now().await;
+            osd.shard.sleep(FENCE_POLL).await;
         }
     }
 }
