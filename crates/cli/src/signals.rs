@@ -1,16 +1,16 @@
-//! SIGINT and SIGTERM.
+//! SIGINT, SIGTERM and (the terminal went away) SIGHUP.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A flag that Ctrl-C or SIGTERM sets. A second signal ends the process at once: then daemons may be left over.
+/// A flag that Ctrl-C, SIGTERM or SIGHUP sets. A second signal ends the process at once: then daemons may be left over.
 pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .context("cannot catch signals")?;

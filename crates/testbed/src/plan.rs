@@ -215,8 +215,13 @@ impl Plan {
             given,
             if self.devices.is_empty() { "files".into() } else { devices(&self.devices) },
         )?;
-        if wish.force_wipe {
-            return Err(usage!("--force-wipe: this testbed exists; `carmine destroy` removes it first"));
+        for (option, given) in [("--force-wipe", wish.force_wipe), ("--sparse", wish.sparse && !self.sparse)]
+        {
+            if given {
+                return Err(usage!(
+                    "{option}: the stores of this testbed exist; `carmine destroy` removes them"
+                ));
+            }
         }
         let mut plan = self.clone();
         if let Some((_, port)) = wish.addr {
@@ -369,6 +374,8 @@ mod tests {
             (Wish { pgs: Some(64), ..w() }, "--pgs 64"),
             (Wish { osd_size_bytes: Some(128 << 20), ..w() }, "--osd-size 128M"),
             (Wish { devices: vec!["/dev/a".into()], ..w() }, "made with files"),
+            (Wish { sparse: true, ..w() }, "--sparse"),
+            (Wish { force_wipe: true, ..w() }, "--force-wipe"),
         ] {
             let error = old.revise(&wish, &machine()).unwrap_err();
             assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
