@@ -168,7 +168,7 @@ pub struct Transaction {
     /// entries at once (every 64th, say).
     pub log_trim_to: Option<Eversion>,
     /// Drops log entries after this version, before `log` is appended: another copy of the PG did not go through them.
-    /// Give `info` too, since `last_update` falls.
+    /// Give `info` too: `last_update` falls, and `log_tail` is what it says.
     pub log_rewind_to: Option<Eversion>,
     /// New PG info. Log entries and trimming move `last_update` and `log_tail` by themselves: give this only when
     /// something else changes.

@@ -17,6 +17,7 @@ mod error;
 mod kv;
 mod mem;
 mod memkv;
+mod pages;
 mod store;
 
 pub use api::{

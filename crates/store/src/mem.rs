@@ -1,7 +1,7 @@
 //! `cyan` and `null`: stores in memory. `null` is `cyan` without pages.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,11 @@ use carmine_types::{Eversion, ObjectId, PgId};
 use foldhash::fast::FixedState;
 
 use crate::api::pg_range;
+use crate::pages::{PAGE, Pages};
 use crate::{
     BLOCK_BYTES, LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo, PgState, StatFs, StoreError, StoreStats,
     Transaction, TxnOp,
 };
-
-const PAGE: usize = BLOCK_BYTES as usize;
 
 /// What the shards of an in-memory store share: how much memory it may use.
 #[derive(Debug)]
@@ -47,8 +46,8 @@ impl MemShared {
 #[derive(Default)]
 struct Object {
     meta: ObjectMeta,
-    /// Pages by number; a missing page reads as zeros. Bytes behind the end of the object are zero.
-    pages: BTreeMap<u32, Bytes>,
+    /// Bytes behind the end of the object are zero.
+    pages: Pages,
 }
 
 #[derive(Default)]
@@ -60,7 +59,10 @@ struct Pg {
 
 #[derive(Default)]
 struct State {
-    objects: HashMap<ObjectId, Object, FixedState>,
+    /// Places in `slots`.
+    objects: HashMap<ObjectId, usize, FixedState>,
+    slots: Vec<Object>,
+    vacant: Vec<usize>,
     /// The same objects in Ceph's order, for listing.
     order: BTreeSet<ObjectId>,
     pgs: HashMap<PgId, Pg, FixedState>,
@@ -87,31 +89,27 @@ impl Mem {
     }
 
     pub(crate) fn stat(&self, oid: &ObjectId) -> Option<ObjectMeta> {
-        self.state.borrow().objects.get(oid).map(|object| object.meta)
+        self.state.borrow().get(oid).map(|object| object.meta)
     }
 
     pub(crate) fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
         let mut state = self.state.borrow_mut();
         state.stats.reads += 1;
-        let object = state.objects.get(oid).ok_or_else(|| StoreError::NotFound(oid.clone()))?;
+        let object = state.get(oid).ok_or_else(|| StoreError::NotFound(oid.clone()))?;
         let end = off.saturating_add(len).min(object.meta.size);
         let mut out = Payload::new();
         let mut at = off;
         while at < end {
             let within = (at % BLOCK_BYTES) as usize;
-            let page = object.pages.get(&page_of(at));
-            let n = match page {
-                Some(page) => {
+            let page = at / BLOCK_BYTES;
+            let n = match object.pages.get(page) {
+                Some(bytes) => {
                     let n = (PAGE - within).min((end - at) as usize);
-                    out.push(page.slice(within..within + n));
+                    out.push(bytes.slice(within..within + n));
                     n
                 }
                 None => {
-                    let next = object
-                        .pages
-                        .range(page_of(at)..)
-                        .next()
-                        .map_or(end, |(p, _)| u64::from(*p) * BLOCK_BYTES);
+                    let next = object.pages.skip_missing(page).saturating_mul(BLOCK_BYTES);
                     let n = (next.min(end) - at).min(ZEROS_BYTES as u64) as usize;
                     out.push(self.zeros.slice(..n));
                     n
@@ -128,8 +126,25 @@ impl Mem {
         let state = &mut *state;
         state.stats.txns += 1;
         let mut growth = 0i64;
-        for op in txn.ops {
-            growth += state.apply(op, self.shared.keep_data);
+        let mut last: Option<(&ObjectId, usize)> = None;
+        for op in &txn.ops {
+            // The ops of a transaction are nearly always of one object.
+            let place = match last {
+                Some((oid, place)) if oid == op.oid() => Some(place),
+                _ => state.objects.get(op.oid()).copied(),
+            };
+            let place = match (op, place) {
+                (TxnOp::Remove { .. } | TxnOp::Zero { .. }, None) => continue,
+                (_, Some(place)) => place,
+                (_, None) => state.create(op.oid()),
+            };
+            if matches!(op, TxnOp::Remove { .. }) {
+                growth -= state.remove(op.oid(), place);
+                last = None;
+            } else {
+                growth += state.apply(op, place, self.shared.keep_data);
+                last = Some((op.oid(), place));
+            }
         }
         // Wrapping addition of a negative number subtracts.
         self.shared.used_bytes.fetch_add(growth as u64, Ordering::Relaxed);
@@ -180,8 +195,7 @@ impl Mem {
 
     pub(crate) fn load_pg(&self, pg: PgId) -> Option<PgState> {
         let state = self.state.borrow();
-        let pg = state.pgs.get(&pg)?;
-        Some(PgState { info: pg.info.clone(), log: pg.log.iter().cloned().collect() })
+        state.pgs.get(&pg).map(Pg::state)
     }
 
     pub(crate) fn statfs(&self) -> StatFs {
@@ -196,68 +210,64 @@ impl Mem {
 impl Drop for Mem {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let pages: u64 = state.objects.values().map(|object| object.pages.len() as u64).sum();
+        let pages: u64 = state.slots.iter().map(|object| object.pages.count()).sum();
         self.shared.used_bytes.fetch_sub(pages * BLOCK_BYTES, Ordering::Relaxed);
     }
 }
 
-fn page_of(off: u64) -> u32 {
-    // Sizes are at most OBJECT_BYTES_MAX, so page numbers fit by far.
-    (off / BLOCK_BYTES) as u32
-}
-
 impl State {
-    fn object(&mut self, oid: ObjectId) -> &mut Object {
-        let order = &mut self.order;
-        self.objects.entry(oid).or_insert_with_key(|oid| {
-            order.insert(oid.clone());
-            Object::default()
-        })
+    fn get(&self, oid: &ObjectId) -> Option<&Object> {
+        self.slots.get(*self.objects.get(oid)?)
     }
 
-    /// Applies an op; the change of the bytes in use.
-    fn apply(&mut self, op: TxnOp, keep_data: bool) -> i64 {
-        let (object, before) = match &op {
-            TxnOp::Remove { oid } => {
-                let Some(object) = self.objects.remove(oid) else { return 0 };
-                self.order.remove(oid);
-                return -(object.pages.len() as i64 * BLOCK_BYTES as i64);
-            }
-            TxnOp::Zero { oid, .. } => match self.objects.get_mut(oid) {
-                None => return 0,
-                Some(object) => {
-                    let before = object.pages.len();
-                    (object, before)
-                }
-            },
-            _ => {
-                // The common case is an object that exists: look it up before an owned key is needed.
-                if !self.objects.contains_key(op.oid()) {
-                    self.object(op.oid().clone());
-                }
-                let Some(object) = self.objects.get_mut(op.oid()) else { return 0 };
-                let before = object.pages.len();
-                (object, before)
-            }
-        };
+    /// The place of a new object.
+    fn create(&mut self, oid: &ObjectId) -> usize {
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            self.slots.push(Object::default());
+            self.slots.len() - 1
+        });
+        self.objects.insert(oid.clone(), place);
+        self.order.insert(oid.clone());
+        place
+    }
+
+    /// Removes an object; the bytes that it took.
+    fn remove(&mut self, oid: &ObjectId, place: usize) -> i64 {
+        self.objects.remove(oid);
+        self.order.remove(oid);
+        self.vacant.push(place);
+        let object = self.slots.get_mut(place).map(std::mem::take).unwrap_or_default();
+        object.bytes()
+    }
+
+    /// Applies an op to an object; the change of the bytes in use.
+    fn apply(&mut self, op: &TxnOp, place: usize, keep_data: bool) -> i64 {
+        let Some(object) = self.slots.get_mut(place) else { return 0 };
+        let before = object.bytes();
         match op {
-            TxnOp::Write { off, data, .. } => object.write(off, &data, keep_data),
-            TxnOp::Zero { off, len, .. } => object.zero(off, off.saturating_add(len).min(object.meta.size)),
+            TxnOp::Write { off, data, .. } => object.write(*off, data, keep_data),
+            TxnOp::Zero { off, len, .. } => object.zero(*off, off.saturating_add(*len).min(object.meta.size)),
             TxnOp::Truncate { size, .. } => {
-                object.zero(size, object.meta.size);
-                object.meta.size = size;
+                object.zero(*size, object.meta.size);
+                object.meta.size = *size;
             }
             TxnOp::SetMeta { version, user_version, mtime, .. } => {
-                object.meta = ObjectMeta { size: object.meta.size, version, user_version, mtime };
+                object.meta = ObjectMeta {
+                    size: object.meta.size,
+                    version: *version,
+                    user_version: *user_version,
+                    mtime: *mtime,
+                };
             }
             TxnOp::Touch { .. } | TxnOp::Remove { .. } => {}
         }
-        (object.pages.len() as i64 - before as i64) * BLOCK_BYTES as i64
+        object.bytes() - before
     }
 
     fn rewind(&mut self, id: PgId, keep_to: Option<Eversion>) {
         if let (Some(keep_to), Some(pg)) = (keep_to, self.pgs.get_mut(&id)) {
             pg.log.retain(|entry| entry.version <= keep_to);
+            pg.tail = Eversion::ZERO;
         }
     }
 
@@ -284,14 +294,26 @@ impl State {
             }
             pg.tail = pg.tail.max(trim_to);
         }
-        let info = &mut pg.info;
-        info.log_tail = info.log_tail.max(pg.tail);
-        let newest = pg.log.back().map_or(Eversion::ZERO, |entry| entry.version);
+    }
+}
+
+impl Pg {
+    /// The info follows the log.
+    fn state(&self) -> PgState {
+        let log: Vec<LogEntry> = self.log.iter().cloned().collect();
+        let mut info = self.info.clone();
+        info.log_tail = info.log_tail.max(self.tail);
+        let newest = log.last().map_or(Eversion::ZERO, |entry| entry.version);
         info.last_update = info.last_update.max(info.log_tail).max(newest);
+        PgState { info, log }
     }
 }
 
 impl Object {
+    fn bytes(&self) -> i64 {
+        (self.pages.count() * BLOCK_BYTES) as i64
+    }
+
     fn write(&mut self, off: u64, data: &Payload, keep_data: bool) {
         let end = off + data.len() as u64;
         if !data.is_empty() {
@@ -304,17 +326,7 @@ impl Object {
         while at < end {
             let within = (at % BLOCK_BYTES) as usize;
             let n = (PAGE - within).min((end - at) as usize);
-            // Always a page of its own: a slice would keep the whole receive buffer alive.
-            let part = data.slice((at - off) as usize, n);
-            let page = if n == PAGE {
-                part.to_vec()
-            } else {
-                let mut page =
-                    self.pages.get(&page_of(at)).map_or_else(|| vec![0; PAGE], |page| page.to_vec());
-                part.copy_to(&mut page[within..within + n]);
-                page
-            };
-            self.pages.insert(page_of(at), Bytes::from(page));
+            self.pages.write(at / BLOCK_BYTES, within, data, (at - off) as usize, n);
             at += n as u64;
         }
     }
@@ -326,31 +338,15 @@ impl Object {
             return;
         }
         let to = if to == self.meta.size { to.next_multiple_of(BLOCK_BYTES) } else { to };
-        let (first_whole, last_whole) = (from.div_ceil(BLOCK_BYTES), to / BLOCK_BYTES);
-        if first_whole < last_whole {
-            let gone = self.pages.range(first_whole as u32..last_whole as u32).map(|(page, _)| *page);
-            for page in gone.collect::<Vec<_>>() {
-                self.pages.remove(&page);
-            }
-        }
+        self.pages.remove(from.div_ceil(BLOCK_BYTES), to / BLOCK_BYTES);
         let (from_within, to_within) = ((from % BLOCK_BYTES) as usize, (to % BLOCK_BYTES) as usize);
         if from / BLOCK_BYTES == to / BLOCK_BYTES {
-            self.clear(page_of(from), from_within, to_within);
+            self.pages.clear(from / BLOCK_BYTES, from_within, to_within);
         } else {
             if from_within > 0 {
-                self.clear(page_of(from), from_within, PAGE);
+                self.pages.clear(from / BLOCK_BYTES, from_within, PAGE);
             }
-            self.clear(page_of(to), 0, to_within);
-        }
-    }
-
-    fn clear(&mut self, page: u32, from: usize, to: usize) {
-        if let Some(page) = self.pages.get_mut(&page)
-            && from < to
-        {
-            let mut bytes = page.to_vec();
-            bytes[from..to].fill(0);
-            *page = Bytes::from(bytes);
+            self.pages.clear(to / BLOCK_BYTES, 0, to_within);
         }
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use carmine_reactor::Payload;
-use carmine_store::{Commit, Kv, MemKv, Store, StoreError, StoreShared, Transaction, TxnOp};
+use carmine_store::{Commit, Kv, MemKv, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp};
 use carmine_types::{Eversion, UTime};
 use common::*;
 use proptest::prelude::*;
@@ -123,6 +123,11 @@ fn run(steps: Vec<Step>) {
                     version += 1;
                     txn.log.push(log_entry(version, &oid(changes[0].0)));
                     txn.info = (version == 3).then(|| info(version));
+                    if version % 11 == 0 {
+                        // Back by a few, and a new tail below the old.
+                        txn.log_rewind_to = Some(Eversion::new(4, version - 4));
+                        txn.info = Some(PgInfo { log_tail: Eversion::new(4, 1), ..info(version - 4) });
+                    }
                     txn.log_trim_to = (version % 8 == 0).then(|| Eversion::new(4, version - 5));
                     both(&cyan, &blue, txn, &mut commits).await;
                 }

@@ -335,7 +335,7 @@ mod tests {
                         while let Some(runs) = space.allocate(shard, &mut lease, 1 + turn % 9, false) {
                             mine.extend(blocks(&runs));
                             turn += 1;
-                            if turn % 3 == 0
+                            if turn.is_multiple_of(3)
                                 && turn < 2000
                                 && let Some(block) = mine.pop()
                             {

@@ -165,6 +165,9 @@ impl Blue {
             let (mut start, end) = (keys::log(txn.pg, keep_to), keys::log_range(txn.pg).1);
             start.push(0);
             batch.delete_range(&start, &end);
+            // The tail is what the info says from now on; it may be an older one.
+            batch.delete(&keys::pg(keys::PG_TAIL, txn.pg));
+            self.trimmed.borrow_mut().remove(&txn.pg);
         }
         for entry in &txn.log {
             batch.put_with(
@@ -175,7 +178,7 @@ impl Blue {
         if let Some(to) = txn.log_trim_to {
             // What was trimmed before is not there: beginning behind it keeps the store's range deletions apart.
             let from = self.trimmed.borrow_mut().insert(txn.pg, to).unwrap_or(Eversion::ZERO);
-            let (start, mut end) = (keys::log(txn.pg, from), keys::log(txn.pg, to));
+            let (start, mut end) = (keys::log(txn.pg, from.min(to)), keys::log(txn.pg, to));
             end.push(0);
             batch.delete_range(&start, &end);
             batch.put_with(

@@ -1,0 +1,121 @@
+//! The pages of an object of an in-memory store.
+
+use carmine_reactor::{Buf, Bytes, Payload};
+
+use crate::BLOCK_BYTES;
+
+/// Bytes of a page.
+pub(crate) const PAGE: usize = BLOCK_BYTES as usize;
+/// Pages of a chunk.
+const CHUNK: u64 = 64;
+
+type Chunk = Box<[Option<Bytes>; CHUNK as usize]>;
+
+/// Pages by number; a missing page reads as zeros.
+#[derive(Default)]
+pub(crate) struct Pages {
+    chunks: Vec<Option<Chunk>>,
+    count: u64,
+}
+
+impl Pages {
+    /// Number of pages.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn get(&self, page: u64) -> Option<&Bytes> {
+        let chunk = self.chunks.get((page / CHUNK) as usize)?.as_ref()?;
+        chunk.get((page % CHUNK) as usize)?.as_ref()
+    }
+
+    /// Number of the first page from `page` on that is not missing, as far as it is easily found: pages before it are
+    /// missing.
+    pub(crate) fn skip_missing(&self, page: u64) -> u64 {
+        match self.chunks.get((page / CHUNK) as usize) {
+            None => u64::MAX,
+            Some(None) => (page / CHUNK + 1) * CHUNK,
+            Some(Some(_)) if self.get(page).is_some() => page,
+            Some(Some(_)) => page + 1,
+        }
+    }
+
+    /// Copies `data[skip..skip + len]` into a page, from byte `within` on. Pages that a read still holds are replaced,
+    /// others written in place.
+    pub(crate) fn write(&mut self, page: u64, within: usize, data: &Payload, skip: usize, len: usize) {
+        let index = (page / CHUNK) as usize;
+        if index >= self.chunks.len() {
+            self.chunks.resize_with(index + 1, || None);
+        }
+        let Some(chunk) = self.chunks.get_mut(index) else { return };
+        let chunk = chunk.get_or_insert_with(|| Box::new([const { None }; CHUNK as usize]));
+        let Some(slot) = chunk.get_mut((page % CHUNK) as usize) else { return };
+        self.count += u64::from(slot.is_none());
+        let mut buf = own(slot.take(), len == PAGE);
+        if let Some(out) = buf.get_mut(within..within + len) {
+            copy_range(data, skip, out);
+        }
+        *slot = Some(buf.freeze());
+    }
+
+    /// Makes a part of a page zeros.
+    pub(crate) fn clear(&mut self, page: u64, from: usize, to: usize) {
+        if from >= to {
+            return;
+        }
+        let chunk = self.chunks.get_mut((page / CHUNK) as usize).and_then(Option::as_mut);
+        if let Some(slot @ Some(_)) = chunk.and_then(|chunk| chunk.get_mut((page % CHUNK) as usize)) {
+            let mut buf = own(slot.take(), false);
+            if let Some(out) = buf.get_mut(from..to) {
+                out.fill(0);
+            }
+            *slot = Some(buf.freeze());
+        }
+    }
+
+    /// Drops the pages from `first` to `end` (exclusive).
+    pub(crate) fn remove(&mut self, first: u64, end: u64) {
+        let end = end.min(self.chunks.len() as u64 * CHUNK);
+        for page in first..end {
+            let chunk = self.chunks.get_mut((page / CHUNK) as usize).and_then(Option::as_mut);
+            if let Some(slot) = chunk.and_then(|chunk| chunk.get_mut((page % CHUNK) as usize)) {
+                self.count -= u64::from(slot.take().is_some());
+            }
+        }
+        // Behind the last page that is left there need be no chunks.
+        if end == self.chunks.len() as u64 * CHUNK {
+            self.chunks.truncate(first.div_ceil(CHUNK) as usize);
+        }
+    }
+}
+
+/// A page to write to, with the old content unless all of it is overwritten.
+fn own(page: Option<Bytes>, overwritten: bool) -> Buf {
+    match page.map(Bytes::try_into_buf) {
+        Some(Ok(buf)) => buf,
+        Some(Err(shared)) => {
+            let mut buf = Buf::heap(PAGE);
+            if !overwritten {
+                buf.copy_from_slice(&shared);
+            }
+            buf
+        }
+        None => Buf::heap(PAGE),
+    }
+}
+
+/// Copies `data[skip..]` into all of `out`.
+fn copy_range(data: &Payload, mut skip: usize, out: &mut [u8]) {
+    let mut rest = out;
+    for bytes in data {
+        let part = bytes.get(skip..).unwrap_or_default();
+        skip = skip.saturating_sub(bytes.len());
+        let n = part.len().min(rest.len());
+        let (to, tail) = rest.split_at_mut(n);
+        to.copy_from_slice(part.get(..n).unwrap_or_default());
+        rest = tail;
+        if rest.is_empty() {
+            return;
+        }
+    }
+}
