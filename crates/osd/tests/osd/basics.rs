@@ -1,0 +1,203 @@
+//! What clients ask for, on OSDs that nothing happens to.
+
+use std::rc::Rc;
+
+use carmine_client::{Pool, RouteMode};
+use carmine_reactor::Payload;
+use carmine_types::errno;
+use carmine_wire::osd_op::{OsdOp, OsdRequest, flags, ops};
+
+use super::cluster::{Cluster, Disks, noise};
+
+async fn bytes(pool: &Pool, name: &str) -> Vec<u8> {
+    pool.read(name, 0, 0).await.unwrap().to_vec()
+}
+
+/// Every operation, its result, and what it leaves behind.
+async fn every_op(pool: Pool) {
+    let not_found = pool.read("x", 0, 10).await.unwrap_err();
+    assert!(not_found.is_not_found());
+    assert!(pool.stat("x").await.unwrap_err().is_not_found());
+    assert!(pool.remove("x").await.unwrap_err().is_not_found());
+
+    let first = pool.write("x", 4, b"hello".to_vec()).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"\0\0\0\0hello");
+    let second = pool.write("x", 0, b"HE".to_vec()).await.unwrap();
+    assert!(second.version > first.version && second.user_version > first.user_version);
+    assert_eq!(pool.read("x", 5, 100).await.unwrap().to_vec(), b"ello");
+    assert_eq!(pool.read("x", 100, 10).await.unwrap().len(), 0);
+    assert_eq!(pool.stat("x").await.unwrap().size, 9);
+
+    pool.truncate("x", 2).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"HE");
+    pool.truncate("x", 4).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"HE\0\0");
+    pool.exec("x", vec![(OsdOp::append(3), Payload::from(b"end".to_vec()))]).await.unwrap();
+    pool.zero("x", 1, 2).await.unwrap();
+    pool.zero("x", 6, 100).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"H\0\0\0en\0");
+    pool.write_full("x", b"all new".to_vec()).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"all new");
+    pool.write_full("x", b"short".to_vec()).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"short");
+
+    // Nothing is made of what does not exist.
+    pool.zero("none", 0, 10).await.unwrap();
+    pool.truncate("none", 10).await.unwrap();
+    assert!(pool.stat("none").await.unwrap_err().is_not_found());
+    // A write of nothing makes an empty object, as does a hint.
+    pool.write("empty", 0, Vec::new()).await.unwrap();
+    assert_eq!(pool.stat("empty").await.unwrap().size, 0);
+    pool.exec("hint", vec![(OsdOp::set_alloc_hint(4096, 4096), Payload::new())]).await.unwrap();
+    assert_eq!(pool.stat("hint").await.unwrap().size, 0);
+    pool.create("hint", false).await.unwrap();
+    assert_eq!(pool.create("hint", true).await.unwrap_err().errno(), errno::EEXIST);
+    pool.create("new", true).await.unwrap();
+    pool.remove("new").await.unwrap();
+    assert!(pool.stat("new").await.unwrap_err().is_not_found());
+    // A read of nothing at an empty object.
+    assert_eq!(bytes(&pool, "empty").await, b"");
+
+    let big = noise(1, 300_000);
+    pool.write("big", 1000, big.clone()).await.unwrap();
+    assert!(pool.read("big", 1000, 0).await.unwrap().to_vec() == big);
+    assert!(pool.read("big", 71_234, 5678).await.unwrap().to_vec() == big[70_234..75_912]);
+}
+
+/// Requests of several operations: all or nothing, results of each.
+async fn vectors(pool: Pool) {
+    let data = |text: &[u8]| Payload::from(text.to_vec());
+    pool.exec("v", vec![(OsdOp::set_alloc_hint(1, 1), Payload::new()), (OsdOp::write(0, 0), data(b"abc"))])
+        .await
+        .unwrap();
+    // The last one fails: nothing was done.
+    let failed = pool
+        .exec("v", vec![(OsdOp::write_full(0), data(b"zzz")), (OsdOp::create(true), Payload::new())])
+        .await;
+    assert_eq!(failed.unwrap_err().errno(), errno::EEXIST);
+    assert_eq!(bytes(&pool, "v").await, b"abc");
+    // It may fail.
+    let mut may_fail = OsdOp::create(true);
+    may_fail.flags |= flags::op::FAILOK;
+    let ops = vec![(may_fail, Payload::new()), (OsdOp::append(0), data(b"def"))];
+    pool.exec("v", ops).await.unwrap();
+    // Reads of a request that only reads.
+    let ops = vec![
+        (OsdOp::stat(), Payload::new()),
+        (OsdOp::read(1, 2), Payload::new()),
+        (OsdOp::read(4, 9), Payload::new()),
+    ];
+    let mut reply = pool.exec("v", ops).await.unwrap();
+    assert_eq!(reply.take_data(0).to_vec()[..8], 6u64.to_le_bytes());
+    assert_eq!(reply.take_data(1).to_vec(), b"bc");
+    assert_eq!(reply.take_data(2).to_vec(), b"ef");
+    // Delete and make anew in one go.
+    pool.exec("v", vec![(OsdOp::delete(), Payload::new()), (OsdOp::append(0), data(b"new"))]).await.unwrap();
+    assert_eq!(bytes(&pool, "v").await, b"new");
+    // Unknown operations.
+    let mut unknown = OsdOp::stat();
+    for code in [0x1fff, ops::CALL, ops::GET_XATTR, 0x2fff, ops::SET_XATTR] {
+        unknown.code = code;
+        let error = pool.exec("v", vec![(unknown, Payload::new())]).await.unwrap_err();
+        assert_eq!(error.errno(), errno::EOPNOTSUPP, "{code:#x}");
+    }
+    // Too large.
+    let error = pool.truncate("v", (128 << 30) + 1).await.unwrap_err();
+    assert_eq!(error.errno(), errno::EFBIG);
+    let error = pool.exec("v", vec![(OsdOp::write(u64::MAX - 1, 0), data(b"abc"))]).await.unwrap_err();
+    assert_eq!(error.errno(), errno::EFBIG);
+    assert_eq!(bytes(&pool, "v").await, b"new");
+}
+
+#[test]
+fn operations_on_one_osd() {
+    for disks in [Disks::Cyan, Disks::Blue] {
+        let cluster = Cluster::start(1, disks, 1, 8, &[1]);
+        cluster.client(RouteMode::Single, |_, pool| every_op(pool));
+        cluster.client(RouteMode::Single, |_, pool| vectors(pool));
+    }
+}
+
+#[test]
+fn operations_replicated_and_hopping() {
+    let cluster = Cluster::start(2, Disks::Blue, 3, 16, &[2, 3, 1]);
+    cluster.client(RouteMode::Single, |_, pool| every_op(pool));
+    cluster.client(RouteMode::Single, |_, pool| vectors(pool));
+    assert!(cluster.counter(&[0, 1, 2], "op_hops") > 0, "no operation hopped");
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        pool.remove("x").await.unwrap();
+        for name in ["v", "hint", "empty", "big"] {
+            pool.remove(name).await.unwrap();
+        }
+        every_op(pool).await;
+    });
+    cluster.check_equal(&[0, 1, 2]);
+}
+
+#[test]
+fn direct_routes_do_not_hop() {
+    let cluster = Cluster::start(3, Disks::Cyan, 2, 32, &[3, 3]);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        for n in 0..100u8 {
+            pool.write(format!("o{n}"), 0, vec![n; 100]).await.unwrap();
+        }
+        for n in 0..100u8 {
+            assert_eq!(pool.read(format!("o{n}"), 0, 0).await.unwrap().to_vec(), vec![n; 100]);
+        }
+    });
+    assert_eq!(cluster.counter(&[0, 1], "op_hops"), 0);
+    cluster.check_equal(&[0, 1]);
+}
+
+#[test]
+fn listing_finds_every_object_once() {
+    let cluster = Cluster::start(4, Disks::Cyan, 2, 16, &[2, 2]);
+    cluster.client(RouteMode::Single, |_, pool| async move {
+        let mut names = Vec::new();
+        for n in 0..500u32 {
+            let name = format!("object-{n}").into_bytes();
+            pool.create(&name, false).await.unwrap();
+            names.push(name);
+        }
+        let hidden = pool.in_namespace("other");
+        hidden.create("hidden", false).await.unwrap();
+        let sorted = |found: Vec<carmine_wire::pgls::ListedObject>| {
+            let mut found: Vec<Vec<u8>> = found.iter().map(|o| o.name.to_vec()).collect();
+            found.sort();
+            found
+        };
+        names.sort();
+        assert_eq!(sorted(pool.list().await.unwrap()), names);
+        assert_eq!(sorted(hidden.list().await.unwrap()), [b"hidden".to_vec()]);
+        assert_eq!(pool.list_all_namespaces().await.unwrap().len(), 501);
+        // In small pages.
+        let (mut cursor, mut found) = (carmine_client::Cursor::start(), Vec::new());
+        while !cursor.is_end() {
+            let page = pool.list_page(&cursor, 7).await.unwrap();
+            found.extend(page.objects);
+            cursor = page.cursor;
+        }
+        assert_eq!(sorted(found), names);
+    });
+}
+
+#[test]
+fn requests_that_lie_are_refused() {
+    let cluster = Cluster::start(5, Disks::Cyan, 1, 8, &[2]);
+    let raw = super::raw::Raw::new(&cluster, 0);
+    let request = |name: &str, change: &dyn Fn(&mut OsdRequest)| {
+        let mut request = raw.request(&cluster, name, OsdOp::write(0, 3));
+        change(&mut request);
+        raw.ask(&cluster, request, b"abc", 1).map(|reply| reply.result)
+    };
+    assert_eq!(request("ok", &|_| {}), Some(0));
+    let long = "n".repeat(3000);
+    assert_eq!(request(&long, &|_| {}), Some(errno::ENAMETOOLONG));
+    assert_eq!(request("", &|_| {}), Some(errno::EINVAL));
+    // A hash of its own would put the object where nobody finds it.
+    assert_eq!(request("ok", &|request| request.hash ^= 0x8000_0000), Some(errno::EINVAL));
+    assert_eq!(request("ok", &|request| request.snapid = 3), Some(errno::EROFS));
+    let list = cluster.client(RouteMode::Single, |_, pool| async move { pool.list().await.unwrap().len() });
+    assert_eq!(list, 1);
+    drop(Rc::new(raw));
+}

@@ -1,0 +1,261 @@
+//! A simulated cluster: the mon, OSDs that can be killed and started, and clients.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_client::{Client, Options, Pool, RouteMode};
+use carmine_osd::OsdConfig;
+use carmine_reactor::sim::{NodeId, Sim};
+use carmine_reactor::{Group, Shard, ShardId};
+use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
+use carmine_types::{OsdId, Uuid};
+use serde_json::Value;
+
+use super::mon::{FakeMon, POOL, mon_addr};
+
+/// Virtual time that any step of a test may take.
+const LIMIT: Duration = Duration::from_secs(120);
+const DISK_BYTES: u64 = 48 << 20;
+const DISK: &str = "/block";
+
+/// Which store the OSDs have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disks {
+    /// Memory: gone when the OSD is killed.
+    Cyan,
+    /// Survives a kill.
+    Blue,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) sim: Sim,
+    pub(crate) mon: Rc<FakeMon>,
+    disks: Disks,
+    /// Key-value stores by OSD: what survives of it besides its block file.
+    kvs: RefCell<BTreeMap<u32, Arc<dyn Kv>>>,
+    nodes: RefCell<BTreeMap<u32, NodeId>>,
+    starts: Cell<u32>,
+}
+
+impl Cluster {
+    /// A cluster whose OSDs 0.. run with so many reactors each.
+    pub(crate) fn start(seed: u64, disks: Disks, size: u8, pgs: u32, reactors: &[u16]) -> Cluster {
+        let sim = Sim::new(seed);
+        let mon = FakeMon::new(reactors.len() as u32, size, pgs);
+        let mon_of_node = Rc::clone(&mon);
+        sim.node("mon", 1, move |shard| Rc::clone(&mon_of_node).run(shard));
+        let cluster = Cluster {
+            sim,
+            mon,
+            disks,
+            kvs: RefCell::default(),
+            nodes: RefCell::default(),
+            starts: Cell::new(0),
+        };
+        for (osd, shards) in reactors.iter().enumerate() {
+            cluster.start_osd(osd as u32, *shards);
+        }
+        cluster.wait_up(reactors.len());
+        cluster
+    }
+
+    /// Starts an OSD, with the data that it had.
+    pub(crate) fn start_osd(&self, osd: u32, shards: u16) {
+        self.starts.set(self.starts.get() + 1);
+        let config = Arc::new(OsdConfig {
+            id: OsdId(osd),
+            uuid: Uuid([osd as u8 + 1; 16]),
+            listen: format!("10.0.0.{}", osd + 1).parse().unwrap(),
+            nonce: self.starts.get(),
+            mon: mon_addr(),
+        });
+        let blank = !self.kvs.borrow().contains_key(&osd);
+        let new_kv = || Arc::new(MemKv::new()) as Arc<dyn Kv>;
+        let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_insert_with(new_kv));
+        let disks = self.disks;
+        let node = self.sim.node(&format!("osd.{osd}"), shards, move |shard| {
+            let (config, kv) = (Arc::clone(&config), Arc::clone(&kv));
+            async move {
+                if shard.id() == ShardId(0) {
+                    let store = match disks {
+                        Disks::Cyan => StoreShared::cyan(1 << 30),
+                        Disks::Blue => open_blue(&shard, osd, kv, blank).await,
+                    };
+                    run_all(&shard, config, store).await;
+                }
+            }
+        });
+        self.nodes.borrow_mut().insert(osd, node);
+    }
+
+    /// `kill -9`; the map does not know yet.
+    pub(crate) fn kill(&self, osd: u32) {
+        if let Some(node) = self.nodes.borrow_mut().remove(&osd) {
+            self.sim.kill(node);
+        }
+    }
+
+    /// Forgets what an OSD had on disk.
+    pub(crate) fn wipe(&self, osd: u32) {
+        self.kvs.borrow_mut().remove(&osd);
+    }
+
+    pub(crate) fn wait(&self, what: &str, until: impl FnMut() -> bool) {
+        if let Err(stuck) = self.sim.run(until, LIMIT) {
+            panic!("waiting for {what}: {stuck}");
+        }
+    }
+
+    /// Lets the world go on for a while.
+    pub(crate) fn pass(&self, time: Duration) {
+        let end = self.sim.now_ns() + time.as_nanos() as u64;
+        self.wait("time to pass", || self.sim.now_ns() >= end);
+    }
+
+    /// Waits until the map has so many OSDs up.
+    pub(crate) fn wait_up(&self, count: usize) {
+        self.wait("OSDs to be up", || {
+            let map = self.mon.map();
+            map.osds().filter(|osd| map.is_up(*osd)).count() == count
+        });
+    }
+
+    /// Runs a client until its work is done.
+    pub(crate) fn client<F, Fut, R>(&self, route: RouteMode, work: F) -> R
+    where
+        F: FnOnce(Rc<Client>, Pool) -> Fut + 'static,
+        Fut: Future<Output = R> + 'static,
+        R: 'static,
+    {
+        let running = self.background(route, work);
+        self.wait("a client", || running.is_done());
+        running.take()
+    }
+
+    /// Starts a client.
+    pub(crate) fn background<F, Fut, R>(&self, route: RouteMode, work: F) -> Running<R>
+    where
+        F: FnOnce(Rc<Client>, Pool) -> Fut + 'static,
+        Fut: Future<Output = R> + 'static,
+        R: 'static,
+    {
+        let work = Rc::new(RefCell::new(Some(work)));
+        let result = Rc::new(RefCell::new(None));
+        let place = Rc::clone(&result);
+        self.sim.node("client", 1, move |shard| {
+            let (work, place) = (work.borrow_mut().take(), Rc::clone(&place));
+            async move {
+                let Some(work) = work else { return };
+                let options = Options { route, ..Options::default() };
+                let client = Client::connect(&shard, mon_addr(), options).await.unwrap();
+                let pool = client.pool(POOL).unwrap();
+                let value = work(Rc::clone(&client), pool).await;
+                client.shutdown();
+                *place.borrow_mut() = Some(value);
+            }
+        });
+        Running(result)
+    }
+
+    /// Answers of these OSDs to an admin command.
+    pub(crate) fn ask(&self, osds: &[u32], prefix: &'static str) -> Vec<Value> {
+        let osds = osds.to_vec();
+        self.client(RouteMode::Direct, move |client, _| async move {
+            let mut answers = Vec::new();
+            for osd in osds {
+                let json = format!("{{\"prefix\": \"{prefix}\"}}");
+                let answer = client.admin(OsdId(osd), &json).await.unwrap();
+                answers.push(serde_json::from_str(&answer).unwrap());
+            }
+            answers
+        })
+    }
+
+    /// Sum of a counter over all shards of these OSDs.
+    pub(crate) fn counter(&self, osds: &[u32], name: &str) -> u64 {
+        let answers = self.ask(osds, "dump_metrics");
+        let shards = answers.iter().flat_map(|answer| answer["shards"].as_array().unwrap().clone());
+        shards.map(|shard| shard["osd"][name].as_u64().unwrap()).sum()
+    }
+
+    /// All copies of all PGs are the same.
+    pub(crate) fn check_equal(&self, osds: &[u32]) {
+        let contents = self.ask(osds, "pg_contents");
+        for (osd, other) in osds.iter().zip(&contents) {
+            assert_eq!(contents[0]["pgs"], other["pgs"], "osd.{} and osd.{osd} differ", osds[0]);
+        }
+    }
+
+    /// (state, reason) of every PG that this OSD leads.
+    pub(crate) fn states(&self, osd: u32) -> Vec<(String, String)> {
+        let status = self.ask(&[osd], "status").remove(0);
+        let pgs = status["pg_states"].as_array().unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        pgs.iter()
+            .filter(|pg| pg["primary"] == true)
+            .map(|pg| (text(&pg["state"]), text(&pg["why"])))
+            .collect()
+    }
+}
+
+/// A client that works in the background.
+pub(crate) struct Running<R>(Rc<RefCell<Option<R>>>);
+
+impl<R> Running<R> {
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    pub(crate) fn take(&self) -> R {
+        self.0.borrow_mut().take().expect("the client is not done")
+    }
+}
+
+async fn open_blue(shard: &Shard, osd: u32, kv: Arc<dyn Kv>, blank: bool) -> StoreShared {
+    let path = Path::new(DISK);
+    if blank {
+        let options = MkfsOptions {
+            fsid: Uuid([7; 16]),
+            osd: OsdId(osd),
+            size_bytes: Some(DISK_BYTES),
+            sparse: true,
+            force: true,
+        };
+        blue::mkfs(shard, path, options, Arc::clone(&kv), &mut |_, _| {}).await.unwrap();
+    }
+    let options = MountOptions { cache_bytes_per_shard: 64 << 10 };
+    StoreShared::Blue(BlueShared::mount(shard, path, kv, options).await.unwrap())
+}
+
+/// As the `osd` process does it: shard 0 opens what all share and starts the others.
+async fn run_all(shard: &Shard, config: Arc<OsdConfig>, store: StoreShared) {
+    for to in (1..shard.shards()).map(ShardId) {
+        let (config, store) = (Arc::clone(&config), store.clone());
+        shard.submit_to(to, move |shard| {
+            let own = shard.clone();
+            shard.spawn(Group::Admin, "osd", async move {
+                carmine_osd::run(own, config, store, None).await.unwrap();
+            });
+        });
+    }
+    carmine_osd::run(shard.clone(), config, store, None).await.unwrap();
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        out.extend_from_slice(&x.to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}

@@ -1,0 +1,9 @@
+//! Whole OSDs in the simulator: real messenger, real client, real stores; the monitor is the test's own.
+
+mod basics;
+mod cluster;
+mod faults;
+mod mon;
+mod order;
+mod peering;
+mod raw;

@@ -1,0 +1,131 @@
+//! A client that sends what the test says: resends, lies, old and new epochs.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, connect};
+use carmine_reactor::Group;
+use carmine_types::{Eversion, ObjectId, OsdId, PgId};
+use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, flags};
+use carmine_wire::{EntityType, kinds};
+
+use super::cluster::Cluster;
+use super::mon::POOL_ID;
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) result: i32,
+    pub(crate) retry_attempt: i32,
+    pub(crate) version: Eversion,
+    pub(crate) data: Vec<u8>,
+}
+
+/// One connection to one OSD's public port.
+pub(crate) struct Raw(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    outgoing: RefCell<Vec<Message>>,
+    answers: RefCell<BTreeMap<u64, Vec<Answer>>>,
+    maps: Cell<u32>,
+    connected: Cell<bool>,
+}
+
+/// The global id of all raw clients: they are one client that connects again and again.
+const GID: u64 = 777;
+
+impl Raw {
+    pub(crate) fn new(cluster: &Cluster, osd: u32) -> Raw {
+        let state = Rc::new(State::default());
+        let addr = cluster.mon.map().client_addr(OsdId(osd)).unwrap().msgr2().unwrap();
+        let place = Rc::clone(&state);
+        cluster.sim.node("raw", 1, move |shard| {
+            let state = Rc::clone(&place);
+            async move {
+                let config = ClientConfig::new(EntityType::CLIENT, "raw", 5);
+                config.gid.set(GID);
+                let dispatcher = Rc::new(Answers(Rc::clone(&state)));
+                let task_shard = shard.clone();
+                let conn =
+                    connect(&task_shard, addr, EntityType::OSD, Rc::new(config), dispatcher).await.unwrap();
+                state.connected.set(true);
+                shard.spawn(Group::Client, "send", async move {
+                    loop {
+                        let messages = std::mem::take(&mut *state.outgoing.borrow_mut());
+                        messages.into_iter().for_each(|message| conn.send(message));
+                        task_shard.sleep(Duration::from_micros(10)).await;
+                    }
+                });
+            }
+        });
+        cluster.wait("a raw connection", || state.connected.get());
+        Raw(state)
+    }
+
+    /// A request for an object, as a client with the newest map would send it first.
+    pub(crate) fn request(&self, cluster: &Cluster, name: &str, op: OsdOp) -> OsdRequest {
+        let map = cluster.mon.map();
+        let oid = ObjectId::head(POOL_ID, b"", b"", name.as_bytes());
+        let pg = PgId::of_hash(POOL_ID, oid.hash, map.pool(POOL_ID).unwrap().pg_num);
+        let mode = if op.is_write() { flags::CLIENT_WRITE } else { flags::CLIENT_READ };
+        OsdRequest::new(pg, map.epoch, mode, &oid, OpList::from_slice(&[op]))
+    }
+
+    pub(crate) fn send(&self, request: &OsdRequest, data: &[u8], tid: u64) {
+        let mut front = Vec::new();
+        request.encode_into(&mut front);
+        let message = Message::from_header(OsdRequest::header(tid), front).with_data(data.to_vec());
+        self.0.outgoing.borrow_mut().push(message);
+    }
+
+    /// Answers to a transaction so far.
+    pub(crate) fn answers(&self, tid: u64) -> Vec<Answer> {
+        self.0.answers.borrow().get(&tid).cloned().unwrap_or_default()
+    }
+
+    /// Maps that the OSD sent.
+    pub(crate) fn maps(&self) -> u32 {
+        self.0.maps.get()
+    }
+
+    /// Sends and waits; `None` if there is no answer within a second.
+    pub(crate) fn ask(
+        &self,
+        cluster: &Cluster,
+        request: OsdRequest,
+        data: &[u8],
+        tid: u64,
+    ) -> Option<Answer> {
+        let before = self.answers(tid).len();
+        self.send(&request, data, tid);
+        let end = cluster.sim.now_ns() + 1_000_000_000;
+        cluster.wait("an answer", || self.answers(tid).len() > before || cluster.sim.now_ns() > end);
+        self.answers(tid).get(before).cloned()
+    }
+}
+
+struct Answers(Rc<State>);
+
+impl Dispatcher for Answers {
+    fn on_message(&self, _: &Rc<Connection>, msg: Message) {
+        match msg.header.kind {
+            kinds::OSD_OP_REPLY => {
+                let reply = OsdReply::decode(&msg.header, &msg.front).unwrap();
+                let answer = Answer {
+                    result: reply.result,
+                    retry_attempt: reply.retry_attempt,
+                    version: reply.replay_version,
+                    data: msg.data.to_vec(),
+                };
+                self.0.answers.borrow_mut().entry(msg.header.tid).or_default().push(answer);
+            }
+            kinds::OSD_MAP => self.0.maps.set(self.0.maps.get() + 1),
+            _ => {}
+        }
+    }
+
+    fn on_closed(&self, _: &Rc<Connection>, _: &str) {}
+}
