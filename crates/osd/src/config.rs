@@ -8,6 +8,10 @@ use carmine_types::{OsdId, Uuid};
 pub(crate) const LOG_ENTRIES_MIN: usize = 3000;
 /// Entries beyond [`LOG_ENTRIES_MIN`] that are dropped at once: trimming one by one would double the metadata writes.
 pub(crate) const LOG_TRIM_BATCH: usize = 256;
+/// Longest object name, locator key and namespace, bytes (Ceph's osd_max_object_name_len).
+pub(crate) const NAME_BYTES_MAX: usize = 2048;
+/// Most operations in one request.
+pub(crate) const OPS_PER_REQUEST_MAX: usize = 64;
 /// Largest object, bytes (Ceph's osd_max_object_size).
 pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 30;
 /// Largest write of one operation, bytes (Ceph's osd_max_write_size).

@@ -2,13 +2,15 @@
 
 use std::rc::Rc;
 
+use carmine_crush::object_hash;
 use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_metrics::StageClock;
 use carmine_reactor::{Payload, ShardId, sync::oneshot};
-use carmine_types::{Eversion, ObjectId, ReqId};
+use carmine_types::{Eversion, ObjectId, ReqId, errno};
 use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest};
 use smallvec::SmallVec;
 
+use crate::config::{NAME_BYTES_MAX, OPS_PER_REQUEST_MAX};
 use crate::shard::OsdShard;
 
 /// A decoded request, with all it needs to be executed and answered.
@@ -73,6 +75,23 @@ impl ClientOp {
     /// True if the request changes its object.
     pub(crate) fn is_write(&self) -> bool {
         self.request.ops.iter().any(|op| op.is_write())
+    }
+
+    /// The errno of a request that is refused whatever the state of its object.
+    pub(crate) fn refusal(&self) -> Option<i32> {
+        let oid = &self.oid;
+        if self.request.ops.len() > OPS_PER_REQUEST_MAX {
+            return Some(errno::E2BIG);
+        }
+        if self.request.ops.iter().any(|op| op.is_pg_op()) {
+            return None; // has no object; `list` takes only what it knows
+        }
+        if oid.name.len().max(oid.key.len()).max(oid.nspace.len()) > NAME_BYTES_MAX {
+            return Some(errno::ENAMETOOLONG);
+        }
+        // Objects are sorted by this hash on disk: with a wrong one neither a listing nor a repair would find them.
+        let is_right = oid.hash == object_hash(&oid.nspace, &oid.key, &oid.name);
+        (oid.name.is_empty() || !is_right).then_some(errno::EINVAL)
     }
 
     /// Sends the answer and ends the operation.

@@ -125,7 +125,7 @@ async fn read_bytes(osd: &OsdShard, oid: &ObjectId, meta: ObjectMeta, op: &OsdOp
     let to_end = meta.size.saturating_sub(extent.offset);
     let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
     if len > READ_BYTES_MAX {
-        return Err(errno::E2BIG);
+        return Err(errno::EMSGSIZE);
     }
     if len == 0 {
         return Ok(Payload::new());
@@ -170,8 +170,12 @@ impl State<'_> {
                 self.write(0, data, crc)
             }
             ops::TRUNCATE => {
-                self.ops.push(TxnOp::Truncate { oid, size: bounded(extent.offset)? });
-                (self.exists, self.size) = (true, extent.offset);
+                let size = bounded(extent.offset)?;
+                // Nothing is made by truncating what does not exist, as in Ceph.
+                if self.exists && self.size != size {
+                    self.ops.push(TxnOp::Truncate { oid, size });
+                    self.size = size;
+                }
                 Ok(())
             }
             ops::ZERO => {
@@ -205,7 +209,7 @@ impl State<'_> {
     fn write(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), i32> {
         let len = data.len() as u64;
         if len > WRITE_BYTES_MAX {
-            return Err(errno::E2BIG);
+            return Err(errno::EMSGSIZE);
         }
         let end = bounded(off.checked_add(len).ok_or(errno::EFBIG)?)?;
         if len == 0 {

@@ -22,6 +22,9 @@ enum Written {
 
 /// Starts an operation on an active PG.
 pub(crate) fn start(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: ClientOp) {
+    if let Some(result) = op.refusal() {
+        return finish(osd, op, Outcome::error(result));
+    }
     let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
     let shard = osd.shard.clone();
     shard.spawn(Group::Client, "client-op", async move {

@@ -1,7 +1,5 @@
 //! What clients ask for, on OSDs that nothing happens to.
 
-use std::rc::Rc;
-
 use carmine_client::{Pool, RouteMode};
 use carmine_reactor::Payload;
 use carmine_types::errno;
@@ -185,10 +183,12 @@ fn listing_finds_every_object_once() {
 fn requests_that_lie_are_refused() {
     let cluster = Cluster::start(5, Disks::Cyan, 1, 8, &[2]);
     let raw = super::raw::Raw::new(&cluster, 0);
+    let tid = std::cell::Cell::new(0);
     let request = |name: &str, change: &dyn Fn(&mut OsdRequest)| {
+        tid.set(tid.get() + 1);
         let mut request = raw.request(&cluster, name, OsdOp::write(0, 3));
         change(&mut request);
-        raw.ask(&cluster, request, b"abc", 1).map(|reply| reply.result)
+        raw.ask(&cluster, request, b"abc", tid.get()).map(|reply| reply.result)
     };
     assert_eq!(request("ok", &|_| {}), Some(0));
     let long = "n".repeat(3000);
@@ -199,5 +199,4 @@ fn requests_that_lie_are_refused() {
     assert_eq!(request("ok", &|request| request.snapid = 3), Some(errno::EROFS));
     let list = cluster.client(RouteMode::Single, |_, pool| async move { pool.list().await.unwrap().len() });
     assert_eq!(list, 1);
-    drop(Rc::new(raw));
 }

@@ -2,8 +2,7 @@
 
 mod basics;
 mod cluster;
-mod faults;
+
 mod mon;
-mod order;
-mod peering;
+
 mod raw;
