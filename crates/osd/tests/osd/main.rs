@@ -2,7 +2,5 @@
 
 mod basics;
 mod cluster;
-
 mod mon;
-
 mod raw;
