@@ -16,5 +16,9 @@ fn crc(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, crc);
+criterion_group! {
+    name = benches;
+    config = carmine_benches::criterion();
+    targets = crc
+}
 criterion_main!(benches);

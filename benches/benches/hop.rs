@@ -52,11 +52,14 @@ fn run(iterations: u64, in_flight: u64) -> Duration {
 
 fn hop(c: &mut Criterion) {
     let mut group = c.benchmark_group("reactor/round trip");
-    group.sample_size(10);
     group.bench_function("1 in flight", |b| b.iter_custom(|n| run(n, 1)));
     group.bench_function("64 in flight", |b| b.iter_custom(|n| run(n, 64)));
     group.finish();
 }
 
-criterion_group!(benches, hop);
+criterion_group! {
+    name = benches;
+    config = carmine_benches::criterion();
+    targets = hop
+}
 criterion_main!(benches);

@@ -105,11 +105,14 @@ fn read(c: &mut Criterion) {
     let path: PathBuf = dir.path().join("blocks");
     carmine_benches::write_file(&path, FILE_BLOCKS * BLOCK_BYTES as u64).expect("the file is written");
     let mut group = c.benchmark_group("read 4KiB O_DIRECT, iodepth 32");
-    group.sample_size(10);
     group.bench_function("carmine-reactor", |b| b.iter_custom(|n| through_reactor(&path, n)));
     group.bench_function("tokio-uring", |b| b.iter_custom(|n| through_tokio_uring(&path, n)));
     group.finish();
 }
 
-criterion_group!(benches, read);
+criterion_group! {
+    name = benches;
+    config = carmine_benches::criterion();
+    targets = read
+}
 criterion_main!(benches);

@@ -27,5 +27,9 @@ fn turn(c: &mut Criterion) {
     c.bench_function("reactor/empty turn", |b| b.iter_custom(turns));
 }
 
-criterion_group!(benches, turn);
+criterion_group! {
+    name = benches;
+    config = carmine_benches::criterion();
+    targets = turn
+}
 criterion_main!(benches);

@@ -3,8 +3,18 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use carmine_reactor::{Config, PollPolicy};
+use criterion::Criterion;
+
+/// Ten samples in two seconds: all benches together take about a minute, with `--quick` less.
+pub fn criterion() -> Criterion {
+    Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(2))
+}
 
 /// Spinning reactors pinned to CPUs 0..`shards` (unpinned if the machine has fewer).
 pub fn reactors(shards: usize) -> Config {
