@@ -1,4 +1,5 @@
-//! Objects are written before they are read: incompressible data, in large pieces.
+//! Objects are written before they are loaded: incompressible data, in large pieces. Random writes need it as well: they
+//! would leave holes, which later loads would read without touching the device.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +10,7 @@ use crate::control::JobProgress;
 use crate::job::Run;
 use crate::pattern::Place;
 use crate::rng::Rng;
-use crate::spec::Prefill;
+use crate::spec::{Prefill, Rw};
 use crate::target::{Target, TargetError};
 use crate::verify::{self, BlockId};
 
@@ -32,7 +33,7 @@ fn mode<T: Target + 'static>(run: &Run<T>) -> Mode {
         _ if spec.verify_only => Mode::None,
         Prefill::Never => Mode::None,
         Prefill::Always => Mode::All,
-        Prefill::Auto if !spec.rw.reads() => Mode::None,
+        Prefill::Auto if spec.rw == Rw::Write => Mode::None,
         Prefill::Auto if !spec.verify => Mode::Missing,
         // Nothing is known of the blocks that are there, so nothing could be checked.
         Prefill::Auto if run.state.borrow().ledger.known() == 0 => Mode::All,

@@ -68,8 +68,8 @@ pub enum Route {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Prefill {
-    /// Objects that are missing or too small, if there are reads; all of them if blocks are verified and nothing is
-    /// known about them.
+    /// Objects that are missing or too small, unless the load writes them in order itself; all of them if blocks are
+    /// verified and nothing is known about them.
     #[default]
     Auto,
     Always,

@@ -56,7 +56,7 @@ pub(crate) struct BenchArgs {
     /// With --rate: fixed or poisson
     #[arg(long, value_name = "WORD", default_value = "fixed", requires = "rate")]
     arrivals: Arrivals,
-    /// Write the objects first: auto (those that will be read and are missing), always or never
+    /// Write the objects first, with incompressible data: auto (those that are missing), always or never
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     prefill: Prefill,
     /// Write blocks that say who they are, and check every block that is read
