@@ -109,7 +109,12 @@ impl Blue {
         let mut prepared = Prepared::default();
         for op in ops {
             let needs = needs(op);
-            let pin = PreparedPin::new(self.load(op.oid(), &needs.map).await?);
+            // The ops of a transaction are nearly always of one object.
+            let again = |pin: &&PreparedPin| pin.oid == *op.oid() && pin.state.borrow().is_loaded(&needs.map);
+            let pin = match prepared.pins.last().filter(again) {
+                Some(pin) => PreparedPin::new(Pin::new(pin)),
+                None => PreparedPin::new(self.load(op.oid(), &needs.map).await?),
+            };
             for index in needs.edges.into_iter().flatten() {
                 self.load_edge(&pin, index).await?;
             }

@@ -35,8 +35,12 @@ struct Touched {
 
 type TouchedList = SmallVec<[Touched; 1]>;
 
-fn find<'a>(touched: &'a mut TouchedList, oid: &ObjectId) -> Option<&'a mut Touched> {
-    touched.iter_mut().find(|touched| touched.pin.oid == *oid)
+/// What [`Blue::admit`] settles.
+struct Admitted {
+    touched: TouchedList,
+    /// The place in `touched` of each op's object.
+    places: SmallVec<[usize; 2]>,
+    runs: Runs,
 }
 
 /// What applying produces.
@@ -55,14 +59,14 @@ impl Blue {
             return Commit::ready(Err(error));
         }
         match self.admit(&txn) {
-            Ok((touched, runs)) => self.apply(txn, touched, runs),
+            Ok(admitted) => self.apply(txn, admitted),
             Err(error) => Commit::ready(Err(error)),
         }
     }
 
     /// Checks everything that could refuse the transaction and takes the space that it needs. Changes nothing else.
-    fn admit(&self, txn: &Transaction) -> Result<(TouchedList, Runs), StoreError> {
-        let mut touched = TouchedList::new();
+    fn admit(&self, txn: &Transaction) -> Result<Admitted, StoreError> {
+        let (mut touched, mut places) = (TouchedList::new(), SmallVec::new());
         let (mut blocks, mut reserve) = (0, true);
         for op in &txn.ops {
             let oid = op.oid();
@@ -71,19 +75,9 @@ impl Blue {
             if size > OBJECT_BYTES_MAX {
                 return Err(StoreError::TooLarge { oid: oid.clone(), size });
             }
-            if find(&mut touched, oid).is_none() {
-                let pin = self.cache.borrow().get(oid).map(Pin::new);
-                let pin = pin.ok_or_else(|| StoreError::NotPrepared(oid.clone()))?;
-                let existed = pin.state.borrow().exists;
-                touched.push(Touched {
-                    pin,
-                    existed,
-                    pieces: SmallVec::new(),
-                    blocks: SmallVec::new(),
-                    resized: false,
-                });
-            }
-            let Some(object) = find(&mut touched, oid) else { continue };
+            let place = self.touch(&mut touched, oid)?;
+            places.push(place);
+            let Some(object) = touched.get(place) else { continue };
             let needs = needs(op);
             let state = object.pin.state.borrow();
             let at_hand = |index: u64| {
@@ -100,7 +94,25 @@ impl Blue {
         for entry in &txn.log {
             check_names(&entry.oid)?;
         }
-        Ok((touched, self.allocate(blocks, reserve)?))
+        Ok(Admitted { touched, places, runs: self.allocate(blocks, reserve)? })
+    }
+
+    /// The place of an object in the list.
+    fn touch(&self, touched: &mut TouchedList, oid: &ObjectId) -> Result<usize, StoreError> {
+        if let Some(place) = touched.iter().position(|touched| touched.pin.oid == *oid) {
+            return Ok(place);
+        }
+        let pin = self.cache.borrow().get(oid).map(Pin::new);
+        let pin = pin.ok_or_else(|| StoreError::NotPrepared(oid.clone()))?;
+        let existed = pin.state.borrow().exists;
+        touched.push(Touched {
+            pin,
+            existed,
+            pieces: SmallVec::new(),
+            blocks: SmallVec::new(),
+            resized: false,
+        });
+        Ok(touched.len() - 1)
     }
 
     fn allocate(&self, blocks: u64, reserve: bool) -> Result<Runs, StoreError> {
@@ -121,11 +133,12 @@ impl Blue {
         Ok(runs)
     }
 
-    fn apply(&self, txn: Transaction, mut touched: TouchedList, runs: Runs) -> Commit {
+    fn apply(&self, txn: Transaction, admitted: Admitted) -> Commit {
+        let Admitted { mut touched, places, runs } = admitted;
         self.count(|stats| stats.txns += 1);
         let mut work = Work { store: self, runs, writes: DeviceWrites::default(), freed: Freed::new() };
-        for op in &txn.ops {
-            if let Some(object) = find(&mut touched, op.oid()) {
+        for (op, place) in txn.ops.iter().zip(places) {
+            if let Some(object) = touched.get_mut(place) {
                 let onode = Rc::clone(&object.pin);
                 work.apply(op, object, &mut onode.state.borrow_mut());
             }
