@@ -17,7 +17,7 @@ use carmine_wire::private::{Admin, Route};
 
 use crate::admin;
 use crate::maps::share_map;
-use crate::op::{ClientOp, ReplyTo};
+use crate::op::{ClientOp, HopBack, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
 use crate::shard::{ConnState, OsdShard};
 
@@ -59,13 +59,31 @@ fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     if let Some(state) = osd.conns.borrow().get(&conn.id()) {
         share_map(osd, state, epoch);
     }
-    let gid = conn.peer().gid;
     let (parts, permit) = msg.into_parts();
-    match osd.owner(pg) {
-        Some(owner) if owner != osd.shard.id() => hop(osd, conn, owner, parts, permit, gid),
-        _ => {
-            let to = ReplyTo::Conn(Rc::clone(conn), permit);
-            match decode(osd, parts, gid, to) {
+    place_op(osd, Unplaced { conn: Rc::clone(conn), pg, epoch, parts, permit });
+}
+
+/// A client's operation, not decoded yet.
+pub(crate) struct Unplaced {
+    conn: Rc<Connection>,
+    pg: PgId,
+    /// The client's map.
+    epoch: Epoch,
+    parts: Parts,
+    permit: Option<Permit>,
+}
+
+/// Sends an operation to the shard that owns its PG. A PG that our map does not have may be in the client's map: the
+/// operation waits for that, here, since only then it is known where it goes.
+pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
+    match osd.owner(op.pg) {
+        Some(owner) if owner != osd.shard.id() => hop(osd, owner, op),
+        None if op.epoch > osd.epoch() => osd.unplaced.borrow_mut().push(op),
+        None => osd.metrics.borrow_mut().ops_dropped.inc(),
+        Some(_) => {
+            let Unplaced { conn, parts, permit, .. } = op;
+            let to = ReplyTo::Conn(Rc::clone(&conn), permit);
+            match decode(osd, parts, conn.peer().gid, to) {
                 Ok(op) => route_op(osd, op),
                 Err(why) => conn.close(why),
             }
@@ -73,24 +91,19 @@ fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     }
 }
 
-fn hop(
-    osd: &Rc<OsdShard>,
-    conn: &Rc<Connection>,
-    owner: ShardId,
-    parts: Parts,
-    permit: Option<Permit>,
-    gid: u64,
-) {
-    let (home, conn_id) = (osd.shard.id(), conn.id());
+fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
+    let Unplaced { conn, parts, permit, .. } = op;
+    let (home, conn, gid) = (osd.shard.id(), conn.id(), conn.peer().gid);
     let token = permit.map(Permit::detach);
     let number = osd.hop_out(owner);
     osd.shard.submit_to(owner, move |shard| {
         let Some(osd) = OsdShard::of(shard) else { return };
         osd.hop_in(home, number);
         osd.metrics.borrow_mut().op_hops.inc();
-        match decode(&osd, parts, gid, ReplyTo::Hop { shard: home, conn: conn_id, token }) {
+        let back = HopBack { here: osd.shard.clone(), home, conn, token };
+        match decode(&osd, parts, gid, ReplyTo::Hop(back)) {
             Ok(op) => route_op(&osd, op),
-            Err(why) => close_at(&osd, home, conn_id, why),
+            Err(why) => close_at(&osd, home, conn, why),
         }
     });
 }

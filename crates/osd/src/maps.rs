@@ -67,6 +67,8 @@ impl OsdShard {
         }
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
         waiting.into_iter().for_each(|op| crate::dispatch::route_op(self, op));
+        let unplaced = std::mem::take(&mut *self.unplaced.borrow_mut());
+        unplaced.into_iter().for_each(|op| crate::dispatch::place_op(self, op));
     }
 }
 

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use carmine_crush::object_hash;
 use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_metrics::StageClock;
-use carmine_reactor::{Payload, ShardId, sync::oneshot};
+use carmine_reactor::{Payload, Shard, ShardId, sync::oneshot};
 use carmine_types::{Eversion, ObjectId, ReqId, errno};
+use carmine_wire::header::Header2;
 use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest};
 use smallvec::SmallVec;
 
@@ -38,11 +39,48 @@ pub(crate) enum ReplyTo {
     /// A connection of this shard; the permit lets its peer send more when the operation ends.
     Conn(Rc<Connection>, #[allow(dead_code)] Option<Permit>),
     /// A connection of another shard.
-    Hop { shard: ShardId, conn: u64, token: Option<PermitToken> },
+    Hop(HopBack),
     /// A generator inside this process.
     Local(oneshot::Sender<LocalReply>),
     /// Nobody: an operation that was dropped after its reply was moved out.
     Nobody,
+}
+
+/// The way back to the shard of the connection. Whatever becomes of the operation, the room that it takes up there is
+/// given back: dropping this does it.
+pub(crate) struct HopBack {
+    /// The shard that the operation is on.
+    pub here: Shard,
+    /// The connection's shard, and its id there.
+    pub home: ShardId,
+    pub conn: u64,
+    pub token: Option<PermitToken>,
+}
+
+impl HopBack {
+    fn go(&mut self, reply: Option<(Header2, Vec<u8>, Payload)>) {
+        let (conn, token) = (self.conn, self.token.take());
+        if token.is_none() && reply.is_none() {
+            return;
+        }
+        self.here.submit_to(self.home, move |home| {
+            let Some(home) = OsdShard::of(home) else { return };
+            let conn = home.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
+            let Some(conn) = conn else { return };
+            if let Some(token) = token {
+                conn.release(token);
+            }
+            if let Some((header, front, data)) = reply {
+                conn.send_parts(&header, &front, &data, None);
+            }
+        });
+    }
+}
+
+impl Drop for HopBack {
+    fn drop(&mut self) {
+        self.go(None);
+    }
 }
 
 /// The result of executing a request.
@@ -107,21 +145,11 @@ impl ClientOp {
                 let reply = self.encode(osd, &outcome);
                 conn.send_with(&OsdReply::header(self.tid), |out| reply.encode_into(out), &data, None);
             }
-            ReplyTo::Hop { shard, conn, token } => {
+            ReplyTo::Hop(mut back) => {
                 let data = joined(&outcome);
                 let mut front = Vec::with_capacity(192 + self.oid.name.len());
                 self.encode(osd, &outcome).encode_into(&mut front);
-                let header = OsdReply::header(self.tid);
-                osd.shard.submit_to(shard, move |home| {
-                    let Some(home) = OsdShard::of(home) else { return };
-                    let conn = home.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-                    if let Some(conn) = conn {
-                        if let Some(token) = token {
-                            conn.release(token);
-                        }
-                        conn.send_parts(&header, &front, &data, None);
-                    }
-                });
+                back.go(Some((OsdReply::header(self.tid), front, data)));
             }
         }
     }

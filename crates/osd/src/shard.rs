@@ -12,6 +12,7 @@ use carmine_store::Store;
 use carmine_types::{Epoch, PgId};
 
 use crate::config::{OsdConfig, WAITING_OPS_MAX};
+use crate::dispatch::Unplaced;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::ClientOp;
 use crate::peers::Peers;
@@ -34,8 +35,10 @@ pub struct OsdShard {
     pub(crate) pgs: RefCell<BTreeMap<PgId, Rc<Pg>>>,
     /// Client connections that this shard serves, by id, for replies that come back from other shards.
     pub(crate) conns: RefCell<BTreeMap<u64, ConnState>>,
-    /// Operations whose client knows a newer map than this shard, or whose PG is not here yet.
+    /// Operations of PGs of this shard whose client knows a newer map than this shard.
     pub(crate) waiting: RefCell<Vec<ClientOp>>,
+    /// Operations of PGs that the map does not have yet. Bounded by the connections' permits.
+    pub(crate) unplaced: RefCell<Vec<Unplaced>>,
     /// Sessions with other OSDs.
     pub(crate) peers: Peers,
     /// Counters and stage clocks.
@@ -72,6 +75,7 @@ impl OsdShard {
             pgs: RefCell::default(),
             conns: RefCell::default(),
             waiting: RefCell::default(),
+            unplaced: RefCell::default(),
             metrics: RefCell::default(),
             stages: RefCell::new(Stages::new(STAGES)),
             hops_out: RefCell::new(vec![0; shards]),

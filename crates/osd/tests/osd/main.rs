@@ -4,3 +4,4 @@ mod basics;
 mod cluster;
 mod mon;
 mod raw;
+mod resend;

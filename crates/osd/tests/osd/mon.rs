@@ -121,7 +121,8 @@ impl FakeMon {
         let map = self.map();
         let deaf = self.deaf.borrow().clone();
         for (conn, wants) in self.sessions.borrow_mut().iter_mut() {
-            let is_deaf = conn.peer().entity == EntityType::OSD && deaf.contains(&(conn.peer().gid as u32));
+            let is_deaf = conn.peer().entity == EntityType::OSD
+                && deaf.iter().any(|osd| conn.peer().name == osd.to_string());
             if wants.0 > 0 && *wants <= map.epoch && !is_deaf {
                 conn.send(Message::of(&OsdMapMsg::full(self.fsid, map.epoch, map.encode())));
                 *wants = Epoch(map.epoch.0 + 1);

@@ -67,9 +67,13 @@ impl Raw {
 
     /// A request for an object, as a client with the newest map would send it first.
     pub(crate) fn request(&self, cluster: &Cluster, name: &str, op: OsdOp) -> OsdRequest {
+        self.request_in(cluster, POOL_ID, name, op)
+    }
+
+    pub(crate) fn request_in(&self, cluster: &Cluster, pool: i64, name: &str, op: OsdOp) -> OsdRequest {
         let map = cluster.mon.map();
-        let oid = ObjectId::head(POOL_ID, b"", b"", name.as_bytes());
-        let pg = PgId::of_hash(POOL_ID, oid.hash, map.pool(POOL_ID).unwrap().pg_num);
+        let oid = ObjectId::head(pool, b"", b"", name.as_bytes());
+        let pg = PgId::of_hash(pool, oid.hash, map.pool(pool).unwrap().pg_num);
         let mode = if op.is_write() { flags::CLIENT_WRITE } else { flags::CLIENT_READ };
         OsdRequest::new(pg, map.epoch, mode, &oid, OpList::from_slice(&[op]))
     }

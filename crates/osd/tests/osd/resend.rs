@@ -1,0 +1,102 @@
+//! Requests that come too early, in the wrong place, or again.
+
+use std::time::Duration;
+
+use carmine_types::{Epoch, ObjectId, OsdId, UTime};
+use carmine_wire::osd_op::OsdOp;
+use carmine_wire::osdmap::PgPool;
+
+use super::cluster::{Cluster, Disks};
+use super::mon::POOL_ID;
+use super::raw::Raw;
+
+/// A client may have a new pool's map before the OSD has it: the requests wait, wherever their PGs will be.
+#[test]
+fn requests_wait_for_the_map_that_they_were_sent_with() {
+    for seed in 0..4 {
+        let cluster = Cluster::start(seed, Disks::Cyan, 1, 8, &[3]);
+        let raw = Raw::new(&cluster, 0);
+        cluster.mon.deaf.borrow_mut().push(0);
+        let before = cluster.mon.map().epoch;
+        cluster.mon.change(|inc| {
+            inc.new_pools.insert(2, PgPool::replicated(1, 1, 16, 0, Epoch(1), UTime::ZERO));
+            inc.new_pool_names.insert(2, "second".into());
+            inc.new_pool_max = 2;
+        });
+        cluster.wait("the new pool", || cluster.mon.map().epoch > before);
+        for n in 0..40 {
+            let request = raw.request_in(&cluster, 2, &format!("o{n}"), OsdOp::write(0, 1));
+            raw.send(&request, b"x", n);
+        }
+        // And one for an old PG, with the new epoch.
+        raw.send(&raw.request(&cluster, "old", OsdOp::write(0, 1)), b"x", 40);
+        cluster.pass(Duration::from_millis(100));
+        assert!((0..41).all(|tid| raw.answers(tid).is_empty()));
+        cluster.mon.hear();
+        cluster.wait("all answers", || (0..41).all(|tid| !raw.answers(tid).is_empty()));
+        assert!((0..41).all(|tid| raw.answers(tid)[0].result == 0));
+    }
+}
+
+/// Requests that this OSD does not lead are dropped; that must not use up the connection, on whatever reactor they end.
+#[test]
+fn dropped_requests_give_their_room_back() {
+    let cluster = Cluster::start(7, Disks::Cyan, 2, 16, &[2, 2]);
+    let raw = Raw::new(&cluster, 0);
+    let map = cluster.mon.map();
+    let view = carmine_crush::MapView::new(map);
+    let leads = |name: &str, osd: u32| {
+        let oid = ObjectId::head(POOL_ID, b"", b"", name.as_bytes());
+        let pg = view.object_pg(POOL_ID, b"", b"", &oid.name).unwrap();
+        view.acting_primary(pg) == Some(OsdId(osd))
+    };
+    let names = || (0..).map(|n| format!("o{n}"));
+    let others: Vec<String> = names().filter(|name| leads(name, 1)).take(6000).collect();
+    for (n, name) in others.iter().enumerate() {
+        raw.send(&raw.request(&cluster, name, OsdOp::write(0, 1)), b"x", n as u64);
+    }
+    let ours: Vec<String> = names().filter(|name| leads(name, 0)).take(20).collect();
+    for (n, name) in ours.iter().enumerate() {
+        let answer =
+            raw.ask(&cluster, raw.request(&cluster, name, OsdOp::write(0, 1)), b"x", 10_000 + n as u64);
+        assert_eq!(answer.unwrap().result, 0);
+    }
+    assert!((0..6000).all(|tid| raw.answers(tid).is_empty()));
+}
+
+/// The same request again, on the same and on another connection: applied once, answered each time, with the attempt's
+/// number.
+#[test]
+fn a_resend_is_answered_and_not_applied_again() {
+    let cluster = Cluster::start(8, Disks::Cyan, 2, 8, &[2, 2]);
+    let raw = Raw::new(&cluster, 0);
+    let view = carmine_crush::MapView::new(cluster.mon.map());
+    let names = (0..).map(|n| format!("o{n}"));
+    let is_ours = |name: &String| {
+        let pg = view.object_pg(POOL_ID, b"", b"", name.as_bytes()).unwrap();
+        view.acting_primary(pg) == Some(OsdId(0))
+    };
+    let name = names.into_iter().find(is_ours).unwrap();
+    let mut append = raw.request(&cluster, &name, OsdOp::append(3));
+    let first = raw.ask(&cluster, append.clone(), b"abc", 5).unwrap();
+    assert_eq!((first.result, first.retry_attempt), (0, 0));
+    append.retry_attempt = 1;
+    let second = raw.ask(&cluster, append.clone(), b"abc", 5).unwrap();
+    assert_eq!((second.result, second.retry_attempt, second.version), (0, 1, first.version));
+    let other = Raw::new(&cluster, 0);
+    append.retry_attempt = 2;
+    // Twice in a row: the second joins the first.
+    other.send(&append, b"abc", 5);
+    let third = other.ask(&cluster, append, b"abc", 5).unwrap();
+    assert_eq!((third.result, third.retry_attempt, third.version), (0, 2, first.version));
+    let data = raw.ask(&cluster, raw.request(&cluster, &name, OsdOp::read(0, 0)), b"", 6).unwrap();
+    assert_eq!(data.data, b"abc");
+    // A new request, sent many times at once.
+    let append = raw.request(&cluster, &name, OsdOp::append(3));
+    (0..10).for_each(|_| raw.send(&append, b"def", 7));
+    cluster.wait("ten answers", || raw.answers(7).len() == 10);
+    assert!(raw.answers(7).iter().all(|answer| *answer == raw.answers(7)[0]));
+    let data = raw.ask(&cluster, raw.request(&cluster, &name, OsdOp::read(0, 0)), b"", 8).unwrap();
+    assert_eq!(data.data, b"abcdef");
+    assert!(cluster.counter(&[0], "dups") >= 12);
+}
