@@ -129,6 +129,13 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, context: Con
         marks.push("an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".into());
     }
     marks.extend(noise_marks(window));
+    let client_wait = ratio(result.client.wait_ns as f64, result.client.wall_ns as f64).unwrap_or(0.0);
+    if client_wait >= NOISE && !context.in_process {
+        marks.push(format!(
+            "NOISY: a generator thread was without a CPU for {:.0} % of the window",
+            client_wait * 100.0
+        ));
+    }
     if context.in_process {
         marks.push("in-process load: the generator's CPU time is part of the OSD's".into());
     }
@@ -175,7 +182,9 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, context: Con
 }
 
 fn evidence(spec: &LoadSpec, result: &JobResult, context: &Context, wall: f64) -> Evidence {
-    let client = ratio(result.client.busy_ns as f64, result.client.wall_ns as f64);
+    // A generator thread that waits for a CPU holds the load back just as one that is busy.
+    let client = result.client.busy_ns + result.client.wait_ns;
+    let client = ratio(client as f64, result.client.wall_ns as f64);
     Evidence {
         shared: context.shared,
         client_busy: client.filter(|_| !context.in_process),

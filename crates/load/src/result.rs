@@ -106,7 +106,8 @@ impl JobResult {
             all.verify.details.extend(job.verify.details.iter().take(room).cloned());
             all.abandoned += job.abandoned;
             all.behind_ns = all.behind_ns.max(job.behind_ns);
-            if job.client.busy_ns > all.client.busy_ns {
+            let occupied = |clocks: &ClientClocks| clocks.busy_ns + clocks.wait_ns;
+            if occupied(&job.client) > occupied(&all.client) {
                 all.client = job.client;
             }
         }

@@ -58,7 +58,8 @@ impl fmt::Display for Limiter {
 pub struct Evidence {
     /// Some CPU of the grid is not had alone.
     pub shared: bool,
-    /// Busy part of the busiest generator thread; `None` for in-process load, which has none.
+    /// Part of the window that the busiest generator thread was busy or waited for a CPU; `None` for in-process load,
+    /// which has none.
     pub client_busy: Option<f64>,
     /// Requests in flight, at most.
     pub depth: f64,
@@ -99,7 +100,10 @@ fn rate_met(evidence: &Evidence) -> Finding {
 
 fn client(evidence: &Evidence) -> Finding {
     let busy = evidence.client_busy.filter(|busy| *busy >= SATURATED)?;
-    let text = format!("a generator thread was busy {}: give it more CPUs and --numjobs", percent(busy));
+    let text = format!(
+        "a generator thread was busy or without a CPU {} of the window: more client CPUs and --numjobs help",
+        percent(busy)
+    );
     Some((Limiter::Client, text))
 }
 

@@ -20,8 +20,12 @@ use super::view::View;
 
 /// How often the controller looks at its jobs.
 const LOOK: Duration = Duration::from_millis(20);
+/// The same for jobs inside an OSD, which has to answer.
+const LOOK_FAR: Duration = Duration::from_millis(100);
 /// Time for all jobs to connect.
 const READY_LIMIT: Duration = Duration::from_secs(40);
+/// Time that a prefill may go without writing anything.
+const PREFILL_LIMIT: Duration = Duration::from_secs(60);
 /// Time that the machine's idle baseline is measured for.
 const BASELINE: Duration = Duration::from_millis(400);
 /// Time for the last answers and results, a little more than jobs wait themselves.
@@ -98,7 +102,7 @@ impl Controller<'_> {
         let baseline_cores = self.baseline().await?;
         self.drive.set_phase(Phase::Prefill).await?;
         self.view.phase("prefilling");
-        self.until("the prefill", Duration::MAX, |status| status.progress.prefilled).await?;
+        self.until("the prefill to go on", PREFILL_LIMIT, |status| status.progress.prefilled).await?;
         if self.setup.spec.ramp_ms > 0 {
             self.drive.set_phase(Phase::Ramp).await?;
             self.view.timed("ramp", self.setup.spec.ramp_ms);
@@ -118,24 +122,31 @@ impl Controller<'_> {
         Ok(self.window(&start, &end, baseline_cores))
     }
 
-    /// Waits for `done`; the load's own failure ends the wait, too.
+    /// Waits for `done`, for at most `limit` without any progress; the load's own failure ends the wait, too.
     async fn until(
         &mut self,
         what: &str,
         limit: Duration,
         done: fn(&BenchStatus) -> bool,
     ) -> anyhow::Result<()> {
-        let started = Instant::now();
+        let (mut moved, mut bytes) = (Instant::now(), 0);
         loop {
             let status = self.look().await?;
             if done(&status) {
                 return Ok(());
             }
-            if started.elapsed() > limit {
-                bail!("waited {} s for {what} in vain", limit.as_secs());
+            if status.progress.prefill_bytes_done != bytes {
+                (moved, bytes) = (Instant::now(), status.progress.prefill_bytes_done);
             }
-            self.shard.sleep(LOOK).await;
+            if moved.elapsed() > limit {
+                bail!("waited {} s for {what} in vain (see `carmine status`)", limit.as_secs());
+            }
+            self.shard.sleep(self.pause()).await;
         }
+    }
+
+    fn pause(&self) -> Duration {
+        if self.setup.in_process.is_some() { LOOK_FAR } else { LOOK }
     }
 
     /// Lets the load run for `time`, or until all jobs have nothing more to do.
@@ -147,8 +158,9 @@ impl Controller<'_> {
                 return Ok(());
             }
             // The window's end is not rounded up to the next look.
-            self.shard.sleep(left.min(LOOK)).await;
-            if left <= LOOK {
+            let pause = self.pause();
+            self.shard.sleep(left.min(pause)).await;
+            if left <= pause {
                 return Ok(());
             }
             if self.look().await?.progress.finished {
