@@ -283,7 +283,9 @@ pub fn result_json(spec: &LoadSpec, result: &JobResult, report: &Report, unix_se
 /// The result as a table for a terminal.
 pub fn table(result: &JobResult, report: &Report) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "{}, route {}", report.load.summary(), report.load.route);
+    let way =
+        if report.in_process { "in-process".to_owned() } else { format!("route {}", report.load.route) };
+    let _ = writeln!(text, "{}, {way}", report.load.summary());
     let _ = writeln!(
         text,
         "{:<6} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
