@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests start processes and read files
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -86,6 +86,136 @@ impl Testbed {
     /// The same, which must succeed.
     pub fn rados_ok(&self, args: &[&str]) -> String {
         succeed(self.rados(args), &format!("rados {args:?}"))
+    }
+}
+
+impl Testbed {
+    /// Process of `mon`, `osd.0`, … as `up` wrote it down.
+    pub fn pid(&self, daemon: &str) -> Option<i32> {
+        let text = std::fs::read_to_string(self.dir().join("run").join(format!("{daemon}.json"))).ok()?;
+        let record: serde_json::Value = serde_json::from_str(&text).ok()?;
+        i32::try_from(record["pid"].as_i64()?).ok()
+    }
+
+    /// All daemons of the testbed, also those that a killed `up` could not write down: by the folder on their command line.
+    pub fn pids(&self) -> Vec<i32> {
+        let dir = self.dir();
+        let ours = |pid: &i32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            let daemon = words.get(1).is_some_and(|word| *word == b"mon" || *word == b"osd");
+            daemon && words.contains(&dir.as_os_str().as_encoded_bytes())
+        };
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()
+    }
+
+    /// Runs a command again and again until its standard output is as wanted; returns that output.
+    pub fn until(
+        &self,
+        limit: Duration,
+        command: &str,
+        args: &[&str],
+        wanted: impl Fn(&str) -> bool,
+    ) -> String {
+        let begin = Instant::now();
+        loop {
+            let said = String::from_utf8_lossy(&self.run(command, args).stdout).into_owned();
+            if wanted(&said) {
+                return said;
+            }
+            assert!(
+                begin.elapsed() < limit,
+                "carmine {command} {args:?} still says after {limit:?}:\n{said}"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// SIGKILL to processes of a testbed, all at once; returns how many of them there were. A pid whose process does not run
+/// the binary under test any more is a stranger's and is left alone.
+pub fn kill_nine(pids: &[i32]) -> usize {
+    let bin = carmine_bin().canonicalize().expect("the binary is a file");
+    let ours = |pid: &&i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == bin);
+    let ours: Vec<String> = pids.iter().filter(ours).map(ToString::to_string).collect();
+    if !ours.is_empty() {
+        // One may have ended by itself meanwhile: that is as good.
+        let _ = Command::new("kill").arg("-9").args(&ours).stderr(Stdio::null()).status();
+    }
+    ours.len()
+}
+
+/// A command that runs beside the test; dropped, it is killed.
+pub struct Background {
+    child: Option<Child>,
+    out: tempfile::NamedTempFile,
+    err: tempfile::NamedTempFile,
+}
+
+impl Background {
+    /// Starts `carmine COMMAND --dir DIR ARGS`.
+    pub fn start(bed: &Testbed, command: &str, args: &[&str]) -> Background {
+        let dir = bed.dir();
+        let mut all = vec![command, "--dir", dir.to_str().expect("UTF-8")];
+        all.extend(args);
+        Background::spawn(bed, &carmine_bin(), &all)
+    }
+
+    /// Starts Debian's `rados` against the testbed.
+    pub fn rados(bed: &Testbed, args: &[&str]) -> Background {
+        let conf = bed.dir().join("ceph.conf");
+        let mut all = vec!["-c", conf.to_str().expect("UTF-8"), "-p", "bench"];
+        all.extend(args);
+        Background::spawn(bed, Path::new("rados"), &all)
+    }
+
+    fn spawn(bed: &Testbed, program: &Path, args: &[&str]) -> Background {
+        let file = || tempfile::NamedTempFile::new_in(bed.root.path()).expect("a file");
+        let (out, err) = (file(), file());
+        let to = |file: &tempfile::NamedTempFile| Stdio::from(file.reopen().expect("a file opens again"));
+        let child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(to(&out))
+            .stderr(to(&err))
+            .spawn()
+            .unwrap_or_else(|e| panic!("{} does not start: {e}", program.display()));
+        Background { child: Some(child), out, err }
+    }
+
+    /// True while it has not ended.
+    pub fn runs(&self) -> bool {
+        self.child.as_ref().is_some_and(|child| Path::new(&format!("/proc/{}/exe", child.id())).exists())
+    }
+
+    /// Waits for its end; past the limit it is killed and the test fails.
+    pub fn wait(mut self, limit: Duration) -> Output {
+        let begin = Instant::now();
+        let mut child = self.child.take().expect("it is waited for once");
+        loop {
+            if let Some(status) = child.try_wait().expect("a child can be waited for") {
+                let read = |file: &tempfile::NamedTempFile| std::fs::read(file.path()).unwrap_or_default();
+                return Output { status, stdout: read(&self.out), stderr: read(&self.err) };
+            }
+            if begin.elapsed() > limit {
+                self.child = Some(child);
+                panic!("a command in the background did not end within {limit:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub fn kill(self) {}
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -43,6 +43,9 @@ pub(crate) enum Command {
     /// The monitor process (started by `up`)
     #[command(hide = true)]
     Mon(DirArgs),
+    /// Ask an OSD a question of its admin protocol, such as '{"prefix":"status"}', and print the answer
+    #[command(hide = true)]
+    Admin(AdminArgs),
 }
 
 /// Where a testbed lives.
@@ -122,6 +125,17 @@ pub(crate) struct OsdArgs {
     /// With --mkfs: overwrite a device that is not blank
     #[arg(long, requires = "mkfs")]
     pub(crate) force_wipe: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct AdminArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    /// Number of the OSD
+    #[arg(long)]
+    pub(crate) osd: u32,
+    /// The question, as JSON
+    pub(crate) question: String,
 }
 
 /// Options that make a plan, just as they were given.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::args::Command;
 
+mod admin;
 pub(crate) mod bench;
 mod down;
 mod mon;
@@ -29,5 +30,6 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Version(args) => version::run(&args),
         Command::Osd(args) => osd::run(&args),
         Command::Mon(args) => mon::run(&args),
+        Command::Admin(args) => admin::run(&args),
     }
 }

@@ -66,6 +66,9 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("osd --id 0", 2, "no testbed"),
     ("osd", 2, "--id"),
     ("mon", 2, "no testbed"),
+    ("admin --osd 0 {}", 2, "no testbed"),
+    ("admin --osd x {}", 2, "--osd"),
+    ("admin --osd 0", 2, "QUESTION"),
 ];
 
 #[test]

@@ -128,6 +128,18 @@ pub(crate) fn with_client<R>(
     .map_err(|e| failed!("cannot start a reactor: {e}"))?
 }
 
+/// One question to one OSD, whose answer may take `limit`.
+pub(crate) fn ask(mon: SocketAddr, osd: OsdId, question: &str, limit: Duration) -> Result<String> {
+    let options = Options { connect_timeout: ANSWER_LIMIT, op_timeout: Some(limit), ..Options::default() };
+    block_on(reactor(), async move |shard: Shard| {
+        let client = Client::connect(&shard, mon, options).await.map_err(|e| failed!("{e}"))?;
+        let answer = client.admin(osd, question).await.map_err(|e| failed!("{e}"));
+        client.shutdown();
+        answer
+    })
+    .map_err(|e| failed!("cannot start a reactor: {e}"))?
+}
+
 /// Looks once: the newest map that has arrived, then every OSD that is up.
 pub(crate) async fn look(client: &Rc<Client>) -> Probe {
     let Some(map) = client.osdmap() else { return Probe::default() };

@@ -6,7 +6,7 @@ use carmine_types::OsdId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::Result;
+use crate::error::{Result, failed, usage};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 pub use crate::probe::PgCounts;
@@ -63,6 +63,20 @@ pub struct Status {
 
 fn pid(layout: &Layout, daemon: Daemon) -> Result<Option<i32>> {
     Ok(ProcessId::load(&layout.pid_file(daemon))?.filter(ProcessId::alive).map(|id| id.pid))
+}
+
+/// Time for the answer to a question, which may read a whole store.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Asks one OSD a question of its admin protocol (JSON); returns the answer (JSON).
+pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
+    let plan = require_plan(layout)?;
+    if osd.0 >= plan.osds() {
+        return Err(usage!("{osd}: this testbed has OSDs 0 to {}", plan.osds() - 1));
+    }
+    let addr = mon_addr(layout)
+        .ok_or_else(|| failed!("the monitor of {} is not running", layout.dir().display()))?;
+    probe::ask(addr, osd, question, ANSWER_LIMIT)
 }
 
 /// Looks at the testbed in a folder. Takes no lock and changes nothing.

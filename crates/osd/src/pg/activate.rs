@@ -37,8 +37,10 @@ enum Stop {
 pub(super) fn start(osd: &Rc<OsdShard>, pg: &Rc<Pg>) {
     let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
     let shard = osd.shard.clone();
+    // Read now, not when the task first runs: by then the next interval may have begun, and two activations of one
+    // interval would undo each other's work.
+    let interval = pg.interval.get();
     shard.spawn(Group::Recovery, "activate", async move {
-        let interval = pg.interval.get();
         let run = Activation { osd: &osd, pg: &pg, interval };
         match run.run().await {
             Ok(()) => {
@@ -65,8 +67,10 @@ struct Activation<'a> {
 
 impl Activation<'_> {
     async fn run(&self) -> Result<(), Stop> {
+        self.current()?;
         // What this OSD did for an earlier primary must be through before its log is read.
         self.pg.fence(self.osd, Epoch(0)).await;
+        self.current()?;
         let mut notifies = Vec::new();
         for replica in self.pg.replicas() {
             notifies.push((replica, self.query(replica).await?));
@@ -78,9 +82,9 @@ impl Activation<'_> {
                 osd.0, newer.last_epoch_started.0, mine.0
             )));
         }
-        for (replica, notify) in &notifies {
-            self.bring_up(*replica, notify).await?;
-        }
+        self.current()?;
+        // The primary first: were it killed after a replica has noted this interval and before itself has, it would look
+        // as if it had lost data.
         let info = {
             let mut log = self.pg.log.borrow_mut();
             log.info.last_epoch_started = self.interval;
@@ -90,6 +94,9 @@ impl Activation<'_> {
         };
         let commit = self.osd.store.submit(Transaction { info: Some(info), ..Transaction::new(self.pg.id) });
         commit.await.map_err(|e| Stop::Incomplete(format!("its store: {e}")))?;
+        for (replica, notify) in &notifies {
+            self.bring_up(*replica, notify).await?;
+        }
         self.current()
     }
 

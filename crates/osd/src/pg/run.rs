@@ -44,6 +44,13 @@ async fn read(osd: &Rc<OsdShard>, pg: &Rc<Pg>, mut op: ClientOp) {
     let object = pg.objects.get(&oid);
     let turn = object.read_turn().await;
     lap(osd, &mut op, QUEUE);
+    if !pg.is_active() {
+        // What is here may not be what all have, or not be the newest any more.
+        drop(turn);
+        drop(object);
+        pg.take(osd, op);
+        return;
+    }
     let outcome = exec::read_only(osd, &op).await;
     drop(turn);
     lap(osd, &mut op, EXECUTE);

@@ -1,0 +1,180 @@
+//! kill -9 in the middle of a load: what was acknowledged is there, the replicas are equal, and operations wait for an
+//! OSD that is down instead of failing.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and reads files
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use carmine_tests::{Background, Testbed, installed, kill_nine, succeed};
+use serde_json::Value;
+
+const OSDS: usize = 3;
+const THREE_BLUE: &[&str] = &[
+    "--osds",
+    "3",
+    "--size",
+    "3",
+    "--store",
+    "blue",
+    "--osd-size",
+    "1G",
+    "--sparse",
+    "--overprovisioned",
+    "--pgs",
+    "32",
+];
+/// A small span: every block is written many times, so a lost write is likely to be seen.
+const SPAN: &[&str] = &["--size", "16m", "--object-size", "256k", "--bs", "4k"];
+
+fn up_blue(reactors: &str) -> Testbed {
+    let mut options = THREE_BLUE.to_vec();
+    options.extend(["--reactors", reactors]);
+    Testbed::up(&options)
+}
+
+fn state_file(bed: &Testbed) -> PathBuf {
+    bed.dir().parent().expect("a parent").join("verify-state")
+}
+
+/// A verified random write load; its state goes to the state file, which a later load goes on with.
+fn load<'a>(state: &'a str, seconds: &'a str) -> Vec<&'a str> {
+    let mut args = vec!["--rw", "randwrite", "--iodepth", "32", "--prefill", "never", "--verify"];
+    args.extend(["--verify-state", state, "--runtime", seconds]);
+    args.extend(SPAN);
+    args
+}
+
+/// Reads back every block that the state file knows: nothing is wrong, and there was something to check.
+fn check_blocks(bed: &Testbed, state: &str) {
+    let mut args = vec!["--rw", "randread", "--iodepth", "32", "--verify-only", "--verify-state", state];
+    args.extend(SPAN);
+    let said = bed.ok("bench", &args);
+    let line =
+        said.lines().find(|l| l.starts_with("verify")).unwrap_or_else(|| panic!("no verify line: {said}"));
+    let checked: u64 =
+        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of blocks");
+    assert!(checked > 200, "too little was checked to say anything: {line}");
+    assert!(line.contains(" 0 wrong"), "{line}");
+}
+
+/// Every PG has the same last update and the same objects (size, version, checksum) on every OSD.
+fn check_replicas(bed: &Testbed) {
+    let contents: Vec<Value> = (0..OSDS)
+        .map(|osd| {
+            let text = bed.ok("admin", &["--osd", &osd.to_string(), r#"{"prefix":"pg_contents"}"#]);
+            serde_json::from_str(&text).unwrap_or_else(|e| panic!("osd.{osd} answers no JSON ({e}): {text}"))
+        })
+        .collect();
+    let pgs = |osd: usize| contents[osd]["pgs"].as_object().expect("PGs by name");
+    let ids: BTreeSet<&String> = (0..OSDS).flat_map(|osd| pgs(osd).keys()).collect();
+    assert!(ids.len() >= 32, "only {} PGs", ids.len());
+    let mut objects = 0;
+    for id in ids {
+        let first = &pgs(0)[id];
+        objects += first["objects"].as_object().expect("objects by name").len();
+        for osd in 1..OSDS {
+            let other = pgs(osd).get(id).unwrap_or_else(|| panic!("osd.{osd} has no PG {id}"));
+            assert_eq!(first, other, "PG {id}: osd.0 (left) and osd.{osd} (right) differ");
+        }
+    }
+    assert!(objects > 16, "only {objects} objects were compared");
+}
+
+/// The load sees its OSDs die, says so, and keeps in its file what it was told until then.
+fn dies_with_its_osds(bench: Background) {
+    let out = bench.wait(Duration::from_secs(30));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("died under the load") && said.contains("osd."), "{said}");
+}
+
+#[test]
+fn kill_nine_of_everything_loses_nothing_acknowledged() {
+    let bed = up_blue("1");
+    let state = state_file(&bed);
+    let state = state.to_str().expect("UTF-8");
+    for (cycle, reactors) in ["2", "1", "2"].into_iter().enumerate() {
+        let bench = Background::start(&bed, "bench", &load(state, "30"));
+        // Not always at the same point of a second, or of a commit.
+        std::thread::sleep(Duration::from_millis(2000 + 137 * cycle as u64));
+        assert_eq!(kill_nine(&bed.pids()), OSDS + 1);
+        dies_with_its_osds(bench);
+        assert!(bed.ok("status", &[]).contains("stopped"));
+        bed.ok("up", &["--reactors", reactors, "--overprovisioned"]);
+        check_blocks(&bed, state);
+        check_replicas(&bed);
+    }
+}
+
+/// As before, but the client dies too, and more blows fall while the OSDs start and make their copies equal.
+#[test]
+fn kill_nine_while_starting_loses_nothing_either() {
+    let bed = up_blue("2");
+    let state = state_file(&bed);
+    let state = state.to_str().expect("UTF-8");
+    let bench = Background::start(&bed, "bench", &load(state, "30"));
+    std::thread::sleep(Duration::from_millis(3300));
+    bench.kill();
+    assert_eq!(kill_nine(&bed.pids()), OSDS + 1);
+    for round in 0..12_u64 {
+        let up = Background::start(
+            &bed,
+            "up",
+            &["--reactors", if round % 2 == 0 { "1" } else { "2" }, "--overprovisioned"],
+        );
+        std::thread::sleep(Duration::from_millis(60 + 45 * round));
+        // The controller first: it would tidy up after daemons that die.
+        up.kill();
+        kill_nine(&bed.pids());
+    }
+    bed.ok("up", &["--reactors", "1", "--overprovisioned"]);
+    check_blocks(&bed, state);
+    check_replicas(&bed);
+}
+
+#[test]
+fn operations_wait_for_an_osd_that_is_down() {
+    let bed = up_blue("1");
+    let state = state_file(&bed);
+    let state = state.to_str().expect("UTF-8");
+    let stock = installed("rados", "ceph-common")
+        .then(|| Background::rados(&bed, &["bench", "4", "write", "-b", "4096", "-t", "8", "--no-cleanup"]));
+    let bench = Background::start(&bed, "bench", &load(state, "30"));
+    std::thread::sleep(Duration::from_millis(2000));
+    assert_eq!(kill_nine(&[bed.pid("osd.1").expect("osd.1 has a record")]), 1);
+    dies_with_its_osds(bench);
+    let named =
+        |said: &str| said.contains("osd.1    not running, down") && said.contains("ops of the others wait");
+    let said = bed.until(Duration::from_secs(20), "status", &[], named);
+    assert!(said.contains("degraded") && said.contains("osd.1 is dead"), "{said}");
+    let refused = bed.run("up", &["--overprovisioned"]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("carmine down"));
+    assert!(stock.as_ref().is_none_or(Background::runs), "the stock client's operations must wait, not fail");
+    // The same OSD comes back: what waited goes on.
+    let osd = Background::start(&bed, "osd", &["--id", "1"]);
+    if let Some(stock) = stock {
+        let said = succeed(stock.wait(Duration::from_secs(60)), "rados bench over the OSD's death");
+        assert!(said.contains("Total writes made"), "{said}");
+    }
+    check_replicas(&bed);
+    osd.kill();
+    // `down` and `up` mend it, too.
+    bed.ok("down", &[]);
+    bed.ok("up", &["--overprovisioned"]);
+    check_blocks(&bed, state);
+    check_replicas(&bed);
+}
+
+#[test]
+fn blocks_written_with_one_reactor_are_read_with_two_and_back() {
+    let bed = up_blue("1");
+    let state = state_file(&bed);
+    let state = state.to_str().expect("UTF-8");
+    for reactors in ["2", "1", "2"] {
+        bed.ok("bench", &load(state, "1"));
+        bed.ok("down", &[]);
+        bed.ok("up", &["--reactors", reactors, "--overprovisioned"]);
+        check_blocks(&bed, state);
+        check_replicas(&bed);
+    }
+}
