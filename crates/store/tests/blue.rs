@@ -216,7 +216,7 @@ fn misuse_and_impossible_sizes_are_refused_without_a_trace() {
     });
 }
 
-/// A `Kv` whose commits fail from some point on.
+/// A `Kv` of which one commit fails, after so many good ones; the next would be good again.
 struct Failing {
     inner: MemKv,
     good_commits: AtomicUsize,
@@ -259,8 +259,15 @@ fn after_a_failed_commit_nothing_is_acknowledged() {
         for n in 0..2 {
             submit(&store, txn([write(&oid(n), 0, noise(1, 4096))])).await.unwrap();
         }
-        for n in 2..5 {
-            let error = submit(&store, txn([write(&oid(n), 0, noise(1, 4096))])).await.unwrap_err();
+        let mut commits = Vec::new();
+        for n in 2..20 {
+            let txn = txn([write(&oid(n), 0, noise(1, 4096))]);
+            let _prepared = store.prepare(&txn.ops).await.unwrap();
+            commits.push(store.submit(txn));
+            shard.yield_now().await;
+        }
+        for commit in commits {
+            let error = commit.await.unwrap_err();
             assert!(error.to_string().contains("on fire"), "{error}");
             assert_eq!(error.errno(), errno::ESHUTDOWN);
         }

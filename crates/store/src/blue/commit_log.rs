@@ -5,8 +5,8 @@
 //! the same order that they are durable.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use carmine_reactor::{Group as SchedulingGroup, Shard, ShardId};
 use crossbeam::queue::SegQueue;
@@ -43,6 +43,8 @@ pub(crate) struct CommitLog {
     busy_ns: AtomicU64,
     /// The key-value store has little room left.
     low: AtomicBool,
+    /// The first failure. What is in the queue after it must not become durable either: it would leave a gap.
+    failed: OnceLock<KvError>,
 }
 
 /// What the committer did so far.
@@ -63,6 +65,7 @@ impl CommitLog {
             bytes: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
             low: AtomicBool::new(false),
+            failed: OnceLock::new(),
         }
     }
 
@@ -81,14 +84,22 @@ impl CommitLog {
 
     /// On an alien thread.
     fn commit(&self, batches: &[KvBatch]) -> Result<(), KvError> {
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
         if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(SPACE_CHECK_COMMITS) {
             self.low
                 .store(self.kv.free_bytes().is_some_and(|free| free < KV_FREE_BYTES_MIN), Ordering::Relaxed);
         }
-        match coalesce(batches) {
+        let result = match coalesce(batches) {
             Some(merged) => self.kv.commit(&[merged], true),
             None => self.kv.commit(batches, true),
+        };
+        if let Err(error) = &result {
+            // A second failure changes nothing.
+            let _ = self.failed.set(error.clone());
         }
+        result
     }
 
     /// Queues a group. [`local::durable`] is called on its shard when it is durable or has failed; groups of a shard

@@ -7,6 +7,7 @@ use carmine_reactor::Shard;
 use carmine_types::{ObjectId, crc32c};
 
 use super::extents::{Extents, SHARD_BYTES};
+use super::join::join_all;
 use super::pg::scan;
 use super::shared::{BlueShared, open_device, read_block};
 use super::space::Space;
@@ -198,9 +199,11 @@ async fn check_content(
     piece: &Piece,
     report: &mut FsckReport,
 ) {
-    for entry in piece.extents.entries().iter().filter(|entry| !entry.is_hole()) {
+    let entries = || piece.extents.entries().iter().filter(|entry| !entry.is_hole());
+    let reads = entries().map(|entry| read_block(shard, shared.path(), device, entry.block()));
+    for (entry, content) in entries().zip(join_all(reads).await) {
         report.blocks_read += 1;
-        match read_block(shard, shared.path(), device, entry.block()).await {
+        match content {
             Ok(content) => {
                 let crc = crc32c::raw(crc32c::SEED, &content);
                 if crc != entry.crc() {
