@@ -10,6 +10,7 @@
     reason = "the controller runs outside the reactors: it deals in files, processes and wall-clock limits"
 )]
 
+mod archive;
 mod conf;
 mod daemons;
 mod error;
@@ -26,6 +27,7 @@ mod status;
 mod testbed;
 mod wish;
 
+pub use archive::archive;
 pub use conf::ceph_conf;
 pub use daemons::Stopped;
 pub use error::{Result, TestbedError};

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use carmine_load::report::{self, Report};
 use carmine_load::{JobResult, LoadSpec};
-use carmine_testbed::write_whole;
+use carmine_testbed::archive;
 
 pub(crate) use args::BenchArgs;
 use setup::Setup;
@@ -74,5 +74,5 @@ fn write_json(path: &Path, spec: &LoadSpec, result: &JobResult, report: &Report)
     let value = report::result_json(spec, result, report, now);
     let mut text = serde_json::to_string_pretty(&value).context("cannot make the result's JSON")?;
     text.push('\n');
-    Ok(write_whole(path, text.as_bytes())?)
+    Ok(archive(path, text.into_bytes())?)
 }
