@@ -1,0 +1,425 @@
+//! A whole cluster in one thread: monitor, OSDs and a client in the simulator, against a model in memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
+use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig};
+use carmine_osd::OsdConfig;
+use carmine_reactor::sim::{NodeId, Sim};
+use carmine_reactor::{Group, Payload, Shard};
+use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
+use carmine_types::{OsdId, Uuid, errno};
+use serde_json::Value;
+
+/// Virtual time within which everything must be done.
+const LIMIT: Duration = Duration::from_secs(300);
+const OBJECTS: u64 = 10;
+const OBJECT_BYTES: u64 = 40_000;
+/// Operations in flight.
+const WINDOW: usize = 12;
+const POOL: &str = "bench";
+
+fn mon_addr() -> SocketAddr {
+    "127.0.0.1:3300".parse().unwrap()
+}
+
+/// A world with a monitor and OSDs. The key-value stores outlive the OSDs, as the simulated files do.
+struct Cluster {
+    sim: Sim,
+    blue: bool,
+    kvs: Vec<Arc<MemKv>>,
+    osds: Vec<NodeId>,
+    starts: u32,
+}
+
+impl Cluster {
+    fn new(seed: u64, osds: u32, shards: u16, blue: bool) -> Cluster {
+        let sim = Sim::new(seed);
+        sim.node("mon", 1, move |shard: Shard| async move {
+            let pool = InitialPool { name: POOL.into(), size: osds as u8, min_size: 1, pg_num: 8 };
+            let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool };
+            let config = MonConfig { dir: "/mon".into(), listen: mon_addr(), initial };
+            Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
+        });
+        let kvs = (0..osds).map(|_| Arc::new(MemKv::new())).collect();
+        let mut cluster = Cluster { sim, blue, kvs, osds: Vec::new(), starts: 0 };
+        cluster.osds = (0..osds).map(|id| cluster.start(id, shards, true)).collect();
+        cluster
+    }
+
+    /// Starts an OSD on what it left.
+    fn start(&mut self, id: u32, shards: u16, fresh: bool) -> NodeId {
+        self.starts += 1;
+        let uuid = Uuid([id as u8 + 1; 16]);
+        let (listen, nonce) = (mon_addr().ip(), self.starts);
+        let config = Arc::new(OsdConfig { id: OsdId(id), uuid, listen, nonce, mon: mon_addr() });
+        let kv = self.blue.then(|| Arc::clone(&self.kvs[id as usize]) as Arc<dyn Kv>);
+        let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();
+        self.sim.node(&format!("osd.{id}"), shards, move |shard: Shard| {
+            let (config, kv, opened) = (Arc::clone(&config), kv.clone(), Rc::clone(&opened));
+            async move {
+                if shard.id().0 == 0 {
+                    let store = match kv {
+                        Some(kv) => open_blue(&shard, config.id, kv, fresh).await,
+                        None => StoreShared::cyan(64 << 20),
+                    };
+                    *opened.borrow_mut() = Some(store);
+                }
+                let store = loop {
+                    let ready = opened.borrow().clone();
+                    match ready {
+                        Some(store) => break store,
+                        None => shard.sleep(Duration::from_micros(100)).await,
+                    }
+                };
+                carmine_osd::run(shard, config, store, None).await.unwrap();
+            }
+        })
+    }
+
+    fn kill(&self, id: u32) {
+        self.sim.kill(self.osds[id as usize]);
+    }
+
+    fn restart(&mut self, id: u32, shards: u16) {
+        self.osds[id as usize] = self.start(id, shards, false);
+    }
+
+    /// Starts the client of a test; the flag says that it is done.
+    fn client<F: Future<Output = ()> + 'static>(
+        &self,
+        work: impl Fn(Shard, Pool) -> F + 'static,
+    ) -> Rc<Cell<bool>> {
+        let done = Rc::new(Cell::new(false));
+        let (flag, work) = (Rc::clone(&done), Rc::new(work));
+        // Both ways to an OSD's reactors are taken.
+        let route = if self.sim.seed().is_multiple_of(2) { RouteMode::Single } else { RouteMode::Direct };
+        self.sim.node("client", 1, move |shard: Shard| {
+            let (flag, work) = (Rc::clone(&flag), Rc::clone(&work));
+            async move {
+                let client = Client::connect(&shard, mon_addr(), Options::route(route)).await.unwrap();
+                work(shard, client.pool(POOL).unwrap()).await;
+                flag.set(true);
+            }
+        });
+        done
+    }
+
+    fn run(&self, until: impl FnMut() -> bool) {
+        // The error names the seed, also that of a panic in a task.
+        self.sim.run(until, LIMIT).unwrap_or_else(|stuck| panic!("{stuck}"));
+    }
+
+    /// Lets virtual time pass.
+    fn pass(&self, time: Duration) {
+        let end_ns = self.sim.now_ns() + time.as_nanos() as u64;
+        self.run(|| self.sim.now_ns() >= end_ns);
+    }
+}
+
+async fn open_blue(shard: &Shard, osd: OsdId, kv: Arc<dyn Kv>, fresh: bool) -> StoreShared {
+    let path = Path::new("/block");
+    if fresh {
+        let fsid = Uuid([7; 16]);
+        let options = MkfsOptions { fsid, osd, size_bytes: Some(8 << 20), sparse: true, force: false };
+        blue::mkfs(shard, path, options, Arc::clone(&kv), &mut |_, _| ()).await.unwrap();
+    }
+    StoreShared::Blue(BlueShared::mount(shard, path, kv, MountOptions::default()).await.unwrap())
+}
+
+/// An object's states since the start, newest last: `None` while it does not exist.
+type History = Vec<Option<Rc<Vec<u8>>>>;
+
+/// What the cluster must hold, and how far the load is.
+#[derive(Default)]
+struct Model {
+    objects: RefCell<BTreeMap<String, History>>,
+    in_flight: Cell<usize>,
+    acknowledged: Cell<u64>,
+}
+
+impl Model {
+    fn now(&self, name: &str) -> (usize, Option<Rc<Vec<u8>>>) {
+        let mut objects = self.objects.borrow_mut();
+        let history = objects.entry(name.to_owned()).or_insert_with(|| vec![None]);
+        (history.len() - 1, history.last().cloned().flatten())
+    }
+
+    fn set(&self, name: &str, state: Option<Vec<u8>>) {
+        self.objects.borrow_mut().get_mut(name).unwrap().push(state.map(Rc::new));
+    }
+
+    /// Did a read see the state at its issue, or, if it may have been sent twice, a later one?
+    fn check<T: PartialEq>(
+        &self,
+        name: &str,
+        at: usize,
+        exact: bool,
+        of: impl Fn(Option<&Vec<u8>>) -> T,
+        seen: &T,
+    ) {
+        let objects = self.objects.borrow();
+        let states = &objects[name][at..];
+        let states = if exact { &states[..1] } else { states };
+        assert!(states.iter().any(|s| of(s.as_deref()) == *seen), "{name}: a read saw what never was there");
+    }
+
+    fn existing(&self) -> Vec<String> {
+        let objects = self.objects.borrow();
+        objects
+            .iter()
+            .filter(|(_, h)| h.last().is_some_and(Option::is_some))
+            .map(|(n, _)| n.clone())
+            .collect()
+    }
+}
+
+fn found<T>(result: Result<T, ClientError>) -> Option<T> {
+    match result {
+        Ok(found) => Some(found),
+        Err(error) if error.errno() == errno::ENOENT => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn noise(shard: &Shard, len: u64) -> Vec<u8> {
+    let mut state = shard.random_u64() | 1;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// Sends an operation now (the first poll sends it, so that those of one object go in the model's order) and lets it
+/// end on its own.
+async fn issue(shard: &Shard, model: &Rc<Model>, op: impl Future<Output = ()> + 'static) {
+    let own = Rc::clone(model);
+    own.in_flight.set(own.in_flight.get() + 1);
+    let mut op = Box::pin(async move {
+        op.await;
+        own.in_flight.set(own.in_flight.get() - 1);
+        own.acknowledged.set(own.acknowledged.get() + 1);
+    });
+    if poll_fn(|cx| Poll::Ready(op.as_mut().poll(cx))).await.is_pending() {
+        shard.spawn(Group::Client, "op", op);
+    }
+    while model.in_flight.get() >= WINDOW {
+        shard.sleep(Duration::from_micros(50)).await;
+    }
+}
+
+async fn drain(shard: &Shard, model: &Model) {
+    while model.in_flight.get() > 0 {
+        shard.sleep(Duration::from_micros(50)).await;
+    }
+}
+
+/// One random operation. `exact`: nothing is ever sent twice, so a read sees just what was sent before it.
+async fn one(shard: &Shard, pool: &Pool, model: &Rc<Model>, exact: bool) {
+    let below = |n: u64| shard.random_u64() % n;
+    let name = format!("o{}", below(OBJECTS));
+    let (at, state) = model.now(&name);
+    let (pool, own) = (pool.clone(), Rc::clone(model));
+    let (off, len) = (below(OBJECT_BYTES), 1 + below(9_000));
+    match (below(10), state) {
+        (0..=3, state) => {
+            let data = noise(shard, len);
+            let mut bytes = state.map_or_else(Vec::new, |s| s.to_vec());
+            let end = (off + len) as usize;
+            bytes.resize(bytes.len().max(end), 0);
+            bytes[off as usize..end].copy_from_slice(&data);
+            model.set(&name, Some(bytes));
+            let op = async move { drop(pool.write(name, off, Payload::from(data)).await.unwrap()) };
+            issue(shard, model, op).await;
+        }
+        (4, _) => {
+            let data = noise(shard, len);
+            model.set(&name, Some(data.clone()));
+            let op = async move { drop(pool.write_full(name, Payload::from(data)).await.unwrap()) };
+            issue(shard, model, op).await;
+        }
+        // With kills only what exists is deleted: the log keeps no failures, so a resent one may hit a later object.
+        (5, state) if exact || state.is_some() => {
+            model.set(&name, None);
+            let op = async move {
+                let existed = found(pool.remove(&name).await).is_some();
+                assert_eq!(existed, state.is_some(), "{name}: delete");
+            };
+            issue(shard, model, op).await;
+        }
+        (6, Some(state)) => {
+            let mut bytes = state.to_vec();
+            bytes.resize(off as usize, 0);
+            model.set(&name, Some(bytes));
+            issue(shard, model, async move { drop(pool.truncate(name, off).await.unwrap()) }).await;
+        }
+        (7, _) => {
+            let op = async move {
+                let size = found(pool.stat(&name).await).map(|s| s.size);
+                own.check(&name, at, exact, |s| s.map(|s| s.len() as u64), &size);
+            };
+            issue(shard, model, op).await;
+        }
+        _ => {
+            let op = async move {
+                let data = found(pool.read(&name, off, len).await).map(|d| d.to_vec());
+                let part = |s: Option<&Vec<u8>>| s.map(|s| range(s, off, len).to_vec());
+                own.check(&name, at, exact, part, &data);
+            };
+            issue(shard, model, op).await;
+        }
+    }
+}
+
+fn range(bytes: &[u8], off: u64, len: u64) -> &[u8] {
+    let (from, to) = ((off as usize).min(bytes.len()), ((off + len) as usize).min(bytes.len()));
+    &bytes[from..to]
+}
+
+/// Everything is as the model says, on every OSD.
+async fn verify(shard: &Shard, pool: &Pool, model: &Model, osds: u32) {
+    drain(shard, model).await;
+    let mut listed: Vec<String> =
+        pool.list().await.unwrap().iter().map(|o| String::from_utf8_lossy(&o.name).into_owned()).collect();
+    listed.sort();
+    assert_eq!(listed, model.existing(), "the listing");
+    let names: Vec<String> = model.objects.borrow().keys().cloned().collect();
+    for name in names {
+        let (_, state) = model.now(&name);
+        let data = found(pool.read(&name, 0, 0).await).map(|d| d.to_vec());
+        assert!(data.as_ref() == state.as_deref(), "{name}: an acknowledged change is not there");
+    }
+    let mut copies = Vec::new();
+    for osd in (0..osds).map(OsdId) {
+        let status = admin(pool, osd, r#"{"prefix":"status"}"#).await;
+        assert_eq!(status["pgs"]["active"], status["pgs"]["total"], "{osd}: {status}");
+        copies.push(admin(pool, osd, r#"{"prefix":"pg_contents"}"#).await);
+    }
+    let pgs = copies[0]["pgs"].as_object().unwrap();
+    let objects: usize = pgs.values().map(|pg| pg["objects"].as_object().unwrap().len()).sum();
+    assert_eq!((pgs.len(), objects), (8, listed.len()));
+    for (osd, copy) in copies.iter().enumerate() {
+        assert_eq!(copy, &copies[0], "osd.{osd} and osd.0 differ");
+    }
+}
+
+async fn admin(pool: &Pool, osd: OsdId, question: &str) -> Value {
+    serde_json::from_str(&pool.client().admin(osd, question).await.unwrap()).unwrap()
+}
+
+/// Waits until all OSDs are up and all PGs active: no operation is sent twice from then on.
+async fn wait_active(shard: &Shard, pool: &Pool, osds: u32) {
+    'again: loop {
+        shard.sleep(Duration::from_millis(1)).await;
+        let map = pool.client().osdmap().unwrap();
+        if (0..osds).map(OsdId).any(|osd| !map.is_up(osd)) {
+            continue;
+        }
+        for osd in (0..osds).map(OsdId) {
+            let pgs = &admin(pool, osd, r#"{"prefix":"status"}"#).await["pgs"];
+            if pgs["active"] != pgs["total"] {
+                continue 'again;
+            }
+        }
+        return;
+    }
+}
+
+/// A load of `count` operations, checked at its end.
+fn load(cluster: &Cluster, model: &Rc<Model>, count: u64, exact: bool) -> Rc<Cell<bool>> {
+    let (model, osds) = (Rc::clone(model), cluster.osds.len() as u32);
+    cluster.client(move |shard, pool| {
+        let model = Rc::clone(&model);
+        async move {
+            if exact {
+                wait_active(&shard, &pool, osds).await;
+            }
+            for _ in 0..count {
+                one(&shard, &pool, &model, exact).await;
+            }
+            verify(&shard, &pool, &model, osds).await;
+        }
+    })
+}
+
+fn trace(seed: u64, osds: u32, shards: u16, blue: bool) -> u64 {
+    let cluster = Cluster::new(seed, osds, shards, blue);
+    let done = load(&cluster, &Rc::default(), 200, true);
+    cluster.run(|| done.get());
+    cluster.sim.trace_hash()
+}
+
+#[test]
+fn put_get_stat_list_delete() {
+    let cluster = Cluster::new(1, 1, 1, false);
+    let done = cluster.client(|_, pool| async move {
+        assert!(found(pool.stat("a").await).is_none());
+        pool.write_full("a", Payload::from(vec![7; 10_000])).await.unwrap();
+        assert_eq!(pool.stat("a").await.unwrap().size, 10_000);
+        assert_eq!(pool.read("a", 9_000, 4_096).await.unwrap().to_vec(), [7; 1_000]);
+        let names: Vec<_> = pool.list().await.unwrap().into_iter().map(|o| o.name.to_vec()).collect();
+        assert_eq!(names, [b"a"]);
+        pool.remove("a").await.unwrap();
+        assert!(found(pool.read("a", 0, 0).await).is_none() && pool.list().await.unwrap().is_empty());
+    });
+    cluster.run(|| done.get());
+}
+
+#[test]
+fn a_random_load_on_three_replicas_agrees_with_the_model() {
+    for seed in 10..14 {
+        trace(seed, 3, 1 + (seed / 2 % 2) as u16, seed > 11);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for shards in [1, 2] {
+        assert_eq!(trace(3, 3, shards, true), trace(3, 3, shards, true), "seed 3, {shards} shards");
+        assert_ne!(trace(3, 3, shards, true), trace(4, 3, shards, true), "seeds 3 and 4, {shards} shards");
+    }
+}
+
+#[test]
+fn a_killed_osd_comes_back_with_all_that_was_acknowledged() {
+    for seed in 20..24u32 {
+        let shards = 1 + (seed / 2 % 2) as u16;
+        let mut cluster = Cluster::new(seed.into(), 3, shards, true);
+        let model = Rc::<Model>::default();
+        let done = load(&cluster, &model, 200, false);
+        for round in 1..4 {
+            cluster.run(|| model.acknowledged.get() >= u64::from(round) * 45);
+            let victim = (seed + round) % 3;
+            cluster.kill(victim);
+            cluster.pass(Duration::from_millis(20));
+            cluster.restart(victim, shards);
+        }
+        cluster.run(|| done.get());
+    }
+}
+
+#[test]
+fn all_osds_killed_at_once_come_back_with_another_number_of_shards() {
+    for seed in 30..34u32 {
+        let mut cluster = Cluster::new(seed.into(), 3, 1 + (seed / 2 % 2) as u16, true);
+        let model = Rc::<Model>::default();
+        let done = load(&cluster, &model, 200, false);
+        for round in 1..4u32 {
+            cluster.run(|| model.acknowledged.get() >= u64::from(round) * 45);
+            (0..3).for_each(|id| cluster.kill(id));
+            cluster.pass(Duration::from_millis(5));
+            (0..3).for_each(|id| cluster.restart(id, 1 + ((seed + round) % 2) as u16));
+        }
+        cluster.run(|| done.get());
+    }
+}
