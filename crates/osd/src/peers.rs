@@ -256,7 +256,7 @@ impl Dispatcher for PeerDispatch {
             return;
         }
         if let (Some(pg), Ok(ack)) = (peek_pg(&msg.front).and_then(|pg| osd.pg(pg)), msg.decode::<RepAck>()) {
-            on_ack(&pg, session.peer, &ack);
+            on_ack(&osd, &pg, session.peer, &ack);
         }
     }
 

@@ -42,7 +42,14 @@ pub(super) fn start(osd: &Rc<OsdShard>, pg: &Rc<Pg>) {
     let interval = pg.interval.get();
     shard.spawn(Group::Recovery, "activate", async move {
         let run = Activation { osd: &osd, pg: &pg, interval };
-        match run.run().await {
+        let result = loop {
+            match run.run().await {
+                // A replica has left an interval that is still ours: it knows a newer map, or saw one that we skipped.
+                Err(Stop::Superseded) if run.current().is_ok() => osd.shard.sleep(RETRY).await,
+                result => break result,
+            }
+        };
+        match result {
             Ok(()) => {
                 pg.all_acknowledged();
                 pg.set_phase(Phase::Active);
@@ -57,6 +64,15 @@ pub(super) fn start(osd: &Rc<OsdShard>, pg: &Rc<Pg>) {
             }
         }
     });
+}
+
+/// A replica does not take part in the interval any more, because it saw a map that this primary skipped: agree again.
+pub(super) fn again(osd: &Rc<OsdShard>, pg: &Rc<Pg>) {
+    // Of many refused writes the first one does it; the others' answers come before the replica's next notify.
+    if pg.is_active() {
+        pg.set_phase(Phase::Peering);
+        start(osd, pg);
+    }
 }
 
 struct Activation<'a> {

@@ -52,7 +52,9 @@ impl Pg {
         reply: ReplyPath,
     ) {
         if op.head.interval != self.replica.interval.get() {
-            tracing::debug!("pg {}: write of interval {} dropped", self.id, op.head.interval);
+            tracing::debug!("pg {}: write of interval {} refused", self.id, op.head.interval);
+            let (head, version) = (op.head, op.entry.version);
+            reply(Message::of(&RepAck { head, version, result: errno::EAGAIN }));
             return;
         }
         self.replica.queue.borrow_mut().push_back(Arrived { op, data, crc, reply });

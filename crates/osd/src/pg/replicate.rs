@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use carmine_messenger::Message;
 use carmine_reactor::{Group, Payload, sync::Notify};
 use carmine_store::{Commit, LogEntry, StoreError, TxnOp};
-use carmine_types::{Eversion, OsdId};
+use carmine_types::{Eversion, OsdId, errno};
 use carmine_wire::private::rep::{Head, RepAck, RepOp, RepTxn};
 use smallvec::SmallVec;
 
@@ -157,13 +157,14 @@ fn send(osd: &Rc<OsdShard>, pg: &Pg, write: &InFlight, replica: OsdId) {
 }
 
 /// Handles a replica's acknowledgement.
-pub(crate) fn on_ack(pg: &Pg, from: OsdId, ack: &RepAck) {
-    if ack.head.interval == pg.interval.get() {
-        if ack.result == 0 {
-            pg.acknowledged(from, ack.version);
-        } else {
-            tracing::error!("pg {}: {from} cannot apply {}: error {}", pg.id, ack.version, ack.result);
-        }
+pub(crate) fn on_ack(osd: &Rc<OsdShard>, pg: &Rc<Pg>, from: OsdId, ack: &RepAck) {
+    if ack.head.interval != pg.interval.get() {
+        return;
+    }
+    match ack.result {
+        0 => pg.acknowledged(from, ack.version),
+        errno::EAGAIN => super::activate::again(osd, pg),
+        error => tracing::error!("pg {}: {from} cannot apply {}: error {error}", pg.id, ack.version),
     }
 }
 

@@ -5,3 +5,4 @@ mod cluster;
 mod mon;
 mod raw;
 mod resend;
+mod skipped;
