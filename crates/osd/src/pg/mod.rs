@@ -138,6 +138,15 @@ impl Pg {
     /// Takes an operation of a client: starts it, keeps it until the PG is active, or drops it if this OSD is not the
     /// PG's primary any more (its client finds the new one).
     pub(crate) fn take(self: &Rc<Self>, osd: &Rc<OsdShard>, op: ClientOp) {
+        self.take_or_wait(osd, op, false);
+    }
+
+    /// The same for an operation that was started already: it waits before those that came after it.
+    pub(crate) fn take_again(self: &Rc<Self>, osd: &Rc<OsdShard>, op: ClientOp) {
+        self.take_or_wait(osd, op, true);
+    }
+
+    fn take_or_wait(self: &Rc<Self>, osd: &Rc<OsdShard>, op: ClientOp, late: bool) {
         let not_ours = match *self.phase.borrow() {
             Phase::Active => None,
             Phase::Replica | Phase::Stray => Some(true),
@@ -146,11 +155,37 @@ impl Pg {
         match not_ours {
             None => run::start(osd, self, op),
             Some(true) => osd.metrics.borrow_mut().ops_dropped.inc(),
-            Some(false) if self.waiting.borrow().len() < crate::config::WAITING_OPS_MAX => {
-                self.waiting.borrow_mut().push_back(op);
+            Some(false) => {
+                if let Some(op) = self.wait(op, late) {
+                    op.reply(osd, Outcome::error(errno::EAGAIN));
+                }
             }
-            Some(false) => op.reply(osd, Outcome::error(errno::EAGAIN)),
         }
+    }
+
+    /// Keeps an operation until the PG is active; gives it back if there are too many. A client sends its operations
+    /// again in a new interval, and believes the answer to the last sending only: that one takes the place of the one
+    /// before it, and whatever comes late goes before what its client sent after it.
+    fn wait(&self, op: ClientOp, late: bool) -> Option<ClientOp> {
+        let mut waiting = self.waiting.borrow_mut();
+        let id = op.reqid;
+        let after =
+            |w: &ClientOp| (w.reqid.client, w.reqid.inc) == (id.client, id.inc) && w.reqid.tid >= id.tid;
+        let late = late || op.request.retry_attempt > 0;
+        let at = if late { waiting.iter().position(after) } else { None };
+        if let Some(same) = at.and_then(|at| waiting.get_mut(at)).filter(|w| w.reqid == id) {
+            let is_newer = op.request.retry_attempt > same.request.retry_attempt;
+            let replaced = if is_newer { std::mem::replace(same, op) } else { op };
+            drop(waiting);
+            drop(replaced); // gives its room back, which may wake its connection
+            return None;
+        }
+        if waiting.len() >= crate::config::WAITING_OPS_MAX {
+            return Some(op);
+        }
+        let at = at.unwrap_or(waiting.len());
+        waiting.insert(at, op);
+        None
     }
 
     /// Starts what waited; called when the PG became active.

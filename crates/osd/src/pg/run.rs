@@ -60,7 +60,7 @@ async fn read(osd: &Rc<OsdShard>, pg: &Rc<Pg>, mut op: ClientOp) {
 async fn write(osd: &Rc<OsdShard>, pg: &Rc<Pg>, mut op: ClientOp) {
     match execute_write(osd, pg, &mut op).await {
         Written::Outcome(outcome) => finish(osd, op, outcome),
-        Written::Again => pg.take(osd, op),
+        Written::Again => pg.take_again(osd, op),
         Written::Gone => osd.metrics.borrow_mut().ops_dropped.inc(),
     }
 }
