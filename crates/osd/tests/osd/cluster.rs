@@ -93,18 +93,6 @@ impl Cluster {
         self.nodes.borrow_mut().insert(osd, node);
     }
 
-    /// `kill -9`; the map does not know yet.
-    pub(crate) fn kill(&self, osd: u32) {
-        if let Some(node) = self.nodes.borrow_mut().remove(&osd) {
-            self.sim.kill(node);
-        }
-    }
-
-    /// Forgets what an OSD had on disk.
-    pub(crate) fn wipe(&self, osd: u32) {
-        self.kvs.borrow_mut().remove(&osd);
-    }
-
     pub(crate) fn wait(&self, what: &str, until: impl FnMut() -> bool) {
         if let Err(stuck) = self.sim.run(until, LIMIT) {
             panic!("waiting for {what}: {stuck}");
@@ -189,17 +177,6 @@ impl Cluster {
         for (osd, other) in osds.iter().zip(&contents) {
             assert_eq!(contents[0]["pgs"], other["pgs"], "osd.{} and osd.{osd} differ", osds[0]);
         }
-    }
-
-    /// (state, reason) of every PG that this OSD leads.
-    pub(crate) fn states(&self, osd: u32) -> Vec<(String, String)> {
-        let status = self.ask(&[osd], "status").remove(0);
-        let pgs = status["pg_states"].as_array().unwrap();
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        pgs.iter()
-            .filter(|pg| pg["primary"] == true)
-            .map(|pg| (text(&pg["state"]), text(&pg["why"])))
-            .collect()
     }
 }
 
