@@ -1,0 +1,1 @@
+//! What of this machine's settings would spoil a measurement. Reads, and changes nothing.

@@ -1,0 +1,1 @@
+//! Statistics of measurements: paired comparisons, slopes, knees, trends. Pure functions.
