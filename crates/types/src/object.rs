@@ -15,7 +15,7 @@ pub const SNAP_DIR: u64 = u64::MAX;
 ///
 /// Ordered as Ceph's "bitwise" order: pool, bit-reversed hash, namespace, key (or the name, if there is no
 /// key), name, snap. In this order every PG is one contiguous range, and so are its halves after a split.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct ObjectId {
     pub pool: i64,
     /// Placement hash, see [`object_hash`].
@@ -57,14 +57,39 @@ impl ObjectId {
     }
 }
 
+impl PartialEq for ObjectId {
+    #[inline]
+    fn eq(&self, other: &ObjectId) -> bool {
+        (self.hash, self.pool, self.snap) == (other.hash, other.pool, other.snap)
+            && same(&self.name, &other.name)
+            && same(&self.nspace, &other.nspace)
+            && same(&self.key, &other.key)
+    }
+}
+
+impl Eq for ObjectId {}
+
+/// Equality of byte strings that are often empty. An empty box points nowhere, and glibc's memcmp for AVX-512 reads there
+/// under a mask even for a length of 0, which costs some 300 ns: it was 40 % of an OSD's time.
+#[inline]
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && (a.is_empty() || a == b)
+}
+
+/// The order of byte strings that are often empty; see [`same`].
+#[inline]
+fn order(a: &[u8], b: &[u8]) -> Ordering {
+    if a.is_empty() || b.is_empty() { a.len().cmp(&b.len()) } else { a.cmp(b) }
+}
+
 impl Ord for ObjectId {
     fn cmp(&self, other: &ObjectId) -> Ordering {
         self.pool
             .cmp(&other.pool)
             .then_with(|| self.reversed_hash().cmp(&other.reversed_hash()))
-            .then_with(|| self.nspace.cmp(&other.nspace))
-            .then_with(|| self.effective_key().cmp(other.effective_key()))
-            .then_with(|| self.name.cmp(&other.name))
+            .then_with(|| order(&self.nspace, &other.nspace))
+            .then_with(|| order(self.effective_key(), other.effective_key()))
+            .then_with(|| order(&self.name, &other.name))
             .then_with(|| self.snap.cmp(&other.snap))
             // Ceph calls an explicit key that equals the name equal to no key; Eq here does not.
             .then_with(|| self.key.len().cmp(&other.key.len()))
