@@ -69,8 +69,9 @@ impl PartialEq for ObjectId {
 
 impl Eq for ObjectId {}
 
-/// Equality of byte strings that are often empty. An empty box points nowhere, and glibc's memcmp for AVX-512 reads there
-/// under a mask even for a length of 0, which costs some 300 ns: it was 40 % of an OSD's time.
+/// Equality of byte strings that are often empty, without a call of memcmp for empty ones. In a profile of an OSD (`cyan`,
+/// 4 KiB, in the simulator) memcmp had 43 % of the samples before this and 4 % after; probably because an empty box points
+/// nowhere and glibc's AVX-512 memcmp reads there under a mask, which is slow.
 #[inline]
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && (a.is_empty() || a == b)
