@@ -1,1 +1,8 @@
 //! Studies: a plan file becomes points, the points are run in a fair order, the results are archived.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "studies run outside the reactors: they deal in files, processes and wall-clock limits"
+)]
+
+pub mod archive;

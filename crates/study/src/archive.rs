@@ -1,0 +1,32 @@
+//! The archive of a run: the shapes of ARCHIVE.md as types, readers that never panic, writers that leave a file whole or
+//! absent.
+
+mod baseline;
+mod config;
+mod dat;
+mod error;
+mod files;
+mod point;
+mod read;
+mod result;
+mod run;
+mod samples;
+mod state;
+mod stem;
+mod write;
+
+pub use baseline::{Baseline, DeviceBaseline, MessengerBaseline};
+pub use config::Config;
+pub use dat::dat_table;
+pub use error::ArchiveError;
+pub use files::write_whole;
+pub use point::{Point, PointKind, PointsFile};
+pub use read::Run;
+pub use result::{
+    CarmineResult, CpuSeconds, Direction, Histograms, Job, LatencyNs, OsdResult, PerCore, PointResult,
+};
+pub use run::{Build, Chart, Comparison, RUN_FORMAT, RunFile};
+pub use samples::{CoresUsed, CpuSamples, Instrument, Samples, ThreadSamples};
+pub use state::{PointState, State};
+pub use stem::{stem, stem_word};
+pub use write::RunWriter;
