@@ -1,7 +1,7 @@
 //! Starting daemons so that none is left behind when something goes wrong.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
@@ -20,9 +20,8 @@ pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(30);
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Daemons started by this command. Dropped before [`Daemons::keep`], it ends them all.
-pub(crate) struct Daemons {
+pub struct Daemons {
     layout: Layout,
-    program: PathBuf,
     running: Vec<(Daemon, Child, ProcessId)>,
     kept: bool,
 }
@@ -41,14 +40,23 @@ pub(crate) fn arguments(layout: &Layout, daemon: Daemon) -> Vec<OsString> {
 }
 
 impl Daemons {
-    pub(crate) fn new(layout: &Layout, program: &Path) -> Self {
-        Self { layout: layout.clone(), program: program.to_path_buf(), running: Vec::new(), kept: false }
+    /// None yet; `layout` is the folder that records them.
+    pub fn new(layout: &Layout) -> Self {
+        Self { layout: layout.clone(), running: Vec::new(), kept: false }
     }
 
-    /// Starts one daemon and records its identity in the folder.
-    pub(crate) fn start(&mut self, daemon: Daemon) -> Result<()> {
+    /// Starts one daemon of the `carmine` program and records its identity in the folder.
+    pub(crate) fn start(&mut self, program: &Path, daemon: Daemon) -> Result<()> {
         let log = self.layout.log(daemon);
-        let mut child = process::spawn(&self.program, &arguments(&self.layout, daemon), &log)?;
+        let child = process::spawn(program, &arguments(&self.layout, daemon), &log)?;
+        self.adopt(daemon, child)
+    }
+
+    /// Takes over a process that was just started and records its identity in the folder.
+    ///
+    /// # Errors
+    /// It ended at once (the text quotes its log), or the record cannot be written.
+    pub fn adopt(&mut self, daemon: Daemon, mut child: Child) -> Result<()> {
         let Some(id) = ProcessId::of(child.id() as i32) else {
             let _ = child.wait();
             return Err(self.death(daemon, "ended at once"));
@@ -65,7 +73,7 @@ impl Daemons {
     }
 
     /// An error that quotes the log if one of them has ended.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<()> {
         for at in 0..self.running.len() {
             let (daemon, child, _) = &mut self.running[at];
             let daemon = *daemon;
@@ -77,12 +85,12 @@ impl Daemons {
     }
 
     /// Lets them run on after this command.
-    pub(crate) fn keep(mut self) {
+    pub fn keep(mut self) {
         self.kept = true;
     }
 
     /// An error for a daemon that runs but does not get ready.
-    pub(crate) fn stuck(&self, daemon: Daemon, what: &str) -> crate::TestbedError {
+    pub fn stuck(&self, daemon: Daemon, what: &str) -> crate::TestbedError {
         self.death(daemon, what)
     }
 }
@@ -120,7 +128,10 @@ pub enum Stopped {
 }
 
 /// Stops `daemons` together: asks all, waits, ends those that do not answer. Their records are removed.
-pub(crate) fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
+///
+/// # Errors
+/// A record is damaged (guessing could hit a stranger), or a process does not even end by SIGKILL.
+pub fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
     let mut ids = Vec::new();
     for &daemon in daemons {
         let id = ProcessId::load(&layout.pid_file(daemon))?;

@@ -29,7 +29,7 @@ mod wish;
 
 pub use archive::archive;
 pub use conf::ceph_conf;
-pub use daemons::Stopped;
+pub use daemons::{Daemons, Stopped, stop};
 pub use error::{Result, TestbedError};
 pub use files::{tail, write_whole};
 pub use layout::{Daemon, Layout};
