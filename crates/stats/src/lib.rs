@@ -1,1 +1,39 @@
-//! Statistics of measurements: paired comparisons, slopes, knees, trends. Pure functions.
+//! Statistics of measurements. Pure functions: no clock, no files, no randomness; the same samples give the same answer.
+//!
+//! | question | function |
+//! |---|---|
+//! | does a change make a difference? | [`paired_log_ratios`], [`judge`], and [`holm`] over all of a report |
+//! | how many pairs does that take? | [`pairs_needed`] |
+//! | how much does each further reactor add? | [`slope`] |
+//! | where does adding stop to pay? | [`knee`] |
+//! | did the figure drift within its window? | [`trend`] |
+//!
+//! Percentiles of latencies are not here: they come from merged histograms (`carmine-metrics`).
+
+mod comparison;
+mod describe;
+mod distribution;
+mod holm;
+mod knee;
+mod outcome;
+mod power;
+mod slope;
+mod trend;
+
+#[cfg(test)]
+mod noise;
+
+pub use comparison::{Comparison, NoComparison, PAIRS_MIN, paired_log_ratios};
+pub use describe::{Summary, median, summary};
+pub use holm::holm;
+pub use knee::{GAIN_KEPT, Knee, NoKnee, knee};
+pub use outcome::{Outcome, judge};
+pub use power::{POWER, pairs_needed};
+pub use slope::{NoSlope, Slope, slope};
+pub use trend::{DRIFT_MIN, NoTrend, Trend, trend};
+
+/// Two-sided level of every test and, as its complement, of every interval: 95 % intervals.
+pub const ALPHA: f64 = 0.05;
+
+/// Lower and upper end of a 95 % interval.
+pub type Interval = (f64, f64);

@@ -1,0 +1,184 @@
+//! Paired comparison of two arms.
+
+use serde::Serialize;
+
+use crate::describe::{mean, variance};
+use crate::distribution::{t_quantile, t_two_sided, t_upper};
+use crate::power::{POWER, detectable};
+use crate::{ALPHA, Interval};
+
+/// Below this many pairs nothing is decided.
+pub const PAIRS_MIN: usize = 5;
+
+/// How `new` stands to `base`, of pairs that were measured next to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    pub pairs: usize,
+    /// Geometric mean of `new ÷ base`: 0.95 means 5 % less.
+    pub ratio: f64,
+    /// Of the ratio, 95 %.
+    pub interval: Interval,
+    /// Two-sided: the chance of a ratio at least this far from 1 if the arms are the same.
+    pub p: f64,
+    /// Smallest difference (part of 1) that this many pairs with this noise find with a power of 0.8.
+    pub detectable: f64,
+    /// Mean of the pairs' logarithms.
+    pub log_mean: f64,
+    /// Standard deviation of the pairs' logarithms: about the relative noise of one pair.
+    pub log_stddev: f64,
+}
+
+/// Why there is no comparison.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum NoComparison {
+    #[error("{pairs} pairs are too few: it takes at least {PAIRS_MIN}")]
+    TooFewPairs { pairs: usize },
+    #[error("{base} values of one arm and {new} of the other are no pairs")]
+    Unpaired { base: usize, new: usize },
+    #[error("pair {pair} has the values {base} and {new}: only positive ones have a ratio")]
+    NoRatio { pair: usize, base: f64, new: f64 },
+}
+
+impl Comparison {
+    fn degrees(&self) -> f64 {
+        (self.pairs - 1) as f64
+    }
+
+    /// Standard error of `log_mean`.
+    fn log_error(&self) -> f64 {
+        self.log_stddev / (self.pairs as f64).sqrt()
+    }
+
+    /// p value of "the arms differ by `tolerance` (part of 1) or more", by two one-sided tests (D. Schuirmann, "A
+    /// comparison of the two one-sided tests procedure and the power approach", J. Pharmacokinetics and
+    /// Biopharmaceutics 15, 1987). The band is [1 ÷ (1 + tolerance), 1 + tolerance]: it reads the same if the arms change
+    /// places.
+    pub fn equivalence_p(&self, tolerance: f64) -> f64 {
+        let limit = tolerance.max(0.0).ln_1p();
+        let t = quotient(limit - self.log_mean.abs(), self.log_error());
+        // The other side's p is smaller, as the mean is further from it.
+        t_upper(t, self.degrees())
+    }
+
+    /// The whole interval lies within ± `tolerance` (part of 1).
+    pub fn within(&self, tolerance: f64) -> bool {
+        let limit = 1.0 + tolerance.max(0.0);
+        self.interval.0 >= 1.0 / limit && self.interval.1 <= limit
+    }
+}
+
+/// A value divided by its error; a value without error is infinitely far from 0 (or is 0).
+fn quotient(value: f64, error: f64) -> f64 {
+    if value == 0.0 { 0.0 } else { value / error }
+}
+
+/// Compares pairs: Student's t on the logarithms of `new ÷ base`. Pairing cancels what both halves of a pair share (drift
+/// of the machine), logarithms make the noise of rates and latencies symmetric, and the mean of the logarithms is the
+/// logarithm of the geometric mean of the ratios (A. Georges, D. Buytaert, L. Eeckhout, "Statistically rigorous Java
+/// performance evaluation", OOPSLA 2007, for the interval; Student, "The probable error of a mean", 1908).
+///
+/// # Errors
+/// Fewer than [`PAIRS_MIN`] pairs, unequal lengths, or a value that is not positive and finite.
+pub fn paired_log_ratios(base: &[f64], new: &[f64]) -> Result<Comparison, NoComparison> {
+    if base.len() != new.len() {
+        return Err(NoComparison::Unpaired { base: base.len(), new: new.len() });
+    }
+    let mut logs = Vec::with_capacity(base.len());
+    for (pair, (base, new)) in base.iter().zip(new).enumerate() {
+        let usable = |v: f64| v.is_finite() && v > 0.0;
+        if !usable(*base) || !usable(*new) {
+            return Err(NoComparison::NoRatio { pair, base: *base, new: *new });
+        }
+        logs.push(new.ln() - base.ln());
+    }
+    if logs.len() < PAIRS_MIN {
+        return Err(NoComparison::TooFewPairs { pairs: logs.len() });
+    }
+    Ok(of_logs(&logs))
+}
+
+fn of_logs(logs: &[f64]) -> Comparison {
+    let pairs = logs.len();
+    let (log_mean, log_stddev) = (mean(logs), variance(logs).sqrt());
+    let error = log_stddev / (pairs as f64).sqrt();
+    let degrees = (pairs - 1) as f64;
+    let reach = t_quantile(1.0 - ALPHA / 2.0, degrees) * error;
+    Comparison {
+        pairs,
+        ratio: log_mean.exp(),
+        interval: ((log_mean - reach).exp(), (log_mean + reach).exp()),
+        p: t_two_sided(quotient(log_mean, error), degrees),
+        detectable: detectable(log_stddev, pairs, ALPHA, POWER),
+        log_mean,
+        log_stddev,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BASE: [f64; 6] = [100.0, 102.0, 98.0, 101.0, 99.0, 103.0];
+    const NEW: [f64; 6] = [95.0, 98.0, 92.0, 97.0, 95.0, 96.0];
+
+    /// scipy 1.17.1: `stats.ttest_rel(np.log(new), np.log(base))`, its `confidence_interval(0.95)` exponentiated, and
+    /// `stats.t.sf((log(1.1) - abs(mean)) / error, 5)` for the equivalence.
+    #[test]
+    fn known_sample() {
+        let c = paired_log_ratios(&BASE, &NEW).unwrap();
+        let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 1e-6, "{got} against {want}");
+        near(c.ratio, 0.950197769743758);
+        near(c.interval.0, 0.9372680249467622);
+        near(c.interval.1, 0.9633058821966066);
+        near(c.p, 0.00020943511602958224);
+        near(c.equivalence_p(0.10), 0.0002075860374609966);
+        assert!(c.within(0.10) && !c.within(0.05));
+    }
+
+    #[test]
+    fn too_little_is_an_error_that_says_what() {
+        let four = paired_log_ratios(&BASE[..4], &NEW[..4]).unwrap_err();
+        assert_eq!(four.to_string(), "4 pairs are too few: it takes at least 5");
+        assert_eq!(paired_log_ratios(&BASE, &NEW[..5]), Err(NoComparison::Unpaired { base: 6, new: 5 }));
+        let mut zero = NEW;
+        zero[2] = 0.0;
+        assert_eq!(
+            paired_log_ratios(&BASE, &zero),
+            Err(NoComparison::NoRatio { pair: 2, base: 98.0, new: 0.0 })
+        );
+    }
+
+    #[test]
+    fn without_noise_any_difference_counts() {
+        let same = paired_log_ratios(&BASE, &BASE).unwrap();
+        assert_eq!((same.ratio, same.interval, same.p, same.detectable), (1.0, (1.0, 1.0), 1.0, 0.0));
+        assert!(same.within(0.0) && same.equivalence_p(0.01) < 1e-9);
+        let double = paired_log_ratios(&[1.0; 5], &[2.0; 5]).unwrap();
+        assert!(double.p < 1e-9 && double.equivalence_p(0.5) > 0.999);
+    }
+
+    proptest! {
+        #[test]
+        fn arms_may_change_places(pairs in proptest::collection::vec((0.1f64..1e6, 0.1f64..1e6), 5..40)) {
+            let (base, new): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+            let (there, back) = (paired_log_ratios(&base, &new).unwrap(), paired_log_ratios(&new, &base).unwrap());
+            prop_assert!((there.ratio * back.ratio - 1.0).abs() < 1e-9);
+            prop_assert!((there.interval.0 * back.interval.1 - 1.0).abs() < 1e-9);
+            prop_assert!((there.p - back.p).abs() < 1e-9);
+            prop_assert!(there.interval.0 <= there.ratio && there.ratio <= there.interval.1);
+            // The interval leaves out 1 exactly when p is below the level.
+            let outside = there.interval.0 > 1.0 || there.interval.1 < 1.0;
+            prop_assert!(outside == (there.p < ALPHA) || (there.p - ALPHA).abs() < 1e-6);
+        }
+
+        #[test]
+        fn scale_does_not_matter(pairs in proptest::collection::vec((1.0f64..1e3, 1.0f64..1e3), 5..20), k in 0.01f64..100.0) {
+            let (base, new): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+            let times = |v: &[f64]| v.iter().map(|x| x * k).collect::<Vec<_>>();
+            let (a, b) = (paired_log_ratios(&base, &new).unwrap(),
+                          paired_log_ratios(&times(&base), &times(&new)).unwrap());
+            prop_assert!((a.ratio / b.ratio - 1.0).abs() < 1e-9 && (a.p - b.p).abs() < 1e-6);
+        }
+    }
+}
