@@ -96,7 +96,7 @@ async fn new_pools_are_asked_for(shard: Shard) {
 /// An OSD that does not tell its route gets everything on its public port, after a while. Virtual time only.
 #[test]
 fn no_route() {
-    super::common::sim(1, async |shard: Shard| {
+    carmine_testkit::sim(1, async |shard: Shard| {
         let cluster = Cluster::start(&shard, 1, 2).await;
         cluster.osd(0).no_route.set(true);
         let client = cluster.client(Options::route(RouteMode::Direct)).await;

@@ -1,63 +1,11 @@
-//! Running a scenario in both worlds, and dispatchers that record.
+//! Dispatchers that record, and both ends of a connection.
 
-use carmine_messenger::{
-    ClientConfig, Connection, Dispatcher, Message, ServerConfig, connect, serve, with_timeout,
-};
-use carmine_reactor::sim::Sim;
-use carmine_reactor::{Config, Group, PollPolicy, Shard, block_on};
+use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, ServerConfig, connect, serve};
+use carmine_reactor::{Group, Shard};
+pub(crate) use carmine_testkit::{both, until};
 use carmine_wire::{EntityAddr, EntityType};
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// Longest a scenario may take, real or virtual.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-
-/// Runs a scenario over real sockets.
-pub(crate) fn uring<F: Future<Output = ()> + 'static>(scenario: impl FnOnce(Shard) -> F) {
-    let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("msgr-test", 1) };
-    let done = block_on(config, async |shard: Shard| {
-        let run = scenario(shard.clone());
-        with_timeout(&shard, LIMIT, run).await.is_some()
-    });
-    assert!(done.expect("io_uring is needed for this test"), "the scenario took more than {LIMIT:?}");
-}
-
-/// Runs a scenario in the simulator.
-pub(crate) fn sim<F: Future<Output = ()> + 'static>(seed: u64, scenario: impl Fn(Shard) -> F + 'static) {
-    let sim = Sim::new(seed);
-    let done = Rc::new(Cell::new(false));
-    let (scenario, set) = (Rc::new(scenario), Rc::clone(&done));
-    sim.node("test", 1, move |shard| {
-        let (scenario, set) = (Rc::clone(&scenario), Rc::clone(&set));
-        async move {
-            scenario(shard).await;
-            set.set(true);
-        }
-    });
-    sim.run(|| done.get(), LIMIT).unwrap_or_else(|stuck| panic!("{stuck}"));
-}
-
-/// Defines a test that runs a scenario in both worlds.
-macro_rules! both {
-    ($($name:ident),* $(,)?) => {$(
-        mod $name {
-            #[test]
-            fn uring() {
-                $crate::common::uring(super::$name);
-            }
-
-            #[test]
-            fn sim() {
-                for seed in 0..3 {
-                    $crate::common::sim(seed, super::$name);
-                }
-            }
-        }
-    )*};
-}
-pub(crate) use both;
 
 /// What a dispatcher does with messages beyond counting.
 type Act = Box<dyn Fn(&Rc<Connection>, Message)>;
@@ -148,13 +96,6 @@ pub(crate) async fn client(shard: &Shard, server: &Server, recorder: &Rc<Recorde
     connect(shard, server.addr, EntityType::OSD, client_config(), Rc::clone(recorder) as Rc<dyn Dispatcher>)
         .await
         .unwrap()
-}
-
-/// Waits until `what` is true; the scenario's limit bounds it.
-pub(crate) async fn until(shard: &Shard, mut what: impl FnMut() -> bool) {
-    while !what() {
-        shard.sleep(Duration::from_millis(1)).await;
-    }
 }
 
 /// `len` bytes that depend on `seed`.
