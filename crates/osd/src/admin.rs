@@ -154,8 +154,9 @@ fn metrics(osd: &OsdShard) -> Value {
 
 fn in_flight(osd: &OsdShard) -> Value {
     let pgs = osd.pgs.borrow();
-    let busy =
-        pgs.values().map(|pg| (pg, pg.objects.len(), pg.in_flight.borrow().len(), pg.waiting.borrow().len()));
+    let busy = pgs
+        .values()
+        .map(|pg| (pg, pg.busy_objects(), pg.in_flight.borrow().len(), pg.waiting.borrow().len()));
     let busy = busy.filter(|(_, objects, writes, waiting)| objects + writes + waiting > 0);
     let pgs: Vec<Value> = busy
         .map(|(pg, objects, writes, waiting)| {

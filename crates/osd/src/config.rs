@@ -18,6 +18,8 @@ pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 30;
 pub(crate) const WRITE_BYTES_MAX: u64 = 90 << 20;
 /// Largest read that is answered in one reply, bytes.
 pub(crate) const READ_BYTES_MAX: u64 = 64 << 20;
+/// PGs of one shard that are repaired at the same time: each has at most 4 MiB under way.
+pub(crate) const REPAIRS_MAX: usize = 4;
 /// Operations that wait on one shard for a PG or a map, at the most; beyond it the newest are dropped and the client
 /// sends them again when the map changes.
 pub(crate) const WAITING_OPS_MAX: usize = 16 << 10;

@@ -4,16 +4,15 @@ use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
-use carmine_metrics::StageClock;
 use carmine_reactor::{Group, ShardId};
 use carmine_types::{Epoch, PgId, ReqId};
 use carmine_wire::header::Front;
-use carmine_wire::kinds;
 use carmine_wire::osd_op::{OsdRequest, peek};
 use carmine_wire::private::rep::{
     KIND_FIRST, KIND_LAST, PgActivate, PgQuery, PgRepair, PushObject, RepOp, peek_pg,
 };
 use carmine_wire::private::{Admin, Route};
+use carmine_wire::{EntityType, kinds};
 
 use crate::admin;
 use crate::maps::share_map;
@@ -36,7 +35,7 @@ impl Dispatcher for Incoming {
         let Some(osd) = self.0.upgrade() else { return };
         match msg.header.kind {
             kinds::OSD_OP => client_op(&osd, conn, msg),
-            KIND_FIRST..=KIND_LAST => replication(&osd, conn, msg),
+            KIND_FIRST..=KIND_LAST if conn.peer().entity == EntityType::OSD => replication(&osd, conn, msg),
             Route::KIND => admin::route(&osd, conn, &msg),
             Admin::KIND => admin::admin(&osd, conn, &msg),
             other => tracing::debug!("{conn:?}: message type {other} ignored"),
@@ -118,24 +117,16 @@ fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
     });
 }
 
-fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<ClientOp, String> {
-    let mut request =
+fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<Rc<ClientOp>, String> {
+    let request =
         OsdRequest::decode(&parts.header, &parts.front).map_err(|e| format!("bad operation: {e}"))?;
-    let oid = request.take_object_id();
-    Ok(ClientOp {
-        reqid: ReqId { client: gid, inc: request.client_inc, tid: parts.header.tid },
-        tid: parts.header.tid,
-        request,
-        oid,
-        data: parts.data,
-        data_crc: parts.data_crc,
-        clock: StageClock::start(osd.shard.now_ns()),
-        to,
-    })
+    let reqid = ReqId { client: gid, inc: request.client_inc, tid: parts.header.tid };
+    let data = (parts.data, parts.data_crc);
+    Ok(ClientOp::new(request, reqid, data, osd.shard.now_ns(), to))
 }
 
 /// Gives an operation to its PG, on the shard that should own it.
-pub(crate) fn route_op(osd: &Rc<OsdShard>, op: ClientOp) {
+pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     if op.request.epoch > osd.epoch() {
         osd.park(op); // until the map that the client used is here
         return;
@@ -211,7 +202,7 @@ fn replicate(osd: &Rc<OsdShard>, id: PgId, parts: Parts, reply: ReplyPath) {
     let msg = Message::from(parts);
     if msg.header.kind == RepOp::KIND {
         match msg.decode::<RepOp>() {
-            Ok(op) => pg.replicate(osd, op, data, crc, reply),
+            Ok(op) => pg.replicate(osd, op, &data, crc, reply),
             Err(error) => tracing::error!("pg {id}: {error}"),
         }
         return;

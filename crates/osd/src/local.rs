@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use carmine_metrics::StageClock;
 use carmine_reactor::{Payload, sync::oneshot};
 use carmine_types::{ObjectId, PgId, ReqId, UTime};
 use carmine_wire::osd_op::{OpList, OsdRequest, flags};
@@ -84,9 +83,8 @@ impl LocalPgs {
             inc: self.osd.config.nonce as i32,
             tid,
         };
-        let clock = StageClock::start(self.osd.shard.now_ns());
-        let to = ReplyTo::Local(tell);
-        route_op(&self.osd, ClientOp { request, oid, data, data_crc: None, tid, reqid, clock, to });
+        let now_ns = self.osd.shard.now_ns();
+        route_op(&self.osd, ClientOp::new(request, reqid, (data, None), now_ns, ReplyTo::Local(tell)));
         told.await.map_err(|_| "the operation was dropped: the PG went to another primary".into())
     }
 }

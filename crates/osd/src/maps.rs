@@ -1,5 +1,6 @@
 //! Maps: in from the monitor on shard 0, out to every shard in order, and on to clients that are behind.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -104,6 +105,10 @@ pub(crate) type Boot = Box<dyn Fn(&Rc<MonSession>)>;
 pub(crate) struct MapIntake {
     pub osd: Rc<OsdShard>,
     pub boot: Boot,
+    /// This start of this OSD.
+    pub addr: EntityAddr,
+    /// The newest map shows it as up.
+    pub up: Cell<bool>,
 }
 
 impl MonHandler for MapIntake {
@@ -112,6 +117,11 @@ impl MonHandler for MapIntake {
     }
 
     fn on_map(&self, map: &Arc<OsdMap>) {
+        let id = self.osd.config.id;
+        let up = map.client_addr(id).is_some_and(|addrs| addrs.contains(&self.addr));
+        if self.up.replace(up) && !up {
+            tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
+        }
         self.osd.take_map(map);
     }
 

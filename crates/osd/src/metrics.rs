@@ -34,16 +34,18 @@ metric_set! {
     }
 }
 
-/// Stages of an operation, in order.
-pub(crate) const STAGES: [&str; 4] = ["queue", "execute", "commit", "reply"];
+/// Stages of an operation, in order; each begins where the one before ends. Reads have no `store` and `replicate`.
+pub(crate) const STAGES: [&str; 5] = ["queue", "execute", "store", "replicate", "reply"];
 /// From decoded to its object's turn.
 pub(crate) const QUEUE: usize = 0;
 /// Checks, loading, reading or submitting.
 pub(crate) const EXECUTE: usize = 1;
-/// Until durable on every replica.
-pub(crate) const COMMIT: usize = 2;
+/// Until durable here.
+pub(crate) const STORE: usize = 2;
+/// Until durable on the last replica as well.
+pub(crate) const REPLICATE: usize = 3;
 /// Encoding and handing over to the connection.
-pub(crate) const REPLY: usize = 3;
+pub(crate) const REPLY: usize = 4;
 
 /// Stage clocks of one shard.
-pub(crate) type Stages = StageClocks<4>;
+pub(crate) type Stages = StageClocks<5>;

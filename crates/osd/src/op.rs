@@ -1,10 +1,10 @@
 //! One client operation on its way through the OSD, and where its answer goes.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use carmine_crush::object_hash;
 use carmine_messenger::{Connection, Permit, PermitToken};
-use carmine_metrics::StageClock;
 use carmine_reactor::{Payload, Shard, ShardId, sync::oneshot};
 use carmine_types::{Eversion, ObjectId, ReqId, errno};
 use carmine_wire::header::Header2;
@@ -12,26 +12,30 @@ use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest};
 use smallvec::SmallVec;
 
 use crate::config::{NAME_BYTES_MAX, OPS_PER_REQUEST_MAX};
+use crate::pg::Queued;
 use crate::shard::OsdShard;
 
-/// A decoded request, with all it needs to be executed and answered.
+/// A decoded request, with all it needs to be executed and answered. It stays the same while it waits, runs, and is started
+/// over in a new interval; only its answer can be given once.
 pub(crate) struct ClientOp {
     /// The request; its name has been moved into `oid`.
     pub(crate) request: OsdRequest,
     /// The object (an empty name for PG operations).
-    pub(crate) oid: ObjectId,
+    pub(crate) oid: Rc<ObjectId>,
     /// Input of all ops, concatenated.
     pub(crate) data: Payload,
     /// Verified checksum of `data`.
     pub(crate) data_crc: Option<u32>,
-    /// Message tid, echoed.
-    pub(crate) tid: u64,
-    /// Identity of the request, by which resends are found.
+    /// Identity of the request, by which resends are found; its tid is the message's, echoed.
     pub(crate) reqid: ReqId,
-    /// Stage clock since it was decoded.
-    pub(crate) clock: StageClock,
-    /// Where the answer goes.
-    pub(crate) to: ReplyTo,
+    /// It changes its object.
+    pub(crate) is_write: bool,
+    /// When it was decoded.
+    pub(crate) arrived_ns: u64,
+    /// When it was last started.
+    pub(crate) started_ns: Cell<u64>,
+    /// Where the answer goes; `None` once it went.
+    to: RefCell<Option<ReplyTo>>,
 }
 
 /// Where an answer goes.
@@ -42,8 +46,6 @@ pub(crate) enum ReplyTo {
     Hop(HopBack),
     /// A generator inside this process.
     Local(oneshot::Sender<LocalReply>),
-    /// Nobody: an operation that was dropped after its reply was moved out.
-    Nobody,
 }
 
 /// The way back to the shard of the connection. Whatever becomes of the operation, the room that it takes up there is
@@ -95,6 +97,11 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// Bytes of all outputs.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.outputs.iter().map(|(_, data)| data.len() as u64).sum()
+    }
+
     pub(crate) fn error(result: i32) -> Outcome {
         Outcome { result, ..Outcome::default() }
     }
@@ -110,9 +117,30 @@ pub struct LocalReply {
 }
 
 impl ClientOp {
-    /// True if the request changes its object.
-    pub(crate) fn is_write(&self) -> bool {
-        self.request.ops.iter().any(|op| op.is_write())
+    /// An operation that has just arrived.
+    pub(crate) fn new(
+        mut request: OsdRequest,
+        reqid: ReqId,
+        (data, data_crc): (Payload, Option<u32>),
+        arrived_ns: u64,
+        to: ReplyTo,
+    ) -> Rc<ClientOp> {
+        let oid = Rc::new(request.take_object_id());
+        let is_write = request.ops.iter().any(|op| op.is_write());
+        let (started_ns, to) = (Cell::new(arrived_ns), RefCell::new(Some(to)));
+        Rc::new(ClientOp { request, oid, data, data_crc, reqid, is_write, arrived_ns, started_ns, to })
+    }
+
+    /// It is about a PG, not about an object.
+    pub(crate) fn is_pg_op(&self) -> bool {
+        self.request.ops.iter().any(|op| op.is_pg_op())
+    }
+
+    /// Lets go of the operation without an answer.
+    pub(crate) fn abandon(&self) {
+        // Dropped when the cell is free again: that gives room back.
+        let to = self.to.borrow_mut().take();
+        drop(to);
     }
 
     /// The errno of a request that is refused whatever the state of its object.
@@ -121,7 +149,7 @@ impl ClientOp {
         if self.request.ops.len() > OPS_PER_REQUEST_MAX {
             return Some(errno::E2BIG);
         }
-        if self.request.ops.iter().any(|op| op.is_pg_op()) {
+        if self.is_pg_op() {
             return None; // has no object; `list` takes only what it knows
         }
         if oid.name.len().max(oid.key.len()).max(oid.nspace.len()) > NAME_BYTES_MAX {
@@ -133,23 +161,24 @@ impl ClientOp {
     }
 
     /// Sends the answer and ends the operation.
-    pub(crate) fn reply(mut self, osd: &OsdShard, outcome: Outcome) {
-        match std::mem::replace(&mut self.to, ReplyTo::Nobody) {
-            ReplyTo::Nobody => {}
-            ReplyTo::Local(tell) => {
+    pub(crate) fn reply(&self, osd: &OsdShard, outcome: Outcome) {
+        let to = self.to.borrow_mut().take();
+        match to {
+            None => {}
+            Some(ReplyTo::Local(tell)) => {
                 let outputs = outcome.outputs.into_iter().map(|(_, data)| data).collect();
                 let _ = tell.send(LocalReply { result: outcome.result, outputs });
             }
-            ReplyTo::Conn(conn, _permit) => {
+            Some(ReplyTo::Conn(conn, _permit)) => {
                 let data = joined(&outcome);
                 let reply = self.encode(osd, &outcome);
-                conn.send_with(&OsdReply::header(self.tid), |out| reply.encode_into(out), &data, None);
+                conn.send_with(&OsdReply::header(self.reqid.tid), |out| reply.encode_into(out), &data, None);
             }
-            ReplyTo::Hop(mut back) => {
+            Some(ReplyTo::Hop(mut back)) => {
                 let data = joined(&outcome);
                 let mut front = Vec::with_capacity(192 + self.oid.name.len());
                 self.encode(osd, &outcome).encode_into(&mut front);
-                back.go(Some((OsdReply::header(self.tid), front, data)));
+                back.go(Some((OsdReply::header(self.reqid.tid), front, data)));
             }
         }
     }
@@ -166,6 +195,16 @@ impl ClientOp {
         reply.replay_version = outcome.version;
         reply.bad_replay = Eversion::new(reply.epoch.0, outcome.user_version);
         reply
+    }
+}
+
+impl Queued for Rc<ClientOp> {
+    fn is_write(&self) -> bool {
+        self.is_write
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(self, other)
     }
 }
 

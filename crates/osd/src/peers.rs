@@ -19,7 +19,6 @@ use carmine_wire::private::{Route, RouteReply};
 use carmine_wire::{EntityAddr, EntityType};
 
 use crate::config::OsdConfig;
-use crate::pg::on_ack;
 use crate::shard::OsdShard;
 
 /// Pause between attempts to reach a peer.
@@ -256,7 +255,7 @@ impl Dispatcher for PeerDispatch {
             return;
         }
         if let (Some(pg), Ok(ack)) = (peek_pg(&msg.front).and_then(|pg| osd.pg(pg)), msg.decode::<RepAck>()) {
-            on_ack(&osd, &pg, session.peer, &ack);
+            pg.on_ack(&osd, session.peer, &ack);
         }
     }
 

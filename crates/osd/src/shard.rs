@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use carmine_crush::MapView;
 use carmine_messenger::Connection;
+use carmine_reactor::sync::Semaphore;
 use carmine_reactor::{Shard, ShardId};
 use carmine_store::Store;
 use carmine_types::{Epoch, PgId};
 
-use crate::config::{OsdConfig, WAITING_OPS_MAX};
+use crate::config::{OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::ClientOp;
@@ -36,11 +37,13 @@ pub struct OsdShard {
     /// Client connections that this shard serves, by id, for replies that come back from other shards.
     pub(crate) conns: RefCell<BTreeMap<u64, ConnState>>,
     /// Operations of PGs of this shard whose client knows a newer map than this shard.
-    pub(crate) waiting: RefCell<Vec<ClientOp>>,
+    pub(crate) waiting: RefCell<Vec<Rc<ClientOp>>>,
     /// Operations of PGs that the map does not have yet. Bounded by the connections' permits.
     pub(crate) unplaced: RefCell<Vec<Unplaced>>,
     /// Sessions with other OSDs.
     pub(crate) peers: Peers,
+    /// PGs that are repaired at the same time.
+    pub(crate) repairs: Semaphore,
     /// Counters and stage clocks.
     pub metrics: RefCell<ShardMetrics>,
     /// Stage clocks of operations.
@@ -76,6 +79,7 @@ impl OsdShard {
             conns: RefCell::default(),
             waiting: RefCell::default(),
             unplaced: RefCell::default(),
+            repairs: Semaphore::new(REPAIRS_MAX),
             metrics: RefCell::default(),
             stages: RefCell::new(Stages::new(STAGES)),
             hops_out: RefCell::new(vec![0; shards]),
@@ -114,7 +118,7 @@ impl OsdShard {
 
     /// Keeps an operation until the map moves on. Bounded: what does not fit is dropped, and its client, which waits for
     /// the same map, sends it again.
-    pub(crate) fn park(&self, op: ClientOp) {
+    pub(crate) fn park(&self, op: Rc<ClientOp>) {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() < WAITING_OPS_MAX {
             waiting.push(op);

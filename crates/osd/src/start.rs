@@ -1,11 +1,12 @@
 //! Starting an OSD on its reactors: store, ports, monitor session, boot.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_client::MonSession;
+use carmine_client::{MonHandler, MonSession};
 use carmine_messenger::{ClientConfig, Message, ServerConfig, serve};
 use carmine_reactor::{Group, Listener, Shard, ShardId, Socket};
 use carmine_store::{Store, StoreError, StoreShared};
@@ -18,6 +19,8 @@ use crate::dispatch::Incoming;
 use crate::maps::MapIntake;
 use crate::shard::OsdShard;
 
+/// Pause between boot messages while the map does not show this OSD as up.
+const BOOT_PAUSE: Duration = Duration::from_secs(1);
 /// How often the monitor hears of the store's space.
 const BEACON_PERIOD: Duration = Duration::from_secs(2);
 /// Pause while other shards start.
@@ -190,9 +193,12 @@ fn join_cluster(osd: &Rc<OsdShard>, addr: EntityAddr) {
         let epoch = own.upgrade().map_or(carmine_types::Epoch(0), |osd| osd.epoch());
         session.send(Message::of(&OsdBoot { osd: id, uuid, addr, reactors, epoch }));
     };
-    let handler = Rc::new(MapIntake { osd: Rc::clone(osd), boot: Box::new(boot) });
+    let intake = MapIntake { osd: Rc::clone(osd), boot: Box::new(boot), addr, up: Cell::new(false) };
+    let intake = Rc::new(intake);
     let mon = EntityAddr::msgr2(osd.config.mon, 0);
+    let handler = Rc::clone(&intake) as Rc<dyn MonHandler>;
     let session = MonSession::start(&osd.shard, vec![mon], Rc::new(client), handler);
+    keep_booting(osd, intake, Rc::clone(&session));
     let osd = Rc::clone(osd);
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "beacon", async move {
@@ -205,6 +211,19 @@ fn join_cluster(osd: &Rc<OsdShard>, addr: EntityAddr) {
                 pools: Vec::new(),
             }));
             osd.shard.sleep(BEACON_PERIOD).await;
+        }
+    });
+}
+
+/// A boot message may be lost with its session, and a map may say "down" by mistake.
+fn keep_booting(osd: &Rc<OsdShard>, intake: Rc<MapIntake>, session: Rc<MonSession>) {
+    let own = Rc::clone(osd);
+    osd.shard.spawn(Group::Admin, "boot", async move {
+        while !own.stopping.get() {
+            own.shard.sleep(BOOT_PAUSE).await;
+            if !intake.up.get() {
+                (intake.boot)(&session);
+            }
         }
     });
 }

@@ -1,8 +1,12 @@
 //! Makes all copies of a PG equal at the start of an interval, and then lets clients in. Runs on the primary.
 //!
 //! Every acknowledged write is in the log of every member, so the primary's log wins: what a replica has beyond the
-//! common part is undone, and objects that differ since are copied whole. A primary that has seen less than a replica
-//! (it lost its store) changes nothing and says so.
+//! common part is undone, and objects that differ since are copied whole.
+//!
+//! `last_epoch_started` tells whose interval is the latest. The primary writes it down before any replica does, when all
+//! copies are equal, and all have written it before anything new is executed. So a replica with a later one has data that
+//! the primary may lack (it lost its store), unless both end in the same entry: then the primary changes nothing and says
+//! so. A copy under repair has none, and never wins.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -10,208 +14,225 @@ use std::time::Duration;
 
 use carmine_messenger::Message;
 use carmine_reactor::{Group, Payload};
-use carmine_store::Transaction;
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, errno};
+use carmine_store::{StoreError, Transaction};
+use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 
+use super::replicate::Follower;
 use super::{Pg, Phase, log};
+use crate::concurrent::for_each;
 use crate::shard::OsdShard;
 
 /// Bytes of an object in one push.
 const PUSH_BYTES: u64 = 1 << 20;
-/// Pause before a replica that is not ready is asked again.
-const RETRY: Duration = Duration::from_millis(50);
+/// Objects of a PG that are pushed at the same time.
+const PUSHES: usize = 4;
+/// Pause before a replica that is not ready is asked again; it doubles up to [`RETRY_MAX`].
+const RETRY: Duration = Duration::from_millis(20);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// Pause before a PG that lacks data looks again.
+const INCOMPLETE_RETRY: Duration = Duration::from_secs(5);
 /// Objects listed at a time when all are copied.
 const LIST_PAGE: usize = 512;
 
-/// Why an activation ended without the PG being active.
+/// Why an attempt did not make the PG active.
 enum Stop {
-    /// A newer interval began: its own activation goes on.
+    /// A newer turn began: its own activation goes on.
     Superseded,
-    /// It cannot go on; a new interval may change that.
+    /// Somebody did not answer, or not as it should: it is tried again.
+    Again(String),
+    /// It must not go on.
     Incomplete(String),
 }
 
-/// Starts the activation of the interval that has just begun.
+/// Starts the activation of the turn that has just begun.
 pub(super) fn start(osd: &Rc<OsdShard>, pg: &Rc<Pg>) {
-    let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
+    let (osd, pg, turn) = (Rc::clone(osd), Rc::clone(pg), pg.turn.get());
     let shard = osd.shard.clone();
-    // Read now, not when the task first runs: by then the next interval may have begun, and two activations of one
-    // interval would undo each other's work.
-    let interval = pg.interval.get();
     shard.spawn(Group::Recovery, "activate", async move {
-        let run = Activation { osd: &osd, pg: &pg, interval };
-        let result = loop {
-            match run.run().await {
-                // A replica has left an interval that is still ours: it knows a newer map, or saw one that we skipped.
-                Err(Stop::Superseded) if run.current().is_ok() => osd.shard.sleep(RETRY).await,
-                result => break result,
+        let run = Activation { osd: &osd, pg: &pg, turn };
+        let mut pause = RETRY;
+        loop {
+            let stop = match run.run().await {
+                Ok(()) => return,
+                Err(stop) => stop,
+            };
+            if pg.is_past(turn) {
+                return;
             }
-        };
-        match result {
-            Ok(()) => {
-                pg.all_acknowledged();
-                pg.set_phase(Phase::Active);
-                pg.resume(&osd);
-            }
-            Err(Stop::Superseded) => {}
-            Err(Stop::Incomplete(why)) => {
-                tracing::error!("pg {}: {why}", pg.id);
-                if pg.interval.get() == interval {
-                    pg.set_phase(Phase::Incomplete(why));
+            match stop {
+                Stop::Superseded => return,
+                Stop::Again(why) => {
+                    pg.set_phase(Phase::Peering(why));
+                    osd.shard.sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_MAX);
                 }
+                Stop::Incomplete(why) => {
+                    if !matches!(*pg.phase.borrow(), Phase::Incomplete(_)) {
+                        tracing::error!("pg {}: {why}", pg.id);
+                    }
+                    pg.set_phase(Phase::Incomplete(why));
+                    osd.shard.sleep(INCOMPLETE_RETRY).await;
+                }
+            }
+            if pg.is_past(turn) {
+                return;
             }
         }
     });
 }
 
-/// A replica does not take part in the interval any more, because it saw a map that this primary skipped: agree again.
-pub(super) fn again(osd: &Rc<OsdShard>, pg: &Rc<Pg>) {
-    // Of many refused writes the first one does it; the others' answers come before the replica's next notify.
-    if pg.is_active() {
-        pg.set_phase(Phase::Peering);
-        start(osd, pg);
-    }
-}
-
 struct Activation<'a> {
     osd: &'a Rc<OsdShard>,
     pg: &'a Rc<Pg>,
-    interval: Epoch,
+    turn: u64,
+}
+
+/// What a replica said, and what follows from it.
+struct Copy {
+    osd: OsdId,
+    notify: PgNotify,
+    /// Newest entry that both logs have; `None` if they do not touch, or its copy is not whole.
+    common: Option<Eversion>,
 }
 
 impl Activation<'_> {
     async fn run(&self) -> Result<(), Stop> {
-        self.current()?;
-        // What this OSD did for an earlier primary must be through before its log is read.
-        self.pg.fence(self.osd, Epoch(0)).await;
-        self.current()?;
-        let mut notifies = Vec::new();
+        let (mine, last) = {
+            let log = self.pg.log.borrow();
+            (log.info.last_epoch_started, log.info.last_update)
+        };
+        if mine == Epoch(0) && last != Eversion::ZERO {
+            let why = "the repair of this copy was interrupted: it waits for the OSD that led then";
+            return Err(Stop::Incomplete(why.to_owned()));
+        }
+        let mut copies = Vec::new();
         for replica in self.pg.replicas() {
-            notifies.push((replica, self.query(replica).await?));
+            let notify = self.query(replica, last).await?;
+            if notify.last_epoch_started > mine && notify.last_update != last {
+                return Err(Stop::Incomplete(format!(
+                    "osd.{} has newer data: it was active in epoch {}, this primary last in {mine}",
+                    replica.0, notify.last_epoch_started
+                )));
+            }
+            copies.push(Copy { osd: replica, common: self.common_with(&notify), notify });
         }
-        let mine = self.pg.log.borrow().info.last_epoch_started;
-        if let Some((osd, newer)) = notifies.iter().find(|(_, n)| n.last_epoch_started > mine) {
-            return Err(Stop::Incomplete(format!(
-                "osd.{} was active in epoch {}, this primary last in {}: it lost data and must not overwrite",
-                osd.0, newer.last_epoch_started.0, mine.0
-            )));
+        for copy in &copies {
+            if copy.common != Some(last) || copy.notify.last_update != last {
+                self.pg.set_phase(Phase::Peering(format!("repairs osd.{}", copy.osd.0)));
+                self.repair(copy).await?;
+            }
         }
+        self.write_started().await?;
+        for copy in &copies {
+            self.activate_replica(copy).await?;
+        }
+        let followers = copies.iter().map(|copy| Follower::new(copy.osd, last.version)).collect();
+        *self.pg.followers.borrow_mut() = followers;
+        self.pg.set_phase(Phase::Active);
+        self.pg.resume(self.osd);
+        Ok(())
+    }
+
+    fn current(&self) -> Result<(), Stop> {
+        if self.pg.is_past(self.turn) { Err(Stop::Superseded) } else { Ok(()) }
+    }
+
+    fn head(&self) -> Head {
+        self.pg.head(self.osd)
+    }
+
+    fn stuck(&self, error: &StoreError) -> Stop {
+        Stop::Again(format!("osd.{}, its store: {error}", self.osd.config.id.0))
+    }
+
+    /// Up to where this copy and a replica's went through the same changes.
+    fn common_with(&self, notify: &PgNotify) -> Option<Eversion> {
+        let whole = notify.last_epoch_started != Epoch(0) || notify.last_update == Eversion::ZERO;
+        let log = self.pg.log.borrow();
+        match notify {
+            _ if !whole => None,
+            _ if notify.last_update == log.info.last_update => Some(notify.last_update),
+            _ => log.common_with(notify.log_tail, &notify.log),
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    async fn ask<T: Front>(&self, to: OsdId, request: Message) -> Result<T, Stop> {
+        let answer = self.osd.peers.request(to, self.pg.id, request).await;
         self.current()?;
-        // The primary first: were it killed after a replica has noted this interval and before itself has, it would look
-        // as if it had lost data.
+        let answer = answer.ok_or_else(|| Stop::Again(format!("waits for an answer of osd.{}", to.0)))?;
+        answer.decode().map_err(|error| Stop::Again(format!("osd.{} answers nonsense: {error}", to.0)))
+    }
+
+    /// Sends an order and waits until it is done.
+    async fn order(&self, to: OsdId, order: Message) -> Result<(), Stop> {
+        let ack: PgAck = self.ask(to, order).await?;
+        match ack.result {
+            0 => Ok(()),
+            errno => Err(Stop::Again(format!("osd.{} cannot do its part: {}", to.0, Errno(errno)))),
+        }
+    }
+
+    async fn query(&self, replica: OsdId, last_update: Eversion) -> Result<PgNotify, Stop> {
+        let query = PgQuery { head: self.head(), last_update, acting: self.pg.acting() };
+        let notify: PgNotify = self.ask(replica, Message::of(&query)).await?;
+        match notify.result {
+            0 => Ok(notify),
+            errno::EAGAIN => Err(Stop::Again(format!("waits until osd.{} has the same map", replica.0))),
+            errno => Err(Stop::Again(format!("osd.{} cannot say what it has: {}", replica.0, Errno(errno)))),
+        }
+    }
+
+    /// Writes down that this copy is whole in this interval.
+    async fn write_started(&self) -> Result<(), Stop> {
         let info = {
             let mut log = self.pg.log.borrow_mut();
-            log.info.last_epoch_started = self.interval;
-            log.info.same_interval_since = self.interval;
+            log.info.last_epoch_started = self.pg.interval.get();
+            log.info.same_interval_since = self.pg.interval.get();
             log.info.acting = self.pg.acting();
             log.info.clone()
         };
         let commit = self.osd.store.submit(Transaction { info: Some(info), ..Transaction::new(self.pg.id) });
-        commit.await.map_err(|e| Stop::Incomplete(format!("its store: {e}")))?;
-        for (replica, notify) in &notifies {
-            self.bring_up(*replica, notify).await?;
-        }
-        self.current()
-    }
-
-    fn current(&self) -> Result<(), Stop> {
-        if self.pg.interval.get() == self.interval { Ok(()) } else { Err(Stop::Superseded) }
-    }
-
-    fn head(&self) -> Head {
-        Head { pg: self.pg.id, epoch: self.osd.epoch(), interval: self.interval }
-    }
-
-    /// Sends a request until it is answered; a replica that is not ready yet (EAGAIN) is asked again.
-    async fn ask<T: Front>(&self, to: OsdId, make: impl Fn() -> Message) -> Result<T, Stop> {
-        loop {
-            let answer = self.osd.peers.request(to, self.pg.id, make()).await;
-            self.current()?;
-            match answer.map(|m| m.decode::<T>()) {
-                Some(Ok(answer)) => return Ok(answer),
-                Some(Err(error)) => {
-                    return Err(Stop::Incomplete(format!("osd.{} answers nonsense: {error}", to.0)));
-                }
-                None => self.osd.shard.sleep(RETRY).await,
-            }
-            self.current()?;
-        }
-    }
-
-    async fn query(&self, replica: OsdId) -> Result<PgNotify, Stop> {
-        let last_update = self.pg.log.borrow().info.last_update;
-        let acting = self.pg.acting();
-        loop {
-            let query = || Message::of(&PgQuery { head: self.head(), last_update, acting: acting.clone() });
-            let notify: PgNotify = self.ask(replica, query).await?;
-            match notify.result {
-                0 => return Ok(notify),
-                errno::EAGAIN => self.osd.shard.sleep(RETRY).await,
-                error => {
-                    return Err(Stop::Incomplete(format!(
-                        "osd.{} cannot say what it has: error {error}",
-                        replica.0
-                    )));
-                }
-            }
-            self.current()?;
-        }
-    }
-
-    async fn done(&self, to: OsdId, make: impl Fn() -> Message) -> Result<(), Stop> {
-        let ack: PgAck = self.ask(to, make).await?;
-        match ack.result {
-            0 => Ok(()),
-            errno::EAGAIN => Err(Stop::Superseded),
-            error => Err(Stop::Incomplete(format!("osd.{} cannot be repaired: error {error}", to.0))),
-        }
-    }
-
-    /// Makes one replica's copy equal to ours.
-    async fn bring_up(&self, replica: OsdId, notify: &PgNotify) -> Result<(), Stop> {
-        let (mine, tail) = {
-            let log = self.pg.log.borrow();
-            (log.info.last_update, log.info.log_tail)
-        };
-        let whole = notify.last_epoch_started != Epoch(0) || notify.last_update == Eversion::ZERO;
-        let common = if !whole {
-            None
-        } else if notify.last_update == mine {
-            Some(mine)
-        } else {
-            self.pg.log.borrow().common_with(notify.log_tail, &notify.log)
-        };
-        if common != Some(mine) || notify.last_update != mine {
-            self.repair(replica, notify, common).await?;
-        }
-        let (keep_to, log_tail) = (common.unwrap_or(Eversion::ZERO), tail);
-        let from = common.unwrap_or(tail);
-        let entries: Vec<_> = self.pg.log.borrow().after(from).map(log::to_wire).collect();
-        let activate = PgActivate {
-            head: self.head(),
-            keep_to,
-            log_tail,
-            last_update: mine,
-            last_epoch_started: self.interval,
-            acting: self.pg.acting(),
-            log: entries,
-        };
-        self.done(replica, || Message::of(&activate)).await
-    }
-
-    async fn repair(&self, replica: OsdId, notify: &PgNotify, common: Option<Eversion>) -> Result<(), Stop> {
-        let reset = common.is_none();
-        self.done(replica, || Message::of(&PgRepair { head: self.head(), reset })).await?;
-        let Some(common) = common else { return self.push_all(replica).await };
-        let mut differ: BTreeSet<ObjectId> =
-            self.pg.log.borrow().after(common).map(|e| e.oid.clone()).collect();
-        differ.extend(notify.log.iter().filter(|e| e.version > common).map(|e| e.oid.clone()));
-        for oid in differ {
-            self.push(replica, &oid).await?;
+        let result = commit.await;
+        self.current()?;
+        if let Err(error) = result {
+            self.pg.fail(&format!("its store failed: {error}"));
+            return Err(Stop::Superseded);
         }
         Ok(())
+    }
+
+    /// Tells a replica that its copy is whole, with the log entries that it lacks.
+    async fn activate_replica(&self, copy: &Copy) -> Result<(), Stop> {
+        let activate = {
+            let log = self.pg.log.borrow();
+            let from = copy.common.unwrap_or(log.info.log_tail);
+            PgActivate {
+                head: self.head(),
+                keep_to: copy.common.unwrap_or(Eversion::ZERO),
+                log_tail: log.info.log_tail,
+                last_update: log.info.last_update,
+                last_epoch_started: log.info.last_epoch_started,
+                acting: self.pg.acting(),
+                log: log.after(from).map(log::to_wire).collect(),
+            }
+        };
+        self.order(copy.osd, Message::of(&activate)).await
+    }
+
+    /// Makes a replica's objects equal to ours.
+    async fn repair(&self, copy: &Copy) -> Result<(), Stop> {
+        let _turn = self.osd.repairs.acquire(1).await;
+        self.current()?;
+        let reset = copy.common.is_none();
+        self.order(copy.osd, Message::of(&PgRepair { head: self.head(), reset })).await?;
+        let Some(common) = copy.common else { return self.push_all(copy.osd).await };
+        let mut differ: BTreeSet<ObjectId> =
+            self.pg.log.borrow().after(common).map(|e| e.oid.clone()).collect();
+        differ.extend(copy.notify.log.iter().filter(|e| e.version > common).map(|e| e.oid.clone()));
+        for_each(PUSHES, &differ, |oid| self.push(copy.osd, oid)).await
     }
 
     async fn push_all(&self, replica: OsdId) -> Result<(), Stop> {
@@ -219,10 +240,9 @@ impl Activation<'_> {
         loop {
             let bits = self.pg.bits.get();
             let page = self.osd.store.list(self.pg.id, bits, from.as_ref(), LIST_PAGE + 1).await;
-            let page = page.map_err(|e| Stop::Incomplete(format!("its store: {e}")))?;
-            for oid in page.iter().take(LIST_PAGE) {
-                self.push(replica, oid).await?;
-            }
+            let page = page.map_err(|error| self.stuck(&error))?;
+            self.current()?;
+            for_each(PUSHES, page.iter().take(LIST_PAGE), |oid| self.push(replica, oid)).await?;
             match page.into_iter().nth(LIST_PAGE) {
                 Some(next) => from = Some(next),
                 None => return Ok(()),
@@ -232,8 +252,7 @@ impl Activation<'_> {
 
     /// Copies one object, or its absence.
     async fn push(&self, replica: OsdId, oid: &ObjectId) -> Result<(), Stop> {
-        let stuck = |e| Stop::Incomplete(format!("its store: {e}"));
-        let meta = self.osd.store.stat(oid).await.map_err(stuck)?;
+        let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
         let (exists, meta) = (meta.is_some(), meta.unwrap_or_default());
         let mut off = 0;
         loop {
@@ -241,8 +260,9 @@ impl Activation<'_> {
             let data = if len == 0 {
                 Payload::new()
             } else {
-                self.osd.store.read(oid, off, len).await.map_err(stuck)?
+                self.osd.store.read(oid, off, len).await.map_err(|error| self.stuck(&error))?
             };
+            self.current()?;
             let push = PushObject {
                 head: self.head(),
                 oid: oid.clone(),
@@ -253,7 +273,7 @@ impl Activation<'_> {
                 user_version: meta.user_version,
                 mtime: meta.mtime,
             };
-            self.done(replica, || Message::of(&push).with_data(data.clone())).await?;
+            self.order(replica, Message::of(&push).with_data(data)).await?;
             off += len;
             if off >= meta.size {
                 self.osd.metrics.borrow_mut().objects_pushed.inc();

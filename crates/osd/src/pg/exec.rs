@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub delete: bool,
     /// Version of the object before it.
     pub prior: Eversion,
+    /// The object's version before it, as clients see it.
+    pub user_version: u64,
     pub outputs: SmallVec<[(i32, Payload); 2]>,
 }
 
@@ -84,7 +86,8 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
         }
     }
     let delete = !state.exists;
-    Ok(Plan { ops: state.ops, delete, prior: meta.map_or(Eversion::ZERO, |m| m.version), outputs })
+    let meta = meta.unwrap_or_default();
+    Ok(Plan { ops: state.ops, delete, prior: meta.version, user_version: meta.user_version, outputs })
 }
 
 async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> {

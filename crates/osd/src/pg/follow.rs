@@ -1,10 +1,13 @@
 //! The replica's side of an activation: says what it has, takes objects, and takes over the primary's log.
+//!
+//! Before the first object is changed the replica writes down that its copy is not whole (`last_epoch_started` 0); only
+//! the activation at the end says otherwise. A later query takes back everything that was ordered before it.
 
 use std::rc::Rc;
 
 use carmine_messenger::Message;
 use carmine_reactor::Payload;
-use carmine_store::{StoreError, Transaction, TxnOp};
+use carmine_store::{Transaction, TxnOp};
 use carmine_types::{Epoch, Eversion, errno};
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 use smallvec::{SmallVec, smallvec};
@@ -18,19 +21,30 @@ const REMOVE_PAGE: usize = 256;
 impl Pg {
     /// A primary begins an interval.
     pub(crate) async fn answer_query(self: &Rc<Self>, osd: &Rc<OsdShard>, query: PgQuery) -> Message {
+        let head = query.head;
         // Only with the same members as the primary's is it the same interval; until then it asks again.
-        if osd.epoch() < query.head.epoch || self.acting() != query.acting || self.cannot_follow() {
-            return not_ready(query.head);
+        let follows = matches!(*self.phase.borrow(), Phase::Replica(_));
+        let is_old = head.interval < self.replica.interval.get();
+        if osd.epoch() < head.epoch || self.acting() != query.acting || !follows || is_old {
+            return not_ready(head);
         }
-        self.fence(osd, query.head.interval).await;
+        self.next_turn();
+        self.replica.begin(head.interval);
+        self.set_phase(Phase::Replica(false));
+        let turn = self.turn.get();
+        // What is told must last.
         if let Err(error) = osd.store.sync().await {
-            return no_answer(query.head, error.errno());
+            return no_answer(head, error.errno());
+        }
+        if self.is_past(turn) {
+            return not_ready(head);
         }
         let log = self.log.borrow();
+        self.local.set(log.info.last_update.version);
         let same = log.info.last_update == query.last_update;
         let entries = if same { Vec::new() } else { log.after(Eversion::ZERO).map(log::to_wire).collect() };
         Message::of(&PgNotify {
-            head: query.head,
+            head,
             result: 0,
             last_update: log.info.last_update,
             log_tail: log.info.log_tail,
@@ -39,42 +53,39 @@ impl Pg {
         })
     }
 
-    fn cannot_follow(&self) -> bool {
-        !matches!(*self.phase.borrow(), Phase::Replica)
-    }
-
-    /// EAGAIN unless the request belongs to the interval that this copy agreed to.
-    fn check(&self, head: Head) -> Result<(), i32> {
-        if head.interval == self.replica.interval.get() { Ok(()) } else { Err(errno::EAGAIN) }
+    /// The turn that an order belongs to; EAGAIN unless it is of the interval of the last query.
+    fn check(&self, head: Head) -> Result<u64, i32> {
+        let valid = *self.phase.borrow() == Phase::Replica(false)
+            && head.interval != Epoch(0)
+            && head.interval == self.replica.interval.get();
+        if valid { Ok(self.turn.get()) } else { Err(errno::EAGAIN) }
     }
 
     /// The primary will change objects behind this copy's log.
     pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
         let result = async {
-            self.check(repair.head)?;
+            let turn = self.check(repair.head)?;
             let info = {
                 let mut log = self.log.borrow_mut();
                 log.info.last_epoch_started = Epoch(0);
                 log.info.clone()
             };
             let txn = Transaction { info: Some(info), ..Transaction::new(self.id) };
-            osd.store.submit(txn).await.map_err(|e| e.errno())?;
-            if repair.reset { self.remove_all(osd).await.map_err(|e| e.errno()) } else { Ok(()) }
+            self.carry_out(osd, txn, turn).await?;
+            if repair.reset { self.remove_all(osd, turn).await } else { Ok(()) }
         };
         answer(repair.head, result.await)
     }
 
-    async fn remove_all(&self, osd: &Rc<OsdShard>) -> Result<(), StoreError> {
+    async fn remove_all(&self, osd: &Rc<OsdShard>, turn: u64) -> Result<(), i32> {
         loop {
-            let page = osd.store.list(self.id, self.bits.get(), None, REMOVE_PAGE).await?;
+            let page = osd.store.list(self.id, self.bits.get(), None, REMOVE_PAGE).await;
+            let page = page.map_err(|e| e.errno())?;
             if page.is_empty() {
                 return Ok(());
             }
-            let ops: SmallVec<[TxnOp; 2]> = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
-            let prepared = osd.store.prepare(&ops).await?;
-            let commit = osd.store.submit(Transaction { ops, ..Transaction::new(self.id) });
-            drop(prepared);
-            commit.await?;
+            let ops = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
+            self.carry_out(osd, Transaction { ops, ..Transaction::new(self.id) }, turn).await?;
         }
     }
 
@@ -88,13 +99,9 @@ impl Pg {
     ) -> Message {
         let head = push.head;
         let result = async {
-            self.check(head)?;
+            let turn = self.check(head)?;
             let ops = push_ops(push, data, crc);
-            let prepared = osd.store.prepare(&ops).await.map_err(|e| e.errno())?;
-            self.check(head)?;
-            let commit = osd.store.submit(Transaction { ops, ..Transaction::new(self.id) });
-            drop(prepared);
-            commit.await.map_err(|e| e.errno())
+            self.carry_out(osd, Transaction { ops, ..Transaction::new(self.id) }, turn).await
         };
         answer(head, result.await)
     }
@@ -105,11 +112,17 @@ impl Pg {
         osd: &Rc<OsdShard>,
         activate: PgActivate,
     ) -> Message {
-        let head = activate.head;
+        let (head, last) = (activate.head, activate.last_update.version);
         let result = async {
-            self.check(head)?;
+            let turn = self.check(head)?;
             let txn = self.take_log(activate);
-            osd.store.submit(txn).await.map_err(|e| e.errno())
+            self.carry_out(osd, txn, turn).await?;
+            if self.is_past(turn) {
+                return Err(errno::EAGAIN);
+            }
+            self.local.set(last);
+            self.set_phase(Phase::Replica(true));
+            Ok(())
         };
         answer(head, result.await)
     }
@@ -136,6 +149,20 @@ impl Pg {
         log.info.acting = activate.acting;
         txn.info = Some(log.info.clone());
         txn
+    }
+
+    /// Prepares a transaction, submits it unless `turn` is over, and waits until it is durable.
+    async fn carry_out(&self, osd: &OsdShard, txn: Transaction, turn: u64) -> Result<(), i32> {
+        let prepared = osd.store.prepare(&txn.ops).await.map_err(|e| e.errno())?;
+        if self.is_past(turn) {
+            return Err(errno::EAGAIN);
+        }
+        let commit = osd.store.submit(txn);
+        drop(prepared);
+        commit.await.map_err(|error| {
+            tracing::error!("pg {}: a step of its repair failed: {error}", self.id);
+            error.errno()
+        })
     }
 }
 

@@ -11,25 +11,32 @@ use carmine_wire::EntityAddr;
 use super::{Pg, PgLog, Phase, activate};
 use crate::shard::OsdShard;
 
+/// One OSD of the acting set. A restarted one has another address; one that was thought dead meanwhile is up from another
+/// epoch, also when the map that said so was never seen here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    pub osd: OsdId,
+    addr: EntityAddr,
+    up_from: Epoch,
+}
+
 impl Pg {
     /// Reads the PG's state from the store and then follows the newest map.
     pub(crate) fn load(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        let (pg, osd) = (Rc::clone(self), Rc::clone(osd));
-        let shard = osd.shard.clone();
-        shard.spawn(Group::Recovery, "pg-load", async move {
-            match osd.store.load_pg(pg.id).await {
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-load", async move {
+            match own.store.load_pg(pg.id).await {
                 Ok(state) => {
                     if let Some(state) = state {
                         *pg.log.borrow_mut() = PgLog::load(state);
                     }
-                    pg.begin(&osd);
+                    pg.loaded.set(true);
+                    pg.begin(&own);
                 }
-                Err(error) => {
-                    tracing::error!("pg {}: its state cannot be read: {error}", pg.id);
-                    pg.set_phase(Phase::Incomplete(format!("osd.{}: {error}", osd.config.id.0)));
-                }
+                Err(error) => pg.fail(&format!("its state cannot be read: {error}")),
             }
         });
+        osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(self).pump_commits(Rc::clone(osd)));
     }
 
     /// Follows a new map.
@@ -40,29 +47,42 @@ impl Pg {
         }
         *self.members.borrow_mut() = members;
         self.interval.set(view.epoch());
+        self.next_turn();
         // Nothing of the interval before is taken from its primary any more, until this interval's primary asks.
-        self.replica.interval.set(Epoch(0));
-        if *self.phase.borrow() != Phase::Loading {
+        self.replica.begin(Epoch(0));
+        if self.loaded.get() {
             self.begin(osd);
         }
     }
 
+    /// As primary: the replicas have to be asked again.
+    pub(super) fn restart(self: &Rc<Self>, osd: &Rc<OsdShard>, why: &str) {
+        tracing::info!("pg {}: begins its interval anew: {why}", self.id);
+        self.next_turn();
+        self.begin(osd);
+    }
+
     /// Begins the interval that `members` describes.
     fn begin(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        let me = osd.config.id;
-        let acting = self.acting();
-        if acting.first() != Some(&me) {
-            self.abandon_in_flight();
-            let dropped = std::mem::take(&mut *self.waiting.borrow_mut());
-            osd.metrics.borrow_mut().ops_dropped.add(dropped.len() as u64);
-            self.set_phase(if acting.contains(&me) { Phase::Replica } else { Phase::Stray });
+        if matches!(*self.phase.borrow(), Phase::Failed(_)) {
             return;
         }
+        let (me, acting) = (osd.config.id, self.acting());
+        let last = self.log.borrow().info.last_update.version;
+        self.local.set(last);
+        self.committed.set(last);
+        if acting.first() != Some(&me) {
+            self.drop_ops(osd);
+            self.set_phase(if acting.contains(&me) { Phase::Replica(false) } else { Phase::Stray });
+            return;
+        }
+        // What was under way when the interval ended is started over, also if this OSD did not lead in between, unseen:
+        // the log tells what was applied.
         if let Some(why) = self.missing_members(osd) {
             self.set_phase(Phase::Down(why));
             return;
         }
-        self.set_phase(Phase::Peering);
+        self.set_phase(Phase::Peering("asks the replicas".to_owned()));
         activate::start(osd, self);
     }
 
@@ -86,12 +106,22 @@ impl Pg {
     }
 }
 
-/// The acting set with the address of each OSD: a restarted OSD has another one.
-fn members(view: &MapView, pg: &Pg) -> Vec<(OsdId, EntityAddr)> {
+/// The acting set, primary first.
+fn members(view: &MapView, pg: &Pg) -> Vec<Member> {
     let map = view.map();
     if let Some(pool) = map.pool(pg.id.pool) {
         pg.bits.set(pg_bits(pg.id.ps, pool.pg_num));
     }
-    let addr = |osd: OsdId| map.client_addrs.get(osd.0 as usize).and_then(|addrs| addrs.msgr2());
-    view.mapping(pg.id).acting_osds().filter_map(|osd| Some((osd, addr(osd)?))).collect()
+    let mapping = view.mapping(pg.id);
+    let mut members: Vec<Member> = mapping
+        .acting_osds()
+        .filter_map(|osd| {
+            let addr = map.client_addrs.get(osd.0 as usize)?.msgr2()?;
+            let up_from = map.osd_info.get(osd.0 as usize).map_or(Epoch(0), |info| info.up_from);
+            Some(Member { osd, addr, up_from })
+        })
+        .collect();
+    // Stable: the primary to the front, if it is not there.
+    members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
+    members
 }

@@ -4,12 +4,20 @@
 //! member but not primary: `Replica`; fewer OSDs up than the pool's size: `Down`; not a member: `Stray`. A new interval
 //! (other acting set, or one of its OSDs restarted) begins again.
 //!
+//! An operation takes its turn on its object (`object`), runs (`run`, `exec`), and a write is then given to the store and
+//! the replicas in one step (`txn`, `replicate`) and stands in `inflight` until it is durable everywhere. That happens in
+//! the order of versions, on each member, so that one number, `committed`, says it all.
+//!
 //! Invariants: versions are given at submission, without a suspension in between; what is durable is a prefix of the log;
-//! a write is answered when it is durable here and on every replica; a read waits for the writes of its object.
+//! a write is answered when it is durable here and on every replica; a read waits for the writes of its object. A task
+//! that was suspended looks whether its turn is still the PG's before it touches anything: in a new turn the operations
+//! of the old one are started over, in order, or were dropped.
 
 mod activate;
+mod commit;
 mod exec;
 mod follow;
+mod inflight;
 mod interval;
 mod list;
 mod log;
@@ -24,19 +32,22 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use carmine_reactor::sync::Notify;
+use carmine_store::LogEntry;
 use carmine_types::{Epoch, Eversion, OsdId, PgId, errno};
-use carmine_wire::EntityAddr;
 
 pub(crate) use follow::not_ready;
 pub(crate) use log::PgLog;
-pub(crate) use object::Objects;
+pub(crate) use object::Queued;
 pub(crate) use replica::ReplyPath;
-pub(crate) use replicate::on_ack;
 
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
+use commit::Commits;
+use inflight::InFlight;
+use interval::Member;
+use object::Objects;
 use replica::Replica;
-use replicate::InFlight;
+use replicate::Follower;
 
 /// What a PG is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,16 +56,18 @@ pub(crate) enum Phase {
     Loading,
     /// Not all OSDs of the acting set are up.
     Down(String),
-    /// The primary is making all copies equal.
-    Peering,
+    /// The primary is making all copies equal; with what it does or waits for.
+    Peering(String),
     /// The primary found something that it must not overwrite, or cannot go on.
     Incomplete(String),
     /// Serves clients.
     Active,
-    /// Serves a primary.
-    Replica,
+    /// Serves a primary; `true` once that has activated the interval.
+    Replica(bool),
     /// Not a member of the acting set.
     Stray,
+    /// Its store failed: nothing is acknowledged any more.
+    Failed(String),
 }
 
 impl Phase {
@@ -63,34 +76,49 @@ impl Phase {
         match self {
             Phase::Loading => ("loading", String::new()),
             Phase::Down(why) => ("down", why.clone()),
-            Phase::Peering => ("peering", String::new()),
+            Phase::Peering(why) => ("peering", why.clone()),
             Phase::Incomplete(why) => ("incomplete", why.clone()),
             Phase::Active => ("active+clean", String::new()),
-            Phase::Replica => ("replica", String::new()),
+            Phase::Replica(true) => ("replica", String::new()),
+            Phase::Replica(false) => ("replica", "waits for the primary".to_owned()),
             Phase::Stray => ("stray", String::new()),
+            Phase::Failed(why) => ("failed", why.clone()),
         }
     }
 }
 
-/// One PG.
+/// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {
     pub id: PgId,
     /// Low hash bits that its objects share, for listing.
     pub bits: Cell<u32>,
     pub phase: RefCell<Phase>,
-    /// Members of the interval with their addresses, primary first: if any of it changes, a new interval begins.
-    pub members: RefCell<Vec<(OsdId, EntityAddr)>>,
+    /// Info and log were read from the store.
+    loaded: Cell<bool>,
+    /// Members of the interval, primary first: if any of it changes, a new interval begins.
+    members: RefCell<Vec<Member>>,
     /// Epoch at which this OSD saw the interval begin.
     pub interval: Cell<Epoch>,
+    /// Counts intervals, and their restarts.
+    turn: Cell<u64>,
     pub log: RefCell<PgLog>,
-    pub objects: Objects,
+    objects: RefCell<Objects<Rc<ClientOp>>>,
     /// Writes not yet durable everywhere, oldest first (primary).
-    pub in_flight: RefCell<VecDeque<Rc<InFlight>>>,
+    pub in_flight: RefCell<InFlight>,
+    /// The replicas (primary, active).
+    followers: RefCell<Vec<Follower>>,
+    commits: Commits,
+    /// Version number up to which everything is durable here.
+    local: Cell<u64>,
+    /// Version number up to which everything is durable everywhere (primary).
+    committed: Cell<u64>,
+    /// `settle` is at work.
+    settling: Cell<bool>,
     /// Operations that wait until the PG is active.
-    pub waiting: RefCell<VecDeque<ClientOp>>,
+    pub waiting: RefCell<VecDeque<Rc<ClientOp>>>,
     /// What it does for another primary.
     pub replica: Replica,
-    /// Fires when phase or interval change.
+    /// Fires when phase, turn or `committed` change.
     pub changed: Notify,
 }
 
@@ -100,11 +128,18 @@ impl Pg {
             id,
             bits: Cell::new(0),
             phase: RefCell::new(Phase::Loading),
+            loaded: Cell::new(false),
             members: RefCell::default(),
             interval: Cell::new(Epoch(0)),
+            turn: Cell::new(0),
             log: RefCell::new(PgLog::new(id)),
-            objects: Objects::default(),
+            objects: RefCell::default(),
             in_flight: RefCell::default(),
+            followers: RefCell::default(),
+            commits: Commits::default(),
+            local: Cell::new(0),
+            committed: Cell::new(0),
+            settling: Cell::new(false),
             waiting: RefCell::default(),
             replica: Replica::default(),
             changed: Notify::new(),
@@ -116,47 +151,60 @@ impl Pg {
     }
 
     /// Primary's followers.
-    pub(crate) fn replicas(&self) -> Vec<OsdId> {
-        self.members.borrow().iter().skip(1).map(|(osd, _)| *osd).collect()
+    fn replicas(&self) -> Vec<OsdId> {
+        self.members.borrow().iter().skip(1).map(|member| member.osd).collect()
     }
 
     pub(crate) fn acting(&self) -> Vec<OsdId> {
-        self.members.borrow().iter().map(|(osd, _)| *osd).collect()
+        self.members.borrow().iter().map(|member| member.osd).collect()
     }
 
-    pub(crate) fn set_phase(&self, phase: Phase) {
+    /// Objects on which something waits, runs or is not durable.
+    pub(crate) fn busy_objects(&self) -> usize {
+        self.objects.borrow().len()
+    }
+
+    fn set_phase(&self, phase: Phase) {
         *self.phase.borrow_mut() = phase;
         self.changed.notify_all();
     }
 
+    /// The turn in which a task began is over.
+    fn is_past(&self, turn: u64) -> bool {
+        self.turn.get() != turn
+    }
+
     /// The version of the next write. Epochs of the log never fall, so versions rise across intervals too.
-    pub(crate) fn next_version(&self, epoch: Epoch) -> Eversion {
+    fn next_version(&self, epoch: Epoch) -> Eversion {
         let last = self.log.borrow().info.last_update;
         Eversion::new(epoch.0.max(last.epoch), last.version + 1)
     }
 
+    /// A submitted entry is the newest of the log.
+    fn note_entry(&self, entry: LogEntry, trim_to: Option<Eversion>) {
+        let mut log = self.log.borrow_mut();
+        log.push(entry);
+        if let Some(to) = trim_to {
+            log.trim(to);
+        }
+    }
+
     /// Takes an operation of a client: starts it, keeps it until the PG is active, or drops it if this OSD is not the
     /// PG's primary any more (its client finds the new one).
-    pub(crate) fn take(self: &Rc<Self>, osd: &Rc<OsdShard>, op: ClientOp) {
-        self.take_or_wait(osd, op, false);
-    }
-
-    /// The same for an operation that was started already: it waits before those that came after it.
-    pub(crate) fn take_again(self: &Rc<Self>, osd: &Rc<OsdShard>, op: ClientOp) {
-        self.take_or_wait(osd, op, true);
-    }
-
-    fn take_or_wait(self: &Rc<Self>, osd: &Rc<OsdShard>, op: ClientOp, late: bool) {
+    pub(crate) fn take(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         let not_ours = match *self.phase.borrow() {
             Phase::Active => None,
-            Phase::Replica | Phase::Stray => Some(true),
+            Phase::Replica(_) | Phase::Stray => Some(true),
             _ => Some(false),
         };
         match not_ours {
-            None => run::start(osd, self, op),
-            Some(true) => osd.metrics.borrow_mut().ops_dropped.inc(),
+            None => self.start(osd, op),
+            Some(true) => {
+                osd.metrics.borrow_mut().ops_dropped.inc();
+                op.abandon();
+            }
             Some(false) => {
-                if let Some(op) = self.wait(op, late) {
+                if let Some(op) = self.wait(op) {
                     op.reply(osd, Outcome::error(errno::EAGAIN));
                 }
             }
@@ -165,19 +213,19 @@ impl Pg {
 
     /// Keeps an operation until the PG is active; gives it back if there are too many. A client sends its operations
     /// again in a new interval, and believes the answer to the last sending only: that one takes the place of the one
-    /// before it, and whatever comes late goes before what its client sent after it.
-    fn wait(&self, op: ClientOp, late: bool) -> Option<ClientOp> {
+    /// before it, and otherwise goes before what its client sent after it.
+    fn wait(&self, op: Rc<ClientOp>) -> Option<Rc<ClientOp>> {
         let mut waiting = self.waiting.borrow_mut();
         let id = op.reqid;
-        let after =
-            |w: &ClientOp| (w.reqid.client, w.reqid.inc) == (id.client, id.inc) && w.reqid.tid >= id.tid;
-        let late = late || op.request.retry_attempt > 0;
-        let at = if late { waiting.iter().position(after) } else { None };
+        let is_after =
+            |w: &Rc<ClientOp>| (w.reqid.client, w.reqid.inc) == (id.client, id.inc) && w.reqid.tid >= id.tid;
+        let again = op.request.retry_attempt > 0;
+        let at = if again { waiting.iter().position(is_after) } else { None };
         if let Some(same) = at.and_then(|at| waiting.get_mut(at)).filter(|w| w.reqid == id) {
             let is_newer = op.request.retry_attempt > same.request.retry_attempt;
             let replaced = if is_newer { std::mem::replace(same, op) } else { op };
             drop(waiting);
-            drop(replaced); // gives its room back, which may wake its connection
+            replaced.abandon(); // gives its room back, which may wake its connection
             return None;
         }
         if waiting.len() >= crate::config::WAITING_OPS_MAX {
@@ -189,10 +237,42 @@ impl Pg {
     }
 
     /// Starts what waited; called when the PG became active.
-    pub(crate) fn resume(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
-        for op in waiting {
-            self.take(osd, op);
+    fn resume(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        while self.is_active() {
+            let next = self.waiting.borrow_mut().pop_front();
+            let Some(op) = next else { return };
+            self.start(osd, op);
         }
+    }
+
+    /// Takes all operations out, in the order in which they have to be started again.
+    fn take_ops(&self) -> VecDeque<Rc<ClientOp>> {
+        let mut ops: VecDeque<_> = self.in_flight.borrow_mut().drain().collect();
+        ops.extend(self.objects.borrow_mut().drain());
+        ops.extend(std::mem::take(&mut *self.waiting.borrow_mut()));
+        ops
+    }
+
+    /// A new turn: tasks of the old one end without effect, and its operations wait to be started over.
+    fn next_turn(&self) {
+        self.turn.set(self.turn.get() + 1);
+        let ops = self.take_ops();
+        *self.waiting.borrow_mut() = ops;
+        self.followers.borrow_mut().clear();
+        self.changed.notify_all();
+    }
+
+    /// Forgets all operations: their clients send them to the new primary.
+    fn drop_ops(&self, osd: &OsdShard) {
+        let ops = std::mem::take(&mut *self.waiting.borrow_mut());
+        osd.metrics.borrow_mut().ops_dropped.add(ops.len() as u64);
+        ops.iter().for_each(|op| op.abandon());
+    }
+
+    /// The store failed: nothing may be acknowledged any more. Operations wait, as for a PG without OSDs.
+    fn fail(&self, why: &str) {
+        tracing::error!("pg {}: {why}", self.id);
+        self.next_turn();
+        self.set_phase(Phase::Failed(why.to_owned()));
     }
 }

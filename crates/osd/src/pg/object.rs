@@ -1,105 +1,203 @@
-//! Per-object order: readers share, a writer is alone while it executes, everyone in the order of arrival; readers wait
-//! until the writes before them are durable.
+//! Order of execution, object by object.
+//!
+//! Operations on one object start in the order they came. Writes run alone until they are submitted to the store; then the
+//! next one may start, so that many uncommitted writes to one object are on their way together. Reads run side by side, but
+//! not before everything submitted earlier is committed: they see what can no longer be taken back. While reads run no write
+//! starts, for the store shows submitted bytes at once.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use carmine_reactor::sync::{Notify, Permit, Semaphore};
 use carmine_types::ObjectId;
 use foldhash::fast::FixedState;
+use smallvec::SmallVec;
 
-/// Readers of one object at once: all permits of its semaphore, which a writer takes together.
-const READERS_MAX: usize = 1 << 16;
-
-/// Objects of a PG that have operations. An object without any is not kept.
-#[derive(Default)]
-pub(crate) struct Objects(RefCell<HashMap<ObjectId, Rc<ObjectState>, FixedState>>);
-
-struct ObjectState {
-    /// FIFO: a waiting writer holds back the readers behind it.
-    turn: Semaphore,
-    /// Writes submitted and not yet durable everywhere.
-    uncommitted: Cell<u32>,
-    committed: Notify,
-    /// Operations that hold this state.
-    users: Cell<u32>,
+/// What stands in an object's queue: a handle, cheap to clone.
+pub(crate) trait Queued: Clone {
+    /// It changes the object.
+    fn is_write(&self) -> bool;
+    /// It is the same operation.
+    fn same(&self, other: &Self) -> bool;
 }
 
-/// An operation's claim on an object.
-pub(crate) struct ObjectRef<'a> {
-    objects: &'a Objects,
-    oid: &'a ObjectId,
-    state: Rc<ObjectState>,
+/// The objects of a PG on which something is waiting, running or uncommitted.
+pub(crate) struct Objects<T> {
+    busy: HashMap<Rc<ObjectId>, Busy<T>, FixedState>,
 }
 
-/// One submitted write that is not yet durable everywhere; drop it when it is.
-pub(crate) struct Uncommitted<'a>(&'a ObjectRef<'a>);
+struct Busy<T> {
+    /// Waiting, oldest first.
+    queue: VecDeque<T>,
+    /// Started and not finished: one write, or any number of reads.
+    running: SmallVec<[T; 1]>,
+    /// Version number of the last submitted write; 0 if all are known to be committed.
+    submitted: u64,
+}
 
-impl Objects {
-    /// Registers an operation on `oid`.
-    pub(crate) fn get<'a>(&'a self, oid: &'a ObjectId) -> ObjectRef<'a> {
-        let mut objects = self.0.borrow_mut();
-        let state = match objects.get(oid) {
-            Some(state) => Rc::clone(state),
+impl<T> Default for Objects<T> {
+    fn default() -> Objects<T> {
+        Objects { busy: HashMap::default() }
+    }
+}
+
+impl<T: Queued> Objects<T> {
+    /// Puts an operation behind all others of its object.
+    pub(crate) fn push(&mut self, oid: &Rc<ObjectId>, op: T) {
+        match self.busy.get_mut(oid) {
+            Some(busy) => busy.queue.push_back(op),
             None => {
-                let state = Rc::new(ObjectState {
-                    turn: Semaphore::new(READERS_MAX),
-                    uncommitted: Cell::new(0),
-                    committed: Notify::new(),
-                    users: Cell::new(0),
-                });
-                objects.insert(oid.clone(), Rc::clone(&state));
-                state
+                let mut queue = VecDeque::new();
+                queue.push_back(op);
+                let busy = Busy { queue, running: SmallVec::new(), submitted: 0 };
+                self.busy.insert(Rc::clone(oid), busy);
             }
+        }
+    }
+
+    /// Starts an operation at once if nothing is known of its object; else gives it back to be queued.
+    pub(crate) fn start_alone(&mut self, oid: &Rc<ObjectId>, op: T) -> Result<(), T> {
+        if self.busy.contains_key(oid) {
+            return Err(op);
+        }
+        let busy = Busy { queue: VecDeque::new(), running: SmallVec::from_iter([op]), submitted: 0 };
+        self.busy.insert(Rc::clone(oid), busy);
+        Ok(())
+    }
+
+    /// The object's next operation, if it may start now; it then counts as running. `committed` is the version number up to
+    /// which all writes of the PG are committed.
+    pub(crate) fn next(&mut self, oid: &ObjectId, committed: u64) -> Option<T> {
+        let busy = self.busy.get_mut(oid)?;
+        let head = busy.queue.front()?;
+        let may_start = if head.is_write() {
+            busy.running.is_empty()
+        } else {
+            busy.submitted <= committed && !busy.running.iter().any(Queued::is_write)
         };
-        state.users.set(state.users.get() + 1);
-        ObjectRef { objects: self, oid, state }
+        if !may_start {
+            return None;
+        }
+        let op = busy.queue.pop_front()?;
+        busy.running.push(op.clone());
+        Some(op)
     }
 
-    /// Objects with operations.
+    /// An operation has finished; a write that was submitted, with its version number.
+    pub(crate) fn finish(&mut self, oid: &ObjectId, op: &T, submitted: Option<u64>) {
+        let Some(busy) = self.busy.get_mut(oid) else { return };
+        busy.running.retain(|running| !running.same(op));
+        if let Some(version) = submitted {
+            busy.submitted = version;
+        }
+        self.forget_if_idle(oid);
+    }
+
+    /// All writes of this object up to `version` are committed.
+    pub(crate) fn commit(&mut self, oid: &ObjectId, version: u64) {
+        let Some(busy) = self.busy.get_mut(oid) else { return };
+        if busy.submitted <= version {
+            busy.submitted = 0;
+        }
+        self.forget_if_idle(oid);
+    }
+
+    /// Takes everything that runs or waits, in an order that keeps that of every object.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        // Sorted, so that the order does not hang on the hash table.
+        let mut all: Vec<_> = std::mem::take(&mut self.busy).into_iter().collect();
+        all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        all.into_iter().flat_map(|(_, busy)| busy.running.into_iter().chain(busy.queue))
+    }
+
+    /// Number of such objects.
     pub(crate) fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
-}
-
-impl ObjectRef<'_> {
-    /// Waits for the turn of a write; nothing else executes on the object until the permit is dropped.
-    pub(crate) async fn write_turn(&self) -> Permit {
-        self.state.turn.acquire(READERS_MAX).await
+        self.busy.len()
     }
 
-    /// Waits for the turn of a read, and for the writes before it to be durable.
-    pub(crate) async fn read_turn(&self) -> Permit {
-        let permit = self.state.turn.acquire(1).await;
-        while self.state.uncommitted.get() > 0 {
-            self.state.committed.notified().await;
-        }
-        permit
-    }
-
-    /// Counts a submitted write.
-    pub(crate) fn uncommitted(&self) -> Uncommitted<'_> {
-        self.state.uncommitted.set(self.state.uncommitted.get() + 1);
-        Uncommitted(self)
-    }
-}
-
-impl Drop for Uncommitted<'_> {
-    fn drop(&mut self) {
-        let state = &self.0.state;
-        state.uncommitted.set(state.uncommitted.get() - 1);
-        if state.uncommitted.get() == 0 {
-            state.committed.notify_all();
+    fn forget_if_idle(&mut self, oid: &ObjectId) {
+        let idle = |busy: &Busy<T>| busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0;
+        if self.busy.get(oid).is_some_and(idle) {
+            self.busy.remove(oid);
         }
     }
 }
 
-impl Drop for ObjectRef<'_> {
-    fn drop(&mut self) {
-        self.state.users.set(self.state.users.get() - 1);
-        if self.state.users.get() == 0 {
-            self.objects.0.borrow_mut().remove(self.oid);
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Op(u32, bool);
+
+    impl Queued for Op {
+        fn is_write(&self) -> bool {
+            self.1
+        }
+
+        fn same(&self, other: &Op) -> bool {
+            self.0 == other.0
+        }
+    }
+
+    fn object() -> Rc<ObjectId> {
+        Rc::new(ObjectId::head(1, b"", b"", b"o"))
+    }
+
+    #[test]
+    fn writes_pipeline_and_reads_wait_for_their_commit() {
+        let (oid, mut objects) = (object(), Objects::default());
+        let ops = [Op(0, true), Op(1, true), Op(2, false), Op(3, false), Op(4, true)];
+        ops.iter().for_each(|op| objects.push(&oid, op.clone()));
+        assert_eq!(objects.next(&oid, 0), Some(Op(0, true)));
+        assert_eq!(objects.next(&oid, 0), None);
+        objects.finish(&oid, &ops[0], Some(1));
+        assert_eq!(objects.next(&oid, 0), Some(Op(1, true)));
+        objects.finish(&oid, &ops[1], Some(2));
+        assert_eq!(objects.next(&oid, 1), None, "the second write is not committed");
+        objects.commit(&oid, 2);
+        assert_eq!(objects.next(&oid, 2), Some(Op(2, false)));
+        assert_eq!(objects.next(&oid, 2), Some(Op(3, false)));
+        assert_eq!(objects.next(&oid, 2), None, "a write waits for the readers");
+        objects.finish(&oid, &ops[2], None);
+        assert_eq!(objects.next(&oid, 2), None);
+        objects.finish(&oid, &ops[3], None);
+        assert_eq!(objects.next(&oid, 2), Some(Op(4, true)));
+        objects.finish(&oid, &ops[4], None);
+        assert!(objects.busy.is_empty());
+    }
+
+    proptest! {
+        /// Whatever happens: starts are in order, a write is alone, a read never sees an uncommitted write, and all is
+        /// forgotten at the end.
+        #[test]
+        fn every_schedule_keeps_the_rules(kinds in prop::collection::vec(any::<bool>(), 1..20), choices: Vec<u8>) {
+            let (oid, mut objects) = (object(), Objects::default());
+            for (n, write) in kinds.iter().enumerate() {
+                objects.push(&oid, Op(n as u32, *write));
+            }
+            let (mut started, mut running) = (0, Vec::<Op>::new());
+            let (mut last, mut committed) = (0, 0);
+            for choice in choices.into_iter().chain(std::iter::repeat_n(2, 4).cycle().take(200)) {
+                while let Some(op) = objects.next(&oid, committed) {
+                    prop_assert_eq!(op.0, started);
+                    started += 1;
+                    prop_assert!(running.iter().all(|other| !other.1 && !op.1), "a write is alone");
+                    prop_assert!(op.1 || last <= committed, "a read saw an uncommitted write");
+                    running.push(op);
+                }
+                if choice % 2 == 1 || running.is_empty() {
+                    committed = last;
+                    objects.commit(&oid, committed);
+                } else {
+                    let op = running.remove(usize::from(choice) % running.len());
+                    let version = op.1.then(|| { last += 1; last });
+                    objects.finish(&oid, &op, version);
+                }
+            }
+            prop_assert_eq!(started as usize, kinds.len());
+            prop_assert!(objects.busy.is_empty());
         }
     }
 }

@@ -1,44 +1,79 @@
-//! The replica's side: applies the primary's writes in the order of the log and acknowledges what is durable.
+//! The replica's side: log entries are applied in the order of their versions, whatever order their preparation ends in,
+//! and acknowledged when they are durable.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::Future;
 use std::rc::Rc;
-use std::time::Duration;
+use std::task::{Context, Waker};
 
 use carmine_messenger::Message;
 use carmine_reactor::{Group, Payload};
-use carmine_store::{Commit, Transaction, TxnOp};
-use carmine_types::{Epoch, Eversion, errno};
-use carmine_wire::private::rep::{RepAck, RepOp, RepTxn};
+use carmine_store::{LogEntry, Prepared, StoreError, Transaction, TxnOp};
+use carmine_types::{Epoch, Eversion, ObjectId, errno};
+use carmine_wire::private::rep::{Head, RepAck, RepOp, RepTxn};
 use smallvec::{SmallVec, smallvec};
 
-use super::{Pg, log};
+use super::{Pg, Phase, log};
 use crate::shard::OsdShard;
-
-/// Pause while the write that is being applied gets through.
-const FENCE_POLL: Duration = Duration::from_micros(100);
 
 /// What a PG does for its primary.
 #[derive(Default)]
 pub(crate) struct Replica {
     /// The primary's interval, from its last query; nothing of another interval is taken.
     pub interval: Cell<Epoch>,
-    /// Arrived and not yet applied.
+    /// Arrived and not yet applied, in the order of versions.
     queue: RefCell<VecDeque<Arrived>>,
-    applying: Cell<bool>,
-    /// Applied and not yet durable, in the order of the log.
-    commits: RefCell<VecDeque<(RepAck, Commit, ReplyPath)>>,
-    acking: Cell<bool>,
+    /// Where acknowledgements go: the connection that was used last.
+    back: RefCell<Option<ReplyPath>>,
 }
 
 /// Sends an answer back to where a request came from, from whatever shard executes it.
 pub(crate) type ReplyPath = Rc<dyn Fn(Message)>;
 
 struct Arrived {
-    op: RepOp,
-    data: Payload,
-    crc: Option<u32>,
-    reply: ReplyPath,
+    entry: LogEntry,
+    ops: SmallVec<[TxnOp; 2]>,
+    trim_to: Option<Eversion>,
+    state: State,
+}
+
+enum State {
+    /// An earlier entry of the same object comes first.
+    Waiting,
+    Preparing,
+    /// What was loaded; held until the entry is submitted.
+    Ready(#[allow(dead_code)] Prepared),
+}
+
+impl Replica {
+    /// Only entries of this interval are taken from now on; those that were not applied yet are forgotten.
+    pub(super) fn begin(&self, interval: Epoch) {
+        self.interval.set(interval);
+        self.queue.borrow_mut().clear();
+        self.back.borrow_mut().take();
+    }
+
+    fn last(&self) -> Option<Eversion> {
+        self.queue.borrow().back().map(|arrived| arrived.entry.version)
+    }
+
+    fn has_object(&self, oid: &ObjectId) -> bool {
+        self.queue.borrow().iter().any(|arrived| arrived.entry.oid == *oid)
+    }
+
+    /// The oldest entry of an object, if nothing has been done about it yet.
+    fn waiting_of(&self, oid: &ObjectId) -> Option<Eversion> {
+        let queue = self.queue.borrow();
+        let first = queue.iter().find(|arrived| arrived.entry.oid == *oid)?;
+        matches!(first.state, State::Waiting).then_some(first.entry.version)
+    }
+
+    fn set_state(&self, version: Eversion, state: State) {
+        if let Some(arrived) = self.queue.borrow_mut().iter_mut().find(|a| a.entry.version == version) {
+            arrived.state = state;
+        }
+    }
 }
 
 impl Pg {
@@ -47,109 +82,140 @@ impl Pg {
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         op: RepOp,
-        data: Payload,
+        data: &Payload,
         crc: Option<u32>,
         reply: ReplyPath,
     ) {
-        if op.head.interval != self.replica.interval.get() {
-            tracing::debug!("pg {}: write of interval {} refused", self.id, op.head.interval);
-            let (head, version) = (op.head, op.entry.version);
-            reply(Message::of(&RepAck { head, version, result: errno::EAGAIN }));
-            return;
+        if *self.phase.borrow() != Phase::Replica(true) || op.head.interval != self.replica.interval.get() {
+            return self.refuse(op.head, errno::ESTALE, &reply);
         }
-        self.replica.queue.borrow_mut().push_back(Arrived { op, data, crc, reply });
-        if !self.replica.applying.replace(true) {
-            let (osd, pg) = (Rc::clone(osd), Rc::clone(self));
-            let shard = osd.shard.clone();
-            shard.spawn(Group::Replication, "replica-apply", async move {
-                loop {
-                    let next = pg.replica.queue.borrow_mut().pop_front();
-                    let Some(next) = next else { break };
-                    pg.apply(&osd, next).await;
-                }
-                pg.replica.applying.set(false);
-            });
-        }
-    }
-
-    async fn apply(self: &Rc<Self>, osd: &Rc<OsdShard>, arrived: Arrived) {
-        let Arrived { op, data, crc, reply } = arrived;
-        let ack = RepAck { head: op.head, version: op.entry.version, result: 0 };
-        let last = self.log.borrow().info.last_update;
-        if op.entry.version <= last {
-            // Sent again after a fault: what we have is acknowledged as soon as all before it is durable.
-            let commit = osd.store.submit(Transaction::new(self.id));
-            self.acknowledge(osd, ack, commit, reply);
-            return;
-        }
-        if op.entry.version.version != last.version + 1 {
-            tracing::warn!("pg {}: write {} after {last}: dropped", self.id, op.entry.version);
-            return;
-        }
-        let Some(ops) = transaction_ops(&op, &data, crc) else {
-            reply(Message::of(&RepAck { result: errno::EINVAL, ..ack }));
-            return;
-        };
-        let prepared = match osd.store.prepare(&ops).await {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                tracing::error!("pg {}: replica cannot apply {}: {error}", self.id, op.entry.version);
-                reply(Message::of(&RepAck { result: error.errno(), ..ack }));
-                return;
+        *self.replica.back.borrow_mut() = Some(Rc::clone(&reply));
+        let version = op.entry.version;
+        let last = self.replica.last().unwrap_or_else(|| self.log.borrow().info.last_update);
+        if version <= last {
+            // Sent again. If it is durable its acknowledgement was lost; else that will come.
+            if version.version <= self.local.get() {
+                self.acknowledge(osd);
             }
+            return;
+        }
+        if version.version != last.version + 1 {
+            return self.refuse(op.head, errno::EAGAIN, &reply);
+        }
+        let Some(ops) = transaction_ops(&op, data, crc) else {
+            return self.refuse(op.head, errno::EINVAL, &reply);
         };
-        if op.head.interval != self.replica.interval.get() {
-            return;
-        }
+        let trim_to = (op.trim_to != Eversion::ZERO).then_some(op.trim_to);
         let entry = log::from_wire(op.entry);
-        let log_trim_to = (op.trim_to != Eversion::ZERO).then_some(op.trim_to);
+        let is_first = !self.replica.has_object(&entry.oid);
+        let arrived = Arrived { entry, ops, trim_to, state: State::Waiting };
+        self.replica.queue.borrow_mut().push_back(arrived);
+        if is_first {
+            self.prepare_entry(osd, version);
+        }
+        self.apply_ready(osd);
+    }
+
+    /// Loads what an entry needs: at once, if all of it is in memory.
+    fn prepare_entry(self: &Rc<Self>, osd: &Rc<OsdShard>, version: Eversion) {
+        let ops = {
+            let mut queue = self.replica.queue.borrow_mut();
+            let Some(arrived) = queue.iter_mut().find(|a| a.entry.version == version) else { return };
+            arrived.state = State::Preparing;
+            arrived.ops.clone()
+        };
+        let (pg, own, turn) = (Rc::clone(self), Rc::clone(osd), self.turn.get());
+        let mut task = Box::pin(async move {
+            let prepared = own.store.prepare(&ops).await;
+            match prepared {
+                _ if pg.is_past(turn) => {}
+                Ok(prepared) => pg.replica.set_state(version, State::Ready(prepared)),
+                Err(error) => pg.cannot_apply(version, &error),
+            }
+        });
+        if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Replication, "replica-prepare", async move {
+            task.await;
+            if !pg.is_past(turn) {
+                pg.apply_ready(&own);
+            }
+        });
+    }
+
+    /// Submits the oldest entries, as far as they are ready.
+    fn apply_ready(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        loop {
+            let is_ready = |arrived: &mut Arrived| matches!(arrived.state, State::Ready(_));
+            let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
+            let Some(arrived) = ready else { return };
+            let (oid, version) = (arrived.entry.oid.clone(), arrived.entry.version);
+            if let Err(error) = self.apply(osd, arrived) {
+                return self.cannot_apply(version, &error);
+            }
+            let next = self.replica.waiting_of(&oid);
+            if let Some(next) = next {
+                self.prepare_entry(osd, next);
+            }
+        }
+    }
+
+    fn apply(self: &Rc<Self>, osd: &Rc<OsdShard>, arrived: Arrived) -> Result<(), StoreError> {
+        let Arrived { entry, ops, trim_to, state } = arrived;
+        let version = entry.version;
         let log = smallvec![entry.clone()];
-        let txn = Transaction { ops, log, log_trim_to, ..Transaction::new(self.id) };
+        let txn = Transaction { ops, log, log_trim_to: trim_to, ..Transaction::new(self.id) };
         let commit = osd.store.submit(txn);
-        drop(prepared);
-        if let Some(Err(error)) = commit.peek() {
-            tracing::error!("pg {}: replica cannot apply {}: {error}", self.id, ack.version);
-            reply(Message::of(&RepAck { result: error.errno(), ..ack }));
-            return;
+        // What was prepared is held until here.
+        drop(state);
+        let ready = commit.peek();
+        if let Some(Err(error)) = ready {
+            return Err(error);
         }
-        {
-            let mut log = self.log.borrow_mut();
-            log.push(entry);
-            log_trim_to.into_iter().for_each(|to| log.trim(to));
-        }
+        self.note_entry(entry, trim_to);
         osd.metrics.borrow_mut().replica_ops.inc();
-        self.acknowledge(osd, ack, commit, reply);
+        match ready {
+            Some(_) => self.replica_commit(osd, version.version),
+            None => self.commits.push(self.turn.get(), version, commit),
+        }
+        Ok(())
     }
 
-    /// Acknowledges when durable, in order.
-    fn acknowledge(self: &Rc<Self>, osd: &Rc<OsdShard>, ack: RepAck, commit: Commit, reply: ReplyPath) {
-        let idle = self.replica.commits.borrow().is_empty() && !self.replica.acking.get();
-        if idle && matches!(commit.peek(), Some(Ok(()))) {
-            reply(Message::of(&ack));
-            return;
-        }
-        self.replica.commits.borrow_mut().push_back((ack, commit, reply));
-        if !self.replica.acking.replace(true) {
-            let pg = Rc::clone(self);
-            osd.shard.spawn(Group::Replication, "replica-ack", async move {
-                loop {
-                    let next = pg.replica.commits.borrow_mut().pop_front();
-                    let Some((ack, commit, reply)) = next else { break };
-                    let result = commit.await.map_or_else(|e| e.errno(), |()| 0);
-                    reply(Message::of(&RepAck { result, ..ack }));
-                }
-                pg.replica.acking.set(false);
-            });
+    /// The store will not take an entry: this copy cannot go on, and the primary must not go on without it.
+    fn cannot_apply(&self, version: Eversion, error: &StoreError) {
+        let back = self.replica.back.borrow().clone();
+        let head = Head { pg: self.id, epoch: self.interval.get(), interval: self.replica.interval.get() };
+        self.fail(&format!("write {version} of its primary cannot be applied: {error}"));
+        if let Some(back) = back {
+            self.refuse(head, error.errno(), &back);
         }
     }
 
-    /// A new interval begins: nothing of the old one is applied any more. Returns when the one being applied is through.
-    pub(crate) async fn fence(&self, osd: &OsdShard, interval: Epoch) {
-        self.replica.interval.set(interval);
-        self.replica.queue.borrow_mut().clear();
-        while self.replica.applying.get() {
-            osd.shard.sleep(FENCE_POLL).await;
+    /// As a replica: everything up to this version number is durable here.
+    pub(super) fn replica_commit(&self, osd: &OsdShard, version: u64) {
+        self.local.set(version);
+        self.acknowledge(osd);
+    }
+
+    fn acknowledge(&self, osd: &OsdShard) {
+        let head = Head { pg: self.id, epoch: osd.epoch(), interval: self.replica.interval.get() };
+        let version = Eversion::new(0, self.local.get());
+        let back = self.replica.back.borrow().clone();
+        if let Some(back) = back {
+            back(Message::of(&RepAck { head, version, result: 0 }));
         }
+    }
+
+    fn refuse(&self, head: Head, result: i32, reply: &ReplyPath) {
+        tracing::debug!(
+            "pg {}: a write of its primary is refused: {}",
+            self.id,
+            carmine_types::Errno(result)
+        );
+        let version = self.log.borrow().info.last_update;
+        reply(Message::of(&RepAck { head, version, result }));
     }
 }
 
@@ -165,6 +231,7 @@ fn transaction_ops(op: &RepOp, data: &Payload, crc: Option<u32>) -> Option<Small
             RepTxn::Write { off, len } => {
                 let len = usize::try_from(len).ok()?;
                 let end = at.checked_add(len).filter(|end| *end <= data.len())?;
+                off.checked_add(len as u64)?;
                 let crc = crc.filter(|_| len == data.len());
                 let bytes = data.slice(at, len);
                 at = end;

@@ -1,153 +1,186 @@
-//! From a client's operation to its answer: the order of the steps, and nothing else.
+//! From a client's operation to its answer, on an active PG.
 
+use std::future::Future;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 
 use carmine_reactor::Group;
-use carmine_types::errno;
+use carmine_types::ObjectId;
 
+use super::inflight::Write;
 use super::{Pg, exec, list, txn};
-use crate::metrics::{COMMIT, EXECUTE, QUEUE, REPLY};
+use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
 
-/// What became of a write's execution.
-enum Written {
-    /// Answer with this.
-    Outcome(Outcome),
-    /// The PG stopped being active meanwhile: the operation waits for it again.
-    Again,
-    /// The PG is not ours any more: the client sends the operation to the new primary.
-    Gone,
-}
-
-/// Starts an operation on an active PG.
-pub(crate) fn start(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: ClientOp) {
-    if let Some(result) = op.refusal() {
-        return finish(osd, op, Outcome::error(result));
-    }
-    let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
-    let shard = osd.shard.clone();
-    shard.spawn(Group::Client, "client-op", async move {
-        if op.request.ops.iter().any(|o| o.is_pg_op()) {
-            let outcome = list::execute(&osd, &pg, &op).await;
-            finish(&osd, op, outcome);
-        } else if op.is_write() {
-            write(&osd, &pg, op).await;
-        } else {
-            read(&osd, &pg, op).await;
+impl Pg {
+    /// Starts an operation, or queues it behind others of its object.
+    pub(super) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+        if let Some(result) = op.refusal() {
+            return self.finish_read(osd, &op, Outcome::error(result));
         }
-    });
-}
-
-async fn read(osd: &Rc<OsdShard>, pg: &Rc<Pg>, mut op: ClientOp) {
-    let oid = op.oid.clone();
-    let object = pg.objects.get(&oid);
-    let turn = object.read_turn().await;
-    lap(osd, &mut op, QUEUE);
-    if !pg.is_active() {
-        // What is here may not be what all have, or not be the newest any more.
-        drop(turn);
-        drop(object);
-        pg.take(osd, op);
-        return;
+        if op.is_pg_op() {
+            let task = Rc::clone(self).run_list(Rc::clone(osd), op, self.turn.get());
+            return osd.shard.spawn(Group::Client, "pg-list", task);
+        }
+        let oid = Rc::clone(&op.oid);
+        let alone = self.objects.borrow_mut().start_alone(&oid, Rc::clone(&op));
+        match alone {
+            Ok(()) => self.execute(osd, op),
+            Err(op) => {
+                self.objects.borrow_mut().push(&oid, op);
+                self.pump(osd, &oid);
+            }
+        }
     }
-    let outcome = exec::read_only(osd, &op).await;
-    drop(turn);
-    lap(osd, &mut op, EXECUTE);
-    finish(osd, op, outcome);
-}
 
-async fn write(osd: &Rc<OsdShard>, pg: &Rc<Pg>, mut op: ClientOp) {
-    match execute_write(osd, pg, &mut op).await {
-        Written::Outcome(outcome) => finish(osd, op, outcome),
-        Written::Again => pg.take_again(osd, op),
-        Written::Gone => osd.metrics.borrow_mut().ops_dropped.inc(),
+    /// Starts what may run now on an object.
+    pub(super) fn pump(self: &Rc<Self>, osd: &Rc<OsdShard>, oid: &ObjectId) {
+        loop {
+            let next = self.objects.borrow_mut().next(oid, self.committed.get());
+            let Some(op) = next else { return };
+            self.execute(osd, op);
+        }
     }
-}
 
-async fn execute_write(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: &mut ClientOp) -> Written {
-    let oid = op.oid.clone();
-    let object = pg.objects.get(&oid);
-    let turn = object.write_turn().await;
-    lap(osd, op, QUEUE);
-    if !pg.is_active() {
-        return Written::Again;
+    /// Runs an operation whose turn it is. If there is nothing to wait for it needs no task.
+    fn execute(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+        op.started_ns.set(osd.shard.now_ns());
+        let turn = self.turn.get();
+        let mut running = Box::pin(Rc::clone(self).run(Rc::clone(osd), Rc::clone(&op), turn));
+        if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Client, "client-op", async move {
+            running.await;
+            pg.pump(&own, &op.oid);
+        });
     }
-    let done = pg.log.borrow().find(&op.reqid);
-    if let Some(done) = done {
-        drop(turn);
-        osd.metrics.borrow_mut().dups.inc();
-        return if pg.committed(done.version).await {
-            Written::Outcome(txn::replayed(op, done))
-        } else {
-            Written::Gone
+
+    async fn run(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, turn: u64) {
+        if op.is_write {
+            return self.run_write(&osd, op, turn).await;
+        }
+        let outcome = exec::read_only(&osd, &op).await;
+        // In a new interval the operation was started over, or dropped: this run of it counts no longer.
+        if !self.is_past(turn) {
+            self.objects.borrow_mut().finish(&op.oid, &op, None);
+            self.finish_read(&osd, &op, outcome);
+        }
+    }
+
+    /// Lists the PG. What is not durable everywhere may not be shown: it waits until all is.
+    async fn run_list(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, turn: u64) {
+        let last = self.log.borrow().info.last_update.version;
+        while self.committed.get() < last && !self.is_past(turn) {
+            self.changed.notified().await;
+        }
+        op.started_ns.set(osd.shard.now_ns());
+        let outcome = if self.is_past(turn) { None } else { Some(list::execute(&osd, &self, &op).await) };
+        match outcome.filter(|_| !self.is_past(turn)) {
+            Some(outcome) => self.finish_read(&osd, &op, outcome),
+            // It stands in no queue, so nobody else starts it over.
+            None => self.take(&osd, op),
+        }
+    }
+
+    async fn run_write(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, turn: u64) {
+        let done = self.log.borrow().find(&op.reqid);
+        if let Some(done) = done {
+            osd.metrics.borrow_mut().dups.inc();
+            return self.follow(osd, op.clone(), txn::replayed(&op, done), done.version.version);
+        }
+        let planned = exec::plan_write(osd, &op).await;
+        if self.is_past(turn) {
+            return;
+        }
+        let last = self.log.borrow().info.last_update.version;
+        let plan = match planned {
+            Ok(plan) => plan,
+            // The answer tells of the object as it is now: that must be durable first.
+            Err(result) => return self.follow(osd, op, Outcome::error(result), last),
         };
-    }
-    let plan = match exec::plan_write(osd, op).await {
-        Ok(plan) => plan,
-        Err(result) => return Written::Outcome(Outcome::error(result)),
-    };
-    if plan.ops.is_empty() {
-        return Written::Outcome(Outcome { outputs: plan.outputs, ..Outcome::default() });
-    }
-    let prepared = match osd.store.prepare(&plan.ops).await {
-        Ok(prepared) => prepared,
-        Err(error) => return Written::Outcome(Outcome::error(txn::refused(&error, pg))),
-    };
-    if !pg.is_active() {
-        return Written::Again;
-    }
-    // From here to the end of `submit` nothing suspends: versions, the log and the store stay in step.
-    let submitted = txn::submit(osd, pg, op, plan);
-    let uncommitted = object.uncommitted();
-    drop((prepared, turn));
-    lap(osd, op, EXECUTE);
-    let (in_flight, outcome) = match submitted {
-        Ok(submitted) => submitted,
-        Err(result) => return Written::Outcome(Outcome::error(result)),
-    };
-    let durable = in_flight.wait().await;
-    drop(uncommitted);
-    lap(osd, op, COMMIT);
-    match durable {
-        Some(Ok(())) => Written::Outcome(outcome),
-        Some(Err(error)) => {
-            tracing::error!("pg {}: a write is lost to the client: {error}", pg.id);
-            Written::Outcome(Outcome::error(errno::EIO))
+        if plan.ops.is_empty() {
+            let outcome =
+                Outcome { outputs: plan.outputs, user_version: plan.user_version, ..Outcome::default() };
+            return self.follow(osd, op, outcome, last);
         }
-        None => Written::Gone,
+        let prepared = osd.store.prepare(&plan.ops).await;
+        if self.is_past(turn) {
+            return;
+        }
+        match prepared {
+            // Nothing suspends from here on: versions, the log and the store stay in step.
+            Ok(_prepared) => txn::submit(osd, self, op, plan),
+            Err(error) => self.follow(osd, op, Outcome::error(txn::refused(&error, self)), 0),
+        }
     }
-}
 
-fn lap(osd: &OsdShard, op: &mut ClientOp, stage: usize) {
-    let now_ns = osd.shard.now_ns();
-    osd.stages.borrow_mut().lap(&mut op.clock, stage, now_ns);
-}
+    /// Ends a write that changed nothing. It is answered when everything up to this version number is durable everywhere.
+    pub(super) fn follow(&self, osd: &OsdShard, op: Rc<ClientOp>, outcome: Outcome, version: u64) {
+        self.objects.borrow_mut().finish(&op.oid, &op, None);
+        if version > self.committed.get()
+            && let Some(write) = self.in_flight.borrow_mut().get_mut(version)
+        {
+            return write.followers.push((op, outcome));
+        }
+        finish_unchanged(osd, &op, outcome);
+    }
 
-/// Counts the operation and answers it.
-fn finish(osd: &OsdShard, mut op: ClientOp, outcome: Outcome) {
-    let is_write = op.is_write();
-    let (total_ns, out_bytes) = (op.clock.total(osd.shard.now_ns()), output_bytes(&outcome));
-    {
+    fn finish_read(&self, osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
+        let (bytes, error, done) = (outcome.bytes(), outcome.result < 0, osd.shard.now_ns());
+        op.reply(osd, outcome);
+        let end = osd.shard.now_ns();
+        let (arrived, started) = (op.arrived_ns, op.started_ns.get());
         let mut metrics = osd.metrics.borrow_mut();
         metrics.ops.inc();
-        if outcome.result < 0 {
+        metrics.read_ops.inc();
+        metrics.read_bytes.add(bytes);
+        metrics.read_latency_ns.record(end.saturating_sub(arrived));
+        if error {
             metrics.errors.inc();
         }
-        if is_write {
-            metrics.write_ops.inc();
-            metrics.write_bytes.add(op.data.len() as u64);
-            metrics.write_latency_ns.record(total_ns);
-        } else {
-            metrics.read_ops.inc();
-            metrics.read_bytes.add(out_bytes);
-            metrics.read_latency_ns.record(total_ns);
-        }
+        drop(metrics);
+        let mut stages = osd.stages.borrow_mut();
+        stages.record(QUEUE, started.saturating_sub(arrived));
+        stages.record(EXECUTE, done.saturating_sub(started));
+        stages.record(REPLY, end.saturating_sub(done));
     }
-    lap(osd, &mut op, REPLY);
-    op.reply(osd, outcome);
+
+    /// Answers a write that is durable everywhere.
+    pub(super) fn finish_write(&self, osd: &OsdShard, write: Write, now: u64) {
+        let Write { op, outcome, submitted_ns, local_ns, followers, .. } = write;
+        let bytes = op.data.len() as u64;
+        op.reply(osd, outcome);
+        let end = osd.shard.now_ns();
+        {
+            let mut metrics = osd.metrics.borrow_mut();
+            metrics.ops.inc();
+            metrics.write_ops.inc();
+            metrics.write_bytes.add(bytes);
+            metrics.write_latency_ns.record(end.saturating_sub(op.arrived_ns));
+            let started = op.started_ns.get();
+            let mut stages = osd.stages.borrow_mut();
+            stages.record(QUEUE, started.saturating_sub(op.arrived_ns));
+            stages.record(EXECUTE, submitted_ns.saturating_sub(started));
+            stages.record(STORE, local_ns.saturating_sub(submitted_ns));
+            stages.record(REPLICATE, now.saturating_sub(local_ns));
+            stages.record(REPLY, end.saturating_sub(now));
+        }
+        followers.into_iter().for_each(|(op, outcome)| finish_unchanged(osd, &op, outcome));
+    }
 }
 
-fn output_bytes(outcome: &Outcome) -> u64 {
-    outcome.outputs.iter().map(|(_, data)| data.len() as u64).sum()
+/// Counts and answers a write that changed nothing.
+fn finish_unchanged(osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
+    let mut metrics = osd.metrics.borrow_mut();
+    metrics.ops.inc();
+    metrics.write_ops.inc();
+    if outcome.result < 0 {
+        metrics.errors.inc();
+    }
+    metrics.write_latency_ns.record(osd.shard.now_ns().saturating_sub(op.arrived_ns));
+    drop(metrics);
+    op.reply(osd, outcome);
 }

@@ -93,6 +93,18 @@ impl Cluster {
         self.nodes.borrow_mut().insert(osd, node);
     }
 
+    /// `kill -9`; the map does not know yet.
+    pub(crate) fn kill(&self, osd: u32) {
+        if let Some(node) = self.nodes.borrow_mut().remove(&osd) {
+            self.sim.kill(node);
+        }
+    }
+
+    /// Forgets what an OSD had on disk.
+    pub(crate) fn wipe(&self, osd: u32) {
+        self.kvs.borrow_mut().remove(&osd);
+    }
+
     pub(crate) fn wait(&self, what: &str, until: impl FnMut() -> bool) {
         if let Err(stuck) = self.sim.run(until, LIMIT) {
             panic!("waiting for {what}: {stuck}");
@@ -135,7 +147,7 @@ impl Cluster {
         let work = Rc::new(RefCell::new(Some(work)));
         let result = Rc::new(RefCell::new(None));
         let place = Rc::clone(&result);
-        self.sim.node("client", 1, move |shard| {
+        let node = self.sim.node("client", 1, move |shard| {
             let (work, place) = (work.borrow_mut().take(), Rc::clone(&place));
             async move {
                 let Some(work) = work else { return };
@@ -147,7 +159,7 @@ impl Cluster {
                 *place.borrow_mut() = Some(value);
             }
         });
-        Running(result)
+        Running { result, node }
     }
 
     /// Answers of these OSDs to an admin command.
@@ -178,18 +190,32 @@ impl Cluster {
             assert_eq!(contents[0]["pgs"], other["pgs"], "osd.{} and osd.{osd} differ", osds[0]);
         }
     }
+
+    /// (state, reason) of every PG that this OSD leads.
+    pub(crate) fn states(&self, osd: u32) -> Vec<(String, String)> {
+        let status = self.ask(&[osd], "status").remove(0);
+        let pgs = status["pg_states"].as_array().unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        pgs.iter()
+            .filter(|pg| pg["primary"] == true)
+            .map(|pg| (text(&pg["state"]), text(&pg["why"])))
+            .collect()
+    }
 }
 
 /// A client that works in the background.
-pub(crate) struct Running<R>(Rc<RefCell<Option<R>>>);
+pub(crate) struct Running<R> {
+    result: Rc<RefCell<Option<R>>>,
+    pub(crate) node: NodeId,
+}
 
 impl<R> Running<R> {
     pub(crate) fn is_done(&self) -> bool {
-        self.0.borrow().is_some()
+        self.result.borrow().is_some()
     }
 
     pub(crate) fn take(&self) -> R {
-        self.0.borrow_mut().take().expect("the client is not done")
+        self.result.borrow_mut().take().expect("the client is not done")
     }
 }
 

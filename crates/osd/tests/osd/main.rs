@@ -2,7 +2,10 @@
 
 mod basics;
 mod cluster;
+mod faults;
 mod mon;
+mod order;
+mod peering;
 mod raw;
 mod resend;
 mod skipped;

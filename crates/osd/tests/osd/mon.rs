@@ -20,7 +20,7 @@ use carmine_wire::{EntityAddr, EntityType, kinds};
 pub(crate) const POOL: &str = "data";
 pub(crate) const POOL_ID: i64 = 1;
 
-type Change = Box<dyn FnOnce(&mut Incremental)>;
+type Change = Box<dyn FnOnce(&OsdMap, &mut Incremental)>;
 
 /// The map and who wants to hear of it. The test changes it from outside; a task of the mon's node sends it around.
 pub(crate) struct FakeMon {
@@ -84,9 +84,10 @@ impl FakeMon {
             let mut changes = std::mem::take(&mut *self.changes.borrow_mut()).into_iter();
             while let Some(change) = changes.next() {
                 let mut inc = Incremental::next(&self.map(), UTime::ZERO);
-                change(&mut inc);
+                let map = self.map();
+                change(&map, &mut inc);
                 if self.merge.get() {
-                    changes.by_ref().for_each(|change| change(&mut inc));
+                    changes.by_ref().for_each(|change| change(&map, &mut inc));
                 }
                 let next = inc.applied(&self.map()).unwrap();
                 *self.map.borrow_mut() = next;
@@ -101,12 +102,16 @@ impl FakeMon {
 
     /// Changes the map soon.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Incremental) + 'static) {
-        self.changes.borrow_mut().push(Box::new(change));
+        self.changes.borrow_mut().push(Box::new(|_, inc| change(inc)));
     }
 
     /// The map says that an OSD is down, whether it is or not.
     pub(crate) fn down(&self, osd: u32) {
-        self.change(move |inc| inc.mark_down(OsdId(osd)));
+        self.changes.borrow_mut().push(Box::new(move |map, inc| {
+            if map.is_up(OsdId(osd)) {
+                inc.mark_down(OsdId(osd));
+            }
+        }));
     }
 
     /// The map says that an OSD is up where it was.

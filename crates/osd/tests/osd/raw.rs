@@ -90,6 +90,11 @@ impl Raw {
         self.0.answers.borrow().get(&tid).cloned().unwrap_or_default()
     }
 
+    /// Maps that the OSD sent.
+    pub(crate) fn maps(&self) -> u32 {
+        self.0.maps.get()
+    }
+
     /// Sends and waits; `None` if there is no answer within a second.
     pub(crate) fn ask(
         &self,

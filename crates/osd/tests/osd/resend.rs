@@ -100,3 +100,21 @@ fn a_resend_is_answered_and_not_applied_again() {
     assert_eq!(data.data, b"abcdef");
     assert!(cluster.counter(&[0], "dups") >= 12);
 }
+
+/// A client with an old map is sent the new one, once.
+#[test]
+fn maps_are_shared_with_clients_that_are_behind() {
+    let cluster = Cluster::start(9, Disks::Cyan, 1, 8, &[2]);
+    let raw = Raw::new(&cluster, 0);
+    let mut request = raw.request(&cluster, "x", OsdOp::write(0, 1));
+    let newest = request.epoch;
+    request.epoch = Epoch(newest.0 - 1);
+    for tid in 1..4 {
+        assert_eq!(raw.ask(&cluster, request.clone(), b"x", tid).unwrap().result, 0);
+        assert_eq!(raw.maps(), 1);
+    }
+    let raw = Raw::new(&cluster, 0);
+    request.epoch = newest;
+    assert_eq!(raw.ask(&cluster, request, b"x", 4).unwrap().result, 0);
+    assert_eq!(raw.maps(), 0);
+}

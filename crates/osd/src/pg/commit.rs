@@ -1,0 +1,101 @@
+//! What happens when transactions become durable. They do so in the order of submission, so one task per PG waits for one
+//! after the other.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use carmine_reactor::sync::Notify;
+use carmine_store::{Commit, StoreError};
+use carmine_types::Eversion;
+
+use super::{Pg, Phase};
+use crate::shard::OsdShard;
+
+/// Commits of a PG that are still to come.
+#[derive(Default)]
+pub(crate) struct Commits {
+    queue: RefCell<VecDeque<Pending>>,
+    /// There is something in the queue.
+    wake: Notify,
+}
+
+struct Pending {
+    /// Turn in which it was submitted.
+    turn: u64,
+    version: Eversion,
+    commit: Commit,
+}
+
+impl Commits {
+    pub(super) fn push(&self, turn: u64, version: Eversion, commit: Commit) {
+        let mut queue = self.queue.borrow_mut();
+        queue.push_back(Pending { turn, version, commit });
+        if queue.len() == 1 {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The next one, if it is durable already.
+    fn pop_ready(&self) -> Option<(u64, Eversion, Result<(), StoreError>)> {
+        let mut queue = self.queue.borrow_mut();
+        let result = queue.front()?.commit.peek()?;
+        queue.pop_front().map(|next| (next.turn, next.version, result))
+    }
+}
+
+impl Pg {
+    /// Waits for commits for as long as the shard runs.
+    pub(super) async fn pump_commits(self: Rc<Self>, osd: Rc<OsdShard>) {
+        loop {
+            let next = self.commits.queue.borrow_mut().pop_front();
+            let Some(Pending { turn, version, commit }) = next else {
+                self.commits.wake.notified().await;
+                continue;
+            };
+            let mut done = (turn, version, commit.await);
+            // One batch of the store makes many transactions durable: what follows is told of the last one only.
+            loop {
+                let (turn, version, result) = done;
+                if let Err(error) = result {
+                    self.fail(&format!("its store failed: {error}"));
+                    break;
+                }
+                let more = self.commits.pop_ready();
+                if more.as_ref().is_none_or(|(next, _, result)| *next != turn || result.is_err()) {
+                    self.durable(&osd, turn, version.version);
+                }
+                match more {
+                    Some(more) => done = more,
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// Everything up to this version number, submitted in this turn, is durable here.
+    fn durable(self: &Rc<Self>, osd: &Rc<OsdShard>, turn: u64, version: u64) {
+        if self.is_past(turn) {
+            return;
+        }
+        if matches!(*self.phase.borrow(), Phase::Replica(_)) {
+            self.replica_commit(osd, version);
+        } else {
+            self.local_commit(osd, version);
+        }
+    }
+
+    /// As primary: everything up to this version number is durable here.
+    pub(super) fn local_commit(self: &Rc<Self>, osd: &Rc<OsdShard>, version: u64) {
+        let (now, from) = (osd.shard.now_ns(), self.local.get());
+        let mut in_flight = self.in_flight.borrow_mut();
+        for version in from + 1..=version {
+            if let Some(write) = in_flight.get_mut(version) {
+                write.local_ns = now;
+            }
+        }
+        drop(in_flight);
+        self.local.set(version.max(from));
+        self.settle(osd, now);
+    }
+}

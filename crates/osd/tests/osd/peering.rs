@@ -1,0 +1,221 @@
+//! What happens to copies that are not equal when an interval begins.
+
+use std::time::Duration;
+
+use carmine_client::{Pool, RouteMode};
+use carmine_types::{OsdId, PgId};
+
+use super::cluster::{Cluster, Disks, noise};
+use super::mon::POOL_ID;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn fill(pool: &Pool, count: u64, round: u64) {
+    for n in 0..count {
+        let len = 1 + (n * 7919 % 20_000) as usize;
+        pool.write_full(format!("o{n}"), noise(n + 1000 * round, len)).await.unwrap();
+    }
+}
+
+async fn check(pool: &Pool, count: u64, round: u64) {
+    for n in 0..count {
+        let len = 1 + (n * 7919 % 20_000) as usize;
+        let data = pool.read(format!("o{n}"), 0, 0).await.unwrap().to_vec();
+        assert!(data == noise(n + 1000 * round, len), "o{n} is not what was written in round {round}");
+    }
+}
+
+fn kill(cluster: &Cluster, osd: u32) {
+    cluster.kill(osd);
+    cluster.mon.down(osd);
+    cluster.wait("the map", || !cluster.mon.map().is_up(OsdId(osd)));
+}
+
+/// Every PG has these members, primary first.
+fn members(cluster: &Cluster, pgs: u32, acting: &[i32]) {
+    let acting = acting.to_vec();
+    cluster.mon.change(move |inc| {
+        (0..pgs).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), acting.clone())));
+    });
+    cluster.pass(SECOND / 10);
+}
+
+fn all_active(cluster: &Cluster, osd: u32) -> bool {
+    cluster.states(osd).iter().all(|(state, _)| state == "active+clean")
+}
+
+/// Data survives the death of everybody, and reactors may be more or fewer afterwards.
+#[test]
+fn everything_is_there_after_a_restart_with_other_reactors() {
+    let cluster = Cluster::start(1, Disks::Blue, 3, 8, &[2, 2, 2]);
+    cluster.client(RouteMode::Single, |_, pool| async move { fill(&pool, 60, 0).await });
+    for reactors in [1, 3] {
+        (0..3).for_each(|osd| kill(&cluster, osd));
+        (0..3).for_each(|osd| cluster.start_osd(osd, reactors));
+        cluster.pass(SECOND);
+        cluster.client(RouteMode::Direct, |_, pool| async move { check(&pool, 60, 0).await });
+        cluster.check_equal(&[0, 1, 2]);
+    }
+    assert_eq!(cluster.counter(&[0, 1, 2], "objects_pushed"), 0, "equal copies need no repair");
+}
+
+/// While an OSD is down its PGs wait, and say for whom; what it missed is copied when it comes back.
+#[test]
+fn a_pg_waits_for_its_members_and_says_so() {
+    let cluster = Cluster::start(2, Disks::Blue, 2, 8, &[1, 2]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 20, 0).await });
+    kill(&cluster, 1);
+    cluster.pass(SECOND);
+    let states = cluster.states(0);
+    assert_eq!(states.len(), 8);
+    assert!(states.iter().all(|(state, why)| state == "down" && why.contains("osd.1")), "{states:?}");
+    let writer = cluster.background(RouteMode::Direct, |_, pool| async move { fill(&pool, 20, 1).await });
+    cluster.pass(SECOND);
+    assert!(!writer.is_done());
+    cluster.start_osd(1, 1);
+    cluster.wait("the writer", || writer.is_done());
+    cluster.client(RouteMode::Single, |_, pool| async move { check(&pool, 20, 1).await });
+    cluster.check_equal(&[0, 1]);
+}
+
+/// Writes that only the primary has, and nobody was told of, are undone when another one leads.
+#[test]
+fn what_only_one_copy_has_is_undone() {
+    let cluster = Cluster::start(3, Disks::Blue, 2, 4, &[2, 2]);
+    members(&cluster, 4, &[0, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 30, 0).await });
+    // The map still has it, so osd.0 writes, and waits for its answers.
+    cluster.kill(1);
+    let writer = cluster.background(RouteMode::Direct, |_, pool| async move {
+        let mut writes = Vec::new();
+        for n in 0..10 {
+            let (pool, name) = (pool.clone(), format!("o{n}"));
+            writes.push(Box::pin(async move { pool.write_full(name, b"never acknowledged".to_vec()).await }));
+        }
+        // All at once: none of them is answered.
+        for write in &mut writes {
+            std::future::poll_fn(|cx| {
+                assert!(write.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+        }
+        std::future::pending::<()>().await;
+    });
+    cluster.pass(SECOND);
+    cluster.sim.kill(writer.node);
+    kill(&cluster, 0);
+    kill(&cluster, 1);
+    members(&cluster, 4, &[1, 0]);
+    cluster.start_osd(0, 1);
+    cluster.start_osd(1, 1);
+    cluster.wait_up(2);
+    cluster.pass(SECOND);
+    assert!(all_active(&cluster, 1));
+    cluster.client(RouteMode::Direct, |_, pool| async move { check(&pool, 30, 0).await });
+    cluster.check_equal(&[1, 0]);
+    let pushed = cluster.counter(&[1], "objects_pushed");
+    assert!((1..=10).contains(&pushed), "{pushed} objects were copied, ten differed");
+}
+
+/// A replica without a store gets everything.
+#[test]
+fn an_empty_replica_is_filled() {
+    let cluster = Cluster::start(4, Disks::Blue, 3, 4, &[1, 1, 1]);
+    members(&cluster, 4, &[0, 1, 2]);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        fill(&pool, 40, 0).await;
+        pool.write_full("big", noise(5, 3_000_000)).await.unwrap();
+        pool.remove("o3").await.unwrap();
+        pool.write_full("o3", noise(3, 1 + 3 * 7919)).await.unwrap();
+    });
+    kill(&cluster, 2);
+    cluster.wipe(2);
+    cluster.start_osd(2, 2);
+    cluster.wait_up(3);
+    cluster.pass(SECOND);
+    assert!(all_active(&cluster, 0));
+    assert_eq!(cluster.counter(&[0], "objects_pushed"), 41);
+    cluster.check_equal(&[0, 1, 2]);
+    // It leads as well as any other.
+    members(&cluster, 4, &[2, 0, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        assert!(pool.read("big", 0, 0).await.unwrap().to_vec() == noise(5, 3_000_000));
+        fill(&pool, 40, 1).await;
+        check(&pool, 40, 1).await;
+    });
+    cluster.check_equal(&[0, 1, 2]);
+}
+
+/// A primary that lost its store must not teach the others to forget.
+#[test]
+fn a_primary_without_its_data_touches_nothing() {
+    let cluster = Cluster::start(5, Disks::Blue, 2, 4, &[1, 1]);
+    members(&cluster, 4, &[0, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 20, 0).await });
+    kill(&cluster, 0);
+    cluster.wipe(0);
+    cluster.start_osd(0, 1);
+    cluster.wait_up(2);
+    cluster.pass(SECOND);
+    let states = cluster.states(0);
+    let incomplete =
+        |(state, why): &(String, String)| state == "incomplete" && why.contains("osd.1 has newer data");
+    assert!(states.iter().all(incomplete), "{states:?}");
+    let reader = cluster.background(RouteMode::Direct, |_, pool| async move { check(&pool, 20, 0).await });
+    cluster.pass(SECOND * 8);
+    assert!(!reader.is_done());
+    // With the other one in the lead all is well.
+    members(&cluster, 4, &[1, 0]);
+    cluster.wait("the reader", || reader.is_done());
+    cluster.check_equal(&[1, 0]);
+}
+
+/// A member that was away while more was written than the log keeps, or than its own log meets, starts from nothing: what
+/// it has and the others removed is gone.
+#[test]
+fn a_copy_that_is_too_old_starts_over() {
+    let cluster = Cluster::start(6, Disks::Blue, 2, 1, &[1, 1, 1]);
+    members(&cluster, 1, &[0, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 20, 0).await });
+    members(&cluster, 1, &[0, 2]);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        for n in 10..20 {
+            pool.remove(format!("o{n}")).await.unwrap();
+        }
+        for n in 0..3600u32 {
+            pool.write("log", 0, n.to_le_bytes().to_vec()).await.unwrap();
+        }
+        fill(&pool, 10, 1).await;
+    });
+    cluster.check_equal(&[0, 2]);
+    members(&cluster, 1, &[0, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        check(&pool, 10, 1).await;
+        assert_eq!(pool.list().await.unwrap().len(), 11);
+    });
+    cluster.check_equal(&[0, 1]);
+}
+
+/// All die in the middle of a repair, again and again; in the end all copies are equal.
+#[test]
+fn a_repair_that_is_interrupted_starts_over() {
+    for seed in 0..6 {
+        let cluster = Cluster::start(seed, Disks::Blue, 2, 4, &[1, 1]);
+        members(&cluster, 4, &[0, 1]);
+        cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 40, 0).await });
+        kill(&cluster, 1);
+        cluster.wipe(1);
+        for round in 0..4 {
+            cluster.start_osd(1, 1 + round % 2);
+            cluster.wait_up(2);
+            cluster.pass(Duration::from_micros(700 * (u64::from(round) + seed)));
+            (0..2).for_each(|osd| kill(&cluster, osd));
+            cluster.start_osd(0, 1);
+        }
+        cluster.start_osd(1, 2);
+        cluster.wait_up(2);
+        cluster.client(RouteMode::Direct, |_, pool| async move { check(&pool, 40, 0).await });
+        cluster.check_equal(&[0, 1]);
+    }
+}
