@@ -99,7 +99,8 @@ impl Pg {
             // It is in another interval: either a map is on its way to us, or a late question of ours made it begin anew.
             // Doing the same is right in both cases.
             errno::ESTALE => self.restart(osd, &format!("osd.{} is not active", from.0)),
-            error => self.fail(&format!("osd.{} cannot write: {}", from.0, Errno(error))),
+            // Its store failed: nothing can be acknowledged without it until a map says that it is down, or back.
+            error => self.restart(osd, &format!("osd.{} cannot write: {}", from.0, Errno(error))),
         }
     }
 
