@@ -200,6 +200,14 @@ pub(crate) struct RawArgs {
     /// Let reactors, aliens and clients share CPUs
     #[arg(long, help_heading = "CPUs")]
     overprovisioned: bool,
+
+    /// Start each OSD by this command, such as 'perf record -g -o /tmp/perf.{osd}' or 'numactl -m 0': {osd} becomes the
+    /// OSD's number, its folder is /, its output goes to the OSD's log; kept for later starts until `none` is given
+    #[arg(long, value_name = "COMMAND", help_heading = "Processes")]
+    osd_wrap: Option<String>,
+    /// Variable of the OSDs' environment; repeatable; kept for later starts until others or `none` are given
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Processes")]
+    osd_env: Vec<String>,
 }
 
 impl RawArgs {
@@ -225,6 +233,8 @@ impl RawArgs {
             osd_memory_bytes: self.osd_memory,
             addr: self.addr,
             overprovisioned: self.overprovisioned,
+            osd_wrap: self.osd_wrap,
+            osd_env: self.osd_env,
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -237,4 +238,73 @@ fn a_stopped_osd_does_not_hang_the_tools() {
     assert!(begin.elapsed() < Duration::from_secs(8));
     kill("-CONT", pid);
     assert_eq!(bed.status()["state"], "running");
+}
+
+/// Two wrappers: one that becomes the OSD, one that starts it as a child beside another and outlives it.
+const WRAPPERS: [(&str, &str); 2] = [
+    ("execs", "exec \"$@\""),
+    ("forks", "sleep 600 &\n\"$@\" &\nwait $!\necho \"wrapper of osd $NUMBER is done\""),
+];
+
+/// Pids whose environment names this cluster's wrappers.
+fn marked(fsid: &str) -> usize {
+    let mark = format!("CARMINE_WRAPPED_OSD={fsid}/");
+    let has =
+        |e: &fs::DirEntry| text(&fs::read(e.path().join("environ")).unwrap_or_default()).contains(&mark);
+    fs::read_dir("/proc").unwrap().flatten().filter(has).count()
+}
+
+#[test]
+fn osds_in_a_wrapper() {
+    for (name, script) in WRAPPERS {
+        let bed = Bed::new();
+        let path = bed.root.path().join("wrap.sh");
+        fs::write(&path, format!("#!/bin/sh\necho wrapped as $1\nshift\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let wrap = format!("'{}' {name}-{{osd}}", path.display());
+        bed.ok(&[UP, &["--osd-wrap", &wrap, "--osd-env", "NUMBER={osd}", "--osd-env", "OTHER=a=b"]].concat());
+        let status = bed.status();
+        let fsid = status["plan"]["fsid"].as_str().unwrap().to_owned();
+        assert!(marked(&fsid) >= 2, "{name}");
+        for osd in 0..2 {
+            let pid = status["osds"][osd]["pid"].as_i64().unwrap();
+            let line = text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap());
+            assert!(
+                line.split('\0').any(|word| word == "osd") && !line.contains("wrap.sh"),
+                "{name}: {line}"
+            );
+            let environ = text(&fs::read(format!("/proc/{pid}/environ")).unwrap());
+            assert!(
+                environ.contains(&format!("NUMBER={osd}\0")) && environ.contains("OTHER=a=b\0"),
+                "{name}"
+            );
+        }
+        // An OSD that dies alone takes nothing along, and `down` ends what its wrapper left.
+        kill("-9", bed.pid("osd.0"));
+        bed.ok(&["down"]);
+        assert_eq!((bed.processes().len(), marked(&fsid)), (0, 0), "{name}: left over");
+        let log = fs::read_to_string(bed.dir().join("osd.1.log")).unwrap();
+        assert!(log.contains(&format!("wrapped as {name}-1")), "{name}: {log}");
+        assert_eq!(log.contains("wrapper of osd 1 is done"), name == "forks", "{log}");
+        // It is kept until it is taken away.
+        bed.ok(&["up"]);
+        assert!(marked(&fsid) >= 2, "{name}");
+        bed.ok(&["down"]);
+        bed.ok(&["up", "--osd-wrap", "none", "--osd-env", "none"]);
+        assert_eq!(marked(&fsid), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_wrapper_that_starts_no_osd_is_named() {
+    let bed = Bed::new();
+    let begin = Instant::now();
+    bed.fails(
+        &[UP, &["--osd-wrap", "sh -c 'echo no counters here; exit 3'"]].concat(),
+        1,
+        "no counters here",
+    );
+    assert!(begin.elapsed() < Duration::from_secs(10) && bed.processes().is_empty());
+    bed.fails(&["up", "--osd-wrap", "no-such-program"], 2, "no-such-program");
+    bed.ok(&["up", "--osd-wrap", "none"]);
 }

@@ -3,14 +3,16 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use carmine_types::OsdId;
 
 use crate::error::{Result, failed};
 use crate::files;
 use crate::layout::{Daemon, Layout};
+use crate::plan::Plan;
 use crate::process::{self, ProcessId};
+use crate::wrap::{self, Wrapper};
 
 /// Lines of a dead daemon's log that an error quotes.
 const TAIL_LINES: usize = 12;
@@ -18,12 +20,22 @@ const TAIL_LINES: usize = 12;
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// A killed process is gone at once, unless it hangs in the kernel (a dead device).
 const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// Time for a wrapper to end by itself after its OSD: `perf record` writes its file then.
+const WRAPPER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Daemons started by this command. Dropped before [`Daemons::keep`], it ends them all.
 pub struct Daemons {
     layout: Layout,
-    running: Vec<(Daemon, Child, ProcessId)>,
+    running: Vec<Started>,
     kept: bool,
+}
+
+/// A daemon, and the process that was started for it: its own, or its wrapper's.
+struct Started {
+    daemon: Daemon,
+    child: Child,
+    /// `None` until a daemon in a wrapper has written its record.
+    id: Option<ProcessId>,
 }
 
 /// Command line of a daemon, after the program.
@@ -45,11 +57,36 @@ impl Daemons {
         Self { layout: layout.clone(), running: Vec::new(), kept: false }
     }
 
-    /// Starts one daemon of the `carmine` program and records its identity in the folder.
-    pub(crate) fn start(&mut self, program: &Path, daemon: Daemon) -> Result<()> {
-        let log = self.layout.log(daemon);
-        let child = process::spawn(program, &arguments(&self.layout, daemon), &log)?;
-        self.adopt(daemon, child)
+    /// Starts one daemon of the `carmine` program by the plan and records its identity in the folder.
+    pub(crate) fn start(&mut self, plan: &Plan, program: &Path, daemon: Daemon) -> Result<()> {
+        // A record of an earlier life would be taken for the new one's.
+        files::remove_file(&self.layout.pid_file(daemon))?;
+        let own = std::iter::once(program.into()).chain(arguments(&self.layout, daemon));
+        match daemon {
+            Daemon::Osd(osd) if !plan.osd_wrap.is_empty() => self.start_wrapped(plan, osd, own),
+            _ => {
+                let env = match daemon {
+                    Daemon::Mon => Vec::new(),
+                    Daemon::Osd(osd) => wrap::env_for(&plan.osd_env, osd),
+                };
+                let line: Vec<_> = own.collect();
+                let child = process::spawn(&line, &env, false, &self.layout.log(daemon))?;
+                self.adopt(daemon, child)
+            }
+        }
+    }
+
+    /// Starts a wrapper around an OSD, which writes its own record, whichever process it is.
+    fn start_wrapped(&mut self, plan: &Plan, osd: OsdId, own: impl Iterator<Item = OsString>) -> Result<()> {
+        let daemon = Daemon::Osd(osd);
+        let mut wrapper = Wrapper::announce(&self.layout, &plan.fsid, osd)?;
+        let mut env = wrap::env_for(&plan.osd_env, osd);
+        env.push(wrapper.mark());
+        let line: Vec<_> = wrap::words_for(&plan.osd_wrap, osd).into_iter().chain(own).collect();
+        let child = process::spawn(&line, &env, true, &self.layout.log(daemon))?;
+        let process = ProcessId::of(child.id() as i32);
+        self.running.push(Started { daemon, child, id: None });
+        wrapper.started(&self.layout, process)
     }
 
     /// Takes over a process that was just started and records its identity in the folder.
@@ -62,7 +99,7 @@ impl Daemons {
             return Err(self.death(daemon, "ended at once"));
         };
         // Listed before the record is written: if that fails, the process is still ended.
-        self.running.push((daemon, child, id.clone()));
+        self.running.push(Started { daemon, child, id: Some(id.clone()) });
         id.store(&self.layout.pid_file(daemon))
     }
 
@@ -75,10 +112,8 @@ impl Daemons {
     /// An error that quotes the log if one of them has ended.
     pub fn check(&mut self) -> Result<()> {
         for at in 0..self.running.len() {
-            let (daemon, child, _) = &mut self.running[at];
-            let daemon = *daemon;
-            if let Ok(Some(status)) = child.try_wait() {
-                return Err(self.death(daemon, &format!("has ended ({status})")));
+            if let Some(how) = self.running[at].ended(&self.layout)? {
+                return Err(self.death(self.running[at].daemon, &how));
             }
         }
         Ok(())
@@ -95,22 +130,61 @@ impl Daemons {
     }
 }
 
+impl Started {
+    /// How it ended, if it did. A wrapper may end before its daemon: it may have put that into the background.
+    fn ended(&mut self, layout: &Layout) -> Result<Option<String>> {
+        let status = self.child.try_wait().ok().flatten();
+        if self.id.is_none() {
+            self.id = ProcessId::load(&layout.pid_file(self.daemon))?;
+        }
+        Ok(match (&self.id, status) {
+            (Some(id), None) if !id.alive() => Some("has ended".to_owned()),
+            (Some(id), Some(status)) if !id.alive() => Some(format!("has ended ({status})")),
+            (None, Some(status)) if !self.wrapper_works(layout)? => {
+                Some(format!("was not started by its wrapper, which has ended ({status})"))
+            }
+            _ => None,
+        })
+    }
+
+    /// True if something that the wrapper started still runs.
+    fn wrapper_works(&self, layout: &Layout) -> Result<bool> {
+        let Daemon::Osd(osd) = self.daemon else { return Ok(false) };
+        Ok(Wrapper::load(layout, osd)?.is_some_and(|wrapper| wrapper.works()))
+    }
+
+    /// Ends daemon and wrapper; the daemon has been asked to stop already.
+    fn finish(&mut self, layout: &Layout, left: Duration) {
+        if let Some(id) = &self.id
+            && !id.wait_gone(left)
+        {
+            let _ = id.kill();
+        }
+        if let Daemon::Osd(osd) = self.daemon
+            && let Ok(Some(wrapper)) = Wrapper::load(layout, osd)
+        {
+            let _ = wrapper.end(layout, Duration::ZERO);
+        }
+        let _ = self.child.wait();
+        let _ = files::remove_file(&layout.pid_file(self.daemon));
+    }
+}
+
 impl Drop for Daemons {
     fn drop(&mut self) {
         if self.kept {
             return;
         }
-        for (_, _, id) in &self.running {
-            let _ = id.terminate();
-        }
-        let end = std::time::Instant::now() + Duration::from_secs(3);
-        for (daemon, child, id) in &mut self.running {
-            let left = end.saturating_duration_since(std::time::Instant::now());
-            if !id.wait_gone(left) {
-                let _ = id.kill();
+        for started in &mut self.running {
+            // One in a wrapper may have told its process only now.
+            let _ = started.ended(&self.layout);
+            if let Some(id) = &started.id {
+                let _ = id.terminate();
             }
-            let _ = child.wait();
-            let _ = files::remove_file(&self.layout.pid_file(*daemon));
+        }
+        let end = Instant::now() + Duration::from_secs(3);
+        for started in &mut self.running {
+            started.finish(&self.layout, end.saturating_duration_since(Instant::now()));
         }
         let _ = files::remove_file(&self.layout.mon_addr());
     }
@@ -127,7 +201,8 @@ pub enum Stopped {
     Killed,
 }
 
-/// Stops `daemons` together: asks all, waits, ends those that do not answer. Their records are removed.
+/// Stops `daemons` together: asks all, waits, ends those that do not answer, then their wrappers. Their records are
+/// removed.
 ///
 /// # Errors
 /// A record is damaged (guessing could hit a stranger), or a process does not even end by SIGKILL.
@@ -141,14 +216,12 @@ pub fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)
         }
         ids.push((daemon, id.filter(|_| running)));
     }
-    let end = std::time::Instant::now() + STOP_LIMIT;
+    let end = Instant::now() + STOP_LIMIT;
     let mut report = Vec::new();
     for (daemon, id) in ids {
         let how = match id {
             None => Stopped::NotRunning,
-            Some(id) if id.wait_gone(end.saturating_duration_since(std::time::Instant::now())) => {
-                Stopped::Clean
-            }
+            Some(id) if id.wait_gone(end.saturating_duration_since(Instant::now())) => Stopped::Clean,
             Some(id) => {
                 id.kill()?;
                 if !id.wait_gone(KILL_LIMIT) {
@@ -160,6 +233,11 @@ pub fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)
                 Stopped::Killed
             }
         };
+        if let Daemon::Osd(osd) = daemon
+            && let Some(wrapper) = Wrapper::load(layout, osd)?
+        {
+            wrapper.end(layout, WRAPPER_LIMIT)?;
+        }
         files::remove_file(&layout.pid_file(daemon))?;
         report.push((daemon, how));
     }

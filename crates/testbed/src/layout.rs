@@ -9,6 +9,7 @@
 //! osd.N.log         log of OSD N
 //! osd.N/            store of OSD N: `block` (or a link to the device) and `db/`
 //! run/NAME.json     process id and start time of `mon`, `osd.0`, …
+//! run/osd.N.wrap.json   the same of the command around an OSD (`--osd-wrap`)
 //! run/mon.addr      address the monitor listens on, written by itself once it listens
 //! ```
 
@@ -89,6 +90,10 @@ impl Layout {
     /// A daemon's process record.
     pub fn pid_file(&self, daemon: Daemon) -> PathBuf {
         self.run_dir().join(format!("{daemon}.json"))
+    }
+    /// Process record of the command around an OSD.
+    pub fn wrapper_file(&self, id: OsdId) -> PathBuf {
+        self.run_dir().join(format!("osd.{}.wrap.json", id.0))
     }
     /// Where the monitor writes its address once it listens.
     pub fn mon_addr(&self) -> PathBuf {

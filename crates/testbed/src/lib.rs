@@ -26,6 +26,7 @@ pub mod sample;
 mod status;
 mod testbed;
 mod wish;
+mod wrap;
 
 pub use archive::archive;
 pub use conf::ceph_conf;

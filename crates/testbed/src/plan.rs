@@ -1,6 +1,6 @@
 //! The plan of a testbed: everything that was decided, stored in its folder.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, usage};
 use crate::wish::{StoreKind, Wish};
+use crate::wrap;
 
 /// Number of the plan file's format; another one is refused.
 pub const PLAN_FORMAT: u32 = 1;
@@ -84,6 +85,12 @@ pub struct Plan {
     pub mon_port: u16,
     /// Who sits on which CPU.
     pub grid: Grid,
+    /// Words of the command that each OSD is started by; empty: none.
+    #[serde(default)]
+    pub osd_wrap: Vec<String>,
+    /// Variables of the OSDs' environment.
+    #[serde(default)]
+    pub osd_env: BTreeMap<String, String>,
 }
 
 fn range<T: PartialOrd + std::fmt::Display>(option: &str, value: T, min: T, max: T) -> Result<T> {
@@ -148,6 +155,8 @@ impl Plan {
             addr,
             port,
             mon_port: 0,
+            osd_wrap: Vec::new(),
+            osd_env: BTreeMap::new(),
         };
         plan.apply(wish, topology)?;
         Ok(plan)
@@ -185,12 +194,19 @@ impl Plan {
         if let Some(bytes) = wish.osd_memory_bytes {
             self.osd_memory_bytes = at_least("--osd-memory", bytes, OSD_MEMORY_MIN_BYTES)?;
         }
+        if let Some(text) = &wish.osd_wrap {
+            self.osd_wrap = wrap::parse_command(text)?;
+        }
+        wrap::check_command(&self.osd_wrap)?;
+        if !wish.osd_env.is_empty() {
+            self.osd_env = wrap::parse_env(&wish.osd_env)?;
+        }
         self.grid = Grid::plan(topology, &self.cpu).map_err(|e| usage!("{e}"))?;
         Ok(())
     }
 
-    /// The plan for the next start of a stopped testbed. `--reactors`, `--balance`, `--poll` and the CPU and
-    /// memory options may change; another value of any other option is refused, for the data depends on it.
+    /// The plan for the next start of a stopped testbed. `--reactors`, `--balance`, `--poll`, the wrapper, the
+    /// environment, and the CPU and memory options may change; another value of any other option is refused, for the data depends on it.
     pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
         let fixed = |option: &str, given: Option<String>, stored: String| match given {
             Some(given) if given != stored => Err(usage!(

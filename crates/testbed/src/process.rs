@@ -3,7 +3,9 @@
 //! A pid alone may have been given to a stranger since; with the start time from `/proc` (clock ticks
 //! after boot, plus the boot id) it names one process for ever, so a stranger is never signalled.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, TestbedError, failed};
+use crate::layout::{Daemon, Layout};
 
 /// Identity of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -96,26 +99,49 @@ impl ProcessId {
     }
 }
 
-/// Starts `program args…` with its standard output and error appended to `log` and no standard input.
-/// The child calls `setsid` itself (see [`detach`]).
-pub fn spawn(program: &Path, args: &[std::ffi::OsString], log: &Path) -> Result<Child> {
+/// Starts a command line with `env` added to the environment, its standard output and error appended to `log` and no
+/// standard input. A daemon leaves the terminal's session itself (see [`detach`]); what does not (a wrapper) gets a
+/// process group of its own with `own_group`, so that Ctrl-C in the terminal is not for it.
+pub(crate) fn spawn(
+    line: &[OsString],
+    env: &[(OsString, OsString)],
+    own_group: bool,
+    log: &Path,
+) -> Result<Child> {
+    let (program, args) = line.split_first().ok_or_else(|| failed!("an empty command line"))?;
     let out =
         OpenOptions::new().create(true).append(true).open(log).map_err(TestbedError::io("open", log))?;
     let err = out.try_clone().map_err(TestbedError::io("open", log))?;
-    Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(out)
-        .stderr(err)
-        .current_dir("/")
-        .spawn()
-        .map_err(TestbedError::io("start", program))
+    let mut command = Command::new(program);
+    command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir("/");
+    if own_group {
+        command.process_group(0);
+    }
+    command.spawn().map_err(TestbedError::io("start", Path::new(program)))
 }
 
 /// Called first by a daemon: leaves the terminal's session, so that Ctrl-C and hang-up in the terminal
 /// that started the testbed do not end it. Harmless if it already leads a session.
 pub fn detach() {
     let _ = rustix::process::setsid();
+}
+
+/// Called next by a daemon: writes its own record down. Whoever started it may not know its process (a wrapper lies in
+/// between), or may have died meanwhile.
+///
+/// # Errors
+/// If the same daemon runs already.
+pub fn record_own(layout: &Layout, daemon: Daemon) -> Result<()> {
+    let own = ProcessId::of(std::process::id() as i32)
+        .ok_or_else(|| failed!("/proc does not show this process"))?;
+    let path = layout.pid_file(daemon);
+    match ProcessId::load(&path)?.filter(|other| *other != own && other.alive()) {
+        Some(other) => {
+            Err(failed!("{daemon} of {} already runs as process {}", layout.dir().display(), other.pid))
+        }
+        None => own.store(&path),
+    }
 }
 
 /// Restricts this process (and every thread that it starts later) to `cpus`; nothing for an empty list.

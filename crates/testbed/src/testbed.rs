@@ -238,14 +238,14 @@ impl Testbed {
             .map_err(TestbedError::io("create", &self.layout.run_dir()))?;
         files::remove_file(&self.layout.mon_addr())?;
         let mut daemons = Daemons::new(&self.layout);
-        daemons.start(&start.program, Daemon::Mon)?;
+        daemons.start(&self.plan, &start.program, Daemon::Mon)?;
         (start.events)(Event::Started(Daemon::Mon));
         let mon = self.wait_for_mon(&mut daemons, start)?;
         self.plan.mon_port = mon.port();
         files::write_json(&self.layout.plan(), &self.plan)?;
         conf::write(&self.layout.ceph_conf(), &self.plan.fsid, mon)?;
         for id in 0..self.plan.osds() {
-            daemons.start(&start.program, Daemon::Osd(OsdId(id)))?;
+            daemons.start(&self.plan, &start.program, Daemon::Osd(OsdId(id)))?;
             (start.events)(Event::Started(Daemon::Osd(OsdId(id))));
         }
         ready::wait(&self.plan, mon, &mut daemons, start, end)?;

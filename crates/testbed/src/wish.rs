@@ -90,4 +90,8 @@ pub struct Wish {
     pub addr: Option<(IpAddr, u16)>,
     /// Allow CPUs to be shared.
     pub overprovisioned: bool,
+    /// Command line that each OSD is started by; `none` takes an earlier one away.
+    pub osd_wrap: Option<String>,
+    /// `NAME=VALUE` for the OSDs' environment; `none` takes earlier ones away.
+    pub osd_env: Vec<String>,
 }

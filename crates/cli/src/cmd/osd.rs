@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use carmine_osd::OsdConfig;
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
-use carmine_testbed::{Layout, Plan, mon_addr, process, require_plan};
+use carmine_testbed::{Daemon, Layout, Plan, mon_addr, process, require_plan};
 use carmine_types::{OsdId, Uuid};
 
 use crate::args::OsdArgs;
@@ -36,6 +36,7 @@ pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     process::detach();
+    process::record_own(&layout, Daemon::Osd(osd))?;
     logging::start();
     Ok(output::ended(serve(&layout, &plan, osd)))
 }

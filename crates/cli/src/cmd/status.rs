@@ -57,6 +57,9 @@ fn render(status: &Status) -> String {
         pool.min_size,
         pool.pg_num
     );
+    if !plan.osd_wrap.is_empty() {
+        let _ = writeln!(out, "wrapper  {}", plan.osd_wrap.join(" "));
+    }
     for problem in &status.problems {
         let _ = writeln!(out, "problem  {problem}");
     }
