@@ -26,6 +26,8 @@ pub struct ProcessWindow {
     /// Bytes that reached or left block devices for this process.
     pub device_read_bytes: u64,
     pub device_write_bytes: u64,
+    /// Time that its cgroup's CPU quota kept it from running; `None` without a quota.
+    pub throttled_ns: Option<u64>,
 }
 
 /// One reactor of an OSD, by its own clocks.
@@ -57,6 +59,8 @@ pub struct OsdWindow {
     pub device_reads: Option<u64>,
     /// Operations that had to go to another reactor than the one that received them, when the OSD counts them.
     pub hopped_ops: Option<u64>,
+    /// Bytes of its messages, without those that another OSD counts as received; `None` if it does not count them.
+    pub wire_bytes: Option<u64>,
 }
 
 /// All CPUs of the machine.
@@ -87,6 +91,9 @@ pub struct DeviceWindow {
     pub busy_ns: u64,
     /// Sum of the times of all requests: divided by the window it is the mean queue depth.
     pub weighted_ns: u64,
+    /// Flushes of its cache.
+    #[serde(default)]
+    pub flushes: u64,
 }
 
 /// Everything that was sampled.

@@ -9,6 +9,7 @@ use crate::signal::Signal;
 use crate::throttle::{PermitToken, Throttle};
 use carmine_reactor::{Group, Payload, Shard, TcpStream};
 use carmine_types::UTime;
+use carmine_wire::EntityType;
 use carmine_wire::handshake::{Control, Keepalive2};
 use carmine_wire::header::Header2;
 use std::cell::{Cell, RefCell};
@@ -18,6 +19,7 @@ use std::time::Duration;
 /// One end of an established connection. It lives on one shard.
 pub struct Connection {
     id: u64,
+    common: Rc<Common>,
     pub(crate) shard: Shard,
     pub(crate) stream: TcpStream,
     peer: Peer,
@@ -68,9 +70,26 @@ pub struct ConnectionStats {
     pub bytes_copied: u64,
 }
 
-/// Connection ids of a shard.
+/// What all connections of a shard have in common: their ids, and the bytes of all that there ever were.
 #[derive(Default)]
-struct Ids(Cell<u64>);
+pub(crate) struct Common {
+    ids: Cell<u64>,
+    traffic: Cell<Traffic>,
+}
+
+/// Bytes that sockets of a shard took and gave, of all connections since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub sent_bytes: u64,
+    /// The part of `sent_bytes` that went to OSDs: they count it again as received.
+    pub sent_to_osds_bytes: u64,
+    pub received_bytes: u64,
+}
+
+/// Traffic of the calling shard.
+pub fn traffic(shard: &Shard) -> Traffic {
+    common(shard).traffic.get()
+}
 
 /// What [`Connection::start`] takes from the handshake.
 pub(crate) struct Established {
@@ -86,8 +105,10 @@ impl Connection {
     /// Makes the connection and starts its flusher.
     pub(crate) fn start(shard: &Shard, made: Established) -> Rc<Connection> {
         let Established { stream, peer, global_id, accepted, limits, group } = made;
+        let common = common(shard);
         let conn = Rc::new(Connection {
-            id: next_id(shard),
+            id: common.next_id(),
+            common,
             shard: shard.clone(),
             stream,
             peer,
@@ -234,6 +255,17 @@ impl Connection {
         self.stats.set(stats);
     }
 
+    /// Counts bytes of the shard; once per send and per receive, not per message.
+    pub(crate) fn carried(&self, sent_bytes: u64, received_bytes: u64) {
+        let mut traffic = self.common.traffic.get();
+        traffic.sent_bytes += sent_bytes;
+        if self.peer.entity == EntityType::OSD {
+            traffic.sent_to_osds_bytes += sent_bytes;
+        }
+        traffic.received_bytes += received_bytes;
+        self.common.traffic.set(traffic);
+    }
+
     fn queue(&self, bytes: usize) {
         let queued = self.queued_bytes.get() + bytes;
         self.queued_bytes.set(queued);
@@ -254,12 +286,18 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-fn next_id(shard: &Shard) -> u64 {
-    let ids = shard.local::<Ids>().unwrap_or_else(|| {
-        let ids = Rc::new(Ids::default());
-        shard.set_local(Rc::clone(&ids));
-        ids
-    });
-    ids.0.set(ids.0.get() + 1);
-    ids.0.get()
+fn common(shard: &Shard) -> Rc<Common> {
+    shard.local::<Common>().unwrap_or_else(|| {
+        let common = Rc::new(Common::default());
+        shard.set_local(Rc::clone(&common));
+        common
+    })
+}
+
+impl Common {
+    /// A number that no other connection of this shard ever had.
+    fn next_id(&self) -> u64 {
+        self.ids.set(self.ids.get() + 1);
+        self.ids.get()
+    }
 }

@@ -41,7 +41,7 @@ mod timeout;
 mod watch;
 
 pub use config::{AssignId, Claim, ClientConfig, GlobalIds, Limits, ServerConfig, Target};
-pub use connection::{Connection, ConnectionStats};
+pub use connection::{Connection, ConnectionStats, Traffic, traffic};
 pub use dial::connect;
 pub use dispatch::Dispatcher;
 pub use error::ConnectError;

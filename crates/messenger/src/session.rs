@@ -49,6 +49,7 @@ async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn D
 /// Once per receive, not per frame.
 fn note_receive(conn: &Connection, reader: &Reader) {
     conn.last_received_ns.set(conn.shard.now_ns());
+    conn.carried(0, reader.received_bytes.saturating_sub(conn.stats().bytes_received));
     conn.count(|s| {
         s.receives = reader.receives;
         s.bytes_received = reader.received_bytes;

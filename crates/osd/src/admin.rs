@@ -128,6 +128,7 @@ fn pg_states(osd: &OsdShard) -> Value {
 fn metrics(osd: &OsdShard) -> Value {
     let r = osd.shard.stats();
     let s = osd.store.stats();
+    let net = carmine_messenger::traffic(&osd.shard);
     json!({
         "shard": osd.shard.id().0,
         "reactor": {
@@ -139,6 +140,10 @@ fn metrics(osd: &OsdShard) -> Value {
             "buf_fallbacks": r.buf_fallbacks, "bytes_copied": r.bytes_copied, "stalls": r.stalls,
         },
         "osd": osd.metrics.borrow().to_json(),
+        "net": {
+            "sent_bytes": net.sent_bytes, "sent_to_osds_bytes": net.sent_to_osds_bytes,
+            "received_bytes": net.received_bytes,
+        },
         "hopped_ops": osd.metrics.borrow().op_hops.get(),
         "stages": osd.stages.borrow().to_json(),
         "store": {

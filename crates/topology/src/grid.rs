@@ -1,6 +1,6 @@
 //! The CPU grid: who sits where. It is printed by `carmine plan` and at every start, and is part of every result.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -112,14 +112,24 @@ impl Grid {
         reactors.chain(self.osds.iter().flat_map(|osd| osd.aliens.cpus.to_vec())).collect()
     }
 
-    /// Reactors or aliens share a CPU with each other; clients do not count. For load from within the OSDs, whose only
-    /// clients sleep.
-    pub fn osds_shared(&self) -> bool {
-        let given_aliens =
-            self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| osd.aliens.cpus.iter());
-        let aliens: BTreeSet<usize> = given_aliens.collect();
-        let mut seen = BTreeSet::new();
-        self.osds.iter().flat_map(OsdRow::reactor_cpus).any(|cpu| aliens.contains(&cpu) || !seen.insert(cpu))
+    /// The same placement for load from within the OSDs, which has no client threads: a CPU is shared only if reactors or
+    /// aliens have it together. (SMT marks stay as they were: they are never too few.)
+    pub fn without_clients(mut self) -> Grid {
+        let mut uses: BTreeMap<usize, usize> = BTreeMap::new();
+        // OSDs may have alien CPUs in common, as in the plan.
+        let given_aliens: BTreeSet<usize> =
+            self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| osd.aliens.cpus.iter()).collect();
+        for cpu in self.osds.iter().flat_map(OsdRow::reactor_cpus).chain(given_aliens) {
+            *uses.entry(cpu).or_default() += 1;
+        }
+        let shared = |cpu: usize| uses.get(&cpu).is_some_and(|n| *n > 1);
+        for osd in &mut self.osds {
+            osd.reactors.iter_mut().for_each(|slot| slot.shared = shared(slot.place.cpu));
+            osd.aliens.shared = !osd.aliens.own && osd.aliens.cpus.iter().any(shared);
+        }
+        self.clients.clear();
+        self.shared = self.osds.iter().any(|o| o.aliens.shared || o.reactors.iter().any(|r| r.shared));
+        self
     }
 
     /// The CPUs of clients; the monitor sleeps there, too.

@@ -195,8 +195,11 @@ fn only_clients_share() {
         Grid::plan(&t, &request).unwrap()
     };
     let two = plan(2, 1);
-    assert!(two.shared && !two.osds_shared(), "{}", two.render());
-    assert!(plan(1, 3).osds_shared());
+    assert!(two.shared && two.render().contains("SHARED"));
+    let alone = two.without_clients();
+    assert!(!alone.shared && alone.osds.iter().all(|o| o.reactors.iter().all(|r| !r.shared)));
+    assert!(alone.render().contains("clients   none") && !alone.render().contains('*'), "{}", alone.render());
+    assert!(plan(1, 3).without_clients().shared);
     // A client's CPU is still better than one that a reactor has.
     let given = PlanRequest {
         reactors: 2,
@@ -207,7 +210,7 @@ fn only_clients_share() {
     };
     let grid = Grid::plan(&t, &given).unwrap();
     assert_eq!(grid.osds[0].reactor_cpus(), [1, 0]);
-    assert!(!grid.osds_shared());
+    assert!(grid.shared && !grid.without_clients().shared);
 }
 
 #[test]

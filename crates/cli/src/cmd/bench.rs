@@ -29,7 +29,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
     let cancel = signals::cancel_flag()?;
     let setup = Setup::prepare(args)?;
-    print(&setup.plan.grid.render())?;
+    print(&setup.grid().render())?;
     let outcome = controller::run(&setup, &cancel)?;
     if let Some(path) = &setup.state_path {
         note(&format!("verify state of {} blocks in {}", outcome.known_blocks, path.display()));

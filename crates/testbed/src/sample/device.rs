@@ -18,6 +18,27 @@ pub(super) struct DeviceCounters {
     write_sectors: u64,
     busy_ms: u64,
     weighted_ms: u64,
+    /// 0 before Linux 5.5, which does not count them.
+    flushes: u64,
+}
+
+impl DeviceCounters {
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.read_sectors * SECTOR_BYTES
+    }
+
+    pub(super) fn write_bytes(&self) -> u64 {
+        self.write_sectors * SECTOR_BYTES
+    }
+
+    pub(super) fn flushes(&self) -> u64 {
+        self.flushes
+    }
+
+    /// Reads and writes.
+    pub(super) fn operations(&self) -> u64 {
+        self.reads + self.writes
+    }
 }
 
 /// Counters of the named devices; those that do not exist are left out.
@@ -48,6 +69,7 @@ fn parse(line: &str) -> Option<Line> {
             write_sectors: number(9)?,
             busy_ms: number(12)?,
             weighted_ms: number(13)?,
+            flushes: number(18).unwrap_or(0),
         },
     })
 }
@@ -74,6 +96,7 @@ pub(super) fn device_window(name: &str, before: &DeviceCounters, after: &DeviceC
         write_bytes: since(|c| c.write_sectors) * SECTOR_BYTES,
         busy_ns: since(|c| c.busy_ms) * MS_NS,
         weighted_ns: since(|c| c.weighted_ms) * MS_NS,
+        flushes: since(|c| c.flushes),
     }
 }
 
@@ -86,6 +109,7 @@ mod tests {
         let new = " 254       0 vda 186405 12773 8391962 294788 24602 41542 9518872 21337 3 14584 317595 10053 45 4500768 1405 1700 63";
         let line = parse(new).unwrap();
         assert_eq!((line.name.as_str(), line.major, line.minor), ("vda", 254, 0));
+        assert_eq!(line.counters.flushes, 1700);
         let old = " 8 1 sda1 10 0 80 5 20 0 160 9 0 7 14";
         let c = parse(old).unwrap().counters;
         assert_eq!(

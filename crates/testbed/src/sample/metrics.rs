@@ -9,6 +9,7 @@ pub struct OsdClocks {
     reactors: Vec<ReactorWindow>,
     device_reads: Option<u64>,
     hopped_ops: Option<u64>,
+    wire_bytes: Option<u64>,
 }
 
 /// Reads a `dump_metrics` answer: `shards[]`, each with `reactor` (the reactor's statistics), and counters of the store
@@ -19,7 +20,14 @@ pub fn clocks(dump: &Value) -> OsdClocks {
         reactors: shards.iter().zip(0..).filter_map(|(shard, at)| reactor(shard, at)).collect(),
         device_reads: sum(shards, "device_reads"),
         hopped_ops: sum(shards, "hopped_ops"),
+        wire_bytes: wire_bytes(shards),
     }
+}
+
+/// What came in, and what went out to anybody but other OSDs: those count it as coming in.
+fn wire_bytes(shards: &[Value]) -> Option<u64> {
+    let sent = sum(shards, "sent_bytes")?.saturating_sub(sum(shards, "sent_to_osds_bytes")?);
+    Some(sum(shards, "received_bytes")? + sent)
 }
 
 fn reactor(shard: &Value, at: u32) -> Option<ReactorWindow> {
@@ -58,6 +66,7 @@ impl OsdClocks {
         let since = |now: Option<u64>, old: Option<u64>| Some(now?.saturating_sub(old?));
         window.device_reads = since(self.device_reads, before.device_reads);
         window.hopped_ops = since(self.hopped_ops, before.hopped_ops);
+        window.wire_bytes = since(self.wire_bytes, before.wire_bytes);
         window.reactors =
             self.reactors.iter().zip(&before.reactors).map(|(now, old)| reactor_since(now, old)).collect();
     }
@@ -86,6 +95,7 @@ mod tests {
     fn dump(busy: u64, reads: u64) -> Value {
         let shard = |tid: u64| {
             json!({"reactor": {"tid": tid, "busy_ns": busy, "spin_ns": 5, "sleep_ns": 6, "wait_ns": 7, "hops_sent": busy},
+                   "net": {"sent_bytes": busy, "sent_to_osds_bytes": reads, "received_bytes": 2 * busy},
                    "store": {"blue": {"device_reads": reads}}})
         };
         json!({"shards": [shard(11), shard(12)]})
@@ -97,6 +107,8 @@ mod tests {
         clocks(&dump(110, 9)).add_to(&clocks(&dump(100, 4)), &mut window);
         assert_eq!(window.device_reads, Some(10));
         assert_eq!(window.hopped_ops, None);
+        // Two shards, each 10 sent (5 of them to OSDs) and 20 received.
+        assert_eq!(window.wire_bytes, Some(2 * (10 - 5 + 20)));
         let r = &window.reactors[1];
         assert_eq!((r.shard, r.tid, r.busy_ns, r.spin_ns, r.hops), (1, 12, 10, 0, 10));
     }

@@ -6,6 +6,7 @@ mod host;
 mod machine;
 mod metrics;
 mod process;
+pub mod series;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,11 @@ impl Sampler {
     /// `devices` are names as in `/proc/diskstats` (see [`device_of`]).
     pub fn new(osds: Vec<WatchedOsd>, mon_pid: Option<u32>, devices: Vec<String>) -> Sampler {
         Sampler { root: PathBuf::from("/proc"), osds, mon_pid, devices }
+    }
+
+    /// Names of the watched block devices.
+    pub fn devices(&self) -> &[String] {
+        &self.devices
     }
 
     /// Reads everything, in the same order at both ends of a window: what the order costs (microseconds) cancels out.

@@ -22,6 +22,7 @@ pub(super) struct ProcessCounters {
     rss_bytes: u64,
     read_bytes: u64,
     write_bytes: u64,
+    throttled_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -46,15 +47,26 @@ pub(super) fn read(root: &Path, pid: u32) -> Result<ProcessCounters> {
         };
         counters.threads.insert(tid, thread);
     }
-    if let Ok(status) = read_file(&dir.join("status")) {
-        counters.rss_bytes = field(&status, "VmRSS:").unwrap_or(0) * 1024;
-    }
+    counters.rss_bytes = rss_bytes(root, pid).unwrap_or(0);
     // Needs the same user; a process of another user has no disk figures.
     if let Ok(io) = read_file(&dir.join("io")) {
         counters.read_bytes = field(&io, "read_bytes:").unwrap_or(0);
         counters.write_bytes = field(&io, "write_bytes:").unwrap_or(0);
     }
+    counters.throttled_ns = throttled_ns(&dir);
     Ok(counters)
+}
+
+/// Time that the CPU quota of the process' cgroup (v2) kept it from running; `None` where no quota is set.
+fn throttled_ns(dir: &Path) -> Option<u64> {
+    let groups = read_file(&dir.join("cgroup")).ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let folder = Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/'));
+    let quota = read_file(&folder.join("cpu.max")).ok()?;
+    if quota.starts_with("max") {
+        return None;
+    }
+    Some(field(&read_file(&folder.join("cpu.stat")).ok()?, "throttled_usec")? * 1_000)
 }
 
 fn read_thread(dir: &Path) -> Option<Thread> {
@@ -71,6 +83,12 @@ fn parse_stat(stat: &str) -> Option<u64> {
     let user: u64 = fields.nth(11)?.parse().ok()?;
     let kernel: u64 = fields.next()?.parse().ok()?;
     Some((user + kernel) * TICK_NS)
+}
+
+/// Resident memory of a process.
+pub(super) fn rss_bytes(root: &Path, pid: u32) -> Option<u64> {
+    let status = read_file(&root.join(pid.to_string()).join("status")).ok()?;
+    Some(field(&status, "VmRSS:")? * 1024)
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {
@@ -103,6 +121,7 @@ pub(super) fn process_window(pid: u32, before: &ProcessCounters, after: &Process
         rss_bytes: after.rss_bytes,
         device_read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
         device_write_bytes: after.write_bytes.saturating_sub(before.write_bytes),
+        throttled_ns: after.throttled_ns.map(|now| now.saturating_sub(before.throttled_ns.unwrap_or(0))),
     }
 }
 

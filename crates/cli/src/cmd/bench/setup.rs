@@ -9,7 +9,8 @@ use carmine_load::report::Context as ReportContext;
 use carmine_load::{LoadSpec, VerifyState};
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::sample::{Sampler, WatchedOsd, device_of, host_report};
-use carmine_testbed::{Daemon, Layout, Plan, mon_addr, require_plan};
+use carmine_testbed::{Daemon, Layout, Plan, StoreKind, mon_addr, require_plan};
+use carmine_topology::Grid;
 use carmine_types::OsdId;
 use serde_json::Value;
 
@@ -66,23 +67,40 @@ impl Setup {
         if self.in_process.is_none() && self.spec.numjobs as usize > client_cpus {
             marks.push(format!("{} generator threads share {client_cpus} client CPUs", self.spec.numjobs));
         }
-        let mut plan = serde_json::to_value(&self.plan).unwrap_or_default();
-        let grid = match &mut plan {
-            Value::Object(map) => map.remove("grid").unwrap_or_default(),
-            _ => Value::Null,
-        };
-        // In-process load needs no client CPU: the controller and the monitor sleep there.
         let in_process = self.in_process.is_some();
+        let grid = self.grid();
+        let mut plan = serde_json::to_value(&self.plan).unwrap_or_default();
+        if let Value::Object(map) = &mut plan {
+            map.remove("grid");
+        }
+        let drives = self.sampler.devices().len() as u32;
         ReportContext {
             plan,
-            grid,
+            shared: grid.shared,
+            allocated_cpus: grid.allocated_cpus().len(),
+            grid: serde_json::to_value(&grid).unwrap_or_default(),
             host: host_report(),
-            shared: if in_process { self.plan.grid.osds_shared() } else { self.plan.grid.shared },
-            allocated_cpus: self.plan.grid.allocated_cpus().len(),
             size: u32::from(self.plan.pool.size),
             in_process,
+            flush_mode: flush_mode(self.plan.store).to_owned(),
+            drives: (self.plan.store == StoreKind::Blue && drives > 0).then_some(drives),
             marks,
+            ..ReportContext::default()
         }
+    }
+
+    /// Who sits where under this load.
+    pub(crate) fn grid(&self) -> Grid {
+        let grid = self.plan.grid.clone();
+        if self.in_process.is_some() { grid.without_clients() } else { grid }
+    }
+}
+
+/// How a store makes writes durable before it answers.
+fn flush_mode(store: StoreKind) -> &'static str {
+    match store {
+        StoreKind::Blue => "fdatasync",
+        StoreKind::Cyan | StoreKind::Null => "none",
     }
 }
 

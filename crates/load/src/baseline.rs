@@ -1,0 +1,156 @@
+//! Raw baselines: what the device and the messenger do without an OSD, measured by `carmine baseline` in the same minutes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{LoadSpec, Rw};
+
+/// The file of `carmine baseline --json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// One drive; `None` for stores that keep nothing on a device.
+    pub device: Option<DeviceBaseline>,
+    /// One pair of reactors; `None` if it was not asked for.
+    pub messenger: Option<MessengerBaseline>,
+}
+
+/// A drive through the reactor, without an OSD.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceBaseline {
+    pub iops: f64,
+    pub bw_bytes: f64,
+    pub mean_ns: f64,
+    pub p99_ns: u64,
+    pub bs_bytes: u64,
+    /// Requests in flight, of all jobs together.
+    pub iodepth: u32,
+    pub rw: Rw,
+    /// How writes became durable; as [`crate::report::Report::flush_mode`].
+    pub flush_mode: String,
+    /// Block device that was measured, and by way of what: `vda, scratch file`.
+    pub drive: String,
+}
+
+/// Messages of the load's size, echoed through `carmine-messenger` on loopback.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MessengerBaseline {
+    pub iops: f64,
+    pub bw_bytes: f64,
+    pub mean_ns: f64,
+    pub p99_ns: u64,
+    pub bs_bytes: u64,
+    pub iodepth: u32,
+}
+
+/// A load as percentages of its baselines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Percentages {
+    pub device: Option<f64>,
+    pub messenger: Option<f64>,
+    /// Why a baseline that was given says nothing about this load.
+    pub refused: Vec<String>,
+}
+
+/// What the load did, in the units of the baselines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Achieved {
+    /// Client operations per second.
+    pub iops: f64,
+    /// Operations per second of all OSDs: writes count once for each replica.
+    pub osd_iops: f64,
+    /// Distinct drives under the stores.
+    pub drives: u32,
+    /// Pairs of reactors that can exchange messages side by side: the smaller of generator threads and reactors. 0 when the
+    /// load used no sockets.
+    pub pairs: u32,
+}
+
+impl Baseline {
+    /// Compares a load with its baselines. A baseline of another block size, depth, direction or flush mode is refused.
+    pub fn percentages(&self, load: &LoadSpec, flush_mode: &str, achieved: &Achieved) -> Percentages {
+        let mut percentages = Percentages::default();
+        if let Some(device) = &self.device {
+            let other = [
+                (device.bs_bytes != load.bs_bytes).then_some("block size"),
+                (u64::from(device.iodepth) != load.depth_total()).then_some("depth"),
+                (device.rw != load.rw).then_some("direction"),
+                (load.rw.writes() && device.flush_mode != flush_mode).then_some("flush mode"),
+            ];
+            match differences(&other) {
+                None => percentages.device = percent(achieved.osd_iops, device.iops, achieved.drives),
+                Some(other) => percentages.refused.push(format!("the device's baseline has another {other}")),
+            }
+        }
+        if let Some(messenger) = self.messenger.as_ref().filter(|_| achieved.pairs > 0) {
+            let other = [
+                (messenger.bs_bytes != load.bs_bytes).then_some("block size"),
+                (u64::from(messenger.iodepth) != load.depth_total()).then_some("depth"),
+            ];
+            match differences(&other) {
+                None => percentages.messenger = percent(achieved.iops, messenger.iops, achieved.pairs),
+                Some(other) => {
+                    percentages.refused.push(format!("the messenger's baseline has another {other}"));
+                }
+            }
+        }
+        percentages
+    }
+}
+
+fn differences(found: &[Option<&str>]) -> Option<String> {
+    let words: Vec<&str> = found.iter().flatten().copied().collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+fn percent(iops: f64, raw_iops: f64, times: u32) -> Option<f64> {
+    let whole = raw_iops * f64::from(times);
+    (whole > 0.0 && iops.is_finite()).then(|| iops / whole * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn baseline() -> Baseline {
+        Baseline {
+            device: Some(DeviceBaseline {
+                iops: 10_000.0,
+                bw_bytes: 40_960_000.0,
+                mean_ns: 1e5,
+                p99_ns: 200_000,
+                bs_bytes: 4096,
+                iodepth: 16,
+                rw: Rw::RandWrite,
+                flush_mode: "fdatasync".into(),
+                drive: "vda, scratch file".into(),
+            }),
+            messenger: Some(MessengerBaseline {
+                iops: 50_000.0,
+                bw_bytes: 2e8,
+                mean_ns: 2e4,
+                p99_ns: 60_000,
+                bs_bytes: 4096,
+                iodepth: 16,
+            }),
+        }
+    }
+
+    #[test]
+    fn replicas_count_against_the_drives_and_clients_against_the_messenger() {
+        let load = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };
+        let achieved = Achieved { iops: 5_000.0, osd_iops: 15_000.0, drives: 3, pairs: 2 };
+        let got = baseline().percentages(&load, "fdatasync", &achieved);
+        assert_eq!(got, Percentages { device: Some(50.0), messenger: Some(5.0), refused: vec![] });
+    }
+
+    #[test]
+    fn a_baseline_of_another_load_says_nothing() {
+        let load = LoadSpec { rw: Rw::RandRead, iodepth: 8, ..LoadSpec::default() };
+        let achieved = Achieved { iops: 5_000.0, osd_iops: 5_000.0, drives: 1, pairs: 1 };
+        let got = baseline().percentages(&load, "fdatasync", &achieved);
+        assert_eq!((got.device, got.messenger), (None, None));
+        assert!(got.refused[0].contains("depth, direction") && got.refused[1].contains("depth"), "{got:?}");
+        let write = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };
+        let got = baseline().percentages(&write, "none", &Achieved { pairs: 0, ..achieved });
+        assert!(got.device.is_none() && got.messenger.is_none() && got.refused[0].contains("flush mode"));
+    }
+}

@@ -1,0 +1,70 @@
+//! Remarks that say how far a result can be trusted; each begins with a word that programs look for.
+
+use super::{Context, ratio, seconds};
+use crate::result::JobResult;
+use crate::verdict::{NOISE, noise};
+use crate::window::Window;
+
+/// Windows below this are too short for a figure that is to be believed.
+const SMOKE_BELOW_S: f64 = 60.0;
+
+/// All remarks about a window.
+pub(super) fn marks(result: &JobResult, window: &Window, context: &Context) -> Vec<String> {
+    let mut marks = Vec::new();
+    if context.shared {
+        marks.push("SHARED: reactors, aliens or clients share CPUs; figures per core are left out".into());
+    }
+    let wall = seconds(window.wall_ns);
+    if wall < SMOKE_BELOW_S {
+        marks.push(format!("SMOKE: a window of {wall:.1} s says little; take 60 s or more"));
+    }
+    if window.osds.iter().any(|o| o.reactors.is_empty()) {
+        marks.push("an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".into());
+    }
+    marks.extend(noise_marks(window));
+    let client_wait = ratio(result.client.wait_ns as f64, result.client.wall_ns as f64).unwrap_or(0.0);
+    if client_wait >= NOISE && !context.in_process {
+        marks.push(format!(
+            "NOISY: a generator thread was without a CPU for {:.0} % of the window",
+            client_wait * 100.0
+        ));
+    }
+    if context.in_process {
+        let guests = ratio(guests_seconds(window), wall).unwrap_or(0.0);
+        marks.push(format!(
+            "in-process load: the generator's CPU time is part of the OSD's; controller and monitor used {:.1} % of a CPU",
+            guests * 100.0
+        ));
+    }
+    marks
+}
+
+/// CPU time of the controller (of this process, when the load runs in another) and of the monitor.
+pub(super) fn guests_seconds(window: &Window) -> f64 {
+    seconds(window.machine.generator_ns + window.machine.mon_ns)
+}
+
+/// What other processes did to the measurement.
+fn noise_marks(window: &Window) -> Vec<String> {
+    let mut marks = Vec::new();
+    let percent = |part: f64| format!("{:.0} %", part * 100.0);
+    let noise = noise(window);
+    if noise >= NOISE {
+        marks.push(format!(
+            "NOISY: reactors were ready but without a CPU for {} of the window",
+            percent(noise)
+        ));
+    }
+    let machine = &window.machine;
+    if machine.idle_baseline_cores > NOISE * f64::from(machine.cpus.max(1)) {
+        let cores = machine.idle_baseline_cores;
+        marks.push(format!(
+            "NOISY: {cores:.2} of {} cores were busy with other things before the load",
+            machine.cpus
+        ));
+    }
+    if machine.steal_ns as f64 > NOISE * window.wall_ns as f64 * f64::from(machine.cpus.max(1)) {
+        marks.push(format!("NOISY: the hypervisor took {:.2} CPU seconds away", seconds(machine.steal_ns)));
+    }
+    marks
+}

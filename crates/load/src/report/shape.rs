@@ -1,0 +1,154 @@
+//! The shapes of a result: what `carmine` holds beside fio's `jobs`.
+
+use carmine_metrics::SparseHistogram;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::baseline::Baseline;
+use crate::spec::LoadSpec;
+use crate::verdict::Limiter;
+use crate::window::{DeviceWindow, MachineWindow, ReactorWindow};
+
+/// What only the controller knows.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// The plan that the testbed was started with.
+    pub plan: Value,
+    pub grid: Value,
+    /// Machine, kernel, versions.
+    pub host: Value,
+    /// Some CPU of the grid is not had alone.
+    pub shared: bool,
+    /// Distinct CPUs of reactors and aliens.
+    pub allocated_cpus: usize,
+    /// Replicas of the pool.
+    pub size: u32,
+    /// The load ran inside the OSD: its CPU time is in the OSD's.
+    pub in_process: bool,
+    /// How the store makes writes durable: `fdatasync` or `none`.
+    pub flush_mode: String,
+    /// Distinct block devices under the stores; `None` for stores in memory.
+    pub drives: Option<u32>,
+    pub cache_state: Option<CacheState>,
+    /// What `--baseline` gave.
+    pub baseline: Option<Baseline>,
+    /// What was done to the store before the window, and what it still had to do at its ends.
+    pub conditions: Value,
+    /// Findings of the doctor.
+    pub doctor: Value,
+    /// Remarks: what could not be measured.
+    pub marks: Vec<String>,
+}
+
+/// What the OSDs had in their caches when the window began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheState {
+    /// The OSDs have served nothing since their start.
+    Cold,
+    /// Metadata of the objects was loaded, their data was not.
+    OnodeWarm,
+    /// The same load ran just before.
+    Cached,
+}
+
+/// Latencies of the window in nanoseconds; `None` for a direction without operations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyHistograms {
+    pub read: Option<SparseHistogram>,
+    pub write: Option<SparseHistogram>,
+}
+
+/// CPU seconds of one OSD process in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuSeconds {
+    /// Reactors doing work.
+    pub busy: f64,
+    /// Reactors looking for work.
+    pub spin: f64,
+    /// Reactors asleep.
+    pub sleep: f64,
+    /// Reactors ready, but without a CPU.
+    pub wait: f64,
+    /// Threads that are not reactors.
+    pub alien: f64,
+    /// All threads, as the kernel counts.
+    pub kernel_total: f64,
+}
+
+/// One OSD in a result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OsdReport {
+    pub id: u32,
+    pub pid: u32,
+    pub cpu_seconds: CpuSeconds,
+    pub rss_bytes: u64,
+    pub device_read_bytes: u64,
+    pub device_write_bytes: u64,
+    pub reactors: Vec<ReactorWindow>,
+}
+
+/// Client operations per second and core; `null` where CPUs are shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerCore {
+    /// Of the distinct CPUs of reactors and aliens.
+    pub allocated: Option<f64>,
+    /// Of the kernel CPU seconds of all OSD processes.
+    pub used: Option<f64>,
+    /// Of those less spinning.
+    pub busy: Option<f64>,
+}
+
+/// The object `carmine`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub plan: Value,
+    pub grid: Value,
+    pub host: Value,
+    pub load: LoadSpec,
+    pub osds: Vec<OsdReport>,
+    pub window_seconds: f64,
+    pub iops: f64,
+    /// Client IOPS × replicas of writes, as OSDs see it.
+    pub osd_iops: f64,
+    pub shared: bool,
+    pub in_process: bool,
+    pub iops_per_core: PerCore,
+    pub osd_cpu_us_per_op: Option<f64>,
+    pub machine_cpu_us_per_op: Option<f64>,
+    pub client_cores_used: Option<f64>,
+    pub hops_per_op: Option<f64>,
+    pub device_reads_per_client_read: Option<f64>,
+    /// Bytes that OSDs read from and wrote to block devices per byte that clients read and wrote; `None` for stores in memory.
+    pub device_bytes_per_client_byte: Option<f64>,
+    /// Bytes of all messages, those between OSDs included, per byte that clients read and wrote.
+    pub wire_bytes_per_client_byte: Option<f64>,
+    /// Client operations per second and drive under the stores.
+    pub iops_per_drive: Option<f64>,
+    pub latency_histogram: LatencyHistograms,
+    /// `direct`, `single`, or `in-process`.
+    pub route: String,
+    /// How writes became durable.
+    pub flush_mode: String,
+    pub cache_state: Option<CacheState>,
+    pub baseline: Option<Baseline>,
+    /// Of the raw baselines of the same block size, depth, direction and flush mode.
+    pub percent_of_device: Option<f64>,
+    pub percent_of_messenger: Option<f64>,
+    /// More than its raw baseline: a cache, or a mistake.
+    pub above_baseline: bool,
+    pub conditions: Value,
+    pub doctor: Value,
+    /// Time that a cgroup's CPU quota kept the OSDs from running; `None` without a quota.
+    pub throttled_seconds: Option<f64>,
+    pub machine: MachineWindow,
+    pub devices: Vec<DeviceWindow>,
+    pub verdict: Limiter,
+    pub verdict_reason: String,
+    pub errors: u64,
+    pub abandoned: u64,
+    pub verify: crate::result::VerifyCounts,
+    /// How far behind its schedule an open-loop load ended.
+    pub behind_ns: u64,
+    pub marks: Vec<String>,
+}

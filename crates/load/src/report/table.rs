@@ -1,0 +1,119 @@
+//! The result as a table for a terminal.
+
+use std::fmt::Write as _;
+
+use super::{Report, ratio};
+use crate::result::{DirStats, JobResult};
+use crate::spec::show_bytes;
+
+/// The result as a table for a terminal.
+pub fn table(result: &JobResult, report: &Report) -> String {
+    let mut text = String::new();
+    let way =
+        if report.in_process { "in-process".to_owned() } else { format!("route {}", report.load.route) };
+    let _ = writeln!(text, "{}, {way}", report.load.summary());
+    let _ = writeln!(
+        text,
+        "{:<6} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "", "IOPS", "MB/s", "mean us", "p50 us", "p99 us", "p99.9 us", "max us", "stddev us"
+    );
+    for (name, stats) in [("read", &result.read), ("write", &result.write)] {
+        if stats.ops > 0 {
+            text.push_str(&direction_row(name, stats, report.window_seconds));
+        }
+    }
+    let _ = writeln!(text, "{}", cores_line(report));
+    let _ = writeln!(text, "{}", raw_line(report));
+    for osd in &report.osds {
+        let c = &osd.cpu_seconds;
+        let _ = writeln!(
+            text,
+            "osd.{:<3} CPU s: busy {:.2} spin {:.2} sleep {:.2} wait {:.2} alien {:.2}, kernel total {:.2}; memory {} MiB",
+            osd.id,
+            c.busy,
+            c.spin,
+            c.sleep,
+            c.wait,
+            c.alien,
+            c.kernel_total,
+            osd.rss_bytes >> 20
+        );
+    }
+    if report.errors > 0 {
+        let _ =
+            writeln!(text, "errors    {}: {}", report.errors, result.first_error.as_deref().unwrap_or("?"));
+    }
+    if report.abandoned > 0 {
+        let _ = writeln!(text, "abandoned {} operations had no answer 10 s after the end", report.abandoned);
+    }
+    if report.load.verify || report.load.verify_only {
+        let _ = writeln!(
+            text,
+            "verify    {} blocks checked, {} wrong",
+            report.verify.checked, report.verify.mismatches
+        );
+        report.verify.details.iter().for_each(|detail| text.push_str(&format!("          {detail}\n")));
+    }
+    let _ = writeln!(text, "verdict   {}: {}", report.verdict, report.verdict_reason);
+    report.marks.iter().for_each(|mark| text.push_str(&format!("note      {mark}\n")));
+    text
+}
+
+/// Amplification and baselines.
+fn raw_line(report: &Report) -> String {
+    let factor = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |n| format!("{n:.2}"));
+    let percent = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |n| format!("{n:.0} %"));
+    format!(
+        "bytes per client byte: device {}, wire {}; IOPS/drive {}; of the raw device {}, of the raw messenger {}; flush {}",
+        factor(report.device_bytes_per_client_byte),
+        factor(report.wire_bytes_per_client_byte),
+        report.iops_per_drive.map_or_else(|| "-".into(), |n| format!("{n:.0}")),
+        percent(report.percent_of_device),
+        percent(report.percent_of_messenger),
+        report.flush_mode,
+    )
+}
+
+fn direction_row(name: &str, stats: &DirStats, wall: f64) -> String {
+    let h = &stats.latency_ns;
+    let us = |ns: u64| ns as f64 / 1e3;
+    format!(
+        "{name:<6} {:>10.0} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1}\n",
+        ratio(stats.ops as f64, wall).unwrap_or(0.0),
+        ratio(stats.bytes as f64 / 1e6, wall).unwrap_or(0.0),
+        h.mean() / 1e3,
+        us(h.percentile(50.0)),
+        us(h.percentile(99.0)),
+        us(h.percentile(99.9)),
+        us(h.max()),
+        h.stddev() / 1e3,
+    )
+}
+
+fn cores_line(report: &Report) -> String {
+    let show =
+        |figure: Option<f64>, digits: usize| figure.map_or_else(|| "-".into(), |n| format!("{n:.digits$}"));
+    let cores = if report.shared {
+        "IOPS/core SHARED (left out)".to_owned()
+    } else {
+        let c = &report.iops_per_core;
+        format!(
+            "IOPS/core allocated {}, used {}, busy {}",
+            show(c.allocated, 0),
+            show(c.used, 0),
+            show(c.busy, 0)
+        )
+    };
+    let mut line = format!(
+        "{cores}; CPU us/op machine {}, OSDs {}; client cores {}; hops/op {}",
+        show(report.machine_cpu_us_per_op, 1),
+        show(report.osd_cpu_us_per_op, 1),
+        show(report.client_cores_used, 2),
+        show(report.hops_per_op, 2),
+    );
+    if report.load.rw.reads() {
+        let _ = write!(line, "; device reads/read {}", show(report.device_reads_per_client_read, 2));
+    }
+    let _ = write!(line, "; {:.1} s, bs {}", report.window_seconds, show_bytes(report.load.bs_bytes));
+    line
+}

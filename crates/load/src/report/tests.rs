@@ -1,0 +1,175 @@
+use super::*;
+use crate::spec::Rw;
+use crate::verdict::Limiter;
+use crate::window::{MachineWindow, ProcessWindow, ThreadWindow};
+
+fn case(shared: bool) -> (LoadSpec, JobResult, Window, Context) {
+    let spec = LoadSpec { rw: Rw::RandRw, iodepth: 16, ..LoadSpec::default() };
+    let mut result = JobResult::default();
+    (0..6000).for_each(|n| result.read.record(4096, 100_000, n * 300_000));
+    (0..2000).for_each(|n| result.write.record(4096, 300_000, n * 900_000));
+    result.client.busy_ns = 500_000_000;
+    result.client.wall_ns = 2_000_000_000;
+    let reactor = ReactorWindow {
+        tid: 7,
+        busy_ns: 1_000_000_000,
+        spin_ns: 400_000_000,
+        sleep_ns: 500_000_000,
+        wait_ns: 100_000_000,
+        hops: 4000,
+        ..ReactorWindow::default()
+    };
+    let threads = vec![
+        ThreadWindow { tid: 7, cpu_ns: 1_400_000_000, ..ThreadWindow::default() },
+        ThreadWindow { tid: 8, cpu_ns: 200_000_000, ..ThreadWindow::default() },
+    ];
+    let process = ProcessWindow { pid: 42, cpu_ns: 1_600_000_000, threads, ..ProcessWindow::default() };
+    let osd =
+        OsdWindow { process, reactors: vec![reactor], device_reads: Some(3000), ..OsdWindow::default() };
+    let machine = MachineWindow {
+        cpus: 2,
+        busy_ns: 3_000_000_000,
+        idle_baseline_cores: 0.05,
+        generator_ns: 800_000_000,
+        mon_ns: 100_000_000,
+        ..MachineWindow::default()
+    };
+    let window = Window { wall_ns: 2_000_000_000, osds: vec![osd], machine, devices: Vec::new() };
+    (spec, result, window, Context { shared, allocated_cpus: 1, size: 3, ..Context::default() })
+}
+
+#[test]
+fn figures_add_up() {
+    let (spec, result, window, context) = case(false);
+    let r = report(&spec, &result, &window, context);
+    let near = |a: Option<f64>, b: f64| assert!((a.unwrap() / b - 1.0).abs() < 1e-9, "{a:?} against {b}");
+    near(Some(r.iops), 4000.0);
+    near(Some(r.osd_iops), 6000.0);
+    near(r.iops_per_core.allocated, 4000.0);
+    near(r.iops_per_core.used, 5000.0);
+    near(r.iops_per_core.busy, 4000.0 / 0.6);
+    near(r.osd_cpu_us_per_op, 200.0);
+    // (3.0 − 0.05 × 2 − 0.8 − 0.1) s ÷ 8000
+    near(r.machine_cpu_us_per_op, 250.0);
+    near(r.client_cores_used, 0.4);
+    near(r.hops_per_op, 0.5);
+    near(r.device_reads_per_client_read, 0.5);
+    near(Some(r.osds[0].cpu_seconds.alien), 0.2);
+    assert_eq!(r.verdict, Limiter::Qd, "{}", r.verdict_reason);
+}
+
+#[test]
+fn shared_cpus_have_no_figures_per_core() {
+    let (spec, result, window, context) = case(true);
+    let r = report(&spec, &result, &window, context);
+    let json = result_json(&spec, &result, &r, 0);
+    assert_eq!(json["carmine"]["iops_per_core"], json!({"allocated": null, "used": null, "busy": null}));
+    assert_eq!(json["carmine"]["verdict"], "SHARED");
+    assert!(table(&result, &r).contains("SHARED (left out)"));
+}
+
+#[test]
+fn result_has_every_field_of_the_issue() {
+    let (spec, result, window, context) = case(false);
+    let r = report(&spec, &result, &window, context);
+    let json = result_json(&spec, &result, &r, 1);
+    for field in [
+        "plan",
+        "grid",
+        "osds",
+        "window_seconds",
+        "iops_per_core",
+        "osd_cpu_us_per_op",
+        "machine_cpu_us_per_op",
+        "client_cores_used",
+        "hops_per_op",
+        "verdict",
+    ] {
+        assert!(json["carmine"].get(field).is_some(), "no {field}");
+    }
+    let osd = &json["carmine"]["osds"][0];
+    assert_eq!((&osd["pid"], &osd["cpu_seconds"]["kernel_total"]), (&json!(42), &json!(1.6)));
+    assert!(json["jobs"][0]["read"]["clat_ns"]["percentile"]["99.000000"].is_u64());
+    let back: Report = serde_json::from_value(json["carmine"].clone()).unwrap();
+    assert_eq!(back.osds, r.osds);
+    let text = table(&result, &r);
+    assert!(text.contains("verdict   QD") && text.contains("IOPS/core allocated 4000"), "{text}");
+}
+
+#[test]
+fn noise_is_marked_and_spoils_the_machines_figure() {
+    let (spec, result, mut window, context) = case(false);
+    window.machine.idle_baseline_cores = 1.9;
+    window.osds[0].reactors[0].wait_ns = 900_000_000;
+    let r = report(&spec, &result, &window, context);
+    assert_eq!(r.machine_cpu_us_per_op, None);
+    let noisy = |part: &str| r.marks.iter().any(|m| m.starts_with("NOISY") && m.contains(part));
+    assert!(noisy("45 % of the window") && noisy("1.90 of 2 cores"), "{:?}", r.marks);
+}
+
+#[test]
+fn without_clocks_it_says_so() {
+    let (spec, result, mut window, context) = case(false);
+    window.osds[0].reactors.clear();
+    let r = report(&spec, &result, &window, context);
+    assert_eq!((r.iops_per_core.busy, r.hops_per_op), (None, None));
+    assert!(r.marks.iter().any(|m| m.contains("clocks")));
+}
+
+#[test]
+fn a_result_carries_its_latencies_route_and_amplification() {
+    let (spec, result, mut window, context) = case(false);
+    window.osds[0].process.device_write_bytes = 8000 * 4096 * 2;
+    window.osds[0].wire_bytes = Some(8000 * 4096);
+    let context = Context { drives: Some(2), flush_mode: "fdatasync".into(), ..context };
+    let r = report(&spec, &result, &window, context.clone());
+    assert_eq!((r.device_bytes_per_client_byte, r.wire_bytes_per_client_byte), (Some(2.0), Some(1.0)));
+    assert_eq!(
+        (r.iops_per_drive, r.route.as_str(), r.flush_mode.as_str()),
+        (Some(2000.0), "direct", "fdatasync")
+    );
+    assert_eq!(r.latency_histogram.read.map(|h| h.count), Some(6000));
+    assert!(r.marks.iter().any(|m| m.starts_with("SMOKE")) && !r.above_baseline);
+    let memory = report(&spec, &result, &window, Context { drives: None, ..context });
+    assert_eq!((memory.device_bytes_per_client_byte, memory.iops_per_drive), (None, None));
+}
+
+#[test]
+fn more_than_the_raw_device_is_flagged() {
+    let (mut spec, result, window, context) = case(false);
+    spec.rw = Rw::RandRead;
+    let device = crate::baseline::DeviceBaseline {
+        iops: 1000.0,
+        bw_bytes: 4_096_000.0,
+        mean_ns: 1e5,
+        p99_ns: 1,
+        bs_bytes: 4096,
+        iodepth: 16,
+        rw: Rw::RandRead,
+        flush_mode: "none".into(),
+        drive: "vda".into(),
+    };
+    let baseline = Some(crate::baseline::Baseline { device: Some(device), messenger: None });
+    let context = Context { drives: Some(1), baseline, ..context };
+    let r = report(&spec, &result, &window, context);
+    assert_eq!(r.percent_of_device, Some(600.0));
+    assert!(
+        r.above_baseline && r.marks.iter().any(|m| m.starts_with("ABOVE") && m.contains("cache")),
+        "{:?}",
+        r.marks
+    );
+}
+
+#[test]
+fn guests_that_work_on_a_reactors_cpu_share_it() {
+    let (spec, result, mut window, context) = case(false);
+    let context = Context { in_process: true, ..context };
+    window.machine.generator_ns = 10_000_000;
+    window.machine.mon_ns = 10_000_000;
+    let quiet = report(&spec, &result, &window, context.clone());
+    assert!(!quiet.shared && quiet.iops_per_core.allocated.is_some(), "{:?}", quiet.marks);
+    window.machine.mon_ns = 100_000_000;
+    let busy = report(&spec, &result, &window, context);
+    assert!(busy.shared && busy.iops_per_core.allocated.is_none() && busy.verdict == Limiter::Shared);
+    assert!(busy.marks.iter().any(|m| m.starts_with("SHARED")));
+}

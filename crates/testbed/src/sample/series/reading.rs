@@ -1,0 +1,139 @@
+//! One look at everything that is sampled every second.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::hardware::Hardware;
+use super::threads::{self, Spent, ThreadCounters};
+use super::{SAMPLER, SampleOptions, cpus};
+use crate::sample::device::{self, DeviceCounters};
+use crate::sample::process::rss_bytes;
+
+/// What is looked at.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) proc: PathBuf,
+    /// (OSD, pid)
+    pub(super) osds: Vec<(u32, u32)>,
+    pub(super) devices: Vec<String>,
+    pub(super) hardware: Hardware,
+}
+
+/// Counters at one moment.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) at: Instant,
+    pub(super) cpus: BTreeMap<u32, [u64; 6]>,
+    /// By OSD, as in [`Sources::osds`].
+    pub(super) threads: Vec<BTreeMap<u32, ThreadCounters>>,
+    generator: BTreeMap<u32, ThreadCounters>,
+    memory_bytes: u64,
+    devices: BTreeMap<String, DeviceCounters>,
+    network_bytes: u64,
+    joules: Option<f64>,
+    gauges: BTreeMap<String, f64>,
+}
+
+impl Sources {
+    pub(super) fn read(&self) -> Reading {
+        let text = |name: &str| std::fs::read_to_string(self.proc.join(name)).unwrap_or_default();
+        Reading {
+            at: Instant::now(),
+            cpus: cpus::parse(&text("stat")),
+            threads: self.osds.iter().map(|(_, pid)| threads::read(&self.proc, *pid)).collect(),
+            generator: threads::read(&self.proc, std::process::id()),
+            memory_bytes: self.osds.iter().filter_map(|(_, pid)| rss_bytes(&self.proc, *pid)).sum(),
+            devices: device::read(&self.proc, &self.devices),
+            network_bytes: network_bytes(&text("net/dev")),
+            joules: self.hardware.joules(),
+            gauges: self.hardware.read(),
+        }
+    }
+}
+
+/// Bytes that all interfaces carried. What goes over loopback is counted once, though it is sent and received.
+fn network_bytes(dev: &str) -> u64 {
+    let line = |line: &str| {
+        let (name, counters) = line.split_once(':')?;
+        let counters: Vec<u64> = counters.split_ascii_whitespace().filter_map(|n| n.parse().ok()).collect();
+        let sent = if name.trim() == "lo" { 0 } else { *counters.get(8)? };
+        Some(counters.first()? + sent)
+    };
+    dev.lines().filter_map(line).sum()
+}
+
+impl Reading {
+    /// The series' values between two readings.
+    pub(super) fn since(&self, before: &Reading) -> BTreeMap<String, f64> {
+        let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-9);
+        let osds = self.osds_spent(before);
+        let cores = |ns: u64| ns as f64 / 1e9 / seconds;
+        let rate = |now: u64, old: u64| now.saturating_sub(old) as f64 / seconds;
+        let mut values = self.gauges.clone();
+        let mut put = |name: &str, value: f64| values.insert(name.to_owned(), value);
+        put("osd_cores", cores(osds.cpu_ns));
+        put("osd_user_cores", cores(osds.user_ns));
+        put("osd_system_cores", cores(osds.system_ns));
+        put("osd_wait_cores", cores(osds.wait_ns));
+        put("context_switches_per_s", osds.switches as f64 / seconds);
+        let generator = threads::spent(&before.generator, &self.generator);
+        let sampler = |threads: &BTreeMap<u32, ThreadCounters>| {
+            threads.values().find(|t| t.name == SAMPLER).map_or(0, |t| t.cpu_ns)
+        };
+        let own_ns = sampler(&self.generator).saturating_sub(sampler(&before.generator));
+        put("generator_cores", cores(generator.cpu_ns.saturating_sub(own_ns)));
+        put("memory_bytes", self.memory_bytes as f64);
+        put("network_bytes_per_s", rate(self.network_bytes, before.network_bytes));
+        if let (Some(now), Some(old)) = (self.joules, before.joules)
+            && now >= old
+        {
+            put("watts", (now - old) / seconds);
+        }
+        if !self.devices.is_empty() {
+            let sum = |count: fn(&DeviceCounters) -> u64| {
+                let since = |(name, now): (&String, &DeviceCounters)| {
+                    before.devices.get(name).map_or(0, |old| count(now).saturating_sub(count(old)))
+                };
+                self.devices.iter().map(since).sum::<u64>() as f64 / seconds
+            };
+            put("device_read_bytes_per_s", sum(DeviceCounters::read_bytes));
+            put("device_write_bytes_per_s", sum(DeviceCounters::write_bytes));
+            put("device_flushes_per_s", sum(DeviceCounters::flushes));
+            put("device_iops", sum(DeviceCounters::operations));
+        }
+        values
+    }
+
+    fn osds_spent(&self, before: &Reading) -> Spent {
+        let all = self.threads.iter().zip(&before.threads).map(|(now, old)| threads::spent(old, now));
+        all.fold(Spent::default(), |sum, one| Spent {
+            user_ns: sum.user_ns + one.user_ns,
+            system_ns: sum.system_ns + one.system_ns,
+            cpu_ns: sum.cpu_ns + one.cpu_ns,
+            wait_ns: sum.wait_ns + one.wait_ns,
+            switches: sum.switches + one.switches,
+        })
+    }
+}
+
+/// Sources of this machine.
+pub(super) fn sources(proc: &Path, sys: &Path, options: &SampleOptions) -> Sources {
+    Sources {
+        proc: proc.to_owned(),
+        osds: options.osds.clone(),
+        devices: options.devices.clone(),
+        hardware: Hardware::find(proc, sys, &options.osd_cpus),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_counted_once() {
+        let dev = "Inter-| Receive | Transmit\n face |bytes\n    lo: 100 1 0 0 0 0 0 0 100 1 0 0\n  eth0: 7 1 0 0 0 0 0 0 5 1 0 0\n";
+        assert_eq!(network_bytes(dev), 112);
+    }
+}

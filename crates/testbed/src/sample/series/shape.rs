@@ -1,0 +1,102 @@
+//! The file of `carmine bench --samples`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// One CPU over time, in parts of 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CpuSeries {
+    pub cpu: u32,
+    /// With `nice`.
+    pub user: Vec<Option<f64>>,
+    pub system: Vec<Option<f64>>,
+    pub irq: Vec<Option<f64>>,
+    pub softirq: Vec<Option<f64>>,
+    pub steal: Vec<Option<f64>>,
+    /// With `iowait`: the CPU could have run anything.
+    pub idle: Vec<Option<f64>>,
+}
+
+/// A thread of an OSD over the whole window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ThreadSamples {
+    pub osd: u32,
+    pub tid: u32,
+    pub name: String,
+    /// `reactor`, `alien` or `other`.
+    pub kind: String,
+    pub user_s: f64,
+    pub system_s: f64,
+    /// Ready, but without a CPU.
+    pub wait_s: f64,
+    /// Moves to another CPU; `None` where the kernel does not tell.
+    pub migrations: Option<u64>,
+}
+
+/// Cores that the OSDs used in windows of 10 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CoresUsed {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// What sampling itself cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Instrument {
+    /// CPU of the sampler's thread in cores.
+    pub cores: f64,
+    /// CPUs that it was pinned to; none when every CPU is an OSD's.
+    pub cpus: Vec<usize>,
+}
+
+/// Samples of a window. Series are equally long; what the machine does not have is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Samples {
+    pub interval_ms: u64,
+    /// Milliseconds from the window's start to each sample.
+    pub t_ms: Vec<f64>,
+    /// Name with its unit → what was so between a sample and the one before.
+    pub series: BTreeMap<String, Vec<Option<f64>>>,
+    pub cpus: Vec<CpuSeries>,
+    pub threads: Vec<ThreadSamples>,
+    pub cores_used_10ms: Option<CoresUsed>,
+    pub instrument: Instrument,
+}
+
+impl Samples {
+    /// Adds a series that somebody else counted; cut or filled up to the number of samples.
+    pub fn put(&mut self, name: &str, mut values: Vec<Option<f64>>) {
+        values.resize(self.t_ms.len(), None);
+        self.series.insert(name.to_owned(), values);
+    }
+
+    /// Appends one sample: series that begin late have no value before, those that are missing have none now.
+    pub(super) fn push(&mut self, t_ms: f64, values: BTreeMap<String, f64>) {
+        let before = self.t_ms.len();
+        self.t_ms.push(t_ms);
+        for (name, value) in values {
+            let series = self.series.entry(name).or_default();
+            series.resize(before, None);
+            series.push(Some(value));
+        }
+        self.series.values_mut().for_each(|series| series.resize(before + 1, None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_stay_as_long_as_the_time_axis() {
+        let mut samples = Samples::default();
+        samples.push(1000.0, [("a".to_owned(), 1.0)].into());
+        samples.push(2000.0, [("b".to_owned(), 2.0)].into());
+        samples.put("c", vec![Some(1.0), Some(2.0), Some(3.0)]);
+        assert_eq!(samples.series["a"], [Some(1.0), None]);
+        assert_eq!(samples.series["b"], [None, Some(2.0)]);
+        assert_eq!(samples.series["c"], [Some(1.0), Some(2.0)]);
+    }
+}

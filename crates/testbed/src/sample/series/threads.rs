@@ -1,0 +1,164 @@
+//! Threads of the OSDs, one by one: time in user and kernel, time ready without a CPU, migrations, context switches.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::shape::ThreadSamples;
+use crate::sample::process::TICK_NS;
+
+/// Counters of a thread since its start. The kernel scales user and system time so that they add up to the time that the
+/// scheduler counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ThreadCounters {
+    pub(super) name: String,
+    pub(super) user_ns: u64,
+    pub(super) system_ns: u64,
+    pub(super) cpu_ns: u64,
+    pub(super) wait_ns: u64,
+    pub(super) switches: u64,
+    pub(super) migrations: Option<u64>,
+}
+
+/// All threads of a process by their ids; those that end while they are looked at are left out.
+pub(super) fn read(proc: &Path, pid: u32) -> BTreeMap<u32, ThreadCounters> {
+    let Ok(tasks) = std::fs::read_dir(proc.join(pid.to_string()).join("task")) else {
+        return BTreeMap::new();
+    };
+    let tids = tasks.flatten().filter_map(|t| Some((t.file_name().to_str()?.parse().ok()?, t.path())));
+    tids.filter_map(|(tid, path)| Some((tid, read_thread(&path)?))).collect()
+}
+
+fn read_thread(dir: &Path) -> Option<ThreadCounters> {
+    let text = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
+    let mut thread = parse_stat(&text("stat")?)?;
+    let schedstat = text("schedstat").unwrap_or_default();
+    let mut numbers = schedstat.split_ascii_whitespace().filter_map(|n| n.parse().ok());
+    thread.cpu_ns = numbers.next().unwrap_or(thread.user_ns + thread.system_ns);
+    thread.wait_ns = numbers.next().unwrap_or(0);
+    let status = text("status").unwrap_or_default();
+    let lines = status.lines().filter(|line| line.contains("ctxt_switches:"));
+    thread.switches =
+        lines.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).sum();
+    thread.migrations = migrations(&text("sched").unwrap_or_default());
+    Some(thread)
+}
+
+/// Name, user and system time of a `stat` line. The name may hold blanks and brackets: it ends at the last `)`.
+fn parse_stat(stat: &str) -> Option<ThreadCounters> {
+    let (open, close) = (stat.find('(')?, stat.rfind(')')?);
+    let mut fields = stat.get(close + 1..)?.split_ascii_whitespace().skip(11);
+    let mut ns = || Some(fields.next()?.parse::<u64>().ok()? * TICK_NS);
+    let (user_ns, system_ns) = (ns()?, ns()?);
+    Some(ThreadCounters {
+        name: stat.get(open + 1..close)?.to_owned(),
+        user_ns,
+        system_ns,
+        ..ThreadCounters::default()
+    })
+}
+
+/// `se.nr_migrations` of `/proc/PID/task/TID/sched`, which only kernels with scheduler debugging have.
+fn migrations(sched: &str) -> Option<u64> {
+    sched.lines().find(|line| line.starts_with("se.nr_migrations"))?.rsplit(':').next()?.trim().parse().ok()
+}
+
+/// Sums over the threads of all OSDs of what happened between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Spent {
+    pub(super) user_ns: u64,
+    pub(super) system_ns: u64,
+    pub(super) cpu_ns: u64,
+    pub(super) wait_ns: u64,
+    pub(super) switches: u64,
+}
+
+/// Adds up the threads; one that is new began at zero.
+pub(super) fn spent(before: &BTreeMap<u32, ThreadCounters>, now: &BTreeMap<u32, ThreadCounters>) -> Spent {
+    let none = ThreadCounters::default();
+    now.iter().fold(Spent::default(), |sum, (tid, thread)| {
+        let old = before.get(tid).unwrap_or(&none);
+        Spent {
+            user_ns: sum.user_ns + thread.user_ns.saturating_sub(old.user_ns),
+            system_ns: sum.system_ns + thread.system_ns.saturating_sub(old.system_ns),
+            cpu_ns: sum.cpu_ns + thread.cpu_ns.saturating_sub(old.cpu_ns),
+            wait_ns: sum.wait_ns + thread.wait_ns.saturating_sub(old.wait_ns),
+            switches: sum.switches + thread.switches.saturating_sub(old.switches),
+        }
+    })
+}
+
+/// The threads of one OSD over the whole window.
+pub(super) fn samples(
+    osd: u32,
+    before: &BTreeMap<u32, ThreadCounters>,
+    now: &BTreeMap<u32, ThreadCounters>,
+) -> Vec<ThreadSamples> {
+    let none = ThreadCounters::default();
+    let row = |(tid, thread): (&u32, &ThreadCounters)| {
+        let old = before.get(tid).unwrap_or(&none);
+        let seconds = |now: u64, old: u64| now.saturating_sub(old) as f64 / 1e9;
+        ThreadSamples {
+            osd,
+            tid: *tid,
+            kind: kind(&thread.name).to_owned(),
+            name: thread.name.clone(),
+            user_s: seconds(thread.user_ns, old.user_ns),
+            system_s: seconds(thread.system_ns, old.system_ns),
+            wait_s: seconds(thread.wait_ns, old.wait_ns),
+            migrations: thread.migrations.map(|n| n.saturating_sub(old.migrations.unwrap_or(0))),
+        }
+    };
+    now.iter().map(row).collect()
+}
+
+/// By the names that the reactor gives its threads: `osd.3-0` is a reactor, `osd.3-alien-0` is not.
+fn kind(name: &str) -> &'static str {
+    if name.contains("alien") {
+        return "alien";
+    }
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match name.rsplit_once('-') {
+        // Workers of io_uring are `iou-wrk-TID`.
+        Some((osd, shard)) if osd.starts_with("osd.") && number(shard) => "reactor",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_of_a_nasty_name() {
+        let stat = "42 (a ) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 4 0 100 1000 200";
+        let thread = parse_stat(stat).unwrap();
+        assert_eq!((thread.user_ns, thread.system_ns), (2_500_000_000, 500_000_000));
+        assert_eq!(thread.name, "a ) b (c");
+        assert!(parse_stat("42 (x").is_none() && parse_stat("42 (x) S 1").is_none());
+        assert_eq!(migrations("se.nr_migrations                             :        17\n"), Some(17));
+        assert_eq!(migrations(""), None);
+    }
+
+    #[test]
+    fn kinds_by_name() {
+        for (name, want) in [
+            ("osd.0-0", "reactor"),
+            ("osd.12-alien-1", "alien"),
+            ("rocksdb:low", "other"),
+            ("iou-wrk-77", "other"),
+        ] {
+            assert_eq!(kind(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn new_threads_count_from_zero() {
+        let thread =
+            |cpu_ns| ThreadCounters { name: "osd.0-0".into(), cpu_ns, user_ns: cpu_ns, ..Default::default() };
+        let before = [(1, thread(100))].into();
+        let now = [(1, thread(150)), (2, thread(7))].into();
+        assert_eq!(spent(&before, &now).cpu_ns, 57);
+        let rows = samples(3, &before, &now);
+        assert_eq!((rows[1].osd, rows[1].user_s, rows[1].kind.as_str()), (3, 7e-9, "reactor"));
+    }
+}
