@@ -6,3 +6,7 @@
 )]
 
 pub mod archive;
+pub mod commands;
+pub mod expand;
+pub mod plan;
+pub mod run;
