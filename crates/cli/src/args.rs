@@ -7,7 +7,7 @@ use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{bench, table};
+use crate::cmd::{bench, compare, table};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Bench(bench::BenchArgs),
     /// Print results of `bench --json` side by side
     Table(table::TableArgs),
+    /// Compare two runs, or two arms of one: accepted, or rejected for a regression
+    Compare(compare::CompareArgs),
     /// Print who would sit on which CPU; nothing is started
     Plan(PlanArgs),
     /// Print any Ceph OSDMap file, and the PG mappings, as osdmaptool does

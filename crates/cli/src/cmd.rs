@@ -6,6 +6,7 @@ use crate::args::Command;
 
 mod admin;
 pub(crate) mod bench;
+pub(crate) mod compare;
 mod down;
 mod mon;
 mod osd;
@@ -25,6 +26,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Destroy(args) => down::destroy(&args),
         Command::Bench(args) => bench::run(args),
         Command::Table(args) => table::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),

@@ -13,7 +13,6 @@ mod admin;
 mod concurrent;
 mod config;
 mod dispatch;
-mod live;
 mod local;
 mod maps;
 mod metrics;
@@ -27,7 +26,6 @@ mod table;
 
 pub use admin::{AdminAnswer, AdminHook};
 pub use config::OsdConfig;
-pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;
 pub use op::LocalReply;
 pub use shard::OsdShard;

@@ -66,7 +66,6 @@ pub mod sync;
 mod sys;
 mod timer;
 mod turn;
-mod unix;
 
 pub use buf::{Buf, Bytes, Chunk, Payload};
 pub use config::{Config, DEFAULT_SPIN_US, PollPolicy, PollPolicyError};
@@ -76,4 +75,3 @@ pub use net::{Listener, Socket, TcpStream};
 pub use runtime::{Reactors, Stopper, block_on};
 pub use shard::{Shard, ShardId};
 pub use stats::ReactorStats;
-pub use unix::{UnixListener, UnixStream};

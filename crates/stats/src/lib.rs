@@ -22,13 +22,15 @@ mod trend;
 
 #[cfg(test)]
 mod noise;
+#[cfg(test)]
+mod simulation;
 
 pub use comparison::{Comparison, NoComparison, PAIRS_MIN, paired_log_ratios};
 pub use describe::{Summary, median, summary};
 pub use holm::holm;
 pub use knee::{GAIN_KEPT, Knee, NoKnee, knee};
 pub use outcome::{Outcome, judge};
-pub use power::{POWER, pairs_needed};
+pub use power::{PAIRS_DEFAULT, POWER, pairs_needed};
 pub use slope::{NoSlope, Slope, slope};
 pub use trend::{DRIFT_MIN, NoTrend, Trend, trend};
 

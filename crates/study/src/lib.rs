@@ -6,7 +6,4 @@
 )]
 
 pub mod archive;
-pub mod commands;
-pub mod expand;
-pub mod plan;
-pub mod run;
+pub mod compare;

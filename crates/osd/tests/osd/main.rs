@@ -3,7 +3,6 @@
 mod basics;
 mod cluster;
 mod faults;
-mod live;
 mod mon;
 mod order;
 mod peering;

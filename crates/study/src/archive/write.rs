@@ -91,8 +91,6 @@ mod tests {
             label: "smoke".into(),
             comparison: None,
             chart: Chart::Scaling,
-            drift: None,
-            notes: Vec::new(),
         }
     }
 

@@ -15,8 +15,12 @@ use smallvec::smallvec;
 /// How often a running load's lease is looked at.
 const LEASE_POLL: Duration = Duration::from_secs(1);
 
-/// Answers the command `bench`.
-pub(crate) struct BenchHook;
+/// The hook that gives an OSD the command `bench`.
+pub(crate) fn hook() -> Box<dyn AdminHook> {
+    Box::new(BenchHook)
+}
+
+struct BenchHook;
 
 /// The load of this OSD; lives on shard 0, wherever the command arrives.
 #[derive(Default)]

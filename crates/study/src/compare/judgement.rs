@@ -1,0 +1,157 @@
+//! Accepted or rejected.
+
+use carmine_stats::{Comparison, NoComparison, Outcome, PAIRS_MIN, holm, judge, paired_log_ratios};
+use serde::Serialize;
+
+use super::settings::{check, differences};
+use super::{Arm, Difference, Group, METRICS, Measured, Metric, Refusal, differing_axes, pair_up};
+
+/// One figure of one group of pairs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What tells the group's configuration apart; empty if there is one only.
+    pub config: String,
+    pub metric: &'static str,
+    pub more_is_better: bool,
+    pub pairs: usize,
+    /// Of the points of each arm together: geometric means; percentiles of merged histograms.
+    pub base: Option<f64>,
+    pub new: Option<f64>,
+    /// `None` if nothing could be computed; the outcome says why.
+    pub comparison: Option<Comparison>,
+    /// p after Holm's correction over all rows.
+    pub adjusted_p: f64,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// False for a regression: different, for the worse, and not surely within the tolerance.
+    pub accepted: bool,
+}
+
+/// A comparison of two arms.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judgement {
+    pub base: String,
+    pub new: String,
+    /// Part of 1.
+    pub tolerance: f64,
+    /// Every setting that differs between the arms.
+    pub differences: Vec<Difference>,
+    /// What to mind when reading it.
+    pub warnings: Vec<String>,
+    pub rows: Vec<Row>,
+    /// No row is a regression.
+    pub accepted: bool,
+}
+
+/// Compares two arms, configuration by configuration and figure by figure; regressions beyond `tolerance` (part of 1)
+/// are rejected.
+///
+/// # Errors
+/// Arms that can't be compared: different flush modes, identical grids, configurations of one side only, fewer than
+/// [`PAIRS_MIN`] pairs everywhere.
+pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refusal> {
+    let (old, young): (Vec<&Measured>, Vec<&Measured>) =
+        (base.points.iter().collect(), new.points.iter().collect());
+    let axes = differing_axes(&old, &young);
+    check(base, new, &axes)?;
+    let groups = pair_up((&base.name, &old), (&new.name, &young), &axes)?;
+    let most = groups.iter().map(|g| g.pairs.len()).max().unwrap_or(0);
+    if most < PAIRS_MIN {
+        return Err(Refusal::TooFewPairs { most, min: PAIRS_MIN });
+    }
+    let rows = rows(&groups, tolerance);
+    let differences = differences(base, new, &axes);
+    let warnings = warnings(base, new, &groups, &differences);
+    let accepted = rows.iter().all(|row| row.accepted);
+    Ok(Judgement {
+        base: base.name.clone(),
+        new: new.name.clone(),
+        tolerance,
+        differences,
+        warnings,
+        rows,
+        accepted,
+    })
+}
+
+/// Every figure of every group, those left out that neither arm has.
+fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
+    let mut found: Vec<(&Group<'_>, &Metric, Result<Comparison, NoComparison>)> = Vec::new();
+    for (group, metric) in groups.iter().flat_map(|group| METRICS.iter().map(move |metric| (group, metric))) {
+        let of = |m: &Measured| (metric.of)(&m.result).filter(|value| *value > 0.0);
+        let values = group.pairs.iter().filter_map(|(base, new)| of(base).zip(of(new)));
+        let (base, new): (Vec<f64>, Vec<f64>) = values.unzip();
+        if !base.is_empty() {
+            found.push((group, metric, paired_log_ratios(&base, &new)));
+        }
+    }
+    // What could not be computed is no test, and takes nothing from the others.
+    let p: Vec<f64> = found.iter().filter_map(|(_, _, c)| c.as_ref().ok().map(|c| c.p)).collect();
+    let mut adjusted = holm(&p).into_iter();
+    let row = |(group, metric, comparison): (&Group<'_>, &Metric, Result<Comparison, NoComparison>)| {
+        let adjusted_p = if comparison.is_ok() { adjusted.next().unwrap_or(1.0) } else { 1.0 };
+        row(group, metric, comparison, adjusted_p, tolerance)
+    };
+    found.into_iter().map(row).collect()
+}
+
+fn row(
+    group: &Group<'_>,
+    metric: &Metric,
+    comparison: Result<Comparison, NoComparison>,
+    adjusted_p: f64,
+    tolerance: f64,
+) -> Row {
+    let outcome = judge(&comparison, adjusted_p, tolerance);
+    let comparison = comparison.ok();
+    let worse = comparison.is_some_and(|c| (c.ratio < 1.0) == metric.more_is_better);
+    let (base, new): (Vec<_>, Vec<_>) =
+        group.pairs.iter().map(|(base, new)| (&base.result, &new.result)).unzip();
+    Row {
+        config: group.name.clone(),
+        metric: metric.name,
+        more_is_better: metric.more_is_better,
+        pairs: comparison.map_or(group.pairs.len(), |c| c.pairs),
+        base: (metric.of_all)(&base),
+        new: (metric.of_all)(&new),
+        comparison,
+        adjusted_p,
+        accepted: !(worse && outcome == Outcome::Different { within: false }),
+        outcome,
+    }
+}
+
+fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Difference]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if base.run.as_ref().zip(new.run.as_ref()).is_some_and(|(base, new)| base != new) {
+        warnings.push(
+            "the arms are of different runs and were not measured in turn: what the machine did between them counts as \
+             a difference"
+                .to_owned(),
+        );
+    }
+    if differences.len() > 1 {
+        let names: Vec<&str> = differences.iter().map(|d| d.setting.as_str()).collect();
+        warnings.push(format!(
+            "the arms differ in {} settings ({}): a difference can't be put down to one of them",
+            names.len(),
+            names.join(", ")
+        ));
+    }
+    let alone: usize = groups.iter().map(|g| g.alone).sum();
+    if alone > 0 {
+        warnings.push(format!("{alone} points have no partner of the same turn and are left out"));
+    }
+    for arm in [base, new] {
+        warnings.extend(arm.left_out.iter().map(|point| format!("left out: {point}")));
+    }
+    for word in ["SHARED", "NOISY", "UNSTEADY"] {
+        let marked = |m: &Measured| m.result.carmine.marks.iter().any(|mark| mark.starts_with(word));
+        let pairs = groups.iter().flat_map(|g| &g.pairs);
+        let count = pairs.filter(|(base, new)| marked(base) || marked(new)).count();
+        if count > 0 {
+            warnings.push(format!("{count} pairs have a point marked {word}"));
+        }
+    }
+    warnings
+}

@@ -1,0 +1,254 @@
+//! Arms as they come from runs and files, compared.
+
+use std::path::{Path, PathBuf};
+
+use carmine_stats::Outcome;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::archive::{
+    Build, Chart, Comparison, Config, Point, PointState, RUN_FORMAT, Run, RunFile, RunWriter, State,
+    write_whole,
+};
+
+const PAIRS: u32 = 8;
+
+/// A result with this many IOPS, whose other figures follow from it.
+fn result(iops: f64) -> Value {
+    let p99 = (1e9 / iops) as u64;
+    json!({
+        "jobs": [{"read": {"iops": iops, "bw_bytes": 4096.0 * iops}, "write": {"iops": 0.0}}],
+        "carmine": {
+            "iops": iops,
+            "osd_cpu_us_per_op": 2e5 / iops,
+            "flush_mode": "fdatasync",
+            "plan": {"store": "blue", "cpu": {"reactors": 1}},
+            "grid": {"osds": [{"osd": 0, "reactors": [{"cpu": 1}]}]},
+            "latency_histogram": {"read": {"count": 100, "sum": 100 * p99, "squares": 0.0, "min": p99, "max": p99,
+                                           "buckets": [[p99, 100]]}},
+        },
+    })
+}
+
+/// Runs of 1 and 2 reactors, each `PAIRS` times, `factor` times as fast, with noise of 1 %.
+fn arm(name: &str, factor: f64, set: impl Fn(&mut Config, &mut Value)) -> Arm {
+    let mut arm = Arm { name: name.to_owned(), ..Arm::default() };
+    for (reactors, turn) in [1u32, 2].into_iter().flat_map(|r| (0..PAIRS).map(move |turn| (r, turn))) {
+        let wobble = 1.0 + 0.01 * f64::sin(f64::from(turn) * 2.0 + factor * 10.0);
+        let mut config = Config::default();
+        config.set("reactors", reactors);
+        let mut value = result(1e5 * f64::from(reactors) * factor * wobble);
+        set(&mut config, &mut value);
+        let result = serde_json::from_value(value).unwrap();
+        arm.points.push(Measured { name: format!("r{reactors}_{turn}"), config, turn, result });
+    }
+    arm
+}
+
+fn plain(name: &str, factor: f64) -> Arm {
+    arm(name, factor, |_, _| ())
+}
+
+#[test]
+fn a_slowdown_is_rejected_in_every_figure_and_a_speedup_is_not() {
+    let judged = compare(&plain("base", 1.0), &plain("new", 0.9), 0.05).unwrap();
+    assert!(!judged.accepted && judged.differences.is_empty() && judged.warnings.is_empty(), "{judged:?}");
+    // Two configurations, three figures: nobody measured the machine's CPU.
+    assert_eq!(judged.rows.len(), 6);
+    for row in &judged.rows {
+        assert_eq!((&row.outcome, row.accepted), (&Outcome::Different { within: false }, false), "{row:?}");
+        assert_eq!(row.pairs, PAIRS as usize);
+        let ratio = row.comparison.unwrap().ratio;
+        let want = if row.more_is_better { 0.9 } else { 1.0 / 0.9 };
+        assert!((ratio / want - 1.0).abs() < 0.02, "{row:?}");
+    }
+    assert_eq!(
+        (judged.rows[0].config.as_str(), judged.rows[3].config.as_str()),
+        ("reactors 1", "reactors 2")
+    );
+    assert!(compare(&plain("base", 0.9), &plain("new", 1.0), 0.05).unwrap().accepted);
+}
+
+#[test]
+fn a_difference_that_is_surely_within_the_tolerance_is_accepted() {
+    let judged = compare(&plain("base", 1.0), &plain("new", 0.97), 0.10).unwrap();
+    assert!(judged.accepted && judged.rows.iter().all(|r| r.outcome == Outcome::Different { within: true }));
+    let same = compare(&plain("base", 1.0), &plain("new", 1.0), 0.05).unwrap();
+    assert!(same.rows.iter().all(|r| r.outcome == Outcome::Equal { tolerance: 0.05 }), "{same:?}");
+}
+
+#[test]
+fn settings_that_differ_are_listed_and_more_than_one_is_a_warning() {
+    let base = arm("base", 1.0, |config, _| config.set("store", "blue"));
+    let mut new = arm("new", 1.0, |config, _| config.set("store", "cyan"));
+    let one = compare(&base, &new, 0.05).unwrap();
+    assert_eq!(
+        one.differences,
+        [Difference { setting: "store".into(), base: "blue".into(), new: "cyan".into() }]
+    );
+    assert!(one.warnings.is_empty(), "{:?}", one.warnings);
+    new.facts.insert("kernel".into(), "7.0".into());
+    let two = compare(&base, &new, 0.05).unwrap();
+    assert_eq!(two.differences[1].new, "7.0");
+    assert!(two.warnings[0].contains("2 settings (store, kernel)"), "{:?}", two.warnings);
+}
+
+#[test]
+fn arms_that_promise_something_else_are_refused() {
+    let new = arm("new", 1.0, |_, value| value["carmine"]["flush_mode"] = json!("none"));
+    let said = compare(&plain("base", 1.0), &new, 0.05).unwrap_err().to_string();
+    assert!(said.contains("base and new have different flush modes (fdatasync and none)"), "{said}");
+}
+
+#[test]
+fn strategies_that_come_to_the_same_are_refused() {
+    let with = |name: &str| {
+        let strategy = name.to_owned();
+        arm(name, 1.0, move |config, _| config.set("balance", strategy.clone()))
+    };
+    assert!(matches!(compare(&with("osd"), &with("socket"), 0.05), Err(Refusal::Identical { .. })));
+    let moved = arm("socket", 1.0, |config, value| {
+        config.set("balance", "socket");
+        value["carmine"]["grid"]["osds"][0]["reactors"][0]["cpu"] = json!(0);
+    });
+    assert!(compare(&with("osd"), &moved, 0.05).is_ok());
+}
+
+#[test]
+fn configurations_of_one_side_only_and_few_pairs_are_refused() {
+    let mut new = plain("new", 1.0);
+    new.points.retain(|p| p.config.number("reactors") == Some(1));
+    let said = compare(&plain("base", 1.0), &new, 0.05).unwrap_err().to_string();
+    assert!(said.contains("new has no counterpart of `reactors 2` (1 configurations)"), "{said}");
+    let few = |name| {
+        let mut arm = plain(name, 1.0);
+        arm.points.retain(|p| p.turn < 4);
+        arm
+    };
+    let said = compare(&few("base"), &few("new"), 0.05).unwrap_err().to_string();
+    assert!(said.contains("4 pairs at the most are too few"), "{said}");
+}
+
+fn run_file(arms: &[&str], complete: bool) -> RunFile {
+    RunFile {
+        format: RUN_FORMAT,
+        name: "ab".into(),
+        created_unix_s: 1,
+        finished_unix_s: None,
+        seed: 7,
+        carmine: Build { git_hash: "abc".into(), ..Build::default() },
+        kernel: "6".into(),
+        host: Value::Null,
+        doctor: Value::Null,
+        command: Vec::new(),
+        complete,
+        label: String::new(),
+        comparison: Some(Comparison {
+            axis: "poll".into(),
+            arms: arms.iter().map(|a| (*a).to_owned()).collect(),
+        }),
+        chart: Chart::Compare,
+    }
+}
+
+/// A run with the arms `poll` and `sleep`, 6 pairs; the point with the index `failed` failed.
+fn write_run(dir: &Path, complete: bool, failed: usize) -> Run {
+    let writer = RunWriter::create(dir).unwrap();
+    writer.run(&run_file(&["poll", "sleep"], complete)).unwrap();
+    let points: Vec<Point> = (0..12)
+        .map(|index| {
+            let arm = ["poll", "sleep"][index % 2];
+            let mut config = Config::default();
+            config.set("poll", arm);
+            let pair = Some(index as u32 / 2);
+            Point {
+                index,
+                stem: format!("p{index}"),
+                arm: Some(arm.into()),
+                pair,
+                config,
+                ..Point::default()
+            }
+        })
+        .collect();
+    writer.points(&points).unwrap();
+    for point in &points {
+        let state = if point.index == failed { State::Failed } else { State::Done };
+        let error = (state == State::Failed).then(|| "the OSD died".to_owned());
+        let ended =
+            PointState { state, error, started_unix_s: 1, seconds: 1.0, attempts: 1, condition: Value::Null };
+        writer.state(point, &ended).unwrap();
+        if state == State::Done {
+            let iops = if point.index % 2 == 0 { 1e5 } else { 8e4 + point.index as f64 };
+            write_whole(&writer.point_file(point, "json"), result(iops).to_string().as_bytes()).unwrap();
+        }
+    }
+    Run::open(dir).unwrap()
+}
+
+#[test]
+fn arms_of_a_run_leave_failed_points_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = write_run(dir.path(), true, 3);
+    let (base, new) = arms_of_run(&run, None).unwrap();
+    assert_eq!((base.points.len(), new.points.len()), (6, 5));
+    let judged = compare(&base, &new, 0.05).unwrap();
+    assert!(!judged.accepted && judged.rows[0].pairs == 5);
+    assert_eq!(judged.differences.len(), 1);
+    assert!(judged.warnings.iter().any(|w| w == "left out: p3: the OSD died"), "{:?}", judged.warnings);
+    assert!(
+        judged.warnings.iter().any(|w| w.starts_with("1 points have no partner")),
+        "{:?}",
+        judged.warnings
+    );
+    let said = arms_of_run(&run, Some(("poll", "spin"))).unwrap_err().to_string();
+    assert!(said.contains("no arm `spin`; its arms are: poll, sleep"), "{said}");
+}
+
+#[test]
+fn runs_that_are_not_complete_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = write_run(dir.path(), true, 99);
+    std::fs::remove_file(dir.path().join("points/p7.state.json")).unwrap();
+    let said = arm_of_run(&run).unwrap_err().to_string();
+    assert!(said.contains("1 of its 12 points were not run"), "{said}");
+    let other = tempfile::tempdir().unwrap();
+    assert!(matches!(
+        arm_of_run(&write_run(other.path(), false, 99)),
+        Err(Refusal::Incomplete { missing: 0, .. })
+    ));
+}
+
+#[test]
+fn different_runs_were_not_measured_in_turn() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let arm = |dir: &Path| {
+        let mut arm = arms_of_run(&write_run(dir, true, 99), None).unwrap().0;
+        arm.name = dir.display().to_string();
+        arm
+    };
+    let judged = compare(&arm(one.path()), &arm(two.path()), 0.05).unwrap();
+    assert!(judged.warnings[0].contains("not measured in turn"), "{:?}", judged.warnings);
+}
+
+#[test]
+fn files_are_paired_in_their_order_and_rubbish_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: String, value: &Value| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, value.to_string()).unwrap();
+        path
+    };
+    let files = |name: &str, iops: f64| -> Vec<PathBuf> {
+        (0..5).map(|n| write(format!("{name}{n}.json"), &result(iops + f64::from(n)))).collect()
+    };
+    let arm = |name: &str, iops: f64| arm_of_files(name, &files(name, iops)).unwrap();
+    let (base, new) = (arm("base", 1e5), arm("new", 8e4));
+    assert_eq!((base.points[4].turn, base.points[0].config.text("store")), (4, Some("blue")));
+    assert!(!compare(&base, &new, 0.05).unwrap().accepted);
+    let empty = write("empty.json".into(), &json!({"jobs": []}));
+    let said = arm_of_files("x", &[empty]).unwrap_err().to_string();
+    assert!(said.contains("empty.json: it has no operations"), "{said}");
+    assert!(arm_of_files("x", &[dir.path().join("absent")]).unwrap_err().to_string().contains("absent"));
+    assert!(matches!(arm_of_files("x", &[]), Err(Refusal::Nothing { .. })));
+}
