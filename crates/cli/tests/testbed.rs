@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[path = "testbed/live.rs"]
+mod live;
+
 /// A folder in which nothing survives the test.
 struct Bed {
     root: tempfile::TempDir,

@@ -1,42 +1,64 @@
-//! Prometheus text format (version 0.0.4) of a metric set.
+//! Prometheus' text format (version 0.0.4) of metrics.
 
 use std::fmt::Write as _;
 
-use crate::{Kind, MetricSet};
+use crate::{Families, Sample, Series};
 
-/// Renders `set`; every metric is named `PREFIX_NAME` and carries `labels` (`osd="0"`, or nothing).
-pub fn prometheus<S: MetricSet>(set: &S, prefix: &str, labels: &str) -> String {
-    let mut text = String::new();
-    set.each(&mut |info, samples| {
-        let name = format!("{prefix}_{}", info.name);
-        let kind = match info.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "summary",
-        };
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", info.description.replace('\n', " "));
-        for (suffix, value) in samples {
-            let (suffix, own) = match suffix.strip_prefix('{') {
-                Some(own) => ("", own.trim_end_matches('}')),
-                None => (suffix.as_str(), ""),
-            };
-            let all: Vec<&str> = [labels, own].into_iter().filter(|l| !l.is_empty()).collect();
-            let braces = if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) };
-            let _ = writeln!(text, "{name}{suffix}{braces} {value}");
+impl Families {
+    /// Renders all metrics. Every value carries `labels` (such as `("osd", "0")`) before its own.
+    pub fn prometheus(&self, labels: &[(&str, String)]) -> String {
+        let mut text = String::new();
+        for family in self.iter() {
+            let (name, kind, unit) = (&family.name, family.info.kind.name(), family.info.unit());
+            let description = escape_help(family.info.description);
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "# HELP {name} {description} Unit: {unit}.\n# TYPE {name} {kind}");
+            family.series.iter().for_each(|series| render(&mut text, name, labels, series));
         }
-    });
-    text
+        text
+    }
+}
+
+fn render(text: &mut String, name: &str, common: &[(&str, String)], series: &Series) {
+    let labels = |more: Option<String>| {
+        let all = common.iter().chain(&series.labels).map(|(name, value)| pair(name, value));
+        let all: Vec<String> = all.chain(more.map(|bound| pair("le", &bound))).collect();
+        if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) }
+    };
+    match &series.sample {
+        Sample::Count(count) => {
+            let _ = writeln!(text, "{name}{} {count}", labels(None));
+        }
+        Sample::Level(level) => {
+            let _ = writeln!(text, "{name}{} {level}", labels(None));
+        }
+        Sample::Histogram(d) => {
+            for (bound, count) in &d.buckets {
+                let _ = writeln!(text, "{name}_bucket{} {count}", labels(Some(bound.to_string())));
+            }
+            let _ = writeln!(text, "{name}_bucket{} {}", labels(Some("+Inf".into())), d.count);
+            let _ = writeln!(text, "{name}_sum{} {}", labels(None), d.sum);
+            let _ = writeln!(text, "{name}_count{} {}", labels(None), d.count);
+        }
+    }
+}
+
+fn pair(name: &str, value: &str) -> String {
+    format!("{name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+/// Descriptions are doc comments: one line each.
+fn escape_help(description: &str) -> String {
+    description.split_whitespace().collect::<Vec<_>>().join(" ").replace('\\', "\\\\")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{Counter, Gauge, Histogram, metric_set};
+    use crate::{Counter, Families, Gauge, Histogram, MetricSet, metric_set};
 
     metric_set! {
         /// A test's metrics.
-        struct Sample {
+        struct Shown {
             /// Operations
             /// answered.
             ops: Counter,
@@ -47,25 +69,45 @@ mod tests {
         }
     }
 
-    #[test]
-    fn renders_and_merges() {
-        let mut one = Sample::default();
+    fn shown() -> Families {
+        let mut one = Shown::default();
         one.ops.add(2);
         one.held_bytes.set(-3);
-        one.latency_ns.record(1000);
+        one.latency_ns.record(12_000);
         let mut two = one.clone();
         two.merge_from(&one);
-        let text = prometheus(&two, "carmine", "osd=\"1\"");
+        let mut families = Families::default();
+        for (shard, set) in [(0, &one), (1, &two)] {
+            families.add_set("osd", &[("shard", shard.to_string())], set);
+        }
+        families
+    }
+
+    #[test]
+    fn renders_every_shard_under_one_heading() {
+        let text = shown().prometheus(&[("osd", "1".to_owned())]);
         for line in [
-            "# HELP carmine_ops Operations answered.",
-            "# TYPE carmine_latency_ns summary",
-            "carmine_ops{osd=\"1\"} 4",
-            "carmine_held_bytes{osd=\"1\"} -6",
-            "carmine_latency_ns{osd=\"1\",quantile=\"0.5\"} 1000",
-            "carmine_latency_ns_count{osd=\"1\"} 2",
+            "# HELP osd_ops Operations answered. Unit: count.",
+            "# HELP osd_held_bytes Bytes held. Unit: bytes.",
+            "# TYPE osd_latency_ns histogram",
+            "osd_ops{osd=\"1\",shard=\"0\"} 2",
+            "osd_ops{osd=\"1\",shard=\"1\"} 4",
+            "osd_held_bytes{osd=\"1\",shard=\"1\"} -6",
+            "osd_latency_ns_bucket{osd=\"1\",shard=\"1\",le=\"10000\"} 0",
+            "osd_latency_ns_bucket{osd=\"1\",shard=\"1\",le=\"15000\"} 2",
+            "osd_latency_ns_bucket{osd=\"1\",shard=\"1\",le=\"+Inf\"} 2",
+            "osd_latency_ns_sum{osd=\"1\",shard=\"1\"} 24000",
+            "osd_latency_ns_count{osd=\"1\",shard=\"1\"} 2",
         ] {
             assert!(text.lines().any(|l| l == line), "no `{line}` in\n{text}");
         }
-        assert!(prometheus(&two, "c", "").contains("\nc_ops 4\n"));
+        assert_eq!(text.matches("# TYPE osd_ops ").count(), 1);
+        assert!(shown().prometheus(&[]).contains("\nosd_ops{shard=\"0\"} 2\n"));
+    }
+
+    #[test]
+    fn labels_cannot_break_out() {
+        let text = shown().prometheus(&[("name", "a\"}\n".to_owned())]);
+        assert!(text.contains("osd_ops{name=\"a\\\"}\\n\",shard=\"0\"} 2\n"), "{text}");
     }
 }

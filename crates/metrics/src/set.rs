@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Histogram;
+use crate::family::{Distribution, Sample};
 
 /// A number that only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,12 +50,38 @@ impl Gauge {
     }
 }
 
+/// A number with a fraction that goes up and down, such as a utilisation; merging adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Level(f64);
+
+impl Level {
+    pub fn set(&mut self, value: f64) {
+        self.0 = value;
+    }
+
+    pub fn get(&self) -> f64 {
+        self.0
+    }
+}
+
 /// What a metric's numbers mean when they are read twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Counter,
     Gauge,
     Histogram,
+}
+
+impl Kind {
+    /// The word that Prometheus has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
 }
 
 /// Name (with its unit at the end) and description of a metric.
@@ -65,14 +92,27 @@ pub struct MetricInfo {
     pub description: &'static str,
 }
 
+impl MetricInfo {
+    /// What one of it is, by the word that its name has: `ns`, `ms`, `bytes`, `percent`; `count` for plain numbers.
+    pub fn unit(&self) -> &'static str {
+        let words = || self.name.rsplit('_');
+        let named = ["ns", "ms", "bytes"].into_iter().find(|unit| words().any(|word| word == *unit));
+        match named {
+            Some(unit) => unit,
+            None if words().next() == Some("utilization") => "percent",
+            None => "count",
+        }
+    }
+}
+
 /// A field of a metric set.
 pub trait Metric {
     const KIND: Kind;
     fn merge_from(&mut self, other: &Self);
     /// The metric for `dump_metrics`: a number, or for a histogram an object.
     fn to_json(&self) -> serde_json::Value;
-    /// (suffix with labels, value) samples for Prometheus.
-    fn samples(&self) -> Vec<(String, f64)>;
+    /// The metric for an exposition.
+    fn sample(&self) -> Sample;
 }
 
 impl Metric for Counter {
@@ -86,8 +126,24 @@ impl Metric for Counter {
         self.0.into()
     }
 
-    fn samples(&self) -> Vec<(String, f64)> {
-        vec![(String::new(), self.0 as f64)]
+    fn sample(&self) -> Sample {
+        Sample::Count(self.0)
+    }
+}
+
+impl Metric for Level {
+    const KIND: Kind = Kind::Gauge;
+
+    fn merge_from(&mut self, other: &Self) {
+        self.0 += other.0;
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        self.0.into()
+    }
+
+    fn sample(&self) -> Sample {
+        Sample::Level(self.0)
     }
 }
 
@@ -102,8 +158,8 @@ impl Metric for Gauge {
         self.0.into()
     }
 
-    fn samples(&self) -> Vec<(String, f64)> {
-        vec![(String::new(), self.0 as f64)]
+    fn sample(&self) -> Sample {
+        Sample::Level(self.0 as f64)
     }
 }
 
@@ -122,15 +178,8 @@ impl Metric for Histogram {
         })
     }
 
-    fn samples(&self) -> Vec<(String, f64)> {
-        let quantiles = [0.5, 0.95, 0.99, 0.999];
-        let mut samples: Vec<(String, f64)> = quantiles
-            .iter()
-            .map(|q| (format!("{{quantile=\"{q}\"}}"), self.percentile(q * 100.0) as f64))
-            .collect();
-        samples.push(("_sum".into(), self.sum() as f64));
-        samples.push(("_count".into(), self.count() as f64));
-        samples
+    fn sample(&self) -> Sample {
+        Sample::Histogram(Distribution::of(self))
     }
 }
 
@@ -142,8 +191,8 @@ pub trait MetricSet {
     fn merge_from(&mut self, other: &Self);
     /// `{"name": value, …}`
     fn to_json(&self) -> serde_json::Value;
-    /// Calls back with every metric and its samples.
-    fn each(&self, visit: &mut dyn FnMut(MetricInfo, Vec<(String, f64)>));
+    /// Calls back with every metric and its value.
+    fn each(&self, visit: &mut dyn FnMut(MetricInfo, Sample));
 }
 
 /// Declares a struct of metrics. Doc comments of fields become descriptions; field names end in their units.
@@ -190,9 +239,9 @@ macro_rules! metric_set {
                 $crate::__json::Value::Object(map)
             }
 
-            fn each(&self, visit: &mut dyn FnMut($crate::MetricInfo, Vec<(String, f64)>)) {
+            fn each(&self, visit: &mut dyn FnMut($crate::MetricInfo, $crate::Sample)) {
                 let mut infos = <Self as $crate::MetricSet>::describe().into_iter();
-                $( if let Some(info) = infos.next() { visit(info, $crate::Metric::samples(&self.$field)); } )*
+                $( if let Some(info) = infos.next() { visit(info, $crate::Metric::sample(&self.$field)); } )*
             }
         }
     };

@@ -13,6 +13,7 @@ mod admin;
 mod concurrent;
 mod config;
 mod dispatch;
+mod live;
 mod local;
 mod maps;
 mod metrics;
@@ -26,6 +27,7 @@ mod table;
 
 pub use admin::{AdminAnswer, AdminHook};
 pub use config::OsdConfig;
+pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;
 pub use op::LocalReply;
 pub use shard::OsdShard;

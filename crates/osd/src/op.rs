@@ -6,7 +6,7 @@ use std::rc::Rc;
 use carmine_crush::object_hash;
 use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_reactor::{Payload, Shard, ShardId, sync::oneshot};
-use carmine_types::{Eversion, ObjectId, ReqId, errno};
+use carmine_types::{Eversion, ObjectId, ReqId, SNAP_HEAD, UTime, errno};
 use carmine_wire::header::Header2;
 use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest};
 use smallvec::SmallVec;
@@ -136,6 +136,12 @@ impl ClientOp {
         self.request.ops.iter().any(|op| op.is_pg_op())
     }
 
+    /// Time of a modification: the client's, or ours if it gave none.
+    pub(crate) fn mtime(&self, osd: &OsdShard) -> UTime {
+        let given = self.request.mtime;
+        if given == UTime::ZERO { UTime::from_unix(osd.shard.unix_now()) } else { given }
+    }
+
     /// Lets go of the operation without an answer.
     pub(crate) fn abandon(&self) {
         // Dropped when the cell is free again: that gives room back.
@@ -157,7 +163,10 @@ impl ClientOp {
         }
         // Objects are sorted by this hash on disk: with a wrong one neither a listing nor a repair would find them.
         let is_right = oid.hash == object_hash(&oid.nspace, &oid.key, &oid.name);
-        (oid.name.is_empty() || !is_right).then_some(errno::EINVAL)
+        if oid.name.is_empty() || !is_right {
+            return Some(errno::EINVAL);
+        }
+        (self.is_write && oid.snap != SNAP_HEAD).then_some(errno::EROFS)
     }
 
     /// Sends the answer and ends the operation.

@@ -66,6 +66,7 @@ pub mod sync;
 mod sys;
 mod timer;
 mod turn;
+mod unix;
 
 pub use buf::{Buf, Bytes, Chunk, Payload};
 pub use config::{Config, DEFAULT_SPIN_US, PollPolicy, PollPolicyError};
@@ -75,3 +76,4 @@ pub use net::{Listener, Socket, TcpStream};
 pub use runtime::{Reactors, Stopper, block_on};
 pub use shard::{Shard, ShardId};
 pub use stats::ReactorStats;
+pub use unix::{UnixListener, UnixStream};

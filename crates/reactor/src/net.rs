@@ -182,6 +182,12 @@ impl TcpStream {
         }))
     }
 
+    /// A stream of another family than IP: it has no addresses to show.
+    pub(crate) fn nameless(shard: Shard, handle: Rc<Handle>) -> TcpStream {
+        let none = SocketAddr::from(([0, 0, 0, 0], 0));
+        TcpStream::new(shard, handle, none, none)
+    }
+
     /// Receives into `buf[at..capacity]` and sets the buffer's length to `at` plus what came. `Ok(0)`: the peer has
     /// finished sending (or there was no room). Dropping the future may lose bytes.
     ///

@@ -30,6 +30,7 @@ use crate::shared::{ProcessShared, Returned, ShardShared};
 use crate::stats::{self, Counters, ReactorStats};
 use crate::sys;
 use crate::timer::{Sleep, Timers};
+use crate::unix::{self, UnixListener};
 
 /// Index of a shard within its process (or, under `sim`, within its node).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -272,6 +273,14 @@ impl Shard {
     /// Those of `bind` and `listen`, with the address in the text.
     pub async fn listen(&self, addr: SocketAddr) -> io::Result<Listener> {
         net::listen(self, addr)
+    }
+
+    /// Listens on a unix socket at `path`; a socket left over there is replaced.
+    ///
+    /// # Errors
+    /// Those of `bind`, with the path in the text; Unsupported under `sim`.
+    pub fn listen_unix(&self, path: &Path) -> io::Result<UnixListener> {
+        unix::listen(self, path)
     }
 
     /// Connects to `addr`; `TCP_NODELAY` is set.

@@ -536,3 +536,38 @@ fn a_cpu_that_does_not_exist_is_an_error() {
     let e = Reactors::start(cfg, |_| async {}).err().expect("no such CPU");
     assert!(e.to_string().contains("4093"), "{e}");
 }
+
+#[test]
+fn a_unix_socket_serves_and_leaves_nothing() {
+    use std::io::{Read, Write};
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("tool.sock");
+    // Left over by a process that was killed: replaced.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
+    let client = path.clone();
+    block_on(config(1, PollPolicy::Sleep), async move |shard| {
+        let listener = shard.listen_unix(&path).expect("listen");
+        let tool = std::thread::spawn(move || {
+            let mut stream = std::os::unix::net::UnixStream::connect(client).expect("connect");
+            stream.write_all(b"question").expect("write");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("read");
+            answer
+        });
+        let stream = listener.accept().await.expect("accept");
+        let (n, buf) = stream.recv(shard.buf(64), 0).await;
+        assert_eq!(&buf.as_slice()[..n.expect("recv")], b"question");
+        stream.send(vec![Chunk::Bytes(b"answer".to_vec())]).await.expect("send");
+        stream.shutdown();
+        let answer = shard.alien(0, move || tool.join().expect("tool")).await;
+        assert_eq!(answer, b"answer");
+        drop(listener);
+        assert!(!path.exists());
+        std::fs::write(&path, "a file").expect("write");
+        assert!(shard.listen_unix(&path).is_err(), "a file that is no socket was replaced");
+        let long = folder.path().join("x".repeat(120));
+        let error = shard.listen_unix(&long).err().expect("too long").to_string();
+        assert!(error.contains("xxx"), "{error}");
+    })
+    .expect("block_on");
+}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use carmine_reactor::Payload;
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, UTime};
 use smallvec::SmallVec;
 
 /// What a store knows of an object besides its bytes.
@@ -18,15 +18,6 @@ pub struct ObjectMeta {
     pub user_version: u64,
     /// Time of the last modification, as the client or the OSD gave it.
     pub mtime: UTime,
-}
-
-/// What a log entry did to its object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogOp {
-    /// The object exists after it.
-    Modify,
-    /// The object does not exist after it.
-    Delete,
 }
 
 /// One entry of a PG's log.

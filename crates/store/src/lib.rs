@@ -21,10 +21,11 @@ mod pages;
 mod store;
 
 pub use api::{
-    LogEntry, LogOp, ObjectMeta, PgInfo, PgState, StatFs, StoreKind, StoreStats, Transaction, TxnOp,
-    UnknownStore, pg_bits,
+    LogEntry, ObjectMeta, PgInfo, PgState, StatFs, StoreKind, StoreStats, Transaction, TxnOp, UnknownStore,
+    pg_bits,
 };
 pub use blue::{BlueShared, Label};
+pub use carmine_types::LogOp;
 pub use commit::Commit;
 pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvError, KvOp};

@@ -6,4 +6,8 @@
 )]
 
 pub mod archive;
+pub mod commands;
 pub mod compare;
+pub mod expand;
+pub mod plan;
+pub mod run;

@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::error::Result;
 use crate::files;
 
-/// Text of a `ceph.conf` for the monitor at `mon`.
-pub fn ceph_conf(fsid: &str, mon: SocketAddr) -> String {
+/// Text of a `ceph.conf` for the monitor at `mon`, whose OSDs have their admin sockets in the folder `dir`.
+pub fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
     // Without a keyring line and with auth none a stock client neither looks for keys nor warns about them. Its log
     // and admin socket would go to /var/log/ceph and /var/run/ceph, which need not exist.
     format!(
@@ -19,11 +19,15 @@ pub fn ceph_conf(fsid: &str, mon: SocketAddr) -> String {
          auth service required = none\n\
          auth client required = none\n\
          log file = /dev/null\n\
-         admin socket =\n"
+         admin socket =\n\
+         [osd]\n\
+         admin socket = {}/$name.asok\n",
+        dir.display()
     )
 }
 
 /// Writes it to `path`.
 pub(crate) fn write(path: &Path, fsid: &str, mon: SocketAddr) -> Result<()> {
-    files::write_whole(path, ceph_conf(fsid, mon).as_bytes())
+    let dir = path.parent().unwrap_or(Path::new("."));
+    files::write_whole(path, ceph_conf(fsid, mon, dir).as_bytes())
 }

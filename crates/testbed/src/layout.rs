@@ -11,6 +11,8 @@
 //! run/NAME.json     process id and start time of `mon`, `osd.0`, …
 //! run/osd.N.wrap.json   the same of the command around an OSD (`--osd-wrap`)
 //! run/mon.addr      address the monitor listens on, written by itself once it listens
+//! run/osd.N.http    address of the metrics of OSD N, written by itself once it serves them
+//! osd.N.asok        admin socket of OSD N while it runs: ceph --admin-daemon PATH help
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -98,5 +100,13 @@ impl Layout {
     /// Where the monitor writes its address once it listens.
     pub fn mon_addr(&self) -> PathBuf {
         self.run_dir().join("mon.addr")
+    }
+    /// Where an OSD writes the address of its metrics once it serves them.
+    pub fn http_addr(&self, id: OsdId) -> PathBuf {
+        self.run_dir().join(format!("osd.{}.http", id.0))
+    }
+    /// An OSD's admin socket; there only while it runs.
+    pub fn admin_socket(&self, id: OsdId) -> PathBuf {
+        self.dir.join(format!("osd.{}.asok", id.0))
     }
 }

@@ -38,5 +38,7 @@ pub use lock::FolderLock;
 pub use mkfs::progress_line;
 pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};
 pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
-pub use testbed::{Event, StartOptions, Testbed, daemons_of, load_plan, mon_addr, require_plan, running};
+pub use testbed::{
+    Event, StartOptions, Testbed, daemons_of, http_addr, load_plan, mon_addr, require_plan, running,
+};
 pub use wish::{StoreKind, Wish};

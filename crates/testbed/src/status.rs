@@ -1,5 +1,6 @@
 //! The state of a testbed, for people and as JSON.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use carmine_types::OsdId;
@@ -12,7 +13,7 @@ use crate::plan::Plan;
 pub use crate::probe::PgCounts;
 use crate::probe::{self, Probe};
 use crate::process::ProcessId;
-use crate::testbed::{mon_addr, require_plan};
+use crate::testbed::{http_addr, mon_addr, require_plan};
 
 /// Time for the running processes to answer.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -30,6 +31,10 @@ pub struct OsdStatus {
     pub reactors: Option<u64>,
     /// PGs of which it is the primary.
     pub pgs: Option<PgCounts>,
+    /// Where it serves its metrics: `http://ADDRESS/metrics`.
+    pub http: Option<String>,
+    /// Its admin socket.
+    pub admin_socket: Option<PathBuf>,
     /// Why it did not answer.
     pub problem: Option<String>,
     /// Its own account.
@@ -97,9 +102,12 @@ pub fn status(layout: &Layout) -> Result<Status> {
     for id in (0..plan.osds()).map(OsdId) {
         let answer = seen.up.get(&id);
         let found = answer.and_then(|a| a.as_ref().ok());
+        let pid = pid(layout, Daemon::Osd(id))?;
         osds.push(OsdStatus {
             id: id.0,
-            pid: pid(layout, Daemon::Osd(id))?,
+            pid,
+            http: pid.and_then(|_| Some(http_addr(layout, id)?.to_string())),
+            admin_socket: pid.map(|_| layout.admin_socket(id)).filter(|path| path.exists()),
             up: seen.is_up(id),
             reactors: found.and_then(|o| o.reactors),
             pgs: found.map(|o| o.pgs),

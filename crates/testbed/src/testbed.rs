@@ -237,6 +237,9 @@ impl Testbed {
         fs::create_dir_all(self.layout.run_dir())
             .map_err(TestbedError::io("create", &self.layout.run_dir()))?;
         files::remove_file(&self.layout.mon_addr())?;
+        for id in (0..self.plan.osds()).map(OsdId) {
+            files::remove_file(&self.layout.http_addr(id))?;
+        }
         let mut daemons = Daemons::new(&self.layout);
         daemons.start(&self.plan, &start.program, Daemon::Mon)?;
         (start.events)(Event::Started(Daemon::Mon));
@@ -291,8 +294,9 @@ impl Testbed {
     }
 
     fn remove_files(&self) -> Result<()> {
-        for id in 0..self.plan.osds() {
-            files::remove_dir(&self.layout.osd_dir(OsdId(id)))?;
+        for id in (0..self.plan.osds()).map(OsdId) {
+            files::remove_dir(&self.layout.osd_dir(id))?;
+            files::remove_file(&self.layout.admin_socket(id))?;
         }
         for daemon in daemons_of(&self.plan) {
             files::remove_file(&self.layout.log(daemon))?;
@@ -309,4 +313,9 @@ impl Testbed {
 /// Address of the running monitor, as it wrote it down itself.
 pub fn mon_addr(layout: &Layout) -> Option<SocketAddr> {
     fs::read_to_string(layout.mon_addr()).ok()?.trim().parse().ok()
+}
+
+/// Address of an OSD's metrics, as it wrote it down itself; it may have stopped since.
+pub fn http_addr(layout: &Layout, id: OsdId) -> Option<SocketAddr> {
+    fs::read_to_string(layout.http_addr(id)).ok()?.trim().parse().ok()
 }

@@ -16,4 +16,4 @@ pub use ids::{Epoch, NO_OSD, OsdId, PgId};
 pub use object::{ObjectId, SNAP_DIR, SNAP_HEAD};
 pub use time::UTime;
 pub use uuid::Uuid;
-pub use version::{Eversion, ReqId};
+pub use version::{Eversion, LogOp, ReqId};

@@ -24,6 +24,17 @@ impl fmt::Display for Eversion {
     }
 }
 
+/// What a PG log entry did to its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOp {
+    /// The object exists after it.
+    Modify,
+    /// The object does not exist after it.
+    Delete,
+    /// Nothing: the request failed, or had no effect. It is kept so that a resend is answered the same.
+    Error,
+}
+
 /// Identity of a client request, equal for all resends of it: the client's global id, its incarnation and
 /// the transaction id from the message header. (The reqid field on the wire is always zero.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

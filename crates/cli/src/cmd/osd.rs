@@ -1,16 +1,19 @@
 //! One OSD process: builds its reactors by the plan, opens its store, and runs.
 
 mod bench;
+mod hook;
+mod live;
 mod memory;
 mod mkfs;
 mod store;
 
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use carmine_osd::OsdConfig;
+use carmine_osd::{OsdConfig, OsdShard};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::{Daemon, Layout, Plan, mon_addr, process, require_plan};
@@ -91,11 +94,14 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
             }
             let started = async {
                 let store = store::open(&shard, &layout, &plan, osd, kv).await?;
+                let plan = Arc::new(plan);
                 for to in (1..shard.shards()).map(ShardId) {
-                    let (config, store, failed) = (Arc::clone(&config), store.clone(), failed.clone());
-                    shard.submit_to(to, move |shard| start_shard(shard, config, store, failed));
+                    let parts = (Arc::clone(&plan), Arc::clone(&config), store.clone());
+                    let failed = failed.clone();
+                    shard.submit_to(to, move |shard| start_shard(shard, parts, failed));
                 }
-                run_shard(&shard, config, store, failed.clone()).await
+                let osd = run_shard(&shard, (plan, config, store), failed.clone()).await?;
+                live::start(&osd, &layout).await
             };
             if let Err(e) = started.await {
                 give_up(&shard, &failed, e);
@@ -112,15 +118,13 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     }
 }
 
-fn start_shard(
-    shard: &Shard,
-    config: Arc<OsdConfig>,
-    store: StoreShared,
-    failed: mpsc::Sender<anyhow::Error>,
-) {
+/// What every shard of an OSD is started with.
+type Parts = (Arc<Plan>, Arc<OsdConfig>, StoreShared);
+
+fn start_shard(shard: &Shard, parts: Parts, failed: mpsc::Sender<anyhow::Error>) {
     let own = shard.clone();
     shard.spawn(Group::Admin, "osd", async move {
-        if let Err(e) = run_shard(&own, config, store, failed.clone()).await {
+        if let Err(e) = run_shard(&own, parts, failed.clone()).await {
             give_up(&own, &failed, e);
         }
     });
@@ -128,23 +132,22 @@ fn start_shard(
 
 async fn run_shard(
     shard: &Shard,
-    config: Arc<OsdConfig>,
-    store: StoreShared,
+    (plan, config, store): Parts,
     failed: mpsc::Sender<anyhow::Error>,
-) -> anyhow::Result<()> {
-    let osd = carmine_osd::run(shard.clone(), config, store, Some(bench::hook())).await?;
-    let own = shard.clone();
+) -> anyhow::Result<Rc<OsdShard>> {
+    let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan))).await?;
+    let (own, watched) = (shard.clone(), Rc::clone(&osd));
     // A store that has stopped (a full disk, a dead device) acknowledges nothing any more: better a dead OSD, which
     // everybody sees, than one that only seems to live.
     shard.spawn(Group::Admin, "store-watch", async move {
         loop {
             own.sleep(STORE_WATCH).await;
-            if let Err(e) = osd.store.sync().await {
+            if let Err(e) = watched.store.sync().await {
                 return give_up(&own, &failed, anyhow!(e));
             }
         }
     });
-    Ok(())
+    Ok(osd)
 }
 
 /// One shard that cannot run ends the process.

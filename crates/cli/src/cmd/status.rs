@@ -39,6 +39,9 @@ fn render(status: &Status) -> String {
         if let Some(pgs) = osd.pgs {
             let _ = write!(out, ", primary of {} PGs ({} active)", pgs.total, pgs.active);
         }
+        if let Some(http) = &osd.http {
+            let _ = write!(out, ", http://{http}/metrics");
+        }
         out.push('\n');
     }
     if let (Some(total), Some(pgs)) = (status.pgs_total, status.pgs) {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use carmine_messenger::Message;
 use carmine_reactor::{Group, Payload};
-use carmine_store::{StoreError, Transaction};
+use carmine_store::{LogOp, StoreError, Transaction};
 use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
@@ -229,9 +229,16 @@ impl Activation<'_> {
         let reset = copy.common.is_none();
         self.order(copy.osd, Message::of(&PgRepair { head: self.head(), reset })).await?;
         let Some(common) = copy.common else { return self.push_all(copy.osd).await };
-        let mut differ: BTreeSet<ObjectId> =
-            self.pg.log.borrow().after(common).map(|e| e.oid.clone()).collect();
-        differ.extend(copy.notify.log.iter().filter(|e| e.version > common).map(|e| e.oid.clone()));
+        let mut differ: BTreeSet<ObjectId> = self
+            .pg
+            .log
+            .borrow()
+            .after(common)
+            .filter(|e| e.op != LogOp::Error)
+            .map(|e| e.oid.clone())
+            .collect();
+        let theirs = copy.notify.log.iter().filter(|e| e.version > common && e.op != LogOp::Error);
+        differ.extend(theirs.map(|e| e.oid.clone()));
         for_each(PUSHES, &differ, |oid| self.push(copy.osd, oid)).await
     }
 

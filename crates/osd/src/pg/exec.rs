@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use carmine_reactor::Payload;
-use carmine_store::{ObjectMeta, StoreError, TxnOp};
+use carmine_store::{LogOp, ObjectMeta, StoreError, TxnOp};
 use carmine_types::{Eversion, ObjectId, SNAP_HEAD, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, flags, ops, payload_ranges};
 use smallvec::SmallVec;
@@ -15,9 +15,12 @@ use crate::shard::OsdShard;
 
 /// What a write request does, if it is submitted.
 pub(crate) struct Plan {
+    /// Steps of the store; none if the request failed or has no effect.
     pub ops: SmallVec<[TxnOp; 2]>,
-    /// The object does not exist after it.
-    pub delete: bool,
+    /// What it does to the object.
+    pub effect: LogOp,
+    /// 0 or a negative errno.
+    pub result: i32,
     /// Version of the object before it.
     pub prior: Eversion,
     /// The object's version before it, as clients see it.
@@ -25,11 +28,27 @@ pub(crate) struct Plan {
     pub outputs: SmallVec<[(i32, Payload); 2]>,
 }
 
+impl Plan {
+    /// A request that fails.
+    pub(crate) fn failed(result: i32) -> Plan {
+        Plan {
+            ops: SmallVec::new(),
+            effect: LogOp::Error,
+            result,
+            prior: Eversion::ZERO,
+            user_version: 0,
+            outputs: SmallVec::new(),
+        }
+    }
+}
+
 /// The object as the request has left it so far.
 struct State<'a> {
     oid: &'a ObjectId,
     exists: bool,
     size: u64,
+    /// Time of its last modification, if this request is one.
+    mtime: UTime,
     ops: SmallVec<[TxnOp; 2]>,
 }
 
@@ -58,9 +77,6 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
 
 /// Executes a request with writes against the object as it is now.
 pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i32> {
-    if op.oid.snap != SNAP_HEAD {
-        return Err(errno::EROFS);
-    }
     let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| errno::EINVAL)?;
     let meta = stat(osd, op).await?;
     let mut outputs = SmallVec::new();
@@ -68,6 +84,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
         oid: &op.oid,
         exists: meta.is_some(),
         size: meta.map_or(0, |m| m.size),
+        mtime: op.mtime(osd),
         ops: SmallVec::new(),
     };
     let single = op.request.ops.iter().filter(|o| o.payload_len > 0).count() == 1;
@@ -76,7 +93,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
             let crc = op.data_crc.filter(|_| single);
             state.apply(request, op.data.slice(range.start, range.len()), crc, range).map(|()| Payload::new())
         } else {
-            read_op(osd, &op.oid, meta, request).await
+            state.read(osd, meta, request).await
         };
         match step {
             Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
@@ -85,9 +102,14 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
             Err(result) => return Err(result),
         }
     }
-    let delete = !state.exists;
+    let effect = match state.exists {
+        _ if state.ops.is_empty() => LogOp::Error,
+        true => LogOp::Modify,
+        false => LogOp::Delete,
+    };
     let meta = meta.unwrap_or_default();
-    Ok(Plan { ops: state.ops, delete, prior: meta.version, user_version: meta.user_version, outputs })
+    let (prior, user_version) = (meta.version, meta.user_version);
+    Ok(Plan { ops: state.ops, effect, result: 0, prior, user_version, outputs })
 }
 
 async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> {
@@ -159,6 +181,17 @@ fn sparse(offset: u64, data: &Payload) -> Payload {
 }
 
 impl State<'_> {
+    /// A read among the writes of a request. What they leave is in no store yet: only what is known without it is told.
+    async fn read(&self, osd: &OsdShard, meta: Option<ObjectMeta>, op: &OsdOp) -> Result<Payload, i32> {
+        let is_changed = !self.ops.is_empty();
+        match op.code {
+            ops::STAT if is_changed && !self.exists => Err(errno::ENOENT),
+            ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
+            ops::READ | ops::SPARSE_READ if is_changed => Err(errno::EOPNOTSUPP),
+            _ => read_op(osd, self.oid, meta, op).await,
+        }
+    }
+
     fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>, range: Range<usize>) -> Result<(), i32> {
         let oid = self.oid.clone();
         let extent = op.extent();

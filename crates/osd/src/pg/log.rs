@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use carmine_store::{LogEntry, LogOp, PgInfo, PgState};
+use carmine_store::{LogEntry, PgInfo, PgState};
 use carmine_types::{Eversion, PgId, ReqId};
 use carmine_wire::private::rep::RepEntry;
 use foldhash::fast::FixedState;
@@ -115,7 +115,7 @@ pub(crate) fn to_wire(e: &LogEntry) -> RepEntry {
         prior: e.prior,
         reqid: e.reqid,
         oid: e.oid.clone(),
-        delete: e.op == LogOp::Delete,
+        op: e.op,
         user_version: e.user_version,
         result: e.result,
         mtime: e.mtime,
@@ -129,7 +129,7 @@ pub(crate) fn from_wire(e: RepEntry) -> LogEntry {
         prior: e.prior,
         reqid: e.reqid,
         oid: e.oid,
-        op: if e.delete { LogOp::Delete } else { LogOp::Modify },
+        op: e.op,
         user_version: e.user_version,
         result: e.result,
         mtime: e.mtime,

@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 
 use carmine_messenger::Message;
 use carmine_reactor::{Group, Payload};
-use carmine_store::{LogEntry, Prepared, StoreError, Transaction, TxnOp};
+use carmine_store::{LogEntry, LogOp, Prepared, StoreError, Transaction, TxnOp};
 use carmine_types::{Epoch, Eversion, ObjectId, errno};
 use carmine_wire::private::rep::{Head, RepAck, RepOp, RepTxn};
 use smallvec::{SmallVec, smallvec};
@@ -242,7 +242,7 @@ fn transaction_ops(op: &RepOp, data: &Payload, crc: Option<u32>) -> Option<Small
             RepTxn::Remove => TxnOp::Remove { oid },
         });
     }
-    if !op.entry.delete {
+    if op.entry.op == LogOp::Modify {
         let (version, user_version, mtime) = (op.entry.version, op.entry.user_version, op.entry.mtime);
         ops.push(TxnOp::SetMeta { oid: oid.clone(), version, user_version, mtime });
     }

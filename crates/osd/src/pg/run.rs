@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 use carmine_reactor::Group;
 use carmine_types::ObjectId;
 
+use super::exec::Plan;
 use super::inflight::Write;
 use super::{Pg, exec, list, txn};
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
@@ -95,17 +96,7 @@ impl Pg {
         if self.is_past(turn) {
             return;
         }
-        let last = self.log.borrow().info.last_update.version;
-        let plan = match planned {
-            Ok(plan) => plan,
-            // The answer tells of the object as it is now: that must be durable first.
-            Err(result) => return self.follow(osd, op, Outcome::error(result), last),
-        };
-        if plan.ops.is_empty() {
-            let outcome =
-                Outcome { outputs: plan.outputs, user_version: plan.user_version, ..Outcome::default() };
-            return self.follow(osd, op, outcome, last);
-        }
+        let plan = planned.unwrap_or_else(Plan::failed);
         let prepared = osd.store.prepare(&plan.ops).await;
         if self.is_past(turn) {
             return;
@@ -113,11 +104,11 @@ impl Pg {
         match prepared {
             // Nothing suspends from here on: versions, the log and the store stay in step.
             Ok(_prepared) => txn::submit(osd, self, op, plan),
-            Err(error) => self.follow(osd, op, Outcome::error(txn::refused(&error, self)), 0),
+            Err(error) => txn::submit(osd, self, op, Plan::failed(txn::refused(&error, self))),
         }
     }
 
-    /// Ends a write that changed nothing. It is answered when everything up to this version number is durable everywhere.
+    /// Ends a write that was executed before, or that the log has no room for. It is answered when everything up to this version number is durable everywhere.
     pub(super) fn follow(&self, osd: &OsdShard, op: Rc<ClientOp>, outcome: Outcome, version: u64) {
         self.objects.borrow_mut().finish(&op.oid, &op, None);
         if version > self.committed.get()
@@ -151,14 +142,18 @@ impl Pg {
     /// Answers a write that is durable everywhere.
     pub(super) fn finish_write(&self, osd: &OsdShard, write: Write, now: u64) {
         let Write { op, outcome, submitted_ns, local_ns, followers, .. } = write;
-        let bytes = op.data.len() as u64;
+        let (bytes, failed) = (op.data.len() as u64, outcome.result < 0);
         op.reply(osd, outcome);
         let end = osd.shard.now_ns();
         {
             let mut metrics = osd.metrics.borrow_mut();
             metrics.ops.inc();
             metrics.write_ops.inc();
-            metrics.write_bytes.add(bytes);
+            if failed {
+                metrics.errors.inc();
+            } else {
+                metrics.write_bytes.add(bytes);
+            }
             metrics.write_latency_ns.record(end.saturating_sub(op.arrived_ns));
             let started = op.started_ns.get();
             let mut stages = osd.stages.borrow_mut();

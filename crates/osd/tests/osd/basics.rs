@@ -92,6 +92,18 @@ async fn vectors(pool: Pool) {
     // Delete and make anew in one go.
     pool.exec("v", vec![(OsdOp::delete(), Payload::new()), (OsdOp::append(0), data(b"new"))]).await.unwrap();
     assert_eq!(bytes(&pool, "v").await, b"new");
+    // A read before a write of the same request sees what was; after it, it would have to see what no store has yet.
+    let write = || (OsdOp::write_full(0), data(b"newer"));
+    let read = || (OsdOp::read(0, 0), Payload::new());
+    let late = pool.exec("v", vec![write(), read()]).await.unwrap_err();
+    assert_eq!(late.errno(), errno::EOPNOTSUPP);
+    assert_eq!(bytes(&pool, "v").await, b"new");
+    pool.exec("v", vec![read(), write()]).await.unwrap();
+    assert_eq!(bytes(&pool, "v").await, b"newer");
+    let stat = || (OsdOp::stat(), Payload::new());
+    let gone = pool.exec("v", vec![(OsdOp::delete(), Payload::new()), stat()]).await.unwrap_err();
+    assert!(gone.is_not_found());
+    pool.exec("fresh", vec![(OsdOp::create(true), Payload::new()), stat()]).await.unwrap();
     // Unknown operations.
     let mut unknown = OsdOp::stat();
     for code in [0x1fff, ops::CALL, ops::GET_XATTR, 0x2fff, ops::SET_XATTR] {
@@ -104,7 +116,7 @@ async fn vectors(pool: Pool) {
     assert_eq!(error.errno(), errno::EFBIG);
     let error = pool.exec("v", vec![(OsdOp::write(u64::MAX - 1, 0), data(b"abc"))]).await.unwrap_err();
     assert_eq!(error.errno(), errno::EFBIG);
-    assert_eq!(bytes(&pool, "v").await, b"new");
+    assert_eq!(bytes(&pool, "v").await, b"newer");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use super::mon::{FakeMon, POOL, mon_addr};
 const LIMIT: Duration = Duration::from_secs(120);
 const DISK_BYTES: u64 = 48 << 20;
 const DISK: &str = "/block";
+/// Where every OSD serves its metrics.
+pub(crate) const METRICS_PORT: u16 = 9283;
 
 /// Which store the OSDs have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -246,7 +249,10 @@ async fn run_all(shard: &Shard, config: Arc<OsdConfig>, store: StoreShared) {
             });
         });
     }
-    carmine_osd::run(shard.clone(), config, store, None).await.unwrap();
+    let metrics = SocketAddr::new(config.listen, METRICS_PORT);
+    let osd = carmine_osd::run(shard.clone(), config, store, None).await.unwrap();
+    carmine_osd::measure_load(&osd);
+    carmine_osd::serve_http(&osd, metrics).await.unwrap();
 }
 
 /// Bytes that differ from place to place and from seed to seed.

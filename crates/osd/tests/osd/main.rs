@@ -3,6 +3,7 @@
 mod basics;
 mod cluster;
 mod faults;
+mod live;
 mod mon;
 mod order;
 mod peering;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carmine_types::{Epoch, ObjectId, OsdId, UTime};
+use carmine_types::{Epoch, ObjectId, OsdId, PgId, UTime, errno};
 use carmine_wire::osd_op::OsdOp;
 use carmine_wire::osdmap::PgPool;
 
@@ -99,6 +99,73 @@ fn a_resend_is_answered_and_not_applied_again() {
     let data = raw.ask(&cluster, raw.request(&cluster, &name, OsdOp::read(0, 0)), b"", 8).unwrap();
     assert_eq!(data.data, b"abcdef");
     assert!(cluster.counter(&[0], "dups") >= 12);
+}
+
+/// Two OSDs of which osd.0 leads every PG, and then, if asked, osd.1.
+fn led_by(cluster: &Cluster, first: i32) {
+    cluster.mon.change(move |inc| {
+        (0..4).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), vec![first, 1 - first])));
+    });
+    cluster.pass(Duration::from_millis(200));
+}
+
+/// A write that failed did so once and for all: sent again, on whatever connection, after a restart, or to another primary,
+/// it is answered the same, and has no effect on what was written after it.
+#[test]
+fn a_failed_write_is_answered_the_same_when_it_is_sent_again() {
+    let cluster = Cluster::start(10, Disks::Blue, 2, 4, &[2, 2]);
+    led_by(&cluster, 0);
+    let raw = Raw::new(&cluster, 0);
+    let delete = raw.request(&cluster, "a", OsdOp::delete());
+    let create = raw.request(&cluster, "b", OsdOp::create(true));
+    let hint = raw.request(&cluster, "a", OsdOp::truncate(0));
+    let first_hint = raw.ask(&cluster, hint.clone(), b"", 4).unwrap();
+    assert_eq!(first_hint.result, 0, "nothing is made by truncating what does not exist");
+    let first_delete = raw.ask(&cluster, delete.clone(), b"", 5).unwrap();
+    assert_eq!(first_delete.result, errno::ENOENT);
+    assert_eq!(raw.ask(&cluster, raw.request(&cluster, "b", OsdOp::write(0, 1)), b"x", 6).unwrap().result, 0);
+    let first_create = raw.ask(&cluster, create.clone(), b"", 7).unwrap();
+    assert_eq!(first_create.result, errno::EEXIST);
+    assert_eq!(raw.ask(&cluster, raw.request(&cluster, "b", OsdOp::delete()), b"", 8).unwrap().result, 0);
+    assert_eq!(
+        raw.ask(&cluster, raw.request(&cluster, "a", OsdOp::write(0, 3)), b"new", 9).unwrap().result,
+        0
+    );
+
+    let same_again = |osd: u32, attempt: i32| {
+        let raw = Raw::new(&cluster, osd);
+        for (request, tid, first) in
+            [(&hint, 4, &first_hint), (&delete, 5, &first_delete), (&create, 7, &first_create)]
+        {
+            let mut again = request.clone();
+            (again.retry_attempt, again.epoch) = (attempt, cluster.mon.map().epoch);
+            let answer = raw.ask(&cluster, again, b"", tid).unwrap();
+            assert_eq!(
+                (answer.result, answer.version),
+                (first.result, first.version),
+                "tid {tid} at osd.{osd}"
+            );
+        }
+        let read = raw
+            .ask(&cluster, raw.request(&cluster, "a", OsdOp::read(0, 0)), b"", 20 + u64::from(osd))
+            .unwrap();
+        assert_eq!((read.result, read.data), (0, b"new".to_vec()));
+        let stat =
+            raw.ask(&cluster, raw.request(&cluster, "b", OsdOp::stat()), b"", 30 + u64::from(osd)).unwrap();
+        assert_eq!(stat.result, errno::ENOENT);
+    };
+    same_again(0, 1);
+    led_by(&cluster, 1);
+    same_again(1, 2);
+    for osd in 0..2 {
+        cluster.kill(osd);
+        cluster.mon.down(osd);
+    }
+    (0..2).for_each(|osd| cluster.start_osd(osd, 1));
+    cluster.wait_up(2);
+    cluster.pass(Duration::from_secs(1));
+    same_again(1, 3);
+    cluster.check_equal(&[0, 1]);
 }
 
 /// A client with an old map is sent the new one, once.

@@ -226,6 +226,7 @@ pub(crate) fn push_log(out: &mut Vec<u8>, key_start: usize, entry: &LogEntry) {
     out.push(match entry.op {
         LogOp::Modify => 1,
         LogOp::Delete => 2,
+        LogOp::Error => 3,
     });
     out.extend_from_slice(&entry.user_version.to_le_bytes());
     out.extend_from_slice(&entry.result.to_le_bytes());
@@ -247,7 +248,8 @@ pub(crate) fn decode_log(key: &[u8], value: &[u8]) -> Result<LogEntry, StoreErro
     let op = match fields.u8()? {
         1 => LogOp::Modify,
         2 => LogOp::Delete,
-        _ => return fields.fail("it is neither a modification nor a removal"),
+        3 => LogOp::Error,
+        _ => return fields.fail("it is neither a modification, nor a removal, nor an error"),
     };
     let user_version = fields.u64()?;
     let result = i32::from_le_bytes(fields.array()?);
@@ -285,10 +287,10 @@ mod tests {
     }
     prop_compose! {
         fn entry()(version in eversion(), prior in eversion(), client in any::<u64>(), inc in any::<i32>(), tid in any::<u64>(),
-                   modify in any::<bool>(), user_version in any::<u64>(), result in any::<i32>(), mtime in utime(),
+                   kind in 0..3usize, user_version in any::<u64>(), result in any::<i32>(), mtime in utime(),
                    name in prop::collection::vec(any::<u8>(), 0..40), hash in any::<u32>(), snap in any::<u64>()) -> LogEntry {
             let oid = ObjectId { pool: 3, hash, nspace: [1].into(), key: name[name.len() / 2..].into(), name: name.into(), snap };
-            let op = if modify { LogOp::Modify } else { LogOp::Delete };
+            let op = [LogOp::Modify, LogOp::Delete, LogOp::Error][kind];
             LogEntry { version, prior, reqid: ReqId { client, inc, tid }, oid, op, user_version, result, mtime }
         }
     }

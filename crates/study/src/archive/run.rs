@@ -69,4 +69,10 @@ pub struct RunFile {
     pub label: String,
     pub comparison: Option<Comparison>,
     pub chart: Chart,
+    /// The first point run again at the end: its IOPS ÷ those of the first time − 1. `None` until both are measured.
+    #[serde(default)]
+    pub drift: Option<f64>,
+    /// What the plan has but this machine could not run, and why.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }

@@ -9,13 +9,15 @@ use serde_json::Value;
 pub enum State {
     Done,
     Failed,
+    /// Left out: the curve was stopped before it.
+    Skipped,
 }
 
 /// State of a point that was run. A point without this file has not been run to its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointState {
     pub state: State,
-    /// What failed: the command, and the end of what it said.
+    /// What failed: the command, and the end of what it said; or why it was skipped.
     #[serde(default)]
     pub error: Option<String>,
     /// Seconds since 1970 when its first command started.

@@ -91,6 +91,8 @@ mod tests {
             label: "smoke".into(),
             comparison: None,
             chart: Chart::Scaling,
+            drift: None,
+            notes: Vec::new(),
         }
     }
 

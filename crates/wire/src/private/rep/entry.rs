@@ -1,6 +1,6 @@
 //! A PG log entry on the wire.
 
-use carmine_types::{Eversion, ObjectId, ReqId, UTime};
+use carmine_types::{Eversion, LogOp, ObjectId, ReqId, UTime};
 
 use crate::{Decoder, Encoder, Result, WireError};
 
@@ -9,7 +9,7 @@ pub(super) const ENTRY_BYTES_MIN: usize = 12 + 12 + 20 + 8 + 8 + 4 + 1 + OBJECT_
 /// Smallest encoding of an object's id.
 const OBJECT_BYTES_MIN: usize = 4 + 8 + 3 * 4;
 
-/// One change of one object.
+/// One change of one object, or a request that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepEntry {
     pub version: Eversion,
@@ -18,8 +18,8 @@ pub struct RepEntry {
     pub reqid: ReqId,
     /// Its pool is that of the message's PG: it is not sent.
     pub oid: ObjectId,
-    /// The object is gone after this change.
-    pub delete: bool,
+    /// What was done.
+    pub op: LogOp,
     pub user_version: u64,
     /// Result that a resend of the request is answered with.
     pub result: i32,
@@ -36,7 +36,11 @@ impl RepEntry {
         e.u64(self.user_version);
         e.utime(self.mtime);
         e.i32(self.result);
-        e.bool(self.delete);
+        e.u8(match self.op {
+            LogOp::Modify => 0,
+            LogOp::Delete => 1,
+            LogOp::Error => 2,
+        });
         object(e, &self.oid);
     }
 
@@ -44,13 +48,14 @@ impl RepEntry {
         let (version, prior) = (d.eversion()?, d.eversion()?);
         let reqid = ReqId { client: d.u64()?, inc: d.i32()?, tid: d.u64()? };
         let (user_version, mtime, result) = (d.u64()?, d.utime()?, d.i32()?);
-        let delete = match d.u8()? {
-            0 => false,
-            1 => true,
+        let op = match d.u8()? {
+            0 => LogOp::Modify,
+            1 => LogOp::Delete,
+            2 => LogOp::Error,
             value => return Err(WireError::BadValue { what: "log entry kind", value: value.into() }),
         };
         let oid = decode_object(d, pool)?;
-        Ok(RepEntry { version, prior, reqid, oid, delete, user_version, result, mtime })
+        Ok(RepEntry { version, prior, reqid, oid, op, user_version, result, mtime })
     }
 }
 

@@ -1,4 +1,4 @@
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, UTime};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -36,13 +36,13 @@ fn oid() -> impl Strategy<Value = ObjectId> {
 }
 
 fn entry() -> impl Strategy<Value = RepEntry> {
-    (eversion(), eversion(), any::<(u64, i32, u64)>(), oid(), any::<(bool, u64, i32)>(), utime()).prop_map(
-        |(version, prior, (client, inc, tid), oid, (delete, user_version, result), mtime)| RepEntry {
+    (eversion(), eversion(), any::<(u64, i32, u64)>(), oid(), any::<(u8, u64, i32)>(), utime()).prop_map(
+        |(version, prior, (client, inc, tid), oid, (op, user_version, result), mtime)| RepEntry {
             version,
             prior,
             reqid: ReqId { client, inc, tid },
             oid,
-            delete,
+            op: [LogOp::Modify, LogOp::Delete, LogOp::Error][usize::from(op % 3)],
             user_version,
             result,
             mtime,

@@ -1,0 +1,240 @@
+//! Metrics of many shards under one name each: what is shown to the outside.
+
+use serde_json::{Value, json};
+
+use crate::{Histogram, Kind, MetricInfo, MetricSet};
+
+/// Upper bounds within a power of ten at which a distribution is cut: fine enough to interpolate a percentile within 20 %.
+const STEPS: [u64; 6] = [10, 15, 20, 30, 50, 70];
+/// The lowest bound is ten of these: 10 µs for times in nanoseconds.
+const FIRST_UNIT: u64 = 1_000;
+/// Powers of ten that are cut: from 10 µs to 10 s for times in nanoseconds. Above is the rest.
+const DECADES: u32 = 6;
+
+/// One label and its value.
+pub type Label = (&'static str, String);
+
+/// A value as it is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sample {
+    /// Of a counter.
+    Count(u64),
+    /// Of a gauge.
+    Level(f64),
+    /// Of a histogram.
+    Histogram(Distribution),
+}
+
+/// A histogram cut at fixed bounds, so that the difference of two readings is a histogram of the time between.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distribution {
+    /// (upper bound, values up to it), ascending and cumulative; values above the last bound are only in `count`.
+    pub buckets: Vec<(u64, u64)>,
+    /// Sum of all values.
+    pub sum: u64,
+    /// Number of values.
+    pub count: u64,
+}
+
+impl Distribution {
+    /// Cuts `histogram`. A value counts below a bound if its bucket (0.1 % wide) ends there or earlier.
+    pub fn of(histogram: &Histogram) -> Distribution {
+        let sparse = histogram.to_sparse();
+        let mut values = sparse.buckets.iter().peekable();
+        let mut below = 0;
+        let bounds = (0..DECADES).flat_map(|d| STEPS.map(|step| step * FIRST_UNIT * 10_u64.pow(d)));
+        let buckets = bounds.map(|bound| {
+            while let Some((_, n)) = values.next_if(|(value, _)| *value <= bound + bound / 1_000) {
+                below += n;
+            }
+            (bound, below)
+        });
+        Distribution { buckets: buckets.collect(), sum: sparse.sum, count: sparse.count }
+    }
+}
+
+/// One shard's value of a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Which shard, and what else tells it from the others.
+    pub labels: Vec<Label>,
+    /// Its value.
+    pub sample: Sample,
+}
+
+/// A metric with the values of all shards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Family {
+    /// `PREFIX_NAME`.
+    pub name: String,
+    /// Kind, unit and description.
+    pub info: MetricInfo,
+    /// In the order in which they were added.
+    pub series: Vec<Series>,
+}
+
+/// All metrics of a process, in the order of their first appearance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Families(Vec<Family>);
+
+impl Families {
+    /// Adds every metric of `set` as `PREFIX_NAME` with these labels.
+    pub fn add_set<S: MetricSet>(&mut self, prefix: &str, labels: &[Label], set: &S) {
+        set.each(&mut |info, sample| self.add(prefix, info, labels.to_vec(), sample));
+    }
+
+    /// Adds one value.
+    pub fn add(&mut self, prefix: &str, info: MetricInfo, labels: Vec<Label>, sample: Sample) {
+        let name = format!("{prefix}_{}", info.name);
+        self.family(name, info).series.push(Series { labels, sample });
+    }
+
+    /// Adds the values of another shard.
+    pub fn merge(&mut self, other: Families) {
+        for family in other.0 {
+            self.family(family.name, family.info).series.extend(family.series);
+        }
+    }
+
+    fn family(&mut self, name: String, info: MetricInfo) -> &mut Family {
+        let at = self.0.iter().position(|family| family.name == name).unwrap_or_else(|| {
+            self.0.push(Family { name, info, series: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Family> {
+        self.0.iter()
+    }
+
+    /// The metrics whose names begin with `prefix`, described:
+    /// `[{"name": …, "kind": …, "unit": …, "description": …, "values": [{"shard": "0", "value": …}, …]}, …]`.
+    pub fn describe_json(&self, prefix: &str) -> Value {
+        let families = self.0.iter().filter(|family| family.name.starts_with(prefix)).map(|family| {
+            json!({
+                "name": family.name,
+                "kind": family.info.kind.name(),
+                "unit": family.info.unit(),
+                "description": family.info.description,
+                "values": family.series.iter().map(Series::to_json).collect::<Vec<_>>(),
+            })
+        });
+        Value::Array(families.collect())
+    }
+
+    /// One object per value, as Crimson's `dump_metrics` has them: `[{"NAME": {"shard": "0", "value": …}}, …]`.
+    pub fn flat_json(&self) -> Value {
+        let flat = |family: &Family| -> Vec<Value> {
+            family.series.iter().map(|series| json!({ &family.name: series.to_json() })).collect()
+        };
+        Value::Array(self.0.iter().flat_map(flat).collect())
+    }
+}
+
+impl Series {
+    fn to_json(&self) -> Value {
+        let labels = self.labels.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into()));
+        let mut map: serde_json::Map<String, Value> = labels.collect();
+        map.insert("value".to_owned(), self.sample.to_json());
+        Value::Object(map)
+    }
+}
+
+impl Sample {
+    fn to_json(&self) -> Value {
+        match self {
+            Sample::Count(count) => (*count).into(),
+            Sample::Level(level) => (*level).into(),
+            Sample::Histogram(d) => {
+                let bucket = |(le, count): &(u64, u64)| json!({ "le": le, "count": count });
+                json!({
+                    "sum": d.sum, "count": d.count,
+                    "buckets": d.buckets.iter().map(bucket).collect::<Vec<_>>(),
+                })
+            }
+        }
+    }
+
+    /// The kind of metric that has such values.
+    pub fn fits(&self, kind: Kind) -> bool {
+        matches!(
+            (self, kind),
+            (Sample::Count(_), Kind::Counter)
+                | (Sample::Level(_), Kind::Gauge)
+                | (Sample::Histogram(_), Kind::Histogram)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counter, Level, metric_set};
+
+    metric_set! {
+        /// A test's metrics.
+        struct Sampled {
+            /// Operations answered.
+            ops: Counter,
+            /// Share of time.
+            utilization: Level,
+            /// Time in the kernel.
+            cpu_busy_ms: Counter,
+            /// Latency.
+            latency_ns: Histogram,
+        }
+    }
+
+    fn two_shards() -> Families {
+        let mut all = Families::default();
+        for shard in 0..2_u64 {
+            let mut set = Sampled::default();
+            set.ops.add(3 + shard);
+            set.utilization.set(12.5);
+            set.latency_ns.record(40_000);
+            set.latency_ns.record(20_000_000_000);
+            let mut own = Families::default();
+            own.add_set("osd", &[("shard", shard.to_string())], &set);
+            all.merge(own);
+        }
+        all
+    }
+
+    #[test]
+    fn shards_share_a_family() {
+        let all = two_shards();
+        let ops = all.iter().find(|family| family.name == "osd_ops").unwrap();
+        assert_eq!(ops.series.len(), 2);
+        assert_eq!(ops.series[1].sample, Sample::Count(4));
+        assert!(all.iter().all(|family| family.series.iter().all(|s| s.sample.fits(family.info.kind))));
+    }
+
+    #[test]
+    fn units_come_from_the_names() {
+        let units: Vec<&str> = Sampled::describe().iter().map(MetricInfo::unit).collect();
+        assert_eq!(units, ["count", "percent", "ms", "ns"]);
+    }
+
+    #[test]
+    fn a_prefix_selects() {
+        let all = two_shards();
+        let chosen = all.describe_json("osd_cpu");
+        assert_eq!(chosen.as_array().unwrap().len(), 1);
+        assert_eq!(chosen[0]["values"][1], json!({ "shard": "1", "value": 0 }));
+        assert_eq!(all.describe_json("nothing"), json!([]));
+        assert_eq!(all.flat_json()[1], json!({ "osd_ops": { "shard": "1", "value": 4 } }));
+    }
+
+    #[test]
+    fn a_distribution_keeps_every_value() {
+        let mut histogram = Histogram::new();
+        (1..=1_000_u64).for_each(|us| histogram.record(us * 1_000));
+        histogram.record(60_000_000_000);
+        let d = Distribution::of(&histogram);
+        let at = |le| d.buckets.iter().find(|(bound, _)| *bound == le).unwrap().1;
+        assert_eq!((at(10_000), at(100_000), at(700_000), at(70_000_000_000 / 10)), (10, 100, 700, 1_000));
+        assert_eq!((d.count, d.sum), (1_001, histogram.sum() as u64));
+        assert!(d.buckets.is_sorted());
+    }
+}

@@ -1,0 +1,52 @@
+//! What can be asked, told in the form in which Ceph's tools want to hear it.
+
+use serde_json::{Map, Value, json};
+
+use super::Hook;
+use crate::shard::OsdShard;
+
+/// Version of the admin socket's protocol that Ceph's daemons tell.
+const PROTOCOL_VERSION: &str = "2";
+
+/// The commands of every OSD, with a line of help each.
+const COMMANDS: [(&str, &str); 8] = [
+    ("dump_metrics", "all metrics of all shards"),
+    ("dump_ops_in_flight", "operations that are not answered yet: stage, age and what each waits for"),
+    ("dump_shards", "what each reactor has, and how its time went"),
+    ("get_command_descriptions", "these commands, for tools"),
+    ("help", "these commands"),
+    ("pg_contents", "a digest of every object; reads the whole store"),
+    ("status", "epoch, space and the state of every PG"),
+    ("version", "version of this program"),
+];
+
+fn all(osd: &OsdShard) -> Vec<(&'static str, &'static str)> {
+    let mut all = COMMANDS.to_vec();
+    all.extend(osd.shard.local::<Hook>().map(|hook| hook.0.commands()).unwrap_or_default());
+    all.sort_unstable();
+    all
+}
+
+/// `{"cmd000": {"sig": ["config", "show"], "help": …}, …}`: the words of each command.
+pub(super) fn descriptions(osd: &OsdShard) -> Value {
+    let described = all(osd).into_iter().enumerate().map(|(at, (command, help))| {
+        let sig: Vec<&str> = command.split(' ').collect();
+        (format!("cmd{at:03}"), json!({ "sig": sig, "help": help }))
+    });
+    Value::Object(described.collect())
+}
+
+/// `{"COMMAND": HELP, …}`
+pub(super) fn help(osd: &OsdShard) -> Value {
+    let lines = all(osd).into_iter().map(|(command, help)| (command.to_owned(), help.into()));
+    Value::Object(lines.collect::<Map<_, _>>())
+}
+
+pub(super) fn version() -> Value {
+    json!({ "version": env!("CARGO_PKG_VERSION"), "release": "carmine", "release_type": "dev" })
+}
+
+/// The answer to the oldest command of the protocol: bare text.
+pub(super) fn protocol_version() -> Value {
+    Value::String(PROTOCOL_VERSION.to_owned())
+}

@@ -1,0 +1,134 @@
+//! What an OSD shows of itself, and that no scraper can hurt it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use carmine_client::RouteMode;
+use carmine_messenger::with_timeout;
+use carmine_reactor::{Chunk, Shard};
+use serde_json::Value;
+
+use super::cluster::{Cluster, Disks, METRICS_PORT};
+
+const OSD: &str = "10.0.0.1";
+
+fn http() -> SocketAddr {
+    SocketAddr::new(OSD.parse().unwrap(), METRICS_PORT)
+}
+
+/// Sends bytes to the metrics port and returns all that comes back until the OSD closes; `None` if it never does.
+async fn send_raw(shard: &Shard, bytes: &[u8]) -> Option<String> {
+    let stream = shard.connect(http()).await.unwrap();
+    // Refused half way is an answer, too.
+    let _ = stream.send(vec![Chunk::Bytes(bytes.to_vec())]).await;
+    let all = async {
+        let mut text = Vec::new();
+        loop {
+            let (received, buf) = stream.recv(shard.buf(64 << 10), 0).await;
+            match received {
+                Ok(n) if n > 0 => text.extend_from_slice(&buf.as_slice()[..n]),
+                _ => return String::from_utf8_lossy(&text).into_owned(),
+            }
+        }
+    };
+    with_timeout(shard, Duration::from_secs(60), all).await
+}
+
+async fn get(shard: &Shard, target: &str) -> String {
+    send_raw(shard, format!("GET {target} HTTP/1.1\r\nHost: osd\r\n\r\n").as_bytes()).await.unwrap()
+}
+
+fn body(answer: &str) -> &str {
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    answer.split_once("\r\n\r\n").unwrap().1
+}
+
+/// Writes and reads some objects so that there is something to count.
+async fn work(pool: &carmine_client::Pool) {
+    for n in 0..20 {
+        let name = format!("object{n}");
+        pool.write_full(&name, vec![7_u8; 4096]).await.unwrap();
+        pool.read(&name, 0, 4096).await.unwrap();
+    }
+}
+
+#[test]
+fn every_shard_is_shown_under_the_same_names_everywhere() {
+    let cluster = Cluster::start(11, Disks::Cyan, 1, 16, &[3]);
+    let (text, json, dump) = cluster.client(RouteMode::Direct, |client, pool| async move {
+        work(&pool).await;
+        let shard = client.shard().clone();
+        let dump = client.admin(carmine_types::OsdId(0), r#"{"prefix": "dump_metrics"}"#).await.unwrap();
+        (get(&shard, "/metrics").await, get(&shard, "/metrics.json?prefix=reactor_").await, dump)
+    });
+    let text = body(&text);
+    for shard in 0..3 {
+        for name in ["reactor_utilization", "reactor_cpu_busy_ms", "smp_total_sent_messages", "osd_write_ops"]
+        {
+            let series = format!("{name}{{osd=\"0\",shard=\"{shard}\"}} ");
+            assert!(text.contains(&series), "no {series} in\n{text}");
+        }
+    }
+    let writes: f64 = text
+        .lines()
+        .filter(|line| line.starts_with("osd_write_ops{"))
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+        .sum();
+    assert!(writes >= 20.0, "{writes} writes");
+    let json: Value = serde_json::from_str(body(&json)).unwrap();
+    let metrics = json["metrics"].as_array().unwrap();
+    for metric in metrics {
+        assert!(metric["name"].as_str().unwrap().starts_with("reactor_"));
+        assert!(!metric["description"].as_str().unwrap().is_empty() && metric["unit"].is_string());
+        assert_eq!(metric["values"].as_array().unwrap().len(), 3, "{metric}");
+        assert_eq!(metric["values"][2]["shard"], "2");
+        // One source: what is in JSON is in the text.
+        assert!(text.contains(&format!("# TYPE {} ", metric["name"].as_str().unwrap())));
+    }
+    assert!(metrics.len() > 10);
+    let dump: Value = serde_json::from_str(&dump).unwrap();
+    let flat = dump["metrics"].as_array().unwrap();
+    assert!(flat.iter().any(|m| m["reactor_cpu_busy_ms"]["shard"] == "1"), "{flat:?}");
+}
+
+#[test]
+fn bad_requests_are_refused_and_slow_ones_closed() {
+    let cluster = Cluster::start(12, Disks::Cyan, 1, 8, &[2]);
+    cluster.client(RouteMode::Direct, |client, pool| async move {
+        let shard = client.shard().clone();
+        for (request, status) in [
+            (b"\x00\xff\x16garbage\r\n\r\n".to_vec(), "400"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n".to_vec(), "405"),
+            (b"GET /../../etc/passwd HTTP/1.1\r\n\r\n".to_vec(), "404"),
+            (format!("GET /{} HTTP/1.1\r\n", "a".repeat(1 << 20)).into_bytes(), "431"),
+        ] {
+            let answer = send_raw(&shard, &request).await.expect("the connection stays open");
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer:?}");
+        }
+        // Half a request: closed without an answer, and in time.
+        let before_ns = shard.now_ns();
+        assert_eq!(send_raw(&shard, b"GET /metrics HT").await.as_deref(), Some(""));
+        assert!(shard.now_ns() - before_ns < 10_000_000_000);
+        // Those that ask properly, and clients, do not notice.
+        assert!(body(&get(&shard, "/metrics").await).contains("reactor_utilization"));
+        work(&pool).await;
+    });
+}
+
+#[test]
+fn connections_are_bounded_and_come_back() {
+    let cluster = Cluster::start(13, Disks::Cyan, 1, 8, &[1]);
+    cluster.client(RouteMode::Direct, |client, _| async move {
+        let shard = client.shard().clone();
+        let mut idle = Vec::new();
+        for _ in 0..40 {
+            idle.push(shard.connect(http()).await.unwrap());
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(send_raw(&shard, b"GET / HTTP/1.1\r\n\r\n").await.as_deref(), Some(""), "above the bound");
+        // The idle ones are closed when their time is up.
+        shard.sleep(Duration::from_secs(8)).await;
+        assert!(body(&get(&shard, "/").await).contains("/metrics"));
+        drop(idle);
+    });
+}

@@ -1,0 +1,111 @@
+//! `carmine up`, `down` and `destroy`.
+
+use std::path::Path;
+
+use super::step::{Step, What};
+use crate::archive::Config;
+use crate::expand::Machine;
+
+/// Bytes per second that a slow disk takes while block files are written through.
+const SLOW_BYTES_PER_S: f64 = 40e6;
+/// Time in which processes start and every PG gets active.
+const START_S: f64 = 60.0;
+/// `up` has a limit of its own; past it and this it hangs.
+const GRACE_S: f64 = 30.0;
+const STOP_S: f64 = 60.0;
+/// Block file of an OSD unless the plan says otherwise.
+const OSD_SIZE_BYTES: u64 = 4 << 30;
+
+/// Axes that are options of `up` by another name, in the order in which they are given.
+const OPTIONS: [(&str, &str); 13] = [
+    ("osds", "--osds"),
+    ("osds_per_device", "--osds-per-device"),
+    ("store", "--store"),
+    ("pool_size", "--size"),
+    ("pgs", "--pgs"),
+    ("osd_size_bytes", "--osd-size"),
+    ("reactors", "--reactors"),
+    ("alien_threads", "--alien-threads"),
+    ("balance", "--balance"),
+    ("poll", "--poll"),
+    ("osd_memory_bytes", "--osd-memory"),
+    ("osd_wrap", "--osd-wrap"),
+    ("osd_env", "--osd-env"),
+];
+
+/// Options of `carmine up` for a configuration, without the folder. Fails if the machine has too few CPUs for `smt`.
+pub fn start_options(
+    config: &Config,
+    overprovisioned: bool,
+    machine: &dyn Machine,
+) -> Result<Vec<String>, String> {
+    let mut options = Vec::new();
+    for (axis, option) in OPTIONS {
+        if let Some(value) = config.show(axis) {
+            options.extend([option.to_owned(), value]);
+        }
+    }
+    if let Some(smt) = config.text("smt") {
+        let reactors = config.number("osds").unwrap_or(1) * config.number("reactors").unwrap_or(1);
+        let list = machine
+            .cpu_list(smt == "on", reactors as usize)
+            .ok_or_else(|| format!("smt = {smt}: there are no {reactors} such CPUs beside the client's"))?;
+        options.extend(["--cpus".to_owned(), list]);
+    }
+    options.extend(devices(config, machine)?);
+    options.extend(confinement(config));
+    if overprovisioned {
+        options.push("--overprovisioned".to_owned());
+    }
+    Ok(options)
+}
+
+/// `--devs`: the first of the named devices, as many as the OSDs need.
+fn devices(config: &Config, machine: &dyn Machine) -> Result<Vec<String>, String> {
+    if machine.devices().is_empty() || config.text("store") != Some("blue") {
+        return Ok(Vec::new());
+    }
+    let each = config.number("osds_per_device").unwrap_or(1).max(1);
+    let need = config.number("osds").unwrap_or(1).div_ceil(each) as usize;
+    match machine.devices().get(..need) {
+        Some(list) => Ok(vec!["--devs".to_owned(), list.join(",")]),
+        None => Err(format!("{need} devices are needed, --devs names {}", machine.devices().len())),
+    }
+}
+
+/// `--confine`, where the plan has the axis at all: options stay in force until others are given.
+fn confinement(config: &Config) -> Vec<String> {
+    let Some(confine) = config.text("confine") else { return Vec::new() };
+    let value = match config.number("cpus") {
+        Some(cpus) if confine != "none" => format!("{confine}:{cpus}"),
+        _ => "none".to_owned(),
+    };
+    vec!["--confine".to_owned(), value]
+}
+
+/// Starts the OSDs of a layout; it ends when every PG is active.
+pub fn start_step(layout: &Path, config: &Config, options: &[String]) -> Step {
+    up(What::Start, layout, config, options)
+}
+
+pub(super) fn up(what: What, layout: &Path, config: &Config, options: &[String]) -> Step {
+    let mut argv =
+        vec!["carmine".to_owned(), "up".to_owned(), "--dir".to_owned(), layout.display().to_string()];
+    argv.extend_from_slice(options);
+    let bytes =
+        config.number("osd_size_bytes").unwrap_or(OSD_SIZE_BYTES) * config.number("osds").unwrap_or(1);
+    let limit_s = START_S + GRACE_S + bytes as f64 / SLOW_BYTES_PER_S;
+    Step::new(what, argv, limit_s)
+}
+
+/// Stops the OSDs of a layout.
+pub fn stop_step(layout: &Path) -> Step {
+    let argv = ["carmine", "down", "--dir"].map(str::to_owned).into_iter();
+    Step::new(What::Stop, argv.chain([layout.display().to_string()]).collect(), STOP_S)
+}
+
+/// Removes a layout.
+pub fn destroy_step(layout: &Path) -> Step {
+    let argv = ["carmine", "destroy", "--dir"].map(str::to_owned).into_iter();
+    Step::new(What::Destroy, argv.chain([layout.display().to_string()]).collect(), STOP_S)
+}

@@ -1,0 +1,47 @@
+//! How long it will take: rough figures of a middling machine, for people who wonder whether to go for lunch.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::Planned;
+use crate::archive::Config;
+use crate::plan::Plan;
+
+/// Bytes per second that a drive takes while layouts are made.
+const FILL_BYTES_PER_S: f64 = 300e6;
+/// Stop and start of the processes.
+const RESTART_S: f64 = 3.0;
+/// Connecting, finding the objects, writing the result.
+const AROUND_LOAD_S: f64 = 1.5;
+/// Both baselines, for every new load.
+const BASELINE_S: f64 = 6.0;
+/// Block file of an OSD unless the plan says otherwise.
+const OSD_SIZE_BYTES: u64 = 4 << 30;
+/// What is loaded unless the plan says otherwise.
+const SIZE_BYTES: u64 = 1 << 30;
+
+pub(super) fn point(plan: &Plan, config: &Config, restart: bool) -> Duration {
+    let window = config.float("seconds").unwrap_or_default() + plan.ramp.as_secs_f64();
+    let start = if restart { RESTART_S + BASELINE_S + plan.pause.as_secs_f64() } else { 0.0 };
+    Duration::from_secs_f64(window + AROUND_LOAD_S + start)
+}
+
+/// All points, and each layout once.
+pub(super) fn total(points: &[Planned]) -> Duration {
+    let mut seen = BTreeSet::new();
+    let layouts = points.iter().filter(|p| seen.insert(&p.point.layout)).map(|p| layout(&p.point.config));
+    points.iter().map(|p| p.estimate).chain(layouts).sum()
+}
+
+fn layout(config: &Config) -> Duration {
+    if config.text("store") != Some("blue") {
+        return Duration::from_secs_f64(RESTART_S);
+    }
+    let osds = config.number("osds").unwrap_or(1);
+    let device = config.number("osd_size_bytes").unwrap_or(OSD_SIZE_BYTES) * osds;
+    let copies = config.number("pool_size").unwrap_or(1);
+    let data = config.number("size_bytes").unwrap_or(SIZE_BYTES) * copies;
+    let filled = device * config.number("fill").unwrap_or(0) / 100;
+    let age_s = config.float("age").unwrap_or(0.0);
+    Duration::from_secs_f64(2.0 * RESTART_S + age_s + (device + data + filled) as f64 / FILL_BYTES_PER_S)
+}

@@ -1,0 +1,157 @@
+//! Values of an axis as a plan gives them.
+
+use carmine_load::parse_bytes;
+use serde_json::Value;
+
+use super::axis::{Axis, Kind};
+use super::expr::Expr;
+
+/// One value: given, or to be computed of other axes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AxisValue {
+    Fixed(Value),
+    Computed(Expr),
+}
+
+/// The values of one axis, in the plan's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    /// The axis' name; for `peer_opt.*` the whole name.
+    pub name: String,
+    pub axis: Axis,
+    pub values: Vec<AxisValue>,
+}
+
+impl Values {
+    /// Reads a list or a single value; the error says what the axis takes.
+    pub(super) fn parse(name: &str, axis: Axis, given: &toml::Value) -> Result<Values, String> {
+        let list = match given {
+            toml::Value::Array(list) if list.is_empty() => {
+                return Err(format!("{name} = []: give at least one value"));
+            }
+            toml::Value::Array(list) => list.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let values = list.iter().map(|value| one(name, axis, value)).collect::<Result<_, _>>()?;
+        Ok(Values { name: name.to_owned(), axis, values })
+    }
+}
+
+fn one(name: &str, axis: Axis, given: &toml::Value) -> Result<AxisValue, String> {
+    let wrong = |why: &str| format!("{name} = {given}: {why} ({})", axis.about);
+    let fixed = match (given, axis.kind) {
+        (toml::Value::String(text), Kind::Word(words)) => match words.contains(&text.as_str()) {
+            true => Value::from(text.as_str()),
+            false => return Err(wrong(&format!("take one of {}", words.join(", ")))),
+        },
+        (toml::Value::String(text), Kind::Text) => Value::from(text.as_str()),
+        (toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_), Kind::Text) => {
+            Value::from(given.to_string())
+        }
+        (toml::Value::String(text), Kind::CountOr { word, .. }) if text == word => Value::from(word),
+        (toml::Value::String(text), Kind::Bytes) if parse_bytes(text).is_ok() => {
+            Value::from(parse_bytes(text).unwrap_or_default())
+        }
+        (toml::Value::String(text), kind) => {
+            let expr = Expr::parse(text).map_err(|e| wrong(&format!("{}; {e}", takes(kind))))?;
+            return Ok(AxisValue::Computed(expr));
+        }
+        (toml::Value::Integer(number), kind) => settle(*number as f64, kind).map_err(|e| wrong(&e))?,
+        (toml::Value::Float(number), Kind::Float) => settle(*number, Kind::Float).map_err(|e| wrong(&e))?,
+        (_, kind) => return Err(wrong(&takes(kind))),
+    };
+    Ok(AxisValue::Fixed(fixed))
+}
+
+fn takes(kind: Kind) -> String {
+    match kind {
+        Kind::Count { min, max } => {
+            format!("take a whole number from {min} to {max}, or an expression such as \"2 * osds\"")
+        }
+        Kind::CountOr { max, word } => {
+            format!("take a whole number from 1 to {max}, \"{word}\", or an expression")
+        }
+        Kind::PowerOfTwo { max } => {
+            format!("take a power of two up to {max}, or an expression such as \"100 * osds\"")
+        }
+        Kind::Bytes => "take bytes such as 4096, \"64K\" or \"1G\", or an expression".to_owned(),
+        Kind::Float => "take a number above 0, or an expression".to_owned(),
+        Kind::Word(words) => format!("take one of {}", words.join(", ")),
+        Kind::Text => "take a text".to_owned(),
+    }
+}
+
+/// A number as the axis wants it: rounded, within its range.
+pub(crate) fn settle(number: f64, kind: Kind) -> Result<Value, String> {
+    let whole = |min: u64, max: u64| {
+        let rounded = number.round();
+        if rounded < min as f64 || rounded > max as f64 {
+            return Err(format!("{number} is out of range; {}", takes(kind)));
+        }
+        Ok(Value::from(rounded as u64))
+    };
+    match kind {
+        Kind::Count { min, max } => whole(min, max),
+        Kind::CountOr { max, .. } => whole(1, max),
+        Kind::Bytes => whole(1, 1 << 60),
+        Kind::PowerOfTwo { max } if number >= 0.5 && number <= max as f64 * 1.4 => {
+            Ok(Value::from(1_u64 << (number.log2().round().max(0.0) as u32)))
+        }
+        Kind::Float if number > 0.0 && number.is_finite() => Ok(Value::from(number)),
+        _ => Err(format!("{number} is out of range; {}", takes(kind))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::axis::axis;
+    use super::*;
+
+    fn parse(name: &str, text: &str) -> Result<Values, String> {
+        let table: toml::Table = format!("x = {text}").parse().unwrap();
+        Values::parse(name, axis(name).unwrap(), &table["x"])
+    }
+
+    fn fixed(name: &str, text: &str) -> Vec<Value> {
+        let values = parse(name, text).unwrap().values;
+        values.into_iter().map(|v| if let AxisValue::Fixed(v) = v { v } else { panic!("{v:?}") }).collect()
+    }
+
+    #[test]
+    fn lists_single_values_words_and_sizes() {
+        assert_eq!(fixed("osds", "[1, 3]"), [1, 3]);
+        assert_eq!(fixed("osds", "2"), [2]);
+        assert_eq!(fixed("cpus", "[1, \"no-limit\"]"), [Value::from(1), Value::from("no-limit")]);
+        assert_eq!(fixed("osd_memory_bytes", "\"2G\""), [2_u64 << 30]);
+        assert_eq!(fixed("store", "\"cyan\""), ["cyan"]);
+        assert_eq!(fixed("rate_iops", "[0.5, 100]"), [0.5, 100.0]);
+        assert_eq!(fixed("peer_opt.osd_op_num_shards", "8"), ["8"]);
+        assert!(matches!(&parse("pgs", "\"100 * osds\"").unwrap().values[0], AxisValue::Computed(_)));
+    }
+
+    #[test]
+    fn powers_of_two_are_rounded_to_the_nearest() {
+        let pgs = axis("pgs").unwrap().kind;
+        for (given, got) in
+            [(100.0, 128), (300.0, 256), (1.0, 1), (0.6, 1), (64.0, 64), (90.0, 64), (91.0, 128)]
+        {
+            assert_eq!(settle(given, pgs), Ok(Value::from(got)), "{given}");
+        }
+        assert!(settle(1e9, pgs).is_err() && settle(0.0, pgs).is_err());
+    }
+
+    #[test]
+    fn wrong_values_say_what_to_take() {
+        for (name, text, part) in [
+            ("osds", "0", "1 to 1024"),
+            ("osds", "[]", "at least one"),
+            ("osds", "true", "whole number"),
+            ("store", "\"sea\"", "blue, cyan, null"),
+            ("pgs", "\"100 * (osds\"", "expression"),
+            ("rate_iops", "-1", "above 0"),
+        ] {
+            let error = parse(name, text).unwrap_err();
+            assert!(error.contains(part) && error.starts_with(name), "{error}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! One point: layout, start, baseline, load, state.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::attempts::ATTEMPTS_MAX;
+use super::curve;
+use super::event::Event;
+use super::executor::End;
+use super::layouts::History;
+use super::sweep::{Flow, Sweep};
+use crate::archive::{ArchiveError, Point, PointResult, PointState, Run, State};
+use crate::commands::{
+    LoadFiles, Step, What, baseline_step, destroy_step, is_durable, load_step, prepare_steps, seconds,
+    start_options, start_step, stop_step,
+};
+
+/// Why a point was not measured.
+enum Missed {
+    Failed(String),
+    Skipped(String),
+    Cancelled,
+}
+
+impl Missed {
+    /// A command that did not end well.
+    fn of(step: &Step, end: End) -> Result<(), Missed> {
+        match end {
+            End::Ok => Ok(()),
+            End::Failed(why) => Err(Missed::Failed(format!("{}: {why}", step.what))),
+            End::Cancelled => Err(Missed::Cancelled),
+        }
+    }
+}
+
+impl From<ArchiveError> for Missed {
+    fn from(error: ArchiveError) -> Missed {
+        Missed::Failed(error.to_string())
+    }
+}
+
+impl Sweep<'_> {
+    /// Runs a point and writes down how it ended.
+    pub(super) fn point(&mut self, at: usize) -> Result<Flow, ArchiveError> {
+        let stem = self.job.points[at].point.stem.clone();
+        let attempts = self.attempts.begin(&stem)?;
+        let started = self.executor.unix_s();
+        let condition = self.condition(at);
+        let log = self.job.writer.point_file(&self.job.points[at].point, "log");
+        self.script.point(&self.job.points[at].point);
+        let outcome = match attempts {
+            0..=ATTEMPTS_MAX => self.measure(at, &log),
+            _ => Err(Missed::Failed(format!("the sweep itself ended in it {ATTEMPTS_MAX} times"))),
+        };
+        let (state, error) = match outcome {
+            Ok(()) => (State::Done, None),
+            Err(Missed::Failed(why)) => (State::Failed, Some(why)),
+            Err(Missed::Skipped(why)) => (State::Skipped, Some(why)),
+            Err(Missed::Cancelled) => {
+                self.attempts.forget(&stem)?;
+                return Ok(Flow::Stop);
+            }
+        };
+        match state {
+            // OSDs that took part in a failure are not used again.
+            State::Failed => self.stop(),
+            State::Done | State::Skipped => drop(std::fs::remove_file(&log)),
+        }
+        let state = PointState {
+            state,
+            error,
+            started_unix_s: started as u64,
+            seconds: self.executor.unix_s() - started,
+            attempts,
+            condition,
+        };
+        self.job.writer.state(&self.job.points[at].point, &state)?;
+        (self.events)(Event::ended(&stem, &state));
+        Ok(Flow::Next)
+    }
+
+    /// What the layout went through before the point.
+    fn condition(&self, at: usize) -> Value {
+        let point = &self.job.points[at].point;
+        let history = self.layouts.history(&point.layout).filter(|_| is_durable(&point.config));
+        history.and_then(|history| serde_json::to_value(history).ok()).unwrap_or_default()
+    }
+
+    fn measure(&mut self, at: usize, log: &Path) -> Result<(), Missed> {
+        self.follow_curve(at)?;
+        let point = self.job.points[at].point.clone();
+        self.ensure_started(&point, log)?;
+        let files = LoadFiles {
+            json: self.job.writer.point_file(&point, "json"),
+            samples: self.job.writer.point_file(&point, "samples.json"),
+            baseline: self.baseline(&point, log),
+        };
+        let folder = self.layouts.folder(&point.layout);
+        let seed = self.job.plan.seed.wrapping_add(u64::from(point.repeat));
+        let step = load_step(&folder, &point.config, self.job.plan.ramp, seed, &files);
+        let end = self.step(&step, log);
+        self.script.by_hand(&folder, &point);
+        self.add_to_history(&point, |history| {
+            history.loads += 1;
+            history.loaded_seconds += seconds(&point.config);
+        })?;
+        Missed::of(&step, end)?;
+        check_result(&files.json)
+    }
+
+    /// Points of some curves follow from those before them.
+    fn follow_curve(&mut self, at: usize) -> Result<(), Missed> {
+        let point = self.job.points[at].point.clone();
+        if point.curve.is_none() {
+            return Ok(());
+        }
+        let run = Run::open(self.job.writer.dir())?;
+        let before = curve::before(&run, &point);
+        if self.job.plan.early_exit
+            && let Some(why) = curve::exit(&before, self.job.plan.latency_cap)
+        {
+            return Err(Missed::Skipped(why));
+        }
+        if let Some(rate) = curve::rate(&point, &before, self.job.plan.search_p99).map_err(Missed::Failed)? {
+            self.job.points[at].point.config.set("rate_iops", rate);
+            self.write_points()?;
+        }
+        Ok(())
+    }
+
+    fn ensure_started(&mut self, point: &Point, log: &Path) -> Result<(), Missed> {
+        if self.is_started_for(point) {
+            return Ok(());
+        }
+        let rested = self.running.is_none();
+        self.stop();
+        if !rested && !self.job.plan.pause.is_zero() && !self.executor.rest(self.job.plan.pause) {
+            return Err(Missed::Cancelled);
+        }
+        let options = start_options(&point.config, self.job.plan.overprovisioned, self.job.machine)
+            .map_err(Missed::Failed)?;
+        self.ensure_layout(point, log)?;
+        let step = start_step(&self.layouts.folder(&point.layout), &point.config, &options);
+        // Set before it starts: one that fails half way is stopped as well.
+        self.running = Some(point.clone());
+        let end = self.step(&step, log);
+        Missed::of(&step, end)?;
+        self.add_to_history(point, |history| history.starts += 1)
+    }
+
+    /// Makes the layout unless it was made in this run.
+    fn ensure_layout(&mut self, point: &Point, log: &Path) -> Result<(), Missed> {
+        let name = &point.layout;
+        if let Some(why) = self.layouts.broken(name) {
+            return Err(Missed::Failed(format!("its layout {name} could not be made: {why}")));
+        }
+        self.clear_devices(point, log)?;
+        if self.layouts.history(name).is_some() {
+            return Ok(());
+        }
+        let made = self.make_layout(point, log);
+        if let Err(Missed::Failed(why)) = &made {
+            self.layouts.break_off(name, why);
+        }
+        made?;
+        self.layouts.record(name, &History::default())?;
+        Ok(())
+    }
+
+    fn make_layout(&mut self, point: &Point, log: &Path) -> Result<(), Missed> {
+        let folder = self.layouts.folder(&point.layout);
+        if folder.exists() {
+            // Left half made by a sweep that was stopped.
+            let step = destroy_step(&folder);
+            let end = self.step(&step, log);
+            Missed::of(&step, end)?;
+        }
+        let steps = self.layout_steps(point, &folder)?;
+        for step in steps {
+            let end = self.step(&step, log);
+            if let Err(missed) = Missed::of(&step, end) {
+                self.step(&Step { what: What::Stop, ..stop_step(&folder) }, log);
+                return Err(missed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Made with one reactor an OSD and without what the point tries: what that breaks must not break the layout.
+    fn layout_steps(&self, point: &Point, folder: &Path) -> Result<Vec<Step>, Missed> {
+        let mut plain = point.config.clone();
+        for axis in ["osd_wrap", "osd_env", "confine", "cpus", "smt", "alien_threads", "poll"] {
+            plain.0.remove(axis);
+        }
+        plain.set("reactors", 1);
+        let mut options =
+            start_options(&plain, self.job.plan.overprovisioned, self.job.machine).map_err(Missed::Failed)?;
+        if self.job.options.force_wipe && !self.job.machine.devices().is_empty() && is_durable(&plain) {
+            options.push("--force-wipe".to_owned());
+        }
+        Ok(prepare_steps(folder, &plain, self.largest_load(&point.layout), &options))
+    }
+
+    /// Named devices hold one layout: the one before goes.
+    fn clear_devices(&mut self, point: &Point, log: &Path) -> Result<(), Missed> {
+        if self.job.machine.devices().is_empty() || !is_durable(&point.config) {
+            return Ok(());
+        }
+        if let Some(old) = self.on_devices.take().filter(|old| *old != point.layout) {
+            let step = destroy_step(&self.layouts.folder(&old));
+            let end = self.step(&step, log);
+            Missed::of(&step, end)?;
+            self.layouts.forget(&old);
+        }
+        self.on_devices = Some(point.layout.clone());
+        Ok(())
+    }
+
+    fn add_to_history(&mut self, point: &Point, change: impl FnOnce(&mut History)) -> Result<(), Missed> {
+        let mut history = self.layouts.history(&point.layout).unwrap_or_default();
+        change(&mut history);
+        Ok(self.layouts.record(&point.layout, &history)?)
+    }
+
+    /// The point's baseline; without one the point is still worth measuring.
+    fn baseline(&mut self, point: &Point, log: &Path) -> Option<PathBuf> {
+        let file = self.job.writer.baseline_file(point);
+        if !self.job.options.baselines {
+            return None;
+        }
+        let now = self.executor.unix_s();
+        if let Some(fresh) = self.baselines.fresh(point, now).cloned() {
+            return std::fs::copy(fresh, &file).ok().map(|_| file);
+        }
+        let step = baseline_step(&self.layouts.folder(&point.layout), &point.config, &file);
+        match self.step(&step, log) {
+            End::Ok if file.exists() => {
+                self.baselines.add(point, now, file.clone());
+                Some(file)
+            }
+            End::Failed(why) => {
+                (self.events)(Event::Note(format!("{}: no baseline: {why}", point.stem)));
+                None
+            }
+            End::Ok | End::Cancelled => None,
+        }
+    }
+}
+
+/// A load that ends well has left a result.
+fn check_result(json: &Path) -> Result<(), Missed> {
+    let bytes = std::fs::read(json).map_err(|e| Missed::Failed(format!("the load left no result: {e}")))?;
+    let result: PointResult = serde_json::from_slice(&bytes)
+        .map_err(|e| Missed::Failed(format!("the load's result can't be read: {e}")))?;
+    if result.iops() > 0.0 {
+        Ok(())
+    } else {
+        Err(Missed::Failed("the load completed no operation".to_owned()))
+    }
+}

@@ -1,0 +1,159 @@
+//! Expansion: which points, in which order, under which names.
+#![allow(clippy::disallowed_methods)] // golden files are read and written
+
+mod common;
+
+use carmine_study::archive::PointKind;
+use carmine_study::expand::{Expansion, dry_run, expand};
+use carmine_study::plan::{Plan, SHIPPED, shipped};
+use common::Described;
+
+fn run(shape: &str, text: &str) -> Expansion {
+    let plan = Plan::parse("test.toml", text).unwrap();
+    expand(&plan, &Described::new(shape)).unwrap()
+}
+
+fn stems(expansion: &Expansion) -> Vec<&str> {
+    expansion.points.iter().map(|p| p.point.stem.as_str()).collect()
+}
+
+#[test]
+fn coupled_axes_follow_the_others() {
+    let expansion = run(
+        "1x16x1",
+        "name = \"p\"\norder = \"fixed\"\n[axes]\nosds = [1, 3]\nreactors = 2\npgs = \"100 * osds\"\njobs = \"osds\"\niodepth = \"16 * reactors\"\n",
+    );
+    let of = |at: usize, axis| expansion.points[at].point.config.number(axis).unwrap();
+    assert_eq!((of(0, "pgs"), of(0, "jobs"), of(0, "iodepth"), of(0, "pool_size")), (128, 1, 32, 1));
+    assert_eq!((of(1, "pgs"), of(1, "jobs"), of(1, "iodepth"), of(1, "pool_size")), (256, 3, 32, 3));
+    assert_eq!(expansion.points[1].point.layout, "blue_3osd_size3_pgs256");
+}
+
+#[test]
+fn a_circle_and_an_unknown_name_are_errors() {
+    for (axes, part) in [("jobs = \"pgs\"\npgs = \"jobs\"", "in turn"), ("jobs = \"disks\"", "drives")] {
+        let plan = Plan::parse("p", &format!("name = \"p\"\n[axes]\n{axes}\n")).unwrap();
+        let error = expand(&plan, &Described::new("1x4x1")).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn arms_are_interleaved_and_paired_and_every_repeat_is_a_round() {
+    let expansion = run(
+        "2x8x1",
+        "name = \"p\"\nrepeats = 2\ncompare = \"balance\"\n[axes]\nbalance = [\"osd\", \"socket\"]\nosds = 2\nreactors = 2\npool_size = 1\n",
+    );
+    let order: Vec<(String, u32, u32)> = expansion
+        .points
+        .iter()
+        .filter(|p| p.point.kind == PointKind::Point)
+        .map(|p| (p.point.arm.clone().unwrap(), p.point.repeat, p.point.pair.unwrap()))
+        .collect();
+    let row = |arm: &str, repeat, pair| (format!("balance={arm}"), repeat, pair);
+    assert_eq!(order, [row("osd", 0, 0), row("socket", 0, 0), row("osd", 1, 1), row("socket", 1, 1)]);
+    let comparison = expansion.comparison.unwrap();
+    assert_eq!(comparison.arms, ["balance=osd", "balance=socket"]);
+}
+
+#[test]
+fn the_first_point_is_run_again_at_the_end() {
+    let expansion = run("1x8x1", "name = \"p\"\n[axes]\nreactors = [1, 2, 3]\n");
+    let (first, last) = (&expansion.points[0].point, &expansion.points[3].point);
+    assert_eq!((last.kind, &last.config), (PointKind::Again, &first.config));
+    assert_eq!(last.stem, format!("{}_again", first.stem));
+}
+
+#[test]
+fn the_seed_shuffles_configurations_but_not_a_curve() {
+    let text = |seed| {
+        format!(
+            "name = \"p\"\nseed = {seed}\ncurve = \"iodepth\"\n[axes]\nreactors = [1, 2, 3, 4, 5]\niodepth = [1, 16, 4]\n"
+        )
+    };
+    let (one, same, other) = (run("1x16x1", &text(1)), run("1x16x1", &text(1)), run("1x16x1", &text(2)));
+    assert_eq!(stems(&one), stems(&same));
+    assert_ne!(stems(&one), stems(&other));
+    for curve in one.points[..15].chunks(3) {
+        let depths: Vec<u64> = curve.iter().map(|p| p.point.config.number("iodepth").unwrap()).collect();
+        assert_eq!(depths, [1, 16, 4]);
+        assert!(curve.iter().all(|p| p.point.curve == curve[0].point.curve));
+    }
+}
+
+#[test]
+fn stems_are_unique() {
+    let expansion = run(
+        "1x8x1",
+        "name = \"p\"\nrepeats = 3\n[axes]\npoll = [\"adaptive:1\", \"adaptive-1\", \"sleep\"]\n",
+    );
+    let mut names = stems(&expansion);
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!((names.len(), count), (10, 10));
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_unless_cpus_may_be_shared() {
+    let text = "name = \"p\"\n[axes]\nreactors = [1, 2, 4]\n";
+    let expansion = run("1x2x1", text);
+    assert_eq!(expansion.points.len(), 2, "one point and its repetition at the end");
+    assert_eq!(expansion.dropped.len(), 2);
+    assert!(expansion.dropped.iter().all(|d| d.word == "does not fit"), "{:?}", expansion.dropped);
+    let shared = run("1x2x1", &text.replace("[axes]", "overprovisioned = true\n[axes]"));
+    assert_eq!(shared.points.len(), 4);
+    assert!(shared.points.iter().any(|p| p.grid.as_ref().unwrap().shared));
+}
+
+#[test]
+fn strategies_on_one_node_are_refused_as_identical() {
+    let plan = Plan::parse("p", "name = \"p\"\ncompare = \"balance\"\n[axes]\nbalance = [\"default\", \"osd\", \"socket\"]\nreactors = 2\n").unwrap();
+    let error = expand(&plan, &Described::new("1x8x1")).unwrap_err().to_string();
+    assert!(error.contains("identical") && error.contains("same grid"), "{error}");
+    assert!(expand(&plan, &Described::new("2x8x1")).is_ok());
+}
+
+#[test]
+fn exclusions() {
+    let expansion = run(
+        "1x16x1",
+        "name = \"p\"\n[axes]\nosds = [1, 2]\nreactors = [1, 4]\nstore = [\"blue\", \"cyan\"]\n[[exclude]]\nwhen = \"osds * reactors > 4\"\n[[exclude]]\nstore = \"cyan\"\nosds = 2\n",
+    );
+    assert_eq!(expansion.points.len() - 1, 8 - 2 - 1);
+}
+
+#[test]
+fn named_devices_hold_one_layout_at_a_time() {
+    let plan =
+        Plan::parse("p", "name = \"p\"\nrepeats = 2\n[axes]\nosds = [1, 2, 3]\npool_size = 1\n").unwrap();
+    let machine = Described {
+        devices: vec!["/dev/a".into(), "/dev/b".into(), "/dev/c".into()],
+        ..Described::new("1x8x1")
+    };
+    let expansion = expand(&plan, &machine).unwrap();
+    let layouts: Vec<&str> = expansion.points.iter().map(|p| p.point.layout.as_str()).collect();
+    let switches = layouts.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(switches <= 3, "{layouts:?}");
+}
+
+/// `UPDATE_GOLDEN=1 cargo test -p carmine-study --test expand` writes the files anew.
+#[test]
+fn shipped_plans_on_a_large_machine_and_on_a_small_one() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for shape in ["2x28x2", "1x2x1"] {
+        for plan in SHIPPED {
+            let parsed = shipped(plan.name).unwrap().unwrap();
+            let text = match expand(&parsed, &Described::new(shape)) {
+                Ok(expansion) => dry_run(&parsed, &expansion),
+                Err(error) => format!("{error}\n"),
+            };
+            let path = folder.join(format!("{}_{shape}.txt", plan.name));
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                std::fs::write(&path, &text).unwrap();
+            }
+            let golden = std::fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(text, golden, "{}: see UPDATE_GOLDEN above", path.display());
+        }
+    }
+}

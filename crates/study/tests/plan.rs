@@ -1,0 +1,78 @@
+//! Plan files: what is read, and how errors lead to the place that has to change.
+
+use std::time::Duration;
+
+use carmine_study::plan::{Overrides, Plan, SHIPPED, shipped};
+
+const SMALL: &str = "name = \"p\"\n\n[axes]\nosds = [1, 2]\nworkload = \"randread4k\"\n";
+
+#[test]
+fn a_small_plan_has_defaults() {
+    let plan = Plan::parse("p.toml", SMALL).unwrap();
+    assert_eq!((plan.repeats, plan.seed, plan.runtime), (1, 1, Duration::from_secs(30)));
+    assert_eq!(plan.axes.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["osds", "workload"]);
+    assert_eq!(plan.cases.len(), 1);
+}
+
+#[test]
+fn errors_name_file_line_key_and_what_to_do() {
+    for (change, line, parts) in [
+        (("osds = [1, 2]", "osds = [0]"), 4, vec!["osds = 0", "1 to 1024"]),
+        (("osds = [1, 2]", "disks = 1"), 4, vec!["disks = 1", "no such axis", "--list"]),
+        (("randread4k", "randread8k"), 5, vec!["workload", "randread8k", "randread4k"]),
+        (("name = \"p\"", "name = \"p\"\nrepeat = 3"), 2, vec!["repeat", "repeats"]),
+        (("name = \"p\"", "name = \"p\"\nrepeats = 0"), 2, vec!["repeats = 0", "1 to 1000"]),
+        (("name = \"p\"", "name = \"p\"\nruntime = \"soon\""), 2, vec!["runtime = \"soon\"", "30s"]),
+        (("name = \"p\"", "name = \"a/b\""), 1, vec!["name = \"a/b\"", "letters"]),
+        (("name = \"p\"", "name = \"p\"\ncompare = \"poll\""), 2, vec!["compare = \"poll\"", "[axes]"]),
+        (("osds = [1, 2]", "osds = [1, 2"), 4, vec![]),
+    ] {
+        let text = SMALL.replace(change.0, change.1);
+        let error = Plan::parse("p.toml", &text).unwrap_err();
+        let shown = error.to_string();
+        assert!(shown.starts_with("p.toml:"), "{shown}");
+        assert!(error.line.abs_diff(line) <= usize::from(parts.is_empty()), "line of: {shown}");
+        for part in parts {
+            assert!(shown.contains(part), "{shown} should say {part}");
+        }
+    }
+}
+
+#[test]
+fn searches_need_a_target_and_their_curve() {
+    let search = SMALL.replace("osds = [1, 2]", "search_step = [0, 1]");
+    assert!(Plan::parse("p", &search).unwrap_err().what.contains("search_p99"));
+    let lone = SMALL.replace("osds = [1, 2]", "rate_percent = [0, 50]");
+    assert!(Plan::parse("p", &lone).unwrap_err().what.contains("curve = \"rate_percent\""));
+}
+
+#[test]
+fn settings_of_a_peer_are_axes() {
+    let text = format!("{SMALL}peer = \"ceph\"\npeer_opt.osd_op_num_shards = [4, 8]\n");
+    let plan = Plan::parse("p", &text).unwrap();
+    assert!(plan.has_axis("peer_opt.osd_op_num_shards"));
+}
+
+#[test]
+fn the_command_line_wins() {
+    let overrides = Overrides {
+        seed: Some(9),
+        runtime: Some(Duration::from_secs(5)),
+        axes: vec![("client".into(), "fio-rados".into())],
+        ..Overrides::default()
+    };
+    let plan = Plan::parse("p", SMALL).unwrap().with(&overrides).unwrap();
+    assert_eq!((plan.seed, plan.runtime, plan.has_axis("client")), (9, Duration::from_secs(5), true));
+    let wrong = Overrides { axes: vec![("peer".into(), "gluster".into())], ..Overrides::default() };
+    assert!(plan.with(&wrong).unwrap_err().what.contains("ceph-tuned"));
+}
+
+#[test]
+fn every_shipped_plan_is_good_and_says_what_it_asks() {
+    for plan in SHIPPED {
+        let parsed = shipped(plan.name).unwrap().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(parsed.name, plan.name);
+        assert!(!parsed.about.is_empty(), "{}", plan.name);
+    }
+    assert!(shipped("nonsense").is_none());
+}

@@ -1,0 +1,332 @@
+//! The loop over points with commands that are only pretended: failures, resuming, stopping, curves.
+#![allow(clippy::disallowed_methods)] // archives are read
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use carmine_study::archive::{Build, Chart, Point, RUN_FORMAT, Run, RunFile, RunWriter, State, write_whole};
+use carmine_study::commands::{Step, What};
+use carmine_study::expand::expand;
+use carmine_study::plan::Plan;
+use carmine_study::run::{End, Ending, Event, Executor, Job, Options, Sweep};
+use common::Described;
+use serde_json::{Value, json};
+
+/// Pretends that commands run: remembers them, and writes the results that `carmine bench` would. A closed loop gives 1000 IOPS,
+/// an open one its rate.
+#[derive(Default)]
+struct Fake {
+    argv: Vec<Vec<String>>,
+    clock_s: f64,
+    /// Loads whose command line has this word fail.
+    fail_load: Option<String>,
+    fail_start: Option<String>,
+    fail_prepare: bool,
+    /// The user stops at this load, from 0.
+    stop_at_load: Option<usize>,
+    loads: usize,
+    stddev: f64,
+    /// Folders whose OSDs run.
+    up: BTreeSet<String>,
+}
+
+fn option<'a>(argv: &'a [String], name: &str) -> Option<&'a str> {
+    let at = argv.iter().position(|word| word == name)?;
+    argv.get(at + 1).map(String::as_str)
+}
+
+impl Fake {
+    fn load(&mut self, argv: &[String]) -> End {
+        assert!(self.up.contains(option(argv, "--dir").unwrap()), "the OSDs must run: {argv:?}");
+        self.loads += 1;
+        if self.stop_at_load == Some(self.loads - 1) {
+            return End::Cancelled;
+        }
+        if self.fail_load.as_ref().is_some_and(|word| argv.contains(word)) {
+            return End::Failed("it hangs".into());
+        }
+        let iops = option(argv, "--rate").map_or(1000.0, |rate| rate.parse().unwrap());
+        let latency = json!({"mean": 100.0, "stddev": self.stddev, "percentile": {"99.000000": iops * 1e6}});
+        let result =
+            json!({"jobs": [{"read": {"iops": iops, "bw_bytes": iops * 4096.0, "clat_ns": latency}}]});
+        write_whole(Path::new(option(argv, "--json").unwrap()), result.to_string().as_bytes()).unwrap();
+        End::Ok
+    }
+
+    fn start(&mut self, step: &Step) -> End {
+        let dir = option(&step.argv, "--dir").unwrap().to_owned();
+        assert!(!self.up.contains(&dir), "started twice: {:?}", step.argv);
+        if step.what == What::Prepare && self.fail_prepare {
+            return End::Failed("no space".into());
+        }
+        if step.what == What::Start && self.fail_start.as_ref().is_some_and(|word| step.argv.contains(word)) {
+            return End::Failed("osd.0 has ended".into());
+        }
+        std::fs::create_dir_all(&dir).unwrap();
+        self.up.insert(dir);
+        End::Ok
+    }
+
+    fn count(&self, command: &str) -> usize {
+        self.argv.iter().filter(|argv| argv[1] == command).count()
+    }
+}
+
+impl Executor for Fake {
+    fn run(&mut self, step: &Step, log: &Path) -> End {
+        self.argv.push(step.argv.clone());
+        self.clock_s += 1.0;
+        let _ = write_whole(log, b"said something\n");
+        let dir = option(&step.argv, "--dir").unwrap().to_owned();
+        match step.argv[1].as_str() {
+            "up" => self.start(step),
+            "bench" if step.what == What::Load => self.load(&step.argv),
+            "down" => {
+                self.up.remove(&dir);
+                End::Ok
+            }
+            "destroy" => {
+                self.up.remove(&dir);
+                let _ = std::fs::remove_dir_all(&dir);
+                End::Ok
+            }
+            "baseline" => {
+                write_whole(Path::new(option(&step.argv, "--json").unwrap()), b"{}").unwrap();
+                End::Ok
+            }
+            _ => End::Ok,
+        }
+    }
+
+    fn unix_s(&self) -> f64 {
+        self.clock_s
+    }
+
+    fn rest(&mut self, time: Duration) -> bool {
+        self.clock_s += time.as_secs_f64();
+        true
+    }
+}
+
+struct Bed {
+    dir: tempfile::TempDir,
+    plan: Plan,
+}
+
+impl Bed {
+    fn new(text: &str) -> Bed {
+        Bed {
+            dir: tempfile::tempdir().unwrap(),
+            plan: Plan::parse("p", &format!("name = \"p\"\n{text}")).unwrap(),
+        }
+    }
+
+    fn out(&self) -> PathBuf {
+        self.dir.path().join("run")
+    }
+
+    fn go(&self, fake: &mut Fake) -> (Ending, Vec<Event>) {
+        let machine = Described::new("1x16x1");
+        let expansion = expand(&self.plan, &machine).unwrap();
+        let job = Job {
+            plan: &self.plan,
+            machine: &machine,
+            options: Options {
+                layouts: self.out().join("layouts"),
+                keep_layouts: false,
+                baselines: true,
+                force_wipe: false,
+            },
+            writer: RunWriter::create(self.out()).unwrap(),
+            file: run_file(),
+            points: expansion.points,
+        };
+        let mut events = Vec::new();
+        let mut tell = |event| events.push(event);
+        let ending = Sweep::new(job, fake, &mut tell).unwrap().run().unwrap();
+        assert!(fake.up.is_empty(), "left running: {:?}", fake.up);
+        (ending, events)
+    }
+
+    fn run(&self) -> Run {
+        Run::open(self.out()).unwrap()
+    }
+
+    fn states(&self) -> Vec<Option<State>> {
+        let run = self.run();
+        run.points.iter().map(|point| run.state(point).unwrap().map(|s| s.state)).collect()
+    }
+
+    fn rates(&self) -> Vec<Option<f64>> {
+        self.run().points.iter().map(|point: &Point| point.config.float("rate_iops")).collect()
+    }
+}
+
+fn run_file() -> RunFile {
+    RunFile {
+        format: RUN_FORMAT,
+        name: "p".into(),
+        created_unix_s: 1,
+        finished_unix_s: None,
+        seed: 1,
+        carmine: Build::default(),
+        kernel: String::new(),
+        host: Value::Null,
+        doctor: Value::Null,
+        command: Vec::new(),
+        complete: false,
+        label: String::new(),
+        comparison: None,
+        chart: Chart::Bars,
+        drift: None,
+        notes: Vec::new(),
+    }
+}
+
+#[test]
+fn all_points_run_and_each_restarts_the_osds_of_a_layout_that_is_made_once() {
+    let bed = Bed::new("repeats = 2\n[axes]\nreactors = [1, 2]\n");
+    let mut fake = Fake::default();
+    assert_eq!(bed.go(&mut fake).0, Ending::Complete);
+    assert_eq!(bed.states(), [Some(State::Done); 5]);
+    let run = bed.run();
+    assert!(run.file.complete && run.file.finished_unix_s.is_some());
+    assert_eq!(run.file.drift, Some(0.0));
+    assert_eq!((fake.count("up"), fake.count("destroy")), (1 + 5, 1), "made once, started for every point");
+    assert_eq!(run.state(&run.points[4]).unwrap().unwrap().condition["loads"], 4);
+    let script = std::fs::read_to_string(bed.out().join("commands.sh")).unwrap();
+    assert!(
+        script.contains("carmine up --dir")
+            && script.contains("# fio --name=blue_1osd")
+            && script.contains("# rados -c")
+    );
+    assert!(!bed.out().join("layouts").exists());
+}
+
+#[test]
+fn a_curve_runs_in_one_start() {
+    let bed = Bed::new("curve = \"iodepth\"\n[axes]\nreactors = [1, 2]\niodepth = [1, 2, 4]\n");
+    let mut fake = Fake::default();
+    bed.go(&mut fake);
+    assert_eq!((fake.count("up"), fake.loads), (1 + 2 + 1, 7));
+}
+
+#[test]
+fn points_that_fail_are_recorded_and_the_others_run() {
+    let bed = Bed::new("[axes]\nworkload = [\"randread4k\", \"randwrite4k\", \"seqread64k\"]\n");
+    let mut fake = Fake { fail_load: Some("randwrite".into()), ..Fake::default() };
+    let (ending, events) = bed.go(&mut fake);
+    assert_eq!(ending, Ending::Complete);
+    let run = bed.run();
+    let failed = run.points.iter().find(|p| p.config.text("workload") == Some("randwrite4k")).unwrap();
+    let state = run.state(failed).unwrap().unwrap();
+    assert_eq!((state.state, state.error.as_deref()), (State::Failed, Some("load: it hangs")));
+    assert_eq!(run.log(failed), "said something\n");
+    let done: Vec<&Point> = run.points.iter().filter(|p| run.is_done(p)).collect();
+    assert!(done.iter().all(|p| run.log(p).is_empty()) && done.len() >= 2);
+    assert!(events.iter().any(|e| matches!(e, Event::Ended { state: State::Failed, .. })));
+}
+
+#[test]
+fn a_start_that_fails_does_not_spoil_its_layout() {
+    let bed = Bed::new("[axes]\nosd_wrap = [\"none\", \"false\"]\n");
+    let mut fake = Fake { fail_start: Some("false".into()), ..Fake::default() };
+    bed.go(&mut fake);
+    let run = bed.run();
+    for point in &run.points {
+        assert_eq!(run.is_done(point), point.config.text("osd_wrap") == Some("none"), "{}", point.stem);
+    }
+    assert_eq!(
+        fake.argv.iter().filter(|argv| argv.contains(&"always".to_owned())).count(),
+        1,
+        "prefilled once"
+    );
+}
+
+#[test]
+fn a_layout_that_can_not_be_made_is_tried_once() {
+    let bed = Bed::new("repeats = 3\n[axes]\nreactors = [1, 2]\n");
+    let mut fake = Fake { fail_prepare: true, ..Fake::default() };
+    bed.go(&mut fake);
+    assert!(bed.states().iter().all(|state| *state == Some(State::Failed)));
+    assert_eq!(fake.count("up"), 1);
+}
+
+#[test]
+fn a_sweep_that_was_stopped_goes_on_where_it_was() {
+    let bed = Bed::new("[axes]\nreactors = [1, 2, 3]\n");
+    let mut first = Fake { stop_at_load: Some(1), ..Fake::default() };
+    assert_eq!(bed.go(&mut first).0, Ending::Stopped);
+    assert_eq!(bed.states(), [Some(State::Done), None, None, None]);
+    assert!(!bed.run().file.complete);
+    let mut second = Fake::default();
+    assert_eq!(bed.go(&mut second).0, Ending::Complete);
+    assert_eq!(bed.states(), [Some(State::Done); 4]);
+    assert_eq!(second.loads, 3);
+    assert_eq!(second.count("up"), 3, "the layout is not made again");
+    assert_eq!(second.argv[0][1], "down", "what a killed sweep may have left is stopped first");
+}
+
+#[test]
+fn a_point_that_ends_the_sweep_itself_is_given_up() {
+    let bed = Bed::new("[axes]\nreactors = [1]\n");
+    let layouts = bed.out().join("layouts");
+    std::fs::create_dir_all(&layouts).unwrap();
+    let stem = "blue_1osd_1reactor_default_size1_randread4k_qd1_r0";
+    write_whole(&layouts.join("attempts.json"), json!({ stem: 3 }).to_string().as_bytes()).unwrap();
+    bed.go(&mut Fake::default());
+    let run = bed.run();
+    let state = run.state(&run.points[0]).unwrap().unwrap();
+    assert_eq!(state.state, State::Failed);
+    assert!(state.error.unwrap().contains("3 times"));
+    assert!(run.is_done(&run.points[1]));
+}
+
+#[test]
+fn open_loop_rates_are_percentages_of_the_measured_capacity() {
+    let bed = Bed::new("curve = \"rate_percent\"\n[axes]\nrate_percent = [0, 10, 110]\n");
+    bed.go(&mut Fake::default());
+    assert_eq!(bed.rates(), [None, Some(100.0), Some(1100.0), None]);
+}
+
+#[test]
+fn without_the_capacity_its_rates_fail() {
+    let bed = Bed::new("curve = \"rate_percent\"\n[axes]\nrate_percent = [0, 10]\n");
+    bed.go(&mut Fake { fail_load: Some("randread".into()), ..Fake::default() });
+    let run = bed.run();
+    assert!(run.state(&run.points[1]).unwrap().unwrap().error.unwrap().contains("capacity"));
+}
+
+#[test]
+fn the_search_closes_in_on_the_target() {
+    let bed =
+        Bed::new("curve = \"search_step\"\nsearch_p99 = \"300ms\"\n[axes]\nsearch_step = [0, 1, 2, 3]\n");
+    // The fake's p99 in milliseconds is the rate: 300 operations per second are just good.
+    bed.go(&mut Fake::default());
+    assert_eq!(bed.rates(), [None, Some(500.0), Some(250.0), Some(375.0), None]);
+}
+
+#[test]
+fn early_exit_leaves_the_rest_of_a_curve_out() {
+    let text = "curve = \"iodepth\"\nearly_exit = true\n[axes]\niodepth = [1, 2, 4]\n";
+    let bed = Bed::new(text);
+    bed.go(&mut Fake { stddev: 60.0, ..Fake::default() });
+    assert_eq!(bed.states()[..3], [Some(State::Done), Some(State::Skipped), Some(State::Skipped)]);
+    let bed = Bed::new(&text.replace("early_exit = true\n", ""));
+    bed.go(&mut Fake { stddev: 60.0, ..Fake::default() });
+    assert_eq!(bed.states(), [Some(State::Done); 4]);
+}
+
+#[test]
+fn one_baseline_serves_equal_loads_of_the_same_minutes() {
+    let bed =
+        Bed::new("repeats = 2\n[axes]\nreactors = [1, 2]\nworkload = [\"randread4k\", \"randwrite4k\"]\n");
+    let mut fake = Fake::default();
+    bed.go(&mut fake);
+    assert_eq!(fake.count("baseline"), 2);
+    let run = bed.run();
+    assert!(run.points.iter().all(|point| run.baseline(point).unwrap().is_some()));
+}
