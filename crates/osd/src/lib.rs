@@ -10,6 +10,7 @@
 //! `carmine-client`'s session; nothing that a client or a peer sends panics.
 
 mod admin;
+mod backlog;
 mod concurrent;
 mod config;
 mod dispatch;

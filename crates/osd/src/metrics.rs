@@ -23,6 +23,8 @@ metric_set! {
         ops_dropped: Counter,
         /// Transactions applied for other primaries.
         replica_ops: Counter,
+        /// Times that a PG became active, as primary.
+        activations: Counter,
         /// Objects copied to replicas at activation.
         objects_pushed: Counter,
         /// Replies with an error.

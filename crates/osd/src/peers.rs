@@ -18,6 +18,7 @@ use carmine_wire::private::rep::{RepAck, peek_pg};
 use carmine_wire::private::{Route, RouteReply};
 use carmine_wire::{EntityAddr, EntityType};
 
+use crate::backlog::Backlog;
 use crate::config::OsdConfig;
 use crate::shard::OsdShard;
 
@@ -25,8 +26,6 @@ use crate::shard::OsdShard;
 const RETRY: Duration = Duration::from_millis(50);
 /// Longest wait for the answer to one request; then it is asked again.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// Messages that wait for a session; beyond it they are dropped, and sent again by their PGs when it stands.
-const QUEUE_MAX: usize = 64 << 10;
 
 /// All sessions of a shard.
 pub(crate) struct Peers {
@@ -46,7 +45,7 @@ struct Session {
     route: RefCell<Option<RouteReply>>,
     /// By reactor of the peer.
     conns: RefCell<BTreeMap<u16, Rc<Connection>>>,
-    queue: RefCell<Vec<(PgId, Message)>>,
+    backlog: RefCell<Backlog>,
     connecting: Cell<bool>,
     /// The map has another address for this peer, or none.
     ended: Cell<bool>,
@@ -70,13 +69,9 @@ impl Peers {
     pub(crate) fn send(&self, peer: OsdId, pg: PgId, message: Message) {
         let Some(session) = self.session(peer) else { return };
         match session.conn_for(pg) {
-            Some(conn) if session.queue.borrow().is_empty() => conn.send(message),
+            Some(conn) if session.backlog.borrow().is_empty() => conn.send(message),
             _ => {
-                let mut queue = session.queue.borrow_mut();
-                if queue.len() < QUEUE_MAX {
-                    queue.push((pg, message));
-                }
-                drop(queue);
+                session.backlog.borrow_mut().push(pg, message);
                 self.connect(&session);
             }
         }
@@ -120,7 +115,7 @@ impl Peers {
             addr,
             route: RefCell::new(None),
             conns: RefCell::default(),
-            queue: RefCell::default(),
+            backlog: RefCell::default(),
             connecting: Cell::new(false),
             ended: Cell::new(false),
         });
@@ -143,7 +138,12 @@ impl Peers {
                     osd.shard.sleep(RETRY).await;
                     continue;
                 }
-                if session.drain() {
+                session.drain();
+                let overflowed = session.backlog.borrow_mut().take_overflow();
+                if overflowed {
+                    resend_all(&osd, session.peer);
+                }
+                if session.backlog.borrow().is_empty() {
                     break;
                 }
             }
@@ -174,8 +174,8 @@ impl Session {
             *self.route.borrow_mut() = Some(route);
         }
         let wanted: Vec<u16> = {
-            let queue = self.queue.borrow();
-            let mut wanted: Vec<u16> = queue.iter().filter_map(|(pg, _)| self.reactor_of(*pg)).collect();
+            let backlog = self.backlog.borrow();
+            let mut wanted: Vec<u16> = backlog.pgs().filter_map(|pg| self.reactor_of(pg)).collect();
             wanted.sort_unstable();
             wanted.dedup();
             wanted
@@ -221,19 +221,15 @@ impl Session {
         Ok(route)
     }
 
-    /// Sends what waits; false if a connection is missing for some of it.
-    fn drain(&self) -> bool {
-        let queue = std::mem::take(&mut *self.queue.borrow_mut());
-        let mut left = Vec::new();
-        for (pg, message) in queue {
+    /// Sends what waits; what has no connection goes on waiting.
+    fn drain(&self) {
+        let messages = self.backlog.borrow_mut().take();
+        for (pg, message) in messages {
             match self.conn_for(pg) {
                 Some(conn) => conn.send(message),
-                None => left.push((pg, message)),
+                None => self.backlog.borrow_mut().push(pg, message),
             }
         }
-        let done = left.is_empty();
-        self.queue.borrow_mut().extend(left);
-        done
     }
 }
 
@@ -269,7 +265,13 @@ impl Dispatcher for PeerDispatch {
         tracing::info!("connection to reactor {reactor} of osd.{} ended: {reason}", session.peer.0);
         // The peer may have restarted with other reactors: ask again where its PGs are.
         *session.route.borrow_mut() = None;
-        let pgs: Vec<_> = osd.pgs.borrow().values().cloned().collect();
-        pgs.iter().for_each(|pg| pg.resend_to(&osd, session.peer));
+        session.backlog.borrow_mut().forget_writes();
+        resend_all(&osd, session.peer);
     }
+}
+
+/// Sends a peer all writes that it has not acknowledged.
+fn resend_all(osd: &OsdShard, peer: OsdId) {
+    let pgs: Vec<_> = osd.pgs.borrow().values().cloned().collect();
+    pgs.iter().for_each(|pg| pg.resend_to(osd, peer));
 }

@@ -130,6 +130,7 @@ impl Activation<'_> {
         }
         let followers = copies.iter().map(|copy| Follower::new(copy.osd, last.version)).collect();
         *self.pg.followers.borrow_mut() = followers;
+        self.osd.metrics.borrow_mut().activations.inc();
         self.pg.set_phase(Phase::Active);
         self.pg.resume(self.osd);
         Ok(())
@@ -198,7 +199,7 @@ impl Activation<'_> {
         let result = commit.await;
         self.current()?;
         if let Err(error) = result {
-            self.pg.fail(&format!("its store failed: {error}"));
+            self.pg.fail(self.osd, "its store failed", &error);
             return Err(Stop::Superseded);
         }
         Ok(())

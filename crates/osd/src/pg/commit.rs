@@ -58,7 +58,7 @@ impl Pg {
             loop {
                 let (turn, version, result) = done;
                 if let Err(error) = result {
-                    self.fail(&format!("its store failed: {error}"));
+                    self.fail(&osd, "its store failed", &error);
                     break;
                 }
                 let more = self.commits.pop_ready();

@@ -24,7 +24,8 @@ impl Pg {
         let head = query.head;
         // Only with the same members as the primary's is it the same interval; until then it asks again.
         let follows = matches!(*self.phase.borrow(), Phase::Replica(_));
-        let is_old = head.interval < self.replica.interval.get();
+        // A primary that died, or was called dead, had not seen all of today's members up.
+        let is_old = head.interval < self.replica.interval.get().max(self.members_since());
         if osd.epoch() < head.epoch || self.acting() != query.acting || !follows || is_old {
             return not_ready(head);
         }

@@ -33,7 +33,7 @@ impl Pg {
                     pg.loaded.set(true);
                     pg.begin(&own);
                 }
-                Err(error) => pg.fail(&format!("its state cannot be read: {error}")),
+                Err(error) => pg.fail(&own, "its state cannot be read", &error),
             }
         });
         osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(self).pump_commits(Rc::clone(osd)));
@@ -84,6 +84,11 @@ impl Pg {
         }
         self.set_phase(Phase::Peering("asks the replicas".to_owned()));
         activate::start(osd, self);
+    }
+
+    /// The epoch since which all members are up: their interval cannot have begun before.
+    pub(super) fn members_since(&self) -> Epoch {
+        self.members.borrow().iter().map(|member| member.up_from).max().unwrap_or_default()
     }
 
     /// Who is missing for the PG to be active, in words; `None` if all are here.

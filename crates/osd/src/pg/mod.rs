@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use carmine_reactor::sync::Notify;
-use carmine_store::LogEntry;
+use carmine_store::{LogEntry, StoreError};
 use carmine_types::{Epoch, Eversion, OsdId, PgId, errno};
 
 pub(crate) use follow::not_ready;
@@ -269,10 +269,12 @@ impl Pg {
         ops.iter().for_each(|op| op.abandon());
     }
 
-    /// The store failed: nothing may be acknowledged any more. Operations wait, as for a PG without OSDs.
-    fn fail(&self, why: &str) {
-        tracing::error!("pg {}: {why}", self.id);
+    /// The store failed: nothing may be acknowledged any more. Operations wait, as for a PG without OSDs; a primary that
+    /// waits for this copy is told.
+    fn fail(&self, osd: &OsdShard, what: &str, error: &StoreError) {
+        tracing::error!("pg {}: {what}: {error}", self.id);
         self.next_turn();
-        self.set_phase(Phase::Failed(why.to_owned()));
+        self.set_phase(Phase::Failed(format!("{what}: {error}")));
+        self.report_failure(osd, error.errno());
     }
 }

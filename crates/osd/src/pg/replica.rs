@@ -130,7 +130,7 @@ impl Pg {
             match prepared {
                 _ if pg.is_past(turn) => {}
                 Ok(prepared) => pg.replica.set_state(version, State::Ready(prepared)),
-                Err(error) => pg.cannot_apply(version, &error),
+                Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
             }
         });
         if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
@@ -151,9 +151,9 @@ impl Pg {
             let is_ready = |arrived: &mut Arrived| matches!(arrived.state, State::Ready(_));
             let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
             let Some(arrived) = ready else { return };
-            let (oid, version) = (arrived.entry.oid.clone(), arrived.entry.version);
+            let oid = arrived.entry.oid.clone();
             if let Err(error) = self.apply(osd, arrived) {
-                return self.cannot_apply(version, &error);
+                return self.fail(osd, "a write of its primary cannot be applied", &error);
             }
             let next = self.replica.waiting_of(&oid);
             if let Some(next) = next {
@@ -183,19 +183,18 @@ impl Pg {
         Ok(())
     }
 
-    /// The store will not take an entry: this copy cannot go on, and the primary must not go on without it.
-    fn cannot_apply(&self, version: Eversion, error: &StoreError) {
-        let back = self.replica.back.borrow().clone();
-        let head = Head { pg: self.id, epoch: self.interval.get(), interval: self.replica.interval.get() };
-        self.fail(&format!("write {version} of its primary cannot be applied: {error}"));
+    /// Tells the primary, if this PG has one, that this copy cannot go on: the primary must not go on without it.
+    pub(super) fn report_failure(&self, osd: &OsdShard, errno: i32) {
+        let head = Head { pg: self.id, epoch: osd.epoch(), interval: self.replica.interval.get() };
+        let back = self.replica.back.borrow_mut().take();
         if let Some(back) = back {
-            self.refuse(head, error.errno(), &back);
+            self.refuse(head, errno, &back);
         }
     }
 
     /// As a replica: everything up to this version number is durable here.
     pub(super) fn replica_commit(&self, osd: &OsdShard, version: u64) {
-        self.local.set(version);
+        self.local.set(version.max(self.local.get()));
         self.acknowledge(osd);
     }
 

@@ -13,10 +13,11 @@ use carmine_osd::OsdConfig;
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::blue::{self, MkfsOptions, MountOptions};
-use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
+use carmine_store::{BlueShared, Kv, StoreShared};
 use carmine_types::{OsdId, Uuid};
 use serde_json::Value;
 
+use super::flaky::FlakyKv;
 use super::mon::{FakeMon, POOL, mon_addr};
 
 /// Virtual time that any step of a test may take.
@@ -40,7 +41,7 @@ pub(crate) struct Cluster {
     pub(crate) mon: Rc<FakeMon>,
     disks: Disks,
     /// Key-value stores by OSD: what survives of it besides its block file.
-    kvs: RefCell<BTreeMap<u32, Arc<dyn Kv>>>,
+    kvs: RefCell<BTreeMap<u32, Arc<FlakyKv>>>,
     nodes: RefCell<BTreeMap<u32, NodeId>>,
     starts: Cell<u32>,
 }
@@ -78,8 +79,7 @@ impl Cluster {
             mon: mon_addr(),
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
-        let new_kv = || Arc::new(MemKv::new()) as Arc<dyn Kv>;
-        let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_insert_with(new_kv));
+        let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());
         let disks = self.disks;
         let node = self.sim.node(&format!("osd.{osd}"), shards, move |shard| {
             let (config, kv) = (Arc::clone(&config), Arc::clone(&kv));
@@ -101,6 +101,11 @@ impl Cluster {
         if let Some(node) = self.nodes.borrow_mut().remove(&osd) {
             self.sim.kill(node);
         }
+    }
+
+    /// The key-value store of an OSD.
+    pub(crate) fn kv(&self, osd: u32) -> Arc<FlakyKv> {
+        Arc::clone(&self.kvs.borrow()[&osd])
     }
 
     /// Forgets what an OSD had on disk.

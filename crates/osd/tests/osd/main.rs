@@ -3,6 +3,8 @@
 mod basics;
 mod cluster;
 mod faults;
+mod flaky;
+mod late;
 mod live;
 mod mon;
 mod order;

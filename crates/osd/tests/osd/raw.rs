@@ -8,7 +8,9 @@ use std::time::Duration;
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, connect};
 use carmine_reactor::Group;
 use carmine_types::{Eversion, ObjectId, OsdId, PgId};
+use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, flags};
+use carmine_wire::private::rep::PgNotify;
 use carmine_wire::{EntityType, kinds};
 
 use super::cluster::Cluster;
@@ -30,6 +32,7 @@ pub(crate) struct Raw(Rc<State>);
 struct State {
     outgoing: RefCell<Vec<Message>>,
     answers: RefCell<BTreeMap<u64, Vec<Answer>>>,
+    notifies: RefCell<Vec<i32>>,
     maps: Cell<u32>,
     connected: Cell<bool>,
 }
@@ -39,14 +42,23 @@ const GID: u64 = 777;
 
 impl Raw {
     pub(crate) fn new(cluster: &Cluster, osd: u32) -> Raw {
+        Raw::connect(cluster, osd, EntityType::CLIENT, GID)
+    }
+
+    /// A connection that an OSD made to another one.
+    pub(crate) fn of_osd(cluster: &Cluster, from: u32, to: u32) -> Raw {
+        Raw::connect(cluster, to, EntityType::OSD, from.into())
+    }
+
+    fn connect(cluster: &Cluster, osd: u32, entity: EntityType, gid: u64) -> Raw {
         let state = Rc::new(State::default());
         let addr = cluster.mon.map().client_addr(OsdId(osd)).unwrap().msgr2().unwrap();
         let place = Rc::clone(&state);
         cluster.sim.node("raw", 1, move |shard| {
             let state = Rc::clone(&place);
             async move {
-                let config = ClientConfig::new(EntityType::CLIENT, "raw", 5);
-                config.gid.set(GID);
+                let config = ClientConfig::new(entity, "raw", 5);
+                config.gid.set(gid);
                 let dispatcher = Rc::new(Answers(Rc::clone(&state)));
                 let task_shard = shard.clone();
                 let conn =
@@ -81,8 +93,16 @@ impl Raw {
     pub(crate) fn send(&self, request: &OsdRequest, data: &[u8], tid: u64) {
         let mut front = Vec::new();
         request.encode_into(&mut front);
-        let message = Message::from_header(OsdRequest::header(tid), front).with_data(data.to_vec());
+        self.send_message(Message::from_header(OsdRequest::header(tid), front).with_data(data.to_vec()));
+    }
+
+    pub(crate) fn send_message(&self, message: Message) {
         self.0.outgoing.borrow_mut().push(message);
+    }
+
+    /// Results of the queries that this OSD sent.
+    pub(crate) fn notifies(&self) -> Vec<i32> {
+        self.0.notifies.borrow().clone()
     }
 
     /// Answers to a transaction so far.
@@ -126,6 +146,7 @@ impl Dispatcher for Answers {
                 };
                 self.0.answers.borrow_mut().entry(msg.header.tid).or_default().push(answer);
             }
+            PgNotify::KIND => self.0.notifies.borrow_mut().push(msg.decode::<PgNotify>().unwrap().result),
             kinds::OSD_MAP => self.0.maps.set(self.0.maps.get() + 1),
             _ => {}
         }

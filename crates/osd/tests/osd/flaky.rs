@@ -1,0 +1,97 @@
+//! Stores that fail: nothing is acknowledged, and all goes on when the OSD is back with a store that works.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use carmine_client::{Pool, RouteMode};
+use carmine_store::{Kv, KvBatch, KvError, MemKv};
+use carmine_types::PgId;
+
+use super::cluster::{Cluster, Disks};
+use super::mon::POOL_ID;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A key-value store that takes nothing while it is broken.
+#[derive(Default)]
+pub(crate) struct FlakyKv {
+    inner: MemKv,
+    pub(crate) broken: AtomicBool,
+}
+
+impl Kv for FlakyKv {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        self.inner.get(key)
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), KvError> {
+        self.inner.scan(start, end, each)
+    }
+
+    fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError> {
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(KvError::new("commit", "the test broke it"));
+        }
+        self.inner.commit(batches, sync)
+    }
+
+    fn flush(&self) -> Result<(), KvError> {
+        self.inner.flush()
+    }
+
+    fn place(&self) -> String {
+        "memory".into()
+    }
+}
+
+/// osd.0 leads; the store of `victim` fails under a write, and works again when the OSD is started again.
+fn a_store_fails(victim: u32) {
+    let cluster = Cluster::start(20 + u64::from(victim), Disks::Blue, 2, 2, &[1, 1]);
+    cluster.mon.change(|inc| {
+        (0..2).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), vec![0, 1])));
+    });
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        pool.write_full("a", b"old".to_vec()).await.unwrap()
+    });
+    let append = |pool: Pool| async move {
+        let ops = vec![(carmine_wire::osd_op::OsdOp::append(3), b"new".to_vec().into())];
+        pool.exec("a", ops).await.unwrap();
+    };
+    cluster.kv(victim).broken.store(true, Ordering::Relaxed);
+    let writer = cluster.background(RouteMode::Direct, move |_, pool| append(pool));
+    cluster.pass(SECOND * 2);
+    assert!(!writer.is_done(), "acknowledged without osd.{victim}");
+    let names_the_culprit = |(state, why): &(String, String)| match victim {
+        0 => state == "failed" && why.contains("its store failed"),
+        _ => state == "peering" && why.contains("osd.1"),
+    };
+    let states = cluster.states(0);
+    assert!(states.iter().any(names_the_culprit), "{states:?}");
+    // The process ends, as `carmine osd` sees to; the map says so; it comes back.
+    cluster.kill(victim);
+    cluster.mon.down(victim);
+    cluster.pass(SECOND);
+    assert!(!writer.is_done());
+    cluster.kv(victim).broken.store(false, Ordering::Relaxed);
+    cluster.start_osd(victim, 1);
+    cluster.wait("the writer", || writer.is_done());
+    let data = cluster
+        .client(RouteMode::Direct, |_, pool| async move { pool.read("a", 0, 0).await.unwrap().to_vec() });
+    assert_eq!(data, b"oldnew", "applied once");
+    cluster.check_equal(&[0, 1]);
+}
+
+#[test]
+fn a_replica_whose_store_fails_is_waited_for() {
+    a_store_fails(1);
+}
+
+#[test]
+fn a_primary_whose_store_fails_acknowledges_nothing() {
+    a_store_fails(0);
+}
