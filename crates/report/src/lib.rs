@@ -1,1 +1,25 @@
 //! Reports: an archived run becomes one self-contained page, and the same tables as text.
+//!
+//! `data` reads archives and puts repeats together; `figures` and `compare` decide which charts the data allow and make
+//! them as plain data (`chart`); `report` puts all in the order of reading; `page` and `markdown` show it.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "reports are made outside the reactors: they read and write files"
+)]
+
+mod chart;
+mod compare;
+mod conditions;
+mod data;
+mod figures;
+mod headline;
+mod markdown;
+mod page;
+mod points;
+mod report;
+mod table;
+mod units;
+mod write;
+
+pub use write::{ReportError, Written, write_report};

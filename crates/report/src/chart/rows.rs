@@ -1,0 +1,128 @@
+//! Rows of names with stacked bars, or with dots and intervals.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::draw::{Area, CHAR_WIDTH, DOTTED_WIDTH, Drawn, TEXT, WIDTH, anchored, text};
+use super::ink::Ink;
+use super::lines::marker;
+use super::model::{Row, RowPlot};
+use super::scale::Scale;
+use super::share::row_range;
+use crate::units::short;
+
+const ROW: u32 = 46;
+const TOP: u32 = 14;
+const BOTTOM: u32 = 84;
+/// Room for the sum at the end of a bar.
+const RIGHT: u32 = 90;
+/// Names longer than this part of the width are cut.
+const NAME_MAX: f64 = 0.42;
+/// Half of a bar's height in rows.
+const HALF: f64 = 0.33;
+/// Marked rows are drawn this strong.
+const FAINT: f64 = 0.45;
+
+type Grid<'b> = DrawingArea<SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
+
+/// Height in units.
+pub(crate) fn height(plot: &RowPlot) -> u32 {
+    TOP + BOTTOM + ROW * u32::try_from(plot.rows.len()).unwrap_or(1).max(1)
+}
+
+/// Draws the rows, the first at the top.
+pub(crate) fn draw(root: &Area<'_>, plot: &RowPlot) -> Drawn {
+    let (low, high) = row_range(plot);
+    let x = plot.x.scale([low, high].into_iter(), 5);
+    let bounds = x.bounds();
+    let count = plot.rows.len().max(1) as f64;
+    let centre = |at: usize| count - at as f64 - 0.5;
+    let y = Scale::bare(0.0, count).with_ticks((0..plot.rows.len()).map(centre).collect());
+    // Text is larger on narrow screens: room for that.
+    let char_width = f64::from(TEXT) * CHAR_WIDTH * 1.2;
+    let longest = plot.rows.iter().map(|r| r.name.chars().count()).max().unwrap_or(0) as f64;
+    let room = (longest * char_width + 20.0).clamp(40.0, f64::from(WIDTH) * NAME_MAX);
+    let fits = ((room - 20.0) / char_width) as usize;
+    let name = |value: &f64| {
+        let at = (count - value - 0.5).round() as usize;
+        plot.rows.get(at).map_or_else(String::new, |row| cut(&row.name, fits))
+    };
+    let mut chart = ChartBuilder::on(root)
+        .margin_top(TOP)
+        .margin_right(RIGHT)
+        .x_label_area_size(BOTTOM)
+        .y_label_area_size(room as u32)
+        .build_cartesian_2d(x, y)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .bold_line_style(Ink::Grid.rgb().stroke_width(2))
+        .light_line_style(TRANSPARENT)
+        .axis_style(Ink::Axis.rgb().stroke_width(2))
+        .label_style(text(Ink::Muted))
+        .y_label_style(text(Ink::Text))
+        .x_label_formatter(&|value| short(*value))
+        .y_label_formatter(&name)
+        .draw()?;
+    let (width, tall) = root.dim_in_pixel();
+    let style = anchored(Ink::Muted, HPos::Right, VPos::Bottom);
+    root.draw_text(&plot.x.label, &style, ((width - 24) as i32, tall as i32 - 6))?;
+    let area = chart.plotting_area();
+    if let Some((from, to)) = plot.band {
+        let corners = [(from.max(bounds.0), 0.0), (to.min(bounds.1), count)];
+        area.draw(&Rectangle::new(corners, Ink::Grid.rgb().mix(0.7).filled()))?;
+    }
+    if let Some(x) = plot.reference {
+        let style = Ink::Axis.rgb().stroke_width(DOTTED_WIDTH);
+        area.draw(&PathElement::new(vec![(x, 0.0), (x, count)], style))?;
+    }
+    for (at, row) in plot.rows.iter().enumerate() {
+        if plot.stacked { stack(area, plot, row, centre(at))? } else { dots(area, plot, row, centre(at))? }
+    }
+    Ok(())
+}
+
+fn cut(name: &str, fits: usize) -> String {
+    if name.chars().count() <= fits {
+        return name.to_owned();
+    }
+    let kept: String = name.chars().take(fits.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+fn stack(area: &Grid<'_>, plot: &RowPlot, row: &Row, y: f64) -> Drawn {
+    let mut from = 0.0;
+    let strong = if row.marked { FAINT } else { 1.0 };
+    for (value, key) in row.values.iter().zip(&plot.keys) {
+        let to = from + value.unwrap_or(0.0).max(0.0);
+        if to > from {
+            let style = key.ink.rgb().mix(strong).filled();
+            area.draw(&Rectangle::new([(from, y + HALF), (to, y - HALF)], style))?;
+        }
+        from = to;
+    }
+    let sum = Text::new(short(from), (10, 0), anchored(Ink::Text, HPos::Left, VPos::Center));
+    area.draw(&(EmptyElement::at((from, y)) + sum))
+}
+
+fn dots(area: &Grid<'_>, plot: &RowPlot, row: &Row, y: f64) -> Drawn {
+    let shown = row.values.iter().flatten().copied();
+    let (low, high) = shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    if low < high {
+        area.draw(&PathElement::new(vec![(low, y), (high, y)], Ink::Axis.rgb().stroke_width(2)))?;
+    }
+    let first = plot.keys.first().map_or(Ink::Text, |key| key.ink);
+    if let Some((from, to)) = row.interval {
+        let style = first.rgb().stroke_width(4);
+        area.draw(&PathElement::new(vec![(from, y), (to, y)], style))?;
+        for end in [from, to] {
+            area.draw(&(EmptyElement::at((end, y)) + PathElement::new(vec![(0, -9), (0, 9)], style)))?;
+        }
+    }
+    for (number, (value, key)) in row.values.iter().zip(&plot.keys).enumerate() {
+        if let Some(value) = value {
+            marker(area, (*value, y), number, key.ink, row.marked)?;
+        }
+    }
+    Ok(())
+}

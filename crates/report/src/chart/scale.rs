@@ -1,0 +1,143 @@
+//! Axes: a range with ticks at round numbers, linear or logarithmic.
+
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+
+/// Steps between ticks, of each power of ten.
+const STEPS: [f64; 4] = [1.0, 2.0, 2.5, 5.0];
+
+/// A range of values on an axis, and its ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scale {
+    low: f64,
+    high: f64,
+    log: bool,
+    ticks: Vec<f64>,
+}
+
+impl Scale {
+    /// A linear scale that holds `low..=high`, widened to whole steps; about `ticks` ticks. Ranges that are empty or not
+    /// finite become 0 to 1.
+    pub(crate) fn linear(low: f64, high: f64, ticks: usize) -> Scale {
+        let (low, high) = sane(low, high);
+        let step = step((high - low) / ticks.max(2) as f64);
+        let first = (low / step + 1e-9).floor();
+        let last = (high / step - 1e-9).ceil().max(first + 1.0);
+        let ticks = (first as i64..=last as i64).map(|n| n as f64 * step).collect();
+        Scale { low: first * step, high: last * step, log: false, ticks }
+    }
+
+    /// A logarithmic scale that holds `low..=high`; both above 0, else it is linear.
+    pub(crate) fn log(low: f64, high: f64, ticks: usize) -> Scale {
+        if low.is_nan() || low <= 0.0 || !high.is_finite() || high <= low {
+            return Scale::linear(low, high, ticks);
+        }
+        let of = |steps: &[f64]| -> Vec<f64> {
+            let (from, to) = (low.log10().floor() as i32 - 1, high.log10().ceil() as i32 + 1);
+            let all: Vec<f64> =
+                (from..=to).flat_map(|e| steps.iter().map(move |s| s * 10f64.powi(e))).collect();
+            let first = all.iter().rposition(|t| *t <= low * 1.0001).unwrap_or(0);
+            let last = all.iter().position(|t| *t >= high * 0.9999).unwrap_or(all.len() - 1);
+            all[first..=last].to_vec()
+        };
+        let fine = of(&[1.0, 2.0, 5.0]);
+        let ticks = if fine.len() <= ticks + 2 { fine } else { of(&[1.0]) };
+        Scale { low: ticks[0], high: ticks[ticks.len() - 1], log: true, ticks }
+    }
+
+    /// A scale without ticks or rounding.
+    pub(crate) fn bare(low: f64, high: f64) -> Scale {
+        let (low, high) = sane(low, high);
+        Scale { low, high, log: false, ticks: Vec::new() }
+    }
+
+    /// The same range with these ticks.
+    pub(crate) fn with_ticks(mut self, ticks: Vec<f64>) -> Scale {
+        self.ticks = ticks;
+        self
+    }
+
+    /// Values that have a tick.
+    pub(crate) fn ticks(&self) -> &[f64] {
+        &self.ticks
+    }
+
+    /// Lowest and highest value.
+    pub(crate) fn bounds(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// Where a value lies, 0 at the low end and 1 at the high end; values outside are put at the end.
+    fn part(&self, value: f64) -> f64 {
+        let at = |v: f64| if self.log { v.max(f64::MIN_POSITIVE).ln() } else { v };
+        let part = (at(value) - at(self.low)) / (at(self.high) - at(self.low));
+        if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+fn sane(low: f64, high: f64) -> (f64, f64) {
+    match (low.is_finite() && high.is_finite(), low < high) {
+        (false, _) => (0.0, 1.0),
+        (true, true) => (low, high),
+        (true, false) if low > 0.0 => (0.0, low),
+        (true, false) if low < 0.0 => (low, 0.0),
+        (true, false) => (0.0, 1.0),
+    }
+}
+
+/// The smallest round step that is at least `least`.
+fn step(least: f64) -> f64 {
+    let power = 10f64.powf(least.max(f64::MIN_POSITIVE).log10().floor());
+    let found = STEPS.iter().map(|s| s * power).find(|s| *s >= least * 0.9999);
+    found.unwrap_or(power * 10.0)
+}
+
+impl Ranged for Scale {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        limit.0 + (f64::from(limit.1 - limit.0) * self.part(*value)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.low..self.high
+    }
+}
+
+impl ValueFormatter<f64> for Scale {
+    fn format(value: &f64) -> String {
+        value.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_hold_the_range() {
+        assert_eq!(Scale::linear(0.0, 183_000.0, 5).ticks(), [0.0, 50_000.0, 100_000.0, 150_000.0, 200_000.0]);
+        assert_eq!(Scale::linear(0.0, 1.0, 5).ticks(), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(Scale::linear(-3.0, 4.0, 5).bounds(), (-4.0, 4.0));
+        assert_eq!(Scale::log(0.15, 9.0, 6).ticks(), [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
+        assert_eq!(Scale::log(0.15, 90_000.0, 6).ticks().len(), 7);
+    }
+
+    #[test]
+    fn absurd_ranges_still_make_a_scale() {
+        for (low, high) in [(0.0, 0.0), (5.0, 5.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (9.0, 1.0), (-2.0, -2.0)]
+        {
+            for scale in [Scale::linear(low, high, 5), Scale::log(low, high, 5)] {
+                let (from, to) = scale.bounds();
+                assert!(from < to && scale.ticks().len() >= 2, "{low}..{high}: {scale:?}");
+                assert!((0..=100).contains(&scale.map(&f64::NAN, (0, 100))));
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Which axes vary, and how their values are written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use carmine_study::archive::Config;
+use serde_json::Value;
+
+use super::measured::Measured;
+use crate::units::{bytes, short};
+
+/// Axes along a response-latency curve: how much is asked.
+pub(crate) const LOAD_AXES: [&str; 4] = ["iodepth", "rate_iops", "jobs", "arrivals"];
+/// Axes of what is given: a scaling chart runs along them.
+pub(crate) const SIZE_AXES: [&str; 4] = ["osds", "reactors", "osds_per_device", "cpus"];
+/// Axes whose values are never in one chart.
+pub(crate) const PANEL_AXES: [&str; 3] = ["workload", "bs_bytes", "client"];
+
+/// The axes that vary among points; all others are the same for all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Axes {
+    varying: BTreeSet<String>,
+    /// Axes that vary, but follow from the size (such as `pgs = 100 * osds`): they tell nothing apart.
+    coupled: BTreeSet<String>,
+    /// Axis and value, the same for all points.
+    pub(crate) common: BTreeMap<String, String>,
+}
+
+impl Axes {
+    /// Axes of the points of the plan.
+    pub(crate) fn of(points: &[&Measured]) -> Axes {
+        let configs: Vec<&Config> = points.iter().map(|p| &p.point.config).collect();
+        let names: BTreeSet<&String> = configs.iter().flat_map(|c| c.0.keys()).collect();
+        let mut axes = Axes::default();
+        for name in names {
+            let values: BTreeSet<Option<String>> = configs.iter().map(|c| c.show(name)).collect();
+            match values.into_iter().collect::<Vec<_>>().as_slice() {
+                [Some(_)] => {
+                    let value = configs.first().and_then(|c| c.get(name));
+                    axes.common.insert(name.clone(), value.map(plain_value).unwrap_or_default());
+                }
+                _ => {
+                    axes.varying.insert(name.clone());
+                }
+            }
+        }
+        axes.coupled = axes.varying.iter().filter(|a| is_coupled(a, &configs)).cloned().collect();
+        axes
+    }
+
+    /// True if points differ in it.
+    pub(crate) fn varies(&self, axis: &str) -> bool {
+        self.varying.contains(axis)
+    }
+
+    /// A configuration by the axes that vary and are not in `without`; empty if there are none.
+    pub(crate) fn name(&self, config: &Config, without: &[&str]) -> String {
+        let shown = self.ordered().filter(|axis| !without.contains(axis) && !self.coupled.contains(*axis));
+        shown.filter_map(|axis| axis_value(config, axis)).collect::<Vec<_>>().join(" · ")
+    }
+
+    /// Axes that vary, those first that people name first.
+    fn ordered(&self) -> impl Iterator<Item = &str> {
+        const FIRST: [&str; 6] = ["workload", "bs_bytes", "store", "osds", "reactors", "cpus"];
+        let first = FIRST.into_iter().filter(|a| self.varying.contains(*a));
+        let rest = self.varying.iter().map(String::as_str).filter(|a| !FIRST.contains(a) && !LOAD_AXES.contains(a));
+        let last = LOAD_AXES.into_iter().filter(|a| self.varying.contains(*a));
+        first.chain(rest).chain(last)
+    }
+}
+
+/// A number that the size axes determine.
+fn is_coupled(axis: &str, configs: &[&Config]) -> bool {
+    if SIZE_AXES.contains(&axis) || PANEL_AXES.contains(&axis) {
+        return false;
+    }
+    let mut seen: BTreeMap<Vec<Option<String>>, Option<String>> = BTreeMap::new();
+    configs.iter().all(|config| {
+        let size = SIZE_AXES.iter().map(|a| config.show(a)).collect();
+        let value = config.show(axis);
+        config.float(axis).is_some() && *seen.entry(size).or_insert_with(|| value.clone()) == value
+    })
+}
+
+fn plain_value(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// An axis' value with its name as people say it: `2 reactors`, `qd 16`, `4K blocks`.
+pub(crate) fn axis_value(config: &Config, axis: &str) -> Option<String> {
+    let value = config.show(axis)?;
+    let number = config.float(axis);
+    let counted = |one: &str, more: &str| format!("{value} {}", if value == "1" { one } else { more });
+    Some(match axis {
+        "workload" | "store" => value,
+        "osds" => counted("OSD", "OSDs"),
+        "reactors" => counted("reactor", "reactors"),
+        "osds_per_device" => format!("{value} per drive"),
+        "alien_threads" => counted("alien", "aliens"),
+        "jobs" => counted("job", "jobs"),
+        "pgs" => counted("PG", "PGs"),
+        "iodepth" => format!("qd {value}"),
+        "pool_size" => format!("size {value}"),
+        "cpus" => match number {
+            Some(_) => counted("CPU", "CPUs"),
+            None => format!("CPUs {value}"),
+        },
+        "bs_bytes" => format!("{} blocks", number.map_or(value, bytes)),
+        "rate_iops" => format!("{} IOPS asked", number.map_or(value, short)),
+        _ => {
+            let name = axis.trim_end_matches("_bytes").replace('_', " ");
+            let value = if axis.ends_with("_bytes") { number.map_or(value, bytes) } else { value };
+            format!("{name} {value}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn config(value: Value) -> Config {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn values_are_said_as_people_say_them() {
+        let c = config(json!({"reactors": 1, "osds": 3, "bs_bytes": 65536, "osd_memory_bytes": 1 << 30, "balance": "osd"}));
+        let say = |axis| axis_value(&c, axis).unwrap();
+        assert_eq!([say("reactors"), say("osds"), say("bs_bytes")], ["1 reactor", "3 OSDs", "64K blocks"]);
+        assert_eq!([say("osd_memory_bytes"), say("balance")], ["osd memory 1G", "balance osd"]);
+        assert_eq!(axis_value(&c, "pgs"), None);
+    }
+
+    #[test]
+    fn what_follows_from_the_size_does_not_tell_points_apart() {
+        let point = |osds: u32, pgs: u32, store: &str| config(json!({"osds": osds, "pgs": pgs, "store": store}));
+        let configs = [point(1, 100, "blue"), point(3, 300, "blue"), point(1, 100, "cyan"), point(3, 300, "cyan")];
+        let refs: Vec<&Config> = configs.iter().collect();
+        assert!(is_coupled("pgs", &refs));
+        assert!(!is_coupled("store", &refs) && !is_coupled("osds", &refs));
+        let more = point(3, 600, "cyan");
+        assert!(!is_coupled("pgs", &refs.into_iter().chain([&more]).collect::<Vec<_>>()));
+    }
+}

@@ -1,0 +1,142 @@
+//! Repeats of one configuration together.
+
+use std::collections::BTreeMap;
+
+use carmine_study::archive::{Config, PerCore, PointResult};
+
+use super::latency::Latency;
+use super::measured::{Measured, RunData};
+
+/// Cores that were busy on average in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cores {
+    /// Reactors at work.
+    pub(crate) busy: f64,
+    /// Reactors that look for work.
+    pub(crate) spin: f64,
+    /// Reactors that are ready, but have no CPU.
+    pub(crate) wait: f64,
+    /// Threads of OSDs that are no reactors.
+    pub(crate) alien: f64,
+    /// Outside of OSDs, generator and monitor: the kernel's own threads and interrupts.
+    pub(crate) kernel_elsewhere: Option<f64>,
+}
+
+/// A configuration in one run, with the figures of its repeats.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting<'a> {
+    pub(crate) run: usize,
+    pub(crate) config: &'a Config,
+    pub(crate) points: Vec<&'a Measured>,
+    /// Repeats that the figures are of: the clean ones, or all if none is.
+    used: Vec<&'a PointResult>,
+    /// Words of all its repeats, each once.
+    pub(crate) words: Vec<String>,
+    /// At least one repeat is clean.
+    pub(crate) is_clean: bool,
+    pub(crate) latency: Latency,
+}
+
+/// Configurations of the plan with at least one result, in the order of running.
+pub(crate) fn settings(runs: &[RunData]) -> Vec<Setting<'_>> {
+    let mut groups: BTreeMap<(usize, String), Vec<&Measured>> = BTreeMap::new();
+    for point in runs.iter().flat_map(|r| &r.points).filter(|p| p.is_planned()) {
+        let key = serde_json::to_string(&point.point.config).unwrap_or_default();
+        groups.entry((point.run, key)).or_default().push(point);
+    }
+    let mut settings: Vec<Setting> = groups.into_values().filter_map(setting).collect();
+    settings.sort_by_key(|s| (s.run, s.points.iter().map(|p| p.point.index).min()));
+    settings
+}
+
+fn setting(points: Vec<&Measured>) -> Option<Setting<'_>> {
+    let first = points.first().copied()?;
+    let clean: Vec<&PointResult> =
+        points.iter().filter(|p| p.is_clean()).filter_map(|p| p.result.as_ref()).collect();
+    let is_clean = !clean.is_empty();
+    let used = if is_clean { clean } else { points.iter().filter_map(|p| p.result.as_ref()).collect() };
+    let mut words: Vec<String> = Vec::new();
+    for word in points.iter().flat_map(|p| &p.words) {
+        if !words.contains(word) {
+            words.push(word.clone());
+        }
+    }
+    let latency = Latency::of(&used);
+    let found = Setting { run: first.run, config: &first.point.config, points, used, words, is_clean, latency };
+    (!found.used.is_empty()).then_some(found)
+}
+
+impl Setting<'_> {
+    /// Mean over the repeats that are used; `None` if one of them does not have it.
+    pub(crate) fn mean(&self, figure: impl Fn(&PointResult) -> Option<f64>) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.used.iter().map(|r| figure(r)).collect();
+        let values = values.filter(|v| !v.is_empty())?;
+        Some(values.iter().sum::<f64>() / values.len() as f64).filter(|m| m.is_finite())
+    }
+
+    /// A figure of each repeat that is used.
+    pub(crate) fn each(&self, figure: impl Fn(&PointResult) -> f64) -> Vec<f64> {
+        self.used.iter().map(|r| figure(r)).collect()
+    }
+
+    /// Repeats that the figures are of.
+    pub(crate) fn repeats(&self) -> usize {
+        self.used.len()
+    }
+
+    pub(crate) fn iops(&self) -> f64 {
+        self.mean(|r| Some(r.iops())).unwrap_or(0.0)
+    }
+
+    pub(crate) fn bw_bytes(&self) -> f64 {
+        self.mean(|r| Some(r.bw_bytes())).unwrap_or(0.0)
+    }
+
+    /// IOPS per core.
+    pub(crate) fn per_core(&self) -> PerCore {
+        PerCore {
+            allocated: self.mean(|r| r.carmine.iops_per_core.allocated),
+            used: self.mean(|r| r.carmine.iops_per_core.used),
+            busy: self.mean(|r| r.carmine.iops_per_core.busy),
+        }
+    }
+
+    /// Where CPU time went; `None` without a window.
+    pub(crate) fn cores(&self) -> Option<Cores> {
+        let clock = |pick: fn(&carmine_study::archive::CpuSeconds) -> f64| {
+            self.mean(|r| {
+                let seconds: f64 = r.carmine.osds.iter().map(|o| pick(&o.cpu_seconds)).sum();
+                let known = r.carmine.window_seconds > 0.0 && !r.carmine.osds.is_empty();
+                known.then(|| seconds / r.carmine.window_seconds)
+            })
+        };
+        let elsewhere = |r: &PointResult| {
+            let (machine, osds) = (r.carmine.machine_cpu_us_per_op?, r.carmine.osd_cpu_us_per_op?);
+            Some((machine - osds).max(0.0) * r.iops() / 1e6)
+        };
+        Some(Cores {
+            busy: clock(|c| c.busy)?,
+            spin: clock(|c| c.spin)?,
+            wait: clock(|c| c.wait)?,
+            alien: clock(|c| c.alien)?,
+            kernel_elsewhere: self.mean(elsewhere),
+        })
+    }
+
+    /// What limited it, and the figure that decided that: of its first repeat that is used.
+    pub(crate) fn limiter(&self) -> Option<(&str, &str)> {
+        let carmine = &self.used.first()?.carmine;
+        Some((carmine.verdict.as_deref()?, carmine.verdict_reason.as_deref().unwrap_or("")))
+    }
+
+    /// The first result that is used.
+    pub(crate) fn first(&self) -> Option<&PointResult> {
+        self.used.first().copied()
+    }
+
+    /// Reactors of all OSDs together, by the configuration.
+    pub(crate) fn reactors(&self) -> Option<f64> {
+        let per_osd = self.config.float("reactors")?;
+        Some(per_osd * self.config.float("osds").unwrap_or(1.0))
+    }
+}

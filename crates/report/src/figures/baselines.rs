@@ -1,0 +1,74 @@
+//! How near a result is to what the raw device and the raw messenger can do.
+
+use super::View;
+use super::view::{Panel, context};
+use crate::chart::{Axis, Chart, Ink, Key, Plot, Row, RowPlot};
+use crate::data::PANEL_AXES;
+use crate::table::{Cell, Table};
+
+pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
+    view.panels().iter().filter_map(|panel| chart(view, panel)).collect()
+}
+
+fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
+    let mut rows = Vec::new();
+    let mut table = Table::new(&[
+        "setting",
+        "of the raw device (%)",
+        "of the raw messenger (%)",
+        "IOPS per drive",
+        "device bytes per client byte",
+        "wire bytes per client byte",
+        "raw device IOPS",
+        "raw messenger IOPS",
+        "marks",
+    ]);
+    let mut above = false;
+    for setting in &panel.settings {
+        let device = setting.mean(|r| r.carmine.percent_of_device);
+        let messenger = setting.mean(|r| r.carmine.percent_of_messenger);
+        let raw = setting.first().and_then(|r| r.carmine.baseline.as_ref());
+        above |= setting.words.iter().any(|w| w == "ABOVE-BASELINE");
+        table.push(vec![
+            view.name(setting, &PANEL_AXES).into(),
+            Cell::number(device, 1),
+            Cell::number(messenger, 1),
+            Cell::number(setting.mean(|r| r.carmine.iops_per_drive), 0),
+            Cell::number(setting.mean(|r| r.carmine.device_bytes_per_client_byte), 2),
+            Cell::number(setting.mean(|r| r.carmine.wire_bytes_per_client_byte), 2),
+            Cell::number(raw.and_then(|b| b.device.as_ref()).map(|d| d.iops), 0),
+            Cell::number(raw.and_then(|b| b.messenger.as_ref()).map(|m| m.iops), 0),
+            setting.words.join(" ").into(),
+        ]);
+        if device.or(messenger).is_some() {
+            let name = view.row_name(setting);
+            rows.push(Row { name, values: vec![device, messenger], interval: None, marked: !setting.is_clean });
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let (rows, cut) = super::cpu::at_most(rows);
+    let mut remarks = vec!["Raw device and raw messenger were measured in the same minutes, with the same block size and depth.".to_owned()];
+    if above {
+        remarks.push("ABOVE-BASELINE: a result that is above its raw baseline is a cache's, or a mistake.".into());
+    }
+    remarks.extend(cut);
+    let key = |name: &str, n| Key { name: name.into(), ink: Ink::Series(n), dotted: false };
+    let plot = RowPlot {
+        x: Axis::from_zero("Percent of the raw baseline"),
+        keys: vec![key("raw device", 0), key("raw messenger", 1)],
+        rows,
+        reference: Some(100.0),
+        ..RowPlot::default()
+    };
+    Some(Chart {
+        id: format!("baseline-{}", panel.id),
+        title: format!("Against the raw device and messenger: {}", panel.title),
+        context: context(&panel.settings),
+        plot: Plot::Rows(plot),
+        table: table.without_empty_columns(),
+        remarks,
+        family: "baseline".into(),
+    })
+}

@@ -1,0 +1,121 @@
+//! Hockey sticks: latency against IOPS while more and more is asked.
+
+use std::collections::BTreeMap;
+
+use super::View;
+use super::view::{Panel, context};
+use crate::chart::{Axis, Chart, Dot, Ink, Line, LinePlot, Plot};
+use crate::data::{LOAD_AXES, PANEL_AXES, Setting};
+use crate::table::{Cell, Table};
+
+/// Latencies that differ by more than this factor are drawn on a logarithmic axis.
+const LOG_FACTOR: f64 = 40.0;
+
+pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
+    if !LOAD_AXES.iter().any(|axis| view.axes.varies(axis)) {
+        return Vec::new();
+    }
+    let panels = view.panels();
+    let mut charts: Vec<Chart> = panels.iter().filter_map(|panel| chart(view, panel)).collect();
+    let log = charts.iter().any(wants_log);
+    for chart in &mut charts {
+        if let Plot::Lines(plot) = &mut chart.plot {
+            plot.y.log = log;
+        }
+    }
+    charts
+}
+
+fn wants_log(chart: &Chart) -> bool {
+    let Plot::Lines(plot) = &chart.plot else { return false };
+    let values = plot.lines.iter().flat_map(|l| &l.dots).flat_map(|d| [d.y, d.bar.map_or(d.y, |b| b.1)]);
+    let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
+    low > 0.0 && high > low * LOG_FACTOR
+}
+
+fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
+    let curves = curves(view, panel);
+    if !curves.values().any(|(_, points)| points.len() > 1) {
+        return None;
+    }
+    let lines = curves.values().enumerate().map(|(n, (name, points))| line(n, name, points)).collect();
+    let mut remarks = vec!["Dots are mean latencies; bars reach from p50 to p99.".to_owned()];
+    if panel.settings.iter().any(|s| !s.is_clean) {
+        remarks.push("Hollow dots are marked (SHARED, NOISY, UNSTEADY or SMOKE): read them with care.".into());
+    }
+    if panel.settings.iter().any(|s| s.latency.unmerged) {
+        remarks.push("Repeats without a histogram have no latency: percentiles can't be averaged.".into());
+    }
+    let plot = LinePlot {
+        x: Axis::from_zero("IOPS"),
+        y: Axis::from_zero("Latency (ms)"),
+        lines,
+        flags: Vec::new(),
+    };
+    Some(Chart {
+        id: format!("curve-{}", panel.id),
+        title: format!("Latency against IOPS: {}", panel.title),
+        context: context(&panel.settings),
+        plot: Plot::Lines(plot),
+        table: table(view, panel),
+        remarks,
+        family: "curve".into(),
+    })
+}
+
+type Curves<'a, 'b> = BTreeMap<usize, (String, Vec<&'b Setting<'a>>)>;
+
+/// Settings of one curve each: those that differ in load only.
+fn curves<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>) -> Curves<'a, 'b> {
+    let without: Vec<&str> = LOAD_AXES.into_iter().chain(PANEL_AXES).collect();
+    let mut curves: Curves = BTreeMap::new();
+    for setting in &panel.settings {
+        let name = view.name(setting, &without);
+        let found = curves.iter().find(|(_, (n, _))| *n == name).map(|(at, _)| *at);
+        let at = found.unwrap_or(curves.len());
+        curves.entry(at).or_insert_with(|| (name, Vec::new())).1.push(setting);
+    }
+    for (_, points) in curves.values_mut() {
+        points.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
+    }
+    curves
+}
+
+/// How much is asked: the rate if there is one, else requests in flight.
+fn asked(setting: &Setting<'_>) -> f64 {
+    let depth = setting.config.float("iodepth").unwrap_or(1.0) * setting.config.float("jobs").unwrap_or(1.0);
+    setting.config.float("rate_iops").unwrap_or(depth)
+}
+
+fn line(number: usize, name: &str, points: &[&Setting<'_>]) -> Line {
+    let dot = |s: &&Setting<'_>| {
+        let ms = |ns: Option<f64>| ns.map(|ns| ns / 1e6);
+        let y = ms(s.latency.mean_ns)?;
+        let bar = ms(s.latency.p50_ns).zip(ms(s.latency.p99_ns));
+        Some(Dot { x: s.iops(), y, bar, marked: !s.is_clean })
+    };
+    let name = if name.is_empty() { "measured".to_owned() } else { name.to_owned() };
+    Line { name, ink: Ink::Series(number), dotted: false, markers: true, dots: points.iter().filter_map(dot).collect() }
+}
+
+fn table(view: &View<'_>, panel: &Panel<'_, '_>) -> Table {
+    let mut table = Table::new(&[
+        "setting", "IOPS", "mean (µs)", "stddev (µs)", "p50 (µs)", "p95 (µs)", "p99 (µs)", "p99.9 (µs)", "of", "limiter",
+        "marks",
+    ]);
+    for setting in &panel.settings {
+        let latency = &setting.latency;
+        let us = |ns: Option<f64>| Cell::number(ns.map(|ns| ns / 1e3), 0);
+        let mut row = vec![view.name(setting, &PANEL_AXES).into(), Cell::Number(setting.iops(), 0)];
+        row.extend([latency.mean_ns, latency.stddev_ns, latency.p50_ns, latency.p95_ns].map(us));
+        row.extend([latency.p99_ns, latency.p999_ns].map(us));
+        row.extend([latency.direction.into(), limiter(setting), setting.words.join(" ").into()]);
+        table.push(row);
+    }
+    table.without_empty_columns()
+}
+
+/// The limiter's name.
+pub(super) fn limiter(setting: &Setting<'_>) -> Cell {
+    setting.limiter().map_or(Cell::None, |(name, _)| name.into())
+}

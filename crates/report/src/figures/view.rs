@@ -1,0 +1,118 @@
+//! The settings of all runs, and how they are told apart.
+
+use std::collections::BTreeSet;
+
+use carmine_study::archive::PointResult;
+use serde_json::Value;
+
+use crate::data::{Axes, PANEL_AXES, RunData, Setting, settings};
+
+/// What charts are made of.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) runs: &'a [RunData],
+    pub(crate) settings: Vec<Setting<'a>>,
+    pub(crate) axes: Axes,
+}
+
+/// Settings that may stand in one chart.
+pub(crate) struct Panel<'a, 'b> {
+    /// Workload and what else is never mixed; for titles.
+    pub(crate) title: String,
+    /// The same as part of an id.
+    pub(crate) id: String,
+    pub(crate) settings: Vec<&'b Setting<'a>>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(runs: &'a [RunData]) -> View<'a> {
+        let planned: Vec<_> = runs.iter().flat_map(|r| &r.points).filter(|p| p.is_planned()).collect();
+        View { runs, settings: settings(runs), axes: Axes::of(&planned) }
+    }
+
+    /// Settings by workload, in the order of running.
+    pub(crate) fn panels(&self) -> Vec<Panel<'a, '_>> {
+        let mut panels: Vec<Panel> = Vec::new();
+        for setting in &self.settings {
+            let title = self.panel_title(setting);
+            match panels.iter_mut().find(|p| p.title == title) {
+                Some(panel) => panel.settings.push(setting),
+                None => panels.push(Panel { id: slug(&title), title, settings: vec![setting] }),
+            }
+        }
+        panels
+    }
+
+    fn panel_title(&self, setting: &Setting<'_>) -> String {
+        let config = setting.config;
+        let workload = config.text("workload").map(str::to_owned);
+        let workload = workload.or_else(|| setting.first().and_then(|r| of_load(r, "rw")));
+        let more = PANEL_AXES.into_iter().filter(|a| *a != "workload" && self.axes.varies(a));
+        let more = more.filter_map(|axis| crate::data::axis_value(config, axis));
+        let words: Vec<String> = workload.into_iter().chain(more).collect();
+        if words.is_empty() { "load".into() } else { words.join(", ") }
+    }
+
+    /// A setting's name without these axes; with the run's name where there are several.
+    pub(crate) fn name(&self, setting: &Setting<'_>, without: &[&str]) -> String {
+        let name = self.axes.name(setting.config, without);
+        let run = self.runs.get(setting.run).filter(|_| self.runs.len() > 1).map(|r| r.label.clone());
+        let words: Vec<String> = run.into_iter().chain(Some(name).filter(|n| !n.is_empty())).collect();
+        words.join(": ")
+    }
+
+    /// The name of a row: without the workload, with the marks.
+    pub(crate) fn row_name(&self, setting: &Setting<'_>) -> String {
+        let name = self.name(setting, &PANEL_AXES);
+        let name = if name.is_empty() { "all".into() } else { name };
+        if setting.is_clean { name } else { format!("{name} {}", setting.words.first().map_or("", |w| w.as_str())) }
+    }
+}
+
+/// What charts must say: store, size, durability and flush mode, route of all their settings.
+pub(crate) fn context(settings: &[&Setting<'_>]) -> String {
+    let all = |name: &str, of: &dyn Fn(&Setting<'_>) -> Option<String>| {
+        let values: BTreeSet<String> =
+            settings.iter().map(|s| of(s).unwrap_or_else(|| "not recorded".into())).collect();
+        let values: Vec<String> = values.into_iter().collect();
+        format!("{name} {}", values.join(" / "))
+    };
+    let parts = [
+        all("store", &|s| configured(s, "store", &["store"])),
+        all("size", &|s| configured(s, "pool_size", &["pool", "size"])),
+        all("flush", &|s| s.first().and_then(|r| r.carmine.flush_mode.clone())),
+        all("route", &|s| {
+            let route = s.first().and_then(|r| r.carmine.route.clone().or_else(|| of_load(r, "route")));
+            route.or_else(|| s.config.show("route"))
+        }),
+    ];
+    parts.join(" · ")
+}
+
+/// A value of the configuration, or else of the plan that the testbed was started with.
+fn configured(setting: &Setting<'_>, axis: &str, path: &[&str]) -> Option<String> {
+    let plan = || {
+        let plan = &setting.first()?.carmine.plan;
+        let value = path.iter().fold(plan, |value, key| value.get(key).unwrap_or(&Value::Null));
+        Some(crate::data::text_of(value)).filter(|t| !t.is_empty())
+    };
+    setting.config.show(axis).or_else(plan)
+}
+
+/// A field of the load as the result has it.
+fn of_load(result: &PointResult, field: &str) -> Option<String> {
+    result.carmine.load.get(field).map(crate::data::text_of).filter(|t| !t.is_empty())
+}
+
+/// Text as part of an id or a file name.
+pub(crate) fn slug(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c.to_ascii_lowercase() {
+            c @ ('a'..='z' | '0'..='9') => out.push(c),
+            _ if out.ends_with('-') || out.is_empty() => {}
+            _ => out.push('-'),
+        }
+    }
+    out.trim_end_matches('-').to_owned()
+}

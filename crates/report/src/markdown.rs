@@ -1,0 +1,72 @@
+//! A report as text.
+
+use std::fmt::Write as _;
+
+use crate::report::{Report, Section};
+use crate::table::escape;
+
+/// The report in Markdown, with the tables of all charts.
+pub(crate) fn markdown(report: &Report) -> String {
+    let mut text = format!("# {}\n\n{}\n", escape(&report.title), escape(&report.subtitle));
+    heading(&mut text, "What was found");
+    for notice in &report.notices {
+        let _ = writeln!(text, "> {}\n>", escape(notice));
+    }
+    if !report.notices.is_empty() {
+        text.push('\n');
+    }
+    list(&mut text, &report.headline);
+    for chart in &report.charts {
+        heading(&mut text, &escape(&chart.title));
+        let _ = writeln!(text, "{}\n", escape(&chart.context));
+        text.push_str(&chart.table.markdown());
+        if !chart.remarks.is_empty() {
+            text.push('\n');
+        }
+        list(&mut text, &chart.remarks);
+    }
+    heading(&mut text, "Every point");
+    text.push_str(&report.points.markdown());
+    heading(&mut text, "Conditions");
+    report.sections.iter().for_each(|part| section(&mut text, part));
+    text
+}
+
+fn heading(text: &mut String, title: &str) {
+    let _ = write!(text, "\n## {title}\n\n");
+}
+
+fn list(text: &mut String, items: &[String]) {
+    for item in items {
+        let _ = writeln!(text, "- {}", escape(item));
+    }
+}
+
+fn section(text: &mut String, part: &Section) {
+    let _ = write!(text, "\n### {}\n\n", escape(&part.title));
+    list(text, &part.text);
+    if let Some(table) = part.table.as_ref().filter(|t| !t.rows.is_empty()) {
+        text.push_str(&table.markdown());
+    }
+    if !part.verbatim.is_empty() {
+        let fence = fence(&part.verbatim);
+        let _ = writeln!(text, "{fence}\n{}\n{fence}", part.verbatim.trim_end());
+    }
+}
+
+/// A fence that is longer than any run of backticks in the text.
+fn fence(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.max(2) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_ends_its_fence() {
+        assert_eq!(fence("plain"), "```");
+        assert_eq!(fence("a ```` b"), "`````");
+    }
+}

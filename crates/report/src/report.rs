@@ -1,0 +1,55 @@
+//! A report as data: what the page and the text both show, in the order in which it is read.
+
+use crate::chart::Chart;
+use crate::compare;
+use crate::conditions;
+use crate::data::RunData;
+use crate::figures::{self, View};
+use crate::headline;
+use crate::points;
+use crate::table::Table;
+
+/// Everything that is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) title: String,
+    /// Machine, version and time on one line.
+    pub(crate) subtitle: String,
+    /// What spoils figures, or is missing.
+    pub(crate) notices: Vec<String>,
+    /// What was found.
+    pub(crate) headline: Vec<String>,
+    pub(crate) charts: Vec<Chart>,
+    /// Every point.
+    pub(crate) points: Table,
+    /// Conditions, in sections.
+    pub(crate) sections: Vec<Section>,
+}
+
+/// A part of the conditions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section {
+    pub(crate) title: String,
+    pub(crate) text: Vec<String>,
+    pub(crate) table: Option<Table>,
+    /// Commands, a plan or a log, as they are.
+    pub(crate) verbatim: String,
+}
+
+/// Puts the report of runs together.
+pub(crate) fn report(runs: &[RunData]) -> Report {
+    let view = View::new(runs);
+    let mut findings = headline::peaks(&view);
+    findings.extend(figures::findings(&view));
+    findings.extend(compare::findings(&view));
+    findings.extend(headline::drifts(runs));
+    Report {
+        title: headline::title(runs),
+        subtitle: headline::subtitle(runs),
+        notices: headline::notices(runs),
+        headline: findings,
+        charts: figures::charts(&view),
+        points: points::table(&view),
+        sections: conditions::sections(&view),
+    }
+}

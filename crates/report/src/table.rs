@@ -1,0 +1,162 @@
+//! A table as data, and as the page, Markdown and CSV show it.
+
+use crate::units::{grouped, plain};
+
+/// Rows under named columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Table {
+    /// Names with their units.
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// One cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Cell {
+    /// Not known, not measured.
+    #[default]
+    None,
+    Text(String),
+    /// A number, and how many digits after the point are shown.
+    Number(f64, usize),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.into())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl Cell {
+    /// A number that may be missing.
+    pub(crate) fn number(value: Option<f64>, digits: usize) -> Cell {
+        value.filter(|v| v.is_finite()).map_or(Cell::None, |v| Cell::Number(v, digits))
+    }
+
+    /// As people read it; `–` for what is not known.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Cell::None => "–".into(),
+            Cell::Text(text) => text.clone(),
+            Cell::Number(value, digits) => grouped(*value, *digits),
+        }
+    }
+
+    /// As programs read it; empty for what is not known.
+    fn raw(&self) -> String {
+        match self {
+            Cell::None => String::new(),
+            Cell::Text(text) => text.clone(),
+            Cell::Number(value, digits) => plain(*value, *digits),
+        }
+    }
+}
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new(columns: &[&str]) -> Table {
+        Table { columns: columns.iter().map(|c| (*c).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn push(&mut self, row: Vec<Cell>) {
+        self.rows.push(row);
+    }
+
+    /// Leaves out columns in which no row has a value.
+    pub(crate) fn without_empty_columns(mut self) -> Table {
+        let used: Vec<bool> = (0..self.columns.len())
+            .map(|at| self.rows.iter().any(|row| !matches!(row.get(at), None | Some(Cell::None))))
+            .collect();
+        let keep = |at: &usize| used.get(*at).copied().unwrap_or(true);
+        self.columns = pick(self.columns, keep);
+        self.rows = self.rows.into_iter().map(|row| pick(row, keep)).collect();
+        self
+    }
+
+    /// True for columns of numbers: they stand to the right.
+    pub(crate) fn is_numeric(&self, column: usize) -> bool {
+        let cells = || self.rows.iter().filter_map(|row| row.get(column));
+        cells().any(|c| matches!(c, Cell::Number(..))) && !cells().any(|c| matches!(c, Cell::Text(_)))
+    }
+
+    /// Comma-separated values with a line of names.
+    pub(crate) fn csv(&self) -> String {
+        let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+        // Writing to memory cannot fail.
+        let _ = writer.write_record(&self.columns);
+        for row in &self.rows {
+            let _ = writer.write_record(row.iter().map(Cell::raw));
+        }
+        writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// A Markdown table.
+    pub(crate) fn markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let mut text = line(self.columns.iter().map(|c| escape(c)).collect());
+        let rule = |at| if self.is_numeric(at) { "---:".into() } else { "---".into() };
+        text.push_str(&line((0..self.columns.len()).map(rule).collect()));
+        for row in &self.rows {
+            text.push_str(&line(row.iter().map(|c| escape(&c.shown())).collect()));
+        }
+        text
+    }
+}
+
+fn pick<T>(items: Vec<T>, keep: impl Fn(&usize) -> bool) -> Vec<T> {
+    items.into_iter().enumerate().filter(|(at, _)| keep(at)).map(|(_, item)| item).collect()
+}
+
+/// Text that Markdown takes as text, on one line: no table borders, HTML, links or emphasis from the data.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' | '\t' => out.push(' '),
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '`' | '*' | '[' | ']' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case() -> Table {
+        let mut table = Table::new(&["point", "IOPS", "p99 (ms)"]);
+        table.push(vec!["a|b <script>".into(), Cell::Number(182_400.4, 0), Cell::None]);
+        table.push(vec!["c, \"d\"".into(), Cell::number(Some(f64::NAN), 0), Cell::None]);
+        table
+    }
+
+    #[test]
+    fn markdown_is_a_table_whatever_the_data() {
+        let want = "| point | IOPS | p99 (ms) |\n| --- | ---: | --- |\n\
+                    | a\\|b &lt;script> | 182,400 | – |\n| c, \"d\" | – | – |\n";
+        assert_eq!(case().markdown(), want);
+    }
+
+    #[test]
+    fn csv_has_plain_numbers_and_quotes() {
+        assert_eq!(case().csv(), "point,IOPS,p99 (ms)\na|b <script>,182400,\n\"c, \"\"d\"\"\",,\n");
+    }
+
+    #[test]
+    fn empty_columns_go() {
+        assert_eq!(case().without_empty_columns().columns, ["point", "IOPS"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Numbers as people read them.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// With thousands separated by commas and `digits` after the point: `182,400.5`.
+pub(crate) fn grouped(value: f64, digits: usize) -> String {
+    let text = plain(value, digits);
+    let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("−", rest));
+    let (whole, fraction) = text.split_once('.').map_or((text, None), |(w, f)| (w, Some(f)));
+    let mut out = String::from(sign);
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// With `digits` after the point; never `-0`.
+pub(crate) fn plain(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    let zero = text.bytes().all(|b| matches!(b, b'-' | b'0' | b'.'));
+    if zero { text.trim_start_matches('-').to_owned() } else { text }
+}
+
+/// Short, for ticks and labels: `1.5k`, `20M`, `0.25`.
+pub(crate) fn short(value: f64) -> String {
+    let size = value.abs();
+    let (factor, unit) = match size {
+        s if s >= 0.9995e9 => (1e-9, "G"),
+        s if s >= 0.9995e6 => (1e-6, "M"),
+        s if s >= 0.9995e3 => (1e-3, "k"),
+        _ => (1.0, ""),
+    };
+    let scaled = value * factor;
+    // Three digits, without zeros at the end.
+    let whole = scaled.abs().max(1.0).log10().floor() as usize + 1;
+    let digits = if size < 1.0 && size > 0.0 { 2 - size.log10().floor() as i32 } else { 3 - whole.min(3) as i32 };
+    let text = plain(scaled, usize::try_from(digits.clamp(0, 9)).unwrap_or(0));
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{}{unit}", text.replacen('-', "−", 1))
+}
+
+/// Bytes with a unit of 1024 where it is whole: `4K`, `4M`, `512`.
+pub(crate) fn bytes(value: f64) -> String {
+    for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
+        let of = f64::from(shift as u32).exp2();
+        if value >= of && (value / of).fract() == 0.0 {
+            return format!("{}{unit}", value / of);
+        }
+    }
+    short(value)
+}
+
+/// Seconds as people write them: `3m 20s`.
+pub(crate) fn duration(seconds: f64) -> String {
+    let seconds = if seconds.is_finite() { seconds.clamp(0.0, 1e9).round() as u64 } else { 0 };
+    humantime::format_duration(Duration::from_secs(seconds)).to_string()
+}
+
+/// Seconds since 1970 as a date and time in UTC; what no calendar has is written as a number.
+pub(crate) fn date(unix_s: u64) -> String {
+    // humantime ends with the year 9999.
+    const YEAR_10000: u64 = 253_402_300_800;
+    if unix_s >= YEAR_10000 {
+        return format!("{unix_s} s after 1970");
+    }
+    let time = UNIX_EPOCH + Duration::from_secs(unix_s);
+    humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(grouped(1_234_567.0, 0), "1,234,567");
+        assert_eq!(grouped(-1234.56, 1), "−1,234.6");
+        assert_eq!(grouped(-0.04, 1), "0.0");
+        assert_eq!(grouped(999.0, 0), "999");
+    }
+
+    #[test]
+    fn short_numbers() {
+        let cases = [
+            (0.0, "0"),
+            (0.25, "0.25"),
+            (0.0125, "0.0125"),
+            (1.0, "1"),
+            (12.5, "12.5"),
+            (999.0, "999"),
+            (999.9, "1k"),
+            (1500.0, "1.5k"),
+            (200_000.0, "200k"),
+            (25_500_000.0, "25.5M"),
+            (-3.0, "−3"),
+            (0.6000000000000001, "0.6"),
+        ];
+        for (value, want) in cases {
+            assert_eq!(short(value), want, "{value}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!([bytes(4096.0), bytes(4194304.0), bytes(1000.0)], ["4K", "4M", "1k"]);
+        assert_eq!([duration(45.2), duration(200.0), duration(f64::NAN)], ["45s", "3m 20s", "0s"]);
+        assert_eq!(date(1_700_000_000), "2023-11-14 22:13:20 UTC");
+        assert!(date(u64::MAX).ends_with("s after 1970"));
+    }
+}
