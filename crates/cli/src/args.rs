@@ -7,7 +7,7 @@ use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{bench, compare, table};
+use crate::cmd::{bench, compare, report, table};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Table(table::TableArgs),
     /// Compare two runs, or two arms of one: accepted, or rejected for a regression
     Compare(compare::CompareArgs),
+    /// Write the report of archived runs: one page with charts, and the same tables as text
+    Report(report::ReportArgs),
     /// Print who would sit on which CPU; nothing is started
     Plan(PlanArgs),
     /// Print any Ceph OSDMap file, and the PG mappings, as osdmaptool does

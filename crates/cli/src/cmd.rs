@@ -12,6 +12,7 @@ mod mon;
 mod osd;
 mod osdmap;
 mod plan;
+pub(crate) mod report;
 mod status;
 pub(crate) mod table;
 mod up;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::run(args),
         Command::Table(args) => table::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),

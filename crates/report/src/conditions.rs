@@ -34,7 +34,9 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Section> {
     }
     sections.push(words());
     let empty = |s: &Section| {
-        s.text.is_empty() && s.verbatim.trim().is_empty() && s.table.as_ref().is_none_or(|t| t.rows.is_empty())
+        s.text.is_empty()
+            && s.verbatim.trim().is_empty()
+            && s.table.as_ref().is_none_or(|t| t.rows.is_empty())
     };
     sections.retain(|s| !empty(s));
     sections
@@ -173,22 +175,31 @@ fn not_measured(view: &View<'_>) -> Section {
             text.push(format!("{what}: missing for {count} of {all} settings."));
         }
     };
-    let none = |missing: &dyn Fn(&carmine_study::archive::PointResult) -> bool| results.iter().filter(|(_, r)| missing(r)).count();
+    let none = |missing: &dyn Fn(&carmine_study::archive::PointResult) -> bool| {
+        results.iter().filter(|(_, r)| missing(r)).count()
+    };
     say(none(&|r| r.carmine.shared), "Figures per core (CPUs are shared)");
     say(none(&|r| r.carmine.machine_cpu_us_per_op.is_none()), "CPU of the whole machine per operation");
     say(none(&|r| r.carmine.percent_of_device.is_none()), "Comparison with the raw device");
     say(none(&|r| r.carmine.percent_of_messenger.is_none()), "Comparison with the raw messenger");
     say(none(&|r| r.carmine.flush_mode.is_none()), "Flush mode");
     say(none(&|r| r.carmine.cache_state.is_none()), "State of the caches");
-    say(none(&|r| r.carmine.latency_histogram.read.is_none() && r.carmine.latency_histogram.write.is_none()), "Latency histogram");
+    say(
+        none(&|r| r.carmine.latency_histogram.read.is_none() && r.carmine.latency_histogram.write.is_none()),
+        "Latency histogram",
+    );
     text.extend(unsampled(view));
     Section { title: "What could not be measured".into(), text, ..Section::default() }
 }
 
 /// Points without samples, and sample series that none has.
 fn unsampled(view: &View<'_>) -> Vec<String> {
-    const WANTED: [(&str, &str); 4] =
-        [("watts", "power"), ("mhz", "clock of the CPUs"), ("temperature_c", "temperature"), ("network_bytes_per_s", "network bytes")];
+    const WANTED: [(&str, &str); 4] = [
+        ("watts", "power"),
+        ("mhz", "clock of the CPUs"),
+        ("temperature_c", "temperature"),
+        ("network_bytes_per_s", "network bytes"),
+    ];
     let mut text = Vec::new();
     let mut found: BTreeSet<String> = BTreeSet::new();
     let (mut with, mut without) = (0, 0);
@@ -197,7 +208,13 @@ fn unsampled(view: &View<'_>) -> Vec<String> {
             match run.run.samples(&measured.point) {
                 Ok(Some(samples)) => {
                     with += 1;
-                    found.extend(samples.series.into_iter().filter(|(_, v)| v.iter().any(Option::is_some)).map(|(n, _)| n));
+                    found.extend(
+                        samples
+                            .series
+                            .into_iter()
+                            .filter(|(_, v)| v.iter().any(Option::is_some))
+                            .map(|(n, _)| n),
+                    );
                 }
                 Ok(None) => without += 1,
                 Err(error) => text.push(format!("Samples can't be read: {error}.")),
@@ -207,7 +224,8 @@ fn unsampled(view: &View<'_>) -> Vec<String> {
     if without > 0 {
         text.push(format!("Samples (second by second): missing for {without} of {} points.", with + without));
     }
-    let absent: Vec<&str> = WANTED.iter().filter(|(key, _)| !found.contains(*key)).map(|(_, name)| *name).collect();
+    let absent: Vec<&str> =
+        WANTED.iter().filter(|(key, _)| !found.contains(*key)).map(|(_, name)| *name).collect();
     if with > 0 && !absent.is_empty() {
         text.push(format!("This machine gave no {}.", absent.join(", no ")));
     }

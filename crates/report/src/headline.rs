@@ -81,7 +81,10 @@ pub(crate) fn peaks(view: &View<'_>) -> Vec<String> {
         let Some(best) = best else { continue };
         let name = view.name(best, &crate::data::PANEL_AXES);
         let at = if name.is_empty() { String::new() } else { format!(" at {name}") };
-        let p99 = best.latency.p99_ns.map_or(String::new(), |ns| format!(" with a p99 of {} ms", grouped(ns / 1e6, 2)));
+        let p99 = best
+            .latency
+            .p99_ns
+            .map_or(String::new(), |ns| format!(" with a p99 of {} ms", grouped(ns / 1e6, 2)));
         let cpu = best.mean(|r| r.carmine.machine_cpu_us_per_op);
         let cpu = cpu.map_or(String::new(), |us| format!(", {us:.1} µs of CPU per op"));
         let marks = if best.is_clean { String::new() } else { format!(" ({})", best.words.join(" ")) };
@@ -96,7 +99,11 @@ pub(crate) fn peaks(view: &View<'_>) -> Vec<String> {
 pub(crate) fn drifts(runs: &[RunData]) -> Vec<String> {
     let of = |run: &RunData| {
         let drift = drift(run)?;
-        let warn = if drift.part().abs() > DRIFT_WARN { ": more than differences that this run could show" } else { "" };
+        let warn = if drift.part().abs() > DRIFT_WARN {
+            ": more than differences that this run could show"
+        } else {
+            ""
+        };
         let name = if runs.len() > 1 { format!("{}: d", run.label) } else { "D".to_owned() };
         Some(format!(
             "{name}rift: the first point, run again at the end, gave {} instead of {} IOPS ({}){warn}.",

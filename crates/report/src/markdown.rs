@@ -16,10 +16,16 @@ pub(crate) fn markdown(report: &Report) -> String {
         text.push('\n');
     }
     list(&mut text, &report.headline);
-    for chart in &report.charts {
+    let before = std::iter::once(None).chain(report.charts.iter().map(Some));
+    for (chart, before) in report.charts.iter().zip(before) {
         heading(&mut text, &escape(&chart.title));
         let _ = writeln!(text, "{}\n", escape(&chart.context));
-        text.push_str(&chart.table.markdown());
+        match before.filter(|before| before.table == chart.table) {
+            Some(before) => {
+                let _ = writeln!(text, "The figures are those of \"{}\".", escape(&before.title));
+            }
+            None => text.push_str(&chart.table.markdown()),
+        }
         if !chart.remarks.is_empty() {
             text.push('\n');
         }

@@ -5,9 +5,30 @@ use crate::figures::View;
 use crate::table::{Cell, Table};
 
 const COLUMNS: [&str; 24] = [
-    "point", "state", "marks", "IOPS", "MB/s", "mean (µs)", "p50 (µs)", "p99 (µs)", "p99.9 (µs)", "limiter",
-    "decided by", "IOPS/core allocated", "IOPS/core used", "IOPS/core busy", "machine µs/op", "OSD µs/op", "client cores",
-    "hops/op", "of device (%)", "of messenger (%)", "throttled (s)", "cache", "before it", "seconds",
+    "point",
+    "state",
+    "marks",
+    "IOPS",
+    "MB/s",
+    "mean (µs)",
+    "p50 (µs)",
+    "p99 (µs)",
+    "p99.9 (µs)",
+    "limiter",
+    "decided by",
+    "IOPS/core allocated",
+    "IOPS/core used",
+    "IOPS/core busy",
+    "machine µs/op",
+    "OSD µs/op",
+    "client cores",
+    "hops/op",
+    "of device (%)",
+    "of messenger (%)",
+    "throttled (s)",
+    "cache",
+    "before it",
+    "seconds",
 ];
 
 /// All points of all runs in the order of running; the error stands beside a point that failed.

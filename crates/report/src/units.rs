@@ -40,7 +40,8 @@ pub(crate) fn short(value: f64) -> String {
     let scaled = value * factor;
     // Three digits, without zeros at the end.
     let whole = scaled.abs().max(1.0).log10().floor() as usize + 1;
-    let digits = if size < 1.0 && size > 0.0 { 2 - size.log10().floor() as i32 } else { 3 - whole.min(3) as i32 };
+    let digits =
+        if size < 1.0 && size > 0.0 { 2 - size.log10().floor() as i32 } else { 3 - whole.min(3) as i32 };
     let text = plain(scaled, usize::try_from(digits.clamp(0, 9)).unwrap_or(0));
     let text = match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.'),

@@ -21,7 +21,7 @@ const TEXT_FACTOR: f64 = 1.24;
 /// Lines of this width, and nothing else, are dotted: plotters has no dashes but as one element each.
 pub(crate) const DOTTED_WIDTH: u32 = 5;
 /// Width of a character in parts of its height, about.
-pub(crate) const CHAR_WIDTH: f64 = 0.56;
+pub(crate) const CHAR_WIDTH: f64 = 0.58;
 
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Plotters can fail where its back end does; ours is memory.
@@ -64,7 +64,9 @@ pub(crate) fn drawing(chart: &Chart) -> String {
     drop(root);
     match drawn {
         Ok(()) => inner(&text),
-        Err(error) => format!("<text x=\"20\" y=\"40\">this chart could not be drawn: {}</text>", error_text(&error)),
+        Err(error) => {
+            format!("<text x=\"20\" y=\"40\">this chart could not be drawn: {}</text>", error_text(&error))
+        }
     }
 }
 

@@ -130,7 +130,11 @@ mod tests {
         let sheet = style_sheet();
         for ink in Ink::all() {
             let set = format!("{}:#", ink.variable());
-            assert_eq!(sheet.matches(&set).count(), 3, "{set} in :root, the dark theme and the dark preference");
+            assert_eq!(
+                sheet.matches(&set).count(),
+                3,
+                "{set} in :root, the dark theme and the dark preference"
+            );
         }
     }
 }

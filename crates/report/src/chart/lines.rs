@@ -74,7 +74,8 @@ fn flags(chart: &Chart2d<'_, '_>, plot: &LinePlot) -> Drawn {
         area.draw(&PathElement::new(vec![(*x, low), (*x, high)], style))?;
         let at = area.map_coordinate(&(*x, high)).0;
         let wide = (name.chars().count() as f64 * f64::from(TEXT) * CHAR_WIDTH) as i32 + 12;
-        let (side, shift) = if at + wide > right && at - wide > left { (HPos::Right, -10) } else { (HPos::Left, 10) };
+        let (side, shift) =
+            if at + wide > right && at - wide > left { (HPos::Right, -10) } else { (HPos::Left, 10) };
         let label = Text::new(name.clone(), (shift, 6), anchored(Ink::Text, side, VPos::Top));
         area.draw(&(EmptyElement::at((*x, high)) + label))?;
     }

@@ -17,7 +17,7 @@ const BOTTOM: u32 = 84;
 /// Room for the sum at the end of a bar.
 const RIGHT: u32 = 90;
 /// Names longer than this part of the width are cut.
-const NAME_MAX: f64 = 0.42;
+const NAME_MAX: f64 = 0.46;
 /// Half of a bar's height in rows.
 const HALF: f64 = 0.33;
 /// Marked rows are drawn this strong.
@@ -38,8 +38,8 @@ pub(crate) fn draw(root: &Area<'_>, plot: &RowPlot) -> Drawn {
     let count = plot.rows.len().max(1) as f64;
     let centre = |at: usize| count - at as f64 - 0.5;
     let y = Scale::bare(0.0, count).with_ticks((0..plot.rows.len()).map(centre).collect());
-    // Text is larger on narrow screens: room for that.
-    let char_width = f64::from(TEXT) * CHAR_WIDTH * 1.2;
+    // The page makes the text of rows a little larger on narrow screens.
+    let char_width = f64::from(TEXT) * CHAR_WIDTH * 1.15;
     let longest = plot.rows.iter().map(|r| r.name.chars().count()).max().unwrap_or(0) as f64;
     let room = (longest * char_width + 20.0).clamp(40.0, f64::from(WIDTH) * NAME_MAX);
     let fits = ((room - 20.0) / char_width) as usize;

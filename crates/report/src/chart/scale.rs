@@ -33,17 +33,21 @@ impl Scale {
         if low.is_nan() || low <= 0.0 || !high.is_finite() || high <= low {
             return Scale::linear(low, high, ticks);
         }
-        let of = |steps: &[f64]| -> Vec<f64> {
-            let (from, to) = (low.log10().floor() as i32 - 1, high.log10().ceil() as i32 + 1);
-            let all: Vec<f64> =
-                (from..=to).flat_map(|e| steps.iter().map(move |s| s * 10f64.powi(e))).collect();
-            let first = all.iter().rposition(|t| *t <= low * 1.0001).unwrap_or(0);
-            let last = all.iter().position(|t| *t >= high * 0.9999).unwrap_or(all.len() - 1);
-            all[first..=last].to_vec()
-        };
-        let fine = of(&[1.0, 2.0, 5.0]);
-        let ticks = if fine.len() <= ticks + 2 { fine } else { of(&[1.0]) };
-        Scale { low: ticks[0], high: ticks[ticks.len() - 1], log: true, ticks }
+        let (from, to) = (low.log10().floor() as i32 - 1, high.log10().ceil() as i32 + 1);
+        let fine = (from..=to).flat_map(|e| [1.0, 2.0, 5.0].map(|s| s * 10f64.powi(e)));
+        let fine: Vec<f64> = fine.collect();
+        let first = fine.iter().rposition(|t| *t <= low * 1.0001).unwrap_or(0);
+        let last = fine.iter().position(|t| *t >= high * 0.9999).unwrap_or(fine.len() - 1);
+        let fine = &fine[first..=last];
+        let decade = |tick: &&f64| (tick.log10() - tick.log10().round()).abs() < 1e-9;
+        let decades: Vec<f64> = fine.iter().filter(decade).copied().collect();
+        let few = fine.len() <= ticks + 3 || decades.len() < 3;
+        Scale {
+            low: fine[0],
+            high: fine[fine.len() - 1],
+            log: true,
+            ticks: if few { fine.to_vec() } else { decades },
+        }
     }
 
     /// A scale without ticks or rounding.
@@ -122,16 +126,21 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_hold_the_range() {
-        assert_eq!(Scale::linear(0.0, 183_000.0, 5).ticks(), [0.0, 50_000.0, 100_000.0, 150_000.0, 200_000.0]);
+        assert_eq!(
+            Scale::linear(0.0, 183_000.0, 5).ticks(),
+            [0.0, 50_000.0, 100_000.0, 150_000.0, 200_000.0]
+        );
         assert_eq!(Scale::linear(0.0, 1.0, 5).ticks(), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
         assert_eq!(Scale::linear(-3.0, 4.0, 5).bounds(), (-4.0, 4.0));
         assert_eq!(Scale::log(0.15, 9.0, 6).ticks(), [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
-        assert_eq!(Scale::log(0.15, 90_000.0, 6).ticks().len(), 7);
+        let wide = Scale::log(0.15, 30_000.0, 6);
+        assert_eq!((wide.ticks().len(), wide.bounds()), (6, (0.1, 50_000.0)));
     }
 
     #[test]
     fn absurd_ranges_still_make_a_scale() {
-        for (low, high) in [(0.0, 0.0), (5.0, 5.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (9.0, 1.0), (-2.0, -2.0)]
+        for (low, high) in
+            [(0.0, 0.0), (5.0, 5.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (9.0, 1.0), (-2.0, -2.0)]
         {
             for scale in [Scale::linear(low, high, 5), Scale::log(low, high, 5)] {
                 let (from, to) = scale.bounds();

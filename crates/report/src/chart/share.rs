@@ -24,7 +24,13 @@ pub(crate) fn row_range(plot: &RowPlot) -> Range {
         let shown: Vec<f64> = if plot.stacked { vec![shown.sum()] } else { shown.collect() };
         shown.into_iter().chain(row.interval.into_iter().flat_map(|i| [i.0, i.1])).collect()
     };
-    plot.x.range(plot.rows.iter().flat_map(of).chain(plot.reference))
+    plot.x.range(
+        plot.rows
+            .iter()
+            .flat_map(of)
+            .chain(plot.reference)
+            .chain(plot.band.into_iter().flat_map(|b| [b.0, b.1])),
+    )
 }
 
 /// Gives the charts of each family the same axes.

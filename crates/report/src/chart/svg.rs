@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::draw::{CHAR_WIDTH, TEXT, WIDTH, drawing, height};
 use super::ink::Ink;
-use super::model::{Chart, Key};
+use super::model::{Chart, Key, Plot};
 
 /// A chart that has been drawn.
 #[derive(Clone, Debug)]
@@ -27,9 +27,10 @@ fn escaped(text: &str) -> String {
 
 fn inline(chart: &Chart, inner: &str) -> String {
     let (id, tall) = (escaped(&chart.id), height(&chart.plot));
+    let class = if matches!(chart.plot, Plot::Rows(_)) { "plot rows" } else { "plot" };
     let desc = format!("{}. The table after the chart has its figures.", chart.context);
     format!(
-        "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {tall}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" \
+        "<svg class=\"{class}\" viewBox=\"0 0 {WIDTH} {tall}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" \
          font-family=\"sans-serif\"><title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>\n{inner}\n</svg>",
         escaped(&chart.title),
         escaped(&desc)
@@ -41,7 +42,11 @@ fn file(chart: &Chart, inner: &str) -> String {
     let mut y = 40;
     let mut line = |x: f64, y: u32, size: u32, ink: Ink, text: &str| {
         let fill = ink.hex();
-        let _ = writeln!(head, "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\">{}</text>", escaped(text));
+        let _ = writeln!(
+            head,
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\">{}</text>",
+            escaped(text)
+        );
     };
     line(20.0, y, 28, Ink::Text, &chart.title);
     y += 32;
@@ -69,8 +74,11 @@ fn file(chart: &Chart, inner: &str) -> String {
 }
 
 fn swatch(key: &Key, x: f64, y: u32) -> String {
-    let (ink, dash) = (key.ink.hex(), if key.dotted { " stroke-dasharray=\"2 9\" stroke-linecap=\"round\"" } else { "" });
+    let (ink, dash) =
+        (key.ink.hex(), if key.dotted { " stroke-dasharray=\"2 9\" stroke-linecap=\"round\"" } else { "" });
     let (to, y) = (x + 26.0, y - 8);
     let width = if key.dotted { 4 } else { 8 };
-    format!("<line x1=\"{x}\" y1=\"{y}\" x2=\"{to}\" y2=\"{y}\" stroke=\"{ink}\" stroke-width=\"{width}\"{dash}/>\n")
+    format!(
+        "<line x1=\"{x}\" y1=\"{y}\" x2=\"{to}\" y2=\"{y}\" stroke=\"{ink}\" stroke-width=\"{width}\"{dash}/>\n"
+    )
 }

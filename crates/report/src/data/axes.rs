@@ -19,7 +19,7 @@ pub(crate) const PANEL_AXES: [&str; 3] = ["workload", "bs_bytes", "client"];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Axes {
     varying: BTreeSet<String>,
-    /// Axes that vary, but follow from the size (such as `pgs = 100 * osds`): they tell nothing apart.
+    /// Axes that vary, but follow from workload and size (such as `pgs = 100 * osds`): they tell nothing apart.
     coupled: BTreeSet<String>,
     /// Axis and value, the same for all points.
     pub(crate) common: BTreeMap<String, String>,
@@ -47,6 +47,11 @@ impl Axes {
         axes
     }
 
+    /// True if points differ in it, and that does not follow from what they are named by.
+    pub(crate) fn tells(&self, axis: &str) -> bool {
+        self.varying.contains(axis) && !self.coupled.contains(axis)
+    }
+
     /// True if points differ in it.
     pub(crate) fn varies(&self, axis: &str) -> bool {
         self.varying.contains(axis)
@@ -54,28 +59,36 @@ impl Axes {
 
     /// A configuration by the axes that vary and are not in `without`; empty if there are none.
     pub(crate) fn name(&self, config: &Config, without: &[&str]) -> String {
-        let shown = self.ordered().filter(|axis| !without.contains(axis) && !self.coupled.contains(*axis));
+        let shown = self.ordered().filter(|axis| !without.contains(axis) && self.tells(axis));
         shown.filter_map(|axis| axis_value(config, axis)).collect::<Vec<_>>().join(" · ")
+    }
+
+    /// The same in few words: of axes whose values are words, the value alone.
+    pub(crate) fn short_name(&self, config: &Config, without: &[&str]) -> String {
+        let shown = self.ordered().filter(|axis| !without.contains(axis) && self.tells(axis));
+        let say = |axis: &str| config.text(axis).map(str::to_owned).or_else(|| axis_value(config, axis));
+        shown.filter_map(say).collect::<Vec<_>>().join(" · ")
     }
 
     /// Axes that vary, those first that people name first.
     fn ordered(&self) -> impl Iterator<Item = &str> {
         const FIRST: [&str; 6] = ["workload", "bs_bytes", "store", "osds", "reactors", "cpus"];
         let first = FIRST.into_iter().filter(|a| self.varying.contains(*a));
-        let rest = self.varying.iter().map(String::as_str).filter(|a| !FIRST.contains(a) && !LOAD_AXES.contains(a));
+        let rest =
+            self.varying.iter().map(String::as_str).filter(|a| !FIRST.contains(a) && !LOAD_AXES.contains(a));
         let last = LOAD_AXES.into_iter().filter(|a| self.varying.contains(*a));
         first.chain(rest).chain(last)
     }
 }
 
-/// A number that the size axes determine.
+/// A number that workload and size axes determine.
 fn is_coupled(axis: &str, configs: &[&Config]) -> bool {
-    if SIZE_AXES.contains(&axis) || PANEL_AXES.contains(&axis) {
+    if SIZE_AXES.contains(&axis) {
         return false;
     }
     let mut seen: BTreeMap<Vec<Option<String>>, Option<String>> = BTreeMap::new();
     configs.iter().all(|config| {
-        let size = SIZE_AXES.iter().map(|a| config.show(a)).collect();
+        let size = SIZE_AXES.iter().chain([&"workload"]).map(|a| config.show(a)).collect();
         let value = config.show(axis);
         config.float(axis).is_some() && *seen.entry(size).or_insert_with(|| value.clone()) == value
     })
@@ -128,7 +141,9 @@ mod tests {
 
     #[test]
     fn values_are_said_as_people_say_them() {
-        let c = config(json!({"reactors": 1, "osds": 3, "bs_bytes": 65536, "osd_memory_bytes": 1 << 30, "balance": "osd"}));
+        let c = config(
+            json!({"reactors": 1, "osds": 3, "bs_bytes": 65536, "osd_memory_bytes": 1 << 30, "balance": "osd"}),
+        );
         let say = |axis| axis_value(&c, axis).unwrap();
         assert_eq!([say("reactors"), say("osds"), say("bs_bytes")], ["1 reactor", "3 OSDs", "64K blocks"]);
         assert_eq!([say("osd_memory_bytes"), say("balance")], ["osd memory 1G", "balance osd"]);
@@ -137,8 +152,10 @@ mod tests {
 
     #[test]
     fn what_follows_from_the_size_does_not_tell_points_apart() {
-        let point = |osds: u32, pgs: u32, store: &str| config(json!({"osds": osds, "pgs": pgs, "store": store}));
-        let configs = [point(1, 100, "blue"), point(3, 300, "blue"), point(1, 100, "cyan"), point(3, 300, "cyan")];
+        let point =
+            |osds: u32, pgs: u32, store: &str| config(json!({"osds": osds, "pgs": pgs, "store": store}));
+        let configs =
+            [point(1, 100, "blue"), point(3, 300, "blue"), point(1, 100, "cyan"), point(3, 300, "cyan")];
         let refs: Vec<&Config> = configs.iter().collect();
         assert!(is_coupled("pgs", &refs));
         assert!(!is_coupled("store", &refs) && !is_coupled("osds", &refs));

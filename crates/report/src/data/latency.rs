@@ -86,8 +86,7 @@ mod tests {
         let mut histogram = Histogram::new();
         latencies.iter().for_each(|(ns, n)| histogram.record_n(*ns, *n));
         let read = Direction { iops: 100.0, ..Direction::default() };
-        let mut result =
-            PointResult { jobs: vec![Job { read, ..Job::default() }], ..PointResult::default() };
+        let mut result = PointResult { jobs: vec![Job { read, ..Job::default() }], ..PointResult::default() };
         result.jobs[0].read.clat_ns.percentile.insert("99.000000".into(), histogram.percentile(99.0) as f64);
         result.carmine.latency_histogram.read = with_histogram.then(|| histogram.to_sparse());
         result
@@ -96,7 +95,8 @@ mod tests {
     /// One repeat has all the slow operations: the mean of the two 99th percentiles (25.5 ms) is nobody's latency.
     #[test]
     fn percentiles_of_repeats_are_those_of_all_operations() {
-        let (fast, slow) = (result(&[(1_000_000, 1000)], true), result(&[(1_000_000, 985), (50_000_000, 15)], true));
+        let (fast, slow) =
+            (result(&[(1_000_000, 1000)], true), result(&[(1_000_000, 985), (50_000_000, 15)], true));
         let p99 = Latency::of(&[&fast, &slow]).p99_ns.unwrap();
         assert!((p99 / 1e6 - 1.0).abs() < 0.001, "15 of 2000 operations are below 1 %: {p99}");
         assert!((Latency::of(&[&slow]).p99_ns.unwrap() / 50e6 - 1.0).abs() < 0.001);

@@ -170,7 +170,10 @@ fn missing(run: &Run, points: &[Measured]) -> Vec<String> {
     }
     let failed = count(|e| matches!(e, Ended::Failed(_)));
     if failed > 0 {
-        missing.push(format!("{failed} of {} points failed; their errors stand in the table of points", points.len()));
+        missing.push(format!(
+            "{failed} of {} points failed; their errors stand in the table of points",
+            points.len()
+        ));
     }
     for point in points {
         if let Ended::Unreadable(why) = &point.ended {

@@ -62,7 +62,8 @@ fn setting(points: Vec<&Measured>) -> Option<Setting<'_>> {
         }
     }
     let latency = Latency::of(&used);
-    let found = Setting { run: first.run, config: &first.point.config, points, used, words, is_clean, latency };
+    let found =
+        Setting { run: first.run, config: &first.point.config, points, used, words, is_clean, latency };
     (!found.used.is_empty()).then_some(found)
 }
 

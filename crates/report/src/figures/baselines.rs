@@ -11,6 +11,7 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
 }
 
 fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
+    let (shown, cut) = view.rows(panel);
     let mut rows = Vec::new();
     let mut table = Table::new(&[
         "setting",
@@ -40,18 +41,27 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
             Cell::number(raw.and_then(|b| b.messenger.as_ref()).map(|m| m.iops), 0),
             setting.words.join(" ").into(),
         ]);
-        if device.or(messenger).is_some() {
+        if device.or(messenger).is_some() && shown.iter().any(|s| std::ptr::eq(*s, *setting)) {
             let name = view.row_name(setting);
-            rows.push(Row { name, values: vec![device, messenger], interval: None, marked: !setting.is_clean });
+            rows.push(Row {
+                name,
+                values: vec![device, messenger],
+                interval: None,
+                marked: !setting.is_clean,
+            });
         }
     }
     if rows.is_empty() {
         return None;
     }
-    let (rows, cut) = super::cpu::at_most(rows);
-    let mut remarks = vec!["Raw device and raw messenger were measured in the same minutes, with the same block size and depth.".to_owned()];
+    let mut remarks = vec![
+        "Raw device and raw messenger were measured in the same minutes, with the same block size and depth."
+            .to_owned(),
+    ];
     if above {
-        remarks.push("ABOVE-BASELINE: a result that is above its raw baseline is a cache's, or a mistake.".into());
+        remarks.push(
+            "ABOVE-BASELINE: a result that is above its raw baseline is a cache's, or a mistake.".into(),
+        );
     }
     remarks.extend(cut);
     let key = |name: &str, n| Key { name: name.into(), ink: Ink::Series(n), dotted: false };
@@ -69,6 +79,6 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
         plot: Plot::Rows(plot),
         table: table.without_empty_columns(),
         remarks,
-        family: "baseline".into(),
+        family: format!("baseline-{}", panel.kind),
     })
 }

@@ -36,7 +36,8 @@ fn figures(setting: &Setting<'_>, as_bytes: bool) -> [Option<f64>; 3] {
 
 fn chart(view: &View<'_>, panel: &Panel<'_, '_>, as_bytes: bool) -> Option<Chart> {
     let unit = if as_bytes { "MB/s per core" } else { "IOPS per core" };
-    let mut rows = Vec::new();
+    let (shown, cut) = view.rows(panel);
+    let (mut rows, mut unknown) = (Vec::new(), 0);
     let mut table = Table::new(&["setting", unit, "per core used", "per core busy", "IOPS", "MB/s", "marks"]);
     table.columns[1] = format!("{unit} allocated");
     for setting in &panel.settings {
@@ -46,25 +47,31 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>, as_bytes: bool) -> Option<Chart
         row.extend([Cell::Number(setting.iops(), 0), Cell::Number(setting.bw_bytes() / 1e6, 1)]);
         row.push(setting.words.join(" ").into());
         table.push(row);
-        if values.iter().any(Option::is_some) {
+        let is_known = values.iter().any(Option::is_some);
+        unknown += usize::from(!is_known);
+        if is_known && shown.iter().any(|s| std::ptr::eq(*s, *setting)) {
             let name = view.row_name(setting);
             rows.push(Row { name, values: values.to_vec(), interval: None, marked: !setting.is_clean });
         }
     }
-    let left_out = panel.settings.len() - rows.len();
     if rows.is_empty() {
         return None;
     }
-    let key = |(n, kind): (usize, &&str)| Key { name: format!("per core {kind}"), ink: Ink::Series(n), dotted: false };
+    let key = |(n, kind): (usize, &&str)| Key {
+        name: format!("per core {kind}"),
+        ink: Ink::Series(n),
+        dotted: false,
+    };
     let mut remarks = vec![
         "Allocated: distinct CPUs of reactors and aliens. Used: CPU seconds of all OSD processes by the kernel. Busy: \
          used without spinning."
             .to_owned(),
     ];
-    if left_out > 0 {
-        remarks.push(format!("{left_out} settings have no figure per core: their CPUs are shared, or the clocks are missing."));
+    if unknown > 0 {
+        remarks.push(format!(
+            "{unknown} settings have no figure per core: their CPUs are shared, or the clocks are missing."
+        ));
     }
-    let (rows, cut) = super::cpu::at_most(rows);
     remarks.extend(cut);
     let plot = RowPlot {
         x: Axis::from_zero(unit),
@@ -80,6 +87,6 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>, as_bytes: bool) -> Option<Chart
         plot: Plot::Rows(plot),
         table: table.without_empty_columns(),
         remarks,
-        family: id.into(),
+        family: format!("{id}-{}", panel.kind),
     })
 }

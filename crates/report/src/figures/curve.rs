@@ -3,20 +3,22 @@
 use std::collections::BTreeMap;
 
 use super::View;
-use super::view::{Panel, context};
+use super::view::{Panel, context, slug};
 use crate::chart::{Axis, Chart, Dot, Ink, Line, LinePlot, Plot};
-use crate::data::{LOAD_AXES, PANEL_AXES, Setting};
+use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting, axis_value};
 use crate::table::{Cell, Table};
 
 /// Latencies that differ by more than this factor are drawn on a logarithmic axis.
 const LOG_FACTOR: f64 = 40.0;
+/// Curves in one chart.
+const CURVES_MAX: usize = 8;
 
 pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
     if !LOAD_AXES.iter().any(|axis| view.axes.varies(axis)) {
         return Vec::new();
     }
-    let panels = view.panels();
-    let mut charts: Vec<Chart> = panels.iter().filter_map(|panel| chart(view, panel)).collect();
+    let panels = view.panels().into_iter().flat_map(|panel| split(view, panel));
+    let mut charts: Vec<Chart> = panels.filter_map(|panel| chart(view, &panel)).collect();
     let log = charts.iter().any(wants_log);
     for chart in &mut charts {
         if let Plot::Lines(plot) = &mut chart.plot {
@@ -24,6 +26,27 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
         }
     }
     charts
+}
+
+/// More curves than colours can tell apart become a chart for each size.
+fn split<'a, 'b>(view: &View<'_>, panel: Panel<'a, 'b>) -> Vec<Panel<'a, 'b>> {
+    if curves(view, &panel).len() <= CURVES_MAX {
+        return vec![panel];
+    }
+    let mut parts: Vec<Panel> = Vec::new();
+    for setting in &panel.settings {
+        let size = SIZE_AXES.into_iter().filter(|axis| view.axes.tells(axis));
+        let size: Vec<String> = size.filter_map(|axis| axis_value(setting.config, axis)).collect();
+        let title = [panel.title.as_str(), &size.join(" · ")].join(", ");
+        match parts.iter_mut().find(|p| p.title == title) {
+            Some(part) => part.settings.push(setting),
+            None => {
+                let (id, kind) = (slug(&title), panel.kind.clone());
+                parts.push(Panel { id, kind, title, settings: vec![setting] });
+            }
+        }
+    }
+    parts
 }
 
 fn wants_log(chart: &Chart) -> bool {
@@ -41,17 +64,14 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     let lines = curves.values().enumerate().map(|(n, (name, points))| line(n, name, points)).collect();
     let mut remarks = vec!["Dots are mean latencies; bars reach from p50 to p99.".to_owned()];
     if panel.settings.iter().any(|s| !s.is_clean) {
-        remarks.push("Hollow dots are marked (SHARED, NOISY, UNSTEADY or SMOKE): read them with care.".into());
+        remarks
+            .push("Hollow dots are marked (SHARED, NOISY, UNSTEADY or SMOKE): read them with care.".into());
     }
     if panel.settings.iter().any(|s| s.latency.unmerged) {
         remarks.push("Repeats without a histogram have no latency: percentiles can't be averaged.".into());
     }
-    let plot = LinePlot {
-        x: Axis::from_zero("IOPS"),
-        y: Axis::from_zero("Latency (ms)"),
-        lines,
-        flags: Vec::new(),
-    };
+    let plot =
+        LinePlot { x: Axis::from_zero("IOPS"), y: Axis::from_zero("Latency (ms)"), lines, flags: Vec::new() };
     Some(Chart {
         id: format!("curve-{}", panel.id),
         title: format!("Latency against IOPS: {}", panel.title),
@@ -59,7 +79,7 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
         plot: Plot::Lines(plot),
         table: table(view, panel),
         remarks,
-        family: "curve".into(),
+        family: format!("curve-{}", panel.kind),
     })
 }
 
@@ -95,12 +115,27 @@ fn line(number: usize, name: &str, points: &[&Setting<'_>]) -> Line {
         Some(Dot { x: s.iops(), y, bar, marked: !s.is_clean })
     };
     let name = if name.is_empty() { "measured".to_owned() } else { name.to_owned() };
-    Line { name, ink: Ink::Series(number), dotted: false, markers: true, dots: points.iter().filter_map(dot).collect() }
+    Line {
+        name,
+        ink: Ink::Series(number),
+        dotted: false,
+        markers: true,
+        dots: points.iter().filter_map(dot).collect(),
+    }
 }
 
 fn table(view: &View<'_>, panel: &Panel<'_, '_>) -> Table {
     let mut table = Table::new(&[
-        "setting", "IOPS", "mean (µs)", "stddev (µs)", "p50 (µs)", "p95 (µs)", "p99 (µs)", "p99.9 (µs)", "of", "limiter",
+        "setting",
+        "IOPS",
+        "mean (µs)",
+        "stddev (µs)",
+        "p50 (µs)",
+        "p95 (µs)",
+        "p99 (µs)",
+        "p99.9 (µs)",
+        "of",
+        "limiter",
         "marks",
     ]);
     for setting in &panel.settings {

@@ -21,8 +21,10 @@ enum Along {
 impl Along {
     /// The first that varies, in the order in which people ask.
     fn of(view: &View<'_>) -> Option<Along> {
-        let reactors = view.axes.varies("reactors") || (view.axes.varies("osds") && !view.axes.varies("cpus"));
-        let numbers = |of: &dyn Fn(&Setting<'_>) -> Option<f64>| view.settings.iter().filter_map(of).count() > 1;
+        let reactors =
+            view.axes.varies("reactors") || (view.axes.varies("osds") && !view.axes.varies("cpus"));
+        let numbers =
+            |of: &dyn Fn(&Setting<'_>) -> Option<f64>| view.settings.iter().filter_map(of).count() > 1;
         if reactors && numbers(&|s| s.reactors()) {
             Some(Along::Reactors)
         } else if view.axes.varies("cpus") && numbers(&|s| s.config.float("cpus")) {
@@ -92,7 +94,8 @@ fn series<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
         Along::Reactors | Along::Osds => &SIZE_AXES,
         Along::Cpus => &["cpus"],
     };
-    let without: Vec<&str> = LOAD_AXES.into_iter().chain(PANEL_AXES).chain(size_axes.iter().copied()).collect();
+    let without: Vec<&str> =
+        LOAD_AXES.into_iter().chain(PANEL_AXES).chain(size_axes.iter().copied()).collect();
     let mut all: Vec<Series> = Vec::new();
     for setting in &panel.settings {
         let Some(x) = along.value(setting) else { continue };
@@ -120,7 +123,8 @@ fn keep_best<'a, 'b>(points: &mut Vec<(f64, &'b Setting<'a>)>, x: f64, setting: 
 fn finish(series: &mut Series<'_, '_>) {
     series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let clean = series.points.iter().filter(|(_, s)| s.is_clean);
-    let points: Vec<(f64, f64)> = clean.clone().flat_map(|(x, s)| s.each(|r| r.iops()).into_iter().map(|y| (*x, y))).collect();
+    let points: Vec<(f64, f64)> =
+        clean.clone().flat_map(|(x, s)| s.each(|r| r.iops()).into_iter().map(|y| (*x, y))).collect();
     series.clean = clean.count();
     series.knee = knee(&points).ok();
     // The slope is of the part before the knee: beyond it something else is the limit.
@@ -153,6 +157,7 @@ fn sentence(series: &Series<'_, '_>, along: Along) -> String {
 fn knee_text(series: &Series<'_, '_>, knee: &Knee, unit: &str) -> String {
     let Some(x) = knee.x else { return "; no knee within what was measured".into() };
     let between = match knee.interval {
+        Some((low, Some(high))) if low == high => String::new(),
         Some((low, Some(high))) => format!(", between {} and {}", short(low), short(high)),
         Some((low, None)) => format!(", {} or more", short(low)),
         None => String::new(),
@@ -198,7 +203,7 @@ fn total(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Char
         let name = if one.name.is_empty() { String::new() } else { format!("{}: ", one.name) };
         chart.remarks.push(format!("{name}{}.", sentence(one, along)));
     }
-    chart.family = "scaling".into();
+    chart.family = format!("scaling-{}", panel.kind);
     chart
 }
 
@@ -207,11 +212,17 @@ fn per_unit(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> C
     let mut chart = chart(panel, series, along, &format!("IOPS per {unit}"), |x, iops| iops / x);
     chart.id = format!("scaling-per-{}-{}", unit.to_lowercase(), panel.id);
     chart.title = format!("IOPS per {unit}: {}", panel.title);
-    chart.family = "scaling-per-unit".into();
+    chart.family = format!("scaling-per-unit-{}", panel.kind);
     chart
 }
 
-fn chart(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along, y: &str, of: impl Fn(f64, f64) -> f64) -> Chart {
+fn chart(
+    panel: &Panel<'_, '_>,
+    series: &[Series<'_, '_>],
+    along: Along,
+    y: &str,
+    of: impl Fn(f64, f64) -> f64,
+) -> Chart {
     let mut lines: Vec<Line> = series.iter().enumerate().map(|(n, s)| line(n, s, &of)).collect();
     lines.extend(ideal(series, &of));
     let mut remarks = Vec::new();
@@ -219,7 +230,8 @@ fn chart(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along, y: &str
         remarks.push("Hollow dots are marked (SHARED, NOISY, UNSTEADY or SMOKE) and in no slope.".to_owned());
     }
     let settings: Vec<&Setting> = series.iter().flat_map(|s| &s.points).map(|(_, s)| *s).collect();
-    let plot = LinePlot { x: Axis::from_zero(along.names().1), y: Axis::from_zero(y), lines, flags: Vec::new() };
+    let plot =
+        LinePlot { x: Axis::from_zero(along.names().1), y: Axis::from_zero(y), lines, flags: Vec::new() };
     Chart {
         id: String::new(),
         title: String::new(),
@@ -234,8 +246,18 @@ fn chart(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along, y: &str
 fn table(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Table {
     let (unit, plural) = along.names();
     let per = format!("IOPS per {unit}");
-    let mut table =
-        Table::new(&["series", plural, "at", "IOPS", &per, "of ideal (%)", "p99 (µs)", "limiter", "repeats", "marks"]);
+    let mut table = Table::new(&[
+        "series",
+        plural,
+        "at",
+        "IOPS",
+        &per,
+        "of ideal (%)",
+        "p99 (µs)",
+        "limiter",
+        "repeats",
+        "marks",
+    ]);
     for one in series {
         let gain = one.points.first().map(|(x, s)| s.iops() / x);
         for (x, setting) in &one.points {

@@ -21,9 +21,22 @@ type PanelOf = (&'static str, &'static [(&'static str, &'static str, f64)]);
 const PANELS: [PanelOf; 6] = [
     ("IOPS", &[("IOPS", "iops", 1.0)]),
     ("p99 latency (ms)", &[("p99 latency", "p99_ns", 1e-6)]),
-    ("CPU (cores)", &[("OSDs", "osd_cores", 1.0), ("generator", "generator_cores", 1.0), ("OSDs waiting", "osd_wait_cores", 1.0)]),
+    (
+        "CPU (cores)",
+        &[
+            ("OSDs", "osd_cores", 1.0),
+            ("generator", "generator_cores", 1.0),
+            ("OSDs waiting", "osd_wait_cores", 1.0),
+        ],
+    ),
     ("Memory of OSDs (GiB)", &[("memory", "memory_bytes", 1.0 / (1u64 << 30) as f64)]),
-    ("Device (MB/s)", &[("device reads", "device_read_bytes_per_s", 1e-6), ("device writes", "device_write_bytes_per_s", 1e-6)]),
+    (
+        "Device (MB/s)",
+        &[
+            ("device reads", "device_read_bytes_per_s", 1e-6),
+            ("device writes", "device_write_bytes_per_s", 1e-6),
+        ],
+    ),
     ("Network (MB/s)", &[("network", "network_bytes_per_s", 1e-6)]),
 ];
 
@@ -54,7 +67,8 @@ struct About {
 /// The settings that readers ask for first: the fastest of each panel, then what is unsteady, then the others.
 fn order<'a, 'b>(view: &'b View<'a>) -> Vec<&'b Setting<'a>> {
     let panels = view.panels();
-    let best = |settings: &[&'b Setting<'a>]| settings.iter().copied().max_by(|a, b| a.iops().total_cmp(&b.iops()));
+    let best =
+        |settings: &[&'b Setting<'a>]| settings.iter().copied().max_by(|a, b| a.iops().total_cmp(&b.iops()));
     let mut order: Vec<&Setting> = panels.iter().filter_map(|p| best(&p.settings)).collect();
     let unsteady = view.settings.iter().filter(|s| s.words.iter().any(|w| w == "UNSTEADY"));
     for setting in unsteady.chain(&view.settings) {
@@ -82,7 +96,9 @@ fn lines(about: &About, samples: &Samples) -> Option<Chart> {
     for (label, series) in PANELS {
         let mut lines = Vec::new();
         for (at, (name, key, factor)) in series.iter().enumerate() {
-            let Some(values) = samples.series.get(*key).filter(|v| v.iter().any(Option::is_some)) else { continue };
+            let Some(values) = samples.series.get(*key).filter(|v| v.iter().any(Option::is_some)) else {
+                continue;
+            };
             let unit = label.rsplit_once(" (").map_or("", |(_, unit)| unit.trim_end_matches(')'));
             table.columns.push(if unit.is_empty() { (*name).into() } else { format!("{name} ({unit})") });
             for (n, row) in table.rows.iter_mut().enumerate() {
@@ -90,15 +106,29 @@ fn lines(about: &About, samples: &Samples) -> Option<Chart> {
             }
             let dot = |(t, v): (&f64, &Option<f64>)| Some(Dot { x: *t, y: (*v)? * factor, ..Dot::default() });
             let dots = seconds.iter().zip(values).filter_map(dot).collect();
-            lines.push(Line { name: (*name).into(), ink: Ink::Series(at), dotted: false, markers: false, dots });
+            lines.push(Line {
+                name: (*name).into(),
+                ink: Ink::Series(at),
+                dotted: false,
+                markers: false,
+                dots,
+            });
         }
         if !lines.is_empty() {
-            plots.push(LinePlot { x: Axis::from_zero("Seconds"), y: Axis::from_zero(label), lines, flags: Vec::new() });
+            plots.push(LinePlot {
+                x: Axis::from_zero("Seconds"),
+                y: Axis::from_zero(label),
+                lines,
+                flags: Vec::new(),
+            });
         }
     }
     distinct_inks(&mut plots);
     let remarks = samples.cores_used_10ms.as_ref().map(|c| {
-        format!("Cores used in windows of 10 ms: {:.2} at the median, {:.2} at p99, {:.2} at most.", c.p50, c.p99, c.max)
+        format!(
+            "Cores used in windows of 10 ms: {:.2} at the median, {:.2} at p99, {:.2} at most.",
+            c.p50, c.p99, c.max
+        )
     });
     (!plots.is_empty()).then(|| Chart {
         id: format!("time-{}", about.id),
@@ -130,12 +160,22 @@ fn heat(about: &About, samples: &Samples) -> Option<Chart> {
     let interval_s = samples.interval_ms.max(1) as f64 / 1e3;
     let begin = samples.t_ms.first()? / 1e3 - interval_s;
     let columns = count.div_ceil(per_column);
-    let edges: Vec<f64> = (0..=columns).map(|n| begin.max(0.0) + (n * per_column).min(count) as f64 * interval_s).collect();
+    let edges: Vec<f64> =
+        (0..=columns).map(|n| begin.max(0.0) + (n * per_column).min(count) as f64 * interval_s).collect();
     let by_cpu: BTreeMap<u32, &CpuSamples> = samples.cpus.iter().map(|c| (c.cpu, c)).collect();
-    let mut table = Table::new(&["CPU", "busy, mean (%)", "busy, p99 (%)", "user (%)", "system (%)", "irq + softirq (%)", "steal (%)"]);
+    let mut table = Table::new(&[
+        "CPU",
+        "busy, mean (%)",
+        "busy, p99 (%)",
+        "user (%)",
+        "system (%)",
+        "irq + softirq (%)",
+        "steal (%)",
+    ]);
     let mut rows = Vec::new();
     for (number, cpu) in by_cpu {
-        let busy: Vec<Option<f64>> = cpu.idle.iter().map(|idle| idle.map(|idle| (1.0 - idle).clamp(0.0, 1.0))).collect();
+        let busy: Vec<Option<f64>> =
+            cpu.idle.iter().map(|idle| idle.map(|idle| (1.0 - idle).clamp(0.0, 1.0))).collect();
         if busy.iter().all(Option::is_none) {
             continue;
         }

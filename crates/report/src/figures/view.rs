@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use carmine_study::archive::PointResult;
+use carmine_study::archive::{Config, PointResult};
 use serde_json::Value;
 
-use crate::data::{Axes, PANEL_AXES, RunData, Setting, settings};
+use crate::data::{Axes, LOAD_AXES, PANEL_AXES, RunData, Setting, settings};
+
+/// Rows that one chart shows.
+const ROWS_MAX: usize = 24;
 
 /// What charts are made of.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct Panel<'a, 'b> {
     pub(crate) title: String,
     /// The same as part of an id.
     pub(crate) id: String,
+    /// Panels with the same text are compared: those with blocks of one size.
+    pub(crate) kind: String,
     pub(crate) settings: Vec<&'b Setting<'a>>,
 }
 
@@ -34,20 +39,23 @@ impl<'a> View<'a> {
     pub(crate) fn panels(&self) -> Vec<Panel<'a, '_>> {
         let mut panels: Vec<Panel> = Vec::new();
         for setting in &self.settings {
-            let title = self.panel_title(setting);
+            let title = self.panel_title(setting.config, setting.first());
             match panels.iter_mut().find(|p| p.title == title) {
                 Some(panel) => panel.settings.push(setting),
-                None => panels.push(Panel { id: slug(&title), title, settings: vec![setting] }),
+                None => {
+                    let kind = setting.config.show("bs_bytes").unwrap_or_default();
+                    panels.push(Panel { id: slug(&title), kind, title, settings: vec![setting] });
+                }
             }
         }
         panels
     }
 
-    fn panel_title(&self, setting: &Setting<'_>) -> String {
-        let config = setting.config;
+    /// Workload, and what else is never mixed.
+    pub(crate) fn panel_title(&self, config: &Config, result: Option<&PointResult>) -> String {
         let workload = config.text("workload").map(str::to_owned);
-        let workload = workload.or_else(|| setting.first().and_then(|r| of_load(r, "rw")));
-        let more = PANEL_AXES.into_iter().filter(|a| *a != "workload" && self.axes.varies(a));
+        let workload = workload.or_else(|| of_load(result?, "rw"));
+        let more = PANEL_AXES.into_iter().filter(|a| *a != "workload" && self.axes.tells(a));
         let more = more.filter_map(|axis| crate::data::axis_value(config, axis));
         let words: Vec<String> = workload.into_iter().chain(more).collect();
         if words.is_empty() { "load".into() } else { words.join(", ") }
@@ -61,11 +69,37 @@ impl<'a> View<'a> {
         words.join(": ")
     }
 
-    /// The name of a row: without the workload, with the marks.
+    /// The name of a row: in few words, without the workload, with the marks.
     pub(crate) fn row_name(&self, setting: &Setting<'_>) -> String {
-        let name = self.name(setting, &PANEL_AXES);
-        let name = if name.is_empty() { "all".into() } else { name };
-        if setting.is_clean { name } else { format!("{name} {}", setting.words.first().map_or("", |w| w.as_str())) }
+        let name = self.axes.short_name(setting.config, &PANEL_AXES);
+        let run = self.runs.get(setting.run).filter(|_| self.runs.len() > 1).map(|r| r.label.as_str());
+        let mark = setting.words.first().filter(|_| !setting.is_clean).map(String::as_str);
+        let words: Vec<&str> =
+            run.into_iter().chain([name.as_str()]).chain(mark).filter(|w| !w.is_empty()).collect();
+        if words.is_empty() { "all".into() } else { words.join(" · ") }
+    }
+
+    /// The settings that a chart with a row for each can show: of many those where each curve has most IOPS. With a
+    /// sentence if some are left out.
+    pub(crate) fn rows<'b>(&self, panel: &Panel<'a, 'b>) -> (Vec<&'b Setting<'a>>, Option<String>) {
+        if panel.settings.len() <= ROWS_MAX {
+            return (panel.settings.clone(), None);
+        }
+        let mut best: Vec<(String, &Setting)> = Vec::new();
+        for setting in &panel.settings {
+            let curve = self.name(setting, &LOAD_AXES);
+            match best.iter_mut().find(|(name, _)| *name == curve) {
+                Some(held) if setting.iops() > held.1.iops() => held.1 = setting,
+                Some(_) => {}
+                None => best.push((curve, setting)),
+            }
+        }
+        best.truncate(ROWS_MAX);
+        let (shown, all) = (best.len(), panel.settings.len());
+        let text = format!(
+            "The chart shows {shown} of {all} settings, each curve at its most IOPS; the table has all."
+        );
+        (best.into_iter().map(|(_, setting)| setting).collect(), Some(text))
     }
 }
 
@@ -80,7 +114,7 @@ pub(crate) fn context(settings: &[&Setting<'_>]) -> String {
     let parts = [
         all("store", &|s| configured(s, "store", &["store"])),
         all("size", &|s| configured(s, "pool_size", &["pool", "size"])),
-        all("flush", &|s| s.first().and_then(|r| r.carmine.flush_mode.clone())),
+        all("durability:", &|s| s.first().and_then(|r| r.carmine.flush_mode.clone())),
         all("route", &|s| {
             let route = s.first().and_then(|r| r.carmine.route.clone().or_else(|| of_load(r, "route")));
             route.or_else(|| s.config.show("route"))

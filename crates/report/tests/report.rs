@@ -1,0 +1,198 @@
+//! Reports of archives that a generator makes.
+#![allow(clippy::disallowed_methods, reason = "tests read and write files")]
+
+mod archive;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use archive::Study;
+use carmine_report::{Written, write_report};
+
+struct Made {
+    dir: tempfile::TempDir,
+    written: Written,
+    html: String,
+    text: String,
+}
+
+fn report(runs: &[PathBuf], dir: tempfile::TempDir) -> Made {
+    let written = write_report(runs, None).unwrap();
+    let (html, text) =
+        (fs::read_to_string(&written.html).unwrap(), fs::read_to_string(&written.markdown).unwrap());
+    Made { dir, written, html, text }
+}
+
+fn made(study: &Study, change: impl Fn(&Path)) -> Made {
+    let dir = tempfile::tempdir().unwrap();
+    study.write(dir.path());
+    change(dir.path());
+    report(&[dir.path().to_path_buf()], dir)
+}
+
+/// `CARMINE_GOLDEN=write cargo test -p carmine-report golden` writes the file anew: read the difference before it is kept.
+#[test]
+fn tables_are_golden() {
+    let made = made(&Study::SCALING, |_| ());
+    let text = made.text.replace(&made.dir.path().display().to_string(), "RUN");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/reactors.md");
+    if std::env::var_os("CARMINE_GOLDEN").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &text).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap();
+    for (number, (got, want)) in text.lines().zip(golden.lines()).enumerate() {
+        assert_eq!(got, want, "line {} of report.md differs from {}", number + 1, path.display());
+    }
+    assert_eq!(text.len(), golden.len(), "report.md is longer or shorter than {}", path.display());
+}
+
+#[test]
+fn every_chart_stands_on_the_page_with_table_and_downloads() {
+    let made = made(&Study { repeats: 5, arms: &["osd", "socket"], ..Study::SCALING }, |_| ());
+    for id in [
+        "scaling-randread4k",
+        "scaling-per-reactor-randread4k",
+        "curve-randread4k",
+        "iops-per-core-randread4k",
+        "mb-per-core-seqwrite64k",
+        "cpu-randread4k",
+        "baseline-randread4k",
+        "compare-iops-randread4k",
+    ] {
+        assert!(made.html.contains(&format!("<figure class=\"chart\" id=\"{id}\">")), "no chart {id}");
+        for ending in ["svg", "csv"] {
+            assert!(made.html.contains(&format!("download=\"{id}.{ending}\"")), "no download {id}.{ending}");
+        }
+    }
+    for start in ["time-blue-1osd", "heat-blue-1osd"] {
+        assert!(made.html.contains(&format!("id=\"{start}")), "no chart {start}…");
+    }
+    let charts = made.written.charts;
+    assert_eq!(made.html.matches("role=\"img\"").count(), charts, "each chart is an image with a name");
+    assert_eq!(made.html.matches("<desc id=").count(), charts);
+    assert!(made.text.contains("balance=socket against balance=osd"), "the comparison is in the headline");
+}
+
+#[test]
+fn the_page_fetches_nothing() {
+    let made = made(&Study::SCALING, |_| ());
+    for outside in ["src=", "http://", "https://", "url(", "@import"] {
+        let found = made.html.replace("http://www.w3.org/2000/svg", "").matches(outside).count();
+        assert_eq!(found, 0, "the page has {outside}");
+    }
+}
+
+#[test]
+fn text_of_the_data_is_text_on_the_page() {
+    let name = "<script>alert('plan')</script>";
+    let made = made(&Study { name, smoke: true, ..Study::SCALING }, |dir| {
+        let plan = dir.join("plan.toml");
+        fs::write(plan, "# </pre><script>alert('toml')</script> ```\n").unwrap();
+    });
+    assert_eq!(made.html.matches("<script>").count(), 1, "only the page's own script");
+    assert!(made.html.contains("&lt;script&gt;alert('plan')") && !made.html.contains("<b>all</b>"));
+    assert!(made.text.starts_with("# &lt;script>"), "nor in report.md");
+}
+
+#[test]
+fn marked_points_are_seen_and_in_no_slope() {
+    let made = made(&Study { smoke: true, ..Study::SCALING }, |_| ());
+    let all = made.written.notices.join("\n");
+    assert!(
+        all.contains("0 of 23 measured points are clean") && all.contains("SHARED 23, SMOKE 23"),
+        "{all}"
+    );
+    assert!(made.text.contains("no slope") && !made.text.contains("each further reactor gives"));
+    assert!(!made.html.contains("id=\"iops-per-core"), "shared CPUs have no figure per core");
+}
+
+#[test]
+fn a_failed_point_has_its_error_and_its_log() {
+    let made = made(&Study::SCALING, |_| ());
+    let row = made.text.lines().find(|l| l.contains("| failed |")).expect("a row of the failed point");
+    assert!(row.contains("osd.0 ended with signal 11"), "{row}");
+    assert!(made.text.contains("osd.0: it fell"), "the end of its log");
+}
+
+#[test]
+fn runs_are_compared_with_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = ["before", "after"].map(|name| dir.path().join(name));
+    let study = Study { repeats: 5, depths: &[64], ..Study::SCALING };
+    study.write(&runs[0]);
+    Study { speed: 0.9, ..study }.write(&runs[1]);
+    let made = report(&runs, dir);
+    assert!(made.text.contains("after against before") && made.text.contains("worse in"), "{}", made.text);
+    assert!(made.text.contains("not run side by side"), "pairs of different runs share no minutes");
+    assert!(made.written.html.starts_with(&runs[0]), "the report goes into the first run's folder");
+}
+
+#[test]
+fn half_a_run_is_reported_with_what_is_missing() {
+    let gone = "blue_1osd_2reactor_osd_size1_randread4k_qd4_r0";
+    let made = made(&Study::SCALING, |dir| {
+        fs::write(dir.join(format!("points/{gone}.json")), "{\"jobs\": [").unwrap();
+        fs::write(dir.join("points/blue_1osd_1reactor_osd_size1_randread4k_qd4_r0.samples.json"), "[[")
+            .unwrap();
+        fs::remove_file(dir.join("points/blue_1osd_4reactor_osd_size1_randread4k_qd4_r1.state.json"))
+            .unwrap();
+        fs::remove_file(dir.join("commands.sh")).unwrap();
+    });
+    let all = made.written.notices.join("\n");
+    assert!(all.contains("1 of 25 points were not run"), "{all}");
+    assert!(all.contains(gone), "the bad file is named: {all}");
+    assert!(made.text.contains("Samples can't be read") && made.text.contains("| unreadable |"));
+}
+
+#[test]
+fn absurd_archives_make_a_report_or_an_error_that_names_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = || vec![dir.path().to_path_buf()];
+    let error = write_report(&here(), None).unwrap_err().to_string();
+    assert!(error.contains("run.json"), "{error}");
+    Study::SCALING.write(dir.path());
+    for (file, text) in [("points.json", "{\"points\": 7}"), ("run.json", "nonsense"), ("run.json", "[]")] {
+        let before = fs::read(dir.path().join(file)).unwrap();
+        fs::write(dir.path().join(file), text).unwrap();
+        let error = write_report(&here(), None).unwrap_err().to_string();
+        assert!(error.contains(file), "{error}");
+        fs::write(dir.path().join(file), before).unwrap();
+    }
+    fs::remove_file(dir.path().join("points.json")).unwrap();
+    let written = write_report(&here(), None).unwrap();
+    assert_eq!((written.charts, written.points), (0, 0));
+    assert!(written.notices.iter().any(|n| n.contains("points.json")), "{:?}", written.notices);
+}
+
+#[test]
+fn absurd_figures_do_no_harm() {
+    let made = made(&Study::SCALING, |dir| {
+        for entry in fs::read_dir(dir.join("points")).unwrap().flatten() {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            let text = text
+                .replace("\"idle\":[", "\"idle\":[null,1e308,-5,")
+                .replace("\"min\":", "\"min\":1e300,\"was\":");
+            let text = text
+                .replace("\"window_seconds\":60.0", "\"window_seconds\":-1e308")
+                .replace("\"t_ms\":[1000", "\"t_ms\":[1e308");
+            fs::write(entry.path(), text).unwrap();
+        }
+    });
+    assert!(made.html.ends_with("</html>"));
+    assert!(!made.html.contains(">NaN") && !made.html.contains(">inf"));
+}
+
+/// Leaves examples for people to look at: `CARMINE_EXAMPLE=FOLDER cargo test -p carmine-report example -- --ignored`.
+#[test]
+#[ignore = "writes examples where CARMINE_EXAMPLE says"]
+fn example() {
+    let dir = PathBuf::from(std::env::var_os("CARMINE_EXAMPLE").expect("CARMINE_EXAMPLE names a folder"));
+    let smoke = Study { smoke: true, ..Study::SCALING };
+    for (name, study) in [("full", Study::FULL), ("scaling", Study::SCALING), ("smoke", smoke)] {
+        let dir = dir.join(name);
+        fs::create_dir_all(&dir).unwrap();
+        study.write(&dir);
+        println!("{:?}", write_report(&[dir], None).unwrap());
+    }
+}
