@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use carmine_testbed::confine::{ConfineCpus, ConfineKind};
 use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
@@ -204,6 +205,14 @@ pub(crate) struct RawArgs {
     /// Let reactors, aliens and clients share CPUs
     #[arg(long, help_heading = "CPUs")]
     overprovisioned: bool,
+    /// Confine each OSD: cpuset (so many CPUs and no others: reactors are pinned to the first, aliens have the rest) or
+    /// quota (so much CPU time per 100 ms, as a container's limit: reactors keep their pins, and the kernel stops the OSD
+    /// when the time is used up; needs a writable cgroup); kept for later starts until `none` is given
+    #[arg(long, value_name = "HOW", help_heading = "CPUs")]
+    confine: Option<ConfineKind>,
+    /// CPUs of each confined OSD, such as 2 (with quota also 1.5), or none for no limit
+    #[arg(long, value_name = "N|none", help_heading = "CPUs")]
+    confine_cpus: Option<ConfineCpus>,
 
     /// Start each OSD by this command, such as 'perf record -g -o /tmp/perf.{osd}' or 'numactl -m 0': {osd} becomes the
     /// OSD's number, its folder is /, its output goes to the OSD's log; kept for later starts until `none` is given
@@ -237,6 +246,8 @@ impl RawArgs {
             osd_memory_bytes: self.osd_memory,
             addr: self.addr,
             overprovisioned: self.overprovisioned,
+            confine: self.confine,
+            confine_cpus: self.confine_cpus,
             osd_wrap: self.osd_wrap,
             osd_env: self.osd_env,
         }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use carmine_testbed::Event;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output::note;
+
 /// Shows the events of a start.
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -34,6 +36,7 @@ impl Progress {
                 self.bar.set_length(total_bytes);
                 self.bar.set_position(done_bytes);
             }
+            Event::Confined(how) => self.bar.suspend(|| note(&format!("confined: {how}"))),
             Event::Started(daemon) => self.spin(&format!("started {daemon}")),
             Event::Waiting(what) => self.spin(&format!("waiting for {what}")),
         }

@@ -6,104 +6,19 @@
     reason = "tests run programs and look at files"
 )]
 
+mod bed;
+
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use bed::{Bed, kill, text};
 use serde_json::Value;
 
 #[path = "testbed/live.rs"]
 mod live;
-
-/// A folder in which nothing survives the test.
-struct Bed {
-    root: tempfile::TempDir,
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        let _ = self.run(&["destroy"]);
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-impl Bed {
-    fn new() -> Self {
-        Self { root: tempfile::tempdir().unwrap() }
-    }
-
-    fn dir(&self) -> PathBuf {
-        self.root.path().join("bed")
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carmine"));
-        command.args(&args[..1]).arg("--dir").arg(self.dir()).args(&args[1..]).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    /// Runs a command that must succeed.
-    fn ok(&self, args: &[&str]) -> String {
-        let out = self.run(args);
-        assert!(out.status.success(), "{args:?}: {}{}", text(&out.stdout), text(&out.stderr));
-        text(&out.stdout)
-    }
-
-    /// Runs a command that must fail with this code and name this.
-    fn fails(&self, args: &[&str], code: i32, part: &str) {
-        let out = self.run(args);
-        let said = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(code), "{args:?}: {said}");
-        assert!(
-            said.contains(part) && !said.contains("panicked"),
-            "{args:?}: {said:?} does not name {part:?}"
-        );
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_slice(&self.run(&["status", "--json"]).stdout).unwrap()
-    }
-
-    fn pid(&self, daemon: &str) -> i64 {
-        let record: Value =
-            serde_json::from_slice(&fs::read(self.dir().join(format!("run/{daemon}.json"))).unwrap())
-                .unwrap();
-        record["pid"].as_i64().unwrap()
-    }
-
-    /// Pids that have this folder on their command line.
-    fn processes(&self) -> Vec<String> {
-        let dir = self.dir().display().to_string();
-        let named = |entry: &fs::DirEntry| {
-            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            text(&line).split('\0').any(|arg| arg == dir)
-        };
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        entries.filter(named).map(|e| e.file_name().to_string_lossy().into_owned()).collect()
-    }
-
-    fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
-        let end = Instant::now() + Duration::from_secs(10);
-        while !done() {
-            assert!(Instant::now() < end, "{what} did not happen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-fn kill(signal: &str, pid: i64) {
-    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
-}
 
 const UP: &[&str] = &["up", "--osds", "2", "--store", "cyan", "--pgs", "16", "--overprovisioned"];
 

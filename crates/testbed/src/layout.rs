@@ -10,6 +10,7 @@
 //! osd.N/            store of OSD N: `block` (or a link to the device) and `db/`
 //! run/NAME.json     process id and start time of `mon`, `osd.0`, …
 //! run/osd.N.wrap.json   the same of the command around an OSD (`--osd-wrap`)
+//! run/confine.json      the control groups of the OSDs (`--confine`)
 //! run/mon.addr      address the monitor listens on, written by itself once it listens
 //! run/osd.N.http    address of the metrics of OSD N, written by itself once it serves them
 //! osd.N.asok        admin socket of OSD N while it runs: ceph --admin-daemon PATH help
@@ -96,6 +97,10 @@ impl Layout {
     /// Process record of the command around an OSD.
     pub fn wrapper_file(&self, id: OsdId) -> PathBuf {
         self.run_dir().join(format!("osd.{}.wrap.json", id.0))
+    }
+    /// Record of the OSDs' control groups.
+    pub fn confine_file(&self) -> PathBuf {
+        self.run_dir().join("confine.json")
     }
     /// Where the monitor writes its address once it listens.
     pub fn mon_addr(&self) -> PathBuf {

@@ -12,6 +12,7 @@
 
 mod archive;
 mod conf;
+pub mod confine;
 mod daemons;
 mod error;
 mod files;

@@ -8,6 +8,7 @@ use carmine_reactor::PollPolicy;
 use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
 use serde::{Deserialize, Serialize};
 
+use crate::confine::Confine;
 use crate::error::{Result, usage};
 use crate::wish::{StoreKind, Wish};
 use crate::wrap;
@@ -85,6 +86,9 @@ pub struct Plan {
     pub mon_port: u16,
     /// Who sits on which CPU.
     pub grid: Grid,
+    /// Limit of each OSD's CPUs.
+    #[serde(default)]
+    pub confine: Confine,
     /// Words of the command that each OSD is started by; empty: none.
     #[serde(default)]
     pub osd_wrap: Vec<String>,
@@ -155,6 +159,7 @@ impl Plan {
             addr,
             port,
             mon_port: 0,
+            confine: Confine::None,
             osd_wrap: Vec::new(),
             osd_env: BTreeMap::new(),
         };
@@ -183,6 +188,10 @@ impl Plan {
         cpu.overprovisioned |= wish.overprovisioned;
         cpu.pgs = self.pool.pg_num;
         cpu.size = u32::from(self.pool.size);
+        if let Some(confine) = Confine::wished(wish, topology.allowed().len())? {
+            self.confine = confine;
+            cpu.cpus_per_osd = confine.cpuset();
+        }
         cpu.clients = client_count(cpu, topology);
         if let Some(threads) = wish.alien_threads {
             self.alien_threads = range("--alien-threads", threads, 1, ALIEN_THREADS_MAX)?;
@@ -252,6 +261,21 @@ impl Plan {
         self.cpu.osds as u32
     }
 
+    /// The grid, and what else was decided about the processes, as text for a terminal.
+    pub fn render(&self) -> String {
+        let mut text = self.grid.render();
+        if self.confine != Confine::None {
+            text.push_str(&format!("confine   {}\n", self.confine));
+        }
+        if !self.osd_wrap.is_empty() {
+            text.push_str(&format!("wrapper   {}\n", self.osd_wrap.join(" ")));
+        }
+        for (name, value) in &self.osd_env {
+            text.push_str(&format!("env       {name}={value}\n"));
+        }
+        text
+    }
+
     /// CPUs of clients, of the bench and of the monitor.
     pub fn client_cpus(&self) -> CpuList {
         self.grid.client_cpus()
@@ -261,8 +285,9 @@ impl Plan {
 /// How many CPUs are kept for clients: one for every two reactors, out of what the reactors leave.
 fn client_count(cpu: &PlanRequest, topology: &Topology) -> usize {
     let reactors = cpu.osds.saturating_mul(cpu.reactors);
+    let taken = cpu.osds.saturating_mul(cpu.cpus_per_osd.unwrap_or(cpu.reactors));
     let aliens = cpu.alien_cpus.as_ref().map_or(0, CpuList::len);
-    topology.allowed().len().saturating_sub(reactors + aliens).min(reactors.div_ceil(2)).max(1)
+    topology.allowed().len().saturating_sub(taken + aliens).min(reactors.div_ceil(2)).max(1)
 }
 
 fn pool(wish: &Wish, osds: u32) -> Result<PoolPlan> {
@@ -314,87 +339,4 @@ fn check_devices(wish: &Wish, store: StoreKind, osds: u32) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn machine() -> Topology {
-        Topology::from_short("1x8x2").unwrap()
-    }
-
-    fn plan(wish: &Wish) -> Result<Plan> {
-        Plan::new(wish, &machine(), "f")
-    }
-
-    #[test]
-    fn defaults() {
-        let plan = plan(&Wish::default()).unwrap();
-        assert_eq!((plan.osds(), plan.cpu.reactors, plan.store), (1, 1, StoreKind::Blue));
-        assert_eq!((plan.pool.size, plan.pool.min_size, plan.pool.pg_num), (1, 1, 128));
-        assert!(plan.addr.is_loopback() && plan.client_cpus().len() == 1);
-        let three = Plan::new(&Wish { osds: Some(3), ..Wish::default() }, &machine(), "f").unwrap();
-        assert_eq!((three.pool.size, three.pool.min_size, three.pool.pg_num), (3, 2, 128));
-    }
-
-    #[test]
-    fn a_plan_survives_json() {
-        let plan = plan(&Wish { cpus: Some("0-3".parse().unwrap()), ..Wish::default() }).unwrap();
-        let text = serde_json::to_string(&plan).unwrap();
-        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
-    }
-
-    #[test]
-    fn wrong_wishes_are_named() {
-        let w = Wish::default;
-        let table: Vec<(Wish, &str)> = vec![
-            (Wish { osds: Some(0), ..w() }, "--osds 0"),
-            (Wish { osds: Some(5000), ..w() }, "--osds 5000"),
-            (Wish { reactors: Some(0), ..w() }, "--reactors 0"),
-            (Wish { reactors: Some(99), ..w() }, "too few CPUs"),
-            (Wish { size: Some(2), ..w() }, "only 1 OSDs"),
-            (Wish { size: Some(0), ..w() }, "--size 0"),
-            (Wish { min_size: Some(2), ..w() }, "--min-size 2"),
-            (Wish { pgs: Some(3), ..w() }, "--pgs 3"),
-            (Wish { osd_size_bytes: Some(1), ..w() }, "--osd-size 1 bytes"),
-            (Wish { osd_memory_bytes: Some(0), ..w() }, "--osd-memory 0M"),
-            (Wish { poll: Some("x".into()), ..w() }, "--poll x"),
-            (Wish { force_wipe: true, ..w() }, "--force-wipe"),
-            (
-                Wish { devices: vec!["/dev/a".into()], store: Some(StoreKind::Cyan), ..w() },
-                "cyan uses no device",
-            ),
-            (Wish { devices: vec!["/dev/a".into(), "/dev/b".into()], ..w() }, "2 devices for 1 OSDs"),
-            (Wish { addr: Some(("0.0.0.0".parse().unwrap(), 0)), ..w() }, "--addr 0.0.0.0"),
-            (Wish { cpus: Some("99".parse().unwrap()), ..w() }, "99"),
-            (Wish { alien_threads: Some(0), ..w() }, "--alien-threads 0"),
-        ];
-        for (wish, part) in table {
-            let error = plan(&wish).unwrap_err();
-            assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_restart_may_change_cpus_but_not_data() {
-        let old = plan(&Wish { osds: Some(2), ..Wish::default() }).unwrap();
-        let wish = Wish { reactors: Some(2), poll: Some("sleep".into()), ..Wish::default() };
-        let new = old.revise(&wish, &machine()).unwrap();
-        assert_eq!((new.cpu.reactors, new.poll.as_str()), (2, "sleep"));
-        assert_eq!(new.grid.osds[0].reactors.len(), 2);
-        let same = Wish { osds: Some(2), size: Some(2), store: Some(StoreKind::Blue), ..Wish::default() };
-        assert_eq!(old.revise(&same, &machine()).unwrap(), old);
-        let w = Wish::default;
-        for (wish, part) in [
-            (Wish { osds: Some(3), ..w() }, "--osds 3: this testbed was made with 2"),
-            (Wish { store: Some(StoreKind::Cyan), ..w() }, "made with blue"),
-            (Wish { size: Some(1), ..w() }, "--size 1"),
-            (Wish { pgs: Some(64), ..w() }, "--pgs 64"),
-            (Wish { osd_size_bytes: Some(128 << 20), ..w() }, "--osd-size 128M"),
-            (Wish { devices: vec!["/dev/a".into()], ..w() }, "made with files"),
-            (Wish { sparse: true, ..w() }, "--sparse"),
-            (Wish { force_wipe: true, ..w() }, "--force-wipe"),
-        ] {
-            let error = old.revise(&wish, &machine()).unwrap_err();
-            assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
-        }
-    }
-}
+mod tests;

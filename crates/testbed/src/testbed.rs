@@ -14,7 +14,7 @@ use crate::layout::{Daemon, Layout};
 use crate::lock::FolderLock;
 use crate::plan::{PLAN_FORMAT, Plan};
 use crate::process::ProcessId;
-use crate::{conf, files, mkfs, ready};
+use crate::{conf, confine, files, mkfs, ready};
 
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
@@ -31,6 +31,8 @@ pub enum Event {
         /// Bytes to write.
         total_bytes: u64,
     },
+    /// How the OSDs are confined.
+    Confined(String),
     /// A daemon was started.
     Started(Daemon),
     /// What is being waited for.
@@ -240,6 +242,17 @@ impl Testbed {
         for id in (0..self.plan.osds()).map(OsdId) {
             files::remove_file(&self.layout.http_addr(id))?;
         }
+        if let Some(how) = confine::prepare(&self.layout, &self.plan)? {
+            (start.events)(Event::Confined(how));
+        }
+        let started = self.start_daemons(start, end);
+        if started.is_err() {
+            confine::remove(&self.layout)?;
+        }
+        started
+    }
+
+    fn start_daemons(&mut self, start: &mut StartOptions<'_>, end: Instant) -> Result<SocketAddr> {
         let mut daemons = Daemons::new(&self.layout);
         daemons.start(&self.plan, &start.program, Daemon::Mon)?;
         (start.events)(Event::Started(Daemon::Mon));
@@ -281,6 +294,7 @@ impl Testbed {
         let mut report = daemons::stop(&self.layout, &osds)?;
         report.extend(daemons::stop(&self.layout, &mon)?);
         files::remove_file(&self.layout.mon_addr())?;
+        confine::remove(&self.layout)?;
         Ok(report)
     }
 

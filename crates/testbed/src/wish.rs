@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use carmine_topology::{CpuList, Strategy};
 use serde::{Deserialize, Serialize};
 
+use crate::confine::{ConfineCpus, ConfineKind};
 use crate::error::usage;
 
 /// Object store of the OSDs.
@@ -90,6 +91,10 @@ pub struct Wish {
     pub addr: Option<(IpAddr, u16)>,
     /// Allow CPUs to be shared.
     pub overprovisioned: bool,
+    /// How the OSDs are confined; goes with `confine_cpus`.
+    pub confine: Option<ConfineKind>,
+    /// CPUs that each OSD is confined to.
+    pub confine_cpus: Option<ConfineCpus>,
     /// Command line that each OSD is started by; `none` takes an earlier one away.
     pub osd_wrap: Option<String>,
     /// `NAME=VALUE` for the OSDs' environment; `none` takes earlier ones away.

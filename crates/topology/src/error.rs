@@ -48,6 +48,25 @@ pub enum PlanError {
     )]
     TooFew { osds: usize, reactors: usize, need: usize, have: usize, cpus: CpuList, reserved: String },
     #[error(
+        "--confine-cpus {each}: there are {have} CPUs for OSDs ({cpus}); lower it, widen --cpus, or take --confine quota"
+    )]
+    CpusetTooLarge { each: usize, have: usize, cpus: CpuList },
+    #[error(
+        "too few CPUs: {osds} OSDs x {each} CPUs of --confine-cpus need {need}, there are {have} ({cpus}); lower --osds \
+         or --confine-cpus, widen --cpus, or share CPUs with --overprovisioned"
+    )]
+    CpusetsTooMany { osds: usize, each: usize, need: usize, have: usize, cpus: CpuList },
+    #[error(
+        "--reactors {reactors} and --confine-cpus {each}: reactors would share CPUs; lower --reactors, raise \
+         --confine-cpus, or allow it with --overprovisioned"
+    )]
+    CpusetTooSmall { reactors: usize, each: usize },
+    #[error(
+        "--alien-cpus and --confine cpuset: aliens run on what the reactors leave of their OSD's CPUs; leave one of the \
+         two out"
+    )]
+    AliensConfined,
+    #[error(
         "--balance {strategy}: OSD {osd} needs {need} CPUs on socket {socket}, where {have} of {pool} are left; lower \
          --osds or --reactors, widen --cpus there, take --balance default, or share CPUs with --overprovisioned"
     )]

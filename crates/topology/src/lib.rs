@@ -5,6 +5,7 @@
 //! A plan is a pure function of its topology and request, so a plan for another machine is made here the same way.
 
 mod cpulist;
+mod cpuset;
 mod describe;
 mod error;
 mod grid;

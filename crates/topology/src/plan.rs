@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpuset;
 use crate::grid::{AlienHome, ClientSlot, Grid, OsdRow, ReactorSlot};
 use crate::place::{self, Pool};
 use crate::{Cpu, CpuList, PlanError, Topology};
@@ -71,6 +72,10 @@ pub struct PlanRequest {
     pub pgs: u32,
     /// Replicas of each PG.
     pub size: u32,
+    /// CPUs of each OSD, reactors and aliens together (`--confine cpuset`); when absent each reactor has one, and aliens
+    /// are not confined.
+    #[serde(default)]
+    pub cpus_per_osd: Option<usize>,
 }
 
 impl Default for PlanRequest {
@@ -86,6 +91,7 @@ impl Default for PlanRequest {
             clients: 1,
             pgs: 0,
             size: 1,
+            cpus_per_osd: None,
         }
     }
 }
@@ -93,17 +99,24 @@ impl Default for PlanRequest {
 pub(crate) fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, PlanError> {
     check_lists(topology, request)?;
     let pool_cpus = reactor_pool(topology, request);
-    let need = request.osds.saturating_mul(request.reactors);
+    cpuset::check(request, &pool_cpus)?;
+    let each = cpuset::seats_each(request);
+    let need = request.osds.saturating_mul(each);
     if !request.overprovisioned && need > pool_cpus.len() {
         return Err(too_few(request, need, pool_cpus));
     }
     let reserved = given(&request.client_cpus).union(&given(&request.alien_cpus));
     let mut pool = Pool::new(topology, &pool_cpus, &reserved, request.overprovisioned);
-    let placed = place::place(&mut pool, request)?;
-    let aliens = alien_sets(request);
+    let mut seats = place::place(&mut pool, &PlanRequest { reactors: each, ..request.clone() })?;
+    if request.cpus_per_osd.is_some() {
+        seats = cpuset::distinct(seats, &pool_cpus);
+    }
+    let placed: Vec<_> = seats.iter().map(|seats| cpuset::reactors(seats, request.reactors)).collect();
+    let aliens = alien_sets(request, &seats);
     let mut uses = Uses::default();
     placed.iter().flatten().for_each(|cpu| uses.add(*cpu));
-    given(&request.alien_cpus).iter().for_each(|cpu| uses.add(cpu));
+    let confined = aliens.iter().filter(|_| request.cpus_per_osd.is_some()).flat_map(CpuList::iter);
+    given(&request.alien_cpus).iter().chain(confined).for_each(|cpu| uses.add(cpu));
     let clients = match &request.client_cpus {
         Some(list) => list.to_vec(),
         None => choose_clients(topology, request, &uses)?,
@@ -183,8 +196,12 @@ fn too_few(request: &PlanRequest, need: usize, cpus: CpuList) -> PlanError {
     }
 }
 
-/// Each OSD's alien CPUs, empty for "its reactors'": dealt out when there are enough, else all for everybody.
-fn alien_sets(request: &PlanRequest) -> Vec<CpuList> {
+/// Each OSD's alien CPUs, empty for "its reactors'": what reactors leave of a cpuset; else what was given, dealt out when
+/// there are enough, else all for everybody.
+fn alien_sets(request: &PlanRequest, seats: &[Vec<usize>]) -> Vec<CpuList> {
+    if request.cpus_per_osd.is_some() {
+        return seats.iter().map(|seats| cpuset::aliens(seats, request.reactors)).collect();
+    }
     let cpus = given(&request.alien_cpus).to_vec();
     if cpus.len() < request.osds {
         return vec![cpus.iter().copied().collect(); request.osds];

@@ -71,3 +71,19 @@ fn overprovisioned_small_machine() {
     let request = PlanRequest { osds: 3, overprovisioned: true, pgs: 32, size: 3, ..PlanRequest::default() };
     check("1x2x1_3x1_overprovisioned", "1x2x1", &request);
 }
+
+/// Three CPUs for an OSD of two reactors leave one to its aliens; one for two makes the reactors share it.
+#[test]
+fn cpusets() {
+    let request = PlanRequest {
+        osds: 2,
+        reactors: 2,
+        cpus_per_osd: Some(3),
+        clients: 2,
+        pgs: 64,
+        ..PlanRequest::default()
+    };
+    check("1x8x2_cpuset3", "1x8x2", &request);
+    let request = PlanRequest { cpus_per_osd: Some(1), overprovisioned: true, ..request };
+    check("1x8x2_cpuset1", "1x8x2", &request);
+}

@@ -112,6 +112,25 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_cpuset_has_as_many_cpus_as_were_asked_for((topology, request) in cases(), each in 1usize..8) {
+        let request = PlanRequest { cpus_per_osd: Some(each), ..request };
+        let Ok(grid) = Grid::plan(&topology, &request) else { return Ok(()) };
+        for osd in &grid.osds {
+            let reactors: BTreeSet<usize> = osd.reactor_cpus().into_iter().collect();
+            let all: BTreeSet<usize> = reactors.iter().copied().chain(osd.aliens.cpus.iter()).collect();
+            prop_assert_eq!(all.len(), each, "{}", grid.render());
+            prop_assert_eq!(osd.reactors.len(), request.reactors);
+            prop_assert_eq!(osd.aliens.own, each <= request.reactors);
+            if !osd.aliens.own {
+                prop_assert!(osd.aliens.cpus.iter().all(|cpu| !reactors.contains(&cpu)));
+            }
+        }
+        prop_assert!(request.overprovisioned || !grid.shared);
+    }
+}
+
 fn list(text: &str) -> Option<CpuList> {
     Some(text.parse().unwrap())
 }
@@ -163,6 +182,23 @@ fn errors_name_the_value_and_the_change() {
                 },
             ),
             vec!["OSD 2 needs 2 CPUs on socket 0", "1 of 3"],
+        ),
+        (
+            error("1x4x1", PlanRequest { cpus_per_osd: Some(5), overprovisioned: true, ..base() }),
+            vec!["--confine-cpus 5", "there are 4", "--confine quota"],
+        ),
+        (
+            error("1x4x1", PlanRequest { osds: 2, cpus_per_osd: Some(3), ..base() }),
+            vec!["2 OSDs x 3 CPUs", "need 6", "--overprovisioned"],
+        ),
+        (
+            error("1x4x1", PlanRequest { reactors: 2, cpus_per_osd: Some(1), ..base() }),
+            vec!["--reactors 2", "--confine-cpus 1", "share CPUs"],
+        ),
+        (error("1x4x1", PlanRequest { cpus_per_osd: Some(0), ..base() }), vec!["--confine-cpus is 0"]),
+        (
+            error("1x4x1", PlanRequest { cpus_per_osd: Some(2), alien_cpus: list("3"), ..base() }),
+            vec!["--alien-cpus", "--confine cpuset"],
         ),
         ("numa".parse::<Strategy>().unwrap_err().to_string(), vec!["`numa`", "l3"]),
     ];

@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow};
 use carmine_osd::{OsdConfig, OsdShard};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
-use carmine_testbed::{Daemon, Layout, Plan, mon_addr, process, require_plan};
+use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan};
 use carmine_types::{OsdId, Uuid};
 
 use crate::args::OsdArgs;
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
     }
     process::detach();
     process::record_own(&layout, Daemon::Osd(osd))?;
+    confine::enter(&layout, osd)?;
     logging::start();
     Ok(output::ended(serve(&layout, &plan, osd)))
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: PlanArgs) -> anyhow::Result<ExitCode> {
         text.push('\n');
         print(&text)?;
     } else {
-        print(&plan.grid.render())?;
+        print(&plan.render())?;
     }
     Ok(ExitCode::SUCCESS)
 }

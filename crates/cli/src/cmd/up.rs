@@ -75,7 +75,7 @@ fn bring_up(
 
 /// Prints the grid, and what the user should know before it starts.
 fn announce(plan: &Plan) -> anyhow::Result<()> {
-    print(&plan.grid.render())?;
+    print(&plan.render())?;
     if !plan.addr.is_loopback() {
         note(&format!(
             "warning: --addr {}: there is no authentication and no encryption; whoever reaches this address can read \

@@ -7,6 +7,7 @@ use std::path::Path;
 use carmine_load::window::{ProcessWindow, ThreadWindow};
 
 use super::read as read_file;
+use crate::confine::throttled_ns;
 use crate::error::{Result, TestbedError, failed};
 
 /// Linux shows ticks of 1/100 s on every architecture that matters here, whatever the kernel's own HZ.
@@ -53,20 +54,8 @@ pub(super) fn read(root: &Path, pid: u32) -> Result<ProcessCounters> {
         counters.read_bytes = field(&io, "read_bytes:").unwrap_or(0);
         counters.write_bytes = field(&io, "write_bytes:").unwrap_or(0);
     }
-    counters.throttled_ns = throttled_ns(&dir);
+    counters.throttled_ns = throttled_ns(pid);
     Ok(counters)
-}
-
-/// Time that the CPU quota of the process' cgroup (v2) kept it from running; `None` where no quota is set.
-fn throttled_ns(dir: &Path) -> Option<u64> {
-    let groups = read_file(&dir.join("cgroup")).ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let folder = Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/'));
-    let quota = read_file(&folder.join("cpu.max")).ok()?;
-    if quota.starts_with("max") {
-        return None;
-    }
-    Some(field(&read_file(&folder.join("cpu.stat")).ok()?, "throttled_usec")? * 1_000)
 }
 
 fn read_thread(dir: &Path) -> Option<Thread> {

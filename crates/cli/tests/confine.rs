@@ -1,0 +1,115 @@
+//! OSDs that may have so much CPU and no more, with the real binary. A machine that lets nobody make control groups
+//! skips what needs them, and says so.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests run programs and look at files"
+)]
+
+mod bed;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bed::{Bed, kill, text};
+use serde_json::Value;
+
+const UP: &[&str] = &["up", "--osds", "2", "--store", "cyan", "--pgs", "16", "--overprovisioned"];
+
+/// Folder of the testbed's control groups, if it has any.
+fn group(bed: &Bed) -> Option<PathBuf> {
+    let record: Value = serde_json::from_slice(&fs::read(bed.dir().join("run/confine.json")).ok()?).unwrap();
+    Some(record["dir"].as_str().unwrap().into())
+}
+
+fn processes_of(group: &Path) -> Vec<i64> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+/// Starts a testbed with a quota; `None` where no control group can be made, which must be a clear error then.
+fn up_with_quota(bed: &Bed, cpus: &str) -> Option<PathBuf> {
+    let out = bed.run(&[UP, &["--confine", "quota", "--confine-cpus", cpus]].concat());
+    let said = text(&out.stderr);
+    if out.status.code() == Some(2) && said.contains("no control group") {
+        println!("SKIPPED: {said}");
+        assert!(said.contains("--confine cpuset") && bed.processes().is_empty());
+        return None;
+    }
+    assert!(out.status.success() && said.contains("confined: quota"), "{said}");
+    Some(group(bed).unwrap())
+}
+
+#[test]
+fn a_quota_bites_and_leaves_nothing() {
+    let bed = Bed::new();
+    let Some(dir) = up_with_quota(&bed, "0.04") else { return };
+    for osd in 0..2 {
+        let name = format!("osd.{osd}");
+        assert_eq!(processes_of(&dir.join(&name)), [bed.pid(&name)]);
+    }
+    let result = bed.root.path().join("result.json");
+    let load = ["bench", "--rw", "randwrite", "--iodepth", "32", "--size", "64m", "--runtime", "1", "--json"];
+    bed.ok(&[&load[..], &[result.to_str().unwrap()]].concat());
+    let result: Value = serde_json::from_slice(&fs::read(&result).unwrap()).unwrap();
+    let throttled_seconds = result["carmine"]["throttled_seconds"].as_f64().unwrap();
+    assert!(throttled_seconds > 0.0, "two OSDs with 4 ms in 100 under load: {throttled_seconds}");
+    bed.ok(&["down"]);
+    assert!(!dir.exists() && group(&bed).is_none());
+    // The same again, then without: "no limit" is a point of a series.
+    bed.ok(&["up"]);
+    assert!(dir.exists());
+    bed.ok(&["down"]);
+    bed.ok(&["up", "--confine-cpus", "none"]);
+    assert!(!dir.exists() && bed.status()["plan"]["confine"]["kind"] == "none");
+}
+
+#[test]
+fn groups_of_a_crash_are_removed() {
+    let bed = Bed::new();
+    let Some(dir) = up_with_quota(&bed, "0.5") else { return };
+    for daemon in ["mon", "osd.0", "osd.1"] {
+        kill("-9", bed.pid(daemon));
+    }
+    bed.wait_for("the end", || bed.processes().is_empty());
+    assert!(dir.exists());
+    bed.ok(&["destroy"]);
+    assert!(!dir.exists());
+}
+
+#[test]
+fn groups_of_a_failed_start_are_removed() {
+    let bed = Bed::new();
+    if up_with_quota(&bed, "0.5").is_none() {
+        return;
+    }
+    bed.ok(&["down"]);
+    bed.fails(&["up", "--osd-wrap", "sh -c 'exit 3'"], 1, "its wrapper");
+    assert!(group(&bed).is_none());
+}
+
+/// CPUs that each thread of a process may use.
+fn affinity(pid: i64) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let status = tasks.map(|task| fs::read_to_string(task.path().join("status")).unwrap_or_default());
+    let list =
+        |s: String| s.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:").map(|l| l.trim().to_owned()));
+    status.filter_map(list).collect()
+}
+
+#[test]
+fn a_cpuset_holds_every_thread() {
+    let bed = Bed::new();
+    let out = bed.run(&[UP, &["--confine", "cpuset", "--confine-cpus", "1", "--cpus", "0"]].concat());
+    let said = text(&out.stderr);
+    assert!(out.status.success() && said.contains("confined: cpuset, 1 CPUs per OSD ("), "{said}");
+    assert!(text(&out.stdout).contains("confine   cpuset, 1 CPUs per OSD"), "{}", text(&out.stdout));
+    assert_eq!(said.contains("(cgroup v"), group(&bed).is_some(), "it says which was used: {said}");
+    for osd in ["osd.0", "osd.1"] {
+        let lists = affinity(bed.pid(osd));
+        assert!(lists.len() > 1 && lists.iter().all(|list| list == "0"), "{lists:?}");
+    }
+    let dir = group(&bed);
+    bed.ok(&["down"]);
+    assert!(dir.is_none_or(|dir| !dir.exists()));
+}

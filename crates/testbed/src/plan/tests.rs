@@ -1,0 +1,125 @@
+use super::*;
+use crate::confine::{ConfineCpus, ConfineKind};
+
+fn machine() -> Topology {
+    Topology::from_short("1x8x2").unwrap()
+}
+
+fn plan(wish: &Wish) -> Result<Plan> {
+    Plan::new(wish, &machine(), "f")
+}
+
+#[test]
+fn defaults() {
+    let plan = plan(&Wish::default()).unwrap();
+    assert_eq!((plan.osds(), plan.cpu.reactors, plan.store), (1, 1, StoreKind::Blue));
+    assert_eq!((plan.pool.size, plan.pool.min_size, plan.pool.pg_num), (1, 1, 128));
+    assert!(plan.addr.is_loopback() && plan.client_cpus().len() == 1);
+    let three = Plan::new(&Wish { osds: Some(3), ..Wish::default() }, &machine(), "f").unwrap();
+    assert_eq!((three.pool.size, three.pool.min_size, three.pool.pg_num), (3, 2, 128));
+}
+
+#[test]
+fn a_plan_survives_json() {
+    let plan = plan(&Wish { cpus: Some("0-3".parse().unwrap()), ..Wish::default() }).unwrap();
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+}
+
+#[test]
+fn wrong_wishes_are_named() {
+    let w = Wish::default;
+    let table: Vec<(Wish, &str)> = vec![
+        (Wish { osds: Some(0), ..w() }, "--osds 0"),
+        (Wish { osds: Some(5000), ..w() }, "--osds 5000"),
+        (Wish { reactors: Some(0), ..w() }, "--reactors 0"),
+        (Wish { reactors: Some(99), ..w() }, "too few CPUs"),
+        (Wish { size: Some(2), ..w() }, "only 1 OSDs"),
+        (Wish { size: Some(0), ..w() }, "--size 0"),
+        (Wish { min_size: Some(2), ..w() }, "--min-size 2"),
+        (Wish { pgs: Some(3), ..w() }, "--pgs 3"),
+        (Wish { osd_size_bytes: Some(1), ..w() }, "--osd-size 1 bytes"),
+        (Wish { osd_memory_bytes: Some(0), ..w() }, "--osd-memory 0M"),
+        (Wish { poll: Some("x".into()), ..w() }, "--poll x"),
+        (Wish { force_wipe: true, ..w() }, "--force-wipe"),
+        (Wish { devices: vec!["/dev/a".into()], store: Some(StoreKind::Cyan), ..w() }, "cyan uses no device"),
+        (Wish { devices: vec!["/dev/a".into(), "/dev/b".into()], ..w() }, "2 devices for 1 OSDs"),
+        (Wish { addr: Some(("0.0.0.0".parse().unwrap(), 0)), ..w() }, "--addr 0.0.0.0"),
+        (Wish { cpus: Some("99".parse().unwrap()), ..w() }, "99"),
+        (Wish { alien_threads: Some(0), ..w() }, "--alien-threads 0"),
+    ];
+    for (wish, part) in table {
+        let error = plan(&wish).unwrap_err();
+        assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
+    }
+}
+
+#[test]
+fn a_restart_may_change_cpus_but_not_data() {
+    let old = plan(&Wish { osds: Some(2), ..Wish::default() }).unwrap();
+    let wish = Wish { reactors: Some(2), poll: Some("sleep".into()), ..Wish::default() };
+    let new = old.revise(&wish, &machine()).unwrap();
+    assert_eq!((new.cpu.reactors, new.poll.as_str()), (2, "sleep"));
+    assert_eq!(new.grid.osds[0].reactors.len(), 2);
+    let same = Wish { osds: Some(2), size: Some(2), store: Some(StoreKind::Blue), ..Wish::default() };
+    assert_eq!(old.revise(&same, &machine()).unwrap(), old);
+    let w = Wish::default;
+    for (wish, part) in [
+        (Wish { osds: Some(3), ..w() }, "--osds 3: this testbed was made with 2"),
+        (Wish { store: Some(StoreKind::Cyan), ..w() }, "made with blue"),
+        (Wish { size: Some(1), ..w() }, "--size 1"),
+        (Wish { pgs: Some(64), ..w() }, "--pgs 64"),
+        (Wish { osd_size_bytes: Some(128 << 20), ..w() }, "--osd-size 128M"),
+        (Wish { devices: vec!["/dev/a".into()], ..w() }, "made with files"),
+        (Wish { sparse: true, ..w() }, "--sparse"),
+        (Wish { force_wipe: true, ..w() }, "--force-wipe"),
+    ] {
+        let error = old.revise(&wish, &machine()).unwrap_err();
+        assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
+    }
+}
+
+/// The texts are known by heart. `UPDATE_GOLDEN=1` rewrites the files: read the difference before it is committed.
+#[test]
+fn plans_are_printed_as_ever() {
+    let w = Wish::default;
+    let quota = Wish {
+        osds: Some(2),
+        confine: Some(ConfineKind::Quota),
+        confine_cpus: Some(ConfineCpus::Cpus(1.5)),
+        osd_wrap: Some("/bin/sh -c 'exec \"$@\"' {osd}".into()),
+        osd_env: vec!["B=2".into(), "A={osd}".into()],
+        ..w()
+    };
+    let cpuset = Wish {
+        osds: Some(2),
+        reactors: Some(2),
+        confine: Some(ConfineKind::Cpuset),
+        confine_cpus: Some(ConfineCpus::Cpus(3.0)),
+        ..w()
+    };
+    for (name, wish) in [("quota", quota), ("cpuset", cpuset), ("plain", w())] {
+        let text = plan(&wish).unwrap().render();
+        let path = format!("{}/tests/golden/plan_{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let want = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(text, want, "{path} differs (UPDATE_GOLDEN=1 rewrites it)");
+    }
+}
+
+#[test]
+fn a_confinement_is_kept_until_it_is_taken_away() {
+    let kind = |kind, cpus| Wish { confine: Some(kind), confine_cpus: Some(cpus), ..Wish::default() };
+    let old = plan(&kind(ConfineKind::Cpuset, ConfineCpus::Cpus(2.0))).unwrap();
+    assert_eq!((old.confine, old.cpu.cpus_per_osd), (Confine::Cpuset { cpus: 2 }, Some(2)));
+    assert_eq!(old.grid.allocated_cpus().len(), 2);
+    assert_eq!(old.revise(&Wish::default(), &machine()).unwrap(), old);
+    let quota = old.revise(&kind(ConfineKind::Quota, ConfineCpus::Cpus(2.0)), &machine()).unwrap();
+    assert_eq!((quota.confine, quota.cpu.cpus_per_osd), (Confine::Quota { milli_cpus: 2000 }, None));
+    let free = quota.revise(&kind(ConfineKind::Quota, ConfineCpus::NoLimit), &machine()).unwrap();
+    assert_eq!((free.confine, free.grid), (Confine::None, plan(&Wish::default()).unwrap().grid));
+    let wide = plan(&kind(ConfineKind::Cpuset, ConfineCpus::Cpus(17.0))).unwrap_err();
+    assert!(wide.is_usage() && wide.to_string().contains("--confine-cpus 17"), "{wide}");
+}
