@@ -1,0 +1,62 @@
+//! What the doctor is told of the testbed.
+
+use std::path::PathBuf;
+
+use carmine_topology::CpuList;
+
+/// Where a measurement would run, and how the program was built.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where `/sys`, `/proc` and `/etc` are; `/` but for captured trees.
+    pub root: PathBuf,
+    /// CPUs of reactors; empty if there is no testbed.
+    pub reactor_cpus: CpuList,
+    /// CPUs of load generators.
+    pub client_cpus: CpuList,
+    /// Names of the drives that hold data (`nvme0n1`, as in `/sys/block`); empty: all of the machine.
+    pub drives: Vec<String>,
+    /// Folders that hold stores.
+    pub places: Vec<Place>,
+    /// How this program was built; `None` leaves the topic out.
+    pub build: Option<Build>,
+    /// Options of the testbed that are not their defaults: name, value, default.
+    pub changed: Vec<(String, String, String)>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            root: PathBuf::from("/"),
+            reactor_cpus: CpuList::default(),
+            client_cpus: CpuList::default(),
+            drives: Vec::new(),
+            places: Vec::new(),
+            build: None,
+            changed: Vec::new(),
+        }
+    }
+}
+
+/// A folder that must have room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Bytes that are still to be written there; 0 if all is there.
+    pub needed_bytes: u64,
+}
+
+/// How this program was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// `release` or `debug`.
+    pub profile: String,
+    /// Debug assertions are compiled in.
+    pub assertions: bool,
+    /// Version of RocksDB; `None` if it was left out.
+    pub rocksdb: Option<String>,
+    /// Flags of RocksDB's compiler beyond the profile's.
+    pub rocksdb_flags: String,
+    /// The memory allocator.
+    pub allocator: String,
+}

@@ -1,0 +1,45 @@
+//! Captured trees for tests.
+
+use std::path::Path;
+
+use crate::machine::Machine;
+use crate::{Finding, Options};
+
+/// A folder with the files of another machine.
+pub(crate) struct Tree(tempfile::TempDir);
+
+impl Tree {
+    /// Files and their texts.
+    pub(crate) fn new(files: &[(&str, &str)]) -> Tree {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        files.iter().for_each(|(path, text)| tree.put(path, text));
+        tree
+    }
+
+    /// Adds or replaces a file.
+    pub(crate) fn put(&self, path: &str, text: &str) {
+        let path = self.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options { root: self.path().to_path_buf(), ..Options::default() }
+    }
+
+    /// What a topic finds in it.
+    pub(crate) fn find(&self, topic: fn(&Machine<'_>) -> Vec<Finding>) -> Vec<Finding> {
+        topic(&Machine::look(&self.options()))
+    }
+
+    /// The only finding of a topic.
+    pub(crate) fn one(&self, topic: fn(&Machine<'_>) -> Vec<Finding>) -> Finding {
+        let found = self.find(topic);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.into_iter().next().unwrap()
+    }
+}

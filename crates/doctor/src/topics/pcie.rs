@@ -1,0 +1,69 @@
+//! Width and speed of the PCIe link of each drive and interface.
+
+use crate::Finding;
+use crate::machine::{Device, Machine};
+
+const TOPIC: &str = "PCIe link";
+
+pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
+    let devices = machine.drives.iter().chain(&machine.nics);
+    let found: Vec<Finding> = devices.filter_map(|device| judge(machine, device)).collect();
+    if found.is_empty() {
+        vec![Finding::absent(TOPIC, "no device tells its link (virtual, or not PCIe)")]
+    } else {
+        found
+    }
+}
+
+fn judge(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
+    let read = |name: &str| machine.host.text(device.hardware(&machine.host, name)?);
+    let (speed, fastest) = (read("current_link_speed")?, read("max_link_speed")?);
+    let (width, widest) = (read("current_link_width")?, read("max_link_width")?);
+    // Links of virtual devices read "Unknown".
+    gigatransfers(&speed)?;
+    let is = format!("{speed} x{width}");
+    let slower = gigatransfers(&speed) < gigatransfers(&fastest) || width != widest;
+    Some(if slower {
+        Finding::warn(TOPIC, format!("{is}; the device can {fastest} x{widest}"))
+            .on(&device.name)
+            .better("a slot with all its lanes; some devices also slow their link down while idle: look again under load")
+    } else {
+        Finding::ok(TOPIC, is).on(&device.name)
+    })
+}
+
+/// `16.0 GT/s PCIe` as 16.0.
+fn gigatransfers(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Severity;
+    use crate::testing::Tree;
+
+    #[test]
+    fn narrow_links() {
+        let of = |speed: &str, width: &str| {
+            let dir = "sys/block/nvme0n1/device/device";
+            let tree = Tree::new(&[]);
+            tree.put(&format!("{dir}/current_link_speed"), speed);
+            tree.put(&format!("{dir}/max_link_speed"), "16.0 GT/s PCIe");
+            tree.put(&format!("{dir}/current_link_width"), width);
+            tree.put(&format!("{dir}/max_link_width"), "4");
+            // The class device that `device` links to is inside the hardware's folder.
+            std::fs::rename(tree.path().join(dir), tree.path().join("pci")).unwrap();
+            std::fs::create_dir_all(tree.path().join("pci/nvme0")).unwrap();
+            let link = tree.path().join("sys/block/nvme0n1/device");
+            std::fs::remove_dir(&link).unwrap();
+            std::os::unix::fs::symlink("../../../pci/nvme0", link).unwrap();
+            tree.one(examine)
+        };
+        assert_eq!(of("16.0 GT/s PCIe", "4").severity, Severity::Ok);
+        assert_eq!(of("16.0 GT/s PCIe", "2").severity, Severity::Warn);
+        assert_eq!(of("8.0 GT/s PCIe", "4").severity, Severity::Warn);
+        assert_eq!(of("Unknown", "4").severity, Severity::NotPresent);
+        assert_eq!(Tree::new(&[]).one(examine).severity, Severity::NotPresent);
+    }
+}

@@ -1,0 +1,44 @@
+//! Whether a drive acknowledges writes from a cache that a flush must empty.
+
+use crate::Finding;
+use crate::machine::{Device, Machine};
+
+const TOPIC: &str = "write cache";
+
+pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
+    if machine.drives.is_empty() {
+        return vec![Finding::absent(TOPIC, "no drive")];
+    }
+    machine.drives.iter().map(|drive| judge(machine, drive)).collect()
+}
+
+fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
+    let fua = machine.host.number(format!("{}/queue/fua", drive.dir)) == Some(1);
+    match machine.host.text(format!("{}/queue/write_cache", drive.dir)).as_deref() {
+        Some("write through") => {
+            Finding::ok(TOPIC, "write through: what is acknowledged is durable, a flush costs nothing")
+                .on(&drive.name)
+        }
+        Some("write back") => {
+            let with = if fua { "with FUA" } else { "without FUA" };
+            Finding::info(TOPIC, format!("write back, {with}: every commit pays a flush of the drive")).on(&drive.name)
+                .better("drives with power-loss protection, which take flushes for nothing; never set by hand on a drive without it")
+        }
+        _ => Finding::absent(TOPIC, "not shown").on(&drive.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Severity;
+    use crate::testing::Tree;
+
+    #[test]
+    fn modes() {
+        let of = |text| Tree::new(&[("sys/block/sda/queue/write_cache", text)]).one(examine).severity;
+        assert_eq!(of("write through\n"), Severity::Ok);
+        assert_eq!(of("write back\n"), Severity::Info);
+        assert_eq!(of(""), Severity::NotPresent);
+    }
+}
