@@ -8,7 +8,7 @@ use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{bench, compare, report, table};
+use crate::cmd::{bench, compare, doctor, report, table};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Compare(compare::CompareArgs),
     /// Write the report of archived runs: one page with charts, and the same tables as text
     Report(report::ReportArgs),
+    /// Look for settings of this machine that would spoil a measurement; nothing is changed
+    Doctor(doctor::DoctorArgs),
     /// Print who would sit on which CPU; nothing is started
     Plan(PlanArgs),
     /// Print any Ceph OSDMap file, and the PG mappings, as osdmaptool does

@@ -7,6 +7,7 @@ use crate::args::Command;
 mod admin;
 pub(crate) mod bench;
 pub(crate) mod compare;
+pub(crate) mod doctor;
 mod down;
 mod mon;
 mod osd;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Table(args) => table::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// See the `global_allocator` in main.rs.
-fn allocator() -> String {
+pub(super) fn allocator() -> String {
     "mimalloc".into()
 }
 

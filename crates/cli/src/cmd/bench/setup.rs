@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
+use carmine_doctor::Finding;
 use carmine_load::report::Context as ReportContext;
 use carmine_load::{LoadSpec, VerifyState};
 use carmine_testbed::process::ProcessId;
@@ -15,6 +16,7 @@ use carmine_types::OsdId;
 use serde_json::Value;
 
 use super::args::BenchArgs;
+use crate::cmd::doctor::findings_of;
 use crate::output::Usage;
 
 /// A load that can start.
@@ -29,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) in_process: Option<OsdId>,
     pub(crate) state: Option<VerifyState>,
     pub(crate) state_path: Option<PathBuf>,
+    /// What of the machine's settings the figures depend on.
+    doctor: Vec<Finding>,
 }
 
 impl Setup {
@@ -57,6 +61,7 @@ impl Setup {
             in_process: args.in_process.then_some(OsdId(args.osd)),
             state,
             state_path: args.verify_state,
+            doctor: findings_of(&layout, &plan),
             plan,
         })
     }
@@ -83,6 +88,7 @@ impl Setup {
             size: u32::from(self.plan.pool.size),
             in_process,
             flush_mode: flush_mode(self.plan.store).to_owned(),
+            doctor: serde_json::to_value(&self.doctor).unwrap_or_default(),
             drives: (self.plan.store == StoreKind::Blue && drives > 0).then_some(drives),
             marks,
             ..ReportContext::default()

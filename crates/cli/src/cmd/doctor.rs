@@ -1,0 +1,63 @@
+//! `carmine doctor`: what of this machine, and of a testbed on it, would spoil a measurement. Changes nothing.
+
+mod show;
+mod testbed;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use carmine_doctor::{Build, Options, examine};
+use carmine_testbed::{Layout, load_plan};
+use clap::Args;
+
+use crate::output::{Usage, print};
+
+pub(crate) use testbed::findings_of;
+
+#[derive(Args)]
+pub(crate) struct DoctorArgs {
+    /// Folder of a testbed: also look at its CPUs, drives and options [default: carmine-testbed if that is one]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The folder that is looked at when none is named.
+const DEFAULT_DIR: &str = "carmine-testbed";
+
+/// 0 whatever was found: a finding is no failure.
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let findings = examine(&options(args)?);
+    if args.json {
+        let json = serde_json::to_string_pretty(&findings).context("cannot print the findings")?;
+        print(&format!("{json}\n"))?;
+    } else {
+        print(&show::render(&findings))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &DoctorArgs) -> anyhow::Result<Options> {
+    let layout = Layout::new(args.dir.as_deref().unwrap_or(DEFAULT_DIR.as_ref()))?;
+    match load_plan(&layout)? {
+        Some(plan) => Ok(testbed::options(&layout, &plan)),
+        None if args.dir.is_some() => {
+            Err(Usage(format!("there is no testbed in {}", layout.dir().display())).into())
+        }
+        None => Ok(Options { build: Some(build()), ..Options::default() }),
+    }
+}
+
+/// What `build.rs` noted.
+fn build() -> Build {
+    Build {
+        profile: env!("CARMINE_PROFILE").to_owned(),
+        assertions: cfg!(debug_assertions),
+        rocksdb: cfg!(feature = "rocks").then(|| env!("CARMINE_ROCKSDB").to_owned()),
+        rocksdb_flags: env!("CARMINE_CXXFLAGS").to_owned(),
+        allocator: super::version::allocator(),
+    }
+}
