@@ -9,6 +9,7 @@ use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
 use crate::cmd::{bench, compare, doctor, report, table};
+use crate::cmd::{bench, compare, peer, table};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     /// Look for settings of this machine that would spoil a measurement; nothing is changed
     Doctor(doctor::DoctorArgs),
+    /// A real Ceph on loopback, to measure beside
+    Peer(peer::PeerArgs),
     /// Print who would sit on which CPU; nothing is started
     Plan(PlanArgs),
     /// Print any Ceph OSDMap file, and the PG mappings, as osdmaptool does

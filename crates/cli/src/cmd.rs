@@ -12,6 +12,7 @@ mod down;
 mod mon;
 mod osd;
 mod osdmap;
+pub(crate) mod peer;
 mod plan;
 pub(crate) mod report;
 mod status;
@@ -31,6 +32,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Peer(args) => peer::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use carmine_testbed::{Layout, Stopped, Testbed};
+use carmine_testbed::{Daemon, Layout, Stopped, Testbed};
 
 use crate::args::DirArgs;
 use crate::output::{Usage, print};
@@ -19,17 +19,21 @@ fn open(args: &DirArgs) -> anyhow::Result<Testbed> {
 /// Stops the processes; a testbed that is stopped already is fine.
 pub(crate) fn down(args: &DirArgs) -> anyhow::Result<ExitCode> {
     let mut testbed = open(args)?;
-    let mut text = String::new();
-    for (daemon, how) in testbed.stop()? {
+    print(&stopped_lines(&testbed.stop()?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How each daemon ended, a line each.
+pub(crate) fn stopped_lines(report: &[(Daemon, Stopped)]) -> String {
+    let line = |(daemon, how): &(Daemon, Stopped)| {
         let how = match how {
             Stopped::NotRunning => "was not running",
             Stopped::Clean => "stopped",
             Stopped::Killed => "did not stop in time and was killed",
         };
-        text.push_str(&format!("{daemon} {how}\n"));
-    }
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
+        format!("{daemon} {how}\n")
+    };
+    report.iter().map(line).collect()
 }
 
 /// Stops the processes and removes all that the testbed made.

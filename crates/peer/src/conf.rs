@@ -1,0 +1,138 @@
+//! The peer's `ceph.conf`, for its daemons and for every client.
+
+use std::fmt::Write as _;
+
+use carmine_testbed::{Layout, POOL_NAME, Result, write_whole};
+
+use crate::plan::PeerPlan;
+use crate::programs::{Flavour, Programs};
+use crate::settings::osd_settings;
+
+/// Services that must talk in crc mode: checksums on, no encryption.
+const CRC_MODES: [&str; 6] = ["cluster", "service", "client", "mon_cluster", "mon_service", "mon_client"];
+
+/// Writes the file for the next start.
+pub(crate) fn write(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> Result<()> {
+    write_whole(&layout.ceph_conf(), text(layout, plan, programs).as_bytes())
+}
+
+fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
+    let dir = layout.dir().display();
+    let mut text =
+        format!("# Written by carmine at every start. Use it as: rados -c THIS_FILE -p {POOL_NAME} ls\n");
+    text.push_str("[global]\n");
+    // Writing to a String does not fail.
+    let mut put = |name: &str, value: &dyn std::fmt::Display| _ = writeln!(text, "{name} = {value}");
+    put("fsid", &plan.fsid);
+    put("mon_host", &format!("[v2:127.0.0.1:{}]", plan.mon_port));
+    put("mon_initial_members", &"a");
+    put("ms_bind_msgr1", &false);
+    for name in ["public_addr", "cluster_addr"] {
+        put(name, &"127.0.0.1");
+    }
+    for name in ["cluster", "service", "client"] {
+        put(&format!("auth_{name}_required"), &"none");
+    }
+    put("keyring", &"/dev/null");
+    CRC_MODES.iter().for_each(|service| put(&format!("ms_{service}_mode"), &"crc"));
+    put("run_dir", &format!("{dir}/run"));
+    put("crash_dir", &format!("{dir}/run"));
+    put("pid_file", &"");
+    put("log_file", &format!("{dir}/$name.log"));
+    put("admin_socket", &format!("{dir}/run/$name.asok"));
+    if let Some(lib) = &programs.lib {
+        for name in ["plugin_dir", "erasure_code_dir", "osd_class_dir"] {
+            put(name, &lib.display());
+        }
+    }
+    put("osd_pool_default_size", &plan.size);
+    put("osd_pool_default_min_size", &plan.size.div_ceil(2));
+    put("osd_pool_default_pg_autoscale_mode", &"off");
+    put("osd_crush_chooseleaf_type", &0);
+    put("osd_crush_initial_weight", &1);
+    put("mon_allow_pool_size_one", &true);
+    put("mon_warn_on_pool_no_redundancy", &false);
+    put("mon_max_pg_per_osd", &100_000);
+    put("\n[mon]\nmon_data", &format!("{dir}/mon"));
+    put("log_file", &format!("{dir}/mon.log"));
+    put("admin_socket", &format!("{dir}/run/mon.asok"));
+    put("mon_cluster_log_to_file", &false);
+    // A disk that is nearly full must not stop the monitor of a short test.
+    put("mon_data_avail_warn", &2);
+    put("mon_data_avail_crit", &1);
+    put("\n[osd]\nosd_data", &format!("{dir}/osd.$id"));
+    put("osd_objectstore", &"bluestore");
+    put("osd_memory_target", &plan.osd_memory_bytes);
+    put("bluestore_block_create", &true);
+    put("bluestore_block_size", &plan.osd_size_bytes);
+    for (name, value) in osd_settings(plan) {
+        put(&name, &value);
+    }
+    if plan.flavour == Flavour::Crimson {
+        for osd in 0..plan.osds() {
+            let cpus: carmine_topology::CpuList = plan.osd_cpus(osd).into_iter().collect();
+            put(&format!("\n[osd.{osd}]\ncrimson_seastar_cpu_cores"), &cpus);
+        }
+    }
+    put("\n[client]\nrbd_cache", &false);
+    put("log_file", &"/dev/null");
+    put("admin_socket", &"");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::PeerWish;
+    use carmine_topology::Topology;
+
+    fn conf(flavour: Flavour) -> String {
+        let wish = PeerWish {
+            osds: Some(2),
+            tuned: true,
+            cpus: Some("0-3".parse().unwrap()),
+            ..PeerWish::default()
+        };
+        let topology = Topology::from_short("1x8x1").unwrap();
+        let mut plan = PeerPlan::new(&wish, &topology, "abc", "v", flavour).unwrap();
+        plan.mon_port = 1234;
+        let at = || "/x/bin/y".into();
+        let programs = Programs {
+            mon: at(),
+            osd: at(),
+            ceph: at(),
+            monmaptool: at(),
+            flavour,
+            lib: Some("/x/lib".into()),
+        };
+        text(&Layout::new(std::path::Path::new("/nowhere/bed")).unwrap(), &plan, &programs)
+    }
+
+    #[test]
+    fn everything_stays_in_the_folder_and_on_loopback() {
+        let text = conf(Flavour::Classic);
+        for line in [
+            "fsid = abc",
+            "mon_host = [v2:127.0.0.1:1234]",
+            "auth_cluster_required = none",
+            "ms_mon_client_mode = crc",
+            "log_file = /nowhere/bed/$name.log",
+            "osd_data = /nowhere/bed/osd.$id",
+            "mon_cluster_log_to_file = false",
+            "osd_pool_default_size = 2",
+            "osd_op_num_shards = 2",
+            "osd_class_dir = /x/lib",
+            "rbd_cache = false",
+        ] {
+            assert!(text.lines().any(|l| l == line), "no line `{line}` in:\n{text}");
+        }
+        assert!(!text.contains("/var/") && !text.contains("crimson"));
+    }
+
+    #[test]
+    fn crimson_is_told_its_cores() {
+        let text = conf(Flavour::Crimson);
+        assert!(text.contains("[osd.1]\ncrimson_seastar_cpu_cores = 2-3\n"), "{text}");
+        assert!(!text.contains("osd_op_num_shards"), "{text}");
+    }
+}

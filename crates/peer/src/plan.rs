@@ -1,0 +1,325 @@
+//! What a peer is: fixed when its stores are made, or chosen anew at every start.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use carmine_testbed::{Result, TestbedError};
+use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
+use serde::{Deserialize, Serialize};
+
+use crate::programs::Flavour;
+
+/// Format of `peer.json`.
+pub const PEER_FORMAT: u32 = 1;
+
+const OSDS_MAX: u32 = 64;
+const SIZE_MAX: u8 = 8;
+const PGS_MAX: u32 = 16_384;
+/// About so many PG copies per OSD, as in a Carmine testbed.
+const PGS_PER_OSD: u32 = 100;
+const OSD_SIZE_DEFAULT_BYTES: u64 = 4 << 30;
+/// BlueStore refuses to make a file system in less.
+const OSD_SIZE_MIN_BYTES: u64 = 512 << 20;
+const OSD_MEMORY_DEFAULT_BYTES: u64 = 4 << 30;
+/// Ceph's own lower limit of `osd_memory_target`.
+const OSD_MEMORY_MIN_BYTES: u64 = 896 << 20;
+
+/// The options of `peer up` as given; `None`, an empty list or false is "not given".
+#[derive(Clone, Default, Debug)]
+pub struct PeerWish {
+    /// OSD processes.
+    pub osds: Option<u32>,
+    /// Replicas.
+    pub size: Option<u8>,
+    /// PGs of the pool.
+    pub pgs: Option<u32>,
+    /// Bytes of each block file.
+    pub osd_size_bytes: Option<u64>,
+    /// Do not write the block files through.
+    pub sparse: bool,
+    /// Block devices, one per OSD.
+    pub devices: Vec<PathBuf>,
+    /// Overwrite devices that are not blank.
+    pub force_wipe: bool,
+    /// CPUs of the OSDs, divided evenly.
+    pub cpus: Option<CpuList>,
+    /// CPUs of clients and of the monitor.
+    pub client_cpus: Option<CpuList>,
+    /// OSDs and clients may share CPUs.
+    pub overprovisioned: bool,
+    /// `osd_memory_target`, bytes.
+    pub osd_memory_bytes: Option<u64>,
+    /// Settings fitted to solid-state drives and to the cores.
+    pub tuned: bool,
+    /// Folder of a build: `DIR/bin`, `DIR/lib`.
+    pub build: Option<PathBuf>,
+    /// Settings of the OSDs, by Ceph's names.
+    pub options: BTreeMap<String, String>,
+}
+
+/// A peer as it is started; kept in `peer.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PeerPlan {
+    /// [`PEER_FORMAT`].
+    pub format: u32,
+    /// Cluster id.
+    pub fsid: String,
+    /// True once the stores and the pool are made.
+    pub complete: bool,
+    /// Version line of `ceph-osd`.
+    pub version: String,
+    /// Classic or Crimson.
+    pub flavour: Flavour,
+    /// Folder of the build; the installed packages when absent.
+    pub build: Option<PathBuf>,
+    /// Replicas.
+    pub size: u8,
+    /// PGs of the pool `bench`.
+    pub pgs: u32,
+    /// Bytes of each OSD's block file.
+    pub osd_size_bytes: u64,
+    /// Block files are not written through.
+    pub sparse: bool,
+    /// Block devices; empty for files.
+    pub devices: Vec<PathBuf>,
+    /// `osd_memory_target`, bytes.
+    pub osd_memory_bytes: u64,
+    /// SSD settings, shards and threads fitted to the cores.
+    pub tuned: bool,
+    /// Settings of the OSDs that were asked for, by Ceph's names.
+    pub options: BTreeMap<String, String>,
+    /// Port of the monitor on loopback.
+    pub mon_port: u16,
+    /// Placement that was asked for: one "reactor" is one core of an OSD.
+    pub cpu: PlanRequest,
+    /// Who may run where.
+    pub grid: Grid,
+}
+
+fn usage(text: String) -> TestbedError {
+    TestbedError::Usage(text)
+}
+
+fn in_range<T: PartialOrd + std::fmt::Display>(option: &str, value: T, min: T, max: T) -> Result<T> {
+    if value < min || value > max {
+        return Err(usage(format!("{option} {value}: take {min} to {max}")));
+    }
+    Ok(value)
+}
+
+impl PeerPlan {
+    /// Plans a new peer.
+    ///
+    /// # Errors
+    /// An option that does not fit, by its name.
+    pub fn new(
+        wish: &PeerWish,
+        topology: &Topology,
+        fsid: &str,
+        version: &str,
+        flavour: Flavour,
+    ) -> Result<Self> {
+        let osds = in_range("--osds", wish.osds.unwrap_or(1), 1, OSDS_MAX)?;
+        let size = in_range("--size", wish.size.unwrap_or(osds.min(3) as u8), 1, SIZE_MAX)?;
+        if u32::from(size) > osds {
+            return Err(usage(format!("--size {size}: there are only {osds} OSDs; raise --osds")));
+        }
+        let pgs = wish
+            .pgs
+            .unwrap_or_else(|| (osds * PGS_PER_OSD / u32::from(size)).next_power_of_two().clamp(32, PGS_MAX));
+        in_range("--pgs", pgs, 1, PGS_MAX)?;
+        if !pgs.is_power_of_two() {
+            return Err(usage(format!("--pgs {pgs}: take a power of two")));
+        }
+        if !wish.devices.is_empty() && wish.devices.len() != osds as usize {
+            return Err(usage(format!("--devs names {} devices for {osds} OSDs", wish.devices.len())));
+        }
+        let cpu = PlanRequest { osds: osds as usize, pgs, size: u32::from(size), ..PlanRequest::default() };
+        let mut plan = Self {
+            format: PEER_FORMAT,
+            fsid: fsid.into(),
+            complete: false,
+            version: version.into(),
+            flavour,
+            build: wish.build.clone(),
+            size,
+            pgs,
+            osd_size_bytes: in_range(
+                "--osd-size (bytes)",
+                wish.osd_size_bytes.unwrap_or(OSD_SIZE_DEFAULT_BYTES),
+                OSD_SIZE_MIN_BYTES,
+                1 << 50,
+            )? / 4096
+                * 4096,
+            sparse: wish.sparse,
+            devices: wish.devices.clone(),
+            osd_memory_bytes: OSD_MEMORY_DEFAULT_BYTES,
+            tuned: false,
+            options: BTreeMap::new(),
+            mon_port: 0,
+            grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })
+                .map_err(|e| usage(e.to_string()))?,
+            cpu,
+        };
+        plan.apply(wish, topology)?;
+        Ok(plan)
+    }
+
+    /// The plan for the next start: CPU lists and memory stay unless given, the settings (`--tuned`, `--opt`) are taken
+    /// anew; what the data depends on may not differ.
+    ///
+    /// # Errors
+    /// An option that does not fit or may not change, by its name.
+    pub fn revise(&self, wish: &PeerWish, topology: &Topology) -> Result<Self> {
+        let fixed = |option: &str, given: Option<String>, stored: String| match given {
+            Some(given) if given != stored => Err(usage(format!(
+                "{option} {given}: this peer was made with {stored}; leave the option out, or take another --dir \
+                 (`carmine peer destroy` removes this one)"
+            ))),
+            _ => Ok(()),
+        };
+        fixed("--osds", wish.osds.map(|n| n.to_string()), self.osds().to_string())?;
+        fixed("--size", wish.size.map(|n| n.to_string()), self.size.to_string())?;
+        fixed("--pgs", wish.pgs.map(|n| n.to_string()), self.pgs.to_string())?;
+        let bytes = wish.osd_size_bytes.map(|b| (b / 4096 * 4096).to_string());
+        fixed("--osd-size", bytes, self.osd_size_bytes.to_string())?;
+        let list = |devices: &[PathBuf]| {
+            devices.iter().map(|d| d.display().to_string()).collect::<Vec<_>>().join(",")
+        };
+        let devices = (!wish.devices.is_empty()).then(|| list(&wish.devices));
+        fixed("--devs", devices, list(&self.devices))?;
+        let build = wish.build.as_ref().map(|b| b.display().to_string());
+        let stored = self.build.as_ref().map_or("the installed packages".into(), |b| b.display().to_string());
+        fixed("--peer-build", build, stored)?;
+        if wish.force_wipe {
+            return Err(usage(
+                "--force-wipe: the stores of this peer exist; `carmine peer destroy` removes them".into(),
+            ));
+        }
+        let mut plan = self.clone();
+        plan.apply(wish, topology)?;
+        Ok(plan)
+    }
+
+    /// Takes over what may change at every start, and places the OSDs anew.
+    fn apply(&mut self, wish: &PeerWish, topology: &Topology) -> Result<()> {
+        for (given, stored) in
+            [(&wish.cpus, &mut self.cpu.cpus), (&wish.client_cpus, &mut self.cpu.client_cpus)]
+        {
+            if given.is_some() {
+                stored.clone_from(given);
+            }
+        }
+        self.cpu.overprovisioned |= wish.overprovisioned;
+        let given = self.cpu.cpus.as_ref().map_or(0, CpuList::len);
+        self.cpu.reactors = (given / self.cpu.osds).max(1);
+        if let Some(bytes) = wish.osd_memory_bytes {
+            let option = "--osd-memory (bytes)";
+            self.osd_memory_bytes = in_range(option, bytes, OSD_MEMORY_MIN_BYTES, 1 << 50)?;
+        }
+        for (name, value) in &wish.options {
+            check_option(name, value)?;
+        }
+        self.tuned = wish.tuned;
+        self.options.clone_from(&wish.options);
+        self.grid = Grid::plan(topology, &self.cpu).map_err(|e| usage(e.to_string()))?;
+        Ok(())
+    }
+
+    /// OSD processes.
+    pub fn osds(&self) -> u32 {
+        self.cpu.osds as u32
+    }
+
+    /// Cores of each OSD.
+    pub fn cores_per_osd(&self) -> usize {
+        self.cpu.reactors
+    }
+
+    /// CPUs that an OSD is confined to.
+    pub fn osd_cpus(&self, osd: u32) -> Vec<usize> {
+        self.grid.osds.get(osd as usize).map(carmine_topology::OsdRow::reactor_cpus).unwrap_or_default()
+    }
+
+    /// CPUs of clients and of the monitor.
+    pub fn client_cpus(&self) -> CpuList {
+        self.grid.client_cpus()
+    }
+
+    /// `stock` or `tuned`.
+    pub fn profile(&self) -> &'static str {
+        if self.tuned { "tuned" } else { "stock" }
+    }
+}
+
+/// A setting goes into `ceph.conf` as one line: it must not be able to add another.
+fn check_option(name: &str, value: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(usage(format!("--opt {name}: write Ceph's name with underscores, as osd_op_num_shards")));
+    }
+    if value.chars().any(char::is_control) {
+        return Err(usage(format!("--opt {name}: its value has a line break or another control character")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Topology {
+        Topology::from_short("1x8x1").expect("a shape")
+    }
+
+    fn list(text: &str) -> Option<CpuList> {
+        Some(text.parse().expect("a CPU list"))
+    }
+
+    fn plan(wish: &PeerWish) -> Result<PeerPlan> {
+        PeerPlan::new(wish, &machine(), "id", "16.2", Flavour::Classic)
+    }
+
+    #[test]
+    fn cores_are_divided_evenly_among_the_osds() {
+        let wish =
+            PeerWish { osds: Some(2), cpus: list("0-5"), client_cpus: list("6,7"), ..PeerWish::default() };
+        let plan = plan(&wish).unwrap();
+        assert_eq!(
+            (plan.cores_per_osd(), plan.osd_cpus(0), plan.osd_cpus(1)),
+            (3, vec![0, 1, 2], vec![3, 4, 5])
+        );
+        assert_eq!((plan.size, plan.pgs, plan.client_cpus().to_string()), (2, 128, "6-7".to_owned()));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let cases: [(&str, fn(&mut PeerWish)); 6] = [
+            ("--osds 0", |w| w.osds = Some(0)),
+            ("--size 2", |w| w.size = Some(2)),
+            ("--pgs 33", |w| w.pgs = Some(33)),
+            ("--devs names 2", |w| w.devices = vec!["/dev/a".into(), "/dev/b".into()]),
+            ("--osd-size", |w| w.osd_size_bytes = Some(1)),
+            ("--opt", |w| w.options = [("a".to_owned(), "1\n[mon]".to_owned())].into()),
+        ];
+        for (part, change) in cases {
+            let mut wish = PeerWish::default();
+            change(&mut wish);
+            let error = plan(&wish).unwrap_err();
+            assert!(error.is_usage() && error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_restart_changes_cpus_and_settings_but_not_the_data() {
+        let options = [("osd_op_num_shards".to_owned(), "2".to_owned())].into();
+        let wish = PeerWish { cpus: list("0"), tuned: true, options, ..PeerWish::default() };
+        let made = plan(&wish).unwrap();
+        let next = made.revise(&PeerWish { cpus: list("0-3"), ..PeerWish::default() }, &machine()).unwrap();
+        assert_eq!((next.cores_per_osd(), next.tuned, next.options.len()), (4, false, 0));
+        let same = made.revise(&PeerWish::default(), &machine()).unwrap();
+        assert_eq!(same.osd_cpus(0), [0]);
+        let refused = made.revise(&PeerWish { pgs: Some(64), ..PeerWish::default() }, &machine());
+        assert!(refused.unwrap_err().to_string().contains("--pgs 64: this peer was made with 128"));
+    }
+}
