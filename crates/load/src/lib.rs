@@ -12,6 +12,7 @@ mod compare;
 mod control;
 pub mod fio;
 mod host;
+pub mod hosted;
 mod job;
 mod ledger;
 mod pattern;

@@ -69,7 +69,7 @@ impl Launch<'_> {
 ///
 /// # Errors
 /// The CPUs may not be used, or the program does not start.
-pub(crate) fn spawn_on(command: &mut Command, cpus: &[usize]) -> Result<Child> {
+pub fn spawn_on(command: &mut Command, cpus: &[usize]) -> Result<Child> {
     let program = Path::new(command.get_program()).to_path_buf();
     let start = || {
         restrict_to(cpus)?;

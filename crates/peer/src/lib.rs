@@ -27,6 +27,7 @@ mod status;
 
 pub use allocator::Allocator;
 pub use contrast::{Contrast, contrast};
+pub use launch::spawn_on;
 pub use make::fresh_uuid;
 pub use peer::{Peer, daemons_of, load_plan, monitor, require_plan};
 pub use plan::{PEER_FORMAT, PeerPlan, PeerWish};

@@ -204,6 +204,8 @@ impl Peer {
         let started = self.start_daemons(programs, start);
         if started.is_err() && new {
             self.remove_files()?;
+            // Only an empty folder goes.
+            let _ = fs::remove_dir(self.layout.dir());
         }
         started
     }

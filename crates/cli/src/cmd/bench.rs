@@ -3,6 +3,7 @@
 mod args;
 mod controller;
 mod drive;
+mod hosted;
 mod setup;
 mod view;
 
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use carmine_load::hosted::Tool;
 use carmine_load::report::{self, Report};
 use carmine_load::{JobResult, LoadSpec};
 use carmine_testbed::archive;
@@ -27,6 +29,10 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &json {
         check_writable(path)?;
     }
+    if args.client != Tool::Carmine {
+        return hosted::run(&args);
+    }
+    hosted::refuse_peer(&args.dir.dir)?;
     let cancel = signals::cancel_flag()?;
     let setup = Setup::prepare(args)?;
     print(&setup.grid().render())?;

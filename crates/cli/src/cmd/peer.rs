@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use carmine_peer::{About, Peer, PeerPlan, PeerStatus, Programs, load_plan, status};
+use carmine_peer::{About, Peer, PeerPlan, PeerStatus, Programs, status};
 use carmine_testbed::{Layout, StartOptions};
 use carmine_topology::{CpuList, Topology};
 
@@ -173,9 +173,4 @@ fn destroy(args: &PeerDirArgs) -> anyhow::Result<ExitCode> {
     let left = if dir.exists() { " (the folder stays: it has other files)" } else { "" };
     print(&format!("removed the peer in {}{left}\n", dir.display()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether a folder holds a peer rather than a testbed.
-pub(crate) fn is_peer(layout: &Layout) -> anyhow::Result<bool> {
-    Ok(load_plan(layout)?.is_some())
 }

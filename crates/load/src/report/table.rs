@@ -74,20 +74,27 @@ fn raw_line(report: &Report) -> String {
     )
 }
 
+/// Latencies that are not known (a generator without a histogram) are dashes.
 fn direction_row(name: &str, stats: &DirStats, wall: f64) -> String {
     let h = &stats.latency_ns;
-    let us = |ns: u64| ns as f64 / 1e3;
-    format!(
-        "{name:<6} {:>10.0} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1}\n",
-        ratio(stats.ops as f64, wall).unwrap_or(0.0),
-        ratio(stats.bytes as f64 / 1e6, wall).unwrap_or(0.0),
-        h.mean() / 1e3,
-        us(h.percentile(50.0)),
-        us(h.percentile(99.0)),
-        us(h.percentile(99.9)),
-        us(h.max()),
-        h.stddev() / 1e3,
-    )
+    let rates =
+        [ratio(stats.ops as f64, wall).unwrap_or(0.0), ratio(stats.bytes as f64 / 1e6, wall).unwrap_or(0.0)];
+    let ns = |value: u64| value as f64;
+    let latencies = [
+        h.mean(),
+        ns(h.percentile(50.0)),
+        ns(h.percentile(99.0)),
+        ns(h.percentile(99.9)),
+        ns(h.max()),
+        h.stddev(),
+    ];
+    let mut row = format!("{name:<6} {:>10.0} {:>9.1}", rates[0], rates[1]);
+    for latency in latencies {
+        let text = if h.is_empty() { "-".to_owned() } else { format!("{:.1}", latency / 1e3) };
+        let _ = write!(row, " {text:>9}");
+    }
+    row.push('\n');
+    row
 }
 
 fn cores_line(report: &Report) -> String {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use carmine_load::hosted::Tool;
 use carmine_load::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis};
 use clap::Args;
 
@@ -74,6 +75,9 @@ pub(crate) struct BenchArgs {
     /// With --in-process: the OSD
     #[arg(long, value_name = "ID", default_value_t = 0, requires = "in_process")]
     pub(crate) osd: u32,
+    /// Who makes the load: carmine (this program), rados-bench, fio-rados or fio-rbd (the stock tools, on the client CPUs)
+    #[arg(long, value_name = "TOOL", default_value = "carmine")]
+    pub(crate) client: Tool,
     /// Pool that is loaded
     #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
     pub(crate) pool: String,

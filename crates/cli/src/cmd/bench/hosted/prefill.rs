@@ -1,0 +1,93 @@
+//! What a tool's load needs to be there before it: objects, or an image that is written through.
+
+use std::path::Path;
+use std::process::Output;
+
+use anyhow::{Context, bail};
+use carmine_load::hosted::{Tool, fio, rados};
+use carmine_load::{Prefill, Rw, show_bytes};
+
+use super::Run;
+use super::process::{Clients, tool_command};
+
+/// Key of an image's metadata that says that every block of it was written.
+const FILLED: &str = "carmine_filled";
+
+/// Makes what is missing.
+pub(super) fn run(run: &Run<'_>) -> anyhow::Result<()> {
+    if run.tool == Tool::FioRbd {
+        make_image(run)?;
+    }
+    if !is_wanted(run)? {
+        return Ok(());
+    }
+    let clients = Clients::prefill(run.tool, &run.spec, &run.programs, &run.target, run.pool)?;
+    run.finish(clients).context("the prefill failed")?;
+    if run.tool == Tool::FioRbd {
+        succeed(rbd(run, &["image-meta", "set", &image(run), FILLED, "yes"])?, "rbd image-meta set")?;
+    }
+    Ok(())
+}
+
+fn is_wanted(run: &Run<'_>) -> anyhow::Result<bool> {
+    // Nothing is there before `rados bench write`; a load in order writes its objects itself.
+    let writes_itself = run.spec.rw == Rw::Write || run.tool == Tool::RadosBench && run.spec.rw.writes();
+    Ok(match run.spec.prefill {
+        Prefill::Never => false,
+        Prefill::Always => !writes_itself,
+        Prefill::Auto => !writes_itself && !is_there(run)?,
+    })
+}
+
+fn is_there(run: &Run<'_>) -> anyhow::Result<bool> {
+    match run.tool {
+        Tool::FioRbd => Ok(rbd(run, &["image-meta", "get", &image(run), FILLED])?.status.success()),
+        Tool::RadosBench => {
+            // The last thing that a run writes is a record of itself.
+            let all = (0..run.spec.numjobs).map(|job| stat(run, &rados::run_name(&run.spec, job)));
+            Ok(all.collect::<anyhow::Result<Vec<_>>>()?.iter().all(Option::is_some))
+        }
+        _ => {
+            let size = format!("size {}", run.spec.object_size_bytes);
+            Ok(stat(run, &fio::last_object(&run.spec))?.is_some_and(|said| said.contains(&size)))
+        }
+    }
+}
+
+/// What `rados stat` says; `None` if there is no such object.
+fn stat(run: &Run<'_>, object: &str) -> anyhow::Result<Option<String>> {
+    let said = output(run, &run.programs.rados, &["-p", run.pool, "stat", object])?;
+    Ok(said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned()))
+}
+
+fn image(run: &Run<'_>) -> String {
+    format!("{}/{}", run.pool, fio::image(&run.spec))
+}
+
+/// Without journals, object maps and caches: as in Ceph's own studies.
+fn make_image(run: &Run<'_>) -> anyhow::Result<()> {
+    let image = image(run);
+    if rbd(run, &["info", &image])?.status.success() {
+        return Ok(());
+    }
+    let size = show_bytes(run.spec.size_bytes >> 20 << 20).to_uppercase();
+    let size = if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size}B") } else { size };
+    let args = ["create", "--size", &size, "--image-feature", "layering", &image];
+    succeed(rbd(run, &args)?, "rbd create").map(drop)
+}
+
+fn rbd(run: &Run<'_>, args: &[&str]) -> anyhow::Result<Output> {
+    output(run, &run.programs.rbd, args)
+}
+
+fn output(run: &Run<'_>, program: &Path, args: &[&str]) -> anyhow::Result<Output> {
+    let mut command = tool_command(program, run.target.conf().as_os_str());
+    command.args(args).output().with_context(|| format!("cannot run {}", program.display()))
+}
+
+fn succeed(output: Output, what: &str) -> anyhow::Result<Output> {
+    if !output.status.success() {
+        bail!("{what} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output)
+}

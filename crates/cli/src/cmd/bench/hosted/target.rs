@@ -1,0 +1,175 @@
+//! What is loaded: a Carmine testbed, or a peer.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use carmine_load::hosted::Tool;
+use carmine_load::report::Context as ReportContext;
+use carmine_peer::About;
+use carmine_testbed::process::ProcessId;
+use carmine_testbed::sample::{OsdClocks, Sampler, WatchedOsd, clocks, device_of, host_report};
+use carmine_testbed::{Daemon, Layout, StoreKind, ask_osd};
+use carmine_topology::{CpuList, Grid};
+use carmine_types::OsdId;
+use serde_json::{Value, json};
+
+use crate::output::Usage;
+
+/// A running cluster in a folder.
+pub(super) struct Target {
+    layout: Layout,
+    pub(super) grid: Grid,
+    pub(super) client_cpus: CpuList,
+    pub(super) osds: Vec<(OsdId, ProcessId)>,
+    pub(super) sampler: Sampler,
+    plan: Value,
+    size: u32,
+    flush_mode: &'static str,
+    on_devices: bool,
+    /// `None`: a Carmine testbed.
+    about: Option<About>,
+}
+
+/// What both kinds have in common.
+struct Known {
+    grid: Grid,
+    plan: Value,
+    size: u32,
+    devices: Vec<PathBuf>,
+    flush_mode: &'static str,
+    on_devices: bool,
+    start: &'static str,
+    about: Option<About>,
+}
+
+impl Target {
+    /// Looks at the cluster in `dir`, all of whose processes must run.
+    pub(super) fn open(dir: &Path) -> anyhow::Result<Target> {
+        let layout = Layout::new(dir)?;
+        let known = match carmine_peer::load_plan(&layout)? {
+            Some(plan) => peer(&plan)?,
+            None => testbed(&layout)?,
+        };
+        let alive = |daemon: Daemon| -> anyhow::Result<ProcessId> {
+            ProcessId::load(&layout.pid_file(daemon))?.filter(ProcessId::alive).with_context(|| {
+                let dir = layout.dir().display();
+                format!("{daemon} in {dir} does not run; start it with `{} --dir {dir}`", known.start)
+            })
+        };
+        let ids = (0..known.grid.osds.len() as u32).map(OsdId);
+        let osds: Vec<(OsdId, ProcessId)> =
+            ids.map(|id| Ok((id, alive(Daemon::Osd(id))?))).collect::<anyhow::Result<_>>()?;
+        let watched = osds.iter().zip(&known.grid.osds).map(|((id, process), row)| WatchedOsd {
+            id: id.0,
+            pid: process.pid.unsigned_abs(),
+            alien_cpus: if row.aliens.own { 0 } else { row.aliens.cpus.len() as u32 },
+        });
+        let folders = osds.iter().map(|(id, _)| layout.osd_dir(*id));
+        let mut devices: Vec<String> =
+            known.devices.iter().cloned().chain(folders).filter_map(|path| device_of(&path)).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let sampler = Sampler::new(watched.collect(), Some(alive(Daemon::Mon)?.pid.unsigned_abs()), devices);
+        Ok(Target {
+            client_cpus: known.grid.client_cpus(),
+            grid: known.grid,
+            osds,
+            sampler,
+            plan: known.plan,
+            size: known.size,
+            flush_mode: known.flush_mode,
+            on_devices: known.on_devices,
+            about: known.about,
+            layout,
+        })
+    }
+
+    /// Refuses what this cluster cannot serve.
+    pub(super) fn check(&self, tool: Tool) -> anyhow::Result<()> {
+        if tool == Tool::FioRbd && self.about.is_none() {
+            bail!(Usage(
+                "--client fio-rbd: Carmine's OSDs do not serve rbd images yet (they have no object classes); take \
+                 fio-rados or rados-bench here, or load a peer"
+                    .into()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Path of its `ceph.conf`.
+    pub(super) fn conf(&self) -> PathBuf {
+        self.layout.ceph_conf()
+    }
+
+    /// The OSDs' own clocks; none for a peer. An OSD that does not answer has none.
+    pub(super) fn clocks(&self) -> Vec<OsdClocks> {
+        let ask = |id: OsdId| {
+            let answer = ask_osd(&self.layout, id, r#"{"prefix":"dump_metrics"}"#).ok()?;
+            Some(clocks(&serde_json::from_str(&answer).ok()?))
+        };
+        if self.about.is_some() {
+            return Vec::new();
+        }
+        self.osds.iter().map(|(id, _)| ask(*id).unwrap_or_default()).collect()
+    }
+
+    /// The part of the report that this knows.
+    pub(super) fn context(&self, marks: Vec<String>) -> ReportContext {
+        let drives = self.sampler.devices().len() as u32;
+        ReportContext {
+            plan: self.plan.clone(),
+            shared: self.grid.shared,
+            allocated_cpus: self.grid.allocated_cpus().len(),
+            grid: serde_json::to_value(&self.grid).unwrap_or_default(),
+            host: host_report(),
+            size: self.size,
+            flush_mode: self.flush_mode.to_owned(),
+            drives: (self.on_devices && drives > 0).then_some(drives),
+            marks,
+            ..ReportContext::default()
+        }
+    }
+
+    /// What the peer is; `null` for a testbed.
+    pub(super) fn about_json(&self) -> anyhow::Result<Value> {
+        serde_json::to_value(&self.about).context("cannot describe the peer")
+    }
+}
+
+fn without_grid(plan: Value) -> Value {
+    match plan {
+        Value::Object(mut map) => {
+            map.remove("grid");
+            Value::Object(map)
+        }
+        other => json!({ "plan": other }),
+    }
+}
+
+fn peer(plan: &carmine_peer::PeerPlan) -> anyhow::Result<Known> {
+    Ok(Known {
+        grid: plan.grid.clone(),
+        plan: without_grid(serde_json::to_value(plan)?),
+        size: u32::from(plan.size),
+        devices: plan.devices.clone(),
+        flush_mode: "fdatasync",
+        on_devices: true,
+        start: "carmine peer up",
+        about: Some(carmine_peer::about(plan)?),
+    })
+}
+
+fn testbed(layout: &Layout) -> anyhow::Result<Known> {
+    let plan = carmine_testbed::require_plan(layout)?;
+    let durable = plan.store == StoreKind::Blue;
+    Ok(Known {
+        grid: plan.grid.clone(),
+        plan: without_grid(serde_json::to_value(&plan)?),
+        size: u32::from(plan.pool.size),
+        devices: plan.devices.clone(),
+        flush_mode: if durable { "fdatasync" } else { "none" },
+        on_devices: durable,
+        start: "carmine up",
+        about: None,
+    })
+}

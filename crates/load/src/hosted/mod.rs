@@ -1,0 +1,122 @@
+//! Loads made by the tools that Ceph's users know: `rados bench` and fio's engines `rados` and `rbd`. This has their
+//! command lines for a [`LoadSpec`] and reads what they print; who starts them is the controller.
+
+mod figures;
+pub mod fio;
+pub mod limit;
+pub mod rados;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{LoadSpec, Rw, SpecError};
+
+pub use figures::{HostedFigures, Latency};
+
+/// Who makes the load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tool {
+    /// This program.
+    #[default]
+    Carmine,
+    /// `rados bench`.
+    RadosBench,
+    /// fio with `ioengine=rados`.
+    FioRados,
+    /// fio with `ioengine=rbd`.
+    FioRbd,
+}
+
+const WORDS: [(Tool, &str); 4] = [
+    (Tool::Carmine, "carmine"),
+    (Tool::RadosBench, "rados-bench"),
+    (Tool::FioRados, "fio-rados"),
+    (Tool::FioRbd, "fio-rbd"),
+];
+
+impl FromStr for Tool {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        WORDS.iter().find(|(_, word)| *word == text).map(|(tool, _)| *tool).ok_or_else(|| SpecError::Word {
+            what: "--client",
+            text: text.to_owned(),
+            words: WORDS.map(|(_, word)| format!(" {word}")).concat(),
+        })
+    }
+}
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = WORDS.iter().find(|(tool, _)| tool == self).map_or("", |(_, word)| word);
+        f.pad(word)
+    }
+}
+
+/// Where a tool finds the cluster.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Path of `ceph.conf`.
+    pub conf: String,
+    /// Pool.
+    pub pool: String,
+}
+
+/// What a tool cannot do of a load, before anything is started; then what it does differently, as remarks for the result.
+///
+/// # Errors
+/// The tool has no such load.
+pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, SpecError> {
+    let refuse = |what: &'static str, text: String, why: &str| {
+        Err(SpecError::Value { what, text, why: format!("{tool} {why}") })
+    };
+    if tool != Tool::Carmine && (spec.verify || spec.verify_only) {
+        return refuse("--verify", String::new(), "does not check blocks; take --client carmine");
+    }
+    if tool != Tool::RadosBench {
+        return Ok(Vec::new());
+    }
+    if let Some(rate) = spec.rate_iops {
+        return refuse("--rate", rate.to_string(), "has no rate; take fio-rados");
+    }
+    if spec.rw == Rw::RandRw {
+        return refuse("--rw", spec.rw.to_string(), "either reads or writes; take fio-rados");
+    }
+    let mut marks = vec!["rados bench tells no percentiles".to_owned()];
+    if spec.rw == Rw::RandWrite {
+        marks.push(
+            "rados bench writes each block once, in order, into fresh objects: no random overwrites".into(),
+        );
+    }
+    Ok(marks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        for (tool, word) in WORDS {
+            assert_eq!((word.parse(), tool.to_string()), (Ok(tool), word.to_owned()));
+        }
+        let error = "cosbench".parse::<Tool>().unwrap_err().to_string();
+        assert!(error.contains("--client cosbench") && error.contains("fio-rbd"), "{error}");
+    }
+
+    #[test]
+    fn what_a_tool_cannot_do_is_said_before_the_load() {
+        let random = LoadSpec { rw: Rw::RandRw, ..LoadSpec::default() };
+        assert!(check(Tool::RadosBench, &random).unwrap_err().to_string().contains("--rw randrw"));
+        assert_eq!(check(Tool::FioRados, &random), Ok(Vec::new()));
+        let rate = LoadSpec { rate_iops: Some(100.0), ..LoadSpec::default() };
+        assert!(check(Tool::RadosBench, &rate).is_err() && check(Tool::FioRbd, &rate).is_ok());
+        let verify = LoadSpec { verify: true, ..LoadSpec::default() };
+        assert!(check(Tool::FioRados, &verify).is_err() && check(Tool::Carmine, &verify).is_ok());
+        let write = LoadSpec { rw: Rw::RandWrite, ..LoadSpec::default() };
+        assert!(check(Tool::RadosBench, &write).unwrap().iter().any(|mark| mark.contains("fresh objects")));
+    }
+}

@@ -1,0 +1,137 @@
+//! `rados bench`. It prints text while it runs, and a summary at its end; latencies have no percentiles.
+
+use super::figures::counted;
+use super::{HostedFigures, Latency, Place};
+use crate::result::JobResult;
+use crate::spec::{LoadSpec, Rw, show_bytes};
+
+/// A prefill ends by its number of objects; this only bounds it.
+const PREFILL_SECONDS: u32 = 3600;
+
+/// Name under which the objects of a load are found again: reads have the block size with which they were written.
+pub fn run_name(spec: &LoadSpec, job: u32) -> String {
+    let (bs, object, size) =
+        (show_bytes(spec.bs_bytes), show_bytes(spec.object_size_bytes), show_bytes(spec.size_bytes));
+    format!("carmine-{size}-{object}-{bs}-job{job}of{}", spec.numjobs)
+}
+
+fn base(place: &Place) -> Vec<String> {
+    ["-c", &place.conf, "-p", &place.pool, "bench"].map(str::to_owned).to_vec()
+}
+
+/// Arguments of one job's load for `millis` (whole seconds, rounded up).
+pub fn arguments(spec: &LoadSpec, place: &Place, job: u32, millis: u64) -> Vec<String> {
+    let verb = match spec.rw {
+        Rw::Write | Rw::RandWrite => "write",
+        Rw::Read => "seq",
+        Rw::RandRead | Rw::RandRw => "rand",
+    };
+    let mut args = base(place);
+    args.extend([millis.div_ceil(1000).to_string(), verb.into(), "-t".into(), spec.iodepth.to_string()]);
+    if spec.rw.writes() {
+        // Names of its own: what is read must not be overwritten, and goes away with the run.
+        args.extend(sizes(spec));
+        args.extend(["--run-name".into(), format!("{}-written", run_name(spec, job))]);
+    } else {
+        args.extend(["--no-verify".into(), "--run-name".into(), run_name(spec, job)]);
+    }
+    args
+}
+
+/// Arguments that write what a job reads.
+pub fn prefill_arguments(spec: &LoadSpec, place: &Place, job: u32) -> Vec<String> {
+    let mut args = base(place);
+    let objects = (spec.objects() / u64::from(spec.numjobs.max(1))).max(1);
+    args.extend([PREFILL_SECONDS.to_string(), "write".into(), "-t".into(), "64".into()]);
+    args.extend(sizes(spec));
+    args.extend(["--max-objects".into(), objects.to_string(), "--no-cleanup".into()]);
+    args.extend(["--run-name".into(), run_name(spec, job)]);
+    args
+}
+
+fn sizes(spec: &LoadSpec) -> [String; 4] {
+    ["-b".into(), spec.bs_bytes.to_string(), "-O".into(), spec.object_size_bytes.to_string()]
+}
+
+/// True for the line that `rados bench` prints when its first requests are about to be sent.
+pub fn is_begin(line: &str) -> bool {
+    line.trim_start().starts_with("sec Cur ops")
+}
+
+/// Reads the summary.
+///
+/// # Errors
+/// There is none: the run failed.
+pub fn parse(text: &str) -> Result<HostedFigures, String> {
+    let find = |name: &str| {
+        let line = text.lines().rev().find_map(|line| line.strip_prefix(name))?;
+        line.strip_prefix(':')?.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0)
+    };
+    let seconds = find("Total time run").ok_or("rados bench printed no summary")?;
+    let (reads, writes) = (find("Total reads made"), find("Total writes made"));
+    let bytes_of = |ops: f64, name: &str| counted(ops as u64, ops as u64 * find(name).unwrap_or(0.0) as u64);
+    let result = JobResult {
+        read: reads.map(|ops| bytes_of(ops, "Read size")).unwrap_or_default(),
+        write: writes.map(|ops| bytes_of(ops, "Write size")).unwrap_or_default(),
+        ..JobResult::default()
+    };
+    let nanos = |name: &str| find(name).unwrap_or(0.0) * 1e9;
+    let latency = Latency {
+        min_ns: nanos("Min latency(s)"),
+        max_ns: nanos("Max latency(s)"),
+        mean_ns: nanos("Average Latency(s)"),
+        stddev_ns: nanos("Stddev Latency(s)"),
+    };
+    Ok(HostedFigures { version: "rados bench".into(), seconds, result, jobs: None, latency: Some(latency) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITE: &str = "\
+hints = 1
+Maintaining 8 concurrent writes of 4096 bytes to objects of size 65536 for up to 2 seconds or 0 objects
+  sec Cur ops   started  finished  avg MB/s  cur MB/s last lat(s)  avg lat(s)
+    0       8         8         0         0         0           -           0
+Total time run:         2.00795
+Total writes made:      468
+Write size:             4096
+Object size:            65536
+Average IOPS:           233
+Average Latency(s):     0.0343122
+Stddev Latency(s):      0.0180077
+Max latency(s):         0.0951313
+Min latency(s):         0.00622211
+";
+
+    #[test]
+    fn summaries_become_results() {
+        let figures = parse(WRITE).unwrap();
+        assert_eq!((figures.result.write.ops, figures.result.write.bytes), (468, 468 * 4096));
+        let latency = figures.latency.unwrap();
+        assert!((figures.seconds - 2.00795).abs() < 1e-9 && (latency.mean_ns - 34_312_200.0).abs() < 1.0);
+        let read =
+            parse("Total time run:       2.0\nTotal reads made:     9756\nRead size:            4096\n")
+                .unwrap();
+        assert_eq!((read.result.read.ops, read.result.write.ops), (9756, 0));
+        for text in ["", "error: no pool", "Total time run: soon\n", "Total time run: -1\n"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert_eq!(WRITE.lines().filter(|line| is_begin(line)).count(), 1);
+    }
+
+    #[test]
+    fn reads_find_what_was_written() {
+        let place = Place { conf: "c".into(), pool: "p".into() };
+        let spec = LoadSpec { rw: Rw::RandRead, iodepth: 4, size_bytes: 64 << 20, ..LoadSpec::default() };
+        let read = arguments(&spec, &place, 0, 1500).join(" ");
+        assert_eq!(read, "-c c -p p bench 2 rand -t 4 --no-verify --run-name carmine-64m-4m-4k-job0of1");
+        let write = prefill_arguments(&spec, &place, 0).join(" ");
+        assert!(write.contains(
+            "-b 4096 -O 4194304 --max-objects 16 --no-cleanup --run-name carmine-64m-4m-4k-job0of1"
+        ));
+        let load = arguments(&LoadSpec { rw: Rw::Write, ..spec }, &place, 0, 1000).join(" ");
+        assert!(load.contains("write") && load.ends_with("job0of1-written"), "{load}");
+    }
+}

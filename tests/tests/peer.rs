@@ -1,0 +1,155 @@
+//! A real Ceph 16.2 (Debian's packages) as a peer: made, loaded by the stock tools, restarted with other settings, removed.
+#![allow(clippy::disallowed_methods)] // reads files and looks into /proc
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use carmine_tests::{Testbed, carmine_bin, installed, run, succeed};
+use serde_json::Value;
+
+const MINUTES: Duration = Duration::from_secs(180);
+
+/// One small OSD that shares its CPUs with the client, so that it runs on any machine.
+const SMALL: &[&str] = &["--osds", "1", "--pgs", "8", "--osd-size", "1G", "--sparse", "--overprovisioned"];
+
+/// `carmine peer COMMAND` in a folder of its own; dropped, the peer is removed.
+struct Peer {
+    bed: Testbed,
+}
+
+impl Peer {
+    fn dir(&self) -> PathBuf {
+        self.bed.dir().with_file_name("peer")
+    }
+
+    fn output(&self, command: &[&str], args: &[&str]) -> std::process::Output {
+        let dir = self.dir();
+        let all = [command, &["--dir", dir.to_str().expect("UTF-8")], args].concat();
+        run(&carmine_bin(), &all, MINUTES)
+    }
+
+    fn ok(&self, command: &[&str], args: &[&str]) -> String {
+        succeed(self.output(command, args), &format!("carmine {command:?} {args:?}"))
+    }
+
+    fn status(&self) -> Value {
+        let text = String::from_utf8(self.output(&["peer", "status"], &["--json"]).stdout).expect("UTF-8");
+        serde_json::from_str(&text).expect("a status")
+    }
+
+    /// Processes that have this folder on their command line, whatever they are.
+    fn processes(&self) -> Vec<String> {
+        let dir = self.dir();
+        let dir = dir.as_os_str().as_encoded_bytes();
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        let ours = lines.filter(|line| line.windows(dir.len()).any(|part| part == dir));
+        ours.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect()
+    }
+
+    /// A load of one second; its result.
+    fn bench(&self, client: &str, rw: &str) -> Value {
+        let json = self.dir().with_file_name(format!("{client}-{rw}.json"));
+        let load = ["--client", client, "--rw", rw, "--iodepth", "4", "--size", "8m", "--object-size", "1m"];
+        let window = ["--runtime", "1", "--json", json.to_str().expect("UTF-8")];
+        self.ok(&["bench"], &[&load[..], &window].concat());
+        serde_json::from_slice(&std::fs::read(&json).expect("a result")).expect("JSON")
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if self.dir().exists() {
+            let gone = self.output(&["peer", "destroy"], &[]);
+            if !gone.status.success() {
+                eprintln!("destroy failed: {}", String::from_utf8_lossy(&gone.stderr));
+            }
+        }
+    }
+}
+
+fn can_run() -> bool {
+    installed("ceph-osd", "ceph-osd") && installed("ceph-mon", "ceph-mon") && installed("fio", "fio")
+}
+
+/// Figures that must be in every result of a hosted client.
+fn check_result(result: &Value, rw: &str) {
+    let direction = if rw.ends_with("read") { "read" } else { "write" };
+    let carmine = &result["carmine"];
+    let ops = result["jobs"][0][direction]["total_ios"].as_u64().expect("operations");
+    let iops = carmine["iops"].as_f64().expect("IOPS");
+    assert!(ops > 0 && iops > 0.0, "{result}");
+    assert!(carmine["osds"][0]["cpu_seconds"]["kernel_total"].as_f64().is_some_and(|s| s > 0.0), "{carmine}");
+    assert_eq!((&carmine["route"], &carmine["peer"]["kind"]), (&"single".into(), &"ceph".into()));
+    assert!(carmine["peer"]["contrast"]["ceph_does_not"].as_array().is_some_and(|list| !list.is_empty()));
+    assert!(carmine["client"]["command"].as_array().is_some_and(|words| words.len() > 3));
+    assert!(carmine["client_cores_used"].as_f64().is_some_and(|cores| cores > 0.0));
+}
+
+#[test]
+fn a_real_ceph_is_made_loaded_restarted_and_removed() {
+    if !can_run() {
+        return;
+    }
+    let peer = Peer { bed: Testbed::new() };
+    peer.ok(&["peer", "up"], SMALL);
+    let status = peer.status();
+    assert_eq!((&status["state"], &status["pgs_clean"]), (&"running".into(), &8.into()));
+    assert_eq!(status["about"]["profile"], "stock");
+    let pid = status["osds"][0]["pid"].as_i64().expect("a pid");
+    let allowed = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let cpus = &status["osds"][0]["cpus"][0];
+    assert!(allowed.lines().any(|line| *line == format!("Cpus_allowed_list:\t{cpus}")), "{allowed}");
+
+    for (client, rw) in [("fio-rados", "randwrite"), ("fio-rbd", "randread"), ("rados-bench", "randread")] {
+        let result = peer.bench(client, rw);
+        check_result(&result, rw);
+        let percentile = &result["jobs"][0][rw.trim_start_matches("rand")]["clat_ns"]["percentile"];
+        assert_eq!(percentile.is_object(), client != "rados-bench", "absent, not zero: {percentile}");
+    }
+
+    // Another profile is a restart: the data stays.
+    peer.ok(&["peer", "down"], &[]);
+    assert_eq!(peer.status()["state"], "stopped");
+    peer.ok(&["peer", "up"], &["--tuned", "--opt", "osd_op_num_shards=3"]);
+    let status = peer.status();
+    assert_eq!(status["about"]["settings"]["osd_op_num_shards"], "3");
+    let shards = run(
+        Path::new("ceph"),
+        &[
+            "daemon",
+            peer.dir().join("run/osd.0.asok").to_str().expect("UTF-8"),
+            "config",
+            "get",
+            "osd_op_num_shards",
+        ],
+        MINUTES,
+    );
+    assert!(succeed(shards, "ceph daemon").contains("\"3\""));
+    let begin = Instant::now();
+    check_result(&peer.bench("fio-rados", "randread"), "randread");
+    assert!(begin.elapsed() < Duration::from_secs(60));
+
+    peer.ok(&["peer", "destroy"], &[]);
+    assert!(!peer.dir().exists());
+    assert_eq!(peer.processes(), [""; 0]);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_before_anything_starts() {
+    if !can_run() {
+        return;
+    }
+    let peer = Peer { bed: Testbed::new() };
+    let refused = |command: &[&str], args: &[&str], part: &str| {
+        let output = peer.output(command, args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(part), "{command:?} {args:?}: {said}");
+    };
+    refused(&["peer", "up"], &["--size", "2"], "--size 2");
+    refused(&["peer", "up"], &["--peer-build", "/nonexistent"], "/nonexistent");
+    refused(&["peer", "status"], &[], "there is no peer");
+    refused(&["bench"], &["--client", "rados-bench", "--rate", "100"], "--rate 100");
+    assert!(!peer.dir().exists());
+    assert_eq!(peer.processes(), [""; 0]);
+}
