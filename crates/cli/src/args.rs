@@ -8,8 +8,7 @@ use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{bench, compare, doctor, report, table};
-use crate::cmd::{bench, compare, peer, table};
+use crate::cmd::{bench, compare, doctor, peer, report, table};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]

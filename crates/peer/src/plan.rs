@@ -294,7 +294,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        let cases: [(&str, fn(&mut PeerWish)); 6] = [
+        type Change = fn(&mut PeerWish);
+        let cases: [(&str, Change); 6] = [
             ("--osds 0", |w| w.osds = Some(0)),
             ("--size 2", |w| w.size = Some(2)),
             ("--pgs 33", |w| w.pgs = Some(33)),
