@@ -3,7 +3,7 @@
 use carmine_metrics::Histogram;
 use serde_json::{Map, Value, json};
 
-use crate::result::{DirStats, JobResult, SAMPLE_NS};
+use crate::result::{DirStats, JobResult};
 use crate::spec::{LoadSpec, show_bytes};
 
 /// fio's default percentiles.
@@ -54,8 +54,7 @@ fn options(spec: &LoadSpec) -> Value {
 pub fn direction(stats: &DirStats, window_seconds: f64) -> Value {
     let per_second = |n: f64| if window_seconds > 0.0 { n / window_seconds } else { 0.0 };
     let bw_bytes = per_second(stats.bytes as f64);
-    let rates: Vec<f64> =
-        whole_samples(stats, window_seconds).iter().map(|n| *n as f64 * 1e9 / SAMPLE_NS as f64).collect();
+    let rates = stats.iops_samples(window_seconds);
     let (iops_min, iops_max, iops_mean, iops_stddev) = spread(&rates);
     json!({
         "io_bytes": stats.bytes,
@@ -76,15 +75,6 @@ pub fn direction(stats: &DirStats, window_seconds: f64) -> Value {
         "iops_stddev": iops_stddev,
         "iops_samples": rates.len(),
     })
-}
-
-/// The samples that lie wholly in the window, also those at its end in which nothing completed.
-fn whole_samples(stats: &DirStats, window_seconds: f64) -> Vec<u64> {
-    let whole = (window_seconds * 1e9 / SAMPLE_NS as f64) as usize;
-    if stats.ops == 0 {
-        return Vec::new();
-    }
-    (0..whole).map(|at| stats.samples.get(at).copied().unwrap_or(0)).collect()
 }
 
 fn spread(values: &[f64]) -> (f64, f64, f64, f64) {

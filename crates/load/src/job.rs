@@ -126,7 +126,10 @@ pub async fn run_job<T: Target + 'static>(shard: &Shard, target: Rc<T>, geometry
     if keep_state {
         let _ = events.send(run.snapshot());
     }
-    let result = std::mem::take(&mut run.state.borrow_mut().result);
+    let mut result = std::mem::take(&mut run.state.borrow_mut().result);
+    if run.spec.keep_seconds {
+        result.seconds.close();
+    }
     // The controller may be gone; then nobody wants to know.
     let _ = events.send(JobEvent::Done(Box::new(result)));
 }
@@ -307,12 +310,12 @@ impl<T: Target + 'static> Run<T> {
         self.progress(|p| p.set_ops(state.ops));
         if phase == Phase::Measure {
             let window_ns = *state.window_ns.get_or_insert(now_ns);
+            let (latency_ns, at_ns) = (now_ns.saturating_sub(op.start_ns), now_ns.saturating_sub(window_ns));
+            if self.spec.keep_seconds {
+                state.result.seconds.record(latency_ns, at_ns);
+            }
             let stats = if op.read { &mut state.result.read } else { &mut state.result.write };
-            stats.record(
-                self.spec.bs_bytes,
-                now_ns.saturating_sub(op.start_ns),
-                now_ns.saturating_sub(window_ns),
-            );
+            stats.record(self.spec.bs_bytes, latency_ns, at_ns);
         }
     }
 

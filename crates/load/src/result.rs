@@ -1,5 +1,6 @@
 //! What a job counted, and the jobs of a load together.
 
+use crate::seconds::Seconds;
 use carmine_metrics::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,13 @@ impl DirStats {
         if let Some(count) = self.samples.get_mut(sample) {
             *count += 1;
         }
+    }
+
+    /// IOPS in each [`SAMPLE_NS`] that lies wholly in the window, also of those at its end in which nothing completed.
+    pub fn iops_samples(&self, window_s: f64) -> Vec<f64> {
+        let whole = if self.ops == 0 { 0 } else { (window_s * 1e9 / SAMPLE_NS as f64) as usize };
+        let ops = (0..whole).map(|at| self.samples.get(at).copied().unwrap_or(0));
+        ops.map(|ops| ops as f64 * 1e9 / SAMPLE_NS as f64).collect()
     }
 
     fn merge(&mut self, other: &DirStats) {
@@ -89,6 +97,9 @@ pub struct JobResult {
     /// How far behind its schedule an open-loop job ended.
     pub behind_ns: u64,
     pub client: ClientClocks,
+    /// Both directions second by second, when the load was asked to keep them.
+    #[serde(default)]
+    pub seconds: Seconds,
 }
 
 impl JobResult {
@@ -98,6 +109,7 @@ impl JobResult {
         for job in jobs {
             all.read.merge(&job.read);
             all.write.merge(&job.write);
+            all.seconds.merge(&job.seconds);
             all.errors += job.errors;
             all.first_error = all.first_error.or_else(|| job.first_error.clone());
             all.verify.checked += job.verify.checked;
@@ -112,6 +124,13 @@ impl JobResult {
             }
         }
         all
+    }
+
+    /// IOPS in each whole [`SAMPLE_NS`] of the window, both directions together.
+    pub fn iops_samples(&self, window_s: f64) -> Vec<f64> {
+        let both = [self.read.iops_samples(window_s), self.write.iops_samples(window_s)];
+        let count = both.iter().map(Vec::len).max().unwrap_or(0);
+        (0..count).map(|at| both.iter().filter_map(|v| v.get(at)).sum()).collect()
     }
 
     /// Operations of both directions.

@@ -150,6 +150,9 @@ pub struct LoadSpec {
     /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
     #[serde(default)]
     pub generation: u64,
+    /// Keeps the latencies of each second, for time series.
+    #[serde(default)]
+    pub keep_seconds: bool,
 }
 
 impl Default for LoadSpec {
@@ -172,6 +175,7 @@ impl Default for LoadSpec {
             arrivals: Arrivals::Fixed,
             prefill: Prefill::Auto,
             generation: 0,
+            keep_seconds: false,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! accounting and the OSDs' `dump_metrics`. Times are nanoseconds.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct ReactorWindow {
     /// Buffers that came from the heap instead of the arena.
     pub buf_fallbacks: u64,
     pub bytes_copied: u64,
+    /// PGs that it owns, primaries and replicas; `None` if the OSD did not tell.
+    #[serde(default)]
+    pub pgs: Option<u32>,
 }
 
 /// One OSD process.
@@ -96,6 +100,35 @@ pub struct DeviceWindow {
     pub flushes: u64,
 }
 
+/// What OSDs still did for a load when it had ended: metadata that had to be compacted, for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainWindow {
+    pub wall_ns: u64,
+    /// CPU time of the OSDs' threads that are not reactors.
+    pub cpu_ns: u64,
+    /// They had become quiet before the wait was given up.
+    pub finished: bool,
+}
+
+/// `dump_metrics` of an OSD at both ends of the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MetricsWindow {
+    pub osd: u32,
+    pub start: Value,
+    pub end: Value,
+    /// Every number of `end` less the one at the same place of `start`.
+    pub difference: Value,
+}
+
+/// What sampling cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InstrumentWindow {
+    /// CPU of the sampler's thread, in cores.
+    pub cores: f64,
+    /// It had a CPU that no OSD uses.
+    pub apart: bool,
+}
+
 /// Everything that was sampled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
@@ -103,6 +136,11 @@ pub struct Window {
     pub osds: Vec<OsdWindow>,
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
+    /// `None` for stores that put nothing off.
+    pub drain: Option<DrainWindow>,
+    pub metrics: Vec<MetricsWindow>,
+    /// `None` without samples.
+    pub instrument: Option<InstrumentWindow>,
 }
 
 impl OsdWindow {
@@ -116,6 +154,12 @@ impl OsdWindow {
             return self.process.threads.iter().filter(|t| !reactor(t.tid)).map(|t| t.cpu_ns).sum();
         }
         self.process.cpu_ns.saturating_sub(self.reactors.iter().map(|r| r.busy_ns + r.spin_ns).sum())
+    }
+
+    /// Time that threads which are not reactors were on a CPU or ready for one.
+    pub fn alien_occupied_ns(&self) -> u64 {
+        let reactor = |tid: u32| self.reactors.iter().any(|r| r.tid == tid);
+        self.process.threads.iter().filter(|t| !reactor(t.tid)).map(|t| t.cpu_ns + t.wait_ns).sum()
     }
 
     /// CPU time that the reactors spun in.

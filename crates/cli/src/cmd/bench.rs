@@ -4,6 +4,7 @@ mod args;
 mod controller;
 mod drive;
 mod hosted;
+mod series;
 mod setup;
 mod view;
 
@@ -25,9 +26,11 @@ use crate::signals;
 
 /// 0: measured, and every block was right; 1: errors, wrong blocks, or no measurement.
 pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
-    let json = args.json.clone();
-    if let Some(path) = &json {
-        check_writable(path)?;
+    let (json, samples) = (args.json.clone(), args.samples.clone());
+    for (option, path) in [("--json", &json), ("--samples", &samples)] {
+        if let Some(path) = path {
+            check_writable(option, path)?;
+        }
     }
     if args.client != Tool::Carmine {
         return hosted::run(&args);
@@ -44,8 +47,16 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Ok(measured) => measured,
         Err(error) => return Err(error.context(failure(&outcome.result))),
     };
-    let report = report::report(&outcome.spec, &outcome.result, &measured, setup.context(outcome.marks));
+    let report = report::report(
+        &outcome.spec,
+        &outcome.result,
+        &measured,
+        setup.context(outcome.marks, outcome.settled),
+    );
     print(&report::table(&outcome.result, &report))?;
+    if let (Some(path), Some(recorded)) = (&samples, outcome.samples) {
+        series::write(path, recorded, &outcome.result, report.window_seconds)?;
+    }
     if let Some(path) = &json {
         write_json(path, &outcome.spec, &outcome.result, &report)?;
     }
@@ -63,11 +74,11 @@ fn failure(result: &JobResult) -> String {
 }
 
 /// Finds out before the load, not after it, that the result can't be kept.
-fn check_writable(path: &Path) -> anyhow::Result<()> {
+fn check_writable(option: &str, path: &Path) -> anyhow::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
         anyhow::bail!(crate::output::Usage(format!(
-            "--json {}: there is no folder {}",
+            "{option} {}: there is no folder {}",
             path.display(),
             parent.display()
         )));

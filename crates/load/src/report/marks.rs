@@ -22,6 +22,13 @@ pub(super) fn marks(result: &JobResult, window: &Window, context: &Context) -> V
         marks.push("an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".into());
     }
     marks.extend(noise_marks(window));
+    marks.extend(unsteady(result, wall));
+    if window.drain.is_some_and(|d| !d.finished) {
+        marks.push("the OSDs' background work had not ended when the wait for it was given up: some of it is not charged".into());
+    }
+    if window.instrument.is_some_and(|i| !i.apart) {
+        marks.push("SHARED: every CPU is an OSD's, so the sampler ran on them, too".into());
+    }
     let client_wait = ratio(result.client.wait_ns as f64, result.client.wall_ns as f64).unwrap_or(0.0);
     if client_wait >= NOISE && !context.in_process {
         marks.push(format!(
@@ -39,9 +46,19 @@ pub(super) fn marks(result: &JobResult, window: &Window, context: &Context) -> V
     marks
 }
 
-/// CPU time of the controller (of this process, when the load runs in another) and of the monitor.
+/// IOPS that rose or fell over the window.
+fn unsteady(result: &JobResult, wall_s: f64) -> Option<String> {
+    let per_sample: Vec<f64> = result.iops_samples(wall_s);
+    let trend = carmine_stats::trend(&per_sample).ok().filter(|t| t.unsteady)?;
+    let percent = trend.drift * 100.0;
+    Some(format!("UNSTEADY: IOPS drifted by {percent:+.0} % over the window (p = {:.3})", trend.p))
+}
+
+/// CPU time that others than the OSDs had on the OSDs' CPUs when there is no generator: the controller (this process), the
+/// monitor, and the sampler if it had no CPU of its own.
 pub(super) fn guests_seconds(window: &Window) -> f64 {
-    seconds(window.machine.generator_ns + window.machine.mon_ns)
+    let apart = window.instrument.filter(|i| i.apart).map_or(0.0, |i| i.cores * seconds(window.wall_ns));
+    (seconds(window.machine.generator_ns + window.machine.mon_ns) - apart).max(0.0)
 }
 
 /// What other processes did to the measurement.

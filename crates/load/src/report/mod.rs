@@ -45,6 +45,8 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     context.shared |= context.in_process && marks::guests_seconds(window) > GUESTS_MAX * wall;
     let kernel: f64 = window.osds.iter().map(|o| seconds(o.process.cpu_ns)).sum();
     let spin: f64 = window.osds.iter().map(|o| seconds(o.spin_ns())).sum();
+    // What a load puts off is its own cost.
+    let drain = window.drain.map_or(0.0, |d| seconds(d.cpu_ns));
     let clocks_known = window.osds.iter().all(|o| !o.reactors.is_empty());
     let achieved = Achieved {
         iops,
@@ -92,10 +94,12 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
             used: alone(ratio(iops, used_cores)),
             busy: alone(ratio(iops, busy_cores)),
         },
-        osd_cpu_us_per_op: ratio(kernel * 1e6, ops),
+        osd_cpu_us_per_op: ratio((kernel + drain) * 1e6, ops),
         machine_cpu_us_per_op: machine_seconds(&window.machine, wall, kernel)
-            .and_then(|s| ratio(s * 1e6, ops)),
-        client_cores_used: ratio(seconds(window.machine.generator_ns), wall).filter(|_| !context.in_process),
+            .and_then(|s| ratio((s + drain) * 1e6, ops)),
+        client_cores_used: ratio(seconds(window.machine.generator_ns), wall)
+            .map(|cores| (cores - window.instrument.map_or(0.0, |i| i.cores)).max(0.0))
+            .filter(|_| !context.in_process),
         hops_per_op: hops_per_op(window, ops).filter(|_| clocks_known),
         device_reads_per_client_read: device_reads(spec, window)
             .and_then(|n| ratio(n, result.read.ops as f64)),
@@ -119,6 +123,9 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         conditions: context.conditions,
         doctor: context.doctor,
         throttled_seconds: throttled_seconds(window),
+        drain: window.drain,
+        metrics: window.metrics.clone(),
+        instrument_cores: window.instrument.map(|i| i.cores),
         machine: window.machine,
         devices: window.devices.clone(),
         verdict: limiter,

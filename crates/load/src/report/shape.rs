@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::baseline::Baseline;
 use crate::spec::LoadSpec;
 use crate::verdict::Limiter;
-use crate::window::{DeviceWindow, MachineWindow, ReactorWindow};
+use crate::window::{DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, ReactorWindow};
 
 /// What only the controller knows.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +141,13 @@ pub struct Report {
     pub doctor: Value,
     /// Time that a cgroup's CPU quota kept the OSDs from running; `None` without a quota.
     pub throttled_seconds: Option<f64>,
+    /// What the OSDs still had to do after the window; its CPU time is in the CPU time per operation. `None` for stores that
+    /// put nothing off.
+    pub drain: Option<DrainWindow>,
+    /// `dump_metrics` of every OSD at both ends of the window, and the difference.
+    pub metrics: Vec<MetricsWindow>,
+    /// CPU of the sampler (`--samples`) in cores: the instrument's own cost. `None` without samples.
+    pub instrument_cores: Option<f64>,
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
     pub verdict: Limiter,

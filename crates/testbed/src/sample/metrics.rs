@@ -43,7 +43,29 @@ fn reactor(shard: &Value, at: u32) -> Option<ReactorWindow> {
         hops: number("hops_sent").unwrap_or(0),
         buf_fallbacks: number("buf_fallbacks").unwrap_or(0),
         bytes_copied: number("bytes_copied").unwrap_or(0),
+        pgs: None,
     })
+}
+
+/// Every number of `end` less the one at the same place of `start`; numbers that fell (gauges) become negative, new ones
+/// stay. Everything else is as in `end`.
+pub fn difference(start: &Value, end: &Value) -> Value {
+    match (start, end) {
+        (Value::Object(old), Value::Object(new)) => {
+            let none = Value::Null;
+            let pairs =
+                new.iter().map(|(key, now)| (key.clone(), difference(old.get(key).unwrap_or(&none), now)));
+            Value::Object(pairs.collect())
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            Value::Array(old.iter().zip(new).map(|(old, now)| difference(old, now)).collect())
+        }
+        (Value::Number(old), Value::Number(now)) => match (old.as_i64(), now.as_i64()) {
+            (Some(old), Some(now)) => Value::from(now.saturating_sub(old)),
+            _ => Value::from(now.as_f64().unwrap_or(0.0) - old.as_f64().unwrap_or(0.0)),
+        },
+        _ => end.clone(),
+    }
 }
 
 /// Sum of a counter over the shards, `None` if none has it.
@@ -84,6 +106,7 @@ fn reactor_since(now: &ReactorWindow, old: &ReactorWindow) -> ReactorWindow {
         hops: since(|r| r.hops),
         buf_fallbacks: since(|r| r.buf_fallbacks),
         bytes_copied: since(|r| r.bytes_copied),
+        pgs: now.pgs,
     }
 }
 
@@ -111,6 +134,15 @@ mod tests {
         assert_eq!(window.wire_bytes, Some(2 * (10 - 5 + 20)));
         let r = &window.reactors[1];
         assert_eq!((r.shard, r.tid, r.busy_ns, r.spin_ns, r.hops), (1, 12, 10, 0, 10));
+    }
+
+    #[test]
+    fn differences_keep_the_shape() {
+        let start = json!({"shard": 1, "a": {"n": 5, "f": 1.5, "s": "x"}, "list": [1, 2], "short": [1]});
+        let end =
+            json!({"shard": 1, "a": {"n": 3, "f": 2.0, "s": "y", "new": 7}, "list": [4, 2], "short": [1, 2]});
+        let want = json!({"shard": 0, "a": {"n": -2, "f": 0.5, "s": "y", "new": 7}, "list": [3, 0], "short": [1, 2]});
+        assert_eq!(difference(&start, &end), want);
     }
 
     #[test]

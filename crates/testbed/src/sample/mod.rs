@@ -20,7 +20,7 @@ pub use device::device_of;
 use device::{DeviceCounters, device_window};
 pub use host::host_report;
 use machine::MachineCounters;
-pub use metrics::{OsdClocks, clocks};
+pub use metrics::{OsdClocks, clocks, difference};
 use process::{ProcessCounters, process_window};
 
 /// An OSD process that is watched.
@@ -117,6 +117,7 @@ impl Sampler {
                     start.devices.get(name).map(|before| device_window(name, before, after))
                 })
                 .collect(),
+            ..Window::default()
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use carmine_load::hosted::Tool;
+use carmine_load::report::CacheState;
 use carmine_load::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis};
 use clap::Args;
 
@@ -81,9 +82,29 @@ pub(crate) struct BenchArgs {
     /// Pool that is loaded
     #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
     pub(crate) pool: String,
+    /// File for samples of the window, one a second: CPUs, threads, memory, devices, network, sensors, and the load itself.
+    /// They are taken by a thread on CPUs that no OSD uses; what it costs is in the result (`instrument_cores`)
+    #[arg(long, value_name = "FILE", conflicts_with = "verify_only")]
+    pub(crate) samples: Option<PathBuf>,
+    /// Raw baselines to compare with: the file of `carmine baseline --json`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// State of the OSDs' caches: cold (they have served nothing since their start; nothing is prefilled), onode-warm
+    /// (the metadata of all objects is loaded first) or cached (the same load runs for a while first)
+    #[arg(long, value_name = "STATE", value_parser = cache_state)]
+    pub(crate) cache: Option<CacheState>,
     /// File for the result: fio's JSON, with an object `carmine` beside it
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+fn cache_state(text: &str) -> Result<CacheState, String> {
+    match text {
+        "cold" => Ok(CacheState::Cold),
+        "onode-warm" => Ok(CacheState::OnodeWarm),
+        "cached" => Ok(CacheState::Cached),
+        _ => Err("take cold, onode-warm or cached".to_owned()),
+    }
 }
 
 impl BenchArgs {
@@ -107,6 +128,7 @@ impl BenchArgs {
             arrivals: self.arrivals,
             prefill: self.prefill,
             generation: 0,
+            keep_seconds: self.samples.is_some(),
         }
     }
 }
@@ -154,6 +176,7 @@ mod tests {
             ("--verify-only", "--verify-state"),
             ("--in-process --numjobs 2", "--numjobs"),
             ("--rwmixread 101", "101"),
+            ("--cache warm", "onode-warm"),
         ] {
             let error = parse(words).unwrap_err();
             assert!(error.contains(part), "{error}");

@@ -1,22 +1,25 @@
 //! The controller of a load: moves it through its phases, and reads the kernel's accounting at both ends of the window.
 //! It sleeps on a client CPU; what it uses itself is counted as the generator's.
 
+mod readings;
+mod settle;
+
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use carmine_client::{Client, Options};
-use carmine_load::window::Window;
+use carmine_load::window::{DrainWindow, InstrumentWindow, Window};
 use carmine_load::{BenchStatus, JobResult, LoadSpec, Phase, VerifyState};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
-use carmine_testbed::sample::{OsdClocks, Snapshot, clocks};
+use carmine_testbed::sample::series::{Recorder, Samples};
 use carmine_testbed::write_whole;
-use carmine_types::OsdId;
 
 use super::drive::{Drive, effective_spec};
 use super::setup::Setup;
 use super::view::View;
+use crate::output::Usage;
 
 /// How often the controller looks at its jobs.
 const LOOK: Duration = Duration::from_millis(20);
@@ -43,6 +46,9 @@ pub(crate) struct Outcome {
     /// Blocks that the verify state knows.
     pub(crate) known_blocks: u64,
     pub(crate) marks: Vec<String>,
+    /// The OSDs' background work between the prefill and the ramp.
+    pub(crate) settled: Option<DrainWindow>,
+    pub(crate) samples: Option<Samples>,
 }
 
 /// Runs the whole load on the calling thread's reactor.
@@ -72,15 +78,11 @@ async fn control(shard: &Shard, setup: &Setup, cancel: &AtomicBool) -> anyhow::R
         view,
         marks: Vec::new(),
         state_written: Instant::now(),
+        settled: None,
+        samples: None,
     };
     let measured = controller.phases().await;
     controller.finish(measured).await
-}
-
-/// One reading at an end of the window.
-struct Reading {
-    kernel: Snapshot,
-    osds: Vec<OsdClocks>,
 }
 
 struct Controller<'a> {
@@ -92,6 +94,9 @@ struct Controller<'a> {
     view: View,
     marks: Vec<String>,
     state_written: Instant,
+    /// The OSDs' background work before the ramp.
+    settled: Option<DrainWindow>,
+    samples: Option<Samples>,
 }
 
 impl Controller<'_> {
@@ -100,14 +105,26 @@ impl Controller<'_> {
         self.view.phase("connecting");
         self.until("the jobs to connect", READY_LIMIT, |status| status.progress.ready).await?;
         let baseline_cores = self.baseline().await?;
+        let served = self.read().await?.client_ops();
+        if self.setup.wants_cold() && served > 0 {
+            bail!(Usage(format!(
+                "--cache cold: the OSDs have answered {served} operations since their start; restart them (`carmine down`, `carmine up`)"
+            )));
+        }
         self.drive.set_phase(Phase::Prefill).await?;
         self.view.phase("prefilling");
         self.until("the prefill to go on", PREFILL_LIMIT, |status| status.progress.prefilled).await?;
+        if self.setup.defers_work() {
+            self.view.phase("waiting for the OSDs' background work");
+            let idle = self.read().await?;
+            self.settled = Some(self.drain(&idle).await?);
+        }
         if self.setup.spec.ramp_ms > 0 {
             self.drive.set_phase(Phase::Ramp).await?;
             self.view.timed("ramp", self.setup.spec.ramp_ms);
             self.run_for(Duration::from_millis(self.setup.spec.ramp_ms)).await?;
         }
+        let recorder = self.setup.sample_options().map(Recorder::start).transpose()?;
         let start = self.read().await?;
         self.drive.set_phase(Phase::Measure).await?;
         self.view.timed("measuring", self.setup.spec.runtime_ms);
@@ -118,8 +135,18 @@ impl Controller<'_> {
         };
         self.run_for(time).await?;
         let end = self.read().await?;
+        self.samples = recorder.map(Recorder::finish).transpose()?;
         self.drive.set_phase(Phase::Stop).await?;
-        Ok(self.window(&start, &end, baseline_cores))
+        let mut window = self.window(&start, &end, baseline_cores);
+        if self.setup.defers_work() {
+            self.view.phase("waiting for the OSDs' background work");
+            window.drain = Some(self.drain(&end).await?);
+        }
+        window.instrument = self
+            .samples
+            .as_ref()
+            .map(|s| InstrumentWindow { cores: s.instrument.cores, apart: !s.instrument.cpus.is_empty() });
+        Ok(window)
     }
 
     /// Waits for `done`, for at most `limit` without any progress; the load's own failure ends the wait, too.
@@ -194,29 +221,6 @@ impl Controller<'_> {
         Ok(self.setup.sampler.baseline_cores(&before, &after))
     }
 
-    /// The OSDs' clocks first and then the kernel's, at both ends alike: both windows are equally long.
-    async fn read(&mut self) -> anyhow::Result<Reading> {
-        let mut osds = Vec::with_capacity(self.setup.osds.len());
-        for (id, _) in &self.setup.osds {
-            osds.push(match dump_metrics(&self.client, *id).await {
-                Ok(clocks) => clocks,
-                Err(error) => {
-                    self.marks.push(format!("{id} did not tell its metrics: {error:#}"));
-                    OsdClocks::default()
-                }
-            });
-        }
-        Ok(Reading { kernel: self.setup.sampler.sample()?, osds })
-    }
-
-    fn window(&self, start: &Reading, end: &Reading, baseline_cores: f64) -> Window {
-        let mut window = self.setup.sampler.window(&start.kernel, &end.kernel, baseline_cores);
-        for (osd, (before, after)) in window.osds.iter_mut().zip(start.osds.iter().zip(&end.osds)) {
-            after.add_to(before, osd);
-        }
-        window
-    }
-
     /// Ends the load whatever happened before, keeps what is known of its blocks, and gathers the results.
     async fn finish(mut self, measured: anyhow::Result<Window>) -> anyhow::Result<Outcome> {
         self.view.phase("waiting for the last answers");
@@ -245,6 +249,8 @@ impl Controller<'_> {
             measured: joined.and(measured),
             known_blocks,
             marks: self.marks,
+            settled: self.settled,
+            samples: self.samples,
         })
     }
 
@@ -277,9 +283,4 @@ impl Controller<'_> {
         self.state_written = Instant::now();
         Ok(())
     }
-}
-
-async fn dump_metrics(client: &Client, id: OsdId) -> anyhow::Result<OsdClocks> {
-    let answer = client.admin(id, r#"{"prefix":"dump_metrics"}"#).await?;
-    Ok(clocks(&serde_json::from_str(&answer).context("the answer is no JSON")?))
 }

@@ -1,19 +1,22 @@
 //! Everything that is decided before a load starts.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use carmine_doctor::Finding;
-use carmine_load::report::Context as ReportContext;
-use carmine_load::{LoadSpec, VerifyState};
+use carmine_load::baseline::Baseline;
+use carmine_load::report::{CacheState, Context as ReportContext};
+use carmine_load::window::DrainWindow;
+use carmine_load::{LoadSpec, Prefill, VerifyState};
 use carmine_testbed::process::ProcessId;
+use carmine_testbed::sample::series::SampleOptions;
 use carmine_testbed::sample::{Sampler, WatchedOsd, device_of, host_report};
 use carmine_testbed::{Daemon, Layout, Plan, StoreKind, mon_addr, require_plan};
 use carmine_topology::Grid;
 use carmine_types::OsdId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::args::BenchArgs;
 use crate::cmd::doctor::findings_of;
@@ -33,12 +36,21 @@ pub(crate) struct Setup {
     pub(crate) state_path: Option<PathBuf>,
     /// What of the machine's settings the figures depend on.
     doctor: Vec<Finding>,
+    /// Samples are wanted.
+    samples: bool,
+    baseline: Option<Baseline>,
+    cache: Option<CacheState>,
 }
+
+/// `--cache cached` without `--ramp` loads for this long before the window.
+const CACHED_RAMP_MS: u64 = 5_000;
 
 impl Setup {
     pub(crate) fn prepare(args: BenchArgs) -> anyhow::Result<Setup> {
         let mut spec = args.spec();
+        cache_conditions(&mut spec, args.cache)?;
         spec.check().map_err(|e| Usage(e.to_string()))?;
+        let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
         let layout = Layout::new(&args.dir.dir)?;
         let plan = require_plan(&layout)?;
         let (mon, mon_pid, osds) = running(&layout, &plan)?;
@@ -62,12 +74,36 @@ impl Setup {
             state,
             state_path: args.verify_state,
             doctor: findings_of(&layout, &plan),
+            samples: args.samples.is_some(),
+            baseline,
+            cache: args.cache,
             plan,
         })
     }
 
-    /// The part of the report that this knows.
-    pub(crate) fn context(&self, mut marks: Vec<String>) -> ReportContext {
+    /// What is to be sampled, if anything is.
+    pub(crate) fn sample_options(&self) -> Option<SampleOptions> {
+        let osds = self.osds.iter().map(|(id, pid)| (id.0, pid.pid.unsigned_abs()));
+        self.samples.then(|| SampleOptions {
+            osds: osds.collect(),
+            devices: self.sampler.devices().to_vec(),
+            osd_cpus: self.plan.grid.allocated_cpus().to_vec(),
+            client_cpus: self.plan.client_cpus().to_vec(),
+        })
+    }
+
+    /// The store has work that it does later: its metadata is compacted.
+    pub(crate) fn defers_work(&self) -> bool {
+        self.plan.store == StoreKind::Blue && !self.spec.verify_only
+    }
+
+    /// The OSDs' caches are to be empty: they must have served nothing yet.
+    pub(crate) fn wants_cold(&self) -> bool {
+        self.cache == Some(CacheState::Cold)
+    }
+
+    /// The part of the report that this knows. `settled`: the OSDs' background work before the load.
+    pub(crate) fn context(&self, mut marks: Vec<String>, settled: Option<DrainWindow>) -> ReportContext {
         let client_cpus = self.plan.client_cpus().len();
         if self.in_process.is_none() && self.spec.numjobs as usize > client_cpus {
             marks.push(format!("{} generator threads share {client_cpus} client CPUs", self.spec.numjobs));
@@ -91,6 +127,13 @@ impl Setup {
             doctor: serde_json::to_value(&self.doctor).unwrap_or_default(),
             drives: (self.plan.store == StoreKind::Blue && drives > 0).then_some(drives),
             marks,
+            cache_state: self.cache,
+            baseline: self.baseline.clone(),
+            conditions: json!({
+                "prefill": self.spec.prefill,
+                "ramp_ms": self.spec.ramp_ms,
+                "background_work_before": settled,
+            }),
             ..ReportContext::default()
         }
     }
@@ -100,6 +143,32 @@ impl Setup {
         let grid = self.plan.grid.clone();
         if self.in_process.is_some() { grid.without_clients() } else { grid }
     }
+}
+
+/// Sets what a cache state asks of the load.
+fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::Result<()> {
+    match cache {
+        Some(CacheState::Cold) if spec.prefill == Prefill::Always || spec.ramp_ms > 0 => {
+            bail!(Usage("--cache cold: --prefill always and --ramp would warm the caches; leave them out".into()))
+        }
+        Some(CacheState::Cold) => spec.prefill = Prefill::Never,
+        Some(CacheState::OnodeWarm) if spec.prefill == Prefill::Never => bail!(Usage(
+            "--cache onode-warm: the metadata is loaded by the look for missing objects; leave --prefill never out".into()
+        )),
+        Some(CacheState::Cached) if spec.ramp_ms == 0 => spec.ramp_ms = CACHED_RAMP_MS,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        Usage(format!("--baseline {}: {e}; `carmine baseline --json` makes it", path.display()))
+    })?;
+    let baseline = serde_json::from_str(&text).map_err(|e| {
+        Usage(format!("--baseline {}: {e}; it must be a file of `carmine baseline --json`", path.display()))
+    })?;
+    Ok(baseline)
 }
 
 /// How a store makes writes durable before it answers.
