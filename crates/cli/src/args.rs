@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Destroy(DirArgs),
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
+    /// Measure the drive and the messenger without an OSD: what `bench --baseline` compares with
+    Baseline(crate::cmd::baseline::BaselineArgs),
     /// Print results of `bench --json` side by side
     Table(table::TableArgs),
     /// Compare two runs, or two arms of one: accepted, or rejected for a regression

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::args::Command;
 
 mod admin;
+pub(crate) mod baseline;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod doctor;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(args) => status::run(&args),
         Command::Down(args) => down::down(&args),
         Command::Destroy(args) => down::destroy(&args),
+        Command::Baseline(args) => baseline::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Table(args) => table::run(&args),
         Command::Compare(args) => compare::run(&args),

@@ -10,16 +10,20 @@ mod view;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use carmine_load::hosted::Tool;
 use carmine_load::report::{self, Report};
+use carmine_load::verdict::MoreLoad;
+use carmine_load::window::Window;
 use carmine_load::{JobResult, LoadSpec};
 use carmine_testbed::archive;
 
 pub(crate) use args::BenchArgs;
 use setup::Setup;
+pub(crate) use view::View;
 
 use crate::output::{note, print};
 use crate::signals;
@@ -36,6 +40,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return hosted::run(&args);
     }
     hosted::refuse_peer(&args.dir.dir)?;
+    let confirm = args.confirm;
     let cancel = signals::cancel_flag()?;
     let setup = Setup::prepare(args)?;
     print(&setup.grid().render())?;
@@ -47,12 +52,11 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Ok(measured) => measured,
         Err(error) => return Err(error.context(failure(&outcome.result))),
     };
-    let report = report::report(
-        &outcome.spec,
-        &outcome.result,
-        &measured,
-        setup.context(outcome.marks, outcome.settled),
-    );
+    let mut context = setup.context(outcome.marks, outcome.settled);
+    if confirm {
+        context.more_load = Some(more_load(&setup, &cancel, outcome.result.ops(), &measured)?);
+    }
+    let report = report::report(&outcome.spec, &outcome.result, &measured, context);
     print(&report::table(&outcome.result, &report))?;
     if let (Some(path), Some(recorded)) = (&samples, outcome.samples) {
         series::write(path, recorded, &outcome.result, report.window_seconds)?;
@@ -63,6 +67,18 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let result = &outcome.result;
     let good = result.errors == 0 && result.abandoned == 0 && result.verify.mismatches == 0;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Loads once more, with more load, and tells what that gave.
+fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) -> anyhow::Result<MoreLoad> {
+    let (more, what) = setup.with_more_load();
+    let outcome = controller::run(&more, cancel)?;
+    let window = outcome.measured.context("the load that should confirm the limiter")?;
+    let rate = |ops: u64, window: &Window| ops as f64 * 1e9 / window.wall_ns.max(1) as f64;
+    let (iops, before) = (rate(outcome.result.ops(), &window), rate(ops, measured));
+    let own_cpus = setup.plan.client_cpus().len() >= more.spec.numjobs as usize;
+    let ratio = if before > 0.0 { iops / before } else { 0.0 };
+    Ok(MoreLoad { what, iops, ratio, own_cpus: own_cpus || setup.in_process.is_some() })
 }
 
 /// What is known of a load that ended without a measurement.

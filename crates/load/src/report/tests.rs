@@ -34,7 +34,7 @@ fn case(shared: bool) -> (LoadSpec, JobResult, Window, Context) {
         mon_ns: 100_000_000,
         ..MachineWindow::default()
     };
-    let window = Window { wall_ns: 2_000_000_000, osds: vec![osd], machine, devices: Vec::new() };
+    let window = Window { wall_ns: 2_000_000_000, osds: vec![osd], machine, ..Window::default() };
     (spec, result, window, Context { shared, allocated_cpus: 1, size: 3, ..Context::default() })
 }
 

@@ -172,42 +172,6 @@ fn own_ns() -> u64 {
 mod tests {
     use super::*;
 
-    /// CPU time of this process by the kernel's exact clock.
-    fn kernel_ns() -> u64 {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-    }
-
-    fn burn(until: Instant) {
-        while Instant::now() < until {
-            std::hint::spin_loop();
-        }
-    }
-
-    #[test]
-    fn sums_of_cpu_time_equal_the_kernels() {
-        let end = Instant::now() + Duration::from_millis(2_300);
-        let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(move || burn(end))).collect();
-        let options = SampleOptions { osds: vec![(0, std::process::id())], ..SampleOptions::default() };
-        let before = kernel_ns();
-        let recorder = Recorder::start(options).unwrap();
-        // The threads outlive the window: those that end take their figures with them.
-        std::thread::sleep(Duration::from_millis(2_150));
-        let samples = recorder.finish().unwrap();
-        let kernel_s = (kernel_ns() - before) as f64 / 1e9;
-        threads.into_iter().for_each(|t| t.join().unwrap());
-        let by_threads: f64 = samples.threads.iter().map(|t| t.user_s + t.system_s).sum();
-        assert!((by_threads / kernel_s - 1.0).abs() < 0.02, "threads {by_threads} s, kernel {kernel_s} s");
-        let sampled: f64 = samples.series["osd_cores"].iter().flatten().sum();
-        assert!(samples.t_ms.len() == 2 && sampled > 0.5 * kernel_s, "{samples:?}");
-        for cpu in &samples.cpus {
-            let rows = [&cpu.user, &cpu.system, &cpu.irq, &cpu.softirq, &cpu.steal, &cpu.idle];
-            let sum: f64 = rows.iter().filter_map(|row| row[0]).sum();
-            assert!((sum - 1.0).abs() < 0.02, "CPU {}: {sum}", cpu.cpu);
-        }
-        assert!(samples.instrument.cores < 0.5 && samples.cores_used_10ms.is_some_and(|c| c.max > 0.0));
-    }
-
     #[test]
     fn keeps_off_the_osds() {
         let pinned = |osd_cpus: Vec<usize>, client_cpus: Vec<usize>| {

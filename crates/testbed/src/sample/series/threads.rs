@@ -6,8 +6,7 @@ use std::path::Path;
 use super::shape::ThreadSamples;
 use crate::sample::process::TICK_NS;
 
-/// Counters of a thread since its start. The kernel scales user and system time so that they add up to the time that the
-/// scheduler counted.
+/// Counters of a thread since its start. User and system time come in ticks of 10 ms; the time on a CPU is exact.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ThreadCounters {
     pub(super) name: String,
@@ -62,6 +61,23 @@ fn migrations(sched: &str) -> Option<u64> {
     sched.lines().find(|line| line.starts_with("se.nr_migrations"))?.rsplit(':').next()?.trim().parse().ok()
 }
 
+impl ThreadCounters {
+    /// Time on a CPU since `old`, in user mode and in the kernel: exact in sum, divided as the ticks are (those of the
+    /// thread's whole life, if there were none meanwhile).
+    fn split(&self, old: &ThreadCounters) -> (u64, u64) {
+        let cpu_ns = self.cpu_ns.saturating_sub(old.cpu_ns);
+        let mut ticks =
+            (self.user_ns.saturating_sub(old.user_ns), self.system_ns.saturating_sub(old.system_ns));
+        if ticks == (0, 0) {
+            ticks = (self.user_ns, self.system_ns);
+        }
+        let both = ticks.0 + ticks.1;
+        let user = if both == 0 { 1.0 } else { ticks.0 as f64 / both as f64 };
+        let user_ns = ((cpu_ns as f64 * user) as u64).min(cpu_ns);
+        (user_ns, cpu_ns - user_ns)
+    }
+}
+
 /// Sums over the threads of all OSDs of what happened between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spent {
@@ -77,9 +93,10 @@ pub(super) fn spent(before: &BTreeMap<u32, ThreadCounters>, now: &BTreeMap<u32, 
     let none = ThreadCounters::default();
     now.iter().fold(Spent::default(), |sum, (tid, thread)| {
         let old = before.get(tid).unwrap_or(&none);
+        let (user_ns, system_ns) = thread.split(old);
         Spent {
-            user_ns: sum.user_ns + thread.user_ns.saturating_sub(old.user_ns),
-            system_ns: sum.system_ns + thread.system_ns.saturating_sub(old.system_ns),
+            user_ns: sum.user_ns + user_ns,
+            system_ns: sum.system_ns + system_ns,
             cpu_ns: sum.cpu_ns + thread.cpu_ns.saturating_sub(old.cpu_ns),
             wait_ns: sum.wait_ns + thread.wait_ns.saturating_sub(old.wait_ns),
             switches: sum.switches + thread.switches.saturating_sub(old.switches),
@@ -96,15 +113,15 @@ pub(super) fn samples(
     let none = ThreadCounters::default();
     let row = |(tid, thread): (&u32, &ThreadCounters)| {
         let old = before.get(tid).unwrap_or(&none);
-        let seconds = |now: u64, old: u64| now.saturating_sub(old) as f64 / 1e9;
+        let (user_ns, system_ns) = thread.split(old);
         ThreadSamples {
             osd,
             tid: *tid,
             kind: kind(&thread.name).to_owned(),
             name: thread.name.clone(),
-            user_s: seconds(thread.user_ns, old.user_ns),
-            system_s: seconds(thread.system_ns, old.system_ns),
-            wait_s: seconds(thread.wait_ns, old.wait_ns),
+            user_s: user_ns as f64 / 1e9,
+            system_s: system_ns as f64 / 1e9,
+            wait_s: thread.wait_ns.saturating_sub(old.wait_ns) as f64 / 1e9,
             migrations: thread.migrations.map(|n| n.saturating_sub(old.migrations.unwrap_or(0))),
         }
     };
@@ -149,6 +166,16 @@ mod tests {
         ] {
             assert_eq!(kind(name), want, "{name}");
         }
+    }
+
+    #[test]
+    fn ticks_divide_what_the_scheduler_counted() {
+        let thread =
+            |cpu_ns, user_ns, system_ns| ThreadCounters { cpu_ns, user_ns, system_ns, ..Default::default() };
+        let old = thread(100, 30 * TICK_NS, 10 * TICK_NS);
+        assert_eq!(thread(1_100, 31 * TICK_NS, 13 * TICK_NS).split(&old), (250, 750));
+        assert_eq!(thread(500, 30 * TICK_NS, 10 * TICK_NS).split(&old), (300, 100));
+        assert_eq!(thread(7, 0, 0).split(&ThreadCounters::default()), (7, 0));
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! A file or block device as the target, without an OSD: what the drive itself gives to a reactor.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+
+use carmine_reactor::sync::Notify;
+use carmine_reactor::{File, FileOptions, Payload, Shard};
+
+use crate::target::{Target, TargetError};
+
+/// Objects of a load laid end to end on a device or file. Writes are made durable as the store `blue` does it: a lone write
+/// by itself, many with one flush that covers all that were there before it.
+pub struct DeviceTarget {
+    shard: Shard,
+    file: File,
+    object_bytes: u64,
+    writable: bool,
+    writing: Cell<u32>,
+    flushes: RefCell<Flushes>,
+    flushed: Notify,
+}
+
+#[derive(Default)]
+struct Flushes {
+    begun: u64,
+    done: u64,
+    running: bool,
+}
+
+impl DeviceTarget {
+    /// Opens `path` past the page cache. Without `writable` nothing is ever written: every object counts as there.
+    ///
+    /// # Errors
+    /// It can't be opened, or its file system takes no direct I/O.
+    pub async fn open(
+        shard: &Shard,
+        path: &Path,
+        object_bytes: u64,
+        writable: bool,
+    ) -> Result<DeviceTarget, TargetError> {
+        let options = FileOptions { read: true, write: writable, direct: true, ..FileOptions::default() };
+        let file = shard.open(path, options).await.map_err(|e| TargetError(e.to_string()))?;
+        Ok(DeviceTarget {
+            shard: shard.clone(),
+            file,
+            object_bytes,
+            writable,
+            writing: Cell::new(0),
+            flushes: RefCell::default(),
+            flushed: Notify::new(),
+        })
+    }
+
+    /// Where the object begins: its index is the last part of its name.
+    fn offset(&self, object: &str) -> Result<u64, TargetError> {
+        let index = object.rsplit('.').next().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        index
+            .and_then(|index| index.checked_mul(self.object_bytes))
+            .ok_or_else(|| TargetError(format!("{object} is no object of a load")))
+    }
+
+    /// Waits for a flush that begins after this call.
+    async fn flush(&self) -> Result<(), TargetError> {
+        let wanted = self.flushes.borrow().begun + 1;
+        loop {
+            if self.flushes.borrow().done >= wanted {
+                return Ok(());
+            }
+            if self.flushes.borrow().running {
+                self.flushed.notified().await;
+                continue;
+            }
+            let number = {
+                let mut flushes = self.flushes.borrow_mut();
+                flushes.running = true;
+                flushes.begun += 1;
+                flushes.begun
+            };
+            let result = self.file.fdatasync().await;
+            {
+                let mut flushes = self.flushes.borrow_mut();
+                flushes.running = false;
+                if result.is_ok() {
+                    flushes.done = number;
+                }
+            }
+            self.flushed.notify_all();
+            result.map_err(|e| TargetError(format!("flush: {e}")))?;
+        }
+    }
+}
+
+impl Target for DeviceTarget {
+    async fn read(&self, object: &str, off: u64, len: u64) -> Result<Payload, TargetError> {
+        let len = usize::try_from(len).map_err(|e| TargetError(e.to_string()))?;
+        let (read, buf) = self.file.read_at(self.shard.buf(len), len, self.offset(object)? + off).await;
+        read.map_err(|e| TargetError(e.to_string()))?;
+        Ok(Payload::from(buf.freeze()))
+    }
+
+    async fn write(&self, object: &str, off: u64, data: Payload) -> Result<(), TargetError> {
+        if !self.writable {
+            return Err(TargetError("this device is only read".into()));
+        }
+        let at = self.offset(object)? + off;
+        let alone = self.writing.get() == 0;
+        self.writing.set(self.writing.get() + 1);
+        let written = self.file.write_at(data.chunks().to_vec(), at, alone).await;
+        self.writing.set(self.writing.get() - 1);
+        written.map_err(|e| TargetError(e.to_string()))?;
+        if alone { Ok(()) } else { self.flush().await }
+    }
+
+    /// Of a file that is written first, nothing is there; of a device that is only read, everything.
+    async fn stat(&self, _object: &str) -> Result<Option<u64>, TargetError> {
+        Ok((!self.writable).then_some(self.object_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carmine_reactor::{Config, block_on};
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "makes the file that the target opens")]
+    fn objects_lie_end_to_end_and_devices_that_are_only_read_stay_as_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("scratch");
+        std::fs::write(&path, vec![0u8; 64 << 10]).unwrap();
+        block_on(Config::default(), async |shard: Shard| {
+            let target = DeviceTarget::open(&shard, &path, 16 << 10, true).await.unwrap();
+            assert_eq!(target.stat("bench.16384.00000000").await, Ok(None));
+            let mut block = shard.buf(4096);
+            block.fill(7);
+            let data = Payload::from(block.freeze());
+            let (one, two) = ("bench.16384.00000001", "bench.16384.00000002");
+            target.write(one, 4096, data.clone()).await.unwrap();
+            target.write(two, 0, data).await.unwrap();
+            assert_eq!(target.read(one, 4096, 4096).await.unwrap().to_vec(), vec![7; 4096]);
+            assert!(target.read("rubbish", 0, 4096).await.is_err());
+            let reader = DeviceTarget::open(&shard, &path, 16 << 10, false).await.unwrap();
+            assert_eq!(reader.stat(one).await, Ok(Some(16 << 10)));
+            assert!(reader.write(one, 0, Payload::new()).await.is_err());
+        })
+        .unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let written: Vec<usize> = (0..16).filter(|n| bytes[n * 4096] == 7).collect();
+        assert_eq!(written, [5, 8]);
+    }
+}
