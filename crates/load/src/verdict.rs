@@ -4,16 +4,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::window::Window;
+use crate::window::{ReactorWindow, Window};
 
 /// A reactor, alien set or client that is busy for this part of the window is the limit.
 const SATURATED: f64 = 0.90;
 /// One reactor of several that is this busy holds the others back.
 const ONE_SATURATED: f64 = 0.97;
-/// A device with a request in flight for this part of the window…
-const DEVICE_BUSY: f64 = 0.95;
-/// … and this many requests in flight on average can't go faster by being asked more.
-const DEVICE_DEPTH: f64 = 4.0;
+/// This percentage of a raw baseline is what the device or the network gives. How long a device was busy says nothing: one
+/// that takes many requests side by side is busy with the first.
+const RAW_REACHED: f64 = 90.0;
+/// A reactor (or its share of the PGs) that has this much more than the mean …
+const IMBALANCE: f64 = 1.25;
+/// … and hardly ever nothing to do holds the others back.
+const NEVER_IDLE: f64 = 0.90;
+/// More load that gives this much more operations shows that the load was the limit.
+const GAIN: f64 = 1.05;
 /// Below this many requests in flight per reactor, more depth is the first thing to try.
 const DEEP_PER_REACTOR: f64 = 32.0;
 /// Reactors that were ready but without a CPU for this part of the window were disturbed by other processes.
@@ -29,10 +34,14 @@ pub enum Limiter {
     Alien,
     /// The load generator: the figures say nothing about the OSDs.
     Client,
+    /// The drive: its raw baseline is reached.
     Device,
+    /// The messenger: its raw baseline is reached.
     Net,
     /// Requests in flight (or the offered rate): nothing is saturated.
     Qd,
+    /// One reactor has more to do than the others, which wait for it.
+    Imbalanced,
     /// CPUs are shared: no limiter can be named.
     Shared,
     Unknown,
@@ -47,6 +56,7 @@ impl fmt::Display for Limiter {
             Limiter::Device => "DEVICE",
             Limiter::Net => "NET",
             Limiter::Qd => "QD",
+            Limiter::Imbalanced => "IMBALANCED",
             Limiter::Shared => "SHARED",
             Limiter::Unknown => "UNKNOWN",
         })
@@ -54,7 +64,7 @@ impl fmt::Display for Limiter {
 }
 
 /// What the verdict needs beside the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// Some CPU of the grid is not had alone.
     pub shared: bool,
@@ -65,6 +75,23 @@ pub struct Evidence {
     pub depth: f64,
     /// For open-loop load: it kept up with its schedule.
     pub rate_met: Option<bool>,
+    /// Of the raw baselines, in percent.
+    pub percent_of_device: Option<f64>,
+    pub percent_of_messenger: Option<f64>,
+    /// A short window with more load.
+    pub more_load: Option<MoreLoad>,
+}
+
+/// What more load gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoreLoad {
+    /// Such as `numjobs 2` or `iodepth 64`.
+    pub what: String,
+    pub iops: f64,
+    /// `iops` by those of the window.
+    pub ratio: f64,
+    /// The additional generator threads had client CPUs of their own.
+    pub own_cpus: bool,
 }
 
 /// Names the limiter and says why.
@@ -79,13 +106,39 @@ pub fn verdict(window: &Window, evidence: &Evidence) -> (Limiter, String) {
     let rules = [
         rate_met(evidence),
         client(evidence),
+        device(evidence),
+        net(evidence),
+        // In-process load is made on each reactor alike.
+        evidence.client_busy.and_then(|_| imbalance(window)),
         reactors(window, wall),
         starved(window, wall),
         aliens(window, wall),
-        device(window, wall),
         depth(window, evidence),
     ];
-    rules.into_iter().flatten().next().unwrap_or_else(|| (Limiter::Unknown, "nothing is saturated".into()))
+    rules.into_iter().flatten().next().unwrap_or_else(|| (Limiter::Unknown, nothing(evidence)))
+}
+
+/// Why no limiter can be named.
+fn nothing(evidence: &Evidence) -> String {
+    let mut text = "nothing is saturated".to_owned();
+    match evidence.percent_of_device {
+        Some(percent) => {
+            text.push_str(&format!("; the raw device gives more ({percent:.0} % of it were reached)"))
+        }
+        None => {
+            text.push_str("; without a raw baseline of the device (`carmine baseline`) it can't be ruled out")
+        }
+    }
+    if let Some(more) = evidence.more_load.as_ref().filter(|more| more.ratio < GAIN) {
+        text.push_str(&format!("; more load ({}) gave {}", more.what, gain(more)));
+    }
+    text
+}
+
+/// `7 % more` or `3 % less`.
+fn gain(more: &MoreLoad) -> String {
+    let percent = (more.ratio - 1.0) * 100.0;
+    format!("{:.0} % {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
 }
 
 type Finding = Option<(Limiter, String)>;
@@ -98,13 +151,98 @@ fn rate_met(evidence: &Evidence) -> Finding {
     evidence.rate_met.filter(|met| *met).map(|_| (Limiter::Qd, "the offered rate was met".into()))
 }
 
+/// The hottest generator thread. More load confirms it, or, if it came from CPUs that were free, refutes it.
 fn client(evidence: &Evidence) -> Finding {
     let busy = evidence.client_busy.filter(|busy| *busy >= SATURATED)?;
-    let text = format!(
-        "a generator thread was busy or without a CPU {} of the window: more client CPUs and --numjobs help",
+    let mut text = format!(
+        "the hottest generator thread was busy or without a CPU {} of the window: more client CPUs and --numjobs help",
         percent(busy)
     );
+    if let Some(more) = &evidence.more_load {
+        if more.ratio < GAIN && more.own_cpus {
+            return None;
+        }
+        let what = if more.ratio >= GAIN { "confirmed" } else { "not refuted, as no client CPU was free" };
+        text.push_str(&format!("; {what}: {} gave {}", more.what, gain(more)));
+    }
     Some((Limiter::Client, text))
+}
+
+fn device(evidence: &Evidence) -> Finding {
+    let reached = evidence.percent_of_device.filter(|percent| *percent >= RAW_REACHED)?;
+    Some((Limiter::Device, format!("{reached:.0} % of the raw device were reached")))
+}
+
+fn net(evidence: &Evidence) -> Finding {
+    let reached = evidence.percent_of_messenger.filter(|percent| *percent >= RAW_REACHED)?;
+    Some((Limiter::Net, format!("{reached:.0} % of the raw messenger were reached")))
+}
+
+/// How the busiest reactor compares with the mean.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Imbalance {
+    osd: u32,
+    shard: u32,
+    /// Part of the time that it had its CPU in which the busiest reactor worked.
+    load_max: f64,
+    load_mean: f64,
+    /// PGs of the reactor that has most.
+    pgs_max: f64,
+    pgs_mean: f64,
+}
+
+impl Imbalance {
+    /// `None` with less than two reactors.
+    pub(crate) fn of(window: &Window) -> Option<Imbalance> {
+        let reactors = || window.osds.iter().flat_map(|osd| osd.reactors.iter().map(move |r| (osd.id, r)));
+        let count = reactors().count();
+        if count < 2 {
+            return None;
+        }
+        // Time without a CPU is nobody's load.
+        let load = |r: &ReactorWindow| {
+            let had = r.busy_ns + r.spin_ns + r.sleep_ns;
+            if had == 0 { 0.0 } else { r.busy_ns as f64 / had as f64 }
+        };
+        let mut found = Imbalance::default();
+        for (osd, reactor) in reactors() {
+            let (load, pgs) = (load(reactor), f64::from(reactor.pgs.unwrap_or(0)));
+            found.load_mean += load / count as f64;
+            found.pgs_mean += pgs / count as f64;
+            found.pgs_max = found.pgs_max.max(pgs);
+            if load > found.load_max {
+                (found.osd, found.shard, found.load_max) = (osd, reactor.shard, load);
+            }
+        }
+        Some(found)
+    }
+
+    /// PGs are dealt so unevenly that it shows, whatever limits the load.
+    pub(crate) fn of_pgs(&self) -> bool {
+        self.pgs_max > IMBALANCE * self.pgs_mean
+    }
+
+    pub(crate) fn pgs_text(&self) -> String {
+        format!("a reactor owns {:.0} PGs, the mean is {:.1}", self.pgs_max, self.pgs_mean)
+    }
+}
+
+fn imbalance(window: &Window) -> Finding {
+    let found = Imbalance::of(window)?;
+    let uneven = found.load_max >= NEVER_IDLE && found.load_max > IMBALANCE * found.load_mean;
+    // A neighbour on one reactor's CPU makes the load uneven as well: then the PGs have to agree.
+    if !uneven || (noise(window) >= NOISE && !found.of_pgs()) {
+        return None;
+    }
+    let text = format!(
+        "reactor {} of OSD {} had work for {} of its time, the mean is {}; {}",
+        found.shard,
+        found.osd,
+        percent(found.load_max),
+        percent(found.load_mean),
+        found.pgs_text()
+    );
+    Some((Limiter::Imbalanced, text))
 }
 
 fn reactors(window: &Window, wall: f64) -> Finding {
@@ -183,111 +321,28 @@ fn aliens(window: &Window, wall: f64) -> Finding {
     None
 }
 
-fn device(window: &Window, wall: f64) -> Finding {
-    let busiest = window.devices.iter().max_by_key(|d| d.busy_ns)?;
-    let (busy, depth) = (busiest.busy_ns as f64 / wall, busiest.weighted_ns as f64 / wall);
-    (busy >= DEVICE_BUSY && depth >= DEVICE_DEPTH).then(|| {
-        (
-            Limiter::Device,
-            format!("{} was busy {} with {depth:.1} requests in flight", busiest.name, percent(busy)),
-        )
-    })
-}
-
 fn depth(window: &Window, evidence: &Evidence) -> Finding {
     if evidence.rate_met.is_some() {
         return None;
     }
     let reactors = window.osds.iter().map(|o| o.reactors.len()).sum::<usize>().max(1) as f64;
     let per_reactor = evidence.depth / reactors;
-    (per_reactor < DEEP_PER_REACTOR).then(|| {
-        (Limiter::Qd, format!("nothing is saturated and {per_reactor:.1} requests per reactor are in flight: raise --iodepth"))
-    })
+    // More load that gave nothing more shows that it is something else.
+    let refuted = evidence.more_load.as_ref().is_some_and(|more| more.ratio < GAIN);
+    if per_reactor >= DEEP_PER_REACTOR || refuted {
+        return None;
+    }
+    let confirmed = evidence
+        .more_load
+        .as_ref()
+        .map_or_else(String::new, |more| format!("; confirmed: {} gave {}", more.what, gain(more)));
+    Some((
+        Limiter::Qd,
+        format!(
+            "nothing is saturated and {per_reactor:.1} requests per reactor are in flight: raise --iodepth{confirmed}"
+        ),
+    ))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::window::{DeviceWindow, OsdWindow, ProcessWindow, ReactorWindow, ThreadWindow};
-
-    const WALL: u64 = 1_000_000_000;
-
-    fn osd(busy: &[f64], alien: f64, alien_cpus: u32) -> OsdWindow {
-        let reactors: Vec<ReactorWindow> = busy
-            .iter()
-            .zip(1u32..)
-            .map(|(b, tid)| ReactorWindow { tid, busy_ns: (b * 1e9) as u64, ..ReactorWindow::default() })
-            .collect();
-        let mut threads: Vec<ThreadWindow> = reactors
-            .iter()
-            .map(|r| ThreadWindow { tid: r.tid, cpu_ns: r.busy_ns, ..ThreadWindow::default() })
-            .collect();
-        let alien_ns = (alien * 1e9) as u64;
-        threads.push(ThreadWindow { tid: 100, name: "osd-alien-0".into(), cpu_ns: alien_ns, wait_ns: 0 });
-        let cpu_ns = threads.iter().map(|t| t.cpu_ns).sum();
-        let process = ProcessWindow { cpu_ns, threads, ..ProcessWindow::default() };
-        OsdWindow { process, reactors, alien_cpus, ..OsdWindow::default() }
-    }
-
-    fn window(osds: Vec<OsdWindow>, device_busy: f64, device_depth: f64) -> Window {
-        let device = DeviceWindow {
-            name: "vda".into(),
-            busy_ns: (device_busy * 1e9) as u64,
-            weighted_ns: (device_depth * 1e9) as u64,
-            ..DeviceWindow::default()
-        };
-        Window { wall_ns: WALL, osds, devices: vec![device], ..Window::default() }
-    }
-
-    fn evidence(client: f64, depth: f64) -> Evidence {
-        Evidence { client_busy: Some(client), depth, ..Evidence::default() }
-    }
-
-    #[test]
-    fn each_limiter_is_named() {
-        let idle = || osd(&[0.3], 0.1, 1);
-        let starved = || {
-            let mut osd = idle();
-            osd.reactors[0].wait_ns = 650_000_000;
-            osd
-        };
-        let cases = [
-            (Limiter::Osd, window(vec![osd(&[0.95, 0.91], 0.0, 1)], 0.0, 0.0), evidence(0.5, 64.0)),
-            (Limiter::Osd, window(vec![osd(&[0.99, 0.2], 0.0, 1)], 0.0, 0.0), evidence(0.5, 64.0)),
-            (Limiter::Osd, window(vec![osd(&[0.6], 0.35, 0)], 0.0, 0.0), evidence(0.5, 64.0)),
-            (Limiter::Alien, window(vec![osd(&[0.35], 0.6, 0)], 0.0, 0.0), evidence(0.5, 64.0)),
-            (Limiter::Alien, window(vec![osd(&[0.3], 1.85, 2)], 0.0, 0.0), evidence(0.5, 64.0)),
-            (Limiter::Alien, window(vec![osd(&[0.3], 0.95, 4)], 0.0, 0.0), evidence(0.5, 64.0)),
-            (Limiter::Client, window(vec![osd(&[0.95], 0.0, 1)], 0.0, 0.0), evidence(0.93, 64.0)),
-            (Limiter::Device, window(vec![idle()], 0.99, 12.0), evidence(0.2, 64.0)),
-            (Limiter::Qd, window(vec![idle()], 0.99, 0.9), evidence(0.2, 1.0)),
-            (Limiter::Unknown, window(vec![idle()], 0.5, 2.0), evidence(0.2, 64.0)),
-            (Limiter::Unknown, window(vec![starved()], 0.5, 2.0), evidence(0.2, 1.0)),
-            (Limiter::Unknown, Window::default(), evidence(0.2, 64.0)),
-        ];
-        for (at, (want, window, evidence)) in cases.into_iter().enumerate() {
-            let (got, why) = verdict(&window, &evidence);
-            assert_eq!(got, want, "case {at}: {why}");
-        }
-    }
-
-    #[test]
-    fn shared_and_open_loop() {
-        let saturated = window(vec![osd(&[0.99], 0.0, 1)], 0.0, 0.0);
-        assert_eq!(verdict(&saturated, &Evidence { shared: true, ..evidence(0.1, 1.0) }).0, Limiter::Shared);
-        assert_eq!(
-            verdict(&saturated, &Evidence { rate_met: Some(true), ..evidence(0.1, 1.0) }).0,
-            Limiter::Qd
-        );
-        assert_eq!(
-            verdict(&saturated, &Evidence { rate_met: Some(false), ..evidence(0.1, 1.0) }).0,
-            Limiter::Osd
-        );
-        let idle = window(vec![osd(&[0.1], 0.0, 1)], 0.0, 0.0);
-        assert_eq!(
-            verdict(&idle, &Evidence { rate_met: Some(false), ..evidence(0.1, 1.0) }).0,
-            Limiter::Unknown
-        );
-        assert_eq!(serde_json::to_string(&Limiter::Qd).unwrap(), "\"QD\"");
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::{Context, ratio, seconds};
 use crate::result::JobResult;
-use crate::verdict::{NOISE, noise};
+use crate::verdict::{Imbalance, NOISE, noise};
 use crate::window::Window;
 
 /// Windows below this are too short for a figure that is to be believed.
@@ -23,6 +23,9 @@ pub(super) fn marks(result: &JobResult, window: &Window, context: &Context) -> V
     }
     marks.extend(noise_marks(window));
     marks.extend(unsteady(result, wall));
+    if let Some(imbalance) = Imbalance::of(window).filter(Imbalance::of_pgs) {
+        marks.push(format!("IMBALANCED: {}; raise --pgs", imbalance.pgs_text()));
+    }
     if window.drain.is_some_and(|d| !d.finished) {
         marks.push("the OSDs' background work had not ended when the wait for it was given up: some of it is not charged".into());
     }

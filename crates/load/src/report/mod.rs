@@ -59,7 +59,12 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         .as_ref()
         .map(|b| b.percentages(spec, &context.flush_mode, &achieved))
         .unwrap_or_default();
-    let evidence = evidence(spec, result, &context, wall);
+    let evidence = Evidence {
+        percent_of_device: raw.device,
+        percent_of_messenger: raw.messenger,
+        more_load: context.more_load.clone(),
+        ..evidence(spec, result, &context, wall)
+    };
     let (limiter, verdict_reason) = verdict(window, &evidence);
     let mut marks = std::mem::take(&mut context.marks);
     marks.extend(marks::marks(result, window, &context));
@@ -123,6 +128,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         conditions: context.conditions,
         doctor: context.doctor,
         throttled_seconds: throttled_seconds(window),
+        more_load: context.more_load,
         drain: window.drain,
         metrics: window.metrics.clone(),
         instrument_cores: window.instrument.map(|i| i.cores),
@@ -162,6 +168,7 @@ fn evidence(spec: &LoadSpec, result: &JobResult, context: &Context, wall: f64) -
         client_busy: client.filter(|_| !context.in_process),
         depth: spec.depth_total() as f64,
         rate_met: spec.rate_iops.map(|_| seconds(result.behind_ns) <= BEHIND_MAX * wall),
+        ..Evidence::default()
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::baseline::Baseline;
 use crate::spec::LoadSpec;
-use crate::verdict::Limiter;
+use crate::verdict::{Limiter, MoreLoad};
 use crate::window::{DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, ReactorWindow};
 
 /// What only the controller knows.
@@ -32,6 +32,8 @@ pub struct Context {
     pub cache_state: Option<CacheState>,
     /// What `--baseline` gave.
     pub baseline: Option<Baseline>,
+    /// What `--confirm` gave.
+    pub more_load: Option<MoreLoad>,
     /// What was done to the store before the window, and what it still had to do at its ends.
     pub conditions: Value,
     /// Findings of the doctor.
@@ -141,6 +143,8 @@ pub struct Report {
     pub doctor: Value,
     /// Time that a cgroup's CPU quota kept the OSDs from running; `None` without a quota.
     pub throttled_seconds: Option<f64>,
+    /// A short window with more load, made to confirm the limiter; `None` without `--confirm`.
+    pub more_load: Option<MoreLoad>,
     /// What the OSDs still had to do after the window; its CPU time is in the CPU time per operation. `None` for stores that
     /// put nothing off.
     pub drain: Option<DrainWindow>,

@@ -82,6 +82,10 @@ pub(crate) struct BenchArgs {
     /// Pool that is loaded
     #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
     pub(crate) pool: String,
+    /// After the window, load for a moment with twice the generator threads (in-process: twice the depth): what that gives
+    /// confirms or refutes the limiter
+    #[arg(long, conflicts_with_all = ["rate", "verify", "verify_only", "verify_state"])]
+    pub(crate) confirm: bool,
     /// File for samples of the window, one a second: CPUs, threads, memory, devices, network, sensors, and the load itself.
     /// They are taken by a thread on CPUs that no OSD uses; what it costs is in the result (`instrument_cores`)
     #[arg(long, value_name = "FILE", conflicts_with = "verify_only")]

@@ -23,6 +23,7 @@ use crate::cmd::doctor::findings_of;
 use crate::output::Usage;
 
 /// A load that can start.
+#[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) spec: LoadSpec,
     pub(crate) plan: Plan,
@@ -41,6 +42,10 @@ pub(crate) struct Setup {
     baseline: Option<Baseline>,
     cache: Option<CacheState>,
 }
+
+/// Length of the window with more load, and of the load before it.
+const CONFIRM_MS: u64 = 3_000;
+const CONFIRM_RAMP_MS: u64 = 500;
 
 /// `--cache cached` without `--ramp` loads for this long before the window.
 const CACHED_RAMP_MS: u64 = 5_000;
@@ -90,6 +95,26 @@ impl Setup {
             osd_cpus: self.plan.grid.allocated_cpus().to_vec(),
             client_cpus: self.plan.client_cpus().to_vec(),
         })
+    }
+
+    /// The same load for a moment, with twice the threads, or inside an OSD, which has as many as it has reactors, with twice
+    /// the depth. Second: what was doubled.
+    pub(crate) fn with_more_load(&self) -> (Setup, String) {
+        let mut more = self.clone();
+        let spec = &mut more.spec;
+        let what = if self.in_process.is_some() {
+            spec.iodepth = spec.iodepth.saturating_mul(2);
+            format!("iodepth {}", spec.iodepth)
+        } else {
+            spec.numjobs = spec.numjobs.saturating_mul(2);
+            format!("numjobs {}", spec.numjobs)
+        };
+        spec.prefill = Prefill::Never;
+        (spec.ramp_ms, spec.runtime_ms) = (CONFIRM_RAMP_MS, CONFIRM_MS.min(spec.runtime_ms));
+        spec.keep_seconds = false;
+        more.samples = false;
+        more.cache = None;
+        (more, what)
     }
 
     /// The store has work that it does later: its metadata is compacted.
