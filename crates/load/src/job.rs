@@ -238,6 +238,8 @@ impl<T: Target + 'static> Run<T> {
             // Only a scheduled start may lie before the present: closed-loop load starts now.
             let start_ns = if self.spec.rate_iops.is_some() { op.start_ns } else { self.shard.now_ns() };
             self.perform(Op { start_ns, ..op }).await;
+            // A target in memory may answer at once: without this, one worker would keep the reactor for ever.
+            self.shard.yield_now().await;
         }
     }
 

@@ -332,3 +332,64 @@ fn open_loop_keeps_its_rate_and_charges_stalls() {
     let behind = fresh(&beyond, Fault::None);
     assert!(behind.result.behind_ns > 1_000_000_000, "{}", behind.result.behind_ns);
 }
+
+/// Answers the first operations at once, the later ones after a while; an object is always there.
+struct Ready {
+    shard: Shard,
+    ops: Cell<u64>,
+    /// Since others of the reactor last had their turn.
+    in_a_row: Cell<u64>,
+    in_a_row_max: Cell<u64>,
+}
+
+const AT_ONCE: u64 = 2000;
+
+impl Target for Ready {
+    async fn read(&self, _: &str, _: u64, len: u64) -> Result<Payload, TargetError> {
+        self.ops.set(self.ops.get() + 1);
+        self.in_a_row.set(self.in_a_row.get() + 1);
+        self.in_a_row_max.set(self.in_a_row_max.get().max(self.in_a_row.get()));
+        if self.ops.get() > AT_ONCE {
+            self.shard.sleep(OP).await;
+        }
+        Ok(Payload::from(vec![0; len as usize]))
+    }
+
+    async fn write(&self, _: &str, _: u64, _: Payload) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    async fn stat(&self, _: &str) -> Result<Option<u64>, TargetError> {
+        Ok(Some(65536))
+    }
+}
+
+/// A store in memory answers reads at once: the load must not keep the reactor for ever.
+#[test]
+fn a_target_that_answers_at_once_leaves_turns_to_others() {
+    let seen: Rc<Cell<Option<u64>>> = Rc::default();
+    let (spec, out) = (LoadSpec { prefill: Prefill::Never, ..spec(Rw::RandRead) }, Rc::clone(&seen));
+    let sim = Sim::new(1);
+    sim.node("load", 1, move |shard| {
+        let (spec, out) = (spec.clone(), Rc::clone(&out));
+        async move {
+            let zero = || Cell::new(0);
+            let target =
+                Rc::new(Ready { shard: shard.clone(), ops: zero(), in_a_row: zero(), in_a_row_max: zero() });
+            let (session, mut jobs) = Session::new(&spec, 1, None);
+            let setup = jobs.remove(0);
+            let (own, ready, geometry) = (shard.clone(), Rc::clone(&target), Geometry::dealt(&spec, 0));
+            shard.spawn(Group::Client, "job", async move { run_job(&own, ready, geometry, setup).await });
+            session.control().set_phase(Phase::Measure);
+            while target.ops.get() < 2 * AT_ONCE {
+                target.in_a_row.set(0);
+                shard.next_turn().await;
+            }
+            session.control().set_phase(Phase::Stop);
+            out.set(Some(target.in_a_row_max.get()));
+        }
+    });
+    let ended = Rc::clone(&seen);
+    sim.run(move || ended.get().is_some(), Duration::from_secs(60)).unwrap();
+    assert!(seen.get().is_some_and(|in_a_row| in_a_row < AT_ONCE), "{:?}", seen.get());
+}
