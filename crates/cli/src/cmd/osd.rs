@@ -5,6 +5,7 @@ mod hook;
 mod live;
 mod memory;
 mod mkfs;
+mod slowdown;
 mod store;
 
 use std::process::ExitCode;
@@ -137,6 +138,9 @@ async fn run_shard(
     failed: mpsc::Sender<anyhow::Error>,
 ) -> anyhow::Result<Rc<OsdShard>> {
     let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan))).await?;
+    if let Some(part) = slowdown::asked()? {
+        slowdown::start(shard, part);
+    }
     let (own, watched) = (shard.clone(), Rc::clone(&osd));
     // A store that has stopped (a full disk, a dead device) acknowledges nothing any more: better a dead OSD, which
     // everybody sees, than one that only seems to live.

@@ -42,7 +42,7 @@ fn read(path: &Path) -> Result<PointResult, Refusal> {
 }
 
 /// Axis → where the result has its value, in `carmine`.
-const AXES: [(&str, &str); 21] = [
+const AXES: [(&str, &str); 23] = [
     ("osds", "/plan/cpu/osds"),
     ("reactors", "/plan/cpu/reactors"),
     ("store", "/plan/store"),
@@ -53,6 +53,8 @@ const AXES: [(&str, &str); 21] = [
     ("poll", "/plan/poll"),
     ("alien_threads", "/plan/alien_threads"),
     ("osd_memory_bytes", "/plan/osd_memory_bytes"),
+    ("osd_wrap", "/plan/osd_wrap"),
+    ("osd_env", "/plan/osd_env"),
     ("rw", "/load/rw"),
     ("rwmixread", "/load/rwmixread"),
     ("bs_bytes", "/load/bs_bytes"),
