@@ -6,10 +6,11 @@ use std::sync::Arc;
 use carmine_reactor::Shard;
 use carmine_types::{ObjectId, crc32c};
 
+use super::device::Device;
 use super::extents::{Extents, SHARD_BYTES};
 use super::join::join_all;
 use super::pg::scan;
-use super::shared::{BlueShared, open_device, read_block};
+use super::shared::{BlueShared, read_block};
 use super::space::Space;
 use super::{codec, keys};
 use crate::StoreError;
@@ -79,7 +80,7 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
     let mut report = shard.alien(SIM_BATCH_NS, move || check_records(&*kv)).await?;
     let blocks = shared.label().blocks();
     let found = Space::new(blocks);
-    let device = open_device(shard, shared.path(), false).await?;
+    let device = Device::open(shard, shared.place(), false).await?;
     let mut start = keys::kind_range(keys::EXTENTS).0;
     loop {
         let (kv, from) = (Arc::clone(shared.kv()), start);
@@ -195,7 +196,7 @@ fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckRepor
 async fn check_content(
     shared: &BlueShared,
     shard: &Shard,
-    device: &carmine_reactor::File,
+    device: &Device,
     piece: &Piece,
     report: &mut FsckReport,
 ) {

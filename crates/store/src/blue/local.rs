@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use carmine_reactor::{File, Shard};
+use carmine_reactor::Shard;
 
 use super::Blue;
+use super::device::Device;
 use crate::KvError;
 
 /// Hangs on the shard (`Shard::local`).
@@ -13,7 +14,7 @@ use crate::KvError;
 pub(crate) struct Stores {
     open: RefCell<Vec<(usize, Weak<Blue>)>>,
     /// Exclusive handles of block devices, held while their store is mounted.
-    devices: RefCell<Vec<(usize, File)>>,
+    devices: RefCell<Vec<(usize, Device)>>,
 }
 
 /// The registry of this shard.
@@ -36,7 +37,7 @@ impl Stores {
         self.open.borrow().iter().find(|(id, _)| *id == instance).and_then(|(_, store)| store.upgrade())
     }
 
-    pub(crate) fn hold_device(&self, instance: usize, device: File) {
+    pub(crate) fn hold_device(&self, instance: usize, device: Device) {
         self.devices.borrow_mut().push((instance, device));
     }
 

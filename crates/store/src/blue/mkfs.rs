@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use carmine_reactor::{Bytes, File, FileOptions, Shard};
+use carmine_reactor::{Bytes, Shard};
 use carmine_types::{OsdId, Uuid};
 
 use super::codec::BLOCKS_MAX;
+use super::device::{Device, Place};
 use super::join::join_all;
 use super::keys;
-use super::shared::{io, open_device};
+use super::shared::io;
 use crate::kv::{Kv, KvBatch};
 use crate::{BLOCK_BYTES, Label, StoreError};
 
@@ -49,11 +50,13 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// If something is there already and `force` is not set; if the device is mounted or too small; I/O errors.
 pub async fn mkfs(
     shard: &Shard,
-    path: &Path,
+    place: impl Into<Place>,
     options: MkfsOptions,
     kv: Arc<dyn Kv>,
     progress: Progress<'_>,
 ) -> Result<Label, StoreError> {
+    let place = place.into();
+    let path = place.path.as_path();
     let probe = Arc::clone(&kv);
     let has_label = shard.alien(SIM_WIPE_NS, move || probe.get(keys::SUPER)).await?.is_some();
     if has_label && !options.force {
@@ -61,7 +64,7 @@ pub async fn mkfs(
             format!("the key-value store in {} belongs to a store already: remove it, or force", kv.place());
         return Err(StoreError::unusable(path, why));
     }
-    let (device, size_bytes) = claim(shard, path, &options).await?;
+    let (device, size_bytes) = claim(shard, &place, &options).await?;
     let label = Label { fsid: options.fsid, osd: options.osd, size_bytes, generation: shard.random_u64() };
     write_through(shard, path, &device, &label, options.sparse, progress).await?;
     let (kv_label, wiped) = (label.encode(), Arc::clone(&kv));
@@ -86,28 +89,28 @@ pub async fn mkfs(
 }
 
 /// Opens what is there, or makes a new file, and settles the size.
-async fn claim(shard: &Shard, path: &Path, options: &MkfsOptions) -> Result<(File, u64), StoreError> {
+async fn claim(shard: &Shard, place: &Place, options: &MkfsOptions) -> Result<(Device, u64), StoreError> {
+    let path = place.path.as_path();
     let refuse = |why: String| Err(StoreError::unusable(path, why));
-    let (device, is_new) = match open_device(shard, path, true).await {
+    let (device, is_new) = match Device::open(shard, place, true).await {
         Ok(device) => (device, false),
         Err(StoreError::Io { kind: std::io::ErrorKind::NotFound, .. }) => {
             match options.size_bytes {
                 None => return refuse("a new file needs a size".to_owned()),
                 Some(bytes) => usable_size(path, bytes)?,
             };
-            let create =
-                FileOptions { read: true, write: true, create: true, direct: true, ..FileOptions::default() };
-            (shard.open(path, create).await.map_err(|error| io(path, "create", &error))?, true)
+            (Device::create(shard, place).await?, true)
         }
         Err(error) => return Err(error),
     };
     let length = device.len().await.map_err(|error| io(path, "length of", &error))?;
     let is_file = is_new || !device.is_device();
     if !is_new && !options.force {
-        if is_file && length > 0 {
+        // A file of slices is there since its first slice was made.
+        if is_file && length > 0 && !device.is_slice() {
             return refuse("the file exists and is not empty: remove it, name another, or force".to_owned());
         }
-        if !is_file && !is_blank(shard, path, &device).await? {
+        if (!is_file || device.is_slice()) && !is_blank(shard, path, &device).await? {
             return refuse(
                 "the device is not blank: name another, or take --force-wipe, which destroys what is on it"
                     .to_owned(),
@@ -123,8 +126,14 @@ async fn claim(shard: &Shard, path: &Path, options: &MkfsOptions) -> Result<(Fil
         None => return refuse("a new file needs a size".to_owned()),
     };
     let size_bytes = usable_size(path, wanted)?;
+    if let Some(slice) = place.slice.filter(|slice| slice.size_bytes < size_bytes) {
+        return refuse(format!(
+            "its slice has {} bytes, less than the {size_bytes} asked for",
+            slice.size_bytes
+        ));
+    }
     if is_file {
-        device.set_len(size_bytes).await.map_err(|error| io(path, "set the size of", &error))?;
+        device.reserve(size_bytes).await.map_err(|error| io(path, "set the size of", &error))?;
     }
     Ok((device, size_bytes))
 }
@@ -142,7 +151,7 @@ fn usable_size(path: &Path, wanted: u64) -> Result<u64, StoreError> {
     Ok(size_bytes)
 }
 
-async fn is_blank(shard: &Shard, path: &Path, device: &File) -> Result<bool, StoreError> {
+async fn is_blank(shard: &Shard, path: &Path, device: &Device) -> Result<bool, StoreError> {
     let (result, buf) = device.read_at(shard.buf(BLANK_BYTES), BLANK_BYTES, 0).await;
     let found = result.map_err(|error| io(path, "read", &error))?;
     Ok(buf.iter().take(found).all(|byte| *byte == 0))
@@ -152,7 +161,7 @@ async fn is_blank(shard: &Shard, path: &Path, device: &File) -> Result<bool, Sto
 async fn write_through(
     shard: &Shard,
     path: &Path,
-    device: &File,
+    device: &Device,
     label: &Label,
     sparse: bool,
     progress: Progress<'_>,

@@ -8,6 +8,7 @@
 mod cache;
 mod codec;
 mod commit_log;
+mod device;
 mod extents;
 mod fsck;
 mod join;
@@ -31,10 +32,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use carmine_reactor::sync::Notify;
-use carmine_reactor::{Bytes, File, Shard};
+use carmine_reactor::{Bytes, Shard};
 use carmine_types::{Eversion, ObjectId, PgId};
 use foldhash::fast::FixedState;
 
+pub use device::{Place, Slice};
 pub use fsck::{FsckReport, fsck};
 pub use label::Label;
 pub use mkfs::{MkfsOptions, Progress, mkfs};
@@ -45,6 +47,7 @@ pub(crate) use load::Prepared;
 
 use crate::{StatFs, StoreError, StoreStats};
 use cache::Cache;
+use device::Device;
 use queue::Queue;
 use reads::{Freed, ReadGuard, Reads};
 use space::Lease;
@@ -59,7 +62,7 @@ const ZEROS_BYTES: usize = 64 << 10;
 pub(crate) struct Blue {
     shard: Shard,
     shared: Arc<BlueShared>,
-    file: File,
+    file: Device,
     me: Weak<Blue>,
     cache: RefCell<Cache>,
     /// Objects that are being loaded, so that each is loaded once.
@@ -92,7 +95,7 @@ struct Existence {
 impl Blue {
     /// Opens the device on this shard's ring.
     pub(crate) async fn open(shared: &Arc<BlueShared>, shard: &Shard) -> Result<Rc<Blue>, StoreError> {
-        let file = shared::open_device(shard, shared.path(), false).await?;
+        let file = Device::open(shard, shared.place(), false).await?;
         let cache = Cache::new(shared.options().cache_bytes_per_shard);
         let store = Rc::new_cyclic(|me| Blue {
             shard: shard.clone(),

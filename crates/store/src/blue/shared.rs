@@ -1,11 +1,12 @@
 //! [`BlueShared`]: what the shards of a process share of one store, and mounting it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use carmine_reactor::{File, FileOptions, Shard};
+use carmine_reactor::Shard;
 
 use super::commit_log::CommitLog;
+use super::device::{Device, Place};
 use super::pg::scan;
 use super::space::Space;
 use super::{codec, keys, local};
@@ -30,7 +31,7 @@ impl Default for MountOptions {
 
 /// A mounted store: its device, its key-value store, its space and its committer.
 pub struct BlueShared {
-    path: PathBuf,
+    place: Place,
     label: Label,
     options: MountOptions,
     kv: Arc<dyn Kv>,
@@ -48,11 +49,14 @@ impl BlueShared {
     /// two objects claim the same block.
     pub async fn mount(
         shard: &Shard,
-        path: &Path,
+        place: impl Into<Place>,
         kv: Arc<dyn Kv>,
         options: MountOptions,
     ) -> Result<Arc<BlueShared>, StoreError> {
-        let device = open_device(shard, path, true).await?;
+        let place = place.into();
+        let path = place.path.as_path();
+        // Who shares a device cannot have it alone.
+        let device = Device::open(shard, &place, place.slice.is_none()).await?;
         let label = read_label(shard, path, &device).await?;
         let kv_label = {
             let kv = Arc::clone(&kv);
@@ -77,12 +81,12 @@ impl BlueShared {
         let (scan_kv, blocks) = (Arc::clone(&kv), label.blocks());
         let space = shard.alien(SIM_MOUNT_NS, move || scan_space(&*scan_kv, blocks)).await?;
         let shared = Arc::new(BlueShared {
-            path: path.to_owned(),
             label,
             options,
             log: Arc::new(CommitLog::new(Arc::clone(&kv))),
             kv,
             space: Arc::new(space),
+            place,
         });
         local::stores(shard).hold_device(shared.instance(), device);
         Ok(shared)
@@ -97,7 +101,12 @@ impl BlueShared {
     /// The block file or device.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
+    }
+
+    /// The block file or device, and the part of it that is the store's.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// The key-value store.
@@ -139,33 +148,11 @@ pub(crate) fn io(path: &Path, what: &str, error: &std::io::Error) -> StoreError 
     StoreError::io(format!("{what} {}", path.display()), error)
 }
 
-/// Opens the device past the page cache.
-pub(crate) async fn open_device(shard: &Shard, path: &Path, exclusive: bool) -> Result<File, StoreError> {
-    let options = FileOptions {
-        read: true,
-        write: true,
-        direct: true,
-        exclusive_device: exclusive,
-        ..FileOptions::default()
-    };
-    shard.open(path, options).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::ResourceBusy => StoreError::unusable(
-            path,
-            format!("it is mounted or in use ({error}): name another device, or unmount this one first"),
-        ),
-        std::io::ErrorKind::InvalidInput => StoreError::unusable(
-            path,
-            format!("its file system takes no direct I/O ({error}): use ext4, xfs or a block device"),
-        ),
-        _ => io(path, "open", &error),
-    })
-}
-
 /// Reads one block.
 pub(crate) async fn read_block(
     shard: &Shard,
     path: &Path,
-    device: &File,
+    device: &Device,
     block: u64,
 ) -> Result<Vec<u8>, StoreError> {
     let bytes = BLOCK_BYTES as usize;
@@ -175,7 +162,7 @@ pub(crate) async fn read_block(
 }
 
 /// The label in the first block, or its copy in the last if the first is unreadable.
-pub(crate) async fn read_label(shard: &Shard, path: &Path, device: &File) -> Result<Label, StoreError> {
+pub(crate) async fn read_label(shard: &Shard, path: &Path, device: &Device) -> Result<Label, StoreError> {
     let first = match read_block(shard, path, device, 0).await {
         Ok(bytes) => Label::decode(path, &bytes),
         Err(error) => Err(error),
