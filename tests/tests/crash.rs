@@ -151,13 +151,12 @@ fn operations_wait_for_an_osd_that_is_down() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("carmine down"));
     assert!(stock.as_ref().is_none_or(Background::runs), "the stock client's operations must wait, not fail");
     // The same OSD comes back: what waited goes on.
-    let osd = Background::start(&bed, "osd", &["--id", "1"]);
+    bed.ok("restart", &["--osd", "1"]);
     if let Some(stock) = stock {
         let said = succeed(stock.wait(Duration::from_secs(60)), "rados bench over the OSD's death");
         assert!(said.contains("Total writes made"), "{said}");
     }
     check_replicas(&bed);
-    osd.kill();
     // `down` and `up` mend it, too.
     bed.ok("down", &[]);
     bed.ok("up", &["--overprovisioned"]);

@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Show the state of a testbed
     Status(StatusArgs),
+    /// Start OSDs of a running testbed again, such as one that died; those that run are stopped first
+    Restart(RestartArgs),
     /// Stop a testbed; its data stays
     Down(DirArgs),
     /// Stop a testbed and remove its data
@@ -83,6 +85,18 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     pub(crate) wish: RawArgs,
     /// Seconds until every PG must be active
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct RestartArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    /// Numbers of the OSDs [default: all]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub(crate) osd: Vec<u32>,
+    /// Seconds until every PG must be active and clean
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
 }
@@ -174,7 +188,10 @@ pub(crate) struct RawArgs {
     #[arg(long, value_name = "IP[:PORT]", value_parser = parse_addr, help_heading = "Cluster")]
     addr: Option<(IpAddr, u16)>,
 
-    /// Block devices, one per OSD; without them plain files in the folder
+    /// OSDs on each device (or file): each has a slice of it, and locks that [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Storage")]
+    osds_per_device: Option<u32>,
+    /// Block devices, one per OSD (or per group of --osds-per-device); without them plain files in the folder
     #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', help_heading = "Storage")]
     devs: Vec<PathBuf>,
     /// Overwrite devices that are not blank
@@ -237,6 +254,7 @@ impl RawArgs {
             reactors: self.reactors,
             store: self.store,
             devices: self.devs,
+            osds_per_device: self.osds_per_device,
             force_wipe: self.force_wipe,
             osd_size_bytes: self.osd_size,
             sparse: self.sparse,

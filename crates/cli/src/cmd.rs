@@ -16,6 +16,7 @@ mod osdmap;
 pub(crate) mod peer;
 mod plan;
 pub(crate) mod report;
+mod restart;
 mod status;
 pub(crate) mod table;
 mod up;
@@ -26,6 +27,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up(args) => up::run(args),
         Command::Status(args) => status::run(&args),
+        Command::Restart(args) => restart::run(&args),
         Command::Down(args) => down::down(&args),
         Command::Destroy(args) => down::destroy(&args),
         Command::Baseline(args) => baseline::run(&args),

@@ -226,3 +226,30 @@ fn a_wrapper_that_starts_no_osd_is_named() {
     bed.fails(&["up", "--osd-wrap", "no-such-program"], 2, "no-such-program");
     bed.ok(&["up", "--osd-wrap", "none"]);
 }
+
+#[test]
+fn one_osd_starts_again_in_a_running_testbed() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    let (mon, other) = (bed.pid("mon"), bed.pid("osd.0"));
+    for signal in ["-9", "-TERM"] {
+        let before = bed.pid("osd.1");
+        kill(signal, before);
+        bed.wait_for("the death of osd.1", || bed.processes().len() == 2);
+        assert!(bed.ok(&["restart", "--osd", "1"]).contains("restarted osd.1"));
+        assert_ne!(bed.pid("osd.1"), before);
+        assert_eq!(
+            (bed.status()["state"].as_str(), bed.pid("mon"), bed.pid("osd.0")),
+            (Some("running"), mon, other)
+        );
+    }
+    // One that runs is stopped first; without a number all are.
+    bed.ok(&["restart"]);
+    assert_eq!((bed.status()["state"].as_str(), bed.pid("mon")), (Some("running"), mon));
+    assert_ne!(bed.pid("osd.0"), other);
+    bed.fails(&["restart", "--osd", "2"], 2, "OSDs 0 to 1");
+    kill("-9", bed.pid("osd.0"));
+    bed.fails(&["restart", "--osd", "1"], 2, "osd.0 is dead, too");
+    bed.ok(&["down"]);
+    bed.fails(&["restart"], 1, "monitor");
+}

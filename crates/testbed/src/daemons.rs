@@ -186,7 +186,9 @@ impl Drop for Daemons {
         for started in &mut self.running {
             started.finish(&self.layout, end.saturating_duration_since(Instant::now()));
         }
-        let _ = files::remove_file(&self.layout.mon_addr());
+        if self.running.iter().any(|started| started.daemon == Daemon::Mon) {
+            let _ = files::remove_file(&self.layout.mon_addr());
+        }
     }
 }
 

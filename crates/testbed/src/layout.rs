@@ -8,6 +8,7 @@
 //! mon/              the monitor's state
 //! osd.N.log         log of OSD N
 //! osd.N/            store of OSD N: `block` (or a link to the device) and `db/`
+//! device.N          block file that several OSDs share (`--osds-per-device`)
 //! run/NAME.json     process id and start time of `mon`, `osd.0`, …
 //! run/osd.N.wrap.json   the same of the command around an OSD (`--osd-wrap`)
 //! run/confine.json      the control groups of the OSDs (`--confine`)
@@ -85,6 +86,10 @@ impl Layout {
     /// An OSD's store folder.
     pub fn osd_dir(&self, id: OsdId) -> PathBuf {
         self.dir.join(format!("osd.{}", id.0))
+    }
+    /// A block file that several OSDs share.
+    pub fn device_file(&self, device: u32) -> PathBuf {
+        self.dir.join(format!("device.{device}"))
     }
     /// Folder of the process records.
     pub fn run_dir(&self) -> PathBuf {

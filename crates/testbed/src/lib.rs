@@ -24,6 +24,7 @@ mod probe;
 pub mod process;
 mod ready;
 pub mod sample;
+pub mod slice;
 mod status;
 mod testbed;
 mod wish;

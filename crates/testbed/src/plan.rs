@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
 use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
+use carmine_types::OsdId;
 use serde::{Deserialize, Serialize};
 
 use crate::confine::Confine;
 use crate::error::{Result, usage};
+use crate::slice::{self, SlicePlan};
 use crate::wish::{StoreKind, Wish};
 use crate::wrap;
 
@@ -17,6 +19,8 @@ use crate::wrap;
 pub const PLAN_FORMAT: u32 = 1;
 /// Most OSD processes on one machine.
 const OSDS_MAX: u32 = 1_024;
+/// Most OSDs on one device.
+const OSDS_PER_DEVICE_MAX: u32 = 64;
 /// Most reactors of one OSD.
 const REACTORS_MAX: u16 = 256;
 /// Most replicas: the CRUSH rule takes 1 to 10.
@@ -62,8 +66,11 @@ pub struct Plan {
     pub complete: bool,
     /// Object store.
     pub store: StoreKind,
-    /// Block devices, one per OSD; empty: files in the folder.
+    /// Block devices; empty: files in the folder.
     pub devices: Vec<PathBuf>,
+    /// Each OSD's part of a device; empty: each OSD has a device or file of its own.
+    #[serde(default)]
+    pub slices: Vec<SlicePlan>,
     /// Size of each OSD's block file, bytes; also the capacity that `cyan` and `null` report.
     pub osd_size_bytes: u64,
     /// Block files are not written through.
@@ -127,7 +134,8 @@ impl Plan {
         let osds = range("--osds", wish.osds.unwrap_or(1), 1, OSDS_MAX)?;
         let store = wish.store.unwrap_or(StoreKind::Blue);
         let pool = pool(wish, osds)?;
-        check_devices(wish, store, osds)?;
+        let per_device = per_device(wish, store, osds)?;
+        check_devices(wish, store, osds / per_device)?;
         let (addr, port) = wish.addr.unwrap_or((IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
         if addr.is_unspecified() {
             return Err(usage!(
@@ -140,6 +148,8 @@ impl Plan {
             wish.osd_size_bytes.unwrap_or(OSD_SIZE_DEFAULT_BYTES),
             OSD_SIZE_MIN_BYTES,
         )?;
+        let osd_size_bytes = osd_size_bytes / 4096 * 4096;
+        let slices = slices(wish, osds, per_device, osd_size_bytes)?;
         let mut plan = Self {
             format: PLAN_FORMAT,
             made_by: env!("CARGO_PKG_VERSION").into(),
@@ -147,7 +157,8 @@ impl Plan {
             complete: false,
             store,
             devices: wish.devices.clone(),
-            osd_size_bytes: osd_size_bytes / 4096 * 4096,
+            slices,
+            osd_size_bytes,
             sparse: wish.sparse,
             pool,
             grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })
@@ -226,6 +237,11 @@ impl Plan {
         };
         let text = |v: Option<u64>| v.map(|v| v.to_string());
         fixed("--osds", text(wish.osds.map(u64::from)), self.cpu.osds.to_string())?;
+        fixed(
+            "--osds-per-device",
+            text(wish.osds_per_device.map(u64::from)),
+            self.osds_per_device().to_string(),
+        )?;
         fixed("--store", wish.store.map(|s| s.to_string()), self.store.to_string())?;
         fixed("--size", text(wish.size.map(u64::from)), self.pool.size.to_string())?;
         fixed("--min-size", text(wish.min_size.map(u64::from)), self.pool.min_size.to_string())?;
@@ -256,6 +272,21 @@ impl Plan {
         Ok(plan)
     }
 
+    /// OSDs that share one device.
+    pub fn osds_per_device(&self) -> u32 {
+        self.slices.iter().filter(|slice| slice.device == 0).count().max(1) as u32
+    }
+
+    /// The named block device on which an OSD's data lies; `None`: a file in the folder.
+    pub fn device_of(&self, osd: OsdId) -> Option<&Path> {
+        self.devices.get((osd.0 / self.osds_per_device()) as usize).map(PathBuf::as_path)
+    }
+
+    /// An OSD's part of its device; `None`: all of it.
+    pub fn slice_of(&self, osd: OsdId) -> Option<&SlicePlan> {
+        self.slices.get(osd.0 as usize)
+    }
+
     /// Number of OSD processes.
     pub fn osds(&self) -> u32 {
         self.cpu.osds as u32
@@ -264,6 +295,14 @@ impl Plan {
     /// The grid, and what else was decided about the processes, as text for a terminal.
     pub fn render(&self) -> String {
         let mut text = self.grid.render();
+        for (osd, slice) in self.slices.iter().enumerate() {
+            let name = match self.devices.get(slice.device as usize) {
+                Some(path) => path.display().to_string(),
+                None => format!("file device.{}", slice.device),
+            };
+            let (from, size) = (mib(slice.offset_bytes), mib(slice.size_bytes));
+            text.push_str(&format!("slice     osd.{osd}: {name}, {size} from {from}\n"));
+        }
         if self.confine != Confine::None {
             text.push_str(&format!("confine   {}\n", self.confine));
         }
@@ -310,7 +349,35 @@ fn pool(wish: &Wish, osds: u32) -> Result<PoolPlan> {
     Ok(PoolPlan { name: POOL_NAME.into(), size, min_size, pg_num })
 }
 
-fn check_devices(wish: &Wish, store: StoreKind, osds: u32) -> Result<()> {
+/// How many OSDs share a device.
+fn per_device(wish: &Wish, store: StoreKind, osds: u32) -> Result<u32> {
+    let per_device = range("--osds-per-device", wish.osds_per_device.unwrap_or(1), 1, OSDS_PER_DEVICE_MAX)?;
+    if per_device > 1 && store != StoreKind::Blue {
+        return Err(usage!(
+            "--osds-per-device {per_device}: the store {store} uses no device; take --store blue"
+        ));
+    }
+    if !osds.is_multiple_of(per_device) {
+        return Err(usage!(
+            "--osds-per-device {per_device}: {osds} OSDs cannot be dealt evenly; take a multiple of it as --osds"
+        ));
+    }
+    Ok(per_device)
+}
+
+/// The OSDs' slices if they share devices.
+fn slices(wish: &Wish, osds: u32, per_device: u32, osd_size_bytes: u64) -> Result<Vec<SlicePlan>> {
+    if per_device == 1 {
+        return Ok(Vec::new());
+    }
+    slice::deal(osds, per_device, |device| match wish.devices.get(device as usize) {
+        Some(path) => slice::share_of(path, per_device, OSD_SIZE_MIN_BYTES),
+        None => Ok(osd_size_bytes),
+    })
+}
+
+/// `devices` are needed, if any are named.
+fn check_devices(wish: &Wish, store: StoreKind, devices: u32) -> Result<()> {
     if wish.devices.is_empty() {
         if wish.force_wipe {
             return Err(usage!("--force-wipe: there are no --devs to wipe"));
@@ -325,9 +392,10 @@ fn check_devices(wish: &Wish, store: StoreKind, osds: u32) -> Result<()> {
     if wish.osd_size_bytes.is_some() {
         return Err(usage!("--osd-size and --devs: a device is used whole; leave one of them out"));
     }
-    if wish.devices.len() != osds as usize {
+    if wish.devices.len() != devices as usize {
+        let what = if wish.osds_per_device.unwrap_or(1) > 1 { "groups of --osds-per-device" } else { "OSDs" };
         return Err(usage!(
-            "--devs names {} devices for {osds} OSDs: one each is needed",
+            "--devs names {} devices for {devices} {what}: one each is needed",
             wish.devices.len()
         ));
     }

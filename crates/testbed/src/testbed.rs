@@ -239,9 +239,6 @@ impl Testbed {
         fs::create_dir_all(self.layout.run_dir())
             .map_err(TestbedError::io("create", &self.layout.run_dir()))?;
         files::remove_file(&self.layout.mon_addr())?;
-        for id in (0..self.plan.osds()).map(OsdId) {
-            files::remove_file(&self.layout.http_addr(id))?;
-        }
         if let Some(how) = confine::prepare(&self.layout, &self.plan)? {
             (start.events)(Event::Confined(how));
         }
@@ -260,13 +257,50 @@ impl Testbed {
         self.plan.mon_port = mon.port();
         files::write_json(&self.layout.plan(), &self.plan)?;
         conf::write(&self.layout.ceph_conf(), &self.plan.fsid, mon)?;
-        for id in 0..self.plan.osds() {
-            daemons.start(&self.plan, &start.program, Daemon::Osd(OsdId(id)))?;
-            (start.events)(Event::Started(Daemon::Osd(OsdId(id))));
-        }
+        let osds: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
+        self.start_osds(&osds, &mut daemons, start)?;
         ready::wait(&self.plan, mon, &mut daemons, start, end)?;
         daemons.keep();
         Ok(mon)
+    }
+
+    fn start_osds(&self, osds: &[OsdId], daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
+        for osd in osds.iter().copied() {
+            files::remove_file(&self.layout.http_addr(osd))?;
+            daemons.start(&self.plan, &start.program, Daemon::Osd(osd))?;
+            (start.events)(Event::Started(Daemon::Osd(osd)));
+        }
+        Ok(())
+    }
+
+    /// Starts OSDs of a running testbed again, stopping those that still run, and waits until every PG is active. If
+    /// that fails, these OSDs are stopped; what runs beside them is left alone.
+    ///
+    /// # Errors
+    /// An OSD that the plan does not have, a monitor that does not run, or another OSD that is dead, too.
+    pub fn restart(&mut self, osds: &[OsdId], start: &mut StartOptions<'_>) -> Result<()> {
+        let (count, dir) = (self.plan.osds(), self.layout.dir().display());
+        if let Some(unknown) = osds.iter().find(|osd| osd.0 >= count) {
+            return Err(usage!("--osd {}: this testbed has OSDs 0 to {}", unknown.0, count - 1));
+        }
+        let running = running(&self.layout, &self.plan)?;
+        let mon = mon_addr(&self.layout).filter(|_| running.contains(&Daemon::Mon)).ok_or_else(|| {
+            failed!("the monitor of {dir} does not run: stop the rest with `carmine down --dir {dir}`, then `carmine up`")
+        })?;
+        let is_dead = |osd: &OsdId| !osds.contains(osd) && !running.contains(&Daemon::Osd(*osd));
+        if let Some(dead) = (0..count).map(OsdId).find(is_dead) {
+            return Err(usage!(
+                "{dead} is dead, too: restart it together with the others, or all by leaving --osd out"
+            ));
+        }
+        let end = Instant::now() + start.limit;
+        let daemons: Vec<Daemon> = osds.iter().copied().map(Daemon::Osd).collect();
+        daemons::stop(&self.layout, &daemons)?;
+        let mut daemons = Daemons::new(&self.layout);
+        self.start_osds(osds, &mut daemons, start)?;
+        ready::wait(&self.plan, mon, &mut daemons, start, end)?;
+        daemons.keep();
+        Ok(())
     }
 
     fn wait_for_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
@@ -311,6 +345,9 @@ impl Testbed {
         for id in (0..self.plan.osds()).map(OsdId) {
             files::remove_dir(&self.layout.osd_dir(id))?;
             files::remove_file(&self.layout.admin_socket(id))?;
+        }
+        for slice in self.plan.slices.iter().filter(|_| self.plan.devices.is_empty()) {
+            files::remove_file(&self.layout.device_file(slice.device))?;
         }
         for daemon in daemons_of(&self.plan) {
             files::remove_file(&self.layout.log(daemon))?;

@@ -61,6 +61,8 @@ pub struct Wish {
     pub store: Option<StoreKind>,
     /// Block devices, one per OSD.
     pub devices: Vec<PathBuf>,
+    /// OSDs that share one device, or one file.
+    pub osds_per_device: Option<u32>,
     /// Overwrite devices that are not blank.
     pub force_wipe: bool,
     /// Size of each OSD's block file, bytes.

@@ -7,7 +7,7 @@ use carmine_testbed::{Daemon, Layout, Stopped, Testbed};
 use crate::args::DirArgs;
 use crate::output::{Usage, print};
 
-fn open(args: &DirArgs) -> anyhow::Result<Testbed> {
+pub(super) fn open(args: &DirArgs) -> anyhow::Result<Testbed> {
     let layout = Layout::new(&args.dir)?;
     let dir = layout.dir().display().to_string();
     match Testbed::open(layout)? {

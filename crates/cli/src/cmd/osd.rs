@@ -83,6 +83,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         nonce: std::process::id(),
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
     });
+    let _slice = store::lock_slice(layout, plan, osd)?;
     let kv = store::open_kv(layout, plan, osd)?;
     let (failed, failure) = mpsc::channel();
     let (layout, plan) = (layout.clone(), plan.clone());

@@ -46,6 +46,21 @@ fn wrong_wishes_are_named() {
         (Wish { devices: vec!["/dev/a".into(), "/dev/b".into()], ..w() }, "2 devices for 1 OSDs"),
         (Wish { addr: Some(("0.0.0.0".parse().unwrap(), 0)), ..w() }, "--addr 0.0.0.0"),
         (Wish { cpus: Some("99".parse().unwrap()), ..w() }, "99"),
+        (Wish { osds_per_device: Some(0), ..w() }, "--osds-per-device 0"),
+        (Wish { osds: Some(3), osds_per_device: Some(2), ..w() }, "dealt evenly"),
+        (
+            Wish { osds: Some(2), osds_per_device: Some(2), store: Some(StoreKind::Cyan), ..w() },
+            "cyan uses no device",
+        ),
+        (
+            Wish {
+                osds: Some(2),
+                osds_per_device: Some(2),
+                devices: vec!["/dev/a".into(), "/dev/b".into()],
+                ..w()
+            },
+            "2 devices for 1 groups",
+        ),
         (Wish { alien_threads: Some(0), ..w() }, "--alien-threads 0"),
     ];
     for (wish, part) in table {
@@ -69,6 +84,7 @@ fn a_restart_may_change_cpus_but_not_data() {
         (Wish { store: Some(StoreKind::Cyan), ..w() }, "made with blue"),
         (Wish { size: Some(1), ..w() }, "--size 1"),
         (Wish { pgs: Some(64), ..w() }, "--pgs 64"),
+        (Wish { osds_per_device: Some(2), ..w() }, "--osds-per-device 2: this testbed was made with 1"),
         (Wish { osd_size_bytes: Some(128 << 20), ..w() }, "--osd-size 128M"),
         (Wish { devices: vec!["/dev/a".into()], ..w() }, "made with files"),
         (Wish { sparse: true, ..w() }, "--sparse"),
@@ -98,7 +114,8 @@ fn plans_are_printed_as_ever() {
         confine_cpus: Some(ConfineCpus::Cpus(3.0)),
         ..w()
     };
-    for (name, wish) in [("quota", quota), ("cpuset", cpuset), ("plain", w())] {
+    let slices = Wish { osds: Some(4), osds_per_device: Some(2), osd_size_bytes: Some(1 << 30), ..w() };
+    for (name, wish) in [("quota", quota), ("cpuset", cpuset), ("slices", slices), ("plain", w())] {
         let text = plan(&wish).unwrap().render();
         let path = format!("{}/tests/golden/plan_{name}.txt", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {

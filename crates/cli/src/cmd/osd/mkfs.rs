@@ -1,7 +1,7 @@
 //! `carmine osd --mkfs`: makes one OSD's store and tells its progress on standard output.
 
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -10,7 +10,7 @@ use carmine_store::blue::{MkfsOptions, mkfs};
 use carmine_testbed::{Layout, Plan, progress_line};
 use carmine_types::OsdId;
 
-use super::store::{block_path, block_target, open_kv};
+use super::store::{block_path, block_place, open_kv};
 use crate::output::print;
 
 /// Time between two progress lines.
@@ -19,13 +19,16 @@ const EVERY: Duration = Duration::from_millis(100);
 const ARENA_BYTES: usize = 32 << 20;
 
 pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyhow::Result<()> {
-    if let Some(device) = plan.devices.get(osd.0 as usize) {
-        link_device(device, &block_path(layout, osd))?;
+    match (plan.device_of(osd), plan.slice_of(osd)) {
+        (Some(device), _) => link_device(device, &block_path(layout, osd))?,
+        (None, Some(slice)) => link(&shared_file(layout, slice.device)?, &block_path(layout, osd))?,
+        (None, None) => {}
     }
-    let path = block_target(layout, osd);
+    let place = block_place(layout, plan, osd);
     let Some(kv) = open_kv(layout, plan, osd)? else { return Ok(()) };
     let fsid = plan.fsid.parse().map_err(|e| anyhow::anyhow!("fsid of the plan: {e}"))?;
-    let size_bytes = plan.devices.is_empty().then_some(plan.osd_size_bytes);
+    let slice_bytes = place.slice.map(|slice| slice.size_bytes);
+    let size_bytes = slice_bytes.or(plan.devices.is_empty().then_some(plan.osd_size_bytes));
     let options = MkfsOptions { fsid, osd, size_bytes, sparse: plan.sparse, force };
     let config = Config {
         name: "mkfs".into(),
@@ -42,7 +45,7 @@ pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
             let _ = print(&(progress_line(done, total) + "\n"));
         }
     };
-    block_on(config, async |shard: Shard| mkfs(&shard, &path, options, kv, &mut progress).await)
+    block_on(config, async |shard: Shard| mkfs(&shard, place, options, kv, &mut progress).await)
         .context("cannot start a reactor")??;
     Ok(())
 }
@@ -53,11 +56,22 @@ fn link_device(device: &Path, link: &Path) -> anyhow::Result<()> {
     let kind = std::fs::metadata(device).with_context(|| format!("--devs {}", device.display()))?.file_type();
     anyhow::ensure!(kind.is_block_device(), "--devs {}: this is no block device", device.display());
     let device = device.canonicalize().with_context(|| format!("--devs {}", device.display()))?;
+    self::link(&device, link)
+}
+
+/// The file that several OSDs share as seen from an OSD's folder, so that a testbed can be moved.
+fn shared_file(layout: &Layout, device: u32) -> anyhow::Result<PathBuf> {
+    let file = layout.device_file(device);
+    Ok(Path::new("..").join(file.file_name().context("a device file has a name")?))
+}
+
+/// Makes a link, in the place of an earlier one.
+fn link(target: &Path, link: &Path) -> anyhow::Result<()> {
     match std::fs::remove_file(link) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             return Err(e).with_context(|| format!("cannot replace {}", link.display()));
         }
         _ => {}
     }
-    symlink(&device, link).with_context(|| format!("cannot make {}", link.display()))
+    symlink(target, link).with_context(|| format!("cannot make {}", link.display()))
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use carmine_reactor::Shard;
+use carmine_store::blue::{Place, Slice};
 use carmine_store::{Kv, StoreShared};
+use carmine_testbed::slice::{self, SliceLock};
 use carmine_testbed::{Layout, Plan, StoreKind};
 use carmine_types::OsdId;
 
@@ -16,10 +18,19 @@ pub(crate) fn block_path(layout: &Layout, osd: OsdId) -> PathBuf {
     layout.osd_dir(osd).join("block")
 }
 
-/// The block file or device itself: what errors should name.
-pub(crate) fn block_target(layout: &Layout, osd: OsdId) -> PathBuf {
+/// Where the data of an OSD lies: all of its file or device, or its slice.
+pub(crate) fn block_place(layout: &Layout, plan: &Plan, osd: OsdId) -> Place {
+    let slice = plan.slice_of(osd);
+    let slice = slice.map(|s| Slice { offset_bytes: s.offset_bytes, size_bytes: s.size_bytes });
     let path = block_path(layout, osd);
-    path.canonicalize().unwrap_or(path)
+    // The file itself is what errors should name; a file that mkfs has yet to make is made through its link.
+    Place { path: path.canonicalize().unwrap_or(path), slice }
+}
+
+/// Locks the slice of an OSD that shares its device; hold it while the store is open.
+pub(crate) fn lock_slice(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Option<SliceLock>> {
+    let Some(slice) = plan.slice_of(osd) else { return Ok(None) };
+    Ok(Some(slice::lock(&block_path(layout, osd), slice)?))
 }
 
 /// Opens the metadata store of `blue`; `None` for the others. Blocks: call it before the reactors run. RocksDB's own
@@ -66,8 +77,9 @@ pub(crate) async fn open(
     };
     let options =
         carmine_store::blue::MountOptions { cache_bytes_per_shard: Memory::of(plan).onodes_per_shard };
-    let path = block_target(layout, osd);
-    let blue = carmine_store::BlueShared::mount(shard, &path, kv, options)
+    let place = block_place(layout, plan, osd);
+    let path = place.path.clone();
+    let blue = carmine_store::BlueShared::mount(shard, place, kv, options)
         .await
         .context("cannot mount the store")?;
     let label = blue.label();
