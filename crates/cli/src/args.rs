@@ -8,7 +8,7 @@ use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{bench, compare, doctor, peer, report, table};
+use crate::cmd::{bench, compare, doctor, peer, report, table, top};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Compare(compare::CompareArgs),
     /// Write the report of archived runs: one page with charts, and the same tables as text
     Report(report::ReportArgs),
+    /// Watch a running testbed: CPUs, operations, latency, queues, second by second
+    Top(top::TopArgs),
     /// Look for settings of this machine that would spoil a measurement; nothing is changed
     Doctor(doctor::DoctorArgs),
     /// A real Ceph on loopback, to measure beside

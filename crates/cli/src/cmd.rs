@@ -19,6 +19,7 @@ pub(crate) mod report;
 mod restart;
 mod status;
 pub(crate) mod table;
+pub(crate) mod top;
 mod up;
 mod version;
 
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),

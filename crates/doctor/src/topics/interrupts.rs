@@ -31,8 +31,7 @@ fn judge(machine: &Machine<'_>, device: &Device) -> Finding {
     let cpus = lines.iter().fold(CpuList::default(), |all, line| all.union(&line.cpus));
     let is = format!("{} interrupts, on CPUs {cpus}", lines.len());
     let reactors = &machine.options.reactor_cpus;
-    let all_cpus = machine.topology.as_ref().map_or(0, |t| t.all().len());
-    if lines.len() > 1 && lines.len() >= all_cpus {
+    if has_queue_for_each_cpu(machine, device) {
         return Finding::ok(
             TOPIC,
             format!("{is}: a queue for each CPU, completions come where they were asked for"),
@@ -52,6 +51,12 @@ fn judge(machine: &Machine<'_>, device: &Device) -> Finding {
             "systemctl stop irqbalance; for i in {}; do echo CPU > /proc/irq/$i/smp_affinity_list; done",
             irqs.join(" ")
         ))
+}
+
+/// A drive with as many hardware queues as there are CPUs.
+fn has_queue_for_each_cpu(machine: &Machine<'_>, device: &Device) -> bool {
+    let queues = machine.host.list(format!("{}/mq", device.dir)).len();
+    machine.topology.as_ref().is_some_and(|topology| queues >= topology.all().len())
 }
 
 fn lines(machine: &Machine<'_>, device: &Device) -> Vec<Line> {
@@ -114,6 +119,9 @@ mod tests {
     fn a_queue_for_each_cpu_is_as_it_should_be() {
         let tree = tree();
         tree.put("proc/interrupts", "30: 3 0 q1\n31: 0 7 q2");
+        tree.put("sys/block/vda/mq/0/cpu_list", "0, 1");
+        assert_eq!(with_reactors(&tree, "0-1").severity, Severity::Warn, "one queue and its other interrupt");
+        tree.put("sys/block/vda/mq/1/cpu_list", "1");
         assert_eq!(with_reactors(&tree, "0-1").severity, Severity::Ok);
     }
 }

@@ -16,7 +16,9 @@ pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
 fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
     let choices = machine.host.text(format!("{}/queue/scheduler", drive.dir)).unwrap_or_default();
     let chosen = choices.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-    let rotates = machine.host.number(format!("{}/queue/rotational", drive.dir)) == Some(1);
+    // Hypervisors say so of drives of which they know nothing.
+    let rotates =
+        machine.host.number(format!("{}/queue/rotational", drive.dir)) == Some(1) && !machine.is_virtual();
     match chosen.or((choices == "none").then_some("none")) {
         None => Finding::absent(TOPIC, "not shown").on(&drive.name),
         Some("none") => Finding::ok(TOPIC, "none").on(&drive.name),
@@ -50,6 +52,8 @@ mod tests {
             ("sys/block/sda/queue/rotational", "1"),
         ]);
         assert_eq!(disk.one(examine).severity, Severity::Info);
+        disk.put("proc/cpuinfo", "flags : hypervisor");
+        assert_eq!(disk.one(examine).severity, Severity::Warn);
         assert_eq!(Tree::new(&[]).one(examine).severity, Severity::NotPresent);
     }
 }

@@ -1,0 +1,182 @@
+//! What is shown: the difference of two readings, for people and as JSON.
+
+use carmine_topology::Grid;
+use serde::Serialize;
+
+use super::sample::{OsdSample, Sample};
+
+/// Everything of one second.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub(super) struct View {
+    pub(super) osds: Vec<OsdView>,
+    pub(super) cpus: Vec<CpuView>,
+}
+
+/// One OSD. Rates are per second; latencies are those of operations that ended in this time, absent if none did.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub(super) struct OsdView {
+    pub(super) osd: usize,
+    /// Why nothing else is known.
+    pub(super) problem: Option<String>,
+    pub(super) read_iops: f64,
+    pub(super) write_iops: f64,
+    pub(super) bytes_per_s: f64,
+    pub(super) read_mean_us: Option<f64>,
+    pub(super) read_p99_us: Option<f64>,
+    pub(super) write_mean_us: Option<f64>,
+    pub(super) write_p99_us: Option<f64>,
+    /// Operations that the kernel has: disk and network.
+    pub(super) io_in_flight: f64,
+    /// Transactions that are not durable yet.
+    pub(super) txns_in_flight: f64,
+    /// Writes that are not durable on every replica yet.
+    pub(super) writes_in_flight: f64,
+    /// Operations that wait for a map or a PG.
+    pub(super) ops_waiting: f64,
+    pub(super) hops_per_s: f64,
+    /// Cores that alien threads used.
+    pub(super) alien_cores: f64,
+    pub(super) alien_jobs_per_s: f64,
+}
+
+/// One CPU, in percent of the time.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub(super) struct CpuView {
+    pub(super) cpu: usize,
+    /// Reactors that are pinned here, `osd.0/1`; several where CPUs are overprovisioned.
+    pub(super) reactors: Vec<String>,
+    /// The reactors' own clocks; absent on CPUs without.
+    pub(super) reactor: Option<ReactorShare>,
+    /// Not idle, as the kernel counts it, whoever it was.
+    pub(super) kernel_busy: f64,
+}
+
+/// How the reactors of a CPU spent the time: with what is left they slept.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq)]
+pub(super) struct ReactorShare {
+    pub(super) busy: f64,
+    pub(super) spin: f64,
+    /// Could have run, and something else had the CPU.
+    pub(super) wait: f64,
+}
+
+impl View {
+    /// What happened between two readings of a testbed with this grid.
+    pub(super) fn between(grid: &Grid, before: &Sample, now: &Sample) -> View {
+        let osds = now.osds.iter().zip(&before.osds).enumerate();
+        View {
+            osds: osds.map(|(osd, (now, before))| osd_view(osd, before, now)).collect(),
+            cpus: cpu_views(grid, before, now),
+        }
+    }
+}
+
+fn osd_view(osd: usize, before: &Result<OsdSample, String>, now: &Result<OsdSample, String>) -> OsdView {
+    let (before, now) = match (before, now) {
+        (Ok(before), Ok(now)) if now.taken_at_ns > before.taken_at_ns => (before, now),
+        (_, Err(problem)) => {
+            return OsdView { osd, problem: Some(problem.clone()), ..OsdView::default() };
+        }
+        // It has just answered for the first time, or began anew.
+        _ => return OsdView { osd, problem: Some("has just started".into()), ..OsdView::default() },
+    };
+    let seconds = (now.taken_at_ns - before.taken_at_ns) as f64 / 1e9;
+    let rate = |name: &str| ((now.sum(name) - before.sum(name)) / seconds).max(0.0);
+    let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
+    OsdView {
+        osd,
+        problem: None,
+        read_iops: rate("osd_read_ops"),
+        write_iops: rate("osd_write_ops"),
+        bytes_per_s: rate("osd_read_bytes") + rate("osd_write_bytes"),
+        read_mean_us: us(now.mean_since(before, "osd_read_latency_ns")),
+        read_p99_us: us(now.percentile_since(before, "osd_read_latency_ns", 99.0)),
+        write_mean_us: us(now.mean_since(before, "osd_write_latency_ns")),
+        write_p99_us: us(now.percentile_since(before, "osd_write_latency_ns", 99.0)),
+        io_in_flight: now.sum("reactor_io_in_flight"),
+        txns_in_flight: now.sum("store_txns_in_flight"),
+        writes_in_flight: now.sum("osd_writes_in_flight"),
+        ops_waiting: now.sum("osd_ops_waiting"),
+        hops_per_s: rate("smp_total_sent_messages"),
+        alien_cores: rate("alien_cpu_busy_ms") / 1e3,
+        alien_jobs_per_s: rate("alien_jobs"),
+    }
+}
+
+fn cpu_views(grid: &Grid, before: &Sample, now: &Sample) -> Vec<CpuView> {
+    let cpus = now.cpus.iter().filter_map(|(cpu, times)| {
+        let old = before.cpus.iter().find(|(other, _)| other == cpu)?.1;
+        let (all, busy) = (times.total.saturating_sub(old.total), times.busy.saturating_sub(old.busy));
+        let kernel_busy = if all == 0 { 0.0 } else { 100.0 * busy as f64 / all as f64 };
+        Some(with_reactors(CpuView { cpu: *cpu, kernel_busy, ..CpuView::default() }, grid, before, now))
+    });
+    cpus.collect()
+}
+
+fn with_reactors(mut view: CpuView, grid: &Grid, before: &Sample, now: &Sample) -> CpuView {
+    for row in &grid.osds {
+        for slot in row.reactors.iter().filter(|slot| slot.place.cpu == view.cpu) {
+            view.reactors.push(format!("osd.{}/{}", row.osd, slot.reactor));
+            let samples = before.osds.get(row.osd).zip(now.osds.get(row.osd));
+            let Some((Ok(before), Ok(now))) = samples else { continue };
+            let wall_ms = now.taken_at_ns.saturating_sub(before.taken_at_ns) as f64 / 1e6;
+            let share = |name: &str| {
+                let ms = now.of_shard(name, slot.reactor) - before.of_shard(name, slot.reactor);
+                if wall_ms > 0.0 { (100.0 * ms / wall_ms).clamp(0.0, 100.0) } else { 0.0 }
+            };
+            let sum = view.reactor.get_or_insert_default();
+            sum.busy += share("reactor_cpu_busy_ms");
+            sum.spin += share("reactor_cpu_spin_ms");
+            sum.wait += share("reactor_cpu_steal_time_ms");
+        }
+    }
+    view
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::sample::CpuTimes;
+    use super::*;
+    use carmine_topology::{PlanRequest, Topology};
+    use serde_json::json;
+
+    /// A testbed of two OSDs with two reactors each on eight CPUs; the second OSD never answers.
+    pub(crate) fn example() -> View {
+        let machine = Topology::from_short("1x8x1").unwrap();
+        let request = PlanRequest { osds: 2, reactors: 2, ..PlanRequest::default() };
+        let grid = Grid::plan(&machine, &request).unwrap();
+        View::between(&grid, &sample(0), &sample(1))
+    }
+
+    fn sample(second: u64) -> Sample {
+        let metric = |name: &str, values: [u64; 2]| json!({ "name": name, "values": [{ "shard": "0", "value": values[0] }, { "shard": "1", "value": values[1] }] });
+        let answer = json!({ "taken_at_ns": 1_000 + second * 500_000_000, "metrics": [
+            metric("osd_read_ops", [second * 1_000, second * 500]),
+            metric("reactor_cpu_busy_ms", [second * 400, second * 50]),
+            metric("reactor_cpu_spin_ms", [second * 75, 0]),
+            metric("smp_total_sent_messages", [second * 20, second * 30]),
+            metric("alien_cpu_busy_ms", [second * 100, 0]),
+            metric("store_txns_in_flight", [3, 4]),
+        ]});
+        let cpus = (0..8).map(|cpu| (cpu, CpuTimes { total: second * 100, busy: second * 25 }));
+        Sample {
+            osds: vec![OsdSample::parse(&answer).ok_or_else(String::new), Err("gone".into())],
+            cpus: cpus.collect(),
+        }
+    }
+
+    #[test]
+    fn rates_and_shares() {
+        let view = example();
+        let osd = &view.osds[0];
+        assert_eq!(
+            (osd.read_iops, osd.hops_per_s, osd.alien_cores, osd.txns_in_flight),
+            (3_000.0, 100.0, 0.2, 7.0)
+        );
+        assert_eq!((osd.read_p99_us, osd.write_iops), (None, 0.0));
+        assert_eq!(view.osds[1].problem.as_deref(), Some("gone"));
+        let cpu = view.cpus.iter().find(|cpu| cpu.reactors == ["osd.0/0"]).unwrap();
+        assert_eq!(cpu.reactor, Some(ReactorShare { busy: 80.0, spin: 15.0, wait: 0.0 }));
+        assert_eq!((view.cpus.len(), view.cpus[7].reactor, view.cpus[7].kernel_busy), (8, None, 25.0));
+    }
+}

@@ -1,0 +1,144 @@
+//! One reading of all OSDs: the counters that the view is made of.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// All OSDs, in order, and all CPUs of the machine.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    /// What each answered, or why it did not.
+    pub(super) osds: Vec<Result<OsdSample, String>>,
+    pub(super) cpus: Vec<(usize, CpuTimes)>,
+}
+
+/// Clock ticks of a CPU since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CpuTimes {
+    pub(super) total: u64,
+    pub(super) busy: u64,
+}
+
+/// The metrics of one OSD at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct OsdSample {
+    /// The OSD's clock.
+    pub(super) taken_at_ns: u64,
+    /// By name: the value of each shard, in their order.
+    numbers: BTreeMap<String, Vec<f64>>,
+    /// By name: (upper bound in ns, values up to it) over all shards.
+    distributions: BTreeMap<String, Vec<(u64, u64)>>,
+    /// By name: sum and count of a distribution over all shards.
+    totals: BTreeMap<String, (f64, f64)>,
+}
+
+impl OsdSample {
+    /// Reads an answer of `/metrics.json`; metrics that are strange are left out.
+    pub(super) fn parse(answer: &Value) -> Option<OsdSample> {
+        let mut sample = OsdSample { taken_at_ns: answer["taken_at_ns"].as_u64()?, ..OsdSample::default() };
+        for metric in answer["metrics"].as_array()? {
+            let Some(name) = metric["name"].as_str() else { continue };
+            for series in metric["values"].as_array().into_iter().flatten() {
+                sample.add(name, &series["value"]);
+            }
+        }
+        Some(sample)
+    }
+
+    fn add(&mut self, name: &str, value: &Value) {
+        if let Some(number) = value.as_f64() {
+            self.numbers.entry(name.to_owned()).or_default().push(number);
+            return;
+        }
+        let Some(buckets) = value["buckets"].as_array() else { return };
+        let all = self.distributions.entry(name.to_owned()).or_default();
+        for (at, bucket) in buckets.iter().enumerate() {
+            let (Some(le), Some(count)) = (bucket["le"].as_u64(), bucket["count"].as_u64()) else { return };
+            match all.get_mut(at) {
+                Some((_, sum)) => *sum += count,
+                None => all.push((le, count)),
+            }
+        }
+        let total = self.totals.entry(name.to_owned()).or_default();
+        total.0 += value["sum"].as_f64().unwrap_or(0.0);
+        total.1 += value["count"].as_f64().unwrap_or(0.0);
+    }
+
+    /// The value of one shard; 0 if there is none.
+    pub(super) fn of_shard(&self, name: &str, shard: usize) -> f64 {
+        self.numbers.get(name).and_then(|values| values.get(shard)).copied().unwrap_or(0.0)
+    }
+
+    /// The sum over all shards.
+    pub(super) fn sum(&self, name: &str) -> f64 {
+        self.numbers.get(name).map_or(0.0, |values| values.iter().sum())
+    }
+
+    /// Number of values of a distribution that came since `before`, and their mean.
+    pub(super) fn mean_since(&self, before: &OsdSample, name: &str) -> Option<f64> {
+        let of = |sample: &OsdSample| sample.totals.get(name).copied().unwrap_or_default();
+        let ((sum, count), (old_sum, old_count)) = (of(self), of(before));
+        (count > old_count).then(|| (sum - old_sum) / (count - old_count))
+    }
+
+    /// The value that `percent` % of those since `before` do not exceed, interpolated within its bucket.
+    pub(super) fn percentile_since(&self, before: &OsdSample, name: &str, percent: f64) -> Option<f64> {
+        let (now, old) = (self.distributions.get(name)?, before.distributions.get(name)?);
+        let new: Vec<(u64, u64)> =
+            now.iter().zip(old).map(|((le, n), (_, old))| (*le, n.saturating_sub(*old))).collect();
+        let all = self.totals.get(name)?.1 - before.totals.get(name)?.1;
+        if all <= 0.0 {
+            return None;
+        }
+        let rank = all * percent / 100.0;
+        let (mut low, mut below) = (0.0, 0.0);
+        for (le, upto) in new {
+            let (high, upto) = (le as f64, upto as f64);
+            if upto >= rank && upto > below {
+                return Some(low + (high - low) * (rank - below) / (upto - below));
+            }
+            (low, below) = (high, upto);
+        }
+        // Above the last bound: at least that.
+        Some(low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sample(count: u64) -> OsdSample {
+        let latency = json!({ "sum": count * 40_000, "count": count, "buckets": [
+            { "le": 30_000, "count": 0 }, { "le": 50_000, "count": count }, { "le": 70_000, "count": count } ]});
+        let answer = json!({ "taken_at_ns": 5, "metrics": [
+            { "name": "ops", "values": [{ "shard": "0", "value": count }, { "shard": "1", "value": 1 }] },
+            { "name": "latency", "values": [{ "shard": "0", "value": latency }] },
+            { "name": "odd", "values": [{ "value": "x" }, 3] },
+        ]});
+        OsdSample::parse(&answer).unwrap()
+    }
+
+    #[test]
+    fn numbers_by_shard() {
+        let s = sample(7);
+        assert_eq!(
+            (s.of_shard("ops", 0), s.of_shard("ops", 1), s.sum("ops"), s.sum("none")),
+            (7.0, 1.0, 8.0, 0.0)
+        );
+        assert_eq!(OsdSample::parse(&json!({ "error": 1 })), None);
+    }
+
+    #[test]
+    fn latency_is_that_of_the_time_between() {
+        let (before, now) = (sample(100), sample(300));
+        assert_eq!(now.mean_since(&before, "latency"), Some(40_000.0));
+        assert_eq!(now.percentile_since(&before, "latency", 50.0), Some(40_000.0));
+        assert_eq!(now.percentile_since(&before, "latency", 100.0), Some(50_000.0));
+        assert_eq!(
+            (now.mean_since(&now, "latency"), now.percentile_since(&now, "latency", 99.0)),
+            (None, None)
+        );
+    }
+}
