@@ -11,3 +11,4 @@ pub mod compare;
 pub mod expand;
 pub mod plan;
 pub mod run;
+pub mod scaling;

@@ -148,6 +148,8 @@ fn run_file(arms: &[&str], complete: bool) -> RunFile {
             arms: arms.iter().map(|a| (*a).to_owned()).collect(),
         }),
         chart: Chart::Compare,
+        drift: None,
+        notes: Vec::new(),
     }
 }
 
