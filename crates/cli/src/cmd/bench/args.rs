@@ -9,8 +9,18 @@ use clap::Args;
 
 use crate::args::DirArgs;
 
+/// What stands below the options.
+const AFTER_HELP: &str = "\
+Exit codes: 0 measured, and every block was right; 1 errors, wrong blocks, an OSD that died, or no measurement; 2 it cannot be
+done as asked. --json and --samples write their files whole, or not at all.
+
+The instrument's cost: on a 2-vCPU virtual machine with one OSD, --samples took 0.4 to 0.5 % of one core (every result has its
+own figure), and the OSD's CPU time per operation was the same within noise: medians of 5 interleaved runs each 6.03 us with
+samples, 6.05 us without (development build, machine busy with other things).";
+
 /// Options of the bench, in fio's words.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
