@@ -32,6 +32,8 @@ missing_packages() {
     command -v rados >/dev/null 2>&1 || echo ceph-common
     # osdmaptool and crushtool: the oracle for maps that we encode.
     command -v osdmaptool >/dev/null 2>&1 || echo ceph-base
+    # Reports are looked at in a real browser.
+    command -v chromium >/dev/null 2>&1 || echo chromium
   fi
   if [ "${1:-}" = ci ]; then
     command -v ceph-mon >/dev/null 2>&1 || echo ceph-mon

@@ -1,5 +1,6 @@
 //! The figures of a report: which charts the data allow, and their tables.
 
+mod bars;
 mod baselines;
 mod cores;
 mod cpu;
@@ -9,19 +10,41 @@ mod timeline;
 mod view;
 
 use crate::chart::{Chart, share_axes};
+use crate::compare::{self, Compared};
 pub(crate) use view::{View, context, slug};
 
-/// Charts of what the points measured, in the order of the page; those that are compared share axes.
-pub(crate) fn charts(view: &View<'_>) -> Vec<Chart> {
-    let mut charts = scaling::charts(view);
-    charts.extend(crate::compare::charts(view));
-    charts.extend(curve::charts(view));
-    charts.extend(cores::charts(view));
-    charts.extend(cpu::charts(view));
-    charts.extend(baselines::charts(view));
-    share_axes(&mut charts);
-    charts.extend(timeline::charts(view));
-    charts
+/// Charts that answer one question.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Id of its part of the page.
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    /// What holds for all of them.
+    pub(crate) text: Vec<String>,
+    pub(crate) charts: Vec<Chart>,
+}
+
+/// Charts of what the points measured, in the order of the page; those that are compared share axes. Groups without a
+/// chart are left out.
+pub(crate) fn groups(view: &View<'_>, compared: &Compared) -> Vec<Group> {
+    let (scaling, curves) = (scaling::charts(view), curve::charts(view));
+    let bars = if scaling.is_empty() && curves.is_empty() { bars::charts(view) } else { Vec::new() };
+    let all = [
+        ("results", "Results", bars),
+        ("scaling", "Scaling", scaling),
+        ("compare", "Comparison", compare::charts(view, compared)),
+        ("curves", "Latency", curves),
+        ("cores", "Per core", cores::charts(view)),
+        ("cpu", "CPU time", cpu::charts(view)),
+        ("baselines", "Raw baselines", baselines::charts(view)),
+        ("time", "Second by second", timeline::charts(view)),
+    ];
+    let group = |(id, title, mut charts): (_, _, Vec<Chart>)| {
+        share_axes(&mut charts);
+        let text = if id == "compare" { compare::remarks(compared) } else { Vec::new() };
+        Group { id, title, text, charts }
+    };
+    all.into_iter().map(group).filter(|g| !g.charts.is_empty()).collect()
 }
 
 /// Sentences for the head of the page: slopes and knees.

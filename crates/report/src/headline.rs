@@ -89,7 +89,11 @@ pub(crate) fn peaks(view: &View<'_>) -> Vec<String> {
         let cpu = cpu.map_or(String::new(), |us| format!(", {us:.1} µs of CPU per op"));
         let marks = if best.is_clean { String::new() } else { format!(" ({})", best.words.join(" ")) };
         let limit = best.limiter().map_or(String::new(), |(name, why)| format!(" Limited by {name}: {why}."));
-        let figure = format!("{} IOPS, {} MB/s", grouped(best.iops(), 0), grouped(best.bw_bytes() / 1e6, 0));
+        let figure = format!(
+            "{} IOPS, {} MB/s",
+            grouped(best.iops(), 0),
+            grouped(best.bw_bytes() / 1e6, usize::from(best.bw_bytes() < 1e7))
+        );
         peaks.push(format!("{}: at most {figure}{p99}{cpu}{at}{marks}.{limit}", panel.title));
     }
     peaks

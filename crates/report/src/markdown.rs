@@ -16,8 +16,12 @@ pub(crate) fn markdown(report: &Report) -> String {
         text.push('\n');
     }
     list(&mut text, &report.headline);
-    let before = std::iter::once(None).chain(report.charts.iter().map(Some));
-    for (chart, before) in report.charts.iter().zip(before) {
+    for group in report.groups.iter().filter(|g| !g.text.is_empty()) {
+        heading(&mut text, group.title);
+        list(&mut text, &group.text);
+    }
+    let charts = || report.groups.iter().flat_map(|g| &g.charts);
+    for (chart, before) in charts().zip(std::iter::once(None).chain(charts().map(Some))) {
         heading(&mut text, &escape(&chart.title));
         let _ = writeln!(text, "{}\n", escape(&chart.context));
         match before.filter(|before| before.table == chart.table) {

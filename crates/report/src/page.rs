@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{Chart, Ink, Plot, picture, style_sheet};
+use crate::figures::Group;
 use crate::report::{Report, Section};
 use crate::table::{Cell, Table};
 use crate::units::plain;
@@ -32,7 +33,8 @@ pub(crate) fn html(report: &Report) -> String {
                 (head(report))
                 main {
                     (headline(report))
-                    (charts(&report.charts))
+                    @for group in &report.groups { (charts(group)) }
+                    @if report.groups.is_empty() { p { "There is no data for a chart." } }
                     (points(&report.points))
                     (conditions(&report.sections))
                 }
@@ -56,7 +58,7 @@ fn head(report: &Report) -> Markup {
             }
             nav aria-label="Parts of the page" {
                 a href="#headline" { "What was found" }
-                a href="#charts" { "Charts" }
+                @for group in &report.groups { a href={ "#" (group.id) } { (group.title) } }
                 a href="#points" { "Every point" }
                 a href="#conditions" { "Conditions" }
             }
@@ -83,12 +85,12 @@ fn headline(report: &Report) -> Markup {
     }
 }
 
-fn charts(charts: &[Chart]) -> Markup {
+fn charts(group: &Group) -> Markup {
     html! {
-        section #charts {
-            h2 { "Charts" }
-            @if charts.is_empty() { p { "There is no data for a chart." } }
-            div.charts { @for chart in charts { (figure(chart)) } }
+        section id=(group.id) {
+            h2 { (group.title) }
+            @if !group.text.is_empty() { ul.remarks { @for text in &group.text { li { (text) } } } }
+            div.charts { @for chart in &group.charts { (figure(chart)) } }
         }
     }
 }
@@ -168,11 +170,16 @@ fn table_row(table: &Table, row: &[Cell]) -> Markup {
                 @if let Cell::Number(value, digits) = cell {
                     td.n data-v=(plain(*value, *digits)) { (cell.shown()) }
                 } @else {
-                    td.n[table.is_numeric(at)] { (cell.shown()) }
+                    td.n[table.is_numeric(at)].long[is_long(cell)] { (cell.shown()) }
                 }
             }
         }
     }
+}
+
+/// Sentences need room, words do not.
+fn is_long(cell: &Cell) -> bool {
+    matches!(cell, Cell::Text(text) if text.len() > 28)
 }
 
 fn points(points: &Table) -> Markup {

@@ -1,10 +1,9 @@
 //! A report as data: what the page and the text both show, in the order in which it is read.
 
-use crate::chart::Chart;
 use crate::compare;
 use crate::conditions;
 use crate::data::RunData;
-use crate::figures::{self, View};
+use crate::figures::{self, Group, View};
 use crate::headline;
 use crate::points;
 use crate::table::Table;
@@ -19,7 +18,7 @@ pub(crate) struct Report {
     pub(crate) notices: Vec<String>,
     /// What was found.
     pub(crate) headline: Vec<String>,
-    pub(crate) charts: Vec<Chart>,
+    pub(crate) groups: Vec<Group>,
     /// Every point.
     pub(crate) points: Table,
     /// Conditions, in sections.
@@ -39,16 +38,17 @@ pub(crate) struct Section {
 /// Puts the report of runs together.
 pub(crate) fn report(runs: &[RunData]) -> Report {
     let view = View::new(runs);
+    let compared = compare::compared(&view);
     let mut findings = headline::peaks(&view);
     findings.extend(figures::findings(&view));
-    findings.extend(compare::findings(&view));
+    findings.extend(compare::findings(&compared));
     findings.extend(headline::drifts(runs));
     Report {
         title: headline::title(runs),
         subtitle: headline::subtitle(runs),
         notices: headline::notices(runs),
         headline: findings,
-        charts: figures::charts(&view),
+        groups: figures::groups(&view, &compared),
         points: points::table(&view),
         sections: conditions::sections(&view),
     }

@@ -58,7 +58,7 @@ pub fn write_report(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, Rep
     Ok(Written {
         html: page,
         markdown: text,
-        charts: report.charts.len(),
+        charts: report.groups.iter().map(|g| g.charts.len()).sum(),
         points: report.points.rows.len(),
         notices: report.notices,
     })

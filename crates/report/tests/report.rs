@@ -75,6 +75,15 @@ fn every_chart_stands_on_the_page_with_table_and_downloads() {
 }
 
 #[test]
+fn a_plan_that_varies_neither_size_nor_load_has_a_row_for_each_setting() {
+    let made = made(&Study { reactors: &[2], depths: &[16], ..Study::SCALING }, |_| ());
+    for id in ["iops-randread4k", "latency-seqwrite64k"] {
+        assert!(made.html.contains(&format!("<figure class=\"chart\" id=\"{id}\">")), "no chart {id}");
+    }
+    assert!(!made.html.contains("id=\"scaling-") && !made.html.contains("id=\"curve-"));
+}
+
+#[test]
 fn the_page_fetches_nothing() {
     let made = made(&Study::SCALING, |_| ());
     for outside in ["src=", "http://", "https://", "url(", "@import"] {
@@ -124,7 +133,7 @@ fn runs_are_compared_with_the_first() {
     Study { speed: 0.9, ..study }.write(&runs[1]);
     let made = report(&runs, dir);
     assert!(made.text.contains("after against before") && made.text.contains("worse in"), "{}", made.text);
-    assert!(made.text.contains("not run side by side"), "pairs of different runs share no minutes");
+    assert!(made.text.contains("were not measured in turn"), "pairs of different runs share no minutes");
     assert!(made.written.html.starts_with(&runs[0]), "the report goes into the first run's folder");
 }
 

@@ -13,7 +13,7 @@ pub(crate) const WIDTH: u32 = 960;
 /// Height of a line plot.
 const LINES_HEIGHT: u32 = 540;
 /// Height of one of several panels, without the horizontal axis.
-const PANEL_HEIGHT: u32 = 190;
+const PANEL_HEIGHT: u32 = 198;
 /// Text height in units.
 pub(crate) const TEXT: u32 = 22;
 /// Plotters draws text smaller than it is told, by this factor.

@@ -13,7 +13,7 @@ use crate::units::short;
 /// Room below a plot for ticks and the axis' name.
 pub(crate) const X_AXIS_HEIGHT: u32 = 84;
 /// Room above a plot for the vertical axis' name.
-const TOP: u32 = 46;
+const TOP: u32 = 54;
 /// Room left of a plot for tick labels.
 const LEFT: u32 = 96;
 /// Room right of a plot: half a tick label.

@@ -148,11 +148,18 @@ impl Plot {
         match self {
             Plot::Lines(plot) => of(&plot.lines),
             Plot::Rows(plot) => plot.keys.clone(),
-            Plot::Heat(_) => Vec::new(),
+            Plot::Heat(_) => {
+                let steps = [(0, "idle"), (2, "25 %"), (4, "50 %"), (6, "75 %"), (8, "busy all the time")];
+                let key = |(step, name): (usize, &str)| Key {
+                    name: name.into(),
+                    ink: Ink::Heat(step),
+                    dotted: false,
+                };
+                steps.map(key).to_vec()
+            }
+            // A panel with one line is named by its axis.
             Plot::Panels(plots) => {
-                let mut keys: Vec<Key> = plots.iter().flat_map(|p| of(&p.lines)).collect();
-                keys.dedup_by(|a, b| a.name == b.name);
-                keys
+                plots.iter().filter(|p| p.lines.len() > 1).flat_map(|p| of(&p.lines)).collect()
             }
         }
     }

@@ -41,7 +41,7 @@ impl Scale {
         let fine = &fine[first..=last];
         let decade = |tick: &&f64| (tick.log10() - tick.log10().round()).abs() < 1e-9;
         let decades: Vec<f64> = fine.iter().filter(decade).copied().collect();
-        let few = fine.len() <= ticks + 3 || decades.len() < 3;
+        let few = fine.len() <= ticks + 4 || decades.len() < 3;
         Scale {
             low: fine[0],
             high: fine[fine.len() - 1],

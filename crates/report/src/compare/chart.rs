@@ -4,80 +4,66 @@ use std::collections::BTreeSet;
 
 use carmine_stats::{Comparison, Outcome};
 
-use super::duel::Duel;
-use super::verdict::{METRICS, TOLERANCE, Verdict};
+use super::Compared;
+use super::duel::{Line, TOLERANCE};
+use super::sentence::metric_name;
 use crate::chart::{Axis, Chart, Ink, Key, Plot, Row, RowPlot};
 use crate::figures::{View, context, slug};
 use crate::table::{Cell, Table};
 
 /// Rows that one chart shows; its table has all.
 const ROWS_MAX: usize = 40;
+const COLUMNS: [&str; 13] = [
+    "load",
+    "base",
+    "new",
+    "pairs",
+    "of base",
+    "of new",
+    "difference (%)",
+    "from (%)",
+    "to (%)",
+    "p (Holm)",
+    "outcome",
+    "smallest detectable (%)",
+    "marks",
+];
 
-/// One metric of one workload; nothing if nothing was compared.
-pub(super) fn chart(
-    view: &View<'_>,
-    duels: &[Duel<'_>],
-    verdicts: &[Verdict],
-    panel: &str,
-    metric: usize,
-) -> Option<Chart> {
-    let (name, more_is_better, _) = METRICS[metric];
-    let mut rows = Vec::new();
-    let mut table = Table::new(&[
-        "comparison",
-        "base",
-        "new",
-        "pairs",
-        "difference (%)",
-        "from (%)",
-        "to (%)",
-        "p (Holm)",
-        "outcome",
-        "smallest detectable (%)",
-        "marks",
-    ]);
-    let arms: BTreeSet<&str> = duels.iter().map(|d| d.new.as_str()).collect();
-    for verdict in verdicts.iter().filter(|v| v.metric == metric && duels[v.duel].panel == panel) {
-        let duel = &duels[verdict.duel];
-        let words = duel.words();
-        let c = verdict.comparison.as_ref().ok();
-        let part = |of: fn(&Comparison) -> f64| Cell::number(c.map(|c| (of(c) - 1.0) * 100.0), 2);
-        let outcome = match &verdict.outcome {
-            Outcome::Undecided { reason } => format!("undecided: {reason}"),
-            Outcome::Different { within: true } => "different, but within the tolerance".into(),
-            other => other.to_string(),
-        };
-        table.push(vec![
-            duel.name.as_str().into(),
-            duel.base.as_str().into(),
-            duel.new.as_str().into(),
-            Cell::Number(duel.pairs.len() as f64, 0),
-            part(|c| c.ratio),
-            part(|c| c.interval.0),
-            part(|c| c.interval.1),
-            Cell::number(c.map(|_| verdict.adjusted_p), 4),
-            outcome.into(),
-            Cell::number(c.map(|c| c.detectable * 100.0), 1),
-            words.as_str().into(),
-        ]);
-        let ratio = c.map(|c| (c.ratio - 1.0) * 100.0);
-        // With two arms the title names them.
-        let arm = if arms.len() > 1 || duel.name.is_empty() { duel.new.as_str() } else { "" };
-        let label = [duel.name.as_str(), arm].into_iter().filter(|n| !n.is_empty());
-        rows.push(Row {
-            name: label.collect::<Vec<_>>().join(" · "),
-            values: vec![ratio],
-            interval: c.map(|c| ((c.interval.0 - 1.0) * 100.0, (c.interval.1 - 1.0) * 100.0)),
-            marked: !words.is_empty(),
-        });
+/// A chart for each workload and figure.
+pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> Vec<Chart> {
+    let mut keys: Vec<(&str, &'static str)> = Vec::new();
+    for line in &compared.lines {
+        let key = (line.panel.as_str(), line.row.metric);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
     }
-    if rows.is_empty() {
-        return None;
-    }
-    let all = rows.len();
-    rows.truncate(ROWS_MAX);
-    let settings: Vec<_> = view.settings.iter().collect();
+    keys.into_iter().map(|(panel, metric)| chart(view, compared, panel, metric)).collect()
+}
+
+fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &str) -> Chart {
+    let lines: Vec<&Line> =
+        compared.lines.iter().filter(|l| l.panel == panel && l.row.metric == metric).collect();
+    let arms: BTreeSet<&str> = lines.iter().map(|l| l.new.as_str()).collect();
+    let mut table = Table::new(&COLUMNS);
+    lines.iter().for_each(|line| table.push(table_row(line)));
+    let rows: Vec<Row> = lines.iter().take(ROWS_MAX).map(|line| row(line, arms.len() > 1)).collect();
+    let name = metric_name(metric);
+    let base = lines.first().map_or("the base", |l| l.base.as_str());
+    let against = match arms.iter().collect::<Vec<_>>().as_slice() {
+        [one] => format!("{one} against {base}"),
+        _ => format!("against {base}"),
+    };
+    let side = if lines.first().is_some_and(|l| l.row.more_is_better) { "right" } else { "left" };
     let tolerance = TOLERANCE * 100.0;
+    let mut remarks =
+        vec![format!("To the {side} is better; the grey band is ±{tolerance:.0} %, which counts as equal.")];
+    if lines.len() > ROWS_MAX {
+        remarks.push(format!(
+            "The chart shows the first {ROWS_MAX} of {} loads; the table has all.",
+            lines.len()
+        ));
+    }
     let plot = RowPlot {
         x: Axis { label: format!("{name}: difference to the base (%)"), ..Axis::default() },
         keys: vec![Key {
@@ -90,51 +76,52 @@ pub(super) fn chart(
         reference: Some(0.0),
         band: Some((-tolerance, tolerance)),
     };
-    let better = if more_is_better { "to the right is better" } else { "to the left is better" };
-    let mut remarks = remarks(duels, view.runs.len() > 1, better, tolerance);
-    if all > ROWS_MAX {
-        remarks.push(format!("The chart shows the first {ROWS_MAX} of {all} loads; the table has all."));
-    }
-    Some(Chart {
-        id: format!("compare-{}-{}", slug(name), slug(panel)),
-        title: format!("{name}, {}: {panel}", against(duels)),
-        context: context(&settings),
+    Chart {
+        id: format!("compare-{}-{}", slug(metric), slug(panel)),
+        title: format!("{name}, {against}: {panel}"),
+        context: context(&view.settings.iter().collect::<Vec<_>>()),
         plot: Plot::Rows(plot),
         table: table.without_empty_columns(),
         remarks,
         family: format!("compare-{metric}"),
-    })
-}
-
-/// The arms in words: `socket against osd`, or the base alone where there are several.
-fn against(duels: &[Duel<'_>]) -> String {
-    let arms: BTreeSet<&str> = duels.iter().map(|d| d.new.as_str()).collect();
-    let base = duels.first().map_or("the base", |d| d.base.as_str());
-    match arms.into_iter().collect::<Vec<_>>().as_slice() {
-        [one] => format!("{one} against {base}"),
-        _ => format!("against {base}"),
     }
 }
 
-fn remarks(duels: &[Duel<'_>], runs: bool, better: &str, tolerance: f64) -> Vec<String> {
-    let mut remarks =
-        vec![format!("{}; the grey band is ±{tolerance:.0} %, which counts as equal.", capital(better))];
-    let differ: BTreeSet<&String> = duels.iter().flat_map(|d| &d.differ).collect();
-    if differ.len() > 1 {
-        let names: Vec<&str> = differ.into_iter().map(String::as_str).collect();
-        remarks.push(format!("The arms differ in more than one setting: {}.", names.join(", ")));
+fn row(line: &Line, several_arms: bool) -> Row {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    // With two arms the title names them.
+    let arm = if several_arms || line.name.is_empty() { line.new.as_str() } else { "" };
+    let words: Vec<&str> = [line.name.as_str(), arm].into_iter().filter(|n| !n.is_empty()).collect();
+    Row {
+        name: words.join(" · "),
+        values: vec![line.row.comparison.map(|c| percent(c.ratio))],
+        interval: line.row.comparison.map(|c| (percent(c.interval.0), percent(c.interval.1))),
+        marked: !line.words.is_empty(),
     }
-    if runs {
-        remarks.push(
-            "These are different runs: their pairs were not run side by side, so drift of the machine between the runs \
-             is part of the difference."
-                .into(),
-        );
-    }
-    remarks
 }
 
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+fn table_row(line: &Line) -> Vec<Cell> {
+    let row = &line.row;
+    let part = |of: fn(&Comparison) -> f64| Cell::number(row.comparison.map(|c| (of(&c) - 1.0) * 100.0), 2);
+    let outcome = match &row.outcome {
+        Outcome::Undecided { reason } => format!("undecided: {reason}"),
+        Outcome::Different { within: true } => "different, but within the tolerance".into(),
+        other => other.to_string(),
+    };
+    let figure = |value: Option<f64>| Cell::number(value, if row.metric == "iops" { 0 } else { 1 });
+    vec![
+        line.name.as_str().into(),
+        line.base.as_str().into(),
+        line.new.as_str().into(),
+        Cell::Number(row.pairs as f64, 0),
+        figure(row.base),
+        figure(row.new),
+        part(|c| c.ratio),
+        part(|c| c.interval.0),
+        part(|c| c.interval.1),
+        Cell::number(row.comparison.map(|_| row.adjusted_p), 4),
+        outcome.into(),
+        Cell::number(row.comparison.map(|c| c.detectable * 100.0), 1),
+        line.words.as_str().into(),
+    ]
 }

@@ -1,128 +1,134 @@
-//! Who is compared with whom.
+//! Who is compared with whom, and what came out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use carmine_stats::{Comparison, Outcome, holm, judge};
 use carmine_study::archive::Config;
+use carmine_study::compare::{
+    Arm, Difference, Judgement, Measured, Refusal, Row, arm_of_run, arms_of_run, compare, differing_axes,
+    pair_up,
+};
 
-use crate::data::{Measured, PANEL_AXES, RunData};
+use crate::data::{PANEL_AXES, RunData, words};
 use crate::figures::View;
 
-/// Points of both arms that belong together.
-type Pairs<'a> = Vec<(&'a Measured, &'a Measured)>;
+/// Differences up to this part count as equal.
+pub(crate) const TOLERANCE: f64 = 0.05;
 
-/// Two arms with the same load.
-pub(super) struct Duel<'a> {
-    pub(super) base: String,
-    pub(super) new: String,
+/// One figure of two arms with the same load.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) base: String,
+    pub(crate) new: String,
     /// Workload: what is never mixed in a chart.
-    pub(super) panel: String,
+    pub(crate) panel: String,
     /// What else both have in common, of what varies in the report.
-    pub(super) name: String,
-    pub(super) pairs: Pairs<'a>,
-    /// Axes on which they differ.
-    pub(super) differ: BTreeSet<String>,
+    pub(crate) name: String,
+    /// Words such as SHARED that any of the points has.
+    pub(crate) words: String,
+    /// With p and outcome after Holm's correction over the report.
+    pub(crate) row: Row,
+    /// Place of its configuration in the order of running.
+    order: usize,
 }
 
-impl<'a> Duel<'a> {
-    fn of(
-        view: &View<'a>,
-        names: (&str, &str),
-        pairs: Pairs<'a>,
-        differ: &BTreeSet<String>,
-    ) -> Option<Duel<'a>> {
-        let first = pairs.first()?.0;
-        let config = &first.point.config;
-        let without: Vec<&str> = differ.iter().map(String::as_str).chain(PANEL_AXES).collect();
-        Some(Duel {
-            base: names.0.to_owned(),
-            new: names.1.to_owned(),
-            panel: view.panel_title(config, first.result.as_ref()),
-            name: view.axes.name(config, &without),
-            pairs,
-            differ: differ.clone(),
-        })
-    }
-
-    /// Words such as SHARED that any of its points has.
-    pub(super) fn words(&self) -> String {
-        let words: BTreeSet<&str> =
-            self.pairs.iter().flat_map(|(a, b)| a.words.iter().chain(&b.words)).map(String::as_str).collect();
-        words.into_iter().collect::<Vec<_>>().join(" ")
-    }
+/// All comparisons of a report.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Compared {
+    pub(crate) lines: Vec<Line>,
+    /// Why arms were not compared.
+    pub(crate) refused: Vec<String>,
+    /// Settings in which arms differ, each once.
+    pub(crate) differences: Vec<Difference>,
+    /// What to mind, each once.
+    pub(crate) warnings: Vec<String>,
 }
 
-fn in_order<'a>(duels: impl Iterator<Item = Duel<'a>>) -> Vec<Duel<'a>> {
-    let mut duels: Vec<Duel> = duels.collect();
-    duels.sort_by_key(|d| d.pairs.iter().map(|(old, _)| old.point.index).min());
-    duels
-}
-
-/// Who is compared with whom, in the order of running.
-pub(super) fn duels<'a>(view: &View<'a>) -> Vec<Duel<'a>> {
-    if view.runs.len() > 1 {
-        let Some((base, others)) = view.runs.split_first() else { return Vec::new() };
-        return others.iter().flat_map(|new| between_runs(view, base, new)).collect();
-    }
-    view.runs.iter().flat_map(|run| between_arms(view, run)).collect()
-}
-
-fn between_runs<'a>(view: &View<'a>, base: &'a RunData, new: &'a RunData) -> Vec<Duel<'a>> {
-    let keyed = |run: &'a RunData| -> BTreeMap<(String, u32), &'a Measured> {
-        let key = |m: &Measured| (key_without(&m.point.config, &BTreeSet::new()), m.point.repeat);
-        run.points.iter().filter(|m| m.is_planned() && m.result.is_some()).map(|m| (key(m), m)).collect()
-    };
-    let (left, right) = (keyed(base), keyed(new));
-    let mut by_config: BTreeMap<&str, Pairs<'a>> = BTreeMap::new();
-    for (key, old) in &left {
-        if let Some(found) = right.get(key) {
-            by_config.entry(&key.0).or_default().push((old, found));
+/// Compares the runs with the first of them, or the arms of the only run with its first.
+pub(crate) fn compared(view: &View<'_>) -> Compared {
+    let mut compared = Compared::default();
+    for arms in arms(view.runs) {
+        match arms.and_then(|(base, new)| Ok((compare(&base, &new, TOLERANCE)?, base, new))) {
+            Ok((judgement, base, new)) => compared.add(view, judgement, &base, &new),
+            Err(refusal) => compared.refused.push(refusal.to_string()),
         }
     }
-    let names = (base.label.as_str(), new.label.as_str());
-    in_order(by_config.into_values().filter_map(|pairs| Duel::of(view, names, pairs, &BTreeSet::new())))
+    correct(&mut compared.lines);
+    compared
 }
 
-fn between_arms<'a>(view: &View<'a>, run: &'a RunData) -> Vec<Duel<'a>> {
-    let Some(comparison) = &run.file().comparison else { return Vec::new() };
-    let Some((base, others)) = comparison.arms.split_first() else { return Vec::new() };
-    let of_arm = |arm: &str| -> Vec<&'a Measured> {
-        run.points
-            .iter()
-            .filter(|m| m.is_planned() && m.result.is_some() && m.point.arm.as_deref() == Some(arm))
-            .collect()
-    };
-    let left = of_arm(base);
-    let mut duels = Vec::new();
-    for arm in others {
-        let right = of_arm(arm);
-        let differ = arm_axes(&left, &right, &comparison.axis);
-        let turn =
-            |m: &Measured| (key_without(&m.point.config, &differ), m.point.pair.unwrap_or(m.point.repeat));
-        let right: BTreeMap<_, &Measured> = right.iter().map(|m| (turn(m), *m)).collect();
-        let mut groups: BTreeMap<String, Pairs<'a>> = BTreeMap::new();
-        for old in &left {
-            let key = turn(old);
-            if let Some(new) = right.get(&key) {
-                groups.entry(key.0).or_default().push((old, new));
-            }
-        }
-        let of = |pairs| Duel::of(view, (base, arm), pairs, &differ);
-        duels.extend(in_order(groups.into_values().filter_map(of)));
+type Arms = Result<(Arm, Arm), Refusal>;
+
+fn arms(runs: &[RunData]) -> Vec<Arms> {
+    match runs {
+        [] => Vec::new(),
+        [only] => arms_within(only),
+        [first, others @ ..] => others.iter().map(|new| between(first, new)).collect(),
     }
-    duels
 }
 
-/// Axes that have one value in all of an arm and another in the other arm: what makes them arms.
-fn arm_axes(left: &[&Measured], right: &[&Measured], named: &str) -> BTreeSet<String> {
-    let values = |points: &[&Measured], axis: &str| -> BTreeSet<Option<String>> {
-        points.iter().map(|m| m.point.config.show(axis)).collect()
-    };
-    let all: BTreeSet<&String> = left.iter().chain(right).flat_map(|m| m.point.config.0.keys()).collect();
-    let differs = |axis: &&&String| values(left, axis).is_disjoint(&values(right, axis));
-    all.iter().filter(differs).map(|a| (*a).clone()).chain([named.to_owned()]).collect()
+fn arms_within(run: &RunData) -> Vec<Arms> {
+    let names = run.file().comparison.iter().flat_map(|c| &c.arms);
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let Some((base, others)) = names.split_first() else { return Vec::new() };
+    others.iter().map(|new| arms_of_run(&run.run, Some((base, new)))).collect()
 }
 
-fn key_without(config: &Config, without: &BTreeSet<String>) -> String {
-    let kept: BTreeMap<_, _> = config.0.iter().filter(|(axis, _)| !without.contains(*axis)).collect();
-    serde_json::to_string(&kept).unwrap_or_default()
+fn between(base: &RunData, new: &RunData) -> Arms {
+    let (old, young) = (arm_of_run(&base.run)?, arm_of_run(&new.run)?);
+    Ok((Arm { name: base.label.clone(), ..old }, Arm { name: new.label.clone(), ..young }))
+}
+
+impl Compared {
+    fn add(&mut self, view: &View<'_>, judgement: Judgement, base: &Arm, new: &Arm) {
+        let (old, young): (Vec<&Measured>, Vec<&Measured>) =
+            (base.points.iter().collect(), new.points.iter().collect());
+        let axes = differing_axes(&old, &young);
+        let groups = pair_up((&base.name, &old), (&new.name, &young), &axes).unwrap_or_default();
+        for row in judgement.rows {
+            let Some(group) = groups.iter().find(|g| g.name == row.config) else { continue };
+            let Some((first, _)) = group.pairs.first() else { continue };
+            let of = |m: &&Measured| words(&m.result, false);
+            let words: BTreeSet<String> = group.pairs.iter().flat_map(|(a, b)| [a, b]).flat_map(of).collect();
+            self.lines.push(Line {
+                base: base.name.clone(),
+                new: new.name.clone(),
+                panel: view.panel_title(&first.config, Some(&first.result)),
+                name: name(view, &first.config, &axes),
+                words: words.into_iter().collect::<Vec<_>>().join(" "),
+                row,
+                order: view.settings.iter().position(|s| *s.config == first.config).unwrap_or(usize::MAX),
+            });
+        }
+        self.lines.sort_by_key(|line| line.order);
+        add_new(&mut self.differences, judgement.differences);
+        add_new(&mut self.warnings, judgement.warnings);
+    }
+}
+
+fn name(view: &View<'_>, config: &Config, axes: &BTreeSet<&str>) -> String {
+    let without: Vec<&str> = axes.iter().copied().chain(PANEL_AXES).collect();
+    view.axes.short_name(config, &without)
+}
+
+fn add_new<T: PartialEq>(held: &mut Vec<T>, more: Vec<T>) {
+    for item in more {
+        if !held.contains(&item) {
+            held.push(item);
+        }
+    }
+}
+
+/// Each comparison was corrected for itself; a report with several is corrected as one.
+fn correct(lines: &mut [Line]) {
+    let decidable = || |line: &Line| line.row.comparison.map(|c: Comparison| c.p);
+    let p: Vec<f64> = lines.iter().filter_map(decidable()).collect();
+    let mut adjusted = holm(&p).into_iter();
+    for line in lines {
+        let Some(comparison) = line.row.comparison else { continue };
+        line.row.adjusted_p = adjusted.next().unwrap_or(1.0);
+        line.row.outcome = judge(&Ok(comparison), line.row.adjusted_p, TOLERANCE);
+        let worse = (comparison.ratio < 1.0) == line.row.more_is_better;
+        line.row.accepted = !(worse && line.row.outcome == Outcome::Different { within: false });
+    }
 }

@@ -129,7 +129,7 @@ pub(crate) fn text_of(value: &Value) -> String {
 }
 
 /// The words that the marks begin with, and those that follow from figures.
-fn words(result: &PointResult, smoke: bool) -> Vec<String> {
+pub(crate) fn words(result: &PointResult, smoke: bool) -> Vec<String> {
     let carmine = &result.carmine;
     let is_word = |w: &&str| w.len() > 2 && w.chars().all(|c| c.is_ascii_uppercase() || c == '-');
     let first = |mark: &String| {

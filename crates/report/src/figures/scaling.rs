@@ -83,7 +83,7 @@ pub(crate) fn findings(view: &View<'_>) -> Vec<String> {
     for panel in view.panels() {
         for series in series(view, &panel, along).iter().filter(|s| s.points.len() > 1) {
             let name = if series.name.is_empty() { String::new() } else { format!(", {}", series.name) };
-            findings.push(format!("{}{name}: {}", panel.title, sentence(series, along)));
+            findings.push(format!("{}{name}: {}.", panel.title, sentence(series, along)));
         }
     }
     findings

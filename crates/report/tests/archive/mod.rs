@@ -1,5 +1,7 @@
 //! Archives for tests, always the same: what `carmine sweep` would write if OSDs obeyed Little's law.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::fs;
 use std::path::Path;
 
