@@ -1,6 +1,8 @@
 //! The unmodified `rados` of Debian's ceph-common 16.2.15 against a testbed.
 #![allow(clippy::disallowed_methods)] // reads and writes files
 
+use std::time::{Duration, Instant};
+
 use carmine_tests::{Testbed, installed};
 
 const ONE_CYAN: &[&str] =
@@ -42,7 +44,31 @@ fn objects_round_trip(bed: &Testbed) {
     let missing = bed.rados(&["get", "object-4096", back_s]);
     assert!(!missing.status.success() && String::from_utf8_lossy(&missing.stderr).contains("No such file"));
     assert!(bed.rados_ok(&["lspools"]).lines().any(|pool| pool == "bench"));
-    assert!(bed.rados_ok(&["df"]).contains("bench"));
+    wait_for_objects(bed, 7);
+}
+
+/// OBJECTS of the pool `bench` in `rados df`.
+fn df_objects(bed: &Testbed) -> String {
+    let df = bed.rados_ok(&["df"]);
+    let mut lines = df.lines();
+    let columns: Vec<&str> = lines.next().expect("a header").split_whitespace().collect();
+    let pool = lines.find(|line| line.starts_with("bench ")).expect("the pool");
+    // USED is a number and a unit: two words under one heading.
+    let at = columns.iter().position(|column| *column == "OBJECTS").expect("a column OBJECTS") + 1;
+    pool.split_whitespace().nth(at).expect("a number").to_owned()
+}
+
+/// OSDs tell the monitor every two seconds what they hold.
+fn wait_for_objects(bed: &Testbed, objects: usize) {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let shown = df_objects(bed);
+        if shown == objects.to_string() {
+            return;
+        }
+        assert!(Instant::now() < end, "rados df shows {shown} objects, there are {objects}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
 }
 
 fn bench_verbs(bed: &Testbed) {
@@ -74,6 +100,7 @@ fn rados_against_three_replicated_blue_osds_with_two_reactors() {
         bed.ok("down", &[]);
         bed.ok("up", &["--reactors", "1", "--overprovisioned"]);
         assert_eq!(bed.rados_ok(&["ls"]).lines().count(), 7);
+        wait_for_objects(bed, 7);
         bed.rados_ok(&["put", "later", "/proc/self/status"]);
         bed.ok("down", &[]);
         bed.ok("up", &["--reactors", "2", "--overprovisioned"]);

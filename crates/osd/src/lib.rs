@@ -11,6 +11,7 @@
 
 mod admin;
 mod backlog;
+mod beacon;
 mod concurrent;
 mod config;
 mod dispatch;

@@ -10,10 +10,11 @@ use carmine_client::{MonHandler, MonSession};
 use carmine_messenger::{ClientConfig, Message, ServerConfig, serve};
 use carmine_reactor::{Group, Listener, Shard, ShardId, Socket};
 use carmine_store::{Store, StoreError, StoreShared};
-use carmine_wire::private::{OsdBeacon, OsdBoot};
+use carmine_wire::private::OsdBoot;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 
 use crate::admin::{AdminHook, Hook};
+use crate::beacon;
 use crate::config::OsdConfig;
 use crate::dispatch::Incoming;
 use crate::maps::MapIntake;
@@ -21,8 +22,6 @@ use crate::shard::OsdShard;
 
 /// Pause between boot messages while the map does not show this OSD as up.
 const BOOT_PAUSE: Duration = Duration::from_secs(1);
-/// How often the monitor hears of the store's space.
-const BEACON_PERIOD: Duration = Duration::from_secs(2);
 /// Pause while other shards start.
 const START_POLL: Duration = Duration::from_millis(1);
 /// Pause after a failed accept (out of descriptors).
@@ -199,20 +198,7 @@ fn join_cluster(osd: &Rc<OsdShard>, addr: EntityAddr) {
     let handler = Rc::clone(&intake) as Rc<dyn MonHandler>;
     let session = MonSession::start(&osd.shard, vec![mon], Rc::new(client), handler);
     keep_booting(osd, intake, Rc::clone(&session));
-    let osd = Rc::clone(osd);
-    let shard = osd.shard.clone();
-    shard.spawn(Group::Admin, "beacon", async move {
-        while !osd.stopping.get() {
-            let space = osd.store.statfs();
-            session.send(Message::of(&OsdBeacon {
-                osd: osd.config.id,
-                total_bytes: space.total,
-                used_bytes: space.used,
-                pools: Vec::new(),
-            }));
-            osd.shard.sleep(BEACON_PERIOD).await;
-        }
-    });
+    beacon::start(osd, session);
 }
 
 /// A boot message may be lost with its session, and a map may say "down" by mistake.

@@ -132,6 +132,7 @@ impl Activation<'_> {
         *self.pg.followers.borrow_mut() = followers;
         self.osd.metrics.borrow_mut().activations.inc();
         self.pg.set_phase(Phase::Active);
+        self.pg.count_objects(self.osd);
         self.pg.resume(self.osd);
         Ok(())
     }

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub result: i32,
     /// Version of the object before it.
     pub prior: Eversion,
+    /// The object's size before and after it; `None`: it does not exist.
+    pub sizes: (Option<u64>, Option<u64>),
     /// The object's version before it, as clients see it.
     pub user_version: u64,
     pub outputs: SmallVec<[(i32, Payload); 2]>,
@@ -36,6 +38,7 @@ impl Plan {
             effect: LogOp::Error,
             result,
             prior: Eversion::ZERO,
+            sizes: (None, None),
             user_version: 0,
             outputs: SmallVec::new(),
         }
@@ -107,9 +110,10 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
         true => LogOp::Modify,
         false => LogOp::Delete,
     };
+    let sizes = (meta.map(|m| m.size), state.exists.then_some(state.size));
     let meta = meta.unwrap_or_default();
     let (prior, user_version) = (meta.version, meta.user_version);
-    Ok(Plan { ops: state.ops, effect, result: 0, prior, user_version, outputs })
+    Ok(Plan { ops: state.ops, effect, result: 0, prior, sizes, user_version, outputs })
 }
 
 async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> {

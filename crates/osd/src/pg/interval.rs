@@ -73,6 +73,7 @@ impl Pg {
         self.committed.set(last);
         if acting.first() != Some(&me) {
             self.drop_ops(osd);
+            self.usage.borrow_mut().reset();
             self.set_phase(if acting.contains(&me) { Phase::Replica(false) } else { Phase::Stray });
             return;
         }

@@ -26,6 +26,7 @@ mod replica;
 mod replicate;
 mod run;
 mod txn;
+mod usage;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -48,6 +49,7 @@ use interval::Member;
 use object::Objects;
 use replica::Replica;
 use replicate::Follower;
+use usage::Usage;
 
 /// What a PG is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,8 @@ pub(crate) struct Pg {
     settling: Cell<bool>,
     /// Operations that wait until the PG is active.
     pub waiting: RefCell<VecDeque<Rc<ClientOp>>>,
+    /// What it holds (primary).
+    pub usage: RefCell<Usage>,
     /// What it does for another primary.
     pub replica: Replica,
     /// Fires when phase, turn or `committed` change.
@@ -141,6 +145,7 @@ impl Pg {
             committed: Cell::new(0),
             settling: Cell::new(false),
             waiting: RefCell::default(),
+            usage: RefCell::default(),
             replica: Replica::default(),
             changed: Notify::new(),
         })
@@ -153,6 +158,11 @@ impl Pg {
     /// Primary's followers.
     fn replicas(&self) -> Vec<OsdId> {
         self.members.borrow().iter().skip(1).map(|member| member.osd).collect()
+    }
+
+    /// This OSD is its primary.
+    pub(crate) fn leads(&self, osd: &OsdShard) -> bool {
+        self.members.borrow().first().is_some_and(|first| first.osd == osd.config.id)
     }
 
     pub(crate) fn acting(&self) -> Vec<OsdId> {

@@ -17,7 +17,7 @@ use crate::shard::OsdShard;
 pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Plan) {
     debug_assert!(pg.is_active());
     let version = pg.next_version(osd.epoch());
-    let Plan { mut ops, effect, result, prior, user_version, outputs } = plan;
+    let Plan { mut ops, effect, result, prior, sizes, user_version, outputs } = plan;
     let user_version = if effect == LogOp::Error { user_version } else { version.version };
     let oid = &*op.oid;
     let entry = LogEntry {
@@ -49,6 +49,9 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Pl
         };
     }
     pg.note_entry(entry, trim_to);
+    if effect != LogOp::Error {
+        pg.usage.borrow_mut().change(oid, sizes.0, sizes.1);
+    }
     let submitted_ns = osd.shard.now_ns();
     pg.objects.borrow_mut().finish(&op.oid, &op, Some(version.version));
     let outcome = Outcome { result, outputs, version, user_version };

@@ -12,3 +12,4 @@ mod peering;
 mod raw;
 mod resend;
 mod skipped;
+mod usage;

@@ -1,6 +1,7 @@
 //! The authority on maps: as much of a monitor as an OSD and a client need, and as obedient as a test wants.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::mon_msg::{ConfigMsg, GetVersion, GetVersionReply, MonMapMsg, OsdMapMsg, Subscribe};
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
-use carmine_wire::private::{OsdBoot, OsdBootAck};
+use carmine_wire::private::{OsdBeacon, OsdBoot, OsdBootAck};
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
 /// Name and number of the pool that every test has.
@@ -34,6 +35,8 @@ pub(crate) struct FakeMon {
     pub(crate) merge: Cell<bool>,
     /// Sessions of these OSDs get no maps.
     pub(crate) deaf: RefCell<Vec<u32>>,
+    /// What each OSD said last about its space.
+    pub(crate) beacons: RefCell<BTreeMap<OsdId, OsdBeacon>>,
 }
 
 pub(crate) fn mon_addr() -> SocketAddr {
@@ -61,6 +64,7 @@ impl FakeMon {
             next_gid: Cell::new(4096),
             merge: Cell::new(false),
             deaf: RefCell::default(),
+            beacons: RefCell::default(),
         })
     }
 
@@ -169,6 +173,10 @@ impl FakeMon {
                 conn.send(
                     Message::of(&GetVersionReply { handle: ask.handle, newest, oldest: 1 }).with_tid(tid),
                 );
+            }
+            kinds::OSD_BEACON => {
+                let beacon: OsdBeacon = msg.decode().unwrap();
+                self.beacons.borrow_mut().insert(beacon.osd, beacon);
             }
             kinds::OSD_BOOT => {
                 let boot: OsdBoot = msg.decode().unwrap();

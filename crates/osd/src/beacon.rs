@@ -1,0 +1,59 @@
+//! What the monitor hears every few seconds: the store's space, and what this OSD's PGs hold.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_client::MonSession;
+use carmine_messenger::Message;
+use carmine_reactor::{Group, ShardId};
+use carmine_wire::private::{OsdBeacon, PoolUse};
+
+use crate::shard::OsdShard;
+
+/// How often the monitor hears of it.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Sends beacons for as long as the OSD runs.
+pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
+    let own = Rc::clone(osd);
+    osd.shard.spawn(Group::Admin, "beacon", async move {
+        while !own.stopping.get() {
+            let pools = pools(&own).await;
+            let space = own.store.statfs();
+            session.send(Message::of(&OsdBeacon {
+                osd: own.config.id,
+                total_bytes: space.total,
+                used_bytes: space.used,
+                pools,
+            }));
+            own.shard.sleep(PERIOD).await;
+        }
+    });
+}
+
+/// What the PGs that this OSD leads hold, all shards together, as far as it is counted.
+async fn pools(osd: &OsdShard) -> Vec<PoolUse> {
+    let mut sums = BTreeMap::new();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part =
+            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| pools_of_shard(&osd)) });
+        part.await.into_iter().flatten().for_each(|part| add(&mut sums, part));
+    }
+    sums.into_values().collect()
+}
+
+fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
+    let mut sums = BTreeMap::new();
+    for pg in osd.pgs.borrow().values().filter(|pg| pg.leads(osd)) {
+        let usage = pg.usage.borrow();
+        add(&mut sums, PoolUse { pool: pg.id.pool, objects: usage.objects, bytes: usage.bytes });
+    }
+    sums.into_values().collect()
+}
+
+fn add(sums: &mut BTreeMap<i64, PoolUse>, part: PoolUse) {
+    let sum = sums.entry(part.pool).or_insert(PoolUse { pool: part.pool, ..PoolUse::default() });
+    sum.objects += part.objects;
+    sum.bytes = sum.bytes.saturating_add(part.bytes);
+}

@@ -1,0 +1,209 @@
+//! How many objects a PG has and how many bytes, as its primary knows it.
+//!
+//! What is there when this OSD begins to lead is counted in the background, in the order of the objects; writes are counted
+//! as they are submitted. A write of an object that the count has yet to come to is counted there and then, and the object
+//! is skipped later.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use carmine_reactor::Group;
+use carmine_store::StoreError;
+use carmine_types::ObjectId;
+
+use super::Pg;
+use crate::shard::OsdShard;
+
+/// Objects listed at a time.
+const PAGE: usize = 256;
+
+/// Objects of a PG and the sum of their sizes.
+#[derive(Default)]
+pub(crate) struct Usage {
+    pub objects: u64,
+    pub bytes: u64,
+    state: State,
+    /// Number of the last count that began.
+    number: u64,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Unknown,
+    Counting(Walk),
+    Known,
+}
+
+/// A count under way.
+#[derive(Default)]
+struct Walk {
+    /// Everything up to here is counted.
+    to: Option<ObjectId>,
+    /// What is counted behind that.
+    ahead: BTreeSet<ObjectId>,
+}
+
+impl Usage {
+    /// A write was submitted: the object's size before and after it; `None`: it does not exist.
+    pub(super) fn change(&mut self, oid: &ObjectId, before: Option<u64>, after: Option<u64>) {
+        let is_counted = match &mut self.state {
+            State::Unknown => return,
+            State::Known => true,
+            State::Counting(walk) => {
+                walk.to.as_ref().is_some_and(|to| oid <= to) || !walk.ahead.insert(oid.clone())
+            }
+        };
+        if is_counted {
+            self.objects = self.objects.saturating_sub(u64::from(before.is_some()));
+            self.bytes = self.bytes.saturating_sub(before.unwrap_or(0));
+        }
+        self.add(after);
+    }
+
+    fn add(&mut self, size: Option<u64>) {
+        self.objects += u64::from(size.is_some());
+        self.bytes = self.bytes.saturating_add(size.unwrap_or(0));
+    }
+
+    /// Forgets everything: another OSD leads.
+    pub(super) fn reset(&mut self) {
+        *self = Usage { number: self.number, ..Usage::default() };
+    }
+
+    /// Begins a count if nothing is known; returns its number.
+    fn begin(&mut self) -> Option<u64> {
+        if !matches!(self.state, State::Unknown) {
+            return None;
+        }
+        self.number += 1;
+        self.state = State::Counting(Walk::default());
+        Some(self.number)
+    }
+
+    /// The count with this number failed.
+    fn give_up(&mut self, number: u64) {
+        if self.walk(number).is_some() {
+            self.reset();
+        }
+    }
+
+    /// The count with this number, if it is still wanted.
+    fn walk(&mut self, number: u64) -> Option<&mut Walk> {
+        match &mut self.state {
+            State::Counting(walk) if self.number == number => Some(walk),
+            _ => None,
+        }
+    }
+
+    /// The count has come to this object.
+    fn found(&mut self, number: u64, oid: ObjectId, size: Option<u64>) {
+        let Some(walk) = self.walk(number) else { return };
+        let is_new = !walk.ahead.remove(&oid);
+        walk.to = Some(oid);
+        if is_new {
+            self.add(size);
+        }
+    }
+}
+
+impl Pg {
+    /// Counts what is there, unless that is known.
+    pub(super) fn count_objects(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        let begun = self.usage.borrow_mut().begin();
+        let Some(number) = begun else { return };
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Scrub, "pg-count", async move {
+            let _turn = own.counts.acquire(1).await;
+            if let Err(error) = pg.count(&own, number).await {
+                tracing::warn!("pg {}: its objects cannot be counted: {error}", pg.id);
+                pg.usage.borrow_mut().give_up(number);
+            }
+        });
+    }
+
+    async fn count(&self, osd: &OsdShard, number: u64) -> Result<(), StoreError> {
+        let mut from: Option<ObjectId> = None;
+        loop {
+            let page = osd.store.list(self.id, self.bits.get(), from.as_ref(), PAGE + 1).await?;
+            let next = page.get(PAGE).cloned();
+            for oid in page.into_iter().take(PAGE) {
+                let size = osd.store.stat(&oid).await?.map(|meta| meta.size);
+                self.usage.borrow_mut().found(number, oid, size);
+            }
+            let mut usage = self.usage.borrow_mut();
+            match next {
+                _ if usage.walk(number).is_none() => return Ok(()),
+                Some(next) => from = Some(next),
+                None => {
+                    usage.state = State::Known;
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn oid(n: u8) -> ObjectId {
+        ObjectId::head(1, b"", b"", &[n])
+    }
+
+    proptest! {
+        /// Whatever is written while the count goes on, and however stale its pages are: at the end it is right.
+        #[test]
+        fn counts_what_is_there(first in prop::collection::btree_map(0..20u8, 1..9u64, 0..15),
+                                writes in prop::collection::vec((0..20u8, prop::option::of(1..9u64)), 0..60),
+                                pace in 1..4usize, page in 1..5usize) {
+            let mut objects: std::collections::BTreeMap<ObjectId, u64> =
+                first.into_iter().map(|(n, size)| (oid(n), size)).collect();
+            let (mut usage, mut writes) = (Usage::default(), writes.into_iter());
+            let number = usage.begin().unwrap();
+            let mut from: Option<ObjectId> = None;
+            let mut write = |usage: &mut Usage, objects: &mut std::collections::BTreeMap<ObjectId, u64>| {
+                for (n, after) in writes.by_ref().take(pace) {
+                    let before = objects.remove(&oid(n));
+                    objects.extend(after.map(|size| (oid(n), size)));
+                    usage.change(&oid(n), before, after);
+                }
+            };
+            loop {
+                let rest = objects.keys().filter(|oid| from.as_ref().is_none_or(|from| *oid >= from));
+                let listed: Vec<ObjectId> = rest.take(page + 1).cloned().collect();
+                write(&mut usage, &mut objects);
+                for oid in listed.iter().take(page) {
+                    usage.found(number, oid.clone(), objects.get(oid).copied());
+                    write(&mut usage, &mut objects);
+                }
+                match listed.into_iter().nth(page) {
+                    Some(next) => from = Some(next),
+                    None => break,
+                }
+            }
+            usage.state = State::Known;
+            write(&mut usage, &mut objects);
+            prop_assert_eq!(usage.objects, objects.len() as u64);
+            prop_assert_eq!(usage.bytes, objects.values().sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn a_new_primary_counts_anew() {
+        let mut usage = Usage::default();
+        let old = usage.begin().unwrap();
+        usage.found(old, oid(1), Some(5));
+        usage.reset();
+        usage.change(&oid(2), None, Some(1));
+        let new = usage.begin().unwrap();
+        usage.found(old, oid(1), Some(5));
+        assert_eq!((usage.objects, usage.bytes), (0, 0));
+        usage.found(new, oid(1), Some(5));
+        assert_eq!((usage.objects, usage.bytes), (1, 5));
+        assert_eq!(usage.begin(), None);
+    }
+}
