@@ -45,7 +45,24 @@ impl Dispatcher for Incoming {
     fn on_closed(&self, conn: &Rc<Connection>, _reason: &str) {
         if let Some(osd) = self.0.upgrade() {
             osd.conns.borrow_mut().remove(&conn.id());
+            forget_ops(&osd, conn.id());
         }
+    }
+}
+
+/// Lets go of what waits, on any shard, for a client whose connection is closed: its answers would go nowhere, and it sends
+/// again what it still wants.
+fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
+    let home = osd.shard.id();
+    let unplaced = std::mem::take(&mut *osd.unplaced.borrow_mut());
+    let left = unplaced.into_iter().filter(|op| op.conn.id() != conn).collect();
+    *osd.unplaced.borrow_mut() = left;
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        osd.shard.submit_to(to, move |shard| {
+            if let Some(osd) = OsdShard::of(shard) {
+                osd.forget_ops(|op| op.came_by(osd.shard.id(), home, conn));
+            }
+        });
     }
 }
 

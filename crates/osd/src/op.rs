@@ -142,6 +142,15 @@ impl ClientOp {
         if given == UTime::ZERO { UTime::from_unix(osd.shard.unix_now()) } else { given }
     }
 
+    /// It came through this connection of shard `home`; `here` is the shard that the operation is on.
+    pub(crate) fn came_by(&self, here: ShardId, home: ShardId, id: u64) -> bool {
+        match &*self.to.borrow() {
+            Some(ReplyTo::Conn(conn, _)) => here == home && conn.id() == id,
+            Some(ReplyTo::Hop(back)) => back.home == home && back.conn == id,
+            Some(ReplyTo::Local(_)) | None => false,
+        }
+    }
+
     /// Lets go of the operation without an answer.
     pub(crate) fn abandon(&self) {
         // Dropped when the cell is free again: that gives room back.

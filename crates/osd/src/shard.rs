@@ -130,6 +130,16 @@ impl OsdShard {
         }
     }
 
+    /// Forgets waiting operations of clients that are gone.
+    pub(crate) fn forget_ops(&self, is_gone: impl Fn(&ClientOp) -> bool) {
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        let (gone, left): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|op| is_gone(op));
+        *self.waiting.borrow_mut() = left;
+        gone.iter().for_each(|op| op.abandon());
+        let pgs: Vec<Rc<Pg>> = self.pgs.borrow().values().cloned().collect();
+        pgs.iter().for_each(|pg| pg.forget(&is_gone));
+    }
+
     /// The number of the next operation that hops to `to`.
     pub(crate) fn hop_out(&self, to: ShardId) -> u64 {
         let mut out = self.hops_out.borrow_mut();

@@ -246,6 +246,14 @@ impl Pg {
         None
     }
 
+    /// Forgets the waiting operations of a client that is gone: it sends them again if it comes back.
+    pub(crate) fn forget(&self, is_gone: impl Fn(&ClientOp) -> bool) {
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        let (gone, left): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(|op| is_gone(op));
+        *self.waiting.borrow_mut() = left;
+        gone.iter().for_each(|op| op.abandon());
+    }
+
     /// Starts what waited; called when the PG became active.
     fn resume(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         while self.is_active() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, connect};
 use carmine_reactor::Group;
+use carmine_reactor::sim::NodeId;
 use carmine_types::{Eversion, ObjectId, OsdId, PgId};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, flags};
@@ -26,7 +27,7 @@ pub(crate) struct Answer {
 }
 
 /// One connection to one OSD's public port.
-pub(crate) struct Raw(Rc<State>);
+pub(crate) struct Raw(Rc<State>, NodeId);
 
 #[derive(Default)]
 struct State {
@@ -54,7 +55,7 @@ impl Raw {
         let state = Rc::new(State::default());
         let addr = cluster.mon.map().client_addr(OsdId(osd)).unwrap().msgr2().unwrap();
         let place = Rc::clone(&state);
-        cluster.sim.node("raw", 1, move |shard| {
+        let node = cluster.sim.node("raw", 1, move |shard| {
             let state = Rc::clone(&place);
             async move {
                 let config = ClientConfig::new(entity, "raw", 5);
@@ -74,7 +75,12 @@ impl Raw {
             }
         });
         cluster.wait("a raw connection", || state.connected.get());
-        Raw(state)
+        Raw(state, node)
+    }
+
+    /// The client dies.
+    pub(crate) fn kill(self, cluster: &Cluster) {
+        cluster.sim.kill(self.1);
     }
 
     /// A request for an object, as a client with the newest map would send it first.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use carmine_client::RouteMode;
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, UTime, errno};
 use carmine_wire::osd_op::OsdOp;
 use carmine_wire::osdmap::PgPool;
@@ -166,6 +167,42 @@ fn a_failed_write_is_answered_the_same_when_it_is_sent_again() {
     cluster.pass(Duration::from_secs(1));
     same_again(1, 3);
     cluster.check_equal(&[0, 1]);
+}
+
+/// Operations wait for a PG, and for a map, on every reactor; those of a client that is gone do so no longer.
+#[test]
+fn operations_of_a_dead_client_are_forgotten() {
+    let cluster = Cluster::start(12, Disks::Blue, 2, 4, &[3, 1]);
+    led_by(&cluster, 0);
+    cluster.kill(1);
+    cluster.mon.down(1);
+    cluster.wait("the map", || !cluster.mon.map().is_up(OsdId(1)));
+    cluster.pass(Duration::from_millis(100));
+    let (dead, alive) = (Raw::new(&cluster, 0), Raw::new(&cluster, 0));
+    for n in 0..30u64 {
+        let (dying, staying) = (format!("dead-{n}"), format!("alive-{n}"));
+        dead.send(&dead.request(&cluster, &dying, OsdOp::write(0, 1)), b"x", n);
+        alive.send(&alive.request(&cluster, &staying, OsdOp::write(0, 1)), b"x", 100 + n);
+    }
+    let mut early = dead.request(&cluster, "early", OsdOp::write(0, 1));
+    early.epoch = Epoch(early.epoch.0 + 1000);
+    dead.send(&early, b"x", 50);
+    cluster.pass(Duration::from_millis(100));
+    let waiting = || {
+        let in_flight = cluster.ask(&[0], "dump_ops_in_flight").remove(0);
+        let shards = in_flight["shards"].as_array().unwrap().clone();
+        let for_map: u64 = shards.iter().map(|shard| shard["waiting_for_map"].as_u64().unwrap()).sum();
+        let pgs = shards.iter().flat_map(|shard| shard["pgs"].as_array().unwrap().clone());
+        (pgs.map(|pg| pg["waiting_for_pg"].as_u64().unwrap()).sum::<u64>(), for_map)
+    };
+    assert_eq!(waiting(), (60, 1));
+    dead.kill(&cluster);
+    cluster.pass(Duration::from_millis(100));
+    assert_eq!(waiting(), (30, 0));
+    cluster.start_osd(1, 1);
+    cluster.wait("the answers", || (0..30).all(|n| alive.answers(100 + n).len() == 1));
+    let listed = cluster.client(RouteMode::Direct, |_, pool| async move { pool.list().await.unwrap().len() });
+    assert_eq!(listed, 30);
 }
 
 /// A client with an old map is sent the new one, once.
