@@ -8,12 +8,12 @@ use carmine_client::{MonHandler, MonSession};
 use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_reactor::ShardId;
-use carmine_types::{Epoch, OsdId};
+use carmine_types::{Epoch, OsdId, PgId};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::OsdMapMsg;
 use carmine_wire::osdmap::OsdMap;
 
-use crate::pg::Pg;
+use crate::pg::{Pg, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 use crate::table::PgTable;
 
@@ -35,7 +35,11 @@ impl OsdShard {
         let view = Arc::new(MapView::new(Arc::clone(map)));
         let shards = self.shard.shards();
         let mine = view.pgs_of(self.config.id).map(|(pg, _)| pg);
-        let table = Arc::new(self.table.borrow().with(mine, shards));
+        let table = self.table.borrow().with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool));
+        let table = Arc::new(table);
+        if self.epoch() == Epoch(0) {
+            remove_orphans(self, &view);
+        }
         report_imbalance(&table, shards);
         for to in (0..shards).map(ShardId) {
             let (view, table) = (Arc::clone(&view), Arc::clone(&table));
@@ -56,6 +60,7 @@ impl OsdShard {
         *self.view.borrow_mut() = Some(Arc::clone(&view));
         *self.table.borrow_mut() = Arc::clone(&table);
         self.peers.on_map(|osd| self.addr_of(osd));
+        self.remove_pgs_of_deleted_pools(&view);
         let here = self.shard.id();
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
             let known = self.pg(id);
@@ -70,6 +75,15 @@ impl OsdShard {
         waiting.into_iter().for_each(|op| crate::dispatch::route_op(self, op));
         let unplaced = std::mem::take(&mut *self.unplaced.borrow_mut());
         unplaced.into_iter().for_each(|op| crate::dispatch::place_op(self, op));
+    }
+}
+
+impl OsdShard {
+    fn remove_pgs_of_deleted_pools(self: &Rc<Self>, view: &MapView) {
+        let is_gone = |pg: &PgId| !view.map().pools.contains_key(&pg.pool);
+        let gone: Vec<Rc<Pg>> =
+            self.pgs.borrow_mut().extract_if(.., |pg, _| is_gone(pg)).map(|(_, pg)| pg).collect();
+        gone.iter().for_each(|pg| pg.remove(self));
     }
 }
 

@@ -44,8 +44,8 @@ pub struct OsdShard {
     pub(crate) peers: Peers,
     /// PGs that are repaired at the same time.
     pub(crate) repairs: Semaphore,
-    /// PGs whose objects are counted at the same time: one.
-    pub(crate) counts: Semaphore,
+    /// PGs whose objects are counted or removed at the same time: one.
+    pub(crate) walks: Semaphore,
     /// Counters and stage clocks.
     pub metrics: RefCell<ShardMetrics>,
     /// Stage clocks of operations.
@@ -82,7 +82,7 @@ impl OsdShard {
             waiting: RefCell::default(),
             unplaced: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
-            counts: Semaphore::new(1),
+            walks: Semaphore::new(1),
             metrics: RefCell::default(),
             stages: RefCell::new(Stages::new(STAGES)),
             hops_out: RefCell::new(vec![0; shards]),

@@ -37,6 +37,12 @@ impl PgTable {
         PgTable { owners }
     }
 
+    /// The table without the PGs of pools that are gone.
+    pub fn of_pools(mut self, exists: impl Fn(i64) -> bool) -> PgTable {
+        self.owners.retain(|pg, _| exists(pg.pool));
+        self
+    }
+
     /// Number of PGs of each reactor.
     pub fn counts(&self, shards: u16) -> Vec<usize> {
         let mut counts = vec![0; usize::from(shards.max(1))];

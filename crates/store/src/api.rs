@@ -164,6 +164,8 @@ pub struct Transaction {
     /// New PG info. Log entries and trimming move `last_update` and `log_tail` by themselves: give this only when
     /// something else changes.
     pub info: Option<PgInfo>,
+    /// Forgets the PG's info and log: for one whose objects are removed and whose pool is gone.
+    pub forget_pg: bool,
 }
 
 impl Transaction {

@@ -150,6 +150,9 @@ impl Mem {
         self.shared.used_bytes.fetch_add(growth as u64, Ordering::Relaxed);
         state.rewind(txn.pg, txn.log_rewind_to);
         state.note(txn.pg, txn.log, txn.log_trim_to, txn.info);
+        if txn.forget_pg {
+            state.pgs.remove(&txn.pg);
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What happens when transactions become durable. They do so in the order of submission, so one task per PG waits for one
 //! after the other.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -16,8 +16,9 @@ use crate::shard::OsdShard;
 #[derive(Default)]
 pub(crate) struct Commits {
     queue: RefCell<VecDeque<Pending>>,
-    /// There is something in the queue.
+    /// There is something in the queue, or no more will come.
     wake: Notify,
+    closed: Cell<bool>,
 }
 
 struct Pending {
@@ -36,6 +37,12 @@ impl Commits {
         }
     }
 
+    /// No more will come.
+    pub(super) fn close(&self) {
+        self.closed.set(true);
+        self.wake.notify_one();
+    }
+
     /// The next one, if it is durable already.
     fn pop_ready(&self) -> Option<(u64, Eversion, Result<(), StoreError>)> {
         let mut queue = self.queue.borrow_mut();
@@ -45,11 +52,14 @@ impl Commits {
 }
 
 impl Pg {
-    /// Waits for commits for as long as the shard runs.
+    /// Waits for commits until no more will come.
     pub(super) async fn pump_commits(self: Rc<Self>, osd: Rc<OsdShard>) {
         loop {
             let next = self.commits.queue.borrow_mut().pop_front();
             let Some(Pending { turn, version, commit }) = next else {
+                if self.commits.closed.get() {
+                    return;
+                }
                 self.commits.wake.notified().await;
                 continue;
             };

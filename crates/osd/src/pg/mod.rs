@@ -22,6 +22,7 @@ mod interval;
 mod list;
 mod log;
 mod object;
+mod remove;
 mod replica;
 mod replicate;
 mod run;
@@ -39,6 +40,7 @@ use carmine_types::{Epoch, Eversion, OsdId, PgId, errno};
 pub(crate) use follow::not_ready;
 pub(crate) use log::PgLog;
 pub(crate) use object::Queued;
+pub(crate) use remove::remove_orphans;
 pub(crate) use replica::ReplyPath;
 
 use crate::op::{ClientOp, Outcome};

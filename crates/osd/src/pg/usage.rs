@@ -114,7 +114,7 @@ impl Pg {
         let Some(number) = begun else { return };
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Scrub, "pg-count", async move {
-            let _turn = own.counts.acquire(1).await;
+            let _turn = own.walks.acquire(1).await;
             if let Err(error) = pg.count(&own, number).await {
                 tracing::warn!("pg {}: its objects cannot be counted: {error}", pg.id);
                 pg.usage.borrow_mut().give_up(number);

@@ -9,6 +9,7 @@ mod live;
 mod mon;
 mod order;
 mod peering;
+mod pools;
 mod raw;
 mod resend;
 mod skipped;

@@ -205,6 +205,12 @@ impl Blue {
                 |out, at| codec::push_info(out, at, info),
             );
         }
+        if txn.forget_pg {
+            let (start, end) = keys::log_range(txn.pg);
+            batch.delete_range(&start, &end);
+            [keys::PG_INFO, keys::PG_TAIL].iter().for_each(|kind| batch.delete(&keys::pg(*kind, txn.pg)));
+            self.trimmed.borrow_mut().remove(&txn.pg);
+        }
         batch
     }
 

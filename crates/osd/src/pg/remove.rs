@@ -1,0 +1,78 @@
+//! Removing the data of deleted pools, in the background and a few objects at a time.
+
+use std::rc::Rc;
+
+use carmine_crush::MapView;
+use carmine_reactor::Group;
+use carmine_store::{StoreError, Transaction, TxnOp};
+use carmine_types::PgId;
+
+use super::{Pg, Phase};
+use crate::shard::OsdShard;
+
+/// Objects removed in one transaction.
+const PAGE: usize = 256;
+
+/// `bits` of a PG that is all of its pool: for pools of which nothing is known any more.
+const WHOLE_POOL: u32 = 0;
+
+impl Pg {
+    /// Its pool was deleted.
+    pub(crate) fn remove(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        self.members.borrow_mut().clear();
+        self.next_turn();
+        self.drop_ops(osd);
+        self.set_phase(Phase::Stray);
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-remove", async move {
+            remove_data(&own, pg.id, pg.bits.get()).await;
+            pg.commits.close();
+        });
+    }
+}
+
+/// Removes what is left in the store of pools that were deleted while this OSD was down. `view` is its first map.
+pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, view: &MapView) {
+    let (pools, newest) = (view.map().pools.clone(), i64::from(view.map().pool_max));
+    let own = Rc::clone(osd);
+    osd.shard.spawn(Group::Recovery, "orphans", async move {
+        let pgs = match own.store.list_pgs().await {
+            Ok(pgs) => pgs,
+            Err(error) => return tracing::warn!("PGs of deleted pools cannot be looked for: {error}"),
+        };
+        // A pool that no map had yet was not deleted: then it is the map that is wrong.
+        for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pool) && pg.pool <= newest) {
+            remove_data(&own, pg, WHOLE_POOL).await;
+        }
+    });
+}
+
+async fn remove_data(osd: &OsdShard, pg: PgId, bits: u32) {
+    let _turn = osd.walks.acquire(1).await;
+    match remove_objects(osd, pg, bits).await {
+        Ok(objects) => tracing::info!("pg {pg}: its pool was deleted: {objects} objects removed"),
+        Err(error) => {
+            tracing::warn!("pg {pg}: its pool was deleted, but its data cannot be removed: {error}")
+        }
+    }
+}
+
+/// Removes a PG's objects, then its log and info; gives the number of objects.
+async fn remove_objects(osd: &OsdShard, pg: PgId, bits: u32) -> Result<usize, StoreError> {
+    let mut objects = 0;
+    loop {
+        let page = osd.store.list(pg, bits, None, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        objects += page.len();
+        let ops = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
+        let txn = Transaction { ops, ..Transaction::new(pg) };
+        let prepared = osd.store.prepare(&txn.ops).await?;
+        let commit = osd.store.submit(txn);
+        drop(prepared);
+        commit.await?;
+    }
+    osd.store.submit(Transaction { forget_pg: true, ..Transaction::new(pg) }).await?;
+    Ok(objects)
+}

@@ -1,0 +1,76 @@
+//! Pools that are deleted.
+
+use std::time::Duration;
+
+use carmine_client::RouteMode;
+use carmine_store::Kv;
+use carmine_types::{Epoch, UTime};
+use carmine_wire::osdmap::PgPool;
+
+use super::cluster::{Cluster, Disks, noise};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Keys in an OSD's metadata.
+fn keys(cluster: &Cluster, osd: u32) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let mut note = |key: &[u8], _: &[u8]| {
+        keys.push(key.to_vec());
+        true
+    };
+    cluster.kv(osd).scan(&[], &[0xff], &mut note).unwrap();
+    keys
+}
+
+fn make_pool(cluster: &Cluster) {
+    cluster.mon.change(|inc| {
+        inc.new_pools.insert(2, PgPool::replicated(2, 1, 8, 0, Epoch(1), UTime::ZERO));
+        inc.new_pool_names.insert(2, "second".into());
+        inc.new_pool_max = 2;
+    });
+    cluster.pass(SECOND);
+    cluster.client(RouteMode::Direct, |client, first| async move {
+        let second = client.pool("second").unwrap();
+        for n in 0..50 {
+            second.write_full(format!("o{n}"), noise(n, 5000)).await.unwrap();
+        }
+        first.write_full("stays", b"here".to_vec()).await.unwrap();
+    });
+}
+
+fn delete_pool(cluster: &Cluster) {
+    cluster.mon.change(|inc| inc.old_pools.extend([2]));
+    cluster.pass(SECOND);
+}
+
+/// Nothing of a deleted pool stays on any OSD, also on one that was down when it was deleted; other pools lose nothing.
+#[test]
+fn the_data_of_a_deleted_pool_is_removed() {
+    for down in [None, Some(1)] {
+        let cluster = Cluster::start(50, Disks::Blue, 2, 4, &[2, 3]);
+        make_pool(&cluster);
+        let used = |osd| cluster.ask(&[osd], "status").remove(0)["space"]["used_bytes"].as_u64().unwrap();
+        let before: Vec<(usize, u64)> = (0..2).map(|osd| (keys(&cluster, osd).len(), used(osd))).collect();
+        if let Some(osd) = down {
+            cluster.kill(osd);
+            cluster.mon.down(osd);
+            cluster.pass(SECOND);
+        }
+        delete_pool(&cluster);
+        if let Some(osd) = down {
+            cluster.start_osd(osd, 2);
+            cluster.wait_up(2);
+            cluster.pass(SECOND);
+        }
+        for (osd, (keys_before, used_before)) in (0..2).zip(before) {
+            let left = keys(&cluster, osd);
+            // Two keys an object, a log entry for each, and the PGs' own.
+            assert!(left.len() + 150 <= keys_before, "osd.{osd}: {} of {keys_before} keys left", left.len());
+            assert!(used(osd) + 50 * 8192 <= used_before, "osd.{osd}: {} of {used_before} bytes", used(osd));
+        }
+        let data = cluster
+            .client(RouteMode::Direct, |_, pool| async move { pool.read("stays", 0, 0).await.unwrap() });
+        assert_eq!(data.to_vec(), b"here");
+        cluster.check_equal(&[0, 1]);
+    }
+}
