@@ -41,6 +41,7 @@ struct Arrived {
 enum State {
     /// An earlier entry of the same object comes first.
     Waiting,
+    /// Its steps are being prepared, away from here.
     Preparing,
     /// What was loaded; held until the entry is submitted.
     Ready(#[allow(dead_code)] Prepared),
@@ -69,9 +70,9 @@ impl Replica {
         matches!(first.state, State::Waiting).then_some(first.entry.version)
     }
 
-    fn set_state(&self, version: Eversion, state: State) {
+    fn set_ready(&self, version: Eversion, ops: SmallVec<[TxnOp; 2]>, prepared: Prepared) {
         if let Some(arrived) = self.queue.borrow_mut().iter_mut().find(|a| a.entry.version == version) {
-            arrived.state = state;
+            (arrived.ops, arrived.state) = (ops, State::Ready(prepared));
         }
     }
 }
@@ -122,14 +123,14 @@ impl Pg {
             let mut queue = self.replica.queue.borrow_mut();
             let Some(arrived) = queue.iter_mut().find(|a| a.entry.version == version) else { return };
             arrived.state = State::Preparing;
-            arrived.ops.clone()
+            std::mem::take(&mut arrived.ops)
         };
         let (pg, own, turn) = (Rc::clone(self), Rc::clone(osd), self.turn.get());
         let mut task = Box::pin(async move {
             let prepared = own.store.prepare(&ops).await;
             match prepared {
                 _ if pg.is_past(turn) => {}
-                Ok(prepared) => pg.replica.set_state(version, State::Ready(prepared)),
+                Ok(prepared) => pg.replica.set_ready(version, ops, prepared),
                 Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
             }
         });
@@ -151,11 +152,10 @@ impl Pg {
             let is_ready = |arrived: &mut Arrived| matches!(arrived.state, State::Ready(_));
             let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
             let Some(arrived) = ready else { return };
-            let oid = arrived.entry.oid.clone();
+            let next = self.replica.waiting_of(&arrived.entry.oid);
             if let Err(error) = self.apply(osd, arrived) {
                 return self.fail(osd, "a write of its primary cannot be applied", &error);
             }
-            let next = self.replica.waiting_of(&oid);
             if let Some(next) = next {
                 self.prepare_entry(osd, next);
             }
