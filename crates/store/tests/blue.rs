@@ -109,6 +109,34 @@ fn a_full_device_refuses_writes_cleanly_and_still_deletes() {
     });
 }
 
+/// Its log, trimmed and not, its info, and its place in the list of PGs; another PG keeps its own.
+#[test]
+fn a_forgotten_pg_is_unknown_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, 8 << 20).await;
+        let (_, blue) = mount(&shard, &path, &kv).await;
+        let cyan = Store::open_shard(&StoreShared::cyan(8 << 20), &shard).await.unwrap();
+        let other = PgId { ps: PG.ps + 1, ..PG };
+        for store in [blue, cyan] {
+            for pg in [PG, other] {
+                let log = (1..=9).map(|version| log_entry(version, &oid(1))).collect();
+                let info = Some(carmine_store::PgInfo { pg, ..info(9) });
+                submit(&store, Transaction { log, info, ..Transaction::new(pg) }).await.unwrap();
+                let log_trim_to = Some(log_entry(4, &oid(1)).version);
+                submit(&store, Transaction { log_trim_to, ..Transaction::new(pg) }).await.unwrap();
+            }
+            assert_eq!(store.list_pgs().await.unwrap(), [PG, other]);
+            submit(&store, Transaction { forget_pg: true, ..Transaction::new(PG) }).await.unwrap();
+            assert_eq!(store.list_pgs().await.unwrap(), [other]);
+            assert_eq!(store.load_pg(PG).await.unwrap(), None);
+            assert_eq!(store.load_pg(other).await.unwrap().unwrap().log.len(), 5);
+        }
+    });
+}
+
 #[test]
 fn overwriting_in_a_small_device_reuses_freed_blocks() {
     let folder = tempfile::tempdir().unwrap();
