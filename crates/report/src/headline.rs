@@ -104,7 +104,7 @@ pub(crate) fn drifts(runs: &[RunData]) -> Vec<String> {
     let of = |run: &RunData| {
         let drift = drift(run)?;
         let warn = if drift.part().abs() > DRIFT_WARN {
-            ": more than differences that this run could show"
+            ": differences of that size between points mean nothing"
         } else {
             ""
         };

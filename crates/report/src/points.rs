@@ -31,6 +31,9 @@ const COLUMNS: [&str; 24] = [
     "seconds",
 ];
 
+/// Characters of an error that the table shows.
+const ERROR_MAX: usize = 240;
+
 /// All points of all runs in the order of running; the error stands beside a point that failed.
 pub(crate) fn table(view: &View<'_>) -> Table {
     let mut table = Table::new(&COLUMNS);
@@ -42,6 +45,14 @@ pub(crate) fn table(view: &View<'_>) -> Table {
         }
     }
     table.without_empty_columns()
+}
+
+/// The begin of an error; the archive's log has the rest.
+fn shortened(error: &str) -> String {
+    match error.char_indices().nth(ERROR_MAX) {
+        Some((at, _)) => format!("{}…", error[..at].trim_end()),
+        None => error.to_owned(),
+    }
 }
 
 fn row(prefix: &str, measured: &Measured) -> Vec<Cell> {
@@ -56,7 +67,7 @@ fn row(prefix: &str, measured: &Measured) -> Vec<Cell> {
     let mut row = vec![name.into(), state.into(), measured.words.join(" ").into()];
     let Some(result) = &measured.result else {
         row.resize(10, Cell::None);
-        row.push(why.map_or(Cell::None, Cell::from));
+        row.push(why.map_or(Cell::None, |why| shortened(&why).into()));
         row.resize(COLUMNS.len() - 1, Cell::None);
         row.push(Cell::number((measured.seconds > 0.0).then_some(measured.seconds), 1));
         return row;
