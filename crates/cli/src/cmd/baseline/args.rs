@@ -26,17 +26,20 @@ pub(crate) struct BaselineArgs {
     /// Bytes of one operation, such as 4k or 1m
     #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
     bs: u64,
-    /// Operations in flight: the bench's --iodepth times its --numjobs
+    /// Operations in flight of each of the bench's jobs
     #[arg(long, value_name = "N", default_value_t = 1)]
     iodepth: u32,
+    /// Jobs of the bench: the baselines have as many operations in flight as all of them together
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    numjobs: u32,
     /// Length of each of the two windows, such as 10 or 500ms
-    #[arg(long, value_name = "TIME", default_value = "10", value_parser = parse_millis)]
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = parse_millis)]
     runtime: u64,
     /// Load before each window
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_millis)]
     ramp: u64,
     /// Bytes of the scratch file, or of the device that are read
-    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = parse_bytes)]
     size: u64,
     /// File for the result, which `carmine bench --baseline` reads
     #[arg(long, value_name = "FILE")]
@@ -49,7 +52,7 @@ impl BaselineArgs {
             rw: self.rw,
             rwmixread: self.rwmixread,
             bs_bytes: self.bs,
-            iodepth: self.iodepth,
+            iodepth: self.iodepth.saturating_mul(self.numjobs),
             runtime_ms: self.runtime,
             ramp_ms: self.ramp,
             size_bytes: self.size,
