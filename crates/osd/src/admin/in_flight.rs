@@ -1,26 +1,57 @@
-//! `dump_ops_in_flight`.
+//! `dump_ops_in_flight`: every operation that is not answered yet, with its stage and what it waits for.
 
 use std::rc::Rc;
 
 use serde_json::{Value, json};
 
 use super::on_all;
+use crate::op::ClientOp;
+use crate::pg::OpInFlight;
 use crate::shard::OsdShard;
 
+/// Most operations that one shard lists; the count is of all.
+const LISTED_MAX: usize = 1_000;
+
 pub(super) async fn dump(osd: &Rc<OsdShard>) -> Value {
-    json!({ "shards": on_all(osd, in_flight).await })
+    let shards = on_all(osd, in_flight).await;
+    let total: u64 = shards.iter().filter_map(|shard| shard["num_ops"].as_u64()).sum();
+    json!({ "num_ops": total, "shards": shards })
 }
 
 fn in_flight(osd: &OsdShard) -> Value {
-    let pgs = osd.pgs.borrow();
-    let busy = pgs
-        .values()
-        .map(|pg| (pg, pg.busy_objects(), pg.in_flight.borrow().len(), pg.waiting.borrow().len()));
-    let busy = busy.filter(|(_, objects, writes, waiting)| objects + writes + waiting > 0);
-    let pgs: Vec<Value> = busy
-        .map(|(pg, objects, writes, waiting)| {
-            json!({ "pg": pg.id.to_string(), "objects": objects, "writes_not_durable": writes, "waiting_for_pg": waiting })
-        })
-        .collect();
-    json!({ "shard": osd.shard.id().0, "waiting_for_map": osd.waiting.borrow().len(), "pgs": pgs })
+    let now_ns = osd.shard.now_ns();
+    let mut ops: Vec<OpInFlight> = osd.waiting.borrow().iter().map(|op| before_map(osd, op)).collect();
+    ops.extend(osd.pgs.borrow().values().flat_map(|pg| pg.ops_in_flight()));
+    // The oldest are the interesting ones.
+    ops.sort_by_key(|op| op.op.arrived_ns);
+    let unplaced = osd.unplaced.borrow().len();
+    json!({
+        "shard": osd.shard.id().0,
+        "num_ops": ops.len() + unplaced,
+        // Not decoded yet: their PG is not in our map.
+        "waiting_for_map_of_pg": unplaced,
+        "ops": ops.iter().take(LISTED_MAX).map(|op| show(op, now_ns)).collect::<Vec<_>>(),
+    })
+}
+
+fn before_map(osd: &OsdShard, op: &Rc<ClientOp>) -> OpInFlight {
+    OpInFlight {
+        op: Rc::clone(op),
+        stage: "waiting_for_map",
+        waits_for: format!("map {}, ours is {}", op.request.epoch, osd.epoch()),
+    }
+}
+
+fn show(shown: &OpInFlight, now_ns: u64) -> Value {
+    let op = &shown.op;
+    json!({
+        "client": format!("client.{}", op.reqid.client),
+        "reqid": op.reqid.to_string(),
+        "object": String::from_utf8_lossy(&op.oid.name),
+        "pg": op.request.pg.to_string(),
+        "kind": if op.is_write { "write" } else { "read" },
+        "age_ms": now_ns.saturating_sub(op.arrived_ns) as f64 / 1e6,
+        "stage": shown.stage,
+        "waits_for": shown.waits_for,
+    })
 }

@@ -22,6 +22,7 @@ mod interval;
 mod list;
 mod log;
 mod object;
+mod ops;
 mod remove;
 mod replica;
 mod replicate;
@@ -40,6 +41,7 @@ use carmine_types::{Epoch, Eversion, OsdId, PgId, errno};
 pub(crate) use follow::not_ready;
 pub(crate) use log::PgLog;
 pub(crate) use object::Queued;
+pub(crate) use ops::OpInFlight;
 pub(crate) use remove::remove_orphans;
 pub(crate) use replica::ReplyPath;
 

@@ -25,13 +25,14 @@ pub(crate) struct Objects<T> {
     busy: HashMap<Rc<ObjectId>, Busy<T>, FixedState>,
 }
 
-struct Busy<T> {
+/// One such object.
+pub(super) struct Busy<T> {
     /// Waiting, oldest first.
-    queue: VecDeque<T>,
+    pub(super) queue: VecDeque<T>,
     /// Started and not finished: one write, or any number of reads.
-    running: SmallVec<[T; 1]>,
+    pub(super) running: SmallVec<[T; 1]>,
     /// Version number of the last submitted write; 0 if all are known to be committed.
-    submitted: u64,
+    pub(super) submitted: u64,
 }
 
 impl<T> Default for Objects<T> {
@@ -107,6 +108,11 @@ impl<T: Queued> Objects<T> {
         let mut all: Vec<_> = std::mem::take(&mut self.busy).into_iter().collect();
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         all.into_iter().flat_map(|(_, busy)| busy.running.into_iter().chain(busy.queue))
+    }
+
+    /// All such objects, in no order.
+    pub(super) fn each(&self) -> impl Iterator<Item = &Busy<T>> {
+        self.busy.values()
     }
 
     /// Number of such objects.

@@ -27,6 +27,11 @@ impl Follower {
     pub(super) fn new(osd: OsdId, acked: u64) -> Follower {
         Follower { osd, acked, resent: None }
     }
+
+    /// Version number up to which everything is durable there.
+    pub(super) fn acked(&self) -> u64 {
+        self.acked
+    }
 }
 
 impl Pg {

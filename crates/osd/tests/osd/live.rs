@@ -132,3 +132,76 @@ fn connections_are_bounded_and_come_back() {
         drop(idle);
     });
 }
+
+/// The operations that an OSD has in flight.
+fn in_flight(cluster: &Cluster, osd: u32) -> Vec<Value> {
+    let dump = cluster.ask(&[osd], "dump_ops_in_flight").remove(0);
+    let shards = dump["shards"].as_array().unwrap();
+    let ops: Vec<Value> = shards.iter().flat_map(|shard| shard["ops"].as_array().unwrap().clone()).collect();
+    assert_eq!(dump["num_ops"].as_u64().unwrap(), ops.len() as u64, "{dump}");
+    ops
+}
+
+#[test]
+fn operations_in_flight_say_what_they_wait_for() {
+    let cluster = Cluster::start(14, Disks::Blue, 2, 8, &[2, 2]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { work(&pool).await });
+    assert!(in_flight(&cluster, 0).is_empty());
+    cluster.kill(1);
+    // Many objects: whatever their PGs, some have osd.0 as primary.
+    let writers: Vec<_> = (0..12)
+        .map(|n| {
+            cluster.background(RouteMode::Direct, move |_, pool| async move {
+                pool.write_full(format!("late{n}"), vec![n; 100]).await.is_ok()
+            })
+        })
+        .collect();
+    cluster.pass(Duration::from_millis(300));
+    let ops = in_flight(&cluster, 0);
+    let op = ops.iter().find(|op| op["stage"] == "replicas").unwrap_or_else(|| panic!("{ops:?}"));
+    assert!(op["waits_for"].as_str().unwrap().contains("osd.1"), "{op}");
+    assert!(op["object"].as_str().unwrap().starts_with("late") && op["kind"] == "write", "{op}");
+    assert!(op["reqid"].as_str().unwrap().starts_with(op["client"].as_str().unwrap()), "{op}");
+    assert!(op["age_ms"].as_f64().unwrap() > 100.0 && op["pg"].as_str().unwrap().contains('.'), "{op}");
+    // Marked down: its PGs have too few members, and what was in flight starts over.
+    cluster.mon.down(1);
+    cluster.pass(Duration::from_secs(1));
+    let ops = in_flight(&cluster, 0);
+    let op = ops.iter().find(|op| op["stage"] == "waiting_for_pg").unwrap_or_else(|| panic!("{ops:?}"));
+    assert!(op["waits_for"].as_str().unwrap().starts_with("pg is down"), "{op}");
+    cluster.start_osd(1, 2);
+    cluster.wait("the writes", || writers.iter().all(|writer| writer.is_done()));
+    assert!(in_flight(&cluster, 0).is_empty());
+}
+
+/// Names that a query in PromQL uses, without the suffixes of histograms.
+fn names_of(query: &str) -> Vec<String> {
+    let prefixes = ["reactor_", "osd_", "smp_", "alien_", "store_", "net_", "scheduler_"];
+    let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
+    names.map(|name| name.trim_end_matches("_bucket").to_owned()).collect()
+}
+
+#[test]
+fn the_dashboard_asks_only_for_metrics_that_there_are() {
+    let cluster = Cluster::start(15, Disks::Cyan, 1, 8, &[1]);
+    let text = cluster.client(RouteMode::Direct, |client, _| async move {
+        let shard = client.shard().clone();
+        get(&shard, "/metrics").await
+    });
+    let dashboard: Value = serde_json::from_str(include_str!("../../grafana-dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut asked = 0;
+    for target in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {
+        let query = target["expr"].as_str().unwrap();
+        let names = names_of(query);
+        assert!(!names.is_empty(), "{query} asks for nothing of ours");
+        for name in names {
+            let plain = name.trim_end_matches("_sum").trim_end_matches("_count");
+            let has = |name: &str| text.contains(&format!("# TYPE {name} "));
+            assert!(has(&name) || has(plain), "{name} of the dashboard is no metric");
+            asked += 1;
+        }
+    }
+    assert!(asked >= 20, "only {asked} metrics are shown");
+}
