@@ -13,11 +13,27 @@ fn rocksdb_version() -> Option<String> {
     Some(line.trim_matches('"').split_once('+')?.1.to_string())
 }
 
+/// Commit that is built, with `+` if files differ from it; nothing without git.
+fn git_hash() -> String {
+    let git = |args: &[&str]| {
+        let out = Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
+        Some(String::from_utf8_lossy(&out.stdout).trim().to_string())
+    };
+    let hash = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default();
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|list| !list.is_empty());
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    if changed { format!("{hash}+") } else { hash }
+}
+
 fn main() {
     let env = |name: &str| std::env::var(name).unwrap_or_else(|_| "unknown".into());
     let rustc = Command::new(env("RUSTC")).arg("--version").output();
     let rustc = rustc.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_string());
     println!("cargo::rustc-env=CARMINE_RUSTC={}", rustc.unwrap_or_else(|_| "unknown".into()));
+    println!("cargo::rustc-env=CARMINE_GIT_HASH={}", git_hash());
     for name in ["PROFILE", "OPT_LEVEL", "TARGET", "DEBUG"] {
         println!("cargo::rustc-env=CARMINE_{name}={}", env(name));
     }

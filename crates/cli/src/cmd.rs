@@ -18,6 +18,7 @@ mod plan;
 pub(crate) mod report;
 mod restart;
 mod status;
+pub(crate) mod sweep;
 pub(crate) mod table;
 pub(crate) mod top;
 mod up;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Destroy(args) => down::destroy(&args),
         Command::Baseline(args) => baseline::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Sweep(args) => sweep::run(args),
         Command::Table(args) => table::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod load;
+mod peer;
 mod prepare;
 mod start;
 mod step;

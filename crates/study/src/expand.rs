@@ -27,8 +27,8 @@ pub use smt::cpu_list;
 #[derive(Clone, Debug)]
 pub struct Planned {
     pub point: Point,
-    /// Who sits where; `None` for a point of a peer, which places itself.
-    pub grid: Option<Grid>,
+    /// Who sits where; a peer has the CPUs that Carmine would have.
+    pub grid: Grid,
     pub estimate: Duration,
 }
 
@@ -49,6 +49,8 @@ pub struct Expansion {
     pub comparison: Option<Comparison>,
     /// All points and the making of their layouts.
     pub estimate: Duration,
+    /// Block files of all layouts, bytes.
+    pub disk_bytes: u64,
 }
 
 /// Makes the points of a plan. Fails if an expression has no value, or nothing is left that could be run.
@@ -63,7 +65,8 @@ pub fn expand(plan: &Plan, machine: &dyn Machine) -> Result<Expansion, PlanError
     let units = order::units(plan, machine, &cells);
     let points = points::points(plan, &cells, &units);
     let estimate = estimate::total(&points);
-    Ok(Expansion { points, dropped, comparison, estimate })
+    let disk_bytes = estimate::disk_bytes(&points);
+    Ok(Expansion { points, dropped, comparison, estimate, disk_bytes })
 }
 
 fn nothing_left(plan: &Plan, dropped: &[Dropped]) -> PlanError {

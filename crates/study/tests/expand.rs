@@ -103,7 +103,7 @@ fn what_does_not_fit_is_left_out_unless_cpus_may_be_shared() {
     assert!(expansion.dropped.iter().all(|d| d.word == "does not fit"), "{:?}", expansion.dropped);
     let shared = run("1x2x1", &text.replace("[axes]", "overprovisioned = true\n[axes]"));
     assert_eq!(shared.points.len(), 4);
-    assert!(shared.points.iter().any(|p| p.grid.as_ref().unwrap().shared));
+    assert!(shared.points.iter().any(|p| p.grid.shared));
 }
 
 #[test]

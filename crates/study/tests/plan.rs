@@ -58,12 +58,12 @@ fn the_command_line_wins() {
     let overrides = Overrides {
         seed: Some(9),
         runtime: Some(Duration::from_secs(5)),
-        axes: vec![("client".into(), "fio-rados".into())],
+        axes: vec![("client".into(), vec!["fio-rados".into()])],
         ..Overrides::default()
     };
     let plan = Plan::parse("p", SMALL).unwrap().with(&overrides).unwrap();
     assert_eq!((plan.seed, plan.runtime, plan.has_axis("client")), (9, Duration::from_secs(5), true));
-    let wrong = Overrides { axes: vec![("peer".into(), "gluster".into())], ..Overrides::default() };
+    let wrong = Overrides { axes: vec![("peer".into(), vec!["gluster".into()])], ..Overrides::default() };
     assert!(plan.with(&wrong).unwrap_err().what.contains("ceph-tuned"));
 }
 

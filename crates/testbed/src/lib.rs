@@ -11,6 +11,7 @@
 )]
 
 mod archive;
+mod bounded;
 mod conf;
 pub mod confine;
 mod daemons;
@@ -31,6 +32,7 @@ mod wish;
 mod wrap;
 
 pub use archive::archive;
+pub use bounded::{Ended, end_recorded, run_bounded};
 pub use conf::ceph_conf;
 pub use daemons::{Daemons, Stopped, stop};
 pub use error::{Result, TestbedError};

@@ -70,6 +70,14 @@ fn shape(config: &Config) -> Vec<String> {
     words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect()
 }
 
+/// `--client`, where it is not our own.
+pub(super) fn client(config: &Config) -> Vec<String> {
+    match config.text("client").filter(|client| *client != "own") {
+        Some(client) => vec!["--client".to_owned(), client.to_owned()],
+        None => Vec::new(),
+    }
+}
+
 /// The load of a point. `seed` is the same for the arms of a pair: they get the same operations.
 pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, files: &LoadFiles) -> Step {
     let mut argv =
@@ -80,8 +88,10 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
     put("--ramp", format!("{}ms", ramp.as_millis()));
     put("--size", size_bytes(config).to_string());
     put("--seed", seed.to_string());
-    if let Some(route) = config.show("route") {
-        put("--route", route);
+    for (axis, option) in [("route", "--route"), ("cache", "--cache")] {
+        if let Some(word) = config.show(axis) {
+            put(option, word);
+        }
     }
     if let Some(rate) = config.float("rate_iops") {
         put("--rate", format!("{rate:.2}"));
@@ -92,6 +102,7 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
     if let Some(baseline) = &files.baseline {
         put("--baseline", baseline.display().to_string());
     }
+    argv.extend(client(config));
     let prefill_s = size_bytes(config) as f64 * config.float("pool_size").unwrap_or(1.0) / SLOW_BYTES_PER_S;
     Step::new(What::Load, argv, seconds(config) + ramp.as_secs_f64() + AROUND_S + prefill_s)
 }

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::is_peer;
+use super::load::client;
 use super::start::{stop_step, up};
 use super::step::{Step, What};
 use crate::archive::Config;
@@ -13,9 +15,9 @@ const OSD_SIZE_BYTES: u64 = 4 << 30;
 const SLOW_BYTES_PER_S: f64 = 10e6;
 const AROUND_S: f64 = 60.0;
 
-/// True if the store keeps its data over a restart.
+/// True if the store keeps its data over a restart, as a peer's does.
 pub fn is_durable(config: &Config) -> bool {
-    config.text("store") == Some("blue")
+    is_peer(config) || config.text("store") == Some("blue")
 }
 
 /// Steps that make a layout. `size_bytes` is the largest load that any point spreads over; `start` are the options of `up`.
@@ -31,20 +33,28 @@ pub fn prepare_steps(layout: &Path, config: &Config, size_bytes: u64, start: &[S
     let prefill_s = size as f64 * copies as f64 / SLOW_BYTES_PER_S;
     let mut steps = vec![
         up(What::Prepare, layout, config, start),
-        bench(layout, "read", size, "always", Duration::from_secs(1), prefill_s),
+        bench(layout, config, ("read", "always"), size, Duration::from_secs(1), prefill_s),
     ];
     let age = Duration::from_secs(config.number("age").unwrap_or(0));
     if !age.is_zero() {
-        steps.push(bench(layout, "randwrite", size, "never", age, 0.0));
+        steps.push(bench(layout, config, ("randwrite", "never"), size, age, 0.0));
     }
-    steps.push(Step { what: What::Prepare, ..stop_step(layout) });
+    steps.push(Step { what: What::Prepare, ..stop_step(layout, config) });
     steps
 }
 
-fn bench(layout: &Path, rw: &str, size: u64, prefill: &str, runtime: Duration, more_s: f64) -> Step {
+/// A load by the client that the points use: each names its objects its own way.
+fn bench(
+    layout: &Path,
+    config: &Config,
+    (rw, prefill): (&str, &str),
+    size: u64,
+    runtime: Duration,
+    more_s: f64,
+) -> Step {
     let layout = layout.display().to_string();
-    let (size, runtime) = (size.to_string(), format!("{}s", runtime.as_secs()));
-    let argv = [
+    let (size, seconds) = (size.to_string(), format!("{}s", runtime.as_secs()));
+    let words = [
         "carmine",
         "bench",
         "--dir",
@@ -60,8 +70,8 @@ fn bench(layout: &Path, rw: &str, size: u64, prefill: &str, runtime: Duration, m
         "--prefill",
         prefill,
         "--runtime",
-        &runtime,
+        &seconds,
     ];
-    let limit_s = AROUND_S + more_s + runtime.trim_end_matches('s').parse::<f64>().unwrap_or_default();
-    Step::new(What::Prepare, argv.map(str::to_owned).to_vec(), limit_s)
+    let argv = words.map(str::to_owned).into_iter().chain(client(config)).collect();
+    Step::new(What::Prepare, argv, AROUND_S + more_s + runtime.as_secs_f64())
 }

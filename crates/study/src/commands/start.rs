@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
+use carmine_topology::Grid;
+
 use super::step::{Step, What};
+use super::{is_peer, peer};
 use crate::archive::Config;
 use crate::expand::Machine;
 
@@ -33,12 +36,23 @@ const OPTIONS: [(&str, &str); 13] = [
     ("osd_env", "--osd-env"),
 ];
 
-/// Options of `carmine up` for a configuration, without the folder. Fails if the machine has too few CPUs for `smt`.
+/// Who would sit where, and the options of `carmine up` (of `carmine peer up` for a peer) for that, without the folder. A
+/// peer gets the CPUs that Carmine would have. Fails if it does not fit the machine.
 pub fn start_options(
     config: &Config,
     overprovisioned: bool,
     machine: &dyn Machine,
-) -> Result<Vec<String>, String> {
+) -> Result<(Grid, Vec<String>), String> {
+    let own = own_options(config, overprovisioned, machine)?;
+    let grid = machine.place(&own)?;
+    if !is_peer(config) {
+        return Ok((grid, own));
+    }
+    let options = peer::options(config, &grid, overprovisioned, devices(config, machine)?);
+    Ok((grid, options))
+}
+
+fn own_options(config: &Config, overprovisioned: bool, machine: &dyn Machine) -> Result<Vec<String>, String> {
     let mut options = Vec::new();
     for (axis, option) in OPTIONS {
         if let Some(value) = config.show(axis) {
@@ -76,11 +90,9 @@ fn devices(config: &Config, machine: &dyn Machine) -> Result<Vec<String>, String
 /// `--confine`, where the plan has the axis at all: options stay in force until others are given.
 fn confinement(config: &Config) -> Vec<String> {
     let Some(confine) = config.text("confine") else { return Vec::new() };
-    let value = match config.number("cpus") {
-        Some(cpus) if confine != "none" => format!("{confine}:{cpus}"),
-        _ => "none".to_owned(),
-    };
-    vec!["--confine".to_owned(), value]
+    let cpus = config.number("cpus").filter(|_| confine != "none");
+    let cpus = cpus.map_or_else(|| "none".to_owned(), |cpus| cpus.to_string());
+    ["--confine", confine, "--confine-cpus", &cpus].map(str::to_owned).to_vec()
 }
 
 /// Starts the OSDs of a layout; it ends when every PG is active.
@@ -89,8 +101,7 @@ pub fn start_step(layout: &Path, config: &Config, options: &[String]) -> Step {
 }
 
 pub(super) fn up(what: What, layout: &Path, config: &Config, options: &[String]) -> Step {
-    let mut argv =
-        vec!["carmine".to_owned(), "up".to_owned(), "--dir".to_owned(), layout.display().to_string()];
+    let mut argv = command("up", layout, config);
     argv.extend_from_slice(options);
     let bytes =
         config.number("osd_size_bytes").unwrap_or(OSD_SIZE_BYTES) * config.number("osds").unwrap_or(1);
@@ -99,13 +110,21 @@ pub(super) fn up(what: What, layout: &Path, config: &Config, options: &[String])
 }
 
 /// Stops the OSDs of a layout.
-pub fn stop_step(layout: &Path) -> Step {
-    let argv = ["carmine", "down", "--dir"].map(str::to_owned).into_iter();
-    Step::new(What::Stop, argv.chain([layout.display().to_string()]).collect(), STOP_S)
+pub fn stop_step(layout: &Path, config: &Config) -> Step {
+    Step::new(What::Stop, command("down", layout, config), STOP_S)
 }
 
 /// Removes a layout.
-pub fn destroy_step(layout: &Path) -> Step {
-    let argv = ["carmine", "destroy", "--dir"].map(str::to_owned).into_iter();
-    Step::new(What::Destroy, argv.chain([layout.display().to_string()]).collect(), STOP_S)
+pub fn destroy_step(layout: &Path, config: &Config) -> Step {
+    Step::new(What::Destroy, command("destroy", layout, config), STOP_S)
+}
+
+/// `carmine WORD --dir LAYOUT`, or the peer's.
+fn command(word: &str, layout: &Path, config: &Config) -> Vec<String> {
+    let layout = layout.display().to_string();
+    let words: &[&str] = match is_peer(config) {
+        true => &["carmine", "peer", word, "--dir", &layout],
+        false => &["carmine", word, "--dir", &layout],
+    };
+    words.iter().map(|word| (*word).to_owned()).collect()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Planned;
 use crate::archive::Config;
+use crate::commands::is_durable;
 use crate::plan::Plan;
 
 /// Bytes per second that a drive takes while layouts are made.
@@ -33,12 +34,27 @@ pub(super) fn total(points: &[Planned]) -> Duration {
     points.iter().map(|p| p.estimate).chain(layouts).sum()
 }
 
+/// Block files of all layouts, bytes.
+pub(super) fn disk_bytes(points: &[Planned]) -> u64 {
+    let mut seen = BTreeSet::new();
+    let layouts = points.iter().filter(|p| seen.insert(&p.point.layout));
+    layouts.map(|p| device_bytes(&p.point.config)).sum()
+}
+
+fn device_bytes(config: &Config) -> u64 {
+    match is_durable(config) {
+        true => {
+            config.number("osd_size_bytes").unwrap_or(OSD_SIZE_BYTES) * config.number("osds").unwrap_or(1)
+        }
+        false => 0,
+    }
+}
+
 fn layout(config: &Config) -> Duration {
-    if config.text("store") != Some("blue") {
+    if !is_durable(config) {
         return Duration::from_secs_f64(RESTART_S);
     }
-    let osds = config.number("osds").unwrap_or(1);
-    let device = config.number("osd_size_bytes").unwrap_or(OSD_SIZE_BYTES) * osds;
+    let device = device_bytes(config);
     let copies = config.number("pool_size").unwrap_or(1);
     let data = config.number("size_bytes").unwrap_or(SIZE_BYTES) * copies;
     let filled = device * config.number("fill").unwrap_or(0) / 100;

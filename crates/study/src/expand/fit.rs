@@ -12,7 +12,7 @@ use crate::plan::Plan;
 #[derive(Clone, Debug)]
 pub(super) struct Fitting {
     pub(super) config: Config,
-    pub(super) grid: Option<Grid>,
+    pub(super) grid: Grid,
 }
 
 /// The points of one curve, in the plan's order; one point where the plan has no curve.
@@ -53,12 +53,8 @@ pub(super) fn cells(
 }
 
 fn place(plan: &Plan, machine: &dyn Machine, config: Config) -> Result<Fitting, Dropped> {
-    if commands::is_peer(&config) {
-        return Ok(Fitting { config, grid: None });
-    }
-    let start = commands::start_options(&config, plan.overprovisioned, machine);
-    match start.and_then(|options| machine.place(&options)) {
-        Ok(grid) => Ok(Fitting { config, grid: Some(grid) }),
+    match commands::start_options(&config, plan.overprovisioned, machine) {
+        Ok((grid, _)) => Ok(Fitting { config, grid }),
         Err(why) => Err(Dropped { config, word: "does not fit", why }),
     }
 }
@@ -66,8 +62,7 @@ fn place(plan: &Plan, machine: &dyn Machine, config: Config) -> Result<Fitting, 
 /// Two strategies that give the same grid are one: whatever differed would be chance.
 fn not_identical(new: Fitting, before: &[Fitting]) -> Result<Fitting, Dropped> {
     let twin = before.iter().find(|old| {
-        old.config.differences(&new.config) == ["balance"]
-            && old.grid.as_ref().map(seats) == new.grid.as_ref().map(seats)
+        old.config.differences(&new.config) == ["balance"] && seats(&old.grid) == seats(&new.grid)
     });
     match twin {
         None => Ok(new),

@@ -25,11 +25,10 @@ pub fn dry_run(plan: &Plan, expansion: &Expansion) -> String {
     if let Some(comparison) = &expansion.comparison {
         let _ = writeln!(text, "compares {}, side by side: {}", comparison.axis, comparison.arms.join(", "));
     }
-    let mut grid = None;
+    let mut grid: Option<&Grid> = None;
     for planned in &expansion.points {
-        if planned.grid != grid {
-            text.push_str(&planned.grid.as_ref().map_or_else(String::new, seats));
-            grid.clone_from(&planned.grid);
+        if grid.replace(&planned.grid) != Some(&planned.grid) {
+            text.push_str(&seats(&planned.grid));
         }
         let pair = planned.point.pair.map_or_else(String::new, |pair| format!(" pair {pair}"));
         let _ = writeln!(text, "{:>5} {}{pair}", planned.point.index, planned.point.stem);
@@ -41,9 +40,10 @@ pub fn dry_run(plan: &Plan, expansion: &Expansion) -> String {
         expansion.points.iter().map(|p| p.point.layout.as_str()).collect();
     let _ = writeln!(
         text,
-        "{} points, {} layouts, about {}",
+        "{} points, {} layouts of {} GiB together, about {}",
         expansion.points.len(),
         layouts.len(),
+        expansion.disk_bytes.div_ceil(1 << 30),
         show_duration(expansion.estimate)
     );
     text

@@ -89,6 +89,7 @@ mod tests {
             ("2 if osds > 3 else 1", 1.0),
             ("ceil(osds / 2)", 2.0),
             ("0.5 * reactors", 2.0),
+            ("reactors % osds", 1.0),
         ] {
             assert_eq!(Expr::parse(text).unwrap().number(&known()), Ok(value), "{text}");
         }
@@ -97,6 +98,7 @@ mod tests {
     #[test]
     fn conditions() {
         assert_eq!(Expr::parse("osds * reactors > 8").unwrap().holds(&known()), Ok(true));
+        assert_eq!(Expr::parse("(osds % pool_size) > 0 && reactors > 3").unwrap().holds(&known()), Ok(true));
         assert_eq!(Expr::parse("osds == 1 || reactors < 2").unwrap().holds(&known()), Ok(false));
         assert!(Expr::parse("osds").unwrap().holds(&known()).unwrap_err().contains("condition"));
     }

@@ -82,8 +82,8 @@ pub struct Overrides {
     pub runtime: Option<Duration>,
     pub early_exit: bool,
     pub overprovisioned: bool,
-    /// Axes with one value each, such as `peer` and `client`.
-    pub axes: Vec<(String, String)>,
+    /// Axes and their values, such as of `peer` and `client`.
+    pub axes: Vec<(String, Vec<String>)>,
 }
 
 type Table = Spanned<toml::Table>;
@@ -238,9 +238,9 @@ impl Plan {
         self.runtime = overrides.runtime.unwrap_or(self.runtime);
         self.early_exit |= overrides.early_exit;
         self.overprovisioned |= overrides.overprovisioned;
-        for (name, word) in &overrides.axes {
+        for (name, words) in &overrides.axes {
             let source = Source { file: "command line", text: "" };
-            let values = source.values(0, name, &toml::Value::String(word.clone()))?;
+            let values = source.values(0, name, &toml::Value::from(words.clone()))?;
             self.axes.retain(|axis| axis.name != *name);
             self.cases.iter_mut().for_each(|case| case.axes.retain(|axis| axis.name != *name));
             self.axes.push(values);

@@ -17,7 +17,22 @@ macro_rules! plans {
     };
 }
 
-plans!["smoke"];
+plans![
+    "smoke",
+    "cores-per-osd",
+    "split-the-cores",
+    "placement",
+    "reactors",
+    "curve",
+    "open-loop",
+    "like-for-like",
+    "weak-scale",
+    "qd1",
+    "stores",
+    "pgs",
+    "latency-target",
+    "hysteresis",
+];
 
 /// The shipped plan of this name.
 pub fn shipped(name: &str) -> Option<Result<Plan, PlanError>> {

@@ -12,8 +12,8 @@ use super::layouts::History;
 use super::sweep::{Flow, Sweep};
 use crate::archive::{ArchiveError, Point, PointResult, PointState, Run, State};
 use crate::commands::{
-    LoadFiles, Step, What, baseline_step, destroy_step, is_durable, load_step, prepare_steps, seconds,
-    start_options, start_step, stop_step,
+    LoadFiles, Step, What, baseline_step, destroy_step, is_durable, is_peer, load_step, prepare_steps,
+    seconds, start_options, start_step, stop_step,
 };
 
 /// Why a point was not measured.
@@ -138,7 +138,7 @@ impl Sweep<'_> {
         if !rested && !self.job.plan.pause.is_zero() && !self.executor.rest(self.job.plan.pause) {
             return Err(Missed::Cancelled);
         }
-        let options = start_options(&point.config, self.job.plan.overprovisioned, self.job.machine)
+        let (_, options) = start_options(&point.config, self.job.plan.overprovisioned, self.job.machine)
             .map_err(Missed::Failed)?;
         self.ensure_layout(point, log)?;
         let step = start_step(&self.layouts.folder(&point.layout), &point.config, &options);
@@ -172,7 +172,7 @@ impl Sweep<'_> {
         let folder = self.layouts.folder(&point.layout);
         if folder.exists() {
             // Left half made by a sweep that was stopped.
-            let step = destroy_step(&folder);
+            let step = destroy_step(&folder, &point.config);
             let end = self.step(&step, log);
             Missed::of(&step, end)?;
         }
@@ -180,7 +180,7 @@ impl Sweep<'_> {
         for step in steps {
             let end = self.step(&step, log);
             if let Err(missed) = Missed::of(&step, end) {
-                self.step(&Step { what: What::Stop, ..stop_step(&folder) }, log);
+                self.step(&Step { what: What::Stop, ..stop_step(&folder, &point.config) }, log);
                 return Err(missed);
             }
         }
@@ -194,7 +194,7 @@ impl Sweep<'_> {
             plain.0.remove(axis);
         }
         plain.set("reactors", 1);
-        let mut options =
+        let (_, mut options) =
             start_options(&plain, self.job.plan.overprovisioned, self.job.machine).map_err(Missed::Failed)?;
         if self.job.options.force_wipe && !self.job.machine.devices().is_empty() && is_durable(&plain) {
             options.push("--force-wipe".to_owned());
@@ -207,13 +207,13 @@ impl Sweep<'_> {
         if self.job.machine.devices().is_empty() || !is_durable(&point.config) {
             return Ok(());
         }
-        if let Some(old) = self.on_devices.take().filter(|old| *old != point.layout) {
-            let step = destroy_step(&self.layouts.folder(&old));
+        if let Some(old) = self.on_devices.take().filter(|old| old.layout != point.layout) {
+            let step = destroy_step(&self.layouts.folder(&old.layout), &old.config);
             let end = self.step(&step, log);
             Missed::of(&step, end)?;
-            self.layouts.forget(&old);
+            self.layouts.forget(&old.layout);
         }
-        self.on_devices = Some(point.layout.clone());
+        self.on_devices = Some(point.clone());
         Ok(())
     }
 
@@ -226,7 +226,7 @@ impl Sweep<'_> {
     /// The point's baseline; without one the point is still worth measuring.
     fn baseline(&mut self, point: &Point, log: &Path) -> Option<PathBuf> {
         let file = self.job.writer.baseline_file(point);
-        if !self.job.options.baselines {
+        if !self.job.options.baselines || is_peer(&point.config) {
             return None;
         }
         let now = self.executor.unix_s();

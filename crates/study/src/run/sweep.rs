@@ -11,7 +11,7 @@ use super::event::Event;
 use super::executor::{End, Executor};
 use super::layouts::Layouts;
 use super::script::Script;
-use crate::archive::{ArchiveError, Point, PointState, Run, RunFile, RunWriter};
+use crate::archive::{ArchiveError, Config, Point, PointState, Run, RunFile, RunWriter};
 use crate::commands::{Step, destroy_step, size_bytes, stop_step};
 use crate::expand::{Machine, Planned, start_key};
 use crate::plan::Plan;
@@ -68,7 +68,7 @@ pub struct Sweep<'a> {
     /// Whose OSDs run now.
     pub(super) running: Option<Point>,
     /// The layout that lies on named devices.
-    pub(super) on_devices: Option<String>,
+    pub(super) on_devices: Option<Point>,
 }
 
 impl<'a> Sweep<'a> {
@@ -159,9 +159,20 @@ impl<'a> Sweep<'a> {
 
     /// OSDs that a killed sweep of this run has left, found by their folders.
     fn stop_stale(&mut self) {
-        for name in self.layouts.existing() {
-            self.step(&stop_step(&self.layouts.folder(&name)), &self.stop_log());
+        for (name, config) in self.existing() {
+            self.step(&stop_step(&self.layouts.folder(&name), &config), &self.stop_log());
         }
+    }
+
+    /// Layouts of this run whose folders are there, each with the configuration of one of its points.
+    fn existing(&self) -> Vec<(String, Config)> {
+        let names = self.layouts.existing();
+        let config = |name: &String| {
+            let point =
+                self.job.points.iter().map(|planned| &planned.point).find(|point| point.layout == *name);
+            point.map(|point| (name.clone(), point.config.clone()))
+        };
+        names.iter().filter_map(config).collect()
     }
 
     fn stop_log(&self) -> PathBuf {
@@ -178,7 +189,7 @@ impl<'a> Sweep<'a> {
     /// Stops the OSDs that run. One that can't be stopped is told and left to the next start, which fails then.
     pub(super) fn stop(&mut self) {
         let Some(point) = self.running.take() else { return };
-        let step = stop_step(&self.layouts.folder(&point.layout));
+        let step = stop_step(&self.layouts.folder(&point.layout), &point.config);
         if let End::Failed(why) = self.step(&step, &self.stop_log()) {
             (self.events)(Event::Note(format!("{}: {why}", point.layout)));
         }
@@ -218,8 +229,8 @@ impl<'a> Sweep<'a> {
 
     fn remove_layouts(&mut self) {
         let log = self.stop_log();
-        for name in self.layouts.existing() {
-            if let End::Failed(why) = self.step(&destroy_step(&self.layouts.folder(&name)), &log) {
+        for (name, config) in self.existing() {
+            if let End::Failed(why) = self.step(&destroy_step(&self.layouts.folder(&name), &config), &log) {
                 (self.events)(Event::Note(format!("{name} stays: {why}")));
             } else {
                 self.layouts.forget(&name);

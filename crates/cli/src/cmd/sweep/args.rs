@@ -1,0 +1,109 @@
+//! Options of `carmine sweep`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use carmine_load::parse_millis;
+use carmine_study::plan::{Overrides, Plan, SHIPPED, shipped};
+use clap::Args;
+
+use crate::output::Usage;
+
+/// Options of the sweep.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SweepArgs {
+    /// A plan file (TOML), or the name of a shipped plan (see --list)
+    #[arg(value_name = "PLAN", required_unless_present_any = ["list", "resume"])]
+    pub(crate) plan: Option<String>,
+    /// List shipped plans, axes and workloads
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Show every point, its grid, what does not fit and why, and the estimated time; nothing is started
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// With --dry-run: another machine, a description file or sockets x cores x threads such as 2x28x2
+    #[arg(long, value_name = "FILE|SHAPE")]
+    pub(crate) topology: Option<String>,
+    /// Print JSON instead of text (--list, --dry-run, and the table at the end)
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Folder of the archive [default: carmine-runs/PLAN-TIME]
+    #[arg(long, value_name = "FOLDER", help_heading = "Archive")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with the stopped run in --out: with its plan and options; points that were run stay
+    #[arg(long, requires = "out", help_heading = "Archive")]
+    pub(crate) resume: bool,
+    /// Pack the archive into OUT.zip as well
+    #[arg(long, help_heading = "Archive")]
+    pub(crate) zip: bool,
+    /// Folder for the OSDs' data: put it on the drive that is to be measured [default: OUT/layouts]
+    #[arg(long, value_name = "FOLDER", help_heading = "Storage")]
+    pub(crate) layouts: Option<PathBuf>,
+    /// Keep the OSDs' data when all points have run
+    #[arg(long, help_heading = "Storage")]
+    pub(crate) keep_layouts: bool,
+    /// Block devices for the OSDs, the first ones first; they hold one layout at a time
+    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', help_heading = "Storage")]
+    pub(crate) devs: Vec<PathBuf>,
+    /// Overwrite devices that are not blank
+    #[arg(long, requires = "devs", help_heading = "Storage")]
+    pub(crate) force_wipe: bool,
+
+    /// Shuffle configurations by this number instead of the plan's
+    #[arg(long, value_name = "N", help_heading = "Plan")]
+    pub(crate) seed: Option<u64>,
+    /// Length of every window instead of the plan's, such as 10s or 5m
+    #[arg(long, value_name = "TIME", value_parser = parse_millis, help_heading = "Plan")]
+    pub(crate) runtime: Option<u64>,
+    /// Stop a curve when stdev/mean of latency reaches 0.5 or the plan's latency_cap is passed
+    #[arg(long, help_heading = "Plan")]
+    pub(crate) early_exit: bool,
+    /// Run points with too few CPUs as well; they are marked SHARED and stay out of slopes
+    #[arg(long, help_heading = "Plan")]
+    pub(crate) overprovisioned: bool,
+    /// Who is measured: none (Carmine), ceph, ceph-tuned; several by commas, side by side
+    #[arg(long, value_name = "PEER,…", value_delimiter = ',', help_heading = "Plan")]
+    pub(crate) peer: Vec<String>,
+    /// Load generator: own, fio-rbd, fio-rados, rados-bench
+    #[arg(long, value_name = "CLIENT", help_heading = "Plan")]
+    pub(crate) client: Option<String>,
+}
+
+impl SweepArgs {
+    /// The plan that was named, as the other options change it.
+    pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
+        let name = self.plan.as_deref().unwrap_or_default();
+        let plan = match shipped(name) {
+            Some(plan) => plan,
+            None if !Path::new(name).exists() && !name.contains(['/', '.']) => {
+                let names: Vec<&str> = SHIPPED.iter().map(|plan| plan.name).collect();
+                let what = format!(
+                    "{name}: no file and no shipped plan has this name; shipped: {}",
+                    names.join(", ")
+                );
+                return Err(Usage(what).into());
+            }
+            None => Plan::read(Path::new(name)),
+        };
+        let plan = plan.and_then(|plan| plan.with(&self.overrides()));
+        Ok(plan.map_err(|e| Usage(e.to_string()))?)
+    }
+
+    fn overrides(&self) -> Overrides {
+        let mut axes = Vec::new();
+        if !self.peer.is_empty() {
+            axes.push(("peer".to_owned(), self.peer.clone()));
+        }
+        if let Some(client) = &self.client {
+            axes.push(("client".to_owned(), vec![client.clone()]));
+        }
+        Overrides {
+            seed: self.seed,
+            runtime: self.runtime.map(Duration::from_millis),
+            early_exit: self.early_exit,
+            overprovisioned: self.overprovisioned,
+            axes,
+        }
+    }
+}

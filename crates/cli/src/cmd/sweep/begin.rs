@@ -1,0 +1,168 @@
+//! The beginning of a run: its folder, who else may use it, and what is known before the first point.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
+use carmine_study::expand::Expansion;
+use carmine_study::plan::Plan;
+use carmine_testbed::sample::host_report;
+use clap::Parser;
+
+use super::args::SweepArgs;
+use crate::args::{Cli, Command};
+use crate::output::Usage;
+
+/// Windows under this say little (the studies use minutes).
+const SMOKE_S: u64 = 60;
+
+/// The folder of a run, held by this process.
+pub(crate) struct Place {
+    pub(crate) dir: PathBuf,
+    pub(crate) layouts: PathBuf,
+    /// What an earlier sweep of this run wrote.
+    before: Option<RunFile>,
+    _lock: File,
+}
+
+impl Place {
+    /// Takes the folder: a new one, or with `--resume` the one of a stopped run.
+    pub(crate) fn take(args: &SweepArgs, plan: &Plan) -> anyhow::Result<Place> {
+        let dir = match &args.out {
+            Some(dir) => dir.clone(),
+            None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, now_unix_s())),
+        };
+        let has_run = dir.join("run.json").exists();
+        if has_run && !args.resume {
+            let what = format!(
+                "--out {0}: holds a run already; go on with it by --resume, or name another folder",
+                dir.display()
+            );
+            return Err(Usage(what).into());
+        }
+        if args.resume && !has_run {
+            return Err(
+                Usage(format!("--resume: {} holds no run (there is no run.json)", dir.display())).into()
+            );
+        }
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
+        let lock = lock(&dir)?;
+        let layouts = args.layouts.as_ref().map_or_else(|| Ok(dir.join("layouts")), std::path::absolute)?;
+        let before = if args.resume { Some(Run::open(&dir)?.file) } else { None };
+        Ok(Place { dir, layouts, before, _lock: lock })
+    }
+}
+
+/// One sweep at a time in a folder; the lock goes with the process.
+fn lock(dir: &Path) -> anyhow::Result<File> {
+    let path = dir.join("sweep.lock");
+    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(e) => Err(Usage(format!("{}: another sweep runs in this folder ({e})", dir.display())).into()),
+    }
+}
+
+fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// The options of the run that is resumed; what is given now counts only where it does not change the points.
+pub(crate) fn resumed(now: SweepArgs) -> anyhow::Result<SweepArgs> {
+    let dir = now.out.clone().unwrap_or_default();
+    let run = Run::open(&dir).map_err(|e| Usage(format!("--resume: {e}")))?;
+    let Ok(Cli { command: Command::Sweep(then) }) = Cli::try_parse_from(&run.file.command) else {
+        anyhow::bail!("{}: its command line is not one of `carmine sweep`", dir.join("run.json").display());
+    };
+    // The plan file may have changed since: the archive's copy is what the points were made of.
+    let plan = dir.join("plan.toml").display().to_string();
+    if now.plan.as_ref().is_some_and(|plan| Some(plan) != then.plan.as_ref()) {
+        let what = format!("--resume goes on with {}; leave the plan out", then.plan.unwrap_or_default());
+        return Err(Usage(what).into());
+    }
+    Ok(SweepArgs {
+        plan: Some(plan),
+        out: now.out,
+        resume: true,
+        zip: now.zip || then.zip,
+        json: now.json,
+        dry_run: now.dry_run,
+        keep_layouts: now.keep_layouts || then.keep_layouts,
+        ..then
+    })
+}
+
+/// `run.json` at the beginning of this sweep.
+pub(crate) fn run_file(
+    args: &SweepArgs,
+    plan: &Plan,
+    expansion: &Expansion,
+    place: &Place,
+) -> anyhow::Result<RunFile> {
+    if let Some(before) = &place.before {
+        same_points(&place.dir, expansion)?;
+        return Ok(RunFile { complete: false, finished_unix_s: None, ..before.clone() });
+    }
+    let host = host_report();
+    let mut notes: Vec<String> =
+        expansion.dropped.iter().map(|dropped| format!("{}: {}", dropped.word, dropped.why)).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    Ok(RunFile {
+        format: RUN_FORMAT,
+        name: plan.name.clone(),
+        created_unix_s: now_unix_s(),
+        finished_unix_s: None,
+        seed: plan.seed,
+        carmine: build(),
+        kernel: host["kernel"].as_str().unwrap_or_default().to_owned(),
+        host,
+        doctor: serde_json::Value::Null,
+        command: command_line(args),
+        complete: false,
+        label: if plan.runtime.as_secs() < SMOKE_S { "smoke".to_owned() } else { String::new() },
+        comparison: expansion.comparison.clone(),
+        chart: plan.chart,
+        drift: None,
+        notes,
+    })
+}
+
+/// As it was given, but with folders that stay valid from elsewhere.
+fn command_line(args: &SweepArgs) -> Vec<String> {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(layouts) = args.layouts.as_ref().and_then(|dir| std::path::absolute(dir).ok())
+        && let Some(at) = words.iter().position(|word| word == "--layouts")
+        && let Some(word) = words.get_mut(at + 1)
+    {
+        *word = layouts.display().to_string();
+    }
+    words
+}
+
+fn build() -> Build {
+    Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        git_hash: env!("CARMINE_GIT_HASH").to_owned(),
+        profile: env!("CARMINE_PROFILE").to_owned(),
+        allocator: "mimalloc".to_owned(),
+    }
+}
+
+/// Points that changed since would be mixed up with those that were run.
+fn same_points(dir: &Path, expansion: &Expansion) -> anyhow::Result<()> {
+    let old = Run::open(dir)?;
+    let stems = |list: Vec<&str>| list.join("\n");
+    let before = stems(old.points.iter().map(|point| point.stem.as_str()).collect());
+    let now = stems(expansion.points.iter().map(|planned| planned.point.stem.as_str()).collect());
+    if before == now {
+        return Ok(());
+    }
+    anyhow::bail!(
+        "{}: its plan gives other points now than when it began (another machine, or another carmine); start a new run",
+        dir.display()
+    )
+}

@@ -1,0 +1,170 @@
+//! Commands that are waited for: bounded in time, each in a process group of its own, so that what hangs is ended with all that
+//! it started.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::error::Result;
+use crate::files;
+use crate::process::{self, ProcessId};
+
+/// A command that was asked to stop has this long to clean up.
+const TERM_LIMIT: Duration = Duration::from_secs(15);
+const POLL: Duration = Duration::from_millis(20);
+/// Lines of its output that a failure quotes.
+const TAIL_LINES: usize = 6;
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With exit code 0.
+    Ok,
+    /// Otherwise, or past its limit: how, and the end of its output.
+    Failed(String),
+    /// `cancel` was set.
+    Cancelled,
+}
+
+/// Runs a command line to its end; its output is added to `log`. Past `limit`, or when `cancel` is set, its group gets SIGTERM and
+/// after 15 s SIGKILL. While it runs, `record` names its process, so that [`end_recorded`] can end it if this process is killed.
+///
+/// # Errors
+/// If it can't be started.
+pub fn run_bounded(
+    line: &[OsString],
+    log: &Path,
+    limit: Duration,
+    cancel: Option<&AtomicBool>,
+    record: &Path,
+) -> Result<Ended> {
+    let mut child = process::spawn(line, &[], true, log)?;
+    if let Some(id) = ProcessId::of(child.id() as i32) {
+        id.store(record)?;
+    }
+    let ended = wait(&mut child, log, limit, cancel);
+    files::remove_file(record)?;
+    Ok(ended)
+}
+
+fn wait(child: &mut Child, log: &Path, limit: Duration, cancel: Option<&AtomicBool>) -> Ended {
+    let end = Instant::now() + limit;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ended::Ok,
+            Ok(Some(status)) => return Ended::Failed(format!("{status}: {}", said(log))),
+            Ok(None) => {}
+            Err(e) => return Ended::Failed(format!("cannot be waited for: {e}")),
+        }
+        if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            end_group(child);
+            return Ended::Cancelled;
+        }
+        if Instant::now() >= end {
+            end_group(child);
+            return Ended::Failed(format!("did not end within {} s: {}", limit.as_secs(), said(log)));
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// The end of what it said, on one line.
+fn said(log: &Path) -> String {
+    let tail = files::tail(log, TAIL_LINES);
+    tail.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// Its group can't be a stranger's: a child keeps its number until it has been waited for.
+fn end_group(child: &mut Child) {
+    let group = Pid::from_raw(child.id() as i32);
+    let signal = |signal| {
+        if let Some(group) = group {
+            let _ = kill_process_group(group, signal);
+        }
+    };
+    signal(Signal::TERM);
+    let end = Instant::now() + TERM_LIMIT;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
+        std::thread::sleep(POLL);
+    }
+    if matches!(child.try_wait(), Ok(None)) {
+        signal(Signal::KILL);
+    }
+    let _ = child.wait();
+}
+
+/// Ends the command that `record` names, and its group, if its runner was killed and it still runs.
+pub fn end_recorded(record: &Path) -> Result<()> {
+    if let Some(id) = ProcessId::load(record)?
+        && id.alive()
+    {
+        if let Some(group) = Pid::from_raw(id.pid) {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        if !id.wait_gone(TERM_LIMIT)
+            && let Some(group) = Pid::from_raw(id.pid)
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+            id.wait_gone(TERM_LIMIT);
+        }
+    }
+    files::remove_file(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str, limit_ms: u64, cancel: Option<&AtomicBool>) -> (Ended, Duration) {
+        let dir = tempfile::tempdir().unwrap();
+        let line = ["sh", "-c", script].map(OsString::from);
+        let begin = Instant::now();
+        let (log, record) = (dir.path().join("log"), dir.path().join("record"));
+        let ended = run_bounded(&line, &log, Duration::from_millis(limit_ms), cancel, &record).unwrap();
+        assert!(!record.exists());
+        (ended, begin.elapsed())
+    }
+
+    #[test]
+    fn exit_codes_and_what_was_said() {
+        assert_eq!(run("true", 5000, None).0, Ended::Ok);
+        let Ended::Failed(why) = run("echo no space; exit 3", 5000, None).0 else { panic!() };
+        assert!(why.contains('3') && why.contains("no space"), "{why}");
+    }
+
+    #[test]
+    fn what_hangs_is_ended_with_its_children() {
+        let marker = tempfile::tempdir().unwrap();
+        let file = marker.path().join("child");
+        let script = format!("sleep 60 & echo $! > {}; wait", file.display());
+        let (ended, took) = run(&script, 500, None);
+        assert!(matches!(ended, Ended::Failed(why) if why.contains("did not end")));
+        assert!(took < Duration::from_secs(10));
+        let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        let gone = ProcessId::of(child).is_none_or(|id| id.wait_gone(Duration::from_secs(5)));
+        assert!(gone, "process {child} is left over");
+    }
+
+    #[test]
+    fn cancelled() {
+        let (ended, took) = run("sleep 60", 60_000, Some(&AtomicBool::new(true)));
+        assert_eq!(ended, Ended::Cancelled);
+        assert!(took < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn what_a_killed_runner_left_is_ended_by_its_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = ["sleep", "60"].map(OsString::from);
+        let mut child = process::spawn(&line, &[], true, &dir.path().join("log")).unwrap();
+        let record = dir.path().join("record");
+        ProcessId::of(child.id() as i32).unwrap().store(&record).unwrap();
+        end_recorded(&record).unwrap();
+        assert!(!child.wait().unwrap().success() && !record.exists());
+        end_recorded(&record).unwrap();
+    }
+}
