@@ -134,12 +134,7 @@ impl Bed {
         let job = Job {
             plan: &self.plan,
             machine: &machine,
-            options: Options {
-                layouts: self.out().join("layouts"),
-                keep_layouts: false,
-                baselines: true,
-                force_wipe: false,
-            },
+            options: Options { layouts: self.out().join("layouts"), keep_layouts: false, force_wipe: false },
             writer: RunWriter::create(self.out()).unwrap(),
             file: run_file(),
             points: expansion.points,

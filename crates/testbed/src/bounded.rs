@@ -18,6 +18,8 @@ const TERM_LIMIT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(20);
 /// Lines of its output that a failure quotes.
 const TAIL_LINES: usize = 6;
+/// Lines in which its error is looked for.
+const ERROR_LINES: usize = 100;
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,10 +74,14 @@ fn wait(child: &mut Child, log: &Path, limit: Duration, cancel: Option<&AtomicBo
     }
 }
 
-/// The end of what it said, on one line.
+/// Its error, or else the end of what it said, on one line. A log that an error quotes comes after its first line.
 fn said(log: &Path) -> String {
-    let tail = files::tail(log, TAIL_LINES);
-    tail.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    let tail = files::tail(log, ERROR_LINES);
+    let lines: Vec<&str> = tail.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines.iter().rev().find(|line| line.starts_with("error: ")) {
+        Some(error) => (*error).to_owned(),
+        None => lines[lines.len().saturating_sub(TAIL_LINES)..].join("; "),
+    }
 }
 
 /// Its group can't be a stranger's: a child keeps its number until it has been waited for.
@@ -134,6 +140,8 @@ mod tests {
         assert_eq!(run("true", 5000, None).0, Ended::Ok);
         let Ended::Failed(why) = run("echo no space; exit 3", 5000, None).0 else { panic!() };
         assert!(why.contains('3') && why.contains("no space"), "{why}");
+        let (ended, _) = run("echo 'error: no OSD'; echo quoted; echo quoted; exit 1", 5000, None);
+        assert!(matches!(&ended, Ended::Failed(why) if why.ends_with("error: no OSD")), "{ended:?}");
     }
 
     #[test]

@@ -65,7 +65,6 @@ fn go(
         options: Options {
             layouts: place.layouts.clone(),
             keep_layouts: args.keep_layouts,
-            baselines: true,
             force_wipe: args.force_wipe,
         },
         writer: RunWriter::create(&place.dir)?,
@@ -87,6 +86,10 @@ fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Result<ExitCo
     if ending == Ending::Stopped {
         note(&format!("stopped; go on with: carmine sweep --resume --out {}", dir.display()));
         return Ok(ExitCode::FAILURE);
+    }
+    match carmine_report::write_report(&[dir.to_path_buf()], None) {
+        Ok(written) => note(&format!("report: {}", written.html.display())),
+        Err(e) => note(&format!("warning: no report could be made of it: {e}")),
     }
     if args.zip {
         note(&format!("packed in {}", pack::pack(dir)?.display()));

@@ -159,14 +159,14 @@ fn excluded(
                 |value: &AxisValue| matches!(value, AxisValue::Fixed(v) if config.get(&axis.name) == Some(v));
             axis.values.iter().any(is)
         });
-        let mut why = rule.axes.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", ");
-        if let Some(when) = &rule.when {
-            hit = hit
-                && when.holds(&known(machine, &config)).map_err(|e| error(plan, format!("exclude: {e}")))?;
-            why = when.text().to_owned();
+        let known = known(machine, &config);
+        for when in &rule.when {
+            hit = hit && when.holds(&known).map_err(|e| error(plan, format!("exclude: {e}")))?;
         }
         if hit {
-            return Ok(Err(Dropped { config, word: "excluded", why }));
+            let axes = rule.axes.iter().map(|axis| axis.name.as_str());
+            let why: Vec<&str> = axes.chain(rule.when.iter().map(Expr::text)).collect();
+            return Ok(Err(Dropped { config, word: "excluded", why: why.join(", ") }));
         }
     }
     Ok(Ok(config))

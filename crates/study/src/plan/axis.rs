@@ -68,8 +68,8 @@ pub const AXES: &[Axis] = &[
     row(
         "age",
         Role::Layout,
-        Kind::Count { min: 0, max: 100 },
-        "how many times what is filled is overwritten at random before",
+        Kind::Count { min: 0, max: 86_400 },
+        "seconds of random writes of 64K before, over all that is filled",
     ),
     row(
         "peer",

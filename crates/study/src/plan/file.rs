@@ -38,8 +38,8 @@ pub struct Case {
 pub struct Exclude {
     /// All of these have one of their values …
     pub axes: Vec<Values>,
-    /// … and this holds.
-    pub when: Option<Expr>,
+    /// … and all of these hold.
+    pub when: Vec<Expr>,
 }
 
 /// A plan file.
@@ -309,16 +309,17 @@ fn exclude(source: &Source<'_>, table: &Table) -> Result<Exclude, PlanError> {
     let offset = table.span().start;
     let mut rest = table.clone();
     let when = match rest.get_mut().remove("when") {
-        None => None,
-        Some(toml::Value::String(text)) => {
-            Some(Expr::parse(&text).map_err(|e| source.error(offset, format!("when = \"{text}\": {e}")))?)
-        }
-        Some(other) => {
-            return Err(source.error(offset, format!("when = {other}: take a condition in quotes")));
-        }
+        None => Vec::new(),
+        Some(toml::Value::Array(list)) => list,
+        Some(one) => vec![one],
     };
+    let condition = |given: &toml::Value| {
+        let text = given.as_str().ok_or("take a condition in quotes, or a list of them".to_owned());
+        text.and_then(Expr::parse).map_err(|e| source.error(offset, format!("when = {given}: {e}")))
+    };
+    let when: Vec<Expr> = when.iter().map(condition).collect::<Result<_, _>>()?;
     let axes = source.table(&rest)?;
-    if axes.is_empty() && when.is_none() {
+    if axes.is_empty() && when.is_empty() {
         return Err(source.error(offset, "[[exclude]] says nothing: name axes, or when = \"condition\""));
     }
     Ok(Exclude { axes, when })

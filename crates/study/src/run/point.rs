@@ -226,7 +226,7 @@ impl Sweep<'_> {
     /// The point's baseline; without one the point is still worth measuring.
     fn baseline(&mut self, point: &Point, log: &Path) -> Option<PathBuf> {
         let file = self.job.writer.baseline_file(point);
-        if !self.job.options.baselines || is_peer(&point.config) {
+        if is_peer(&point.config) {
             return None;
         }
         let now = self.executor.unix_s();

@@ -23,8 +23,6 @@ pub struct Options {
     pub layouts: PathBuf,
     /// Layouts stay when all points have run.
     pub keep_layouts: bool,
-    /// `carmine baseline` can be asked.
-    pub baselines: bool,
     /// Named devices that are not blank may be overwritten.
     pub force_wipe: bool,
 }
