@@ -138,9 +138,13 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
         .spawn()
         .unwrap();
     let begin = Instant::now();
-    let done = || std::fs::read_dir(bed.out().join("points")).map_or(0, |list| {
-        list.flatten().filter(|entry| entry.file_name().to_string_lossy().ends_with(".state.json")).count()
-    });
+    let done = || {
+        std::fs::read_dir(bed.out().join("points")).map_or(0, |list| {
+            list.flatten()
+                .filter(|entry| entry.file_name().to_string_lossy().ends_with(".state.json"))
+                .count()
+        })
+    };
     while done() == 0 {
         assert!(begin.elapsed() < LIMIT, "the first point does not end");
         std::thread::sleep(Duration::from_millis(20));
@@ -168,7 +172,13 @@ fn a_dry_run_shows_points_and_starts_nothing() {
     let bed = Bed::new("reactors = [1, 2, 400]");
     let shown = run(
         &carmine_bin(),
-        &["sweep", &bed.root.path().join("plan.toml").display().to_string(), "--dry-run", "--topology", "1x4x1"],
+        &[
+            "sweep",
+            &bed.root.path().join("plan.toml").display().to_string(),
+            "--dry-run",
+            "--topology",
+            "1x4x1",
+        ],
         LIMIT,
     );
     let said = text(&shown.stdout);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use carmine_doctor::{Build, Options, examine};
+use carmine_doctor::{Build, Finding, Options, examine};
 use carmine_testbed::{Layout, load_plan};
 use clap::Args;
 
@@ -49,6 +49,11 @@ fn options(args: &DoctorArgs) -> anyhow::Result<Options> {
         }
         None => Ok(Options { build: Some(build()), ..Options::default() }),
     }
+}
+
+/// Findings about the machine alone.
+pub(crate) fn findings_of_machine() -> Vec<Finding> {
+    examine(&Options { build: Some(build()), ..Options::default() })
 }
 
 /// What `build.rs` noted.

@@ -17,8 +17,8 @@ const AROUND_S: f64 = 60.0;
 const SLOW_BYTES_PER_S: f64 = 10e6;
 /// What `carmine bench` loads unless told otherwise.
 const SIZE_BYTES: u64 = 1 << 30;
-/// Limit of a baseline.
-const BASELINE_S: f64 = 60.0;
+/// Longest window of each of the two baselines.
+const BASELINE_WINDOW_S: f64 = 5.0;
 
 /// Where a point's files go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,16 +58,22 @@ pub(crate) fn seconds(config: &Config) -> f64 {
 /// The words of fio that both bench and baseline take.
 fn shape(config: &Config) -> Vec<String> {
     let workload = workload_of(config);
-    let rate = config.float("rate_iops");
-    let depth = config.number("iodepth").unwrap_or(1);
-    let depth = if rate.is_some() { depth.max(OPEN_LOOP_IODEPTH) } else { depth };
-    let mut words =
-        vec![("--rw", rw(config)), ("--bs", bs_bytes(config).to_string()), ("--iodepth", depth.to_string())];
-    words.push(("--numjobs", config.show("jobs").unwrap_or_else(|| "1".to_owned())));
+    let mut words = vec![("--rw", rw(config)), ("--bs", bs_bytes(config).to_string())];
     if workload.rw == carmine_load::Rw::RandRw {
         words.push(("--rwmixread", workload.rwmixread.to_string()));
     }
+    words.push(("--size", size_bytes(config).to_string()));
     words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect()
+}
+
+/// Operations in flight of each job; with a rate, so many may be.
+fn iodepth(config: &Config) -> u64 {
+    let depth = config.number("iodepth").unwrap_or(1);
+    if config.float("rate_iops").is_some() { depth.max(OPEN_LOOP_IODEPTH) } else { depth }
+}
+
+fn jobs(config: &Config) -> u64 {
+    config.number("jobs").unwrap_or(1)
 }
 
 /// `--client`, where it is not our own.
@@ -84,9 +90,10 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
         vec!["carmine".to_owned(), "bench".to_owned(), "--dir".to_owned(), layout.display().to_string()];
     argv.extend(shape(config));
     let mut put = |option: &str, value: String| argv.extend([option.to_owned(), value]);
-    put("--runtime", format!("{}ms", (seconds(config) * 1e3).round() as u64));
+    put("--iodepth", iodepth(config).to_string());
+    put("--numjobs", jobs(config).to_string());
+    put("--runtime", milliseconds(seconds(config)));
     put("--ramp", format!("{}ms", ramp.as_millis()));
-    put("--size", size_bytes(config).to_string());
     put("--seed", seed.to_string());
     for (axis, option) in [("route", "--route"), ("cache", "--cache")] {
         if let Some(word) = config.show(axis) {
@@ -107,11 +114,76 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
     Step::new(What::Load, argv, seconds(config) + ramp.as_secs_f64() + AROUND_S + prefill_s)
 }
 
-/// Both baselines of a point's load, beside its running OSDs.
+fn milliseconds(seconds: f64) -> String {
+    format!("{}ms", (seconds * 1e3).round() as u64)
+}
+
+/// Both baselines of a point's load, beside its idle OSDs.
 pub fn baseline_step(layout: &Path, config: &Config, json: &Path) -> Step {
-    let mut argv =
-        vec!["carmine".to_owned(), "baseline".to_owned(), "--dir".to_owned(), layout.display().to_string()];
+    let mut argv = ["carmine", "baseline", "--dir"].map(str::to_owned).to_vec();
+    argv.push(layout.display().to_string());
     argv.extend(shape(config));
-    argv.extend(["--json".to_owned(), json.display().to_string()]);
-    Step::new(What::Baseline, argv, BASELINE_S)
+    let window_s = seconds(config).min(BASELINE_WINDOW_S);
+    for (option, value) in [
+        ("--iodepth", (iodepth(config) * jobs(config)).to_string()),
+        ("--runtime", milliseconds(window_s)),
+        ("--json", json.display().to_string()),
+    ] {
+        argv.extend([option.to_owned(), value]);
+    }
+    let scratch_s = size_bytes(config) as f64 / SLOW_BYTES_PER_S;
+    Step::new(What::Baseline, argv, AROUND_S + 2.0 * window_s + scratch_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::shell_line;
+
+    fn config() -> Config {
+        let mut config = Config::default();
+        for (axis, value) in [("iodepth", 16_u64), ("jobs", 2), ("size_bytes", 1 << 20)] {
+            config.set(axis, value);
+        }
+        config.set("workload", "randrw4k");
+        config.set("seconds", 30.0);
+        config
+    }
+
+    fn load(config: &Config) -> String {
+        let files = LoadFiles { json: "j".into(), samples: "s".into(), baseline: Some("b".into()) };
+        shell_line(&load_step(Path::new("/l"), config, Duration::from_secs(2), 7, &files).argv)
+    }
+
+    #[test]
+    fn a_closed_loop() {
+        assert_eq!(
+            load(&config()),
+            "carmine bench --dir /l --rw randrw --bs 4096 --rwmixread 50 --size 1048576 --iodepth 16 --numjobs 2 \
+             --runtime 30000ms --ramp 2000ms --seed 7 --json j --samples s --baseline b"
+        );
+    }
+
+    #[test]
+    fn an_open_loop_may_have_many_in_flight() {
+        let mut config = config();
+        config.set("rate_iops", 1234.5);
+        config.set("client", "fio-rados");
+        let line = load(&config);
+        assert!(
+            line.contains("--iodepth 256") && line.contains("--rate 1234.50 --arrivals poisson"),
+            "{line}"
+        );
+        assert!(line.ends_with("--client fio-rados"), "{line}");
+    }
+
+    #[test]
+    fn the_baseline_has_the_depth_of_all_jobs_and_is_short() {
+        let line = shell_line(&baseline_step(Path::new("/l"), &config(), Path::new("b")).argv);
+        assert_eq!(
+            line,
+            "carmine baseline --dir /l --rw randrw --bs 4096 --rwmixread 50 --size 1048576 --iodepth 32 --runtime \
+             5000ms --json b"
+        );
+    }
 }

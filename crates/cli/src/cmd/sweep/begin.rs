@@ -13,6 +13,7 @@ use clap::Parser;
 
 use super::args::SweepArgs;
 use crate::args::{Cli, Command};
+use crate::cmd::{doctor, version};
 use crate::output::Usage;
 
 /// Windows under this say little (the studies use minutes).
@@ -120,7 +121,7 @@ pub(crate) fn run_file(
         carmine: build(),
         kernel: host["kernel"].as_str().unwrap_or_default().to_owned(),
         host,
-        doctor: serde_json::Value::Null,
+        doctor: serde_json::to_value(doctor::findings_of_machine()).context("cannot keep the findings")?,
         command: command_line(args),
         complete: false,
         label: if plan.runtime.as_secs() < SMOKE_S { "smoke".to_owned() } else { String::new() },
@@ -148,7 +149,7 @@ fn build() -> Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         git_hash: env!("CARMINE_GIT_HASH").to_owned(),
         profile: env!("CARMINE_PROFILE").to_owned(),
-        allocator: "mimalloc".to_owned(),
+        allocator: version::allocator(),
     }
 }
 
