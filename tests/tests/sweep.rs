@@ -169,7 +169,7 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
 
 #[test]
 fn a_dry_run_shows_points_and_starts_nothing() {
-    let bed = Bed::new("reactors = [1, 2, 400]");
+    let bed = Bed::new("reactors = [1, 2, 40]");
     let shown = run(
         &carmine_bin(),
         &[
