@@ -37,7 +37,6 @@ pub fn contrast(plan: &PeerPlan) -> Contrast {
     let mut ceph: Vec<String> = CEPH.map(str::to_owned).to_vec();
     if plan.tuned {
         ceph.push("gather debug logs in memory (levels 0/0)".into());
-        ceph.push("track operations (osd_enable_op_tracker = false)".into());
     }
     Contrast { carmine_does_not: CARMINE.map(str::to_owned).to_vec(), ceph_does_not: ceph }
 }

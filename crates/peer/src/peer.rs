@@ -20,6 +20,7 @@ use crate::make::{Maker, free_port, is_free};
 use crate::plan::{PEER_FORMAT, PeerPlan};
 use crate::programs::Programs;
 use crate::ready::Waiting;
+use crate::settings::has_dear_flush;
 
 /// A monitor alone is there within a second or two, also on a busy machine.
 const MON_LIMIT: Duration = Duration::from_secs(60);
@@ -218,12 +219,15 @@ impl Peer {
             conf::write(&self.layout, &self.plan, programs)?;
             self.maker(programs, start.cancel).move_monitor()?;
         }
+        let first = self.plan.devices.first().cloned();
+        self.plan.dear_flush = has_dear_flush(&first.unwrap_or_else(|| self.layout.dir().to_path_buf()));
         conf::write(&self.layout, &self.plan, programs)?;
         self.write_plan()?;
         let mut daemons = Daemons::new(&self.layout);
         self.bring_up(programs, &mut daemons, start)?;
         self.plan.complete = true;
         self.write_plan()?;
+        write_whole(&self.layout.mon_addr(), monitor(&self.plan).to_string().as_bytes())?;
         daemons.keep();
         Ok(())
     }
@@ -304,6 +308,8 @@ fn stop_all(layout: &Layout, plan: &PeerPlan) -> Result<Vec<(Daemon, Stopped)>> 
     let (osds, mon): (Vec<_>, Vec<_>) = daemons_of(plan).into_iter().partition(|d| *d != Daemon::Mon);
     let mut report = stop(layout, &osds)?;
     report.extend(stop(layout, &mon)?);
+    let addr = layout.mon_addr();
+    absent_is_fine("remove", &addr, fs::remove_file(&addr))?;
     Ok(report)
 }
 

@@ -86,6 +86,9 @@ pub struct PeerPlan {
     pub osd_memory_bytes: u64,
     /// SSD settings, shards and threads fitted to the cores.
     pub tuned: bool,
+    /// A flush of the drive waits for its medium; found out at every start.
+    #[serde(default)]
+    pub dear_flush: bool,
     /// Settings of the OSDs that were asked for, by Ceph's names.
     pub options: BTreeMap<String, String>,
     /// Port of the monitor on loopback.
@@ -155,6 +158,7 @@ impl PeerPlan {
             devices: wish.devices.clone(),
             osd_memory_bytes: OSD_MEMORY_DEFAULT_BYTES,
             tuned: false,
+            dear_flush: false,
             options: BTreeMap::new(),
             mon_port: 0,
             grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })

@@ -4,6 +4,7 @@ mod args;
 mod controller;
 mod drive;
 mod hosted;
+mod peer;
 mod series;
 mod setup;
 mod view;
@@ -14,12 +15,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use carmine_load::JobResult;
 use carmine_load::hosted::Tool;
-use carmine_load::report::{self, Report};
+use carmine_load::report;
 use carmine_load::verdict::MoreLoad;
 use carmine_load::window::Window;
-use carmine_load::{JobResult, LoadSpec};
 use carmine_testbed::archive;
+use serde_json::Value;
 
 pub(crate) use args::BenchArgs;
 use setup::Setup;
@@ -39,7 +41,6 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if args.client != Tool::Carmine {
         return hosted::run(&args);
     }
-    hosted::refuse_peer(&args.dir.dir)?;
     let confirm = args.confirm;
     let cancel = signals::cancel_flag()?;
     let setup = Setup::prepare(args)?;
@@ -56,13 +57,16 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if confirm {
         context.more_load = Some(more_load(&setup, &cancel, outcome.result.ops(), &measured)?);
     }
-    let report = report::report(&outcome.spec, &outcome.result, &measured, context);
+    let mut report = report::report(&outcome.spec, &outcome.result, &measured, context);
+    peer::judge(setup.peer.as_ref(), &mut report);
     print(&report::table(&outcome.result, &report))?;
     if let (Some(path), Some(recorded)) = (&samples, outcome.samples) {
         series::write(path, recorded, &outcome.result, report.window_seconds)?;
     }
     if let Some(path) = &json {
-        write_json(path, &outcome.spec, &outcome.result, &report)?;
+        let mut value = report::result_json(&outcome.spec, &outcome.result, &report, unix_seconds());
+        value["carmine"]["peer"] = peer::about_json(setup.peer.as_ref())?;
+        write_json(path, &value)?;
     }
     let result = &outcome.result;
     let good = result.errors == 0 && result.abandoned == 0 && result.verify.mismatches == 0;
@@ -102,10 +106,12 @@ fn check_writable(option: &str, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_json(path: &Path, spec: &LoadSpec, result: &JobResult, report: &Report) -> anyhow::Result<()> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let value = report::result_json(spec, result, report, now);
-    let mut text = serde_json::to_string_pretty(&value).context("cannot make the result's JSON")?;
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+fn write_json(path: &Path, result: &Value) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(result).context("cannot make the result's JSON")?;
     text.push('\n');
     Ok(archive(path, text.into_bytes())?)
 }

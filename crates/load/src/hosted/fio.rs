@@ -4,7 +4,7 @@ use carmine_metrics::Histogram;
 use serde_json::Value;
 
 use super::{HostedFigures, Place, Tool};
-use crate::result::{DirStats, JobResult};
+use crate::result::{DirStats, JobResult, SAMPLE_NS};
 use crate::spec::{Arrivals, LoadSpec, show_bytes};
 
 /// fio's name of its job; the file that it writes when a job begins is named after it.
@@ -12,10 +12,18 @@ const JOB: &str = "carmine";
 /// Whole objects in flight while they are written first.
 const PREFILL_DEPTH: u32 = 8;
 
+/// Samples that are believed: a day.
+const RATES_MAX: usize = 172_800;
+
 /// The file that appears in fio's working folder when a job's first request is about to be sent: connections are made,
 /// the image is open.
 pub fn begin_file() -> String {
     format!("{JOB}.prerun.txt")
+}
+
+/// The file that fio writes its rates to, in its working folder.
+pub fn rates_file() -> String {
+    format!("{JOB}_iops.log")
 }
 
 /// Name of the rbd image for a load of this size.
@@ -48,6 +56,9 @@ pub fn arguments(tool: Tool, spec: &LoadSpec, place: &Place, output: &str) -> Ve
     put("rwmixread", spec.rwmixread.to_string());
     put("randseed", spec.seed.to_string());
     put("exec_prerun", "true".into());
+    put("write_iops_log", JOB.into());
+    put("per_job_logs", "0".into());
+    put("log_avg_msec", (SAMPLE_NS / 1_000_000).to_string());
     if let Some(rate) = spec.rate_iops {
         // fio's rate is per job and direction, in whole operations.
         put("rate_iops", format!("{:.0}", (rate / f64::from(spec.numjobs)).max(1.0)));
@@ -142,6 +153,32 @@ fn dir_stats(direction: &Value) -> DirStats {
     DirStats { ops: number("total_ios"), bytes: number("io_bytes"), latency_ns, samples: Vec::new() }
 }
 
+/// Puts fio's log of rates (`milliseconds, IOPS, direction, …` of each job and interval) into the samples of a result.
+/// Lines of another form are left out.
+pub fn add_rates(log: &str, result: &mut JobResult) {
+    let interval_ms = SAMPLE_NS / 1_000_000;
+    for line in log.lines() {
+        let mut fields = line.split(',').map(|field| field.trim().parse::<u64>().ok());
+        let (Some(Some(ms)), Some(Some(iops)), Some(Some(direction))) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let stats = if direction == 0 { &mut result.read } else { &mut result.write };
+        // An interval is logged at its end, a little late.
+        let Some(at) = (ms / interval_ms).checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
+            continue;
+        };
+        if at >= RATES_MAX {
+            continue;
+        }
+        if at >= stats.samples.len() {
+            stats.samples.resize(at + 1, 0);
+        }
+        stats.samples[at] += iops * interval_ms / 1000;
+    }
+}
+
 /// The bins are in the result's own histogram, and by far the longest part of fio's.
 fn drop_bins(job: &mut Value) {
     for direction in ["read", "write", "trim"] {
@@ -212,6 +249,21 @@ trailing"#;
         let jobs = figures.jobs(&LoadSpec::default());
         assert_eq!(jobs[0]["write"]["clat_ns"]["mean"], 1500.0);
         assert!(jobs[0]["write"]["clat_ns"].get("bins").is_none());
+    }
+
+    #[test]
+    fn rates_of_all_jobs_become_samples() {
+        let mut result = JobResult::default();
+        add_rates(
+            "500, 100, 0, 4096, 0\n501, 50, 0, 4096, 0\n1000, 300, 0, 4096, 0\n1002, 8, 1, 4096, 0\n",
+            &mut result,
+        );
+        assert_eq!(
+            (result.read.samples.as_slice(), result.write.samples.as_slice()),
+            (&[75, 150][..], &[0, 4][..])
+        );
+        add_rates("\n3, 7, 1\nhello\n18446744073709551615, 1, 0\n500, -1, 0\n", &mut result);
+        assert_eq!((result.read.samples.len(), result.write.samples.len()), (2, 2));
     }
 
     #[test]

@@ -10,15 +10,17 @@ use carmine_load::baseline::Baseline;
 use carmine_load::report::{CacheState, Context as ReportContext};
 use carmine_load::window::DrainWindow;
 use carmine_load::{LoadSpec, Prefill, VerifyState};
+use carmine_peer::PeerPlan;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::sample::series::SampleOptions;
 use carmine_testbed::sample::{Sampler, WatchedOsd, device_of, host_report};
-use carmine_testbed::{Daemon, Layout, Plan, StoreKind, mon_addr, require_plan};
+use carmine_testbed::{Daemon, Layout, Plan, StoreKind, mon_addr};
 use carmine_topology::Grid;
 use carmine_types::OsdId;
 use serde_json::{Value, json};
 
 use super::args::BenchArgs;
+use super::peer::{adapt, plan_of};
 use crate::cmd::doctor::findings_of;
 use crate::output::Usage;
 
@@ -41,6 +43,8 @@ pub(crate) struct Setup {
     samples: bool,
     baseline: Option<Baseline>,
     cache: Option<CacheState>,
+    /// What is loaded, if it is no testbed.
+    pub(crate) peer: Option<PeerPlan>,
 }
 
 /// Length of the window with more load, and of the load before it.
@@ -57,7 +61,10 @@ impl Setup {
         spec.check().map_err(|e| Usage(e.to_string()))?;
         let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
         let layout = Layout::new(&args.dir.dir)?;
-        let plan = require_plan(&layout)?;
+        let (plan, peer) = plan_of(&layout)?;
+        if peer.is_some() {
+            adapt(&mut spec, &args)?;
+        }
         let (mon, mon_pid, osds) = running(&layout, &plan)?;
         if args.in_process && args.osd >= plan.osds() {
             bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, plan.osds() - 1)));
@@ -83,6 +90,7 @@ impl Setup {
             baseline,
             cache: args.cache,
             plan,
+            peer,
         })
     }
 
@@ -119,7 +127,7 @@ impl Setup {
 
     /// The store has work that it does later: its metadata is compacted.
     pub(crate) fn defers_work(&self) -> bool {
-        self.plan.store == StoreKind::Blue && !self.spec.verify_only
+        self.peer.is_none() && self.plan.store == StoreKind::Blue && !self.spec.verify_only
     }
 
     /// The OSDs' caches are to be empty: they must have served nothing yet.
@@ -135,7 +143,10 @@ impl Setup {
         }
         let in_process = self.in_process.is_some();
         let grid = self.grid();
-        let mut plan = serde_json::to_value(&self.plan).unwrap_or_default();
+        let mut plan = match &self.peer {
+            Some(peer) => serde_json::to_value(peer).unwrap_or_default(),
+            None => serde_json::to_value(&self.plan).unwrap_or_default(),
+        };
         if let Value::Object(map) = &mut plan {
             map.remove("grid");
         }
@@ -171,7 +182,7 @@ impl Setup {
 }
 
 /// Sets what a cache state asks of the load.
-fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::Result<()> {
+pub(super) fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::Result<()> {
     match cache {
         Some(CacheState::Cold) if spec.prefill == Prefill::Always || spec.ramp_ms > 0 => {
             bail!(Usage("--cache cold: --prefill always and --ramp would warm the caches; leave them out".into()))
@@ -186,7 +197,7 @@ fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::R
     Ok(())
 }
 
-fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
+pub(super) fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
     let text = std::fs::read_to_string(path).map_err(|e| {
         Usage(format!("--baseline {}: {e}; `carmine baseline --json` makes it", path.display()))
     })?;

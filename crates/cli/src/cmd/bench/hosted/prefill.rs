@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use carmine_load::hosted::{Tool, fio, rados};
 use carmine_load::{Prefill, Rw, show_bytes};
 
-use super::Run;
 use super::process::{Clients, tool_command};
+use super::run::Run;
 
 /// Key of an image's metadata that says that every block of it was written.
 const FILLED: &str = "carmine_filled";
@@ -22,7 +22,7 @@ pub(super) fn run(run: &Run<'_>) -> anyhow::Result<()> {
         return Ok(());
     }
     let clients = Clients::prefill(run.tool, &run.spec, &run.programs, &run.target, run.pool)?;
-    run.finish(clients).context("the prefill failed")?;
+    run.finish_prefill(clients).context("the prefill failed")?;
     if run.tool == Tool::FioRbd {
         succeed(rbd(run, &["image-meta", "set", &image(run), FILLED, "yes"])?, "rbd image-meta set")?;
     }

@@ -180,7 +180,11 @@ impl Clients {
                 let path = self.folder.path().join(OUTPUT);
                 let text = std::fs::read_to_string(&path)
                     .with_context(|| format!("fio left no result in {}: {}", path.display(), self.said()))?;
-                fio::parse(&text).map(|figures| vec![figures])
+                fio::parse(&text).map(|mut figures| {
+                    let rates = std::fs::read_to_string(self.folder.path().join(fio::rates_file()));
+                    fio::add_rates(&rates.unwrap_or_default(), &mut figures.result);
+                    vec![figures]
+                })
             }
         };
         match parsed {

@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use carmine_doctor::{Finding, Options, examine};
 use carmine_load::hosted::Tool;
 use carmine_load::report::Context as ReportContext;
 use carmine_peer::About;
 use carmine_testbed::process::ProcessId;
+use carmine_testbed::sample::series::SampleOptions;
 use carmine_testbed::sample::{OsdClocks, Sampler, WatchedOsd, clocks, device_of, host_report};
 use carmine_testbed::{Daemon, Layout, StoreKind, ask_osd};
 use carmine_topology::{CpuList, Grid};
 use carmine_types::OsdId;
 use serde_json::{Value, json};
 
+use crate::cmd::doctor::findings_of;
 use crate::output::Usage;
 
 /// A running cluster in a folder.
@@ -26,6 +29,7 @@ pub(super) struct Target {
     size: u32,
     flush_mode: &'static str,
     on_devices: bool,
+    doctor: Value,
     /// `None`: a Carmine testbed.
     about: Option<About>,
 }
@@ -39,6 +43,7 @@ struct Known {
     flush_mode: &'static str,
     on_devices: bool,
     start: &'static str,
+    doctor: Vec<Finding>,
     about: Option<About>,
 }
 
@@ -79,6 +84,7 @@ impl Target {
             size: known.size,
             flush_mode: known.flush_mode,
             on_devices: known.on_devices,
+            doctor: serde_json::to_value(&known.doctor).unwrap_or_default(),
             about: known.about,
             layout,
         })
@@ -94,6 +100,16 @@ impl Target {
             ));
         }
         Ok(())
+    }
+
+    /// What a sampler looks at.
+    pub(super) fn sample_options(&self) -> SampleOptions {
+        SampleOptions {
+            osds: self.osds.iter().map(|(id, process)| (id.0, process.pid.unsigned_abs())).collect(),
+            devices: self.sampler.devices().to_vec(),
+            osd_cpus: self.grid.allocated_cpus().to_vec(),
+            client_cpus: self.client_cpus.to_vec(),
+        }
     }
 
     /// Path of its `ceph.conf`.
@@ -124,6 +140,7 @@ impl Target {
             host: host_report(),
             size: self.size,
             flush_mode: self.flush_mode.to_owned(),
+            doctor: self.doctor.clone(),
             drives: (self.on_devices && drives > 0).then_some(drives),
             marks,
             ..ReportContext::default()
@@ -155,6 +172,11 @@ fn peer(plan: &carmine_peer::PeerPlan) -> anyhow::Result<Known> {
         flush_mode: "fdatasync",
         on_devices: true,
         start: "carmine peer up",
+        doctor: examine(&Options {
+            reactor_cpus: plan.grid.allocated_cpus(),
+            client_cpus: plan.client_cpus(),
+            ..Options::default()
+        }),
         about: Some(carmine_peer::about(plan)?),
     })
 }
@@ -170,6 +192,7 @@ fn testbed(layout: &Layout) -> anyhow::Result<Known> {
         flush_mode: if durable { "fdatasync" } else { "none" },
         on_devices: durable,
         start: "carmine up",
+        doctor: findings_of(layout, &plan),
         about: None,
     })
 }
