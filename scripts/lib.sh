@@ -22,7 +22,7 @@ use_cache() {
 has_libclang() { ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1; }
 
 # The Debian packages that are missing for building; with "tests", also the real Ceph clients; with "ci", also a real Ceph
-# server to measure beside (tests/tests/peer.rs), its allocator, and fio: about 90 MB, which took 25 s.
+# server to measure beside (tests/tests/peer.rs), its allocator, and fio: 22 MB, and what they depend on.
 missing_packages() {
   command -v g++ >/dev/null 2>&1 && command -v make >/dev/null 2>&1 || echo build-essential
   command -v ccache >/dev/null 2>&1 || echo ccache

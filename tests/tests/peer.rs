@@ -47,13 +47,16 @@ impl Peer {
         ours.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect()
     }
 
-    /// A load of one second; its result.
-    fn bench(&self, client: &str, rw: &str) -> Value {
-        let json = self.dir().with_file_name(format!("{client}-{rw}.json"));
+    /// A load of two seconds; its result and its samples.
+    fn bench(&self, client: &str, rw: &str) -> (Value, Value) {
+        let file = |name: &str| self.dir().with_file_name(format!("{client}-{rw}.{name}"));
+        let (json, samples) = (file("json"), file("samples"));
         let load = ["--client", client, "--rw", rw, "--iodepth", "4", "--size", "8m", "--object-size", "1m"];
-        let window = ["--runtime", "1", "--json", json.to_str().expect("UTF-8")];
-        self.ok(&["bench"], &[&load[..], &window].concat());
-        serde_json::from_slice(&std::fs::read(&json).expect("a result")).expect("JSON")
+        let json_s = json.to_str().expect("UTF-8");
+        let files = ["--runtime", "2", "--json", json_s, "--samples", samples.to_str().expect("UTF-8")];
+        self.ok(&["bench"], &[&load[..], &files].concat());
+        let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON");
+        (read(&json), read(&samples))
     }
 }
 
@@ -82,7 +85,9 @@ fn check_result(result: &Value, rw: &str) {
     assert!(carmine["osds"][0]["cpu_seconds"]["kernel_total"].as_f64().is_some_and(|s| s > 0.0), "{carmine}");
     assert_eq!((&carmine["route"], &carmine["peer"]["kind"]), (&"single".into(), &"ceph".into()));
     assert!(carmine["peer"]["contrast"]["ceph_does_not"].as_array().is_some_and(|list| !list.is_empty()));
-    assert!(carmine["client"]["command"].as_array().is_some_and(|words| words.len() > 3));
+    let by_hand = carmine["client"]["command"].as_array().map(Vec::len);
+    assert!(by_hand.is_none_or(|words| words > 3), "{carmine}");
+    assert!(carmine["doctor"].is_array());
     assert!(carmine["client_cores_used"].as_f64().is_some_and(|cores| cores > 0.0));
 }
 
@@ -101,11 +106,19 @@ fn a_real_ceph_is_made_loaded_restarted_and_removed() {
     let cpus = &status["osds"][0]["cpus"][0];
     assert!(allowed.lines().any(|line| *line == format!("Cpus_allowed_list:\t{cpus}")), "{allowed}");
 
-    for (client, rw) in [("fio-rados", "randwrite"), ("fio-rbd", "randread"), ("rados-bench", "randread")] {
-        let result = peer.bench(client, rw);
+    let loads = [
+        ("carmine", "randwrite"),
+        ("fio-rados", "randwrite"),
+        ("fio-rbd", "randread"),
+        ("rados-bench", "randread"),
+    ];
+    for (client, rw) in loads {
+        let (result, samples) = peer.bench(client, rw);
         check_result(&result, rw);
         let percentile = &result["jobs"][0][rw.trim_start_matches("rand")]["clat_ns"]["percentile"];
         assert_eq!(percentile.is_object(), client != "rados-bench", "absent, not zero: {percentile}");
+        assert!(samples["series"]["osd_cores"].is_array(), "{samples}");
+        assert_eq!(samples["series"]["iops"][0].is_number(), client != "rados-bench", "{samples}");
     }
 
     // Another profile is a restart: the data stays.
@@ -127,7 +140,7 @@ fn a_real_ceph_is_made_loaded_restarted_and_removed() {
     );
     assert!(succeed(shards, "ceph daemon").contains("\"3\""));
     let begin = Instant::now();
-    check_result(&peer.bench("fio-rados", "randread"), "randread");
+    check_result(&peer.bench("fio-rados", "randread").0, "randread");
     assert!(begin.elapsed() < Duration::from_secs(60));
 
     peer.ok(&["peer", "destroy"], &[]);

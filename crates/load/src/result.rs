@@ -40,7 +40,8 @@ impl DirStats {
 
     /// IOPS in each [`SAMPLE_NS`] that lies wholly in the window, also of those at its end in which nothing completed.
     pub fn iops_samples(&self, window_s: f64) -> Vec<f64> {
-        let whole = if self.ops == 0 { 0 } else { (window_s * 1e9 / SAMPLE_NS as f64) as usize };
+        // A tool that keeps no samples has operations without them.
+        let whole = if self.samples.is_empty() { 0 } else { (window_s * 1e9 / SAMPLE_NS as f64) as usize };
         let ops = (0..whole).map(|at| self.samples.get(at).copied().unwrap_or(0));
         ops.map(|ops| ops as f64 * 1e9 / SAMPLE_NS as f64).collect()
     }
