@@ -102,6 +102,8 @@ pub(crate) struct State {
     pool: Bytes,
     window_ns: Option<u64>,
     ops: u64,
+    /// Operations still to be started, where their number is given.
+    left: Option<u64>,
     in_flight: u64,
     /// Next block of a verification that reads each once.
     cursor: u64,
@@ -159,6 +161,7 @@ impl<T: Target + 'static> Run<T> {
             pool: pool.freeze(),
             window_ns: None,
             ops: 0,
+            left: spec.ops_of(job),
             in_flight: 0,
             cursor: 0,
         };
@@ -226,7 +229,7 @@ impl<T: Target + 'static> Run<T> {
     async fn work(&self) {
         while !self.stopped() {
             let Some(op) = self.next_op() else {
-                if self.spec.verify_only {
+                if self.is_over() {
                     return;
                 }
                 self.shard.sleep(Duration::from_micros(100)).await;
@@ -258,9 +261,17 @@ impl<T: Target + 'static> Run<T> {
         }
     }
 
+    /// No operation will follow, whatever the time.
+    fn is_over(&self) -> bool {
+        self.spec.verify_only || self.state.borrow().left == Some(0)
+    }
+
     fn next_op(&self) -> Option<Op> {
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
+        if state.left == Some(0) {
+            return None;
+        }
         if self.spec.verify_only {
             return self.next_known(state);
         }
@@ -282,6 +293,7 @@ impl<T: Target + 'static> Run<T> {
         if self.spec.verify && !read {
             state.ledger.reserve(block);
         }
+        state.left = state.left.map(|left| left - 1);
         Some(Op { read, block, place, start_ns })
     }
 
@@ -394,7 +406,7 @@ impl<T: Target + 'static> Run<T> {
                 let now_ns = self.shard.now_ns();
                 self.state.borrow_mut().window_ns.get_or_insert(now_ns);
             }
-            if self.spec.verify_only && self.workers.get() == 0 {
+            if self.spec.ends_by_itself() && self.workers.get() == 0 {
                 self.progress(JobProgress::set_finished);
             }
             if keep_state && self.shard.now_ns() >= next_snapshot_ns {

@@ -147,6 +147,9 @@ pub struct LoadSpec {
     pub rate_iops: Option<f64>,
     pub arrivals: Arrivals,
     pub prefill: Prefill,
+    /// Bytes that all jobs together read and write; then the load ends, whatever the time. `None`: the runtime ends it.
+    #[serde(default)]
+    pub io_bytes: Option<u64>,
     /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
     #[serde(default)]
     pub generation: u64,
@@ -174,6 +177,7 @@ impl Default for LoadSpec {
             rate_iops: None,
             arrivals: Arrivals::Fixed,
             prefill: Prefill::Auto,
+            io_bytes: None,
             generation: 0,
             keep_seconds: false,
         }
@@ -181,6 +185,19 @@ impl Default for LoadSpec {
 }
 
 impl LoadSpec {
+    /// True for a load that ends when its work is done, not when its time is over.
+    pub fn ends_by_itself(&self) -> bool {
+        self.verify_only || self.io_bytes.is_some()
+    }
+
+    /// Operations of one job, if their number is given: the same for every run, so that the same seed gives the same
+    /// operations, no more and no fewer.
+    pub fn ops_of(&self, job: u32) -> Option<u64> {
+        let ops = self.io_bytes? / self.bs_bytes.max(1);
+        let jobs = u64::from(self.numjobs.max(1));
+        Some(ops / jobs + u64::from(u64::from(job) < ops % jobs))
+    }
+
     /// Checks every value against the others; nothing that is started later has to.
     pub fn check(&self) -> Result<(), SpecError> {
         let bad = |what: &'static str, text: &dyn fmt::Display, why: &str| {
@@ -188,6 +205,20 @@ impl LoadSpec {
         };
         if self.bs_bytes == 0 || self.bs_bytes > BS_MAX {
             return bad("--bs", &self.bs_bytes, "must be 1 byte to 16 MiB");
+        }
+        if self.io_bytes.is_some_and(|bytes| bytes < self.bs_bytes) {
+            return bad(
+                "--io-size",
+                &self.io_bytes.unwrap_or(0),
+                "is less than one operation (--bs); raise it",
+            );
+        }
+        if self.io_bytes.is_some() && self.ramp_ms > 0 {
+            return bad(
+                "--ramp",
+                &self.ramp_ms,
+                "would do a part of --io-size unmeasured; leave one of the two out",
+            );
         }
         if self.object_size_bytes == 0 || !self.object_size_bytes.is_multiple_of(self.bs_bytes) {
             return bad("--object-size", &self.object_size_bytes, "must be a multiple of --bs");

@@ -250,6 +250,21 @@ fn the_same_seed_gives_the_same_load() {
 }
 
 #[test]
+fn a_given_number_of_bytes_is_the_same_load_however_long_it_takes() {
+    let aged = |seed, fault| {
+        let sized = LoadSpec { seed, io_bytes: Some(1 << 20), runtime_ms: 30_000, ..spec(Rw::RandWrite) };
+        fresh(&sized, fault)
+    };
+    let (quick, slow) = (aged(5, Fault::None), aged(5, Fault::Stall(100)));
+    assert!(slow.seconds > quick.seconds + 0.5, "{} {}", slow.seconds, quick.seconds);
+    assert_eq!((quick.result.write.bytes, slow.result.write.bytes), (1 << 20, 1 << 20));
+    assert!(quick.objects == slow.objects, "the same writes in the same order leave the same bytes");
+    assert!(aged(6, Fault::None).objects != quick.objects);
+    let jobs = LoadSpec { io_bytes: Some(10 * 4096 + 5), numjobs: 4, ..spec(Rw::RandWrite) };
+    assert_eq!((0..4).map(|job| jobs.ops_of(job).unwrap()).collect::<Vec<_>>(), [3, 3, 2, 2]);
+}
+
+#[test]
 fn errors_stop_the_load_and_are_named() {
     let done = fresh(&spec(Rw::RandWrite), Fault::Fail(50));
     let error = done.result.first_error.unwrap();

@@ -3,6 +3,7 @@
 mod args;
 mod controller;
 mod drive;
+mod fill;
 mod hosted;
 mod peer;
 mod series;

@@ -53,6 +53,17 @@ pub(crate) struct BenchArgs {
     /// Bytes that the load spreads over, in whole objects
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_bytes)]
     size: u64,
+    /// End after so many bytes of all jobs together instead of --runtime: the same seed then gives the same operations, no
+    /// more and no fewer
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with_all = ["runtime", "verify_only", "in_process", "confirm"])]
+    io_size: Option<u64>,
+    /// Spread over this part of what the pool can hold, instead of --size, such as 80
+    #[arg(long, value_name = "PERCENT", conflicts_with = "size", value_parser = clap::value_parser!(u8).range(1..=90))]
+    pub(crate) fill: Option<u8>,
+    /// Age the store: overwrite so many times the bytes of --size or --fill at random. Stores aged with the same options and
+    /// seed got the same writes
+    #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["rw", "io_size", "runtime", "verify_only", "in_process", "confirm"])]
+    pub(crate) age: Option<f64>,
     /// Bytes of one object
     #[arg(long, value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
     object_size: u64,
@@ -141,6 +152,7 @@ impl BenchArgs {
             rate_iops: self.rate,
             arrivals: self.arrivals,
             prefill: self.prefill,
+            io_bytes: self.io_size,
             generation: 0,
             keep_seconds: self.samples.is_some(),
         }

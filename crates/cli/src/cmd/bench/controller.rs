@@ -128,7 +128,7 @@ impl Controller<'_> {
         let start = self.read().await?;
         self.drive.set_phase(Phase::Measure).await?;
         self.view.timed("measuring", self.setup.spec.runtime_ms);
-        let time = if self.setup.spec.verify_only {
+        let time = if self.setup.spec.ends_by_itself() {
             Duration::MAX
         } else {
             Duration::from_millis(self.setup.spec.runtime_ms)

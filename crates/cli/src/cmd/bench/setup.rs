@@ -20,6 +20,7 @@ use carmine_types::OsdId;
 use serde_json::{Value, json};
 
 use super::args::BenchArgs;
+use super::fill;
 use super::peer::{adapt, plan_of};
 use crate::cmd::doctor::findings_of;
 use crate::output::Usage;
@@ -65,6 +66,8 @@ impl Setup {
         if peer.is_some() {
             adapt(&mut spec, &args)?;
         }
+        fill::apply(&mut spec, &plan, args.fill, args.age)?;
+        spec.check().map_err(|e| Usage(e.to_string()))?;
         let (mon, mon_pid, osds) = running(&layout, &plan)?;
         if args.in_process && args.osd >= plan.osds() {
             bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, plan.osds() - 1)));
