@@ -8,7 +8,7 @@ use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{bench, compare, doctor, peer, report, sweep, table, top};
+use crate::cmd::{bench, compare, doctor, peer, report, sweep, table, top, up};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -88,6 +88,8 @@ pub(crate) struct UpArgs {
     pub(crate) dir: DirArgs,
     #[command(flatten)]
     pub(crate) wish: RawArgs,
+    #[command(flatten)]
+    pub(crate) precondition: up::PreconditionArgs,
     /// Seconds until every PG must be active
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,

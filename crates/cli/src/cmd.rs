@@ -21,7 +21,7 @@ mod status;
 pub(crate) mod sweep;
 pub(crate) mod table;
 pub(crate) mod top;
-mod up;
+pub(crate) mod up;
 mod version;
 
 /// Runs a command; the exit code is its own, errors are printed by the caller.

@@ -7,10 +7,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::note;
 
+/// What the line has now.
+#[derive(PartialEq, Eq)]
+enum Shown {
+    Text,
+    Precondition,
+    /// The store of this OSD.
+    Mkfs(u32),
+}
+
 /// Shows the events of a start.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    mkfs_of: Option<u32>,
+    shown: Shown,
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -21,20 +30,28 @@ impl Progress {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::new_spinner().with_style(style("{spinner} {msg}"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, mkfs_of: None }
+        Self { bar, shown: Shown::Text }
     }
 
     /// Shows one event.
     pub(crate) fn show(&mut self, event: Event) {
         match event {
             Event::Mkfs { osd, done_bytes, total_bytes } => {
-                if self.mkfs_of.replace(osd.0) != Some(osd.0) {
+                if std::mem::replace(&mut self.shown, Shown::Mkfs(osd.0)) != Shown::Mkfs(osd.0) {
                     self.bar.reset();
                     self.bar.set_style(style("{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}"));
                     self.bar.set_message(format!("writing the block file of {osd}"));
                 }
                 self.bar.set_length(total_bytes);
                 self.bar.set_position(done_bytes);
+            }
+            Event::Precondition { what, done, total } => {
+                if std::mem::replace(&mut self.shown, Shown::Precondition) != Shown::Precondition {
+                    self.bar.set_style(style("{msg} [{bar:30}] {percent} % {elapsed}"));
+                }
+                self.bar.set_message(what);
+                self.bar.set_length(total);
+                self.bar.set_position(done);
             }
             Event::Confined(how) => self.bar.suspend(|| note(&format!("confined: {how}"))),
             Event::Started(daemon) => self.spin(&format!("started {daemon}")),
@@ -43,7 +60,7 @@ impl Progress {
     }
 
     fn spin(&mut self, text: &str) {
-        if self.mkfs_of.take().is_some() {
+        if std::mem::replace(&mut self.shown, Shown::Text) != Shown::Text {
             self.bar.set_style(style("{spinner} {msg}"));
         }
         self.bar.set_message(text.to_string());

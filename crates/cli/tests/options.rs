@@ -48,6 +48,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("up --osds 2 --osds-per-device 2 --store cyan", 2, "cyan"),
     ("up --osds 2 --osds-per-device 2 --devs /nonexistent", 2, "/nonexistent"),
     ("restart", 2, "no testbed"),
+    ("up --precondition --precondition-bs 1000", 2, "--precondition-bs 1000"),
     ("up --force-wipe", 2, "--force-wipe"),
     ("up --confine jail", 2, "jail"),
     ("up --confine cpuset", 2, "--confine-cpus"),

@@ -1,4 +1,4 @@
-//! Several OSDs on one file or device, with the real binary and RocksDB. The one on a device needs root and a loop device:
+//! OSDs on devices, and several on one file or device, with the real binary and RocksDB. The one on a device needs root and a loop device:
 //! `CARMINE_LOOP_TEST=1`.
 #![cfg(feature = "rocks")]
 #![allow(
@@ -93,4 +93,36 @@ fn two_osds_on_one_device() {
     bed.ok(&["destroy"]);
     other.fails(&[UP, &["--devs", &device.0]].concat(), 1, "not blank");
     other.fails(&["up", "--osds", "8", "--osds-per-device", "8", "--devs", &device.0], 2, "25 MiB");
+}
+
+#[test]
+fn preconditioning_is_for_drives() {
+    let bed = bed();
+    let small = ["up", "--pgs", "16", "--overprovisioned", "--precondition"];
+    let out = bed.run(&[&small[..], &["--osd-size", "64M", "--sparse"]].concat());
+    assert!(out.status.success() && text(&out.stderr).contains("files: n/a"), "{}", text(&out.stderr));
+    assert_eq!(bed.status()["plan"]["preconditioned"][0]["outcome"], "na");
+    bed.ok(&["down"]);
+    bed.fails(&["up", "--precondition"], 2, "the stores of this testbed exist");
+    if std::env::var_os("CARMINE_LOOP_TEST").is_none() {
+        println!("SKIPPED: needs root and a loop device; set CARMINE_LOOP_TEST=1");
+        return;
+    }
+    let other = self::bed();
+    let device = Loop::new(&other, 100 << 20);
+    let named = [&small[..], &["--devs", &device.0]].concat();
+    let out = other.run(&named);
+    assert!(out.status.success() && text(&out.stderr).contains("n/a"), "{}", text(&out.stderr));
+    other.ok(&["destroy"]);
+    let forced = ["--precondition-virtual", "--precondition-round", "100ms", "--precondition-limit", "30"];
+    let forced = [&named[..], &forced].concat();
+    other.fails(&forced, 1, "not blank");
+    other.ok(&[&forced[..], &["--force-wipe"]].concat());
+    let drive = &other.status()["plan"]["preconditioned"][0];
+    assert!(drive["outcome"] == "steady" || drive["outcome"] == "unsteady", "{drive}");
+    assert!(
+        drive["rounds_iops"].as_array().unwrap().iter().all(|iops| iops.as_f64().unwrap() > 0.0),
+        "{drive}"
+    );
+    other.ok(&["destroy"]);
 }

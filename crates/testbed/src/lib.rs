@@ -21,6 +21,7 @@ mod layout;
 mod lock;
 mod mkfs;
 mod plan;
+pub mod precondition;
 mod probe;
 pub mod process;
 mod ready;
@@ -43,6 +44,7 @@ pub use mkfs::progress_line;
 pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};
 pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
 pub use testbed::{
-    Event, StartOptions, Testbed, daemons_of, http_addr, load_plan, mon_addr, require_plan, running,
+    Event, StartOptions, Testbed, daemons_of, http_addr, load_plan, mon_addr, refuse_used_folder,
+    require_plan, running,
 };
 pub use wish::{StoreKind, Wish};

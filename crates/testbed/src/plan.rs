@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::confine::Confine;
 use crate::error::{Result, usage};
+use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
 use crate::wish::{StoreKind, Wish};
 use crate::wrap;
@@ -93,6 +94,9 @@ pub struct Plan {
     pub mon_port: u16,
     /// Who sits on which CPU.
     pub grid: Grid,
+    /// What was done to the drives before the stores were made.
+    #[serde(default)]
+    pub preconditioned: Vec<Preconditioned>,
     /// Limit of each OSD's CPUs.
     #[serde(default)]
     pub confine: Confine,
@@ -170,6 +174,7 @@ impl Plan {
             addr,
             port,
             mon_port: 0,
+            preconditioned: Vec::new(),
             confine: Confine::None,
             osd_wrap: Vec::new(),
             osd_env: BTreeMap::new(),
@@ -285,6 +290,20 @@ impl Plan {
     /// An OSD's part of its device; `None`: all of it.
     pub fn slice_of(&self, osd: OsdId) -> Option<&SlicePlan> {
         self.slices.get(osd.0 as usize)
+    }
+
+    /// Bytes that all OSDs together can hold, metadata not counted.
+    ///
+    /// # Errors
+    /// A named device that cannot be looked at.
+    pub fn capacity_bytes(&self) -> Result<u64> {
+        (0..self.osds())
+            .map(|id| match (self.slice_of(OsdId(id)), self.device_of(OsdId(id))) {
+                (Some(slice), _) => Ok(slice.size_bytes),
+                (None, Some(device)) => slice::share_of(device, 1, OSD_SIZE_MIN_BYTES),
+                (None, None) => Ok(self.osd_size_bytes),
+            })
+            .sum()
     }
 
     /// Number of OSD processes.

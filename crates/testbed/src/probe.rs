@@ -72,7 +72,8 @@ impl Probe {
     /// All OSDs are up with the same map, and serve all PGs.
     pub(crate) fn is_ready(&self, plan: &Plan) -> bool {
         let counts = self.counts();
-        let same = self.up.values().flatten().all(|osd| osd.epoch >= self.epoch);
+        // One that does not answer may have died and not be missed yet.
+        let same = self.up.values().all(|osd| osd.as_ref().is_ok_and(|osd| osd.epoch >= self.epoch));
         self.epoch > 0
             && self.up.len() == plan.osds() as usize
             && same

@@ -22,6 +22,15 @@ const MON_LIMIT: Duration = Duration::from_secs(20);
 /// What happens while a testbed is made or started, for whoever shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
+    /// A drive is written into its steady state.
+    Precondition {
+        /// Which, and what is being done.
+        what: String,
+        /// Steps done.
+        done: u64,
+        /// Steps in all.
+        total: u64,
+    },
     /// A store is being made.
     Mkfs {
         /// Whose.
@@ -102,7 +111,12 @@ pub fn running(layout: &Layout, plan: &Plan) -> Result<Vec<Daemon>> {
     Ok(list)
 }
 
-fn refuse_used_folder(layout: &Layout) -> Result<()> {
+/// Fails if a new testbed cannot be made in this folder because there is something in it. Worth asking before work that
+/// takes hours.
+///
+/// # Errors
+/// Names what is there.
+pub fn refuse_used_folder(layout: &Layout) -> Result<()> {
     let dir = layout.dir();
     let entries = match fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),

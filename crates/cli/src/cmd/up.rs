@@ -1,11 +1,15 @@
 //! `carmine up`: makes a testbed, or starts a stopped one again.
 
+mod precondition;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use carmine_testbed::{Layout, Plan, StartOptions, StoreKind, Testbed, Wish};
 use carmine_topology::Topology;
+
+pub(crate) use precondition::PreconditionArgs;
 
 use crate::args::UpArgs;
 use crate::output::{note, print};
@@ -24,7 +28,7 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         events: &mut |event| progress.show(event),
         limit: Duration::from_secs(args.timeout),
     };
-    let result = bring_up(layout, &wish, &topology, &mut start);
+    let result = bring_up(layout, &wish, &topology, &args.precondition, &mut start);
     progress.finish();
     let (testbed, mon) = result?;
     let plan = testbed.plan();
@@ -48,11 +52,13 @@ fn bring_up(
     layout: Layout,
     wish: &Wish,
     topology: &Topology,
+    precondition: &PreconditionArgs,
     start: &mut StartOptions<'_>,
 ) -> anyhow::Result<(Testbed, std::net::SocketAddr)> {
     let mut testbed = match Testbed::open(layout.clone())? {
         Some(mut testbed) => {
             testbed.require_stopped()?;
+            precondition.refuse_for_existing_stores()?;
             let plan = testbed.plan().revise(wish, topology)?;
             announce(&plan)?;
             if plan.store != StoreKind::Blue {
@@ -64,9 +70,10 @@ fn bring_up(
         None => {
             let fsid = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
                 .context("cannot make a cluster id")?;
-            let plan = Plan::new(wish, topology, fsid.trim())?;
+            let mut plan = Plan::new(wish, topology, fsid.trim())?;
             announce(&plan)?;
-            Testbed::create(layout, plan, wish.force_wipe, start)?
+            let written = precondition.run(&layout, &mut plan, wish.force_wipe, start)?;
+            Testbed::create(layout, plan, wish.force_wipe || written, start)?
         }
     };
     let mon = testbed.start(start)?;
