@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use carmine_testbed::{Result, TestbedError};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::programs::Programs;
 
@@ -65,8 +66,7 @@ impl<'a> Tool<'a> {
         let (out, err) = (collect(child.stdout.take()), collect(child.stderr.take()));
         let ended = self.wait(&mut child, &name);
         if ended.is_err() {
-            let _ = child.kill();
-            let _ = child.wait();
+            end_group(&mut child);
         }
         let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
         let status = ended?;
@@ -95,6 +95,12 @@ impl<'a> Tool<'a> {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// Ends a tool with all that it started: a child of its own would keep its pipes open.
+fn end_group(child: &mut Child) {
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
 }
 
 /// Reads a pipe on a thread of its own: a full one would stop the tool.
@@ -136,9 +142,16 @@ mod tests {
 
     #[test]
     fn an_interrupted_tool_is_ended() {
-        let cancel = AtomicBool::new(true);
+        let cancel = AtomicBool::new(false);
         let begin = Instant::now();
-        let error = shell("sleep 60").cancelled_by(&cancel).run().unwrap_err();
+        let error = std::thread::scope(|scope| {
+            // The tool has started a child of its own by then.
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                cancel.store(true, Ordering::Relaxed);
+            });
+            shell("sleep 60; true").cancelled_by(&cancel).run().unwrap_err()
+        });
         assert!(error.to_string().contains("interrupted") && begin.elapsed() < Duration::from_secs(20));
     }
 }
