@@ -100,7 +100,7 @@ fn rados_against_three_replicated_blue_osds_with_two_reactors() {
         bed.ok("down", &[]);
         bed.ok("up", &["--reactors", "1", "--overprovisioned"]);
         assert_eq!(bed.rados_ok(&["ls"]).lines().count(), 7);
-        wait_for_objects(bed, 7);
+        wait_for_objects(&bed, 7);
         bed.rados_ok(&["put", "later", "/proc/self/status"]);
         bed.ok("down", &[]);
         bed.ok("up", &["--reactors", "2", "--overprovisioned"]);
