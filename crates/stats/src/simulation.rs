@@ -23,7 +23,8 @@ struct Machine {
     outliers: f64,
 }
 
-/// What `BENCHMARKS.md` says of the noise of this project's machine when nothing else runs.
+/// The noise of CPU time per operation on this project's machine (`tests/tests/compare.rs`): logarithms of pairs have a
+/// standard deviation of 0.03 to 0.04, of which a run has its part by √2.
 const QUIET: Machine = Machine { noise: 0.02, drift: 0.05, wander: 0.02, outliers: 0.02 };
 
 /// One comparison: `pairs` pairs in the order A B B A, the second arm slower by `slowdown`.

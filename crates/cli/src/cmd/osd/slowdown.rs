@@ -1,9 +1,10 @@
 //! An OSD that is slower by a known part: a test of the instrument, which must find it. Nothing else may set the variable.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::bail;
 use carmine_reactor::{Group, Shard};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Variable of the OSD's environment (`carmine up --osd-env`): percent by which every reactor is slower.
 pub(super) const VARIABLE: &str = "CARMINE_TEST_SLOWDOWN_PERCENT";
@@ -25,31 +26,39 @@ fn parse(text: &str) -> anyhow::Result<f64> {
     }
 }
 
-/// Holds the reactor up for so long that it does `part` less per busy second: for each busy nanosecond it spins for
-/// `part ÷ (1 − part)` more.
+/// Holds the reactor up for so long that it does `part` less per busy second: for each nanosecond of CPU time with work it
+/// spins for `part ÷ (1 − part)` more. All in CPU time of this thread, so that others on its CPU change nothing.
 pub(super) fn start(shard: &Shard, part: f64) {
     tracing::warn!("{VARIABLE}: this OSD is made slower by {:.1} %, its figures are a test", part * 100.0);
     let own = shard.clone();
-    shard.spawn(Group::Admin, "slowdown", async move {
-        let (mut busy_ns, mut spun_ns) = (own.stats().busy_ns, 0.0);
+    // Among the clients: in another group the reactor would make it wait for as long as it spins.
+    shard.spawn(Group::Client, "slowdown", async move {
+        let mut before = worked(&own);
         loop {
             own.sleep(EVERY).await;
-            let now_ns = own.stats().busy_ns;
-            // What was spun the last time is busy, too, but no work.
-            let work_ns = now_ns.saturating_sub(busy_ns) as f64 - spun_ns;
-            busy_ns = now_ns;
-            spun_ns = spin(work_ns.max(0.0) * part / (1.0 - part));
+            let work = worked(&own).saturating_sub(before);
+            spin(work.mul_f64(part / (1.0 - part)));
+            before = worked(&own);
         }
     });
 }
 
-/// Spins for `ns` nanoseconds; how many they were.
-fn spin(ns: f64) -> f64 {
-    let (start, limit) = (Instant::now(), Duration::from_nanos(ns as u64));
-    while start.elapsed() < limit {
+/// CPU time of this reactor's thread, less what it spent looking for work.
+fn worked(shard: &Shard) -> Duration {
+    cpu_time().saturating_sub(Duration::from_nanos(shard.stats().spin_ns))
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(now).unwrap_or_default()
+}
+
+fn spin(time: Duration) {
+    let start = cpu_time();
+    while cpu_time().saturating_sub(start) < time {
         std::hint::spin_loop();
     }
-    start.elapsed().as_nanos() as f64
 }
 
 #[cfg(test)]
