@@ -45,6 +45,13 @@ fn load<'a>(state: &'a str, seconds: &'a str) -> Vec<&'a str> {
     args
 }
 
+/// Waits until a load writes: before that it waits for the OSDs to be quiet. Then lets it run on for a while.
+fn let_write(bed: &Testbed, after: Duration) {
+    let ask = ["--osd", "0", r#"{"prefix":"pg_contents"}"#];
+    bed.until(Duration::from_secs(30), "admin", &ask, |said| said.contains("bench."));
+    std::thread::sleep(after);
+}
+
 /// Reads back every block that the state file knows: nothing is wrong, and there was something to check.
 fn check_blocks(bed: &Testbed, state: &str) {
     let mut args = vec!["--rw", "randread", "--iodepth", "32", "--verify-only", "--verify-state", state];
@@ -96,7 +103,7 @@ fn kill_nine_of_everything_loses_nothing_acknowledged() {
     for (cycle, reactors) in ["2", "1", "2"].into_iter().enumerate() {
         let bench = Background::start(&bed, "bench", &load(state, "30"));
         // Not always at the same point of a second, or of a commit.
-        std::thread::sleep(Duration::from_millis(2000 + 137 * cycle as u64));
+        let_write(&bed, Duration::from_millis(2000 + 137 * cycle as u64));
         assert_eq!(kill_nine(&bed.pids()), OSDS + 1);
         dies_with_its_osds(bench);
         assert!(bed.ok("status", &[]).contains("stopped"));
@@ -113,7 +120,7 @@ fn kill_nine_while_starting_loses_nothing_either() {
     let state = state_file(&bed);
     let state = state.to_str().expect("UTF-8");
     let bench = Background::start(&bed, "bench", &load(state, "30"));
-    std::thread::sleep(Duration::from_millis(3300));
+    let_write(&bed, Duration::from_millis(2000));
     bench.kill();
     assert_eq!(kill_nine(&bed.pids()), OSDS + 1);
     for round in 0..12_u64 {
@@ -137,10 +144,11 @@ fn operations_wait_for_an_osd_that_is_down() {
     let bed = up_blue("1");
     let state = state_file(&bed);
     let state = state.to_str().expect("UTF-8");
+    let bench = Background::start(&bed, "bench", &load(state, "30"));
+    let_write(&bed, Duration::ZERO);
     let stock = installed("rados", "ceph-common")
         .then(|| Background::rados(&bed, &["bench", "4", "write", "-b", "4096", "-t", "8", "--no-cleanup"]));
-    let bench = Background::start(&bed, "bench", &load(state, "30"));
-    std::thread::sleep(Duration::from_millis(2000));
+    std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(kill_nine(&[bed.pid("osd.1").expect("osd.1 has a record")]), 1);
     dies_with_its_osds(bench);
     let named =
