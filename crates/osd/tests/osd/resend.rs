@@ -190,10 +190,11 @@ fn operations_of_a_dead_client_are_forgotten() {
     cluster.pass(Duration::from_millis(100));
     let waiting = || {
         let in_flight = cluster.ask(&[0], "dump_ops_in_flight").remove(0);
-        let shards = in_flight["shards"].as_array().unwrap().clone();
-        let for_map: u64 = shards.iter().map(|shard| shard["waiting_for_map"].as_u64().unwrap()).sum();
-        let pgs = shards.iter().flat_map(|shard| shard["pgs"].as_array().unwrap().clone());
-        (pgs.map(|pg| pg["waiting_for_pg"].as_u64().unwrap()).sum::<u64>(), for_map)
+        let shards = in_flight["shards"].as_array().unwrap();
+        let ops = shards.iter().flat_map(|shard| shard["ops"].as_array().unwrap());
+        let stages: Vec<&str> = ops.map(|op| op["stage"].as_str().unwrap()).collect();
+        let count = |stage| stages.iter().filter(|s| **s == stage).count();
+        (count("waiting_for_pg"), count("waiting_for_map"))
     };
     assert_eq!(waiting(), (60, 1));
     dead.kill(&cluster);
