@@ -1,9 +1,11 @@
 //! Admin sockets of Ceph's daemons: a question as JSON ended by a zero byte, an answer after its length (4 bytes, big
 //! endian).
 
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use carmine_testbed::{Daemon, Layout, Result, TestbedError};
@@ -13,24 +15,10 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(10);
 /// Longest answer that is believed.
 const ANSWER_MAX: usize = 64 << 20;
-/// Longest path of a socket on Linux, without the closing zero.
-const PATH_MAX: usize = 107;
-
-/// The admin socket of a daemon.
-pub(crate) fn socket(layout: &Layout, daemon: Daemon) -> PathBuf {
-    layout.run_dir().join(format!("{daemon}.asok"))
-}
-
-/// Fails if the folder's path is too long for sockets in it.
-pub(crate) fn check_path(layout: &Layout) -> Result<()> {
-    let longest = socket(layout, Daemon::Osd(carmine_types::OsdId(9999)));
-    if longest.as_os_str().len() <= PATH_MAX {
-        return Ok(());
-    }
-    Err(TestbedError::Usage(format!(
-        "--dir {}: its path is too long for Ceph's admin sockets (at most {PATH_MAX} bytes with their names)",
-        layout.dir().display()
-    )))
+/// Name of a daemon's admin socket in the folder of the processes, in which daemons are started: the path of a socket may
+/// have 107 bytes only, so neither side names the folder.
+pub(crate) fn socket_name(daemon: Daemon) -> String {
+    format!("{daemon}.asok")
 }
 
 /// Asks a daemon; the answer as JSON.
@@ -38,16 +26,18 @@ pub(crate) fn check_path(layout: &Layout) -> Result<()> {
 /// # Errors
 /// It does not listen (yet), does not answer in time, or answers something else than JSON: an error of its own, mostly.
 pub(crate) fn ask(layout: &Layout, daemon: Daemon, question: &Value) -> Result<Value> {
-    let path = socket(layout, daemon);
-    let bytes = exchange(&path, question).map_err(TestbedError::io("ask", &path))?;
+    let path = layout.run_dir().join(socket_name(daemon));
+    let bytes = exchange(&layout.run_dir(), &socket_name(daemon), question)
+        .map_err(TestbedError::io("ask", &path))?;
     serde_json::from_slice(&bytes).map_err(|_| {
         let said = String::from_utf8_lossy(bytes.get(..200).unwrap_or(&bytes)).trim().to_owned();
         TestbedError::Failed(format!("{daemon} answered {question} with `{said}`"))
     })
 }
 
-fn exchange(path: &Path, question: &Value) -> std::io::Result<Vec<u8>> {
-    let mut stream = UnixStream::connect(path)?;
+fn exchange(folder: &Path, name: &str, question: &Value) -> std::io::Result<Vec<u8>> {
+    let folder = File::open(folder)?;
+    let mut stream = UnixStream::connect(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.set_write_timeout(Some(LIMIT))?;
     let mut text = question.to_string().into_bytes();
@@ -72,7 +62,9 @@ mod tests {
     /// A daemon that answers one question with `answer`; the question that it got.
     fn daemon(layout: &Layout, answer: Vec<u8>) -> std::thread::JoinHandle<Vec<u8>> {
         std::fs::create_dir_all(layout.run_dir()).unwrap();
-        let listener = UnixListener::bind(socket(layout, Daemon::Mon)).unwrap();
+        let folder = File::open(layout.run_dir()).unwrap();
+        let name = socket_name(Daemon::Mon);
+        let listener = UnixListener::bind(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())).unwrap();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut question = Vec::new();
@@ -87,7 +79,8 @@ mod tests {
 
     fn answered(answer: &[u8], length: u32) -> (Result<Value>, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::new(dir.path()).unwrap();
+        // Longer than the path of a socket may be.
+        let layout = Layout::new(&dir.path().join("deep/".repeat(40))).unwrap();
         let asked = daemon(&layout, [&length.to_be_bytes()[..], answer].concat());
         let result = ask(&layout, Daemon::Mon, &serde_json::json!({"prefix": "status"}));
         (result, asked.join().unwrap())

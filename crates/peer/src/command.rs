@@ -32,7 +32,14 @@ impl<'a> Tool<'a> {
         if let Some(lib) = &programs.lib {
             command.env("LD_LIBRARY_PATH", lib).env("PYTHONPATH", lib.join("cython_modules/lib.3"));
         }
+        command.current_dir("/");
         Self { command, cancel: None }
+    }
+
+    /// Runs it in this folder, not in `/`.
+    pub(crate) fn within(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
     }
 
     /// Adds an argument.
@@ -61,7 +68,7 @@ impl<'a> Tool<'a> {
         let name = self.command.get_program().to_string_lossy().into_owned();
         // A group of its own: Ctrl-C is for the controller, which then ends the tool.
         std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
-        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir("/");
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().map_err(TestbedError::io("start", Path::new(&name)))?;
         let (out, err) = (collect(child.stdout.take()), collect(child.stderr.take()));
         let ended = self.wait(&mut child, &name);

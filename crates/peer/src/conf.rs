@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use carmine_testbed::{Layout, POOL_NAME, Result, write_whole};
+use carmine_testbed::{Daemon, Layout, POOL_NAME, Result, write_whole};
 
+use crate::admin::socket_name;
 use crate::plan::PeerPlan;
 use crate::programs::{Flavour, Programs};
 use crate::settings::osd_settings;
@@ -39,7 +40,9 @@ fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
     put("crash_dir", &format!("{dir}/run"));
     put("pid_file", &"");
     put("log_file", &format!("{dir}/$name.log"));
-    put("admin_socket", &format!("{dir}/run/$name.asok"));
+    // Relative to the folder that daemons are started in.
+    put("chdir", &"");
+    put("admin_socket", &"$name.asok");
     if let Some(lib) = &programs.lib {
         for name in ["plugin_dir", "erasure_code_dir", "osd_class_dir"] {
             put(name, &lib.display());
@@ -55,7 +58,7 @@ fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
     put("mon_max_pg_per_osd", &100_000);
     put("\n[mon]\nmon_data", &format!("{dir}/mon"));
     put("log_file", &format!("{dir}/mon.log"));
-    put("admin_socket", &format!("{dir}/run/mon.asok"));
+    put("admin_socket", &socket_name(Daemon::Mon));
     put("mon_cluster_log_to_file", &false);
     // A disk that is nearly full must not stop the monitor of a short test.
     put("mon_data_avail_warn", &2);
@@ -119,6 +122,8 @@ mod tests {
             "log_file = /nowhere/bed/$name.log",
             "osd_data = /nowhere/bed/osd.$id",
             "mon_cluster_log_to_file = false",
+            "admin_socket = $name.asok",
+            "admin_socket = mon.asok",
             "osd_pool_default_size = 2",
             "osd_op_num_shards = 2",
             "osd_class_dir = /x/lib",

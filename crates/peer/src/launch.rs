@@ -59,7 +59,12 @@ impl Launch<'_> {
             .map_err(TestbedError::io("open", &log))?;
         let err = out.try_clone().map_err(TestbedError::io("open", &log))?;
         // A group of its own: Ctrl-C in the terminal does not reach it.
-        command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir("/").process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .current_dir(self.layout.run_dir())
+            .process_group(0);
         daemons.adopt(daemon, spawn_on(command, cpus)?)
     }
 }

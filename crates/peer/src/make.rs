@@ -56,7 +56,9 @@ impl Maker<'_> {
 
     /// A Ceph program on this peer's configuration.
     fn tool(&self, program: &std::path::Path) -> Tool<'_> {
-        Tool::new(self.programs, program).arg("-c").arg(self.layout.ceph_conf()).cancelled_by(self.cancel)
+        // Making a store is a short life of the daemon, with an admin socket.
+        let tool = Tool::new(self.programs, program).within(&self.layout.run_dir());
+        tool.arg("-c").arg(self.layout.ceph_conf()).cancelled_by(self.cancel)
     }
 
     fn ceph(&self, words: &[&str]) -> Result<String> {

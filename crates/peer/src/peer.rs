@@ -12,7 +12,6 @@ use carmine_testbed::{
 };
 use carmine_types::OsdId;
 
-use crate::admin;
 use crate::allocator::Allocator;
 use crate::conf;
 use crate::launch::Launch;
@@ -103,7 +102,6 @@ impl Peer {
         let existed = layout.dir().exists();
         fs::create_dir_all(layout.dir()).map_err(TestbedError::io("create", layout.dir()))?;
         let layout = Layout::new(layout.dir())?;
-        admin::check_path(&layout)?;
         let lock = FolderLock::take(&layout)?;
         refuse_used_folder(layout.dir())?;
         plan.mon_port = free_port()?;
