@@ -107,64 +107,52 @@ fn in_sockets(
     Ok((0..request.reactors).filter_map(|r| pool.take(|seat| seat.socket == socket_of(r))).collect())
 }
 
-/// Takes one L3 group's CPUs where the OSD fits, in whole cores as long as there are any: an OSD is rather split over
-/// groups than put on SMT siblings.
+/// Takes one L3 group's CPUs where the OSD fits on the best CPUs that are left. Whole cores go first through all OSDs:
+/// one is rather split over groups than put on SMT siblings while cores are free.
 fn in_l3(pool: &mut Pool, count: usize) -> Vec<usize> {
-    let Some(level) = level_with(pool, count) else { return spill(pool, count) };
-    let groups = free_by_group(pool, level);
-    let fitting = groups.iter().filter(|(_, group)| group.levels.len() >= count);
-    // Most whole cores first; then the emptiest group, which spreads OSDs evenly.
-    let best = fitting.min_by_key(|(l3, group)| {
-        let taken = group.levels.iter().take(count).copied().collect::<Vec<_>>();
-        (taken, usize::MAX - group.levels.len(), **l3)
-    });
-    if let Some((l3, _)) = best {
-        let l3 = *l3;
-        return (0..count).filter_map(|_| pool.take(|seat| seat.l3 == l3)).collect();
+    let mut cpus = Vec::with_capacity(count);
+    while cpus.len() < count {
+        let missing = count - cpus.len();
+        let Some(level) = pool.free().map(Seat::level).min() else { break };
+        let groups = free_by_group(pool, level);
+        let fitting = groups.iter().filter(|(_, group)| group.free >= missing);
+        // The emptiest group, which spreads OSDs evenly.
+        match fitting.max_by_key(|(l3, group)| (group.free, usize::MAX - **l3)) {
+            Some((l3, _)) => {
+                let l3 = *l3;
+                cpus.extend((0..missing).filter_map(|_| pool.take(|seat| seat.l3 == l3)));
+            }
+            None => split_over_groups(pool, level, missing, &mut cpus),
+        }
     }
-    split_over_groups(pool, level, count)
-}
-
-/// The lowest level up to which there are `count` free seats.
-fn level_with(pool: &Pool, count: usize) -> Option<Level> {
-    let mut levels: Vec<Level> = pool.free().map(Seat::level).collect();
-    levels.sort_unstable();
-    count.checked_sub(1).and_then(|last| levels.get(last)).copied()
+    cpus
 }
 
 struct Group {
     socket: usize,
-    /// Levels of the free seats, ascending.
-    levels: Vec<Level>,
+    /// Free seats of the level that was asked for.
+    free: usize,
 }
 
 fn free_by_group(pool: &Pool, level: Level) -> BTreeMap<usize, Group> {
     let mut groups = BTreeMap::<usize, Group>::new();
-    for seat in pool.free().filter(|seat| seat.level() <= level) {
-        let group = groups.entry(seat.l3).or_insert(Group { socket: seat.socket, levels: Vec::new() });
-        group.levels.push(seat.level());
+    for seat in pool.free().filter(|seat| seat.level() == level) {
+        groups.entry(seat.l3).or_insert(Group { socket: seat.socket, free: 0 }).free += 1;
     }
-    groups.values_mut().for_each(|group| group.levels.sort_unstable());
     groups
 }
 
-/// Uses up the emptiest groups, staying in the first one's socket as long as it has any.
-fn split_over_groups(pool: &mut Pool, level: Level, count: usize) -> Vec<usize> {
-    let mut cpus = Vec::with_capacity(count);
+/// Uses up the emptiest groups of `level`, staying in the first one's socket as long as it has any; takes `count`
+/// CPUs, or as many as the level has.
+fn split_over_groups(pool: &mut Pool, level: Level, mut count: usize, cpus: &mut Vec<usize>) {
     let mut home = None;
-    while cpus.len() < count {
+    while count > 0 {
         let groups = free_by_group(pool, level);
-        let best =
-            groups.iter().max_by_key(|(l3, g)| (Some(g.socket) == home, g.levels.len(), usize::MAX - **l3));
-        let Some((l3, group)) = best else { break };
-        let (l3, have) = (*l3, group.levels.len());
+        let best = groups.iter().max_by_key(|(l3, g)| (Some(g.socket) == home, g.free, usize::MAX - **l3));
+        let Some((l3, group)) = best else { return };
+        let (l3, taken) = (*l3, group.free.min(count));
         home.get_or_insert(group.socket);
-        for _ in 0..have.min(count - cpus.len()) {
-            cpus.extend(pool.take(|seat| seat.l3 == l3));
-        }
+        cpus.extend((0..taken).filter_map(|_| pool.take(|seat| seat.l3 == l3)));
+        count -= taken;
     }
-    // Nothing is lost when the level runs dry while CPUs are shared.
-    let missing = count - cpus.len();
-    cpus.extend(spill(pool, missing));
-    cpus
 }

@@ -210,6 +210,17 @@ fn errors_name_the_value_and_the_change() {
 }
 
 #[test]
+fn the_last_free_cores_go_before_siblings_though_that_splits_an_osd() {
+    // 27 cores for 32 reactors: OSD 6 finds three cores, in three groups.
+    let topology = Topology::from_short("3x3x3x2").unwrap();
+    let request = PlanRequest { osds: 8, reactors: 4, strategy: Strategy::L3, ..PlanRequest::default() };
+    let grid = Grid::plan(&topology, &request).unwrap();
+    siblings_last(&topology, &grid, |_| 0);
+    let whole = |osd: usize| grid.osds[osd].reactor_cpus().iter().filter(|cpu| **cpu < 27).count();
+    assert_eq!((0..8).map(whole).collect::<Vec<_>>(), [4, 4, 4, 4, 4, 4, 3, 0], "{}", grid.render());
+}
+
+#[test]
 fn siblings_of_client_cores_come_late() {
     // Client on core 0: its sibling, CPU 4, is the last that a reactor gets.
     let request = PlanRequest { reactors: 7, client_cpus: list("0"), ..PlanRequest::default() };
