@@ -21,6 +21,7 @@ mod prefill;
 pub mod report;
 mod result;
 mod rng;
+pub mod samples;
 mod seconds;
 mod session;
 mod spec;

@@ -13,6 +13,7 @@
 mod comparison;
 mod describe;
 mod distribution;
+mod growth;
 mod holm;
 mod knee;
 mod outcome;
@@ -27,6 +28,7 @@ mod simulation;
 
 pub use comparison::{Comparison, NoComparison, PAIRS_MIN, paired_log_ratios};
 pub use describe::{Summary, median, summary};
+pub use growth::{Growth, growth};
 pub use holm::holm;
 pub use knee::{GAIN_KEPT, Knee, NoKnee, knee};
 pub use outcome::{Outcome, judge};

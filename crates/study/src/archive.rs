@@ -23,7 +23,7 @@ pub use files::write_whole;
 pub use point::{Point, PointKind, PointsFile};
 pub use read::Run;
 pub use result::{
-    CarmineResult, CpuSeconds, Direction, Histograms, Job, LatencyNs, OsdResult, PerCore, PointResult,
+    CarmineResult, CpuSeconds, Direction, Job, LatencyHistograms, LatencyNs, OsdResult, PerCore, PointResult,
 };
 pub use run::{Build, Chart, Comparison, RUN_FORMAT, RunFile};
 pub use samples::{CoresUsed, CpuSamples, Instrument, Samples, ThreadSamples};

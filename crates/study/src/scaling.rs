@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use carmine_stats::{Knee, Slope, knee, slope};
+use carmine_stats::{Growth, Knee, Slope, growth};
 use serde::Serialize;
 
 use crate::archive::{ArchiveError, Config, Point, PointKind, PointResult, Run};
@@ -91,16 +91,14 @@ fn line(name: String, points: &[(&Point, Option<&PointResult>)]) -> Scaling {
     let best = best(&clean);
     let curve: Vec<(f64, f64)> =
         best.iter().flat_map(|(size, results)| results.iter().map(|r| (*size as f64, r.iops()))).collect();
-    let knee = knee(&curve).ok();
+    let Growth { slope, knee } = growth(&curve);
     let limit = knee.and_then(|k| k.x);
-    let (x, y): (Vec<f64>, Vec<f64>) =
-        curve.into_iter().filter(|(x, _)| limit.is_none_or(|l| *x <= l)).unzip();
     let beyond = limit.and_then(|limit| best.iter().find(|(size, _)| **size as f64 > limit));
     let bound = beyond.and_then(|(_, results)| limiter(results.first()?));
     Scaling {
         name,
         sizes: best.keys().map(|size| *size as f64).collect(),
-        slope: slope(&x, &y).ok(),
+        slope,
         knee,
         bound,
         left_out: points.len() - clean.len(),

@@ -1,6 +1,6 @@
 //! Scaling: what each further reactor, core or OSD gives.
 
-use carmine_stats::{Knee, Slope, knee, slope};
+use carmine_stats::{Growth, Knee, growth};
 
 use super::View;
 use super::curve::limiter;
@@ -57,9 +57,8 @@ impl Along {
 struct Series<'a, 'b> {
     name: String,
     points: Vec<(f64, &'b Setting<'a>)>,
-    slope: Option<Slope>,
-    knee: Option<Knee>,
-    /// Points that slope and knee are of.
+    growth: Growth,
+    /// Points that the growth is of.
     clean: usize,
 }
 
@@ -101,7 +100,7 @@ fn series<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
         let Some(x) = along.value(setting) else { continue };
         let name = view.name(setting, &without);
         let at = all.iter().position(|s| s.name == name).unwrap_or_else(|| {
-            all.push(Series { name, points: Vec::new(), slope: None, knee: None, clean: 0 });
+            all.push(Series { name, points: Vec::new(), growth: Growth::default(), clean: 0 });
             all.len() - 1
         });
         keep_best(&mut all[at].points, x, setting);
@@ -126,17 +125,13 @@ fn finish(series: &mut Series<'_, '_>) {
     let points: Vec<(f64, f64)> =
         clean.clone().flat_map(|(x, s)| s.each(|r| r.iops()).into_iter().map(|y| (*x, y))).collect();
     series.clean = clean.count();
-    series.knee = knee(&points).ok();
-    // The slope is of the part before the knee: beyond it something else is the limit.
-    let before = series.knee.and_then(|k| k.x).unwrap_or(f64::INFINITY);
-    let (x, y): (Vec<f64>, Vec<f64>) = points.into_iter().filter(|(x, _)| *x <= before).unzip();
-    series.slope = slope(&x, &y).ok();
+    series.growth = growth(&points);
 }
 
 fn sentence(series: &Series<'_, '_>, along: Along) -> String {
     let unit = along.names().0;
     let left_out = series.points.len() - series.clean;
-    let mut text = match &series.slope {
+    let mut text = match &series.growth.slope {
         Some(slope) => {
             let interval = slope.interval.map_or("no interval: two points only".into(), |(low, high)| {
                 format!("95 % interval {} to {}", grouped(low, 0), grouped(high, 0))
@@ -145,7 +140,7 @@ fn sentence(series: &Series<'_, '_>, along: Along) -> String {
         }
         None => "no slope: it takes clean points at two sizes at least".to_owned(),
     };
-    if let Some(knee) = &series.knee {
+    if let Some(knee) = &series.growth.knee {
         text.push_str(&knee_text(series, knee, unit));
     }
     if left_out > 0 {
@@ -195,7 +190,9 @@ fn total(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Char
     chart.title = format!("IOPS against {}: {}", along.names().1, panel.title);
     if let Plot::Lines(plot) = &mut chart.plot {
         plot.flags = match series {
-            [only] => only.knee.and_then(|k| k.x).map(|x| (x, "knee".to_owned())).into_iter().collect(),
+            [only] => {
+                only.growth.knee.and_then(|k| k.x).map(|x| (x, "knee".to_owned())).into_iter().collect()
+            }
             _ => Vec::new(),
         };
     }

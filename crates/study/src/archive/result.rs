@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carmine_metrics::SparseHistogram;
+pub use carmine_load::report::{LatencyHistograms, PerCore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -43,15 +43,6 @@ pub struct Job {
     pub write: Direction,
 }
 
-/// Client operations per second and core; `None` where CPUs are shared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PerCore {
-    pub allocated: Option<f64>,
-    pub used: Option<f64>,
-    pub busy: Option<f64>,
-}
-
 /// CPU seconds of an OSD in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -73,14 +64,6 @@ pub struct OsdResult {
     pub rss_bytes: u64,
     /// Clocks of each reactor, as the result has them.
     pub reactors: Vec<Value>,
-}
-
-/// Latency histograms of the window; percentiles of several runs come from merged ones.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Histograms {
-    pub read: Option<SparseHistogram>,
-    pub write: Option<SparseHistogram>,
 }
 
 /// The object `carmine` of a result.
@@ -109,7 +92,8 @@ pub struct CarmineResult {
     pub errors: u64,
     /// Texts that begin with a word such as SHARED, NOISY, UNSTEADY, IMBALANCED, SMOKE.
     pub marks: Vec<String>,
-    pub latency_histogram: Histograms,
+    /// Percentiles of several runs come from merged ones.
+    pub latency_histogram: LatencyHistograms,
     pub baseline: Option<super::Baseline>,
     pub percent_of_device: Option<f64>,
     pub percent_of_messenger: Option<f64>,

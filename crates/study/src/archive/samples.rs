@@ -2,45 +2,8 @@
 
 use std::collections::BTreeMap;
 
+pub use carmine_load::samples::{CoresUsed, CpuSamples, ThreadSamples};
 use serde::{Deserialize, Serialize};
-
-/// One CPU over time, parts of 1.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CpuSamples {
-    pub cpu: u32,
-    pub user: Vec<Option<f64>>,
-    pub system: Vec<Option<f64>>,
-    pub irq: Vec<Option<f64>>,
-    pub softirq: Vec<Option<f64>>,
-    pub steal: Vec<Option<f64>>,
-    pub idle: Vec<Option<f64>>,
-}
-
-/// One thread of an OSD over the whole window.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ThreadSamples {
-    pub osd: u32,
-    pub tid: u32,
-    pub name: String,
-    /// `reactor`, `alien` or `other`.
-    pub kind: String,
-    pub user_s: f64,
-    pub system_s: f64,
-    /// Ready but without a CPU.
-    pub wait_s: f64,
-    pub migrations: Option<u64>,
-}
-
-/// Cores used in windows of 10 ms: how bursty the OSDs are.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CoresUsed {
-    pub p50: f64,
-    pub p99: f64,
-    pub max: f64,
-}
 
 /// What sampling itself costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::shape::CpuSeries;
+use super::shape::CpuSamples;
 
 /// Ticks of one CPU since boot: user (with nice), system, irq, softirq, steal, idle (with iowait).
 type Ticks = [u64; 6];
@@ -24,13 +24,13 @@ fn line(line: &str) -> Option<(u32, Ticks)> {
 }
 
 /// Appends one sample for each CPU.
-pub(super) fn push(series: &mut Vec<CpuSeries>, before: &BTreeMap<u32, Ticks>, now: &BTreeMap<u32, Ticks>) {
+pub(super) fn push(series: &mut Vec<CpuSamples>, before: &BTreeMap<u32, Ticks>, now: &BTreeMap<u32, Ticks>) {
     for (cpu, ticks) in now {
         let parts = before.get(cpu).map(|old| parts(old, ticks)).unwrap_or_default();
         let at = match series.iter().position(|s| s.cpu == *cpu) {
             Some(at) => at,
             None => {
-                series.push(CpuSeries { cpu: *cpu, ..CpuSeries::default() });
+                series.push(CpuSamples { cpu: *cpu, ..CpuSamples::default() });
                 series.len() - 1
             }
         };

@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::error::{Result, TestbedError, failed};
 use burst::Burst;
 use reading::{Reading, Sources};
-pub use shape::{CoresUsed, CpuSeries, Instrument, Samples, ThreadSamples};
+pub use shape::{CoresUsed, CpuSamples, Instrument, Samples, ThreadSamples};
 
 /// Name of the sampler's thread.
 const SAMPLER: &str = "sampler";

@@ -2,45 +2,8 @@
 
 use std::collections::BTreeMap;
 
+pub use carmine_load::samples::{CoresUsed, CpuSamples, ThreadSamples};
 use serde::Serialize;
-
-/// One CPU over time, in parts of 1.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CpuSeries {
-    pub cpu: u32,
-    /// With `nice`.
-    pub user: Vec<Option<f64>>,
-    pub system: Vec<Option<f64>>,
-    pub irq: Vec<Option<f64>>,
-    pub softirq: Vec<Option<f64>>,
-    pub steal: Vec<Option<f64>>,
-    /// With `iowait`: the CPU could have run anything.
-    pub idle: Vec<Option<f64>>,
-}
-
-/// A thread of an OSD over the whole window.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ThreadSamples {
-    pub osd: u32,
-    pub tid: u32,
-    pub name: String,
-    /// `reactor`, `alien` or `other`.
-    pub kind: String,
-    pub user_s: f64,
-    pub system_s: f64,
-    /// Ready, but without a CPU.
-    pub wait_s: f64,
-    /// Moves to another CPU; `None` where the kernel does not tell.
-    pub migrations: Option<u64>,
-}
-
-/// Cores that the OSDs used in windows of 10 ms.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct CoresUsed {
-    pub p50: f64,
-    pub p99: f64,
-    pub max: f64,
-}
 
 /// What sampling itself cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -59,7 +22,7 @@ pub struct Samples {
     pub t_ms: Vec<f64>,
     /// Name with its unit → what was so between a sample and the one before.
     pub series: BTreeMap<String, Vec<Option<f64>>>,
-    pub cpus: Vec<CpuSeries>,
+    pub cpus: Vec<CpuSamples>,
     pub threads: Vec<ThreadSamples>,
     pub cores_used_10ms: Option<CoresUsed>,
     pub instrument: Instrument,
