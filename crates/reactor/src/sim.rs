@@ -20,6 +20,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::buf::arena::Slice;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::driver::sim::{Key, SimDriver, World};
+pub use crate::driver::sim::{Tape, Unflushed};
 use crate::driver::{Driver, mix};
 use crate::group::Group;
 use crate::runtime::{panic_text, parts};
@@ -262,6 +264,24 @@ impl Sim {
         self.world.borrow_mut().forget_node(node.0);
     }
 
+    /// The file of a node, to make faulty.
+    #[must_use]
+    pub fn disk(&self, node: &str, path: &Path) -> SimDisk<'_> {
+        SimDisk { world: &self.world, file: (node.to_owned(), path.to_owned()) }
+    }
+
+    /// Records every change of a file from now on.
+    #[must_use]
+    pub fn record(&self) -> Tape {
+        self.world.borrow_mut().record()
+    }
+
+    /// Puts the files here that a power cut after the first `at` events of a tape leaves, in place of all that are here.
+    /// Nobody may have one open.
+    pub fn restore(&self, tape: &Tape, at: usize, unflushed: Unflushed) {
+        self.world.borrow_mut().disks.replace(tape.files(at, unflushed));
+    }
+
     /// The node has not ended.
     #[must_use]
     pub fn is_alive(&self, node: NodeId) -> bool {
@@ -289,6 +309,50 @@ impl Sim {
     /// Sets the number of turns that one `run` may take.
     pub fn set_step_budget(&self, steps: u64) {
         self.budget.set(steps);
+    }
+}
+
+/// A simulated file as one that breaks it sees it.
+pub struct SimDisk<'a> {
+    world: &'a RefCell<World>,
+    file: (String, PathBuf),
+}
+
+impl SimDisk<'_> {
+    /// Flips one bit (0 to 7) of the byte at `off`.
+    ///
+    /// # Panics
+    /// If nothing was ever written there.
+    pub fn flip(&self, off: u64, bit: u8) {
+        let found = self.world.borrow_mut().disks.flip(&self.file, off, bit);
+        assert!(found, "nothing was written at byte {off} of {:?}", self.file);
+    }
+
+    /// Where 4 KiB pages of the file begin with these bytes.
+    #[must_use]
+    pub fn find(&self, bytes: &[u8]) -> Vec<u64> {
+        self.world.borrow().disks.find(&self.file, bytes)
+    }
+
+    /// Makes the 4 KiB around `off` unreadable, until something is written there.
+    pub fn unreadable(&self, off: u64) {
+        self.world.borrow_mut().disks.faults.of(&self.file).unreadable.insert(off / 4096);
+    }
+
+    /// Every write fails from now on, or none does.
+    pub fn fail_writes(&self, fail: bool) {
+        self.world.borrow_mut().disks.faults.of(&self.file).writes_fail = fail;
+    }
+
+    /// Every flush fails from now on, or none does.
+    pub fn fail_flushes(&self, fail: bool) {
+        self.world.borrow_mut().disks.faults.of(&self.file).flushes_fail = fail;
+    }
+
+    /// Every operation takes longer from now on.
+    pub fn slower(&self, by: Duration) {
+        let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.world.borrow_mut().disks.faults.of(&self.file).slower_ns = ns;
     }
 }
 

@@ -222,8 +222,12 @@ pub struct StoreStats {
     pub cache_bytes: u64,
     /// Bytes copied to reach the alignment that the device needs, or to merge into a block.
     pub bytes_copied: u64,
-    /// Blocks whose checksum was wrong.
+    /// Times that a block's checksum was wrong.
     pub corrupt_blocks: u64,
+    /// Times that the device did not give a block.
+    pub unreadable_blocks: u64,
+    /// Blocks that were given their content back from another copy.
+    pub healed_blocks: u64,
 }
 
 /// The kinds of store.

@@ -31,6 +31,18 @@ pub enum StoreError {
         /// CRC32C of what was read.
         found: u32,
     },
+    /// The device does not give a block's bytes.
+    #[error("object {oid}, offset {offset}: the block at device offset {device_offset} cannot be read: {message}")]
+    Unreadable {
+        /// The object.
+        oid: ObjectId,
+        /// Offset of the block in the object, bytes.
+        offset: u64,
+        /// Offset of the block on the device, bytes.
+        device_offset: u64,
+        /// The system's words.
+        message: Arc<str>,
+    },
     /// A piece of metadata cannot be what was written.
     #[error("metadata {what} is damaged: {why}")]
     Damaged {
@@ -124,6 +136,16 @@ impl StoreError {
         StoreError::Damaged { what: what.into(), why: why.into() }
     }
 
+    /// The object, and the offset in it, of a block whose content is lost here: another copy may have it, for
+    /// [`Store::heal`](crate::Store::heal).
+    #[must_use]
+    pub fn lost_block(&self) -> Option<(&ObjectId, u64)> {
+        match self {
+            StoreError::Corrupt { oid, offset, .. } | StoreError::Unreadable { oid, offset, .. } => Some((oid, *offset)),
+            _ => None,
+        }
+    }
+
     /// The negative errno that a client is told.
     #[must_use]
     pub fn errno(&self) -> i32 {
@@ -135,6 +157,7 @@ impl StoreError {
             StoreError::NotPrepared(_) => errno::EAGAIN,
             StoreError::Failed(_) => errno::ESHUTDOWN,
             StoreError::Corrupt { .. }
+            | StoreError::Unreadable { .. }
             | StoreError::Damaged { .. }
             | StoreError::BadBlock { .. }
             | StoreError::Io { .. }

@@ -161,6 +161,20 @@ impl Store {
         }
     }
 
+    /// Gives a block that a read found damaged or unreadable its content back, which comes from another copy: it must have
+    /// the checksum that this store's metadata has for the block. It is written to another place, like any change.
+    /// Call it while no op of the object can be submitted in between; wait for the `Commit`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` if the content is not that of the block; and those of [`prepare`](Store::prepare).
+    pub async fn heal(&self, pg: PgId, oid: &ObjectId, off: u64, content: &Payload) -> Result<Commit, StoreError> {
+        match self {
+            // What is in memory is not damaged.
+            Store::Cyan(_) | Store::Null(_) => Ok(Commit::ready(Ok(()))),
+            Store::Blue(blue) => blue.0.heal(pg, oid, off, content).await,
+        }
+    }
+
     /// Applies a transaction at once, and makes it durable in the order of submission of its PG. If it cannot be done
     /// (no space, too large, not prepared, store stopped) nothing changes and the `Commit` is that error, ready at
     /// once.

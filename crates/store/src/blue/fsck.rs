@@ -30,6 +30,8 @@ pub struct FsckReport {
     pub objects: u64,
     /// Blocks of data.
     pub blocks: u64,
+    /// Runs of blocks that follow each other in their object and on the device.
+    pub extents: u64,
     /// Blocks whose content was read and checked.
     pub blocks_read: u64,
     /// Entries of PG logs.
@@ -184,6 +186,11 @@ fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckRepor
     if extents.is_empty() {
         report.error(format!("object {oid}: piece {index} of the block map is empty"));
     }
+    let mut next = None;
+    for entry in extents.entries() {
+        report.extents += u64::from(!entry.is_hole() && next != Some(entry.block()));
+        next = (!entry.is_hole()).then_some(entry.block() + 1);
+    }
     for entry in extents.entries().iter().filter(|entry| !entry.is_hole()) {
         if !found.mark(entry.block()) {
             let outside = entry.block() >= blocks.saturating_sub(1);
@@ -193,6 +200,7 @@ fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckRepor
     }
 }
 
+/// Reads all blocks of a piece.
 async fn check_content(
     shared: &BlueShared,
     shard: &Shard,

@@ -133,7 +133,7 @@ impl Blue {
             }
         };
         let _reading = self.begin_read();
-        let data = self.read_blocks(&onode.oid, index, entry.block(), &[entry.crc()]).await?;
+        let data = self.read_block(&onode.oid, index, entry.block(), entry.crc()).await?;
         let mut state = onode.state.borrow_mut();
         state.recent.entry(entry.block()).or_insert(Recent { data, writing: false });
         Ok(())

@@ -216,7 +216,7 @@ pub(crate) fn needs(op: &TxnOp) -> Needs {
             let end = off.saturating_add(data.len() as u64);
             Needs { blocks: end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES, ..range(*off, end) }
         }
-        TxnOp::Write { .. } => Needs::default(),
+        TxnOp::Write { .. } | TxnOp::Zero { len: 0, .. } => Needs::default(),
         TxnOp::Zero { off, len, .. } => {
             let needs = range(*off, off.saturating_add(*len));
             Needs { blocks: needs.edges.iter().flatten().count() as u64, reserve: true, ..needs }
@@ -248,6 +248,7 @@ mod tests {
         assert_eq!((write(4095, 2).edges, write(4095, 2).blocks), ([Some(0), Some(1)], 2));
         assert_eq!((write(4096, 8193).edges, write(4096, 8193).blocks), ([None, Some(3)], 3));
         assert_eq!(write(5, 0), Needs::default());
+        assert_eq!(needs(&TxnOp::Zero { oid: oid(), off: 5, len: 0 }), Needs::default());
         let zero = needs(&TxnOp::Zero { oid: oid(), off: 10, len: u64::MAX });
         assert_eq!((zero.edges[0], zero.blocks), (Some(0), 2));
     }

@@ -85,9 +85,15 @@ impl Blue {
     async fn push_source(&self, oid: &ObjectId, source: Source, out: &mut Payload) -> Result<(), StoreError> {
         match source {
             Source::Memory(bytes) => out.push(bytes),
-            Source::Device { index, block, crcs } => {
-                out.push(self.read_blocks(oid, index, block, &crcs).await?)
-            }
+            Source::Device { index, block, crcs } => match self.read_blocks(oid, index, block, &crcs).await {
+                // Which of them is it?
+                Err(StoreError::Io { .. }) => {
+                    for (n, crc) in (0u64..).zip(&crcs) {
+                        out.push(self.read_block(oid, index + n, block + n, *crc).await?);
+                    }
+                }
+                read => out.push(read?),
+            },
             Source::Hole { blocks } => {
                 let mut left = (blocks * BLOCK_BYTES) as usize;
                 while left > 0 {
@@ -98,6 +104,21 @@ impl Blue {
             }
         }
         Ok(())
+    }
+
+    /// Reads one block as [`read_blocks`](Blue::read_blocks) does; an error of the device names the block.
+    pub(crate) async fn read_block(&self, oid: &ObjectId, index: u64, block: u64, crc: u32) -> Result<Bytes, StoreError> {
+        let read = self.read_blocks(oid, index, block, &[crc]).await;
+        read.map_err(|error| match error {
+            StoreError::Io { message, .. } => {
+                let (offset, device_offset) = (index * BLOCK_BYTES, block * BLOCK_BYTES);
+                let error = StoreError::Unreadable { oid: oid.clone(), offset, device_offset, message };
+                self.count(|stats| stats.unreadable_blocks += 1);
+                tracing::error!(%error, "unreadable block");
+                error
+            }
+            other => other,
+        })
     }
 
     /// Reads consecutive blocks of the device, which hold the object's blocks from `index` on, and checks each against

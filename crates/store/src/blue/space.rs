@@ -256,6 +256,9 @@ fn push_run(runs: &mut Runs, run: Run) {
 }
 
 #[cfg(test)]
+mod aging;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;

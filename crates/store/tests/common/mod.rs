@@ -1,16 +1,21 @@
-//! Helpers of the store's tests: a trivial model, and stores on temporary files.
-#![allow(dead_code, unreachable_pub)]
+//! Helpers of the store's tests: the reference model, random changes, and stores on temporary files.
+#![allow(dead_code, unreachable_pub, unused_imports)]
 
-use std::collections::BTreeMap;
+mod change;
+mod model;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{
-    BlueShared, Kv, LogEntry, LogOp, ObjectMeta, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp,
+    BlueShared, Kv, LogEntry, LogOp, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp,
 };
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
+
+pub use change::{Change, change, length, place};
+pub use model::Model;
 
 pub const PG: PgId = PgId { pool: 1, ps: 0 };
 
@@ -113,69 +118,5 @@ pub fn info(version: u64) -> PgInfo {
         last_epoch_started: Epoch(4),
         same_interval_since: Epoch(3),
         acting: vec![OsdId(0), OsdId(2)],
-    }
-}
-
-/// What a store should hold.
-#[derive(Clone, Debug, Default)]
-pub struct Model {
-    pub objects: BTreeMap<ObjectId, (Vec<u8>, ObjectMeta)>,
-}
-
-impl Model {
-    pub fn apply(&mut self, op: &TxnOp) {
-        if let TxnOp::Remove { oid } = op {
-            self.objects.remove(oid);
-            return;
-        }
-        if let TxnOp::Zero { oid, .. } = op
-            && !self.objects.contains_key(oid)
-        {
-            return;
-        }
-        let (bytes, meta) = self.objects.entry(op.oid().clone()).or_default();
-        match op {
-            TxnOp::Write { off, data, .. } if !data.is_empty() => {
-                let (off, data) = (*off as usize, data.to_vec());
-                if bytes.len() < off + data.len() {
-                    bytes.resize(off + data.len(), 0);
-                }
-                bytes[off..off + data.len()].copy_from_slice(&data);
-            }
-            TxnOp::Zero { off, len, .. } => {
-                let end = (off + len).min(bytes.len() as u64).max(*off) as usize;
-                if let Some(part) = bytes.get_mut(*off as usize..end) {
-                    part.fill(0);
-                }
-            }
-            TxnOp::Truncate { size, .. } => bytes.resize(*size as usize, 0),
-            TxnOp::SetMeta { version, user_version, mtime, .. } => {
-                *meta = ObjectMeta { size: 0, version: *version, user_version: *user_version, mtime: *mtime };
-            }
-            _ => {}
-        }
-        meta.size = bytes.len() as u64;
-    }
-
-    /// The store's objects, listing, sizes and bytes are the model's.
-    pub async fn compare(&self, store: &Store, page: usize) {
-        let mut listed: Vec<ObjectId> = Vec::new();
-        loop {
-            // `from` is inclusive: the last one comes again.
-            let part = store.list(PG, 0, listed.last(), page + 1).await.unwrap();
-            let fresh: Vec<_> = part.into_iter().filter(|oid| listed.last() != Some(oid)).collect();
-            if fresh.is_empty() {
-                break;
-            }
-            listed.extend(fresh);
-        }
-        assert_eq!(listed, self.objects.keys().cloned().collect::<Vec<_>>(), "{:?}", store.kind());
-        for (oid, (bytes, meta)) in &self.objects {
-            assert_eq!(store.stat(oid).await.unwrap(), Some(*meta));
-            let data = store.read(oid, 0, u64::MAX).await.unwrap().to_vec();
-            assert_eq!(data.len(), bytes.len(), "{oid}");
-            let differ = data.iter().zip(bytes).position(|(a, b)| a != b);
-            assert_eq!(differ, None, "{oid} differs, on {}", store.kind());
-        }
     }
 }

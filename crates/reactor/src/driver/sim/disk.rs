@@ -7,19 +7,23 @@ use std::path::{Path, PathBuf};
 use carmine_types::crc32c;
 
 use super::Tried;
+use super::faults::Faults;
 use crate::buf::{ALIGN, Buf, Bytes};
 use crate::file::FileOptions;
 
 const PAGE: usize = 4096;
 
-#[derive(Default)]
-struct Content {
+/// The node that has the file, and its path there.
+pub(crate) type FileName = (String, PathBuf);
+
+#[derive(Clone, Default)]
+pub(crate) struct Content {
     pages: BTreeMap<u64, Box<[u8]>>,
     len: u64,
 }
 
 struct Open {
-    file: (String, PathBuf),
+    file: FileName,
     direct: bool,
     writable: bool,
     readable: bool,
@@ -28,9 +32,10 @@ struct Open {
 /// All files of the world.
 #[derive(Default)]
 pub(crate) struct Disks {
-    files: BTreeMap<(String, PathBuf), Content>,
+    files: BTreeMap<FileName, Content>,
     open: BTreeMap<u64, Open>,
     next: u64,
+    pub(crate) faults: Faults,
 }
 
 impl Disks {
@@ -67,15 +72,46 @@ impl Disks {
     }
 
     pub(super) fn set_len(&mut self, id: u64, len: u64) {
-        let Some(c) = self.open.get(&id).and_then(|o| self.files.get_mut(&o.file)) else { return };
-        if len < c.len {
-            c.pages.retain(|p, _| p * (PAGE as u64) < len);
-            let tail = (len % PAGE as u64) as usize;
-            if let Some(p) = c.pages.get_mut(&(len / PAGE as u64)) {
-                p[tail..].fill(0);
-            }
+        if let Some(c) = self.open.get(&id).and_then(|o| self.files.get_mut(&o.file)) {
+            c.set_len(len);
         }
-        c.len = len;
+    }
+
+    pub(super) fn flush(&self, id: u64) -> Tried {
+        let fault = self.open.get(&id).and_then(|o| self.faults.get(&o.file));
+        Tried::Done(if fault.is_some_and(|fault| fault.flushes_fail) { -libc::EIO } else { 0 }, 0)
+    }
+
+    /// Virtual time that an operation takes longer than it should.
+    pub(super) fn slower_ns(&self, id: u64) -> u64 {
+        self.open.get(&id).and_then(|o| self.faults.get(&o.file)).map_or(0, |fault| fault.slower_ns)
+    }
+
+    /// Flips a bit of the byte at `off`; false if nothing was ever written there.
+    pub(crate) fn flip(&mut self, file: &FileName, off: u64, bit: u8) -> bool {
+        let page = self.files.get_mut(file).and_then(|c| c.pages.get_mut(&(off / PAGE as u64)));
+        let byte = page.and_then(|page| page.get_mut((off % PAGE as u64) as usize));
+        byte.map(|byte| *byte ^= 1 << (bit % 8)).is_some()
+    }
+
+    /// Offsets of the pages that begin with these bytes.
+    pub(crate) fn find(&self, file: &FileName, bytes: &[u8]) -> Vec<u64> {
+        let pages = self.files.get(file).into_iter().flat_map(|c| &c.pages);
+        pages.filter(|(_, page)| page.starts_with(bytes)).map(|(number, _)| number * PAGE as u64).collect()
+    }
+
+    /// The file behind an open handle.
+    pub(super) fn name(&self, id: u64) -> Option<FileName> {
+        self.open.get(&id).map(|o| o.file.clone())
+    }
+
+    pub(super) fn files(&self) -> &BTreeMap<FileName, Content> {
+        &self.files
+    }
+
+    /// Replaces all files.
+    pub(crate) fn replace(&mut self, files: BTreeMap<FileName, Content>) {
+        self.files = files;
     }
 
     pub(super) fn read(&mut self, id: u64, buf: &mut Buf, len: usize, off: u64) -> Tried {
@@ -85,6 +121,9 @@ impl Disks {
         }
         if o.direct && !(len.is_multiple_of(ALIGN) && off.is_multiple_of(ALIGN as u64)) {
             return Tried::Done(-libc::EINVAL, 0);
+        }
+        if self.faults.read_fails(&o.file, off, len as u64) {
+            return Tried::Done(-libc::EIO, 0);
         }
         let Some(c) = self.files.get(&o.file) else { return Tried::Done(-libc::EIO, 0) };
         let n = usize::try_from(c.len.saturating_sub(off)).unwrap_or(usize::MAX).min(len);
@@ -112,6 +151,10 @@ impl Disks {
         if o.direct && !aligned {
             return Tried::Done(-libc::EINVAL, 0);
         }
+        let len = data.iter().map(Bytes::len).sum::<usize>().saturating_sub(skip);
+        if self.faults.write_fails(&o.file, off, len as u64) {
+            return Tried::Done(-libc::EIO, 0);
+        }
         let Some(c) = self.files.get_mut(&o.file) else { return Tried::Done(-libc::EIO, 0) };
         let (mut pos, mut skip, mut crc, mut n) = (off, skip, 0, 0);
         for b in data {
@@ -123,14 +166,26 @@ impl Disks {
             c.put(pos, part);
             pos += part.len() as u64;
         }
-        c.len = c.len.max(pos);
         Tried::Done(n as i32, crc)
     }
 }
 
 impl Content {
-    fn put(&mut self, off: u64, mut data: &[u8]) {
+    pub(super) fn set_len(&mut self, len: u64) {
+        if len < self.len {
+            self.pages.retain(|p, _| p * (PAGE as u64) < len);
+            let tail = (len % PAGE as u64) as usize;
+            if let Some(p) = self.pages.get_mut(&(len / PAGE as u64)) {
+                p[tail..].fill(0);
+            }
+        }
+        self.len = len;
+    }
+
+    /// Writes bytes; a longer file is the result if they end behind its end.
+    pub(super) fn put(&mut self, off: u64, mut data: &[u8]) {
         let mut pos = off;
+        self.len = self.len.max(off + data.len() as u64);
         while !data.is_empty() {
             let in_page = (pos % PAGE as u64) as usize;
             let take = (PAGE - in_page).min(data.len());
@@ -140,5 +195,12 @@ impl Content {
             data = &data[take..];
             pos += take as u64;
         }
+    }
+
+    /// One byte; 0 where nothing was written.
+    #[cfg(test)]
+    pub(super) fn byte(&self, off: u64) -> u8 {
+        let page = self.pages.get(&(off / PAGE as u64));
+        page.and_then(|page| page.get((off % PAGE as u64) as usize)).copied().unwrap_or(0)
     }
 }

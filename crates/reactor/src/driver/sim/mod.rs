@@ -5,7 +5,9 @@
 //! buffers that the shard's operation table owns.
 
 mod disk;
+mod faults;
 mod net;
+mod tape;
 mod world;
 
 use std::cell::RefCell;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 
 use crossbeam::queue::SegQueue;
 
+pub use tape::{Tape, Unflushed};
 pub(crate) use world::{Key, World};
 
 use crate::file::FileOptions;
@@ -60,6 +63,7 @@ impl SimDriver {
         let mut queue = std::mem::take(&mut ops.queue);
         for index in queue.drain(..) {
             if let Some(op) = ops.start(index) {
+                world.note_began(self.key, index, op);
                 match world.latency_of(op) {
                     Some(ns) => world.schedule(ns, Kind::Due(self.key, index)),
                     None => world.due(self.key, index),
@@ -74,6 +78,7 @@ impl SimDriver {
         for index in world.take_due(self.key) {
             let Some(op) = ops.running(index) else { continue };
             if let Tried::Done(result, crc) = world.attempt(self.key, index, op) {
+                world.note_ended(self.key, index, op, result);
                 world.trace_op(self.key, op, result, crc);
                 ops.done.push(Done { op: index, result, flags: 0 });
             }

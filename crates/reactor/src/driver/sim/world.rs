@@ -10,6 +10,7 @@ use crossbeam::queue::SegQueue;
 
 use super::disk::Disks;
 use super::net::Net;
+use super::tape::Tape;
 use super::{Tried, id_of};
 use crate::driver::mix;
 use crate::op::Op;
@@ -41,6 +42,7 @@ pub(crate) struct World {
     closed: Arc<SegQueue<u64>>,
     pub(crate) net: Net,
     pub(crate) disks: Disks,
+    tape: Option<Tape>,
 }
 
 impl World {
@@ -55,6 +57,33 @@ impl World {
             closed: Arc::new(SegQueue::new()),
             net: Net::default(),
             disks: Disks::default(),
+            tape: None,
+        }
+    }
+
+    /// Records changes of files from now on.
+    pub(crate) fn record(&mut self) -> Tape {
+        self.tape.insert(Tape::new(self.disks.files().clone())).clone()
+    }
+
+    /// An operation is given to its disk.
+    pub(super) fn note_began(&mut self, key: Key, index: u32, op: &Op) {
+        let Some((tape, file)) = self.tape.as_ref().zip(self.disks.name(id_of(op))) else { return };
+        match op {
+            Op::Write { data, skip, off, .. } => {
+                let bytes = data.iter().flat_map(|b| b.iter().copied()).skip(*skip).collect();
+                tape.write_began((key, index), file, *off, bytes);
+            }
+            Op::SetLen { len, .. } => tape.set_len_began((key, index), file, *len),
+            Op::Datasync { .. } => tape.flush_began((key, index), file),
+            _ => {}
+        }
+    }
+
+    /// An operation is done.
+    pub(super) fn note_ended(&mut self, key: Key, index: u32, op: &Op, result: i32) {
+        if let Some(tape) = &self.tape {
+            tape.ended((key, index), result >= 0, matches!(op, Op::Write { dsync: true, .. }));
         }
     }
 
@@ -152,6 +181,9 @@ impl World {
 
     /// Forgets an operation that was cancelled.
     pub(crate) fn forget(&mut self, key: Key, op: u32) {
+        if let Some(tape) = &self.tape {
+            tape.ended((key, op), false, false);
+        }
         self.events.retain(|_, k| *k != Kind::Due(key, op));
         if let Some(d) = self.due.get_mut(&key) {
             d.retain(|o| *o != op);
@@ -168,7 +200,8 @@ impl World {
 
     /// Virtual time that an operation takes before it is tried; `None`: it is tried at once.
     pub(crate) fn latency_of(&mut self, op: &Op) -> Option<u64> {
-        match op {
+        let slower_ns = self.disks.slower_ns(id_of(op));
+        let ns = match op {
             Op::Read { len, .. } => Some(self.random_in(40_000, 120_000) + *len as u64 / 4),
             Op::Write { data, dsync, .. } => {
                 let len: usize = data.iter().map(|b| b.len()).sum();
@@ -179,7 +212,8 @@ impl World {
             Op::SetLen { .. } => Some(self.random_in(5_000, 20_000)),
             Op::Connect { .. } => Some(self.random_in(20_000, 100_000)),
             Op::Recv { .. } | Op::Send { .. } | Op::Accept { .. } | Op::Open { .. } => None,
-        }
+        };
+        ns.map(|ns| ns + slower_ns)
     }
 
     /// Tries an operation.
@@ -188,7 +222,7 @@ impl World {
         match op {
             Op::Read { buf, len, off, .. } => self.disks.read(id, buf, *len, *off),
             Op::Write { data, skip, off, .. } => self.disks.write(id, data, *skip, *off),
-            Op::Datasync { .. } => Tried::Done(0, 0),
+            Op::Datasync { .. } => self.disks.flush(id),
             Op::SetLen { len, .. } => {
                 self.disks.set_len(id, *len);
                 Tried::Done(0, 0)

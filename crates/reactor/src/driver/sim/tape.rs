@@ -1,0 +1,283 @@
+//! [`Tape`]: what was asked of the simulated disks, in order; and from it the files that a power cut at any moment
+//! could have left. A disk keeps what was flushed. Of the rest each write is there, or not, or is torn.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::disk::{Content, FileName};
+use super::world::Key;
+use crate::driver::mix;
+
+/// What a disk does not tear: a sector, bytes.
+const SECTOR: usize = 512;
+
+/// What becomes of the writes that no flush covers when the power goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unflushed {
+    /// All are lost.
+    Lost,
+    /// All are there, those too that were not done.
+    Kept,
+    /// By this seed each is there, is not, or is torn: only some of its 512-byte sectors are.
+    Random(u64),
+}
+
+/// A record of all changes of the simulated files since [`Sim::record`](crate::sim::Sim::record). Clones are handles of the
+/// same record; a position in it is a moment.
+#[derive(Clone, Default)]
+pub struct Tape(Arc<Mutex<Record>>);
+
+#[derive(Default)]
+struct Record {
+    /// The files when the record began, all durable.
+    base: BTreeMap<FileName, Content>,
+    events: Vec<Event>,
+    /// Operations that are not done, and their events.
+    running: BTreeMap<(Key, u32), usize>,
+}
+
+enum Event {
+    /// From now on the change may be on the disk.
+    Began(Change),
+    /// The change that began there is done; durable: whatever else is flushed or not.
+    Done { began: usize, durable: bool },
+    FlushBegan(FileName),
+    /// The flush that began there is done.
+    Flushed { began: usize },
+    Mark,
+}
+
+struct Change {
+    file: FileName,
+    what: What,
+}
+
+enum What {
+    Bytes(u64, Vec<u8>),
+    Len(u64),
+}
+
+impl Tape {
+    pub(super) fn new(base: BTreeMap<FileName, Content>) -> Tape {
+        Tape(Arc::new(Mutex::new(Record { base, ..Record::default() })))
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of events so far: the position of the next one.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.record().events.len()
+    }
+
+    /// Nothing happened yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds an event that means something to the caller only; gives back its position. Who sees `n` events, with `n`
+    /// above it, sees this one.
+    pub fn mark(&self) -> usize {
+        let mut record = self.record();
+        record.events.push(Event::Mark);
+        record.events.len() - 1
+    }
+
+    /// Positions just before and just after each moment at which something became durable.
+    #[must_use]
+    pub fn boundaries(&self) -> Vec<usize> {
+        let record = self.record();
+        let durable = |event: &Event| matches!(event, Event::Flushed { .. } | Event::Done { durable: true, .. });
+        let at = record.events.iter().enumerate().filter(|(_, event)| durable(event)).map(|(at, _)| at);
+        let mut positions: Vec<usize> = at.flat_map(|at| [at, at + 1]).collect();
+        positions.dedup();
+        positions
+    }
+
+    pub(super) fn write_began(&self, op: (Key, u32), file: FileName, off: u64, data: Vec<u8>) {
+        self.began(op, Event::Began(Change { file, what: What::Bytes(off, data) }));
+    }
+
+    pub(super) fn set_len_began(&self, op: (Key, u32), file: FileName, len: u64) {
+        self.began(op, Event::Began(Change { file, what: What::Len(len) }));
+    }
+
+    pub(super) fn flush_began(&self, op: (Key, u32), file: FileName) {
+        self.began(op, Event::FlushBegan(file));
+    }
+
+    fn began(&self, op: (Key, u32), event: Event) {
+        let mut record = self.record();
+        let at = record.events.len();
+        record.running.insert(op, at);
+        record.events.push(event);
+    }
+
+    /// An operation is done, or is no more (then what it began may be there or not).
+    pub(super) fn ended(&self, op: (Key, u32), good: bool, durable: bool) {
+        let mut record = self.record();
+        let Some(began) = record.running.remove(&op).filter(|_| good) else { return };
+        let event = match record.events.get(began) {
+            Some(Event::FlushBegan(_)) => Event::Flushed { began },
+            _ => Event::Done { began, durable },
+        };
+        record.events.push(event);
+    }
+
+    /// The files that a power cut after the first `at` events leaves.
+    pub(crate) fn files(&self, at: usize, unflushed: Unflushed) -> BTreeMap<FileName, Content> {
+        let record = self.record();
+        let seen = record.events.get(..at).unwrap_or(&record.events);
+        let is_durable = durable(seen);
+        let mut files = record.base.clone();
+        for (number, event) in seen.iter().enumerate() {
+            let Event::Began(change) = event else { continue };
+            let fate = match unflushed {
+                _ if is_durable.get(number) == Some(&true) => Fate::Whole,
+                Unflushed::Lost => Fate::Absent,
+                Unflushed::Kept => Fate::Whole,
+                Unflushed::Random(seed) => Fate::draw(mix(seed ^ mix(number as u64))),
+            };
+            change.apply(files.entry(change.file.clone()).or_default(), fate);
+        }
+        files
+    }
+}
+
+/// For each event whether it is a change that is surely on the disk: written through, or done before a flush of its file
+/// began that is done too.
+fn durable(seen: &[Event]) -> Vec<bool> {
+    let mut is_durable = vec![false; seen.len()];
+    // By file the place where the last complete flush began.
+    let mut flushed: BTreeMap<&FileName, usize> = BTreeMap::new();
+    for event in seen {
+        if let Event::Flushed { began } = event
+            && let Some(Event::FlushBegan(file)) = seen.get(*began)
+        {
+            let place = flushed.entry(file).or_default();
+            *place = (*place).max(*began);
+        }
+    }
+    for (at, event) in seen.iter().enumerate() {
+        if let Event::Done { began, durable } = event
+            && let Some(Event::Began(change)) = seen.get(*began)
+            && let Some(slot) = is_durable.get_mut(*began)
+        {
+            *slot = *durable || flushed.get(&change.file).is_some_and(|flush| at < *flush);
+        }
+    }
+    is_durable
+}
+
+#[derive(Clone, Copy)]
+enum Fate {
+    Absent,
+    Whole,
+    /// Only the first sectors, at least so many less than all as the number says.
+    Cut(u64),
+    /// Each sector by a coin.
+    Holes(u64),
+}
+
+impl Fate {
+    fn draw(random: u64) -> Fate {
+        match random % 8 {
+            0..3 => Fate::Absent,
+            3..6 => Fate::Whole,
+            6 => Fate::Cut(mix(random)),
+            _ => Fate::Holes(mix(random)),
+        }
+    }
+}
+
+impl Change {
+    fn apply(&self, content: &mut Content, fate: Fate) {
+        let (off, data) = match (&self.what, fate) {
+            (_, Fate::Absent) => return,
+            (What::Len(len), _) => return content.set_len(*len),
+            (What::Bytes(off, data), _) => (*off, data),
+        };
+        let sectors = data.len().div_ceil(SECTOR) as u64;
+        for (number, sector) in (0u64..).zip(data.chunks(SECTOR)) {
+            let there = match fate {
+                Fate::Absent => false,
+                Fate::Whole => true,
+                Fate::Cut(random) => number < random % sectors.max(1),
+                Fate::Holes(random) => mix(random ^ number).is_multiple_of(2),
+            };
+            if there {
+                content.put(off + number * SECTOR as u64, sector);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key { node: 0, shard: 0 };
+
+    fn file() -> FileName {
+        ("node".to_owned(), "/file".into())
+    }
+
+    /// First bytes of the three blocks that the tests write.
+    fn blocks(tape: &Tape, at: usize, unflushed: Unflushed) -> [u8; 3] {
+        let files = tape.files(at, unflushed);
+        let content = files.get(&file());
+        [0u64, 4096, 8192].map(|off| content.map_or(0, |content| content.byte(off)))
+    }
+
+    fn write(tape: &Tape, op: u32, block: u64) {
+        tape.write_began((KEY, op), file(), block * 4096, vec![block as u8 + 1; 4096]);
+    }
+
+    #[test]
+    fn only_what_was_done_before_a_flush_began_is_durable() {
+        let tape = Tape::default();
+        write(&tape, 0, 0);
+        tape.ended((KEY, 0), true, false);
+        write(&tape, 1, 1);
+        tape.flush_began((KEY, 2), file());
+        tape.ended((KEY, 1), true, false);
+        let before = tape.len();
+        tape.ended((KEY, 2), true, false);
+        write(&tape, 3, 2);
+        assert_eq!(tape.boundaries(), [before, before + 1]);
+        assert_eq!(blocks(&tape, before, Unflushed::Lost), [0, 0, 0]);
+        assert_eq!(blocks(&tape, before + 1, Unflushed::Lost), [1, 0, 0]);
+        assert_eq!(blocks(&tape, usize::MAX, Unflushed::Lost), [1, 0, 0]);
+        assert_eq!(blocks(&tape, usize::MAX, Unflushed::Kept), [1, 2, 3]);
+        assert_eq!(blocks(&tape, 0, Unflushed::Kept), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_write_through_covers_itself_only_and_a_failed_flush_nothing() {
+        let tape = Tape::default();
+        write(&tape, 0, 0);
+        tape.ended((KEY, 0), true, false);
+        write(&tape, 1, 1);
+        tape.ended((KEY, 1), true, true);
+        tape.flush_began((KEY, 2), file());
+        tape.ended((KEY, 2), false, false);
+        assert_eq!(blocks(&tape, usize::MAX, Unflushed::Lost), [0, 2, 0]);
+    }
+
+    #[test]
+    fn seeds_draw_all_fates_and_the_same_one_again() {
+        let tape = Tape::default();
+        write(&tape, 0, 0);
+        let image = |seed| {
+            let files = tape.files(usize::MAX, Unflushed::Random(seed));
+            let content = files.get(&file());
+            (0..8).map(|sector| content.is_some_and(|content| content.byte(sector * 512) != 0)).collect::<Vec<_>>()
+        };
+        let there: Vec<usize> = (0..60).map(|seed| image(seed).iter().filter(|there| **there).count()).collect();
+        assert!(there.contains(&0) && there.contains(&8) && there.iter().any(|n| (1..8).contains(n)));
+        assert!((0..60).all(|seed| image(seed) == image(seed)));
+    }
+}

@@ -1,0 +1,99 @@
+//! Power cuts: a random load is recorded, and every store that a cut at any moment could have left is opened and examined.
+//!
+//! A failure names its seed: `CRASH_SEED=n cargo test -p carmine-store --test crash long -- --ignored` goes through all
+//! images of that one.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, unreachable_pub)]
+
+mod check;
+#[path = "../common/mod.rs"]
+mod common;
+mod kv;
+mod work;
+
+use carmine_reactor::sim::Unflushed;
+
+use check::check;
+use work::{Histories, Life, Start, live};
+
+/// Bits from a counter.
+fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    n ^ (n >> 31)
+}
+
+/// When the power goes, and what it does: at every moment at which something became durable, and as often in between.
+fn cuts(life: &Life, from: usize, seed: u64) -> Vec<(usize, Unflushed)> {
+    let fate = |n: u64| match n % 8 {
+        0 => Unflushed::Lost,
+        1 => Unflushed::Kept,
+        _ => Unflushed::Random(mix(n)),
+    };
+    let mut boundaries = life.tape.boundaries();
+    boundaries.extend(life.kv.boundaries());
+    boundaries.retain(|at| *at >= from);
+    boundaries.sort_unstable();
+    boundaries.dedup();
+    let room = (life.tape.len() - from) as u64 + 1;
+    let between = (0..boundaries.len() as u64).map(|n| from + (mix(seed ^ n) % room) as usize);
+    let at: Vec<usize> = boundaries.iter().copied().chain(between).collect();
+    at.into_iter().zip(0u64..).map(|(at, n)| (at, fate(mix(seed) ^ mix(n)))).collect()
+}
+
+/// Where the life's load begins: when the ballast is acknowledged.
+fn begins(life: &Life) -> usize {
+    life.histories.last().and_then(|ballast| ballast.acknowledged.last()).copied().unwrap_or(0)
+}
+
+/// Records one load and goes through its power cuts, some of which are lived on from, with a cut again.
+///
+/// # Errors
+/// What is wrong, with all that shows it again.
+fn examine(seed: u64, count: u64, every: usize) -> Result<usize, String> {
+    let life = live(seed, Start { life: None, histories: Histories::new() }, count);
+    let mut images = 0;
+    let cuts = cuts(&life, begins(&life), seed);
+    for (n, &(at, unflushed)) in cuts.iter().enumerate().skip(seed as usize % every).step_by(every) {
+        let told = |error| format!("CRASH_SEED={seed}, cut {n} of {} at {at}, {unflushed:?}: {error}", cuts.len());
+        let histories = check(&life, at, unflushed).map_err(told)?;
+        images += 1;
+        if n % 16 == 0 {
+            let again = live(mix(seed ^ at as u64), Start { life: Some((&life, at, unflushed)), histories }, 4);
+            for (m, (at, unflushed)) in self::cuts(&again, 0, seed).into_iter().enumerate().step_by(3) {
+                let told = |error| told(format!("second cut {m} at {at}, {unflushed:?}: {error}"));
+                check(&again, at, unflushed).map_err(told)?;
+                images += 1;
+            }
+        }
+    }
+    Ok(images)
+}
+
+/// Goes through seeds until so many images are examined.
+fn until(images_wanted: usize, count: u64, every: usize) {
+    let only = std::env::var("CRASH_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
+    let (mut images, mut seeds) = (0, 0);
+    for seed in only.map_or(0..u64::MAX, |seed| seed..seed + 1) {
+        match examine(seed, count, every) {
+            Ok(more) => images += more,
+            Err(error) => panic!("{error}"),
+        }
+        seeds += 1;
+        if images >= images_wanted {
+            break;
+        }
+    }
+    println!("{images} crash images of {seeds} loads");
+}
+
+#[test]
+fn every_power_cut_leaves_a_prefix_with_all_that_was_acknowledged() {
+    until(500, 12, 5);
+}
+
+/// `cargo test --release -p carmine-store --test crash long -- --ignored --nocapture`: 10,000 images.
+#[test]
+#[ignore = "minutes"]
+fn long() {
+    until(10_000, 30, 1);
+}

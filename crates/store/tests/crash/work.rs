@@ -1,0 +1,270 @@
+//! A random load on `blue` in the simulator, all of it on tape: disk, key-value store, acknowledgements.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use carmine_reactor::sim::{Sim, Tape, Unflushed};
+use carmine_reactor::{Group, Shard};
+use carmine_store::blue::MountOptions;
+use carmine_store::{BlueShared, Commit, Kv, KvBatch, LogEntry, MemKv, Store, StoreError, StoreShared, Transaction};
+use carmine_types::{Eversion, ObjectId, PgId};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::common::*;
+use crate::kv::TapeKv;
+
+/// PGs of the pool; the ballast is in the PG of another pool.
+pub const PGS: u32 = 3;
+/// The pool with the ballast.
+const BALLAST: PgId = PgId { pool: 2, ps: 0 };
+const OBJECTS_PER_PG: usize = 3;
+/// Bytes of an object, about: several blocks, so that a transaction has many ways to be torn.
+const OBJECT_BYTES: u64 = 40_000;
+/// Small, so that a freed block is taken again soon.
+const DEVICE_BYTES: u64 = 4 << 20;
+/// Free blocks that the ballast leaves.
+const FREE_BLOCKS: u64 = 150;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Where the simulated store lies.
+pub fn path() -> PathBuf {
+    PathBuf::from("/sim/block")
+}
+
+/// All transactions of a PG, in order.
+#[derive(Clone, Default)]
+pub struct History {
+    pub submitted: Vec<Transaction>,
+    /// How much of the tape stands when each, from the first, was acknowledged. For those from before the tape: 0.
+    pub acknowledged: Vec<usize>,
+}
+
+/// By PG, the ballast's last.
+pub type Histories = Vec<History>;
+
+/// A life of a store on tape.
+pub struct Life {
+    pub tape: Tape,
+    pub kv: Arc<TapeKv>,
+    pub histories: Histories,
+}
+
+/// The store before a life: files and keys that a power cut left, and what is in them.
+pub struct Start<'a> {
+    pub life: Option<(&'a Life, usize, Unflushed)>,
+    pub histories: Histories,
+}
+
+pub fn pg_of(index: usize) -> (PgId, u32) {
+    if index == PGS as usize { (BALLAST, 1) } else { (PgId::new(1, index as u32), PGS) }
+}
+
+fn object(pg: usize, n: usize) -> ObjectId {
+    let name = |i: u32| ObjectId::head(1, b"", b"", format!("o{i}").as_bytes());
+    (0..).map(name).filter(|oid| PgId::of_hash(1, oid.hash, PGS).ps as usize == pg).nth(n).unwrap()
+}
+
+struct World {
+    tape: Tape,
+    kv: Arc<dyn Kv>,
+    shared: RefCell<Option<Arc<BlueShared>>>,
+    pgs: Vec<RefCell<History>>,
+    /// Draws the transactions.
+    runner: RefCell<TestRunner>,
+    done: Cell<usize>,
+}
+
+/// A generator for strategies.
+fn runner(seed: u64) -> RefCell<TestRunner> {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    RefCell::new(TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)))
+}
+
+impl World {
+    fn draw<T>(&self, strategy: impl Strategy<Value = T>) -> T {
+        strategy.new_tree(&mut self.runner.borrow_mut()).unwrap().current()
+    }
+
+    /// The next transaction of a PG.
+    fn transaction(&self, pg: usize, version: u64) -> Transaction {
+        let changes = self.draw(proptest::collection::vec((0..OBJECTS_PER_PG, change()), 1..4));
+        let mut txn = Transaction::new(pg_of(pg).0);
+        for (n, change) in &changes {
+            txn.ops.push(change.clone().within(OBJECT_BYTES).op(&object(pg, *n)));
+        }
+        txn.log.push(LogEntry { version: Eversion::new(4, version), ..log_entry(version, &object(pg, changes[0].0)) });
+        txn.log_trim_to = version.is_multiple_of(8).then(|| Eversion::new(4, version - 5));
+        txn.info = version.is_multiple_of(7).then(|| carmine_store::PgInfo { pg: txn.pg, ..info(version) });
+        txn
+    }
+
+    fn submitted(&self, pg: usize, txn: Transaction) {
+        self.pgs[pg].borrow_mut().submitted.push(txn);
+    }
+
+    async fn acknowledge(&self, pg: usize, version: u64, commit: Commit) {
+        commit.await.unwrap();
+        let at = self.tape.mark() + 1;
+        let mut history = self.pgs[pg].borrow_mut();
+        assert_eq!(history.acknowledged.len() as u64 + 1, version, "acknowledged out of order");
+        history.acknowledged.push(at);
+    }
+}
+
+/// Submits a transaction, again and again while there is no room for it.
+async fn submit_when_room(shard: &Shard, store: &Store, txn: &Transaction) -> Commit {
+    for _ in 0..2000 {
+        let prepared = store.prepare(&txn.ops).await.unwrap();
+        let mut commit = store.submit(txn.clone());
+        drop(prepared);
+        let refusal = std::future::poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut commit).poll(cx))).await;
+        match refusal {
+            Poll::Pending => return commit,
+            Poll::Ready(Err(StoreError::NoSpace { .. })) => shard.sleep(Duration::from_micros(50)).await,
+            Poll::Ready(other) => panic!("{other:?}"),
+        }
+    }
+    panic!("there is never room: {:?}", store.statfs());
+}
+
+/// Changes a PG; many transactions are in flight together.
+async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: usize, count: u64) {
+    let first = world.pgs[pg].borrow().submitted.len() as u64 + 1;
+    for version in first..first + count {
+        let txn = world.transaction(pg, version);
+        let commit = submit_when_room(&shard, &store, &txn).await;
+        world.submitted(pg, txn);
+        let own = Rc::clone(&world);
+        let acknowledge = async move { own.acknowledge(pg, version, commit).await };
+        if shard.random_u64().is_multiple_of(5) {
+            acknowledge.await;
+        } else {
+            shard.spawn(Group::Client, "acknowledge", acknowledge);
+        }
+        if shard.random_u64().is_multiple_of(3) {
+            shard.sleep(Duration::from_micros(shard.random_u64() % 300)).await;
+        }
+    }
+    store.sync().await.unwrap();
+    world.done.set(world.done.get() + 1);
+}
+
+/// Takes most of the device, and leaves holes all over it.
+async fn fill(world: &World, shard: &Shard, store: &Store) {
+    let oid = ObjectId::head(BALLAST.pool, b"", b"", b"ballast");
+    let blocks = (store.statfs().free / 4096).saturating_sub(10);
+    let mut ballast = Transaction::new(BALLAST);
+    ballast.ops.push(write(&oid, 0, noise(blocks, blocks as usize * 4096)));
+    let mut holes = Transaction::new(BALLAST);
+    for block in (0..blocks).step_by((blocks / FREE_BLOCKS).max(1) as usize) {
+        holes.ops.push(carmine_store::TxnOp::Zero { oid: oid.clone(), off: block * 4096, len: 4096 });
+    }
+    let pg = PGS as usize;
+    for (txn, version) in [(ballast, 1), (holes, 2)] {
+        let commit = submit_when_room(shard, store, &txn).await;
+        world.submitted(pg, txn);
+        world.acknowledge(pg, version, commit).await;
+    }
+    store.sync().await.unwrap();
+}
+
+/// This shard's part of the store. The others open theirs when the ballast is in: it needs all of the device.
+async fn open(world: &World, shard: &Shard, fresh: bool) -> Store {
+    if shard.id().0 > 0 {
+        loop {
+            let shared = world.shared.borrow().clone();
+            if let Some(shared) = shared {
+                return open_shard(&shared, shard).await;
+            }
+            shard.sleep(Duration::from_micros(100)).await;
+        }
+    }
+    let options = MountOptions { cache_bytes_per_shard: 2048 };
+    let shared = BlueShared::mount(shard, &path(), Arc::clone(&world.kv), options).await.unwrap();
+    let store = open_shard(&shared, shard).await;
+    if fresh {
+        fill(world, shard, &store).await;
+    }
+    *world.shared.borrow_mut() = Some(shared);
+    store
+}
+
+async fn open_shard(shared: &Arc<BlueShared>, shard: &Shard) -> Store {
+    Store::open_shard(&StoreShared::Blue(Arc::clone(shared)), shard).await.unwrap()
+}
+
+async fn work(world: Rc<World>, shard: Shard, fresh: bool, count: u64) {
+    let store = open(&world, &shard, fresh).await;
+    for pg in (0..PGS as usize).filter(|pg| pg % usize::from(shard.shards()) == usize::from(shard.id().0)) {
+        let writer = write_pg(Rc::clone(&world), shard.clone(), store.clone(), pg, count);
+        shard.spawn(Group::Client, "writer", writer);
+    }
+}
+
+/// Makes an empty store, all of it durable; its keys.
+fn make(sim: &Sim) -> Vec<KvBatch> {
+    let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
+    let done = Rc::new(Cell::new(false));
+    let (made, flag) = (Arc::clone(&kv), Rc::clone(&done));
+    let node = sim.node("osd", 1, move |shard| {
+        let (kv, flag) = (Arc::clone(&made), Rc::clone(&flag));
+        async move {
+            mkfs(&shard, &path(), &kv, DEVICE_BYTES).await;
+            flag.set(true);
+        }
+    });
+    sim.run(|| done.get(), LIMIT).unwrap();
+    sim.kill(node);
+    let mut keys = KvBatch::default();
+    let all = kv.scan(&[0], &[0xff], &mut |key, value| {
+        keys.put(key, value);
+        true
+    });
+    all.unwrap();
+    vec![keys]
+}
+
+/// Lives on from `start`: a store is made if there is none, and each PG gets `count` transactions.
+pub fn live(seed: u64, start: Start<'_>, count: u64) -> Life {
+    let sim = Sim::new(seed);
+    let base = match start.life {
+        None => make(&sim),
+        Some((life, at, unflushed)) => {
+            sim.restore(&life.tape, at, unflushed);
+            life.kv.left(at, unflushed)
+        }
+    };
+    let tape = sim.record();
+    let kv = Arc::new(TapeKv::new(tape.clone(), base));
+    let mut histories = start.histories;
+    histories.resize_with(PGS as usize + 1, History::default);
+    for history in &mut histories {
+        // What is there when the tape begins is acknowledged from its beginning.
+        history.acknowledged = vec![0; history.submitted.len()];
+    }
+    let world = Rc::new(World {
+        tape: tape.clone(),
+        kv: Arc::clone(&kv) as Arc<dyn Kv>,
+        shared: RefCell::new(None),
+        pgs: histories.into_iter().map(RefCell::new).collect(),
+        runner: runner(seed),
+        done: Cell::new(0),
+    });
+    let fresh = start.life.is_none();
+    let shards = 1 + (seed % 3) as u16;
+    let node = {
+        let world = Rc::clone(&world);
+        sim.node("osd", shards, move |shard| work(Rc::clone(&world), shard, fresh, count))
+    };
+    sim.run(|| world.done.get() == PGS as usize, LIMIT).unwrap();
+    sim.kill(node);
+    *world.shared.borrow_mut() = None;
+    let histories = world.pgs.iter().map(|pg| pg.borrow().clone()).collect();
+    Life { tape, kv, histories }
+}
