@@ -32,7 +32,9 @@ pub enum StoreError {
         found: u32,
     },
     /// The device does not give a block's bytes.
-    #[error("object {oid}, offset {offset}: the block at device offset {device_offset} cannot be read: {message}")]
+    #[error(
+        "object {oid}, offset {offset}: the block at device offset {device_offset} cannot be read: {message}"
+    )]
     Unreadable {
         /// The object.
         oid: ObjectId,
@@ -141,7 +143,9 @@ impl StoreError {
     #[must_use]
     pub fn lost_block(&self) -> Option<(&ObjectId, u64)> {
         match self {
-            StoreError::Corrupt { oid, offset, .. } | StoreError::Unreadable { oid, offset, .. } => Some((oid, *offset)),
+            StoreError::Corrupt { oid, offset, .. } | StoreError::Unreadable { oid, offset, .. } => {
+                Some((oid, *offset))
+            }
             _ => None,
         }
     }

@@ -167,7 +167,13 @@ impl Store {
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if the content is not that of the block; and those of [`prepare`](Store::prepare).
-    pub async fn heal(&self, pg: PgId, oid: &ObjectId, off: u64, content: &Payload) -> Result<Commit, StoreError> {
+    pub async fn heal(
+        &self,
+        pg: PgId,
+        oid: &ObjectId,
+        off: u64,
+        content: &Payload,
+    ) -> Result<Commit, StoreError> {
         match self {
             // What is in memory is not damaged.
             Store::Cyan(_) | Store::Null(_) => Ok(Commit::ready(Ok(()))),

@@ -74,13 +74,18 @@ fn dump_pgs(kv: &dyn Kv, each: &mut dyn FnMut(Dumped)) -> Result<(), StoreError>
     Ok(())
 }
 
-fn extents(kv: &dyn Kv, oid: &ObjectId, each: &mut dyn FnMut(Dumped)) -> Result<Vec<DumpedExtent>, StoreError> {
+fn extents(
+    kv: &dyn Kv,
+    oid: &ObjectId,
+    each: &mut dyn FnMut(Dumped),
+) -> Result<Vec<DumpedExtent>, StoreError> {
     let name = keys::oid_bytes(oid);
     let mut end = keys::extents(&name, u32::MAX);
     end.push(0);
     let mut runs: Vec<DumpedExtent> = Vec::new();
     scan(kv, (keys::extents(&name, 0), end), |key, value| {
-        let piece = keys::decode_extents(key).and_then(|(_, index)| Ok((index, codec::decode_extents(key, value)?)));
+        let piece =
+            keys::decode_extents(key).and_then(|(_, index)| Ok((index, codec::decode_extents(key, value)?)));
         let (index, piece) = match piece {
             Ok(piece) => piece,
             Err(error) => {
@@ -92,7 +97,9 @@ fn extents(kv: &dyn Kv, oid: &ObjectId, each: &mut dyn FnMut(Dumped)) -> Result<
         for (n, entry) in (0u64..).zip(piece.entries()).filter(|(_, entry)| !entry.is_hole()) {
             let (offset, device_offset) = (first + n * BLOCK_BYTES, entry.block() * BLOCK_BYTES);
             match runs.last_mut() {
-                Some(last) if last.offset + last.len == offset && last.device_offset + last.len == device_offset => {
+                Some(last)
+                    if last.offset + last.len == offset && last.device_offset + last.len == device_offset =>
+                {
                     last.len += BLOCK_BYTES;
                 }
                 _ => runs.push(DumpedExtent { offset, device_offset, len: BLOCK_BYTES }),

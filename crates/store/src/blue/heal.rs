@@ -39,7 +39,13 @@ impl Blue {
         let found = crc32c::raw(crc32c::SEED, &whole);
         if found != entry.crc() {
             let device_offset = entry.block() * BLOCK_BYTES;
-            return Err(StoreError::Corrupt { oid: oid.clone(), offset: at, device_offset, expected: entry.crc(), found });
+            return Err(StoreError::Corrupt {
+                oid: oid.clone(),
+                offset: at,
+                device_offset,
+                expected: entry.crc(),
+                found,
+            });
         }
         // The write of a part of the block (at the end of the object) finds the rest here.
         let len = (size.saturating_sub(at)).min(BLOCK_BYTES) as usize;

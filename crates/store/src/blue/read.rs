@@ -107,7 +107,13 @@ impl Blue {
     }
 
     /// Reads one block as [`read_blocks`](Blue::read_blocks) does; an error of the device names the block.
-    pub(crate) async fn read_block(&self, oid: &ObjectId, index: u64, block: u64, crc: u32) -> Result<Bytes, StoreError> {
+    pub(crate) async fn read_block(
+        &self,
+        oid: &ObjectId,
+        index: u64,
+        block: u64,
+        crc: u32,
+    ) -> Result<Bytes, StoreError> {
         let read = self.read_blocks(oid, index, block, &[crc]).await;
         read.map_err(|error| match error {
             StoreError::Io { message, .. } => {

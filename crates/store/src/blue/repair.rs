@@ -64,7 +64,11 @@ async fn read_labels(shard: &Shard, place: &Place, device: &Device) -> Result<La
 ///
 /// # Errors
 /// If the device or the key-value store cannot be read or written, or no label is good.
-pub async fn repair(shard: &Shard, place: impl Into<Place>, kv: Arc<dyn Kv>) -> Result<Vec<String>, StoreError> {
+pub async fn repair(
+    shard: &Shard,
+    place: impl Into<Place>,
+    kv: Arc<dyn Kv>,
+) -> Result<Vec<String>, StoreError> {
     let place = place.into();
     let device = Device::open(shard, &place, place.slice.is_none()).await?;
     let mut done = repair_labels(shard, &place, &device).await?;
@@ -102,7 +106,9 @@ fn remove_strays(kv: &dyn Kv) -> Result<Vec<String>, StoreError> {
         let onode = keys::onode(&keys::oid_bytes(&oid));
         if kv.get(&onode)?.is_none() && codec::decode_extents(key, value).is_ok() {
             batch.delete(key);
-            done.push(format!("piece {index} of the block map of object {oid}, which does not exist, is removed"));
+            done.push(format!(
+                "piece {index} of the block map of object {oid}, which does not exist, is removed"
+            ));
         }
         Ok(())
     })?;

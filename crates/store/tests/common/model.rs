@@ -23,7 +23,9 @@ impl Model {
     pub fn apply(&mut self, txn: &Transaction) {
         txn.ops.iter().for_each(|op| self.apply_op(op));
         if !txn.log.is_empty() || txn.log_trim_to.is_some() || txn.info.is_some() {
-            self.pgs.entry(txn.pg).or_insert_with(|| Pg { info: PgInfo { pg: txn.pg, ..PgInfo::default() }, ..Pg::default() });
+            self.pgs
+                .entry(txn.pg)
+                .or_insert_with(|| Pg { info: PgInfo { pg: txn.pg, ..PgInfo::default() }, ..Pg::default() });
         }
         let Some(pg) = self.pgs.get_mut(&txn.pg) else { return };
         if let Some(keep_to) = txn.log_rewind_to {

@@ -31,7 +31,8 @@ pub fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<Histories, 
     let done = Rc::new(Cell::new(false));
     let (out, flag) = (Rc::clone(&found), Rc::clone(&done));
     let node = sim.node("osd", 1, move |shard| {
-        let (kv, histories, out, flag) = (Arc::clone(&kv), Rc::clone(&histories), Rc::clone(&out), Rc::clone(&flag));
+        let (kv, histories, out, flag) =
+            (Arc::clone(&kv), Rc::clone(&histories), Rc::clone(&out), Rc::clone(&flag));
         async move {
             let prefixes = examine(&shard, &kv, &histories, at).await;
             *out.borrow_mut() = prefixes;
@@ -67,7 +68,9 @@ async fn examine_pg(store: &Store, index: usize, history: &History, at: usize) -
     };
     assert!(last >= acknowledged, "pg {pg}: {acknowledged} was acknowledged, {last} is there");
     let submitted = history.submitted.get(..last);
-    let Some(submitted) = submitted else { panic!("pg {pg}: {last} is there, {} were made", history.submitted.len()) };
+    let Some(submitted) = submitted else {
+        panic!("pg {pg}: {last} is there, {} were made", history.submitted.len())
+    };
     let mut model = Model::default();
     submitted.iter().for_each(|txn| model.apply(txn));
     model.compare_pg(store, pg).await;

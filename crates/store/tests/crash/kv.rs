@@ -62,7 +62,12 @@ impl Kv for TapeKv {
         self.live.get(key)
     }
 
-    fn scan(&self, start: &[u8], end: &[u8], each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), KvError> {
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), KvError> {
         self.live.scan(start, end, each)
     }
 

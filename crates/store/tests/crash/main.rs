@@ -54,11 +54,13 @@ fn examine(seed: u64, count: u64, every: usize) -> Result<usize, String> {
     let mut images = 0;
     let cuts = cuts(&life, begins(&life), seed);
     for (n, &(at, unflushed)) in cuts.iter().enumerate().skip(seed as usize % every).step_by(every) {
-        let told = |error| format!("CRASH_SEED={seed}, cut {n} of {} at {at}, {unflushed:?}: {error}", cuts.len());
+        let told =
+            |error| format!("CRASH_SEED={seed}, cut {n} of {} at {at}, {unflushed:?}: {error}", cuts.len());
         let histories = check(&life, at, unflushed).map_err(told)?;
         images += 1;
         if n % 16 == 0 {
-            let again = live(mix(seed ^ at as u64), Start { life: Some((&life, at, unflushed)), histories }, 4);
+            let again =
+                live(mix(seed ^ at as u64), Start { life: Some((&life, at, unflushed)), histories }, 4);
             for (m, (at, unflushed)) in self::cuts(&again, 0, seed).into_iter().enumerate().step_by(3) {
                 let told = |error| told(format!("second cut {m} at {at}, {unflushed:?}: {error}"));
                 check(&again, at, unflushed).map_err(told)?;

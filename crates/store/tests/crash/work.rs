@@ -10,7 +10,9 @@ use std::time::Duration;
 use carmine_reactor::sim::{Sim, Tape, Unflushed};
 use carmine_reactor::{Group, Shard};
 use carmine_store::blue::MountOptions;
-use carmine_store::{BlueShared, Commit, Kv, KvBatch, LogEntry, MemKv, Store, StoreError, StoreShared, Transaction};
+use carmine_store::{
+    BlueShared, Commit, Kv, KvBatch, LogEntry, MemKv, Store, StoreError, StoreShared, Transaction,
+};
 use carmine_types::{Eversion, ObjectId, PgId};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -83,7 +85,10 @@ struct World {
 fn runner(seed: u64) -> RefCell<TestRunner> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    RefCell::new(TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)))
+    RefCell::new(TestRunner::new_with_rng(
+        Config::default(),
+        TestRng::from_seed(RngAlgorithm::ChaCha, &bytes),
+    ))
 }
 
 impl World {
@@ -98,7 +103,10 @@ impl World {
         for (n, change) in &changes {
             txn.ops.push(change.clone().within(OBJECT_BYTES).op(&object(pg, *n)));
         }
-        txn.log.push(LogEntry { version: Eversion::new(4, version), ..log_entry(version, &object(pg, changes[0].0)) });
+        txn.log.push(LogEntry {
+            version: Eversion::new(4, version),
+            ..log_entry(version, &object(pg, changes[0].0))
+        });
         txn.log_trim_to = version.is_multiple_of(8).then(|| Eversion::new(4, version - 5));
         txn.info = version.is_multiple_of(7).then(|| carmine_store::PgInfo { pg: txn.pg, ..info(version) });
         txn

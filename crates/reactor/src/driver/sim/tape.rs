@@ -40,10 +40,15 @@ enum Event {
     /// From now on the change may be on the disk.
     Began(Change),
     /// The change that began there is done; durable: whatever else is flushed or not.
-    Done { began: usize, durable: bool },
+    Done {
+        began: usize,
+        durable: bool,
+    },
     FlushBegan(FileName),
     /// The flush that began there is done.
-    Flushed { began: usize },
+    Flushed {
+        began: usize,
+    },
     Mark,
 }
 
@@ -90,7 +95,8 @@ impl Tape {
     #[must_use]
     pub fn boundaries(&self) -> Vec<usize> {
         let record = self.record();
-        let durable = |event: &Event| matches!(event, Event::Flushed { .. } | Event::Done { durable: true, .. });
+        let durable =
+            |event: &Event| matches!(event, Event::Flushed { .. } | Event::Done { durable: true, .. });
         let at = record.events.iter().enumerate().filter(|(_, event)| durable(event)).map(|(at, _)| at);
         let mut positions: Vec<usize> = at.flat_map(|at| [at, at + 1]).collect();
         positions.dedup();
@@ -274,9 +280,12 @@ mod tests {
         let image = |seed| {
             let files = tape.files(usize::MAX, Unflushed::Random(seed));
             let content = files.get(&file());
-            (0..8).map(|sector| content.is_some_and(|content| content.byte(sector * 512) != 0)).collect::<Vec<_>>()
+            (0..8)
+                .map(|sector| content.is_some_and(|content| content.byte(sector * 512) != 0))
+                .collect::<Vec<_>>()
         };
-        let there: Vec<usize> = (0..60).map(|seed| image(seed).iter().filter(|there| **there).count()).collect();
+        let there: Vec<usize> =
+            (0..60).map(|seed| image(seed).iter().filter(|there| **there).count()).collect();
         assert!(there.contains(&0) && there.contains(&8) && there.iter().any(|n| (1..8).contains(n)));
         assert!((0..60).all(|seed| image(seed) == image(seed)));
     }

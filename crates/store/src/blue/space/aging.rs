@@ -71,7 +71,9 @@ fn an_aged_device_allocates_as_fast_as_a_fresh_one() {
         aged_ns = aged_ns.min(device.overwrite(BLOCKS));
     }
     let aged = device.extents_per_object();
-    println!("extents of a 4 MiB object: {in_order} in order, {fresh} after one capacity, {aged} after 20; allocator p99: {fresh_ns} ns, {aged_ns} ns");
+    println!(
+        "extents of a 4 MiB object: {in_order} in order, {fresh} after one capacity, {aged} after 20; allocator p99: {fresh_ns} ns, {aged_ns} ns"
+    );
     assert!(aged <= 2 * fresh, "{fresh} extents have become {aged}");
     assert!(aged_ns <= 2 * fresh_ns.max(500), "p99 of an allocation: {fresh_ns} ns have become {aged_ns} ns");
 }
