@@ -8,7 +8,7 @@ use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{bench, compare, doctor, peer, report, sweep, table, top, up};
+use crate::cmd::{bench, compare, doctor, peer, report, store, sweep, table, top, up};
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Bench(bench::BenchArgs),
     /// Measure the drive and the messenger without an OSD: what `bench --baseline` compares with
     Baseline(crate::cmd::baseline::BaselineArgs),
+    /// The object store alone, without an OSD
+    Store(store::StoreArgs),
     /// Run a plan of many points in a fair order and archive them: the studies as one command
     Sweep(sweep::SweepArgs),
     /// Print results of `bench --json` side by side

@@ -15,9 +15,11 @@ mod osd;
 mod osdmap;
 pub(crate) mod peer;
 mod plan;
+mod raw;
 pub(crate) mod report;
 mod restart;
 mod status;
+pub(crate) mod store;
 pub(crate) mod sweep;
 pub(crate) mod table;
 pub(crate) mod top;
@@ -34,6 +36,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Destroy(args) => down::destroy(&args),
         Command::Baseline(args) => baseline::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Store(args) => store::run(args),
         Command::Sweep(args) => sweep::run(args),
         Command::Table(args) => table::run(&args),
         Command::Compare(args) => compare::run(&args),

@@ -3,7 +3,6 @@
 mod args;
 mod device;
 mod echo;
-mod run;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use carmine_load::LoadSpec;
 use carmine_load::baseline::Baseline;
+use carmine_reactor::{Config, PollPolicy};
 use carmine_testbed::{Layout, StoreKind, archive, require_plan};
 
 pub(crate) use args::BaselineArgs;
@@ -42,6 +42,11 @@ pub(crate) fn run(args: &BaselineArgs) -> anyhow::Result<ExitCode> {
         write_json(path, &baseline)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reactors of a raw load: nothing in it blocks.
+fn raw_config(poll: PollPolicy) -> Config {
+    Config { name: "raw".into(), poll, alien_threads: 0, ..Config::default() }
 }
 
 fn write_json(path: &Path, baseline: &Baseline) -> anyhow::Result<()> {

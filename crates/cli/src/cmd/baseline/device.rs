@@ -13,7 +13,8 @@ use carmine_testbed::sample::device_of;
 use carmine_testbed::{Layout, Plan};
 use carmine_types::OsdId;
 
-use super::run::{Measured, run};
+use super::raw_config;
+use crate::cmd::raw::{Measured, on_cpus, run};
 use crate::output::{Usage, note};
 
 /// Direct I/O goes in whole blocks of this.
@@ -57,19 +58,20 @@ pub(super) fn measure(
     let load = dealt(spec, cpus.len() as u32, place.scratch);
     let poll: PollPolicy = plan.poll.parse().map_err(|e| Usage(format!("poll policy of the plan: {e}")))?;
     let (path, writable, object_bytes) = (place.path.clone(), place.scratch, spec.object_size_bytes);
-    let measured = run(&load, &cpus, poll, cancel, move |shard, setup| {
-        let path = path.clone();
-        async move {
-            match DeviceTarget::open(&shard, &path, object_bytes, writable).await {
-                Ok(target) => {
-                    let geometry = Geometry::dealt(setup.spec(), setup.job());
-                    run_job(&shard, Rc::new(target), geometry, setup).await;
+    let measured =
+        run(&load, on_cpus(&load, &cpus, raw_config(poll)), cancel, &mut |_| Ok(()), move |shard, setup| {
+            let path = path.clone();
+            async move {
+                match DeviceTarget::open(&shard, &path, object_bytes, writable).await {
+                    Ok(target) => {
+                        let geometry = Geometry::dealt(setup.spec(), setup.job());
+                        run_job(&shard, Rc::new(target), geometry, setup).await;
+                    }
+                    Err(error) => setup.abort(&error.to_string()),
                 }
-                Err(error) => setup.abort(&error.to_string()),
             }
-        }
-    })
-    .with_context(|| format!("raw device ({})", place.path.display()))?;
+        })
+        .with_context(|| format!("raw device ({})", place.path.display()))?;
     Ok(Some(figures(spec, &measured, &place.drive)))
 }
 

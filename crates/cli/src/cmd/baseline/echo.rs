@@ -19,7 +19,8 @@ use carmine_testbed::Plan;
 use carmine_wire::{EntityAddr, EntityType};
 
 use super::device::summary;
-use super::run::run;
+use super::raw_config;
+use crate::cmd::raw::{on_cpus, run};
 use crate::output::Usage;
 
 /// A message type that Ceph does not use.
@@ -44,7 +45,8 @@ pub(super) fn measure(
     let measured = addr.and_then(|addr| {
         let load = LoadSpec { prefill: Prefill::Never, numjobs: 1, ..spec.clone() };
         let cpus = plan.client_cpus().to_vec();
-        run(&load, &cpus, PollPolicy::default(), cancel, move |shard, setup| job(shard, addr, setup))
+        let config = on_cpus(&load, &cpus, raw_config(PollPolicy::default()));
+        run(&load, config, cancel, &mut |_| Ok(()), move |shard, setup| job(shard, addr, setup))
     });
     server.stopper().stop();
     let joined = server.join();

@@ -1,11 +1,11 @@
-//! One raw load: jobs on reactors of this process, moved through their phases.
+//! One load without an OSD: jobs on reactors of this process, moved through their phases.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use carmine_load::{BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session};
-use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
+use carmine_reactor::{Config, Reactors, Shard};
 
 use crate::cmd::bench::View;
 
@@ -14,17 +14,35 @@ const LOOK: Duration = Duration::from_millis(10);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a raw load gave.
-pub(super) struct Measured {
-    pub(super) result: JobResult,
-    pub(super) seconds: f64,
+pub(crate) struct Measured {
+    pub(crate) result: JobResult,
+    pub(crate) seconds: f64,
 }
 
-/// Runs `spec.numjobs` jobs on `cpus`, one each; `job` is the job on its shard.
-pub(super) fn run<F, Fut>(
+/// An end of the measured window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// It begins now.
+    Begin,
+    /// It is over; the load still runs.
+    End,
+}
+
+/// Called at both ends of the window, on the controller's thread.
+pub(crate) type OnEdge<'a> = &'a mut dyn FnMut(Edge) -> anyhow::Result<()>;
+
+/// `config` with a reactor for each of the jobs, dealt to `cpus`.
+pub(crate) fn on_cpus(spec: &LoadSpec, cpus: &[usize], config: Config) -> Config {
+    let jobs = spec.numjobs as usize;
+    Config { cpus: (0..jobs).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect(), ..config }
+}
+
+/// Runs `spec.numjobs` jobs, one on each reactor; `job` is the job on its shard.
+pub(crate) fn run<F, Fut>(
     spec: &LoadSpec,
-    cpus: &[usize],
-    poll: PollPolicy,
+    config: Config,
     cancel: &AtomicBool,
+    edge: OnEdge<'_>,
     job: F,
 ) -> anyhow::Result<Measured>
 where
@@ -32,13 +50,6 @@ where
     Fut: Future<Output = ()> + 'static,
 {
     let (mut session, setups) = Session::new(spec, spec.numjobs, None);
-    let config = Config {
-        name: "raw".into(),
-        cpus: (0..setups.len()).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect(),
-        poll,
-        alien_threads: 0,
-        ..Config::default()
-    };
     let reactors = Reactors::start(config, move |shard: Shard| {
         let setup = setups.get(usize::from(shard.id().0)).cloned();
         let job = job.clone();
@@ -49,7 +60,7 @@ where
         }
     })?;
     let mut view = View::new(spec);
-    let measured = phases(spec, &mut session, &mut view, cancel);
+    let measured = phases(spec, &mut session, &mut view, cancel, edge);
     if measured.is_err() {
         session.control().fail();
     }
@@ -69,20 +80,23 @@ fn phases(
     session: &mut Session,
     view: &mut View,
     cancel: &AtomicBool,
+    edge: OnEdge<'_>,
 ) -> anyhow::Result<(JobResult, f64)> {
     until(session, view, cancel, LIMIT, |s| s.progress.ready)?;
     session.control().set_phase(Phase::Prefill);
-    view.phase("writing the scratch file");
+    view.phase("writing the data");
     until(session, view, cancel, LIMIT, |s| s.progress.prefilled)?;
     session.control().set_phase(Phase::Ramp);
     view.timed("ramp", spec.ramp_ms);
     run_for(session, view, cancel, Duration::from_millis(spec.ramp_ms))?;
+    edge(Edge::Begin)?;
     let began = Instant::now();
     session.control().set_phase(Phase::Measure);
     view.timed("measuring", spec.runtime_ms);
     run_for(session, view, cancel, Duration::from_millis(spec.runtime_ms))?;
-    session.control().set_phase(Phase::Stop);
     let seconds = began.elapsed().as_secs_f64();
+    edge(Edge::End)?;
+    session.control().set_phase(Phase::Stop);
     let status = until(session, view, cancel, LIMIT, |s| s.done)?;
     Ok((JobResult::merged(&status.results), seconds))
 }

@@ -1,0 +1,136 @@
+//! What a load on a bare store cost.
+
+use carmine_load::{LoadSpec, Rw};
+use serde::Serialize;
+
+use super::probe::Reading;
+use crate::cmd::raw::Measured;
+
+/// One load's figures; `_us` are microseconds of CPU per operation.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    rw: Rw,
+    bs_bytes: u64,
+    iodepth: u32,
+    reactors: u32,
+    iops: f64,
+    mean_us: f64,
+    p99_us: f64,
+    /// Operations per second for each core that the process used.
+    iops_per_core_used: f64,
+    /// All threads of the process, without spinning.
+    process_us: f64,
+    reactor_us: f64,
+    alien_us: f64,
+    /// RocksDB's own threads.
+    rocksdb_us: f64,
+    /// The whole machine's busy time.
+    machine_us: f64,
+    flushes_per_op: f64,
+    device_writes_per_op: f64,
+    /// Bytes that the store wrote to its device, for each byte of the load.
+    written_per_byte: f64,
+    /// Bytes that the process wrote to all drives (RocksDB's tables too), for each byte of the load.
+    process_written_per_byte: f64,
+    enters_per_op: f64,
+    kv_commits_per_op: f64,
+    copied_per_op_bytes: f64,
+    rss_bytes: u64,
+}
+
+/// Column titles of [`Row::text`].
+pub(super) fn header() -> String {
+    format!(
+        "{:<10} {:>5} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8}",
+        "rw",
+        "depth",
+        "IOPS",
+        "mean us",
+        "p99 us",
+        "IOPS/core",
+        "CPU us",
+        "reactor",
+        "alien",
+        "rocksdb",
+        "machine",
+        "flush/op",
+        "B/B dev",
+        "B/B all",
+        "enter/op"
+    )
+}
+
+/// Sum over the shards of a counter's growth.
+fn grown(begin: &Reading, end: &Reading, of: impl Fn(&super::probe::ShardReading) -> u64) -> f64 {
+    let sum = |reading: &Reading| reading.shards.iter().map(&of).sum::<u64>();
+    sum(end).saturating_sub(sum(begin)) as f64
+}
+
+impl Row {
+    pub(super) fn new(spec: &LoadSpec, measured: &Measured, begin: &Reading, end: &Reading) -> Row {
+        let window = end.sampler.window(&begin.kernel, &end.kernel, 0.0);
+        let process = window.osds.first().map(|osd| osd.process.clone()).unwrap_or_default();
+        let ops = (measured.result.ops() as f64).max(1.0);
+        let us = |ns: f64| ns / ops / 1e3;
+        let spin_ns = grown(begin, end, |shard| shard.reactor.spin_ns);
+        let threads = |prefix: &str| {
+            process
+                .threads
+                .iter()
+                .filter(|t| t.name.starts_with(prefix))
+                .map(|t| t.cpu_ns as f64)
+                .sum::<f64>()
+        };
+        let used_ns = process.cpu_ns as f64 - spin_ns;
+        let bytes = ops * spec.bs_bytes as f64;
+        let mut latency = measured.result.read.latency_ns.clone();
+        latency.merge(&measured.result.write.latency_ns);
+        // The same for all shards.
+        let one = |reading: &Reading| reading.shards.first().map_or(0, |shard| shard.store.kv_commits);
+        Row {
+            rw: spec.rw,
+            bs_bytes: spec.bs_bytes,
+            iodepth: spec.iodepth,
+            reactors: spec.numjobs,
+            iops: ops / measured.seconds.max(1e-9),
+            mean_us: latency.mean() / 1e3,
+            p99_us: latency.percentile(99.0) as f64 / 1e3,
+            iops_per_core_used: ops * 1e9 / (process.cpu_ns as f64).max(1.0),
+            process_us: us(used_ns),
+            reactor_us: us(grown(begin, end, |shard| shard.reactor.busy_ns)),
+            alien_us: us(grown(begin, end, |shard| shard.reactor.alien_busy_ns)),
+            rocksdb_us: us(threads("rocksdb:")),
+            machine_us: us(window.machine.busy_ns as f64 - spin_ns),
+            flushes_per_op: grown(begin, end, |shard| shard.store.flushes) / ops,
+            device_writes_per_op: grown(begin, end, |shard| shard.store.device_writes) / ops,
+            written_per_byte: grown(begin, end, |shard| shard.store.device_write_bytes) / bytes,
+            process_written_per_byte: process.device_write_bytes as f64 / bytes,
+            enters_per_op: grown(begin, end, |shard| shard.reactor.enters) / ops,
+            kv_commits_per_op: one(end).saturating_sub(one(begin)) as f64 / ops,
+            copied_per_op_bytes: grown(begin, end, |shard| shard.store.bytes_copied) / ops,
+            rss_bytes: process.rss_bytes,
+        }
+    }
+
+    /// One line, as [`header`] has it.
+    pub(super) fn text(&self) -> String {
+        format!(
+            "{:<10} {:>5} {:>8.0} {:>8.1} {:>8.1} {:>9.0} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.3} {:>8.2} {:>7.2} {:>8.2}",
+            self.rw,
+            self.iodepth,
+            self.iops,
+            self.mean_us,
+            self.p99_us,
+            self.iops_per_core_used,
+            self.process_us,
+            self.reactor_us,
+            self.alien_us,
+            self.rocksdb_us,
+            self.machine_us,
+            self.flushes_per_op,
+            self.written_per_byte,
+            self.process_written_per_byte,
+            self.enters_per_op
+        )
+    }
+}

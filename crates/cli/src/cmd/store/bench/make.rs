@@ -1,0 +1,112 @@
+//! The store under the load: made once, mounted for every load.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use carmine_reactor::{Config, PollPolicy, Shard, block_on};
+use carmine_store::blue::{MkfsOptions, MountOptions, mkfs};
+use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
+use carmine_testbed::sample::device_of;
+use carmine_testbed::{StoreKind, process};
+use carmine_types::{OsdId, Uuid};
+use tempfile::TempDir;
+
+use super::args::{KvKind, StoreBenchArgs};
+
+/// A store that belongs to nobody, in a folder that goes with it.
+pub(super) struct Bare {
+    parts: Parts,
+    kind: StoreKind,
+    kv: KvKind,
+    folder: TempDir,
+}
+
+/// What mounting needs.
+#[derive(Clone)]
+pub(super) enum Parts {
+    /// In memory: it is one and the same for all loads.
+    Memory(StoreShared),
+    Blue {
+        block: PathBuf,
+        kv: Arc<dyn Kv>,
+    },
+}
+
+impl Bare {
+    /// Makes it; writes a block file through.
+    pub(super) fn make(args: &StoreBenchArgs) -> anyhow::Result<Bare> {
+        let folder = tempfile::Builder::new().prefix("carmine-store-bench-").tempdir_in(&args.dir);
+        let folder = folder.with_context(|| format!("cannot make a folder in {}", args.dir.display()))?;
+        let parts = match args.store {
+            StoreKind::Cyan => Parts::Memory(StoreShared::cyan(args.store_size)),
+            StoreKind::Null => Parts::Memory(StoreShared::null()),
+            StoreKind::Blue => {
+                // RocksDB's threads inherit the CPUs of the thread that opens it.
+                if let Some(cpus) = &args.alien_cpus {
+                    process::restrict_to(&cpus.to_vec())?;
+                }
+                let kv = open_kv(args, &folder)?;
+                let block = folder.path().join("block");
+                make_blue(&block, &kv, args.store_size)?;
+                Parts::Blue { block, kv }
+            }
+        };
+        Ok(Bare { parts, kind: args.store, kv: args.kv, folder })
+    }
+
+    pub(super) fn parts(&self) -> Parts {
+        self.parts.clone()
+    }
+
+    /// What it is and where, for people.
+    pub(super) fn describe(&self) -> String {
+        let drive = || device_of(self.folder.path()).unwrap_or_else(|| "unknown drive".into());
+        match (self.kind, self.kv) {
+            (StoreKind::Blue, KvKind::Rocks) => format!("blue: data and RocksDB on {}", drive()),
+            (StoreKind::Blue, KvKind::Memory) => format!("blue: data on {}, metadata in memory", drive()),
+            (kind, _) => kind.to_string(),
+        }
+    }
+}
+
+impl Parts {
+    pub(super) async fn mount(&self, shard: &Shard) -> Result<StoreShared, String> {
+        match self {
+            Parts::Memory(shared) => Ok(shared.clone()),
+            Parts::Blue { block, kv } => {
+                let mounted = BlueShared::mount(shard, block, Arc::clone(kv), MountOptions::default()).await;
+                mounted.map(StoreShared::Blue).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+fn make_blue(block: &PathBuf, kv: &Arc<dyn Kv>, size_bytes: u64) -> anyhow::Result<()> {
+    let options = MkfsOptions {
+        fsid: Uuid([0xbe; 16]),
+        osd: OsdId(0),
+        size_bytes: Some(size_bytes),
+        sparse: false,
+        force: false,
+    };
+    let config = Config { name: "mkfs".into(), poll: PollPolicy::Sleep, ..Config::default() };
+    let kv = Arc::clone(kv);
+    block_on(config, async |shard: Shard| mkfs(&shard, block, options, kv, &mut |_, _| {}).await)??;
+    Ok(())
+}
+
+#[cfg(feature = "rocks")]
+fn open_kv(args: &StoreBenchArgs, folder: &TempDir) -> anyhow::Result<Arc<dyn Kv>> {
+    use carmine_kv_rocks::{RocksKv, RocksOptions};
+    Ok(match args.kv {
+        KvKind::Rocks => Arc::new(RocksKv::open(&folder.path().join("db"), RocksOptions::default())?),
+        KvKind::Memory => Arc::new(MemKv::new()),
+    })
+}
+
+#[cfg(not(feature = "rocks"))]
+fn open_kv(args: &StoreBenchArgs, _folder: &TempDir) -> anyhow::Result<Arc<dyn Kv>> {
+    anyhow::ensure!(args.kv == KvKind::Memory, "this carmine was built without RocksDB: take --kv memory");
+    Ok(Arc::new(MemKv::new()))
+}
