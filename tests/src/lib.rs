@@ -1,6 +1,9 @@
 //! Helpers of the whole-system tests: the binary under test and a testbed that is gone when the test ends.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests start processes and read files
 
+pub mod fuzz;
+pub mod sheet;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -19,6 +19,7 @@ mod report;
 mod session;
 mod state;
 mod stats;
+mod tell;
 #[cfg(test)]
 mod testing;
 

@@ -5,11 +5,13 @@
 //! it becomes the current map, is pushed to every subscriber, and the wish is answered. Each epoch is pushed
 //! on its own, so nobody misses that an OSD was down for a moment.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use carmine_crush::MapView;
 use carmine_messenger::{Connection, Message, ServerConfig, serve};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Listener, Shard};
@@ -57,8 +59,20 @@ enum Work {
 
 /// The current map, and its bytes as clients get them.
 pub(crate) struct Published {
-    pub(crate) map: OsdMap,
+    pub(crate) map: Arc<OsdMap>,
     pub(crate) bytes: Vec<u8>,
+    placement: OnceCell<MapView>,
+}
+
+impl Published {
+    pub(crate) fn new(map: OsdMap) -> Published {
+        Published { bytes: map.encode(), map: Arc::new(map), placement: OnceCell::new() }
+    }
+
+    /// Where all PGs are; computed when it is first asked for.
+    pub(crate) fn placement(&self) -> &MapView {
+        self.placement.get_or_init(|| MapView::new(Arc::clone(&self.map)))
+    }
 }
 
 /// The embedded monitor.
@@ -82,6 +96,8 @@ pub struct Mon {
     /// A reservation is on its way.
     gids_asked: Cell<bool>,
     fsid: Uuid,
+    /// When it began to serve, by the reactor's clock.
+    started_ns: u64,
 }
 
 impl Mon {
@@ -108,7 +124,7 @@ impl Mon {
             .listen(config.listen)
             .await
             .map_err(|source| MonError::Listen { addr: config.listen, source })?;
-        let published = Published { bytes: map.encode(), map };
+        let published = Published::new(map);
         let reserved = gid + GIDS_RESERVED;
         let start = Saved { fsid, next_gid: reserved, map: published.bytes.clone() };
         state.rewrite(&start).await?;
@@ -130,7 +146,13 @@ impl Mon {
             gids_reserved: Cell::new(reserved),
             gids_asked: Cell::new(false),
             fsid,
+            started_ns: shard.now_ns(),
         }))
+    }
+
+    /// Seconds since it was opened.
+    pub(crate) fn uptime_s(&self) -> u64 {
+        self.shard.now_ns().saturating_sub(self.started_ns) / 1_000_000_000
     }
 
     /// The address it listens on.
@@ -238,7 +260,7 @@ impl Mon {
         let planned = change.plan(&current.map, now).and_then(|inc| match inc {
             None => Ok(None),
             Some(inc) => {
-                let mut next = current.map.clone();
+                let mut next = OsdMap::clone(&current.map);
                 match next.apply(&inc) {
                     Ok(()) => Ok(Some(next)),
                     Err(e) => {
@@ -254,7 +276,7 @@ impl Mon {
             }
             Ok(None) => done(self, Ok(())),
             Ok(Some(map)) => {
-                let next = Rc::new(Published { bytes: map.encode(), map });
+                let next = Rc::new(Published::new(map));
                 let gids = self.gids_reserved.get();
                 self.append(state, Record::Map(next.bytes.clone()), &next, gids).await?;
                 info!("epoch {}: {change:?}", next.map.epoch);

@@ -7,15 +7,15 @@ use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::kinds;
 use carmine_wire::mon_msg::{
-    Command, CommandAck, ConfigMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MonMapMsg,
-    ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
+    Command, ConfigMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MonMapMsg, ONETIME,
+    OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
 };
 use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown};
+use carmine_wire::tell::Tell;
 use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{debug, warn};
 
 use crate::change::{Change, Refusal};
-use crate::command::{self, Answer, View};
 use crate::mon::Mon;
 use crate::stats::pool_stat;
 
@@ -77,6 +77,8 @@ impl Mon {
             kinds::MON_SUBSCRIBE => self.subscribe(conn, &msg.decode::<Subscribe>()?),
             kinds::MON_GET_VERSION => self.get_version(conn, msg, &msg.decode::<GetVersion>()?),
             kinds::MON_COMMAND => self.command(conn, msg, msg.decode::<Command>()?),
+            kinds::COMMAND => self.tell(conn, msg, &msg.decode::<Tell>()?),
+            kinds::PING => self.ping(conn),
             kinds::POOL_OP => self.pool_op(conn, msg, msg.decode::<PoolOp>()?),
             kinds::STATFS => {
                 msg.decode::<StatFs>()?;
@@ -170,37 +172,6 @@ impl Mon {
         Mon::reply(conn, answer(msg, &reply));
     }
 
-    fn command(&self, conn: &Rc<Connection>, msg: &Message, request: Command) {
-        let current = self.current();
-        let outcome = {
-            let stats = self.stats.borrow();
-            let view = View {
-                map: &current.map,
-                map_bytes: &current.bytes,
-                stats: &stats,
-                addr: self.local_addr().to_string(),
-            };
-            command::run(&request.cmd, &view)
-        };
-        let tid = msg.header.tid;
-        let ack = move |result: i32, status: String, data: Vec<u8>| {
-            let front = CommandAck { version: 0, result, status, cmd: request.cmd };
-            Message::of(&front).with_tid(tid).with_data(data)
-        };
-        match outcome {
-            Err(Refusal { code, text }) => Mon::reply(conn, ack(code.0, text, Vec::new())),
-            Ok(Answer::Done { status, data }) => Mon::reply(conn, ack(0, status, data)),
-            Ok(Answer::Change { change, status }) => {
-                let conn = Rc::clone(conn);
-                let done = move |_: &Mon, result: Result<(), Refusal>| match result {
-                    Ok(()) => Mon::reply(&conn, ack(0, status, Vec::new())),
-                    Err(Refusal { code, text }) => Mon::reply(&conn, ack(code.0, text, Vec::new())),
-                };
-                self.change(change, Box::new(done));
-            }
-        }
-    }
-
     fn pool_op(&self, conn: &Rc<Connection>, msg: &Message, request: PoolOp) {
         let tid = msg.header.tid;
         let conn = Rc::clone(conn);
@@ -231,6 +202,7 @@ impl Mon {
         if conn.peer().entity != EntityType::OSD {
             return conn.close("only an OSD may boot");
         }
+        self.stats.borrow_mut().set_metadata(osd, boot.metadata);
         let (conn, tid, addrs) = (Rc::clone(conn), msg.header.tid, EntityAddrVec::from(boot.addr));
         let change = Change::Boot { osd, uuid: boot.uuid, addrs: addrs.clone() };
         let own = addrs.clone();

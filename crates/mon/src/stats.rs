@@ -1,8 +1,9 @@
-//! What the OSDs report about their space, summed up for STATFS and GETPOOLSTATS.
+//! What the OSDs report of themselves: their space, summed up for STATFS and GETPOOLSTATS, the state of their PGs, and what
+//! they said when they booted.
 
 use std::collections::BTreeMap;
 
-use carmine_types::OsdId;
+use carmine_types::{OsdId, PgId};
 use carmine_wire::Encoder;
 use carmine_wire::private::{OsdBeacon, PoolUse};
 
@@ -10,6 +11,8 @@ use carmine_wire::private::{OsdBeacon, PoolUse};
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClusterStats {
     reports: BTreeMap<OsdId, OsdBeacon>,
+    /// What each OSD said at its last boot.
+    metadata: BTreeMap<OsdId, Vec<(String, String)>>,
 }
 
 impl ClusterStats {
@@ -21,6 +24,27 @@ impl ClusterStats {
     /// Forgets the report of an OSD that is down.
     pub(crate) fn remove(&mut self, osd: OsdId) {
         self.reports.remove(&osd);
+    }
+
+    /// Takes what an OSD says of itself.
+    pub(crate) fn set_metadata(&mut self, osd: OsdId, metadata: Vec<(String, String)>) {
+        self.metadata.insert(osd, metadata);
+    }
+
+    /// What an OSD said of itself.
+    pub(crate) fn metadata(&self, osd: OsdId) -> impl Iterator<Item = (&str, &str)> {
+        self.metadata.get(&osd).into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Total and used bytes of one OSD; 0 if it has not reported.
+    pub(crate) fn space_of(&self, osd: OsdId) -> (u64, u64) {
+        self.reports.get(&osd).map_or((0, 0), |report| (report.total_bytes, report.used_bytes))
+    }
+
+    /// Why a PG does not serve, by its primary: `Some(None)` if it does, `None` if the primary has not reported.
+    pub(crate) fn pg_state(&self, primary: OsdId, pg: PgId) -> Option<Option<&str>> {
+        let report = self.reports.get(&primary)?;
+        Some(report.stuck.iter().find(|stuck| stuck.pg == pg).map(|stuck| stuck.state.as_str()))
     }
 
     /// Total and used bytes of all OSDs.

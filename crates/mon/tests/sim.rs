@@ -84,7 +84,14 @@ impl MonHandler for FakeOsd {
 fn boot(shard: &Shard, osd: u32, uuid: u8) -> (Rc<FakeOsd>, Rc<MonSession>) {
     let sock = format!("127.0.0.1:{}", 6800 + osd).parse().unwrap();
     let addr = EntityAddr::msgr2(sock, shard.random_u64() as u32);
-    let boot = OsdBoot { osd: OsdId(osd), uuid: Uuid([uuid; 16]), addr, reactors: 1, epoch: Epoch(0) };
+    let boot = OsdBoot {
+        osd: OsdId(osd),
+        uuid: Uuid([uuid; 16]),
+        addr,
+        reactors: 1,
+        epoch: Epoch(0),
+        metadata: Vec::new(),
+    };
     let fake = Rc::new(FakeOsd { boot, acks: RefCell::default() });
     let config = ClientConfig::new(EntityType::OSD, osd.to_string(), addr.nonce);
     config.gid.set(u64::from(osd));
@@ -130,6 +137,7 @@ fn osds_come_and_go() {
             total_bytes: 1 << 30,
             used_bytes: 1 << 20,
             pools,
+            stuck: Vec::new(),
         }));
         shard.sleep(Duration::from_millis(100)).await;
         let space = client.mon().statfs(None, LIMIT).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use carmine_client::MonSession;
 use carmine_messenger::Message;
 use carmine_reactor::{Group, ShardId};
-use carmine_wire::private::{OsdBeacon, PoolUse};
+use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
 
 use crate::shard::OsdShard;
 
@@ -20,12 +20,14 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
     osd.shard.spawn(Group::Admin, "beacon", async move {
         while !own.stopping.get() {
             let pools = pools(&own).await;
+            let stuck = stuck(&own).await;
             let space = own.store.statfs();
             session.send(Message::of(&OsdBeacon {
                 osd: own.config.id,
                 total_bytes: space.total,
                 used_bytes: space.used,
                 pools,
+                stuck,
             }));
             own.shard.sleep(PERIOD).await;
         }
@@ -50,6 +52,23 @@ fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
         add(&mut sums, PoolUse { pool: pg.id.pool, objects: usage.objects, bytes: usage.bytes });
     }
     sums.into_values().collect()
+}
+
+/// The PGs that this OSD leads and that are not active.
+async fn stuck(osd: &OsdShard) -> Vec<PgStuck> {
+    let mut all = Vec::new();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part =
+            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| stuck_of_shard(&osd)) });
+        all.extend(part.await.into_iter().flatten());
+    }
+    all
+}
+
+fn stuck_of_shard(osd: &OsdShard) -> Vec<PgStuck> {
+    let pgs = osd.pgs.borrow();
+    let led = pgs.values().filter(|pg| pg.leads(osd));
+    led.filter_map(|pg| Some(PgStuck { pg: pg.id, state: pg.phase.borrow().stuck()?.to_owned() })).collect()
 }
 
 fn add(sums: &mut BTreeMap<i64, PoolUse>, part: PoolUse) {

@@ -189,8 +189,10 @@ fn join_cluster(osd: &Rc<OsdShard>, addr: EntityAddr) {
     let (id, uuid, reactors) = (osd.config.id, osd.config.uuid, osd.shard.shards());
     let own = Rc::downgrade(osd);
     let boot = move |session: &Rc<MonSession>| {
-        let epoch = own.upgrade().map_or(carmine_types::Epoch(0), |osd| osd.epoch());
-        session.send(Message::of(&OsdBoot { osd: id, uuid, addr, reactors, epoch }));
+        let Some(own) = own.upgrade() else { return };
+        let metadata = own.shard.local::<Hook>().map(|hook| hook.0.metadata()).unwrap_or_default();
+        let boot = OsdBoot { osd: id, uuid, addr, reactors, epoch: own.epoch(), metadata };
+        session.send(Message::of(&boot));
     };
     let intake = MapIntake { osd: Rc::clone(osd), boot: Box::new(boot), addr, up: Cell::new(false) };
     let intake = Rc::new(intake);

@@ -16,6 +16,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    PING = 2,
     MON_MAP = 4,
     MON_GET_MAP = 5,
     STATFS = 13,

@@ -21,6 +21,7 @@ pub mod osdmap;
 pub mod pgls;
 pub mod prim;
 pub mod private;
+pub mod tell;
 
 pub use addr::{EntityAddr, EntityAddrVec};
 pub use entity::{EntityName, EntityType};

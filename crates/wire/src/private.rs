@@ -9,7 +9,7 @@ pub mod rep;
 mod route;
 
 pub use admin::{Admin, AdminReply};
-pub use osd_beacon::{OsdBeacon, PoolUse};
+pub use osd_beacon::{OsdBeacon, PgStuck, PoolUse};
 pub use osd_boot::{OsdBoot, OsdBootAck};
 pub use osd_down::{DownReason, OsdDown};
 pub use route::{Route, RouteReply};

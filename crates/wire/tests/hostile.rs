@@ -16,6 +16,7 @@ use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
 use carmine_wire::prim::{MEMORY_BYTES_FIXED, MEMORY_PER_INPUT_BYTE_MAX};
 use carmine_wire::private::*;
+use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{Front, Header2};
 use proptest::prelude::*;
 
@@ -60,6 +61,7 @@ fn decode_as_everything(bytes: &[u8]) {
     run!(bytes, front: Command, CommandAck, PoolOp, PoolOpReply, StatFs, StatFsReply, GetPoolStats);
     run!(bytes, front: GetPoolStatsReply, Backoff);
     run!(bytes, front: Route, RouteReply, OsdBoot, OsdBootAck, OsdDown, Admin, AdminReply);
+    run!(bytes, front: Tell, TellReply, Ping);
     run!(bytes, control: Hello, AuthRequest, AuthBadMethod, AuthDone, Signature, ClientIdent, ServerIdent);
     run!(bytes, control: MissingFeatures, Reconnect, Reset, Retry, Wait, Keepalive2, Ack);
     for version in [8, 9, 10] {

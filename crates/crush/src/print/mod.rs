@@ -5,5 +5,7 @@ mod osds;
 mod pgs;
 mod pools;
 
-pub use osds::print_map;
+pub use number::time;
+pub use osds::{min_compat_client, print_map};
 pub use pgs::{PgColumns, pgs_dump};
+pub use pools::{pool_option, print_pools};

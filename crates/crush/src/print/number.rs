@@ -64,6 +64,11 @@ impl fmt::Display for Time {
     }
 }
 
+/// A time in UTC as Ceph prints it: `2026-11-21T01:41:31.719600+0000`.
+pub fn time(time: UTime) -> String {
+    Time(time).to_string()
+}
+
 /// Year, month and day of a number of days since 1970-01-01.
 fn civil_date(mut days: u32) -> (u32, u32, u32) {
     let mut year = 1970;

@@ -50,7 +50,7 @@ fn write_head(out: &mut String, map: &OsdMap) -> std::fmt::Result {
 }
 
 /// Oldest client release that understands everything the map uses.
-fn min_compat_client(map: &OsdMap) -> &'static str {
+pub fn min_compat_client(map: &OsdMap) -> &'static str {
     let crush: &CrushMap = &map.crush;
     let t = &crush.tunables;
     let straw2 = crush.buckets.iter().flatten().any(|b| matches!(b.kind, BucketKind::Straw2 { .. }));

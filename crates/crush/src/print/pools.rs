@@ -37,6 +37,20 @@ const OPT_NAMES: [&str; 24] = [
     "pg_num_max",
 ];
 
+/// The pools' lines of `osdmaptool --print`.
+pub fn print_pools(map: &OsdMap) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = map.pools.iter().try_for_each(|(id, pool)| write_pool(&mut out, map, *id, pool));
+    out
+}
+
+/// Name of a pool's option by its key.
+pub fn pool_option(key: i32) -> String {
+    let name = usize::try_from(key).ok().and_then(|key| OPT_NAMES.get(key));
+    name.map_or_else(|| format!("option{key}"), |name| (*name).to_owned())
+}
+
 pub(super) fn write_pool(out: &mut String, map: &OsdMap, id: i64, pool: &PgPool) -> std::fmt::Result {
     write!(out, "pool {id} '{}'", map.pool_name(id).unwrap_or("<unknown>"))?;
     write_shape(out, pool)?;

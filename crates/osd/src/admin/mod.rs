@@ -28,6 +28,11 @@ pub trait AdminHook {
     /// Answers the question with this prefix.
     fn answer(&self, osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Option<AdminAnswer>;
 
+    /// What the OSD tells the monitor of itself and its machine when it boots, by Ceph's names.
+    fn metadata(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// The commands without arguments that it answers, each with a line of help.
     fn commands(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()

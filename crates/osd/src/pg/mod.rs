@@ -77,6 +77,16 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    /// Ceph's name of the state in which a primary does not serve clients; `None` if it does.
+    pub(crate) fn stuck(&self) -> Option<&'static str> {
+        match self {
+            Phase::Active => None,
+            Phase::Loading | Phase::Replica(_) | Phase::Stray => Some("peering"),
+            Phase::Failed(_) => Some("failed"),
+            Phase::Down(_) | Phase::Peering(_) | Phase::Incomplete(_) => Some(self.describe().0),
+        }
+    }
+
     /// State and reason, as `status` shows them.
     pub(crate) fn describe(&self) -> (&'static str, String) {
         match self {

@@ -1,11 +1,13 @@
 //! An OSD tells the monitor how full it is, and what its pools hold.
 
-use carmine_types::OsdId;
+use carmine_types::{OsdId, PgId};
 
 use crate::{Decoder, Encoder, Front, Result, kinds};
 
 /// Bytes of one [`PoolUse`].
 const POOL_USE_BYTES: usize = 24;
+/// Fewest bytes of one [`PgStuck`].
+const PG_STUCK_BYTES_MIN: usize = 21;
 
 /// What the PGs of one pool hold for which this OSD is the primary: summed over all OSDs, each object counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,14 @@ pub struct PoolUse {
     pub objects: u64,
     /// Sum of the objects' sizes; not their replicas'.
     pub bytes: u64,
+}
+
+/// A PG that this OSD leads and that does not serve clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PgStuck {
+    pub pg: PgId,
+    /// `peering`, `down`, `incomplete`, …
+    pub state: String,
 }
 
 /// OSD → monitor, every few seconds. There is no answer.
@@ -26,6 +36,8 @@ pub struct OsdBeacon {
     pub used_bytes: u64,
     /// Ascending by pool; empty if it is not known.
     pub pools: Vec<PoolUse>,
+    /// The PGs that it leads and that are not active.
+    pub stuck: Vec<PgStuck>,
 }
 
 impl Front for OsdBeacon {
@@ -42,12 +54,17 @@ impl Front for OsdBeacon {
             e.u64(p.objects);
             e.u64(p.bytes);
         });
+        e.vec(&self.stuck, |e, s| {
+            e.pg(s.pg);
+            e.str(&s.state);
+        });
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<OsdBeacon> {
         let (osd, total_bytes, used_bytes) = (OsdId(d.u32()?), d.u64()?, d.u64()?);
         let pools =
             d.vec(POOL_USE_BYTES, |d| Ok(PoolUse { pool: d.i64()?, objects: d.u64()?, bytes: d.u64()? }))?;
-        Ok(OsdBeacon { osd, total_bytes, used_bytes, pools })
+        let stuck = d.vec(PG_STUCK_BYTES_MIN, |d| Ok(PgStuck { pg: d.pg()?, state: d.string()? }))?;
+        Ok(OsdBeacon { osd, total_bytes, used_bytes, pools, stuck })
     }
 }

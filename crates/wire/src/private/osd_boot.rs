@@ -5,7 +5,7 @@ use carmine_types::{Epoch, OsdId, Uuid};
 use crate::{Decoder, Encoder, EntityAddr, Front, Result, kinds};
 
 /// OSD → monitor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdBoot {
     pub osd: OsdId,
     /// Identity of its store; must be the one that the map has for this id.
@@ -16,6 +16,8 @@ pub struct OsdBoot {
     pub reactors: u16,
     /// Newest map that it has; 0 for none.
     pub epoch: Epoch,
+    /// What it says of itself and its machine, by Ceph's names (`hostname`, `osd_objectstore`, …).
+    pub metadata: Vec<(String, String)>,
 }
 
 impl Front for OsdBoot {
@@ -29,6 +31,10 @@ impl Front for OsdBoot {
         e.addr(&self.addr);
         e.u16(self.reactors);
         e.u32(self.epoch.0);
+        e.vec(&self.metadata, |e, (key, value)| {
+            e.str(key);
+            e.str(value);
+        });
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<OsdBoot> {
@@ -38,6 +44,7 @@ impl Front for OsdBoot {
             addr: d.addr()?,
             reactors: d.u16()?,
             epoch: Epoch(d.u32()?),
+            metadata: d.map(8, |d| d.string(), |d| d.string())?,
         })
     }
 }

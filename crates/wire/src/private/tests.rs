@@ -20,14 +20,15 @@ proptest! {
         round_trip(Route { epoch });
         round_trip(OsdBoot {
             osd, uuid: Uuid(uuid), addr: EntityAddr { kind: 2, nonce: 7, sock },
-            reactors: reactors.len() as u16, epoch,
+            reactors: reactors.len() as u16, epoch, metadata: vec![(reason.clone(), "value".into())],
         });
-        round_trip(OsdBootAck { result, epoch, reason });
-        for reason in [DownReason::Goodbye, DownReason::Unreachable] {
-            round_trip(OsdDown { osd, nonce: result as u32, reason, epoch });
+        round_trip(OsdBootAck { result, epoch, reason: reason.clone() });
+        for down in [DownReason::Goodbye, DownReason::Unreachable] {
+            round_trip(OsdDown { osd, nonce: result as u32, reason: down, epoch });
         }
         let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9 });
-        round_trip(OsdBeacon { osd, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect() });
+        let stuck = pgs.iter().map(|(pg, _)| PgStuck { pg: *pg, state: reason.clone() }).collect();
+        round_trip(OsdBeacon { osd, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect(), stuck });
         round_trip(RouteReply { epoch, reactors, pgs });
         round_trip(Admin { json: json.clone() });
         round_trip(AdminReply { result, json });

@@ -1,0 +1,72 @@
+//! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
+
+mod osd;
+mod pool;
+#[cfg(test)]
+mod tests;
+mod weight;
+
+use carmine_types::{Errno, OsdId, UTime, Uuid};
+use carmine_wire::addr::EntityAddrVec;
+use carmine_wire::osdmap::{Incremental, OsdMap};
+
+/// A wish to change the map.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// An OSD process runs and can be reached.
+    Boot { osd: OsdId, uuid: Uuid, addrs: EntityAddrVec },
+    /// The OSD process with these addresses is gone; one that has booted since is not meant.
+    Down { osd: OsdId, addrs: EntityAddrVec },
+    /// A new replicated pool; the defaults are those of the first pool.
+    CreatePool { name: String, pg_num: Option<u32>, size: Option<u8> },
+    /// Removes a pool with its PGs.
+    DeletePool { pool: i64 },
+    /// Notes which application uses a pool.
+    EnableApp { pool: String, app: String },
+    /// Changes the number of replicas.
+    SetPool { pool: String, size: Option<u8>, min_size: Option<u8> },
+    /// Calls OSDs down that may well run: they boot again.
+    MarkDown { osds: Vec<OsdId> },
+    /// Gives OSDs this weight (16.16): 0 is out, 0x10000 is in.
+    Weight { osds: Vec<OsdId>, weight: u32 },
+    /// Sets and clears flags of the map.
+    Flags { set: u32, clear: u32 },
+}
+
+/// Why a change was refused: an errno and a sentence for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: Errno,
+    pub(crate) text: String,
+}
+
+pub(crate) fn refuse(code: i32, text: impl Into<String>) -> Refusal {
+    Refusal { code: Errno(code), text: text.into() }
+}
+
+impl Change {
+    /// The incremental that does it; `None` if the map already is as wished.
+    pub(crate) fn plan(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
+        match self {
+            Self::Boot { osd, uuid, addrs } => osd::boot(map, *osd, *uuid, addrs, now),
+            Self::Down { osd, addrs } => Ok(osd::down(map, *osd, addrs, now)),
+            Self::CreatePool { name, pg_num, size } => pool::create(map, name, *pg_num, *size, now),
+            Self::DeletePool { pool } => pool::delete(map, *pool, now),
+            Self::EnableApp { pool, app } => pool::enable_app(map, pool, app, now),
+            Self::SetPool { pool, size, min_size } => pool::set(map, pool, *size, *min_size, now),
+            Self::MarkDown { osds } => osd::mark_down(map, osds, now),
+            Self::Weight { osds, weight } => weight::set(map, osds, *weight, now),
+            Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
+        }
+    }
+}
+
+fn flags(map: &OsdMap, set: u32, clear: u32, now: UTime) -> Option<Incremental> {
+    let flags = (map.flags | set) & !clear;
+    if flags == map.flags {
+        return None;
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.new_flags = i32::from_ne_bytes(flags.to_ne_bytes());
+    Some(inc)
+}

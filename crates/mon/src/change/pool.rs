@@ -1,0 +1,171 @@
+//! Pools.
+
+use carmine_crush::pg_mapping;
+use carmine_types::{PgId, UTime, errno};
+use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
+
+use super::{Refusal, refuse};
+
+/// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
+pub(crate) const PG_NUM_MAX: u32 = 65_536;
+/// Most pools: each costs about 330 bytes in every map that is sent.
+const POOLS_MAX: usize = 1_000;
+/// Longest pool or application name, bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// Our CRUSH rule 0 takes 1 to 10 replicas.
+const SIZE_MAX: u8 = 10;
+/// PGs of a pool that was created without a number.
+pub(crate) const PG_NUM_DEFAULT: u32 = 32;
+
+/// Replicas that are needed to take writes, if nobody says so: as Ceph has it.
+fn min_size_of(size: u8) -> u8 {
+    size - size / 2
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(good) || name.starts_with('-') {
+        let text =
+            format!("{what} name {name:?}: take 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'");
+        return Err(refuse(errno::EINVAL, text));
+    }
+    Ok(())
+}
+
+pub(super) fn create(
+    map: &OsdMap,
+    name: &str,
+    pg_num: Option<u32>,
+    size: Option<u8>,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    check_name("pool", name)?;
+    if map.pool_id(name).is_some() {
+        return Ok(None);
+    }
+    if map.pools.len() >= POOLS_MAX {
+        return Err(refuse(errno::E2BIG, format!("there are {POOLS_MAX} pools already, which is the limit")));
+    }
+    let pg_num = pg_num.unwrap_or(PG_NUM_DEFAULT);
+    if !pg_num.is_power_of_two() || pg_num > PG_NUM_MAX {
+        let text = format!("pg_num {pg_num}: take a power of two from 1 to {PG_NUM_MAX}");
+        return Err(refuse(errno::EINVAL, text));
+    }
+    let model = map.pools.values().next();
+    let (size, min_size) = match (size, model) {
+        (None, Some(model)) => (model.size, model.min_size),
+        (size, _) => {
+            let size = size.unwrap_or(1);
+            (size, min_size_of(size))
+        }
+    };
+    check_size(map, size)?;
+    let mut inc = Incremental::next(map, now);
+    let id = map.pool_max.saturating_add(1).max(1);
+    inc.new_pool_max = i64::from(id);
+    inc.new_pools.insert(i64::from(id), PgPool::replicated(size, min_size, pg_num, 0, inc.epoch, now));
+    inc.new_pool_names.insert(i64::from(id), name.to_string());
+    Ok(Some(inc))
+}
+
+fn check_size(map: &OsdMap, size: u8) -> Result<(), Refusal> {
+    let osds = map.osds().count();
+    if size == 0 || size > SIZE_MAX || usize::from(size) > osds {
+        let text =
+            format!("size {size}: take 1 to {} (there are {osds} OSDs)", osds.min(usize::from(SIZE_MAX)));
+        return Err(refuse(errno::EINVAL, text));
+    }
+    Ok(())
+}
+
+pub(super) fn delete(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    if map.pool(pool).is_none() {
+        return Ok(None);
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.old_pools.insert(pool);
+    Ok(Some(inc))
+}
+
+/// The named pool, ready to be changed in `inc`.
+fn pool_of(map: &OsdMap, name: &str) -> Result<(i64, PgPool), Refusal> {
+    map.pool_id(name)
+        .and_then(|id| Some((id, map.pool(id)?.clone())))
+        .ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{name}'")))
+}
+
+pub(super) fn enable_app(
+    map: &OsdMap,
+    name: &str,
+    app: &str,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    check_name("application", app)?;
+    let (id, mut pool) = pool_of(map, name)?;
+    if pool.application_metadata.contains_key(app) {
+        return Ok(None);
+    }
+    let mut inc = Incremental::next(map, now);
+    pool.application_metadata.insert(app.to_string(), Default::default());
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    Ok(Some(inc))
+}
+
+/// Changes the number of replicas. The PGs copy what new members lack, or leave members out, at the start of the interval
+/// that follows.
+pub(super) fn set(
+    map: &OsdMap,
+    name: &str,
+    size: Option<u8>,
+    min_size: Option<u8>,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    let (id, old) = pool_of(map, name)?;
+    let mut pool = old.clone();
+    if let Some(size) = size.filter(|size| *size != pool.size) {
+        check_size(map, size)?;
+        (pool.size, pool.min_size) = (size, min_size_of(size));
+    }
+    if let Some(min_size) = min_size {
+        if min_size == 0 || min_size > pool.size {
+            return Err(refuse(errno::EINVAL, format!("min_size {min_size}: take 1 to {}", pool.size)));
+        }
+        pool.min_size = min_size;
+    }
+    if pool == old {
+        return Ok(None);
+    }
+    let mut inc = Incremental::next(map, now);
+    pool.last_change = inc.epoch;
+    if pool.size != old.size {
+        keep_primaries(map, id, &pool)?;
+    }
+    inc.new_pools.insert(id, pool);
+    Ok(Some(inc))
+}
+
+/// A PG's data comes from its primary: one that would get another primary by its new size is refused, and one whose members
+/// are pinned.
+fn keep_primaries(map: &OsdMap, id: i64, pool: &PgPool) -> Result<(), Refusal> {
+    if let Some(pg) = map.pg_temp.keys().find(|pg| pg.pool == id) {
+        let text = format!("pg {pg} is pinned to other OSDs than CRUSH's: mark all OSDs in first");
+        return Err(refuse(errno::EBUSY, text));
+    }
+    let mut next = map.clone();
+    next.pools.insert(id, pool.clone());
+    let moved = (0..pool.pg_num).map(|ps| PgId::new(id, ps)).find(|pg| {
+        let (before, after) = (pg_mapping(map, *pg), pg_mapping(&next, *pg));
+        before.acting_primary != after.acting_primary
+    });
+    match moved {
+        None => Ok(()),
+        Some(pg) => {
+            let text = format!(
+                "size {}: pg {pg} would get another primary, which has no data; start all OSDs first",
+                pool.size
+            );
+            Err(refuse(errno::EBUSY, text))
+        }
+    }
+}

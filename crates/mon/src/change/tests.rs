@@ -1,0 +1,189 @@
+use super::pool::PG_NUM_DEFAULT;
+use super::*;
+use crate::testing::{addrs_of, apply, cluster, now, up};
+use carmine_crush::pg_mapping;
+use carmine_types::{Epoch, PgId, errno};
+use carmine_wire::FEATURES;
+use carmine_wire::osdmap::consts::{WEIGHT_IN, WEIGHT_OUT};
+
+fn code(map: &OsdMap, change: Change) -> i32 {
+    change.plan(map, now()).unwrap_err().code.0
+}
+
+#[test]
+fn the_first_map() {
+    let map = cluster(3);
+    assert_eq!((map.epoch, map.max_osd, map.pool_max), (Epoch(1), 3, 1));
+    assert_eq!(map.pool_id("bench"), Some(1));
+    assert!(map.osds().all(|osd| map.is_in(osd) && !map.is_up(osd)));
+    // A client crashes if this vector is shorter than max_osd.
+    assert_eq!(map.osd_xinfo.len(), 3);
+    assert_eq!(OsdMap::decode(&map.encode()), Ok(map));
+}
+
+#[test]
+fn an_osd_comes_and_goes() {
+    let mut map = cluster(2);
+    up(&mut map, 0, 1);
+    assert!(map.is_up(OsdId(0)) && !map.is_up(OsdId(1)));
+    assert_eq!(map.osd_info[0].up_from, Epoch(2));
+    assert_eq!(map.osd_xinfo[0].features, FEATURES);
+    let addrs = map.client_addr(OsdId(0)).unwrap().clone();
+    let uuid = map.osd_uuid[0];
+    // The same again changes nothing; another store under the same number is refused.
+    assert!(Change::Boot { osd: OsdId(0), uuid, addrs: addrs.clone() }.plan(&map, now()).unwrap().is_none());
+    assert_eq!(
+        code(&map, Change::Boot { osd: OsdId(0), uuid: Uuid([7; 16]), addrs: addrs.clone() }),
+        errno::EPERM
+    );
+    assert_eq!(code(&map, Change::Boot { osd: OsdId(9), uuid, addrs }), errno::ENOENT);
+    let gone = Change::Down { osd: OsdId(0), addrs: addrs_of(0, 1) };
+    assert!(!apply(&mut map, Change::Down { osd: OsdId(0), addrs: addrs_of(0, 9) }), "an earlier start");
+    assert!(apply(&mut map, gone.clone()));
+    assert!(!map.is_up(OsdId(0)) && map.is_in(OsdId(0)), "down, but its PGs wait for it");
+    assert_eq!((map.epoch, map.osd_info[0].down_at), (Epoch(3), Epoch(3)));
+    assert!(!apply(&mut map, gone), "down already");
+    assert!(!apply(&mut map, Change::Down { osd: OsdId(99), addrs: addrs_of(99, 1) }));
+}
+
+#[test]
+fn pools_come_and_go() {
+    let mut map = cluster(3);
+    let create = |name: &str, pg_num| Change::CreatePool { name: name.into(), pg_num, size: None };
+    assert!(apply(&mut map, create("rbd", Some(8))));
+    assert!(!apply(&mut map, create("rbd", Some(16))), "it exists: fine, unchanged");
+    let pool = map.pool(2).unwrap();
+    assert_eq!((pool.size, pool.pg_num, pool.last_change, map.pool_max), (3, 8, Epoch(2), 2));
+    assert!(apply(&mut map, Change::EnableApp { pool: "rbd".into(), app: "rbd".into() }));
+    assert!(map.pool(2).unwrap().application_metadata.contains_key("rbd"));
+    assert!(apply(&mut map, Change::DeletePool { pool: 2 }));
+    assert!(map.pool(2).is_none() && map.pool_id("rbd").is_none());
+    // A number is never given twice: objects of the old pool may still be on disks.
+    assert!(apply(&mut map, create("again", None)));
+    assert_eq!((map.pool_id("again"), map.pool(3).unwrap().pg_num), (Some(3), PG_NUM_DEFAULT));
+}
+
+#[test]
+fn bad_wishes_are_refused() {
+    let map = cluster(2);
+    let pool = |name: &str, pg_num, size| Change::CreatePool { name: name.into(), pg_num, size };
+    for bad in ["", "-x", "a b", "ä", "a/b", &"x".repeat(200)] {
+        assert_eq!(code(&map, pool(bad, None, None)), errno::EINVAL, "{bad}");
+    }
+    for pg_num in [0, 3, 1 << 17] {
+        assert_eq!(code(&map, pool("p", Some(pg_num), None)), errno::EINVAL);
+    }
+    assert_eq!(code(&map, pool("p", None, Some(3))), errno::EINVAL);
+    assert_eq!(code(&map, pool("p", None, Some(0))), errno::EINVAL);
+    assert_eq!(code(&map, Change::EnableApp { pool: "none".into(), app: "rbd".into() }), errno::ENOENT);
+    let set = |size, min_size| Change::SetPool { pool: "bench".into(), size, min_size };
+    assert_eq!(code(&map, set(Some(3), None)), errno::EINVAL, "there are two OSDs");
+    assert_eq!(code(&map, set(None, Some(3))), errno::EINVAL);
+    assert!(set(None, Some(2)).plan(&map, now()).unwrap().is_some());
+}
+
+fn cluster_up(osds: u32) -> OsdMap {
+    let mut map = cluster(osds);
+    (0..osds).for_each(|osd| up(&mut map, osd, 1));
+    map
+}
+
+fn set_size(map: &mut OsdMap, size: u8) -> bool {
+    apply(map, Change::SetPool { pool: "bench".into(), size: Some(size), min_size: None })
+}
+
+fn weigh(osds: &[u32], weight: u32) -> Change {
+    Change::Weight { osds: osds.iter().copied().map(OsdId).collect(), weight }
+}
+
+/// The acting set of every PG of the first pool, and its primary.
+fn acting(map: &OsdMap) -> Vec<(Vec<i32>, Option<OsdId>)> {
+    let mapping = |ps| pg_mapping(map, PgId::new(1, ps));
+    (0..map.pool(1).unwrap().pg_num)
+        .map(|ps| (mapping(ps).acting.to_vec(), mapping(ps).acting_primary))
+        .collect()
+}
+
+#[test]
+fn a_pool_grows_and_shrinks_behind_its_primaries() {
+    let mut map = cluster_up(4);
+    let before = acting(&map);
+    assert!(set_size(&mut map, 2));
+    let pool = map.pool(1).unwrap();
+    assert_eq!((pool.size, pool.min_size, pool.last_change), (2, 1, map.epoch));
+    for (old, new) in before.iter().zip(acting(&map)) {
+        assert_eq!((old.1, &old.0[..2]), (new.1, &new.0[..]));
+    }
+    assert!(!set_size(&mut map, 2), "it is so already");
+    assert!(set_size(&mut map, 4));
+    assert_eq!(acting(&map), before);
+}
+
+#[test]
+fn who_has_the_data_leads_after_an_osd_went_out() {
+    let mut map = cluster_up(4);
+    set_size(&mut map, 3);
+    let before = acting(&map);
+    assert!(apply(&mut map, weigh(&[0], WEIGHT_OUT)));
+    assert!(!map.is_in(OsdId(0)) && map.is_up(OsdId(0)));
+    for ((old, _), (new, primary)) in before.iter().zip(acting(&map)) {
+        assert_eq!(new.len(), 3);
+        assert!(!new.contains(&0), "there are three others");
+        assert!(old.contains(&(primary.unwrap().0 as i32)), "{old:?} -> {new:?}");
+    }
+    assert!(!apply(&mut map, weigh(&[0], WEIGHT_OUT)), "out already");
+    let moved = acting(&map);
+    assert!(apply(&mut map, weigh(&[0], WEIGHT_IN)));
+    for ((old, _), (new, primary)) in moved.iter().zip(acting(&map)) {
+        assert!(old.contains(&(primary.unwrap().0 as i32)), "{old:?} -> {new:?}");
+    }
+}
+
+#[test]
+fn without_enough_others_the_old_ones_go_on() {
+    let mut map = cluster_up(3);
+    let before = acting(&map);
+    assert!(apply(&mut map, weigh(&[1], WEIGHT_OUT)));
+    assert_eq!(acting(&map), before, "PGs of three copies need three OSDs");
+    assert_eq!(map.pg_temp.len(), before.len());
+    // A pinned pool keeps its size: its members are not CRUSH's.
+    let smaller = Change::SetPool { pool: "bench".into(), size: Some(2), min_size: None };
+    assert_eq!(code(&map, smaller), errno::EBUSY);
+    assert!(apply(&mut map, weigh(&[1], WEIGHT_IN)));
+    assert!(map.pg_temp.is_empty());
+    assert_eq!(acting(&map), before);
+}
+
+#[test]
+fn data_is_not_left_behind() {
+    let mut map = cluster_up(2);
+    set_size(&mut map, 1);
+    assert_eq!(code(&map, weigh(&[0], WEIGHT_OUT)), errno::EBUSY, "the only copy");
+    // Also if the OSD is down: another one would serve an empty PG.
+    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(0)] }));
+    assert_eq!(code(&map, weigh(&[0], WEIGHT_OUT)), errno::EBUSY);
+    assert_eq!(code(&map, weigh(&[7], WEIGHT_OUT)), errno::ENOENT);
+}
+
+#[test]
+fn osds_are_called_down() {
+    let mut map = cluster_up(3);
+    let both = Change::MarkDown { osds: vec![OsdId(0), OsdId(2)] };
+    assert!(apply(&mut map, both.clone()));
+    assert!(!map.is_up(OsdId(0)) && map.is_up(OsdId(1)) && !map.is_up(OsdId(2)));
+    assert!(!apply(&mut map, both), "down already");
+    assert_eq!(code(&map, Change::MarkDown { osds: vec![OsdId(3)] }), errno::ENOENT);
+    up(&mut map, 0, 2);
+    assert!(map.is_up(OsdId(0)), "it boots again");
+}
+
+#[test]
+fn flags_are_set_and_cleared() {
+    let mut map = cluster(1);
+    let before = map.flags;
+    assert!(apply(&mut map, Change::Flags { set: 0x880, clear: 0 }));
+    assert_eq!(map.flags, before | 0x880);
+    assert!(!apply(&mut map, Change::Flags { set: 0x80, clear: 0 }));
+    assert!(apply(&mut map, Change::Flags { set: 0, clear: 0x880 }));
+    assert_eq!(map.flags, before);
+}

@@ -1,0 +1,102 @@
+//! Commands about the cluster as a whole.
+
+use serde_json::{Value, json};
+
+use super::args::text;
+use super::output::{done, either, pretty};
+use super::{Known, Outcome, View};
+use crate::report::{df, health, mon, status};
+
+/// The commands of this family.
+pub(super) const COMMANDS: &[Known] = &[
+    Known { words: "status", parameters: &[], help: "show the cluster's state", perm: "r", run: status },
+    Known {
+        words: "health",
+        parameters: &["detail:(detail)?"],
+        help: "show the cluster's health",
+        perm: "r",
+        run: health,
+    },
+    Known {
+        words: "df",
+        parameters: &["detail:(detail)?"],
+        help: "show used and free space",
+        perm: "r",
+        run: df,
+    },
+    Known { words: "fsid", parameters: &[], help: "show the cluster's id", perm: "r", run: fsid },
+    Known { words: "version", parameters: &[], help: "show the monitor's version", perm: "r", run: version },
+    Known { words: "versions", parameters: &[], help: "count daemons by version", perm: "r", run: versions },
+    Known { words: "mon dump", parameters: &[], help: "print the MonMap", perm: "r", run: mon_dump },
+    Known { words: "mon stat", parameters: &[], help: "show the monitors", perm: "r", run: mon_stat },
+    Known { words: "quorum_status", parameters: &[], help: "show the quorum", perm: "r", run: quorum_status },
+    Known {
+        words: "mgr dump",
+        parameters: &[],
+        help: "print the MgrMap (there is no manager)",
+        perm: "r",
+        run: mgr_dump,
+    },
+    Known {
+        words: "mgr module ls",
+        parameters: &[],
+        help: "list the manager's modules (there are none)",
+        perm: "r",
+        run: mgr_module_ls,
+    },
+];
+
+/// What this program calls itself where Ceph's daemons tell their version.
+pub(super) const VERSION: &str = concat!("carmine ", env!("CARGO_PKG_VERSION"));
+
+fn status(command: &Value, view: &View<'_>) -> Outcome {
+    either(command, || status::json(view), || status::text(view))
+}
+
+fn health(command: &Value, view: &View<'_>) -> Outcome {
+    let detail = text(command, "detail").is_some();
+    either(command, || health::json(view, detail), || health::text(view, detail))
+}
+
+fn df(command: &Value, view: &View<'_>) -> Outcome {
+    either(command, || df::json(view), || df::text(view))
+}
+
+fn fsid(command: &Value, view: &View<'_>) -> Outcome {
+    let fsid = view.map.fsid.to_string();
+    either(command, || json!({ "fsid": fsid }), || format!("{fsid}\n"))
+}
+
+fn version(command: &Value, _: &View<'_>) -> Outcome {
+    either(command, || json!({ "version": VERSION }), || format!("{VERSION}\n"))
+}
+
+fn versions(command: &Value, view: &View<'_>) -> Outcome {
+    let up = view.map.osds().filter(|osd| view.map.is_up(*osd)).count();
+    let value = json!({
+        "mon": { VERSION: 1 }, "mgr": {}, "osd": { VERSION: up }, "mds": {}, "overall": { VERSION: up + 1 },
+    });
+    done(pretty(command, &value))
+}
+
+fn mon_dump(command: &Value, view: &View<'_>) -> Outcome {
+    either(command, || mon::dump_json(view), || mon::dump_text(view))
+}
+
+fn mon_stat(command: &Value, view: &View<'_>) -> Outcome {
+    either(command, || mon::stat_json(view), || mon::stat_text(view))
+}
+
+fn quorum_status(command: &Value, view: &View<'_>) -> Outcome {
+    done(pretty(command, &mon::quorum_json(view)))
+}
+
+fn mgr_dump(command: &Value, _: &View<'_>) -> Outcome {
+    let none = json!({ "epoch": 0, "available": false, "active_name": "", "standbys": [], "modules": [], "services": {} });
+    done(pretty(command, &none))
+}
+
+fn mgr_module_ls(command: &Value, _: &View<'_>) -> Outcome {
+    let none = json!({ "always_on_modules": [], "enabled_modules": [], "disabled_modules": [] });
+    done(pretty(command, &none))
+}

@@ -1,0 +1,148 @@
+//! Commands that look at OSDs and their map.
+
+use carmine_types::{OsdId, errno};
+use serde_json::{Value, json};
+
+use super::args::{osd as osd_arg, required, text};
+use super::output::{done, either, pretty};
+use super::{Answer, Known, Outcome, View};
+use crate::change::refuse;
+use crate::report::{dump, osd_df, osd_map, osd_metadata, tree};
+
+const ID: &str = "id:CephOsdName";
+
+/// The commands of this family.
+pub(super) const COMMANDS: &[Known] = &[
+    Known { words: "osd dump", parameters: &[], help: "print the OSDMap", perm: "r", run: osd_dump },
+    Known { words: "osd tree", parameters: &[], help: "print the CRUSH tree", perm: "r", run: osd_tree },
+    Known {
+        words: "osd df",
+        parameters: &["output_method:(plain|tree)?"],
+        help: "show used and free space and PGs of each OSD",
+        perm: "r",
+        run: osd_df,
+    },
+    Known { words: "osd stat", parameters: &[], help: "count the OSDs", perm: "r", run: osd_stat },
+    Known { words: "osd ls", parameters: &[], help: "list the OSD ids", perm: "r", run: osd_ls },
+    Known {
+        words: "osd getmaxosd",
+        parameters: &[],
+        help: "show the end of the OSD ids",
+        perm: "r",
+        run: getmaxosd,
+    },
+    Known { words: "osd getmap", parameters: &[], help: "get the OSDMap", perm: "r", run: osd_getmap },
+    Known {
+        words: "osd getcrushmap",
+        parameters: &[],
+        help: "get the CRUSH map",
+        perm: "r",
+        run: osd_getcrushmap,
+    },
+    Known {
+        words: "osd map",
+        parameters: &["pool:CephPoolname", "object:CephObjectname", "nspace:CephString?"],
+        help: "show the PG of an object, and its OSDs",
+        perm: "r",
+        run: osd_map,
+    },
+    Known {
+        words: "osd metadata",
+        parameters: &["id:CephOsdName?"],
+        help: "show what an OSD, or each, said of itself when it booted",
+        perm: "r",
+        run: osd_metadata,
+    },
+    Known { words: "osd find", parameters: &[ID], help: "show where an OSD is", perm: "r", run: osd_find },
+    Known {
+        words: "osd blocklist ls",
+        parameters: &[],
+        help: "list the clients that are kept out",
+        perm: "r",
+        run: blocklist_ls,
+    },
+];
+
+fn osd_dump(command: &Value, view: &View<'_>) -> Outcome {
+    let Answer::Done { data, .. } = either(command, || dump::json(view.map), || dump::text(view.map))? else {
+        return done("");
+    };
+    Ok(Answer::Done { status: String::new(), data })
+}
+
+fn osd_tree(command: &Value, view: &View<'_>) -> Outcome {
+    either(command, || tree::json(view.map), || tree::text(view.map))
+}
+
+fn osd_df(command: &Value, view: &View<'_>) -> Outcome {
+    let is_tree = text(command, "output_method") == Some("tree");
+    either(command, || osd_df::json(view, is_tree), || osd_df::text(view, is_tree))
+}
+
+fn osd_stat(command: &Value, view: &View<'_>) -> Outcome {
+    let (all, up, inside) = dump::counts(view.map);
+    let epoch = view.map.epoch.0;
+    let remapped = view.map.pg_temp.len();
+    either(
+        command,
+        || {
+            json!({ "epoch": epoch, "num_osds": all, "num_up_osds": up, "num_in_osds": inside,
+                    "num_remapped_pgs": remapped })
+        },
+        || format!("{all} osds: {up} up, {inside} in; epoch: e{epoch}\n"),
+    )
+}
+
+fn osd_ls(command: &Value, view: &View<'_>) -> Outcome {
+    let ids: Vec<u32> = view.map.osds().map(|osd| osd.0).collect();
+    either(command, || json!(ids), || ids.iter().map(|id| format!("{id}\n")).collect())
+}
+
+fn getmaxosd(command: &Value, view: &View<'_>) -> Outcome {
+    let (epoch, max) = (view.map.epoch.0, view.map.max_osd);
+    either(
+        command,
+        || json!({ "epoch": epoch, "max_osd": max }),
+        || format!("max_osd = {max} in epoch {epoch}\n"),
+    )
+}
+
+fn osd_getmap(_: &Value, view: &View<'_>) -> Outcome {
+    Ok(Answer::Done { status: format!("got osdmap epoch {}", view.map.epoch), data: view.map_bytes.to_vec() })
+}
+
+fn osd_getcrushmap(_: &Value, view: &View<'_>) -> Outcome {
+    Ok(Answer::Done { status: view.map.crush_version.to_string(), data: view.map.crush.encode() })
+}
+
+fn osd_map(command: &Value, view: &View<'_>) -> Outcome {
+    let (pool, object) = (required(command, "pool")?, required(command, "object")?);
+    let found = osd_map::find(view, pool, object, text(command, "nspace").unwrap_or_default());
+    let found = found.ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{pool}'")))?;
+    either(command, || found.json(), || found.text())
+}
+
+fn osd_metadata(command: &Value, view: &View<'_>) -> Outcome {
+    match command.get("id") {
+        Some(id) => done(pretty(command, &osd_metadata::json(view, known(view, id)?))),
+        None => done(pretty(command, &view.map.osds().map(|osd| osd_metadata::json(view, osd)).collect())),
+    }
+}
+
+fn osd_find(command: &Value, view: &View<'_>) -> Outcome {
+    let id = command.get("id").ok_or_else(|| refuse(errno::EINVAL, "the parameter 'id' is missing"))?;
+    done(pretty(command, &osd_metadata::find_json(view, known(view, id)?)))
+}
+
+fn blocklist_ls(command: &Value, view: &View<'_>) -> Outcome {
+    either(command, || dump::blocklist_json(view.map), || dump::blocklist_text(view.map))
+}
+
+/// An OSD of the map.
+fn known(view: &View<'_>, id: &Value) -> Result<OsdId, crate::change::Refusal> {
+    let osd = osd_arg(id)?;
+    if view.map.exists(osd) {
+        return Ok(osd);
+    }
+    Err(refuse(errno::ENOENT, format!("{osd} does not exist: the cluster has {} OSDs", view.map.max_osd)))
+}

@@ -1,0 +1,83 @@
+//! Commands that change the state of OSDs, and the flags of the map.
+
+use carmine_types::errno;
+use carmine_wire::osdmap::consts::{FLAG_NAMES, WEIGHT_IN, WEIGHT_OUT};
+use serde_json::Value;
+
+use super::args::{osds, required};
+use super::output::change;
+use super::{Known, Outcome, View};
+use crate::change::{Change, Refusal, refuse};
+
+const IDS: &[&str] = &["ids:CephString+"];
+/// Flags that change nothing here, or only what this monitor does: it marks nobody out, and there is neither scrub nor backfill.
+const FLAGS: &[&str] = &["key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)"];
+
+/// The commands of this family.
+pub(super) const COMMANDS: &[Known] = &[
+    Known {
+        words: "osd out",
+        parameters: IDS,
+        help: "take OSDs out of the placement",
+        perm: "rw",
+        run: osd_out,
+    },
+    Known { words: "osd in", parameters: IDS, help: "put OSDs back", perm: "rw", run: osd_in },
+    Known {
+        words: "osd down",
+        parameters: IDS,
+        help: "call OSDs down; those that run boot again",
+        perm: "rw",
+        run: osd_down,
+    },
+    Known { words: "osd set", parameters: FLAGS, help: "set a flag of the map", perm: "rw", run: osd_set },
+    Known {
+        words: "osd unset",
+        parameters: FLAGS,
+        help: "clear a flag of the map",
+        perm: "rw",
+        run: osd_unset,
+    },
+];
+
+fn names(osds: &[carmine_types::OsdId]) -> String {
+    osds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn osd_out(command: &Value, _: &View<'_>) -> Outcome {
+    let osds = osds(command)?;
+    let status = format!("marked out {}.", names(&osds));
+    change(Change::Weight { osds, weight: WEIGHT_OUT }, status)
+}
+
+fn osd_in(command: &Value, _: &View<'_>) -> Outcome {
+    let osds = osds(command)?;
+    let status = format!("marked in {}.", names(&osds));
+    change(Change::Weight { osds, weight: WEIGHT_IN }, status)
+}
+
+fn osd_down(command: &Value, _: &View<'_>) -> Outcome {
+    let osds = osds(command)?;
+    let status = format!("marked down {}.", names(&osds));
+    change(Change::MarkDown { osds }, status)
+}
+
+/// Name and bit of the flag that a command names.
+fn flag(command: &Value) -> Result<(&str, u32), Refusal> {
+    let key = required(command, "key")?;
+    let is_offered = FLAGS.iter().any(|choices| choices.split(['(', '|', ')']).any(|name| name == key));
+    match FLAG_NAMES.iter().find(|(_, name)| is_offered && *name == key) {
+        Some((bit, _)) => Ok((key, *bit)),
+        None => Err(refuse(errno::EOPNOTSUPP, format!("the flag '{key}' is not supported"))),
+    }
+}
+
+fn osd_set(command: &Value, _: &View<'_>) -> Outcome {
+    let (name, set) = flag(command)?;
+    change(Change::Flags { set, clear: 0 }, format!("{name} is set"))
+}
+
+fn osd_unset(command: &Value, _: &View<'_>) -> Outcome {
+    let (name, clear) = flag(command)?;
+    change(Change::Flags { set: 0, clear }, format!("{name} is unset"))
+}

@@ -1,0 +1,171 @@
+//! Commands that make, list and remove pools, and note what uses them.
+
+use carmine_types::errno;
+use serde_json::{Value, json};
+
+use super::args::{is_set, number, required, text};
+use super::output::{change, done, either, pretty, said};
+use super::{Known, Outcome, View};
+use crate::change::{Change, refuse};
+use crate::report::pools;
+
+pub(super) const POOL: &str = "pool:CephPoolname";
+const DELETE: &[&str] = &[POOL, "pool2:CephPoolname?", "yes_i_really_really_mean_it:CephBool?"];
+
+/// The commands of this family.
+pub(super) const COMMANDS: &[Known] = &[
+    Known {
+        words: "osd lspools",
+        parameters: &[],
+        help: "list the pools with their numbers",
+        perm: "r",
+        run: lspools,
+    },
+    Known {
+        words: "osd pool ls",
+        parameters: &["detail:(detail)?"],
+        help: "list the pools",
+        perm: "r",
+        run: ls,
+    },
+    Known {
+        words: "osd pool stats",
+        parameters: &["pool_name:CephPoolname?"],
+        help: "show what pools hold",
+        perm: "r",
+        run: stats,
+    },
+    Known {
+        words: "osd pool create",
+        parameters: &[
+            POOL,
+            "pg_num:CephInt?",
+            "pgp_num:CephInt?",
+            "pool_type:(replicated|erasure)?",
+            "erasure_code_profile:CephString?",
+            "rule:CephString?",
+            "expected_num_objects:CephInt?",
+            "size:CephInt?",
+            "pg_num_min:CephInt?",
+            "autoscale_mode:(on|off|warn)?",
+        ],
+        help: "create a pool",
+        perm: "rw",
+        run: create,
+    },
+    Known {
+        words: "osd pool delete",
+        parameters: DELETE,
+        help: "delete a pool (name it twice)",
+        perm: "rw",
+        run: delete,
+    },
+    Known {
+        words: "osd pool rm",
+        parameters: DELETE,
+        help: "delete a pool (name it twice)",
+        perm: "rw",
+        run: delete,
+    },
+    Known {
+        words: "osd pool application enable",
+        parameters: &[POOL, "app:CephString", "yes_i_really_mean_it:CephBool?"],
+        help: "note which application uses a pool",
+        perm: "rw",
+        run: application_enable,
+    },
+    Known {
+        words: "osd pool application get",
+        parameters: &["pool:CephPoolname?"],
+        help: "tell which applications use a pool",
+        perm: "r",
+        run: application_get,
+    },
+];
+
+fn lspools(command: &Value, view: &View<'_>) -> Outcome {
+    let names = &view.map.pool_names;
+    either(
+        command,
+        || names.iter().map(|(id, name)| json!({ "poolnum": id, "poolname": name })).collect(),
+        || names.iter().map(|(id, name)| format!("{id} {name}\n")).collect(),
+    )
+}
+
+fn ls(command: &Value, view: &View<'_>) -> Outcome {
+    let names = || view.map.pool_names.values();
+    let detail = text(command, "detail").is_some();
+    either(
+        command,
+        || if detail { pools::json(view.map) } else { names().map(|n| json!(n)).collect() },
+        || if detail { pools::text(view.map) } else { names().map(|n| format!("{n}\n")).collect() },
+    )
+}
+
+fn stats(command: &Value, view: &View<'_>) -> Outcome {
+    let name = text(command, "pool_name");
+    if let Some(name) = name.filter(|name| view.map.pool_id(name).is_none()) {
+        return Err(refuse(errno::ENOENT, format!("there is no pool '{name}'")));
+    }
+    either(command, || pools::stats_json(view, name), || pools::stats_text(view, name))
+}
+
+fn create(command: &Value, view: &View<'_>) -> Outcome {
+    let name = required(command, "pool")?.to_string();
+    if text(command, "pool_type").is_some_and(|kind| kind != "replicated") {
+        return Err(refuse(errno::EOPNOTSUPP, "only replicated pools are supported"));
+    }
+    // The tool puts the name of a rule into the first free text parameter.
+    for rule in ["rule", "erasure_code_profile"].into_iter().filter_map(|key| text(command, key)) {
+        if !rule.is_empty() && !view.map.crush.rule_names.values().any(|known| known == rule) {
+            return Err(refuse(errno::ENOENT, format!("there is no CRUSH rule '{rule}'")));
+        }
+    }
+    if text(command, "autoscale_mode").is_some_and(|mode| mode != "off") {
+        return Err(refuse(errno::EOPNOTSUPP, "there is no autoscaler: take --autoscale-mode off"));
+    }
+    let pg_num = number(command, "pg_num")?.filter(|n| *n != 0);
+    if number::<u32>(command, "pgp_num")?.is_some_and(|pgp| pgp != 0 && Some(pgp) != pg_num) {
+        return Err(refuse(errno::EOPNOTSUPP, "pgp_num must be equal to pg_num"));
+    }
+    let status = if view.map.pool_id(&name).is_some() {
+        format!("pool '{name}' already exists")
+    } else {
+        format!("pool '{name}' created")
+    };
+    let size = number(command, "size")?.filter(|n| *n != 0);
+    change(Change::CreatePool { name, pg_num, size }, status)
+}
+
+fn delete(command: &Value, view: &View<'_>) -> Outcome {
+    let name = required(command, "pool")?;
+    let sure = is_set(command, "yes_i_really_really_mean_it") || is_set(command, "sure");
+    if text(command, "pool2") != Some(name) || !sure {
+        let text = format!(
+            "this destroys all data in pool '{name}': name it twice and add --yes-i-really-really-mean-it"
+        );
+        return Err(refuse(errno::EPERM, text));
+    }
+    match view.map.pool_id(name) {
+        Some(pool) => change(Change::DeletePool { pool }, format!("pool '{name}' removed")),
+        None => said(format!("pool '{name}' does not exist")),
+    }
+}
+
+fn application_enable(command: &Value, _: &View<'_>) -> Outcome {
+    let (pool, app) = (required(command, "pool")?.to_string(), required(command, "app")?.to_string());
+    let status = format!("enabled application '{app}' on pool '{pool}'");
+    change(Change::EnableApp { pool, app }, status)
+}
+
+fn application_get(command: &Value, view: &View<'_>) -> Outcome {
+    let of = |id: &i64| view.map.pool(*id).map_or(json!({}), |p| json!(p.application_metadata));
+    let value = match text(command, "pool") {
+        Some(name) => {
+            let id = view.map.pool_id(name);
+            of(&id.ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{name}'")))?)
+        }
+        None => view.map.pool_names.iter().map(|(id, name)| (name.clone(), of(id))).collect(),
+    };
+    done(pretty(command, &value))
+}

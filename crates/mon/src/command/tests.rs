@@ -1,0 +1,221 @@
+use carmine_types::{OsdId, errno};
+use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::testing::{cluster, up};
+
+fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
+    let bytes = map.encode();
+    let placement = MapView::new(std::sync::Arc::new(map.clone()));
+    let view = View {
+        map,
+        placement: &placement,
+        map_bytes: &bytes,
+        stats,
+        addr: "127.0.0.1:3300".into(),
+        uptime_s: 300,
+    };
+    run(&[text.to_string()], &view)
+}
+
+fn run_on(map: &OsdMap, text: &str) -> Outcome {
+    run_with(map, &reports(map), text)
+}
+
+/// As if every OSD that is up had reported: a GiB each, a tenth of it used.
+fn reports(map: &OsdMap) -> ClusterStats {
+    let mut stats = ClusterStats::default();
+    for osd in map.osds().filter(|osd| map.is_up(*osd)) {
+        let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960 }];
+        let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
+        stats.set(OsdBeacon { osd, total_bytes, used_bytes, pools, stuck: Vec::new() });
+        stats.set_metadata(
+            osd,
+            vec![("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())],
+        );
+    }
+    stats
+}
+
+fn text_of(outcome: Outcome) -> String {
+    match outcome {
+        Ok(Answer::Done { data, .. }) => String::from_utf8_lossy(&data).into_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn data(map: &OsdMap, text: &str) -> String {
+    text_of(run_on(map, text))
+}
+
+fn value(map: &OsdMap, prefix: &str) -> Value {
+    serde_json::from_str(&data(map, &json!({ "prefix": prefix, "format": "json" }).to_string())).unwrap()
+}
+
+fn plain(map: &OsdMap, prefix: &str) -> String {
+    data(map, &json!({ "prefix": prefix }).to_string())
+}
+
+fn cluster_up(osds: u32) -> OsdMap {
+    let mut map = cluster(osds);
+    (0..osds).for_each(|osd| up(&mut map, osd, 1));
+    map
+}
+
+#[test]
+fn every_command_is_described_and_answers() {
+    let map = cluster_up(3);
+    let described = value(&map, "get_command_descriptions");
+    assert_eq!(described.as_object().unwrap().len(), all().count());
+    let find =
+        |help: &str| described.as_object().unwrap().values().find(|c| c["help"] == help).unwrap().clone();
+    assert_eq!(
+        find("list the pools")["sig"][3],
+        json!({"name": "detail", "type": "CephChoices", "strings": "detail", "req": false})
+    );
+    assert_eq!(find("put OSDs back")["sig"][2], json!({"name": "ids", "type": "CephString", "n": "N"}));
+    for known in all() {
+        for format in ["plain", "json", "json-pretty"] {
+            let command = json!({
+                "prefix": known.words, "format": format, "pool": "bench", "app": "rgw", "var": "size", "val": "3",
+                "pool2": "bench", "yes_i_really_really_mean_it": true, "pg_num": 8, "ids": ["0", "osd.1"], "id": 1,
+                "key": "noout", "object": "o", "pgid": "1.3", "profile": "optimal", "dumpcontents": ["pgs_brief"],
+            });
+            let answer = run_on(&map, &command.to_string());
+            assert!(answer.is_ok(), "{}: {answer:?}", known.words);
+        }
+    }
+}
+
+#[test]
+fn words_are_told_apart() {
+    let mut words: Vec<&str> = all().map(|known| known.words).collect();
+    let count = words.len();
+    words.sort_unstable();
+    words.dedup();
+    assert_eq!(words.len(), count, "a command is listed twice");
+}
+
+#[test]
+fn pools_and_health() {
+    let mut map = cluster(3);
+    assert_eq!(plain(&map, "osd pool ls"), "bench\n");
+    assert_eq!(value(&map, "osd pool ls"), json!(["bench"]));
+    assert_eq!(data(&map, r#"{"prefix":"osd pool get","pool":"bench","var":"size"}"#), "size: 3\n");
+    assert!(
+        plain(&map, "health")
+            .starts_with("HEALTH_WARN 3 osds down; Reduced data availability: 8 pgs inactive")
+    );
+    (0..3).for_each(|osd| up(&mut map, osd, 1));
+    assert_eq!(plain(&map, "health"), "HEALTH_OK\n");
+    map.flags |= 0x800;
+    assert_eq!(plain(&map, "health"), "HEALTH_WARN noscrub flag(s) set\n");
+    assert_eq!(value(&map, "health")["checks"]["OSDMAP_FLAGS"]["severity"], "HEALTH_WARN");
+    assert_eq!(value(&map, "osd pool autoscale-status")[0]["pg_autoscale_mode"], "off");
+    assert_eq!(value(&map, "balancer status")["active"], false);
+}
+
+#[test]
+fn the_state_of_pgs_is_what_their_primaries_say() {
+    let map = cluster_up(3);
+    assert_eq!(
+        value(&map, "status")["pgmap"]["pgs_by_state"],
+        json!([{ "state_name": "active+clean", "count": 8 }])
+    );
+    let mut stats = reports(&map);
+    let (pg, mapping) =
+        MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
+    let osd = mapping.acting_primary.unwrap();
+    let stuck = vec![PgStuck { pg, state: "peering".into() }];
+    stats.set(OsdBeacon { osd, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck });
+    let brief = text_of(run_with(
+        &map,
+        &stats,
+        r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"],"format":"json"}"#,
+    ));
+    let brief: Value = serde_json::from_str(&brief).unwrap();
+    assert_eq!(brief["pg_stats"].as_array().unwrap().len(), 8);
+    assert_eq!(brief["pg_stats"][0]["state"], "peering");
+    assert_eq!(brief["pg_stats"][0]["acting_primary"], osd.0);
+    stats.remove(OsdId(0));
+    stats.remove(OsdId(1));
+    stats.remove(OsdId(2));
+    let stat = text_of(run_with(&map, &stats, r#"{"prefix":"pg stat"}"#));
+    assert!(stat.starts_with("8 pgs: 8 unknown; 0 B data"), "{stat}");
+}
+
+#[test]
+fn space_and_trees() {
+    let map = cluster_up(3);
+    let df = value(&map, "df");
+    assert_eq!(df["stats"]["total_bytes"], 3_u64 << 30);
+    assert_eq!(df["pools"][0]["stats"]["objects"], 30);
+    assert!(plain(&map, "df").contains("--- POOLS ---\nPOOL   ID  PGS"), "{}", plain(&map, "df"));
+    let osd_df = value(&map, "osd df");
+    assert_eq!(osd_df["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!((&osd_df["nodes"][1]["kb"], &osd_df["nodes"][1]["pgs"]), (&json!(1 << 20), &json!(8)));
+    assert!((osd_df["summary"]["average_utilization"].as_f64().unwrap() - 10.0).abs() < 0.01);
+    assert!(plain(&map, "osd df").contains("MIN/MAX VAR: 1.00/1.00  STDDEV: 0.00"));
+    let tree = plain(&map, "osd tree");
+    assert!(tree.contains("root default") && tree.contains("osd.2") && tree.contains("up"), "{tree}");
+    let metadata = value(&map, "osd metadata");
+    assert_eq!((&metadata[2]["id"], &metadata[2]["osd_objectstore"]), (&json!(2), &json!("blue")));
+    assert!(plain(&map, "status").contains("osd: 3 osds: 3 up, 3 in"));
+    assert_eq!(value(&map, "osd crush show-tunables")["profile"], "jewel");
+}
+
+#[test]
+fn an_object_is_found() {
+    let map = cluster_up(3);
+    let text = data(&map, r#"{"prefix":"osd map","pool":"bench","object":"foo"}"#);
+    // The hash of "foo" is 0x7fc1f406; pool 1 has eight PGs.
+    assert!(
+        text.starts_with("osdmap e4 pool 'bench' (1) object 'foo' -> pg 1.7fc1f406 (1.6) -> up (["),
+        "{text}"
+    );
+}
+
+#[test]
+fn wrong_commands_are_refused() {
+    let map = cluster(1);
+    for (text, code) in [
+        ("", errno::EINVAL),
+        ("[]", errno::EINVAL),
+        ("{}", errno::EINVAL),
+        (r#"{"prefix":"make tea"}"#, errno::EINVAL),
+        (r#"{"prefix":7}"#, errno::EINVAL),
+        (r#"{"prefix":"pg dump"}"#, errno::EOPNOTSUPP),
+        (r#"{"prefix":"osd pool create"}"#, errno::EINVAL),
+        (r#"{"prefix":"osd pool create","pool":"x","pg_num":"many"}"#, errno::EINVAL),
+        (r#"{"prefix":"osd pool create","pool":"x","pg_num":-1}"#, errno::EINVAL),
+        (r#"{"prefix":"osd pool create","pool":"x","pool_type":"erasure"}"#, errno::EOPNOTSUPP),
+        (r#"{"prefix":"osd pool create","pool":"x","rule":"none"}"#, errno::ENOENT),
+        (r#"{"prefix":"osd pool delete","pool":"bench","pool2":"bench"}"#, errno::EPERM),
+        (r#"{"prefix":"osd pool get","pool":"none","var":"size"}"#, errno::ENOENT),
+        (r#"{"prefix":"osd pool get","pool":"bench","var":"colour"}"#, errno::EINVAL),
+        (r#"{"prefix":"osd pool set","pool":"bench","var":"pg_num","val":"64"}"#, errno::EOPNOTSUPP),
+        (r#"{"prefix":"osd out","ids":["x"]}"#, errno::EINVAL),
+        (r#"{"prefix":"osd out","ids":[]}"#, errno::EINVAL),
+        (r#"{"prefix":"osd set","key":"pause"}"#, errno::EOPNOTSUPP),
+        (r#"{"prefix":"osd metadata","id":9}"#, errno::ENOENT),
+        (r#"{"prefix":"osd map","pool":"none","object":"o"}"#, errno::ENOENT),
+        (r#"{"prefix":"pg map","pgid":"1.ff"}"#, errno::ENOENT),
+        (r#"{"prefix":"osd crush tunables","profile":"hammer"}"#, errno::EOPNOTSUPP),
+    ] {
+        assert_eq!(run_on(&map, text).unwrap_err().code.0, code, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_answered(text in ".{0,60}", prefix: prop::sample::Index, key in "[a-z_]{1,8}", value: Option<i64>) {
+        let map = cluster(2);
+        let _ = run_on(&map, &text);
+        let words = all().nth(prefix.index(all().count())).unwrap().words;
+        let mut command = json!({ "prefix": words, "pool": "bench" });
+        command[key] = json!(value);
+        let _ = run_on(&map, &command.to_string());
+    }
+}

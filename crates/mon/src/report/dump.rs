@@ -1,0 +1,198 @@
+//! `osd dump`: the OSDMap, field by field.
+
+use carmine_crush::print;
+use carmine_types::{OsdId, PgId, UTime};
+use carmine_wire::addr::{EntityAddr, EntityAddrVec, kind};
+use carmine_wire::osdmap::OsdMap;
+use carmine_wire::osdmap::consts::{FLAG_NAMES, STATE_NAMES, release_name};
+use serde_json::{Map, Value, json};
+
+use super::pools;
+use super::tree::weight_json;
+
+/// All OSDs, those up, those in.
+pub(crate) fn counts(map: &OsdMap) -> (usize, usize, usize) {
+    let count = |test: fn(&OsdMap, OsdId) -> bool| map.osds().filter(|osd| test(map, *osd)).count();
+    (map.osds().count(), count(OsdMap::is_up), count(OsdMap::is_in))
+}
+
+/// `2026-11-21T01:41:31.719600+0000`
+pub(super) fn time(time: UTime) -> String {
+    print::time(time)
+}
+
+/// As `osdmaptool --print` shows it.
+pub(crate) fn text(map: &OsdMap) -> String {
+    print::print_map(map)
+}
+
+/// Every field that Ceph 16's dump has.
+pub(crate) fn json(map: &OsdMap) -> Value {
+    let mut out = head(map);
+    let parts = [osds(map), pins(map), tail(map)];
+    if let Value::Object(out) = &mut out {
+        for part in parts {
+            if let Value::Object(part) = part {
+                out.extend(part);
+            }
+        }
+    }
+    out
+}
+
+fn head(map: &OsdMap) -> Value {
+    let flags: Vec<&str> =
+        FLAG_NAMES.iter().filter(|(bit, _)| map.flags & bit != 0).map(|(_, name)| *name).collect();
+    let mut sorted = flags.clone();
+    sorted.sort_unstable();
+    json!({
+        "epoch": map.epoch.0, "fsid": map.fsid.to_string(), "created": time(map.created),
+        "modified": time(map.modified), "last_up_change": time(map.last_up_change),
+        "last_in_change": time(map.last_in_change), "flags": flags.join(","), "flags_num": map.flags,
+        "flags_set": sorted, "crush_version": map.crush_version, "full_ratio": map.full_ratio,
+        "backfillfull_ratio": map.backfillfull_ratio, "nearfull_ratio": map.nearfull_ratio,
+        "cluster_snapshot": map.cluster_snapshot, "pool_max": map.pool_max, "max_osd": map.max_osd,
+        "require_min_compat_client": release_name(map.require_min_compat_client),
+        "min_compat_client": print::min_compat_client(map),
+        "require_osd_release": release_name(map.require_osd_release), "pools": pools::json(map),
+    })
+}
+
+fn osds(map: &OsdMap) -> Value {
+    let xinfo = |osd: OsdId| {
+        let x = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
+        json!({
+            "osd": osd.0, "down_stamp": time(x.down_stamp),
+            "laggy_probability": x.laggy_probability,
+            "laggy_interval": x.laggy_interval_s, "features": x.features, "old_weight": x.old_weight,
+            "last_purged_snaps_scrub": time(x.last_purged_snaps_scrub), "dead_epoch": x.dead_epoch.0,
+        })
+    };
+    json!({
+        "osds": map.osds().map(|id| osd(map, id)).collect::<Vec<_>>(),
+        "osd_xinfo": map.osds().map(xinfo).collect::<Vec<_>>(),
+    })
+}
+
+fn osd(map: &OsdMap, id: OsdId) -> Value {
+    let at = id.0 as usize;
+    let info = map.osd_info.get(at).copied().unwrap_or_default();
+    let state = map.state(id);
+    let states: Vec<&str> =
+        STATE_NAMES.iter().filter(|(bit, _)| state & bit != 0).map(|(_, name)| *name).collect();
+    let mut out = json!({
+        "osd": id.0, "uuid": map.osd_uuid.get(at).copied().unwrap_or_default().to_string(),
+        "up": u8::from(map.is_up(id)), "in": u8::from(map.is_in(id)), "weight": weight_json(map.weight(id)),
+        "primary_affinity": weight_json(map.affinity(id)), "last_clean_begin": info.last_clean_begin.0,
+        "last_clean_end": info.last_clean_end.0, "up_from": info.up_from.0, "up_thru": info.up_thru.0,
+        "down_at": info.down_at.0, "lost_at": info.lost_at.0, "state": states,
+    });
+    let addrs = [
+        ("public_addr", &map.client_addrs),
+        ("cluster_addr", &map.cluster_addrs),
+        ("heartbeat_back_addr", &map.hb_back_addrs),
+        ("heartbeat_front_addr", &map.hb_front_addrs),
+    ];
+    for (name, list) in addrs {
+        out[format!("{name}s")] = addr_vec(list.get(at));
+        out[name] = json!(legacy_addr(list.get(at)));
+    }
+    out
+}
+
+/// `{"addrvec": [{"type", "addr", "nonce"}, …]}`
+pub(super) fn addr_vec(addrs: Option<&EntityAddrVec>) -> Value {
+    let protocol = |addr: &EntityAddr| match addr.kind {
+        kind::LEGACY => "v1",
+        kind::MSGR2 => "v2",
+        kind::ANY => "any",
+        _ => "none",
+    };
+    let one = |addr: &EntityAddr| {
+        let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
+        json!({ "type": protocol(addr), "addr": sock, "nonce": addr.nonce })
+    };
+    json!({ "addrvec": addrs.map_or(&[][..], |a| &a.0).iter().map(one).collect::<Vec<_>>() })
+}
+
+/// The first msgr v1 address, else the first one.
+fn legacy_addr(addrs: Option<&EntityAddrVec>) -> String {
+    let all = addrs.map_or(&[][..], |a| &a.0);
+    let one = all.iter().find(|addr| addr.kind == kind::LEGACY).or(all.first());
+    match one.and_then(|addr| Some((addr.sock?, addr.nonce))) {
+        Some((sock, nonce)) => format!("{sock}/{nonce}"),
+        None => "-".to_owned(),
+    }
+}
+
+/// `[v2:127.0.0.1:6800/1]`
+pub(super) fn addr_list(addrs: &EntityAddrVec) -> String {
+    let shown: Vec<String> = addrs.0.iter().map(ToString::to_string).collect();
+    format!("[{}]", shown.join(","))
+}
+
+fn pins(map: &OsdMap) -> Value {
+    let upmap = |(pg, osds): (&PgId, &Vec<i32>)| json!({ "pgid": pg.to_string(), "osds": osds });
+    let items = |(pg, items): (&PgId, &Vec<(i32, i32)>)| {
+        let pairs: Vec<Value> = items.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
+        json!({ "pgid": pg.to_string(), "mappings": pairs })
+    };
+    let primary = |(pg, osd): (&PgId, &i32)| json!({ "pgid": pg.to_string(), "osd": osd });
+    json!({
+        "pg_upmap": map.pg_upmap.iter().map(upmap).collect::<Vec<_>>(),
+        "pg_upmap_items": map.pg_upmap_items.iter().map(items).collect::<Vec<_>>(),
+        "pg_temp": map.pg_temp.iter().map(upmap).collect::<Vec<_>>(),
+        "primary_temp": map.primary_temp.iter().map(primary).collect::<Vec<_>>(),
+        "blocklist": blocklist_json(map),
+    })
+}
+
+fn tail(map: &OsdMap) -> Value {
+    let flags = |flags: &std::collections::BTreeMap<i32, u32>| {
+        flags.iter().map(|(id, bits)| (id.to_string(), json!(bits))).collect::<Map<_, _>>()
+    };
+    json!({
+        "range_blocklist": {}, "erasure_code_profiles": map.erasure_code_profiles,
+        "removed_snaps_queue": [], "new_removed_snaps": [], "new_purged_snaps": [],
+        "crush_node_flags": flags(&map.crush_node_flags), "device_class_flags": flags(&map.device_class_flags),
+        "stretch_mode": {
+            "stretch_mode_enabled": false, "stretch_bucket_count": 0, "degraded_stretch_mode": 0,
+            "recovering_stretch_mode": 0, "stretch_mode_bucket": 0,
+        },
+    })
+}
+
+fn refused(map: &OsdMap) -> impl Iterator<Item = (String, String)> + '_ {
+    map.blocklist.iter().map(|(addr, until)| {
+        let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
+        (format!("{sock}/{}", addr.nonce), time(*until))
+    })
+}
+
+/// Addresses and until when.
+pub(crate) fn blocklist_json(map: &OsdMap) -> Value {
+    Value::Object(refused(map).map(|(addr, until)| (addr, json!(until))).collect())
+}
+
+/// The same in lines.
+pub(crate) fn blocklist_text(map: &OsdMap) -> String {
+    refused(map).map(|(addr, until)| format!("{addr} {until}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A map of Ceph 16.2.15, and its own dump of it.
+    #[test]
+    fn the_dump_is_ceph_s() {
+        let bin = include_bytes!("../../../wire/tests/data/live-1osd/osdmap.bin");
+        let ours = json(&OsdMap::decode(bin).unwrap());
+        let theirs: Value = serde_json::from_str(include_str!("../../tests/data/osd-dump.json")).unwrap();
+        let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs) else { panic!("two objects") };
+        for (key, value) in &theirs {
+            assert_eq!(ours.get(key), Some(value), "{key}");
+        }
+        assert_eq!(ours.len(), theirs.len());
+    }
+}

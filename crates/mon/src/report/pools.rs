@@ -1,0 +1,195 @@
+//! Pools: `osd pool ls detail`, `stats`, `autoscale-status`, and their part of `osd dump`.
+
+use carmine_types::Eversion;
+use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_REPLICATED};
+use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt};
+use serde_json::{Map, Value, json};
+
+use super::dump::time;
+use super::table::{Side, Table};
+use super::units::{bytes, ratio};
+use crate::command::View;
+
+/// The pools' lines of `osd dump`.
+pub(crate) fn text(map: &OsdMap) -> String {
+    carmine_crush::print::print_pools(map)
+}
+
+/// An object for each pool.
+pub(crate) fn json(map: &OsdMap) -> Value {
+    map.pools.iter().map(|(id, pool)| one(*id, map.pool_name(*id).unwrap_or_default(), pool)).collect()
+}
+
+fn one(id: i64, name: &str, pool: &PgPool) -> Value {
+    let parts = [identity(id, name, pool), numbers(pool), snapshots(pool), tiering(pool), rest(pool)];
+    let mut out = Map::new();
+    for part in parts {
+        if let Value::Object(part) = part {
+            out.extend(part);
+        }
+    }
+    Value::Object(out)
+}
+
+fn identity(id: i64, name: &str, pool: &PgPool) -> Value {
+    let flags: Vec<&str> =
+        POOL_FLAG_NAMES.iter().filter(|(bit, _)| pool.flags & bit != 0).map(|(_, name)| *name).collect();
+    json!({
+        "pool": id, "pool_name": name, "create_time": time(pool.create_time), "flags": pool.flags,
+        "flags_names": flags.join(","), "type": pool.kind, "size": pool.size, "min_size": pool.min_size,
+        "crush_rule": pool.crush_rule, "peering_crush_bucket_count": 0, "peering_crush_bucket_target": 0,
+        "peering_crush_bucket_barrier": 0, "peering_crush_bucket_mandatory_member": i32::MAX,
+        "object_hash": pool.object_hash,
+        "pg_autoscale_mode": autoscale_mode(pool),
+    })
+}
+
+fn autoscale_mode(pool: &PgPool) -> &'static str {
+    ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode)).copied().unwrap_or("unknown")
+}
+
+fn numbers(pool: &PgPool) -> Value {
+    let meta = &pool.last_pg_merge_meta;
+    let version = |v: &Eversion| v.to_string();
+    json!({
+        "pg_num": pool.pg_num, "pg_placement_num": pool.pgp_num, "pg_placement_num_target": pool.pgp_num_target,
+        "pg_num_target": pool.pg_num_target, "pg_num_pending": pool.pg_num_pending,
+        "last_pg_merge_meta": {
+            "source_pgid": meta.source_pg.to_string(), "ready_epoch": meta.ready_epoch.0,
+            "last_epoch_started": meta.last_epoch_started.0, "last_epoch_clean": meta.last_epoch_clean.0,
+            "source_version": version(&meta.source_version), "target_version": version(&meta.target_version),
+        },
+        "last_change": pool.last_change.to_string(),
+        "last_force_op_resend": pool.last_force_op_resend.to_string(),
+        "last_force_op_resend_prenautilus": pool.last_force_op_resend_prenautilus.to_string(),
+        "last_force_op_resend_preluminous": pool.last_force_op_resend_preluminous.to_string(),
+    })
+}
+
+fn snapshots(pool: &PgPool) -> Value {
+    let snaps = pool.snaps.values();
+    let snaps: Vec<Value> =
+        snaps.map(|s| json!({ "snapid": s.snapid, "stamp": time(s.stamp), "name": s.name })).collect();
+    json!({
+        "auid": pool.auid, "snap_mode": if snaps.is_empty() { "selfmanaged" } else { "pool" },
+        "snap_seq": pool.snap_seq, "snap_epoch": pool.snap_epoch.0, "pool_snaps": snaps, "removed_snaps": "[]",
+        "quota_max_bytes": pool.quota_max_bytes, "quota_max_objects": pool.quota_max_objects,
+    })
+}
+
+fn tiering(pool: &PgPool) -> Value {
+    json!({
+        "tiers": pool.tiers, "tier_of": pool.tier_of, "read_tier": pool.read_tier, "write_tier": pool.write_tier,
+        "cache_mode": "none", "target_max_bytes": pool.target_max_bytes, "target_max_objects": pool.target_max_objects,
+        "cache_target_dirty_ratio_micro": pool.cache_target_dirty_ratio_micro,
+        "cache_target_dirty_high_ratio_micro": pool.cache_target_dirty_high_ratio_micro,
+        "cache_target_full_ratio_micro": pool.cache_target_full_ratio_micro,
+        "cache_min_flush_age": pool.cache_min_flush_age_s, "cache_min_evict_age": pool.cache_min_evict_age_s,
+        "erasure_code_profile": pool.erasure_code_profile, "hit_set_params": { "type": "none" },
+        "hit_set_period": pool.hit_set_period_s, "hit_set_count": pool.hit_set_count,
+        "use_gmt_hitset": pool.use_gmt_hitset,
+        "min_read_recency_for_promote": pool.min_read_recency_for_promote,
+        "min_write_recency_for_promote": pool.min_write_recency_for_promote,
+        "hit_set_grade_decay_rate": pool.hit_set_grade_decay_rate,
+        "hit_set_search_last_n": pool.hit_set_search_last_n, "grade_table": [],
+    })
+}
+
+fn rest(pool: &PgPool) -> Value {
+    let option = |(key, value): (&i32, &PoolOpt)| {
+        let value = match value {
+            PoolOpt::Text(text) => json!(text),
+            PoolOpt::Int(number) => json!(number),
+            PoolOpt::Float(number) => json!(number),
+        };
+        (carmine_crush::print::pool_option(*key), value)
+    };
+    json!({
+        "stripe_width": pool.stripe_width, "expected_num_objects": pool.expected_num_objects,
+        "fast_read": pool.fast_read, "options": pool.opts.iter().map(option).collect::<Map<_, _>>(),
+        "application_metadata": pool.application_metadata,
+    })
+}
+
+fn wanted<'a>(view: &View<'a>, name: Option<&str>) -> Vec<(i64, &'a str)> {
+    let all = view.map.pool_names.iter().map(|(id, name)| (*id, name.as_str()));
+    all.filter(|(_, own)| name.is_none_or(|name| name == *own)).collect()
+}
+
+/// `osd pool stats`: no rates are kept.
+pub(crate) fn stats_text(view: &View<'_>, name: Option<&str>) -> String {
+    let one = |(id, name)| format!("pool {name} id {id}\n  nothing is going on\n\n");
+    wanted(view, name).into_iter().map(one).collect()
+}
+
+/// The same by name.
+pub(crate) fn stats_json(view: &View<'_>, name: Option<&str>) -> Value {
+    let one = |(id, name)| json!({ "pool_name": name, "pool_id": id, "recovery": {}, "recovery_rate": {}, "client_io_rate": {} });
+    wanted(view, name).into_iter().map(one).collect()
+}
+
+/// What the autoscaler would look at.
+struct Scale<'a> {
+    id: i64,
+    name: &'a str,
+    pool: &'a PgPool,
+    bytes: u64,
+    raw: u64,
+    capacity: u64,
+}
+
+fn scales<'a>(view: &View<'a>) -> Vec<Scale<'a>> {
+    let (capacity, _) = view.stats.space();
+    let held = view.stats.pools();
+    let one = |(id, name): (&i64, &'a String)| {
+        let pool = view.map.pool(*id).filter(|pool| pool.kind == POOL_REPLICATED)?;
+        let bytes = held.get(id).map_or(0, |held| held.bytes);
+        Some(Scale { id: *id, name, pool, bytes, raw: bytes.saturating_mul(pool.size.into()), capacity })
+    };
+    view.map.pool_names.iter().filter_map(one).collect()
+}
+
+/// `osd pool autoscale-status`.
+pub(crate) fn autoscale_text(view: &View<'_>) -> String {
+    let right = |name| (name, Side::Right);
+    let mut columns = vec![("POOL", Side::Left)];
+    let names =
+        ["SIZE", "TARGET SIZE", "RATE", "RAW CAPACITY", "RATIO", "TARGET RATIO", "EFFECTIVE RATIO", "BIAS"];
+    columns.extend(names.map(right));
+    columns.extend([right("PG_NUM"), right("NEW PG_NUM"), ("AUTOSCALE", Side::Left), ("BULK", Side::Left)]);
+    let mut table = Table::new(&columns);
+    for s in scales(view) {
+        let mut row =
+            vec![s.name.to_owned(), bytes(s.bytes), String::new(), format!("{:.1}", f64::from(s.pool.size))];
+        row.extend([
+            bytes(s.capacity),
+            format!("{:.4}", ratio(s.raw, s.capacity)),
+            String::new(),
+            String::new(),
+        ]);
+        row.extend([
+            "1.0".to_owned(),
+            s.pool.pg_num.to_string(),
+            String::new(),
+            "off".to_owned(),
+            "False".to_owned(),
+        ]);
+        table.row(row);
+    }
+    table.render()
+}
+
+/// The same by name.
+pub(crate) fn autoscale_json(view: &View<'_>) -> Value {
+    let one = |s: Scale<'_>| {
+        json!({
+            "pool_id": s.id, "pool_name": s.name, "crush_root_id": -1, "pg_autoscale_mode": "off",
+            "pg_num_target": s.pool.pg_num, "pg_num_ideal": s.pool.pg_num, "pg_num_final": s.pool.pg_num,
+            "would_adjust": false, "logical_used": s.bytes, "raw_used": s.raw, "actual_raw_used": s.raw,
+            "raw_used_rate": f64::from(s.pool.size), "subtree_capacity": s.capacity,
+            "actual_capacity_ratio": ratio(s.raw, s.capacity), "capacity_ratio": ratio(s.raw, s.capacity),
+            "target_bytes": 0, "target_ratio": 0.0, "effective_target_ratio": 0.0, "bias": 1.0, "bulk": false,
+        })
+    };
+    scales(view).into_iter().map(one).collect()
+}
