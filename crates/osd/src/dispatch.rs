@@ -9,7 +9,7 @@ use carmine_types::{Epoch, PgId, ReqId};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OsdRequest, peek};
 use carmine_wire::private::rep::{
-    KIND_FIRST, KIND_LAST, PgActivate, PgQuery, PgRepair, PushObject, RepOp, peek_pg,
+    KIND_FIRST, KIND_LAST, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepOp, peek_pg,
 };
 use carmine_wire::private::{Admin, Route};
 use carmine_wire::{EntityType, kinds};
@@ -241,6 +241,10 @@ fn replicate(osd: &Rc<OsdShard>, id: PgId, parts: Parts, reply: ReplyPath) {
             },
             PgActivate::KIND => match msg.decode() {
                 Ok(activate) => pg.answer_activate(&own, activate).await,
+                Err(error) => return tracing::error!("pg {id}: {error}"),
+            },
+            PgRead::KIND => match msg.decode() {
+                Ok(read) => pg.answer_read(&own, read).await,
                 Err(error) => return tracing::error!("pg {id}: {error}"),
             },
             kind => return tracing::error!("pg {id}: replication message {kind:#x} is unknown"),

@@ -24,6 +24,7 @@ mod peers;
 mod pg;
 mod scrub;
 mod shard;
+mod slow;
 mod start;
 mod table;
 

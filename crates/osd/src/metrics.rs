@@ -1,6 +1,6 @@
 //! What a shard counts, and how long the stages of its operations take.
 
-use carmine_metrics::{Counter, Histogram, StageClocks, metric_set};
+use carmine_metrics::{Counter, Gauge, Histogram, StageClocks, metric_set};
 
 metric_set! {
     /// Counters of one shard. Times are in nanoseconds.
@@ -27,6 +27,12 @@ metric_set! {
         activations: Counter,
         /// Objects copied to replicas at activation.
         objects_pushed: Counter,
+        /// Times that an operation met a block whose checksum did not hold, or that the drive did not give.
+        blocks_lost: Counter,
+        /// Such blocks that another copy gave back.
+        blocks_healed: Counter,
+        /// Operations that are not answered for 30 seconds or more.
+        slow_ops: Gauge,
         /// Replies with an error.
         errors: Counter,
         /// Time in the OSD of a read, from decoded to answered.

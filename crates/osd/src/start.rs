@@ -19,6 +19,7 @@ use crate::config::OsdConfig;
 use crate::dispatch::Incoming;
 use crate::maps::MapIntake;
 use crate::shard::OsdShard;
+use crate::slow;
 
 /// Pause between boot messages while the map does not show this OSD as up.
 const BOOT_PAUSE: Duration = Duration::from_secs(1);
@@ -54,6 +55,7 @@ pub async fn run(
     if let Some(hook) = hook {
         shard.set_local(Rc::new(Hook(hook)));
     }
+    slow::start(&osd);
     let own = listen(&shard, &config).await?;
     let port = own.local_addr().port();
     let here = shard.id();

@@ -9,7 +9,8 @@ use crate::shard::OsdShard;
 const PROTOCOL_VERSION: &str = "2";
 
 /// The commands of every OSD, with a line of help each.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 9] = [
+    ("dump_blocked_ops", "operations that are slow: not answered for 30 seconds"),
     ("dump_metrics", "all metrics of all shards"),
     ("dump_ops_in_flight", "operations that are not answered yet: stage, age and what each waits for"),
     ("dump_shards", "what each reactor has, and how its time went"),

@@ -8,6 +8,7 @@ use super::on_all;
 use crate::op::ClientOp;
 use crate::pg::OpInFlight;
 use crate::shard::OsdShard;
+use crate::slow;
 
 /// Most operations that one shard lists; the count is of all.
 const LISTED_MAX: usize = 1_000;
@@ -16,6 +17,22 @@ pub(super) async fn dump(osd: &Rc<OsdShard>) -> Value {
     let shards = on_all(osd, in_flight).await;
     let total: u64 = shards.iter().filter_map(|shard| shard["num_ops"].as_u64()).sum();
     json!({ "num_ops": total, "shards": shards })
+}
+
+/// `dump_blocked_ops`: those that are slow.
+pub(super) async fn dump_blocked(osd: &Rc<OsdShard>) -> Value {
+    let shards = on_all(osd, blocked).await;
+    let total: u64 = shards.iter().filter_map(|shard| shard["num_blocked_ops"].as_u64()).sum();
+    json!({ "complaint_time": slow::COMPLAINT.as_secs(), "num_blocked_ops": total, "shards": shards })
+}
+
+fn blocked(osd: &OsdShard) -> Value {
+    let (now_ns, ops) = (osd.shard.now_ns(), slow::slow_ops(osd));
+    json!({
+        "shard": osd.shard.id().0,
+        "num_blocked_ops": ops.len(),
+        "ops": ops.iter().take(LISTED_MAX).map(|op| show(op, now_ns)).collect::<Vec<_>>(),
+    })
 }
 
 fn in_flight(osd: &OsdShard) -> Value {

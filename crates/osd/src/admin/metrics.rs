@@ -46,6 +46,7 @@ fn raw(osd: &OsdShard) -> Value {
             "groups": s.groups, "kv_commits": s.kv_commits, "kv_bytes": s.kv_bytes, "kv_commit_ns": s.kv_commit_ns,
             "cache_hits": s.cache_hits, "cache_misses": s.cache_misses, "cache_bytes": s.cache_bytes,
             "bytes_copied": s.bytes_copied, "corrupt_blocks": s.corrupt_blocks,
+            "unreadable_blocks": s.unreadable_blocks, "healed_blocks": s.healed_blocks,
         },
     })
 }

@@ -81,6 +81,7 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "status" => Ok(status::status(osd).await),
         "dump_metrics" => Ok(metrics::dump(osd).await),
         "dump_ops_in_flight" => Ok(in_flight::dump(osd).await),
+        "dump_blocked_ops" => Ok(in_flight::dump_blocked(osd).await),
         "dump_shards" => Ok(shards::dump(osd).await),
         "pg_contents" => crate::scrub::contents(osd).await,
         "get_command_descriptions" => Ok(commands::descriptions(osd)),

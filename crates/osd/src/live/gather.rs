@@ -143,6 +143,10 @@ metric_set! {
         copied_bytes: Counter,
         /// Blocks whose checksum was wrong.
         corrupt_blocks: Counter,
+        /// Times that the device did not give a block.
+        unreadable_blocks: Counter,
+        /// Blocks that were given their content back from another copy.
+        healed_blocks: Counter,
     }
 }
 
@@ -319,5 +323,7 @@ fn store(s: &StoreStats) -> StoreMetrics {
         cache_bytes: gauge(s.cache_bytes),
         copied_bytes: count(s.bytes_copied),
         corrupt_blocks: count(s.corrupt_blocks),
+        unreadable_blocks: count(s.unreadable_blocks),
+        healed_blocks: count(s.healed_blocks),
     }
 }

@@ -9,6 +9,7 @@ use carmine_types::{Eversion, ObjectId, SNAP_HEAD, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, flags, ops, payload_ranges};
 use smallvec::SmallVec;
 
+use super::heal;
 use crate::config::{OBJECT_BYTES_MAX, READ_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
@@ -159,7 +160,7 @@ async fn read_bytes(osd: &OsdShard, oid: &ObjectId, meta: ObjectMeta, op: &OsdOp
     if len == 0 {
         return Ok(Payload::new());
     }
-    osd.store.read(oid, extent.offset, len).await.map_err(|error| failed(&error))
+    heal::read(osd, oid, extent.offset, len).await.map_err(|error| failed(&error))
 }
 
 fn stat_output(size: u64, mtime: UTime) -> Payload {

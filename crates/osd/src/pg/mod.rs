@@ -17,6 +17,7 @@ mod activate;
 mod commit;
 mod exec;
 mod follow;
+mod heal;
 mod inflight;
 mod interval;
 mod list;

@@ -14,7 +14,7 @@ use carmine_types::{Epoch, Eversion, ObjectId, errno};
 use carmine_wire::private::rep::{Head, RepAck, RepOp, RepTxn};
 use smallvec::{SmallVec, smallvec};
 
-use super::{Pg, Phase, log};
+use super::{Pg, Phase, heal, log};
 use crate::shard::OsdShard;
 
 /// What a PG does for its primary.
@@ -127,7 +127,7 @@ impl Pg {
         };
         let (pg, own, turn) = (Rc::clone(self), Rc::clone(osd), self.turn.get());
         let mut task = Box::pin(async move {
-            let prepared = own.store.prepare(&ops).await;
+            let prepared = heal::prepare(&own, &ops).await;
             match prepared {
                 _ if pg.is_past(turn) => {}
                 Ok(prepared) => pg.replica.set_ready(version, ops, prepared),

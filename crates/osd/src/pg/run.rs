@@ -9,7 +9,7 @@ use carmine_types::ObjectId;
 
 use super::exec::Plan;
 use super::inflight::Write;
-use super::{Pg, exec, list, txn};
+use super::{Pg, exec, heal, list, txn};
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
@@ -97,7 +97,7 @@ impl Pg {
             return;
         }
         let plan = planned.unwrap_or_else(Plan::failed);
-        let prepared = osd.store.prepare(&plan.ops).await;
+        let prepared = heal::prepare(osd, &plan.ops).await;
         if self.is_past(turn) {
             return;
         }

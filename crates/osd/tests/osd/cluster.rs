@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
 use carmine_osd::OsdConfig;
-use carmine_reactor::sim::{NodeId, Sim};
+use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::blue::{self, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, StoreShared};
@@ -106,6 +106,11 @@ impl Cluster {
     /// The key-value store of an OSD.
     pub(crate) fn kv(&self, osd: u32) -> Arc<FlakyKv> {
         Arc::clone(&self.kvs.borrow()[&osd])
+    }
+
+    /// The block file of an OSD, to break it.
+    pub(crate) fn disk(&self, osd: u32) -> SimDisk<'_> {
+        self.sim.disk(&format!("osd.{osd}"), Path::new(DISK))
     }
 
     /// Forgets what an OSD had on disk.

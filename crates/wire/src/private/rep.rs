@@ -1,4 +1,4 @@
-//! Replication and peering between OSDs. Kinds 0x8001 to 0x8008.
+//! Replication and peering between OSDs. Kinds 0x8001 to 0x800a.
 //!
 //! Every message begins with the same 20 bytes, the [`Head`]: pool i64, seed u32, epoch u32, interval u32. So a receiver
 //! finds the PG (and by it the owning reactor) without decoding the rest: [`peek_pg`].
@@ -13,6 +13,8 @@
 //! | 0x8006 | [`PushObject`]: a piece of an object, or its removal | primary | [`PgAck`] |
 //! | 0x8007 | [`PgActivate`]: the log from now on; the copy is whole | primary | [`PgAck`] |
 //! | 0x8008 | [`PgAck`]: done (durable), or an errno | replica | |
+//! | 0x8009 | [`PgRead`]: bytes of an object, of which a block is damaged here | any member | [`PgData`] |
+//! | 0x800a | [`PgData`]: the bytes, in the data segment | any member | |
 //!
 //! Requests of peering carry a transaction id in the message header; the answer echoes it. Byte strings are a u32 length
 //! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
@@ -20,12 +22,14 @@
 mod entry;
 mod op;
 mod peering;
+mod read;
 #[cfg(test)]
 mod tests;
 
 pub use entry::RepEntry;
 pub use op::{RepAck, RepOp, RepTxn};
 pub use peering::{PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
+pub use read::{PgData, PgRead};
 
 use carmine_types::{Epoch, PgId};
 

@@ -91,6 +91,7 @@ proptest! {
         check(&RepAck { head, version, result }, head, change);
         check(&PgAck { head, result }, head, change);
         check(&PgRepair { head, reset }, head, change);
+        check(&PgData { head, result }, head, change);
     }
 
     #[test]
@@ -113,6 +114,7 @@ proptest! {
     ) {
         oid.pool = head.pg.pool;
         let (size, off, user_version) = sizes;
+        check(&PgRead { head, off, len: size as u32, oid: oid.clone() }, head, change);
         check(&PushObject { head, oid, exists, size, off, version, user_version, mtime }, head, change);
     }
 
@@ -133,6 +135,8 @@ proptest! {
         let _ = PgNotify::from_front(&PgNotify::header(), &front);
         let _ = PgQuery::from_front(&PgQuery::header(), &front);
         let _ = PushObject::from_front(&PushObject::header(), &front);
+        let _ = PgRead::from_front(&PgRead::header(), &front);
+        let _ = PgData::from_front(&PgData::header(), &front);
         let _ = PgActivate::from_front(&PgActivate::header(), &front);
         let _ = peek_pg(&front);
     }

@@ -1,0 +1,104 @@
+//! Blocks that the store cannot give, because their checksum does not hold or the drive fails, come from another member of
+//! the acting set. The store compares the bytes with its own checksum and writes them to a new place; then the operation
+//! goes on as if nothing had been.
+
+use std::rc::Rc;
+
+use carmine_messenger::Message;
+use carmine_reactor::Payload;
+use carmine_store::{Prepared, StoreError, TxnOp};
+use carmine_types::{Errno, ObjectId, errno};
+use carmine_wire::private::rep::{Head, PgData, PgRead};
+
+use super::exec::failed;
+use super::{Pg, Phase};
+use crate::shard::OsdShard;
+
+/// Bytes that one checksum covers.
+const BLOCK_BYTES: u32 = 4096;
+/// Damaged blocks that one operation heals at most.
+const BLOCKS_MAX: usize = 1024;
+/// Most that one member asks of another.
+const READ_BYTES_MAX: u32 = 1 << 20;
+
+/// Reads from the store, and heals what is damaged.
+pub(super) async fn read(osd: &OsdShard, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
+    let mut healed = 0;
+    loop {
+        match osd.store.read(oid, off, len).await {
+            Err(error) if healed < BLOCKS_MAX => heal(osd, error).await?,
+            done => return done,
+        }
+        healed += 1;
+    }
+}
+
+/// Prepares a write, and heals what it needs.
+pub(super) async fn prepare(osd: &OsdShard, ops: &[TxnOp]) -> Result<Prepared, StoreError> {
+    let mut healed = 0;
+    loop {
+        match osd.store.prepare(ops).await {
+            Err(error) if healed < BLOCKS_MAX => heal(osd, error).await?,
+            done => return done,
+        }
+        healed += 1;
+    }
+}
+
+/// Gives a lost block its content back; the error is what it was if that cannot be.
+async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), StoreError> {
+    let Some((oid, off)) = error.lost_block() else { return Err(error) };
+    osd.metrics.borrow_mut().blocks_lost.inc();
+    let id = osd.view().and_then(|view| view.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name));
+    let Some(pg) = id.and_then(|id| osd.pg(id)) else { return Err(error) };
+    for member in pg.acting().into_iter().filter(|member| *member != osd.config.id) {
+        let request = PgRead { head: pg.head(osd), off, len: BLOCK_BYTES, oid: oid.clone() };
+        let answer = osd.peers.request(member, pg.id, Message::of(&request)).await;
+        let healed = match answer.map(take_data) {
+            None => Err("it does not answer".to_owned()),
+            Some(Err(why)) => Err(why),
+            Some(Ok(data)) => give(osd, &pg, oid, off, &data).await.map_err(|error| error.to_string()),
+        };
+        match healed {
+            Ok(()) => {
+                osd.metrics.borrow_mut().blocks_healed.inc();
+                return Ok(());
+            }
+            Err(why) => tracing::warn!("pg {}: object {oid}, offset {off}: not from {member}: {why}", pg.id),
+        }
+    }
+    tracing::error!("pg {}: no other copy has it: {error}", pg.id);
+    Err(error)
+}
+
+fn take_data(answer: Message) -> Result<Payload, String> {
+    let data: PgData = answer.decode().map_err(|error| error.to_string())?;
+    match data.result {
+        0 => Ok(answer.into_parts().0.data),
+        errno => Err(Errno(errno).to_string()),
+    }
+}
+
+async fn give(osd: &OsdShard, pg: &Pg, oid: &ObjectId, off: u64, data: &Payload) -> Result<(), StoreError> {
+    osd.store.heal(pg.id, oid, off, data).await?.await
+}
+
+impl Pg {
+    /// Another member of the acting set lacks bytes of an object. It knows by its own checksum whether ours are those.
+    pub(crate) async fn answer_read(self: &Rc<Self>, osd: &OsdShard, read: PgRead) -> Message {
+        let head = read.head;
+        let serves = matches!(*self.phase.borrow(), Phase::Active | Phase::Replica(true));
+        if !serves || read.len > READ_BYTES_MAX {
+            return answer(head, Err(errno::EAGAIN));
+        }
+        let data = osd.store.read(&read.oid, read.off, read.len.into()).await;
+        answer(head, data.map_err(|error| failed(&error)))
+    }
+}
+
+fn answer(head: Head, data: Result<Payload, i32>) -> Message {
+    match data {
+        Ok(data) => Message::of(&PgData { head, result: 0 }).with_data(data),
+        Err(result) => Message::of(&PgData { head, result }),
+    }
+}

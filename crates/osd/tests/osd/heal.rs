@@ -1,0 +1,116 @@
+//! Bit rot and bad sectors: an operation that meets them gets the bytes from another copy, and the damage is gone; without
+//! another copy it is an error, never data.
+
+use carmine_client::RouteMode;
+use carmine_types::{PgId, errno};
+
+use super::cluster::{Cluster, Disks, noise};
+use super::mon::POOL_ID;
+
+/// Several blocks, and a part of one.
+const BYTES: usize = 5 * 4096 + 1000;
+
+fn content() -> Vec<u8> {
+    noise(77, BYTES)
+}
+
+/// OSDs of which osd.0 leads all PGs, with one object.
+fn start(seed: u64, size: u8) -> Cluster {
+    let reactors: Vec<u16> = (0..size).map(|osd| 1 + u16::from(osd) % 2).collect();
+    let cluster = Cluster::start(seed, Disks::Blue, size, 4, &reactors);
+    cluster.mon.change(move |inc| {
+        (0..4).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), (0..size.into()).collect())));
+    });
+    cluster.client(RouteMode::Direct, |_, pool| async move { pool.write_full("a", content()).await.unwrap() });
+    cluster
+}
+
+/// What happens to the object's `block`th block on an OSD.
+#[derive(Clone, Copy)]
+enum Harm {
+    Bit(u8),
+    Sector,
+}
+
+fn harm(cluster: &Cluster, osd: u32, block: usize, harm: Harm) {
+    let disk = cluster.disk(osd);
+    let places = disk.find(&content()[block * 4096..][..16]);
+    assert!(!places.is_empty(), "block {block} is not on osd.{osd}");
+    for at in places {
+        match harm {
+            Harm::Bit(bit) => disk.flip(at + 3, bit),
+            Harm::Sector => disk.unreadable(at),
+        }
+    }
+}
+
+fn read(cluster: &Cluster) -> Result<Vec<u8>, i32> {
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        pool.read("a", 0, 0).await.map(|data| data.to_vec()).map_err(|error| error.errno())
+    })
+}
+
+#[test]
+fn a_read_heals_what_it_meets() {
+    for (seed, kind) in [(31, Harm::Bit(5)), (32, Harm::Sector)] {
+        for size in [2, 3] {
+            let cluster = start(seed, size);
+            // In the middle, and the last one, of which the object has only a part.
+            harm(&cluster, 0, 2, kind);
+            harm(&cluster, 0, 5, kind);
+            assert!(read(&cluster) == Ok(content()));
+            assert_eq!(cluster.counter(&[0], "blocks_healed"), 2);
+            // It is gone: nothing is met any more.
+            assert!(read(&cluster) == Ok(content()));
+            assert_eq!(cluster.counter(&[0], "blocks_lost"), 2);
+            cluster.check_equal(&(0..size.into()).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_is_damaged_too_is_no_help_and_the_next_one_is() {
+    let cluster = start(33, 3);
+    harm(&cluster, 0, 1, Harm::Bit(1));
+    harm(&cluster, 1, 1, Harm::Bit(2));
+    assert!(read(&cluster) == Ok(content()));
+    assert_eq!(cluster.counter(&[0], "blocks_healed"), 1);
+}
+
+#[test]
+fn without_a_good_copy_a_read_is_an_error_and_never_data() {
+    for size in [1, 2] {
+        let cluster = start(34, size);
+        (0..size.into()).for_each(|osd| harm(&cluster, osd, 1, Harm::Bit(7)));
+        assert_eq!(read(&cluster), Err(errno::EIO));
+        // Other blocks of it are there.
+        let rest = cluster.client(RouteMode::Direct, |_, pool| async move {
+            pool.read("a", 8192, 0).await.map(|data| data.to_vec()).map_err(|error| error.errno())
+        });
+        assert!(rest == Ok(content()[8192..].to_vec()));
+        // A write of all of the block mends it.
+        cluster.client(RouteMode::Direct, |_, pool| async move {
+            pool.write("a", 4096, content()[4096..8192].to_vec()).await.unwrap();
+        });
+        assert!(read(&cluster) == Ok(content()));
+    }
+}
+
+#[test]
+fn a_write_of_a_part_of_a_damaged_block_heals_it_first() {
+    for kind in [Harm::Bit(0), Harm::Sector] {
+        let cluster = start(35, 2);
+        harm(&cluster, 0, 3, kind);
+        harm(&cluster, 0, 5, kind);
+        cluster.client(RouteMode::Direct, |_, pool| async move {
+            pool.write("a", 3 * 4096 + 100, b"in the middle".to_vec()).await.unwrap();
+            pool.truncate("a", 5 * 4096 + 10).await.unwrap();
+        });
+        let mut wanted = content();
+        wanted[3 * 4096 + 100..][..13].copy_from_slice(b"in the middle");
+        wanted.truncate(5 * 4096 + 10);
+        assert!(read(&cluster) == Ok(wanted));
+        assert_eq!(cluster.counter(&[0], "blocks_healed"), 2);
+        cluster.check_equal(&[0, 1]);
+    }
+}
