@@ -30,7 +30,7 @@ fn options() -> RocksOptions {
 
 fn value(commit: u64) -> Vec<u8> {
     let len = 20 + mix(commit) % 400;
-    (0..len).map(|at| mix(commit << 16 | at) as u8).collect()
+    (0..len).map(|at| mix((commit << 16) | at) as u8).collect()
 }
 
 fn main_key(commit: u64) -> Vec<u8> {
@@ -112,7 +112,7 @@ fn harm(path: &Path, random: u64) -> String {
         }
         // What a power cut leaves of the last writes: some sectors.
         1 => {
-            for sector in (at / SECTOR..len.div_ceil(SECTOR)).filter(|sector| mix(random ^ sector) % 2 == 0) {
+            for sector in (at / SECTOR..len.div_ceil(SECTOR)).filter(|sector| mix(random ^ sector).is_multiple_of(2)) {
                 file.write_all_at(&[0; SECTOR as usize], sector * SECTOR).unwrap();
             }
             file.set_len(len).unwrap();
@@ -121,12 +121,12 @@ fn harm(path: &Path, random: u64) -> String {
         2 => {
             let mut byte = [0];
             if file.read_at(&mut byte, at).unwrap() == 1 {
-                file.write_all_at(&[byte[0] ^ 1 << (random >> 8) % 8], at).unwrap();
+                file.write_all_at(&[byte[0] ^ (1 << ((random >> 8) % 8))], at).unwrap();
             }
             "with a flipped bit"
         }
         _ => {
-            let noise: Vec<u8> = (0..SECTOR).map(|n| mix(random ^ n << 20) as u8).collect();
+            let noise: Vec<u8> = (0..SECTOR).map(|n| mix(random ^ (n << 20)) as u8).collect();
             file.write_all_at(&noise[..(SECTOR.min(len - at)) as usize], at).unwrap();
             "overwritten"
         }
