@@ -73,10 +73,14 @@ fn check(kv: &RocksKv, what: &str, any: bool) -> Result<u64, String> {
     scanned.map_err(|error| error.to_string())?;
     if any {
         let committed = |key: &[u8], value: &[u8]| {
-            let mut commits = (1..=COMMITS).filter(|commit| key == main_key(*commit) || key == log_key(*commit));
+            let mut commits =
+                (1..=COMMITS).filter(|commit| key == main_key(*commit) || key == log_key(*commit));
             commits.any(|commit| self::value(commit) == value)
         };
-        assert!(found.iter().all(|(key, value)| committed(key, value)), "{what}: a pair that was never committed");
+        assert!(
+            found.iter().all(|(key, value)| committed(key, value)),
+            "{what}: a pair that was never committed"
+        );
         return Ok(found.len() as u64);
     }
     let last = found.keys().filter(|key| key[0] == b'L').count() as u64;
@@ -112,7 +116,9 @@ fn harm(path: &Path, random: u64) -> String {
         }
         // What a power cut leaves of the last writes: some sectors.
         1 => {
-            for sector in (at / SECTOR..len.div_ceil(SECTOR)).filter(|sector| mix(random ^ sector).is_multiple_of(2)) {
+            for sector in
+                (at / SECTOR..len.div_ceil(SECTOR)).filter(|sector| mix(random ^ sector).is_multiple_of(2))
+            {
                 file.write_all_at(&[0; SECTOR as usize], sector * SECTOR).unwrap();
             }
             file.set_len(len).unwrap();

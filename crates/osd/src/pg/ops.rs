@@ -29,7 +29,8 @@ impl Pg {
     pub(crate) fn oldest_ns(&self) -> Option<u64> {
         let waiting = self.waiting.borrow().iter().map(|op| op.arrived_ns).min();
         let objects = self.objects.borrow();
-        let objects = objects.each().flat_map(|busy| busy.running.iter().chain(&busy.queue)).map(|op| op.arrived_ns);
+        let objects =
+            objects.each().flat_map(|busy| busy.running.iter().chain(&busy.queue)).map(|op| op.arrived_ns);
         let written = self.in_flight.borrow().after(0).map(|write| write.op.arrived_ns).min();
         waiting.into_iter().chain(objects.min()).chain(written).min()
     }

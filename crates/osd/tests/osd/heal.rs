@@ -19,9 +19,11 @@ fn start(seed: u64, size: u8) -> Cluster {
     let reactors: Vec<u16> = (0..size).map(|osd| 1 + u16::from(osd) % 2).collect();
     let cluster = Cluster::start(seed, Disks::Blue, size, 4, &reactors);
     cluster.mon.change(move |inc| {
-        (0..4).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), (0..size.into()).collect())));
+        (0..4)
+            .for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), (0..size.into()).collect())));
     });
-    cluster.client(RouteMode::Direct, |_, pool| async move { pool.write_full("a", content()).await.unwrap() });
+    cluster
+        .client(RouteMode::Direct, |_, pool| async move { pool.write_full("a", content()).await.unwrap() });
     cluster
 }
 

@@ -9,7 +9,10 @@ use super::cluster::{Cluster, Disks};
 #[test]
 fn an_operation_on_a_slow_drive_is_listed_with_its_stage() {
     let cluster = Cluster::start(51, Disks::Blue, 1, 1, &[1]);
-    cluster.client(RouteMode::Direct, |_, pool| async move { pool.write_full("a", vec![1; 8192]).await.unwrap() });
+    cluster.client(
+        RouteMode::Direct,
+        |_, pool| async move { pool.write_full("a", vec![1; 8192]).await.unwrap() },
+    );
     assert_eq!(cluster.ask(&[0], "dump_blocked_ops")[0]["num_blocked_ops"], 0);
     cluster.disk(0).slower(Duration::from_secs(60));
     let writer = cluster.background(RouteMode::Direct, |_, pool| async move {
