@@ -49,12 +49,16 @@ impl Peer {
 
     /// A load of two seconds; its result and its samples.
     fn bench(&self, client: &str, rw: &str) -> (Value, Value) {
-        let file = |name: &str| self.dir().with_file_name(format!("{client}-{rw}.{name}"));
+        self.bench_with(client, &["--rw", rw, "--runtime", "2"])
+    }
+
+    fn bench_with(&self, client: &str, options: &[&str]) -> (Value, Value) {
+        let file = |name: &str| self.dir().with_file_name(format!("{client}.{name}"));
         let (json, samples) = (file("json"), file("samples"));
-        let load = ["--client", client, "--rw", rw, "--iodepth", "4", "--size", "8m", "--object-size", "1m"];
+        let load = ["--client", client, "--iodepth", "4", "--size", "8m", "--object-size", "1m"];
         let json_s = json.to_str().expect("UTF-8");
-        let files = ["--runtime", "2", "--json", json_s, "--samples", samples.to_str().expect("UTF-8")];
-        self.ok(&["bench"], &[&load[..], &files].concat());
+        let files = ["--json", json_s, "--samples", samples.to_str().expect("UTF-8")];
+        self.ok(&["bench"], &[&load[..], options, &files].concat());
         let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON");
         (read(&json), read(&samples))
     }
@@ -91,6 +95,12 @@ fn check_result(result: &Value, rw: &str) {
     assert!(carmine["client_cores_used"].as_f64().is_some_and(|cores| cores > 0.0));
 }
 
+fn rbd(peer: &Peer, args: &[&str]) -> std::process::Output {
+    let conf = peer.dir().join("ceph.conf");
+    let all = [&["-c", conf.to_str().expect("UTF-8")], args].concat();
+    run(Path::new("rbd"), &all, MINUTES)
+}
+
 #[test]
 fn a_real_ceph_is_made_loaded_restarted_and_removed() {
     if !can_run() {
@@ -120,6 +130,19 @@ fn a_real_ceph_is_made_loaded_restarted_and_removed() {
         assert!(samples["series"]["osd_cores"].is_array(), "{samples}");
         assert_eq!(samples["series"]["iops"][0].is_number(), client != "rados-bench", "{samples}");
     }
+
+    // So many bytes and no more: twice 8 MiB in blocks of 64 KiB.
+    for client in ["fio-rados", "fio-rbd"] {
+        let (aged, _) = peer.bench_with(client, &["--age", "2", "--bs", "64k"]);
+        assert_eq!(aged["jobs"][0]["write"]["total_ios"], 256, "{client}: {aged}");
+    }
+    let dealt =
+        ["--rw", "randwrite", "--runtime", "1", "--numjobs", "4", "--volumes", "2", "--processes", "2"];
+    let (dealt, _) = peer.bench_with("fio-rbd", &dealt);
+    check_result(&dealt, "randwrite");
+    assert!(dealt["jobs"][0]["write"]["clat_ns"]["percentile"].is_object(), "merged: {dealt}");
+    let images = succeed(rbd(&peer, &["ls", "bench"]), "rbd ls");
+    assert!(images.contains("carmine-4m\n") && images.contains("carmine-4m-1"), "{images}");
 
     // Another profile is a restart: the data stays.
     peer.ok(&["peer", "down"], &[]);
@@ -163,6 +186,55 @@ fn what_cannot_be_done_is_said_before_anything_starts() {
     refused(&["peer", "up"], &["--peer-build", "/nonexistent"], "/nonexistent");
     refused(&["peer", "status"], &[], "there is no peer");
     refused(&["bench"], &["--client", "rados-bench", "--rate", "100"], "--rate 100");
+    refused(&["bench"], &["--client", "rados-bench", "--io-size", "8m"], "--io-size");
     assert!(!peer.dir().exists());
     assert_eq!(peer.processes(), [""; 0]);
+}
+
+/// A folder as a build of Ceph makes it, of the installed programs.
+fn build_of_the_installed(bed: &Testbed) -> PathBuf {
+    let build = bed.dir().with_file_name("build");
+    std::fs::create_dir_all(build.join("bin")).expect("a folder");
+    std::fs::create_dir_all(build.join("lib")).expect("a folder");
+    for program in ["ceph-mon", "ceph-osd", "ceph", "monmaptool"] {
+        let at = Path::new("/usr/bin").join(program);
+        std::os::unix::fs::symlink(at, build.join("bin").join(program)).expect("a link");
+    }
+    // A build has the plugins of erasure codes and object classes in one folder.
+    let triples = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let folders = triples.flat_map(|triple| [triple.join("ceph/erasure-code"), triple.join("rados-classes")]);
+    for plugin in folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten() {
+        let link = build.join("lib").join(plugin.file_name());
+        std::os::unix::fs::symlink(plugin.path(), link).expect("a link");
+    }
+    build
+}
+
+/// About 30 s: a Ceph is made, and started twice.
+#[test]
+fn a_sweep_measures_a_build_of_the_users_beside_ours() {
+    if !can_run() {
+        return;
+    }
+    let bed = Testbed::new();
+    let build = build_of_the_installed(&bed);
+    let path = |name: &str| bed.dir().with_file_name(name).display().to_string();
+    let text = "name = \"beside\"\ncompare = \"peer\"\nruntime = \"1s\"\nramp = \"100ms\"\n[axes]\npeer = [\"none\", \"ceph\"]\n\
+                client = \"fio-rados\"\nworkload = \"randwrite4k\"\nosd_size_bytes = \"1G\"\nsize_bytes = \"16M\"\npgs = 8\n";
+    std::fs::write(path("beside.toml"), text).expect("a plan");
+    let (plan, out) = (path("beside.toml"), path("run"));
+    let line =
+        ["sweep", &plan, "--overprovisioned", "--out", &out, "--peer-build", build.to_str().expect("UTF-8")];
+    succeed(run(&carmine_bin(), &line, MINUTES), "carmine sweep");
+    let points = std::fs::read_dir(path("run/points")).expect("points").flatten().map(|entry| entry.path());
+    let is_result = |path: &PathBuf| {
+        let name = path.display().to_string();
+        name.ends_with(".json") && !name.ends_with(".state.json") && !name.ends_with(".samples.json")
+    };
+    let read = |path: PathBuf| serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON");
+    let results: Vec<Value> = points.filter(is_result).map(read).collect();
+    let peers =
+        results.iter().filter(|result| result["carmine"]["peer"]["build"] == build.to_str().expect("UTF-8"));
+    assert_eq!((results.len(), peers.count()), (3, 1), "ours, the build, and the first again");
+    assert!(!Path::new(&path("run/layouts")).exists());
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and reads files
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use carmine_tests::{carmine_bin, run};
@@ -10,6 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(80);
+/// CPU time by which a load is under way: connecting and looking for objects take a fraction of it.
+const LOAD_TICKS: u64 = 40;
 
 /// A plan, and the folder of its run. Dropped, it ends what a failed test may have left running: by its own folder.
 struct Bed {
@@ -42,6 +44,28 @@ impl Bed {
         let arguments = self.arguments();
         let all: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
         run(&carmine_bin(), &all, LIMIT)
+    }
+
+    /// The same in the background.
+    fn start(&self) -> Child {
+        let mut command = Command::new(carmine_bin());
+        command.args(self.arguments()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    fn resume(&self) -> Output {
+        run(&carmine_bin(), &["sweep", "--resume", "--out", &self.out().display().to_string()], LIMIT)
+    }
+
+    /// Waits until the load of a point has used the CPU for a while: it is under way.
+    fn wait_for_load(&self) {
+        let begin = Instant::now();
+        let is_load = |line: &str| line.split('\0').nth(1) == Some("bench") && line.contains("--samples");
+        let loads = || self.processes().into_iter().filter(|(_, line)| is_load(line));
+        while !loads().any(|(pid, _)| cpu_ticks(pid) > LOAD_TICKS) {
+            assert!(begin.elapsed() < LIMIT, "no point is loaded: {:?}", self.processes());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn json(&self, file: &str) -> Value {
@@ -84,6 +108,17 @@ impl Drop for Bed {
         let pids: Vec<i32> = self.processes().into_iter().map(|(pid, _)| pid).collect();
         carmine_tests::kill_nine(&pids);
     }
+}
+
+/// User and system time of a process, in hundredths of a second.
+fn cpu_ticks(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+    fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+fn signal(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -130,13 +165,7 @@ fn a_point_that_crashes_is_recorded_and_the_others_are_measured() {
 #[test]
 fn a_sweep_that_was_killed_goes_on_where_it_was() {
     let bed = Bed::new("reactors = [1, 2, 3]");
-    let mut first = Command::new(carmine_bin())
-        .args(bed.arguments())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut first = bed.start();
     let begin = Instant::now();
     let done = || {
         std::fs::read_dir(bed.out().join("points")).map_or(0, |list| {
@@ -157,13 +186,59 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
 
     let again = bed.sweep(&[]);
     assert_eq!(again.status.code(), Some(2), "a run is not overwritten");
-    let out = bed.out().display().to_string();
-    let resumed = run(&carmine_bin(), &["sweep", "--resume", "--out", &out], LIMIT);
+    let resumed = bed.resume();
     assert!(resumed.status.success(), "{}{}", text(&resumed.stdout), text(&resumed.stderr));
     assert_eq!(bed.state(&stems[0]), before, "what was measured is not measured again");
     for stem in &stems {
         assert_eq!(bed.state(stem)["state"], "done");
     }
+    bed.wait_for_none();
+}
+
+#[test]
+fn ctrl_c_stops_everything_and_the_run_goes_on_later() {
+    let bed = Bed::new("reactors = [1, 2]\nseconds = 3");
+    let first = bed.start();
+    bed.wait_for_load();
+    signal("-INT", first.id());
+    let stopped = first.wait_with_output().unwrap();
+    let said = text(&stopped.stderr);
+    assert_eq!(stopped.status.code(), Some(1), "{said}");
+    assert!(said.contains("stopped; go on with: carmine sweep --resume"), "{said}");
+    assert!(bed.processes().is_empty(), "left over: {:?}", bed.processes());
+    assert!(!bed.json("run.json")["complete"].as_bool().unwrap());
+    let stems = bed.stems();
+    assert!(!bed.out().join(format!("points/{}.state.json", stems[0])).exists(), "it was not measured");
+    let resumed = bed.resume();
+    assert!(resumed.status.success(), "{}{}", text(&resumed.stdout), text(&resumed.stderr));
+    for stem in &stems {
+        let state = bed.state(stem);
+        assert_eq!((&state["state"], &state["attempts"]), (&"done".into(), &1.into()), "{stem}");
+    }
+    bed.wait_for_none();
+}
+
+#[test]
+fn an_osd_that_dies_under_the_load_fails_its_point_only() {
+    let bed = Bed::new("workload = [\"randread4k\", \"randwrite4k\"]\nseconds = 3");
+    let sweep = bed.start();
+    bed.wait_for_load();
+    let is_osd = |line: &str| line.split('\0').nth(1) == Some("osd");
+    let osds: Vec<i32> =
+        bed.processes().into_iter().filter(|(_, line)| is_osd(line)).map(|(pid, _)| pid).collect();
+    assert_eq!(carmine_tests::kill_nine(&osds), 1);
+    let ended = sweep.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{}", text(&ended.stderr));
+    let stems = bed.stems();
+    let died = bed.state(&stems[0]);
+    assert_eq!(died["state"], "failed", "{died}");
+    assert!(died["error"].as_str().unwrap().contains("osd.0"), "{died}");
+    let log = std::fs::read_to_string(bed.out().join(format!("points/{}.log", stems[0]))).unwrap();
+    assert!(log.contains("died under the load") && log.contains("--- the end of osd.0.log"), "{log}");
+    for stem in &stems[1..] {
+        assert_eq!(bed.state(stem)["state"], "done", "{stem}");
+    }
+    assert!(bed.json("run.json")["complete"].as_bool().unwrap());
     bed.wait_for_none();
 }
 
@@ -185,6 +260,14 @@ fn a_dry_run_shows_points_and_starts_nothing() {
     assert!(shown.status.success(), "{said}{}", text(&shown.stderr));
     assert!(said.contains("2reactor") && said.contains("does not fit"), "{said}");
     assert!(!bed.out().exists());
+    let none = run(&carmine_bin(), &["sweep", "smoke", "--peer-build", "/nonexistent"], LIMIT);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("add --peer ceph"), "{}", text(&none.stderr));
+    let out = bed.out().display().to_string();
+    let build = ["sweep", "smoke", "--out", &out, "--peer", "ceph", "--peer-build", "/nonexistent"];
+    let none = run(&carmine_bin(), &build, LIMIT);
+    assert_eq!(none.status.code(), Some(2), "before anything is started");
+    assert!(text(&none.stderr).contains("/nonexistent") && !bed.out().exists(), "{}", text(&none.stderr));
     let wrong = run(&carmine_bin(), &["sweep", "nonsense"], LIMIT);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("smoke"), "{}", text(&wrong.stderr));

@@ -36,6 +36,7 @@ fn two_osds_on_one_file() {
     let bed = bed();
     let said = bed.ok(&[UP, &["--osd-size", "64M", "--sparse"]].concat());
     assert!(said.contains("slice     osd.1: file device.0, 64M from 64M"), "{said}");
+    assert!(said.contains("shared device"), "the grid says who shares: {said}");
     let file = bed.dir().join("device.0");
     assert_eq!(file.metadata().unwrap().len(), 128 << 20);
     assert_eq!(bed.dir().join("osd.1/block").canonicalize().unwrap(), file.canonicalize().unwrap());
@@ -102,6 +103,7 @@ fn preconditioning_is_for_drives() {
     let out = bed.run(&[&small[..], &["--osd-size", "64M", "--sparse"]].concat());
     assert!(out.status.success() && text(&out.stderr).contains("files: n/a"), "{}", text(&out.stderr));
     assert_eq!(bed.status()["plan"]["preconditioned"][0]["outcome"], "na");
+    assert!(bed.ok(&["status"]).contains("precondition files: n/a"));
     bed.ok(&["down"]);
     bed.fails(&["up", "--precondition"], 2, "the stores of this testbed exist");
     if std::env::var_os("CARMINE_LOOP_TEST").is_none() {

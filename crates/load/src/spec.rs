@@ -156,6 +156,16 @@ pub struct LoadSpec {
     /// Keeps the latencies of each second, for time series.
     #[serde(default)]
     pub keep_seconds: bool,
+    /// Images that the bytes are dealt to (fio-rbd); jobs load them in turn.
+    #[serde(default = "one")]
+    pub volumes: u32,
+    /// Processes of the generator that the jobs are dealt to (fio); otherwise jobs are threads of one.
+    #[serde(default = "one")]
+    pub processes: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Default for LoadSpec {
@@ -180,6 +190,8 @@ impl Default for LoadSpec {
             io_bytes: None,
             generation: 0,
             keep_seconds: false,
+            volumes: one(),
+            processes: one(),
         }
     }
 }
@@ -240,6 +252,13 @@ impl LoadSpec {
                 format!("each needs an object of its own and there are {}; raise --size", self.objects());
             return bad("--numjobs", &self.numjobs, &why);
         }
+        for (what, n) in [("--volumes", self.volumes), ("--processes", self.processes)] {
+            if n == 0 || n > self.numjobs {
+                let why =
+                    format!("must be 1 to {}, for each has a job of its own; raise --numjobs", self.numjobs);
+                return bad(what, &n, &why);
+            }
+        }
         if self.rwmixread > 100 {
             return bad("--rwmixread", &self.rwmixread, "is a percentage");
         }
@@ -260,6 +279,11 @@ impl LoadSpec {
     /// Whole objects that the load spreads over.
     pub fn objects(&self) -> u64 {
         self.size_bytes.checked_div(self.object_size_bytes).unwrap_or(0)
+    }
+
+    /// Bytes of each of the volumes, in whole objects.
+    pub fn volume_bytes(&self) -> u64 {
+        self.objects() / u64::from(self.volumes.max(1)) * self.object_size_bytes
     }
 
     pub fn blocks_per_object(&self) -> u64 {
@@ -385,12 +409,14 @@ mod tests {
     #[test]
     fn checks_name_the_option() {
         type Change = fn(&mut LoadSpec);
-        let cases: [(&str, Change); 9] = [
+        let cases: [(&str, Change); 11] = [
             ("--bs 0", |s| s.bs_bytes = 0),
             ("--object-size", |s| s.bs_bytes = 4097),
             ("--size 1", |s| s.size_bytes = 1),
             ("--iodepth 0", |s| s.iodepth = 0),
             ("--numjobs 300", |s| s.numjobs = 300),
+            ("--volumes 3", |s| (s.volumes, s.numjobs) = (3, 2)),
+            ("--processes 0", |s| s.processes = 0),
             ("--rwmixread 101", |s| s.rwmixread = 101),
             ("--runtime", |s| s.runtime_ms = 0),
             ("--rate", |s| s.rate_iops = Some(f64::NAN)),

@@ -241,7 +241,7 @@ fn words() -> Section {
         ("ABOVE-BASELINE", "More than the raw device or messenger gave: a cache, or a mistake.".into()),
         ("limiter", "What held the load back: OSD, ALIEN, CLIENT (the generator), DEVICE, NET, IMBALANCED, QD (too little was asked), SHARED, UNKNOWN.".into()),
         ("slope", "Least squares over the clean points up to the knee, with the 95 % interval of Student's t.".into()),
-        ("knee", "The last size before the first step that gains less than half of what each unit gave at the start.".into()),
+        ("knee", format!("The knee is {}.", carmine_study::scaling::KNEE)),
         ("percentiles", "Of all operations of all repeats: histograms are merged, percentiles never averaged.".into()),
         ("comparison", "Student's t on logarithms of paired ratios, at least 5 pairs; Holm's correction over the report.".into()),
     ]);

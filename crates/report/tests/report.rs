@@ -112,7 +112,7 @@ fn marked_points_are_seen_and_in_no_slope() {
         all.contains("0 of 23 measured points are clean") && all.contains("SHARED 23, SMOKE 23"),
         "{all}"
     );
-    assert!(made.text.contains("no slope") && !made.text.contains("each further reactor gives"));
+    assert!(made.text.contains("no slope") && !made.text.contains("each further reactor adds"));
     assert!(!made.html.contains("id=\"iops-per-core"), "shared CPUs have no figure per core");
 }
 

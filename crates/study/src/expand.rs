@@ -36,7 +36,7 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropped {
     pub config: Config,
-    /// `does not fit`, `identical` or `excluded`.
+    /// `does not fit`, `can not be done`, `identical` or `excluded`.
     pub word: &'static str,
     pub why: String,
 }
@@ -70,7 +70,10 @@ pub fn expand(plan: &Plan, machine: &dyn Machine) -> Result<Expansion, PlanError
 }
 
 fn nothing_left(plan: &Plan, dropped: &[Dropped]) -> PlanError {
-    let why = dropped.last().map_or("it has no points".to_owned(), |d| format!("{}: {}", d.word, d.why));
-    let what = format!("nothing of the plan can be run on this machine: {why}");
+    let why = match dropped {
+        [] => " it has no points".to_owned(),
+        all => format!("\n{}", show::reasons(all).trim_end()),
+    };
+    let what = format!("nothing of the plan can be run on this machine:{why}");
     PlanError { file: plan.name.clone(), line: 0, what }
 }

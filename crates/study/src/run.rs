@@ -7,6 +7,7 @@ mod curve;
 mod event;
 mod executor;
 mod layouts;
+mod logs;
 mod point;
 mod script;
 mod sweep;

@@ -1,4 +1,6 @@
-//! How a run scales with its reactors: what each adds, where adding stops to pay, and what bound it there.
+//! How a run scales: what each further reactor, CPU or OSD adds, where adding stops to pay, and what bound it there.
+
+mod along;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,108 +8,124 @@ use std::fmt;
 use carmine_stats::{Growth, Knee, Slope, growth};
 use serde::Serialize;
 
-use crate::archive::{ArchiveError, Config, Point, PointKind, PointResult, Run};
+use crate::archive::{ArchiveError, Chart, Config, Point, PointKind, PointResult, Run};
+
+pub use along::Along;
+
+/// The knee in a sentence; `carmine_stats::knee` has the whole of it.
+pub const KNEE: &str =
+    "the last size before the first step that gains less than half of what each unit gave at the start";
 
 /// Marks of points that stay out of slopes and knees.
 const SPOILS: [&str; 3] = ["SHARED", "NOISY", "UNSTEADY"];
 /// How much is asked: of points that differ in these only, the best at each size counts.
 const LOAD_AXES: [&str; 4] = ["iodepth", "jobs", "rate_iops", "arrivals"];
-const SIZE_AXES: [&str; 2] = ["osds", "reactors"];
+const SIZE_AXES: [&str; 3] = ["osds", "reactors", "cpus"];
 
 /// One line of a scaling chart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scaling {
     /// What tells this line's configuration apart from the others'; empty if there is one line only.
     pub name: String,
-    /// Numbers of reactors of all OSDs together that have clean points.
+    /// What the sizes count.
+    pub along: Along,
+    /// Sizes that have clean points.
     pub sizes: Vec<f64>,
-    /// IOPS that one more reactor adds: of the points up to the knee, for beyond it something else is the limit.
+    /// IOPS that one more unit adds: of the points up to the knee, for beyond it something else is the limit.
     pub slope: Option<Slope>,
     /// As `carmine-stats` defines it.
     pub knee: Option<Knee>,
-    /// Limiter of the first size beyond the knee, and the figure that decided it.
+    /// Limiter of the first size beyond the knee, or without a knee of the largest; and the figure that decided it.
     pub bound: Option<(String, String)>,
     /// Points that are failed, SHARED, NOISY or UNSTEADY.
     pub left_out: usize,
+    /// Some window was under a minute: the figures show that it runs.
+    pub is_smoke: bool,
 }
 
-/// Every line of a run in which the number of reactors varies; none if it does not.
+type Measured<'a> = (&'a Config, Option<&'a PointResult>);
+
+/// Every line of a run that is about scaling; none of other runs, and none where nothing is varied that can be counted.
 ///
 /// # Errors
 /// A file of the archive that can't be read.
 pub fn scaling_of_run(run: &Run) -> Result<Vec<Scaling>, ArchiveError> {
+    if run.file.chart != Chart::Scaling {
+        return Ok(Vec::new());
+    }
     let mut measured = Vec::new();
     for point in run.points.iter().filter(|p| p.kind == PointKind::Point) {
         let result = if run.is_done(point) { run.result(point)? } else { None };
         measured.push((point, result));
     }
-    let points: Vec<(&Point, Option<&PointResult>)> =
-        measured.iter().map(|(point, result)| (*point, result.as_ref())).collect();
-    Ok(scaling(&points))
+    Ok(scaling(&measured.iter().map(|(point, result)| (*point, result.as_ref())).collect::<Vec<_>>()))
 }
 
 /// The same of points and what they gave, `None` if they failed.
-pub fn scaling(points: &[(&Point, Option<&PointResult>)]) -> Vec<Scaling> {
-    let sizes: BTreeSet<u64> = points.iter().map(|(point, _)| reactors(&point.config)).collect();
-    if sizes.len() < 2 {
-        return Vec::new();
+fn scaling(points: &[(&Point, Option<&PointResult>)]) -> Vec<Scaling> {
+    let points: Vec<Measured<'_>> = points.iter().map(|(point, result)| (&point.config, *result)).collect();
+    let axes = telling_axes(&points);
+    let mut lines: BTreeMap<String, Vec<Measured<'_>>> = BTreeMap::new();
+    for (config, result) in points {
+        let words = axes.iter().filter_map(|axis| Some(format!("{axis} {}", config.show(axis)?)));
+        lines.entry(words.collect::<Vec<_>>().join(", ")).or_default().push((config, result));
     }
-    let axes = telling_axes(points);
-    let mut lines: BTreeMap<String, Vec<(&Point, Option<&PointResult>)>> = BTreeMap::new();
-    for (point, result) in points {
-        let words = axes.iter().filter_map(|axis| Some(format!("{axis} {}", point.config.show(axis)?)));
-        lines.entry(words.collect::<Vec<_>>().join(", ")).or_default().push((point, *result));
-    }
-    lines.into_iter().map(|(name, points)| line(name, &points)).collect()
+    let of = |(name, points): (String, Vec<Measured<'_>>)| {
+        Some(Scaling { name, ..Scaling::of(Along::of(points.iter().map(|(config, _)| *config))?, &points) })
+    };
+    lines.into_iter().filter_map(of).collect()
 }
 
-/// Of all OSDs together.
-fn reactors(config: &Config) -> u64 {
-    config.number("osds").unwrap_or(1).saturating_mul(config.number("reactors").unwrap_or(1))
-}
-
-/// Axes that vary and do not follow from the size, as `pgs = 100 * osds` does, and are not how much is asked.
-fn telling_axes(points: &[(&Point, Option<&PointResult>)]) -> Vec<String> {
-    let all: BTreeSet<&String> = points.iter().flat_map(|(point, _)| point.config.0.keys()).collect();
+/// Axes that vary and are no numbers that follow from the size, as `pgs = 100 * osds` does, nor how much is asked.
+fn telling_axes(points: &[Measured<'_>]) -> Vec<String> {
+    let all: BTreeSet<&String> = points.iter().flat_map(|(config, _)| config.0.keys()).collect();
     let values = |axis: &str| -> BTreeSet<Option<String>> {
-        points.iter().map(|(point, _)| point.config.show(axis)).collect()
+        points.iter().map(|(config, _)| config.show(axis)).collect()
     };
     let follows = |axis: &str| {
-        let mut of_size: BTreeMap<u64, Option<String>> = BTreeMap::new();
-        points.iter().all(|(point, _)| {
-            let value = point.config.show(axis);
-            *of_size.entry(reactors(&point.config)).or_insert_with(|| value.clone()) == value
+        let mut of_size: BTreeMap<Vec<Option<String>>, Option<String>> = BTreeMap::new();
+        points.iter().all(|(config, _)| {
+            let (size, value) = (SIZE_AXES.map(|size| config.show(size)).to_vec(), config.show(axis));
+            config.float(axis).is_some() && *of_size.entry(size).or_insert_with(|| value.clone()) == value
         })
     };
     let fixed = |axis: &str| SIZE_AXES.contains(&axis) || LOAD_AXES.contains(&axis);
     all.into_iter().filter(|axis| !fixed(axis) && values(axis).len() > 1 && !follows(axis)).cloned().collect()
 }
 
-fn line(name: String, points: &[(&Point, Option<&PointResult>)]) -> Scaling {
-    let clean: Vec<(&Point, &PointResult)> = points
-        .iter()
-        .filter_map(|(point, result)| result.filter(|r| is_clean(r)).map(|r| (*point, r)))
-        .collect();
-    let best = best(&clean);
-    let curve: Vec<(f64, f64)> =
-        best.iter().flat_map(|(size, results)| results.iter().map(|r| (*size as f64, r.iops()))).collect();
-    let Growth { slope, knee } = growth(&curve);
-    let limit = knee.and_then(|k| k.x);
-    let beyond = limit.and_then(|limit| best.iter().find(|(size, _)| **size as f64 > limit));
-    let bound = beyond.and_then(|(_, results)| limiter(results.first()?));
-    Scaling {
-        name,
-        sizes: best.keys().map(|size| *size as f64).collect(),
-        slope,
-        knee,
-        bound,
-        left_out: points.len() - clean.len(),
+impl Scaling {
+    /// Slope, knee and bound of one line: configurations with what they gave, `None` if they failed. Those without a size
+    /// (no limit) have no place on it.
+    pub fn of(along: Along, points: &[(&Config, Option<&PointResult>)]) -> Scaling {
+        let sized = || points.iter().filter(|(config, _)| along.value(config).is_some());
+        let clean: Vec<(&Config, &PointResult)> = sized()
+            .filter_map(|(config, result)| Some((*config, result.filter(|result| is_clean(result))?)))
+            .collect();
+        let best = best(along, &clean);
+        let curve: Vec<(f64, f64)> =
+            best.iter().flat_map(|(size, results)| results.iter().map(|r| (*size, r.iops()))).collect();
+        let Growth { slope, knee } = growth(&curve);
+        let beyond = knee.and_then(|k| k.x).and_then(|knee| best.iter().find(|(size, _)| *size > knee));
+        let bound = beyond.or(best.last()).and_then(|(_, results)| limiter(results.first()?));
+        Scaling {
+            name: String::new(),
+            along,
+            sizes: best.iter().map(|(size, _)| *size).collect(),
+            slope,
+            knee,
+            bound,
+            left_out: sized().count() - clean.len(),
+            is_smoke: clean.iter().any(|(_, result)| has_mark(result, "SMOKE")),
+        }
     }
 }
 
+fn has_mark(result: &PointResult, word: &str) -> bool {
+    result.carmine.marks.iter().any(|mark| mark.starts_with(word))
+}
+
 fn is_clean(result: &PointResult) -> bool {
-    let spoils = |mark: &String| SPOILS.iter().any(|word| mark.starts_with(word));
-    !result.carmine.shared && !result.carmine.marks.iter().any(spoils) && result.iops() > 0.0
+    !result.carmine.shared && !SPOILS.iter().any(|word| has_mark(result, word)) && result.iops() > 0.0
 }
 
 fn limiter(result: &PointResult) -> Option<(String, String)> {
@@ -115,44 +133,62 @@ fn limiter(result: &PointResult) -> Option<(String, String)> {
     result.carmine.verdict.clone().map(|limiter| (limiter, reason))
 }
 
-/// At each size the repeats of the load with the most IOPS on average.
-fn best<'a>(clean: &[(&Point, &'a PointResult)]) -> BTreeMap<u64, Vec<&'a PointResult>> {
-    let mut loads: BTreeMap<(u64, Vec<Option<String>>), Vec<&PointResult>> = BTreeMap::new();
-    for (point, result) in clean {
-        let load = LOAD_AXES.iter().map(|axis| point.config.show(axis)).collect();
-        loads.entry((reactors(&point.config), load)).or_default().push(result);
+/// The repeats of one load at one size.
+struct Load<'a> {
+    size: f64,
+    /// Its values of [`LOAD_AXES`].
+    asked: [Option<String>; 4],
+    repeats: Vec<&'a PointResult>,
+}
+
+/// At each size, in ascending order, the repeats of the load with the most IOPS on average.
+fn best<'a>(along: Along, clean: &[(&Config, &'a PointResult)]) -> Vec<(f64, Vec<&'a PointResult>)> {
+    let mut loads: Vec<Load<'a>> = Vec::new();
+    for (config, result) in clean {
+        let Some(size) = along.value(config) else { continue };
+        let asked = LOAD_AXES.map(|axis| config.show(axis));
+        match loads.iter_mut().find(|load| load.size == size && load.asked == asked) {
+            Some(load) => load.repeats.push(result),
+            None => loads.push(Load { size, asked, repeats: vec![result] }),
+        }
     }
     let mean = |results: &[&PointResult]| {
         results.iter().map(|r| r.iops()).sum::<f64>() / results.len().max(1) as f64
     };
-    let mut best: BTreeMap<u64, Vec<&PointResult>> = BTreeMap::new();
-    for ((size, _), results) in loads {
-        let held = best.entry(size).or_default();
-        if mean(&results) > mean(held) {
-            *held = results;
+    let mut best: Vec<(f64, Vec<&PointResult>)> = Vec::new();
+    for Load { size, repeats, .. } in loads {
+        match best.iter_mut().find(|(other, _)| *other == size) {
+            Some((_, held)) if mean(&repeats) > mean(held) => *held = repeats,
+            Some(_) => {}
+            None => best.push((size, repeats)),
         }
     }
+    best.sort_by(|a, b| a.0.total_cmp(&b.0));
     best
 }
 
 impl fmt::Display for Scaling {
-    /// One sentence, as it ends a sweep.
+    /// One sentence, as it ends a sweep and stands in a report.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = self.along.unit();
         if !self.name.is_empty() {
             write!(f, "{}: ", self.name)?;
         }
         match &self.slope {
             Some(Slope { slope, interval: Some((low, high)), .. }) => {
-                write!(f, "each further reactor adds {slope:.0} IOPS (95 % interval {low:.0} to {high:.0})")?;
+                write!(f, "each further {unit} adds {slope:.0} IOPS (95 % interval {low:.0} to {high:.0})")?;
             }
             Some(Slope { slope, .. }) => {
-                write!(f, "each further reactor adds {slope:.0} IOPS (of two points: no interval)")?;
+                write!(f, "each further {unit} adds {slope:.0} IOPS (of two points: no interval)")?;
             }
             None => f.write_str("no slope: it takes clean points at two sizes at least")?,
         }
         self.write_knee(f)?;
         if self.left_out > 0 {
-            write!(f, "; {} points left out (failed, SHARED, NOISY or UNSTEADY)", self.left_out)?;
+            write!(f, "; left out as failed, SHARED, NOISY or UNSTEADY: {}", self.left_out)?;
+        }
+        if self.is_smoke {
+            f.write_str("; SMOKE: of windows under a minute")?;
         }
         Ok(())
     }
@@ -160,17 +196,26 @@ impl fmt::Display for Scaling {
 
 impl Scaling {
     fn write_knee(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(knee) = &self.knee else { return Ok(()) };
-        let Some(x) = knee.x else { return f.write_str("; no knee within what was measured") };
-        write!(f, "; knee at {x} reactors")?;
-        match knee.interval {
-            Some((low, Some(high))) if low < high => write!(f, " (between {low} and {high})")?,
-            Some((low, None)) => write!(f, " ({low} or more)")?,
-            _ => {}
-        }
+        let unit = self.along.unit();
+        let place = match self.knee {
+            None => return Ok(()),
+            Some(Knee { x: None, .. }) => {
+                f.write_str("; no knee within what was measured")?;
+                "at the largest size"
+            }
+            Some(Knee { x: Some(x), interval, .. }) => {
+                write!(f, "; knee at {x} {unit}{}", if x == 1.0 { "" } else { "s" })?;
+                match interval {
+                    Some((low, Some(high))) if low < high => write!(f, " (between {low} and {high})")?,
+                    Some((low, None)) => write!(f, " ({low} or more)")?,
+                    _ => {}
+                }
+                "beyond it"
+            }
+        };
         match &self.bound {
-            Some((limiter, reason)) if reason.is_empty() => write!(f, ", bound beyond it by {limiter}"),
-            Some((limiter, reason)) => write!(f, ", bound beyond it by {limiter}: {reason}"),
+            Some((limiter, reason)) if reason.is_empty() => write!(f, ", bound {place} by {limiter}"),
+            Some((limiter, reason)) => write!(f, ", bound {place} by {limiter}: {reason}"),
             None => Ok(()),
         }
     }
@@ -228,7 +273,12 @@ mod tests {
         let lines = lines(&points);
         assert_eq!((lines[0].left_out, lines[0].sizes.as_slice()), (4, [1.0, 2.0, 3.0].as_slice()));
         assert_eq!(lines[0].knee.unwrap().x, None);
-        assert!(lines[0].to_string().contains("4 points left out"), "{}", lines[0]);
+        assert!(
+            lines[0]
+                .to_string()
+                .contains("no knee within what was measured, bound at the largest size by OSD")
+        );
+        assert!(lines[0].to_string().contains("UNSTEADY: 4"), "{}", lines[0]);
     }
 
     #[test]
@@ -254,5 +304,25 @@ mod tests {
         assert!(lines(&[(point(2, json!({})), Some(result(1.0, "OSD", None)))]).is_empty());
         let marked = |n| (point(n, json!({})), Some(result(1.0, "OSD", Some("SHARED"))));
         assert!(lines(&[marked(1), marked(2)])[0].to_string().starts_with("no slope"));
+    }
+
+    #[test]
+    fn a_quota_scales_along_its_cpus_and_no_limit_has_no_place() {
+        let mut points = Vec::new();
+        for (cpus, iops) in [(json!(1), 100.0), (json!(2), 200.0), (json!("no-limit"), 900.0)] {
+            let quota = json!({"cpus": cpus, "confine": "quota"});
+            points.push((point(4, quota), Some(result(iops, "OSD", Some("SMOKE: 1 s")))));
+            let cpuset = json!({"cpus": cpus, "confine": "cpuset"});
+            let reactors = cpus.as_u64().unwrap_or(3) as u32;
+            points.push((point(reactors, cpuset), Some(result(iops, "OSD", None))));
+        }
+        let lines = lines(&points);
+        let told: Vec<_> = lines.iter().map(|l| (l.along, l.sizes.len(), l.left_out, l.is_smoke)).collect();
+        assert_eq!(told, [(Along::Reactors, 3, 0, false), (Along::Cpus, 2, 0, true)], "{lines:?}");
+        let said = lines[1].to_string();
+        assert!(
+            said.contains("each further CPU adds 100 IOPS") && said.ends_with("under a minute"),
+            "{said}"
+        );
     }
 }

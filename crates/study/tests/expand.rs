@@ -51,9 +51,45 @@ fn arms_are_interleaved_and_paired_and_every_repeat_is_a_round() {
         .map(|p| (p.point.arm.clone().unwrap(), p.point.repeat, p.point.pair.unwrap()))
         .collect();
     let row = |arm: &str, repeat, pair| (format!("balance={arm}"), repeat, pair);
-    assert_eq!(order, [row("osd", 0, 0), row("socket", 0, 0), row("osd", 1, 1), row("socket", 1, 1)]);
+    // Mirrored: neither arm is always the later one.
+    assert_eq!(order, [row("osd", 0, 0), row("socket", 0, 0), row("socket", 1, 1), row("osd", 1, 1)]);
     let comparison = expansion.comparison.unwrap();
     assert_eq!(comparison.arms, ["balance=osd", "balance=socket"]);
+}
+
+#[test]
+fn a_steady_drift_favours_no_arm() {
+    let expansion = run(
+        "2x8x1",
+        "name = \"p\"\nrepeats = 5\ncompare = \"poll\"\n[axes]\npoll = [\"poll\", \"sleep\"]\niodepth = [1, 4, 16, 64]\n",
+    );
+    let places = |arm: &str| -> usize {
+        let of_arm = expansion.points.iter().filter(|p| p.point.arm.as_deref() == Some(arm));
+        of_arm.map(|p| p.point.index).sum()
+    };
+    assert_eq!(places("poll=poll"), places("poll=sleep"));
+}
+
+#[test]
+fn when_nothing_fits_all_reasons_are_told() {
+    let plan = Plan::parse("p", "name = \"p\"\n[axes]\nosds = [2, 3]\nreactors = [2, 4]\nclient = [\"own\", \"rados-bench\"]\nworkload = \"randrw4k\"\n").unwrap();
+    let error = expand(&plan, &Described::new("1x2x1")).unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().skip(1).collect();
+    assert_eq!(lines.len(), 5, "{error}");
+    assert!(lines.iter().any(|line| line.starts_with("4 x can not be done: --rw randrw")), "{error}");
+    assert!(error.contains("1 x does not fit: too few CPUs: 2 OSDs x 2 reactors"), "{error}");
+    assert!(error.contains("1 x does not fit: too few CPUs: 3 OSDs x 4 reactors"), "{error}");
+}
+
+#[test]
+fn settings_of_a_peer_make_no_other_folder_of_our_own() {
+    let text = "name = \"p\"\ncompare = \"peer\"\n[axes]\npeer = [\"none\", \"ceph\"]\npeer_build = \"/b\"\npeer_opt.osd_op_num_shards = [2, 4]\n";
+    let expansion = run("1x8x1", text);
+    let mut layouts: Vec<&str> = expansion.points.iter().map(|p| p.point.layout.as_str()).collect();
+    layouts.sort_unstable();
+    layouts.dedup();
+    assert_eq!(layouts.iter().filter(|name| name.contains("peerceph")).count(), 2, "{layouts:?}");
+    assert_eq!(layouts.len(), 3, "{layouts:?}");
 }
 
 #[test]

@@ -114,6 +114,7 @@ impl Executor for Fake {
 struct Bed {
     dir: tempfile::TempDir,
     plan: Plan,
+    devices: Vec<String>,
 }
 
 impl Bed {
@@ -121,6 +122,7 @@ impl Bed {
         Bed {
             dir: tempfile::tempdir().unwrap(),
             plan: Plan::parse("p", &format!("name = \"p\"\n{text}")).unwrap(),
+            devices: Vec::new(),
         }
     }
 
@@ -129,12 +131,17 @@ impl Bed {
     }
 
     fn go(&self, fake: &mut Fake) -> (Ending, Vec<Event>) {
-        let machine = Described::new("1x16x1");
+        let machine = Described { devices: self.devices.clone(), ..Described::new("1x16x1") };
         let expansion = expand(&self.plan, &machine).unwrap();
         let job = Job {
             plan: &self.plan,
             machine: &machine,
-            options: Options { layouts: self.out().join("layouts"), keep_layouts: false, force_wipe: false },
+            options: Options {
+                layouts: self.out().join("layouts"),
+                keep_layouts: false,
+                force_wipe: false,
+                precondition: false,
+            },
             writer: RunWriter::create(self.out()).unwrap(),
             file: run_file(),
             points: expansion.points,
@@ -263,6 +270,30 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     assert_eq!(second.loads, 3);
     assert_eq!(second.count("up"), 3, "the layout is not made again");
     assert_eq!(second.argv[0][1], "down", "what a killed sweep may have left is stopped first");
+}
+
+#[test]
+fn named_devices_hold_one_layout_and_the_next_may_overwrite_it() {
+    let mut bed = Bed::new("order = \"fixed\"\n[axes]\nosds = [1, 2]\npool_size = 1\n");
+    bed.devices = vec!["/dev/a".into(), "/dev/b".into()];
+    let made = |fake: &Fake| -> Vec<(String, bool)> {
+        let ups = fake.argv.iter().filter(|argv| argv[1] == "up" && argv.contains(&"--devs".to_owned()));
+        ups.map(|argv| {
+            (option(argv, "--devs").unwrap().to_owned(), argv.contains(&"--force-wipe".to_owned()))
+        })
+        .collect()
+    };
+    let mut first = Fake { stop_at_load: Some(0), ..Fake::default() };
+    assert_eq!(bed.go(&mut first).0, Ending::Stopped);
+    // What was on the devices before was not this run's.
+    assert_eq!(made(&first), [("/dev/a".into(), false), ("/dev/a".into(), false)]);
+    let mut second = Fake::default();
+    assert_eq!(bed.go(&mut second).0, Ending::Complete);
+    let two = "/dev/a,/dev/b";
+    let wanted = [("/dev/a", false), (two, true), (two, false), ("/dev/a", true), ("/dev/a", false)];
+    assert_eq!(made(&second), wanted.map(|(devices, wiped)| (devices.to_owned(), wiped)));
+    assert_eq!(second.count("destroy"), 3, "each layout makes room for the next");
+    assert!(!bed.out().join("layouts").exists());
 }
 
 #[test]

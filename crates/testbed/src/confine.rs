@@ -13,6 +13,7 @@ mod groups;
 
 use std::fmt;
 
+use carmine_topology::{CpuList, Grid, OsdRow};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, usage};
@@ -122,6 +123,15 @@ impl Confine {
         }
     }
 
+    /// Cores that the OSDs of `grid` have: their distinct CPUs; under a quota each OSD has no more than its time.
+    pub(crate) fn cores(self, grid: &Grid) -> f64 {
+        let cpus = grid.allocated_cpus().len() as f64;
+        let Self::Quota { milli_cpus } = self else { return cpus };
+        let own = |osd: &OsdRow| osd.reactor_cpus().into_iter().collect::<CpuList>().union(&osd.aliens.cpus);
+        let each = |osd: &OsdRow| (own(osd).len() as f64).min(f64::from(milli_cpus) / MILLI);
+        grid.osds.iter().map(each).sum::<f64>().min(cpus)
+    }
+
     /// CPUs of each OSD's cpuset.
     pub(crate) fn cpuset(self) -> Option<usize> {
         match self {
@@ -170,6 +180,20 @@ mod tests {
             ..Wish::default()
         };
         Confine::wished(&wish, 4)
+    }
+
+    #[test]
+    fn a_quota_is_what_is_allocated() {
+        use carmine_topology::{PlanRequest, Topology};
+        let grid = |osds, reactors, overprovisioned| {
+            let request = PlanRequest { osds, reactors, overprovisioned, ..PlanRequest::default() };
+            Grid::plan(&Topology::from_short("1x8x1").unwrap(), &request).unwrap()
+        };
+        let quota = |milli_cpus| Confine::Quota { milli_cpus };
+        assert_eq!(Confine::None.cores(&grid(2, 2, false)), 4.0);
+        assert_eq!(quota(1500).cores(&grid(2, 2, false)), 3.0, "1.5 of each OSD's 2 CPUs");
+        assert_eq!(quota(4000).cores(&grid(2, 2, false)), 4.0, "no more than its CPUs");
+        assert_eq!(quota(4000).cores(&grid(8, 4, true)), 8.0, "no more than all CPUs, which OSDs share");
     }
 
     #[test]

@@ -185,6 +185,7 @@ impl Plan {
 
     /// Takes over the options that may change at every start, and places the reactors anew.
     fn apply(&mut self, wish: &Wish, topology: &Topology) -> Result<()> {
+        let per_device = self.osds_per_device() as usize;
         let cpu = &mut self.cpu;
         if let Some(reactors) = wish.reactors {
             cpu.reactors = usize::from(range("--reactors", reactors, 1, REACTORS_MAX)?);
@@ -202,6 +203,7 @@ impl Plan {
             }
         }
         cpu.overprovisioned |= wish.overprovisioned;
+        cpu.osds_per_device = per_device;
         cpu.pgs = self.pool.pg_num;
         cpu.size = u32::from(self.pool.size);
         if let Some(confine) = Confine::wished(wish, topology.allowed().len())? {
@@ -332,6 +334,11 @@ impl Plan {
             text.push_str(&format!("env       {name}={value}\n"));
         }
         text
+    }
+
+    /// Cores that the OSDs have: the CPUs of the grid, or less where a quota gives them less time.
+    pub fn allocated_cores(&self) -> f64 {
+        self.confine.cores(&self.grid)
     }
 
     /// CPUs of clients, of the bench and of the monitor.

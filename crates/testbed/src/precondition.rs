@@ -4,6 +4,7 @@
 mod steady;
 mod writes;
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,6 +69,27 @@ impl Preconditioned {
             rounds_iops: Vec::new(),
             seconds: 0.0,
         }
+    }
+}
+
+impl fmt::Display for Preconditioned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = match self.outcome {
+            Outcome::Na => {
+                return write!(f, "{}: n/a: there is no drive of its own behind it", self.device.display());
+            }
+            Outcome::Steady => "steady",
+            Outcome::Unsteady => "NOT steady",
+        };
+        write!(
+            f,
+            "{}: {outcome} after {} rounds of {} bytes at {:.0} IOPS, {:.0} s",
+            self.device.display(),
+            self.rounds_iops.len(),
+            self.bs_bytes,
+            self.rounds_iops.last().copied().unwrap_or(0.0),
+            self.seconds
+        )
     }
 }
 

@@ -37,6 +37,9 @@ pub struct OsdRow {
     pub osd: usize,
     pub reactors: Vec<ReactorSlot>,
     pub aliens: AlienHome,
+    /// Number of the device that it shares with other OSDs; absent if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_device: Option<usize>,
 }
 
 impl OsdRow {

@@ -76,6 +76,13 @@ pub struct PlanRequest {
     /// are not confined.
     #[serde(default)]
     pub cpus_per_osd: Option<usize>,
+    /// OSDs that share a device, 1 if each has its own: the grid says who shares with whom.
+    #[serde(default = "alone")]
+    pub osds_per_device: usize,
+}
+
+fn alone() -> usize {
+    1
 }
 
 impl Default for PlanRequest {
@@ -92,6 +99,7 @@ impl Default for PlanRequest {
             pgs: 0,
             size: 1,
             cpus_per_osd: None,
+            osds_per_device: alone(),
         }
     }
 }
@@ -291,6 +299,7 @@ fn assemble(
                 cpus: if alien_cpus.is_empty() { cpus.iter().copied().collect() } else { alien_cpus.clone() },
                 shared: alien_cpus.iter().any(|cpu| uses.of(cpu) > 1),
             },
+            shared_device: osd.checked_div(request.osds_per_device).filter(|_| request.osds_per_device > 1),
         })
         .collect();
     let clients: Vec<ClientSlot> = clients

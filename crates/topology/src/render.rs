@@ -34,10 +34,10 @@ pub(crate) fn render(grid: &Grid) -> String {
 fn table(grid: &Grid) -> String {
     let header =
         ["OSD", "reactor CPUs", "socket", "node", "L3", "alien CPUs", "PGs/reactor"].map(str::to_owned);
+    let mut rows = vec![header.to_vec()];
     let pgs = grid.pgs_per_reactor.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}"));
-    let mut rows = vec![header];
     rows.extend(grid.osds.iter().map(|osd| {
-        [
+        vec![
             osd.osd.to_string(),
             reactors(osd),
             span(osd, |c| c.socket),
@@ -47,7 +47,12 @@ fn table(grid: &Grid) -> String {
             pgs.clone(),
         ]
     }));
-    let mut widths = [0; 7];
+    if grid.osds.iter().any(|osd| osd.shared_device.is_some()) {
+        let devices = grid.osds.iter().map(|osd| osd.shared_device.map_or("-".into(), |n| n.to_string()));
+        let column = std::iter::once("shared device".to_owned()).chain(devices);
+        rows.iter_mut().zip(column).for_each(|(row, cell)| row.push(cell));
+    }
+    let mut widths = vec![0; rows[0].len()];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.len());
@@ -56,7 +61,7 @@ fn table(grid: &Grid) -> String {
     let mut text = String::new();
     for row in &rows {
         let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }

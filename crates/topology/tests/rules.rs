@@ -275,3 +275,17 @@ fn aliens_default_to_the_reactors() {
     );
     assert_eq!(grid.allocated_cpus().to_string(), "0-3,5-7");
 }
+
+#[test]
+fn osds_that_share_a_device_are_shown() {
+    let t = Topology::from_short("1x8x1").unwrap();
+    let request = PlanRequest { osds: 4, osds_per_device: 2, ..PlanRequest::default() };
+    let grid = Grid::plan(&t, &request).unwrap();
+    let devices: Vec<_> = grid.osds.iter().map(|osd| osd.shared_device).collect();
+    assert_eq!(devices, [Some(0), Some(0), Some(1), Some(1)]);
+    let text = grid.render();
+    let row = text.lines().find(|line| line.starts_with('3')).unwrap();
+    assert!(text.contains("shared device") && row.ends_with('1'), "{text}");
+    let alone = Grid::plan(&t, &PlanRequest { osds_per_device: 1, ..request }).unwrap().render();
+    assert!(!alone.contains("shared device"), "{alone}");
+}

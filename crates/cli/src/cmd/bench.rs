@@ -74,6 +74,11 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Fails with what to install if a stock tool's programs are missing.
+pub(crate) fn require_tool(tool: Tool) -> anyhow::Result<()> {
+    hosted::require(tool)
+}
+
 /// Loads once more, with more load, and tells what that gave.
 fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) -> anyhow::Result<MoreLoad> {
     let (more, what) = setup.with_more_load();

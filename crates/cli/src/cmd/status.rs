@@ -63,6 +63,9 @@ fn render(status: &Status) -> String {
     if !plan.osd_wrap.is_empty() {
         let _ = writeln!(out, "wrapper  {}", plan.osd_wrap.join(" "));
     }
+    for drive in &plan.preconditioned {
+        let _ = writeln!(out, "precondition {drive}");
+    }
     for problem in &status.problems {
         let _ = writeln!(out, "problem  {problem}");
     }

@@ -5,6 +5,7 @@ mod begin;
 mod executor;
 mod list;
 mod machine;
+mod needs;
 mod pack;
 mod view;
 
@@ -16,6 +17,7 @@ use carmine_study::archive::{Run, RunWriter, State};
 use carmine_study::expand::{Expansion, dry_run, expand};
 use carmine_study::plan::Plan;
 use carmine_study::run::{Ending, Job, Options, Sweep};
+use carmine_study::scaling::scaling_of_run;
 
 pub(crate) use args::SweepArgs;
 use begin::Place;
@@ -43,6 +45,7 @@ pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
     if args.topology.is_some() {
         return Err(Usage("--topology: another machine can only be looked at; add --dry-run".into()).into());
     }
+    needs::check(&expansion)?;
     let place = Place::take(&args, &plan)?;
     let ending = go(&args, &plan, &machine, expansion, &place)?;
     finish(&args, &place.dir, ending)
@@ -66,6 +69,7 @@ fn go(
             layouts: place.layouts.clone(),
             keep_layouts: args.keep_layouts,
             force_wipe: args.force_wipe,
+            precondition: args.precondition,
         },
         writer: RunWriter::create(&place.dir)?,
         file,
@@ -86,6 +90,9 @@ fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Result<ExitCo
     if ending == Ending::Stopped {
         note(&format!("stopped; go on with: carmine sweep --resume --out {}", dir.display()));
         return Ok(ExitCode::FAILURE);
+    }
+    if !args.json {
+        print(&view::scaling(&scaling_of_run(&run)?))?;
     }
     match carmine_report::write_report(&[dir.to_path_buf()], None) {
         Ok(written) => note(&format!("report: {}", written.html.display())),

@@ -1,5 +1,7 @@
 //! fio's engines `rados` and `rbd`.
 
+use std::collections::BTreeMap;
+
 use carmine_metrics::Histogram;
 use serde_json::Value;
 
@@ -26,9 +28,10 @@ pub fn rates_file() -> String {
     format!("{JOB}_iops.log")
 }
 
-/// Name of the rbd image for a load of this size.
-pub fn image(spec: &LoadSpec) -> String {
-    format!("carmine-{}", show_bytes(spec.size_bytes))
+/// Name of a volume of a load: its rbd image, from 0.
+pub fn image(spec: &LoadSpec, volume: u32) -> String {
+    let name = format!("carmine-{}", show_bytes(spec.volume_bytes()));
+    if volume == 0 { name } else { format!("{name}-{volume}") }
 }
 
 /// Name of the last object that the prefill of `fio-rados` writes.
@@ -41,20 +44,45 @@ fn object_prefix(spec: &LoadSpec) -> String {
     format!("fio.{}.", show_bytes(spec.object_size_bytes))
 }
 
-/// Arguments of the load itself. Its result goes to `output`.
-pub fn arguments(tool: Tool, spec: &LoadSpec, place: &Place, output: &str) -> Vec<String> {
-    let mut args = common(tool, spec, place, output);
+/// Jobs of one of the generator's processes by the volume that they load. Both are dealt in turn.
+fn sections(spec: &LoadSpec, process: u32) -> BTreeMap<u32, u32> {
+    let mut sections = BTreeMap::new();
+    for job in (0..spec.numjobs).filter(|job| job % spec.processes.max(1) == process) {
+        *sections.entry(job % spec.volumes.max(1)).or_default() += 1;
+    }
+    sections
+}
+
+/// Arguments of one process of the load itself: a section for each volume that it loads. Its result goes to `output`.
+pub fn arguments(tool: Tool, spec: &LoadSpec, place: &Place, output: &str, process: u32) -> Vec<String> {
+    let mut args = results(output);
+    for (volume, jobs) in sections(spec, process) {
+        args.extend(common(tool, spec, place, volume));
+        args.extend(section(tool, spec, jobs, process));
+    }
+    args
+}
+
+fn section(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
+    let mut args: Vec<String> = Vec::new();
     let mut put = |name: &str, value: String| args.push(format!("--{name}={value}"));
     put("rw", spec.rw.to_string());
     put("bs", spec.bs_bytes.to_string());
     put("iodepth", spec.iodepth.to_string());
-    put("numjobs", spec.numjobs.to_string());
-    put("runtime", format!("{}ms", spec.runtime_ms));
+    put("numjobs", jobs.to_string());
+    match spec.io_bytes {
+        Some(bytes) => put("io_size", per_job(bytes, spec).to_string()),
+        None => {
+            put("runtime", format!("{}ms", spec.runtime_ms));
+            put("time_based", "1".into());
+        }
+    }
     if spec.ramp_ms > 0 {
         put("ramp_time", format!("{}ms", spec.ramp_ms));
     }
     put("rwmixread", spec.rwmixread.to_string());
-    put("randseed", spec.seed.to_string());
+    // fio counts the jobs of a process from 1: another process needs other numbers.
+    put("randseed", spec.seed.wrapping_add(u64::from(process)).to_string());
     put("exec_prerun", "true".into());
     put("write_iops_log", JOB.into());
     put("per_job_logs", "0".into());
@@ -68,28 +96,43 @@ pub fn arguments(tool: Tool, spec: &LoadSpec, place: &Place, output: &str) -> Ve
     if tool == Tool::FioRados {
         put("file_service_type", if spec.rw.is_random() { "random" } else { "sequential" }.into());
     }
-    args.extend(["--time_based", "--thread", "--group_reporting"].map(str::to_owned));
+    args.extend(["--thread", "--group_reporting"].map(str::to_owned));
     args
+}
+
+/// A job's share of all bytes, in whole blocks, and one block at least.
+fn per_job(bytes: u64, spec: &LoadSpec) -> u64 {
+    let bs = spec.bs_bytes.max(1);
+    (bytes / u64::from(spec.numjobs.max(1)) / bs * bs).max(bs)
 }
 
 /// Arguments that write every block of the load once.
 pub fn prefill_arguments(tool: Tool, spec: &LoadSpec, place: &Place, output: &str) -> Vec<String> {
-    let mut args = common(tool, spec, place, output);
-    args.push("--rw=write".into());
-    args.push(format!("--bs={}", spec.object_size_bytes.min(4 << 20)));
-    args.push(format!("--iodepth={PREFILL_DEPTH}"));
-    args.push("--thread".into());
+    let mut args = results(output);
+    for volume in 0..spec.volumes.max(1) {
+        args.extend(common(tool, spec, place, volume));
+        args.push("--rw=write".into());
+        args.push(format!("--bs={}", spec.object_size_bytes.min(4 << 20)));
+        args.push(format!("--iodepth={PREFILL_DEPTH}"));
+        args.push("--thread".into());
+    }
     args
 }
 
-fn common(tool: Tool, spec: &LoadSpec, place: &Place, output: &str) -> Vec<String> {
+/// Where the result goes, of all sections together.
+fn results(output: &str) -> Vec<String> {
+    vec!["--output-format=json+".into(), format!("--output={output}")]
+}
+
+/// What begins a section: the place of its data.
+fn common(tool: Tool, spec: &LoadSpec, place: &Place, volume: u32) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let mut put = |name: &str, value: &str| args.push(format!("--{name}={value}"));
     put("name", JOB);
     // fio knows an engine's own options only after its name.
     if tool == Tool::FioRbd {
         put("ioengine", "rbd");
-        put("rbdname", &image(spec));
+        put("rbdname", &image(spec, volume));
     } else {
         put("ioengine", "rados");
         put("conf", &place.conf);
@@ -99,11 +142,9 @@ fn common(tool: Tool, spec: &LoadSpec, place: &Place, output: &str) -> Vec<Strin
     }
     put("clientname", "admin");
     put("pool", &place.pool);
-    put("size", &(spec.objects() * spec.object_size_bytes).to_string());
+    put("size", &spec.volume_bytes().to_string());
     put("invalidate", "0");
     put("random_generator", "tausworthe64");
-    put("output-format", "json+");
-    put("output", output);
     args
 }
 
@@ -208,7 +249,7 @@ mod tests {
             size_bytes: 64 << 20,
             ..LoadSpec::default()
         };
-        let args = arguments(Tool::FioRados, &spec, &place(), "o.json");
+        let args = arguments(Tool::FioRados, &spec, &place(), "o.json", 0);
         for arg in [
             "--ioengine=rados",
             "--rw=randwrite",
@@ -226,10 +267,30 @@ mod tests {
             assert!(args.iter().any(|a| a == arg), "no {arg} in {args:?}");
         }
         assert_eq!(last_object(&spec), "fio.4m.15");
-        let args = arguments(Tool::FioRbd, &spec, &place(), "o.json");
+        let args = arguments(Tool::FioRbd, &spec, &place(), "o.json", 0);
         assert!(
             args.contains(&"--rbdname=carmine-64m".to_owned()) && !args.iter().any(|a| a.contains("nrfiles"))
         );
+    }
+
+    #[test]
+    fn jobs_are_dealt_to_processes_and_volumes() {
+        let spec = LoadSpec {
+            numjobs: 4,
+            processes: 2,
+            volumes: 4,
+            io_bytes: Some(1 << 20),
+            size_bytes: 64 << 20,
+            ..LoadSpec::default()
+        };
+        let args = arguments(Tool::FioRbd, &spec, &place(), "o.json", 1);
+        let of = |name: &str| args.iter().filter_map(|a| a.strip_prefix(name)).collect::<Vec<_>>();
+        assert_eq!(of("--rbdname="), ["carmine-16m-1", "carmine-16m-3"]);
+        assert_eq!((of("--numjobs="), of("--io_size=")), (vec!["1"; 2], vec!["262144"; 2]));
+        assert_eq!((of("--size="), of("--randseed=")), (vec!["16777216"; 2], vec!["2"; 2]));
+        assert!(of("--time_based").is_empty() && of("--output=") == ["o.json"]);
+        let prefill = prefill_arguments(Tool::FioRbd, &spec, &place(), "o.json");
+        assert_eq!(prefill.iter().filter(|a| a.starts_with("--rbdname=")).count(), 4);
     }
 
     const RESULT: &str = r#"carmine : Saving output of prerun in carmine.prerun.txt

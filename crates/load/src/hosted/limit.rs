@@ -7,18 +7,18 @@ use crate::verdict::Limiter;
 const SATURATED: f64 = 0.90;
 
 /// The verdict by the CPUs that OSDs used, where nothing better is known: other rules found no limit, and an OSD did not
-/// tell its clocks. `allocated` is the number of CPUs that the OSDs may use.
-pub fn by_cpus(report: &Report, allocated: usize) -> Option<(Limiter, String)> {
+/// tell its clocks. `allocated_cores` is what the OSDs may use.
+pub fn by_cpus(report: &Report, allocated_cores: f64) -> Option<(Limiter, String)> {
     let known = report.osds.iter().all(|osd| !osd.reactors.is_empty());
     if known || !matches!(report.verdict, Limiter::Qd | Limiter::Unknown) || report.load.rate_iops.is_some() {
         return None;
     }
     let used: f64 = report.osds.iter().map(|osd| osd.cpu_seconds.kernel_total).sum();
-    let part = used / (report.window_seconds * allocated as f64);
+    let part = used / (report.window_seconds * allocated_cores);
     (part >= SATURATED).then(|| {
         (
             Limiter::Osd,
-            format!("OSDs used {:.0} % of the {allocated} CPUs that they were given", part * 100.0),
+            format!("OSDs used {:.0} % of the {allocated_cores} CPUs that they were given", part * 100.0),
         )
     })
 }

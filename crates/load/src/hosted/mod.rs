@@ -76,8 +76,22 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, SpecError> {
     if tool != Tool::Carmine && (spec.verify || spec.verify_only) {
         return refuse("--verify", String::new(), "does not check blocks; take --client carmine");
     }
+    if spec.volumes > 1 && tool != Tool::FioRbd {
+        return refuse("--volumes", spec.volumes.to_string(), "loads objects, no images; take fio-rbd");
+    }
+    if spec.processes > 1 && !matches!(tool, Tool::FioRados | Tool::FioRbd) {
+        let why = match tool {
+            Tool::RadosBench => "has a process for each job; raise --numjobs",
+            _ => "is one process with a thread for each job; raise --numjobs, or take fio-rados",
+        };
+        return refuse("--processes", spec.processes.to_string(), why);
+    }
     if tool != Tool::RadosBench {
         return Ok(Vec::new());
+    }
+    if let Some(bytes) = spec.io_bytes {
+        let why = "ends by time only and overwrites nothing; take carmine, fio-rados or fio-rbd";
+        return refuse("--io-size or --age", format!("({bytes} bytes)"), why);
     }
     if let Some(rate) = spec.rate_iops {
         return refuse("--rate", rate.to_string(), "has no rate; take fio-rados");
@@ -119,6 +133,16 @@ mod tests {
         assert!(check(Tool::RadosBench, &rate).is_err() && check(Tool::FioRbd, &rate).is_ok());
         let verify = LoadSpec { verify: true, ..LoadSpec::default() };
         assert!(check(Tool::FioRados, &verify).is_err() && check(Tool::Carmine, &verify).is_ok());
+        let sized = LoadSpec { io_bytes: Some(1 << 20), ..LoadSpec::default() };
+        assert!(check(Tool::RadosBench, &sized).unwrap_err().to_string().contains("--age"));
+        assert!(check(Tool::FioRados, &sized).is_ok() && check(Tool::FioRbd, &sized).is_ok());
+        let dealt = LoadSpec { numjobs: 4, volumes: 2, ..LoadSpec::default() };
+        assert!(check(Tool::FioRbd, &dealt).is_ok() && check(Tool::FioRados, &dealt).is_err());
+        let dealt = LoadSpec { numjobs: 4, processes: 2, ..LoadSpec::default() };
+        assert!(check(Tool::FioRados, &dealt).is_ok());
+        for tool in [Tool::Carmine, Tool::RadosBench] {
+            assert!(check(tool, &dealt).unwrap_err().to_string().contains("--processes 2"));
+        }
         let write = LoadSpec { rw: Rw::RandWrite, ..LoadSpec::default() };
         assert!(check(Tool::RadosBench, &write).unwrap().iter().any(|mark| mark.contains("fresh objects")));
     }

@@ -95,7 +95,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         shared: context.shared,
         in_process: context.in_process,
         iops_per_core: PerCore {
-            allocated: alone(ratio(iops, context.allocated_cpus as f64)),
+            allocated: alone(ratio(iops, context.allocated_cores)),
             used: alone(ratio(iops, used_cores)),
             busy: alone(ratio(iops, busy_cores)),
         },

@@ -19,8 +19,8 @@ pub struct Context {
     pub host: Value,
     /// Some CPU of the grid is not had alone.
     pub shared: bool,
-    /// Distinct CPUs of reactors and aliens.
-    pub allocated_cpus: usize,
+    /// Distinct CPUs of reactors and aliens, or less where a quota gives them less time.
+    pub allocated_cores: f64,
     /// Replicas of the pool.
     pub size: u32,
     /// The load ran inside the OSD: its CPU time is in the OSD's.
@@ -93,7 +93,7 @@ pub struct OsdReport {
 /// Client operations per second and core; `null` where CPUs are shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerCore {
-    /// Of the distinct CPUs of reactors and aliens.
+    /// Of the distinct CPUs of reactors and aliens, or of the time that a quota gives them.
     pub allocated: Option<f64>,
     /// Of the kernel CPU seconds of all OSD processes.
     pub used: Option<f64>,

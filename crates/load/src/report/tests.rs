@@ -35,7 +35,7 @@ fn case(shared: bool) -> (LoadSpec, JobResult, Window, Context) {
         ..MachineWindow::default()
     };
     let window = Window { wall_ns: 2_000_000_000, osds: vec![osd], machine, ..Window::default() };
-    (spec, result, window, Context { shared, allocated_cpus: 1, size: 3, ..Context::default() })
+    (spec, result, window, Context { shared, allocated_cores: 1.0, size: 3, ..Context::default() })
 }
 
 #[test]

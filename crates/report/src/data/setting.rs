@@ -134,10 +134,4 @@ impl Setting<'_> {
     pub(crate) fn first(&self) -> Option<&PointResult> {
         self.used.first().copied()
     }
-
-    /// Reactors of all OSDs together, by the configuration.
-    pub(crate) fn reactors(&self) -> Option<f64> {
-        let per_osd = self.config.float("reactors")?;
-        Some(per_osd * self.config.float("osds").unwrap_or(1.0))
-    }
 }

@@ -30,18 +30,18 @@ pub struct LoadFiles {
 }
 
 /// The workload of a configuration; one whose name is not known is the first.
-fn workload_of(config: &Config) -> Workload {
+pub(super) fn shape_of(config: &Config) -> Workload {
     config.text("workload").and_then(workload).unwrap_or(crate::plan::WORKLOADS[0])
 }
 
 /// Bytes of an operation.
 pub(super) fn bs_bytes(config: &Config) -> u64 {
-    config.number("bs_bytes").unwrap_or_else(|| workload_of(config).bs_bytes)
+    config.number("bs_bytes").unwrap_or_else(|| shape_of(config).bs_bytes)
 }
 
 /// fio's word for the workload.
 pub(super) fn rw(config: &Config) -> String {
-    workload_of(config).rw.to_string()
+    shape_of(config).rw.to_string()
 }
 
 /// Bytes that the load spreads over.
@@ -57,7 +57,7 @@ pub(crate) fn seconds(config: &Config) -> f64 {
 
 /// The words of fio that both bench and baseline take.
 fn shape(config: &Config) -> Vec<String> {
-    let workload = workload_of(config);
+    let workload = shape_of(config);
     let mut words = vec![("--rw", rw(config)), ("--bs", bs_bytes(config).to_string())];
     if workload.rw == carmine_load::Rw::RandRw {
         words.push(("--rwmixread", workload.rwmixread.to_string()));
@@ -67,12 +67,12 @@ fn shape(config: &Config) -> Vec<String> {
 }
 
 /// Operations in flight of each job; with a rate, so many may be.
-fn iodepth(config: &Config) -> u64 {
+pub(super) fn iodepth(config: &Config) -> u64 {
     let depth = config.number("iodepth").unwrap_or(1);
     if config.float("rate_iops").is_some() { depth.max(OPEN_LOOP_IODEPTH) } else { depth }
 }
 
-fn jobs(config: &Config) -> u64 {
+pub(super) fn jobs(config: &Config) -> u64 {
     config.number("jobs").unwrap_or(1)
 }
 
@@ -80,6 +80,14 @@ fn jobs(config: &Config) -> u64 {
 pub(super) fn client(config: &Config) -> Vec<String> {
     match config.text("client").filter(|client| *client != "own") {
         Some(client) => vec!["--client".to_owned(), client.to_owned()],
+        None => Vec::new(),
+    }
+}
+
+/// `--volumes`, and a job for each: what the images are written by.
+pub(super) fn volumes(config: &Config) -> Vec<String> {
+    match config.show("volumes") {
+        Some(n) => ["--volumes", &n, "--numjobs", &n].map(str::to_owned).to_vec(),
         None => Vec::new(),
     }
 }
@@ -93,9 +101,13 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
     put("--iodepth", iodepth(config).to_string());
     put("--numjobs", jobs(config).to_string());
     put("--runtime", milliseconds(seconds(config)));
+    // A ramp would warm what is to be cold.
+    let ramp = if config.text("cache") == Some("cold") { Duration::ZERO } else { ramp };
     put("--ramp", format!("{}ms", ramp.as_millis()));
     put("--seed", seed.to_string());
-    for (axis, option) in [("route", "--route"), ("cache", "--cache")] {
+    for (axis, option) in
+        [("volumes", "--volumes"), ("processes", "--processes"), ("route", "--route"), ("cache", "--cache")]
+    {
         if let Some(word) = config.show(axis) {
             put(option, word);
         }

@@ -14,6 +14,17 @@ const OPTIONS: [(&str, &str); 6] = [
     ("peer_build", "--peer-build"),
 ];
 
+/// Refuses what a peer can't be given, so that it is not compared with a Carmine that has it.
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    if config.text("confine") == Some("quota") && config.number("cpus").is_some() {
+        return Err("confine = quota: a peer is confined to CPUs, not by time; take cpuset".to_owned());
+    }
+    match config.number("osds_per_device") {
+        Some(n) if n > 1 => Err(format!("osds_per_device = {n}: a peer has a device or file for each OSD")),
+        _ => Ok(()),
+    }
+}
+
 /// Options of a peer on the CPUs of `grid`.
 pub(super) fn options(
     config: &Config,
@@ -21,8 +32,10 @@ pub(super) fn options(
     overprovisioned: bool,
     devices: Vec<String>,
 ) -> Vec<String> {
-    let mut options = devices;
-    for (axis, option) in OPTIONS {
+    // Devices are used whole.
+    let given = |axis: &str| axis != "osd_size_bytes" || devices.is_empty();
+    let mut options = devices.clone();
+    for (axis, option) in OPTIONS.into_iter().filter(|(axis, _)| given(axis)) {
         if let Some(value) = config.show(axis) {
             options.extend([option.to_owned(), value]);
         }

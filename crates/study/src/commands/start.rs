@@ -4,6 +4,7 @@ use std::path::Path;
 
 use carmine_topology::Grid;
 
+use super::load::bs_bytes;
 use super::step::{Step, What};
 use super::{is_peer, peer};
 use crate::archive::Config;
@@ -16,6 +17,10 @@ const START_S: f64 = 60.0;
 /// `up` has a limit of its own; past it and this it hangs.
 const GRACE_S: f64 = 30.0;
 const STOP_S: f64 = 60.0;
+/// `up` gives a drive up after 8 hours.
+const PRECONDITION_LIMIT_S: f64 = 9.0 * 3600.0;
+/// Largest write that `up --precondition` makes.
+const PRECONDITION_BS_MAX: u64 = 1 << 20;
 /// Block file of an OSD unless the plan says otherwise.
 const OSD_SIZE_BYTES: u64 = 4 << 30;
 
@@ -48,13 +53,17 @@ pub fn start_options(
     if !is_peer(config) {
         return Ok((grid, own));
     }
+    peer::check(config)?;
     let options = peer::options(config, &grid, overprovisioned, devices(config, machine)?);
     Ok((grid, options))
 }
 
 fn own_options(config: &Config, overprovisioned: bool, machine: &dyn Machine) -> Result<Vec<String>, String> {
     let mut options = Vec::new();
-    for (axis, option) in OPTIONS {
+    let devices = devices(config, machine)?;
+    // Devices are used whole.
+    let given = |axis: &str| axis != "osd_size_bytes" || devices.is_empty();
+    for (axis, option) in OPTIONS.into_iter().filter(|(axis, _)| given(axis)) {
         if let Some(value) = config.show(axis) {
             options.extend([option.to_owned(), value]);
         }
@@ -66,7 +75,7 @@ fn own_options(config: &Config, overprovisioned: bool, machine: &dyn Machine) ->
             .ok_or_else(|| format!("smt = {smt}: there are no {reactors} such CPUs beside the client's"))?;
         options.extend(["--cpus".to_owned(), list]);
     }
-    options.extend(devices(config, machine)?);
+    options.extend(devices);
     options.extend(confinement(config));
     if overprovisioned {
         options.push("--overprovisioned".to_owned());
@@ -95,6 +104,13 @@ fn confinement(config: &Config) -> Vec<String> {
     ["--confine", confine, "--confine-cpus", &cpus].map(str::to_owned).to_vec()
 }
 
+/// `up --precondition` with the size of the operations that will be tested.
+pub fn precondition_options(config: &Config) -> Vec<String> {
+    let bs = bs_bytes(config);
+    let bs = if bs.is_multiple_of(4096) && bs <= PRECONDITION_BS_MAX { bs } else { 4096 };
+    ["--precondition", "--precondition-bs", &bs.to_string()].map(str::to_owned).to_vec()
+}
+
 /// Starts the OSDs of a layout; it ends when every PG is active.
 pub fn start_step(layout: &Path, config: &Config, options: &[String]) -> Step {
     up(What::Start, layout, config, options)
@@ -105,8 +121,15 @@ pub(super) fn up(what: What, layout: &Path, config: &Config, options: &[String])
     argv.extend_from_slice(options);
     let bytes =
         config.number("osd_size_bytes").unwrap_or(OSD_SIZE_BYTES) * config.number("osds").unwrap_or(1);
-    let limit_s = START_S + GRACE_S + bytes as f64 / SLOW_BYTES_PER_S;
+    let drives = if options.iter().any(|word| word == "--precondition") { devices_of(options) } else { 0 };
+    let limit_s = START_S + GRACE_S + bytes as f64 / SLOW_BYTES_PER_S + drives as f64 * PRECONDITION_LIMIT_S;
     Step::new(what, argv, limit_s)
+}
+
+/// Devices that `--devs` names.
+fn devices_of(options: &[String]) -> usize {
+    let at = options.iter().position(|word| word == "--devs");
+    at.and_then(|at| options.get(at + 1)).map_or(0, |list| list.split(',').count())
 }
 
 /// Stops the OSDs of a layout.

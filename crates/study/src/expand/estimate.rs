@@ -10,6 +10,8 @@ use crate::plan::Plan;
 
 /// Bytes per second that a drive takes while layouts are made.
 const FILL_BYTES_PER_S: f64 = 300e6;
+/// The same of random writes of 64K.
+const AGE_BYTES_PER_S: f64 = 100e6;
 /// Stop and start of the processes.
 const RESTART_S: f64 = 3.0;
 /// Connecting, finding the objects, writing the result.
@@ -58,6 +60,8 @@ fn layout(config: &Config) -> Duration {
     let copies = config.number("pool_size").unwrap_or(1);
     let data = config.number("size_bytes").unwrap_or(SIZE_BYTES) * copies;
     let filled = device * config.number("fill").unwrap_or(0) / 100;
-    let age_s = config.float("age").unwrap_or(0.0);
-    Duration::from_secs_f64(2.0 * RESTART_S + age_s + (device + data + filled) as f64 / FILL_BYTES_PER_S)
+    let aged = (data.max(filled) as f64) * config.float("age").unwrap_or(0.0);
+    Duration::from_secs_f64(
+        2.0 * RESTART_S + aged / AGE_BYTES_PER_S + (device + data + filled) as f64 / FILL_BYTES_PER_S,
+    )
 }

@@ -53,6 +53,9 @@ pub(super) fn cells(
 }
 
 fn place(plan: &Plan, machine: &dyn Machine, config: Config) -> Result<Fitting, Dropped> {
+    if let Some(why) = commands::refusal(&config) {
+        return Err(Dropped { config, word: "can not be done", why });
+    }
     match commands::start_options(&config, plan.overprovisioned, machine) {
         Ok((grid, _)) => Ok(Fitting { config, grid }),
         Err(why) => Err(Dropped { config, word: "does not fit", why }),

@@ -1,6 +1,7 @@
 //! Names of the prefilled folders.
 
 use crate::archive::{Config, stem_word};
+use crate::commands::is_peer;
 use crate::plan::{Role, axis};
 
 /// The folder that a configuration uses: every axis that needs another one is in its name.
@@ -10,7 +11,9 @@ pub fn layout_name(config: &Config) -> String {
     for (name, value) in &config.0 {
         let head = matches!(name.as_str(), "store" | "osds" | "pool_size");
         let word = config.show(name).unwrap_or_default();
-        let plain = name == "peer" && value == "none";
+        // Settings of a peer make no other folder of Carmine's own.
+        let of_peer = name == "peer_build" || name.starts_with("peer_opt.");
+        let plain = name == "peer" && value == "none" || of_peer && !is_peer(config);
         if !head && !plain && axis(name).is_some_and(|axis| axis.role == Role::Layout) {
             text.push_str(&format!("_{}{}", stem_word(name), stem_word(&word)));
         }

@@ -14,7 +14,9 @@ pub(super) struct Unit {
 }
 
 /// Rounds: every cell once, its arms one after the other, then every cell again. So repeats lie far apart in time, and what
-/// is compared close together (A B … A B).
+/// is compared close together. Every other round has the arms in reverse (A B … B A … A B): on a machine that drifts steadily,
+/// as while it warms up, the arm that is always second would have all of the drift. Cells begin either way in turn, so that
+/// the odd round is nobody's.
 pub(super) fn units(plan: &Plan, machine: &dyn Machine, cells: &[Cell]) -> Vec<Unit> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let mut units = Vec::new();
@@ -24,7 +26,11 @@ pub(super) fn units(plan: &Plan, machine: &dyn Machine, cells: &[Cell]) -> Vec<U
             random.shuffle(&mut order);
         }
         for cell in order {
-            units.extend((0..cells[cell].arms.len()).map(|arm| Unit { cell, arm, repeat }));
+            let mut arms: Vec<usize> = (0..cells[cell].arms.len()).collect();
+            if (cell + repeat as usize) % 2 == 1 {
+                arms.reverse();
+            }
+            units.extend(arms.into_iter().map(|arm| Unit { cell, arm, repeat }));
         }
     }
     if !machine.devices().is_empty() {

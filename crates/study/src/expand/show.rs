@@ -33,9 +33,7 @@ pub fn dry_run(plan: &Plan, expansion: &Expansion) -> String {
         let pair = planned.point.pair.map_or_else(String::new, |pair| format!(" pair {pair}"));
         let _ = writeln!(text, "{:>5} {}{pair}", planned.point.index, planned.point.stem);
     }
-    for (dropped, count) in grouped(&expansion.dropped) {
-        let _ = writeln!(text, "{count} x {}: {}", dropped.word, dropped.why);
-    }
+    text.push_str(&reasons(&expansion.dropped));
     let layouts: std::collections::BTreeSet<&str> =
         expansion.points.iter().map(|p| p.point.layout.as_str()).collect();
     let _ = writeln!(
@@ -55,11 +53,23 @@ fn seats(grid: &Grid) -> String {
     for osd in &grid.osds {
         let cpus: Vec<String> = osd.reactor_cpus().iter().map(ToString::to_string).collect();
         let aliens = if osd.aliens.own { "its reactors'".to_owned() } else { osd.aliens.cpus.to_string() };
-        let _ = writeln!(text, "      osd.{} reactors on {}; aliens on {aliens}", osd.osd, cpus.join(" "));
+        let device = osd.shared_device.map_or_else(String::new, |n| format!("; shares device {n}"));
+        let _ = writeln!(
+            text,
+            "      osd.{} reactors on {}; aliens on {aliens}{device}",
+            osd.osd,
+            cpus.join(" ")
+        );
     }
     let shared = if grid.shared { "; SHARED" } else { "" };
     let _ = writeln!(text, "      clients on {}{shared}", grid.client_cpus());
     text
+}
+
+/// Why configurations are not run, a line for each reason.
+pub(super) fn reasons(dropped: &[Dropped]) -> String {
+    let line = |(dropped, count): (&Dropped, usize)| format!("{count} x {}: {}\n", dropped.word, dropped.why);
+    grouped(dropped).into_iter().map(line).collect()
 }
 
 /// Equal reasons once, with how often.

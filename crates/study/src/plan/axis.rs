@@ -68,8 +68,8 @@ pub const AXES: &[Axis] = &[
     row(
         "age",
         Role::Layout,
-        Kind::Count { min: 0, max: 86_400 },
-        "seconds of random writes of 64K before, over all that is filled",
+        Kind::Count { min: 0, max: 1000 },
+        "rounds of random writes of 64K before, each of as many bytes as are filled; the same in every store",
     ),
     row(
         "peer",
@@ -101,8 +101,15 @@ pub const AXES: &[Axis] = &[
     row("workload", Role::Load, Kind::Word(super::workload::NAMES), "load by the studies' names"),
     row("bs_bytes", Role::Load, Kind::Bytes, "bytes of an operation, instead of the workload's"),
     row("iodepth", Role::Load, count(16_384), "operations in flight of each job"),
-    row("jobs", Role::Load, count(1024), "generator threads, each with its own connections"),
+    row(
+        "jobs",
+        Role::Load,
+        count(1024),
+        "generator threads (rados-bench: processes), each with its own connections",
+    ),
+    row("processes", Role::Load, count(1024), "processes that the jobs are dealt to (fio-rados, fio-rbd)"),
     row("size_bytes", Role::Load, Kind::Bytes, "bytes that the load spreads over"),
+    row("volumes", Role::Load, count(1024), "rbd images that the load spreads over (fio-rbd)"),
     row("objects", Role::Load, count(1 << 22), "objects of 4 MiB that the load spreads over"),
     row("route", Role::Load, Kind::Word(&["direct", "single"]), "connections of the client"),
     row("rate_iops", Role::Load, Kind::Float, "arrivals per second (open loop)"),

@@ -23,7 +23,7 @@ pub enum Order {
     /// By the seed, in rounds: every configuration once, then every one again.
     #[default]
     Shuffled,
-    /// As the plan has them.
+    /// As the plan has them; arms of a comparison are mirrored all the same.
     Fixed,
 }
 
@@ -79,7 +79,9 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     pub seed: Option<u64>,
+    /// Ramps and pauses are no longer than it, either.
     pub runtime: Option<Duration>,
+    pub repeats: Option<u32>,
     pub early_exit: bool,
     pub overprovisioned: bool,
     /// Axes and their values, such as of `peer` and `client`.
@@ -235,12 +237,19 @@ impl Plan {
     /// The plan as the command line changes it.
     pub fn with(mut self, overrides: &Overrides) -> Result<Plan, PlanError> {
         self.seed = overrides.seed.unwrap_or(self.seed);
-        self.runtime = overrides.runtime.unwrap_or(self.runtime);
+        if let Some(runtime) = overrides.runtime {
+            (self.runtime, self.ramp, self.pause) =
+                (runtime, self.ramp.min(runtime), self.pause.min(runtime));
+        }
+        self.repeats = overrides.repeats.unwrap_or(self.repeats).clamp(1, REPEATS_MAX);
         self.early_exit |= overrides.early_exit;
         self.overprovisioned |= overrides.overprovisioned;
         for (name, words) in &overrides.axes {
             let source = Source { file: "command line", text: "" };
             let values = source.values(0, name, &toml::Value::from(words.clone()))?;
+            if !self.has_axis("peer") && (name == "peer_build" || name.starts_with("peer_opt.")) {
+                return Err(source.error(0, format!("{name}: the plan measures no peer; add --peer ceph")));
+            }
             self.axes.retain(|axis| axis.name != *name);
             self.cases.iter_mut().for_each(|case| case.axes.retain(|axis| axis.name != *name));
             self.axes.push(values);

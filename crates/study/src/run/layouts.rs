@@ -18,6 +18,9 @@ pub(super) struct History {
     pub(super) loaded_seconds: f64,
 }
 
+/// Mark of a run whose layouts are on named devices.
+const DEVICES: &str = "devices.taken";
+
 /// The folder of all layouts of a run.
 pub(super) struct Layouts {
     dir: PathBuf,
@@ -70,6 +73,16 @@ impl Layouts {
         let _ = std::fs::remove_file(self.ready_file(name));
     }
 
+    /// Remembers that what is on the named devices is this run's own: the next layout may overwrite it.
+    pub(super) fn take_devices(&self) -> Result<(), ArchiveError> {
+        write_whole(&self.dir.join(DEVICES), b"")
+    }
+
+    /// True if a layout of this run was made on the named devices.
+    pub(super) fn has_devices(&self) -> bool {
+        self.dir.join(DEVICES).exists()
+    }
+
     /// Remembers that it can't be made.
     pub(super) fn break_off(&mut self, name: &str, why: &str) {
         self.broken.insert(name.to_owned(), why.to_owned());
@@ -82,6 +95,7 @@ impl Layouts {
 
     /// Removes the folder of all layouts if nothing but marks is left in it.
     pub(super) fn remove_if_empty(&self) {
+        let _ = std::fs::remove_file(self.dir.join(DEVICES));
         let _ = std::fs::remove_dir(&self.dir);
     }
 }

@@ -9,11 +9,12 @@ use super::curve;
 use super::event::Event;
 use super::executor::End;
 use super::layouts::History;
+use super::logs::keep_logs;
 use super::sweep::{Flow, Sweep};
-use crate::archive::{ArchiveError, Point, PointResult, PointState, Run, State};
+use crate::archive::{ArchiveError, Config, Point, PointResult, PointState, Run, State};
 use crate::commands::{
-    LoadFiles, Step, What, baseline_step, destroy_step, is_durable, is_peer, load_step, prepare_steps,
-    seconds, start_options, start_step, stop_step,
+    LoadFiles, Prepare, Step, What, baseline_step, destroy_step, is_durable, is_peer, load_step,
+    precondition_options, prepare_steps, seconds, start_options, start_step, stop_step,
 };
 
 /// Why a point was not measured.
@@ -63,8 +64,11 @@ impl Sweep<'_> {
             }
         };
         match state {
-            // OSDs that took part in a failure are not used again.
-            State::Failed => self.stop(),
+            // OSDs that took part in a failure are not used again; what they said goes with their folder.
+            State::Failed => {
+                keep_logs(&self.layouts.folder(&self.job.points[at].point.layout), &log);
+                self.stop();
+            }
             State::Done | State::Skipped => drop(std::fs::remove_file(&log)),
         }
         let state = PointState {
@@ -179,6 +183,10 @@ impl Sweep<'_> {
         let steps = self.layout_steps(point, &folder)?;
         for step in steps {
             let end = self.step(&step, log);
+            if end == End::Ok && self.on_devices(&point.config) {
+                // What is on them from here on is this run's own.
+                self.layouts.take_devices()?;
+            }
             if let Err(missed) = Missed::of(&step, end) {
                 self.step(&Step { what: What::Stop, ..stop_step(&folder, &point.config) }, log);
                 return Err(missed);
@@ -196,24 +204,37 @@ impl Sweep<'_> {
         plain.set("reactors", 1);
         let (_, mut options) =
             start_options(&plain, self.job.plan.overprovisioned, self.job.machine).map_err(Missed::Failed)?;
-        if self.job.options.force_wipe && !self.job.machine.devices().is_empty() && is_durable(&plain) {
-            options.push("--force-wipe".to_owned());
+        if self.on_devices(&plain) {
+            if self.job.options.force_wipe || self.layouts.has_devices() {
+                options.push("--force-wipe".to_owned());
+            }
+            if self.job.options.precondition && !is_peer(&plain) {
+                options.extend(precondition_options(&plain));
+            }
         }
-        Ok(prepare_steps(folder, &plain, self.largest_load(&point.layout), &options))
+        let (size_bytes, seed) = (self.largest_load(&point.layout), self.job.plan.seed);
+        Ok(prepare_steps(folder, &plain, &Prepare { size_bytes, seed, start: &options }))
     }
 
-    /// Named devices hold one layout: the one before goes.
+    /// True if the layout lies on named devices.
+    fn on_devices(&self, config: &Config) -> bool {
+        !self.job.machine.devices().is_empty() && is_durable(config)
+    }
+
+    /// Named devices hold one layout: others that lie there, perhaps made by a sweep that was stopped, go.
     fn clear_devices(&mut self, point: &Point, log: &Path) -> Result<(), Missed> {
-        if self.job.machine.devices().is_empty() || !is_durable(&point.config) {
+        if !self.on_devices(&point.config) {
             return Ok(());
         }
-        if let Some(old) = self.on_devices.take().filter(|old| old.layout != point.layout) {
-            let step = destroy_step(&self.layouts.folder(&old.layout), &old.config);
+        for (name, config) in self.existing() {
+            if name == point.layout || !is_durable(&config) {
+                continue;
+            }
+            let step = destroy_step(&self.layouts.folder(&name), &config);
             let end = self.step(&step, log);
             Missed::of(&step, end)?;
-            self.layouts.forget(&old.layout);
+            self.layouts.forget(&name);
         }
-        self.on_devices = Some(point.clone());
         Ok(())
     }
 

@@ -25,6 +25,8 @@ pub struct Options {
     pub keep_layouts: bool,
     /// Named devices that are not blank may be overwritten.
     pub force_wipe: bool,
+    /// Named devices are written into their steady state before each store is made.
+    pub precondition: bool,
 }
 
 /// How a sweep ended.
@@ -65,8 +67,6 @@ pub struct Sweep<'a> {
     pub(super) script: Script,
     /// Whose OSDs run now.
     pub(super) running: Option<Point>,
-    /// The layout that lies on named devices.
-    pub(super) on_devices: Option<Point>,
 }
 
 impl<'a> Sweep<'a> {
@@ -83,7 +83,6 @@ impl<'a> Sweep<'a> {
             baselines: Baselines::default(),
             script: Script::open(job.writer.dir()),
             running: None,
-            on_devices: None,
             job,
             executor,
             events,
@@ -163,7 +162,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Layouts of this run whose folders are there, each with the configuration of one of its points.
-    fn existing(&self) -> Vec<(String, Config)> {
+    pub(super) fn existing(&self) -> Vec<(String, Config)> {
         let names = self.layouts.existing();
         let config = |name: &String| {
             let point =
@@ -193,10 +192,11 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// True if the OSDs that run are those that the point needs: only along a curve they stay.
+    /// True if the OSDs that run are those that the point needs: only along a curve they stay, unless they are to be cold.
     pub(super) fn is_started_for(&self, point: &Point) -> bool {
         self.running.as_ref().is_some_and(|now| {
             point.curve.is_some()
+                && point.config.text("cache") != Some("cold")
                 && (&now.curve, now.repeat, &now.arm, now.kind)
                     == (&point.curve, point.repeat, &point.arm, point.kind)
                 && start_key(&now.config) == start_key(&point.config)

@@ -54,6 +54,7 @@ impl Machine for Described {
             clients: (osds * reactors).div_ceil(2).min(self.cpus().saturating_sub(osds * reactors)).max(1),
             pgs: option(up, "--pgs").unwrap_or(0),
             size,
+            osds_per_device: option(up, "--osds-per-device").unwrap_or(1),
             ..PlanRequest::default()
         };
         Grid::plan(&self.topology, &request).map_err(|e| e.to_string())

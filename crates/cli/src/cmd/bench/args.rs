@@ -100,6 +100,12 @@ pub(crate) struct BenchArgs {
     /// Who makes the load: carmine (this program), rados-bench, fio-rados or fio-rbd (the stock tools, on the client CPUs)
     #[arg(long, value_name = "TOOL", default_value = "carmine")]
     pub(crate) client: Tool,
+    /// With fio-rbd: images that the bytes of --size are dealt to; the jobs load them in turn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    volumes: u32,
+    /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    processes: u32,
     /// Pool that is loaded
     #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
     pub(crate) pool: String,
@@ -155,6 +161,8 @@ impl BenchArgs {
             io_bytes: self.io_size,
             generation: 0,
             keep_seconds: self.samples.is_some(),
+            volumes: self.volumes,
+            processes: self.processes,
         }
     }
 }

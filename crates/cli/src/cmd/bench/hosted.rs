@@ -12,14 +12,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use carmine_load::hosted::{self, HostedFigures, limit};
+use carmine_load::hosted::{self, HostedFigures, Tool, limit};
 use carmine_load::report::{self, LatencyHistograms, Report};
 use carmine_load::{LoadSpec, Route};
+use carmine_testbed::Layout;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use super::peer::plan_of;
 use super::setup::{cache_conditions, load_baseline};
-use super::{BenchArgs, series, unix_seconds, write_json};
+use super::{BenchArgs, fill, series, unix_seconds, write_json};
 use crate::output::{Usage, print};
 use crate::signals;
 use meter::Metered;
@@ -33,6 +35,10 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     // A stock client has one connection per OSD.
     let mut spec = LoadSpec { route: Route::Single, ..args.spec() };
     cache_conditions(&mut spec, args.cache)?;
+    if args.fill.is_some() || args.age.is_some() {
+        let (plan, _) = plan_of(&Layout::new(&args.dir.dir)?)?;
+        fill::apply(&mut spec, &plan, args.fill, args.age)?;
+    }
     spec.check().map_err(|e| Usage(e.to_string()))?;
     let marks = hosted::check(tool, &spec).map_err(|e| Usage(e.to_string()))?;
     for (option, given) in [("--in-process", args.in_process), ("--confirm", args.confirm)] {
@@ -66,6 +72,11 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Fails with what to install if programs of `tool` are missing.
+pub(super) fn require(tool: Tool) -> anyhow::Result<()> {
+    ToolPrograms::find(tool).map(drop)
+}
+
 fn show(figures: &HostedFigures, report: &Report) -> anyhow::Result<()> {
     print(&report::table(&figures.result, report))?;
     let Some(latency) = figures.latency else { return Ok(()) };
@@ -95,8 +106,7 @@ impl Run<'_> {
             report.latency_histogram = LatencyHistograms::default();
         }
         // Ceph's OSDs have no reactors to look at: their CPUs say whether they are the limit.
-        let allocated = self.target.grid.allocated_cpus().len();
-        if let Some((limiter, reason)) = limit::by_cpus(&report, allocated) {
+        if let Some((limiter, reason)) = limit::by_cpus(&report, self.target.allocated_cores) {
             (report.verdict, report.verdict_reason) = (limiter, reason);
         }
         report

@@ -57,7 +57,7 @@ pub(super) fn about_json(peer: Option<&PeerPlan>) -> anyhow::Result<Value> {
 /// A peer's OSDs have no reactors to look at: their CPUs say whether they are the limit.
 pub(super) fn judge(peer: Option<&PeerPlan>, report: &mut Report) {
     let Some(peer) = peer else { return };
-    if let Some((limiter, reason)) = limit::by_cpus(report, peer.grid.allocated_cpus().len()) {
+    if let Some((limiter, reason)) = limit::by_cpus(report, peer.grid.allocated_cpus().len() as f64) {
         (report.verdict, report.verdict_reason) = (limiter, reason);
     }
 }

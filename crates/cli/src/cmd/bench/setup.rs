@@ -9,7 +9,7 @@ use carmine_doctor::Finding;
 use carmine_load::baseline::Baseline;
 use carmine_load::report::{CacheState, Context as ReportContext};
 use carmine_load::window::DrainWindow;
-use carmine_load::{LoadSpec, Prefill, VerifyState};
+use carmine_load::{LoadSpec, Prefill, VerifyState, hosted};
 use carmine_peer::PeerPlan;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::sample::series::SampleOptions;
@@ -68,6 +68,7 @@ impl Setup {
         }
         fill::apply(&mut spec, &plan, args.fill, args.age)?;
         spec.check().map_err(|e| Usage(e.to_string()))?;
+        hosted::check(args.client, &spec).map_err(|e| Usage(e.to_string()))?;
         let (mon, mon_pid, osds) = running(&layout, &plan)?;
         if args.in_process && args.osd >= plan.osds() {
             bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, plan.osds() - 1)));
@@ -157,7 +158,7 @@ impl Setup {
         ReportContext {
             plan,
             shared: grid.shared,
-            allocated_cpus: grid.allocated_cpus().len(),
+            allocated_cores: self.plan.allocated_cores(),
             grid: serde_json::to_value(&grid).unwrap_or_default(),
             host: host_report(),
             size: u32::from(self.plan.pool.size),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carmine_load::parse_millis;
-use carmine_study::plan::{Overrides, Plan, SHIPPED, shipped};
+use carmine_study::plan::{Kind, Overrides, Plan, SHIPPED, axis, shipped};
 use clap::Args;
 
 use crate::output::Usage;
@@ -49,13 +49,22 @@ pub(crate) struct SweepArgs {
     /// Overwrite devices that are not blank
     #[arg(long, requires = "devs", help_heading = "Storage")]
     pub(crate) force_wipe: bool,
+    /// Write the devices into their steady state before the stores of each layout are made (hours; virtual disks are n/a)
+    #[arg(long, requires = "devs", help_heading = "Storage")]
+    pub(crate) precondition: bool,
 
     /// Shuffle configurations by this number instead of the plan's
     #[arg(long, value_name = "N", help_heading = "Plan")]
     pub(crate) seed: Option<u64>,
-    /// Length of every window instead of the plan's, such as 10s or 5m
+    /// Length of every window instead of the plan's, such as 10s or 5m; ramps and pauses are no longer than it, either
     #[arg(long, value_name = "TIME", value_parser = parse_millis, help_heading = "Plan")]
     pub(crate) runtime: Option<u64>,
+    /// Repeats of every configuration instead of the plan's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Plan")]
+    pub(crate) repeats: Option<u32>,
+    /// Values of an axis instead of the plan's, such as osd_size_bytes=512M or reactors=1,2; repeatable
+    #[arg(long = "set", value_name = "AXIS=VALUE,…", value_parser = parse_axis, help_heading = "Plan")]
+    pub(crate) axes: Vec<(String, Vec<String>)>,
     /// Stop a curve when stdev/mean of latency reaches 0.5 or the plan's latency_cap is passed
     #[arg(long, help_heading = "Plan")]
     pub(crate) early_exit: bool,
@@ -65,6 +74,9 @@ pub(crate) struct SweepArgs {
     /// Who is measured: none (Carmine), ceph, ceph-tuned; several by commas, side by side
     #[arg(long, value_name = "PEER,…", value_delimiter = ',', help_heading = "Plan")]
     pub(crate) peer: Vec<String>,
+    /// Folder of a Ceph build (with bin/ and lib/), classic or Crimson, to be the peer instead of the installed packages
+    #[arg(long, value_name = "FOLDER", help_heading = "Plan")]
+    pub(crate) peer_build: Option<PathBuf>,
     /// Load generator: own, fio-rbd, fio-rados, rados-bench
     #[arg(long, value_name = "CLIENT", help_heading = "Plan")]
     pub(crate) client: Option<String>,
@@ -98,12 +110,43 @@ impl SweepArgs {
         if let Some(client) = &self.client {
             axes.push(("client".to_owned(), vec![client.clone()]));
         }
+        axes.extend(self.axes.iter().cloned());
+        if let Some(build) = &self.peer_build {
+            let build = std::path::absolute(build).unwrap_or_else(|_| build.clone());
+            axes.push(("peer_build".to_owned(), vec![build.display().to_string()]));
+        }
         Overrides {
             seed: self.seed,
             runtime: self.runtime.map(Duration::from_millis),
+            repeats: self.repeats,
             early_exit: self.early_exit,
             overprovisioned: self.overprovisioned,
             axes,
         }
+    }
+}
+
+/// `AXIS=VALUE,VALUE`; a text is one value, for it may have commas.
+fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
+    let (name, values) =
+        text.split_once('=').ok_or("write an axis with its values, such as reactors=1,2".to_owned())?;
+    let known = axis(name).ok_or("no such axis; `carmine sweep --list` shows all axes".to_owned())?;
+    let values = match known.kind {
+        Kind::Text => vec![values.to_owned()],
+        _ => values.split(',').map(|value| value.trim().to_owned()).collect(),
+    };
+    Ok((name.to_owned(), values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_an_axis() {
+        let parsed = |text| parse_axis(text).map(|(_, values)| values);
+        assert_eq!(parsed("reactors=1, 2"), Ok(vec!["1".to_owned(), "2".to_owned()]));
+        assert_eq!(parsed("osd_wrap=perf -e a,b"), Ok(vec!["perf -e a,b".to_owned()]));
+        assert!(parsed("reactors").is_err() && parsed("disks=1").unwrap_err().contains("--list"));
     }
 }

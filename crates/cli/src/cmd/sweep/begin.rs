@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
-use carmine_study::expand::Expansion;
+use carmine_study::expand::{Expansion, Planned};
 use carmine_study::plan::Plan;
 use carmine_testbed::sample::host_report;
 use clap::Parser;
@@ -17,7 +17,7 @@ use crate::cmd::{doctor, version};
 use crate::output::Usage;
 
 /// Windows under this say little (the studies use minutes).
-const SMOKE_S: u64 = 60;
+const SMOKE_S: f64 = 60.0;
 
 /// The folder of a run, held by this process.
 pub(crate) struct Place {
@@ -124,7 +124,7 @@ pub(crate) fn run_file(
         doctor: serde_json::to_value(doctor::findings_of_machine()).context("cannot keep the findings")?,
         command: command_line(args),
         complete: false,
-        label: if plan.runtime.as_secs() < SMOKE_S { "smoke".to_owned() } else { String::new() },
+        label: label(expansion),
         comparison: expansion.comparison.clone(),
         chart: plan.chart,
         drift: None,
@@ -132,14 +132,23 @@ pub(crate) fn run_file(
     })
 }
 
+/// `smoke` if some window is short.
+fn label(expansion: &Expansion) -> String {
+    let seconds = |planned: &Planned| planned.point.config.float("seconds").unwrap_or_default();
+    let is_smoke = expansion.points.iter().any(|planned| seconds(planned) < SMOKE_S);
+    if is_smoke { "smoke".to_owned() } else { String::new() }
+}
+
 /// As it was given, but with folders that stay valid from elsewhere.
 fn command_line(args: &SweepArgs) -> Vec<String> {
     let mut words: Vec<String> = std::env::args().collect();
-    if let Some(layouts) = args.layouts.as_ref().and_then(|dir| std::path::absolute(dir).ok())
-        && let Some(at) = words.iter().position(|word| word == "--layouts")
-        && let Some(word) = words.get_mut(at + 1)
-    {
-        *word = layouts.display().to_string();
+    for (option, folder) in [("--layouts", &args.layouts), ("--peer-build", &args.peer_build)] {
+        if let Some(folder) = folder.as_ref().and_then(|dir| std::path::absolute(dir).ok())
+            && let Some(at) = words.iter().position(|word| word == option)
+            && let Some(word) = words.get_mut(at + 1)
+        {
+            *word = folder.display().to_string();
+        }
     }
     words
 }

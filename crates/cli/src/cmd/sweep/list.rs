@@ -6,6 +6,7 @@ use anyhow::Context;
 use carmine_study::archive::Run;
 use carmine_study::expand::Expansion;
 use carmine_study::plan::{AXES, SHIPPED, WORKLOADS, shipped};
+use carmine_study::scaling::scaling_of_run;
 use serde_json::{Value, json};
 
 /// Shipped plans, axes, workloads.
@@ -69,7 +70,8 @@ pub(crate) fn summary_json(run: &Run) -> anyhow::Result<String> {
         }))
     };
     let points: Vec<Value> = run.points.iter().map(point).collect::<anyhow::Result<_>>()?;
-    pretty(&json!({"dir": run.dir(), "run": run.file, "points": points}))
+    let scaling = scaling_of_run(run)?;
+    pretty(&json!({"dir": run.dir(), "run": run.file, "points": points, "scaling": scaling}))
 }
 
 fn pretty(value: &Value) -> anyhow::Result<String> {

@@ -6,6 +6,7 @@ use carmine_study::archive::{PointResult, PointState, Run, State};
 use carmine_study::expand::show_duration;
 use carmine_study::plan::Plan;
 use carmine_study::run::{Event, Job};
+use carmine_study::scaling::{KNEE, Scaling};
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -91,6 +92,15 @@ pub(crate) fn table(run: &Run) -> String {
         };
     }
     format!("{table}\n")
+}
+
+/// How a scaling run ends: slope, knee and what bound each line, and what the knee is. Empty for other runs.
+pub(crate) fn scaling(lines: &[Scaling]) -> String {
+    let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    if lines.iter().any(|line| line.knee.is_some()) {
+        text.push_str(&format!("(the knee is {KNEE})\n"));
+    }
+    text
 }
 
 fn missing(state: Option<PointState>) -> String {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carmine_load::{parse_bytes, parse_millis};
-use carmine_testbed::precondition::{self, Outcome, PreconditionOptions, Preconditioned};
+use carmine_testbed::precondition::{self, Outcome, PreconditionOptions};
 use carmine_testbed::{Layout, Plan, StartOptions, refuse_used_folder};
 use clap::Args;
 
@@ -70,26 +70,11 @@ impl PreconditionArgs {
             virtual_too: self.precondition_virtual,
         };
         let done = precondition::run(&plan.devices, wipe, &options, start.cancel, start.events)?;
-        done.iter().for_each(|drive| note(&line(drive)));
+        done.iter().for_each(|drive| note(&format!("precondition {drive}")));
         let written = done.iter().any(|drive| drive.outcome != Outcome::Na);
         // Zeros everywhere would undo it.
         plan.sparse |= written;
         plan.preconditioned = done;
         Ok(written)
     }
-}
-
-fn line(drive: &Preconditioned) -> String {
-    let name = drive.device.display();
-    let rounds = drive.rounds_iops.len();
-    let last = drive.rounds_iops.last().copied().unwrap_or(0.0);
-    let text = match drive.outcome {
-        Outcome::Na => return format!("precondition {name}: n/a: there is no drive of its own behind it"),
-        Outcome::Steady => "steady",
-        Outcome::Unsteady => "NOT steady",
-    };
-    let (bs, seconds) = (drive.bs_bytes, drive.seconds);
-    format!(
-        "precondition {name}: {text} after {rounds} rounds of {bs} bytes at {last:.0} IOPS, {seconds:.0} s"
-    )
 }

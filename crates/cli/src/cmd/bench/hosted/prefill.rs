@@ -1,30 +1,30 @@
 //! What a tool's load needs to be there before it: objects, or an image that is written through.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use anyhow::{Context, bail};
 use carmine_load::hosted::{Tool, fio, rados};
 use carmine_load::{Prefill, Rw, show_bytes};
 
 use super::process::{Clients, tool_command};
-use super::run::Run;
+use super::run::{LOOK, Run};
 
 /// Key of an image's metadata that says that every block of it was written.
 const FILLED: &str = "carmine_filled";
 
 /// Makes what is missing.
 pub(super) fn run(run: &Run<'_>) -> anyhow::Result<()> {
-    if run.tool == Tool::FioRbd {
-        make_image(run)?;
+    for image in images(run) {
+        make_image(run, &image)?;
     }
     if !is_wanted(run)? {
         return Ok(());
     }
     let clients = Clients::prefill(run.tool, &run.spec, &run.programs, &run.target, run.pool)?;
     run.finish_prefill(clients).context("the prefill failed")?;
-    if run.tool == Tool::FioRbd {
-        succeed(rbd(run, &["image-meta", "set", &image(run), FILLED, "yes"])?, "rbd image-meta set")?;
+    for image in images(run) {
+        succeed(rbd(run, &["image-meta", "set", &image, FILLED, "yes"])?, "rbd image-meta set")?;
     }
     Ok(())
 }
@@ -41,7 +41,12 @@ fn is_wanted(run: &Run<'_>) -> anyhow::Result<bool> {
 
 fn is_there(run: &Run<'_>) -> anyhow::Result<bool> {
     match run.tool {
-        Tool::FioRbd => Ok(rbd(run, &["image-meta", "get", &image(run), FILLED])?.status.success()),
+        Tool::FioRbd => {
+            let filled =
+                |image: &String| Ok(rbd(run, &["image-meta", "get", image, FILLED])?.status.success());
+            let all: Vec<bool> = images(run).iter().map(filled).collect::<anyhow::Result<_>>()?;
+            Ok(all.into_iter().all(|filled| filled))
+        }
         Tool::RadosBench => {
             // The last thing that a run writes is a record of itself.
             let all = (0..run.spec.numjobs).map(|job| stat(run, &rados::run_name(&run.spec, job)));
@@ -60,19 +65,20 @@ fn stat(run: &Run<'_>, object: &str) -> anyhow::Result<Option<String>> {
     Ok(said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned()))
 }
 
-fn image(run: &Run<'_>) -> String {
-    format!("{}/{}", run.pool, fio::image(&run.spec))
+/// The load's images with their pool; none where it has objects.
+fn images(run: &Run<'_>) -> Vec<String> {
+    let volumes = if run.tool == Tool::FioRbd { run.spec.volumes } else { 0 };
+    (0..volumes).map(|volume| format!("{}/{}", run.pool, fio::image(&run.spec, volume))).collect()
 }
 
 /// Without journals, object maps and caches: as in Ceph's own studies.
-fn make_image(run: &Run<'_>) -> anyhow::Result<()> {
-    let image = image(run);
-    if rbd(run, &["info", &image])?.status.success() {
+fn make_image(run: &Run<'_>, image: &str) -> anyhow::Result<()> {
+    if rbd(run, &["info", image])?.status.success() {
         return Ok(());
     }
-    let size = show_bytes(run.spec.size_bytes >> 20 << 20).to_uppercase();
+    let size = show_bytes(run.spec.volume_bytes() >> 20 << 20).to_uppercase();
     let size = if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size}B") } else { size };
-    let args = ["create", "--size", &size, "--image-feature", "layering", &image];
+    let args = ["create", "--size", &size, "--image-feature", "layering", image];
     succeed(rbd(run, &args)?, "rbd create").map(drop)
 }
 
@@ -80,9 +86,20 @@ fn rbd(run: &Run<'_>, args: &[&str]) -> anyhow::Result<Output> {
     output(run, &run.programs.rbd, args)
 }
 
+/// Runs a tool to its end. One that hangs ends with the OSDs or at Ctrl-C: it is in a group of its own.
 fn output(run: &Run<'_>, program: &Path, args: &[&str]) -> anyhow::Result<Output> {
     let mut command = tool_command(program, run.target.conf().as_os_str());
-    command.args(args).output().with_context(|| format!("cannot run {}", program.display()))
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
+    while child.try_wait()?.is_none() {
+        if let Err(why) = run.check_alive() {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(why);
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(child.wait_with_output()?)
 }
 
 fn succeed(output: Output, what: &str) -> anyhow::Result<Output> {

@@ -1,4 +1,4 @@
-//! The tool's processes: one fio with threads, or one `rados bench` per job.
+//! The tool's processes: fio with a thread for each job, in one process or in several, or one `rados bench` per job.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -52,14 +52,31 @@ impl Said {
 
 struct Process {
     child: Child,
+    /// Where it runs: fio leaves its files there.
+    folder: PathBuf,
     said: Said,
     ended: Option<ExitStatus>,
+}
+
+impl Process {
+    /// What fio measured.
+    fn fio_figures(&self) -> anyhow::Result<Result<HostedFigures, String>> {
+        let path = self.folder.join(OUTPUT);
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("fio left no result in {}: {}", path.display(), self.said.text()))?;
+        Ok(fio::parse(&text).map(|mut figures| {
+            let rates = std::fs::read_to_string(self.folder.join(fio::rates_file()));
+            fio::add_rates(&rates.unwrap_or_default(), &mut figures.result);
+            figures
+        }))
+    }
 }
 
 /// Processes that make one load; dropped, they are ended.
 pub(super) struct Clients {
     tool: Tool,
-    folder: TempDir,
+    /// Has the folders of the processes.
+    _root: TempDir,
     command: Vec<String>,
     processes: Vec<Process>,
 }
@@ -79,7 +96,7 @@ impl Clients {
             Tool::RadosBench => {
                 (0..spec.numjobs).map(|job| rados::arguments(spec, &place, job, millis)).collect()
             }
-            _ => vec![fio::arguments(tool, spec, &place, OUTPUT)],
+            _ => (0..spec.processes).map(|at| fio::arguments(tool, spec, &place, OUTPUT, at)).collect(),
         };
         Self::spawn(tool, &programs.load, &lines, target)
     }
@@ -103,17 +120,19 @@ impl Clients {
     }
 
     fn spawn(tool: Tool, program: &Path, lines: &[Vec<String>], target: &Target) -> anyhow::Result<Clients> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the tool's result")?;
+        let root = tempfile::tempdir().context("cannot make a folder for the tool's result")?;
+        let folders: Vec<PathBuf> = (0..lines.len()).map(|at| root.path().join(at.to_string())).collect();
         let mut command = vec![program.display().to_string()];
         command.extend(lines.first().into_iter().flatten().cloned());
-        let mut clients = Clients { tool, folder, command, processes: Vec::new() };
-        for line in lines {
-            let child = command_for(program, line, target, clients.folder.path());
+        let mut clients = Clients { tool, _root: root, command, processes: Vec::new() };
+        for (line, folder) in lines.iter().zip(folders) {
+            std::fs::create_dir(&folder).context("cannot make a folder for the tool's result")?;
+            let child = command_for(program, line, target, &folder);
             let mut child = spawn_on(&mut { child }, &target.client_cpus.to_vec())?;
             let said = Said::default();
             let pipes = (child.stdout.take(), child.stderr.take());
             // Listed before anything else can fail: it must be ended then.
-            clients.processes.push(Process { child, said: said.clone(), ended: None });
+            clients.processes.push(Process { child, folder, said: said.clone(), ended: None });
             pipes.0.into_iter().for_each(|pipe| said.listen(pipe));
             pipes.1.into_iter().for_each(|pipe| said.listen(pipe));
         }
@@ -133,7 +152,7 @@ impl Clients {
     pub(super) fn have_begun(&self) -> bool {
         match self.tool {
             Tool::RadosBench => self.processes.iter().all(|p| p.said.begun.load(Ordering::Acquire)),
-            _ => self.folder.path().join(fio::begin_file()).exists(),
+            _ => self.processes.iter().all(|p| p.folder.join(fio::begin_file()).exists()),
         }
     }
 
@@ -155,10 +174,14 @@ impl Clients {
         Ok(all)
     }
 
+    /// True once one has ended well; an error as of [`Clients::have_ended`].
+    pub(super) fn has_one_ended(&mut self) -> anyhow::Result<bool> {
+        Ok(self.have_ended()? || self.processes.iter().any(|p| p.ended.is_some()))
+    }
+
     /// An error if one has ended: nothing is left of its load.
     pub(super) fn check_running(&mut self) -> anyhow::Result<()> {
-        self.have_ended()?;
-        if self.processes.iter().any(|p| p.ended.is_some()) {
+        if self.has_one_ended()? {
             bail!("{} ended too early: {}", self.tool, self.said());
         }
         Ok(())
@@ -177,14 +200,8 @@ impl Clients {
         let parsed: Result<Vec<HostedFigures>, String> = match self.tool {
             Tool::RadosBench => self.processes.iter().map(|p| rados::parse(&p.said.text())).collect(),
             _ => {
-                let path = self.folder.path().join(OUTPUT);
-                let text = std::fs::read_to_string(&path)
-                    .with_context(|| format!("fio left no result in {}: {}", path.display(), self.said()))?;
-                fio::parse(&text).map(|mut figures| {
-                    let rates = std::fs::read_to_string(self.folder.path().join(fio::rates_file()));
-                    fio::add_rates(&rates.unwrap_or_default(), &mut figures.result);
-                    vec![figures]
-                })
+                let all = self.processes.iter().map(Process::fio_figures);
+                all.collect::<anyhow::Result<Vec<_>>>()?.into_iter().collect()
             }
         };
         match parsed {

@@ -17,14 +17,14 @@ use super::programs::ToolPrograms;
 use super::target::Target;
 
 /// How often processes and Ctrl-C are looked at.
-const LOOK: Duration = Duration::from_millis(2);
+pub(super) const LOOK: Duration = Duration::from_millis(2);
 /// Time between readings of a window that the tool may end.
 const READ_EVERY: Duration = Duration::from_millis(100);
 /// Time for a tool to connect, also on a busy machine.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
 /// Time for a tool to end after its window: `rados bench` removes what it wrote.
 const END_LIMIT: Duration = Duration::from_secs(300);
-/// Time for a prefill.
+/// Time for a prefill, and for a load that has so many bytes to move.
 const PREFILL_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// A load by a hosted tool.
@@ -85,8 +85,12 @@ impl Run<'_> {
 
     /// Reads at the window's end; one that the tool ends by itself, for there is nothing more to read, ends there.
     fn window_end(&self, clients: &mut Clients, meter: &Meter<'_>) -> anyhow::Result<Reading> {
-        let time = Duration::from_millis(self.spec.runtime_ms);
-        if self.tool != Tool::RadosBench || self.spec.rw != Rw::Read {
+        let reads_once = self.tool == Tool::RadosBench && self.spec.rw == Rw::Read;
+        let time = match self.spec.ends_by_itself() {
+            true => PREFILL_LIMIT,
+            false => Duration::from_millis(self.spec.runtime_ms),
+        };
+        if !self.spec.ends_by_itself() && !reads_once {
             self.run_for(clients, time)?;
             return meter.read(clients);
         }
@@ -97,7 +101,7 @@ impl Run<'_> {
             std::thread::sleep(READ_EVERY.min(end.saturating_duration_since(Instant::now())));
             match meter.read(clients) {
                 Ok(reading) => last = reading,
-                Err(_) if clients.have_ended()? => break,
+                Err(_) if clients.has_one_ended()? => break,
                 Err(e) => return Err(e),
             }
         }
@@ -108,7 +112,8 @@ impl Run<'_> {
         Clients::start(self.tool, &self.spec, &self.programs, &self.target, self.pool, millis)
     }
 
-    fn check_alive(&self) -> anyhow::Result<()> {
+    /// Fails if an OSD has died, or at Ctrl-C.
+    pub(super) fn check_alive(&self) -> anyhow::Result<()> {
         if self.cancel.load(Ordering::Relaxed) {
             bail!("interrupted");
         }

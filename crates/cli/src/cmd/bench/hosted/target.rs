@@ -22,6 +22,8 @@ use crate::output::Usage;
 pub(super) struct Target {
     layout: Layout,
     pub(super) grid: Grid,
+    /// Cores that the OSDs may use.
+    pub(super) allocated_cores: f64,
     pub(super) client_cpus: CpuList,
     pub(super) osds: Vec<(OsdId, ProcessId)>,
     pub(super) sampler: Sampler,
@@ -37,6 +39,7 @@ pub(super) struct Target {
 /// What both kinds have in common.
 struct Known {
     grid: Grid,
+    allocated_cores: f64,
     plan: Value,
     size: u32,
     devices: Vec<PathBuf>,
@@ -78,6 +81,7 @@ impl Target {
         Ok(Target {
             client_cpus: known.grid.client_cpus(),
             grid: known.grid,
+            allocated_cores: known.allocated_cores,
             osds,
             sampler,
             plan: known.plan,
@@ -135,7 +139,7 @@ impl Target {
         ReportContext {
             plan: self.plan.clone(),
             shared: self.grid.shared,
-            allocated_cpus: self.grid.allocated_cpus().len(),
+            allocated_cores: self.allocated_cores,
             grid: serde_json::to_value(&self.grid).unwrap_or_default(),
             host: host_report(),
             size: self.size,
@@ -166,6 +170,7 @@ fn without_grid(plan: Value) -> Value {
 fn peer(plan: &carmine_peer::PeerPlan) -> anyhow::Result<Known> {
     Ok(Known {
         grid: plan.grid.clone(),
+        allocated_cores: plan.grid.allocated_cpus().len() as f64,
         plan: without_grid(serde_json::to_value(plan)?),
         size: u32::from(plan.size),
         devices: plan.devices.clone(),
@@ -186,6 +191,7 @@ fn testbed(layout: &Layout) -> anyhow::Result<Known> {
     let durable = plan.store == StoreKind::Blue;
     Ok(Known {
         grid: plan.grid.clone(),
+        allocated_cores: plan.allocated_cores(),
         plan: without_grid(serde_json::to_value(&plan)?),
         size: u32::from(plan.pool.size),
         devices: plan.devices.clone(),
