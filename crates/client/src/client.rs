@@ -55,7 +55,17 @@ impl Client {
         Ok(Pool::new(Rc::clone(self), id, name))
     }
 
-    /// The same, after getting the newest map if the pool is not in the current one.
+    /// The pool with this number in the current map.
+    ///
+    /// # Errors
+    /// [`ClientError::NoPool`].
+    pub fn pool_by_id(self: &Rc<Self>, id: i64) -> Result<Pool> {
+        let map = self.osdmap().ok_or_else(|| ClientError::NoPool(id.to_string()))?;
+        let name = map.pool_names.get(&id).ok_or_else(|| ClientError::NoPool(id.to_string()))?;
+        Ok(Pool::new(Rc::clone(self), id, name))
+    }
+
+    /// The same as [`Client::pool`], after getting the newest map if the pool is not in the current one.
     ///
     /// # Errors
     /// [`ClientError::NoPool`], or the monitor does not answer.

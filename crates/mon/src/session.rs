@@ -174,6 +174,9 @@ impl Mon {
 
     fn pool_op(&self, conn: &Rc<Connection>, msg: &Message, request: PoolOp) {
         let tid = msg.header.tid;
+        if matches!(request.op, PoolOp::CREATE_UNMANAGED_SNAP | PoolOp::DELETE_UNMANAGED_SNAP) {
+            return self.snap_id(conn, tid, &request);
+        }
         let conn = Rc::clone(conn);
         let done = move |mon: &Mon, result: Result<(), Refusal>| {
             let current = mon.current();
@@ -195,6 +198,22 @@ impl Mon {
             }
         };
         self.change(change, Box::new(done));
+    }
+
+    /// librbd takes a snapshot's id and gives it back, once per pool, to see that it can. Nothing is noted: the OSDs
+    /// refuse the snapshots themselves.
+    fn snap_id(&self, conn: &Rc<Connection>, tid: u64, request: &PoolOp) {
+        let current = self.current();
+        let pool = current.map.pool(request.pool.into());
+        let is_new = request.op == PoolOp::CREATE_UNMANAGED_SNAP;
+        let reply = PoolOpReply {
+            version: current.map.epoch.0.into(),
+            fsid: current.map.fsid,
+            result: if pool.is_some() { 0 } else { errno::ENOENT },
+            epoch: current.map.epoch,
+            data: pool.filter(|_| is_new).map(|pool| (pool.snap_seq + 1).to_le_bytes().to_vec()),
+        };
+        Mon::reply(conn, Message::of(&reply).with_tid(tid));
     }
 
     fn boot(&self, conn: &Rc<Connection>, msg: &Message, boot: OsdBoot) {

@@ -16,7 +16,7 @@ use carmine_wire::{EntityType, kinds};
 
 use crate::admin;
 use crate::maps::share_map;
-use crate::op::{ClientOp, HopBack, ReplyTo};
+use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
 use crate::shard::{ConnState, OsdShard};
 
@@ -28,6 +28,7 @@ impl Dispatcher for Incoming {
         if let Some(osd) = self.0.upgrade() {
             let state = ConnState { conn: Rc::clone(conn), epoch: Cell::new(Epoch(0)) };
             osd.conns.borrow_mut().insert(conn.id(), state);
+            introduce(&osd, conn);
         }
     }
 
@@ -50,6 +51,22 @@ impl Dispatcher for Incoming {
     }
 }
 
+/// Tells all shards a client's address, before anything of it comes to them.
+fn introduce(osd: &OsdShard, conn: &Connection) {
+    if conn.peer().entity != EntityType::CLIENT {
+        return;
+    }
+    let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
+    osd.clients.borrow_mut().insert(origin, addr);
+    for to in (0..osd.shard.shards()).map(ShardId).filter(|to| *to != origin.home) {
+        osd.shard.submit_to(to, move |shard| {
+            if let Some(osd) = OsdShard::of(shard) {
+                osd.clients.borrow_mut().insert(origin, addr);
+            }
+        });
+    }
+}
+
 /// Lets go of what waits, on any shard, for a client whose connection is closed: its answers would go nowhere, and it sends
 /// again what it still wants.
 fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
@@ -61,6 +78,7 @@ fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
         osd.shard.submit_to(to, move |shard| {
             if let Some(osd) = OsdShard::of(shard) {
                 osd.forget_ops(|op| op.came_by(osd.shard.id(), home, conn));
+                osd.forget_client(Origin { home, conn });
             }
         });
     }

@@ -10,8 +10,10 @@
 //! `carmine-client`'s session; nothing that a client or a peer sends panics.
 
 mod admin;
+mod attrs;
 mod backlog;
 mod beacon;
+mod cls;
 mod concurrent;
 mod config;
 mod dispatch;
@@ -27,6 +29,7 @@ mod shard;
 mod slow;
 mod start;
 mod table;
+mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
 pub use config::OsdConfig;

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use carmine_crush::object_hash;
 use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_reactor::{Payload, Shard, ShardId, sync::oneshot};
-use carmine_types::{Eversion, ObjectId, ReqId, SNAP_HEAD, UTime, errno};
+use carmine_types::{Eversion, ObjectId, ReqId, SNAP_DIR, SNAP_HEAD, UTime, errno};
 use carmine_wire::header::Header2;
-use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest};
+use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest, flags, ops, payload_ranges};
 use smallvec::SmallVec;
 
+use crate::cls;
 use crate::config::{NAME_BYTES_MAX, OPS_PER_REQUEST_MAX};
-use crate::pg::Queued;
+use crate::pg::{Extra, Queued};
 use crate::shard::OsdShard;
 
 /// A decoded request, with all it needs to be executed and answered. It stays the same while it waits, runs, and is started
@@ -36,6 +37,14 @@ pub(crate) struct ClientOp {
     pub(crate) started_ns: Cell<u64>,
     /// Where the answer goes; `None` once it went.
     to: RefCell<Option<ReplyTo>>,
+}
+
+/// A connection, from any shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Origin {
+    /// Its shard, and its id there.
+    pub home: ShardId,
+    pub conn: u64,
 }
 
 /// Where an answer goes.
@@ -86,7 +95,7 @@ impl Drop for HopBack {
 }
 
 /// The result of executing a request.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Outcome {
     pub result: i32,
     /// Result and output of each op.
@@ -94,6 +103,8 @@ pub(crate) struct Outcome {
     /// Log version of a write.
     pub version: Eversion,
     pub user_version: u64,
+    /// What follows from it besides the answer.
+    pub extra: Option<Box<Extra>>,
 }
 
 impl Outcome {
@@ -125,10 +136,36 @@ impl ClientOp {
         arrived_ns: u64,
         to: ReplyTo,
     ) -> Rc<ClientOp> {
+        if request.snapid == SNAP_DIR && request.ops.iter().all(|op| op.code == ops::LIST_SNAPS) {
+            request.snapid = SNAP_HEAD; // the head knows them all
+        }
         let oid = Rc::new(request.take_object_id());
-        let is_write = request.ops.iter().any(|op| op.is_write());
+        let is_write = request.ops.iter().enumerate().any(|(at, op)| match op.code {
+            ops::WATCH => !matches!(op.watch().op, flags::watch::PING | flags::watch::RECONNECT),
+            ops::CALL => cls::writes(&request, at, &data),
+            _ => op.is_write(),
+        });
         let (started_ns, to) = (Cell::new(arrived_ns), RefCell::new(Some(to)));
         Rc::new(ClientOp { request, oid, data, data_crc, reqid, is_write, arrived_ns, started_ns, to })
+    }
+
+    /// Nothing of it changes what clients see of an object.
+    pub(crate) fn only_watches(&self) -> bool {
+        self.request.ops.iter().all(|op| op.code == ops::WATCH)
+    }
+
+    /// The input of one of its operations.
+    pub(crate) fn input(&self, at: usize) -> Payload {
+        input_of(&self.request, &self.data, at)
+    }
+
+    /// The connection that it came through.
+    pub(crate) fn origin(&self, here: ShardId) -> Option<Origin> {
+        match &*self.to.borrow() {
+            Some(ReplyTo::Conn(conn, _)) => Some(Origin { home: here, conn: conn.id() }),
+            Some(ReplyTo::Hop(back)) => Some(Origin { home: back.home, conn: back.conn }),
+            Some(ReplyTo::Local(_)) | None => None,
+        }
     }
 
     /// It is about a PG, not about an object.
@@ -214,6 +251,12 @@ impl ClientOp {
         reply.bad_replay = Eversion::new(reply.epoch.0, outcome.user_version);
         reply
     }
+}
+
+/// The input of one operation of a request whose inputs are all in `data`.
+pub(crate) fn input_of(request: &OsdRequest, data: &Payload, at: usize) -> Payload {
+    let ranges = payload_ranges(&request.ops, data.len()).unwrap_or_default();
+    ranges.get(at).map(|range| data.slice(range.start, range.len())).unwrap_or_default()
 }
 
 impl Queued for Rc<ClientOp> {

@@ -1,24 +1,30 @@
 //! What one reactor of an OSD has: its PGs, its store, its view of the map. Everything here is this shard's alone.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use carmine_client::Client;
 use carmine_crush::MapView;
-use carmine_messenger::Connection;
+use carmine_messenger::{Connection, Message};
 use carmine_reactor::sync::Semaphore;
 use carmine_reactor::{Shard, ShardId};
 use carmine_store::Store;
 use carmine_types::{Epoch, PgId};
+use carmine_wire::EntityAddr;
 
+use crate::attrs::AttrsCache;
 use crate::config::{OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
-use crate::op::ClientOp;
+use crate::op::{ClientOp, Origin};
 use crate::peers::Peers;
 use crate::pg::Pg;
 use crate::table::PgTable;
+
+/// Names of refused operations that are remembered.
+const REFUSED_MAX: usize = 256;
 
 /// State of one shard of an OSD.
 pub struct OsdShard {
@@ -46,6 +52,14 @@ pub struct OsdShard {
     pub(crate) repairs: Semaphore,
     /// PGs whose objects are counted or removed at the same time: one.
     pub(crate) walks: Semaphore,
+    /// Attributes of objects that were read.
+    pub(crate) attrs: RefCell<AttrsCache>,
+    /// For copies from other OSDs; `None` until the first.
+    pub(crate) client: RefCell<Option<Rc<Client>>>,
+    /// Addresses of the clients of all shards.
+    pub(crate) clients: RefCell<HashMap<Origin, EntityAddr>>,
+    /// Names of what was refused so far; each is logged once.
+    refused: RefCell<BTreeSet<String>>,
     /// Counters and stage clocks.
     pub metrics: RefCell<ShardMetrics>,
     /// Stage clocks of operations.
@@ -83,6 +97,10 @@ impl OsdShard {
             unplaced: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
             walks: Semaphore::new(1),
+            attrs: RefCell::default(),
+            client: RefCell::default(),
+            clients: RefCell::default(),
+            refused: RefCell::default(),
             metrics: RefCell::default(),
             stages: RefCell::new(Stages::new(STAGES)),
             hops_out: RefCell::new(vec![0; shards]),
@@ -138,6 +156,41 @@ impl OsdShard {
         gone.iter().for_each(|op| op.abandon());
         let pgs: Vec<Rc<Pg>> = self.pgs.borrow().values().cloned().collect();
         pgs.iter().for_each(|pg| pg.forget(&is_gone));
+    }
+
+    /// Sends a message over a connection of any shard, if it is still there.
+    pub(crate) fn send_to(&self, to: Origin, message: Message) {
+        let (parts, _) = message.into_parts();
+        let send = move |osd: &OsdShard| {
+            let conn = osd.conns.borrow().get(&to.conn).map(|state| Rc::clone(&state.conn));
+            if let Some(conn) = conn {
+                conn.send(Message::from(parts));
+            }
+        };
+        if to.home == self.shard.id() {
+            return send(self);
+        }
+        self.shard.submit_to(to.home, move |shard| {
+            if let Some(osd) = OsdShard::of(shard) {
+                send(&osd);
+            }
+        });
+    }
+
+    /// Notes that something is refused because it is not there (yet): the log has each name once.
+    pub(crate) fn refuse(&self, what: &str) {
+        let mut refused = self.refused.borrow_mut();
+        if refused.len() < REFUSED_MAX && !refused.contains(what) {
+            tracing::warn!("{what} is not supported: refused");
+            refused.insert(what.to_owned());
+        }
+    }
+
+    /// A client's connection is gone: its watches live on for a while.
+    pub(crate) fn forget_client(&self, origin: Origin) {
+        if self.clients.borrow_mut().remove(&origin).is_some() {
+            self.pgs.borrow().values().for_each(|pg| pg.disconnect(origin));
+        }
     }
 
     /// The number of the next operation that hops to `to`.

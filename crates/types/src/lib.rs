@@ -13,7 +13,7 @@ mod version;
 
 pub use errno::Errno;
 pub use ids::{Epoch, NO_OSD, OsdId, PgId};
-pub use object::{ObjectId, SNAP_DIR, SNAP_HEAD};
+pub use object::{ObjectId, SNAP_ATTRS, SNAP_DIR, SNAP_HEAD};
 pub use time::UTime;
 pub use uuid::Uuid;
 pub use version::{Eversion, LogOp, ReqId};

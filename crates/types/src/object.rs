@@ -10,6 +10,8 @@ use crate::rjenkins::object_hash;
 pub const SNAP_HEAD: u64 = u64::MAX - 1;
 /// Snap id that addresses all clones of an object (SNAPDIR).
 pub const SNAP_DIR: u64 = u64::MAX;
+/// Carmine's own: the object that keeps the attributes of the head. No client names it, and none sees it.
+pub const SNAP_ATTRS: u64 = u64::MAX - 2;
 
 /// An object (hobject without its "max" flag).
 ///
@@ -32,6 +34,11 @@ impl ObjectId {
     pub fn head(pool: i64, nspace: &[u8], key: &[u8], name: &[u8]) -> ObjectId {
         let hash = object_hash(nspace, key, name);
         ObjectId { pool, hash, nspace: nspace.into(), key: key.into(), name: name.into(), snap: SNAP_HEAD }
+    }
+
+    /// The object that keeps this one's attributes: in the same PG, listed right before it.
+    pub fn attrs(&self) -> ObjectId {
+        ObjectId { snap: SNAP_ATTRS, ..self.clone() }
     }
 
     /// The smallest possible id with this pool and hash: a cursor, not an object.
@@ -120,6 +127,7 @@ impl fmt::Display for ObjectId {
         match self.snap {
             SNAP_HEAD => f.write_str("head"),
             SNAP_DIR => f.write_str("snapdir"),
+            SNAP_ATTRS => f.write_str("attrs"),
             snap => write!(f, "{snap:x}"),
         }
     }

@@ -11,13 +11,15 @@ pub mod ops;
 mod peek;
 mod reply;
 mod request;
+mod watch;
 
-pub use args::{AllocHint, AssertVer, Call, Extent, PgLs, Watch, Xattr};
+pub use args::{AllocHint, AssertVer, Call, CopyFrom, Extent, Notify, PgLs, Watch, WriteSame, Xattr};
 pub use locator::Locator;
 pub use op::{OP_BYTES, OpList, OsdOp, payload_ranges};
 pub use peek::peek;
 pub use reply::OsdReply;
 pub use request::OsdRequest;
+pub use watch::{NotifyDone, WatchNotify, Watcher, encode_watchers};
 
 #[cfg(test)]
 mod tests;

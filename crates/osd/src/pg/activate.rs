@@ -15,7 +15,7 @@ use std::time::Duration;
 use carmine_messenger::Message;
 use carmine_reactor::{Group, Payload};
 use carmine_store::{LogOp, StoreError, Transaction};
-use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId, errno};
+use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId, SNAP_ATTRS, errno};
 use carmine_wire::header::Front;
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 
@@ -251,7 +251,8 @@ impl Activation<'_> {
             let page = self.osd.store.list(self.pg.id, bits, from.as_ref(), LIST_PAGE + 1).await;
             let page = page.map_err(|error| self.stuck(&error))?;
             self.current()?;
-            for_each(PUSHES, page.iter().take(LIST_PAGE), |oid| self.push(replica, oid)).await?;
+            let heads = page.iter().take(LIST_PAGE).filter(|oid| oid.snap != SNAP_ATTRS);
+            for_each(PUSHES, heads, |oid| self.push(replica, oid)).await?;
             match page.into_iter().nth(LIST_PAGE) {
                 Some(next) => from = Some(next),
                 None => return Ok(()),
@@ -259,8 +260,18 @@ impl Activation<'_> {
         }
     }
 
-    /// Copies one object, or its absence.
+    /// Copies one object, or its absence, and its attributes. The replica has none when the first piece is there.
     async fn push(&self, replica: OsdId, oid: &ObjectId) -> Result<(), Stop> {
+        self.push_one(replica, oid).await?;
+        let attrs = oid.attrs();
+        if self.osd.store.stat(&attrs).await.map_err(|error| self.stuck(&error))?.is_some() {
+            self.push_one(replica, &attrs).await?;
+        }
+        self.osd.metrics.borrow_mut().objects_pushed.inc();
+        Ok(())
+    }
+
+    async fn push_one(&self, replica: OsdId, oid: &ObjectId) -> Result<(), Stop> {
         let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
         let (exists, meta) = (meta.is_some(), meta.unwrap_or_default());
         let mut off = 0;
@@ -285,7 +296,6 @@ impl Activation<'_> {
             self.order(replica, Message::of(&push).with_data(data)).await?;
             off += len;
             if off >= meta.size {
-                self.osd.metrics.borrow_mut().objects_pushed.inc();
                 return Ok(());
             }
         }

@@ -1,5 +1,8 @@
 //! Executes the operations of one request: reads at once, writes into a plan that the caller submits. The first failing
 //! operation ends the request with its errno, and then nothing is applied.
+//!
+//! Here are the operations on data that every client uses all the time; all others are `extra`'s, behind one call that
+//! these do not pass.
 
 use std::ops::Range;
 
@@ -9,7 +12,9 @@ use carmine_types::{Eversion, ObjectId, SNAP_HEAD, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, flags, ops, payload_ranges};
 use smallvec::SmallVec;
 
+use super::extra::{self, Extra};
 use super::heal;
+use crate::attrs::{Change, View};
 use crate::config::{OBJECT_BYTES_MAX, READ_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
@@ -29,6 +34,10 @@ pub(crate) struct Plan {
     /// The object's version before it, as clients see it.
     pub user_version: u64,
     pub outputs: SmallVec<[(i32, Payload); 2]>,
+    /// What else follows from it.
+    pub extra: Option<Box<Extra>>,
+    /// Changed attributes, which the steps store.
+    pub attrs: Option<Box<Change>>,
 }
 
 impl Plan {
@@ -42,18 +51,43 @@ impl Plan {
             sizes: (None, None),
             user_version: 0,
             outputs: SmallVec::new(),
+            extra: None,
+            attrs: None,
         }
     }
 }
 
 /// The object as the request has left it so far.
-struct State<'a> {
-    oid: &'a ObjectId,
-    exists: bool,
-    size: u64,
+pub(crate) struct State<'a> {
+    pub(super) oid: &'a ObjectId,
+    /// As it was before.
+    pub(super) was: Option<ObjectMeta>,
+    pub(super) exists: bool,
+    pub(super) size: u64,
     /// Time of its last modification, if this request is one.
-    mtime: UTime,
-    ops: SmallVec<[TxnOp; 2]>,
+    pub(crate) mtime: UTime,
+    pub(super) ops: SmallVec<[TxnOp; 2]>,
+    /// What only other operations than those here need.
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// One of the operations that are executed here.
+fn is_plain(code: u16) -> bool {
+    matches!(
+        code,
+        ops::READ
+            | ops::WRITE
+            | ops::WRITE_FULL
+            | ops::SET_ALLOC_HINT
+            | ops::STAT
+            | ops::SPARSE_READ
+            | ops::ASSERT_VER
+            | ops::APPEND
+            | ops::TRUNCATE
+            | ops::ZERO
+            | ops::DELETE
+            | ops::CREATE
+    )
 }
 
 /// Executes a request without writes.
@@ -63,8 +97,15 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
         Err(result) => return Outcome::error(result),
     };
     let mut outcome = Outcome { user_version: meta.map_or(0, |m| m.user_version), ..Outcome::default() };
-    for request in &op.request.ops {
-        match read_op(osd, &op.oid, meta, request).await {
+    let mut state: Option<Box<State<'_>>> = None;
+    for (at, request) in op.request.ops.iter().enumerate() {
+        let step = if is_plain(request.code) {
+            read_op(osd, &op.oid, meta, request).await
+        } else {
+            let state = state.get_or_insert_with(|| Box::new(State::new(osd, op, meta)));
+            Box::pin(extra::step(osd, op, state, at)).await
+        };
+        match step {
             Ok(data) => outcome.outputs.push((0, data)),
             Err(result) if request.flags & flags::op::FAILOK != 0 => {
                 outcome.outputs.push((result, Payload::new()));
@@ -76,6 +117,7 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
             }
         }
     }
+    outcome.extra = state.and_then(|state| state.extra).filter(|_| outcome.result == 0);
     outcome
 }
 
@@ -84,16 +126,12 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
     let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| errno::EINVAL)?;
     let meta = stat(osd, op).await?;
     let mut outputs = SmallVec::new();
-    let mut state = State {
-        oid: &op.oid,
-        exists: meta.is_some(),
-        size: meta.map_or(0, |m| m.size),
-        mtime: op.mtime(osd),
-        ops: SmallVec::new(),
-    };
+    let mut state = State::new(osd, op, meta);
     let single = op.request.ops.iter().filter(|o| o.payload_len > 0).count() == 1;
-    for (request, range) in op.request.ops.iter().zip(ranges) {
-        let step = if request.is_write() {
+    for (at, (request, range)) in op.request.ops.iter().zip(ranges).enumerate() {
+        let step = if !is_plain(request.code) {
+            Box::pin(extra::step(osd, op, &mut state, at)).await
+        } else if request.is_write() {
             let crc = op.data_crc.filter(|_| single);
             state.apply(request, op.data.slice(range.start, range.len()), crc, range).map(|()| Payload::new())
         } else {
@@ -103,9 +141,13 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
             Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
             Ok(_) => outputs.push((0, Payload::new())),
             Err(result) if request.flags & flags::op::FAILOK != 0 => outputs.push((result, Payload::new())),
-            Err(result) => return Err(result),
+            Err(result) => {
+                outputs.push((result, Payload::new()));
+                return Ok(Plan { outputs, ..Plan::failed(result) });
+            }
         }
     }
+    let attrs = state.store_attrs()?;
     let effect = match state.exists {
         _ if state.ops.is_empty() => LogOp::Error,
         true => LogOp::Modify,
@@ -114,7 +156,8 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
     let sizes = (meta.map(|m| m.size), state.exists.then_some(state.size));
     let meta = meta.unwrap_or_default();
     let (prior, user_version) = (meta.version, meta.user_version);
-    Ok(Plan { ops: state.ops, effect, result: 0, prior, sizes, user_version, outputs })
+    let State { ops, extra, .. } = state;
+    Ok(Plan { ops, effect, result: 0, prior, sizes, user_version, outputs, extra, attrs })
 }
 
 async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> {
@@ -150,7 +193,12 @@ async fn read_op(
     }
 }
 
-async fn read_bytes(osd: &OsdShard, oid: &ObjectId, meta: ObjectMeta, op: &OsdOp) -> Result<Payload, i32> {
+pub(super) async fn read_bytes(
+    osd: &OsdShard,
+    oid: &ObjectId,
+    meta: ObjectMeta,
+    op: &OsdOp,
+) -> Result<Payload, i32> {
     let extent = op.extent();
     let to_end = meta.size.saturating_sub(extent.offset);
     let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
@@ -185,7 +233,33 @@ fn sparse(offset: u64, data: &Payload) -> Payload {
     out
 }
 
-impl State<'_> {
+impl<'a> State<'a> {
+    fn new(osd: &OsdShard, op: &'a ClientOp, was: Option<ObjectMeta>) -> State<'a> {
+        State {
+            oid: &op.oid,
+            was,
+            exists: was.is_some(),
+            size: was.map_or(0, |m| m.size),
+            mtime: op.mtime(osd),
+            ops: SmallVec::new(),
+            extra: None,
+        }
+    }
+
+    /// The state of an object that does not exist.
+    #[cfg(test)]
+    pub(crate) fn nothing(oid: &'a ObjectId, mtime: UTime) -> State<'a> {
+        State { oid, was: None, exists: false, size: 0, mtime, ops: SmallVec::new(), extra: None }
+    }
+
+    /// Adds the steps that store changed attributes.
+    fn store_attrs(&mut self) -> Result<Option<Box<Change>>, i32> {
+        let Some(view) = self.extra.as_mut().and_then(|extra| extra.attrs.take()) else { return Ok(None) };
+        let Some((change, steps)) = Change::of(view, self.oid, self.exists)? else { return Ok(None) };
+        self.ops.extend(steps);
+        Ok(Some(Box::new(change)))
+    }
+
     /// A read among the writes of a request. What they leave is in no store yet: only what is known without it is told.
     async fn read(&self, osd: &OsdShard, meta: Option<ObjectMeta>, op: &OsdOp) -> Result<Payload, i32> {
         let is_changed = !self.ops.is_empty();
@@ -204,10 +278,7 @@ impl State<'_> {
             ops::WRITE => self.write(extent.offset, data, crc),
             ops::APPEND => self.write(self.size, data, crc),
             ops::WRITE_FULL => {
-                if self.exists && self.size > range.len() as u64 {
-                    self.ops.push(TxnOp::Truncate { oid, size: range.len() as u64 });
-                    self.size = range.len() as u64;
-                }
+                self.truncate(range.len() as u64);
                 self.write(0, data, crc)
             }
             ops::TRUNCATE => {
@@ -227,8 +298,7 @@ impl State<'_> {
             }
             ops::DELETE if !self.exists => Err(errno::ENOENT),
             ops::DELETE => {
-                self.ops.push(TxnOp::Remove { oid });
-                (self.exists, self.size) = (false, 0);
+                self.remove();
                 Ok(())
             }
             ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(errno::EEXIST),
@@ -240,14 +310,32 @@ impl State<'_> {
         }
     }
 
-    fn touch(&mut self) {
+    /// Removes the object with its attributes and watches.
+    pub(crate) fn remove(&mut self) {
+        self.ops.push(TxnOp::Remove { oid: self.oid.clone() });
+        (self.exists, self.size) = (false, 0);
+        let extra = self.extra.get_or_insert_default();
+        extra.attrs = Some(View::removed());
+        extra.data = None;
+        extra.effects.push(extra::Effect::Removed);
+    }
+
+    /// Cuts the object to this size, if it is longer.
+    pub(crate) fn truncate(&mut self, size: u64) {
+        if self.exists && self.size > size {
+            self.ops.push(TxnOp::Truncate { oid: self.oid.clone(), size });
+            self.size = size;
+        }
+    }
+
+    pub(crate) fn touch(&mut self) {
         if !self.exists {
             self.ops.push(TxnOp::Touch { oid: self.oid.clone() });
             self.exists = true;
         }
     }
 
-    fn write(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), i32> {
+    pub(crate) fn write(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), i32> {
         let len = data.len() as u64;
         if len > WRITE_BYTES_MAX {
             return Err(errno::EMSGSIZE);

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use carmine_messenger::Message;
 use carmine_reactor::Payload;
 use carmine_store::{Transaction, TxnOp};
-use carmine_types::{Epoch, Eversion, errno};
+use carmine_types::{Epoch, Eversion, SNAP_ATTRS, errno};
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{Pg, Phase, log};
 use crate::shard::OsdShard;
@@ -180,10 +180,14 @@ fn no_answer(head: Head, result: i32) -> Message {
 
 fn push_ops(push: PushObject, data: Payload, crc: Option<u32>) -> SmallVec<[TxnOp; 2]> {
     let PushObject { oid, exists, size, off, version, user_version, mtime, .. } = push;
-    if !exists {
-        return smallvec![TxnOp::Remove { oid }];
-    }
     let mut ops: SmallVec<[TxnOp; 2]> = SmallVec::new();
+    if off == 0 && oid.snap != SNAP_ATTRS {
+        ops.push(TxnOp::Remove { oid: oid.attrs() }); // they come next, if there are any
+    }
+    if !exists {
+        ops.push(TxnOp::Remove { oid });
+        return ops;
+    }
     if off == 0 {
         ops.push(TxnOp::Remove { oid: oid.clone() });
         ops.push(TxnOp::Truncate { oid: oid.clone(), size });

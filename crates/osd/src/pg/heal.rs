@@ -22,7 +22,7 @@ const BLOCKS_MAX: usize = 1024;
 const READ_BYTES_MAX: u32 = 1 << 20;
 
 /// Reads from the store, and heals what is damaged.
-pub(super) async fn read(osd: &OsdShard, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
+pub(crate) async fn read(osd: &OsdShard, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
     let mut healed = 0;
     loop {
         match osd.store.read(oid, off, len).await {

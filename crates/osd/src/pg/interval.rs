@@ -71,8 +71,11 @@ impl Pg {
         let last = self.log.borrow().info.last_update.version;
         self.local.set(last);
         self.committed.set(last);
+        osd.attrs.borrow_mut().forget(self.id);
         if acting.first() != Some(&me) {
             self.drop_ops(osd);
+            // The clients go to the new primary, which knows who watches.
+            self.watches.take();
             self.usage.borrow_mut().reset();
             self.set_phase(if acting.contains(&me) { Phase::Replica(false) } else { Phase::Stray });
             return;

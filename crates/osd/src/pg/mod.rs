@@ -16,6 +16,7 @@
 mod activate;
 mod commit;
 mod exec;
+mod extra;
 mod follow;
 mod heal;
 mod inflight;
@@ -39,7 +40,11 @@ use carmine_reactor::sync::Notify;
 use carmine_store::{LogEntry, StoreError};
 use carmine_types::{Epoch, Eversion, OsdId, PgId, errno};
 
+pub(crate) use exec::State;
+pub(crate) use exec::failed as store_failed;
+pub(crate) use extra::{Extra, decode as decode_input};
 pub(crate) use follow::not_ready;
+pub(crate) use heal::read as read_healed;
 pub(crate) use log::PgLog;
 pub(crate) use object::Queued;
 pub(crate) use ops::OpInFlight;
@@ -48,6 +53,7 @@ pub(crate) use replica::ReplyPath;
 
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
+use crate::watch::Watches;
 use commit::Commits;
 use inflight::InFlight;
 use interval::Member;
@@ -135,6 +141,8 @@ pub(crate) struct Pg {
     pub waiting: RefCell<VecDeque<Rc<ClientOp>>>,
     /// What it holds (primary).
     pub usage: RefCell<Usage>,
+    /// Who watches its objects (primary); `None` until somebody does.
+    pub watches: RefCell<Option<Box<Watches>>>,
     /// What it does for another primary.
     pub replica: Replica,
     /// Fires when phase, turn or `committed` change.
@@ -161,6 +169,7 @@ impl Pg {
             settling: Cell::new(false),
             waiting: RefCell::default(),
             usage: RefCell::default(),
+            watches: RefCell::default(),
             replica: Replica::default(),
             changed: Notify::new(),
         })

@@ -227,7 +227,8 @@ fn transaction_ops(op: &RepOp, data: &Payload, crc: Option<u32>) -> Option<Small
         let oid = oid.clone();
         ops.push(match *step {
             RepTxn::Touch => TxnOp::Touch { oid },
-            RepTxn::Write { off, len } => {
+            RepTxn::Write { off, len } | RepTxn::AttrsWrite { off, len } => {
+                let oid = if matches!(step, RepTxn::AttrsWrite { .. }) { oid.attrs() } else { oid };
                 let len = usize::try_from(len).ok()?;
                 let end = at.checked_add(len).filter(|end| *end <= data.len())?;
                 off.checked_add(len as u64)?;
@@ -239,6 +240,7 @@ fn transaction_ops(op: &RepOp, data: &Payload, crc: Option<u32>) -> Option<Small
             RepTxn::Zero { off, len } => TxnOp::Zero { oid, off, len },
             RepTxn::Truncate { size } => TxnOp::Truncate { oid, size },
             RepTxn::Remove => TxnOp::Remove { oid },
+            RepTxn::AttrsRemove => TxnOp::Remove { oid: oid.attrs() },
         });
     }
     if op.entry.op == LogOp::Modify {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use carmine_messenger::Message;
 use carmine_reactor::Payload;
 use carmine_store::{LogEntry, TxnOp};
-use carmine_types::{Errno, Eversion, OsdId, errno};
+use carmine_types::{Errno, Eversion, OsdId, SNAP_ATTRS, errno};
 use carmine_wire::header::Front;
 use carmine_wire::private::rep::{Head, RepAck, RepOp, RepTxn};
 
@@ -54,14 +54,20 @@ impl Pg {
         let steps = ops.iter().filter_map(|op| {
             Some(match op {
                 TxnOp::Touch { .. } => RepTxn::Touch,
-                TxnOp::Write { off, data: bytes, crc: known, .. } => {
+                TxnOp::Write { oid, off, data: bytes, crc: known } => {
                     data.append(bytes);
                     crc = *known;
                     writes += 1;
-                    RepTxn::Write { off: *off, len: bytes.len() as u64 }
+                    let (off, len) = (*off, bytes.len() as u64);
+                    if oid.snap == SNAP_ATTRS {
+                        RepTxn::AttrsWrite { off, len }
+                    } else {
+                        RepTxn::Write { off, len }
+                    }
                 }
                 TxnOp::Zero { off, len, .. } => RepTxn::Zero { off: *off, len: *len },
                 TxnOp::Truncate { size, .. } => RepTxn::Truncate { size: *size },
+                TxnOp::Remove { oid } if oid.snap == SNAP_ATTRS => RepTxn::AttrsRemove,
                 TxnOp::Remove { .. } => RepTxn::Remove,
                 TxnOp::SetMeta { .. } => return None, // the entry has it
             })

@@ -63,11 +63,16 @@ impl Pg {
         if op.is_write {
             return self.run_write(&osd, op, turn).await;
         }
-        let outcome = exec::read_only(&osd, &op).await;
+        let mut outcome = exec::read_only(&osd, &op).await;
         // In a new interval the operation was started over, or dropped: this run of it counts no longer.
         if !self.is_past(turn) {
             self.objects.borrow_mut().finish(&op.oid, &op, None);
+            let extra =
+                outcome.extra.take().map(|extra| (extra, outcome.user_version, op.origin(osd.shard.id())));
             self.finish_read(&osd, &op, outcome);
+            if let Some((extra, version, origin)) = extra {
+                extra.take_effect(&osd, &self, &op, origin, version);
+            }
         }
     }
 

@@ -17,8 +17,10 @@ use crate::shard::OsdShard;
 pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Plan) {
     debug_assert!(pg.is_active());
     let version = pg.next_version(osd.epoch());
-    let Plan { mut ops, effect, result, prior, sizes, user_version, outputs } = plan;
-    let user_version = if effect == LogOp::Error { user_version } else { version.version };
+    let Plan { mut ops, effect, result, prior, sizes, user_version, outputs, extra, attrs } = plan;
+    // A watch changes nothing that clients see.
+    let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
+    let user_version = if unseen { user_version } else { version.version };
     let oid = &*op.oid;
     let entry = LogEntry {
         version,
@@ -52,9 +54,15 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Pl
     if effect != LogOp::Error {
         pg.usage.borrow_mut().change(oid, sizes.0, sizes.1);
     }
+    if let Some(change) = attrs {
+        change.submitted(osd, pg.id, oid);
+    }
+    if let Some(extra) = extra.filter(|_| result == 0) {
+        extra.take_effect(osd, pg, &op, op.origin(osd.shard.id()), user_version);
+    }
     let submitted_ns = osd.shard.now_ns();
     pg.objects.borrow_mut().finish(&op.oid, &op, Some(version.version));
-    let outcome = Outcome { result, outputs, version, user_version };
+    let outcome = Outcome { result, outputs, version, user_version, extra: None };
     let (local_ns, followers) = (0, Vec::new());
     let write = Write { version, op, outcome, submitted_ns, local_ns, rep, rep_data, rep_crc, followers };
     pg.send_to_replicas(osd, &write);
@@ -68,7 +76,8 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Pl
 /// The outcome of a request that was executed before.
 pub(super) fn replayed(op: &ClientOp, done: Done) -> Outcome {
     let outputs = op.request.ops.iter().map(|_| (0, carmine_reactor::Payload::new())).collect();
-    Outcome { result: done.result, outputs, version: done.version, user_version: done.user_version }
+    let (version, user_version) = (done.version, done.user_version);
+    Outcome { result: done.result, outputs, version, user_version, extra: None }
 }
 
 /// What the client is told when the store takes nothing.

@@ -93,11 +93,32 @@ args! {
     Watch by watch {
         cookie: u64,
         ver: u64,
-        /// 0 unwatch, 3 watch, 5 reconnect, 7 ping.
+        /// One of [`super::flags::watch`].
         op: u8,
         generation: u32,
         /// In seconds.
         timeout: u32,
+    }
+
+    /// The cookie of a notification, by which its sender knows the end of it.
+    Notify by notify {
+        cookie: u64,
+    }
+
+    /// Where a copy comes from: its version, 0 for any. The payload is name and locator.
+    CopyFrom by copy_from {
+        snapid: u64,
+        src_version: u64,
+        flags: u8,
+        src_hints: u32,
+    }
+
+    /// Writing the payload (`data_length` bytes) again and again.
+    WriteSame by write_same {
+        offset: u64,
+        /// A multiple of `data_length`.
+        length: u64,
+        data_length: u64,
     }
 
     /// Expected sizes, in bytes.

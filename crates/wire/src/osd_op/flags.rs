@@ -43,3 +43,27 @@ pub mod op {
     /// A failure of this operation does not end the request.
     pub const FAILOK: u32 = 2;
 }
+
+/// Values of [`super::Watch::op`].
+pub mod watch {
+    pub const UNWATCH: u8 = 0;
+    /// Watch, in the words of old clients.
+    pub const LEGACY_WATCH: u8 = 1;
+    pub const WATCH: u8 = 3;
+    /// The same watch over a new connection.
+    pub const RECONNECT: u8 = 5;
+    pub const PING: u8 = 7;
+}
+
+/// Values of [`super::Xattr::cmp_op`] and of the comparisons of omap values: how the given value relates to the stored one.
+pub mod compare {
+    pub const EQ: u8 = 1;
+    pub const NE: u8 = 2;
+    pub const GT: u8 = 3;
+    pub const GTE: u8 = 4;
+    pub const LT: u8 = 5;
+    pub const LTE: u8 = 6;
+    /// [`super::super::Xattr::cmp_mode`]: byte strings, or numbers.
+    pub const MODE_STRING: u8 = 1;
+    pub const MODE_U64: u8 = 2;
+}

@@ -20,7 +20,7 @@ impl Locator {
     }
 
     #[inline]
-    pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Locator> {
+    pub fn decode(d: &mut Decoder<'_>) -> Result<Locator> {
         let mut body = d.envelope("object_locator", 6)?;
         body.at_least(6)?;
         let d = &mut body.body;

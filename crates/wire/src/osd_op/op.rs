@@ -6,7 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::args::{ARG_BYTES, Arg};
-use super::{AllocHint, Extent, PgLs, flags, ops};
+use super::{AllocHint, AssertVer, Call, Extent, Notify, PgLs, Watch, WriteSame, Xattr, flags, ops};
 use crate::{Decoder, Encoder, Result, WireError};
 
 /// Encoded length of an operation.
@@ -97,13 +97,56 @@ impl OsdOp {
         OsdOp::new(ops::PGNLS, PgLs { max_entries, start_epoch }, cursor_len)
     }
 
+    /// An operation whose arguments are all in its payload: omap, class-less attributes and the like.
+    pub fn with_payload(code: u16, payload_len: u32) -> OsdOp {
+        OsdOp { payload_len, ..OsdOp::without_args(code) }
+    }
+
+    /// GET_XATTR, SET_XATTR, RM_XATTR: the payload is the name, then the value.
+    pub fn xattr_op(code: u16, name_len: u32, value_len: u32) -> OsdOp {
+        OsdOp::new(code, Xattr { name_len, value_len, ..Xattr::default() }, name_len + value_len)
+    }
+
+    /// Fails unless the given value and the stored one compare so ([`flags::compare`]); the payload is name and value.
+    pub fn cmp_xattr(name_len: u32, value_len: u32, cmp_op: u8, cmp_mode: u8) -> OsdOp {
+        let arg = Xattr { name_len, value_len, cmp_op, cmp_mode };
+        OsdOp::new(ops::CMP_XATTR, arg, name_len + value_len)
+    }
+
+    /// Calls a method; the payload is the class' name, the method's name and the input.
+    pub fn call_method(class_len: u8, method_len: u8, input_len: u32) -> OsdOp {
+        let arg = Call { class_len, method_len, argc: 0, input_len };
+        OsdOp::new(ops::CALL, arg, u32::from(class_len) + u32::from(method_len) + input_len)
+    }
+
+    /// WATCH with one of [`flags::watch`]; `timeout` in seconds, 0 for the OSD's own.
+    pub fn watch_op(op: u8, cookie: u64, timeout: u32) -> OsdOp {
+        OsdOp::new(ops::WATCH, Watch { cookie, op, timeout, ..Watch::default() }, 0)
+    }
+
+    /// Notifies the object's watchers; the payload says what.
+    pub fn notify_op(cookie: u64, payload_len: u32) -> OsdOp {
+        OsdOp::new(ops::NOTIFY, Notify { cookie }, payload_len)
+    }
+
+    /// Writes the payload (`data_length` bytes) over and over, `length` bytes in all.
+    pub fn write_same_op(offset: u64, length: u64, data_length: u32) -> OsdOp {
+        let arg = WriteSame { offset, length, data_length: data_length.into() };
+        OsdOp::new(ops::WRITE_SAME, arg, data_length)
+    }
+
+    /// Fails unless the object has this version.
+    pub fn assert_version(ver: u64) -> OsdOp {
+        OsdOp::new(ops::ASSERT_VER, AssertVer { unused: 0, ver }, 0)
+    }
+
     /// The same operation with another range.
     pub fn with_extent(mut self, extent: Extent) -> OsdOp {
         self.arg = Arg::from(extent).0;
         self
     }
 
-    /// Whether its code has the write bit. (CALL has not; there the request's flags tell.)
+    /// Whether its code has the write bit. CALL has not: what its method does tells; and WATCH has, also for a ping.
     #[inline]
     pub fn is_write(&self) -> bool {
         self.code & ops::MODE_WRITE != 0
@@ -168,6 +211,7 @@ impl fmt::Debug for OsdOp {
             ops::STAT | ops::CREATE | ops::DELETE => (),
             ops::SET_ALLOC_HINT => write!(f, " {:?}", self.alloc_hint())?,
             ops::PGNLS => write!(f, " {:?}", self.pgls())?,
+            ops::WATCH => write!(f, " {:?}", self.watch())?,
             code if code & ops::TYPE_MASK == ops::TYPE_DATA => {
                 let Extent { offset, length, .. } = self.extent();
                 write!(f, " {offset}~{length}")?;

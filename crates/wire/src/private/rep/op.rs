@@ -26,6 +26,13 @@ pub enum RepTxn {
         size: u64,
     },
     Remove,
+    /// `len` bytes, the next ones of the data segment, go to `off` of the object that keeps the attributes.
+    AttrsWrite {
+        off: u64,
+        len: u64,
+    },
+    /// That object goes.
+    AttrsRemove,
 }
 
 /// Encoded size of a [`RepTxn`]: code, offset, length.
@@ -39,6 +46,8 @@ impl RepTxn {
             RepTxn::Zero { off, len } => (3, off, len),
             RepTxn::Truncate { size } => (4, size, 0),
             RepTxn::Remove => (5, 0, 0),
+            RepTxn::AttrsWrite { off, len } => (6, off, len),
+            RepTxn::AttrsRemove => (7, 0, 0),
         };
         e.u8(code);
         e.u64(off);
@@ -53,6 +62,8 @@ impl RepTxn {
             3 => RepTxn::Zero { off, len },
             4 => RepTxn::Truncate { size: off },
             5 => RepTxn::Remove,
+            6 => RepTxn::AttrsWrite { off, len },
+            7 => RepTxn::AttrsRemove,
             value => return Err(WireError::BadValue { what: "transaction step", value: value.into() }),
         })
     }

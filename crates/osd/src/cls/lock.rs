@@ -1,0 +1,231 @@
+//! Class `lock`: advisory locks on an object, each an xattr `lock.NAME` with its holders.
+
+use carmine_types::{UTime, errno};
+use carmine_wire::{Decoder, Encoder, EntityAddr, EntityName, WireError};
+
+use super::handle::{Handle, decode, stored};
+use super::{Done, Method, read, write};
+
+pub(super) const METHODS: &[Method] = &[
+    write("lock", lock),
+    write("unlock", unlock),
+    write("break_lock", break_lock),
+    write("set_cookie", set_cookie),
+    write("assert_locked", assert_locked),
+    read("get_info", get_info),
+    read("list_locks", list_locks),
+];
+
+const PREFIX: &[u8] = b"lock.";
+/// Lock types: one holder, many, one and the object goes with it.
+const EXCLUSIVE: u8 = 1;
+const SHARED: u8 = 2;
+const EXCLUSIVE_EPHEMERAL: u8 = 3;
+/// Flags of `lock`: who holds it already may, or must, take it again.
+const MAY_RENEW: u8 = 1;
+const MUST_RENEW: u8 = 2;
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holder {
+    name: EntityName,
+    cookie: Vec<u8>,
+    /// Zero: never.
+    expires: UTime,
+    addr: EntityAddr,
+    description: Vec<u8>,
+}
+
+impl Holder {
+    fn is(&self, name: EntityName, cookie: &[u8]) -> bool {
+        self.name == name && self.cookie == cookie
+    }
+}
+
+/// lock_info_t.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Lock {
+    holders: Vec<Holder>,
+    kind: u8,
+    tag: Vec<u8>,
+}
+
+impl Lock {
+    fn encode(&self) -> Vec<u8> {
+        let mut holders: Vec<&Holder> = self.holders.iter().collect();
+        holders.sort_by_key(|holder| (holder.name.kind.0, holder.name.num, &holder.cookie));
+        Encoder::collect(|e| {
+            e.envelope(1, 1, |e| {
+                e.vec(holders, |e, holder| {
+                    e.envelope(1, 1, |e| {
+                        e.entity_name(holder.name);
+                        e.blob(&holder.cookie);
+                    });
+                    e.envelope(1, 1, |e| {
+                        e.utime(holder.expires);
+                        e.addr(&holder.addr);
+                        e.blob(&holder.description);
+                    });
+                });
+                e.u8(self.kind);
+                e.blob(&self.tag);
+            });
+        })
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<Lock, WireError> {
+        let mut d = d.envelope("lock_info", 1)?.body;
+        let holders = d.vec(12, |d| {
+            let mut id = d.envelope("locker_id", 1)?.body;
+            let (name, cookie) = (id.entity_name()?, id.blob()?.to_vec());
+            let mut info = d.envelope("locker_info", 1)?.body;
+            let (expires, addr) = (info.utime()?, info.addr()?);
+            Ok(Holder { name, cookie, expires, addr, description: info.blob()?.to_vec() })
+        })?;
+        Ok(Lock { holders, kind: d.u8()?, tag: d.blob()?.to_vec() })
+    }
+
+    /// The lock of this name, without holders whose time is over.
+    fn load(h: &mut Handle<'_, '_>, name: &[u8]) -> Result<Lock, i32> {
+        let Some(value) = h.xattr(&[PREFIX, name].concat()) else { return Ok(Lock::default()) };
+        let mut lock = stored(&value, Lock::decode)?;
+        let now = h.now();
+        lock.holders.retain(|holder| holder.expires == UTime::ZERO || holder.expires > now);
+        Ok(lock)
+    }
+
+    fn store(&self, h: &mut Handle<'_, '_>, name: &[u8]) {
+        h.set_xattr(&[PREFIX, name].concat(), self.encode());
+    }
+
+    fn find(&self, name: EntityName, cookie: &[u8]) -> Option<usize> {
+        self.holders.iter().position(|holder| holder.is(name, cookie))
+    }
+
+    /// The caller holds exactly this lock; else EBUSY.
+    fn held(&self, h: &Handle<'_, '_>, wish: &Claim) -> Result<usize, i32> {
+        let same = self.kind == wish.kind && self.tag == wish.tag;
+        let at = self.find(h.caller.name(), &wish.cookie);
+        at.filter(|_| same).ok_or(errno::EBUSY)
+    }
+}
+
+/// What `assert_locked` and `set_cookie` begin with.
+struct Claim {
+    name: Vec<u8>,
+    kind: u8,
+    cookie: Vec<u8>,
+    tag: Vec<u8>,
+}
+
+impl Claim {
+    fn decode(d: &mut Decoder<'_>) -> Result<Claim, WireError> {
+        let name = d.blob()?.to_vec();
+        Ok(Claim { name, kind: d.u8()?, cookie: d.blob()?.to_vec(), tag: d.blob()?.to_vec() })
+    }
+
+    /// EINVAL for what is no lock.
+    fn check(&self) -> Result<(), i32> {
+        let valid = !self.name.is_empty() && matches!(self.kind, EXCLUSIVE | SHARED | EXCLUSIVE_EPHEMERAL);
+        if valid { Ok(()) } else { Err(errno::EINVAL) }
+    }
+}
+
+fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (wish, description, duration, flags) = decode(input, |d| {
+        let mut d = d.envelope("lock_op", 1)?.body;
+        Ok((Claim::decode(&mut d)?, d.blob()?.to_vec(), d.utime()?, d.u8()?))
+    })?;
+    wish.check()?;
+    let mut lock = Lock::load(h, &wish.name)?;
+    let caller = h.caller;
+    if !lock.holders.is_empty() && lock.tag != wish.tag {
+        return Err(errno::EBUSY);
+    }
+    match lock.find(caller.name(), &wish.cookie) {
+        Some(_) if flags & (MAY_RENEW | MUST_RENEW) == 0 => return Err(errno::EEXIST),
+        Some(at) => drop(lock.holders.remove(at)),
+        None if flags & MUST_RENEW != 0 => return Err(errno::ENOENT),
+        None => {}
+    }
+    if !lock.holders.is_empty() && (wish.kind != SHARED || lock.kind != wish.kind) {
+        return Err(errno::EBUSY);
+    }
+    let expires = if duration == UTime::ZERO { UTime::ZERO } else { sum(h.now(), duration) };
+    let (name, addr) = (caller.name(), caller.addr);
+    lock.holders.push(Holder { name, cookie: wish.cookie, expires, addr, description });
+    (lock.kind, lock.tag) = (wish.kind, wish.tag);
+    lock.store(h, &wish.name);
+    Ok(Vec::new())
+}
+
+fn sum(a: UTime, b: UTime) -> UTime {
+    let nsec = u64::from(a.nsec) + u64::from(b.nsec);
+    let sec = a.sec.saturating_add(b.sec).saturating_add((nsec / 1_000_000_000) as u32);
+    UTime { sec, nsec: (nsec % 1_000_000_000) as u32 }
+}
+
+fn unlock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (name, cookie) = decode(input, |d| {
+        let mut d = d.envelope("unlock_op", 1)?.body;
+        Ok((d.blob()?, d.blob()?))
+    })?;
+    release(h, name, h.caller.name(), cookie)
+}
+
+fn break_lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (name, holder, cookie) = decode(input, |d| {
+        let mut d = d.envelope("break_op", 1)?.body;
+        Ok((d.blob()?, d.entity_name()?, d.blob()?))
+    })?;
+    release(h, name, holder, cookie)
+}
+
+fn release(h: &mut Handle<'_, '_>, name: &[u8], holder: EntityName, cookie: &[u8]) -> Done {
+    h.must_exist()?;
+    let mut lock = Lock::load(h, name)?;
+    let at = lock.find(holder, cookie).ok_or(errno::ENOENT)?;
+    lock.holders.remove(at);
+    if lock.holders.is_empty() && lock.kind == EXCLUSIVE_EPHEMERAL {
+        h.remove_object();
+    } else {
+        lock.store(h, name);
+    }
+    Ok(Vec::new())
+}
+
+fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (wish, cookie) = decode(input, |d| {
+        let mut d = d.envelope("set_cookie_op", 1)?.body;
+        Ok((Claim::decode(&mut d)?, d.blob()?))
+    })?;
+    wish.check()?;
+    h.must_exist()?;
+    let mut lock = Lock::load(h, &wish.name)?;
+    let at = lock.held(h, &wish)?;
+    if lock.find(h.caller.name(), cookie).is_some() {
+        return Err(errno::EBUSY);
+    }
+    if let Some(holder) = lock.holders.get_mut(at) {
+        holder.cookie = cookie.to_vec();
+    }
+    lock.store(h, &wish.name);
+    Ok(Vec::new())
+}
+
+fn assert_locked(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let wish = decode(input, |d| Claim::decode(&mut d.envelope("assert_op", 1)?.body))?;
+    wish.check()?;
+    let lock = Lock::load(h, &wish.name)?;
+    lock.held(h, &wish).map(|_| Vec::new())
+}
+
+fn get_info(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let name = decode(input, |d| d.envelope("get_info_op", 1)?.body.blob())?;
+    Ok(Lock::load(h, name)?.encode())
+}
+
+fn list_locks(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    let names = h.xattrs(PREFIX);
+    Ok(Encoder::collect(|e| e.envelope(1, 1, |e| e.vec(names, |e, name| e.blob(&name)))))
+}

@@ -1,0 +1,108 @@
+//! Object classes: methods that clients call on an object (ceph-protocol.md §4). Each class is a module with a table of its
+//! methods; a method works on a [`Handle`]: the object as the request has left it so far, and who calls.
+//!
+//! What a method changes goes into the request's transaction like any other operation. A method that fails has changed
+//! nothing: it looks first.
+
+mod handle;
+mod lock;
+mod rbd;
+#[cfg(test)]
+mod tests;
+
+use carmine_reactor::Payload;
+use carmine_types::errno;
+use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
+
+pub(crate) use handle::{Caller, Handle};
+
+use crate::op::{ClientOp, input_of};
+use crate::pg::State;
+use crate::shard::OsdShard;
+
+/// What a method gives back: its output, or an errno.
+type Done = Result<Vec<u8>, i32>;
+
+/// A method that clients can call.
+struct Method {
+    name: &'static str,
+    /// It changes the object, and may make it. Others are answered with ENOENT where there is none.
+    writes: bool,
+    /// It looks at the object's bytes.
+    data: bool,
+    run: fn(&mut Handle<'_, '_>, &[u8]) -> Done,
+}
+
+/// A method that only looks at attributes.
+const fn read(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
+    Method { name, writes: false, data: false, run }
+}
+
+/// A method that changes attributes.
+const fn write(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
+    Method { name, writes: true, data: false, run }
+}
+
+/// The same method, which looks at the object's bytes too.
+const fn with_data(method: Method) -> Method {
+    Method { data: true, ..method }
+}
+
+/// Methods in some tables of a class.
+fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
+    let tables: &[&'static [Method]] = match class {
+        b"lock" => &[lock::METHODS],
+        b"rbd" => rbd::METHODS,
+        _ => return None,
+    };
+    tables.iter().copied().flatten().find(|found| found.name.as_bytes() == method)
+}
+
+/// Class, method and input of a call.
+fn parts<'a>(op: &OsdOp, input: &'a [u8]) -> Option<(&'a [u8], &'a [u8], &'a [u8])> {
+    let call = op.call();
+    let (class, rest) = input.split_at_checked(call.class_len.into())?;
+    let (method, rest) = rest.split_at_checked(call.method_len.into())?;
+    Some((class, method, rest))
+}
+
+/// Whether the call with this index changes its object. Of a method that is not known the request says it.
+#[cold]
+pub(crate) fn writes(request: &OsdRequest, at: usize, data: &Payload) -> bool {
+    let input = input_of(request, data, at).to_vec();
+    let known = request
+        .ops
+        .get(at)
+        .and_then(|op| parts(op, &input))
+        .and_then(|(class, method, _)| find(class, method));
+    known.map_or(request.flags & flags::WRITE != 0, |method| method.writes)
+}
+
+/// Calls a method; the object's attributes are loaded.
+///
+/// # Errors
+/// What the method says; ENOENT if it needs an object and there is none; EOPNOTSUPP if there is no such method.
+pub(crate) async fn call(
+    osd: &OsdShard,
+    op: &ClientOp,
+    state: &mut State<'_>,
+    request: &OsdOp,
+    input: &[u8],
+) -> Result<Payload, i32> {
+    let (class, method, input) = parts(request, input).ok_or(errno::EINVAL)?;
+    let Some(found) = find(class, method) else {
+        osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
+        // Tools ask objects that are not there for what they may not have: that is the answer they know.
+        state.must_exist()?;
+        return Err(errno::EOPNOTSUPP);
+    };
+    if !found.writes {
+        state.must_exist()?;
+    }
+    if found.data {
+        state.load_data(osd).await?;
+    }
+    let addr = op.origin(osd.shard.id()).and_then(|from| osd.clients.borrow().get(&from).copied());
+    let caller = Caller { gid: op.reqid.client, addr: addr.unwrap_or_default() };
+    (found.run)(&mut Handle::new(state, caller), input).map(Payload::from)
+}

@@ -1,0 +1,215 @@
+//! Methods of an image's header.
+
+use carmine_types::errno;
+use carmine_wire::Encoder;
+
+use super::super::handle::{Handle, decode, stored};
+use super::super::{Done, Method, read, write};
+use super::{NO_SNAP, done, no_snap, number, u64_bytes};
+
+pub(super) const METHODS: &[Method] = &[
+    write("create", create),
+    read("get_size", get_size),
+    write("set_size", set_size),
+    read("get_features", get_features),
+    write("set_features", set_features),
+    read("get_object_prefix", |h, _| field(h, "object_prefix")),
+    read("get_data_pool", get_data_pool),
+    read("get_stripe_unit_count", get_striping),
+    write("set_stripe_unit_count", set_striping),
+    read("get_create_timestamp", |h, _| time(h, "create_timestamp")),
+    read("get_access_timestamp", |h, _| time(h, "access_timestamp")),
+    read("get_modify_timestamp", |h, _| time(h, "modify_timestamp")),
+    write("set_access_timestamp", |h, _| set_time(h, "access_timestamp")),
+    write("set_modify_timestamp", |h, _| set_time(h, "modify_timestamp")),
+    read("get_flags", get_flags),
+    write("set_flags", set_flags),
+    read("op_features_get", |h, _| Ok(u64_bytes(number(h, "op_features")?.unwrap_or(0)))),
+    write("op_features_set", |h, input| {
+        let (bits, mask) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
+        set_bits(h, "op_features", bits, mask)
+    }),
+    read("get_snapcontext", get_snapcontext),
+    read("snapshot_get_limit", |h, _| Ok(u64_bytes(number(h, "snap_limit")?.unwrap_or(u64::MAX)))),
+    write("snapshot_set_limit", |h, input| {
+        let limit = decode(input, |d| d.u64())?;
+        h.set_omap(b"snap_limit", u64_bytes(limit));
+        done()
+    }),
+    read("parent_get", parent_get),
+    read("parent_overlap_get", parent_overlap_get),
+    read("image_group_get", image_group_get),
+];
+
+/// Features of images (rbd/features.h).
+mod feature {
+    pub(super) const LAYERING: u64 = 1;
+    pub(super) const STRIPING: u64 = 2;
+    pub(super) const DATA_POOL: u64 = 0x80;
+    pub(super) const DIRTY_CACHE: u64 = 0x800;
+    /// All that there are.
+    pub(super) const ALL: u64 = 0xfff;
+    /// What a client must know to read.
+    pub(super) const TO_READ: u64 = LAYERING | STRIPING | DATA_POOL | DIRTY_CACHE;
+}
+
+/// All features that images can have.
+pub(super) const FEATURES_ALL: u64 = feature::ALL;
+/// Objects of an image: 4 KiB to 32 MiB.
+const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
+
+fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (size, order, features, prefix, pool) = decode(input, |d| {
+        let (size, order, features, prefix) = (d.u64()?, d.u8()?, d.u64()?, d.blob()?);
+        let pool = if d.is_empty() { -1 } else { d.i64()? };
+        Ok((size, order, features, prefix, pool))
+    })?;
+    if features & !feature::ALL != 0 {
+        return Err(errno::ENOSYS);
+    }
+    if prefix.is_empty() || !ORDERS.contains(&order) || (features & feature::DATA_POOL != 0) != (pool >= 0) {
+        return Err(errno::EINVAL);
+    }
+    if h.omap(b"size").is_some() {
+        return Err(errno::EEXIST);
+    }
+    h.set_omap(b"size", u64_bytes(size));
+    h.set_omap(b"order", vec![order]);
+    h.set_omap(b"features", u64_bytes(features));
+    h.set_omap(b"object_prefix", super::text(prefix));
+    h.set_omap(b"snap_seq", u64_bytes(0));
+    if pool >= 0 {
+        h.set_omap(b"data_pool_id", pool.to_le_bytes().to_vec());
+    }
+    for name in ["create_timestamp", "access_timestamp", "modify_timestamp"] {
+        set_time(h, name)?;
+    }
+    done()
+}
+
+/// A field as it is stored. ENOENT: it is no header.
+fn field(h: &mut Handle<'_, '_>, name: &str) -> Done {
+    h.omap(name.as_bytes()).map(|value| value.to_vec()).ok_or(errno::ENOENT)
+}
+
+fn get_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    no_snap(decode(input, |d| d.u64())?)?;
+    Ok([field(h, "order")?, field(h, "size")?].concat())
+}
+
+fn set_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let size = decode(input, |d| d.u64())?;
+    field(h, "size")?;
+    h.set_omap(b"size", u64_bytes(size));
+    done()
+}
+
+fn features(h: &mut Handle<'_, '_>) -> Result<u64, i32> {
+    number(h, "features")?.ok_or(errno::ENOENT)
+}
+
+fn get_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (snap, read_only) = decode(input, |d| Ok((d.u64()?, !d.is_empty() && d.bool()?)))?;
+    no_snap(snap)?;
+    let features = features(h)?;
+    let needed = features & if read_only { feature::TO_READ } else { feature::ALL };
+    Ok([u64_bytes(features), u64_bytes(needed)].concat())
+}
+
+fn set_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (bits, mask) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
+    features(h)?;
+    if mask & !feature::ALL != 0 {
+        return Err(errno::EINVAL);
+    }
+    set_bits(h, "features", bits, mask)
+}
+
+fn set_bits(h: &mut Handle<'_, '_>, name: &str, bits: u64, mask: u64) -> Done {
+    let old = number(h, name)?.unwrap_or(0);
+    h.set_omap(name.as_bytes(), u64_bytes(old & !mask | bits & mask));
+    done()
+}
+
+fn get_data_pool(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    field(h, "size")?;
+    Ok(field(h, "data_pool_id").unwrap_or_else(|_| (-1i64).to_le_bytes().to_vec()))
+}
+
+/// ENOEXEC: the image is not striped.
+fn get_striping(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    if features(h)? & feature::STRIPING == 0 {
+        return Err(errno::ENOEXEC);
+    }
+    Ok([field(h, "stripe_unit")?, field(h, "stripe_count")?].concat())
+}
+
+fn set_striping(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (unit, count) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
+    if features(h)? & feature::STRIPING == 0 {
+        return Err(errno::ENOEXEC);
+    }
+    let order = stored(&field(h, "order")?, |d| d.u8())?;
+    let object = 1u64.checked_shl(order.into()).unwrap_or(0);
+    if unit == 0 || unit > object || !object.is_multiple_of(unit) || count == 0 {
+        return Err(errno::EINVAL);
+    }
+    h.set_omap(b"stripe_unit", u64_bytes(unit));
+    h.set_omap(b"stripe_count", u64_bytes(count));
+    done()
+}
+
+fn time(h: &mut Handle<'_, '_>, name: &str) -> Done {
+    Ok(field(h, name).unwrap_or_else(|_| vec![0; 8]))
+}
+
+fn set_time(h: &mut Handle<'_, '_>, name: &str) -> Done {
+    let now = h.now();
+    h.set_omap(name.as_bytes(), Encoder::collect(|e| e.utime(now)));
+    done()
+}
+
+fn get_flags(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    no_snap(decode(input, |d| if d.is_empty() { Ok(NO_SNAP) } else { d.u64() })?)?;
+    Ok(u64_bytes(number(h, "flags")?.unwrap_or(0)))
+}
+
+fn set_flags(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (bits, mask, snap) =
+        decode(input, |d| Ok((d.u64()?, d.u64()?, if d.is_empty() { NO_SNAP } else { d.u64()? })))?;
+    no_snap(snap)?;
+    set_bits(h, "flags", bits, mask)
+}
+
+/// No snapshots yet.
+fn get_snapcontext(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    let seq = field(h, "snap_seq")?;
+    Ok([seq, 0u32.to_le_bytes().to_vec()].concat())
+}
+
+/// No parent: pool -1, no namespace, no image, no snapshot.
+fn parent_get(_: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    Ok(Encoder::collect(|e| {
+        e.envelope(1, 1, |e| {
+            e.i64(-1);
+            e.str("");
+            e.str("");
+            e.u64(NO_SNAP);
+        });
+    }))
+}
+
+fn parent_overlap_get(_: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    no_snap(decode(input, |d| d.u64())?)?;
+    Ok(vec![0])
+}
+
+/// No group: pool -1, no name.
+fn image_group_get(_: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    Ok(Encoder::collect(|e| {
+        e.envelope(1, 1, |e| {
+            e.i64(-1);
+            e.str("");
+        });
+    }))
+}

@@ -1,0 +1,142 @@
+//! COPY_FROM: the object becomes a copy of another one, which may be on any OSD: it is read like by any client.
+//!
+//! The object's turn is kept meanwhile. Two objects that are copied to each other at once would wait for ever: a copy that
+//! takes too long ends with an error.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_client::{Client, ClientError, Options, Pool, Reply, RouteMode};
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::{SNAP_HEAD, errno};
+use carmine_wire::osd_op::{Locator, OsdOp, ops};
+use carmine_wire::{Decoder, Encoder};
+
+use super::decode;
+use crate::attrs::Kind;
+use crate::config::WRITE_BYTES_MAX;
+use crate::pg::exec::State;
+use crate::shard::OsdShard;
+
+/// Longest wait for one answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes asked for at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+/// Omap entries asked for at a time.
+const PAGE: u64 = 1024;
+
+/// The object that is copied.
+struct Source {
+    pool: Pool,
+    name: Vec<u8>,
+    /// All of it is read at this version.
+    version: u64,
+}
+
+pub(super) async fn from(osd: &OsdShard, state: &mut State<'_>, op: &OsdOp, input: &[u8]) -> Result<(), i32> {
+    let wish = op.copy_from();
+    // COPY_FROM2 tells how to cut what it copies, which only CephFS uses.
+    let (name, locator) = decode(input, |d| {
+        let from = (d.blob()?.to_vec(), Locator::decode(d)?);
+        d.bytes(d.remaining())?;
+        Ok(from)
+    })?;
+    let is_itself =
+        locator.pool == state.oid.pool && name == *state.oid.name && locator.nspace == state.oid.nspace;
+    if wish.snapid != SNAP_HEAD || !locator.key.is_empty() || is_itself {
+        return Err(errno::EINVAL);
+    }
+    let pool = client(osd).await?.pool_by_id(locator.pool).map_err(told)?;
+    let pool = pool.in_namespace(&locator.nspace).with_timeout(Some(TIMEOUT));
+    let (source, size) = Source::open(pool, name, wish.src_version).await?;
+    if size > WRITE_BYTES_MAX {
+        return Err(errno::EFBIG);
+    }
+    let mut data = Payload::new();
+    while (data.len() as u64) < size {
+        let left = (size - data.len() as u64).min(PIECE_BYTES);
+        let mut reply = source.ask(OsdOp::read(data.len() as u64, left), Vec::new()).await?;
+        let piece = reply.take_data(1);
+        if piece.is_empty() {
+            return Err(errno::EAGAIN);
+        }
+        data.append(&piece);
+    }
+    state.touch();
+    state.truncate(0);
+    state.write(0, data, None)?;
+    source.copy_attrs(state).await
+}
+
+/// This shard's client, for reading what other OSDs have. It is made at the first copy.
+async fn client(osd: &OsdShard) -> Result<Rc<Client>, i32> {
+    let known = osd.client.borrow().clone();
+    if let Some(client) = known {
+        return Ok(client);
+    }
+    let options = Options { name: "osd-copy".to_owned(), ..Options::route(RouteMode::Single) };
+    let client = Client::connect(&osd.shard, osd.config.mon, options).await.map_err(told)?;
+    Ok(Rc::clone(osd.client.borrow_mut().get_or_insert(client)))
+}
+
+/// The errno for whoever asked for the copy.
+fn told(error: ClientError) -> i32 {
+    tracing::debug!("a copy fails: {error}");
+    error.errno()
+}
+
+impl Source {
+    /// The object and its size. `version` 0 is any.
+    async fn open(pool: Pool, name: Vec<u8>, version: u64) -> Result<(Source, u64), i32> {
+        let mut stat = pool.exec(&name, vec![(OsdOp::stat(), Payload::new())]).await.map_err(told)?;
+        if version != 0 && version != stat.user_version {
+            return Err(errno::ERANGE);
+        }
+        let out = stat.take_data(0).to_vec();
+        let size = Decoder::new(&out, "stat").u64().map_err(|_| errno::EIO)?;
+        Ok((Source { pool, name, version: stat.user_version }, size))
+    }
+
+    /// The answer to an operation, whose output is the second, at the version that the copy began with.
+    async fn ask(&self, op: OsdOp, input: Vec<u8>) -> Result<Reply, i32> {
+        let guard = (OsdOp::assert_version(self.version), Payload::new());
+        self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(told)
+    }
+
+    async fn copy_attrs(&self, state: &mut State<'_>) -> Result<(), i32> {
+        for kind in [Kind::Xattr, Kind::Omap] {
+            state.view().clear(kind);
+        }
+        let xattrs =
+            self.ask(OsdOp::with_payload(ops::GET_XATTRS, 0), Vec::new()).await?.take_data(1).to_vec();
+        let xattrs = Decoder::all(&xattrs, "xattrs", |d| d.map(8, |d| d.blob(), |d| d.blob()));
+        for (name, value) in xattrs.map_err(|_| errno::EIO)? {
+            state.view().set(Kind::Xattr, name, Bytes::from(value.to_vec()));
+        }
+        let header = self.ask(OsdOp::with_payload(ops::OMAP_GET_HEADER, 0), Vec::new()).await?.take_data(1);
+        state.view().set_omap_header(Bytes::from(header.to_vec()));
+        let mut after = Vec::new();
+        loop {
+            let input = Encoder::collect(|e| {
+                e.blob(&after);
+                e.u64(PAGE);
+                e.blob(b"");
+            });
+            let page =
+                self.ask(OsdOp::with_payload(ops::OMAP_GET_VALS, 0), input).await?.take_data(1).to_vec();
+            let read = |d: &mut Decoder<'_>| {
+                let own = |d: &mut Decoder<'_>| Ok(d.blob()?.to_vec());
+                Ok((d.map(8, own, own)?, d.bool()?))
+            };
+            let (entries, more) = Decoder::all(&page, "omap", read).map_err(|_| errno::EIO)?;
+            let Some((last, _)) = entries.last() else { return Ok(()) };
+            after.clone_from(last);
+            for (name, value) in entries {
+                state.view().set(Kind::Omap, &name, Bytes::from(value));
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Operations on data that are not asked for all the time, and what class methods see of it.
+
+use carmine_reactor::{Bytes, Payload};
+use carmine_store::TxnOp;
+use carmine_types::{SNAP_HEAD, errno};
+use carmine_wire::Encoder;
+use carmine_wire::osd_op::{OsdOp, ops};
+
+use super::compare;
+use crate::config::WRITE_BYTES_MAX;
+use crate::pg::exec::{State, read_bytes};
+use crate::shard::OsdShard;
+
+/// Longest object that a class method gets as a whole: a map of 2 bits for each of 64 Mi objects.
+const METHOD_BYTES_MAX: u64 = 16 << 20;
+/// A pattern is repeated up to this length, and that is written again and again.
+const REPEAT_BYTES: usize = 64 << 10;
+
+pub(super) async fn step(
+    osd: &OsdShard,
+    state: &mut State<'_>,
+    op: &OsdOp,
+    input: Payload,
+) -> Result<Payload, i32> {
+    match op.code {
+        ops::CMPEXT => {
+            let stored = state.bytes(osd, op).await?;
+            compare::extent(&input.to_vec(), &stored.to_vec()).map(|()| Payload::new())
+        }
+        ops::MAPEXT => {
+            state.must_exist()?;
+            let extent = op.extent();
+            let len = extent.length.min(state.size.saturating_sub(extent.offset));
+            Ok(Payload::from(Encoder::collect(|e| {
+                e.vec((len > 0).then_some(len).iter(), |e, len| {
+                    e.u64(extent.offset);
+                    e.u64(*len);
+                });
+            })))
+        }
+        ops::LIST_SNAPS => {
+            state.must_exist()?;
+            Ok(Payload::from(no_snaps(state.size)))
+        }
+        _ => {
+            let wanted = op.write_same();
+            state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?, None)?;
+            Ok(Payload::new())
+        }
+    }
+}
+
+/// obj_list_snap_response_t of an object without clones.
+fn no_snaps(size: u64) -> Vec<u8> {
+    Encoder::collect(|e| {
+        e.envelope(2, 1, |e| {
+            e.count(1);
+            e.envelope(1, 1, |e| {
+                e.u64(SNAP_HEAD);
+                e.count(0); // snaps
+                e.count(0); // overlap
+                e.u64(size);
+            });
+            e.u64(0); // newest snap
+        });
+    })
+}
+
+/// The pattern over and over, `length` bytes in all.
+fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload, i32> {
+    let is_whole = data_length > 0 && length.is_multiple_of(data_length);
+    if pattern.len() as u64 != data_length || !is_whole {
+        return Err(errno::EINVAL);
+    }
+    if length > WRITE_BYTES_MAX {
+        return Err(errno::EMSGSIZE);
+    }
+    let once = pattern.to_vec();
+    let times = (REPEAT_BYTES / once.len()).clamp(1, (length / data_length).max(1) as usize);
+    let block = Bytes::from(once.repeat(times));
+    let mut out = Payload::new();
+    while (out.len() as u64) < length {
+        let left = (length - out.len() as u64).min(block.len() as u64) as usize;
+        out.push(block.slice(..left));
+    }
+    Ok(out)
+}
+
+impl State<'_> {
+    /// The bytes of an operation's range. What this request has written is in no store yet: it cannot be read.
+    async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, i32> {
+        self.must_exist()?;
+        match self.was {
+            Some(meta) if self.is_unwritten() => read_bytes(osd, self.oid, meta, op).await,
+            None if self.is_unwritten() => Ok(Payload::new()),
+            _ => Err(errno::EOPNOTSUPP),
+        }
+    }
+
+    fn is_unwritten(&self) -> bool {
+        self.ops.iter().all(|step| matches!(step, TxnOp::Touch { .. }))
+    }
+
+    /// Makes the object's bytes known, for a class method.
+    pub(crate) async fn load_data(&mut self, osd: &OsdShard) -> Result<(), i32> {
+        if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
+            return Ok(());
+        }
+        if self.size > METHOD_BYTES_MAX {
+            return Err(errno::EFBIG);
+        }
+        let data = if self.exists { self.bytes(osd, &OsdOp::read(0, 0)).await?.to_vec() } else { Vec::new() };
+        self.extra.get_or_insert_default().data = Some(data);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_repeated_to_the_length() {
+        let pattern = || Payload::from(b"abc".to_vec());
+        let long = repeated(&pattern(), 300_000, 3).unwrap();
+        assert_eq!(long.to_vec(), b"abc".repeat(100_000));
+        assert!(long.chunks().len() < 10);
+        assert_eq!(repeated(&pattern(), 6, 3).unwrap().to_vec(), b"abcabc");
+        assert_eq!(repeated(&pattern(), 0, 3).unwrap().len(), 0);
+        assert_eq!(repeated(&pattern(), 7, 3), Err(errno::EINVAL));
+        assert_eq!(repeated(&pattern(), 8, 4), Err(errno::EINVAL));
+        assert_eq!(repeated(&Payload::new(), 8, 0), Err(errno::EINVAL));
+        assert_eq!(repeated(&pattern(), 3 << 40, 3), Err(errno::EMSGSIZE));
+    }
+}

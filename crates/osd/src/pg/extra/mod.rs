@@ -1,0 +1,139 @@
+//! The operations apart from plain data: attributes, comparisons, class methods, watches. They work on the same state of a
+//! request as the plain ones, and may leave something to do when it is answered.
+
+mod compare;
+mod copy;
+mod data;
+mod effect;
+mod omap;
+mod watches;
+mod xattr;
+
+use carmine_reactor::Payload;
+use carmine_types::errno;
+use carmine_wire::osd_op::ops;
+use carmine_wire::{Decoder, WireError};
+
+pub(crate) use effect::Effect;
+
+use super::exec::State;
+use crate::attrs::{self, View};
+use crate::cls;
+use crate::op::ClientOp;
+use crate::shard::OsdShard;
+
+/// What only these operations need of a request's state.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// The object's attributes, once they are read.
+    pub(super) attrs: Option<View>,
+    /// The object's bytes, once a class method wants them.
+    pub(super) data: Option<Vec<u8>>,
+    /// What is done when the request is.
+    pub(super) effects: Vec<Effect>,
+}
+
+impl Extra {
+    /// The object's bytes, if they were loaded.
+    pub(crate) fn data(&self) -> Option<&[u8]> {
+        self.data.as_deref()
+    }
+
+    pub(crate) fn data_mut(&mut self) -> &mut Option<Vec<u8>> {
+        &mut self.data
+    }
+}
+
+/// Executes the operation with this index.
+///
+/// # Errors
+/// Its errno.
+pub(super) async fn step(
+    osd: &OsdShard,
+    op: &ClientOp,
+    state: &mut State<'_>,
+    at: usize,
+) -> Result<Payload, i32> {
+    let Some(request) = op.request.ops.get(at) else { return Err(errno::EINVAL) };
+    let input = op.input(at);
+    match request.code {
+        ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
+            data::step(osd, state, request, input).await
+        }
+        ops::GET_XATTR | ops::GET_XATTRS | ops::CMP_XATTR | ops::SET_XATTR | ops::RM_XATTR => {
+            load(osd, op, state).await?;
+            xattr::step(state, request, &input.to_vec())
+        }
+        ops::OMAP_GET_KEYS
+        | ops::OMAP_GET_VALS
+        | ops::OMAP_GET_HEADER
+        | ops::OMAP_GET_VALS_BY_KEYS
+        | ops::OMAP_CMP
+        | ops::OMAP_SET_VALS
+        | ops::OMAP_SET_HEADER
+        | ops::OMAP_CLEAR
+        | ops::OMAP_RM_KEYS
+        | ops::OMAP_RM_RANGE => {
+            load(osd, op, state).await?;
+            omap::step(state, request, &input.to_vec())
+        }
+        ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => {
+            load(osd, op, state).await?;
+            watches::step(osd, op, state, request, &input.to_vec())
+        }
+        ops::COPY_FROM | ops::COPY_FROM2 => {
+            load(osd, op, state).await?;
+            copy::from(osd, state, request, &input.to_vec()).await.map(|()| Payload::new())
+        }
+        ops::CALL => {
+            load(osd, op, state).await?;
+            cls::call(osd, op, state, request, &input.to_vec()).await
+        }
+        code => {
+            osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
+            Err(errno::EOPNOTSUPP)
+        }
+    }
+}
+
+/// Makes the attributes known.
+async fn load(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>) -> Result<(), i32> {
+    if state.extra.as_ref().is_none_or(|extra| extra.attrs.is_none()) {
+        let view = match state.was {
+            Some(_) => View::new(attrs::load(osd, op.request.pg, state.oid).await?),
+            None => View::new(Default::default()),
+        };
+        state.extra.get_or_insert_default().attrs = Some(view);
+    }
+    Ok(())
+}
+
+impl State<'_> {
+    /// The attributes. They are known here: `step` has loaded them.
+    pub(crate) fn view(&mut self) -> &mut View {
+        self.extra.get_or_insert_default().attrs.get_or_insert_with(|| View::new(Default::default()))
+    }
+
+    /// ENOENT if there is no object.
+    pub(crate) fn must_exist(&self) -> Result<(), i32> {
+        if self.exists { Ok(()) } else { Err(errno::ENOENT) }
+    }
+
+    fn after(&mut self, effect: Effect) {
+        self.extra.get_or_insert_default().effects.push(effect);
+    }
+}
+
+/// Decodes an operation's whole input.
+///
+/// # Errors
+/// EINVAL.
+pub(crate) fn decode<'a, T>(
+    input: &'a [u8],
+    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, WireError>,
+) -> Result<T, i32> {
+    Decoder::all(input, "input of an operation", read).map_err(|error| {
+        tracing::debug!("{error}");
+        errno::EINVAL
+    })
+}

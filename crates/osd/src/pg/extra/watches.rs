@@ -1,0 +1,136 @@
+//! The operations of watch and notify. Who watches an object is an attribute of it, so that a new primary knows; over which
+//! connection, and who has to answer what, is the primary's ([`crate::watch`]).
+
+use std::time::Duration;
+
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::errno;
+use carmine_wire::osd_op::{OsdOp, Watcher, encode_watchers, flags, ops};
+use carmine_wire::{Encoder, EntityName};
+
+use super::{Effect, decode};
+use crate::attrs::{Kind, View};
+use crate::op::ClientOp;
+use crate::pg::exec::State;
+use crate::shard::OsdShard;
+use crate::watch::{Notification, Registered, WatcherId};
+
+/// Watchers of one object, at the most.
+const WATCHERS_MAX: usize = 4096;
+/// Longest text of a notification, and of an answer to it, bytes.
+const NOTIFY_BYTES_MAX: usize = 1 << 20;
+/// A watch without a timeout of its own (Ceph's osd_client_watch_timeout), and a notification (osd_default_notify_timeout).
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Nothing is waited for longer than this.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+fn timeout(seconds: u32) -> Duration {
+    match seconds {
+        0 => TIMEOUT_DEFAULT,
+        seconds => Duration::from_secs(seconds.into()).min(TIMEOUT_MAX),
+    }
+}
+
+pub(super) fn step(
+    osd: &OsdShard,
+    op: &ClientOp,
+    state: &mut State<'_>,
+    request: &OsdOp,
+    input: &[u8],
+) -> Result<Payload, i32> {
+    state.must_exist()?;
+    match request.code {
+        ops::WATCH => watch(osd, op, state, request).map(|()| Payload::new()),
+        ops::NOTIFY => notify(osd, op, state, request, input),
+        ops::NOTIFY_ACK => answer(op, state, input).map(|()| Payload::new()),
+        _ => Ok(Payload::from(encode_watchers(&watchers(state.view())))),
+    }
+}
+
+fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) -> Result<(), i32> {
+    let wish = request.watch();
+    let id = WatcherId { gid: op.reqid.client, cookie: wish.cookie };
+    let known = state.view().get(Kind::Watcher, &id.key()).map(|value| Registered::decode(value));
+    match wish.op {
+        flags::watch::WATCH | flags::watch::LEGACY_WATCH => {
+            if state.view().after(Kind::Watcher, None, b"").count() >= WATCHERS_MAX {
+                return Err(errno::E2BIG);
+            }
+            let timeout = timeout(wish.timeout);
+            let addr = op.origin(osd.shard.id()).and_then(|from| osd.clients.borrow().get(&from).copied());
+            let registered = Registered { timeout, addr: addr.unwrap_or_default() };
+            state.view().set(Kind::Watcher, &id.key(), Bytes::from(registered.encode()));
+            state.after(Effect::Watch { id, timeout });
+        }
+        flags::watch::UNWATCH => {
+            state.view().remove(Kind::Watcher, &id.key());
+            state.after(Effect::Unwatch(id));
+        }
+        flags::watch::RECONNECT | flags::watch::PING => {
+            let timeout = known.ok_or(errno::ENOTCONN)?.timeout;
+            state.after(Effect::Watch { id, timeout });
+        }
+        _ => return Err(errno::EINVAL),
+    }
+    Ok(())
+}
+
+/// All watchers of an object.
+fn watchers(view: &View) -> Vec<Watcher> {
+    let each = view.after(Kind::Watcher, None, b"").filter_map(|(key, value)| {
+        let (id, registered) = (WatcherId::of_key(key)?, Registered::decode(value));
+        Some(Watcher {
+            name: EntityName::client(id.gid),
+            cookie: id.cookie,
+            timeout_seconds: registered.timeout.as_secs() as u32,
+            addr: registered.addr,
+        })
+    });
+    each.collect()
+}
+
+/// Answers with the notification's number at once; its end is told later.
+fn notify(
+    osd: &OsdShard,
+    op: &ClientOp,
+    state: &mut State<'_>,
+    request: &OsdOp,
+    input: &[u8],
+) -> Result<Payload, i32> {
+    if input.len() > NOTIFY_BYTES_MAX {
+        return Err(errno::EMSGSIZE);
+    }
+    let (seconds, payload) = decode(input, |d| {
+        d.u32()?; // version
+        Ok((d.u32()?, d.blob()?.to_vec()))
+    })?;
+    let view = state.view();
+    let each = view.after(Kind::Watcher, None, b"");
+    let watchers =
+        each.filter_map(|(key, value)| Some((WatcherId::of_key(key)?, Registered::decode(value).timeout)));
+    let notification = Notification {
+        id: osd.shard.random_u64(),
+        notifier: op.reqid.client,
+        cookie: request.notify().cookie,
+        payload,
+        timeout: timeout(seconds),
+        watchers: watchers.collect(),
+    };
+    let id = notification.id;
+    state.after(Effect::Notify(notification));
+    Ok(Payload::from(Encoder::collect(|e| e.u64(id))))
+}
+
+fn answer(op: &ClientOp, state: &mut State<'_>, input: &[u8]) -> Result<(), i32> {
+    if input.len() > NOTIFY_BYTES_MAX {
+        return Err(errno::EMSGSIZE);
+    }
+    let (notify_id, cookie, reply) = decode(input, |d| {
+        let (notify_id, cookie) = (d.u64()?, d.u64()?);
+        let reply = if d.is_empty() { Vec::new() } else { d.blob()?.to_vec() };
+        Ok((notify_id, cookie, reply))
+    })?;
+    let id = WatcherId { gid: op.reqid.client, cookie };
+    state.after(Effect::Answer { notify_id, id, reply });
+    Ok(())
+}

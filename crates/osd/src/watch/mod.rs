@@ -1,0 +1,184 @@
+//! Watches and notifications of a PG's objects, as its primary has them in memory.
+//!
+//! A watch lives as long as its client pings, or comes back within its timeout: then it is the same watch over another
+//! connection. A notification goes to all watchers, also to those that are not connected now, and ends when all have
+//! answered or its time is over. Who watches is told by the objects' attributes; what is here is lost with the primary, and
+//! made again by its clients, who come back to the new one.
+
+mod expire;
+mod registry;
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_messenger::Message;
+use carmine_types::{ObjectId, errno};
+use carmine_wire::osd_op::WatchNotify;
+use carmine_wire::{Decoder, Encoder, EntityAddr};
+
+use registry::Ended;
+pub(crate) use registry::Watches;
+
+use crate::op::Origin;
+use crate::pg::Pg;
+use crate::shard::OsdShard;
+
+/// Who watches: a client, and a number that it chose for the watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WatcherId {
+    pub gid: u64,
+    pub cookie: u64,
+}
+
+impl WatcherId {
+    /// Its name among the attributes.
+    pub(crate) fn key(self) -> [u8; 16] {
+        (u128::from(self.gid) << 64 | u128::from(self.cookie)).to_be_bytes()
+    }
+
+    pub(crate) fn of_key(key: &[u8]) -> Option<WatcherId> {
+        let both = u128::from_be_bytes(key.try_into().ok()?);
+        Some(WatcherId { gid: (both >> 64) as u64, cookie: both as u64 })
+    }
+}
+
+/// What the attributes say of a watcher: timeout in milliseconds (u32), address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Registered {
+    pub timeout: Duration,
+    pub addr: EntityAddr,
+}
+
+impl Registered {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        Encoder::collect(|e| {
+            e.u32(self.timeout.as_millis() as u32);
+            e.addr(&self.addr);
+        })
+    }
+
+    /// What does not decode has no time left: it was written by another program.
+    pub(crate) fn decode(bytes: &[u8]) -> Registered {
+        let read = |d: &mut Decoder<'_>| Ok((d.u32()?, d.addr()?));
+        match Decoder::all(bytes, "watcher", read) {
+            Ok((millis, addr)) => Registered { timeout: Duration::from_millis(millis.into()), addr },
+            Err(_) => Registered::default(),
+        }
+    }
+}
+
+/// A notification that begins.
+pub(crate) struct Notification {
+    pub id: u64,
+    /// Global id of its sender.
+    pub notifier: u64,
+    /// By which the sender knows its end.
+    pub cookie: u64,
+    pub payload: Vec<u8>,
+    pub timeout: Duration,
+    /// Who has to answer, and the timeouts of their watches.
+    pub watchers: Vec<(WatcherId, Duration)>,
+}
+
+/// Notifications of one PG that wait for answers, at the most.
+const NOTIFICATIONS_MAX: usize = 1024;
+
+impl Pg {
+    /// A client watches an object, or shows that it still does.
+    pub(crate) fn watch(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        oid: &Rc<ObjectId>,
+        id: WatcherId,
+        timeout: Duration,
+        origin: Option<Origin>,
+    ) {
+        let now = osd.shard.now_ns();
+        let missed = {
+            let mut watches = self.watches.borrow_mut();
+            let watches = watches.get_or_insert_default();
+            if watches.connect(oid, id, timeout, origin, now) {
+                watches.unanswered(oid, id)
+            } else {
+                Vec::new()
+            }
+        };
+        if let Some(origin) = origin {
+            missed.into_iter().for_each(|notify| osd.send_to(origin, Message::of(&notify)));
+        }
+        self.keep_time(osd);
+    }
+
+    /// A client watches no longer.
+    pub(crate) fn unwatch(&self, osd: &OsdShard, oid: &ObjectId, id: WatcherId) {
+        let ended = self.with_watches(|watches| watches.remove(oid, id));
+        finish(osd, ended);
+    }
+
+    /// The object is gone: its watchers are told.
+    pub(crate) fn unwatch_all(&self, osd: &OsdShard, oid: &ObjectId) {
+        let (watchers, ended) = self.with_watches(|watches| watches.remove_object(oid));
+        for (id, origin) in watchers {
+            disconnect(osd, id, origin);
+        }
+        finish(osd, ended);
+    }
+
+    /// Begins a notification.
+    pub(crate) fn notify(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        oid: &Rc<ObjectId>,
+        notification: Notification,
+        origin: Option<Origin>,
+        version: u64,
+    ) {
+        let (sends, ended) = {
+            let mut watches = self.watches.borrow_mut();
+            watches.get_or_insert_default().notify(oid, notification, origin, version, osd.shard.now_ns())
+        };
+        for (to, message) in sends {
+            osd.send_to(to, Message::of(&message));
+        }
+        finish(osd, ended);
+        self.keep_time(osd);
+    }
+
+    /// A watcher has answered a notification.
+    pub(crate) fn answer_notify(&self, osd: &OsdShard, notify_id: u64, id: WatcherId, reply: Vec<u8>) {
+        let ended = self.with_watches(|watches| watches.answer(notify_id, id, reply));
+        finish(osd, ended);
+    }
+
+    /// A connection is gone.
+    pub(crate) fn disconnect(&self, origin: Origin) {
+        self.with_watches(|watches| watches.disconnect(origin));
+    }
+
+    fn with_watches<T: Default>(&self, work: impl FnOnce(&mut Watches) -> T) -> T {
+        self.watches.borrow_mut().as_mut().map(|watches| work(watches)).unwrap_or_default()
+    }
+}
+
+/// Tells the senders of notifications that they are over.
+fn finish(osd: &OsdShard, ended: Vec<Ended>) {
+    for Ended { to, cookie, notifier, version, notify_id, done } in ended {
+        let result = if done.missed.is_empty() { 0 } else { errno::ETIMEDOUT };
+        let op = WatchNotify::DONE;
+        let message =
+            WatchNotify { op, cookie, version, notify_id, result, notifier, ..WatchNotify::default() };
+        if let Some(to) = to {
+            osd.send_to(to, Message::of(&message).with_data(done.encode()));
+        }
+    }
+}
+
+/// Tells a client that it watches no longer.
+fn disconnect(osd: &OsdShard, id: WatcherId, origin: Option<Origin>) {
+    let message = WatchNotify { op: WatchNotify::DISCONNECT, cookie: id.cookie, ..WatchNotify::default() };
+    if let Some(origin) = origin {
+        osd.send_to(origin, Message::of(&message));
+    }
+}

@@ -1,0 +1,207 @@
+//! Who watches what over which connection, and which notifications wait for whom: without a clock, a socket or a task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_types::ObjectId;
+use carmine_wire::osd_op::{NotifyDone, WatchNotify};
+
+use super::{NOTIFICATIONS_MAX, Notification, WatcherId};
+use crate::op::Origin;
+
+/// Watches and notifications of one PG.
+#[derive(Default)]
+pub(crate) struct Watches {
+    objects: BTreeMap<Rc<ObjectId>, BTreeMap<WatcherId, Watcher>>,
+    /// By their numbers.
+    notifications: BTreeMap<u64, Waiting>,
+    /// A task looks at the deadlines.
+    pub(super) is_timed: bool,
+}
+
+struct Watcher {
+    /// `None`: not connected.
+    origin: Option<Origin>,
+    timeout: Duration,
+    /// It ends when nothing was heard until then.
+    deadline_ns: u64,
+}
+
+/// A notification that is not over.
+struct Waiting {
+    oid: Rc<ObjectId>,
+    to: Option<Origin>,
+    /// What the watchers are sent, but for their cookies.
+    message: WatchNotify,
+    /// The sender's cookie.
+    cookie: u64,
+    waits_for: BTreeSet<WatcherId>,
+    done: NotifyDone,
+    deadline_ns: u64,
+}
+
+/// A notification that is over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub to: Option<Origin>,
+    pub cookie: u64,
+    pub notifier: u64,
+    pub version: u64,
+    pub notify_id: u64,
+    pub done: NotifyDone,
+}
+
+impl Watches {
+    /// A watcher was heard; true if its connection is another one than before.
+    pub(super) fn connect(
+        &mut self,
+        oid: &Rc<ObjectId>,
+        id: WatcherId,
+        timeout: Duration,
+        origin: Option<Origin>,
+        now_ns: u64,
+    ) -> bool {
+        let watchers = self.objects.entry(Rc::clone(oid)).or_default();
+        let deadline_ns = now_ns + timeout.as_nanos() as u64;
+        let old = watchers.insert(id, Watcher { origin, timeout, deadline_ns });
+        old.is_none_or(|old| old.origin != origin)
+    }
+
+    /// The notifications of an object that this watcher has yet to answer.
+    pub(super) fn unanswered(&self, oid: &ObjectId, id: WatcherId) -> Vec<WatchNotify> {
+        let waiting = self.notifications.values().filter(|n| *n.oid == *oid && n.waits_for.contains(&id));
+        waiting.map(|n| WatchNotify { cookie: id.cookie, ..n.message.clone() }).collect()
+    }
+
+    /// Nothing comes over this connection any more.
+    pub(super) fn disconnect(&mut self, origin: Origin) {
+        for watcher in self.objects.values_mut().flat_map(BTreeMap::values_mut) {
+            if watcher.origin == Some(origin) {
+                watcher.origin = None;
+            }
+        }
+        for notification in self.notifications.values_mut() {
+            if notification.to == Some(origin) {
+                notification.to = None;
+            }
+        }
+    }
+
+    /// A watcher goes; notifications that waited for it only are over.
+    pub(super) fn remove(&mut self, oid: &ObjectId, id: WatcherId) -> Vec<Ended> {
+        if let Some(watchers) = self.objects.get_mut(oid) {
+            watchers.remove(&id);
+            if watchers.is_empty() {
+                self.objects.remove(oid);
+            }
+        }
+        for notification in self.notifications.values_mut().filter(|n| *n.oid == *oid) {
+            notification.waits_for.remove(&id);
+        }
+        self.take_ended()
+    }
+
+    /// All watchers of an object go.
+    pub(super) fn remove_object(&mut self, oid: &ObjectId) -> (Vec<(WatcherId, Option<Origin>)>, Vec<Ended>) {
+        let watchers = self.objects.remove(oid).unwrap_or_default();
+        for notification in self.notifications.values_mut().filter(|n| *n.oid == *oid) {
+            notification.waits_for.clear();
+        }
+        (watchers.into_iter().map(|(id, watcher)| (id, watcher.origin)).collect(), self.take_ended())
+    }
+
+    /// Begins a notification: what is sent to whom, and what is over at once.
+    pub(super) fn notify(
+        &mut self,
+        oid: &Rc<ObjectId>,
+        notification: Notification,
+        to: Option<Origin>,
+        version: u64,
+        now_ns: u64,
+    ) -> (Vec<(Origin, WatchNotify)>, Vec<Ended>) {
+        let Notification { id: notify_id, notifier, cookie, payload, timeout, watchers } = notification;
+        let op = WatchNotify::NOTIFY;
+        let message = WatchNotify { op, cookie: 0, version, notify_id, payload, result: 0, notifier };
+        let is_full = self.notifications.len() >= NOTIFICATIONS_MAX;
+        let mut waiting = Waiting {
+            oid: Rc::clone(oid),
+            to,
+            message,
+            cookie,
+            waits_for: BTreeSet::new(),
+            done: NotifyDone::default(),
+            deadline_ns: now_ns + timeout.as_nanos() as u64,
+        };
+        let mut sends = Vec::new();
+        for (id, timeout) in watchers {
+            if is_full {
+                waiting.done.missed.push((id.gid, id.cookie));
+                continue;
+            }
+            waiting.waits_for.insert(id);
+            let known = self.objects.entry(Rc::clone(oid)).or_default();
+            // One that the primary before this one knew: it has its timeout to come back.
+            let deadline_ns = now_ns + timeout.as_nanos() as u64;
+            let watcher = known.entry(id).or_insert(Watcher { origin: None, timeout, deadline_ns });
+            if let Some(origin) = watcher.origin {
+                sends.push((origin, WatchNotify { cookie: id.cookie, ..waiting.message.clone() }));
+            }
+        }
+        self.notifications.insert(notify_id, waiting);
+        (sends, self.take_ended())
+    }
+
+    /// A watcher's answer; of a notification that is over it is too late.
+    pub(super) fn answer(&mut self, notify_id: u64, id: WatcherId, reply: Vec<u8>) -> Vec<Ended> {
+        if let Some(waiting) = self.notifications.get_mut(&notify_id)
+            && waiting.waits_for.remove(&id)
+        {
+            waiting.done.acked.push(((id.gid, id.cookie), reply));
+        }
+        self.take_ended()
+    }
+
+    /// Watchers that were not heard in time. They stay until the attributes know that they are gone.
+    pub(super) fn silent(&mut self, now_ns: u64) -> Vec<(Rc<ObjectId>, WatcherId, Option<Origin>)> {
+        let mut silent = Vec::new();
+        for (oid, watchers) in &mut self.objects {
+            for (id, watcher) in watchers.iter_mut().filter(|(_, watcher)| watcher.deadline_ns <= now_ns) {
+                silent.push((Rc::clone(oid), *id, watcher.origin));
+                // If that fails, or takes long, it is looked at again.
+                watcher.deadline_ns = now_ns + watcher.timeout.max(Duration::from_secs(1)).as_nanos() as u64;
+            }
+        }
+        silent
+    }
+
+    /// Ends notifications whose time is over.
+    pub(super) fn expire(&mut self, now_ns: u64) -> Vec<Ended> {
+        for waiting in self.notifications.values_mut().filter(|n| n.deadline_ns <= now_ns) {
+            let missed = std::mem::take(&mut waiting.waits_for);
+            waiting.done.missed.extend(missed.into_iter().map(|id| (id.gid, id.cookie)));
+        }
+        self.take_ended()
+    }
+
+    /// Nobody watches, and nothing is waited for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.objects.is_empty() && self.notifications.is_empty()
+    }
+
+    fn take_ended(&mut self) -> Vec<Ended> {
+        let over = self.notifications.extract_if(.., |_, waiting| waiting.waits_for.is_empty());
+        over.map(|(notify_id, mut waiting)| {
+            waiting.done.acked.sort_unstable();
+            Ended {
+                to: waiting.to,
+                cookie: waiting.cookie,
+                notifier: waiting.message.notifier,
+                version: waiting.message.version,
+                notify_id,
+                done: waiting.done,
+            }
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,122 @@
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_reactor::ShardId;
+use carmine_types::ObjectId;
+use carmine_wire::osd_op::NotifyDone;
+
+use super::{NOTIFICATIONS_MAX, Notification, Registered, WatcherId, Watches};
+use crate::op::Origin;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn oid(name: &str) -> Rc<ObjectId> {
+    Rc::new(ObjectId::head(1, b"", b"", name.as_bytes()))
+}
+
+fn id(gid: u64) -> WatcherId {
+    WatcherId { gid, cookie: gid * 10 }
+}
+
+fn origin(conn: u64) -> Option<Origin> {
+    Some(Origin { home: ShardId(0), conn })
+}
+
+fn notification(number: u64, watchers: &[u64]) -> Notification {
+    let timeout = Duration::from_secs(5);
+    Notification {
+        id: number,
+        notifier: 99,
+        cookie: 7,
+        payload: b"news".to_vec(),
+        timeout,
+        watchers: watchers.iter().map(|gid| (id(*gid), Duration::from_secs(30))).collect(),
+    }
+}
+
+fn watch(watches: &mut Watches, gid: u64) -> bool {
+    watches.connect(&oid("o"), id(gid), Duration::from_secs(30), origin(gid), 0)
+}
+
+#[test]
+fn ids_and_values_round_trip() {
+    assert_eq!(WatcherId::of_key(&id(3).key()), Some(id(3)));
+    assert_eq!(WatcherId::of_key(b"short"), None);
+    let registered = Registered { timeout: Duration::from_secs(9), ..Registered::default() };
+    assert_eq!(Registered::decode(&registered.encode()), registered);
+    assert_eq!(Registered::decode(b"?"), Registered::default());
+}
+
+#[test]
+fn a_notification_ends_with_the_last_answer() {
+    let mut watches = Watches::default();
+    assert!(watch(&mut watches, 1) && watch(&mut watches, 2));
+    assert!(!watch(&mut watches, 1), "a ping is over the same connection");
+    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[1, 2]), origin(9), 3, 0);
+    let cookies: Vec<u64> = sends.iter().map(|(_, message)| message.cookie).collect();
+    assert_eq!((cookies, ended.len()), (vec![10, 20], 0));
+    assert_eq!(watches.answer(5, id(2), b"two".to_vec()), []);
+    assert_eq!(watches.answer(5, id(2), b"again".to_vec()), []);
+    assert_eq!(watches.answer(4, id(1), b"another".to_vec()), []);
+    let ended = watches.answer(5, id(1), b"one".to_vec());
+    let acked = vec![((1, 10), b"one".to_vec()), ((2, 20), b"two".to_vec())];
+    assert_eq!(ended[0].done, NotifyDone { acked, missed: vec![] });
+    assert_eq!((ended[0].to, ended[0].cookie, ended[0].version), (origin(9), 7, 3));
+}
+
+#[test]
+fn nobody_watches_so_it_is_over_at_once() {
+    let mut watches = Watches::default();
+    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[]), origin(9), 3, 0);
+    assert_eq!((sends.len(), ended.len()), (0, 1));
+    assert!(watches.is_idle());
+}
+
+#[test]
+fn one_that_comes_back_is_told_what_it_missed() {
+    let mut watches = Watches::default();
+    watch(&mut watches, 1);
+    watches.disconnect(Origin { home: ShardId(0), conn: 1 });
+    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[1]), origin(9), 3, 0);
+    assert_eq!((sends.len(), ended.len()), (0, 0));
+    assert!(watches.connect(&oid("o"), id(1), Duration::from_secs(30), origin(4), SECOND));
+    assert_eq!(watches.unanswered(&oid("o"), id(1))[0].cookie, 10);
+    assert_eq!(watches.unanswered(&oid("other"), id(1)), []);
+    assert_eq!(watches.answer(5, id(1), vec![]).len(), 1);
+}
+
+#[test]
+fn time_ends_notifications_and_watches() {
+    let mut watches = Watches::default();
+    watch(&mut watches, 1);
+    watches.notify(&oid("o"), notification(5, &[1]), origin(9), 3, 0);
+    assert_eq!(watches.expire(4 * SECOND), []);
+    assert_eq!(watches.expire(5 * SECOND)[0].done.missed, [(1, 10)]);
+    assert_eq!(watches.silent(29 * SECOND), []);
+    assert_eq!(watches.silent(30 * SECOND), [(oid("o"), id(1), origin(1))]);
+    assert_eq!(watches.silent(31 * SECOND), [], "it is being removed");
+    watches.remove(&oid("o"), id(1));
+    assert!(watches.is_idle());
+}
+
+#[test]
+fn a_watcher_that_goes_is_not_waited_for() {
+    let mut watches = Watches::default();
+    watch(&mut watches, 1);
+    watch(&mut watches, 2);
+    watches.notify(&oid("o"), notification(5, &[1, 2]), origin(9), 3, 0);
+    assert_eq!(watches.remove(&oid("o"), id(1)), []);
+    let (watchers, ended) = watches.remove_object(&oid("o"));
+    assert_eq!((watchers, ended.len()), (vec![(id(2), origin(2))], 1));
+}
+
+#[test]
+fn notifications_are_bounded() {
+    let mut watches = Watches::default();
+    watch(&mut watches, 1);
+    for number in 0..NOTIFICATIONS_MAX as u64 {
+        assert_eq!(watches.notify(&oid("o"), notification(number, &[1]), None, 3, 0).1, []);
+    }
+    let (sends, ended) = watches.notify(&oid("o"), notification(u64::MAX, &[1]), None, 3, 0);
+    assert_eq!((sends.len(), ended[0].done.missed.as_slice()), (0, [(1, 10)].as_slice()));
+}
