@@ -1,4 +1,4 @@
-//! The far end of a load inside an OSD: answers the admin command `bench`.
+//! The far end of a load inside an OSD: answers the admin command `load`.
 
 use crate::control::Phase;
 use crate::job::JobSetup;
@@ -76,14 +76,14 @@ mod tests {
     #[test]
     fn one_load_at_a_time_and_not_for_ever() {
         let mut host = BenchHost::default();
-        let status = json!({"prefix": "bench", "action": "status"});
+        let status = json!({"prefix": "load", "action": "status"});
         assert!(host.handle(&status, 0, 2, |_, _| ()).unwrap_err().contains("no load"));
         let start =
-            json!({"prefix": "bench", "action": "start", "pool": "bench", "spec": LoadSpec::default()});
+            json!({"prefix": "load", "action": "start", "pool": "bench", "spec": LoadSpec::default()});
         let mut setups = Vec::new();
         assert_eq!(host.handle(&start, 1, 2, |_, jobs| setups = jobs).unwrap().jobs, 2);
         assert!(host.handle(&start, 2, 2, |_, _| ()).unwrap_err().contains("already"));
-        let phase = json!({"prefix": "bench", "action": "phase", "phase": "ramp"});
+        let phase = json!({"prefix": "load", "action": "phase", "phase": "ramp"});
         assert_eq!(host.handle(&phase, 3, 2, |_, _| ()).unwrap().phase, Phase::Ramp);
         assert!(!host.expire(LEASE_NS) && setups[0].control.phase() == Phase::Ramp);
         assert!(!host.expire(LEASE_NS + 4) && setups[0].control.phase() == Phase::Stop);

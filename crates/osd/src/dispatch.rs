@@ -39,6 +39,7 @@ impl Dispatcher for Incoming {
             KIND_FIRST..=KIND_LAST if conn.peer().entity == EntityType::OSD => replication(&osd, conn, msg),
             Route::KIND => admin::route(&osd, conn, &msg),
             Admin::KIND => admin::admin(&osd, conn, &msg),
+            kinds::COMMAND => admin::tell(&osd, conn, &msg),
             other => tracing::debug!("{conn:?}: message type {other} ignored"),
         }
     }

@@ -4,6 +4,7 @@ mod bench;
 mod hook;
 mod live;
 mod memory;
+mod metadata;
 mod mkfs;
 mod slowdown;
 mod store;
@@ -24,6 +25,7 @@ use crate::args::OsdArgs;
 use crate::output::Usage;
 use crate::{logging, output, signals};
 use memory::Memory;
+use metadata::Metadata;
 
 /// How often it is looked whether the store still works.
 const STORE_WATCH: Duration = Duration::from_secs(1);
@@ -87,9 +89,11 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let kv = store::open_kv(layout, plan, osd)?;
     let (failed, failure) = mpsc::channel();
     let (layout, plan) = (layout.clone(), plan.clone());
+    let metadata: Metadata = metadata::of(&layout, &plan, osd).into();
     let running = Reactors::start(reactors, move |shard: Shard| {
         let (layout, plan, config, kv, failed) =
             (layout.clone(), plan.clone(), Arc::clone(&config), kv.clone(), failed.clone());
+        let metadata = Arc::clone(&metadata);
         async move {
             // Shard 0 opens what all share, then starts the others.
             if shard.id() != ShardId(0) {
@@ -99,11 +103,12 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
                 let store = store::open(&shard, &layout, &plan, osd, kv).await?;
                 let plan = Arc::new(plan);
                 for to in (1..shard.shards()).map(ShardId) {
-                    let parts = (Arc::clone(&plan), Arc::clone(&config), store.clone());
+                    let parts =
+                        (Arc::clone(&plan), Arc::clone(&config), store.clone(), Arc::clone(&metadata));
                     let failed = failed.clone();
                     shard.submit_to(to, move |shard| start_shard(shard, parts, failed));
                 }
-                let osd = run_shard(&shard, (plan, config, store), failed.clone()).await?;
+                let osd = run_shard(&shard, (plan, config, store, metadata), failed.clone()).await?;
                 live::start(&osd, &layout).await
             };
             if let Err(e) = started.await {
@@ -122,7 +127,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
 }
 
 /// What every shard of an OSD is started with.
-type Parts = (Arc<Plan>, Arc<OsdConfig>, StoreShared);
+type Parts = (Arc<Plan>, Arc<OsdConfig>, StoreShared, Metadata);
 
 fn start_shard(shard: &Shard, parts: Parts, failed: mpsc::Sender<anyhow::Error>) {
     let own = shard.clone();
@@ -135,10 +140,10 @@ fn start_shard(shard: &Shard, parts: Parts, failed: mpsc::Sender<anyhow::Error>)
 
 async fn run_shard(
     shard: &Shard,
-    (plan, config, store): Parts,
+    (plan, config, store, metadata): Parts,
     failed: mpsc::Sender<anyhow::Error>,
 ) -> anyhow::Result<Rc<OsdShard>> {
-    let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan))).await?;
+    let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan, metadata))).await?;
     if let Some(part) = slowdown::asked()? {
         slowdown::start(shard, part);
     }

@@ -1,11 +1,14 @@
 //! Questions of tools: how PGs are dealt, in what state they are, what the reactors counted. They come as messages (the
-//! testbed, `carmine admin`) or over the admin socket (Ceph's tools); both are answered by [`answer`].
+//! testbed, `carmine admin`, `ceph tell`) or over the admin socket (`ceph daemon`); all are answered by [`answer`].
 
+mod bench;
 mod commands;
 mod in_flight;
 mod metrics;
+mod perf;
 mod shards;
 mod status;
+mod tell;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,6 +21,8 @@ use carmine_wire::private::{Admin, AdminReply, RouteReply};
 use serde_json::{Value, json};
 
 use crate::shard::OsdShard;
+
+pub(crate) use tell::tell;
 
 /// An answer to an admin question: a JSON object, or what is wrong with the question.
 pub type AdminAnswer = Pin<Box<dyn Future<Output = Result<Value, String>>>>;
@@ -82,6 +87,8 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "dump_metrics" => Ok(metrics::dump(osd).await),
         "dump_ops_in_flight" => Ok(in_flight::dump(osd).await),
         "dump_blocked_ops" => Ok(in_flight::dump_blocked(osd).await),
+        "perf dump" => Ok(perf::dump(osd).await),
+        "bench" => bench::bench(osd, question).await,
         "dump_shards" => Ok(shards::dump(osd).await),
         "pg_contents" => crate::scrub::contents(osd).await,
         "get_command_descriptions" => Ok(commands::descriptions(osd)),

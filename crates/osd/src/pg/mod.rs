@@ -48,7 +48,7 @@ pub(crate) use heal::read as read_healed;
 pub(crate) use log::PgLog;
 pub(crate) use object::Queued;
 pub(crate) use ops::OpInFlight;
-pub(crate) use remove::remove_orphans;
+pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use replica::ReplyPath;
 
 use crate::op::{ClientOp, Outcome};

@@ -14,7 +14,7 @@ use crate::shard::OsdShard;
 const PAGE: usize = 256;
 
 /// `bits` of a PG that is all of its pool: for pools of which nothing is known any more.
-const WHOLE_POOL: u32 = 0;
+pub(crate) const WHOLE_POOL: u32 = 0;
 
 impl Pg {
     /// Its pool was deleted.
@@ -58,7 +58,7 @@ async fn remove_data(osd: &OsdShard, pg: PgId, bits: u32) {
 }
 
 /// Removes a PG's objects, then its log and info; gives the number of objects.
-async fn remove_objects(osd: &OsdShard, pg: PgId, bits: u32) -> Result<usize, StoreError> {
+pub(crate) async fn remove_objects(osd: &OsdShard, pg: PgId, bits: u32) -> Result<usize, StoreError> {
     let mut objects = 0;
     loop {
         let page = osd.store.list(pg, bits, None, PAGE).await?;

@@ -95,7 +95,7 @@ impl Drive {
         let Drive::Far { client, osd } = self else { anyhow::bail!("the load runs in this process") };
         let mut request = serde_json::to_value(action).context("cannot write a bench request")?;
         if let Value::Object(map) = &mut request {
-            map.insert("prefix".into(), "bench".into());
+            map.insert("prefix".into(), "load".into());
         }
         let answer = client
             .admin(*osd, &request.to_string())

@@ -1,4 +1,4 @@
-//! Load inside the OSD: the admin command `bench`, and a shard's own PGs as its target.
+//! Load inside the OSD: the admin command `load`, and a shard's own PGs as its target.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use smallvec::smallvec;
 /// How often a running load's lease is looked at.
 const LEASE_POLL: Duration = Duration::from_secs(1);
 
-/// Answers the command `bench`.
+/// Answers the command `load`.
 pub(crate) struct BenchHook;
 
 /// The load of this OSD; lives on shard 0, wherever the command arrives.
@@ -24,7 +24,7 @@ struct Host(RefCell<BenchHost>);
 
 impl AdminHook for BenchHook {
     fn answer(&self, osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Option<AdminAnswer> {
-        if prefix != "bench" {
+        if prefix != "load" {
             return None;
         }
         let (shard, question) = (osd.shard.clone(), question.clone());

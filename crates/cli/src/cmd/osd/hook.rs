@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 
 use super::bench::BenchHook;
 use super::memory::Memory;
+use super::metadata::Metadata;
 
 /// The commands of an OSD that runs by `plan`.
-pub(crate) fn hook(plan: Arc<Plan>) -> Box<dyn AdminHook> {
-    Box::new(Commands { plan })
+pub(crate) fn hook(plan: Arc<Plan>, metadata: Metadata) -> Box<dyn AdminHook> {
+    Box::new(Commands { plan, metadata })
 }
 
 struct Commands {
     plan: Arc<Plan>,
+    metadata: Metadata,
 }
 
 impl AdminHook for Commands {
@@ -26,6 +28,10 @@ impl AdminHook for Commands {
             _ => return BenchHook.answer(osd, prefix, question),
         };
         Some(Box::pin(async move { Ok(answer) }))
+    }
+
+    fn metadata(&self) -> Vec<(String, String)> {
+        self.metadata.to_vec()
     }
 
     fn commands(&self) -> Vec<(&'static str, &'static str)> {

@@ -1,0 +1,184 @@
+//! `bench`, as Ceph's OSDs have it: writes through the object store alone (no client, no replica, no log), tells the rate
+//! when all of it is durable, and removes what it wrote.
+//!
+//! The objects lie in a PG of a pool that no map has. If the OSD ends in the middle they are found and removed at its next
+//! start, like those of a deleted pool.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use carmine_reactor::{Bytes, Payload};
+use carmine_store::{Commit, PgInfo, StoreError, Transaction, TxnOp};
+use carmine_types::{ObjectId, PgId};
+use serde_json::{Value, json};
+
+use crate::pg::{WHOLE_POOL, remove_objects};
+use crate::shard::OsdShard;
+
+/// The pool; real ones count up from 1. Each shard has a PG of its own.
+const POOL: i64 = -2;
+/// Bytes to write, if nobody says how many.
+const COUNT_DEFAULT: u64 = 1 << 30;
+/// Bytes of one write, by default and at the most (Ceph's osd_bench_max_block_size).
+const SIZE_DEFAULT: u64 = 4 << 20;
+const SIZE_MAX: u64 = 64 << 20;
+/// Most bytes that one order may write: an hour of a fast drive.
+const COUNT_MAX: u64 = 16 << 40;
+/// Bytes of one object by default and at the most.
+const OBJECT_SIZE_DEFAULT: u64 = 4 << 20;
+const OBJECT_SIZE_MAX: u64 = 1 << 30;
+/// Part of the free space that the objects may take: writes are copied, and others write, too.
+const SPACE_PART: u64 = 4;
+/// Writes under way at the same time, and their bytes.
+const WRITES: usize = 16;
+const WRITES_BYTES: u64 = 128 << 20;
+/// The data is this piece again and again.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Order {
+    /// Bytes in all.
+    count: u64,
+    /// Bytes of one write.
+    size: u64,
+    /// Objects in turn, and the bytes of each.
+    objects: u64,
+    object_size: u64,
+}
+
+impl Order {
+    /// Ceph's parameters `count`, `size`, `object_size` and `object_num`.
+    fn parse(question: &Value, free_bytes: u64) -> Result<Order, String> {
+        let get = |key: &str, default: u64, max: u64| {
+            let Some(value) = question.get(key) else { return Ok(default) };
+            let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+            number.filter(|n| (1..=max).contains(n)).ok_or(format!("{key} {value}: take 1 to {max}"))
+        };
+        let size = get("size", SIZE_DEFAULT, SIZE_MAX)?;
+        let object_size = get("object_size", OBJECT_SIZE_DEFAULT.max(size), OBJECT_SIZE_MAX)?;
+        if object_size < size {
+            return Err(format!("object_size {object_size} is less than size {size}"));
+        }
+        let room = free_bytes / SPACE_PART / object_size;
+        let count = get("count", COUNT_DEFAULT, COUNT_MAX)?;
+        let objects = get("object_num", count.div_ceil(object_size).min(room).max(1), u64::from(u32::MAX))?;
+        if objects > room {
+            return Err(format!(
+                "{objects} objects of {object_size} bytes: the store has {free_bytes} bytes left, of which a quarter is taken"
+            ));
+        }
+        Ok(Order { count, size, objects, object_size })
+    }
+
+    /// Object and offset of the write with this number.
+    fn place(&self, write: u64) -> (u64, u64) {
+        let per_object = (self.object_size / self.size).max(1);
+        ((write / per_object) % self.objects, (write % per_object) * self.size)
+    }
+}
+
+pub(super) async fn bench(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, String> {
+    let order = Order::parse(question, osd.store.statfs().free)?;
+    // One at a time on a shard: they would remove each other's objects.
+    let _turn = osd.walks.acquire(1).await;
+    let pg = PgId::new(POOL, osd.shard.id().0.into());
+    let begin_ns = osd.shard.now_ns();
+    let written = write_all(osd, pg, &order).await;
+    let elapsed_s = osd.shard.now_ns().saturating_sub(begin_ns).max(1) as f64 / 1e9;
+    let removed = remove_objects(osd, pg, WHOLE_POOL).await;
+    let writes = written.map_err(|e| e.to_string())?;
+    removed.map_err(|e| format!("the objects of the benchmark cannot be removed: {e}"))?;
+    let bytes = writes * order.size;
+    Ok(json!({
+        "bytes_written": bytes, "blocksize": order.size, "elapsed_sec": elapsed_s,
+        "bytes_per_sec": bytes as f64 / elapsed_s, "iops": writes as f64 / elapsed_s,
+    }))
+}
+
+/// Returns the number of writes, all of them durable.
+async fn write_all(osd: &OsdShard, pg: PgId, order: &Order) -> Result<u64, StoreError> {
+    // Its info is what makes the PG found after a crash.
+    let info = PgInfo { pg, ..PgInfo::default() };
+    osd.store.submit(Transaction { info: Some(info), ..Transaction::new(pg) }).await?;
+    let data = data(osd, order.size);
+    let most = usize::try_from((WRITES_BYTES / order.size).max(1)).map_or(WRITES, |n| n.min(WRITES));
+    let mut under_way: VecDeque<Commit> = VecDeque::with_capacity(most);
+    let writes = order.count.div_ceil(order.size);
+    for write in 0..writes {
+        if under_way.len() >= most
+            && let Some(oldest) = under_way.pop_front()
+        {
+            oldest.await?;
+        }
+        let (object, off) = order.place(write);
+        let oid = ObjectId::head(POOL, b"", b"", format!("bench_{object}").as_bytes());
+        let mut txn = Transaction::new(pg);
+        txn.ops.push(TxnOp::Write { oid, off, data: data.clone(), crc: None });
+        let prepared = osd.store.prepare(&txn.ops).await?;
+        under_way.push_back(osd.store.submit(txn));
+        drop(prepared);
+        osd.shard.yield_now().await;
+    }
+    for commit in under_way {
+        commit.await?;
+    }
+    Ok(writes)
+}
+
+/// `len` bytes that no store can make smaller, of one piece in memory.
+fn data(osd: &OsdShard, len: u64) -> Payload {
+    let piece_bytes = len.min(PIECE_BYTES) as usize;
+    let mut piece = osd.shard.buf(piece_bytes);
+    piece.set_len(piece_bytes);
+    piece.as_mut_slice().chunks_mut(8).for_each(|word| {
+        let random = osd.shard.random_u64().to_le_bytes();
+        word.iter_mut().zip(random).for_each(|(byte, random)| *byte = random);
+    });
+    let piece: Bytes = piece.freeze();
+    let mut data = Payload::new();
+    while data.len() < len as usize {
+        let rest = len as usize - data.len();
+        data.push(piece.slice(..rest.min(piece_bytes)));
+    }
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(question: Value) -> Result<Order, String> {
+        Order::parse(&question, 400 << 20)
+    }
+
+    #[test]
+    fn orders_are_ceph_s() {
+        let plain = parse(json!({})).unwrap();
+        // A quarter of the free 400 MiB holds 25 objects; they are written again.
+        assert_eq!(plain, Order { count: 1 << 30, size: 4 << 20, objects: 25, object_size: 4 << 20 });
+        let small =
+            parse(json!({ "count": 12_000, "size": 4096, "object_size": 8192, "object_num": 3 })).unwrap();
+        let places: Vec<(u64, u64)> = (0..7).map(|write| small.place(write)).collect();
+        assert_eq!(places, [(0, 0), (0, 4096), (1, 0), (1, 4096), (2, 0), (2, 4096), (0, 0)]);
+        assert_eq!(
+            parse(json!({ "size": "65536" })).unwrap().size,
+            65_536,
+            "tools send numbers as text, too"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for bad in [
+            json!({ "size": 0 }),
+            json!({ "size": SIZE_MAX + 1 }),
+            json!({ "count": "many" }),
+            json!({ "object_size": 4096, "size": 8192 }),
+            json!({ "object_num": 26 }),
+            json!({ "count": -1 }),
+        ] {
+            assert!(parse(bad.clone()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The unmodified `ceph` of Debian's ceph-common 16.2.15 against a testbed. About 40 s: the tool needs half a second to start.
+#![allow(clippy::disallowed_methods)] // waits and reads clocks
+
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use carmine_tests::sheet::Sheet;
+use carmine_tests::{Testbed, installed, run, succeed};
+use serde_json::Value;
+
+const THREE_CYAN: &[&str] =
+    &["--osds", "3", "--size", "3", "--reactors", "1", "--store", "cyan", "--overprovisioned"];
+
+/// Every command has to end within this; the tool itself would wait for ever.
+const LIMIT: Duration = Duration::from_secs(30);
+
+struct Ceph<'a> {
+    bed: &'a Testbed,
+    sheet: Sheet,
+}
+
+impl Ceph<'_> {
+    fn run(&self, words: &str) -> Output {
+        let conf = self.bed.dir().join("ceph.conf");
+        let mut args = vec!["-c", conf.to_str().expect("UTF-8")];
+        args.extend(words.split_whitespace());
+        run(Path::new("ceph"), &args, LIMIT)
+    }
+
+    /// Standard output of a command that must succeed.
+    fn ok(&self, words: &str) -> String {
+        succeed(self.run(words), &format!("ceph {words}"))
+    }
+
+    fn json(&self, words: &str) -> Value {
+        let text = self.ok(&format!("{words} --format json"));
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("ceph {words}: {e}: {text}"))
+    }
+
+    /// A row: the plain output has these words, and the JSON has something at these paths (as `jq` takes them).
+    fn shows(&mut self, words: &str, plain: &[&str], paths: &[&str]) {
+        let text = self.ok(words);
+        for wanted in plain {
+            assert!(text.contains(wanted), "ceph {words} does not show {wanted:?}:\n{text}");
+        }
+        let value = self.json(words);
+        for path in paths {
+            let found = at(&value, path);
+            assert!(!found.is_null(), "ceph {words} --format json has nothing at {path}: {value:#}");
+        }
+        let note = paths.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(" ");
+        self.sheet.works(&format!("`ceph {words}`"), &format!("as text and as JSON with {note}"));
+    }
+
+    /// A row: the command changes something; its status, which goes to the standard error, has these words.
+    fn says(&mut self, words: &str, status: &str, note: &str) {
+        let out = self.run(words);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        succeed(out, &format!("ceph {words}"));
+        assert!(said.contains(status), "ceph {words} says {said:?}, not {status:?}");
+        self.sheet.works(&format!("`ceph {words}`"), note);
+    }
+
+    /// A row: refused at once, with these words.
+    fn refused(&mut self, words: &str, why: &str) {
+        let begin = Instant::now();
+        let out = self.run(words);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(
+            !out.status.success(),
+            "ceph {words} was not refused: {}",
+            String::from_utf8_lossy(&out.stdout)
+        );
+        assert!(said.contains(why), "ceph {words} says {said:?}, not {why:?}");
+        assert!(begin.elapsed() < LIMIT / 2, "ceph {words} took {:?}", begin.elapsed());
+        self.sheet.refused(&format!("`ceph {words}`"), why);
+    }
+
+    /// Asks until the answer is as wanted.
+    fn until(&self, words: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let begin = Instant::now();
+        loop {
+            let value = self.json(words);
+            if wanted(&value) {
+                return value;
+            }
+            assert!(begin.elapsed() < LIMIT, "ceph {words} still shows {value:#}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// `.a.b[0].c` of a value.
+fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
+    let parts = path.split(['.', '[', ']']).filter(|part| !part.is_empty());
+    parts.fold(value, |value, part| match part.parse::<usize>() {
+        Ok(index) => &value[index],
+        Err(_) => &value[part],
+    })
+}
+
+fn clean(status: &Value) -> bool {
+    let states = &status["pgmap"]["pgs_by_state"];
+    states.as_array().is_some_and(|all| all.len() == 1) && states[0]["state_name"] == "active+clean"
+}
+
+fn look(ceph: &mut Ceph<'_>) {
+    ceph.until("status", clean);
+    ceph.shows(
+        "-s",
+        &["health: HEALTH_OK", "osd: 3 osds: 3 up", "active+clean"],
+        &[".health.status", ".osdmap.num_up_osds", ".pgmap.num_pgs", ".pgmap.bytes_total"],
+    );
+    ceph.shows("health", &["HEALTH_OK"], &[".status", ".checks"]);
+    ceph.shows("health detail", &["HEALTH_OK"], &[".status"]);
+    ceph.shows(
+        "df",
+        &["--- RAW STORAGE ---", "bench"],
+        &[".stats.total_bytes", ".stats.total_used_raw_bytes", ".pools[0].stats.max_avail"],
+    );
+    ceph.shows("osd tree", &["root default", "osd.2"], &[".nodes[0].children", ".nodes[2].status"]);
+    ceph.shows(
+        "osd df",
+        &["TOTAL", "STDDEV"],
+        &[".nodes[0].kb_used", ".nodes[2].pgs", ".summary.average_utilization"],
+    );
+    ceph.shows(
+        "osd dump",
+        &["max_osd 3", "pool 1 'bench' replicated size 3"],
+        &[".epoch", ".osds[2].public_addrs.addrvec[0].addr", ".pools[0].pg_num"],
+    );
+    ceph.shows("osd stat", &["3 osds: 3 up"], &[".num_osds"]);
+    ceph.shows("osd ls", &["0\n1\n2\n"], &["[2]"]);
+    ceph.shows(
+        "osd map bench foo",
+        &["object 'foo' -> pg 1.7fc1f406 ("],
+        &[".acting", ".acting_primary", ".pgid"],
+    );
+    let metadata = ["[0].hostname", "[2].osd_objectstore", "[1].front_addr"];
+    ceph.shows("osd metadata", &["\"osd_objectstore\": \"cyan\""], &metadata);
+    ceph.shows("osd metadata osd.1", &["\"id\": 1"], &[".kernel_version"]);
+    ceph.shows(
+        "osd crush show-tunables",
+        &["\"profile\": \"jewel\""],
+        &[".choose_total_tries", ".optimal_tunables"],
+    );
+    ceph.shows("osd pool ls", &["bench"], &["[0]"]);
+    ceph.shows("osd pool ls detail", &["pool 1 'bench'"], &["[0].pool_name"]);
+    ceph.shows("osd pool autoscale-status", &["AUTOSCALE", "off"], &["[0].pg_autoscale_mode"]);
+    ceph.shows("pg stat", &["active+clean"], &[".pg_summary.num_pgs"]);
+    ceph.shows("pg dump pgs_brief", &["PG_STAT", "1.0", "active+clean"], &[".pg_stats[0].acting_primary"]);
+    ceph.shows("balancer status", &["\"active\": false"], &[".mode"]);
+    ceph.shows("mon dump", &["mon.a"], &[".mons[0].name"]);
+    maps(ceph);
+}
+
+/// Ceph's own tools read what is got.
+fn maps(ceph: &mut Ceph<'_>) {
+    let dir = ceph.bed.dir();
+    let path = |name: &str| dir.join(name).to_str().expect("UTF-8").to_owned();
+    let (osdmap, crushmap) = (path("osdmap"), path("crushmap"));
+    ceph.ok(&format!("osd getmap -o {osdmap}"));
+    ceph.ok(&format!("osd getcrushmap -o {crushmap}"));
+    if installed("osdmaptool", "ceph-base") {
+        let shown = succeed(run(Path::new("osdmaptool"), &["--print", &osdmap], LIMIT), "osdmaptool --print");
+        assert!(shown.contains("pool 1 'bench'"), "{shown}");
+        let shown = succeed(run(Path::new("crushtool"), &["-d", &crushmap], LIMIT), "crushtool -d");
+        assert!(shown.contains("step emit"), "{shown}");
+        ceph.sheet
+            .works("`ceph osd getmap`, `ceph osd getcrushmap`", "`osdmaptool` and `crushtool` read them");
+    }
+}
+
+fn pools(ceph: &mut Ceph<'_>) {
+    ceph.says("osd pool create rbd 16 16", "pool 'rbd' created", "");
+    ceph.shows("osd pool get rbd pg_num", &["pg_num: 16"], &[".pg_num"]);
+    ceph.says(
+        "osd pool set rbd size 2",
+        "set pool 2 size to 2",
+        "PGs get or lose copies behind their primary",
+    );
+    ceph.says("osd pool set rbd min_size 1", "set pool 2 min_size to 1", "");
+    ceph.shows("osd pool get rbd size", &["size: 2"], &[".size"]);
+    ceph.says("osd pool application enable rbd rbd", "enabled application 'rbd'", "");
+    ceph.says("osd pool set rbd pg_autoscale_mode off", "pg_autoscale_mode to off", "it always is");
+    ceph.says("osd pool set noautoscale", "noautoscale is set", "it always is");
+    ceph.refused("osd pool set rbd pg_num 64", "is given when it is created");
+    ceph.refused("osd pool create ec 8 8 erasure", "only replicated pools");
+    ceph.refused("osd pool rm rbd", "name it twice");
+    ceph.says("osd pool rm rbd rbd --yes-i-really-really-mean-it", "pool 'rbd' removed", "");
+    ceph.refused("osd pool get rbd size", "there is no pool 'rbd'");
+}
+
+fn states(ceph: &mut Ceph<'_>) {
+    for flag in ["noout", "noscrub", "nodeep-scrub"] {
+        ceph.says(&format!("osd set {flag}"), &format!("{flag} is set"), "");
+    }
+    let health = ceph.json("health");
+    assert_eq!(health["checks"]["OSDMAP_FLAGS"]["severity"], "HEALTH_WARN");
+    for flag in ["noout", "noscrub", "nodeep-scrub"] {
+        ceph.says(&format!("osd unset {flag}"), &format!("{flag} is unset"), "");
+    }
+    ceph.bed.rados_ok(&["put", "kept", "/etc/hostname"]);
+    let read = || ceph.bed.rados_ok(&["get", "kept", "-"]);
+    let kept = read();
+    // Three copies need three OSDs: those that have them go on.
+    ceph.says(
+        "osd out 1",
+        "marked out osd.1",
+        "no PG loses its data: who has it serves on, or gives it to who joins",
+    );
+    ceph.until("osd tree", |tree| {
+        tree["nodes"].as_array().is_some_and(|n| n.iter().any(|n| n["reweight"] == 0))
+    });
+    assert_eq!(ceph.bed.rados_ok(&["get", "kept", "-"]), kept);
+    ceph.says("osd in osd.1", "marked in osd.1", "");
+    ceph.says("osd down 2", "marked down osd.2", "it runs, so it boots again");
+    ceph.until("status", |status| status["osdmap"]["num_up_osds"] == 3 && clean(status));
+    assert_eq!(ceph.bed.rados_ok(&["get", "kept", "-"]), kept);
+    ceph.says("osd crush tunables optimal", "adjusted tunables", "they always are");
+    ceph.says("balancer off", "", "it always is");
+}
+
+fn daemons(ceph: &mut Ceph<'_>) {
+    ceph.shows(
+        "tell osd.0 dump_metrics",
+        &["reactor_utilization"],
+        &[".metrics", ".shards[0].reactor.busy_ns"],
+    );
+    ceph.shows("tell osd.1 dump_ops_in_flight", &["num_ops"], &[".num_ops"]);
+    ceph.shows("tell osd.2 config show", &["\"store\": \"cyan\""], &[".store", ".cpus"]);
+    let bench = ["bytes_written", "elapsed_sec", "bytes_per_sec", "iops"];
+    let paths = bench.map(|key| format!(".{key}"));
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    ceph.shows("tell osd.0 bench 8388608 65536", &bench, &paths);
+    let done = ceph.json("tell osd.0 bench 8388608 65536");
+    assert_eq!((&done["bytes_written"], &done["blocksize"]), (&Value::from(8 << 20), &Value::from(64 << 10)));
+    assert!(done["iops"].as_f64().is_some_and(|iops| iops > 0.0));
+    ceph.refused("tell osd.0 make tea", "no valid command found");
+    ceph.refused("tell osd.9 version", "problem getting command descriptions from osd.9");
+    ceph.shows("tell mon.a version", &["carmine"], &[".version"]);
+    let perf = [".osd.op_r", ".osd.op_w_latency.avgtime", ".osd.op_latency.avgcount", ".osd.numpg"];
+    ceph.shows("daemon osd.0 perf dump", &["op_w_latency"], &perf);
+    ceph.shows("daemon osd.0 config show", &["\"store\""], &[".store"]);
+    ceph.shows("daemon osd.2 dump_ops_in_flight", &["num_ops"], &[".num_ops"]);
+    ceph.refused("daemon osd.0 make tea", "no valid command found");
+}
+
+fn unknown(ceph: &mut Ceph<'_>) {
+    ceph.refused("osd erasure-code-profile ls", "no valid command found");
+    ceph.refused("fs status", "no valid command found");
+    ceph.refused("osd set pause", "pause not in");
+    ceph.refused("pg dump", "take 'pg dump pgs_brief'");
+    ceph.refused("osd out osd.7", "osd.7 does not exist");
+}
+
+#[test]
+fn ceph_against_three_osds() {
+    if !installed("ceph", "ceph-common") {
+        return;
+    }
+    let bed = Testbed::up(THREE_CYAN);
+    let mut ceph = Ceph { bed: &bed, sheet: Sheet::new("ceph") };
+    for part in [look, pools, states, daemons, unknown] {
+        part(&mut ceph);
+    }
+    ceph.sheet.check();
+}
