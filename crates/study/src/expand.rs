@@ -65,7 +65,7 @@ pub fn expand(plan: &Plan, machine: &dyn Machine) -> Result<Expansion, PlanError
     let units = order::units(plan, machine, &cells);
     let points = points::points(plan, &cells, &units);
     let estimate = estimate::total(&points);
-    let disk_bytes = estimate::disk_bytes(&points);
+    let disk_bytes = estimate::disk_bytes(machine, &points);
     Ok(Expansion { points, dropped, comparison, estimate, disk_bytes })
 }
 

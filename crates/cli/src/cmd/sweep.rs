@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use carmine_study::archive::{Run, RunWriter, State};
+use carmine_study::archive::{Chart, Run, RunWriter, State};
 use carmine_study::expand::{Expansion, dry_run, expand};
 use carmine_study::plan::Plan;
 use carmine_study::run::{Ending, Job, Options, Sweep};
@@ -91,7 +91,7 @@ fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Result<ExitCo
         note(&format!("stopped; go on with: carmine sweep --resume --out {}", dir.display()));
         return Ok(ExitCode::FAILURE);
     }
-    if !args.json {
+    if !args.json && run.file.chart == Chart::Scaling {
         print(&view::scaling(&scaling_of_run(&run)?))?;
     }
     match carmine_report::write_report(&[dir.to_path_buf()], None) {

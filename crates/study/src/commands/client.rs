@@ -44,6 +44,9 @@ pub(crate) fn refusal(config: &Config) -> Option<String> {
         rate_iops: None,
         ..spec.clone()
     };
+    if config.text("cache") == Some("cold") && tool(config) == Tool::RadosBench && spec.rw.reads() {
+        return Some("cache = cold: rados-bench reads only what it wrote itself, which warms the caches; take another client".into());
+    }
     let check = |spec: &LoadSpec| spec.check().and_then(|()| hosted::check(tool(config), spec).map(drop));
     check(&spec).and_then(|()| check(&aged)).err().map(|error| error.to_string())
 }
@@ -58,6 +61,16 @@ mod tests {
         config.set("workload", workload);
         axes.iter().for_each(|(axis, value)| config.set(axis, *value));
         refusal(&config)
+    }
+
+    #[test]
+    fn what_is_cold_was_not_just_written() {
+        let mut config = Config::default();
+        config.set("client", "rados-bench");
+        config.set("cache", "cold");
+        assert!(refusal(&config).unwrap().starts_with("cache = cold"));
+        config.set("client", "fio-rados");
+        assert_eq!(refusal(&config), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Planned;
+use super::machine::Machine;
 use crate::archive::Config;
 use crate::commands::is_durable;
 use crate::plan::Plan;
@@ -36,8 +37,11 @@ pub(super) fn total(points: &[Planned]) -> Duration {
     points.iter().map(|p| p.estimate).chain(layouts).sum()
 }
 
-/// Block files of all layouts, bytes.
-pub(super) fn disk_bytes(points: &[Planned]) -> u64 {
+/// Block files of all layouts, bytes; none where devices were named.
+pub(super) fn disk_bytes(machine: &dyn Machine, points: &[Planned]) -> u64 {
+    if !machine.devices().is_empty() {
+        return 0;
+    }
     let mut seen = BTreeSet::new();
     let layouts = points.iter().filter(|p| seen.insert(&p.point.layout));
     layouts.map(|p| device_bytes(&p.point.config)).sum()

@@ -94,8 +94,12 @@ pub(crate) fn table(run: &Run) -> String {
     format!("{table}\n")
 }
 
-/// How a scaling run ends: slope, knee and what bound each line, and what the knee is. Empty for other runs.
+/// How a scaling run ends: slope, knee and what bound each line, and what the knee is.
 pub(crate) fn scaling(lines: &[Scaling]) -> String {
+    if lines.is_empty() {
+        return "no slope: the points that fit this machine have one number of reactors, CPUs and OSDs\n"
+            .into();
+    }
     let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     if lines.iter().any(|line| line.knee.is_some()) {
         text.push_str(&format!("(the knee is {KNEE})\n"));
