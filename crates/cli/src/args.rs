@@ -208,6 +208,9 @@ pub(crate) struct RawArgs {
     /// Size of each OSD's block file, such as 8G [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
     osd_size: Option<u64>,
+    /// Folder, on another drive perhaps, in which each OSD's RocksDB gets a folder [default: in the testbed's]
+    #[arg(long, value_name = "FOLDER", help_heading = "Storage")]
+    db_dir: Option<PathBuf>,
     /// Do not write the block files through: quick, but first writes also pay the file system
     #[arg(long, help_heading = "Storage")]
     sparse: bool,
@@ -265,6 +268,7 @@ impl RawArgs {
             osds_per_device: self.osds_per_device,
             force_wipe: self.force_wipe,
             osd_size_bytes: self.osd_size,
+            db_dir: self.db_dir,
             sparse: self.sparse,
             size: self.size,
             min_size: self.min_size,

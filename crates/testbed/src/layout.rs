@@ -7,7 +7,7 @@
 //! mon.log           log of the monitor
 //! mon/              the monitor's state
 //! osd.N.log         log of OSD N
-//! osd.N/            store of OSD N: `block` (or a link to the device) and `db/`
+//! osd.N/            store of OSD N: `block` (or a link to the device) and `db/` (or a link to where it lies)
 //! device.N          block file that several OSDs share (`--osds-per-device`)
 //! run/NAME.json     process id and start time of `mon`, `osd.0`, …
 //! run/osd.N.wrap.json   the same of the command around an OSD (`--osd-wrap`)
@@ -86,6 +86,10 @@ impl Layout {
     /// An OSD's store folder.
     pub fn osd_dir(&self, id: OsdId) -> PathBuf {
         self.dir.join(format!("osd.{}", id.0))
+    }
+    /// The folder of an OSD's RocksDB, or the link to it.
+    pub fn db(&self, id: OsdId) -> PathBuf {
+        self.osd_dir(id).join("db")
     }
     /// A block file that several OSDs share.
     pub fn device_file(&self, device: u32) -> PathBuf {

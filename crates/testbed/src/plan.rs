@@ -74,6 +74,10 @@ pub struct Plan {
     pub slices: Vec<SlicePlan>,
     /// Size of each OSD's block file, bytes; also the capacity that `cyan` and `null` report.
     pub osd_size_bytes: u64,
+    /// Folder in which each OSD's RocksDB was given a folder when the stores were made; `None`: in the OSD's own. (Where it is
+    /// now, the link in the OSD's folder says.)
+    #[serde(default)]
+    pub db_dir: Option<PathBuf>,
     /// Block files are not written through.
     pub sparse: bool,
     /// The pool.
@@ -122,6 +126,15 @@ fn at_least(option: &str, bytes: u64, min_bytes: u64) -> Result<u64> {
     Ok(bytes)
 }
 
+/// The folder for RocksDB, made absolute; only `blue` has one.
+fn db_dir(wish: &Wish, store: StoreKind) -> Result<Option<PathBuf>> {
+    let Some(dir) = &wish.db_dir else { return Ok(None) };
+    if store != StoreKind::Blue {
+        return Err(usage!("--db-dir: the store {store} has no database"));
+    }
+    std::path::absolute(dir).map(Some).map_err(|e| usage!("--db-dir {}: {e}", dir.display()))
+}
+
 /// Bytes for people.
 fn mib(bytes: u64) -> String {
     if bytes.is_multiple_of(MIB) { format!("{}M", bytes / MIB) } else { format!("{bytes} bytes") }
@@ -163,6 +176,7 @@ impl Plan {
             devices: wish.devices.clone(),
             slices,
             osd_size_bytes,
+            db_dir: db_dir(wish, store)?,
             sparse: wish.sparse,
             pool,
             grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })
@@ -263,7 +277,9 @@ impl Plan {
             given,
             if self.devices.is_empty() { "files".into() } else { devices(&self.devices) },
         )?;
-        for (option, given) in [("--force-wipe", wish.force_wipe), ("--sparse", wish.sparse && !self.sparse)]
+        let other_db = wish.db_dir.is_some() && wish.db_dir != self.db_dir;
+        for (option, given) in
+            [("--force-wipe", wish.force_wipe), ("--sparse", wish.sparse && !self.sparse), ("--db-dir", other_db)]
         {
             if given {
                 return Err(usage!(

@@ -67,6 +67,8 @@ pub struct Wish {
     pub force_wipe: bool,
     /// Size of each OSD's block file, bytes.
     pub osd_size_bytes: Option<u64>,
+    /// Folder, perhaps on another drive, in which each OSD's RocksDB gets a folder.
+    pub db_dir: Option<PathBuf>,
     /// Do not write the block files through.
     pub sparse: bool,
     /// Replicas.

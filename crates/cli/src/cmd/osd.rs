@@ -7,7 +7,7 @@ mod memory;
 mod metadata;
 mod mkfs;
 mod slowdown;
-mod store;
+pub(super) mod store;
 
 use std::process::ExitCode;
 use std::rc::Rc;

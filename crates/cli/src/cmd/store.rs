@@ -1,6 +1,12 @@
-//! `carmine store`: the object store alone, without an OSD.
+//! `carmine store`: the object store alone: measured, looked at, checked, moved.
 
 mod bench;
+mod df;
+mod dump;
+mod fsck;
+mod migrate_db;
+mod show_label;
+mod tool;
 
 use std::process::ExitCode;
 
@@ -17,10 +23,25 @@ pub(crate) struct StoreArgs {
 enum StoreCommand {
     /// Load a bare store: what it costs without an OSD, a messenger or a network
     Bench(bench::StoreBenchArgs),
+    /// Show who the device of an OSD that does not run belongs to, and the drives of its parts
+    ShowLabel(tool::WhichArgs),
+    /// Show how full the store of an OSD that does not run is
+    Df(tool::WhichArgs),
+    /// Check the store of an OSD that does not run; exits with 1 if something is wrong
+    Fsck(fsck::FsckArgs),
+    /// Print the PGs and objects in the store of an OSD that does not run, and where on the device they are
+    Dump(tool::WhichArgs),
+    /// Move the RocksDB of an OSD that does not run to another folder
+    MigrateDb(migrate_db::MigrateDbArgs),
 }
 
 pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         StoreCommand::Bench(args) => bench::run(&args),
+        StoreCommand::ShowLabel(args) => show_label::run(&args),
+        StoreCommand::Df(args) => df::run(&args),
+        StoreCommand::Fsck(args) => fsck::run(&args),
+        StoreCommand::Dump(args) => dump::run(&args),
+        StoreCommand::MigrateDb(args) => migrate_db::run(&args),
     }
 }

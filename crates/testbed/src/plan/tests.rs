@@ -88,6 +88,7 @@ fn a_restart_may_change_cpus_but_not_data() {
         (Wish { osd_size_bytes: Some(128 << 20), ..w() }, "--osd-size 128M"),
         (Wish { devices: vec!["/dev/a".into()], ..w() }, "made with files"),
         (Wish { sparse: true, ..w() }, "--sparse"),
+        (Wish { db_dir: Some("/elsewhere".into()), ..w() }, "--db-dir"),
         (Wish { force_wipe: true, ..w() }, "--force-wipe"),
     ] {
         let error = old.revise(&wish, &machine()).unwrap_err();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MkfsOptions, mkfs};
-use carmine_testbed::{Layout, Plan, progress_line};
+use carmine_testbed::{Layout, Plan, progress_line, put_db};
 use carmine_types::OsdId;
 
 use super::store::{block_path, block_place, open_kv};
@@ -23,6 +23,9 @@ pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
         (Some(device), _) => link_device(device, &block_path(layout, osd))?,
         (None, Some(slice)) => link(&shared_file(layout, slice.device)?, &block_path(layout, osd))?,
         (None, None) => {}
+    }
+    if let Some(dir) = &plan.db_dir {
+        put_db(layout, osd, &dir.join(format!("{}-osd.{}", plan.fsid, osd.0)))?;
     }
     let place = block_place(layout, plan, osd);
     let Some(kv) = open_kv(layout, plan, osd)? else { return Ok(()) };

@@ -47,7 +47,7 @@ pub(crate) fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Resul
         write_buffer_bytes: memory.kv_write_buffer,
         background_threads: plan.alien_threads.max(2),
     };
-    let kv = RocksKv::open(&layout.osd_dir(osd).join("db"), options)?;
+    let kv = RocksKv::open(&layout.db(osd), options)?;
     Ok(Some(Arc::new(kv)))
 }
 

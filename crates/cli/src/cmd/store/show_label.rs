@@ -1,0 +1,58 @@
+//! `carmine store show-label`: who a device belongs to.
+
+use std::process::ExitCode;
+
+use carmine_store::blue::labels;
+use carmine_store::{Label, StoreError};
+use serde_json::{Value, json};
+
+use super::tool::{Tool, WhichArgs};
+use crate::output::print;
+
+/// 0: both labels are good and equal; 1: not so.
+pub(super) fn run(args: &WhichArgs) -> anyhow::Result<ExitCode> {
+    let tool = Tool::open(args)?;
+    let place = tool.place();
+    let path = place.path.clone();
+    let labels = tool.on_reactor(async |shard| Ok(labels(&shard, place).await?))?;
+    let good = matches!((&labels.first, &labels.copy), (Ok(first), Ok(copy)) if first == copy);
+    let db = tool.db();
+    if tool.json {
+        let shown = json!({
+            "path": path, "drive": Tool::drive(&path), "db": db, "db_drive": Tool::drive(&db),
+            "label": value(&labels.first), "copy": value(&labels.copy),
+        });
+        print(&format!("{shown:#}\n"))?;
+    } else {
+        print(&format!(
+            "{} on {}\n  label: {}\n  copy:  {}\n  db:    {} on {}\n",
+            path.display(),
+            Tool::drive(&path),
+            text(&labels.first),
+            text(&labels.copy),
+            db.display(),
+            Tool::drive(&db),
+        ))?;
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn value(label: &Result<Label, StoreError>) -> Value {
+    match label {
+        Ok(label) => json!({
+            "fsid": label.fsid.to_string(), "osd": label.osd.0, "size": label.size_bytes,
+            "generation": format!("{:016x}", label.generation),
+        }),
+        Err(error) => json!({ "error": error.to_string() }),
+    }
+}
+
+fn text(label: &Result<Label, StoreError>) -> String {
+    match label {
+        Ok(label) => format!(
+            "{} of cluster {}, {} bytes, generation {:016x}",
+            label.osd, label.fsid, label.size_bytes, label.generation
+        ),
+        Err(error) => error.to_string(),
+    }
+}
