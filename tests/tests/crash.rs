@@ -113,6 +113,34 @@ fn kill_nine_of_everything_loses_nothing_acknowledged() {
     }
 }
 
+/// One OSD, killed under the load so many times: each time all that was acknowledged is read back.
+fn killed_again_and_again(times: u64) {
+    let bed = Testbed::up(&["--osds", "1", "--store", "blue", "--osd-size", "256M", "--sparse", "--overprovisioned", "--pgs", "32"]);
+    let state = state_file(&bed);
+    let state = state.to_str().expect("UTF-8");
+    for cycle in 0..times {
+        let bench = Background::start(&bed, "bench", &load(state, "30"));
+        let_write(&bed, Duration::from_millis(100 + cycle * 61 % 700));
+        assert_eq!(kill_nine(&bed.pids()), 2, "the OSD and the monitor");
+        dies_with_its_osds(bench);
+        bed.ok("up", &["--reactors", if cycle % 3 == 1 { "2" } else { "1" }, "--overprovisioned"]);
+        check_blocks(&bed, state);
+    }
+}
+
+/// About 40 s.
+#[test]
+fn kill_nine_ten_times_loses_nothing_acknowledged() {
+    killed_again_and_again(10);
+}
+
+/// `scripts/test -p carmine-tests --test crash -- --ignored a_hundred`: about 6 minutes.
+#[test]
+#[ignore = "minutes"]
+fn kill_nine_a_hundred_times_loses_nothing_acknowledged() {
+    killed_again_and_again(100);
+}
+
 /// As before, but the client dies too, and more blows fall while the OSDs start and make their copies equal.
 #[test]
 fn kill_nine_while_starting_loses_nothing_either() {

@@ -322,6 +322,14 @@ impl Mon {
         self.change(Change::Down { osd, addrs }, Box::new(|_, _| {}));
     }
 
+    /// Puts into the map how full an OSD is, if that is not there yet.
+    pub(crate) fn note_fullness(&self, map: &OsdMap, fullness: Change) {
+        let now = UTime::from_unix(self.shard.unix_now());
+        if fullness.plan(map, now).is_ok_and(|inc| inc.is_some()) {
+            self.change(fullness, Box::new(|_, _| {}));
+        }
+    }
+
     /// Sends a message unless the connection has gone.
     pub(crate) fn reply(conn: &Rc<Connection>, message: Message) {
         if !conn.is_closed() {

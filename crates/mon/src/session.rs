@@ -270,7 +270,10 @@ impl Mon {
         let sessions = self.sessions.borrow();
         let session = sessions.get(&conn.id());
         if addrs.is_some_and(|addrs| session.is_some_and(|s| s.is_of(beacon.osd, addrs))) {
+            drop(sessions);
+            let OsdBeacon { osd, used_bytes, total_bytes, .. } = beacon;
             self.stats.borrow_mut().set(beacon);
+            self.note_fullness(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
         }
     }
 

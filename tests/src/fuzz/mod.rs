@@ -9,6 +9,7 @@ mod maps;
 mod messages;
 mod mutate;
 mod seeds;
+mod store;
 
 pub use mutate::Mutator;
 
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "osdmap_inc", run: maps::incremental, seeds: maps::incremental_seeds },
     Target { name: "message", run: messages::message, seeds: messages::message_seeds },
     Target { name: "monmap", run: maps::monmap, seeds: maps::monmap_seeds },
+    Target { name: "on_disk", run: store::on_disk, seeds: store::on_disk_seeds },
     Target { name: "osdmap", run: maps::osdmap, seeds: maps::osdmap_seeds },
 ];
 

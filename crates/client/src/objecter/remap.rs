@@ -7,7 +7,8 @@ use carmine_crush::MapView;
 use carmine_types::errno::{ENOENT, Errno};
 use carmine_types::{OsdId, PgId};
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::osdmap::consts::{FLAG_PAUSERD, FLAG_PAUSEWR};
+use carmine_wire::osd_op::flags::{FULL_FORCE, FULL_TRY};
+use carmine_wire::osdmap::consts::{FLAG_PAUSERD, FLAG_PAUSEWR, POOL_FULL};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -65,8 +66,13 @@ pub(super) fn place(view: &MapView, op: &mut Op) -> Option<OsdId> {
     };
     op.request.pg = PgId::of_hash(pool_id, op.request.hash, pool.pg_num);
     let flags = view.map().flags;
-    let waits = if op.is_write() { flags & (FLAG_PAUSEWR | FLAG_FULL) } else { flags & FLAG_PAUSERD };
-    if waits != 0 {
+    let is_full = flags & FLAG_FULL != 0 || pool.flags & POOL_FULL != 0;
+    let waits = if op.is_write() {
+        flags & FLAG_PAUSEWR != 0 || is_full && op.request.flags & (FULL_TRY | FULL_FORCE) == 0
+    } else {
+        flags & FLAG_PAUSERD != 0
+    };
+    if waits {
         return None;
     }
     let primary = view.acting_primary(op.request.pg)?;

@@ -1,5 +1,6 @@
 //! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
 
+mod full;
 mod osd;
 mod pool;
 #[cfg(test)]
@@ -29,6 +30,8 @@ pub(crate) enum Change {
     MarkDown { osds: Vec<OsdId> },
     /// Gives OSDs this weight (16.16): 0 is out, 0x10000 is in.
     Weight { osds: Vec<OsdId>, weight: u32 },
+    /// So much of an OSD's store is used.
+    Fullness { osd: OsdId, used_bytes: u64, total_bytes: u64 },
     /// Sets and clears flags of the map.
     Flags { set: u32, clear: u32 },
 }
@@ -56,6 +59,9 @@ impl Change {
             Self::SetPool { pool, size, min_size } => pool::set(map, pool, *size, *min_size, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
             Self::Weight { osds, weight } => weight::set(map, osds, *weight, now),
+            Self::Fullness { osd, used_bytes, total_bytes } => {
+                Ok(full::set(map, *osd, *used_bytes, *total_bytes, now))
+            }
             Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
         }
     }

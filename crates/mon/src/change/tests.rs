@@ -187,3 +187,26 @@ fn flags_are_set_and_cleared() {
     assert!(apply(&mut map, Change::Flags { set: 0, clear: 0x880 }));
     assert_eq!(map.flags, before);
 }
+
+/// Thresholds 0.85, 0.90 and 0.95 as in Ceph.
+#[test]
+fn the_fullest_osd_decides_what_the_pools_say() {
+    use carmine_wire::osdmap::consts::{POOL_BACKFILLFULL, POOL_FULL, POOL_NEARFULL};
+    let mut map = cluster(2);
+    (0..2).for_each(|osd| up(&mut map, osd, 1));
+    let used = |osd, used_bytes| Change::Fullness { osd: OsdId(osd), used_bytes, total_bytes: 100 };
+    let flags = |map: &OsdMap| map.pools[&1].flags & (POOL_FULL | POOL_BACKFILLFULL | POOL_NEARFULL);
+    assert!(!apply(&mut map, used(0, 84)));
+    for (osd, percent, wanted) in [
+        (0, 85, POOL_NEARFULL),
+        (1, 95, POOL_FULL),
+        (0, 91, POOL_FULL),
+        (1, 10, POOL_BACKFILLFULL),
+        (0, 20, 0),
+    ] {
+        assert!(apply(&mut map, used(osd, percent)), "osd.{osd} at {percent} %");
+        assert_eq!(flags(&map), wanted, "osd.{osd} at {percent} %");
+        assert!(!apply(&mut map, used(osd, percent)), "told twice");
+        assert!(map.is_up(OsdId(0)) && map.is_up(OsdId(1)));
+    }
+}

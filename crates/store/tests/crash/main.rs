@@ -7,12 +7,14 @@
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
+mod flips;
 mod kv;
 mod work;
 
 use carmine_reactor::sim::Unflushed;
 
 use check::check;
+use flips::{Found, flip};
 use work::{Histories, Life, Start, live};
 
 /// Bits from a counter.
@@ -98,4 +100,32 @@ fn every_power_cut_leaves_a_prefix_with_all_that_was_acknowledged() {
 #[ignore = "minutes"]
 fn long() {
     until(10_000, 30, 1);
+}
+
+/// Flipped bits at the end of random loads: `found` of them by a mount or a read, none ever as data.
+fn flips(loads: u64, each: u64) {
+    let mut found = Vec::new();
+    for seed in 0..loads {
+        let life = live(seed, Start { life: None, histories: Histories::new() }, 12);
+        for n in 0..each {
+            let result = flip(&life, life.tape.len(), mix(seed << 32 | n));
+            found.push(result.unwrap_or_else(|error| panic!("load {seed}, flip {n}: {error}")));
+        }
+    }
+    let count = |wanted| found.iter().filter(|found| **found == wanted).count();
+    let (mount, read, nowhere) = (count(Found::ByMount), count(Found::ByRead), count(Found::Nowhere));
+    println!("{mount} flips found by mount, {read} by reads and fsck, {nowhere} in nothing that is used");
+    assert!(read > 0);
+}
+
+#[test]
+fn a_flipped_bit_is_never_data() {
+    flips(2, 60);
+}
+
+/// `cargo test --release -p carmine-store --test crash long_flips -- --ignored --nocapture`
+#[test]
+#[ignore = "minutes"]
+fn long_flips() {
+    flips(20, 500);
 }

@@ -9,15 +9,22 @@ pub const STATE_AUTOOUT: u32 = 4;
 /// `osd_state`: never been in yet.
 pub const STATE_NEW: u32 = 8;
 
+/// `osd_state`: its store is so full that clients may not write.
+pub const STATE_FULL: u32 = 0x10;
+/// `osd_state`: its store is nearly full.
+pub const STATE_NEARFULL: u32 = 0x20;
+/// `osd_state`: its store is so full that no data may be moved to it.
+pub const STATE_BACKFILLFULL: u32 = 0x40;
+
 /// `osd_state` bits and their names.
 pub const STATE_NAMES: &[(u32, &str)] = &[
     (STATE_EXISTS, "exists"),
     (STATE_UP, "up"),
     (STATE_AUTOOUT, "autoout"),
     (STATE_NEW, "new"),
-    (0x10, "full"),
-    (0x20, "nearfull"),
-    (0x40, "backfillfull"),
+    (STATE_FULL, "full"),
+    (STATE_NEARFULL, "nearfull"),
+    (STATE_BACKFILLFULL, "backfillfull"),
     (0x80, "destroyed"),
     (0x100, "noup"),
     (0x200, "nodown"),
@@ -72,6 +79,10 @@ pub const HASH_RJENKINS: u8 = 2;
 pub const POOL_HASHPSPOOL: u64 = 1;
 /// `pg_pool.flags`: writes are refused.
 pub const POOL_FULL: u64 = 2;
+/// `pg_pool.flags`: an OSD is nearly full.
+pub const POOL_NEARFULL: u64 = 0x800;
+/// `pg_pool.flags`: an OSD is so full that no data may be moved to it.
+pub const POOL_BACKFILLFULL: u64 = 0x1000;
 /// Pool flags and their names, by bit, as Pacific prints them (it has no name for 0x10000, which is eio).
 pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (POOL_HASHPSPOOL, "hashpspool"),
@@ -85,8 +96,8 @@ pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (0x100, "noscrub"),
     (0x200, "nodeep-scrub"),
     (0x400, "full_quota"),
-    (0x800, "nearfull"),
-    (0x1000, "backfillfull"),
+    (POOL_NEARFULL, "nearfull"),
+    (POOL_BACKFILLFULL, "backfillfull"),
     (0x2000, "selfmanaged_snaps"),
     (0x4000, "pool_snaps"),
     (0x8000, "creating"),
