@@ -115,7 +115,18 @@ fn kill_nine_of_everything_loses_nothing_acknowledged() {
 
 /// One OSD, killed under the load so many times: each time all that was acknowledged is read back.
 fn killed_again_and_again(times: u64) {
-    let bed = Testbed::up(&["--osds", "1", "--store", "blue", "--osd-size", "256M", "--sparse", "--overprovisioned", "--pgs", "32"]);
+    let bed = Testbed::up(&[
+        "--osds",
+        "1",
+        "--store",
+        "blue",
+        "--osd-size",
+        "256M",
+        "--sparse",
+        "--overprovisioned",
+        "--pgs",
+        "32",
+    ]);
     let state = state_file(&bed);
     let state = state.to_str().expect("UTF-8");
     for cycle in 0..times {

@@ -31,7 +31,8 @@ fn a_full_store_is_seen_and_emptied() {
     if !installed("rados", "ceph-common") {
         return;
     }
-    let bed = Testbed::up(&["--osds", "1", "--osd-size", "256M", "--sparse", "--overprovisioned", "--pgs", "32"]);
+    let bed =
+        Testbed::up(&["--osds", "1", "--osd-size", "256M", "--sparse", "--overprovisioned", "--pgs", "32"]);
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let file = folder.path().join("4m");
     std::fs::write(&file, vec![7; 4 << 20]).expect("a file");
@@ -47,7 +48,10 @@ fn a_full_store_is_seen_and_emptied() {
     assert!(said.starts_with("HEALTH_WARN") && said.contains("OSD_NEARFULL"), "{said}");
     put(56, 61);
     let said = until_health(&bed, |said| said.contains("OSD_FULL"));
-    assert!(said.starts_with("HEALTH_ERR") && said.contains("POOL_FULL") && said.contains("osd.0 is full"), "{said}");
+    assert!(
+        said.starts_with("HEALTH_ERR") && said.contains("POOL_FULL") && said.contains("osd.0 is full"),
+        "{said}"
+    );
     // A write waits; reading and removing by force go on.
     let waits = Background::rados(&bed, &["put", "one-more", file]);
     bed.rados_ok(&["get", "object-7", "/dev/null"]);

@@ -11,7 +11,8 @@ use carmine_tests::{Testbed, installed, succeed};
 use serde_json::Value;
 
 fn up(osds: &str, more: &[&str]) -> Testbed {
-    let mut options = vec!["--osds", osds, "--osd-size", "256M", "--sparse", "--overprovisioned", "--pgs", "32"];
+    let mut options =
+        vec!["--osds", osds, "--osd-size", "256M", "--sparse", "--overprovisioned", "--pgs", "32"];
     options.extend(more);
     Testbed::up(&options)
 }
@@ -32,7 +33,20 @@ fn store_json(bed: &Testbed, verb: &str, args: &[&str]) -> Value {
 }
 
 fn fill(bed: &Testbed) {
-    let args = ["--rw", "randwrite", "--bs", "4k", "--iodepth", "16", "--runtime", "1", "--size", "8m", "--object-size", "256k"];
+    let args = [
+        "--rw",
+        "randwrite",
+        "--bs",
+        "4k",
+        "--iodepth",
+        "16",
+        "--runtime",
+        "1",
+        "--size",
+        "8m",
+        "--object-size",
+        "256k",
+    ];
     bed.ok("bench", &args);
 }
 
@@ -62,7 +76,10 @@ fn a_store_is_looked_at_checked_and_moved() {
     assert_eq!(fsck["blocks"], fsck["blocks_read"]);
     let dumped = succeed(store(&bed, "dump", &["--json"]), "dump");
     let lines: Vec<Value> = dumped.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(lines.iter().filter(|line| line.get("object").is_some()).count() as u64, fsck["objects"].as_u64().unwrap());
+    assert_eq!(
+        lines.iter().filter(|line| line.get("object").is_some()).count() as u64,
+        fsck["objects"].as_u64().unwrap()
+    );
     let bytes = lines.iter().filter_map(|line| line["extents"].as_array()).flatten();
     assert_eq!(bytes.map(|extent| extent[2].as_u64().unwrap()).sum::<u64>(), used);
 

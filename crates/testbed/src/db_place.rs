@@ -61,7 +61,8 @@ pub fn migrate_db(layout: &Layout, osd: OsdId, to: &Path) -> Result<DbMove> {
             return Err(failed!("{} is no file: a database's folder has files only", entry.path().display()));
         }
         let target = to.join(entry.file_name());
-        moved.bytes += copy_durably(&entry.path(), &target).map_err(TestbedError::io("copy", &entry.path()))?;
+        moved.bytes +=
+            copy_durably(&entry.path(), &target).map_err(TestbedError::io("copy", &entry.path()))?;
         moved.files += 1;
     }
     sync(&to)?;
@@ -141,7 +142,8 @@ mod tests {
             assert_eq!(fs::read(first.join("000004.sst")).unwrap(), vec![7; 5000]);
             assert!(!before.exists() || before == first, "{}", before.display());
         }
-        let left: Vec<_> = fs::read_dir(first.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let left: Vec<_> =
+            fs::read_dir(first.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["db"]);
         remove_db(&layout, OsdId(0)).unwrap();
         assert!(!root.path().join("b").exists());

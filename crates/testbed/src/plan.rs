@@ -278,9 +278,11 @@ impl Plan {
             if self.devices.is_empty() { "files".into() } else { devices(&self.devices) },
         )?;
         let other_db = wish.db_dir.is_some() && wish.db_dir != self.db_dir;
-        for (option, given) in
-            [("--force-wipe", wish.force_wipe), ("--sparse", wish.sparse && !self.sparse), ("--db-dir", other_db)]
-        {
+        for (option, given) in [
+            ("--force-wipe", wish.force_wipe),
+            ("--sparse", wish.sparse && !self.sparse),
+            ("--db-dir", other_db),
+        ] {
             if given {
                 return Err(usage!(
                     "{option}: the stores of this testbed exist; `carmine destroy` removes them"

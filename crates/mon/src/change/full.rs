@@ -12,11 +12,11 @@ const POOL_FLAGS: u64 = POOL_FULL | POOL_BACKFILLFULL | POOL_NEARFULL;
 
 /// The state of an OSD of which so much is used: by the map's ratios, the highest that is reached.
 fn state_of(map: &OsdMap, used_bytes: u64, total_bytes: u64) -> u32 {
-    let share = used_bytes as f64 / total_bytes.max(1) as f64;
+    let share = (used_bytes as f64 / total_bytes.max(1) as f64) as f32;
     match share {
-        _ if share >= map.full_ratio.into() => STATE_FULL,
-        _ if share >= map.backfillfull_ratio.into() => STATE_BACKFILLFULL,
-        _ if share >= map.nearfull_ratio.into() => STATE_NEARFULL,
+        _ if share >= map.full_ratio => STATE_FULL,
+        _ if share >= map.backfillfull_ratio => STATE_BACKFILLFULL,
+        _ if share >= map.nearfull_ratio => STATE_NEARFULL,
         _ => 0,
     }
 }
@@ -32,7 +32,13 @@ fn pool_flags(states: u32) -> u64 {
 }
 
 /// The state of one OSD, and the flags of the pools that follow from it.
-pub(super) fn set(map: &OsdMap, osd: OsdId, used_bytes: u64, total_bytes: u64, now: UTime) -> Option<Incremental> {
+pub(super) fn set(
+    map: &OsdMap,
+    osd: OsdId,
+    used_bytes: u64,
+    total_bytes: u64,
+    now: UTime,
+) -> Option<Incremental> {
     let bits = |osd: OsdId| map.osd_state.get(osd.0 as usize).copied().unwrap_or_default() & STATES;
     let (was, is) = (bits(osd), state_of(map, used_bytes, total_bytes));
     if was == is || !map.is_up(osd) {

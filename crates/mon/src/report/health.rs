@@ -90,7 +90,8 @@ fn full_pools(view: &View<'_>) -> impl Iterator<Item = Check> {
     kinds.into_iter().filter_map(move |(bit, code, word)| {
         let has = |id: &i64| view.map.pool(*id).is_some_and(|pool| pool.flags & bit != 0);
         let names = view.map.pool_names.iter().filter(|(id, _)| has(id));
-        let details: Vec<String> = names.map(|(_, name)| format!("pool '{name}' is {word} (no space)")).collect();
+        let details: Vec<String> =
+            names.map(|(_, name)| format!("pool '{name}' is {word} (no space)")).collect();
         let summary = format!("{} pool(s) {word}", details.len());
         (!details.is_empty()).then_some(Check { code, is_error: bit == POOL_FULL, summary, details })
     })

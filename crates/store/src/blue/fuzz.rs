@@ -21,20 +21,28 @@ pub fn decode_any(bytes: &[u8]) {
 
 fn decode_pair(key: &[u8], value: &[u8]) {
     let _ = (keys::decode_onode(key), keys::decode_extents(key), keys::decode_log(key), keys::decode_pg(key));
-    let _ = (codec::decode_onode(key, value), codec::decode_extents(key, value), codec::decode_log(key, value));
+    let _ =
+        (codec::decode_onode(key, value), codec::decode_extents(key, value), codec::decode_log(key, value));
     let _ = (codec::decode_info(key, value), codec::decode_tail(key, value));
 }
 
 /// A good input of each kind.
 #[must_use]
 pub fn decode_seeds() -> Vec<Vec<u8>> {
-    let (pg, version, oid) = (PgId::new(1, 7), Eversion::new(3, 9), ObjectId::head(1, b"space", b"key", b"name"));
+    let (pg, version, oid) =
+        (PgId::new(1, 7), Eversion::new(3, 9), ObjectId::head(1, b"space", b"key", b"name"));
     let mut extents = Extents::default();
     for (n, block) in (5u64..14).enumerate() {
         extents.set(n * 2, Entry::new(block, 0xfeed));
     }
     let meta = ObjectMeta { size: 9999, version, user_version: 4, mtime: UTime { sec: 5, nsec: 6 } };
-    let info = PgInfo { pg, last_update: version, last_epoch_started: Epoch(2), acting: vec![OsdId(1), OsdId(2)], ..PgInfo::default() };
+    let info = PgInfo {
+        pg,
+        last_update: version,
+        last_epoch_started: Epoch(2),
+        acting: vec![OsdId(1), OsdId(2)],
+        ..PgInfo::default()
+    };
     let entry = LogEntry {
         version,
         prior: Eversion::ZERO,

@@ -42,7 +42,8 @@ pub fn flip(life: &Life, at: usize, random: u64) -> Result<Found, String> {
     let (found, done) = (Rc::new(RefCell::new(Found::ByMount)), Rc::new(Cell::new(false)));
     let (out, flag) = (Rc::clone(&found), Rc::clone(&done));
     let node = sim.node("osd", 1, move |shard| {
-        let (kv, histories, out, flag) = (Arc::clone(&kv), Rc::clone(&histories), Rc::clone(&out), Rc::clone(&flag));
+        let (kv, histories, out, flag) =
+            (Arc::clone(&kv), Rc::clone(&histories), Rc::clone(&out), Rc::clone(&flag));
         async move {
             let options = MountOptions { cache_bytes_per_shard: 1 << 20 };
             if let Ok(shared) = BlueShared::mount(&shard, &path(), kv, options).await {

@@ -41,5 +41,9 @@ pub(super) fn run(args: &WhichArgs) -> anyhow::Result<ExitCode> {
 
 fn folder_bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).filter(|found| found.is_file()).map(|found| found.len()).sum()
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .filter(|found| found.is_file())
+        .map(|found| found.len())
+        .sum()
 }

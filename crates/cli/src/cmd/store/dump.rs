@@ -43,7 +43,12 @@ fn as_text(item: &Dumped) -> String {
         Dumped::Pg { pg, log_entries } => format!("pg {pg}: {log_entries} log entries"),
         Dumped::Object { oid, meta, extents } => {
             let places = extents.iter().map(|e| format!(" {}~{}@{}", e.offset, e.len, e.device_offset));
-            format!("object {oid}: {} bytes, version {},{}", meta.size, meta.version, places.collect::<String>())
+            format!(
+                "object {oid}: {} bytes, version {},{}",
+                meta.size,
+                meta.version,
+                places.collect::<String>()
+            )
         }
         Dumped::Damaged(error) => format!("damaged: {error}"),
     }

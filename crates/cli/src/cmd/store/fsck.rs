@@ -33,9 +33,11 @@ pub(super) fn run(args: &FsckArgs) -> anyhow::Result<ExitCode> {
         let report = match tool.mount(&shard, kv).await {
             Ok(shared) => fsck(&shared, &shard, args.deep).await?,
             // What keeps it from being mounted is what is wrong with it.
-            Err(error) => {
-                FsckReport { error_count: 1, errors: vec![format!("cannot be mounted: {error}")], ..FsckReport::default() }
-            }
+            Err(error) => FsckReport {
+                error_count: 1,
+                errors: vec![format!("cannot be mounted: {error}")],
+                ..FsckReport::default()
+            },
         };
         Ok((repaired, report))
     })?;

@@ -48,7 +48,10 @@ impl Tool {
         }
         if testbed.plan().store != StoreKind::Blue {
             let store = testbed.plan().store;
-            return Err(Usage(format!("the OSDs have the store {store}, which keeps nothing: there is nothing to look at")).into());
+            return Err(Usage(format!(
+                "the OSDs have the store {store}, which keeps nothing: there is nothing to look at"
+            ))
+            .into());
         }
         if running(testbed.layout(), testbed.plan())?.contains(&Daemon::Osd(osd)) {
             let dir = testbed.layout().dir().display();
@@ -69,7 +72,10 @@ impl Tool {
     }
 
     /// Runs `work` on a reactor, with the store's slice locked.
-    pub(super) fn on_reactor<R>(&self, work: impl AsyncFnOnce(Shard) -> anyhow::Result<R>) -> anyhow::Result<R> {
+    pub(super) fn on_reactor<R>(
+        &self,
+        work: impl AsyncFnOnce(Shard) -> anyhow::Result<R>,
+    ) -> anyhow::Result<R> {
         let _slice = lock_slice(self.testbed.layout(), self.testbed.plan(), self.osd)?;
         let config = Config { name: "store".into(), poll: PollPolicy::Sleep, ..Config::default() };
         block_on(config, work).context("cannot start a reactor")?
