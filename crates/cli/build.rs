@@ -1,5 +1,6 @@
 //! Notes for `carmine version --verbose` what only the build knows.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The workspace's lock file, from this crate's folder.
@@ -13,19 +14,37 @@ fn rocksdb_version() -> Option<String> {
     Some(line.trim_matches('"').split_once('+')?.1.to_string())
 }
 
-/// Commit that is built, with `+` if files differ from it; nothing without git.
+/// What `git` prints, if it is there and succeeds.
+fn git(args: &[&str]) -> Option<String> {
+    let out = Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
+    Some(String::from_utf8_lossy(&out.stdout).trim().to_string())
+}
+
+/// Commit that is built, with `+` if files differ from it: what `CARMINE_GIT_HASH` says, or else git. Nothing for sources
+/// that are not in a repository, also if they lie inside of another one.
 fn git_hash() -> String {
-    let git = |args: &[&str]| {
-        let out = Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
-        Some(String::from_utf8_lossy(&out.stdout).trim().to_string())
-    };
+    println!("cargo::rerun-if-env-changed=CARMINE_GIT_HASH");
+    if let Ok(told) = std::env::var("CARMINE_GIT_HASH") {
+        return told;
+    }
+    if git(&["ls-files", "--error-unmatch", "build.rs"]).is_none() {
+        return String::new();
+    }
     let hash = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default();
     let changed =
         git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|list| !list.is_empty());
-    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
-        println!("cargo::rerun-if-changed={log}");
-    }
+    watch(git(&["rev-parse", "--git-path", "logs/HEAD"]).map(PathBuf::from));
     if changed { format!("{hash}+") } else { hash }
+}
+
+/// Runs this again when the commit changes, or a source of a crate: this crate is then built again anyway.
+fn watch(commits: Option<PathBuf>) {
+    let crates = std::fs::read_dir("..").into_iter().flatten().flatten();
+    let sources = crates.map(|folder| folder.path().join("src"));
+    // Cargo takes a path that does not exist for one that has changed.
+    for path in sources.chain(commits).filter(|path| path.exists()) {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
 }
 
 fn main() {

@@ -187,6 +187,13 @@ impl Ops {
         self.in_flight
     }
 
+    /// Those among them that wait for a peer to do something: every listener and every open connection has one.
+    pub(crate) fn standing(&self) -> usize {
+        let held = |slot: &&Slot| matches!(slot.state, State::InFlight | State::Orphan);
+        let waits = |slot: &&Slot| matches!(slot.op, Some(Op::Accept { .. } | Op::Recv { .. }));
+        self.slots.iter().filter(held).filter(waits).count()
+    }
+
     /// Operations completed since the start.
     pub(crate) fn completed(&self) -> u64 {
         self.completed

@@ -315,6 +315,7 @@ impl Shard {
             tasks: i.exec.borrow().alive() as u64,
             ops: i.ops.borrow().completed(),
             ops_in_flight: i.ops.borrow().in_flight() as u64,
+            ops_standing: i.ops.borrow().standing() as u64,
             hops_sent: c.hops_sent.get(),
             hops_received: c.hops_received.get(),
             hops_delayed: c.hops_delayed.get(),

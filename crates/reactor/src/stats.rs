@@ -23,6 +23,8 @@ pub struct ReactorStats {
     pub ops: u64,
     /// I/O operations in flight.
     pub ops_in_flight: u64,
+    /// Of those the accepts and receives: they stand until a peer does something, also on an idle reactor.
+    pub ops_standing: u64,
     /// Messages sent to other shards.
     pub hops_sent: u64,
     /// Messages received from other shards.

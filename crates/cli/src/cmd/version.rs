@@ -11,6 +11,7 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
         let features: Vec<&str> =
             [("rocks", cfg!(feature = "rocks"))].iter().filter(|f| f.1).map(|f| f.0).collect();
         let rows = [
+            ("commit", commit().into()),
             (
                 "profile",
                 format!(
@@ -34,6 +35,14 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     }
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The commit that was built, with `+` if files differed from it.
+pub(super) fn commit() -> &'static str {
+    match env!("CARMINE_GIT_HASH") {
+        "" => "unknown (not built in a git repository)",
+        hash => hash,
+    }
 }
 
 /// See the `global_allocator` in main.rs.

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -72,10 +72,49 @@ fn metrics_and_admin_sockets() {
     // A tool that hangs up half way leaves the socket usable.
     UnixStream::connect(socket).unwrap().write_all(b"{\"pre").unwrap();
     assert!(json(&ask(socket, "version"))["version"].is_string());
+    let commit = json(&ask(socket, "git_version"))["git_version"].as_str().unwrap().to_owned();
+    assert!(commit.trim_end_matches('+').bytes().all(|b| b.is_ascii_hexdigit()), "{commit}");
+    assert!(bed.ok(&["version", "--verbose"]).lines().any(|l| l.starts_with("commit ") && l.contains(&commit)));
 
     bed.ok(&["down"]);
     assert!(!std::path::Path::new(socket).exists(), "the socket is left over");
     assert!(bed.status()["osds"][0]["http"].is_null());
+}
+
+/// Reads until `part` has come; all that came.
+fn read_until(from: &mut impl Read, part: &str) -> String {
+    let (mut all, mut bytes) = (String::new(), [0; 4096]);
+    while !all.contains(part) {
+        let n = from.read(&mut bytes).unwrap();
+        assert!(n > 0, "no {part:?} in {all:?}");
+        all.push_str(&text(&bytes[..n]));
+    }
+    all
+}
+
+/// `top` on a terminal that util-linux's `script` makes.
+#[test]
+fn top_gives_the_terminal_back() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    let once = bed.ok(&["top", "--once"]);
+    assert!(once.contains("osd.1") && !once.contains("quits"), "{once}");
+    let carmine = env!("CARGO_BIN_EXE_carmine");
+    let top = format!("timeout --foreground 60 {carmine} top --dir {}", bed.dir().display());
+    let mut script = Command::new("script");
+    script.args(["-qefc", &top, "/dev/null"]).env("TERM", "xterm");
+    let mut script = match script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
+        Err(e) if e.kind() == ErrorKind::NotFound => return eprintln!("skipped: there is no `script` here"),
+        child => child.unwrap(),
+    };
+    let mut screen = script.stdout.take().unwrap();
+    read_until(&mut screen, "quits");
+    script.stdin.as_mut().unwrap().write_all(b"q").unwrap();
+    // Out of the alternate screen, with a cursor.
+    let mut end = String::new();
+    screen.read_to_string(&mut end).unwrap();
+    assert!(end.contains("\x1b[?1049l") && end.contains("\x1b[?25h"), "{end:?}");
+    assert!(script.wait().unwrap().success());
 }
 
 /// Debian's `ceph`, where it is installed.

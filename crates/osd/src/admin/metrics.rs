@@ -27,6 +27,7 @@ fn raw(osd: &OsdShard) -> Value {
         "reactor": {
             "tid": osd.shard.tid(), "turns": r.turns, "enters": r.enters, "sleeps": r.sleeps, "spins": r.spins,
             "polls": r.polls, "tasks": r.tasks, "ops": r.ops, "ops_in_flight": r.ops_in_flight,
+            "ops_standing": r.ops_standing,
             "hops_sent": r.hops_sent, "hops_received": r.hops_received, "hops_delayed": r.hops_delayed,
             "wakes_sent": r.wakes_sent, "wall_ns": r.wall_ns, "busy_ns": r.busy_ns, "spin_ns": r.spin_ns,
             "sleep_ns": r.sleep_ns, "wait_ns": r.wait_ns, "alien_busy_ns": r.alien_busy_ns, "alien_jobs": r.alien_jobs,

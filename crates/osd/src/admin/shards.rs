@@ -27,7 +27,8 @@ fn one(osd: &OsdShard) -> Value {
         "pgs_primary": primary,
         "connections": osd.conns.borrow().len(),
         "tasks": s.tasks,
-        "io_in_flight": s.ops_in_flight,
+        "io_in_flight": s.ops_in_flight.saturating_sub(s.ops_standing),
+        "io_standing": s.ops_standing,
         "txns_in_flight": osd.store.stats().txns_in_flight,
         "waiting_for_map": osd.waiting.borrow().len() + osd.unplaced.borrow().len(),
         "clocks": {

@@ -45,8 +45,10 @@ metric_set! {
         sleeps: Counter,
         /// Operations that the kernel completed: disk and network.
         io_completed: Counter,
-        /// Operations that the kernel has.
+        /// Operations that the kernel works on: disk, and sends.
         io_in_flight: Gauge,
+        /// Accepts and receives that the kernel holds until a peer sends something.
+        io_standing: Gauge,
         /// Bytes copied by code that could not avoid it.
         copied_bytes: Counter,
         /// Buffers that the arena could not give and the heap gave.
@@ -246,7 +248,8 @@ fn reactor(s: &ReactorStats, utilization_percent: f64) -> ReactorMetrics {
         kernel_enters: count(s.enters),
         sleeps: count(s.sleeps),
         io_completed: count(s.ops),
-        io_in_flight: gauge(s.ops_in_flight),
+        io_in_flight: gauge(s.ops_in_flight.saturating_sub(s.ops_standing)),
+        io_standing: gauge(s.ops_standing),
         copied_bytes: count(s.bytes_copied),
         buffer_fallbacks: count(s.buf_fallbacks),
     }

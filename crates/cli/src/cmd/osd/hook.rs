@@ -25,6 +25,7 @@ impl AdminHook for Commands {
     fn answer(&self, osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Option<AdminAnswer> {
         let answer = match prefix {
             "config show" => config(&self.plan, osd.config.id.0),
+            "git_version" => json!({ "git_version": env!("CARMINE_GIT_HASH") }),
             _ => return BenchHook.answer(osd, prefix, question),
         };
         Some(Box::pin(async move { Ok(answer) }))
@@ -35,7 +36,10 @@ impl AdminHook for Commands {
     }
 
     fn commands(&self) -> Vec<(&'static str, &'static str)> {
-        vec![("config show", "the options that this OSD runs with")]
+        vec![
+            ("config show", "the options that this OSD runs with"),
+            ("git_version", "the commit that this program was built from; + if files differed from it"),
+        ]
     }
 }
 

@@ -16,13 +16,20 @@ const CELL: u16 = 56;
 const HEAD: u16 = 1;
 const FRAME: u16 = 3;
 
-/// Draws everything; what does not fit is cut off at the bottom.
+/// What the keys do, behind the title on a terminal.
+const KEYS: &str = "   q quits";
+
+/// Draws everything for a terminal; what does not fit is cut off at the bottom.
 pub(super) fn draw(frame: &mut Frame<'_>, title: &str, view: &View) {
+    draw_under(frame, Line::from(vec![title.bold(), KEYS.dim()]), view);
+}
+
+fn draw_under(frame: &mut Frame<'_>, title: Line<'_>, view: &View) {
     let osds = view.osds.len() as u16 + FRAME;
     let [head, table, grid] =
         Layout::vertical([Constraint::Length(HEAD), Constraint::Length(osds), Constraint::Min(FRAME)])
             .areas(frame.area());
-    frame.render_widget(Line::from(vec![title.bold(), "   q quits".dim()]), head);
+    frame.render_widget(title, head);
     frame.render_widget(osd_table(view), table);
     draw_grid(frame, grid, &view.cpus);
 }
@@ -110,7 +117,7 @@ pub(super) fn plain(title: &str, view: &View) -> String {
     let height = HEAD + FRAME + view.osds.len() as u16 + FRAME + view.cpus.len() as u16;
     let backend = ratatui::backend::TestBackend::new(width, height);
     let Ok(mut terminal) = ratatui::Terminal::new(backend);
-    let Ok(_) = terminal.draw(|frame| draw(frame, title, view));
+    let Ok(_) = terminal.draw(|frame| draw_under(frame, Line::from(title), view));
     let lines = terminal.backend().buffer().content.chunks(usize::from(width)).map(|cells| {
         let line: String = cells.iter().map(|cell| cell.symbol()).collect();
         line.trim_end().to_owned() + "\n"
@@ -141,6 +148,7 @@ mod tests {
                 .unwrap_or_else(|| panic!("no {part} in\n{screen}"))
                 .to_owned()
         };
+        assert!(line("bed").contains("q quits"), "{screen}");
         assert!(line("osd.0 ").contains("3000"), "{screen}");
         assert!(line("osd.1 ").contains("gone"), "{screen}");
         // 80 % of 20 cells, then 15 %.
@@ -158,7 +166,7 @@ mod tests {
     #[test]
     fn text_has_every_cpu() {
         let text = plain("bed", &example());
-        assert!(text.starts_with("bed"), "{text}");
+        assert!(text.starts_with("bed\n"), "nobody can press a key: {text}");
         assert_eq!(text.lines().filter(|line| line.contains("osd.0/") || line.contains("osd.1/")).count(), 4);
     }
 }

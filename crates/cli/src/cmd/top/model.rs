@@ -25,7 +25,7 @@ pub(super) struct OsdView {
     pub(super) read_p99_us: Option<f64>,
     pub(super) write_mean_us: Option<f64>,
     pub(super) write_p99_us: Option<f64>,
-    /// Operations that the kernel has: disk and network.
+    /// Operations that the kernel works on: disk, and sends.
     pub(super) io_in_flight: f64,
     /// Transactions that are not durable yet.
     pub(super) txns_in_flight: f64,
