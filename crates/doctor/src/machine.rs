@@ -46,8 +46,17 @@ impl<'a> Machine<'a> {
 impl Device {
     /// A file of the hardware behind the device: of itself, or of the nearest bus device around it.
     pub(crate) fn hardware(&self, host: &Host, name: &str) -> Option<PathBuf> {
-        host.find_up(&format!("{}/device", self.dir), name)
+        let device = format!("{}/device", self.dir);
+        let direct = host.find_up(&device, name);
+        // The namespace of a drive with several ports belongs to a subsystem, which lists its controllers.
+        let controllers = || host.list(&device).into_iter().filter(|entry| is_controller(entry));
+        direct.or_else(|| controllers().find_map(|nvme| host.find_up(&format!("{device}/{nvme}"), name)))
     }
+}
+
+/// `nvme0`, but not `nvme0n1` or `nvme0c0n1`.
+fn is_controller(entry: &str) -> bool {
+    entry.strip_prefix("nvme").is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn drives(host: &Host, wanted: &[String]) -> Vec<Device> {

@@ -18,6 +18,7 @@ mod job;
 mod ledger;
 mod pattern;
 mod prefill;
+pub mod profile;
 pub mod report;
 mod result;
 mod rng;

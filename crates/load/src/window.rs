@@ -129,6 +129,15 @@ pub struct InstrumentWindow {
     pub apart: bool,
 }
 
+/// What the processors counted while the OSDs' threads ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterWindow {
+    pub cycles: Option<u64>,
+    pub instructions: Option<u64>,
+    /// What they did in the kernel is not in it: this user may not count it.
+    pub user_only: bool,
+}
+
 /// Everything that was sampled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
@@ -141,6 +150,8 @@ pub struct Window {
     pub metrics: Vec<MetricsWindow>,
     /// `None` without samples.
     pub instrument: Option<InstrumentWindow>,
+    /// `None` where nothing counts.
+    pub counters: Option<CounterWindow>,
 }
 
 impl OsdWindow {

@@ -2,6 +2,7 @@
 
 mod draw;
 mod heat;
+mod hit;
 mod ink;
 mod lines;
 mod model;

@@ -1,5 +1,7 @@
 //! Under which conditions it was measured, and how to do it again.
 
+pub(crate) mod doctor;
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -26,7 +28,8 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Section> {
         add("The run", Section { table: Some(facts(run)), ..Section::default() });
         add("Settings that all points share", Section { table: Some(common(view)), ..Section::default() });
         add("Machine", Section { table: Some(listed(&run.file().host)), ..Section::default() });
-        add("What the doctor found", doctor(&run.file().doctor));
+        add("What the doctor found", doctor::of_machine(&run.file().doctor));
+        add("What the doctor found of the testbeds", doctor::of_points(run));
         add("Remarks of the points", Section { table: Some(marks(run)), ..Section::default() });
         add("Plan", Section { verbatim: shortened(&run.run.plan()), ..Section::default() });
         add("Exact commands", commands(run));
@@ -97,31 +100,6 @@ fn flatten(name: &str, value: &Value, table: &mut Table) {
         Value::Null => {}
         other => table.push(vec![name.into(), text_of(other).into()]),
     }
-}
-
-/// Findings as a table, whatever fields they have.
-fn doctor(findings: &Value) -> Section {
-    let list = findings.as_array().or_else(|| findings.get("findings").and_then(Value::as_array));
-    let Some(list) = list else {
-        let text = if findings.is_null() { vec!["The doctor was not asked.".to_owned()] } else { Vec::new() };
-        return Section { text, table: Some(listed(findings)), ..Section::default() };
-    };
-    let mut columns: Vec<&str> = Vec::new();
-    for key in list.iter().filter_map(Value::as_object).flat_map(|o| o.keys()) {
-        if !columns.contains(&key.as_str()) {
-            columns.push(key);
-        }
-    }
-    let mut table = Table::new(&columns);
-    for finding in list {
-        let cell = |column: &&str| {
-            let text = finding.get(*column).map(text_of).unwrap_or_default();
-            if text.is_empty() { Cell::None } else { text.into() }
-        };
-        table.push(columns.iter().map(cell).collect());
-    }
-    let text = if list.is_empty() { vec!["Nothing to change.".to_owned()] } else { Vec::new() };
-    Section { text, table: Some(table), ..Section::default() }
 }
 
 /// Marks in full, each with how many points have it and one of them.

@@ -11,6 +11,8 @@ mod view;
 
 use crate::chart::{Chart, share_axes};
 use crate::compare::{self, Compared};
+use crate::table::Table;
+use timeline::Timeline;
 pub(crate) use view::{View, context, slug};
 
 /// Charts that answer one question.
@@ -22,6 +24,8 @@ pub(crate) struct Group {
     /// What holds for all of them.
     pub(crate) text: Vec<String>,
     pub(crate) charts: Vec<Chart>,
+    /// Name and figures of what is not drawn.
+    pub(crate) files: Vec<(String, Table)>,
 }
 
 /// Charts of what the points measured, in the order of the page; those that are compared share axes. Groups without a
@@ -37,14 +41,15 @@ pub(crate) fn groups(view: &View<'_>, compared: &Compared) -> Vec<Group> {
         ("cores", "Per core", cores::charts(view)),
         ("cpu", "CPU time", cpu::charts(view)),
         ("baselines", "Raw baselines", baselines::charts(view)),
-        ("time", "Second by second", timeline::charts(view)),
     ];
     let group = |(id, title, mut charts): (_, _, Vec<Chart>)| {
         share_axes(&mut charts);
         let text = if id == "compare" { compare::remarks(compared) } else { Vec::new() };
-        Group { id, title, text, charts }
+        Group { id, title, text, charts, files: Vec::new() }
     };
-    all.into_iter().map(group).filter(|g| !g.charts.is_empty()).collect()
+    let Timeline { charts, text, files } = timeline::timeline(view);
+    let time = Group { id: "time", title: "Second by second", text, charts, files };
+    all.into_iter().map(group).chain([time]).filter(|g| !g.charts.is_empty()).collect()
 }
 
 /// Sentences for the head of the page: slopes and knees.

@@ -1,5 +1,6 @@
 //! The head of a report: what it is of, what was found, what spoils it.
 
+use crate::conditions::doctor;
 use crate::data::{Ended, RunData, drift};
 use crate::figures::View;
 use crate::units::{date, grouped};
@@ -52,6 +53,7 @@ pub(crate) fn notices(runs: &[RunData]) -> Vec<String> {
         if run.file().label == "smoke" {
             notices.push(format!("{name}SMOKE: windows under 60 s show that it runs, not how fast it is."));
         }
+        notices.extend(doctor::spoils(&run.file().doctor).into_iter().map(|text| format!("{name}{text}.")));
         notices.extend(run.missing.iter().map(|text| format!("{name}{text}.")));
     }
     notices

@@ -13,6 +13,7 @@ mod compare;
 mod conditions;
 mod data;
 mod figures;
+mod flames;
 mod headline;
 mod markdown;
 mod page;

@@ -16,7 +16,7 @@ pub(crate) fn markdown(report: &Report) -> String {
         text.push('\n');
     }
     list(&mut text, &report.headline);
-    for group in report.groups.iter().filter(|g| !g.text.is_empty()) {
+    for group in report.groups.iter().filter(|g| !g.text.is_empty() && g.files.is_empty()) {
         heading(&mut text, group.title);
         list(&mut text, &group.text);
     }
@@ -34,6 +34,20 @@ pub(crate) fn markdown(report: &Report) -> String {
             text.push('\n');
         }
         list(&mut text, &chart.remarks);
+    }
+    if !report.flames.is_empty() {
+        heading(&mut text, "Flamegraphs");
+        for flame in &report.flames.all {
+            let _ = writeln!(text, "- [{}]({}): {}", escape(&flame.point), flame.href, escape(&flame.text));
+        }
+        list(&mut text, &report.flames.missing);
+    }
+    for group in report.groups.iter().filter(|g| !g.files.is_empty()) {
+        heading(&mut text, &format!("{}: what is not drawn", group.title));
+        list(&mut text, &group.text);
+        text.push_str("\nThe archive has the samples of these points as points/NAME.samples.json:\n\n");
+        let names: Vec<String> = group.files.iter().map(|(name, _)| name.clone()).collect();
+        list(&mut text, &names);
     }
     heading(&mut text, "Every point");
     text.push_str(&report.points.markdown());
@@ -56,6 +70,9 @@ fn section(text: &mut String, part: &Section) {
     let _ = write!(text, "\n### {}\n\n", escape(&part.title));
     list(text, &part.text);
     if let Some(table) = part.table.as_ref().filter(|t| !t.rows.is_empty()) {
+        if !part.text.is_empty() {
+            text.push('\n');
+        }
         text.push_str(&table.markdown());
     }
     if !part.verbatim.is_empty() {

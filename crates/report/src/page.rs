@@ -6,6 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{Chart, Ink, Plot, picture, style_sheet};
 use crate::figures::Group;
+use crate::flames::Flames;
 use crate::report::{Report, Section};
 use crate::table::{Cell, Table};
 use crate::units::plain;
@@ -35,6 +36,7 @@ pub(crate) fn html(report: &Report) -> String {
                     (headline(report))
                     @for group in &report.groups { (charts(group)) }
                     @if report.groups.is_empty() { p { "There is no data for a chart." } }
+                    @if !report.flames.is_empty() { (flames(&report.flames)) }
                     (points(&report.points))
                     (conditions(&report.sections))
                 }
@@ -59,6 +61,7 @@ fn head(report: &Report) -> Markup {
             nav aria-label="Parts of the page" {
                 a href="#headline" { "What was found" }
                 @for group in &report.groups { a href={ "#" (group.id) } { (group.title) } }
+                @if !report.flames.is_empty() { a href="#flames" { "Flamegraphs" } }
                 a href="#points" { "Every point" }
                 a href="#conditions" { "Conditions" }
             }
@@ -91,6 +94,12 @@ fn charts(group: &Group) -> Markup {
             h2 { (group.title) }
             @if !group.text.is_empty() { ul.remarks { @for text in &group.text { li { (text) } } } }
             div.charts { @for chart in &group.charts { (figure(chart)) } }
+            @if !group.files.is_empty() {
+                details.others {
+                    summary { (group.files.len()) " points that are not drawn" }
+                    ul { @for (name, table) in &group.files { li { (download(name, "csv", "text/csv", &table.csv())) " " (name) } } }
+                }
+            }
         }
     }
 }
@@ -180,6 +189,21 @@ fn table_row(table: &Table, row: &[Cell]) -> Markup {
 /// Sentences need room, words do not.
 fn is_long(cell: &Cell) -> bool {
     matches!(cell, Cell::Text(text) if text.len() > 28)
+}
+
+fn flames(flames: &Flames) -> Markup {
+    html! {
+        section #flames {
+            h2 { "Flamegraphs" }
+            ul.remarks {
+                @if !flames.all.is_empty() { li { "Files of the archive, not part of this page. A click into one zooms, Ctrl-F searches." } }
+                @for text in &flames.missing { li { (text) } }
+            }
+            @if !flames.all.is_empty() {
+                ul.flames { @for flame in &flames.all { li { a href=(flame.href) { (flame.point) } ": " (flame.text) } } }
+            }
+        }
+    }
 }
 
 fn points(points: &Table) -> Markup {

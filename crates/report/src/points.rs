@@ -4,7 +4,7 @@ use crate::data::{Ended, Latency, Measured};
 use crate::figures::View;
 use crate::table::{Cell, Table};
 
-const COLUMNS: [&str; 24] = [
+const COLUMNS: [&str; 26] = [
     "point",
     "state",
     "marks",
@@ -21,6 +21,8 @@ const COLUMNS: [&str; 24] = [
     "IOPS/core busy",
     "machine µs/op",
     "OSD µs/op",
+    "cycles/op",
+    "instructions/op",
     "client cores",
     "hops/op",
     "of device (%)",
@@ -82,6 +84,7 @@ fn row(prefix: &str, measured: &Measured) -> Vec<Cell> {
     let cores = &carmine.iops_per_core;
     row.extend([cores.allocated, cores.used, cores.busy].map(|v| Cell::number(v, 0)));
     row.extend([carmine.machine_cpu_us_per_op, carmine.osd_cpu_us_per_op].map(|v| Cell::number(v, 1)));
+    row.extend([carmine.cycles_per_op, carmine.instructions_per_op].map(|v| Cell::number(v, 0)));
     row.extend([carmine.client_cores_used, carmine.hops_per_op].map(|v| Cell::number(v, 2)));
     row.extend([carmine.percent_of_device, carmine.percent_of_messenger].map(|v| Cell::number(v, 1)));
     row.push(Cell::number(carmine.throttled_seconds, 2));

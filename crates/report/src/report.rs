@@ -1,9 +1,12 @@
 //! A report as data: what the page and the text both show, in the order in which it is read.
 
+use std::path::Path;
+
 use crate::compare;
 use crate::conditions;
 use crate::data::RunData;
 use crate::figures::{self, Group, View};
+use crate::flames::{Flames, flames};
 use crate::headline;
 use crate::points;
 use crate::table::Table;
@@ -19,6 +22,7 @@ pub(crate) struct Report {
     /// What was found.
     pub(crate) headline: Vec<String>,
     pub(crate) groups: Vec<Group>,
+    pub(crate) flames: Flames,
     /// Every point.
     pub(crate) points: Table,
     /// Conditions, in sections.
@@ -35,8 +39,8 @@ pub(crate) struct Section {
     pub(crate) verbatim: String,
 }
 
-/// Puts the report of runs together.
-pub(crate) fn report(runs: &[RunData]) -> Report {
+/// Puts the report of runs together; it will be written into the folder `out`.
+pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     let view = View::new(runs);
     let compared = compare::compared(&view);
     let mut findings = headline::peaks(&view);
@@ -49,6 +53,7 @@ pub(crate) fn report(runs: &[RunData]) -> Report {
         notices: headline::notices(runs),
         headline: findings,
         groups: figures::groups(&view, &compared),
+        flames: flames(runs, out),
         points: points::table(&view),
         sections: conditions::sections(&view),
     }

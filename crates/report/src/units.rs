@@ -28,6 +28,17 @@ pub(crate) fn plain(value: f64, digits: usize) -> String {
     if zero { text.trim_start_matches('-').to_owned() } else { text }
 }
 
+/// With as many digits as a reader wants to hear: `64,419`, `12.5`, `0.123`.
+pub(crate) fn figure(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 1_000.0 || v.fract() == 0.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        _ => 3,
+    };
+    grouped(value, digits)
+}
+
 /// Short, for ticks and labels: `1.5k`, `20M`, `0.25`.
 pub(crate) fn short(value: f64) -> String {
     let size = value.abs();
@@ -88,6 +99,12 @@ mod tests {
         assert_eq!(grouped(-1234.56, 1), "−1,234.6");
         assert_eq!(grouped(-0.04, 1), "0.0");
         assert_eq!(grouped(999.0, 0), "999");
+    }
+
+    #[test]
+    fn figures_in_words() {
+        let of = [64_419.4, 12.54, 3.0, 1.234, 0.0456].map(figure);
+        assert_eq!(of, ["64,419", "12.5", "3", "1.23", "0.046"]);
     }
 
     #[test]

@@ -49,9 +49,9 @@ pub fn write_report(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, Rep
         loaded.push(load(dir, number)?);
     }
     distinct_labels(&mut loaded);
-    let report = report(&loaded);
     let out = out.unwrap_or(first);
     std::fs::create_dir_all(out).map_err(|source| ReportError::Folder { path: out.to_path_buf(), source })?;
+    let report = report(&loaded, out);
     let (page, text) = (out.join("report.html"), out.join("report.md"));
     write_whole(&page, html(&report).as_bytes())?;
     write_whole(&text, markdown(&report).as_bytes())?;

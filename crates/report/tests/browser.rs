@@ -20,7 +20,7 @@ const PROBE: &str = r##"<script>
 addEventListener("load", () => {
   const root = document.documentElement;
   const plots = [...document.querySelectorAll("figure.chart")].map((figure) => {
-    const box = figure.querySelector("svg[role=img]").getBoundingClientRect();
+    const box = figure.querySelector("svg.plot").getBoundingClientRect();
     const text = figure.querySelector("svg text").getBoundingClientRect();
     return { id: figure.id, width: box.width, height: box.height, text: text.height };
   });
@@ -32,6 +32,18 @@ addEventListener("load", () => {
   found.rising = iops();
   head.querySelector("button").click();
   found.falling = iops();
+  const plot = document.querySelector("svg.plot[tabindex]");
+  const key = (key) => plot.dispatchEvent(new KeyboardEvent("keydown", { key }));
+  const told = () => document.activeElement.getAttribute("aria-label");
+  const tip = () => getComputedStyle(document.activeElement.querySelector(".tip")).visibility;
+  const first = plot.querySelector(".hit");
+  found.hidden = getComputedStyle(first.querySelector(".tip")).visibility;
+  key("ArrowRight");
+  found.walked = [told(), tip()];
+  key("ArrowLeft");
+  found.walked.push(told());
+  const hits = [...plot.querySelectorAll(".hit")].map((hit) => hit.getAttribute("aria-label"));
+  found.ends = [hits[0], hits[hits.length - 1]];
   const toggle = document.getElementById("theme");
   toggle.click();
   found.toggled = colours();
@@ -45,6 +57,30 @@ addEventListener("load", () => {
 const PHONE: &str = r#"<!doctype html><title>phone</title><body style="margin:0">
 <script>addEventListener("message", (event) => { document.documentElement.dataset.probe = event.data; })</script>
 <iframe src="probe.html" style="border:0;width:390px;height:2400px"></iframe>"#;
+
+/// Looks at the page from outside, where no script of its own may run.
+const OUTSIDE: &str = r##"<script>
+addEventListener("load", () => {
+  const page = document.querySelector("iframe").contentDocument;
+  const shown = (element) => element !== null && element.getBoundingClientRect().height > 0;
+  const plots = [...page.querySelectorAll("figure.chart")].map((figure) => {
+    const box = figure.querySelector("svg.plot").getBoundingClientRect();
+    const text = figure.querySelector("svg text").getBoundingClientRect();
+    return { id: figure.id, width: box.width, height: box.height, text: text.height };
+  });
+  const details = page.querySelector("figure.chart details");
+  details.open = true;
+  document.documentElement.dataset.probe = JSON.stringify({
+    plots,
+    over: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+    headline: shown(page.querySelector(".headline li")),
+    rows: page.querySelectorAll("#points tbody tr").length,
+    table: shown(details.querySelector("td")),
+    button: shown(page.getElementById("theme")),
+    sorters: page.querySelectorAll("th button").length,
+  });
+});
+</script>"##;
 
 /// A profile of its own each time: the page remembers the choice of the theme.
 fn chromium(dir: &Path, options: &[&str], page: &str) -> (String, String) {
@@ -69,6 +105,10 @@ fn probe(dir: &Path, options: &[&str], page: &str) -> Value {
     let (dom, said) = chromium(dir, &options, page);
     let complaints: Vec<&str> = said.lines().filter(|l| l.contains("CONSOLE")).collect();
     assert!(complaints.is_empty(), "the console says {complaints:?}");
+    probed(&dom)
+}
+
+fn probed(dom: &str) -> Value {
     let from = dom.find("data-probe=\"").expect("the probe ran") + "data-probe=\"".len();
     let text = dom[from..].split('"').next().unwrap_or_default().replace("&quot;", "\"");
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
@@ -115,6 +155,35 @@ fn the_page_works_in_a_browser() {
     shoot(dir.path());
 }
 
+/// The page is whole without its script: charts, tables that unfold, no button that would do nothing.
+#[test]
+fn the_page_is_readable_without_scripts() {
+    if !installed("chromium", "chromium") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let run_dir = dir.path().join("run");
+    Study { repeats: 5, arms: &["osd", "socket"], ..Study::SCALING }.write(&run_dir);
+    let written = write_report(&[run_dir], None).expect("a report");
+    let html = fs::read_to_string(&written.html).expect("the page");
+    // May be looked at from outside, and may run nothing.
+    let frame = format!(
+        "<!doctype html><body style=\"margin:0\"><iframe sandbox=\"allow-same-origin\" style=\"border:0;width:1200px;\
+         height:900px\" srcdoc=\"{}\"></iframe>{OUTSIDE}",
+        html.replace('&', "&amp;").replace('"', "&quot;")
+    );
+    fs::write(dir.path().join("outside.html"), frame).expect("a file");
+    let options = ["--window-size=1400,1000", "--dump-dom"];
+    let (dom, _) = chromium(dir.path(), &options, "outside.html");
+    let found = probed(&dom);
+    check_charts(&found, written.charts, 400.0, 9.0);
+    for (what, want) in [("headline", true), ("table", true), ("button", false)] {
+        assert_eq!(found[what], want, "{what}: {found}");
+    }
+    assert_eq!(found["sorters"], 0, "a script ran: {found}");
+    assert!(found["rows"].as_u64().is_some_and(|n| n > 40), "{found}");
+}
+
 /// Every chart is there, as wide as its place allows, with text of a legible height, and the page does not scroll sideways.
 fn check_charts(found: &Value, charts: usize, width: f64, text: f64) {
     let plots = found["plots"].as_array().expect("a list");
@@ -136,6 +205,17 @@ fn check_charts(found: &Value, charts: usize, width: f64, text: f64) {
 fn check_controls(found: &Value) {
     let (rising, falling) = (numbers(&found["rising"]), numbers(&found["falling"]));
     assert!(rising.len() > 40 && rising.is_sorted(), "{rising:?}");
+    assert_eq!(
+        (&found["hidden"], &found["walked"][1]),
+        (&"hidden".into(), &"visible".into()),
+        "figures of a mark"
+    );
+    let walked = [&found["walked"][0], &found["walked"][2]];
+    assert_eq!(
+        walked,
+        [&found["ends"][0], &found["ends"][1]],
+        "arrow keys walk to the first, and round to the last"
+    );
     assert!(falling.iter().rev().is_sorted() && falling.len() == rising.len(), "{falling:?}");
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use archive::Study;
 use carmine_report::{Written, write_report};
+use serde_json::{Value, json};
 
 struct Made {
     dir: tempfile::TempDir,
@@ -69,7 +70,7 @@ fn every_chart_stands_on_the_page_with_table_and_downloads() {
         assert!(made.html.contains(&format!("id=\"{start}")), "no chart {start}…");
     }
     let charts = made.written.charts;
-    assert_eq!(made.html.matches("role=\"img\"").count(), charts, "each chart is an image with a name");
+    assert_eq!(made.html.matches("<svg class=\"plot").count(), charts);
     assert_eq!(made.html.matches("<desc id=").count(), charts);
     assert!(made.text.contains("balance=socket against balance=osd"), "the comparison is in the headline");
 }
@@ -81,6 +82,66 @@ fn a_plan_that_varies_neither_size_nor_load_has_a_row_for_each_setting() {
         assert!(made.html.contains(&format!("<figure class=\"chart\" id=\"{id}\">")), "no chart {id}");
     }
     assert!(!made.html.contains("id=\"scaling-") && !made.html.contains("id=\"curve-"));
+}
+
+#[test]
+fn marks_tell_their_figures() {
+    let made = made(&Study::SCALING, |_| ());
+    let label = "aria-label=\"measured: reactors (all OSDs) 4, IOPS 154,915\"";
+    let labels: Vec<&str> =
+        made.html.split("aria-label=\"").skip(1).filter_map(|l| l.split('"').next()).collect();
+    assert!(made.html.contains(label), "a point of the scaling chart has its figures: {labels:?}");
+    let bar = made
+        .html
+        .split("aria-label=\"")
+        .any(|l| l.contains("reactors busy, Cores, average of the window 0."));
+    assert!(bar, "a part of a bar as well");
+}
+
+#[test]
+fn points_that_are_not_drawn_are_files_and_said_to_be() {
+    let made = made(&Study { repeats: 1, ..Study::SCALING }, |_| ());
+    let drawn = made.html.matches("<figure class=\"chart\" id=\"time-").count();
+    assert_eq!(drawn, 6, "of twelve that were measured, the first again among them");
+    assert!(made.html.contains("The samples of 6 other points"), "it says what it leaves out: {}", made.text);
+    let files =
+        made.html.split("points that are not drawn").nth(1).unwrap().split("</details>").next().unwrap();
+    assert_eq!(files.matches("download=\"").count(), 6);
+    assert!(made.text.contains("## Second by second: what is not drawn"));
+}
+
+#[test]
+fn flamegraphs_are_linked_or_said_to_be_missing() {
+    let stem = "blue_1osd_1reactor_osd_size1_randread4k_qd4_r0";
+    let profile = |stem: &str, dir: &Path, profile: Value| {
+        let path = dir.join(format!("points/{stem}.json"));
+        let mut result: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        result["carmine"]["profile"] = profile;
+        fs::write(path, result.to_string()).unwrap();
+    };
+    let made = made(&Study::SCALING, |dir| {
+        let hottest = json!([{"name": "crc32c<u8>", "percent": 31.4}]);
+        let svg = format!("{stem}.oncpu.svg");
+        fs::write(dir.join("points").join(&svg), "<svg/>").unwrap();
+        profile(
+            stem,
+            dir,
+            json!({"mode": "oncpu", "svg": svg, "missing": null, "stacks": 2345, "hottest": hottest}),
+        );
+        let (other, why) = (stem.replace("r0", "r1"), "perf is not installed: apt-get install linux-perf");
+        profile(
+            &other,
+            dir,
+            json!({"mode": "oncpu", "svg": null, "missing": why, "stacks": 0, "hottest": []}),
+        );
+    });
+    assert!(
+        made.html.contains(&format!("<a href=\"points/{stem}.oncpu.svg\">{stem}</a>")),
+        "a link to the file"
+    );
+    assert!(made.html.contains("CPU time in crc32c&lt;u8&gt; 31 %"));
+    assert!(made.html.contains("No flamegraph of 1 points: perf is not installed"));
+    assert!(made.text.contains(&format!("](points/{stem}.oncpu.svg): on CPU, 2,345 stacks")));
 }
 
 #[test]

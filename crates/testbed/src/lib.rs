@@ -25,6 +25,7 @@ mod plan;
 pub mod precondition;
 mod probe;
 pub mod process;
+pub mod profile;
 mod ready;
 pub mod sample;
 pub mod slice;

@@ -2,8 +2,10 @@
 
 mod args;
 mod controller;
+mod counters;
 mod drive;
 mod fill;
+mod flame;
 mod hosted;
 mod peer;
 mod series;
@@ -60,6 +62,9 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
     let mut report = report::report(&outcome.spec, &outcome.result, &measured, context);
     peer::judge(setup.peer.as_ref(), &mut report);
+    if let Some((mode, recorded)) = setup.profile.zip(outcome.profiled) {
+        report.profile = Some(flame::profile(mode, recorded, json.as_deref(), &outcome.spec.summary()));
+    }
     print(&report::table(&outcome.result, &report))?;
     if let (Some(path), Some(recorded)) = (&samples, outcome.samples) {
         series::write(path, recorded, &outcome.result, report.window_seconds)?;

@@ -74,7 +74,9 @@ fn metrics_and_admin_sockets() {
     assert!(json(&ask(socket, "version"))["version"].is_string());
     let commit = json(&ask(socket, "git_version"))["git_version"].as_str().unwrap().to_owned();
     assert!(commit.trim_end_matches('+').bytes().all(|b| b.is_ascii_hexdigit()), "{commit}");
-    assert!(bed.ok(&["version", "--verbose"]).lines().any(|l| l.starts_with("commit ") && l.contains(&commit)));
+    assert!(
+        bed.ok(&["version", "--verbose"]).lines().any(|l| l.starts_with("commit ") && l.contains(&commit))
+    );
 
     bed.ok(&["down"]);
     assert!(!std::path::Path::new(socket).exists(), "the socket is left over");

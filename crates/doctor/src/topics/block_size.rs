@@ -2,6 +2,7 @@
 
 use crate::Finding;
 use crate::machine::{Device, Machine};
+use crate::source::NVME;
 
 const TOPIC: &str = "logical block size";
 /// What the store writes at least.
@@ -34,6 +35,7 @@ fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
         .better(format!(
             "{BLOCK_BYTES} bytes where the drive offers it: less work in its own tables; this erases it"
         ))
+        .cost("the drive tells it: `Relative Performance` of each of its formats", NVME)
         .command(format!("nvme id-ns -H /dev/{0}; nvme format --lbaf=N /dev/{0}", drive.name))
 }
 

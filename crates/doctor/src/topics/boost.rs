@@ -2,6 +2,7 @@
 
 use crate::Finding;
 use crate::machine::Machine;
+use crate::source::KERNEL;
 
 const TOPIC: &str = "boost";
 /// 1: off.
@@ -15,11 +16,16 @@ pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
     let finding = match intel.or_else(generic) {
         None => Finding::absent(TOPIC, "no switch for boost frequencies"),
         Some((false, ..)) => Finding::info(TOPIC, "off: figures are lower, and steadier"),
-        Some((true, path, off)) => {
-            Finding::info(TOPIC, "on: the clock depends on how many cores work and how warm they are")
-                .better("off while figures of different core counts are compared; on for the highest figure")
-                .command(format!("echo {off} > /{path}"))
-        }
+        Some((true, path, off)) => Finding::info(
+            TOPIC,
+            "on: the clock depends on how many cores work and how warm they are",
+        )
+        .better("off while figures of different core counts are compared; on for the highest figure")
+        .cost(
+            "a core's speed varies with the load of its whole package, so results may not be reproducible",
+            KERNEL,
+        )
+        .command(format!("echo {off} > /{path}")),
     };
     vec![finding]
 }

@@ -2,6 +2,7 @@
 
 use crate::Finding;
 use crate::machine::Machine;
+use crate::source::KERNEL;
 
 const TOPIC: &str = "huge pages";
 
@@ -15,6 +16,7 @@ pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
         None => Finding::absent(TOPIC, "the kernel has no transparent huge pages"),
         Some("always") => Finding::info(TOPIC, format!("transparent: always; {reserved} reserved"))
             .better("madvise: with always, memory can be gathered in the middle of a measurement")
+            .cost("a page fault can stall while memory is reclaimed and compacted for it", KERNEL)
             .command("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
         Some(mode) => Finding::ok(TOPIC, format!("transparent: {mode}; {reserved} reserved")),
     }]

@@ -2,6 +2,7 @@
 
 use crate::Finding;
 use crate::machine::{Device, Machine};
+use crate::source::PCIE;
 
 const TOPIC: &str = "PCIe link";
 
@@ -27,9 +28,32 @@ fn judge(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
         Finding::warn(TOPIC, format!("{is}; the device can {fastest} x{widest}"))
             .on(&device.name)
             .better("a slot with all its lanes; some devices also slow their link down while idle: look again under load")
+            .cost(loss(&speed, &width, &fastest, &widest), PCIE)
+            .command(format!("lspci -vv -s {} shows slot and link; another slot, or its speed in the firmware", slot(machine, device)))
     } else {
         Finding::ok(TOPIC, is).on(&device.name)
     })
+}
+
+/// The bus address, such as `0000:01:00.0`.
+fn slot(machine: &Machine<'_>, device: &Device) -> String {
+    let folder = device.hardware(&machine.host, "current_link_speed");
+    let name = folder.as_deref().and_then(std::path::Path::parent).and_then(std::path::Path::file_name);
+    name.map_or_else(|| device.name.clone(), |name| name.to_string_lossy().into_owned())
+}
+
+fn loss(speed: &str, width: &str, fastest: &str, widest: &str) -> String {
+    match gigabytes(speed, width).zip(gigabytes(fastest, widest)) {
+        Some((is, could)) => format!("at most {is:.1} instead of {could:.1} GB/s"),
+        None => "the link's share of the device's speed".into(),
+    }
+}
+
+/// What a link carries in a second: up to 5 GT/s 8 bits take 10, above 128 take 130.
+fn gigabytes(speed: &str, width: &str) -> Option<f64> {
+    let (rate, lanes) = (gigatransfers(speed)?, width.trim().parse::<f64>().ok()?);
+    let encoding = if rate > 5.0 { 128.0 / 130.0 } else { 0.8 };
+    Some(rate * lanes * encoding / 8.0)
 }
 
 /// `16.0 GT/s PCIe` as 16.0.
@@ -61,7 +85,9 @@ mod tests {
             tree.one(examine)
         };
         assert_eq!(of("16.0 GT/s PCIe", "4").severity, Severity::Ok);
-        assert_eq!(of("16.0 GT/s PCIe", "2").severity, Severity::Warn);
+        let narrow = of("16.0 GT/s PCIe", "2");
+        assert_eq!(narrow.severity, Severity::Warn);
+        assert_eq!(narrow.cost.as_deref(), Some("at most 3.9 instead of 7.9 GB/s"));
         assert_eq!(of("8.0 GT/s PCIe", "4").severity, Severity::Warn);
         assert_eq!(of("Unknown", "4").severity, Severity::NotPresent);
         assert_eq!(Tree::new(&[]).one(examine).severity, Severity::NotPresent);

@@ -10,11 +10,13 @@ pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
     let queues = machine.host.number("sys/module/nvme/parameters/poll_queues").filter(|_| nvme);
     vec![match queues {
         None => Finding::absent(TOPIC, "no NVMe drive"),
+        Some(0) => Finding::ok(TOPIC, "none: all queues have interrupts, as Carmine's reactors need them"),
         Some(n) => Finding::info(
             TOPIC,
             format!("{n}; Carmine's reactors take completions by interrupt and use none"),
         )
-        .better("0: each poll queue is an interrupt queue less"),
+        .better("0: each poll queue is an interrupt queue less")
+        .command("echo options nvme poll_queues=0 > /etc/modprobe.d/nvme.conf; reboot"),
     }]
 }
 
@@ -30,5 +32,7 @@ mod tests {
         assert_eq!(tree.one(examine).severity, Severity::NotPresent);
         tree.put("sys/block/nvme0n1/size", "1");
         assert!(tree.one(examine).is.starts_with("2;"));
+        tree.put("sys/module/nvme/parameters/poll_queues", "0");
+        assert_eq!(tree.one(examine).severity, Severity::Ok);
     }
 }

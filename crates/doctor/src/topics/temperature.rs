@@ -2,6 +2,7 @@
 
 use crate::Finding;
 use crate::machine::Machine;
+use crate::source::NVME;
 
 const TOPIC: &str = "temperature";
 /// Drivers whose sensors matter here.
@@ -36,6 +37,10 @@ fn judge(machine: &Machine<'_>, sensor: &str) -> Option<Finding> {
         Finding::warn(TOPIC, is)
             .on(subject)
             .better("cooler: devices near their limit slow down, later points more than earlier ones")
+            .cost("a drive above its threshold lowers its own performance until it has cooled down", NVME)
+            .command(
+                "more air; for a drive: nvme get-feature -f 0x10 -H DEVICE shows the thresholds it holds",
+            )
     } else {
         Finding::ok(TOPIC, is).on(subject)
     })

@@ -2,6 +2,7 @@
 
 use crate::Finding;
 use crate::machine::{Device, Machine};
+use crate::source::KERNEL;
 
 const TOPIC: &str = "write cache";
 
@@ -23,6 +24,11 @@ fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
             let with = if fua { "with FUA" } else { "without FUA" };
             Finding::info(TOPIC, format!("write back, {with}: every commit pays a flush of the drive")).on(&drive.name)
                 .better("drives with power-loss protection, which take flushes for nothing; never set by hand on a drive without it")
+                .cost("a flush is answered when all of the drive's cache is on its medium", KERNEL)
+                .command(format!(
+                    "only if the drive has power-loss protection: echo 'write through' > /{}/queue/write_cache",
+                    drive.dir
+                ))
         }
         _ => Finding::absent(TOPIC, "not shown").on(&drive.name),
     }

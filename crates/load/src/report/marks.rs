@@ -32,6 +32,9 @@ pub(super) fn marks(result: &JobResult, window: &Window, context: &Context) -> V
     if window.instrument.is_some_and(|i| !i.apart) {
         marks.push("SHARED: every CPU is an OSD's, so the sampler ran on them, too".into());
     }
+    if window.counters.is_some_and(|c| c.user_only) {
+        marks.push("cycles and instructions are those of user mode: this user may not count the kernel's (as root: sysctl kernel.perf_event_paranoid=1)".into());
+    }
     let client_wait = ratio(result.client.wait_ns as f64, result.client.wall_ns as f64).unwrap_or(0.0);
     if client_wait >= NOISE && !context.in_process {
         marks.push(format!(

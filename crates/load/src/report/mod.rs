@@ -15,7 +15,7 @@ use crate::fio;
 use crate::result::{DirStats, JobResult};
 use crate::spec::LoadSpec;
 use crate::verdict::{Evidence, verdict};
-use crate::window::{OsdWindow, ReactorWindow, Window};
+use crate::window::{CounterWindow, OsdWindow, ReactorWindow, Window};
 use costs::{device_reads, hops_per_op, machine_seconds};
 
 pub use shape::{CacheState, Context, CpuSeconds, LatencyHistograms, OsdReport, PerCore, Report};
@@ -102,6 +102,8 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         osd_cpu_us_per_op: ratio((kernel + drain) * 1e6, ops),
         machine_cpu_us_per_op: machine_seconds(&window.machine, wall, kernel)
             .and_then(|s| ratio((s + drain) * 1e6, ops)),
+        cycles_per_op: counted(window, ops, |c| c.cycles),
+        instructions_per_op: counted(window, ops, |c| c.instructions),
         client_cores_used: ratio(seconds(window.machine.generator_ns), wall)
             .map(|cores| (cores - window.instrument.map_or(0.0, |i| i.cores)).max(0.0))
             .filter(|_| !context.in_process),
@@ -132,6 +134,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         drain: window.drain,
         metrics: window.metrics.clone(),
         instrument_cores: window.instrument.map(|i| i.cores),
+        profile: None,
         machine: window.machine,
         devices: window.devices.clone(),
         verdict: limiter,
@@ -142,6 +145,11 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         behind_ns: result.behind_ns,
         marks,
     }
+}
+
+/// What a processor counted, for each operation.
+fn counted(window: &Window, ops: f64, of: fn(&CounterWindow) -> Option<u64>) -> Option<f64> {
+    ratio(window.counters.as_ref().and_then(of)? as f64, ops)
 }
 
 /// Pairs of a generator thread and a reactor that can work side by side.

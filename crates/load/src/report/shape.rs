@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::baseline::Baseline;
+use crate::profile::Profile;
 use crate::spec::LoadSpec;
 use crate::verdict::{Limiter, MoreLoad};
 use crate::window::{DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, ReactorWindow};
@@ -118,6 +119,12 @@ pub struct Report {
     pub iops_per_core: PerCore,
     pub osd_cpu_us_per_op: Option<f64>,
     pub machine_cpu_us_per_op: Option<f64>,
+    /// Processor cycles of the OSDs for each client operation. Absent where no hardware counts them (most virtual machines).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles_per_op: Option<f64>,
+    /// The same of instructions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions_per_op: Option<f64>,
     pub client_cores_used: Option<f64>,
     pub hops_per_op: Option<f64>,
     pub device_reads_per_client_read: Option<f64>,
@@ -152,6 +159,9 @@ pub struct Report {
     pub metrics: Vec<MetricsWindow>,
     /// CPU of the sampler (`--samples`) in cores: the instrument's own cost. `None` without samples.
     pub instrument_cores: Option<f64>,
+    /// The flamegraph that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
     pub verdict: Limiter,

@@ -3,8 +3,12 @@
 use std::fmt::Write as _;
 
 use super::{Report, ratio};
+use crate::profile::Profile;
 use crate::result::{DirStats, JobResult};
 use crate::spec::show_bytes;
+
+/// Functions of a flamegraph that are named.
+const HOTTEST: usize = 3;
 
 /// The result as a table for a terminal.
 pub fn table(result: &JobResult, report: &Report) -> String {
@@ -54,9 +58,23 @@ pub fn table(result: &JobResult, report: &Report) -> String {
         );
         report.verify.details.iter().for_each(|detail| text.push_str(&format!("          {detail}\n")));
     }
+    if let Some(profile) = &report.profile {
+        text.push_str(&profile_line(profile));
+    }
     let _ = writeln!(text, "verdict   {}: {}", report.verdict, report.verdict_reason);
     report.marks.iter().for_each(|mark| text.push_str(&format!("note      {mark}\n")));
     text
+}
+
+fn profile_line(profile: &Profile) -> String {
+    let hot = profile.hottest.iter().take(HOTTEST).map(|f| format!("{} {:.0} %", f.name, f.percent));
+    let hot = hot.collect::<Vec<_>>().join(", ");
+    match (&profile.svg, &profile.missing) {
+        (Some(svg), _) => {
+            format!("flames    {svg}: {} of {} stacks; most: {hot}\n", profile.mode, profile.stacks)
+        }
+        (None, why) => format!("flames    no flamegraph: {}\n", why.as_deref().unwrap_or("it was not made")),
+    }
 }
 
 /// Amplification and baselines.
@@ -120,6 +138,13 @@ fn cores_line(report: &Report) -> String {
     );
     if report.load.rw.reads() {
         let _ = write!(line, "; device reads/read {}", show(report.device_reads_per_client_read, 2));
+    }
+    // Absent, not zero, where no hardware counts.
+    if let Some(cycles) = report.cycles_per_op {
+        let _ = write!(line, "; cycles/op {cycles:.0}");
+    }
+    if let Some(instructions) = report.instructions_per_op {
+        let _ = write!(line, "; instructions/op {instructions:.0}");
     }
     let _ = write!(line, "; {:.1} s, bs {}", report.window_seconds, show_bytes(report.load.bs_bytes));
     line

@@ -1,4 +1,5 @@
 use super::*;
+use crate::profile::{HotFrame, Profile, ProfileMode};
 use crate::spec::Rw;
 use crate::verdict::Limiter;
 use crate::window::{MachineWindow, ProcessWindow, ThreadWindow};
@@ -158,6 +159,36 @@ fn more_than_the_raw_device_is_flagged() {
         "{:?}",
         r.marks
     );
+}
+
+#[test]
+fn counters_are_absent_where_nothing_counts() {
+    let (spec, result, mut window, context) = case(false);
+    let none = report(&spec, &result, &window, context.clone());
+    let json = result_json(&spec, &result, &none, 0);
+    for field in ["cycles_per_op", "instructions_per_op", "profile"] {
+        assert!(json["carmine"].get(field).is_none(), "{field} is neither zero nor null");
+    }
+    let back: Report = serde_json::from_value(json["carmine"].clone()).unwrap();
+    assert!(back.cycles_per_op.is_none() && !table(&result, &none).contains("cycles"));
+    window.counters = Some(CounterWindow { cycles: Some(80_000_000), instructions: None, user_only: true });
+    let some = report(&spec, &result, &window, context);
+    assert_eq!((some.cycles_per_op, some.instructions_per_op), (Some(10_000.0), None));
+    let text = table(&result, &some);
+    assert!(text.contains("cycles/op 10000;") && !text.contains("instructions/op"), "{text}");
+    assert!(some.marks.iter().any(|mark| mark.contains("user mode")), "{:?}", some.marks);
+}
+
+#[test]
+fn a_flamegraph_is_named_or_why_there_is_none() {
+    let (spec, result, window, context) = case(false);
+    let mut r = report(&spec, &result, &window, context);
+    let hottest = vec![HotFrame { name: "crc32c".into(), percent: 12.4 }];
+    let svg = Some("a.oncpu.svg".to_owned());
+    r.profile = Some(Profile { mode: ProfileMode::OnCpu, svg, missing: None, stacks: 7, hottest });
+    assert!(table(&result, &r).contains("a.oncpu.svg: oncpu of 7 stacks; most: crc32c 12 %"));
+    r.profile = Some(Profile::missing(ProfileMode::OffCpu, "perf is not installed".into()));
+    assert!(table(&result, &r).contains("no flamegraph: perf is not installed"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::hit::Hit;
 use super::ink::Ink;
 use super::model::{Chart, Plot};
 use super::{heat, lines, rows};
@@ -50,22 +51,23 @@ pub(crate) fn height(plot: &Plot) -> u32 {
     }
 }
 
-/// The drawing, without the element around it: what stands between `<svg>` and `</svg>`.
-pub(crate) fn drawing(chart: &Chart) -> String {
-    let mut text = String::new();
+/// The drawing, without the element around it: what stands between `<svg>` and `</svg>`; and what its marks tell.
+pub(crate) fn drawing(chart: &Chart) -> (String, Vec<Hit>) {
+    let (mut text, mut hits) = (String::new(), Vec::new());
     let root = SVGBackend::with_string(&mut text, (WIDTH, height(&chart.plot))).into_drawing_area();
     let drawn = match &chart.plot {
-        Plot::Lines(plot) => lines::draw(&root, plot, true),
-        Plot::Rows(plot) => rows::draw(&root, plot),
+        Plot::Lines(plot) => lines::draw(&root, plot, true, &mut hits),
+        Plot::Rows(plot) => rows::draw(&root, plot, &mut hits),
         Plot::Heat(plot) => heat::draw(&root, plot),
-        Plot::Panels(plots) => panels(&root, plots),
+        Plot::Panels(plots) => panels(&root, plots, &mut hits),
     };
     let drawn = drawn.and_then(|()| root.present());
     drop(root);
     match drawn {
-        Ok(()) => inner(&text),
+        Ok(()) => (inner(&text), hits),
         Err(error) => {
-            format!("<text x=\"20\" y=\"40\">this chart could not be drawn: {}</text>", error_text(&error))
+            let why = error_text(&error);
+            (format!("<text x=\"20\" y=\"40\">this chart could not be drawn: {why}</text>"), Vec::new())
         }
     }
 }
@@ -74,15 +76,15 @@ fn error_text(error: &dyn std::error::Error) -> String {
     error.to_string().replace(['<', '>', '&'], " ")
 }
 
-fn panels(root: &Area<'_>, plots: &[super::model::LinePlot]) -> Drawn {
+fn panels(root: &Area<'_>, plots: &[super::model::LinePlot], hits: &mut Vec<Hit>) -> Drawn {
     let mut rest = root.clone();
     for (at, plot) in plots.iter().enumerate() {
         let last = at + 1 == plots.len();
         if last {
-            return lines::draw(&rest, plot, true);
+            return lines::draw(&rest, plot, true, hits);
         }
         let (top, below) = rest.split_vertically(PANEL_HEIGHT);
-        lines::draw(&top, plot, false)?;
+        lines::draw(&top, plot, false, hits)?;
         rest = below;
     }
     Ok(())

@@ -4,11 +4,12 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::draw::{Area, CHAR_WIDTH, DOTTED_WIDTH, Drawn, TEXT, anchored, text};
+use super::hit::Hit;
 use super::ink::Ink;
 use super::model::{Dot, Line, LinePlot};
 use super::scale::Scale;
 use super::share::line_ranges;
-use crate::units::short;
+use crate::units::{figure, short};
 
 /// Room below a plot for ticks and the axis' name.
 pub(crate) const X_AXIS_HEIGHT: u32 = 84;
@@ -24,7 +25,8 @@ const LINE_WIDTH: u32 = 4;
 type Chart2d<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
 
 /// Draws a line plot; without the horizontal axis' labels if another plot below has them.
-pub(crate) fn draw(root: &Area<'_>, plot: &LinePlot, with_x: bool) -> Drawn {
+/// What its markers tell is added to `hits`.
+pub(crate) fn draw(root: &Area<'_>, plot: &LinePlot, with_x: bool, hits: &mut Vec<Hit>) -> Drawn {
     let (x, y) = line_ranges(plot);
     let tall = root.dim_in_pixel().1 > 300;
     let x = plot.x.scale([x.0, x.1].into_iter(), 6);
@@ -46,8 +48,20 @@ pub(crate) fn draw(root: &Area<'_>, plot: &LinePlot, with_x: bool) -> Drawn {
     flags(&chart, plot)?;
     for (at, line) in plot.lines.iter().enumerate() {
         draw_line(&chart, line, at)?;
+        let area = chart.plotting_area();
+        let dots = line.dots.iter().filter(|_| line.markers);
+        hits.extend(dots.map(|dot| Hit::around(area.map_coordinate(&(dot.x, dot.y)), told(plot, line, dot))));
     }
     Ok(())
+}
+
+/// The figures of a marker in words.
+fn told(plot: &LinePlot, line: &Line, dot: &Dot) -> String {
+    let name = if line.name.is_empty() { String::new() } else { format!("{}: ", line.name) };
+    let bar = dot.bar.map(|(low, high)| (figure(low), figure(high))).filter(|(low, high)| low != high);
+    let bar = bar.map_or(String::new(), |(low, high)| format!(" ({low} to {high})"));
+    let marked = if dot.marked { "; marked" } else { "" };
+    format!("{name}{} {}, {} {}{bar}{marked}", plot.x.label, figure(dot.x), plot.y.label, figure(dot.y))
 }
 
 fn mesh(chart: &mut Chart2d<'_, '_>, with_x: bool) -> Drawn {

@@ -4,12 +4,13 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::draw::{Area, CHAR_WIDTH, DOTTED_WIDTH, Drawn, TEXT, WIDTH, anchored, text};
+use super::hit::Hit;
 use super::ink::Ink;
 use super::lines::marker;
 use super::model::{Row, RowPlot};
 use super::scale::Scale;
 use super::share::row_range;
-use crate::units::short;
+use crate::units::{figure, short};
 
 const ROW: u32 = 46;
 const TOP: u32 = 14;
@@ -31,7 +32,7 @@ pub(crate) fn height(plot: &RowPlot) -> u32 {
 }
 
 /// Draws the rows, the first at the top.
-pub(crate) fn draw(root: &Area<'_>, plot: &RowPlot) -> Drawn {
+pub(crate) fn draw(root: &Area<'_>, plot: &RowPlot, hits: &mut Vec<Hit>) -> Drawn {
     let (low, high) = row_range(plot);
     let x = plot.x.scale([low, high].into_iter(), 5);
     let bounds = x.bounds();
@@ -77,9 +78,40 @@ pub(crate) fn draw(root: &Area<'_>, plot: &RowPlot) -> Drawn {
         area.draw(&PathElement::new(vec![(x, 0.0), (x, count)], style))?;
     }
     for (at, row) in plot.rows.iter().enumerate() {
-        if plot.stacked { stack(area, plot, row, centre(at))? } else { dots(area, plot, row, centre(at))? }
+        if plot.stacked {
+            stack(area, plot, row, centre(at))?
+        } else {
+            dots(area, plot, row, centre(at))?
+        }
+        hits.extend(told(area, plot, row, centre(at)));
     }
     Ok(())
+}
+
+/// What each part of a row tells.
+fn told(area: &Grid<'_>, plot: &RowPlot, row: &Row, y: f64) -> Vec<Hit> {
+    let mut from = 0.0;
+    let mut hits = Vec::new();
+    for (value, key) in row.values.iter().zip(&plot.keys) {
+        let Some(value) = value else { continue };
+        let interval =
+            row.interval.map_or(String::new(), |(a, b)| format!(" ({} to {})", figure(a), figure(b)));
+        let marked = if row.marked { "; marked" } else { "" };
+        let what = if key.name == plot.x.label {
+            key.name.clone()
+        } else {
+            format!("{}, {}", key.name, plot.x.label)
+        };
+        let text = format!("{}: {what} {}{interval}{marked}", row.name, figure(*value));
+        if !plot.stacked {
+            hits.push(Hit::around(area.map_coordinate(&(*value, y)), text));
+        } else if *value > 0.0 {
+            let corners = [(from, y + HALF), (from + value, y - HALF)].map(|at| area.map_coordinate(&at));
+            hits.push(Hit::between(corners[0], corners[1], text));
+            from += value;
+        }
+    }
+    hits
 }
 
 fn cut(name: &str, fits: usize) -> String {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::draw::{CHAR_WIDTH, TEXT, WIDTH, drawing, height};
+use super::hit::{Hit, layer};
 use super::ink::Ink;
 use super::model::{Chart, Key, Plot};
 
@@ -17,21 +18,24 @@ pub(crate) struct Picture {
 
 /// Draws a chart.
 pub(crate) fn picture(chart: &Chart) -> Picture {
-    let inner = drawing(chart);
-    Picture { inline: inline(chart, &inner), file: file(chart, &inner) }
+    let (inner, hits) = drawing(chart);
+    Picture { inline: inline(chart, &inner, &hits), file: file(chart, &inner) }
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     maud::html! { (text) }.into_string()
 }
 
-fn inline(chart: &Chart, inner: &str) -> String {
+fn inline(chart: &Chart, inner: &str, hits: &[Hit]) -> String {
     let (id, tall) = (escaped(&chart.id), height(&chart.plot));
     let class = if matches!(chart.plot, Plot::Rows(_)) { "plot rows" } else { "plot" };
     let desc = format!("{}. The table after the chart has its figures.", chart.context);
+    // One stop of the tab key for a chart; arrow keys walk over its marks.
+    let stop = if hits.is_empty() { "" } else { " tabindex=\"0\"" };
+    let layer = layer(hits);
     format!(
-        "<svg class=\"{class}\" viewBox=\"0 0 {WIDTH} {tall}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" \
-         font-family=\"sans-serif\"><title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>\n{inner}\n</svg>",
+        "<svg class=\"{class}\" viewBox=\"0 0 {WIDTH} {tall}\" role=\"group\"{stop} aria-labelledby=\"{id}-t {id}-d\" \
+         font-family=\"sans-serif\"><title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>\n{inner}\n{layer}</svg>",
         escaped(&chart.title),
         escaped(&desc)
     )

@@ -7,11 +7,13 @@ use carmine_study::archive::{CpuSamples, Samples};
 use super::View;
 use super::view::{context, slug};
 use crate::chart::{Axis, Chart, Dot, HeatPlot, Ink, Line, LinePlot, Plot};
-use crate::data::Setting;
+use crate::data::{Measured, Setting};
 use crate::table::{Cell, Table};
 
-/// Points that are shown second by second; samples of all lie in the archive.
+/// Points that are drawn second by second.
 const POINTS_MAX: usize = 6;
+/// Points whose samples the page holds as files besides; all lie in the archive.
+const FILES_MAX: usize = 400;
 /// Columns of a heat map.
 const COLUMNS_MAX: usize = 150;
 
@@ -40,22 +42,67 @@ const PANELS: [PanelOf; 6] = [
     ("Network (MB/s)", &[("network", "network_bytes_per_s", 1e-6)]),
 ];
 
-pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
-    let mut charts = Vec::new();
-    let mut shown = 0;
+/// What the part of the page has: charts of some points, the samples of all others as files.
+#[derive(Default)]
+pub(super) struct Timeline {
+    pub(super) charts: Vec<Chart>,
+    /// What is not drawn, and where it is.
+    pub(super) text: Vec<String>,
+    pub(super) files: Vec<(String, Table)>,
+}
+
+pub(super) fn timeline(view: &View<'_>) -> Timeline {
+    let mut timeline = Timeline::default();
+    let mut drawn: Vec<String> = Vec::new();
     for setting in order(view) {
-        if shown == POINTS_MAX {
+        if drawn.len() == POINTS_MAX {
             break;
         }
         let Some((stem, samples)) = samples(view, setting) else { continue };
-        shown += 1;
         let name = view.name(setting, &[]);
         let name = if name.is_empty() { stem.clone() } else { name };
         let about = About { id: slug(&stem), name, context: format!("{} · {stem}", context(&[setting])) };
-        charts.extend(lines(&about, &samples));
-        charts.extend(heat(&about, &samples));
+        timeline.charts.extend(lines(&about, &samples));
+        timeline.charts.extend(heat(&about, &samples));
+        drawn.push(stem);
     }
-    charts
+    others(view, &drawn, &mut timeline);
+    timeline
+}
+
+/// Every point with samples that is not drawn, repeats as well.
+fn others(view: &View<'_>, drawn: &[String], timeline: &mut Timeline) {
+    let mut more = 0;
+    for run in view.runs {
+        let is_other = |m: &&Measured| m.result.is_some() && !drawn.contains(&m.point.stem);
+        for measured in run.points.iter().filter(is_other) {
+            if timeline.files.len() == FILES_MAX {
+                more += 1;
+                continue;
+            }
+            let stem = &measured.point.stem;
+            let Ok(Some(samples)) = run.run.samples(&measured.point) else { continue };
+            if samples.t_ms.is_empty() {
+                continue;
+            }
+            let name = if view.runs.len() > 1 { format!("{}-{stem}", run.label) } else { stem.clone() };
+            timeline.files.push((name, figures(&samples).1));
+        }
+    }
+    if timeline.files.is_empty() {
+        return;
+    }
+    timeline.text.push(format!(
+        "Drawn are {} points: the fastest of each workload, then what is unsteady, then the first of the plan. The samples of \
+         {} other points, repeats among them, are on the page as CSV.",
+        drawn.len(),
+        timeline.files.len()
+    ));
+    if more > 0 {
+        timeline.text.push(format!(
+            "Those of {more} further points are only in the archive: points/NAME.samples.json."
+        ));
+    }
 }
 
 struct About {
@@ -88,7 +135,8 @@ fn samples(view: &View<'_>, setting: &Setting<'_>) -> Option<(String, Samples)> 
     })
 }
 
-fn lines(about: &About, samples: &Samples) -> Option<Chart> {
+/// Panels and the same figures as a table.
+fn figures(samples: &Samples) -> (Vec<LinePlot>, Table) {
     let seconds: Vec<f64> = samples.t_ms.iter().map(|t| t / 1e3).collect();
     let mut table = Table::new(&["time (s)"]);
     table.rows = seconds.iter().map(|t| vec![Cell::Number(*t, 0)]).collect();
@@ -123,6 +171,11 @@ fn lines(about: &About, samples: &Samples) -> Option<Chart> {
             });
         }
     }
+    (plots, table)
+}
+
+fn lines(about: &About, samples: &Samples) -> Option<Chart> {
+    let (mut plots, table) = figures(samples);
     distinct_inks(&mut plots);
     let remarks = samples.cores_used_10ms.as_ref().map(|c| {
         format!(

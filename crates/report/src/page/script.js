@@ -1,5 +1,5 @@
 "use strict";
-// Without this script everything is readable; it adds sorting and the choice of the theme.
+// Without this script everything is readable; it adds sorting, the choice of the theme and the arrow keys.
 (() => {
   const root = document.documentElement;
   const stored = () => { try { return localStorage.getItem("carmine-theme"); } catch { return null; } };
@@ -10,6 +10,18 @@
   if (stored() === "dark" || stored() === "light") root.dataset.theme = stored();
   toggle.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; keep(root.dataset.theme); show(); });
   show();
+
+  // Arrow keys walk over the marks of a chart; each shows its figures.
+  const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  for (const plot of document.querySelectorAll("svg.plot[tabindex]")) plot.addEventListener("keydown", (event) => {
+    const step = steps[event.key];
+    if (!step) return;
+    const hits = [...plot.querySelectorAll(".hit")];
+    const at = hits.indexOf(document.activeElement);
+    const next = at < 0 ? (step > 0 ? 0 : hits.length - 1) : (at + step + hits.length) % hits.length;
+    hits[next].focus();
+    event.preventDefault();
+  });
 
   const value = (row, at) => {
     const cell = row.cells[at];

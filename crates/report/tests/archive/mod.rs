@@ -77,8 +77,12 @@ impl Study {
             "format": 1, "name": self.name, "created_unix_s": 1_763_700_000u64, "finished_unix_s": 1_763_703_600u64, "seed": 7,
             "carmine": {"version": "0.1.0", "git_hash": "0123456789abcdef", "profile": "release", "allocator": "mimalloc"},
             "kernel": "6.1.0-test", "host": {"cpu": {"model": "Test CPU", "cores": 8}, "memory_bytes": 17_179_869_184u64},
-            "doctor": [{"name": "governor", "is": "powersave", "better": "performance", "cost": "10–20 %",
-                "source": "a study", "command": "cpupower frequency-set -g performance"}],
+            "doctor": [
+                {"topic": "boost", "subject": null, "severity": "not_present", "is": "no switch", "better": null, "cost": null,
+                    "source": null, "command": null},
+                {"topic": "CPU governor", "subject": null, "severity": "warn", "is": "powersave", "better": "performance",
+                    "cost": "10–20 %", "source": "a study", "command": "cpupower frequency-set -g performance"},
+            ],
             "command": ["carmine", "sweep", self.name], "complete": true,
             "label": if self.smoke { "smoke" } else { "" }, "comparison": comparison, "chart": "scaling",
         })

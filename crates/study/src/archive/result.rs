@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use carmine_load::profile::Profile;
 pub use carmine_load::report::{LatencyHistograms, PerCore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,6 +84,9 @@ pub struct CarmineResult {
     pub iops_per_core: PerCore,
     pub osd_cpu_us_per_op: Option<f64>,
     pub machine_cpu_us_per_op: Option<f64>,
+    /// Absent where no hardware counts.
+    pub cycles_per_op: Option<f64>,
+    pub instructions_per_op: Option<f64>,
     pub client_cores_used: Option<f64>,
     pub hops_per_op: Option<f64>,
     pub osds: Vec<OsdResult>,
@@ -109,6 +113,8 @@ pub struct CarmineResult {
     pub doctor: Value,
     /// Time that a cgroup quota held the OSDs back, seconds.
     pub throttled_seconds: Option<f64>,
+    /// The flamegraph that was asked for, or why there is none.
+    pub profile: Option<Profile>,
 }
 
 /// A result file.

@@ -13,6 +13,8 @@ const OBJECT_BYTES: u64 = 4 << 20;
 const OPEN_LOOP_IODEPTH: u64 = 256;
 /// Connecting and draining.
 const AROUND_S: f64 = 60.0;
+/// Recording a profile, and reading the stacks of busy OSDs.
+const PROFILE_S: f64 = 180.0;
 /// A prefill that is slower than this hangs.
 const SLOW_BYTES_PER_S: f64 = 10e6;
 /// What `carmine bench` loads unless told otherwise.
@@ -92,6 +94,11 @@ pub(super) fn volumes(config: &Config) -> Vec<String> {
     }
 }
 
+/// The flamegraph that is wanted.
+fn profile(config: &Config) -> Option<&str> {
+    config.text("profile").filter(|mode| *mode != "none")
+}
+
 /// The load of a point. `seed` is the same for the arms of a pair: they get the same operations.
 pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, files: &LoadFiles) -> Step {
     let mut argv =
@@ -116,6 +123,9 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
         put("--rate", format!("{rate:.2}"));
         put("--arrivals", config.show("arrivals").unwrap_or_else(|| "poisson".to_owned()));
     }
+    if let Some(mode) = profile(config) {
+        put("--profile", mode.to_owned());
+    }
     put("--json", files.json.display().to_string());
     put("--samples", files.samples.display().to_string());
     if let Some(baseline) = &files.baseline {
@@ -123,7 +133,8 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
     }
     argv.extend(client(config));
     let prefill_s = size_bytes(config) as f64 * config.float("pool_size").unwrap_or(1.0) / SLOW_BYTES_PER_S;
-    Step::new(What::Load, argv, seconds(config) + ramp.as_secs_f64() + AROUND_S + prefill_s)
+    let profile_s = if profile(config).is_some() { PROFILE_S } else { 0.0 };
+    Step::new(What::Load, argv, seconds(config) + ramp.as_secs_f64() + AROUND_S + prefill_s + profile_s)
 }
 
 fn milliseconds(seconds: f64) -> String {
@@ -187,6 +198,15 @@ mod tests {
             "{line}"
         );
         assert!(line.ends_with("--client fio-rados"), "{line}");
+    }
+
+    #[test]
+    fn a_profile_takes_its_time() {
+        let mut config = config();
+        config.set("profile", "none");
+        assert!(!load(&config).contains("--profile"));
+        config.set("profile", "offcpu");
+        assert!(load(&config).contains(" --profile offcpu "), "{}", load(&config));
     }
 
     #[test]

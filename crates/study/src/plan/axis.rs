@@ -128,6 +128,12 @@ pub const AXES: &[Axis] = &[
     row("arrivals", Role::Load, Kind::Word(&["fixed", "poisson"]), "open loop: evenly spaced or independent"),
     row("cache", Role::Load, Kind::Word(&["cold", "onode-warm", "cached"]), "state of the OSDs' caches"),
     row("client", Role::Load, Kind::Word(&["own", "fio-rbd", "fio-rados", "rados-bench"]), "load generator"),
+    row(
+        "profile",
+        Role::Load,
+        Kind::Word(&["none", "oncpu", "offcpu"]),
+        "flamegraph of the OSDs, taken before the window where perf works",
+    ),
     row("seconds", Role::Load, count(86_400), "length of the window, instead of the plan's runtime"),
     row("step", Role::Label, Kind::Count { min: 0, max: 10_000 }, "number of a step in a fixed order"),
 ];

@@ -1,6 +1,7 @@
 //! The kernel's accounting, read at both ends of a window: CPU time of processes and threads, of the whole machine, and
 //! of block devices. Nothing here asks the measured processes: what they say of themselves comes from `dump_metrics`.
 
+mod counters;
 mod device;
 mod host;
 mod machine;
@@ -16,6 +17,7 @@ use carmine_load::window::{MachineWindow, OsdWindow, Window};
 
 use crate::error::{Result, TestbedError, failed};
 
+pub use counters::Counters;
 pub use device::device_of;
 use device::{DeviceCounters, device_window};
 pub use host::host_report;

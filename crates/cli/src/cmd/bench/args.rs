@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use carmine_load::hosted::Tool;
+use carmine_load::profile::ProfileMode;
 use carmine_load::report::CacheState;
 use carmine_load::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis};
 use clap::Args;
@@ -11,6 +12,8 @@ use crate::args::DirArgs;
 
 /// What stands below the options.
 const AFTER_HELP: &str = "\
+Cycles and instructions per operation come with --samples where perf can read the processor's counters.
+
 Exit codes: 0 measured, and every block was right; 1 errors, wrong blocks, an OSD that died, or no measurement; 2 it cannot be
 done as asked. --json and --samples write their files whole, or not at all.
 
@@ -117,6 +120,11 @@ pub(crate) struct BenchArgs {
     /// They are taken by a thread on CPUs that no OSD uses; what it costs is in the result (`instrument_cores`)
     #[arg(long, value_name = "FILE", conflicts_with = "verify_only")]
     pub(crate) samples: Option<PathBuf>,
+    /// A flamegraph of the OSDs by the program perf: oncpu (where CPU time goes) or offcpu (where threads wait). It is taken
+    /// in some seconds of load before the window, and written beside --json as NAME.MODE.svg (without it: MODE.svg).
+    /// Where perf cannot do it, a line says why, and the load is measured all the same
+    #[arg(long, value_name = "MODE", conflicts_with = "verify_only")]
+    pub(crate) profile: Option<ProfileMode>,
     /// Raw baselines to compare with: the file of `carmine baseline --json`
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
@@ -211,6 +219,7 @@ mod tests {
             ("--in-process --numjobs 2", "--numjobs"),
             ("--rwmixread 101", "101"),
             ("--cache warm", "onode-warm"),
+            ("--profile cpu", "offcpu"),
         ] {
             let error = parse(words).unwrap_err();
             assert!(error.contains(part), "{error}");

@@ -1,6 +1,7 @@
 //! The controller of a load: moves it through its phases, and reads the kernel's accounting at both ends of the window.
 //! It sleeps on a client CPU; what it uses itself is counted as the generator's.
 
+mod profile;
 mod readings;
 mod settle;
 
@@ -13,9 +14,11 @@ use carmine_client::{Client, Options};
 use carmine_load::window::{DrainWindow, InstrumentWindow, Window};
 use carmine_load::{BenchStatus, JobResult, LoadSpec, Phase, VerifyState};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
+use carmine_testbed::profile::Recorded;
 use carmine_testbed::sample::series::{Recorder, Samples};
 use carmine_testbed::write_whole;
 
+use super::counters::Attached;
 use super::drive::{Drive, effective_spec};
 use super::setup::Setup;
 use super::view::View;
@@ -49,6 +52,8 @@ pub(crate) struct Outcome {
     /// The OSDs' background work between the prefill and the ramp.
     pub(crate) settled: Option<DrainWindow>,
     pub(crate) samples: Option<Samples>,
+    /// What `perf` recorded, or why it did not; `None` if nobody asked.
+    pub(crate) profiled: Option<Result<Recorded, String>>,
 }
 
 /// Runs the whole load on the calling thread's reactor.
@@ -80,6 +85,7 @@ async fn control(shard: &Shard, setup: &Setup, cancel: &AtomicBool) -> anyhow::R
         state_written: Instant::now(),
         settled: None,
         samples: None,
+        profiled: None,
     };
     let measured = controller.phases().await;
     controller.finish(measured).await
@@ -97,6 +103,7 @@ struct Controller<'a> {
     /// The OSDs' background work before the ramp.
     settled: Option<DrainWindow>,
     samples: Option<Samples>,
+    profiled: Option<Result<Recorded, String>>,
 }
 
 impl Controller<'_> {
@@ -119,13 +126,17 @@ impl Controller<'_> {
             let idle = self.read().await?;
             self.settled = Some(self.drain(&idle).await?);
         }
+        let sampled = self.setup.sample_options();
+        let mut counters = Attached::to(&self.setup.osd_pids(), sampled.is_some());
         if self.setup.spec.ramp_ms > 0 {
             self.drive.set_phase(Phase::Ramp).await?;
             self.view.timed("ramp", self.setup.spec.ramp_ms);
             self.run_for(Duration::from_millis(self.setup.spec.ramp_ms)).await?;
         }
-        let recorder = self.setup.sample_options().map(Recorder::start).transpose()?;
+        self.profile().await?;
+        let recorder = sampled.map(Recorder::start).transpose()?;
         let start = self.read().await?;
+        counters.start();
         self.drive.set_phase(Phase::Measure).await?;
         self.view.timed("measuring", self.setup.spec.runtime_ms);
         let time = if self.setup.spec.ends_by_itself() {
@@ -134,10 +145,12 @@ impl Controller<'_> {
             Duration::from_millis(self.setup.spec.runtime_ms)
         };
         self.run_for(time).await?;
+        counters.stop();
         let end = self.read().await?;
         self.samples = recorder.map(Recorder::finish).transpose()?;
         self.drive.set_phase(Phase::Stop).await?;
         let mut window = self.window(&start, &end, baseline_cores);
+        window.counters = counters.read();
         if self.setup.defers_work() {
             self.view.phase("waiting for the OSDs' background work");
             window.drain = Some(self.drain(&end).await?);
@@ -251,6 +264,7 @@ impl Controller<'_> {
             marks: self.marks,
             settled: self.settled,
             samples: self.samples,
+            profiled: self.profiled,
         })
     }
 

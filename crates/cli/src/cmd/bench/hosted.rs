@@ -13,21 +13,25 @@ use std::time::Duration;
 
 use anyhow::bail;
 use carmine_load::hosted::{self, HostedFigures, Tool, limit};
-use carmine_load::report::{self, LatencyHistograms, Report};
+use carmine_load::report::{self, CacheState, LatencyHistograms, Report};
 use carmine_load::{LoadSpec, Route};
 use carmine_testbed::Layout;
+use carmine_testbed::profile::length;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::peer::plan_of;
-use super::setup::{cache_conditions, load_baseline};
-use super::{BenchArgs, fill, series, unix_seconds, write_json};
+use super::setup::{COLD_PROFILE, cache_conditions, load_baseline};
+use super::{BenchArgs, fill, flame, series, unix_seconds, write_json};
 use crate::output::{Usage, print};
 use crate::signals;
 use meter::Metered;
 use programs::ToolPrograms;
 use run::{Outcome, Run};
 use target::Target;
+
+/// Time for `perf` to attach itself to the OSDs, and to write down what it saw.
+const PERF_STARTS_MS: u64 = 1_500;
 
 /// 0: measured without errors; 1: errors, or no measurement.
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
@@ -54,12 +58,21 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     print(&target.grid.render())?;
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
-    let run = Run { tool, spec, target, programs, pool: &args.pool, cancel: &cancel, bar };
+    let profile = args.profile.filter(|_| args.cache != Some(CacheState::Cold));
+    if let Some(mode) = profile {
+        // It is taken in the ramp, so that what perf costs is in no figure.
+        spec.ramp_ms += length(mode).as_millis() as u64 + PERF_STARTS_MS;
+    }
+    let run = Run { tool, spec, target, programs, pool: &args.pool, cancel: &cancel, bar, profile };
     let measured = run.measure(args.samples.is_some());
     run.bar.finish_and_clear();
-    let outcome = measured?;
+    let mut outcome = measured?;
     let context = report::Context { cache_state: args.cache, baseline, ..run.target.context(marks) };
-    let report = run.report(&outcome, context);
+    let mut report = run.report(&outcome, context);
+    if let Some(mode) = args.profile {
+        let recorded = outcome.profiled.take().unwrap_or_else(|| Err(COLD_PROFILE.to_owned()));
+        report.profile = Some(flame::profile(mode, recorded, args.json.as_deref(), &run.spec.summary()));
+    }
     show(&outcome.figures, &report)?;
     if let Some(path) = &args.json {
         write_json(path, &run.result_json(&outcome, &report)?)?;

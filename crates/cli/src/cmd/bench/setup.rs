@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use carmine_doctor::Finding;
 use carmine_load::baseline::Baseline;
+use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext};
 use carmine_load::window::DrainWindow;
 use carmine_load::{LoadSpec, Prefill, VerifyState, hosted};
@@ -42,6 +43,8 @@ pub(crate) struct Setup {
     doctor: Vec<Finding>,
     /// Samples are wanted.
     samples: bool,
+    /// A flamegraph is wanted.
+    pub(crate) profile: Option<ProfileMode>,
     baseline: Option<Baseline>,
     cache: Option<CacheState>,
     /// What is loaded, if it is no testbed.
@@ -51,6 +54,10 @@ pub(crate) struct Setup {
 /// Length of the window with more load, and of the load before it.
 const CONFIRM_MS: u64 = 3_000;
 const CONFIRM_RAMP_MS: u64 = 500;
+
+/// Why there is no profile of cold caches.
+pub(super) const COLD_PROFILE: &str =
+    "--cache cold: it is taken under load before the window, which would warm the caches";
 
 /// `--cache cached` without `--ramp` loads for this long before the window.
 const CACHED_RAMP_MS: u64 = 5_000;
@@ -91,6 +98,7 @@ impl Setup {
             state_path: args.verify_state,
             doctor: findings_of(&layout, &plan),
             samples: args.samples.is_some(),
+            profile: args.profile,
             baseline,
             cache: args.cache,
             plan,
@@ -100,13 +108,29 @@ impl Setup {
 
     /// What is to be sampled, if anything is.
     pub(crate) fn sample_options(&self) -> Option<SampleOptions> {
-        let osds = self.osds.iter().map(|(id, pid)| (id.0, pid.pid.unsigned_abs()));
+        let osds = self.osds.iter().map(|(id, _)| id.0).zip(self.osd_pids());
         self.samples.then(|| SampleOptions {
             osds: osds.collect(),
             devices: self.sampler.devices().to_vec(),
             osd_cpus: self.plan.grid.allocated_cpus().to_vec(),
             client_cpus: self.plan.client_cpus().to_vec(),
         })
+    }
+
+    /// The OSDs' processes.
+    pub(crate) fn osd_pids(&self) -> Vec<u32> {
+        self.osds.iter().map(|(_, process)| process.pid.unsigned_abs()).collect()
+    }
+
+    /// Why there can be no load before the window, in which a profile is taken.
+    pub(crate) fn cannot_profile(&self) -> Option<&'static str> {
+        if self.wants_cold() {
+            Some(COLD_PROFILE)
+        } else if self.spec.ends_by_itself() {
+            Some("--io-size: it is taken under load before the window, which would be more than these bytes")
+        } else {
+            None
+        }
     }
 
     /// The same load for a moment, with twice the threads, or inside an OSD, which has as many as it has reactors, with twice
@@ -125,6 +149,7 @@ impl Setup {
         (spec.ramp_ms, spec.runtime_ms) = (CONFIRM_RAMP_MS, CONFIRM_MS.min(spec.runtime_ms));
         spec.keep_seconds = false;
         more.samples = false;
+        more.profile = None;
         more.cache = None;
         (more, what)
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carmine_load::parse_millis;
+use carmine_load::profile::ProfileMode;
 use carmine_study::plan::{Kind, Overrides, Plan, SHIPPED, axis, shipped};
 use clap::Args;
 
@@ -77,6 +78,9 @@ pub(crate) struct SweepArgs {
     /// Folder of a Ceph build (with bin/ and lib/), classic or Crimson, to be the peer instead of the installed packages
     #[arg(long, value_name = "FOLDER", help_heading = "Plan")]
     pub(crate) peer_build: Option<PathBuf>,
+    /// A flamegraph of each point where perf works, taken before its window: oncpu or offcpu
+    #[arg(long, value_name = "MODE", help_heading = "Plan")]
+    pub(crate) profile: Option<ProfileMode>,
     /// Load generator: own, fio-rbd, fio-rados, rados-bench
     #[arg(long, value_name = "CLIENT", help_heading = "Plan")]
     pub(crate) client: Option<String>,
@@ -114,6 +118,9 @@ impl SweepArgs {
         if let Some(build) = &self.peer_build {
             let build = std::path::absolute(build).unwrap_or_else(|_| build.clone());
             axes.push(("peer_build".to_owned(), vec![build.display().to_string()]));
+        }
+        if let Some(mode) = self.profile {
+            axes.push(("profile".to_owned(), vec![mode.to_string()]));
         }
         Overrides {
             seed: self.seed,

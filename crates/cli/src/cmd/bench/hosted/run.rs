@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use carmine_load::hosted::{HostedFigures, Tool};
+use carmine_load::profile::ProfileMode;
 use carmine_load::window::InstrumentWindow;
 use carmine_load::{LoadSpec, Rw};
+use carmine_testbed::profile::{Recorded, Recording};
 use carmine_testbed::sample::series::{Recorder, Samples};
 use indicatif::ProgressBar;
 
@@ -15,6 +17,7 @@ use super::prefill;
 use super::process::Clients;
 use super::programs::ToolPrograms;
 use super::target::Target;
+use crate::cmd::bench::counters::Attached;
 
 /// How often processes and Ctrl-C are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(2);
@@ -36,6 +39,8 @@ pub(super) struct Run<'a> {
     pub(super) pool: &'a str,
     pub(super) cancel: &'a AtomicBool,
     pub(super) bar: ProgressBar,
+    /// A flamegraph is wanted, and there is a ramp in which it can be taken.
+    pub(super) profile: Option<ProfileMode>,
 }
 
 /// What a load gave.
@@ -45,6 +50,8 @@ pub(super) struct Outcome {
     /// The tool's command line.
     pub(super) command: Vec<String>,
     pub(super) samples: Option<Samples>,
+    /// What `perf` recorded, or why it did not; `None` if nobody asked.
+    pub(super) profiled: Option<Result<Recorded, String>>,
 }
 
 impl Run<'_> {
@@ -53,30 +60,47 @@ impl Run<'_> {
         self.say(&format!("prefilling with {}", self.tool));
         prefill::run(self)?;
         let meter = Meter::new(&self.target)?;
+        let osds = self.target.osd_pids();
+        let mut counters = Attached::to(&osds, with_samples);
+        let mut profiled = None;
         if self.tool == Tool::RadosBench && self.spec.ramp_ms > 0 {
             // It cannot leave a part of its run out: the ramp is a run of its own.
             self.say("ramp");
-            self.finish(self.start(self.spec.ramp_ms)?, END_LIMIT)?;
+            let mut clients = self.start(self.spec.ramp_ms)?;
+            self.wait_for_begin(&mut clients)?;
+            let recording = self.record(&osds);
+            self.finish(clients, END_LIMIT)?;
+            profiled = recording.map(|recording| recording?.finish());
         }
         let mut clients = self.start(self.spec.runtime_ms)?;
         self.say(&format!("{} connects", self.tool));
         self.wait_for_begin(&mut clients)?;
-        let ramp_ms = if self.tool == Tool::RadosBench { 0 } else { self.spec.ramp_ms };
-        self.run_for(&mut clients, Duration::from_millis(ramp_ms))?;
+        if self.tool != Tool::RadosBench {
+            let recording = self.record(&osds);
+            self.run_for(&mut clients, Duration::from_millis(self.spec.ramp_ms))?;
+            profiled = recording.map(|recording| recording?.finish());
+        }
         self.say("measuring");
         let recorder = with_samples.then(|| Recorder::start(self.target.sample_options())).transpose()?;
         let begin = meter.read(&clients)?;
+        counters.start();
         let end = self.window_end(&mut clients, &meter)?;
+        counters.stop();
         let samples = recorder.map(Recorder::finish).transpose()?;
         self.say(&format!("{} ends", self.tool));
         let command = clients.command().to_vec();
         let mut figures = self.finish(clients, END_LIMIT)?;
         let mut metered = meter.metered(&begin, &end);
+        metered.window.counters = counters.read();
         metered.window.instrument = samples
             .as_ref()
             .map(|s| InstrumentWindow { cores: s.instrument.cores, apart: !s.instrument.cpus.is_empty() });
         figures.result.client = metered.client;
-        Ok(Outcome { figures, metered, command, samples })
+        Ok(Outcome { figures, metered, command, samples, profiled })
+    }
+
+    fn record(&self, osds: &[u32]) -> Option<Result<Recording, String>> {
+        self.profile.map(|mode| Recording::start(mode, osds))
     }
 
     fn say(&self, what: &str) {

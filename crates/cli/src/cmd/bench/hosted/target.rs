@@ -106,10 +106,15 @@ impl Target {
         Ok(())
     }
 
+    /// The OSDs' processes.
+    pub(super) fn osd_pids(&self) -> Vec<u32> {
+        self.osds.iter().map(|(_, process)| process.pid.unsigned_abs()).collect()
+    }
+
     /// What a sampler looks at.
     pub(super) fn sample_options(&self) -> SampleOptions {
         SampleOptions {
-            osds: self.osds.iter().map(|(id, process)| (id.0, process.pid.unsigned_abs())).collect(),
+            osds: self.osds.iter().map(|(id, _)| id.0).zip(self.osd_pids()).collect(),
             devices: self.sampler.devices().to_vec(),
             osd_cpus: self.grid.allocated_cpus().to_vec(),
             client_cpus: self.client_cpus.to_vec(),

@@ -1,0 +1,81 @@
+//! What a result says of a flamegraph of the OSDs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a flamegraph is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProfileMode {
+    /// Where the OSDs' threads spend CPU time.
+    OnCpu,
+    /// Where they wait without a CPU, and for how long.
+    OffCpu,
+}
+
+impl fmt::Display for ProfileMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            ProfileMode::OnCpu => "oncpu",
+            ProfileMode::OffCpu => "offcpu",
+        })
+    }
+}
+
+impl FromStr for ProfileMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProfileMode, String> {
+        match text {
+            "oncpu" => Ok(ProfileMode::OnCpu),
+            "offcpu" => Ok(ProfileMode::OffCpu),
+            _ => Err("take oncpu or offcpu".to_owned()),
+        }
+    }
+}
+
+/// A function and its share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HotFrame {
+    pub name: String,
+    /// Of all samples, or of all time off CPU.
+    pub percent: f64,
+}
+
+/// The object `carmine.profile` of a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    pub mode: ProfileMode,
+    /// Name of the flamegraph's file, beside the result; `None` if there is none.
+    pub svg: Option<String>,
+    /// Why there is none, and what to do.
+    pub missing: Option<String>,
+    /// Stacks that were taken: samples on a CPU, or times that a thread left one.
+    pub stacks: u64,
+    /// On a CPU: the functions that ran; off it: those of the program that waited. The most first.
+    pub hottest: Vec<HotFrame>,
+}
+
+impl Profile {
+    /// A profile that could not be made.
+    pub fn missing(mode: ProfileMode, why: String) -> Profile {
+        Profile { mode, svg: None, missing: Some(why), stacks: 0, hottest: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_modes() {
+        for mode in [ProfileMode::OnCpu, ProfileMode::OffCpu] {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+            assert_eq!(serde_json::to_value(mode).unwrap(), mode.to_string());
+        }
+        assert!("cpu".parse::<ProfileMode>().unwrap_err().contains("offcpu"));
+    }
+}

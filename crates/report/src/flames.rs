@@ -1,0 +1,143 @@
+//! Flamegraphs of points: files of the archive that the page links to.
+
+use std::fmt::Write as _;
+use std::path::{Component, Path, PathBuf};
+
+use carmine_load::profile::{Profile, ProfileMode};
+
+use crate::data::{Measured, RunData};
+use crate::units::grouped;
+
+/// Functions that are named beside a link.
+const HOTTEST: usize = 5;
+
+/// One flamegraph.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Flame {
+    /// The point, with its run's name where there are several.
+    pub(crate) point: String,
+    /// From the report's folder to the file.
+    pub(crate) href: String,
+    /// What it is of, and which functions have most of it.
+    pub(crate) text: String,
+}
+
+/// All flamegraphs, and why others are missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Flames {
+    pub(crate) all: Vec<Flame>,
+    pub(crate) missing: Vec<String>,
+}
+
+impl Flames {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.missing.is_empty()
+    }
+}
+
+/// Flamegraphs of all points, as a report in the folder `out` links to them.
+pub(crate) fn flames(runs: &[RunData], out: &Path) -> Flames {
+    let mut flames = Flames::default();
+    let mut missing: Vec<(String, usize)> = Vec::new();
+    for run in runs {
+        for measured in &run.points {
+            let Some(profile) = measured.result.as_ref().and_then(|r| r.carmine.profile.as_ref()) else {
+                continue;
+            };
+            let name = match runs.len() {
+                1 => measured.point.stem.clone(),
+                _ => format!("{}/{}", run.label, measured.point.stem),
+            };
+            match href(run, measured, profile, out) {
+                Ok(href) => flames.all.push(Flame { point: name, href, text: text(profile) }),
+                Err(why) => match missing.iter_mut().find(|(held, _)| *held == why) {
+                    Some((_, count)) => *count += 1,
+                    None => missing.push((why, 1)),
+                },
+            }
+        }
+    }
+    flames.missing =
+        missing.into_iter().map(|(why, n)| format!("No flamegraph of {n} points: {why}.")).collect();
+    flames
+}
+
+/// The file has the point's name, whatever the result says.
+fn href(run: &RunData, measured: &Measured, profile: &Profile, out: &Path) -> Result<String, String> {
+    if profile.svg.is_none() {
+        let why = profile.missing.clone().unwrap_or_else(|| "the result does not say why".into());
+        return Err(why.trim_end_matches('.').to_owned());
+    }
+    let file = run.run.point_file(&measured.point, &format!("{}.svg", profile.mode));
+    if !file.is_file() {
+        return Err("the file is not in the archive any more".into());
+    }
+    Ok(link(&relative(out, &file)))
+}
+
+fn text(profile: &Profile) -> String {
+    let (what, share) = match profile.mode {
+        ProfileMode::OnCpu => ("on CPU", "CPU time in"),
+        ProfileMode::OffCpu => ("off CPU", "waiting in"),
+    };
+    let mut text = format!("{what}, {} stacks", grouped(profile.stacks as f64, 0));
+    for (at, frame) in profile.hottest.iter().take(HOTTEST).enumerate() {
+        let before = if at == 0 { format!("; {share} ") } else { ", ".to_owned() };
+        // Writing to a String does not fail.
+        let _ = write!(text, "{before}{} {:.0} %", frame.name, frame.percent);
+    }
+    text
+}
+
+/// The way from a folder to a file; both must exist. What cannot be resolved stays as it is.
+fn relative(from: &Path, file: &Path) -> PathBuf {
+    let (Ok(from), Ok(file)) = (from.canonicalize(), file.canonicalize()) else { return file.to_owned() };
+    let same = from.components().zip(file.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(same).map(|_| Component::ParentDir);
+    up.chain(file.components().skip(same)).collect()
+}
+
+/// A path as part of a page: what has a meaning there is written as `%XX`.
+fn link(path: &Path) -> String {
+    let mut link = String::new();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
+                link.push(char::from(*byte))
+            }
+            other => {
+                let _ = write!(link, "%{other:02X}");
+            }
+        }
+    }
+    link
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carmine_load::profile::HotFrame;
+
+    #[test]
+    fn links_lead_from_the_report_to_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let points = dir.path().join("my run#1/points");
+        let elsewhere = dir.path().join("reports");
+        for folder in [&points, &elsewhere] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        let file = points.join("a.oncpu.svg");
+        std::fs::write(&file, "<svg/>").unwrap();
+        assert_eq!(link(&relative(&dir.path().join("my run#1"), &file)), "points/a.oncpu.svg");
+        assert_eq!(link(&relative(&elsewhere, &file)), "../my%20run%231/points/a.oncpu.svg");
+    }
+
+    #[test]
+    fn the_hottest_functions_stand_beside_it() {
+        let frame = |name: &str, percent| HotFrame { name: name.into(), percent };
+        let hottest = vec![frame("crc", 31.2), frame("memcpy", 8.0)];
+        let profile =
+            Profile { mode: ProfileMode::OnCpu, svg: Some("x".into()), missing: None, stacks: 2345, hottest };
+        assert_eq!(text(&profile), "on CPU, 2,345 stacks; CPU time in crc 31 %, memcpy 8 %");
+    }
+}
