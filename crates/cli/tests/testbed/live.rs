@@ -102,7 +102,9 @@ fn top_gives_the_terminal_back() {
     let once = bed.ok(&["top", "--once"]);
     assert!(once.contains("osd.1") && !once.contains("quits"), "{once}");
     let carmine = env!("CARGO_BIN_EXE_carmine");
-    let top = format!("timeout --foreground 60 {carmine} top --dir {}", bed.dir().display());
+    // A terminal of nobody has no size.
+    let size = "stty cols 140 rows 30";
+    let top = format!("{size}; exec timeout --foreground 60 {carmine} top --dir {}", bed.dir().display());
     let mut script = Command::new("script");
     script.args(["-qefc", &top, "/dev/null"]).env("TERM", "xterm");
     let mut script = match script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
