@@ -22,7 +22,7 @@ use_cache() {
 has_libclang() { ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1; }
 
 # The Debian packages that are missing for building; with "tests", also the real Ceph clients; with "ci", also a real Ceph
-# server to measure beside (tests/tests/peer.rs), its allocator, and fio: 22 MB, and what they depend on.
+# server to measure beside (tests/tests/peer.rs) and its allocator: 22 MB, and what they depend on.
 missing_packages() {
   command -v g++ >/dev/null 2>&1 && command -v make >/dev/null 2>&1 || echo build-essential
   command -v ccache >/dev/null 2>&1 || echo ccache
@@ -32,13 +32,16 @@ missing_packages() {
     command -v rados >/dev/null 2>&1 || echo ceph-common
     # osdmaptool and crushtool: the oracle for maps that we encode.
     command -v osdmaptool >/dev/null 2>&1 || echo ceph-base
+    # librados' calls are made from Python; Debian's own, whatever python3 comes first on the PATH.
+    /usr/bin/python3 -c 'import rados' 2>/dev/null || echo python3-rados
+    # Its engines rados and rbd drive a testbed.
+    command -v fio >/dev/null 2>&1 || echo fio
     # Reports are looked at in a real browser.
     command -v chromium >/dev/null 2>&1 || echo chromium
   fi
   if [ "${1:-}" = ci ]; then
     command -v ceph-mon >/dev/null 2>&1 || echo ceph-mon
     command -v ceph-osd >/dev/null 2>&1 || echo ceph-osd
-    command -v fio >/dev/null 2>&1 || echo fio
     ls /usr/lib/*/libtcmalloc.so.4 >/dev/null 2>&1 || echo libgoogle-perftools4
   fi
 }

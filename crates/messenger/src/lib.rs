@@ -9,7 +9,8 @@
 //! closed with a reason, the reason is logged, and [`Dispatcher::on_closed`] is told once.
 //!
 //! # Bounds
-//! * Received messages that the dispatcher has not released yet are counted ([`Permit`]); beyond
+//! * Received messages that the dispatcher has not released yet are counted ([`Permit`]), with what their answers will hold
+//!   as far as the dispatcher says it; beyond
 //!   [`Limits::held_bytes`] or [`Limits::held_messages`] nothing more is read from that peer.
 //! * A *server* stops reading requests while more than [`Limits::queue_soft_bytes`] of replies wait to be sent. A client
 //!   never does (two peers that both wait for each other would stand still): what it queues is bounded by its user.

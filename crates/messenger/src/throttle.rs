@@ -80,6 +80,14 @@ impl Permit {
         PermitToken { bytes: self.bytes }
     }
 
+    /// Counts more bytes: those that the message's answer will hold until the permit is dropped.
+    pub fn grow(&mut self, bytes: usize) {
+        if let Some(throttle) = &self.throttle {
+            throttle.bytes.set(throttle.bytes.get().saturating_add(bytes));
+            self.bytes = self.bytes.saturating_add(bytes);
+        }
+    }
+
     /// Bytes that the permit stands for.
     pub fn bytes(&self) -> usize {
         self.bytes

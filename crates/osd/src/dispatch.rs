@@ -7,7 +7,7 @@ use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
 use carmine_types::{Epoch, PgId, ReqId};
 use carmine_wire::header::Front;
-use carmine_wire::osd_op::{OsdRequest, peek};
+use carmine_wire::osd_op::{OsdRequest, peek, peek_output};
 use carmine_wire::private::rep::{
     KIND_FIRST, KIND_LAST, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepOp, peek_pg,
 };
@@ -15,6 +15,7 @@ use carmine_wire::private::{Admin, Route};
 use carmine_wire::{EntityType, kinds};
 
 use crate::admin;
+use crate::config::READ_BYTES_MAX;
 use crate::maps::share_map;
 use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
@@ -94,7 +95,12 @@ fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     if let Some(state) = osd.conns.borrow().get(&conn.id()) {
         share_map(osd, state, epoch);
     }
-    let (parts, permit) = msg.into_parts();
+    let (parts, mut permit) = msg.into_parts();
+    if let Some(permit) = &mut permit {
+        // A client that asks for gigabytes at once is read from again when it has been given some.
+        let asked = peek_output(parts.header.version, &parts.front).min(READ_BYTES_MAX);
+        permit.grow(asked as usize);
+    }
     place_op(osd, Unplaced { conn: Rc::clone(conn), pg, epoch, parts, permit });
 }
 

@@ -1,7 +1,9 @@
-//! Routing without decoding.
+//! Routing and admission without decoding.
 
 use carmine_types::{Epoch, PgId};
 
+use super::request::VERSION_OTEL;
+use super::{OP_BYTES, ops};
 use crate::Decoder;
 
 /// The first seven bytes of every MOSDOp of version 8 or 9: the envelope of the spg (version 1, compat 1,
@@ -22,4 +24,44 @@ pub fn peek(front: &[u8]) -> Option<(PgId, u32, Epoch, u32)> {
     d.array::<5>().ok()?;
     let (hash, epoch, flags) = (d.u32().ok()?, d.u32().ok()?, d.u32().ok()?);
     Some((pg, hash, Epoch(epoch), flags))
+}
+
+/// Bytes before the envelope of the locator in a front of version 8: up to the trace, the client's number, the time.
+const LOCATOR_AT: usize = 87 + 4 + 8;
+/// Operations that are looked at: more are refused anyway.
+const OPS_MAX: usize = 64;
+/// What a read of the whole object, whose length nobody knows yet, is taken for: the largest object of most applications.
+const WHOLE_OBJECT_BYTES: u64 = 4 << 20;
+
+/// Bytes that the reads of an MOSDOp ask for: what its answer may hold in memory. 0 for one that does not decode.
+#[inline]
+pub fn peek_output(version: u16, front: &[u8]) -> u64 {
+    let at = if version >= VERSION_OTEL { 87 } else { LOCATOR_AT };
+    front.get(at..).and_then(|rest| reads(version, rest)).unwrap_or(0)
+}
+
+fn reads(version: u16, rest: &[u8]) -> Option<u64> {
+    let mut d = Decoder::new(rest, "peek");
+    if version >= VERSION_OTEL {
+        d.envelope("trace context", 1).ok()?;
+        d.array::<12>().ok()?;
+    }
+    d.array::<2>().ok()?; // versions of the locator
+    d.blob().ok()?;
+    d.blob().ok()?; // the name
+    let count = usize::from(d.u16().ok()?).min(OPS_MAX);
+    let mut bytes = 0_u64;
+    for _ in 0..count {
+        let op = d.bytes(OP_BYTES).ok()?;
+        let mut op = Decoder::new(op, "peek");
+        if !matches!(op.u16().ok()?, ops::READ | ops::SPARSE_READ) {
+            continue;
+        }
+        op.array::<12>().ok()?; // flags and offset
+        bytes = bytes.saturating_add(match op.u64().ok()? {
+            0 => WHOLE_OBJECT_BYTES,
+            length => length,
+        });
+    }
+    Some(bytes)
 }

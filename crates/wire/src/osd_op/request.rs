@@ -8,7 +8,7 @@ use crate::prim::basic::{NO_SHARD, size};
 use crate::{Decoder, Encoder, FEATURES, Result, kinds};
 
 /// The version that adds a trace context behind `trace`; sent by some non-Ceph clients.
-const VERSION_OTEL: u16 = 9;
+pub(super) const VERSION_OTEL: u16 = 9;
 const VERSION: u16 = 8;
 const COMPAT: u16 = 3;
 

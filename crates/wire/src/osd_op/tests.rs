@@ -174,3 +174,25 @@ fn other_versions_and_types_are_refused() {
     assert_eq!(OsdRequest::header(5).priority, 63);
     assert_eq!(FEATURES & crate::features::REQUIRED, crate::features::REQUIRED);
 }
+
+#[test]
+fn what_reads_ask_for_is_seen_without_decoding() {
+    let object = ObjectId::head(3, b"namespace", b"key", b"name");
+    let asked = |list: &[OsdOp]| {
+        let request = OsdRequest::new(PgId::new(3, 1), Epoch(1), 0, &object, list.iter().copied().collect());
+        let bytes = front(&request);
+        for cut in 0..bytes.len() {
+            let _ = peek_output(8, &bytes[..cut]);
+        }
+        // Version 9 has an envelope more, behind the trace.
+        let newer = [&bytes[..87], &[1, 1, 2, 0, 0, 0, 9, 9], &bytes[87..]].concat();
+        assert_eq!(peek_output(9, &newer), peek_output(8, &bytes));
+        peek_output(8, &bytes)
+    };
+    assert_eq!(asked(&[OsdOp::read(5, 4096)]), 4096);
+    assert_eq!(asked(&[OsdOp::stat(), OsdOp::read(0, 100), OsdOp::sparse_read(7, 11)]), 111);
+    assert_eq!(asked(&[OsdOp::read(0, 0)]), 4 << 20, "the whole object");
+    assert_eq!(asked(&[OsdOp::write(0, 1 << 20)]), 0, "its data was counted as it came");
+    assert_eq!(asked(&[OsdOp::read(0, u64::MAX); 3]), u64::MAX);
+    assert_eq!(peek_output(8, &[0xff; 300]), 0);
+}

@@ -1,0 +1,566 @@
+"""About a hundred calls of librados, through Debian's python3-rados (and its C interface for what python does not have).
+
+usage: librados.py CEPH.CONF POOL
+Prints a line for each group, `ok NAME CALLS` or `FAIL NAME: WHY`; the exit code is 1 if a group failed.
+"""
+
+import ctypes
+import errno
+import sys
+import threading
+import traceback
+
+import rados
+
+GROUPS = []
+
+
+def group(function):
+    """Registers a group of calls; its docstring says what it looks at."""
+    GROUPS.append(function)
+    return function
+
+
+class Counted:
+    """An object whose method calls are counted."""
+
+    calls = 0
+
+    def __init__(self, inner):
+        object.__setattr__(self, "inner", inner)
+
+    def __getattr__(self, name):
+        found = getattr(self.inner, name)
+        if not callable(found):
+            return found
+
+        def call(*args, **kwargs):
+            Counted.calls += 1
+            args = [a.inner if isinstance(a, Counted) else a for a in args]
+            return found(*args, **kwargs)
+
+        return call
+
+
+def fails(error, function, *args):
+    """The call must fail with this errno."""
+    try:
+        function(*args)
+    except rados.Error as e:
+        found = abs(getattr(e, "errno", 0) or 0)
+        assert found == error, f"{e!r}: errno {found}, not {errno.errorcode.get(error, error)}"
+        return
+    raise AssertionError(f"no error, where {errno.errorcode.get(error, error)} is due")
+
+
+def expect(found, wanted, what=""):
+    assert found == wanted, f"{what}: {found!r:.200}, not {wanted!r:.200}"
+
+
+def write_op(io, name, *steps):
+    """Runs a vector of write operations: (method, argument, …) each."""
+    op = io.create_write_op()
+    try:
+        for method, *args in steps:
+            Counted.calls += 1
+            getattr(op, method)(*args)
+        io.operate_write_op(op, name)
+    finally:
+        io.release_write_op(op)
+
+
+@group
+def objects(io):
+    """write_full, write, append, read, stat, trunc, remove"""
+    io.write_full("plain", b"0123456789")
+    io.write("plain", b"ab", 4)
+    io.append("plain", b"xyz")
+    expect(io.read("plain"), b"0123ab6789xyz")
+    expect(io.read("plain", 4, 3), b"3ab6")
+    expect(io.read("plain", 100, 50), b"")
+    expect(io.stat("plain")[0], 13)
+    io.trunc("plain", 5)
+    expect(io.read("plain"), b"0123a")
+    io.trunc("plain", 8)
+    expect(io.read("plain"), b"0123a\0\0\0")
+    io.write("holes", b"end", 9000)
+    expect(io.read("holes", 9003, 0), b"\0" * 9000 + b"end")
+    io.writesame("same", b"ab", 8)
+    expect(io.read("same"), b"abababab")
+    io.remove_object("plain")
+    fails(errno.ENOENT, io.read, "plain")
+    fails(errno.ENOENT, io.stat, "plain")
+    fails(errno.ENOENT, io.remove_object, "plain")
+    for name in ("holes", "same"):
+        io.remove_object(name)
+
+
+@group
+def big_objects(io):
+    """9 MiB in one write, read in pieces"""
+    data = bytes((i * 2654435761 >> 7) & 0xFF for i in range(65536)) * 144 + b"tail"
+    io.write_full("big", data)
+    back = b"".join(io.read("big", 4 << 20, off) for off in range(0, len(data), 4 << 20))
+    assert back == data, "the data came back different"
+    io.remove_object("big")
+
+
+@group
+def async_writes(io):
+    """64 aio_write in flight, aio_append, aio_read, aio_stat, aio_remove"""
+    done, lock = [], threading.Lock()
+
+    def oncomplete(completion):
+        with lock:
+            done.append(completion.get_return_value())
+
+    flights = [io.aio_write(f"aio{i}", b"%04d" % i * 1024, 0, oncomplete) for i in range(64)]
+    for flight in flights:
+        flight.wait_for_complete_and_cb()
+    expect(done, [0] * 64)
+    got = {}
+
+    def onread(i):
+        return lambda completion, data: got.__setitem__(i, data)
+
+    flights = [io.aio_read(f"aio{i}", 4096, 0, onread(i)) for i in range(64)]
+    for flight in flights:
+        flight.wait_for_complete_and_cb()
+    assert all(got[i] == b"%04d" % i * 1024 for i in range(64)), "an asynchronous read differs"
+    flight = io.aio_append("aio0", b"more")
+    flight.wait_for_complete()
+    expect(flight.get_return_value(), 0)
+    sizes = []
+    io.aio_stat("aio0", lambda completion, size, mtime: sizes.append(size)).wait_for_complete_and_cb()
+    expect(sizes, [4100])
+    for flight in [io.aio_remove(f"aio{i}") for i in range(64)]:
+        flight.wait_for_complete()
+        expect(flight.get_return_value(), 0)
+    flight = io.aio_remove("aio0")
+    flight.wait_for_complete()
+    expect(flight.get_return_value(), -errno.ENOENT)
+    io.aio_flush()
+
+
+@group
+def ordered_writes(io):
+    """200 asynchronous appends to one object arrive in their order"""
+    flights = [io.aio_append("ordered", b"%03d," % i) for i in range(200)]
+    for flight in flights:
+        flight.wait_for_complete()
+        expect(flight.get_return_value(), 0)
+    expect(io.read("ordered", 8192), b"".join(b"%03d," % i for i in range(200)))
+    io.remove_object("ordered")
+
+
+@group
+def xattrs(io):
+    """set_xattr, get_xattr, get_xattrs, rm_xattr, and their asynchronous forms"""
+    io.write_full("x", b"data")
+    io.set_xattr("x", "one", b"1")
+    io.set_xattr("x", "empty", b"")
+    io.set_xattr("x", "long", b"v" * 4000)
+    expect(io.get_xattr("x", "one"), b"1")
+    expect(dict(io.get_xattrs("x")), {"one": b"1", "empty": b"", "long": b"v" * 4000})
+    io.set_xattr("x", "one", b"other")
+    expect(io.get_xattr("x", "one"), b"other")
+    io.rm_xattr("x", "long")
+    fails(errno.ENODATA, io.get_xattr, "x", "long")
+    flight = io.aio_setxattr("x", "aio", b"a")
+    flight.wait_for_complete()
+    expect(io.get_xattr("x", "aio"), b"a")
+    flight = io.aio_rmxattr("x", "aio")
+    flight.wait_for_complete()
+    fails(errno.ENODATA, io.get_xattr, "x", "aio")
+    fails(errno.ENOENT, io.get_xattr, "none", "one")
+    io.remove_object("x")
+
+
+def omap_of(io, name, start, prefix, most):
+    op = io.create_read_op()
+    try:
+        values, _ = io.get_omap_vals(op, start, prefix, most)
+        io.operate_read_op(op, name)
+        return list(values)
+    finally:
+        io.release_read_op(op)
+
+
+@group
+def omap(io):
+    """set_omap, get_omap_vals, keys, by keys, remove_omap_keys, clear_omap"""
+    op = io.create_write_op()
+    io.set_omap(op, ("a", "b", "p1", "p2"), (b"A", b"", b"P1", b"P2"))
+    io.operate_write_op(op, "m")
+    io.release_write_op(op)
+    expect(omap_of(io, "m", "", "", 10), [("a", b"A"), ("b", None), ("p1", b"P1"), ("p2", b"P2")])
+    expect(omap_of(io, "m", "", "p", 10), [("p1", b"P1"), ("p2", b"P2")])
+    expect(omap_of(io, "m", "a", "", 2), [("b", None), ("p1", b"P1")])
+    op = io.create_read_op()
+    some, _ = io.get_omap_vals_by_keys(op, ("b", "p2", "none"))
+    keys, _ = io.get_omap_keys(op, "a", 2)
+    io.operate_read_op(op, "m")
+    expect(list(some), [("b", None), ("p2", b"P2")])
+    expect([key for key, _ in keys], ["b", "p1"])
+    io.release_read_op(op)
+    op = io.create_write_op()
+    io.remove_omap_keys(op, ("a", "p1"))
+    io.operate_write_op(op, "m")
+    io.release_write_op(op)
+    expect([key for key, _ in omap_of(io, "m", "", "", 10)], ["b", "p2"])
+    op = io.create_write_op()
+    io.clear_omap(op)
+    io.operate_write_op(op, "m")
+    io.release_write_op(op)
+    expect(omap_of(io, "m", "", "", 10), [])
+    io.remove_object("m")
+
+
+@group
+def omap_pages(io):
+    """3,000 keys, iterated in pages of 250 while others are written"""
+    keys = [f"key{i:05}" for i in range(3000)]
+    for at in range(0, 3000, 1000):
+        op = io.create_write_op()
+        part = keys[at : at + 1000]
+        io.set_omap(op, tuple(part), tuple(k.encode() for k in part))
+        io.operate_write_op(op, "pages")
+        io.release_write_op(op)
+    found, start = [], ""
+    while True:
+        page = omap_of(io, "pages", start, "", 250)
+        if not page:
+            break
+        assert len(page) <= 250, f"a page of {len(page)}"
+        found += page
+        start = page[-1][0]
+        op = io.create_write_op()
+        io.set_omap(op, (f"before{len(found)}",), (b"new",))
+        io.operate_write_op(op, "pages")
+        io.release_write_op(op)
+    expect([key for key, _ in found], keys)
+    assert all(value == key.encode() for key, value in found), "a value differs"
+    io.remove_object("pages")
+
+
+@group
+def op_vectors(io):
+    """several operations in one message: all of them or none"""
+    write_op(io, "v", ("new", rados.LIBRADOS_CREATE_EXCLUSIVE), ("write_full", b"body"), ("append", b"+"),
+             ("set_xattr", "k", b"v"))
+    expect(io.read("v"), b"body+")
+    expect(io.get_xattr("v", "k"), b"v")
+    write_op(io, "v", ("write", b"BO", 0), ("truncate", 3), ("zero", 1, 1), ("rm_xattr", "k"))
+    expect(io.read("v"), b"B\0d")
+    fails(errno.ENODATA, io.get_xattr, "v", "k")
+    fails(errno.EEXIST, write_op, io, "v", ("write_full", b"lost"), ("new", rados.LIBRADOS_CREATE_EXCLUSIVE))
+    expect(io.read("v"), b"B\0d", "what failed left something behind")
+    write_op(io, "v", ("remove",))
+    fails(errno.ENOENT, io.stat, "v")
+
+
+@group
+def exclusive_create(io):
+    """of 16 that create an object at once one wins"""
+    won, lock = [], threading.Lock()
+
+    def create(i):
+        try:
+            write_op(io, "once", ("new", rados.LIBRADOS_CREATE_EXCLUSIVE), ("write_full", b"%d" % i))
+            with lock:
+                won.append(i)
+        except rados.ObjectExists:
+            pass
+
+    threads = [threading.Thread(target=create, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1, f"{len(won)} have created it"
+    expect(io.read("once"), b"%d" % won[0])
+    write_op(io, "once", ("new", rados.LIBRADOS_CREATE_IDEMPOTENT))
+    io.remove_object("once")
+
+
+@group
+def write_full_races(io):
+    """readers beside 200 write_full of other lengths see one of them whole"""
+    stop, bad = threading.Event(), []
+    io.write_full("race", b"0" * 5000)
+
+    def read():
+        while not stop.is_set():
+            data = io.read("race", 16384)
+            if len(set(data)) != 1 or len(data) != 5000 + 37 * int(data[:1]):
+                bad.append((len(data), set(data)))
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for i in range(200):
+        digit = i % 10
+        io.write_full("race", b"%d" % digit * (5000 + 37 * digit))
+    stop.set()
+    for reader in readers:
+        reader.join()
+    expect(bad, [])
+    io.remove_object("race")
+
+
+@group
+def assert_version(io):
+    """a guard on the object's version: ERANGE when behind, EOVERFLOW when ahead"""
+    io.write_full("guard", b"one")
+    version = io.get_last_version()
+    write_op(io, "guard", ("assert_version", version), ("write_full", b"two"))
+    newer = io.get_last_version()
+    assert newer > version, f"version {newer} after {version}"
+    fails(errno.ERANGE, write_op, io, "guard", ("assert_version", version), ("write_full", b"lost"))
+    fails(errno.EOVERFLOW, write_op, io, "guard", ("assert_version", newer + 100), ("write_full", b"lost"))
+    expect(io.read("guard"), b"two")
+    io.remove_object("guard")
+
+
+@group
+def cmpext(io):
+    """compares a range, alone and as a guard"""
+    io.write_full("cmp", b"compare me")
+    expect(io.cmpext("cmp", b"pare", 3), 0)
+    expect(io.cmpext("cmp", b"paXe", 3), -4095 - 2)
+    write_op(io, "cmp", ("cmpext", b"compare", 0), ("write", b"COMPARE", 0))
+    expect(io.read("cmp"), b"COMPARE me")
+    fails(4095, write_op, io, "cmp", ("cmpext", b"compare", 0), ("write_full", b"lost"))
+    expect(io.read("cmp"), b"COMPARE me")
+    io.remove_object("cmp")
+
+
+class C:
+    """librados' C interface, for guards that python3-rados does not offer."""
+
+    def __init__(self, conf, pool):
+        self.lib = ctypes.CDLL("librados.so.2")
+        self.lib.rados_create_write_op.restype = ctypes.c_void_p
+        self.cluster, self.io = ctypes.c_void_p(), ctypes.c_void_p()
+        self.must("rados_create", ctypes.byref(self.cluster), b"admin")
+        self.must("rados_conf_read_file", self.cluster, conf.encode())
+        self.must("rados_connect", self.cluster)
+        self.must("rados_ioctx_create", self.cluster, pool.encode(), ctypes.byref(self.io))
+
+    def must(self, name, *args):
+        Counted.calls += 1
+        result = getattr(self.lib, name)(*args)
+        assert result == 0, f"{name}: {result}"
+
+    def guarded(self, name, attr, comparison, value, data):
+        """write_full behind a cmpxattr; its result."""
+        Counted.calls += 4
+        op = ctypes.c_void_p(self.lib.rados_create_write_op())
+        self.lib.rados_write_op_cmpxattr(op, attr, ctypes.c_uint8(comparison), value, ctypes.c_size_t(len(value)))
+        self.lib.rados_write_op_write_full(op, data, ctypes.c_size_t(len(data)))
+        result = self.lib.rados_write_op_operate(op, self.io, name, None, 0)
+        self.lib.rados_release_write_op(op)
+        return result
+
+    def asserted(self, name, data):
+        """write_full behind assert_exists; its result."""
+        op = ctypes.c_void_p(self.lib.rados_create_write_op())
+        self.lib.rados_write_op_assert_exists(op)
+        self.lib.rados_write_op_write_full(op, data, ctypes.c_size_t(len(data)))
+        result = self.lib.rados_write_op_operate(op, self.io, name, None, 0)
+        self.lib.rados_release_write_op(op)
+        Counted.calls += 4
+        return result
+
+    def close(self):
+        self.lib.rados_ioctx_destroy(self.io)
+        self.lib.rados_shutdown(self.cluster)
+
+
+@group
+def cmpxattr(io):
+    """six comparisons of an attribute as guards, through librados' C interface"""
+    io.write_full("attr", b"before")
+    io.set_xattr("attr", "k", b"m")
+    c = C(CONF, POOL)
+    names = ("EQ", "NE", "GT", "GTE", "LT", "LTE")
+    eq, ne, gt, gte, lt, lte = (getattr(rados, f"LIBRADOS_CMPXATTR_OP_{name}") for name in names)
+    for comparison, value, passes in (
+        (eq, b"m", True), (eq, b"n", False), (ne, b"n", True), (ne, b"m", False), (gt, b"z", True), (gt, b"m", False),
+        (gte, b"m", True), (gte, b"a", False), (lt, b"a", True), (lt, b"m", False), (lte, b"m", True), (lte, b"z", False),
+    ):
+        wanted = 0 if passes else -errno.ECANCELED
+        result = c.guarded(b"attr", b"k", comparison, value, b"%d" % comparison)
+        expect(result, wanted, f"comparison {comparison} with {value}")
+    expect(io.read("attr"), b"%d" % lte)
+    c.close()
+    io.remove_object("attr")
+
+
+@group
+def assert_exists(io):
+    """a guard on existence, through librados' C interface"""
+    c = C(CONF, POOL)
+    expect(c.asserted(b"exists", b"x"), -errno.ENOENT)
+    fails(errno.ENOENT, io.stat, "exists")
+    io.write_full("exists", b"")
+    expect(c.asserted(b"exists", b"x"), 0)
+    expect(io.read("exists"), b"x")
+    c.close()
+    io.remove_object("exists")
+
+
+@group
+def namespaces(io):
+    """the same name in two namespaces is two objects; listings keep them apart"""
+    for space in ("", "one", "two"):
+        io.set_namespace(space)
+        io.write_full("shared", space.encode())
+    for space in ("one", "two", ""):
+        io.set_namespace(space)
+        expect(io.read("shared"), space.encode())
+        expect([o.key for o in io.list_objects() if o.key == "shared"], ["shared"])
+    io.set_namespace(rados.LIBRADOS_ALL_NSPACES)
+    found = sorted(o.nspace for o in io.list_objects() if o.key == "shared")
+    expect(found, ["", "one", "two"])
+    for space in ("", "one", "two"):
+        io.set_namespace(space)
+        io.remove_object("shared")
+    io.set_namespace("")
+
+
+@group
+def locator_keys(io):
+    """objects with the same locator key, and not without it"""
+    io.set_locator_key("together")
+    expect(io.get_locator_key(), "together")
+    for i in range(8):
+        io.write_full(f"located{i}", b"%d" % i)
+    expect(io.read("located3"), b"3")
+    listed = {o.key: o.locator_key for o in io.list_objects() if o.key.startswith("located")}
+    expect(listed, {f"located{i}": "together" for i in range(8)})
+    io.set_locator_key("")
+    fails(errno.ENOENT, io.read, "located3")
+    io.set_locator_key("together")
+    for i in range(8):
+        io.remove_object(f"located{i}")
+    io.set_locator_key("")
+
+
+@group
+def listing_while_writing(io):
+    """what is there from begin to end is listed exactly once, whatever comes and goes"""
+    kept = {f"kept{i}" for i in range(300)}
+    for flight in [io.aio_write_full(name, b"k") for name in kept]:
+        flight.wait_for_complete()
+    stop = threading.Event()
+
+    def churn():
+        i = 0
+        while not stop.is_set():
+            io.write_full(f"churn{i % 40}", b"c")
+            if i % 3 == 0:
+                io.remove_object(f"churn{i % 40}")
+            i += 1
+
+    writer = threading.Thread(target=churn)
+    writer.start()
+    try:
+        for _ in range(5):
+            listed = [o.key for o in io.list_objects()]
+            expect(sorted(name for name in listed if name in kept), sorted(kept))
+            strangers = [name for name in listed if name not in kept and not name.startswith("churn")]
+            expect(strangers, [])
+    finally:
+        stop.set()
+        writer.join()
+    for flight in [io.aio_remove(o.key) for o in io.list_objects()]:
+        flight.wait_for_complete()
+    expect([o.key for o in io.list_objects()], [])
+
+
+@group
+def locks(io):
+    """lock_exclusive, lock_shared, unlock: a second holder is refused"""
+    io.write_full("locked", b"")
+    io.lock_exclusive("locked", "l", "me", "a description")
+    fails(errno.EBUSY, io.lock_exclusive, "locked", "l", "another")
+    fails(errno.EEXIST, io.lock_exclusive, "locked", "l", "me")
+    io.unlock("locked", "l", "me")
+    io.lock_shared("locked", "l", "a", "tag")
+    io.lock_shared("locked", "l", "b", "tag")
+    io.unlock("locked", "l", "a")
+    io.unlock("locked", "l", "b")
+    fails(errno.ENOENT, io.unlock, "locked", "l", "b")
+    io.remove_object("locked")
+
+
+@group
+def watch_and_notify(io):
+    """a notification reaches two watchers, and their answers the notifier"""
+    io.write_full("watched", b"")
+    heard = []
+
+    def hears(who):
+        def callback(notify_id, notifier, watch_id, data):
+            heard.append((who, data))
+            return b"ack " + who.encode()
+
+        return callback
+
+    first, second = io.watch("watched", hears("a")), io.watch("watched", hears("b"))
+    acks, timeouts = [], []
+
+    def done(completion, result, got, late):
+        acks.extend(data for _, _, data in got)
+        timeouts.extend(late)
+
+    io.aio_notify("watched", done, "hello", 5000).wait_for_complete_and_cb()
+    expect(sorted(heard), [("a", b"hello"), ("b", b"hello")])
+    expect((sorted(acks), timeouts), ([b"ack a", b"ack b"], []))
+    first.close()
+    second.close()
+    io.remove_object("watched")
+
+
+@group
+def pools_and_statistics(io):
+    """pool ids and names, get_stats, applications"""
+    expect(io.get_pool_name(), POOL)
+    assert io.get_pool_id() > 0
+    assert io.get_stats()["num_objects"] >= 0
+    io.application_enable("testing")
+    assert "testing" in list(io.application_list())
+
+
+@group
+def snapshots_are_refused(io):
+    """create_snap answers at once that it is not supported"""
+    fails(errno.EOPNOTSUPP, io.create_snap, "snap")
+
+
+CONF, POOL = sys.argv[1], sys.argv[2]
+
+
+def main():
+    cluster = rados.Rados(conffile=CONF, conf={"rados_osd_op_timeout": "30", "rados_mon_op_timeout": "30"})
+    cluster.connect(timeout=30)
+    failed = False
+    for function in GROUPS:
+        io = Counted(cluster.open_ioctx(POOL))
+        Counted.calls = 0
+        name = function.__name__
+        try:
+            function(io)
+            print(f"ok {name} {Counted.calls}", flush=True)
+        except Exception as e:  # whatever it is, the other groups run, too
+            failed = True
+            line = traceback.extract_tb(e.__traceback__)
+            where = [frame.lineno for frame in line if frame.name == name]
+            print(f"FAIL {name}: line {where[-1] if where else 0}: {e!r}", flush=True)
+        io.close()
+    cluster.shutdown()
+    sys.exit(1 if failed else 0)
+
+
+main()
