@@ -30,6 +30,8 @@ pub struct Prepare<'a> {
     pub seed: u64,
     /// Options of `up`.
     pub start: &'a [String],
+    /// Points whose load another client makes, or in other volumes: each names its objects its own way.
+    pub others: &'a [Config],
 }
 
 /// Steps that make a layout.
@@ -40,10 +42,11 @@ pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> V
     let count = |axis: &str| config.number(axis).filter(|n| *n > 0);
     let size = ["--size".to_owned(), prepare.size_bytes.to_string()];
     let filled = count("fill").map(|percent| ["--fill".to_owned(), percent.to_string()]);
-    let bench = |words: &[&str], size: &[String; 2], bytes: Option<u64>| {
+    let by = |config: &Config, words: &[&str], size: &[String; 2], bytes: Option<u64>| {
         let limit_s = bytes.map_or(DEVICE_LIMIT_S, |bytes| AROUND_S + bytes as f64 / SLOW_BYTES_PER_S);
         bench(layout, config, words, size, limit_s)
     };
+    let bench = |words: &[&str], size: &[String; 2], bytes| by(config, words, size, bytes);
     let bytes = filled_bytes(config, prepare);
     let copies = count("pool_size").unwrap_or(1);
     let once = |bytes: u64| bytes * copies;
@@ -53,10 +56,12 @@ pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> V
     if let Some(filled) = &filled {
         steps.push(bench(&with("always"), filled, bytes.map(once)));
     }
-    // What rados bench reads has the points' names: they write it themselves.
-    if config.text("client") != Some("rados-bench") {
-        let rest = if filled.is_some() { "auto" } else { "always" };
-        steps.push(bench(&with(rest), &size, Some(once(prepare.size_bytes))));
+    let rest = if filled.is_some() { "auto" } else { "always" };
+    for config in std::iter::once(config).chain(prepare.others) {
+        // What rados bench reads has the points' names: they write it themselves.
+        if config.text("client") != Some("rados-bench") {
+            steps.push(by(config, &with(rest), &size, Some(once(prepare.size_bytes))));
+        }
     }
     if let Some(rounds) = count("age") {
         let (rounds_s, seed) = (rounds.to_string(), prepare.seed.to_string());
@@ -102,19 +107,19 @@ mod tests {
         config.set("store", "blue");
         config.set("client", client);
         axes.iter().for_each(|(axis, value)| config.set(axis, *value));
-        let prepare = Prepare { size_bytes: 1 << 26, seed: 7, start: &[] };
+        let mut other = Config::default();
+        other.set("client", "fio-rados");
+        let others = if client == "own" { vec![other] } else { Vec::new() };
+        let prepare = Prepare { size_bytes: 1 << 26, seed: 7, start: &[], others: &others };
         let steps = prepare_steps(Path::new("/l"), &config, &prepare);
         steps.iter().map(|step| shell_line(&step.argv)).filter(|line| line.contains("bench ")).collect()
     }
 
     #[test]
-    fn the_load_is_written_once() {
-        assert_eq!(
-            lines(&[], "own"),
-            [
-                "carmine bench --dir /l --bs 64k --iodepth 16 --rw read --runtime 1s --prefill always --size 67108864"
-            ]
-        );
+    fn the_load_is_written_once_by_each_client() {
+        let own = "carmine bench --dir /l --bs 64k --iodepth 16 --rw read --runtime 1s --prefill always";
+        let wanted = [format!("{own} --size 67108864"), format!("{own} --size 67108864 --client fio-rados")];
+        assert_eq!(lines(&[], "own"), wanted);
         assert!(lines(&[], "rados-bench").is_empty(), "its points have names of their own");
     }
 

@@ -213,7 +213,8 @@ impl Sweep<'_> {
             }
         }
         let (size_bytes, seed) = (self.largest_load(&point.layout), self.job.plan.seed);
-        Ok(prepare_steps(folder, &plain, &Prepare { size_bytes, seed, start: &options }))
+        let others = self.other_clients(point);
+        Ok(prepare_steps(folder, &plain, &Prepare { size_bytes, seed, start: &options, others: &others }))
     }
 
     /// True if the layout lies on named devices.

@@ -209,6 +209,19 @@ impl<'a> Sweep<'a> {
         sharing.map(|planned| size_bytes(&planned.point.config)).max().unwrap_or(0)
     }
 
+    /// Configurations of points in the same layout whose objects have other names, each kind once.
+    pub(super) fn other_clients(&self, point: &Point) -> Vec<Config> {
+        let names = |config: &Config| ["client", "volumes"].map(|axis| config.show(axis));
+        let mut kinds = vec![&point.config];
+        for planned in self.job.points.iter().filter(|planned| planned.point.layout == point.layout) {
+            let config = &planned.point.config;
+            if !kinds.iter().any(|known| names(known) == names(config)) {
+                kinds.push(config);
+            }
+        }
+        kinds.into_iter().skip(1).cloned().collect()
+    }
+
     fn finish(&mut self) -> Result<(), ArchiveError> {
         self.job.file.complete = true;
         self.job.file.finished_unix_s = Some(self.executor.unix_s() as u64);
