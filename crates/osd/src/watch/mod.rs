@@ -78,8 +78,8 @@ pub(crate) struct Notification {
     pub cookie: u64,
     pub payload: Vec<u8>,
     pub timeout: Duration,
-    /// Who has to answer, and the timeouts of their watches.
-    pub watchers: Vec<(WatcherId, Duration)>,
+    /// Who has to answer.
+    pub watchers: Vec<WatcherId>,
 }
 
 /// Notifications of one PG that wait for answers, at the most.
@@ -108,6 +108,20 @@ impl Pg {
         if let Some(origin) = origin {
             missed.into_iter().for_each(|notify| osd.send_to(origin, Message::of(&notify)));
         }
+        self.keep_time(osd);
+    }
+
+    /// Learns who watches an object. Who does not come back to this primary loses the watch after its timeout.
+    pub(crate) fn know_watchers(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        oid: &Rc<ObjectId>,
+        watchers: Vec<(WatcherId, Duration)>,
+    ) {
+        if watchers.is_empty() {
+            return;
+        }
+        self.watches.borrow_mut().get_or_insert_default().know(oid, watchers, osd.shard.now_ns());
         self.keep_time(osd);
     }
 

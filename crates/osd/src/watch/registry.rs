@@ -68,6 +68,15 @@ impl Watches {
         old.is_none_or(|old| old.origin != origin)
     }
 
+    /// These watch too: not connected, if they are new.
+    pub(super) fn know(&mut self, oid: &Rc<ObjectId>, watchers: Vec<(WatcherId, Duration)>, now_ns: u64) {
+        let known = self.objects.entry(Rc::clone(oid)).or_default();
+        for (id, timeout) in watchers {
+            let deadline_ns = now_ns + timeout.as_nanos() as u64;
+            known.entry(id).or_insert(Watcher { origin: None, timeout, deadline_ns });
+        }
+    }
+
     /// The notifications of an object that this watcher has yet to answer.
     pub(super) fn unanswered(&self, oid: &ObjectId, id: WatcherId) -> Vec<WatchNotify> {
         let waiting = self.notifications.values().filter(|n| *n.oid == *oid && n.waits_for.contains(&id));
@@ -134,17 +143,14 @@ impl Watches {
             deadline_ns: now_ns + timeout.as_nanos() as u64,
         };
         let mut sends = Vec::new();
-        for (id, timeout) in watchers {
+        let known = self.objects.get(oid);
+        for id in watchers {
             if is_full {
                 waiting.done.missed.push((id.gid, id.cookie));
                 continue;
             }
             waiting.waits_for.insert(id);
-            let known = self.objects.entry(Rc::clone(oid)).or_default();
-            // One that the primary before this one knew: it has its timeout to come back.
-            let deadline_ns = now_ns + timeout.as_nanos() as u64;
-            let watcher = known.entry(id).or_insert(Watcher { origin: None, timeout, deadline_ns });
-            if let Some(origin) = watcher.origin {
+            if let Some(origin) = known.and_then(|known| known.get(&id)).and_then(|watcher| watcher.origin) {
                 sends.push((origin, WatchNotify { cookie: id.cookie, ..waiting.message.clone() }));
             }
         }

@@ -30,7 +30,7 @@ fn notification(number: u64, watchers: &[u64]) -> Notification {
         cookie: 7,
         payload: b"news".to_vec(),
         timeout,
-        watchers: watchers.iter().map(|gid| (id(*gid), Duration::from_secs(30))).collect(),
+        watchers: watchers.iter().map(|gid| id(*gid)).collect(),
     }
 }
 
@@ -83,6 +83,19 @@ fn one_that_comes_back_is_told_what_it_missed() {
     assert_eq!(watches.unanswered(&oid("o"), id(1))[0].cookie, 10);
     assert_eq!(watches.unanswered(&oid("other"), id(1)), []);
     assert_eq!(watches.answer(5, id(1), vec![]).len(), 1);
+}
+
+#[test]
+fn one_that_does_not_come_back_to_a_new_primary_loses_its_watch() {
+    let mut watches = Watches::default();
+    watch(&mut watches, 1);
+    watches.know(
+        &oid("o"),
+        vec![(id(1), Duration::from_secs(1)), (id(2), Duration::from_secs(30))],
+        5 * SECOND,
+    );
+    assert_eq!(watches.silent(30 * SECOND), [(oid("o"), id(1), origin(1))], "it was known: nothing is new");
+    assert_eq!(watches.silent(35 * SECOND), [(oid("o"), id(2), None)]);
 }
 
 #[test]

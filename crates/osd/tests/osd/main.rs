@@ -1,5 +1,6 @@
 //! Whole OSDs in the simulator: real messenger, real client, real stores; the monitor is the test's own.
 
+mod attrs;
 mod basics;
 mod cluster;
 mod faults;
@@ -16,3 +17,4 @@ mod resend;
 mod skipped;
 mod slow;
 mod usage;
+mod watch;

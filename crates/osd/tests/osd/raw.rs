@@ -10,7 +10,7 @@ use carmine_reactor::Group;
 use carmine_reactor::sim::NodeId;
 use carmine_types::{Eversion, ObjectId, OsdId, PgId};
 use carmine_wire::header::Front;
-use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, flags};
+use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, WatchNotify, flags};
 use carmine_wire::private::rep::PgNotify;
 use carmine_wire::{EntityType, kinds};
 
@@ -34,6 +34,7 @@ struct State {
     outgoing: RefCell<Vec<Message>>,
     answers: RefCell<BTreeMap<u64, Vec<Answer>>>,
     notifies: RefCell<Vec<i32>>,
+    events: RefCell<Vec<(WatchNotify, Vec<u8>)>>,
     maps: Cell<u32>,
     connected: Cell<bool>,
 }
@@ -44,6 +45,11 @@ const GID: u64 = 777;
 impl Raw {
     pub(crate) fn new(cluster: &Cluster, osd: u32) -> Raw {
         Raw::connect(cluster, osd, EntityType::CLIENT, GID)
+    }
+
+    /// Another client.
+    pub(crate) fn of_client(cluster: &Cluster, osd: u32, gid: u64) -> Raw {
+        Raw::connect(cluster, osd, EntityType::CLIENT, gid)
     }
 
     /// A connection that an OSD made to another one.
@@ -116,6 +122,16 @@ impl Raw {
         self.0.answers.borrow().get(&tid).cloned().unwrap_or_default()
     }
 
+    /// What was told of watches since the last call, with its data.
+    pub(crate) fn take_events(&self) -> Vec<(WatchNotify, Vec<u8>)> {
+        self.0.events.take()
+    }
+
+    /// Something was told of watches.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.0.events.borrow().is_empty()
+    }
+
     /// Maps that the OSD sent.
     pub(crate) fn maps(&self) -> u32 {
         self.0.maps.get()
@@ -153,6 +169,10 @@ impl Dispatcher for Answers {
                 self.0.answers.borrow_mut().entry(msg.header.tid).or_default().push(answer);
             }
             PgNotify::KIND => self.0.notifies.borrow_mut().push(msg.decode::<PgNotify>().unwrap().result),
+            kinds::WATCH_NOTIFY => {
+                let event = (msg.decode::<WatchNotify>().unwrap(), msg.data.to_vec());
+                self.0.events.borrow_mut().push(event);
+            }
             kinds::OSD_MAP => self.0.maps.set(self.0.maps.get() + 1),
             _ => {}
         }

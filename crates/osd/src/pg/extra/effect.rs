@@ -33,6 +33,7 @@ impl Extra {
         origin: Option<Origin>,
         version: u64,
     ) {
+        pg.know_watchers(osd, &op.oid, self.watchers);
         for effect in self.effects {
             match effect {
                 Effect::Watch { id, timeout } => pg.watch(osd, &op.oid, id, timeout, origin),

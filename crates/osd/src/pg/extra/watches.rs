@@ -39,9 +39,15 @@ pub(super) fn step(
     input: &[u8],
 ) -> Result<Payload, i32> {
     state.must_exist()?;
+    // Also those who have not come back to this primary: from now on their time runs.
+    let each = state.view().after(Kind::Watcher, None, b"");
+    let watchers =
+        each.filter_map(|(key, value)| Some((WatcherId::of_key(key)?, Registered::decode(value).timeout)));
+    let known: Vec<_> = known.collect();
+    state.extra.get_or_insert_default().watchers.clone_from(&known);
     match request.code {
         ops::WATCH => watch(osd, op, state, request).map(|()| Payload::new()),
-        ops::NOTIFY => notify(osd, op, state, request, input),
+        ops::NOTIFY => notify(osd, op, state, request, input, known),
         ops::NOTIFY_ACK => answer(op, state, input).map(|()| Payload::new()),
         _ => Ok(Payload::from(encode_watchers(&watchers(state.view())))),
     }
@@ -53,7 +59,7 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) 
     let known = state.view().get(Kind::Watcher, &id.key()).map(|value| Registered::decode(value));
     match wish.op {
         flags::watch::WATCH | flags::watch::LEGACY_WATCH => {
-            if state.view().after(Kind::Watcher, None, b"").count() >= WATCHERS_MAX {
+            if state.view().after(Kind::Watcher, None, b"").count() >= WATCHERS_MAX && known.is_none() {
                 return Err(errno::E2BIG);
             }
             let timeout = timeout(wish.timeout);
@@ -96,6 +102,7 @@ fn notify(
     state: &mut State<'_>,
     request: &OsdOp,
     input: &[u8],
+    watchers: Vec<(WatcherId, Duration)>,
 ) -> Result<Payload, i32> {
     if input.len() > NOTIFY_BYTES_MAX {
         return Err(errno::EMSGSIZE);
@@ -104,17 +111,13 @@ fn notify(
         d.u32()?; // version
         Ok((d.u32()?, d.blob()?.to_vec()))
     })?;
-    let view = state.view();
-    let each = view.after(Kind::Watcher, None, b"");
-    let watchers =
-        each.filter_map(|(key, value)| Some((WatcherId::of_key(key)?, Registered::decode(value).timeout)));
     let notification = Notification {
         id: osd.shard.random_u64(),
         notifier: op.reqid.client,
         cookie: request.notify().cookie,
         payload,
         timeout: timeout(seconds),
-        watchers: watchers.collect(),
+        watchers: watchers.into_iter().map(|(id, _)| id).collect(),
     };
     let id = notification.id;
     state.after(Effect::Notify(notification));

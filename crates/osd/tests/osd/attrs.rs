@@ -1,0 +1,219 @@
+//! xattrs, omap, comparisons and class methods: on one OSD, replicated, after repairs and in a new primary.
+
+use std::time::Duration;
+
+use carmine_client::{ClientError, Pool, RouteMode};
+use carmine_reactor::Payload;
+use carmine_types::errno;
+use carmine_wire::osd_op::{OsdOp, flags::compare, ops};
+use carmine_wire::{Decoder, Encoder};
+
+use super::cluster::{Cluster, Disks, noise};
+
+fn xattr(code: u16, name: &str, value: &[u8]) -> (OsdOp, Payload) {
+    let op = OsdOp::xattr_op(code, name.len() as u32, value.len() as u32);
+    (op, Payload::from([name.as_bytes(), value].concat()))
+}
+
+fn set_omap(entries: &[(String, Vec<u8>)]) -> (OsdOp, Payload) {
+    let input = Encoder::collect(|e| {
+        e.vec(entries, |e, (name, value)| {
+            e.str(name);
+            e.blob(value);
+        });
+    });
+    (OsdOp::with_payload(ops::OMAP_SET_VALS, 0), Payload::from(input))
+}
+
+fn omap_page(after: &str, max: u64) -> (OsdOp, Payload) {
+    let input = Encoder::collect(|e| {
+        e.str(after);
+        e.u64(max);
+        e.str("");
+    });
+    (OsdOp::with_payload(ops::OMAP_GET_VALS, 0), Payload::from(input))
+}
+
+fn call(class: &str, method: &str, input: &[u8]) -> (OsdOp, Payload) {
+    let op = OsdOp::call_method(class.len() as u8, method.len() as u8, input.len() as u32);
+    (op, Payload::from([class.as_bytes(), method.as_bytes(), input].concat()))
+}
+
+fn bare(code: u16) -> (OsdOp, Payload) {
+    (OsdOp::with_payload(code, 0), Payload::new())
+}
+
+async fn get(pool: &Pool, name: &str, op: (OsdOp, Payload)) -> Result<Vec<u8>, ClientError> {
+    Ok(pool.exec(name, vec![op]).await?.take_data(0).to_vec())
+}
+
+/// All of an object's omap, read in pages.
+async fn omap(pool: &Pool, name: &str) -> Vec<(String, Vec<u8>)> {
+    let (mut all, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = get(pool, name, omap_page(&after, 7)).await.unwrap();
+        let read =
+            |d: &mut Decoder<'_>| Ok((d.map(8, |d| d.string(), |d| Ok(d.blob()?.to_vec()))?, d.bool()?));
+        let (entries, more) = Decoder::all(&page, "page", read).unwrap();
+        assert!(entries.len() <= 7);
+        all.extend(entries);
+        if !more {
+            return all;
+        }
+        after.clone_from(&all.last().unwrap().0);
+    }
+}
+
+fn entries(range: std::ops::Range<u64>) -> Vec<(String, Vec<u8>)> {
+    range.map(|n| (format!("key-{n:04}"), noise(n, 1 + n as usize % 300))).collect()
+}
+
+async fn every_op(pool: Pool) {
+    assert!(get(&pool, "x", xattr(ops::GET_XATTR, "a", b"")).await.unwrap_err().is_not_found());
+    assert!(get(&pool, "x", bare(ops::OMAP_CLEAR)).await.unwrap_err().is_not_found());
+    pool.exec("x", vec![xattr(ops::SET_XATTR, "a", b"1"), xattr(ops::SET_XATTR, "b", b"")]).await.unwrap();
+    assert_eq!(pool.stat("x").await.unwrap().size, 0, "an attribute makes the object");
+    assert_eq!(get(&pool, "x", xattr(ops::GET_XATTR, "a", b"")).await.unwrap(), b"1");
+    let missing = get(&pool, "x", xattr(ops::GET_XATTR, "c", b"")).await.unwrap_err();
+    assert_eq!(missing.errno(), errno::ENODATA);
+    let all = get(&pool, "x", bare(ops::GET_XATTRS)).await.unwrap();
+    assert_eq!(all, [vec![2, 0, 0, 0, 1, 0, 0, 0], b"a\x01\0\0\x001\x01\0\0\0b\0\0\0\0".to_vec()].concat());
+    // A guard that does not hold: nothing is done.
+    let guard = |value: &[u8]| {
+        let op = OsdOp::cmp_xattr(1, value.len() as u32, compare::EQ, compare::MODE_STRING);
+        (op, Payload::from([b"a", value].concat()))
+    };
+    let write = || (OsdOp::write_full(0), Payload::from(b"data".to_vec()));
+    let failed = pool.exec("x", vec![xattr(ops::SET_XATTR, "a", b"2"), guard(b"1"), write()]).await;
+    assert_eq!(failed.unwrap_err().errno(), errno::ECANCELED, "it sees what the request has set");
+    assert_eq!(get(&pool, "x", xattr(ops::GET_XATTR, "a", b"")).await.unwrap(), b"1");
+    pool.exec("x", vec![guard(b"1"), write(), xattr(ops::RM_XATTR, "a", b"")]).await.unwrap();
+    assert_eq!(pool.read("x", 0, 0).await.unwrap().to_vec(), b"data");
+
+    pool.exec("x", vec![set_omap(&entries(0..40))]).await.unwrap();
+    assert_eq!(omap(&pool, "x").await, entries(0..40));
+    let range = Encoder::collect(|e| {
+        e.str("key-0010");
+        e.str("key-0030");
+    });
+    pool.exec("x", vec![(OsdOp::with_payload(ops::OMAP_RM_RANGE, 0), Payload::from(range))]).await.unwrap();
+    assert_eq!(omap(&pool, "x").await, [entries(0..10), entries(30..40)].concat());
+    // Data and attributes go together.
+    pool.exec("x", vec![(OsdOp::delete(), Payload::new()), (OsdOp::create(true), Payload::new())])
+        .await
+        .unwrap();
+    assert_eq!((omap(&pool, "x").await, pool.stat("x").await.unwrap().size), (vec![], 0));
+
+    let same = (OsdOp::write_same_op(2, 9, 3), Payload::from(b"abc".to_vec()));
+    pool.exec("x", vec![same]).await.unwrap();
+    assert_eq!(pool.read("x", 0, 0).await.unwrap().to_vec(), b"\0\0abcabcabc");
+    let compared = |data: &'static [u8]| {
+        let op = OsdOp { code: ops::CMPEXT, ..OsdOp::read(2, data.len() as u64) };
+        (op, Payload::from(data.to_vec()))
+    };
+    pool.exec("x", vec![compared(b"abc"), write()]).await.unwrap();
+    let differs = pool.exec("x", vec![compared(b"tab"), write()]).await.unwrap_err();
+    assert_eq!(differs.errno(), -4097);
+}
+
+async fn classes(pool: Pool) {
+    let get_id = || call("rbd", "get_id", b"");
+    assert!(get(&pool, "id", get_id()).await.unwrap_err().is_not_found());
+    assert!(get(&pool, "id", call("rbd", "unheard_of", b"")).await.unwrap_err().is_not_found());
+    let id = Encoder::collect(|e| e.str("1f"));
+    pool.exec("id", vec![(OsdOp::create(true), Payload::new()), call("rbd", "set_id", &id)]).await.unwrap();
+    assert_eq!(get(&pool, "id", get_id()).await.unwrap(), id);
+    let unknown = get(&pool, "id", call("rbd", "snapshot_add", b"")).await.unwrap_err();
+    assert_eq!(unknown.errno(), errno::EOPNOTSUPP);
+    let again = pool.exec("id", vec![call("rbd", "set_id", &id)]).await.unwrap_err();
+    assert_eq!(again.errno(), errno::EEXIST);
+    // A method whose request only reads by its flags changes the object all the same.
+    let resize = [8u64.to_le_bytes().to_vec(), vec![1]].concat();
+    get(&pool, "map", call("rbd", "object_map_resize", &resize)).await.unwrap();
+    let map = get(&pool, "map", call("rbd", "object_map_load", b"")).await.unwrap();
+    assert_eq!(map[18..20], [0x55, 0x55]);
+}
+
+#[test]
+fn attributes_and_methods_on_one_osd() {
+    for disks in [Disks::Cyan, Disks::Blue] {
+        let cluster = Cluster::start(1, disks, 1, 8, &[2]);
+        cluster.client(RouteMode::Single, |_, pool| every_op(pool));
+        cluster.client(RouteMode::Single, |_, pool| classes(pool));
+    }
+}
+
+#[test]
+fn attributes_are_the_same_on_all_copies() {
+    let cluster = Cluster::start(2, Disks::Blue, 3, 8, &[2, 1, 1]);
+    cluster.client(RouteMode::Single, |_, pool| every_op(pool));
+    cluster.client(RouteMode::Single, |_, pool| classes(pool));
+    cluster.check_equal(&[0, 1, 2]);
+}
+
+/// A replica that lost everything gets the attributes too; one that was away gets what changed, also what is gone.
+#[test]
+fn attributes_are_repaired() {
+    for wiped in [true, false] {
+        let cluster = Cluster::start(3, Disks::Blue, 2, 4, &[1, 1]);
+        cluster.client(RouteMode::Single, |_, pool| async move {
+            for n in 0..10 {
+                pool.exec(format!("o{n}"), vec![set_omap(&entries(0..20))]).await.unwrap();
+            }
+            pool.exec("o1", vec![bare(ops::OMAP_CLEAR)]).await.unwrap();
+        });
+        cluster.kill(1);
+        if wiped {
+            cluster.wipe(1);
+        }
+        cluster.start_osd(1, 1);
+        cluster.wait_up(2);
+        cluster.pass(Duration::from_secs(1));
+        cluster.client(RouteMode::Single, |_, pool| async move {
+            pool.exec("o2", vec![set_omap(&entries(15..30))]).await.unwrap();
+            assert_eq!(omap(&pool, "o0").await, entries(0..20));
+            assert_eq!(omap(&pool, "o1").await, []);
+            assert_eq!(omap(&pool, "o2").await, entries(0..30));
+        });
+        cluster.check_equal(&[0, 1]);
+    }
+}
+
+/// Copies are read like any client reads, from whatever OSD has the object.
+#[test]
+fn objects_are_copied_with_their_attributes() {
+    let cluster = Cluster::start(4, Disks::Cyan, 1, 8, &[2, 1]);
+    cluster.client(RouteMode::Single, |_, pool| async move {
+        let data = noise(9, 70_000);
+        pool.write_full("from", data.clone()).await.unwrap();
+        pool.exec("from", vec![xattr(ops::SET_XATTR, "a", b"1"), set_omap(&entries(0..1500))]).await.unwrap();
+        let copy = |from: &str| {
+            let input = Encoder::collect(|e| {
+                e.str(from);
+                e.envelope(6, 3, |e| {
+                    e.i64(pool.id());
+                    e.i32(-1);
+                    e.str("");
+                    e.str("");
+                    e.i64(-1);
+                });
+            });
+            let mut op = OsdOp::with_payload(ops::COPY_FROM, 0);
+            op.arg[..8].copy_from_slice(&(u64::MAX - 1).to_le_bytes());
+            (op, Payload::from(input))
+        };
+        for n in 0..6 {
+            let to = format!("to-{n}");
+            pool.write_full(&to, noise(1, 90_000)).await.unwrap();
+            pool.exec(&to, vec![xattr(ops::SET_XATTR, "old", b"1")]).await.unwrap();
+            pool.exec(&to, vec![copy("from")]).await.unwrap();
+            assert!(pool.read(&to, 0, 0).await.unwrap().to_vec() == data);
+            assert_eq!(omap(&pool, &to).await, entries(0..1500));
+            let old = get(&pool, &to, xattr(ops::GET_XATTR, "old", b"")).await.unwrap_err();
+            assert_eq!(old.errno(), errno::ENODATA);
+        }
+        assert!(pool.exec("to-0", vec![copy("nothing")]).await.unwrap_err().is_not_found());
+        assert_eq!(pool.exec("to-0", vec![copy("to-0")]).await.unwrap_err().errno(), errno::EINVAL);
+        assert!(pool.read("to-0", 0, 0).await.unwrap().to_vec() == data);
+    });
+}
