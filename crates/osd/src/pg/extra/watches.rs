@@ -41,7 +41,7 @@ pub(super) fn step(
     state.must_exist()?;
     // Also those who have not come back to this primary: from now on their time runs.
     let each = state.view().after(Kind::Watcher, None, b"");
-    let watchers =
+    let known =
         each.filter_map(|(key, value)| Some((WatcherId::of_key(key)?, Registered::decode(value).timeout)));
     let known: Vec<_> = known.collect();
     state.extra.get_or_insert_default().watchers.clone_from(&known);
