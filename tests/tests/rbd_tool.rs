@@ -227,7 +227,7 @@ fn snapshots_are_refused(bed: &Testbed) {
     for verb in [
         &["snap", "create", "--no-progress", "full@s"][..],
         &["snap", "create", "--no-progress", "plain@s"],
-        &["clone", "plain@s", "child"],
+        &["clone", "plain@s", "bench/child"],
         &["snap", "protect", "plain@s"],
         &["snap", "rollback", "--no-progress", "plain@s"],
         &["snap", "rm", "--no-progress", "plain@s"],
@@ -349,7 +349,7 @@ fn a_locked_image_is_written_on_when_its_osd_was_killed() {
     assert!(lock.contains("exclusive lock"), "{lock}");
     let osd = bed.pid("osd.0").expect("it runs");
     assert_eq!(kill_nine(&[osd]), 1);
-    bed.ok("up", &["--overprovisioned"]);
+    bed.ok("restart", &["--osd", "0"]);
     assert_eq!(watchers(&bed, "full"), 1, "who watches is not forgotten");
     let status = loop {
         if let Some(status) = child.0.try_wait().expect("a child can be waited for") {
