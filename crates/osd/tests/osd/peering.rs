@@ -25,14 +25,14 @@ async fn check(pool: &Pool, count: u64, round: u64) {
     }
 }
 
-fn kill(cluster: &Cluster, osd: u32) {
+pub(crate) fn kill(cluster: &Cluster, osd: u32) {
     cluster.kill(osd);
     cluster.mon.down(osd);
     cluster.wait("the map", || !cluster.mon.map().is_up(OsdId(osd)));
 }
 
 /// Every PG has these members, primary first.
-fn members(cluster: &Cluster, pgs: u32, acting: &[i32]) {
+pub(crate) fn members(cluster: &Cluster, pgs: u32, acting: &[i32]) {
     let acting = acting.to_vec();
     cluster.mon.change(move |inc| {
         (0..pgs).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), acting.clone())));
