@@ -93,6 +93,14 @@ fn a_store_is_looked_at_checked_and_moved() {
     assert!(!open.iter().any(|path| Path::new(path).starts_with(&first)), "{open:?}");
     assert!(open.iter().any(|path| Path::new(path).starts_with(&second)), "{open:?}");
     assert_eq!(fs::read_dir(&first).expect("a folder").count(), 0, "the old place stays empty");
+    if installed("ceph", "ceph-common") {
+        let conf = bed.dir().join("ceph.conf");
+        let args = ["-c", conf.to_str().expect("UTF-8"), "osd", "metadata", "0"];
+        let said = succeed(carmine_tests::run(Path::new("ceph"), &args, std::time::Duration::from_secs(30)), "metadata");
+        let metadata: Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(metadata["bluefs_db_path"].as_str().map(Path::new), Some(second.as_path()), "{said}");
+        assert!(metadata["bluestore_bdev_devices"].as_str().is_some_and(|drive| !drive.is_empty()), "{said}");
+    }
     bed.ok("down", &[]);
     assert_eq!(store_json(&bed, "fsck", &["--deep"])["error_count"], 0);
     bed.ok("destroy", &[]);

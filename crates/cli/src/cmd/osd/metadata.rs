@@ -1,9 +1,13 @@
 //! What an OSD tells the monitor of itself and its machine when it boots; `ceph osd metadata` shows it.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use carmine_testbed::{Layout, Plan};
+use carmine_testbed::sample::device_of;
+use carmine_testbed::{Layout, Plan, StoreKind, db_place};
 use carmine_types::OsdId;
+
+use super::store::block_path;
 
 /// Ceph's names, and the values as text.
 pub(crate) type Metadata = Arc<[(String, String)]>;
@@ -32,5 +36,23 @@ pub(crate) fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Vec<(String, Strin
         ("osd_objectstore", plan.store.to_string()),
         ("reactors", reactors.to_string()),
     ];
-    all.map(|(key, value)| (key.to_owned(), value)).to_vec()
+    let drives = if plan.store == StoreKind::Blue { drives(layout, osd) } else { Vec::new() };
+    all.into_iter().chain(drives).map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// Where data and RocksDB lie, and on which drives.
+fn drives(layout: &Layout, osd: OsdId) -> Vec<(&'static str, String)> {
+    let block = block_path(layout, osd);
+    let block = block.canonicalize().unwrap_or(block);
+    let db = db_place(layout, osd);
+    let drive = |path: &Path| device_of(path).unwrap_or_else(|| "unknown".to_owned());
+    let mut devices = vec![drive(&block), drive(&db)];
+    devices.dedup();
+    vec![
+        ("bluefs_db_devices", drive(&db)),
+        ("bluefs_db_path", db.display().to_string()),
+        ("bluestore_bdev_devices", drive(&block)),
+        ("bluestore_bdev_dev_node", block.display().to_string()),
+        ("devices", devices.join(",")),
+    ]
 }
