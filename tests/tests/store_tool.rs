@@ -96,7 +96,10 @@ fn a_store_is_looked_at_checked_and_moved() {
     if installed("ceph", "ceph-common") {
         let conf = bed.dir().join("ceph.conf");
         let args = ["-c", conf.to_str().expect("UTF-8"), "osd", "metadata", "0"];
-        let said = succeed(carmine_tests::run(Path::new("ceph"), &args, std::time::Duration::from_secs(30)), "metadata");
+        let said = succeed(
+            carmine_tests::run(Path::new("ceph"), &args, std::time::Duration::from_secs(30)),
+            "metadata",
+        );
         let metadata: Value = serde_json::from_str(&said).expect("JSON");
         assert_eq!(metadata["bluefs_db_path"].as_str().map(Path::new), Some(second.as_path()), "{said}");
         assert!(metadata["bluestore_bdev_devices"].as_str().is_some_and(|drive| !drive.is_empty()), "{said}");
