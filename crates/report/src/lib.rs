@@ -23,4 +23,4 @@ mod table;
 mod units;
 mod write;
 
-pub use write::{ReportError, Written, write_report};
+pub use write::{ReportError, Step, Written, write_report};

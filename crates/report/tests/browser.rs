@@ -134,7 +134,7 @@ fn the_page_works_in_a_browser() {
     let dir = tempfile::tempdir().expect("a folder");
     let run_dir = dir.path().join("run");
     Study { repeats: 5, arms: &["osd", "socket"], ..Study::SCALING }.write(&run_dir);
-    let written = write_report(&[run_dir], None).expect("a report");
+    let written = write_report(&[run_dir], None, &mut |_| ()).expect("a report");
     let html = fs::read_to_string(&written.html).expect("the page");
     fs::write(dir.path().join("probe.html"), html + PROBE).expect("a file");
     fs::write(dir.path().join("phone.html"), PHONE).expect("a file");
@@ -164,7 +164,7 @@ fn the_page_is_readable_without_scripts() {
     let dir = tempfile::tempdir().expect("a folder");
     let run_dir = dir.path().join("run");
     Study { repeats: 5, arms: &["osd", "socket"], ..Study::SCALING }.write(&run_dir);
-    let written = write_report(&[run_dir], None).expect("a report");
+    let written = write_report(&[run_dir], None, &mut |_| ()).expect("a report");
     let html = fs::read_to_string(&written.html).expect("the page");
     // May be looked at from outside, and may run nothing.
     let frame = format!(

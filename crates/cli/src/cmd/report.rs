@@ -1,13 +1,19 @@
 //! `carmine report`: archived runs as one page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use carmine_report::{Written, write_report};
+use carmine_report::{ReportError, Step, Written, write_report};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use crate::output::{note, print};
+
+/// What takes longer has a progress bar.
+const MOMENT: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(100);
 
 /// Options of the report.
 #[derive(Args)]
@@ -24,7 +30,7 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let written = write_report(&args.runs, args.out.as_deref())?;
+    let written = write(&args.runs, args.out.as_deref())?;
     if args.json {
         print(&format!("{}\n", as_json(&written)))?;
         return Ok(ExitCode::SUCCESS);
@@ -38,6 +44,32 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         written.markdown.display()
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a report; what takes longer than a moment shows how far it is.
+pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, ReportError> {
+    let begun = Instant::now();
+    let bar = ProgressBar::hidden();
+    let style = ProgressStyle::with_template("{spinner} {msg} [{bar:24}] {pos}/{len}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut show = |step| {
+        if bar.is_hidden() && begun.elapsed() > MOMENT {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(TICK);
+        }
+        match step {
+            Step::Read { done, all } => {
+                bar.set_length(all as u64);
+                bar.set_position(done as u64);
+                bar.set_message("reading points");
+            }
+            Step::Draw => bar.set_message("drawing"),
+            Step::Write => bar.set_message("writing"),
+        }
+    };
+    let written = write_report(runs, out, &mut show);
+    bar.finish_and_clear();
+    written
 }
 
 fn as_json(written: &Written) -> serde_json::Value {

@@ -94,7 +94,7 @@ fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Result<ExitCo
     if !args.json && run.file.chart == Chart::Scaling {
         print(&view::scaling(&scaling_of_run(&run)?))?;
     }
-    match carmine_report::write_report(&[dir.to_path_buf()], None) {
+    match super::report::write(&[dir.to_path_buf()], None) {
         Ok(written) => note(&format!("report: {}", written.html.display())),
         Err(e) => note(&format!("warning: no report could be made of it: {e}")),
     }

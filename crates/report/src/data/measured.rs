@@ -66,10 +66,19 @@ impl RunData {
 }
 
 /// Reads a run. A point whose files are bad or missing is listed; only a folder that is no run is an error.
-pub(crate) fn load(dir: &Path, number: usize) -> Result<RunData, ArchiveError> {
+/// `progress` gets how many of all its points have been read.
+pub(crate) fn load(
+    dir: &Path,
+    number: usize,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<RunData, ArchiveError> {
     let run = Run::open(dir)?;
     let smoke = run.file.label == "smoke";
-    let points: Vec<Measured> = run.points.iter().map(|p| measured(&run, p, number, smoke)).collect();
+    let mut points = Vec::with_capacity(run.points.len());
+    for point in &run.points {
+        points.push(measured(&run, point, number, smoke));
+        progress(points.len(), run.points.len());
+    }
     let missing = missing(&run, &points);
     Ok(RunData { label: label(dir, &run.file.name), run, points, missing })
 }
