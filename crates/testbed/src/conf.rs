@@ -9,7 +9,8 @@ use crate::files;
 /// Text of a `ceph.conf` for the monitor at `mon`, whose OSDs have their admin sockets in the folder `dir`.
 pub fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
     // Without a keyring line and with auth none a stock client neither looks for keys nor warns about them. Its log
-    // and admin socket would go to /var/log/ceph and /var/run/ceph, which need not exist.
+    // and admin socket would go to /var/log/ceph and /var/run/ceph, which need not exist. librbd's cache would answer
+    // before the OSDs do.
     format!(
         "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p bench ls\n\
          [global]\n\
@@ -20,6 +21,8 @@ pub fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
          auth client required = none\n\
          log file = /dev/null\n\
          admin socket =\n\
+         [client]\n\
+         rbd cache = false\n\
          [osd]\n\
          admin socket = {}/$name.asok\n",
         dir.display()

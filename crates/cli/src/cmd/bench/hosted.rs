@@ -52,7 +52,6 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     }
     let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
     let target = Target::open(&args.dir.dir)?;
-    target.check(tool)?;
     let programs = ToolPrograms::find(tool)?;
     let cancel = signals::cancel_flag()?;
     print(&target.grid.render())?;

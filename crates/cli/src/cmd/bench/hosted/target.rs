@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use carmine_doctor::{Finding, Options, examine};
-use carmine_load::hosted::Tool;
 use carmine_load::report::Context as ReportContext;
 use carmine_peer::About;
 use carmine_testbed::process::ProcessId;
@@ -16,7 +15,6 @@ use carmine_types::OsdId;
 use serde_json::{Value, json};
 
 use crate::cmd::doctor::findings_of;
-use crate::output::Usage;
 
 /// A running cluster in a folder.
 pub(super) struct Target {
@@ -92,18 +90,6 @@ impl Target {
             about: known.about,
             layout,
         })
-    }
-
-    /// Refuses what this cluster cannot serve.
-    pub(super) fn check(&self, tool: Tool) -> anyhow::Result<()> {
-        if tool == Tool::FioRbd && self.about.is_none() {
-            bail!(Usage(
-                "--client fio-rbd: Carmine's OSDs do not serve rbd images yet (they have no object classes); take \
-                 fio-rados or rados-bench here, or load a peer"
-                    .into()
-            ));
-        }
-        Ok(())
     }
 
     /// The OSDs' processes.
