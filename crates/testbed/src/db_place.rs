@@ -50,6 +50,7 @@ pub fn put_db(layout: &Layout, osd: OsdId, folder: &Path) -> Result<()> {
 pub fn migrate_db(layout: &Layout, osd: OsdId, to: &Path) -> Result<DbMove> {
     let link_path = layout.db(osd);
     let from = link_path.canonicalize().map_err(TestbedError::io("find", &link_path))?;
+    let is_elsewhere = link_path.is_symlink();
     let to = make_empty(to)?;
     if to.starts_with(&from) {
         return Err(usage!("{} lies inside of {}: take another folder", to.display(), from.display()));
@@ -58,7 +59,10 @@ pub fn migrate_db(layout: &Layout, osd: OsdId, to: &Path) -> Result<DbMove> {
     for entry in fs::read_dir(&from).map_err(TestbedError::io("list", &from))? {
         let entry = entry.map_err(TestbedError::io("list", &from))?;
         if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            return Err(failed!("{} is no file: a database's folder has files only", entry.path().display()));
+            return Err(failed!(
+                "{} is not a file: a database's folder has files only",
+                entry.path().display()
+            ));
         }
         let target = to.join(entry.file_name());
         moved.bytes +=
@@ -66,8 +70,11 @@ pub fn migrate_db(layout: &Layout, osd: OsdId, to: &Path) -> Result<DbMove> {
         moved.files += 1;
     }
     sync(&to)?;
+    // A folder that stood in the link's place goes with this; its path is the link's from now on.
     link(&to, &link_path)?;
-    files::remove_dir(&from)?;
+    if is_elsewhere {
+        files::remove_dir(&from)?;
+    }
     Ok(moved)
 }
 
