@@ -1,5 +1,7 @@
 //! [`RocksKv`]: `blue`'s key-value store on RocksDB. The only crate that links it.
 //!
+//! There is no write-ahead log: what is not flushed to tables is gone with the process, and `blue`'s own log has it.
+//!
 //! All calls block, and are made on alien threads. Threads of RocksDB (flushes, compactions) are started by whichever
 //! thread first needs one and inherit its CPU set: the aliens'.
 #![forbid(unsafe_code)]
@@ -14,7 +16,8 @@ use std::path::{Path, PathBuf};
 use carmine_store::blue::PREFIX_PG_LOG;
 use carmine_store::{Kv, KvBatch, KvError, KvOp};
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch,
+    WriteOptions,
 };
 
 pub use options::RocksOptions;
@@ -178,15 +181,19 @@ impl Kv for RocksKv {
 
     fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError> {
         let mut write = WriteOptions::default();
-        write.set_sync(sync);
-        self.db.write_opt(self.write_batch(batches)?, &write).map_err(|error| self.failed("commit", &error))
+        // `blue` has a log of its own, on its device.
+        write.disable_wal(true);
+        self.db
+            .write_opt(self.write_batch(batches)?, &write)
+            .map_err(|error| self.failed("commit", &error))?;
+        if sync { self.flush() } else { Ok(()) }
     }
 
     fn flush(&self) -> Result<(), KvError> {
-        for name in [MAIN_FAMILY, LOG_FAMILY] {
-            self.db.flush_cf(self.family(name)?).map_err(|error| self.failed("flush", &error))?;
-        }
-        Ok(())
+        let families = [self.family(MAIN_FAMILY)?, self.family(LOG_FAMILY)?];
+        let mut wait = FlushOptions::default();
+        wait.set_wait(true);
+        self.db.flush_cfs_opt(&families, &wait).map_err(|error| self.failed("flush", &error))
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -217,7 +224,7 @@ impl Kv for RocksKv {
 
 impl Drop for RocksKv {
     fn drop(&mut self) {
-        // Whatever is durable is in the write-ahead log: running compactions may stop where they are.
+        // Writes out what is in memory only; running compactions may stop where they are.
         self.db.cancel_all_background_work(true);
     }
 }

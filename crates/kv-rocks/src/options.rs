@@ -1,15 +1,13 @@
 //! RocksDB's options, each with its reason.
 
-use rocksdb::{
-    BlockBasedOptions, Cache, ChecksumType, DBCompressionType, DBRecoveryMode, Env, Error, LogLevel, Options,
-};
+use rocksdb::{BlockBasedOptions, Cache, ChecksumType, DBCompressionType, Env, Error, LogLevel, Options};
 
 /// What can be set from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RocksOptions {
     /// Bytes of the cache for blocks of tables, both families together. `blue` has an onode cache of its own above it.
     pub block_cache_bytes: usize,
-    /// Bytes of a memtable. Two hold the newest changes while a third is filled; a memtable also bounds a WAL file.
+    /// Bytes of a memtable. Two are written out while a third is filled.
     pub write_buffer_bytes: usize,
     /// Threads for flushes and compactions, in the whole process.
     pub background_threads: u16,
@@ -49,21 +47,16 @@ fn database(options: &RocksOptions) -> Result<Options, Error> {
     db.set_max_background_jobs(threads);
     db.set_max_subcompactions(1);
 
-    // One committer writes: no need for the locks and atomics of concurrent memtable writes, nor for pipelining.
+    // One feeder writes: no need for the locks and atomics of concurrent memtable writes, nor for pipelining.
     db.set_allow_concurrent_memtable_write(false);
     db.set_enable_write_thread_adaptive_yield(false);
 
-    // A commit that was synced must survive; what was not may be cut anywhere. Point in time keeps a prefix, which is
-    // what `Kv` promises; the manifest knows which WAL files there must be, so that a lost one is an error.
-    db.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
-    db.set_track_and_verify_wals_in_manifest(true);
-    // Syncing a WAL file that is written over changes no file size, so the file system has no journal to write: one
-    // flush of the device for a sync in place of two.
-    db.set_recycle_log_file_num(4);
-    db.set_max_total_wal_size(4 * options.write_buffer_bytes as u64);
+    // Without a write-ahead log the tables are all that a crash leaves. Both families are flushed at the same point of the
+    // commits, so that this is a prefix of them, which is what `Kv` promises.
+    db.set_atomic_flush(true);
     // `fdatasync` is enough for a sync.
     db.set_use_fsync(false);
-    // Tables are written back as they grow, not in one burst that a commit's flush would wait for.
+    // Tables are written back as they grow, not in one burst that a flush of the log would wait for.
     db.set_bytes_per_sync(1 << 20);
 
     // Its own log: short, kept few.

@@ -206,9 +206,24 @@ pub struct StoreStats {
     pub device_read_bytes: u64,
     /// Flushes of the device (`fdatasync`).
     pub flushes: u64,
-    /// Groups handed to the committer.
+    /// Groups written to the log.
     pub groups: u64,
-    /// Batches committed to the key-value store by the committer of the process (the same for all shards).
+    /// Bytes of those.
+    pub log_bytes: u64,
+    /// Times that a group waited for room in the log.
+    pub log_waits: u64,
+    /// Times that the key-value store was told to write its tables out, so that the log could be trimmed (the same for all
+    /// shards).
+    pub log_trims: u64,
+    /// Transactions whose data went into the log first.
+    pub deferred_txns: u64,
+    /// Writes of such data to its place; they are in `device_writes` too.
+    pub deferred_writes: u64,
+    /// Transactions too large for the log, committed straight to the key-value store.
+    pub around_log: u64,
+    /// Transactions that were held back because the key-value store was behind.
+    pub held_back: u64,
+    /// Batches that the key-value store was fed by the feeder of the process (the same for all shards).
     pub kv_commits: u64,
     /// Bytes of keys and values in those batches.
     pub kv_bytes: u64,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 /// An ordered map of bytes with atomic, durable batches. All calls may block: they are made on alien threads.
 ///
-/// A commit with `sync` makes everything committed before it durable too, so that what survives a crash is always a
-/// prefix of the commits.
+/// A commit with `sync`, and [`flush`](Kv::flush), make everything committed before durable too; without them a store may
+/// do so at any time, in order. So what survives a crash is always a prefix of the commits.
 pub trait Kv: Send + Sync {
     /// The value of a key.
     ///
@@ -30,7 +30,7 @@ pub trait Kv: Send + Sync {
     /// If it could not be written: nothing of it may be believed then, and the caller must stop writing.
     fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError>;
 
-    /// Writes what is buffered in memory to its final place (not needed for durability).
+    /// Makes everything committed so far durable. Commits go on meanwhile.
     ///
     /// # Errors
     /// If it could not be written.

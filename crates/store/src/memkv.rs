@@ -11,7 +11,7 @@ use crate::kv::{Kv, KvBatch, KvError, KvOp};
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// An ordered map behind a lock. It survives whoever uses it as long as its `Arc` does; [`MemKv::crash`] takes back
-/// what was committed without `sync`.
+/// what was committed without `sync` since the last flush.
 #[derive(Default)]
 pub struct MemKv {
     state: RwLock<State>,
@@ -20,10 +20,19 @@ pub struct MemKv {
 #[derive(Default)]
 struct State {
     live: Map,
-    /// Commits since the last one with `sync`.
+    /// Commits since the last that made things durable, …
     unsynced: Vec<Vec<KvBatch>>,
-    /// The map as of the last sync; kept only while there is something unsynced.
-    durable: Option<Map>,
+    /// … and the map as of that one.
+    durable: Map,
+}
+
+impl State {
+    /// Makes the first `count` of the unsynced commits durable.
+    fn sync(&mut self, count: usize) {
+        for batches in self.unsynced.drain(..count.min(self.unsynced.len())) {
+            apply(&mut self.durable, &batches);
+        }
+    }
 }
 
 fn apply(map: &mut Map, batches: &[KvBatch]) {
@@ -57,13 +66,9 @@ impl MemKv {
     /// Loses a power cut's share: of the commits since the last sync only the first `keep` remain.
     pub fn crash(&self, keep: usize) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let unsynced = std::mem::take(&mut state.unsynced);
-        if let Some(mut durable) = state.durable.take() {
-            for batches in unsynced.iter().take(keep) {
-                apply(&mut durable, batches);
-            }
-            state.live = durable;
-        }
+        state.sync(keep);
+        state.unsynced.clear();
+        state.live = state.durable.clone();
     }
 
     /// Number of keys.
@@ -104,20 +109,16 @@ impl Kv for MemKv {
 
     fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.unsynced.push(batches.to_vec());
         if sync {
-            state.durable = None;
-            state.unsynced.clear();
-        } else {
-            if state.durable.is_none() {
-                state.durable = Some(state.live.clone());
-            }
-            state.unsynced.push(batches.to_vec());
+            state.sync(usize::MAX);
         }
         apply(&mut state.live, batches);
         Ok(())
     }
 
     fn flush(&self) -> Result<(), KvError> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).sync(usize::MAX);
         Ok(())
     }
 

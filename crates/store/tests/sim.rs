@@ -38,6 +38,7 @@ struct Pg {
 }
 
 struct World {
+    mem: Arc<MemKv>,
     kv: Arc<dyn Kv>,
     pgs: Vec<RefCell<Pg>>,
     shared: RefCell<Option<Arc<BlueShared>>>,
@@ -49,8 +50,10 @@ struct World {
 
 impl World {
     fn new() -> Rc<World> {
+        let mem = Arc::new(MemKv::new());
         Rc::new(World {
-            kv: Arc::new(MemKv::new()),
+            kv: Arc::clone(&mem) as Arc<dyn Kv>,
+            mem,
             pgs: (0..PGS).map(|_| RefCell::default()).collect(),
             shared: RefCell::new(None),
             made: Cell::new(false),
@@ -93,7 +96,7 @@ async fn open(world: &World, shard: &Shard, fresh: bool) -> Store {
             // Small, so that freed blocks are taken again soon.
             mkfs(shard, &path(), &world.kv, 4 << 20).await;
         }
-        let options = MountOptions { cache_bytes_per_shard: 2048 };
+        let options = MountOptions { cache_bytes_per_shard: 2048, ..MountOptions::default() };
         let shared = BlueShared::mount(shard, &path(), Arc::clone(&world.kv), options).await.unwrap();
         *world.shared.borrow_mut() = Some(shared);
         world.made.set(true);
@@ -265,6 +268,8 @@ fn run(seed: u64) -> (u64, u32) {
         if life < 3 {
             sim.run(|| sim.now_ns() >= until_ns || world.done.get() == PGS, LIMIT).unwrap();
             sim.kill(node);
+            // What the key-value store had in memory is gone with the process, all of it or the end of it.
+            world.mem.crash((random >> 20) as usize % 8);
             *world.shared.borrow_mut() = None;
             // A store that was killed while it was made is made again.
             fresh = !world.made.get();

@@ -127,7 +127,7 @@ metric_set! {
         device_read_bytes: Counter,
         /// Flushes of the device.
         flushes: Counter,
-        /// Groups handed to the committer.
+        /// Groups written to the log.
         groups: Counter,
         /// Batches committed to the key-value store (of the whole process).
         kv_commits: Counter,

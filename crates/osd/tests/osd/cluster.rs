@@ -13,11 +13,10 @@ use carmine_osd::OsdConfig;
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::blue::{self, MkfsOptions, MountOptions};
-use carmine_store::{BlueShared, Kv, StoreShared};
+use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
 use carmine_types::{OsdId, Uuid};
 use serde_json::Value;
 
-use super::flaky::FlakyKv;
 use super::mon::{FakeMon, POOL, mon_addr};
 
 /// Virtual time that any step of a test may take.
@@ -41,7 +40,7 @@ pub(crate) struct Cluster {
     pub(crate) mon: Rc<FakeMon>,
     disks: Disks,
     /// Key-value stores by OSD: what survives of it besides its block file.
-    kvs: RefCell<BTreeMap<u32, Arc<FlakyKv>>>,
+    kvs: RefCell<BTreeMap<u32, Arc<MemKv>>>,
     nodes: RefCell<BTreeMap<u32, NodeId>>,
     starts: Cell<u32>,
 }
@@ -82,7 +81,7 @@ impl Cluster {
         let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());
         let disks = self.disks;
         let node = self.sim.node(&format!("osd.{osd}"), shards, move |shard| {
-            let (config, kv) = (Arc::clone(&config), Arc::clone(&kv));
+            let (config, kv): (_, Arc<dyn Kv>) = (Arc::clone(&config), Arc::clone(&kv) as Arc<dyn Kv>);
             async move {
                 if shard.id() == ShardId(0) {
                     let store = match disks {
@@ -101,10 +100,14 @@ impl Cluster {
         if let Some(node) = self.nodes.borrow_mut().remove(&osd) {
             self.sim.kill(node);
         }
+        // What the key-value store had in the process's memory only.
+        if let Some(kv) = self.kvs.borrow().get(&osd) {
+            kv.crash(0);
+        }
     }
 
     /// The key-value store of an OSD.
-    pub(crate) fn kv(&self, osd: u32) -> Arc<FlakyKv> {
+    pub(crate) fn kv(&self, osd: u32) -> Arc<MemKv> {
         Arc::clone(&self.kvs.borrow()[&osd])
     }
 
@@ -244,7 +247,7 @@ async fn open_blue(shard: &Shard, osd: u32, kv: Arc<dyn Kv>, blank: bool) -> Sto
         };
         blue::mkfs(shard, path, options, Arc::clone(&kv), &mut |_, _| {}).await.unwrap();
     }
-    let options = MountOptions { cache_bytes_per_shard: 64 << 10 };
+    let options = MountOptions { cache_bytes_per_shard: 64 << 10, ..MountOptions::default() };
     StoreShared::Blue(BlueShared::mount(shard, path, kv, options).await.unwrap())
 }
 

@@ -1,53 +1,14 @@
 //! Stores that fail: nothing is acknowledged, and all goes on when the OSD is back with a store that works.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use carmine_client::{Pool, RouteMode};
-use carmine_store::{Kv, KvBatch, KvError, MemKv};
 use carmine_types::PgId;
 
 use super::cluster::{Cluster, Disks};
 use super::mon::POOL_ID;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A key-value store that takes nothing while it is broken.
-#[derive(Default)]
-pub(crate) struct FlakyKv {
-    inner: MemKv,
-    pub(crate) broken: AtomicBool,
-}
-
-impl Kv for FlakyKv {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        self.inner.get(key)
-    }
-
-    fn scan(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), KvError> {
-        self.inner.scan(start, end, each)
-    }
-
-    fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError> {
-        if self.broken.load(Ordering::Relaxed) {
-            return Err(KvError::new("commit", "the test broke it"));
-        }
-        self.inner.commit(batches, sync)
-    }
-
-    fn flush(&self) -> Result<(), KvError> {
-        self.inner.flush()
-    }
-
-    fn place(&self) -> String {
-        "memory".into()
-    }
-}
 
 /// osd.0 leads; the store of `victim` fails under a write, and works again when the OSD is started again.
 fn a_store_fails(victim: u32) {
@@ -62,7 +23,7 @@ fn a_store_fails(victim: u32) {
         let ops = vec![(carmine_wire::osd_op::OsdOp::append(3), b"new".to_vec().into())];
         pool.exec("a", ops).await.unwrap();
     };
-    cluster.kv(victim).broken.store(true, Ordering::Relaxed);
+    cluster.disk(victim).fail_writes(true);
     let writer = cluster.background(RouteMode::Direct, move |_, pool| append(pool));
     cluster.pass(SECOND * 2);
     assert!(!writer.is_done(), "acknowledged without osd.{victim}");
@@ -77,7 +38,7 @@ fn a_store_fails(victim: u32) {
     cluster.mon.down(victim);
     cluster.pass(SECOND);
     assert!(!writer.is_done());
-    cluster.kv(victim).broken.store(false, Ordering::Relaxed);
+    cluster.disk(victim).fail_writes(false);
     cluster.start_osd(victim, 1);
     cluster.wait("the writer", || writer.is_done());
     let data = cluster

@@ -36,6 +36,8 @@ fn make_pool(cluster: &Cluster) {
         }
         first.write_full("stays", b"here".to_vec()).await.unwrap();
     });
+    // The key-value stores are behind the logs by a moment.
+    cluster.pass(SECOND);
 }
 
 fn delete_pool(cluster: &Cluster) {

@@ -266,6 +266,36 @@ pub(crate) fn decode_log(key: &[u8], value: &[u8]) -> Result<LogEntry, StoreErro
     Ok(LogEntry { version, prior, reqid, oid, op, user_version, result, mtime })
 }
 
+/// Appends the log's epoch ([`keys::LOG_EPOCH`]) after its key.
+pub(crate) fn push_epoch(out: &mut Vec<u8>, key_start: usize, epoch: u64) {
+    out.push(VERSION);
+    out.extend_from_slice(&epoch.to_le_bytes());
+    seal(out, key_start);
+}
+
+pub(crate) fn decode_epoch(key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
+    let mut fields = Fields::open(key, value)?;
+    let epoch = fields.u64()?;
+    fields.end()?;
+    Ok(epoch)
+}
+
+/// Appends the position of a lane after its key: everything up to group `seq` of `epoch` is in the key-value store.
+pub(crate) fn push_position(out: &mut Vec<u8>, key_start: usize, epoch: u64, seq: u64) {
+    out.push(VERSION);
+    out.extend_from_slice(&epoch.to_le_bytes());
+    out.extend_from_slice(&seq.to_le_bytes());
+    seal(out, key_start);
+}
+
+/// Epoch and group.
+pub(crate) fn decode_position(key: &[u8], value: &[u8]) -> Result<(u64, u64), StoreError> {
+    let mut fields = Fields::open(key, value)?;
+    let position = (fields.u64()?, fields.u64()?);
+    fields.end()?;
+    Ok(position)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

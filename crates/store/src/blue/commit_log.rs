@@ -1,8 +1,9 @@
-//! [`CommitLog`]: groups of transactions become durable. First form: one committer for the whole process, which takes
-//! the ready groups of all shards, makes one batch of them, and syncs once.
+//! [`CommitLog`]: what all shards share of the log, and the feeder behind it.
 //!
-//! The seam for the final form (a log lane per shard on the device): a shard appends groups in order, and is told in
-//! the same order that they are durable.
+//! A shard writes its groups into its lane (queue.rs); that is what makes them durable. Some time later they come here:
+//! a task of some shard takes what all shards have, makes one batch of it, and gives it to the key-value store on an alien
+//! thread, with each lane's position and without a sync. When the log is half full, the key-value store is told to write
+//! its tables out; then the lanes are trimmed up to the positions that were contained.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,10 @@ use carmine_reactor::{Group as SchedulingGroup, Shard, ShardId};
 use crossbeam::queue::SegQueue;
 use foldhash::fast::FixedState;
 
-use super::local;
+use super::label::Label;
+use super::log_space::LogSpace;
+use super::record::GroupId;
+use super::{codec, keys, local};
 use crate::kv::{Kv, KvBatch, KvError, KvOp};
 
 /// Bytes of keys and values that one batch takes at most (one group more may overshoot).
@@ -23,50 +27,82 @@ const KV_FREE_BYTES_MIN: u64 = 64 << 20;
 const SPACE_CHECK_COMMITS: u64 = 64;
 /// Virtual time of a commit in the simulator: short, so that it can overtake whatever it should wait for.
 const SIM_COMMIT_NS: u64 = 20_000;
+/// Virtual time of writing the tables out.
+const SIM_FLUSH_NS: u64 = 500_000;
 
-/// Transactions of one shard that are to become durable together; their data already is.
-pub(crate) struct Group {
-    /// Who is told.
+/// A group of a lane that is durable in the log, on its way to the key-value store.
+pub(crate) struct FeedGroup {
+    /// Whose it is: the lane has the same number.
     pub(crate) shard: ShardId,
-    /// Their changes, in order, one batch each.
+    pub(crate) seq: u64,
+    /// The changes of its transactions, in order, one batch each.
     pub(crate) batches: Vec<KvBatch>,
 }
 
-/// The committer and its queue.
+/// The log's space, the feeder and its queue.
 pub(crate) struct CommitLog {
     kv: Arc<dyn Kv>,
-    queue: SegQueue<Group>,
+    generation: u64,
+    epoch: u64,
+    space: LogSpace,
+    queue: SegQueue<FeedGroup>,
     /// A task of some shard is emptying the queue.
     busy: AtomicBool,
+    /// The key-value store is writing its tables out.
+    trimming: AtomicBool,
+    /// By lane: the last group that the key-value store contains, durable or not.
+    fed: Box<[AtomicU64]>,
     commits: AtomicU64,
     bytes: AtomicU64,
     busy_ns: AtomicU64,
+    trims: AtomicU64,
     /// The key-value store has little room left.
     low: AtomicBool,
-    /// The first failure. What is in the queue after it must not become durable either: it would leave a gap.
+    /// The first failure. What is in the queue after it must not get in either: it would leave a gap.
     failed: OnceLock<KvError>,
 }
 
-/// What the committer did so far.
+/// What the feeder did so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CommitStats {
     pub(crate) commits: u64,
     pub(crate) bytes: u64,
     pub(crate) busy_ns: u64,
+    pub(crate) trims: u64,
 }
 
+/// How far each lane is contained.
+type Positions = Vec<(ShardId, u64)>;
+
 impl CommitLog {
-    pub(crate) fn new(kv: Arc<dyn Kv>) -> CommitLog {
+    /// An empty log.
+    pub(crate) fn new(kv: Arc<dyn Kv>, label: &Label, epoch: u64) -> CommitLog {
+        let space = LogSpace::new(label.log);
         CommitLog {
             kv,
+            generation: label.generation,
+            epoch,
             queue: SegQueue::new(),
             busy: AtomicBool::new(false),
+            trimming: AtomicBool::new(false),
+            fed: (0..space.lanes_max()).map(|_| AtomicU64::new(0)).collect(),
+            space,
             commits: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
+            trims: AtomicU64::new(0),
             low: AtomicBool::new(false),
             failed: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn space(&self) -> &LogSpace {
+        &self.space
+    }
+
+    /// The name of a group of this mount.
+    pub(crate) fn group_id(&self, lane: u16, seq: u64) -> GroupId {
+        GroupId { generation: self.generation, epoch: self.epoch, lane, seq }
     }
 
     pub(crate) fn stats(&self) -> CommitStats {
@@ -74,6 +110,7 @@ impl CommitLog {
             commits: self.commits.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             busy_ns: self.busy_ns.load(Ordering::Relaxed),
+            trims: self.trims.load(Ordering::Relaxed),
         }
     }
 
@@ -82,8 +119,18 @@ impl CommitLog {
         self.low.load(Ordering::Relaxed)
     }
 
+    /// Why the key-value store takes nothing any more, if so.
+    pub(crate) fn failure(&self) -> Option<&KvError> {
+        self.failed.get()
+    }
+
+    /// On an alien thread: changes that are too large for the log go straight into the key-value store.
+    pub(crate) fn commit_durably(&self, batch: KvBatch) -> Result<(), KvError> {
+        self.commit(&[batch], &Positions::new(), true)
+    }
+
     /// On an alien thread.
-    fn commit(&self, batches: &[KvBatch]) -> Result<(), KvError> {
+    fn commit(&self, batches: &[KvBatch], positions: &Positions, sync: bool) -> Result<(), KvError> {
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
         }
@@ -91,10 +138,14 @@ impl CommitLog {
             self.low
                 .store(self.kv.free_bytes().is_some_and(|free| free < KV_FREE_BYTES_MIN), Ordering::Relaxed);
         }
-        let result = match coalesce(batches) {
-            Some(merged) => self.kv.commit(&[merged], true),
-            None => self.kv.commit(batches, true),
-        };
+        let mut batch = coalesce(batches);
+        for (lane, seq) in positions {
+            batch.put_with(
+                |out| out.extend_from_slice(&keys::lane(lane.0)),
+                |out, at| codec::push_position(out, at, self.epoch, *seq),
+            );
+        }
+        let result = self.kv.commit(&[batch], sync);
         if let Err(error) = &result {
             // A second failure changes nothing.
             let _ = self.failed.set(error.clone());
@@ -102,20 +153,20 @@ impl CommitLog {
         result
     }
 
-    /// Queues a group. [`local::durable`] is called on its shard when it is durable or has failed; groups of a shard
-    /// in the order of their appending. The queue is as bounded as the transactions in flight are.
-    pub(crate) fn append(self: &Arc<Self>, shard: &Shard, instance: usize, group: Group) {
+    /// Queues a group. [`local::fed`] is called on its shard when the key-value store contains it or has failed; groups
+    /// of a shard come in order. The queue is as bounded as what shards hold back is.
+    pub(crate) fn feed(self: &Arc<Self>, shard: &Shard, instance: usize, group: FeedGroup) {
         self.queue.push(group);
         if !self.busy.swap(true, Ordering::AcqRel) {
             let log = Arc::clone(self);
             let task_shard = shard.clone();
-            shard.spawn(SchedulingGroup::Client, "blue-committer", async move {
+            shard.spawn(SchedulingGroup::Client, "blue-feeder", async move {
                 log.run(&task_shard, instance).await;
             });
         }
     }
 
-    /// Commits until the queue is empty. Runs as one task at a time in the whole process.
+    /// Feeds until the queue is empty. Runs as one task at a time in the whole process.
     async fn run(self: Arc<Self>, shard: &Shard, instance: usize) {
         loop {
             let groups = self.take();
@@ -127,24 +178,52 @@ impl CommitLog {
                 }
                 continue;
             }
-            let (counts, batches) = split(groups);
+            let (positions, batches) = split(groups);
             self.bytes.fetch_add(batches.iter().map(|batch| batch.bytes() as u64).sum(), Ordering::Relaxed);
-            let log = Arc::clone(&self);
+            let (log, contained) = (Arc::clone(&self), positions.clone());
             let start_ns = shard.now_ns();
-            let result = shard.alien(SIM_COMMIT_NS, move || log.commit(&batches)).await;
+            let result = shard.alien(SIM_COMMIT_NS, move || log.commit(&batches, &contained, false)).await;
             self.busy_ns.fetch_add(shard.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
-            for (to, count) in counts {
-                let result = result.clone();
-                if to == shard.id() {
-                    local::durable(shard, instance, count, &result);
-                } else {
-                    shard.submit_to(to, move |shard| local::durable(shard, instance, count, &result));
+            for (to, seq) in positions {
+                if let Some(fed) = self.fed.get(usize::from(to.0)).filter(|_| result.is_ok()) {
+                    fed.store(seq, Ordering::Release);
                 }
+                let result = result.clone();
+                tell(shard, to, move |shard| local::fed(shard, instance, seq, &result));
+            }
+            if self.space.wants_trim() {
+                self.trim(shard, instance);
             }
         }
     }
 
-    fn take(&self) -> Vec<Group> {
+    /// Lets the key-value store write its tables out and the lanes forget what is in them, unless that is going on.
+    pub(crate) fn trim(self: &Arc<Self>, shard: &Shard, instance: usize) {
+        if self.trimming.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (log, own) = (Arc::clone(self), shard.clone());
+        shard.spawn(SchedulingGroup::Client, "blue-trim", async move {
+            let fed: Positions = (0..own.shards())
+                .map(ShardId)
+                .zip(&log.fed)
+                .map(|(lane, fed)| (lane, fed.load(Ordering::Acquire)))
+                .collect();
+            let kv = Arc::clone(&log.kv);
+            let result = own.alien(SIM_FLUSH_NS, move || kv.flush()).await;
+            log.trims.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = &result {
+                let _ = log.failed.set(error.clone());
+            }
+            log.trimming.store(false, Ordering::Release);
+            for (lane, seq) in fed {
+                let result = result.clone();
+                tell(&own, lane, move |shard| local::trimmed(shard, instance, seq, &result));
+            }
+        });
+    }
+
+    fn take(&self) -> Vec<FeedGroup> {
         let mut groups = Vec::new();
         let mut bytes = 0;
         while bytes < BATCH_BYTES_MAX {
@@ -156,36 +235,38 @@ impl CommitLog {
     }
 }
 
-/// Who is to be told of how many transactions, and all batches in order.
-fn split(groups: Vec<Group>) -> (Vec<(ShardId, usize)>, Vec<KvBatch>) {
-    let mut counts: Vec<(ShardId, usize)> = Vec::new();
+/// Runs `f` on shard `to`; at once if that is here.
+fn tell(shard: &Shard, to: ShardId, f: impl FnOnce(&Shard) + Send + 'static) {
+    if to == shard.id() {
+        f(shard);
+    } else {
+        shard.submit_to(to, f);
+    }
+}
+
+/// How far the groups bring each lane, and all batches in order.
+fn split(groups: Vec<FeedGroup>) -> (Positions, Vec<KvBatch>) {
+    let mut positions = Positions::new();
     let mut batches = Vec::new();
     for group in groups {
-        match counts.iter_mut().find(|(shard, _)| *shard == group.shard) {
-            Some((_, count)) => *count += group.batches.len(),
-            None => counts.push((group.shard, group.batches.len())),
+        match positions.iter_mut().find(|(shard, _)| *shard == group.shard) {
+            Some((_, seq)) => *seq = group.seq,
+            None => positions.push((group.shard, group.seq)),
         }
         batches.extend(group.batches);
     }
-    (counts, batches)
+    (positions, batches)
 }
 
-/// One batch with only the last change of each key, if a key is changed more than once. Range deletions stay where
-/// they are: what is put after one is after it still, and what is put before one and again later is put later.
-fn coalesce(batches: &[KvBatch]) -> Option<KvBatch> {
-    if batches.len() < 2 {
-        return None;
-    }
+/// One batch with only the last change of each key. Range deletions stay where they are: what is put after one is after
+/// it still, and what is put before one and again later is put later.
+fn coalesce(batches: &[KvBatch]) -> KvBatch {
     let mut last: HashMap<&[u8], usize, FixedState> = HashMap::default();
-    let mut repeated = false;
     let ops = || batches.iter().flat_map(KvBatch::iter).enumerate();
     for (number, op) in ops() {
         if let KvOp::Put(key, _) | KvOp::Delete(key) = op {
-            repeated |= last.insert(key, number).is_some();
+            last.insert(key, number);
         }
-    }
-    if !repeated {
-        return None;
     }
     let mut merged = KvBatch::with_capacity(batches.iter().map(KvBatch::bytes).sum());
     for (number, op) in ops() {
@@ -196,7 +277,7 @@ fn coalesce(batches: &[KvBatch]) -> Option<KvBatch> {
             KvOp::DeleteRange(start, end) => merged.delete_range(start, end),
         }
     }
-    Some(merged)
+    merged
 }
 
 #[cfg(test)]
@@ -244,18 +325,19 @@ mod tests {
                 }
                 batch
             }).collect();
-            let (plain, merged) = (MemKv::new(), Arc::new(MemKv::new()));
+            let (plain, merged) = (MemKv::new(), MemKv::new());
             plain.commit(&batches, true).unwrap();
-            CommitLog::new(merged.clone()).commit(&batches).unwrap();
+            merged.commit(&[coalesce(&batches)], true).unwrap();
             prop_assert_eq!(content(&plain), content(&merged));
         }
     }
 
     #[test]
-    fn counts_are_per_shard() {
-        let group = |shard, count| Group { shard: ShardId(shard), batches: vec![KvBatch::default(); count] };
-        let (counts, batches) = split(vec![group(0, 2), group(1, 3), group(0, 1)]);
-        assert_eq!(counts, [(ShardId(0), 3), (ShardId(1), 3)]);
+    fn positions_are_the_last_of_each_lane() {
+        let group =
+            |shard, seq| FeedGroup { shard: ShardId(shard), seq, batches: vec![KvBatch::default(); 2] };
+        let (positions, batches) = split(vec![group(0, 1), group(1, 7), group(0, 2)]);
+        assert_eq!(positions, [(ShardId(0), 2), (ShardId(1), 7)]);
         assert_eq!(batches.len(), 6);
     }
 }

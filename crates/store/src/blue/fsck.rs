@@ -78,10 +78,11 @@ struct Batch {
 /// # Errors
 /// If metadata cannot be read at all, or the device cannot be opened. What is wrong in it is in the report.
 pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result<FsckReport, StoreError> {
+    shared.feed_all(shard).await?;
     let kv = Arc::clone(shared.kv());
     let mut report = shard.alien(SIM_BATCH_NS, move || check_records(&*kv)).await?;
     let blocks = shared.label().blocks();
-    let found = Space::new(blocks);
+    let found = Space::of(shared.label());
     let device = Device::open(shard, shared.place(), false).await?;
     let mut start = keys::kind_range(keys::EXTENTS).0;
     loop {
@@ -131,6 +132,8 @@ fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
             Some(&keys::PG_TAIL) => codec::decode_tail(key, value).map(drop),
             Some(&keys::EXTENTS) => Ok(()),
             _ if key == keys::SUPER => Ok(()),
+            _ if key == keys::LOG_EPOCH => codec::decode_epoch(key, value).map(drop),
+            _ if keys::decode_lane(key).is_some() => codec::decode_position(key, value).map(drop),
             _ => Err(StoreError::damaged(keys::printable(key), "it is of no known kind")),
         };
         if let Err(error) = result {

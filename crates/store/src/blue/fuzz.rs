@@ -5,14 +5,17 @@ use std::path::Path;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid, crc32c};
 
 use super::extents::{Entry, Extents};
+use super::label::LogArea;
+use super::record::{GroupHeader, decode_txns};
 use super::{codec, keys};
 use crate::{Label, LogEntry, LogOp, ObjectMeta, PgInfo};
 
-/// Decodes bytes as a label, and as a pair of the key-value store: the first byte is the length of the key, then come key and
+/// Decodes bytes as a label, as a group of the log, and as a pair of the key-value store: the first byte is the length of the key, then come key and
 /// value. A value is decoded as it is, and once more with a checksum that holds, so that its fields are reached.
 pub fn decode_any(bytes: &[u8]) {
     let _ = Label::decode(Path::new("fuzz"), bytes);
     let Some((len, rest)) = bytes.split_first() else { return };
+    let _ = (GroupHeader::decode(bytes), decode_txns(u32::from(*len), rest));
     let Some((key, value)) = rest.split_at_checked(usize::from(*len)) else { return };
     decode_pair(key, value);
     let crc = crc32c::raw(crc32c::raw(crc32c::SEED, key), value);
@@ -24,6 +27,7 @@ fn decode_pair(key: &[u8], value: &[u8]) {
     let _ =
         (codec::decode_onode(key, value), codec::decode_extents(key, value), codec::decode_log(key, value));
     let _ = (codec::decode_info(key, value), codec::decode_tail(key, value));
+    let _ = (codec::decode_epoch(key, value), codec::decode_position(key, value), keys::decode_lane(key));
 }
 
 /// A good input of each kind.
@@ -54,7 +58,13 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         mtime: UTime { sec: 5, nsec: 6 },
     };
     let name = keys::oid_bytes(&oid);
-    let label = Label { fsid: Uuid([7; 16]), osd: OsdId(3), size_bytes: 1 << 30, generation: 5 };
+    let label = Label {
+        fsid: Uuid([7; 16]),
+        osd: OsdId(3),
+        size_bytes: 1 << 30,
+        generation: 5,
+        log: LogArea::of(1 << 18),
+    };
     vec![
         label.encode(),
         pair(keys::onode(&name), |out, at| codec::push_onode(out, at, &meta)),

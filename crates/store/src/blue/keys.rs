@@ -16,6 +16,10 @@ pub(crate) const PG_TAIL: u8 = b'T';
 pub(crate) const EXTENTS: u8 = b'X';
 /// Copy of the device's label.
 pub(crate) const SUPER: &[u8] = b"S/label";
+/// The log's epoch: how often the store was mounted.
+pub(crate) const LOG_EPOCH: &[u8] = b"S/log";
+/// How far a lane of the log is contained in the key-value store; the lane's number follows.
+const LANE: &[u8] = b"S/lane/";
 
 /// Marks what follows the effective key: the object's key is empty (so key order continues with the snap), …
 const NO_KEY: u8 = 2;
@@ -225,6 +229,23 @@ pub(crate) fn log_range(pg: PgId) -> (Vec<u8>, Vec<u8>) {
     let mut end = log(pg, Eversion { epoch: u32::MAX, version: u64::MAX });
     end.push(0);
     (log(pg, Eversion::ZERO), end)
+}
+
+/// Key of a lane's position.
+pub(crate) fn lane(lane: u16) -> Vec<u8> {
+    let mut out = LANE.to_vec();
+    out.extend_from_slice(&lane.to_be_bytes());
+    out
+}
+
+/// The lane of a position's key.
+pub(crate) fn decode_lane(key: &[u8]) -> Option<u16> {
+    key.strip_prefix(LANE)?.try_into().ok().map(u16::from_be_bytes)
+}
+
+/// First key and end of the lanes' positions.
+pub(crate) fn lane_range() -> (Vec<u8>, Vec<u8>) {
+    (lane(0), [LANE, &[0xff; 3]].concat())
 }
 
 /// A key for people.

@@ -1,5 +1,6 @@
 //! The label in the first and the last block of the device (FORMAT.md §2).
 
+use std::ops::Range;
 use std::path::Path;
 
 use carmine_types::{OsdId, Uuid, crc32c};
@@ -10,9 +11,53 @@ use crate::{BLOCK_BYTES, StoreError};
 
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
 /// Version of the whole format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes before the checksum.
-const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 4 + 4 + 8 + 8;
+const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4;
+
+/// The log takes this part of the device, …
+const LOG_PART: u64 = 32;
+/// … but at least this, …
+const LOG_BYTES_MIN: u64 = 256 << 10;
+/// … and at most this: it bounds the time of a mount after a crash.
+const LOG_BYTES_MAX: u64 = 1 << 30;
+/// Segments that the log is cut into, if they are neither too small nor too large.
+const LOG_SEGMENTS: u64 = 64;
+/// Bytes of the smallest segment, …
+const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// … and of the largest.
+const SEGMENT_BYTES_MAX: u64 = 4 << 20;
+
+/// Where the log lies on a device: segments of equal size, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogArea {
+    /// First block.
+    pub(crate) start: u64,
+    pub(crate) segments: u32,
+    /// Blocks of a segment.
+    pub(crate) segment_blocks: u32,
+}
+
+impl LogArea {
+    /// The log of a device of `blocks` blocks: before the label at its end.
+    pub(crate) fn of(blocks: u64) -> LogArea {
+        let bytes = (blocks * BLOCK_BYTES / LOG_PART).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
+        let segment_blocks = (bytes / LOG_SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX) / BLOCK_BYTES;
+        let segments = bytes / BLOCK_BYTES / segment_blocks;
+        let start = blocks.saturating_sub(1 + segments * segment_blocks);
+        LogArea { start, segments: segments as u32, segment_blocks: segment_blocks as u32 }
+    }
+
+    /// Its blocks.
+    pub(crate) fn blocks(&self) -> Range<u64> {
+        self.start..self.start + u64::from(self.segments) * u64::from(self.segment_blocks)
+    }
+
+    /// First block of a segment.
+    pub(crate) fn segment(&self, index: u32) -> u64 {
+        self.start + u64::from(index) * u64::from(self.segment_blocks)
+    }
+}
 
 /// Who a device belongs to, and its layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +70,7 @@ pub struct Label {
     pub size_bytes: u64,
     /// Number drawn at mkfs, so that a device of an earlier life of the same OSD is not taken for this one's.
     pub generation: u64,
+    pub(crate) log: LogArea,
 }
 
 impl Label {
@@ -45,6 +91,9 @@ impl Label {
         out.extend_from_slice(&(SHARD_BLOCKS as u32).to_le_bytes());
         out.extend_from_slice(&self.size_bytes.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
+        out.extend_from_slice(&self.log.start.to_le_bytes());
+        out.extend_from_slice(&self.log.segments.to_le_bytes());
+        out.extend_from_slice(&self.log.segment_blocks.to_le_bytes());
         let crc = crc32c::raw(crc32c::SEED, &out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -80,10 +129,20 @@ impl Label {
             let shard = u32::from_le_bytes(take(&mut rest)?);
             let size_bytes = u64::from_le_bytes(take(&mut rest)?);
             let generation = u64::from_le_bytes(take(&mut rest)?);
+            let log = LogArea {
+                start: u64::from_le_bytes(take(&mut rest)?),
+                segments: u32::from_le_bytes(take(&mut rest)?),
+                segment_blocks: u32::from_le_bytes(take(&mut rest)?),
+            };
             let blocks = size_bytes / BLOCK_BYTES;
             let known = u64::from(block) == BLOCK_BYTES && shard as usize == SHARD_BLOCKS;
             let possible = size_bytes.is_multiple_of(BLOCK_BYTES) && (2..=BLOCKS_MAX).contains(&blocks);
-            (known && possible).then_some(Label { fsid, osd, size_bytes, generation })
+            let log_fits = log.start > 0
+                && log.segments > 0
+                && log.segment_blocks > 0
+                && log.start < blocks
+                && log.blocks().end < blocks;
+            (known && possible && log_fits).then_some(Label { fsid, osd, size_bytes, generation, log })
         };
         match { label }() {
             Some(label) => Ok(label),
@@ -104,7 +163,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn label() -> Label {
-        Label { fsid: Uuid([7; 16]), osd: OsdId(3), size_bytes: 1 << 30, generation: 99 }
+        Label {
+            fsid: Uuid([7; 16]),
+            osd: OsdId(3),
+            size_bytes: 1 << 30,
+            generation: 99,
+            log: LogArea::of(1 << 18),
+        }
     }
 
     #[test]
@@ -120,15 +185,26 @@ mod tests {
             let error = Label::decode(place, &bad).unwrap_err().to_string();
             assert!(error.contains("/dev/x"), "{error}");
         }
-        let newer = StoreError::to_string(
+        let other = StoreError::to_string(
             &Label::decode(place, &{
                 let mut bytes = good.clone();
-                bytes[16] = 2;
+                bytes[16] = 1;
                 bytes
             })
             .unwrap_err(),
         );
-        assert!(newer.contains("format 2"), "{newer}");
+        assert!(other.contains("format 1") && other.contains("format 2"), "{other}");
+    }
+
+    #[test]
+    fn the_log_fits_on_every_device() {
+        for bytes in [4 << 20, (4 << 20) + 4096, 8 << 20, 100_000 * 4096, 1 << 30, 1 << 36, 1 << 44] {
+            let blocks = bytes / BLOCK_BYTES;
+            let log = LogArea::of(blocks);
+            assert_eq!(log.blocks().end, blocks - 1, "{log:?}");
+            let taken = log.blocks().count() as u64 * BLOCK_BYTES;
+            assert!(log.segments >= 16 && taken <= (bytes / 16).min(LOG_BYTES_MAX), "{log:?} of {bytes}");
+        }
     }
 
     proptest! {

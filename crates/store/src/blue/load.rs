@@ -106,6 +106,7 @@ impl Blue {
 
     /// See [`crate::Store::prepare`].
     pub(crate) async fn prepare(&self, ops: &[TxnOp]) -> Result<Prepared, StoreError> {
+        self.wait_for_room().await?;
         let mut prepared = Prepared::default();
         for op in ops {
             let needs = needs(op);

@@ -7,7 +7,7 @@ use carmine_reactor::Shard;
 
 use super::Blue;
 use super::device::Device;
-use crate::KvError;
+use crate::{KvError, StoreError};
 
 /// Hangs on the shard (`Shard::local`).
 #[derive(Default)]
@@ -47,9 +47,25 @@ impl Stores {
     }
 }
 
-/// The first `count` transactions that wait on this shard are durable, or have failed.
-pub(crate) fn durable(shard: &Shard, instance: usize, count: usize, result: &Result<(), KvError>) {
+/// The key-value store contains this shard's groups up to `seq`, or has failed.
+pub(crate) fn fed(shard: &Shard, instance: usize, seq: u64, result: &Result<(), KvError>) {
     if let Some(store) = stores(shard).get(instance) {
-        store.durable(count, result);
+        store.fed(seq, result);
+    }
+}
+
+/// What it contains of this shard's groups up to `seq` is durable there, or it has failed.
+pub(crate) fn trimmed(shard: &Shard, instance: usize, seq: u64, result: &Result<(), KvError>) {
+    if let Some(store) = stores(shard).get(instance) {
+        store.trimmed(seq, result);
+    }
+}
+
+/// Waits until the key-value store contains all that this shard has submitted.
+pub(crate) async fn feed_all(shard: &Shard, instance: usize) -> Result<(), StoreError> {
+    let store = stores(shard).get(instance);
+    match store {
+        Some(store) => store.feed_all().await,
+        None => Ok(()),
     }
 }

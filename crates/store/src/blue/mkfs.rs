@@ -10,6 +10,7 @@ use super::codec::BLOCKS_MAX;
 use super::device::{Device, Place};
 use super::join::join_all;
 use super::keys;
+use super::label::LogArea;
 use super::shared::io;
 use crate::kv::{Kv, KvBatch};
 use crate::{BLOCK_BYTES, Label, StoreError};
@@ -65,7 +66,9 @@ pub async fn mkfs(
         return Err(StoreError::unusable(path, why));
     }
     let (device, size_bytes) = claim(shard, &place, &options).await?;
-    let label = Label { fsid: options.fsid, osd: options.osd, size_bytes, generation: shard.random_u64() };
+    let log = LogArea::of(size_bytes / BLOCK_BYTES);
+    let (MkfsOptions { fsid, osd, .. }, generation) = (options, shard.random_u64());
+    let label = Label { fsid, osd, size_bytes, generation, log };
     write_through(shard, path, &device, &label, options.sparse, progress).await?;
     let (kv_label, wiped) = (label.encode(), Arc::clone(&kv));
     shard

@@ -1,9 +1,11 @@
 //! `blue`: data on a block file or device, copy-on-write and checksummed; metadata in a [`Kv`](crate::Kv).
 //!
-//! The life of a write: [`Blue::submit`] (txn.rs) applies it to the cached onodes and encodes its metadata; its data
-//! goes out on the ring (queue.rs); when it is there, one flush of the device covers it and all others whose data is
-//! there too; then its metadata goes to the committer (commit_log.rs). So no metadata ever points to data that could
-//! get lost, and what is durable is a prefix of each shard's transactions.
+//! The life of a write: [`Blue::submit`] (txn.rs) applies it to the cached onodes and encodes its metadata. Its data goes
+//! out on the ring (queue.rs), and beside it a group with the metadata of all transactions that are there, into the
+//! shard's lane of the log (logging.rs). One flush covers both, and the transactions are answered for. Some time later the
+//! key-value store is fed (feeding.rs, commit_log.rs), and the lane is trimmed when that is durable there. A mount
+//! replays what the key-value store lacks (replay.rs), up to where the log and the data that it refers to are whole. So no
+//! metadata ever points to data that could get lost, and what is durable is a prefix of each shard's transactions.
 
 mod cache;
 mod codec;
@@ -11,23 +13,31 @@ mod commit_log;
 mod device;
 mod dump;
 mod extents;
+mod feeding;
 mod fsck;
 mod fuzz;
 mod heal;
 mod join;
 pub(crate) mod keys;
 mod label;
+mod lane;
 mod load;
 mod local;
+mod log_space;
+mod logging;
 mod mkfs;
 mod onode;
 mod pg;
 mod queue;
 mod read;
 mod reads;
+mod record;
 mod repair;
+mod replay;
+mod scan;
 mod shared;
 mod space;
+mod tail;
 mod txn;
 
 use std::cell::{Cell, RefCell};
@@ -47,7 +57,8 @@ pub use fuzz::{decode_any, decode_seeds};
 pub use label::Label;
 pub use mkfs::{MkfsOptions, Progress, mkfs};
 pub use repair::{Labels, labels, repair};
-pub use shared::{BlueShared, MountOptions};
+pub use replay::ReplayReport;
+pub use shared::{BlueShared, FlushMode, MountOptions};
 
 pub use keys::PREFIX_PG_LOG;
 pub(crate) use load::Prepared;
@@ -102,6 +113,11 @@ struct Existence {
 impl Blue {
     /// Opens the device on this shard's ring.
     pub(crate) async fn open(shared: &Arc<BlueShared>, shard: &Shard) -> Result<Rc<Blue>, StoreError> {
+        let lanes = shared.log().space().lanes_max();
+        if usize::from(shard.shards()) > lanes {
+            let why = format!("its log is too small for {} reactors: take {lanes} at most", shard.shards());
+            return Err(StoreError::unusable(shared.path(), why));
+        }
         let file = Device::open(shard, shared.place(), false).await?;
         let cache = Cache::new(shared.options().cache_bytes_per_shard);
         let store = Rc::new_cyclic(|me| Blue {
@@ -161,14 +177,15 @@ impl Blue {
             kv_commits: commits.commits,
             kv_bytes: commits.bytes,
             kv_commit_ns: commits.busy_ns,
+            log_trims: commits.trims,
             ..*self.stats.borrow()
         }
     }
 
-    /// Waits until everything submitted so far is durable, then refuses more.
+    /// Waits until everything submitted so far is durable and in the key-value store, then refuses more.
     pub(crate) async fn umount(&self) -> Result<(), StoreError> {
         self.closed.set(true);
-        let result = self.sync().await;
+        let result = self.feed_all().await;
         self.shared.space().release(&mut self.lease.borrow_mut());
         local::stores(&self.shard).release_device(self.shared.instance());
         result

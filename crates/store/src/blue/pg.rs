@@ -16,13 +16,14 @@ const SIM_SCAN_NS: u64 = 50_000;
 impl Blue {
     /// See [`crate::Store::list_pgs`].
     pub(crate) async fn list_pgs(&self) -> Result<Vec<PgId>, StoreError> {
+        self.feed_all().await?;
         let kv = Arc::clone(self.shared.kv());
         self.shard.alien(SIM_SCAN_NS, move || fetch_pgs(&*kv)).await
     }
 
     /// See [`crate::Store::load_pg`].
     pub(crate) async fn load_pg(&self, pg: PgId) -> Result<Option<PgState>, StoreError> {
-        self.sync().await?;
+        self.feed_all().await?;
         let kv = Arc::clone(self.shared.kv());
         self.shard.alien(SIM_SCAN_NS, move || fetch_pg(&*kv, pg)).await
     }

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use carmine_reactor::Shard;
+use carmine_reactor::{Shard, ShardId};
 
 use super::commit_log::CommitLog;
 use super::device::{Device, Place};
 use super::pg::scan;
+use super::replay::{ReplayReport, replay};
 use super::space::Space;
 use super::{codec, keys, local};
 use crate::kv::Kv;
@@ -21,15 +22,31 @@ const SIM_MOUNT_NS: u64 = 1_000_000;
 pub struct MountOptions {
     /// Budget of each shard's onode cache, in bytes. An onode of a 4 MiB object with all of its map takes about 13 KiB.
     pub cache_bytes_per_shard: usize,
+    /// A transaction with less data than this goes into the log first, and to its place later; 0: none does. `None`: as
+    /// suits the device.
+    pub prefer_deferred_bytes: Option<u64>,
+    /// How writes become durable. `None`: as the device needs it.
+    pub flush: Option<FlushMode>,
+}
+
+/// How writes of a device become durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushMode {
+    /// Many writes, then one flush of the device's cache; a lone write by itself.
+    Flush,
+    /// Each write by itself (`RWF_DSYNC`), which is one command where the device has FUA.
+    Dsync,
+    /// Not at all: what the device took survives a power cut. On any other device acknowledged writes get lost.
+    None,
 }
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        MountOptions { cache_bytes_per_shard: 256 << 20 }
+        MountOptions { cache_bytes_per_shard: 256 << 20, prefer_deferred_bytes: None, flush: None }
     }
 }
 
-/// A mounted store: its device, its key-value store, its space and its committer.
+/// A mounted store: its device, its key-value store, its space and its log.
 pub struct BlueShared {
     place: Place,
     label: Label,
@@ -37,6 +54,7 @@ pub struct BlueShared {
     kv: Arc<dyn Kv>,
     space: Arc<Space>,
     log: Arc<CommitLog>,
+    replayed: ReplayReport,
 }
 
 impl BlueShared {
@@ -78,12 +96,14 @@ impl BlueShared {
             let why = format!("it has {length} bytes, and its label says {}: was it cut?", label.size_bytes);
             return Err(StoreError::unusable(path, why));
         }
-        let (scan_kv, blocks) = (Arc::clone(&kv), label.blocks());
-        let space = shard.alien(SIM_MOUNT_NS, move || scan_space(&*scan_kv, blocks)).await?;
+        let (epoch, replayed) = replay(shard, path, &device, &label, &kv).await?;
+        let (scan_kv, scanned) = (Arc::clone(&kv), label.clone());
+        let space = shard.alien(SIM_MOUNT_NS, move || scan_space(&*scan_kv, &scanned)).await?;
         let shared = Arc::new(BlueShared {
+            log: Arc::new(CommitLog::new(Arc::clone(&kv), &label, epoch)),
+            replayed,
             label,
             options,
-            log: Arc::new(CommitLog::new(Arc::clone(&kv))),
             kv,
             space: Arc::new(space),
             place,
@@ -119,6 +139,38 @@ impl BlueShared {
     #[must_use]
     pub fn statfs(&self) -> StatFs {
         self.space.statfs()
+    }
+
+    /// What the mount found in the log.
+    #[must_use]
+    pub fn replayed(&self) -> &ReplayReport {
+        &self.replayed
+    }
+
+    /// How writes become durable.
+    #[must_use]
+    pub fn flush_mode(&self) -> FlushMode {
+        self.options.flush.unwrap_or(FlushMode::Flush)
+    }
+
+    /// Transactions with less data than this go into the log first.
+    #[must_use]
+    pub fn prefer_deferred_bytes(&self) -> u64 {
+        self.options.prefer_deferred_bytes.unwrap_or(BLOCK_BYTES)
+    }
+
+    /// Waits until the key-value store contains what all shards of this process have submitted.
+    pub(crate) async fn feed_all(&self, shard: &Shard) -> Result<(), StoreError> {
+        let instance = self.instance();
+        for to in (0..shard.shards()).map(ShardId) {
+            let fed = if to == shard.id() {
+                local::feed_all(shard, instance).await
+            } else {
+                shard.call(to, move |there| async move { local::feed_all(&there, instance).await }).await
+            };
+            fed?;
+        }
+        Ok(())
     }
 
     pub(crate) fn options(&self) -> MountOptions {
@@ -181,13 +233,13 @@ pub(crate) async fn read_label(shard: &Shard, path: &Path, device: &Device) -> R
 }
 
 /// On an alien thread: marks all blocks that the block maps claim.
-pub(crate) fn scan_space(kv: &dyn Kv, blocks: u64) -> Result<Space, StoreError> {
-    let space = Space::new(blocks);
+pub(crate) fn scan_space(kv: &dyn Kv, label: &Label) -> Result<Space, StoreError> {
+    let space = Space::of(label);
     scan(kv, keys::kind_range(keys::EXTENTS), |key, value| {
         for entry in codec::decode_extents(key, value)?.entries() {
             if !entry.is_hole() && !space.mark(entry.block()) {
-                let outside = entry.block() >= blocks.saturating_sub(1);
-                let why = if outside { "is outside of the device" } else { "another object has too" };
+                let outside = entry.block() >= label.log.start;
+                let why = if outside { "is outside of the data" } else { "another object has too" };
                 let oid = Box::new(keys::decode_extents(key)?.0);
                 return Err(StoreError::BadBlock { oid, block: entry.block(), why });
             }

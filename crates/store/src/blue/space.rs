@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
+use super::label::Label;
 use crate::{BLOCK_BYTES, StatFs};
 
 /// Blocks of the largest chunk: 16 MiB.
@@ -35,6 +36,8 @@ pub(crate) type Runs = SmallVec<[Run; 2]>;
 /// The bitmap and who leases which part of it.
 pub(crate) struct Space {
     blocks: u64,
+    /// Blocks that never hold data: the labels and the log.
+    kept_blocks: u64,
     chunk_blocks: u64,
     reserve_blocks: u64,
     words: Box<[AtomicU64]>,
@@ -59,6 +62,17 @@ pub(crate) struct Lease {
 }
 
 impl Space {
+    /// The device that a label describes: its log and the two labels hold no data.
+    pub(crate) fn of(label: &Label) -> Space {
+        let mut space = Space::new(label.blocks());
+        for block in label.log.blocks() {
+            space.mark(block);
+            space.kept_blocks += 1;
+        }
+        space.used.store(0, Ordering::Relaxed);
+        space
+    }
+
     /// A device of so many blocks, the first and the last of which hold labels.
     pub(crate) fn new(blocks: u64) -> Space {
         let chunk_blocks =
@@ -67,6 +81,7 @@ impl Space {
         let words = chunks * (chunk_blocks / 64) as usize;
         let space = Space {
             blocks,
+            kept_blocks: 2,
             chunk_blocks,
             reserve_blocks: (blocks / 128).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX),
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
@@ -86,7 +101,7 @@ impl Space {
 
     /// Blocks that can hold data.
     pub(crate) fn data_blocks(&self) -> u64 {
-        self.blocks.saturating_sub(2)
+        self.blocks.saturating_sub(self.kept_blocks)
     }
 
     fn word(&self, block: u64) -> Option<(&AtomicU64, u64)> {

@@ -9,14 +9,18 @@ use smallvec::SmallVec;
 
 use super::extents::{Entry, SHARD_BLOCKS, SHARD_BYTES};
 use super::onode::{Onode, Pin, Recent, State, end_of, needs};
-use super::queue::{DeviceWrites, Record, Written};
+use super::queue::{Deferred, DeviceWrites, Progress, Record, Written};
 use super::reads::Freed;
+use super::record::txn_bytes;
 use super::space::{Run, Runs};
 use super::{Blue, Existence, IO_BLOCKS_MAX, codec, keys};
 use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, Commit, OBJECT_BYTES_MAX, ObjectMeta, StoreError, Transaction, TxnOp};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// A transaction that takes more than this part of the largest group is not deferred.
+const DEFERRED_PART: usize = 2;
 
 /// Longest name, key or namespace of an object, in bytes (RADOS clients are held to 2048).
 const NAME_BYTES_MAX: usize = 4096;
@@ -49,6 +53,8 @@ struct Work<'a> {
     /// Blocks allocated and not used yet, last run first.
     runs: Runs,
     writes: DeviceWrites,
+    /// The blocks of `writes` with their checksums.
+    crcs: SmallVec<[(u64, u32); 1]>,
     freed: Freed,
 }
 
@@ -136,14 +142,15 @@ impl Blue {
     fn apply(&self, txn: Transaction, admitted: Admitted) -> Commit {
         let Admitted { mut touched, places, runs } = admitted;
         self.count(|stats| stats.txns += 1);
-        let mut work = Work { store: self, runs, writes: DeviceWrites::default(), freed: Freed::new() };
+        let (writes, crcs) = (DeviceWrites::default(), SmallVec::new());
+        let mut work = Work { store: self, runs, writes, crcs, freed: Freed::new() };
         for (op, place) in txn.ops.iter().zip(places) {
             if let Some(object) = touched.get_mut(place) {
                 let onode = Rc::clone(&object.pin);
                 work.apply(op, object, &mut onode.state.borrow_mut());
             }
         }
-        let Work { runs, writes, freed, .. } = work;
+        let Work { runs, mut writes, mut crcs, freed, .. } = work;
         for run in runs {
             (run.start..run.start + run.blocks).for_each(|block| self.shared.space().free(block));
         }
@@ -160,10 +167,39 @@ impl Blue {
             }
             pins.push(object.pin);
         }
+        let mut deferred = Deferred::default();
+        if self.defers(&txn, &batch, &writes) {
+            self.count(|stats| stats.deferred_txns += 1);
+            crcs.clear();
+            deferred =
+                Deferred { writes: std::mem::take(&mut writes), written: std::mem::take(&mut written) };
+        }
         let (reply, receiver) = oneshot::channel();
-        let record = Record { batch, written: writes.is_empty(), flush: 0, freed, pins, existence, reply };
+        let version = txn.log.last().map_or(Eversion::ZERO, |entry| entry.version);
+        let progress = Progress::default();
+        let record = Record {
+            pg: txn.pg,
+            version,
+            batch,
+            writes: crcs,
+            deferred,
+            freed,
+            pins,
+            existence,
+            reply,
+            progress,
+        };
         self.enqueue(record, writes, written);
         Commit::pending(receiver)
+    }
+
+    /// The transaction's blocks go into the log first, and to their places later.
+    fn defers(&self, txn: &Transaction, batch: &KvBatch, writes: &DeviceWrites) -> bool {
+        let bytes: u64 = txn.ops.iter().map(TxnOp::data_len).sum();
+        let in_log = txn_bytes(batch, 0, writes.blocks() as usize, 0);
+        !writes.is_empty()
+            && bytes < self.shared.prefer_deferred_bytes()
+            && in_log <= self.group_bytes_max() / DEFERRED_PART
     }
 
     /// The transaction's metadata.
@@ -364,6 +400,7 @@ impl Work<'_> {
                 let content = bytes.slice(at..at + BLOCK);
                 let crc = crc.unwrap_or_else(|| crc32c::raw(crc32c::SEED, &content));
                 self.map(object, state, index + number, Entry::new(run.start + number, crc));
+                self.crcs.push((run.start + number, crc));
                 state.recent.insert(run.start + number, Recent { data: content, writing: true });
                 object.blocks.push(run.start + number);
                 number += 1;
@@ -406,6 +443,7 @@ impl Work<'_> {
         let crc = crc32c::raw(crc32c::SEED, &buf);
         let content = buf.freeze();
         self.map(object, state, index, Entry::new(run.start, crc));
+        self.crcs.push((run.start, crc));
         state.recent.insert(run.start, Recent { data: content.clone(), writing: true });
         object.blocks.push(run.start);
         self.writes.push(run.start, content);

@@ -50,7 +50,7 @@ pub async fn mkfs(shard: &Shard, path: &Path, kv: &Arc<dyn Kv>, size_bytes: u64)
 /// Mounts it and opens this shard's part.
 pub async fn mount(shard: &Shard, path: &Path, kv: &Arc<dyn Kv>) -> (Arc<BlueShared>, Store) {
     // A cache of next to nothing: objects come and go all the time.
-    let options = MountOptions { cache_bytes_per_shard: 4096 };
+    let options = MountOptions { cache_bytes_per_shard: 4096, ..MountOptions::default() };
     let shared = BlueShared::mount(shard, path, Arc::clone(kv), options).await.unwrap();
     let store = Store::open_shard(&StoreShared::Blue(Arc::clone(&shared)), shard).await.unwrap();
     (shared, store)

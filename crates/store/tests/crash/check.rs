@@ -45,7 +45,7 @@ pub fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<Histories, 
 }
 
 async fn examine(shard: &Shard, kv: &Arc<dyn Kv>, histories: &[History], at: usize) -> Histories {
-    let options = MountOptions { cache_bytes_per_shard: 1 << 20 };
+    let options = MountOptions { cache_bytes_per_shard: 1 << 20, ..MountOptions::default() };
     let shared = BlueShared::mount(shard, &path(), Arc::clone(kv), options).await.unwrap();
     let store = Store::open_shard(&StoreShared::Blue(Arc::clone(&shared)), shard).await.unwrap();
     let mut prefixes = Histories::new();

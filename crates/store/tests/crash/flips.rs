@@ -45,7 +45,7 @@ pub fn flip(life: &Life, at: usize, random: u64) -> Result<Found, String> {
         let (kv, histories, out, flag) =
             (Arc::clone(&kv), Rc::clone(&histories), Rc::clone(&out), Rc::clone(&flag));
         async move {
-            let options = MountOptions { cache_bytes_per_shard: 1 << 20 };
+            let options = MountOptions { cache_bytes_per_shard: 1 << 20, ..MountOptions::default() };
             if let Ok(shared) = BlueShared::mount(&shard, &path(), kv, options).await {
                 let found = examine(&shard, &shared, &histories).await;
                 *out.borrow_mut() = found;

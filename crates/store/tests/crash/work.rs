@@ -193,7 +193,7 @@ async fn open(world: &World, shard: &Shard, fresh: bool) -> Store {
             shard.sleep(Duration::from_micros(100)).await;
         }
     }
-    let options = MountOptions { cache_bytes_per_shard: 2048 };
+    let options = MountOptions { cache_bytes_per_shard: 2048, ..MountOptions::default() };
     let shared = BlueShared::mount(shard, &path(), Arc::clone(&world.kv), options).await.unwrap();
     let store = open_shard(&shared, shard).await;
     if fresh {

@@ -75,8 +75,10 @@ pub(crate) async fn open(
             _ => StoreShared::cyan(plan.osd_size_bytes),
         });
     };
-    let options =
-        carmine_store::blue::MountOptions { cache_bytes_per_shard: Memory::of(plan).onodes_per_shard };
+    let options = carmine_store::blue::MountOptions {
+        cache_bytes_per_shard: Memory::of(plan).onodes_per_shard,
+        ..Default::default()
+    };
     let place = block_place(layout, plan, osd);
     let path = place.path.clone();
     let blue = carmine_store::BlueShared::mount(shard, place, kv, options)

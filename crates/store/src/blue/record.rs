@@ -1,0 +1,388 @@
+//! Groups of transactions as they stand in the log (FORMAT.md §5): encoding and decoding, bytes to values and back.
+
+use std::ops::Range;
+
+use carmine_types::{Eversion, PgId, crc32c};
+
+use crate::BLOCK_BYTES;
+use crate::kv::{KvBatch, KvOp};
+
+const MAGIC: &[u8; 8] = b"bluelog\n";
+/// Bytes of a group's header.
+pub(crate) const HEADER_BYTES: usize = 64;
+/// Bytes of a transaction besides its changes, writes, images and freed blocks.
+const TXN_BYTES: usize = 4 + 24 + 4 * 4;
+/// Bytes of a change besides its keys and values.
+const OP_BYTES: usize = 1 + 4 + 4;
+/// Bytes of a written block.
+const WRITE_BYTES: usize = 5 + 4;
+/// Bytes of a run of blocks, whether freed or with an image.
+const RUN_BYTES: usize = 5 + 4;
+
+/// Which group of which lane, in which life of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupId {
+    /// The label's.
+    pub(crate) generation: u64,
+    /// Grows with every mount.
+    pub(crate) epoch: u64,
+    pub(crate) lane: u16,
+    /// From 1 in every epoch.
+    pub(crate) seq: u64,
+}
+
+/// What the header of a group says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupHeader {
+    pub(crate) id: GroupId,
+    /// Groups of the lane up to this one were durable when this one was written.
+    pub(crate) durable: u64,
+    pub(crate) txns: u32,
+    /// Bytes behind the header.
+    pub(crate) body_bytes: u32,
+    /// CRC32C of those.
+    pub(crate) body_crc: u32,
+}
+
+/// One transaction as the log has it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LoggedTxn {
+    pub(crate) pg: PgId,
+    /// The newest log entry's, or zero.
+    pub(crate) version: Eversion,
+    pub(crate) batch: KvBatch,
+    /// Blocks written beside the log, with their CRC32C.
+    pub(crate) writes: Vec<(u64, u32)>,
+    /// Blocks whose content is in the record: first block, and where in the body the content is.
+    pub(crate) images: Vec<(u64, Range<usize>)>,
+    /// Blocks that nothing points to afterwards: first block, and how many.
+    pub(crate) freed: Vec<(u64, u32)>,
+}
+
+/// What a shard puts into the log of one transaction.
+pub(crate) struct TxnParts<'a> {
+    pub(crate) pg: PgId,
+    pub(crate) version: Eversion,
+    pub(crate) batch: &'a KvBatch,
+    pub(crate) writes: &'a [(u64, u32)],
+    /// First block and content of each run.
+    pub(crate) images: &'a [(u64, &'a [carmine_reactor::Bytes])],
+    pub(crate) freed: &'a [u64],
+}
+
+/// Bytes of the record of a transaction with so much in it, at most.
+pub(crate) fn txn_bytes(batch: &KvBatch, writes: usize, image_blocks: usize, freed: usize) -> usize {
+    TXN_BYTES
+        + batch.bytes()
+        + OP_BYTES * batch.len()
+        + WRITE_BYTES * writes
+        + (RUN_BYTES + BLOCK_BYTES as usize) * image_blocks
+        + RUN_BYTES * freed
+}
+
+/// Writes fields one behind the other; what does not fit is left out and noticed at the end.
+pub(crate) struct Out<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Out<'a> {
+    pub(crate) fn new(bytes: &'a mut [u8], at: usize) -> Out<'a> {
+        Out { bytes, at }
+    }
+
+    /// Where the next field goes; beyond the end if something did not fit.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    fn put(&mut self, field: &[u8]) {
+        let end = self.at + field.len();
+        if let Some(place) = self.bytes.get_mut(self.at..end) {
+            place.copy_from_slice(field);
+        }
+        self.at = end;
+    }
+
+    fn block(&mut self, block: u64) {
+        let [a, b, c, d, e, ..] = block.to_le_bytes();
+        self.put(&[a, b, c, d, e]);
+    }
+
+    fn count(&mut self, count: usize) {
+        self.put(&(count as u32).to_le_bytes());
+    }
+
+    /// Appends a transaction.
+    pub(crate) fn txn(&mut self, txn: &TxnParts<'_>) {
+        let start = self.at;
+        self.count(0); // its length, see below
+        self.put(&txn.pg.pool.to_le_bytes());
+        self.put(&txn.pg.ps.to_le_bytes());
+        self.put(&txn.version.epoch.to_le_bytes());
+        self.put(&txn.version.version.to_le_bytes());
+        self.count(txn.batch.len());
+        self.count(txn.writes.len());
+        self.count(txn.images.len());
+        let runs = runs(txn.freed);
+        self.count(runs.len());
+        for op in txn.batch.iter() {
+            let (kind, first, second): (u8, &[u8], &[u8]) = match op {
+                KvOp::Put(key, value) => (1, key, value),
+                KvOp::Delete(key) => (2, key, &[]),
+                KvOp::DeleteRange(from, to) => (3, from, to),
+            };
+            self.put(&[kind]);
+            self.count(first.len());
+            self.count(second.len());
+            self.put(first);
+            self.put(second);
+        }
+        for (block, crc) in txn.writes {
+            self.block(*block);
+            self.put(&crc.to_le_bytes());
+        }
+        for (block, content) in txn.images {
+            self.block(*block);
+            let bytes: usize = content.iter().map(carmine_reactor::Bytes::len).sum();
+            self.count(bytes / BLOCK_BYTES as usize);
+            content.iter().for_each(|bytes| self.put(bytes));
+        }
+        for (block, blocks) in runs {
+            self.block(block);
+            self.put(&blocks.to_le_bytes());
+        }
+        let length = (self.at - start) as u32;
+        if let Some(place) = self.bytes.get_mut(start..start + 4) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+    }
+}
+
+/// Neighbours as one run.
+fn runs(blocks: &[u64]) -> Vec<(u64, u32)> {
+    let mut out: Vec<(u64, u32)> = Vec::new();
+    for block in blocks {
+        match out.last_mut() {
+            Some((start, count)) if *start + u64::from(*count) == *block => *count += 1,
+            _ => out.push((*block, 1)),
+        }
+    }
+    out
+}
+
+impl GroupHeader {
+    /// Writes the header into the first bytes of `group`, whose body is there already.
+    pub(crate) fn seal(id: GroupId, durable: u64, txns: u32, body_bytes: usize, group: &mut [u8]) {
+        let Some((head, rest)) = group.split_at_mut_checked(HEADER_BYTES) else { return };
+        let body_crc = crc32c::raw(crc32c::SEED, rest.get(..body_bytes).unwrap_or_default());
+        let mut out = Out::new(head, 0);
+        out.put(MAGIC);
+        out.put(&id.generation.to_le_bytes());
+        out.put(&id.epoch.to_le_bytes());
+        out.put(&id.seq.to_le_bytes());
+        out.put(&durable.to_le_bytes());
+        out.put(&id.lane.to_le_bytes());
+        out.put(&[0; 2]);
+        out.put(&txns.to_le_bytes());
+        out.put(&(body_bytes as u32).to_le_bytes());
+        out.put(&body_crc.to_le_bytes());
+        out.put(&[0; 4]);
+        let crc = crc32c::raw(crc32c::SEED, head.get(..HEADER_BYTES - 4).unwrap_or_default());
+        Out::new(head, HEADER_BYTES - 4).put(&crc.to_le_bytes());
+    }
+
+    /// Reads a header; `None` if these bytes are none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<GroupHeader> {
+        let head = bytes.get(..HEADER_BYTES)?;
+        let (fields, crc) = head.split_last_chunk::<4>()?;
+        let mut rest = In(fields);
+        if rest.take()? != *MAGIC || crc32c::raw(crc32c::SEED, fields) != u32::from_le_bytes(*crc) {
+            return None;
+        }
+        let (generation, epoch, seq, durable) = (rest.u64()?, rest.u64()?, rest.u64()?, rest.u64()?);
+        let lane = u16::from_le_bytes(rest.take()?);
+        let _: [u8; 2] = rest.take()?;
+        let (txns, body_bytes, body_crc) = (rest.u32()?, rest.u32()?, rest.u32()?);
+        let id = GroupId { generation, epoch, lane, seq };
+        Some(GroupHeader { id, durable, txns, body_bytes, body_crc })
+    }
+
+    /// Blocks that the group takes.
+    pub(crate) fn blocks(&self) -> u64 {
+        (HEADER_BYTES as u64 + u64::from(self.body_bytes)).div_ceil(BLOCK_BYTES)
+    }
+
+    /// The body is what was written.
+    pub(crate) fn holds(&self, body: &[u8]) -> bool {
+        body.len() == self.body_bytes as usize && crc32c::raw(crc32c::SEED, body) == self.body_crc
+    }
+}
+
+/// Reads fields; `None` at the end of the bytes.
+struct In<'a>(&'a [u8]);
+
+impl<'a> In<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, tail) = self.0.split_first_chunk::<N>()?;
+        self.0 = tail;
+        Some(*head)
+    }
+
+    fn bytes(&mut self, len: u32) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(len as usize)?;
+        self.0 = tail;
+        Some(head)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn block(&mut self) -> Option<u64> {
+        let [a, b, c, d, e] = self.take()?;
+        Some(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
+    }
+}
+
+/// The transactions of a group's body; `None` if it is not what a shard writes.
+pub(crate) fn decode_txns(count: u32, body: &[u8]) -> Option<Vec<LoggedTxn>> {
+    let mut rest = In(body);
+    let mut txns = Vec::new();
+    for _ in 0..count {
+        let length = rest.u32()?;
+        let mut fields = In(rest.bytes(length.checked_sub(4)?)?);
+        let end = body.len() - rest.0.len();
+        txns.push(decode_txn(&mut fields, end).filter(|_| fields.0.is_empty())?);
+    }
+    rest.0.is_empty().then_some(txns)
+}
+
+/// `end` is where in the body the transaction ends.
+fn decode_txn(fields: &mut In<'_>, end: usize) -> Option<LoggedTxn> {
+    let pg = PgId { pool: i64::from_le_bytes(fields.take()?), ps: fields.u32()? };
+    let version = Eversion { epoch: fields.u32()?, version: fields.u64()? };
+    let mut txn = LoggedTxn { pg, version, ..LoggedTxn::default() };
+    let (ops, writes, images, freed) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
+    for _ in 0..ops {
+        let [kind] = fields.take()?;
+        let (first, second) = (fields.u32()?, fields.u32()?);
+        let (first, second) = (fields.bytes(first)?, fields.bytes(second)?);
+        match kind {
+            1 => txn.batch.put(first, second),
+            2 => txn.batch.delete(first),
+            3 => txn.batch.delete_range(first, second),
+            _ => return None,
+        }
+    }
+    for _ in 0..writes {
+        txn.writes.push((fields.block()?, fields.u32()?));
+    }
+    for _ in 0..images {
+        let (block, blocks) = (fields.block()?, fields.u32()?);
+        let bytes = blocks.checked_mul(BLOCK_BYTES as u32)?;
+        let at = end - fields.0.len();
+        fields.bytes(bytes)?;
+        txn.images.push((block, at..at + bytes as usize));
+    }
+    for _ in 0..freed {
+        txn.freed.push((fields.block()?, fields.u32()?));
+    }
+    Some(txn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carmine_reactor::Bytes;
+    use proptest::prelude::*;
+
+    fn batch() -> KvBatch {
+        let mut batch = KvBatch::default();
+        batch.put(b"key", b"value");
+        batch.delete(b"gone");
+        batch.delete_range(b"a", b"b");
+        batch
+    }
+
+    /// A group of `count` transactions, and its body's length.
+    fn group(count: u32) -> (Vec<u8>, usize) {
+        let (batch, image) = (batch(), [Bytes::from(vec![7; 4096]), Bytes::from(vec![8; 4096])]);
+        let images: [(u64, &[Bytes]); 1] = [(1 << 39, &image)];
+        let mut bytes = vec![0; 64 << 10];
+        let mut out = Out::new(&mut bytes, HEADER_BYTES);
+        for n in 0..count {
+            let (version, writes) = (Eversion::new(3, n.into()), [(n.into(), 5), (9, u32::MAX)]);
+            let parts = TxnParts {
+                pg: PgId::new(-2, n),
+                version,
+                batch: &batch,
+                writes: &writes,
+                images: &images,
+                freed: &[4, 5, 6, 9, 8],
+            };
+            let before = out.at();
+            out.txn(&parts);
+            assert!(out.at() - before <= txn_bytes(&batch, 2, 2, 5));
+        }
+        let body = out.at() - HEADER_BYTES;
+        GroupHeader::seal(id(), 6, count, body, &mut bytes);
+        bytes.truncate(HEADER_BYTES + body);
+        (bytes, body)
+    }
+
+    fn id() -> GroupId {
+        GroupId { generation: 1, epoch: 2, lane: 3, seq: 7 }
+    }
+
+    #[test]
+    fn groups_round_trip() {
+        let (bytes, body) = group(3);
+        let header = GroupHeader::decode(&bytes).unwrap();
+        assert_eq!((header.id, header.durable, header.txns, header.body_bytes as usize), (id(), 6, 3, body));
+        assert!(header.holds(&bytes[HEADER_BYTES..]));
+        assert_eq!(header.blocks(), bytes.len().div_ceil(4096) as u64);
+        let txns = decode_txns(3, &bytes[HEADER_BYTES..]).unwrap();
+        for (n, txn) in (0u32..).zip(&txns) {
+            assert_eq!((txn.pg, txn.version), (PgId::new(-2, n), Eversion::new(3, n.into())));
+            assert!(txn.batch.iter().eq(batch().iter()));
+            assert_eq!(txn.writes, [(n.into(), 5), (9, u32::MAX)]);
+            let [(block, range)] = txn.images.as_slice() else { panic!("{:?}", txn.images) };
+            let content = &bytes[HEADER_BYTES..][range.clone()];
+            assert!(*block == 1 << 39 && content == [vec![7; 4096], vec![8; 4096]].concat());
+            assert_eq!(txn.freed, [(4, 3), (9, 1), (8, 1)]);
+        }
+        assert_eq!(txns.len(), 3);
+        assert!(
+            decode_txns(2, &bytes[HEADER_BYTES..]).is_none()
+                && decode_txns(4, &bytes[HEADER_BYTES..]).is_none()
+        );
+    }
+
+    #[test]
+    fn every_bit_counts() {
+        let (good, _) = group(2);
+        for bit in (0..good.len() * 8).step_by(7).chain(0..HEADER_BYTES * 8) {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let header = GroupHeader::decode(&bad).filter(|header| header.holds(&bad[HEADER_BYTES..]));
+            assert_eq!(header, None, "bit {bit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_and_mutated_bodies_are_refused_not_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), count in 0u32..5,
+                                                            at in any::<usize>(), value in any::<u8>()) {
+            let _ = (GroupHeader::decode(&bytes), decode_txns(count, &bytes));
+            let (mut good, _) = group(2);
+            let at = HEADER_BYTES + at % (good.len() - HEADER_BYTES);
+            good[at] = value;
+            let _ = decode_txns(2, &good[HEADER_BYTES..]);
+        }
+    }
+}
