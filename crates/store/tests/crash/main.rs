@@ -24,6 +24,10 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
+/// Cuts between moments at which something became durable, besides as many as there are of those: a store that makes
+/// nothing durable must be found out too.
+const BETWEEN: u64 = 4;
+
 /// When the power goes, and what it does: at every moment at which something became durable, and as often in between.
 fn cuts(life: &Life, from: usize, seed: u64) -> Vec<(usize, Unflushed)> {
     let fate = |n: u64| match n % 8 {
@@ -37,7 +41,7 @@ fn cuts(life: &Life, from: usize, seed: u64) -> Vec<(usize, Unflushed)> {
     boundaries.sort_unstable();
     boundaries.dedup();
     let room = (life.tape.len() - from) as u64 + 1;
-    let between = (0..boundaries.len() as u64).map(|n| from + (mix(seed ^ n) % room) as usize);
+    let between = (0..boundaries.len() as u64 + BETWEEN).map(|n| from + (mix(seed ^ n) % room) as usize);
     let at: Vec<usize> = boundaries.iter().copied().chain(between).collect();
     at.into_iter().zip(0u64..).map(|(at, n)| (at, fate(mix(seed) ^ mix(n)))).collect()
 }
