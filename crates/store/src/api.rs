@@ -235,6 +235,14 @@ pub struct StoreStats {
     pub cache_misses: u64,
     /// Estimated bytes of the cache.
     pub cache_bytes: u64,
+    /// Blocks found in the cache of data.
+    pub data_cache_hits: u64,
+    /// Bytes of the cache of data.
+    pub data_cache_bytes: u64,
+    /// Blocks read ahead.
+    pub readahead_blocks: u64,
+    /// Blocks that a read found read ahead.
+    pub readahead_hits: u64,
     /// Bytes copied to reach the alignment that the device needs, or to merge into a block.
     pub bytes_copied: u64,
     /// Times that a block's checksum was wrong.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use carmine_reactor::Shard;
 use carmine_reactor::sim::Sim;
+use carmine_store::blue::MountOptions;
 use carmine_store::{Commit, Kv, MemKv, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp};
 use carmine_types::Eversion;
 use common::*;
@@ -26,8 +27,22 @@ const DEVICE_BYTES: u64 = 32 << 20;
 #[derive(Clone, Debug)]
 enum Step {
     Txn(Vec<(u8, Change)>),
-    Read { object: u8, off: u64, len: u64 },
-    List { page: usize },
+    Read {
+        object: u8,
+        off: u64,
+        len: u64,
+    },
+    /// Reads from there on, one after the other, and changes the object after as many of them as are told.
+    Stream {
+        object: u8,
+        off: u64,
+        len: u64,
+        after: u8,
+        change: Change,
+    },
+    List {
+        page: usize,
+    },
     WaitForAll,
     Restart,
 }
@@ -36,6 +51,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => prop::collection::vec((0u8..5, change()), 1..4).prop_map(Step::Txn),
         3 => (0u8..5, place(), length()).prop_map(|(object, off, len)| Step::Read { object, off, len }),
+        2 => (0u8..5, place(), 1u64..40_000, 0u8..8, change())
+            .prop_map(|(object, off, len, after, change)| Step::Stream { object, off, len, after, change }),
         1 => (1usize..4).prop_map(|page| Step::List { page }),
         1 => Just(Step::WaitForAll),
         1 => Just(Step::Restart),
@@ -68,11 +85,34 @@ async fn read(store: &Store, model: &Model, object: u8, off: u64, len: u64) {
     }
 }
 
+/// Submits it to all three; `blue` may still be at work on it.
+async fn apply(model: &mut Model, cyan: &Store, blue: &Store, txn: Transaction) -> Commit {
+    model.apply(&txn);
+    submit(cyan, txn.clone()).await.unwrap();
+    let prepared = blue.prepare(&txn.ops).await.unwrap();
+    let commit = blue.submit(txn);
+    drop(prepared);
+    commit
+}
+
+/// Reads of a stream.
+const STREAM: u8 = 10;
+
+/// Objects come and go all the time, so do their blocks, and little is read ahead.
+fn options() -> MountOptions {
+    MountOptions {
+        cache_bytes_per_shard: 4096,
+        data_cache_bytes_per_shard: 20 * 4224,
+        readahead_bytes: 32 << 10,
+        ..MountOptions::default()
+    }
+}
+
 async fn run(shard: Shard, steps: Vec<Step>) {
     let path = PathBuf::from("/sim/block");
     let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
     mkfs(&shard, &path, &kv, DEVICE_BYTES).await;
-    let (mut shared, mut blue) = mount(&shard, &path, &kv).await;
+    let (mut shared, mut blue) = mount_with(&shard, &path, &kv, options()).await;
     let cyan = Store::open_shard(&StoreShared::cyan(1 << 30), &shard).await.unwrap();
     let empty = blue.statfs();
     let mut model = Model::default();
@@ -83,11 +123,17 @@ async fn run(shard: Shard, steps: Vec<Step>) {
             Step::Txn(changes) => {
                 version += 1;
                 let txn = transaction(version, &changes);
-                model.apply(&txn);
-                submit(&cyan, txn.clone()).await.unwrap();
-                let prepared = blue.prepare(&txn.ops).await.unwrap();
-                commits.push(blue.submit(txn));
-                drop(prepared);
+                commits.push(apply(&mut model, &cyan, &blue, txn).await);
+            }
+            Step::Stream { object, off, len, after, change } => {
+                for n in 0..STREAM {
+                    read(&blue, &model, object, off + u64::from(n) * len, len).await;
+                    if n == after {
+                        version += 1;
+                        let txn = transaction(version, &[(object, change.clone())]);
+                        commits.push(apply(&mut model, &cyan, &blue, txn).await);
+                    }
+                }
             }
             Step::Read { object, off, len } => {
                 read(&cyan, &model, object, off, len).await;
@@ -106,7 +152,7 @@ async fn run(shard: Shard, steps: Vec<Step>) {
             Step::Restart => {
                 blue.umount().await.unwrap();
                 drop(blue);
-                (shared, blue) = mount(&shard, &path, &kv).await;
+                (shared, blue) = mount_with(&shard, &path, &kv, options()).await;
             }
         }
     }

@@ -46,6 +46,8 @@ fn raw(osd: &OsdShard) -> Value {
             "device_reads": s.device_reads, "device_read_bytes": s.device_read_bytes, "flushes": s.flushes,
             "groups": s.groups, "kv_commits": s.kv_commits, "kv_bytes": s.kv_bytes, "kv_commit_ns": s.kv_commit_ns,
             "cache_hits": s.cache_hits, "cache_misses": s.cache_misses, "cache_bytes": s.cache_bytes,
+            "data_cache_hits": s.data_cache_hits, "data_cache_bytes": s.data_cache_bytes,
+            "readahead_blocks": s.readahead_blocks, "readahead_hits": s.readahead_hits,
             "bytes_copied": s.bytes_copied, "corrupt_blocks": s.corrupt_blocks,
             "unreadable_blocks": s.unreadable_blocks, "healed_blocks": s.healed_blocks,
         },

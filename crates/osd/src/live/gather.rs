@@ -141,6 +141,14 @@ metric_set! {
         cache_misses: Counter,
         /// Size of the cache.
         cache_bytes: Gauge,
+        /// Blocks found in the cache of data.
+        data_cache_hits: Counter,
+        /// Size of the cache of data.
+        data_cache_bytes: Gauge,
+        /// Blocks read ahead of a reader.
+        readahead_blocks: Counter,
+        /// Blocks that a reader found read ahead.
+        readahead_hits: Counter,
         /// Bytes copied to reach the device's alignment.
         copied_bytes: Counter,
         /// Blocks whose checksum was wrong.
@@ -324,6 +332,10 @@ fn store(s: &StoreStats) -> StoreMetrics {
         cache_hits: count(s.cache_hits),
         cache_misses: count(s.cache_misses),
         cache_bytes: gauge(s.cache_bytes),
+        data_cache_hits: count(s.data_cache_hits),
+        data_cache_bytes: gauge(s.data_cache_bytes),
+        readahead_blocks: count(s.readahead_blocks),
+        readahead_hits: count(s.readahead_hits),
         copied_bytes: count(s.bytes_copied),
         corrupt_blocks: count(s.corrupt_blocks),
         unreadable_blocks: count(s.unreadable_blocks),

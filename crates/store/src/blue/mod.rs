@@ -10,6 +10,7 @@
 mod cache;
 mod codec;
 mod commit_log;
+mod data_cache;
 mod device;
 mod dump;
 mod extents;
@@ -30,6 +31,7 @@ mod onode;
 mod pg;
 mod queue;
 mod read;
+mod readahead;
 mod reads;
 mod record;
 mod repair;
@@ -65,8 +67,10 @@ pub(crate) use load::Prepared;
 
 use crate::{StatFs, StoreError, StoreStats};
 use cache::Cache;
+use data_cache::DataCache;
 use device::Device;
 use queue::Queue;
+use readahead::Readahead;
 use reads::{Freed, ReadGuard, Reads};
 use space::Lease;
 
@@ -83,6 +87,8 @@ pub(crate) struct Blue {
     file: Device,
     me: Weak<Blue>,
     cache: RefCell<Cache>,
+    data_cache: Option<RefCell<DataCache>>,
+    readahead: Readahead,
     /// Objects that are being loaded, so that each is loaded once.
     loading: RefCell<HashMap<ObjectId, Rc<Notify>, FixedState>>,
     lease: RefCell<Lease>,
@@ -119,13 +125,17 @@ impl Blue {
             return Err(StoreError::unusable(shared.path(), why));
         }
         let file = Device::open(shard, shared.place(), false).await?;
-        let cache = Cache::new(shared.options().cache_bytes_per_shard);
+        let options = shared.options();
+        let cache = Cache::new(options.cache_bytes_per_shard);
+        let data_cache = DataCache::new(options.data_cache_bytes_per_shard).map(RefCell::new);
         let store = Rc::new_cyclic(|me| Blue {
             shard: shard.clone(),
             shared: Arc::clone(shared),
             file,
             me: me.clone(),
             cache: RefCell::new(cache),
+            data_cache,
+            readahead: Readahead::new(options.readahead_bytes),
             loading: RefCell::default(),
             lease: RefCell::default(),
             queue: RefCell::default(),
@@ -174,6 +184,7 @@ impl Blue {
         StoreStats {
             txns_in_flight: self.queue.borrow().len(),
             cache_bytes: self.cache.borrow().bytes() as u64,
+            data_cache_bytes: self.data_cache.as_ref().map_or(0, |cache| cache.borrow().bytes() as u64),
             kv_commits: commits.commits,
             kv_bytes: commits.bytes,
             kv_commit_ns: commits.busy_ns,

@@ -10,6 +10,7 @@ use carmine_types::ObjectId;
 
 use super::extents::{Entry, Extents, SHARD_BLOCKS, SHARD_BYTES};
 use super::keys;
+use super::readahead::Stream;
 use crate::{BLOCK_BYTES, ObjectMeta, TxnOp};
 
 /// A cached object. Shared by the cache, the transactions in flight and the reads that use it.
@@ -24,6 +25,7 @@ pub(crate) struct Onode {
     /// Used since the clock's hand last came by.
     pub(crate) referenced: Cell<bool>,
     pub(crate) state: RefCell<State>,
+    pub(crate) stream: Stream,
 }
 
 /// The projected state: all submitted transactions are applied, durable or not.
@@ -54,6 +56,7 @@ impl Onode {
             prepared: Cell::new(0),
             referenced: Cell::new(true),
             state: RefCell::new(state),
+            stream: Stream::default(),
         })
     }
 

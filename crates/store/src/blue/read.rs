@@ -1,11 +1,14 @@
 //! Reading objects: every block is checked against its checksum before anyone sees it.
 
+use std::ops::Range;
+
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{ObjectId, crc32c};
 use smallvec::SmallVec;
 
+use super::extents::Entry;
 use super::join::join_all;
-use super::onode::State;
+use super::onode::Onode;
 use super::{Blue, IO_BLOCKS_MAX, ZEROS_BYTES};
 use crate::{BLOCK_BYTES, ObjectMeta, StoreError};
 
@@ -13,7 +16,7 @@ use crate::{BLOCK_BYTES, ObjectMeta, StoreError};
 const PARALLEL: usize = 64;
 
 /// Where a run of an object's blocks is.
-enum Source {
+pub(crate) enum Source {
     /// Nowhere: zeros.
     Hole { blocks: u64 },
     /// In memory, since its write is in flight.
@@ -33,21 +36,26 @@ impl Blue {
     /// See [`crate::Store::read`].
     pub(crate) async fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
         self.count(|stats| stats.reads += 1);
-        let pin = self.load(oid, &(off..off.saturating_add(len))).await?;
+        let wanted_end = off.saturating_add(len);
+        let pin = self.load(oid, &(off..wanted_end)).await?;
+        let _stream = pin.stream.begin(off, wanted_end);
+        self.wait_for_readahead(&pin, &(off / BLOCK_BYTES..wanted_end.div_ceil(BLOCK_BYTES))).await;
         let _reading = self.begin_read();
         let (sources, end) = {
             let state = pin.state.borrow();
             if !state.exists {
                 return Err(StoreError::NotFound(oid.clone()));
             }
-            let end = off.saturating_add(len).min(state.meta.size);
+            let end = wanted_end.min(state.meta.size);
             if off >= end {
                 return Ok(Payload::new());
             }
+            drop(state);
             // Size and map may change while the blocks are read: the answer is what they say now.
-            (sources(&state, off / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)), end)
+            (self.sources(&pin, &(off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES))), end)
         };
-        let blocks = self.gather(oid, sources).await?;
+        self.read_ahead(&pin, end.div_ceil(BLOCK_BYTES));
+        let blocks = self.gather(&pin, sources).await?;
         let within = (off % BLOCK_BYTES) as usize;
         let wanted = end - off;
         if within == 0 && wanted == blocks.len() as u64 {
@@ -57,7 +65,7 @@ impl Blue {
     }
 
     /// Reads the runs, several at a time, and strings them together.
-    async fn gather(&self, oid: &ObjectId, sources: Vec<Source>) -> Result<Payload, StoreError> {
+    pub(crate) async fn gather(&self, onode: &Onode, sources: Vec<Source>) -> Result<Payload, StoreError> {
         let mut out = Payload::new();
         let one = sources.len() == 1;
         let mut sources = sources.into_iter().peekable();
@@ -66,13 +74,13 @@ impl Blue {
             if one {
                 // The usual case needs no joining.
                 for source in reads {
-                    self.push_source(oid, source, &mut out).await?;
+                    self.push_source(onode, source, &mut out).await?;
                 }
                 continue;
             }
             let parts = join_all(reads.into_iter().map(|source| async {
                 let mut part = Payload::new();
-                self.push_source(oid, source, &mut part).await.map(|()| part)
+                self.push_source(onode, source, &mut part).await.map(|()| part)
             }))
             .await;
             for part in parts {
@@ -82,18 +90,25 @@ impl Blue {
         Ok(out)
     }
 
-    async fn push_source(&self, oid: &ObjectId, source: Source, out: &mut Payload) -> Result<(), StoreError> {
+    async fn push_source(&self, onode: &Onode, source: Source, out: &mut Payload) -> Result<(), StoreError> {
         match source {
             Source::Memory(bytes) => out.push(bytes),
-            Source::Device { index, block, crcs } => match self.read_blocks(oid, index, block, &crcs).await {
-                // Which of them is it?
-                Err(StoreError::Io { .. }) => {
-                    for (n, crc) in (0u64..).zip(&crcs) {
-                        out.push(self.read_block(oid, index + n, block + n, *crc).await?);
+            Source::Device { index, block, crcs } => {
+                let oid = &onode.oid;
+                match self.read_blocks(oid, index, block, &crcs).await {
+                    // Which of them is it?
+                    Err(StoreError::Io { .. }) => {
+                        for (n, crc) in (0u64..).zip(&crcs) {
+                            out.push(self.read_block(oid, index + n, block + n, *crc).await?);
+                        }
+                    }
+                    read => {
+                        let data = read?;
+                        self.keep(onode, index, block, &data);
+                        out.push(data);
                     }
                 }
-                read => out.push(read?),
-            },
+            }
             Source::Hole { blocks } => {
                 let mut left = (blocks * BLOCK_BYTES) as usize;
                 while left > 0 {
@@ -175,36 +190,67 @@ impl Blue {
         }
         Ok(buf.freeze())
     }
-}
 
-/// Where blocks `first..end` of the object are; neighbours on the device are one run.
-fn sources(state: &State, first: u64, end: u64) -> Vec<Source> {
-    let mut out: Vec<Source> = Vec::new();
-    for index in first..end {
-        let entry = state.entry(index).unwrap_or_default();
-        if entry.is_hole() {
-            match out.last_mut() {
-                Some(Source::Hole { blocks }) => *blocks += 1,
-                _ => out.push(Source::Hole { blocks: 1 }),
+    /// Keeps what was read, as far as the object still has it. The read began when the object had it, so that a block
+    /// that was freed since is not in use for anything else yet.
+    fn keep(&self, onode: &Onode, index: u64, block: u64, data: &[u8]) {
+        let Some(cache) = &self.data_cache else { return };
+        let (state, mut cache) = (onode.state.borrow(), cache.borrow_mut());
+        for (n, content) in (0u64..).zip(data.chunks_exact(BLOCK_BYTES as usize)) {
+            if state.entry(index + n).is_some_and(|entry| entry.block() == block + n) {
+                cache.put(block + n, content);
             }
-            continue;
-        }
-        if let Some(recent) = state.recent.get(&entry.block()) {
-            out.push(Source::Memory(recent.data.clone()));
-            continue;
-        }
-        match out.last_mut() {
-            Some(Source::Device { block, crcs, .. })
-                if *block + crcs.len() as u64 == entry.block() && (crcs.len() as u64) < IO_BLOCKS_MAX =>
-            {
-                crcs.push(entry.crc());
-            }
-            _ => out.push(Source::Device {
-                index,
-                block: entry.block(),
-                crcs: SmallVec::from_slice(&[entry.crc()]),
-            }),
         }
     }
-    out
+
+    /// A block was freed.
+    pub(crate) fn forget_content(&self, block: u64) {
+        if let Some(cache) = &self.data_cache {
+            cache.borrow_mut().forget(block);
+        }
+    }
+
+    /// A block's content, if it is in memory though its write is done.
+    fn at_hand(&self, onode: &Onode, index: u64, entry: Entry) -> Option<Bytes> {
+        if let Some(bytes) = self.readahead.get(onode, index, entry) {
+            self.count(|stats| stats.readahead_hits += 1);
+            return Some(bytes);
+        }
+        let bytes = self.data_cache.as_ref()?.borrow_mut().get(entry.block())?;
+        self.count(|stats| stats.data_cache_hits += 1);
+        Some(bytes)
+    }
+
+    /// Where blocks `range` of the object are; neighbours on the device are one run.
+    pub(crate) fn sources(&self, onode: &Onode, range: &Range<u64>) -> Vec<Source> {
+        let state = onode.state.borrow();
+        let mut out: Vec<Source> = Vec::new();
+        for index in range.clone() {
+            let entry = state.entry(index).unwrap_or_default();
+            if entry.is_hole() {
+                match out.last_mut() {
+                    Some(Source::Hole { blocks }) => *blocks += 1,
+                    _ => out.push(Source::Hole { blocks: 1 }),
+                }
+                continue;
+            }
+            let recent = state.recent.get(&entry.block()).map(|recent| recent.data.clone());
+            if let Some(bytes) = recent.or_else(|| self.at_hand(onode, index, entry)) {
+                out.push(Source::Memory(bytes));
+                continue;
+            }
+            match out.last_mut() {
+                Some(Source::Device { block, crcs, .. })
+                    if *block + crcs.len() as u64 == entry.block() && (crcs.len() as u64) < IO_BLOCKS_MAX =>
+                {
+                    crcs.push(entry.crc());
+                }
+                _ => {
+                    let crcs = SmallVec::from_slice(&[entry.crc()]);
+                    out.push(Source::Device { index, block: entry.block(), crcs });
+                }
+            }
+        }
+        out
+    }
 }

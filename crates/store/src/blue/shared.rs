@@ -22,6 +22,11 @@ const SIM_MOUNT_NS: u64 = 1_000_000;
 pub struct MountOptions {
     /// Budget of each shard's onode cache, in bytes. An onode of a 4 MiB object with all of its map takes about 13 KiB.
     pub cache_bytes_per_shard: usize,
+    /// Budget of each shard's cache of data, in bytes; 0: none, as in BlueStore on fast drives, where a read of the
+    /// device costs little and hits would hide what the device does.
+    pub data_cache_bytes_per_shard: usize,
+    /// How much of an object is read ahead of one who reads it from front to back, in bytes; 0: nothing.
+    pub readahead_bytes: u64,
     /// A transaction with less data than this goes into the log first, and to its place later; 0: none does. `None`: as
     /// suits the device.
     pub prefer_deferred_bytes: Option<u64>,
@@ -42,7 +47,13 @@ pub enum FlushMode {
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        MountOptions { cache_bytes_per_shard: 256 << 20, prefer_deferred_bytes: None, flush: None }
+        MountOptions {
+            cache_bytes_per_shard: 256 << 20,
+            data_cache_bytes_per_shard: 0,
+            readahead_bytes: 256 << 10,
+            prefer_deferred_bytes: None,
+            flush: None,
+        }
     }
 }
 

@@ -454,7 +454,9 @@ impl Work<'_> {
         let old = state.set_entry(index, entry);
         if !old.is_hole() {
             self.freed.push(old.block());
+            self.store.forget_content(old.block());
         }
+        self.store.readahead.forget(&object.pin);
         object.resized |= old.is_hole() != entry.is_hole();
         object.changed(index);
     }

@@ -51,6 +51,16 @@ pub async fn mkfs(shard: &Shard, path: &Path, kv: &Arc<dyn Kv>, size_bytes: u64)
 pub async fn mount(shard: &Shard, path: &Path, kv: &Arc<dyn Kv>) -> (Arc<BlueShared>, Store) {
     // A cache of next to nothing: objects come and go all the time.
     let options = MountOptions { cache_bytes_per_shard: 4096, ..MountOptions::default() };
+    mount_with(shard, path, kv, options).await
+}
+
+/// The same with these options.
+pub async fn mount_with(
+    shard: &Shard,
+    path: &Path,
+    kv: &Arc<dyn Kv>,
+    options: MountOptions,
+) -> (Arc<BlueShared>, Store) {
     let shared = BlueShared::mount(shard, path, Arc::clone(kv), options).await.unwrap();
     let store = Store::open_shard(&StoreShared::Blue(Arc::clone(&shared)), shard).await.unwrap();
     (shared, store)
