@@ -102,7 +102,13 @@ fn a_store_is_looked_at_checked_and_moved() {
         );
         let metadata: Value = serde_json::from_str(&said).expect("JSON");
         assert_eq!(metadata["bluefs_db_path"].as_str().map(Path::new), Some(second.as_path()), "{said}");
-        assert!(metadata["bluestore_bdev_devices"].as_str().is_some_and(|drive| !drive.is_empty()), "{said}");
+        for part in ["bluestore_bdev", "bluefs_wal", "bluefs_db"] {
+            let drive = metadata[format!("{part}_devices")].as_str();
+            assert!(drive.is_some_and(|drive| !drive.is_empty()), "{part}: {said}");
+        }
+        let known =
+            ["flush_mode", "flush_mode_forced", "bluefs_dedicated_wal"].map(|key| metadata[key].as_str());
+        assert_eq!(known, [Some("flush"), Some("0"), Some("0")], "{said}");
     }
     bed.ok("down", &[]);
     assert_eq!(store_json(&bed, "fsck", &["--deep"])["error_count"], 0);

@@ -9,6 +9,7 @@ use carmine_topology::{CpuList, Strategy};
 use clap::{Args, Parser, Subcommand};
 
 use crate::cmd::{bench, compare, doctor, peer, report, store, sweep, table, top, up};
+use crate::tuning::TuningArgs;
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
@@ -214,6 +215,8 @@ pub(crate) struct RawArgs {
     /// Do not write the block files through: quick, but first writes also pay the file system
     #[arg(long, help_heading = "Storage")]
     sparse: bool,
+    #[command(flatten)]
+    tuning: TuningArgs,
     /// Memory of each OSD, such as 2G [default: 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
     osd_memory: Option<u64>,
@@ -270,6 +273,7 @@ impl RawArgs {
             osd_size_bytes: self.osd_size,
             db_dir: self.db_dir,
             sparse: self.sparse,
+            tuning: self.tuning.wish(),
             size: self.size,
             min_size: self.min_size,
             pgs: self.pgs,

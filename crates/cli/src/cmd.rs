@@ -11,7 +11,7 @@ pub(crate) mod compare;
 pub(crate) mod doctor;
 mod down;
 mod mon;
-mod osd;
+pub(crate) mod osd;
 mod osdmap;
 pub(crate) mod peer;
 mod plan;

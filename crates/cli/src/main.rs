@@ -17,6 +17,7 @@ mod logging;
 mod output;
 mod progress;
 mod signals;
+mod tuning;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -120,7 +120,7 @@ mod tests {
                 bs_bytes: 4096,
                 iodepth: 16,
                 rw: Rw::RandWrite,
-                flush_mode: "fdatasync".into(),
+                flush_mode: "flush".into(),
                 drive: "vda, scratch file".into(),
             }),
             messenger: Some(MessengerBaseline {
@@ -138,7 +138,7 @@ mod tests {
     fn replicas_count_against_the_drives_and_clients_against_the_messenger() {
         let load = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };
         let achieved = Achieved { iops: 5_000.0, osd_iops: 15_000.0, drives: 3, pairs: 2 };
-        let got = baseline().percentages(&load, "fdatasync", &achieved);
+        let got = baseline().percentages(&load, "flush", &achieved);
         assert_eq!(got, Percentages { device: Some(50.0), messenger: Some(5.0), refused: vec![] });
     }
 
@@ -146,7 +146,7 @@ mod tests {
     fn a_baseline_of_another_load_says_nothing() {
         let load = LoadSpec { rw: Rw::RandRead, iodepth: 8, ..LoadSpec::default() };
         let achieved = Achieved { iops: 5_000.0, osd_iops: 5_000.0, drives: 1, pairs: 1 };
-        let got = baseline().percentages(&load, "fdatasync", &achieved);
+        let got = baseline().percentages(&load, "flush", &achieved);
         assert_eq!((got.device, got.messenger), (None, None));
         assert!(got.refused[0].contains("depth, direction") && got.refused[1].contains("depth"), "{got:?}");
         let write = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };

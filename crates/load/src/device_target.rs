@@ -6,15 +6,17 @@ use std::path::Path;
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{File, FileOptions, Payload, Shard};
 
+use crate::drive::FlushMode;
 use crate::target::{Target, TargetError};
 
-/// Objects of a load laid end to end on a device or file. Writes are made durable as the store `blue` does it: a lone write
-/// by itself, many with one flush that covers all that were there before it.
+/// Objects of a load laid end to end on a device or file. Writes are made durable as the store `blue` does it in the same
+/// flush mode: with `flush` a lone write by itself, many with one flush that covers all that were there before it.
 pub struct DeviceTarget {
     shard: Shard,
     file: File,
     object_bytes: u64,
     writable: bool,
+    mode: FlushMode,
     writing: Cell<u32>,
     flushes: RefCell<Flushes>,
     flushed: Notify,
@@ -37,6 +39,7 @@ impl DeviceTarget {
         path: &Path,
         object_bytes: u64,
         writable: bool,
+        mode: FlushMode,
     ) -> Result<DeviceTarget, TargetError> {
         let options = FileOptions { read: true, write: writable, direct: true, ..FileOptions::default() };
         let file = shard.open(path, options).await.map_err(|e| TargetError(e.to_string()))?;
@@ -45,6 +48,7 @@ impl DeviceTarget {
             file,
             object_bytes,
             writable,
+            mode,
             writing: Cell::new(0),
             flushes: RefCell::default(),
             flushed: Notify::new(),
@@ -103,12 +107,16 @@ impl Target for DeviceTarget {
             return Err(TargetError("this device is only read".into()));
         }
         let at = self.offset(object)? + off;
-        let alone = self.writing.get() == 0;
+        let durable = match self.mode {
+            FlushMode::Flush => self.writing.get() == 0,
+            FlushMode::Dsync => true,
+            FlushMode::None => false,
+        };
         self.writing.set(self.writing.get() + 1);
-        let written = self.file.write_at(data.chunks().to_vec(), at, alone).await;
+        let written = self.file.write_at(data.chunks().to_vec(), at, durable).await;
         self.writing.set(self.writing.get() - 1);
         written.map_err(|e| TargetError(e.to_string()))?;
-        if alone { Ok(()) } else { self.flush().await }
+        if durable || self.mode == FlushMode::None { Ok(()) } else { self.flush().await }
     }
 
     /// Of a file that is written first, nothing is there; of a device that is only read, everything.
@@ -129,7 +137,7 @@ mod tests {
         let path = dir.path().join("scratch");
         std::fs::write(&path, vec![0u8; 64 << 10]).unwrap();
         block_on(Config::default(), async |shard: Shard| {
-            let target = DeviceTarget::open(&shard, &path, 16 << 10, true).await.unwrap();
+            let target = DeviceTarget::open(&shard, &path, 16 << 10, true, FlushMode::Flush).await.unwrap();
             assert_eq!(target.stat("bench.16384.00000000").await, Ok(None));
             let mut block = shard.buf(4096);
             block.fill(7);
@@ -139,7 +147,7 @@ mod tests {
             target.write(two, 0, data).await.unwrap();
             assert_eq!(target.read(one, 4096, 4096).await.unwrap().to_vec(), vec![7; 4096]);
             assert!(target.read("rubbish", 0, 4096).await.is_err());
-            let reader = DeviceTarget::open(&shard, &path, 16 << 10, false).await.unwrap();
+            let reader = DeviceTarget::open(&shard, &path, 16 << 10, false, FlushMode::None).await.unwrap();
             assert_eq!(reader.stat(one).await, Ok(Some(16 << 10)));
             assert!(reader.write(one, 0, Payload::new()).await.is_err());
         })

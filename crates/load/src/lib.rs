@@ -11,6 +11,7 @@ mod cluster;
 mod compare;
 mod control;
 mod device_target;
+pub mod drive;
 pub mod fio;
 mod host;
 pub mod hosted;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use carmine_testbed::sample::device_of;
+use carmine_testbed::drive::{WriteCache, part_at};
 
 use crate::plan::PeerPlan;
 use crate::programs::Flavour;
@@ -72,16 +72,7 @@ fn tuned(flavour: Flavour, cores: usize, dear_flush: bool) -> impl Iterator<Item
 
 /// Whether a flush of this drive waits for its medium: it has a volatile write cache. False if the kernel does not tell.
 pub(crate) fn has_dear_flush(path: &Path) -> bool {
-    let cache = |place: &str| {
-        let text = std::fs::read_to_string(place).ok()?;
-        Some(text.trim() == "write back")
-    };
-    // Of a partition, the queue is its drive's.
-    device_of(path).is_some_and(|device| {
-        cache(&format!("/sys/class/block/{device}/queue/write_cache"))
-            .or_else(|| cache(&format!("/sys/class/block/{device}/../queue/write_cache")))
-            .unwrap_or(false)
-    })
+    part_at(path).drive.write_cache == WriteCache::Back
 }
 
 #[cfg(test)]

@@ -180,6 +180,23 @@ impl File {
         }
     }
 
+    /// Says that nothing needs these bytes any more: a drive may forget them, a file gives them back to its file system. They
+    /// read as anything until they are written again; what is in flight there at the same time may get lost.
+    ///
+    /// # Errors
+    /// Those of `fallocate` and of the `BLKDISCARD` of a device; Unsupported if there are no discards here.
+    pub async fn discard(&self, off: u64, len: u64) -> io::Result<()> {
+        if let Handle::Os(fd) = &*self.handle
+            && self.is_device()
+        {
+            // The ring has a command for it since Linux 6.12 only.
+            let fd = fd.as_fd().try_clone_to_owned()?;
+            return self.shard.alien(0, move || sys::discard(&fd, off, len)).await;
+        }
+        let out = OpFuture::new(&self.shard, Op::Discard { handle: Rc::clone(&self.handle), off, len }).await;
+        out.io().map(drop)
+    }
+
     /// Sets the length; a longer file reads as zeros there.
     ///
     /// # Errors

@@ -34,6 +34,8 @@ pub(crate) enum Op {
     Open { path: CString, flags: i32 },
     /// Sets a file's length.
     SetLen { handle: Rc<Handle>, len: u64 },
+    /// Gives bytes of a file back to its file system; they read as zeros.
+    Discard { handle: Rc<Handle>, off: u64, len: u64 },
 }
 
 impl Op {

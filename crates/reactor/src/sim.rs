@@ -349,6 +349,11 @@ impl SimDisk<'_> {
         self.world.borrow_mut().disks.faults.of(&self.file).flushes_fail = fail;
     }
 
+    /// Lets it take no discards from now on, or again.
+    pub fn fail_discards(&self, fail: bool) {
+        self.world.borrow_mut().disks.faults.of(&self.file).discards_fail = fail;
+    }
+
     /// Every operation takes longer from now on.
     pub fn slower(&self, by: Duration) {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);

@@ -211,6 +211,15 @@ pub(crate) fn own_fd(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// Tells a block device that nothing needs these bytes any more. Blocks.
+pub(crate) fn discard(device: &OwnedFd, off: u64, len: u64) -> io::Result<()> {
+    // <linux/fs.h>: _IO(0x12, 119)
+    const BLKDISCARD: libc::Ioctl = 0x1277;
+    let range = [off, len];
+    // SAFETY: the kernel reads two numbers from `range`.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) }).map(drop)
+}
+
 /// Registers a ring's own descriptor; the index to enter by, or `None` where the kernel refuses.
 pub(crate) fn register_ring_fd(ring: RawFd) -> Option<u32> {
     #[repr(C)]

@@ -223,6 +223,10 @@ pub struct StoreStats {
     pub around_log: u64,
     /// Transactions that were held back because the key-value store was behind.
     pub held_back: u64,
+    /// Discards of freed space.
+    pub discards: u64,
+    /// Bytes of those.
+    pub discard_bytes: u64,
     /// Batches that the key-value store was fed by the feeder of the process (the same for all shards).
     pub kv_commits: u64,
     /// Bytes of keys and values in those batches.

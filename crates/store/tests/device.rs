@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use carmine_store::blue::{self, MkfsOptions};
-use carmine_store::{Kv, MemKv};
+use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::{Kv, MemKv, TxnOp};
 use common::*;
 
 /// A loop device on a file; gone when dropped.
@@ -88,5 +88,33 @@ fn devices_are_taken_whole_and_never_by_mistake() {
         run("umount", &[place.to_str().unwrap()]);
         assert!(error.unwrap_err().contains("mounted"));
         make(&shard, &other, MkfsOptions { force: true, ..options }).await.unwrap();
+    });
+}
+
+#[test]
+fn freed_space_is_discarded() {
+    use std::os::unix::fs::MetadataExt as _;
+    if std::env::var_os("CARMINE_LOOP_TEST").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let device = Loop::new(folder.path());
+    let kept_bytes = || std::fs::metadata(folder.path().join("backing")).unwrap().blocks() * 512;
+    on_reactor(async |shard| {
+        let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
+        mkfs(&shard, &device.0, &kv, 16 << 20).await;
+        let options = MountOptions { discard: true, ..MountOptions::default() };
+        let (_, store) = mount_with(&shard, &device.0, &kv, options).await;
+        submit(&store, txn([write(&oid(1), 0, noise(1, 4 << 20))])).await.unwrap();
+        submit(&store, txn([write(&oid(2), 0, noise(2, 8192))])).await.unwrap();
+        let before = kept_bytes();
+        submit(&store, txn([TxnOp::Remove { oid: oid(1) }])).await.unwrap();
+        store.umount().await.unwrap();
+        assert_eq!(store.stats().discard_bytes, 4 << 20);
+        assert!(kept_bytes() + (4 << 20) <= before, "{before}");
+        drop(store);
+        let (_, store) = mount(&shard, &device.0, &kv).await;
+        assert_eq!(store.read(&oid(2), 0, 8192).await.unwrap().to_vec(), noise(2, 8192));
+        store.umount().await.unwrap();
     });
 }

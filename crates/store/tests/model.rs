@@ -98,21 +98,24 @@ async fn apply(model: &mut Model, cyan: &Store, blue: &Store, txn: Transaction) 
 /// Reads of a stream.
 const STREAM: u8 = 10;
 
-/// Objects come and go all the time, so do their blocks, and little is read ahead.
-fn options() -> MountOptions {
+/// Objects come and go all the time, so do their blocks, and little is read ahead. What the drive is told of free space must
+/// never matter, nor how much goes into the log first.
+fn options(seed: u64) -> MountOptions {
     MountOptions {
         cache_bytes_per_shard: 4096,
         data_cache_bytes_per_shard: 20 * 4224,
         readahead_bytes: 32 << 10,
+        prefer_deferred_bytes: [None, Some(0), Some(64 << 10)][(seed / 2 % 3) as usize],
+        discard: seed.is_multiple_of(2),
         ..MountOptions::default()
     }
 }
 
-async fn run(shard: Shard, steps: Vec<Step>) {
+async fn run(shard: Shard, steps: Vec<Step>, options: MountOptions) {
     let path = PathBuf::from("/sim/block");
     let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
     mkfs(&shard, &path, &kv, DEVICE_BYTES).await;
-    let (mut shared, mut blue) = mount_with(&shard, &path, &kv, options()).await;
+    let (mut shared, mut blue) = mount_with(&shard, &path, &kv, options).await;
     let cyan = Store::open_shard(&StoreShared::cyan(1 << 30), &shard).await.unwrap();
     let empty = blue.statfs();
     let mut model = Model::default();
@@ -152,7 +155,7 @@ async fn run(shard: Shard, steps: Vec<Step>) {
             Step::Restart => {
                 blue.umount().await.unwrap();
                 drop(blue);
-                (shared, blue) = mount_with(&shard, &path, &kv, options()).await;
+                (shared, blue) = mount_with(&shard, &path, &kv, options).await;
             }
         }
     }
@@ -177,10 +180,11 @@ fn in_sim(seed: u64, steps: &[Step]) {
     let sim = Sim::new(seed);
     let done = Rc::new(Cell::new(false));
     let (flag, steps) = (Rc::clone(&done), steps.to_vec());
+    let options = options(seed);
     sim.node("osd", 1, move |shard| {
         let (flag, steps) = (Rc::clone(&flag), steps.clone());
         async move {
-            run(shard, steps).await;
+            run(shard, steps, options).await;
             flag.set(true);
         }
     });

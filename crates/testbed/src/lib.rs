@@ -16,6 +16,7 @@ mod conf;
 pub mod confine;
 mod daemons;
 mod db_place;
+pub mod drive;
 mod error;
 mod files;
 mod layout;
@@ -31,6 +32,7 @@ pub mod sample;
 pub mod slice;
 mod status;
 mod testbed;
+mod tuning;
 mod wish;
 mod wrap;
 
@@ -50,4 +52,5 @@ pub use testbed::{
     Event, StartOptions, Testbed, daemons_of, http_addr, load_plan, mon_addr, refuse_used_folder,
     require_plan, running,
 };
+pub use tuning::{OrAuto, Tuning, TuningWish};
 pub use wish::{StoreKind, Wish};

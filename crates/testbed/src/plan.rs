@@ -13,6 +13,7 @@ use crate::confine::Confine;
 use crate::error::{Result, usage};
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
+use crate::tuning::Tuning;
 use crate::wish::{StoreKind, Wish};
 use crate::wrap;
 
@@ -80,6 +81,9 @@ pub struct Plan {
     pub db_dir: Option<PathBuf>,
     /// Block files are not written through.
     pub sparse: bool,
+    /// Settings of `blue`.
+    #[serde(default)]
+    pub tuning: Tuning,
     /// The pool.
     pub pool: PoolPlan,
     /// What was asked of the CPUs.
@@ -178,6 +182,7 @@ impl Plan {
             osd_size_bytes,
             db_dir: db_dir(wish, store)?,
             sparse: wish.sparse,
+            tuning: Tuning::default(),
             pool,
             grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })
                 .map_err(|e| usage!("{e}"))?,
@@ -235,6 +240,7 @@ impl Plan {
         if let Some(bytes) = wish.osd_memory_bytes {
             self.osd_memory_bytes = at_least("--osd-memory", bytes, OSD_MEMORY_MIN_BYTES)?;
         }
+        self.tuning = self.tuning.changed(&wish.tuning, self.store)?;
         if let Some(text) = &wish.osd_wrap {
             self.osd_wrap = wrap::parse_command(text)?;
         }
@@ -247,7 +253,7 @@ impl Plan {
     }
 
     /// The plan for the next start of a stopped testbed. `--reactors`, `--balance`, `--poll`, the wrapper, the
-    /// environment, and the CPU and memory options may change; another value of any other option is refused, for the data depends on it.
+    /// environment, the CPU and memory options and the store's tuning may change; another value of any other option is refused, for the data depends on it.
     pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
         let fixed = |option: &str, given: Option<String>, stored: String| match given {
             Some(given) if given != stored => Err(usage!(

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::confine::{ConfineCpus, ConfineKind};
 use crate::error::usage;
+use crate::tuning::TuningWish;
 
 /// Object store of the OSDs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -71,6 +72,8 @@ pub struct Wish {
     pub db_dir: Option<PathBuf>,
     /// Do not write the block files through.
     pub sparse: bool,
+    /// Settings of `blue`.
+    pub tuning: TuningWish,
     /// Replicas.
     pub size: Option<u8>,
     /// Replicas that must be there to take writes.

@@ -74,7 +74,7 @@ fn table(spec: &LoadSpec, baseline: &Baseline) -> String {
         "p99 us"
     );
     if let Some(d) = &baseline.device {
-        let note = format!("{}, flush {}", d.drive, d.flush_mode);
+        let note = format!("{}, flush mode {}", d.drive, d.flush_mode);
         text.push_str(&row("device", d.iops, d.bw_bytes, d.mean_ns, d.p99_ns, &note));
     }
     if let Some(m) = &baseline.messenger {

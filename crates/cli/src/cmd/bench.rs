@@ -10,6 +10,7 @@ mod hosted;
 mod peer;
 mod series;
 mod setup;
+mod stores;
 mod view;
 
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! One OSD process: builds its reactors by the plan, opens its store, and runs.
 
 mod bench;
+pub(crate) mod facts;
 mod hook;
 mod live;
 mod memory;
@@ -15,6 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use carmine_load::drive::StoreFacts;
 use carmine_osd::{OsdConfig, OsdShard};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
@@ -89,26 +91,30 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let kv = store::open_kv(layout, plan, osd)?;
     let (failed, failure) = mpsc::channel();
     let (layout, plan) = (layout.clone(), plan.clone());
-    let metadata: Metadata = metadata::of(&layout, &plan, osd).into();
+    let facts = facts::of(&layout, &plan, osd).map(Arc::new);
+    if let Some(facts) = &facts {
+        tracing::info!("{}; {}: {}", facts.line(), facts.flush_mode, facts.flush_reason);
+    }
+    let metadata: Metadata = metadata::of(&layout, &plan, osd, facts.as_deref()).into();
+    let known = Known { metadata, facts };
     let running = Reactors::start(reactors, move |shard: Shard| {
         let (layout, plan, config, kv, failed) =
             (layout.clone(), plan.clone(), Arc::clone(&config), kv.clone(), failed.clone());
-        let metadata = Arc::clone(&metadata);
+        let known = known.clone();
         async move {
             // Shard 0 opens what all share, then starts the others.
             if shard.id() != ShardId(0) {
                 return;
             }
             let started = async {
-                let store = store::open(&shard, &layout, &plan, osd, kv).await?;
+                let store = store::open(&shard, &layout, &plan, osd, kv, known.facts.as_deref()).await?;
                 let plan = Arc::new(plan);
                 for to in (1..shard.shards()).map(ShardId) {
-                    let parts =
-                        (Arc::clone(&plan), Arc::clone(&config), store.clone(), Arc::clone(&metadata));
+                    let parts = (Arc::clone(&plan), Arc::clone(&config), store.clone(), known.clone());
                     let failed = failed.clone();
                     shard.submit_to(to, move |shard| start_shard(shard, parts, failed));
                 }
-                let osd = run_shard(&shard, (plan, config, store, metadata), failed.clone()).await?;
+                let osd = run_shard(&shard, (plan, config, store, known), failed.clone()).await?;
                 live::start(&osd, &layout).await
             };
             if let Err(e) = started.await {
@@ -127,7 +133,15 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
 }
 
 /// What every shard of an OSD is started with.
-type Parts = (Arc<Plan>, Arc<OsdConfig>, StoreShared, Metadata);
+type Parts = (Arc<Plan>, Arc<OsdConfig>, StoreShared, Known);
+
+/// What was looked up before the reactors ran.
+#[derive(Clone)]
+struct Known {
+    metadata: Metadata,
+    /// `None`: the store is in memory.
+    facts: Option<Arc<StoreFacts>>,
+}
 
 fn start_shard(shard: &Shard, parts: Parts, failed: mpsc::Sender<anyhow::Error>) {
     let own = shard.clone();
@@ -140,10 +154,10 @@ fn start_shard(shard: &Shard, parts: Parts, failed: mpsc::Sender<anyhow::Error>)
 
 async fn run_shard(
     shard: &Shard,
-    (plan, config, store, metadata): Parts,
+    (plan, config, store, known): Parts,
     failed: mpsc::Sender<anyhow::Error>,
 ) -> anyhow::Result<Rc<OsdShard>> {
-    let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan, metadata))).await?;
+    let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan, known))).await?;
     if let Some(part) = slowdown::asked()? {
         slowdown::start(shard, part);
     }

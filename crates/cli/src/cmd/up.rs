@@ -6,12 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use carmine_load::drive::StoreFacts;
 use carmine_testbed::{Layout, Plan, StartOptions, StoreKind, Testbed, Wish};
 use carmine_topology::Topology;
+use carmine_types::OsdId;
 
 pub(crate) use precondition::PreconditionArgs;
 
 use crate::args::UpArgs;
+use crate::cmd::osd::facts;
 use crate::output::{note, print};
 use crate::progress::Progress;
 use crate::signals;
@@ -32,6 +35,8 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     progress.finish();
     let (testbed, mon) = result?;
     let plan = testbed.plan();
+    let stores = (0..plan.osds()).filter_map(|id| facts::of(testbed.layout(), plan, OsdId(id)));
+    StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
     let conf = testbed.layout().ceph_conf();
     print(&format!(
         "up: {} OSDs x {} reactors, {}, pool {} size {} with {} PGs; monitor at {mon}\n\

@@ -122,6 +122,8 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         },
         route: if context.in_process { "in-process".to_owned() } else { spec.route.to_string() },
         flush_mode: context.flush_mode,
+        flush_forced: context.flush_forced,
+        stores: context.stores,
         cache_state: context.cache_state,
         baseline: context.baseline,
         percent_of_device: raw.device,

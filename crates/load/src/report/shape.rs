@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::baseline::Baseline;
+use crate::drive::StoreFacts;
 use crate::profile::Profile;
 use crate::spec::LoadSpec;
 use crate::verdict::{Limiter, MoreLoad};
@@ -26,9 +27,13 @@ pub struct Context {
     pub size: u32,
     /// The load ran inside the OSD: its CPU time is in the OSD's.
     pub in_process: bool,
-    /// How the store makes writes durable: `fdatasync` or `none`.
+    /// How the stores make writes durable: `flush`, `dsync` or `none`.
     pub flush_mode: String,
-    /// Distinct block devices under the stores; `None` for stores in memory.
+    /// It was asked for, not what the drives need.
+    pub flush_forced: bool,
+    /// What the OSDs' stores lie on; none for stores in memory, and for a peer.
+    pub stores: Vec<StoreFacts>,
+    /// Distinct block devices with the stores' data; `None` for stores in memory.
     pub drives: Option<u32>,
     pub cache_state: Option<CacheState>,
     /// What `--baseline` gave.
@@ -137,8 +142,14 @@ pub struct Report {
     pub latency_histogram: LatencyHistograms,
     /// `direct`, `single`, or `in-process`.
     pub route: String,
-    /// How writes became durable.
+    /// How writes became durable: `flush`, `dsync` or `none`.
     pub flush_mode: String,
+    /// It was asked for, not what the drives need.
+    #[serde(default)]
+    pub flush_forced: bool,
+    /// The drives of data, log and database of each OSD, and how its store was treated for them.
+    #[serde(default)]
+    pub stores: Vec<StoreFacts>,
     pub cache_state: Option<CacheState>,
     pub baseline: Option<Baseline>,
     /// Of the raw baselines of the same block size, depth, direction and flush mode.

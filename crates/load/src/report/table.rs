@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Report, ratio};
+use crate::drive::StoreFacts;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult};
 use crate::spec::show_bytes;
@@ -28,6 +29,7 @@ pub fn table(result: &JobResult, report: &Report) -> String {
     }
     let _ = writeln!(text, "{}", cores_line(report));
     let _ = writeln!(text, "{}", raw_line(report));
+    StoreFacts::lines(&report.stores).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     for osd in &report.osds {
         let c = &osd.cpu_seconds;
         let _ = writeln!(
@@ -82,13 +84,14 @@ fn raw_line(report: &Report) -> String {
     let factor = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |n| format!("{n:.2}"));
     let percent = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |n| format!("{n:.0} %"));
     format!(
-        "bytes per client byte: device {}, wire {}; IOPS/drive {}; of the raw device {}, of the raw messenger {}; flush {}",
+        "bytes per client byte: device {}, wire {}; IOPS/drive {}; of the raw device {}, of the raw messenger {}; flush mode {}{}",
         factor(report.device_bytes_per_client_byte),
         factor(report.wire_bytes_per_client_byte),
         report.iops_per_drive.map_or_else(|| "-".into(), |n| format!("{n:.0}")),
         percent(report.percent_of_device),
         percent(report.percent_of_messenger),
         report.flush_mode,
+        if report.flush_forced { ", forced" } else { "" },
     )
 }
 

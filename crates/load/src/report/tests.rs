@@ -122,12 +122,12 @@ fn a_result_carries_its_latencies_route_and_amplification() {
     let (spec, result, mut window, context) = case(false);
     window.osds[0].process.device_write_bytes = 8000 * 4096 * 2;
     window.osds[0].wire_bytes = Some(8000 * 4096);
-    let context = Context { drives: Some(2), flush_mode: "fdatasync".into(), ..context };
+    let context = Context { drives: Some(2), flush_mode: "flush".into(), ..context };
     let r = report(&spec, &result, &window, context.clone());
     assert_eq!((r.device_bytes_per_client_byte, r.wire_bytes_per_client_byte), (Some(2.0), Some(1.0)));
     assert_eq!(
         (r.iops_per_drive, r.route.as_str(), r.flush_mode.as_str()),
-        (Some(2000.0), "direct", "fdatasync")
+        (Some(2000.0), "direct", "flush")
     );
     assert_eq!(r.latency_histogram.read.map(|h| h.count), Some(6000));
     assert!(r.marks.iter().any(|m| m.starts_with("SMOKE")) && !r.above_baseline);

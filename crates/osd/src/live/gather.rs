@@ -129,6 +129,24 @@ metric_set! {
         flushes: Counter,
         /// Groups written to the log.
         groups: Counter,
+        /// Bytes written to the log.
+        log_bytes: Counter,
+        /// Times that a group waited for room in the log.
+        log_waits: Counter,
+        /// Times that the log was trimmed (of the whole process).
+        log_trims: Counter,
+        /// Transactions whose data went into the log first.
+        deferred_txns: Counter,
+        /// Writes of such data to its place.
+        deferred_writes: Counter,
+        /// Transactions too large for the log.
+        around_log: Counter,
+        /// Transactions that waited for the key-value store.
+        held_back: Counter,
+        /// Discards of freed space.
+        discards: Counter,
+        /// Bytes discarded.
+        discard_bytes: Counter,
         /// Batches committed to the key-value store (of the whole process).
         kv_commits: Counter,
         /// Bytes of keys and values in those batches (of the whole process).
@@ -326,6 +344,15 @@ fn store(s: &StoreStats) -> StoreMetrics {
         device_read_bytes: count(s.device_read_bytes),
         flushes: count(s.flushes),
         groups: count(s.groups),
+        log_bytes: count(s.log_bytes),
+        log_waits: count(s.log_waits),
+        log_trims: count(s.log_trims),
+        deferred_txns: count(s.deferred_txns),
+        deferred_writes: count(s.deferred_writes),
+        around_log: count(s.around_log),
+        held_back: count(s.held_back),
+        discards: count(s.discards),
+        discard_bytes: count(s.discard_bytes),
         kv_commits: count(s.kv_commits),
         kv_bytes: count(s.kv_bytes),
         kv_commit_ms: ms(s.kv_commit_ns),

@@ -278,6 +278,10 @@ impl Uring {
                 .mode(0o600)
                 .build(),
             Op::SetLen { handle, len } => opcode::Ftruncate::new(types::Fd(handle.raw()), *len).build(),
+            Op::Discard { handle, off, len } => opcode::Fallocate::new(types::Fd(handle.raw()), *len)
+                .offset(*off)
+                .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
+                .build(),
         }
     }
 

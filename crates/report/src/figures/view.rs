@@ -114,7 +114,11 @@ pub(crate) fn context(settings: &[&Setting<'_>]) -> String {
     let parts = [
         all("store", &|s| configured(s, "store", &["store"])),
         all("size", &|s| configured(s, "pool_size", &["pool", "size"])),
-        all("durability:", &|s| s.first().and_then(|r| r.carmine.flush_mode.clone())),
+        all("durability:", &|s| {
+            let result = &s.first()?.carmine;
+            let forced = if result.flush_forced { ", forced" } else { "" };
+            result.flush_mode.as_ref().map(|mode| format!("{mode}{forced}"))
+        }),
         all("route", &|s| {
             let route = s.first().and_then(|r| r.carmine.route.clone().or_else(|| of_load(r, "route")));
             route.or_else(|| s.config.show("route"))

@@ -113,6 +113,11 @@ impl Device {
         self.file.fdatasync().await
     }
 
+    /// Says that nothing needs these bytes any more.
+    pub(crate) async fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.file.discard(self.base() + at, bytes).await
+    }
+
     /// Bytes from the beginning of the place to its end, or to the end of the device if that comes first.
     pub(crate) async fn len(&self) -> io::Result<u64> {
         let length = self.file.len().await?.saturating_sub(self.base());

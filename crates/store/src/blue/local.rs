@@ -61,11 +61,11 @@ pub(crate) fn trimmed(shard: &Shard, instance: usize, seq: u64, result: &Result<
     }
 }
 
-/// Waits until the key-value store contains all that this shard has submitted.
+/// Waits until the key-value store contains all that this shard has submitted, and what that freed is discarded.
 pub(crate) async fn feed_all(shard: &Shard, instance: usize) -> Result<(), StoreError> {
     let store = stores(shard).get(instance);
     match store {
-        Some(store) => store.feed_all().await,
+        Some(store) => store.settle().await,
         None => Ok(()),
     }
 }

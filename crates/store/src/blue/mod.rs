@@ -12,6 +12,7 @@ mod codec;
 mod commit_log;
 mod data_cache;
 mod device;
+mod discard;
 mod dump;
 mod extents;
 mod feeding;
@@ -69,6 +70,7 @@ use crate::{StatFs, StoreError, StoreStats};
 use cache::Cache;
 use data_cache::DataCache;
 use device::Device;
+use discard::Discards;
 use queue::Queue;
 use readahead::Readahead;
 use reads::{Freed, ReadGuard, Reads};
@@ -97,6 +99,8 @@ pub(crate) struct Blue {
     /// Told whenever transactions become durable or fail.
     progress: Notify,
     reads: Rc<Reads>,
+    /// Freed blocks that are to be discarded; `None`: they may be taken again at once.
+    discards: Option<Discards>,
     /// Objects (by the naming part of their keys) created or removed by transactions that are not durable yet.
     existence: RefCell<BTreeMap<Box<[u8]>, Existence>>,
     /// How far each PG's log is trimmed, as far as this shard knows.
@@ -141,6 +145,7 @@ impl Blue {
             queue: RefCell::default(),
             progress: Notify::new(),
             reads: Rc::default(),
+            discards: shared.options().discard.then(|| Discards::new(shared.space())),
             existence: RefCell::default(),
             trimmed: RefCell::default(),
             failed: RefCell::new(None),
@@ -167,8 +172,13 @@ impl Blue {
 
     /// Begins a read of the device: blocks that are freed from now on stay until it ends.
     fn begin_read(&self) -> ReadGuard<impl Fn(Freed) + use<>> {
-        let shared = Arc::clone(&self.shared);
-        self.reads.begin(move |freed| freed.into_iter().for_each(|block| shared.space().free(block)))
+        // Whoever reads holds the store.
+        let me = Weak::clone(&self.me);
+        self.reads.begin(move |freed| {
+            if let Some(store) = me.upgrade() {
+                store.give_back(freed);
+            }
+        })
     }
 
     fn count(&self, change: impl FnOnce(&mut StoreStats)) {
@@ -193,10 +203,17 @@ impl Blue {
         }
     }
 
+    /// Waits until everything submitted so far is durable and in the key-value store, and what it freed is discarded.
+    async fn settle(&self) -> Result<(), StoreError> {
+        self.feed_all().await?;
+        self.finish_discards().await;
+        Ok(())
+    }
+
     /// Waits until everything submitted so far is durable and in the key-value store, then refuses more.
     pub(crate) async fn umount(&self) -> Result<(), StoreError> {
         self.closed.set(true);
-        let result = self.feed_all().await;
+        let result = self.settle().await;
         self.shared.space().release(&mut self.lease.borrow_mut());
         local::stores(&self.shard).release_device(self.shared.instance());
         result

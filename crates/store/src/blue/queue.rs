@@ -392,7 +392,7 @@ impl Blue {
         }
         let freed = self.hold_deferred(freed);
         if let Some(freed) = self.reads.park(freed) {
-            freed.into_iter().for_each(|block| self.shared.space().free(block));
+            self.give_back(freed);
         }
     }
 

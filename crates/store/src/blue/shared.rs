@@ -30,8 +30,10 @@ pub struct MountOptions {
     /// A transaction with less data than this goes into the log first, and to its place later; 0: none does. `None`: as
     /// suits the device.
     pub prefer_deferred_bytes: Option<u64>,
-    /// How writes become durable. `None`: as the device needs it.
+    /// How writes become durable. `None`: flushed, which is right for every device.
     pub flush: Option<FlushMode>,
+    /// Freed space is discarded before it is used again.
+    pub discard: bool,
 }
 
 /// How writes of a device become durable.
@@ -53,6 +55,7 @@ impl Default for MountOptions {
             readahead_bytes: 256 << 10,
             prefer_deferred_bytes: None,
             flush: None,
+            discard: false,
         }
     }
 }

@@ -133,7 +133,9 @@ impl Blue {
         if !reserve && self.shared.is_kv_low() {
             return Err(StoreError::NoSpace { needed_bytes: blocks * BLOCK_BYTES, free_bytes: 0 });
         }
-        let runs = space.allocate(self.shard.id().0, &mut self.lease.borrow_mut(), blocks, reserve);
+        let take = || space.allocate(self.shard.id().0, &mut self.lease.borrow_mut(), blocks, reserve);
+        // What only waits to be discarded is as good as free.
+        let runs = take().or_else(|| if self.skip_discards() { take() } else { None });
         let mut runs = runs.ok_or_else(no_space)?;
         runs.reverse();
         Ok(runs)

@@ -78,6 +78,8 @@ struct World {
     pgs: Vec<RefCell<History>>,
     /// Draws the transactions.
     runner: RefCell<TestRunner>,
+    /// Freed space is discarded.
+    discard: bool,
     done: Cell<usize>,
 }
 
@@ -193,7 +195,8 @@ async fn open(world: &World, shard: &Shard, fresh: bool) -> Store {
             shard.sleep(Duration::from_micros(100)).await;
         }
     }
-    let options = MountOptions { cache_bytes_per_shard: 2048, ..MountOptions::default() };
+    let options =
+        MountOptions { cache_bytes_per_shard: 2048, discard: world.discard, ..MountOptions::default() };
     let shared = BlueShared::mount(shard, &path(), Arc::clone(&world.kv), options).await.unwrap();
     let store = open_shard(&shared, shard).await;
     if fresh {
@@ -262,6 +265,7 @@ pub fn live(seed: u64, start: Start<'_>, count: u64) -> Life {
         shared: RefCell::new(None),
         pgs: histories.into_iter().map(RefCell::new).collect(),
         runner: runner(seed),
+        discard: !seed.is_multiple_of(3),
         done: Cell::new(0),
     });
     let fresh = start.life.is_none();

@@ -108,6 +108,8 @@ pub struct CarmineResult {
     /// `cold`, `onode-warm` or `cached`.
     pub cache_state: Option<String>,
     pub flush_mode: Option<String>,
+    /// It was asked for, not what the drives need.
+    pub flush_forced: bool,
     pub route: Option<String>,
     pub conditions: Value,
     pub doctor: Value,

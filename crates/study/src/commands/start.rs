@@ -25,7 +25,7 @@ const PRECONDITION_BS_MAX: u64 = 1 << 20;
 const OSD_SIZE_BYTES: u64 = 4 << 30;
 
 /// Axes that are options of `up` by another name, in the order in which they are given.
-const OPTIONS: [(&str, &str); 13] = [
+const OPTIONS: [(&str, &str); 16] = [
     ("osds", "--osds"),
     ("osds_per_device", "--osds-per-device"),
     ("store", "--store"),
@@ -37,6 +37,9 @@ const OPTIONS: [(&str, &str); 13] = [
     ("balance", "--balance"),
     ("poll", "--poll"),
     ("osd_memory_bytes", "--osd-memory"),
+    ("flush_mode", "--flush-mode"),
+    ("device_class", "--device-class"),
+    ("prefer_deferred_bytes", "--prefer-deferred-size"),
     ("osd_wrap", "--osd-wrap"),
     ("osd_env", "--osd-env"),
 ];
@@ -61,12 +64,20 @@ pub fn start_options(
 fn own_options(config: &Config, overprovisioned: bool, machine: &dyn Machine) -> Result<Vec<String>, String> {
     let mut options = Vec::new();
     let devices = devices(config, machine)?;
-    // Devices are used whole.
-    let given = |axis: &str| axis != "osd_size_bytes" || devices.is_empty();
+    let blue = config.text("store").is_none_or(|store| store == "blue");
+    // Devices are used whole; a store in memory has none.
+    let given = |axis: &str| match axis {
+        "osd_size_bytes" => devices.is_empty(),
+        "flush_mode" | "device_class" | "prefer_deferred_bytes" => blue,
+        _ => true,
+    };
     for (axis, option) in OPTIONS.into_iter().filter(|(axis, _)| given(axis)) {
         if let Some(value) = config.show(axis) {
             options.extend([option.to_owned(), value]);
         }
+    }
+    if let Some(discard) = config.text("discard").filter(|_| blue) {
+        options.push(format!("--discard={discard}"));
     }
     if let Some(smt) = config.text("smt") {
         let reactors = config.number("osds").unwrap_or(1) * config.number("reactors").unwrap_or(1);

@@ -42,7 +42,7 @@ fn read(path: &Path) -> Result<PointResult, Refusal> {
 }
 
 /// Axis → where the result has its value, in `carmine`.
-const AXES: [(&str, &str); 23] = [
+const AXES: [(&str, &str); 27] = [
     ("osds", "/plan/cpu/osds"),
     ("reactors", "/plan/cpu/reactors"),
     ("store", "/plan/store"),
@@ -53,6 +53,10 @@ const AXES: [(&str, &str); 23] = [
     ("poll", "/plan/poll"),
     ("alien_threads", "/plan/alien_threads"),
     ("osd_memory_bytes", "/plan/osd_memory_bytes"),
+    ("flush_mode", "/plan/tuning/flush_mode"),
+    ("device_class", "/plan/tuning/device_class"),
+    ("prefer_deferred_bytes", "/plan/tuning/prefer_deferred_bytes"),
+    ("discard", "/plan/tuning/discard"),
     ("osd_wrap", "/plan/osd_wrap"),
     ("osd_env", "/plan/osd_env"),
     ("rw", "/load/rw"),

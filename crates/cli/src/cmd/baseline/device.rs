@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use carmine_load::baseline::DeviceBaseline;
+use carmine_load::drive::FlushMode;
 use carmine_load::{DeviceTarget, Geometry, LoadSpec, Prefill, run_job};
 use carmine_metrics::Histogram;
 use carmine_reactor::PollPolicy;
@@ -14,6 +15,7 @@ use carmine_testbed::{Layout, Plan};
 use carmine_types::OsdId;
 
 use super::raw_config;
+use crate::cmd::osd::facts;
 use crate::cmd::raw::{Measured, on_cpus, run};
 use crate::output::{Usage, note};
 
@@ -54,6 +56,8 @@ pub(super) fn measure(
         return Ok(None);
     }
     let place = place(layout, plan)?;
+    let store = facts::of(layout, plan, OsdId(0));
+    let mode = store.filter(|_| spec.rw.writes()).map_or(FlushMode::None, |store| store.flush_mode);
     let cpus = plan.grid.osds.first().map(|osd| osd.reactor_cpus()).unwrap_or_default();
     let load = dealt(spec, cpus.len() as u32, place.scratch);
     let poll: PollPolicy = plan.poll.parse().map_err(|e| Usage(format!("poll policy of the plan: {e}")))?;
@@ -62,7 +66,7 @@ pub(super) fn measure(
         run(&load, on_cpus(&load, &cpus, raw_config(poll)), cancel, &mut |_| Ok(()), move |shard, setup| {
             let path = path.clone();
             async move {
-                match DeviceTarget::open(&shard, &path, object_bytes, writable).await {
+                match DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await {
                     Ok(target) => {
                         let geometry = Geometry::dealt(setup.spec(), setup.job());
                         run_job(&shard, Rc::new(target), geometry, setup).await;
@@ -72,7 +76,7 @@ pub(super) fn measure(
             }
         })
         .with_context(|| format!("raw device ({})", place.path.display()))?;
-    Ok(Some(figures(spec, &measured, &place.drive)))
+    Ok(Some(figures(spec, &measured, mode, &place.drive)))
 }
 
 /// As many jobs as the OSD has reactors, if the depth can be dealt evenly.
@@ -100,7 +104,7 @@ fn place(layout: &Layout, plan: &Plan) -> anyhow::Result<Place> {
     Ok(Place { path, scratch: true, drive })
 }
 
-fn figures(spec: &LoadSpec, measured: &Measured, drive: &str) -> DeviceBaseline {
+fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -> DeviceBaseline {
     let (iops, bw_bytes, latency) = summary(measured);
     DeviceBaseline {
         iops,
@@ -110,7 +114,7 @@ fn figures(spec: &LoadSpec, measured: &Measured, drive: &str) -> DeviceBaseline 
         bs_bytes: spec.bs_bytes,
         iodepth: spec.iodepth,
         rw: spec.rw,
-        flush_mode: if spec.rw.writes() { "fdatasync" } else { "none" }.to_owned(),
+        flush_mode: mode.to_string(),
         drive: drive.to_owned(),
     }
 }

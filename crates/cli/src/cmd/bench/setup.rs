@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use carmine_doctor::Finding;
 use carmine_load::baseline::Baseline;
+use carmine_load::drive::{FlushMode, StoreFacts};
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext};
 use carmine_load::window::DrainWindow;
@@ -14,7 +15,7 @@ use carmine_load::{LoadSpec, Prefill, VerifyState, hosted};
 use carmine_peer::PeerPlan;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::sample::series::SampleOptions;
-use carmine_testbed::sample::{Sampler, WatchedOsd, device_of, host_report};
+use carmine_testbed::sample::{Sampler, WatchedOsd, host_report};
 use carmine_testbed::{Daemon, Layout, Plan, StoreKind, mon_addr};
 use carmine_topology::Grid;
 use carmine_types::OsdId;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use super::args::BenchArgs;
 use super::fill;
 use super::peer::{adapt, plan_of};
+use super::stores::{self, data_drives, stores};
 use crate::cmd::doctor::findings_of;
 use crate::output::Usage;
 
@@ -47,6 +49,8 @@ pub(crate) struct Setup {
     pub(crate) profile: Option<ProfileMode>,
     baseline: Option<Baseline>,
     cache: Option<CacheState>,
+    /// What the OSDs' stores lie on.
+    stores: Vec<StoreFacts>,
     /// What is loaded, if it is no testbed.
     pub(crate) peer: Option<PeerPlan>,
 }
@@ -86,7 +90,9 @@ impl Setup {
             pid: pid.pid.unsigned_abs(),
             alien_cpus: alien_cpus(&plan, *id),
         });
-        let sampler = Sampler::new(watched.collect(), Some(mon_pid), devices(&layout, &plan));
+        let stores = if peer.is_none() { stores(&layout, &plan)? } else { Vec::new() };
+        let devices = stores::watched(&layout, plan.osds(), &plan.devices, &stores);
+        let sampler = Sampler::new(watched.collect(), Some(mon_pid), devices);
         Ok(Setup {
             spec,
             mon,
@@ -102,6 +108,7 @@ impl Setup {
             baseline,
             cache: args.cache,
             plan,
+            stores,
             peer,
         })
     }
@@ -179,7 +186,15 @@ impl Setup {
         if let Value::Object(map) = &mut plan {
             map.remove("grid");
         }
-        let drives = self.sampler.devices().len() as u32;
+        // A peer's devices are all its data's.
+        let drives = match &self.peer {
+            Some(_) => self.sampler.devices().len() as u32,
+            None => data_drives(&self.stores),
+        };
+        let (flush_mode, flush_forced) = match &self.peer {
+            Some(_) => (FlushMode::Flush.to_string(), false),
+            None => StoreFacts::flush_of(&self.stores),
+        };
         ReportContext {
             plan,
             shared: grid.shared,
@@ -188,9 +203,11 @@ impl Setup {
             host: host_report(),
             size: u32::from(self.plan.pool.size),
             in_process,
-            flush_mode: flush_mode(self.plan.store).to_owned(),
+            flush_mode,
+            flush_forced,
+            stores: self.stores.clone(),
             doctor: serde_json::to_value(&self.doctor).unwrap_or_default(),
-            drives: (self.plan.store == StoreKind::Blue && drives > 0).then_some(drives),
+            drives: (drives > 0).then_some(drives),
             marks,
             cache_state: self.cache,
             baseline: self.baseline.clone(),
@@ -236,14 +253,6 @@ pub(super) fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
     Ok(baseline)
 }
 
-/// How a store makes writes durable before it answers.
-fn flush_mode(store: StoreKind) -> &'static str {
-    match store {
-        StoreKind::Blue => "fdatasync",
-        StoreKind::Cyan | StoreKind::Null => "none",
-    }
-}
-
 type Running = (SocketAddr, u32, Vec<(OsdId, ProcessId)>);
 
 /// The monitor's address and pid, and the OSDs' processes; an error if one of them is missing.
@@ -267,15 +276,6 @@ fn running(layout: &Layout, plan: &Plan) -> anyhow::Result<Running> {
 fn alien_cpus(plan: &Plan, id: OsdId) -> u32 {
     let row = plan.grid.osds.get(id.0 as usize).filter(|row| !row.aliens.own);
     row.map_or(0, |row| row.aliens.cpus.len() as u32)
-}
-
-fn devices(layout: &Layout, plan: &Plan) -> Vec<String> {
-    let folders = (0..plan.osds()).map(|id| layout.osd_dir(OsdId(id)));
-    let mut names: Vec<String> =
-        plan.devices.iter().cloned().chain(folders).filter_map(|p| device_of(&p)).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 /// What is known of verified blocks. Without a file, or with one that does not exist yet, nothing is; the load then gets

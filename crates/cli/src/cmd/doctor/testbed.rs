@@ -1,11 +1,12 @@
 //! What the doctor should know of a testbed.
 
 use carmine_doctor::{Finding, Options, Place, examine};
-use carmine_testbed::sample::device_of;
 use carmine_testbed::{Layout, Plan, StoreKind, Wish};
 use carmine_topology::{CpuList, Topology};
 use carmine_types::OsdId;
 use serde_json::Value;
+
+use crate::cmd::osd::facts;
 
 /// Fields of a plan that are no options, or differ from testbed to testbed anyway.
 const NO_OPTIONS: [&str; 6] = ["format", "made_by", "fsid", "complete", "mon_port", "grid"];
@@ -28,14 +29,10 @@ pub(super) fn options(layout: &Layout, plan: &Plan) -> Options {
     }
 }
 
-/// Devices under the stores; none for stores in memory, or if the kernel does not tell.
+/// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not tell.
 fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
-    if plan.store != StoreKind::Blue {
-        return Vec::new();
-    }
-    let folders = (0..plan.osds()).map(|id| layout.osd_dir(OsdId(id)));
-    let mut names: Vec<String> =
-        plan.devices.iter().cloned().chain(folders).filter_map(|path| device_of(&path)).collect();
+    let stores: Vec<_> = (0..plan.osds()).filter_map(|id| facts::of(layout, plan, OsdId(id))).collect();
+    let mut names: Vec<String> = stores.iter().flat_map(|store| store.nodes()).map(str::to_owned).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -7,24 +7,25 @@ use carmine_osd::{AdminAnswer, AdminHook, OsdShard};
 use carmine_testbed::Plan;
 use serde_json::{Value, json};
 
+use super::Known;
 use super::bench::BenchHook;
 use super::memory::Memory;
-use super::metadata::Metadata;
 
 /// The commands of an OSD that runs by `plan`.
-pub(crate) fn hook(plan: Arc<Plan>, metadata: Metadata) -> Box<dyn AdminHook> {
-    Box::new(Commands { plan, metadata })
+pub(super) fn hook(plan: Arc<Plan>, known: Known) -> Box<dyn AdminHook> {
+    Box::new(Commands { plan, known })
 }
 
 struct Commands {
     plan: Arc<Plan>,
-    metadata: Metadata,
+    known: Known,
 }
 
 impl AdminHook for Commands {
     fn answer(&self, osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Option<AdminAnswer> {
         let answer = match prefix {
             "config show" => config(&self.plan, osd.config.id.0),
+            "dump_store" => json!(self.known.facts.as_deref()),
             "git_version" => json!({ "git_version": env!("CARMINE_GIT_HASH") }),
             _ => return BenchHook.answer(osd, prefix, question),
         };
@@ -32,12 +33,16 @@ impl AdminHook for Commands {
     }
 
     fn metadata(&self) -> Vec<(String, String)> {
-        self.metadata.to_vec()
+        self.known.metadata.to_vec()
     }
 
     fn commands(&self) -> Vec<(&'static str, &'static str)> {
         vec![
             ("config show", "the options that this OSD runs with"),
+            (
+                "dump_store",
+                "the drives of data, log and database, and how writes become durable; null: in memory",
+            ),
             ("git_version", "the commit that this program was built from; + if files differed from it"),
         ]
     }

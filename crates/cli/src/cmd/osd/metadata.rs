@@ -1,19 +1,22 @@
 //! What an OSD tells the monitor of itself and its machine when it boots; `ceph osd metadata` shows it.
 
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use carmine_testbed::sample::device_of;
-use carmine_testbed::{Layout, Plan, StoreKind, db_place};
+use carmine_load::drive::{DeviceClass, DriveFacts, StoreFacts, StorePart};
+use carmine_testbed::{Layout, Plan};
 use carmine_types::OsdId;
-
-use super::store::block_path;
 
 /// Ceph's names, and the values as text.
 pub(crate) type Metadata = Arc<[(String, String)]>;
 
 /// Read once, before the reactors start.
-pub(crate) fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Vec<(String, String)> {
+pub(crate) fn of(
+    layout: &Layout,
+    plan: &Plan,
+    osd: OsdId,
+    store: Option<&StoreFacts>,
+) -> Vec<(String, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let value_of = |text: &str, key: &str| {
         let line = text.lines().find(|line| line.starts_with(key));
@@ -36,23 +39,114 @@ pub(crate) fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Vec<(String, Strin
         ("osd_objectstore", plan.store.to_string()),
         ("reactors", reactors.to_string()),
     ];
-    let drives = if plan.store == StoreKind::Blue { drives(layout, osd) } else { Vec::new() };
-    all.into_iter().chain(drives).map(|(key, value)| (key.to_owned(), value)).collect()
+    let all = all.into_iter().map(|(key, value)| (key.to_owned(), value));
+    all.chain(store.into_iter().flat_map(drives)).collect()
 }
 
-/// Where data and RocksDB lie, and on which drives.
-fn drives(layout: &Layout, osd: OsdId) -> Vec<(&'static str, String)> {
-    let block = block_path(layout, osd);
-    let block = block.canonicalize().unwrap_or(block);
-    let db = db_place(layout, osd);
-    let drive = |path: &Path| device_of(path).unwrap_or_else(|| "unknown".to_owned());
-    let mut devices = vec![drive(&block), drive(&db)];
-    devices.dedup();
-    vec![
-        ("bluefs_db_devices", drive(&db)),
-        ("bluefs_db_path", db.display().to_string()),
-        ("bluestore_bdev_devices", drive(&block)),
-        ("bluestore_bdev_dev_node", block.display().to_string()),
-        ("devices", devices.join(",")),
-    ]
+/// What the store's parts lie on, and how it is treated for that. Ceph has no keys for what was forced, for the reason, and
+/// for a drive's caches.
+fn drives(store: &StoreFacts) -> Vec<(String, String)> {
+    let parts = || [&store.data, &store.log].into_iter().chain(&store.db).map(|part| &part.drive);
+    let devices: BTreeSet<&str> = parts().flat_map(|drive| &drive.drives).map(String::as_str).collect();
+    let id = |drive: &DriveFacts| match (drive.drives.as_slice(), &drive.serial) {
+        ([one], Some(serial)) => Some(format!("{one}={serial}")),
+        _ => None,
+    };
+    let ids: BTreeSet<String> = parts().filter_map(id).collect();
+    let flag = |is: bool| u8::from(is).to_string();
+    let rotational = |part: &StorePart| flag(part.drive.rotational == Some(true));
+    let whole = [
+        (
+            "bluefs_dedicated_db",
+            flag(store.db.as_ref().is_some_and(|db| db.drive.drives != store.data.drive.drives)),
+        ),
+        ("bluefs_dedicated_wal", flag(store.log.path != store.data.path)),
+        ("bluestore_bdev_support_discard", flag(store.data.drive.discard_granularity_bytes > Some(0))),
+        ("default_device_class", store.device_class.to_string()),
+        ("device_class_forced", flag(store.device_class_forced)),
+        ("device_ids", ids.into_iter().collect::<Vec<_>>().join(",")),
+        ("devices", devices.into_iter().collect::<Vec<_>>().join(",")),
+        ("discard", flag(store.discard)),
+        ("flush_mode", store.flush_mode.to_string()),
+        ("flush_mode_forced", flag(store.flush_forced)),
+        ("flush_mode_reason", store.flush_reason.clone()),
+        ("journal_rotational", rotational(&store.log)),
+        ("prefer_deferred_size", store.prefer_deferred_bytes.to_string()),
+        ("rotational", rotational(&store.data)),
+    ];
+    let mut all: Vec<_> = whole.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    all.extend(part("bluestore_bdev", &store.data, store.device_class));
+    all.extend(part("bluefs_wal", &store.log, DeviceClass::of(&store.log.drive)));
+    all.extend(store.db.iter().flat_map(|db| part("bluefs_db", db, DeviceClass::of(&db.drive))));
+    all
+}
+
+fn part(prefix: &str, part: &StorePart, class: DeviceClass) -> Vec<(String, String)> {
+    let drive = &part.drive;
+    let number = |value: Option<u64>| value.map(|value| value.to_string());
+    let access = if part.is_device { "blk" } else { "file" };
+    let known = [
+        ("access_mode", Some(access.to_owned())),
+        ("block_size", number(drive.logical_block_bytes)),
+        ("dev_node", drive.node.as_ref().map(|node| format!("/dev/{node}"))),
+        ("devices", Some(drive.name())),
+        ("fua", drive.fua.map(|fua| u8::from(fua).to_string())),
+        ("model", drive.model.clone()),
+        ("path", Some(part.path.display().to_string())),
+        ("physical_block_size", number(drive.physical_block_bytes)),
+        ("rotational", drive.rotational.map(|rotational| u8::from(rotational).to_string())),
+        ("type", Some(class.to_string())),
+        ("write_cache", Some(drive.write_cache.to_string())),
+    ];
+    known.into_iter().filter_map(|(key, value)| Some((format!("{prefix}_{key}"), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drive_of_each_part_is_named_once() {
+        let on = |path: &str, name: &str, serial: Option<&str>| StorePart {
+            path: path.into(),
+            is_device: true,
+            drive: DriveFacts {
+                node: Some(name.to_owned()),
+                drives: vec![name.to_owned()],
+                serial: serial.map(str::to_owned),
+                discard_granularity_bytes: Some(512),
+                ..DriveFacts::default()
+            },
+        };
+        let data = on("/dev/sda", "sda", Some("S1"));
+        let store = StoreFacts {
+            log: on("/dev/nvme0n1", "nvme0n1", None),
+            db: Some(on("/var/db", "sda", Some("S1"))),
+            device_class: DeviceClass::Hdd,
+            prefer_deferred_bytes: 65_536,
+            data,
+            ..StoreFacts::default()
+        };
+        let all = drives(&store);
+        let get = |key: &str| all.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str());
+        for (key, value) in [
+            ("devices", "nvme0n1,sda"),
+            ("device_ids", "sda=S1"),
+            ("bluestore_bdev_type", "hdd"),
+            ("bluestore_bdev_dev_node", "/dev/sda"),
+            ("bluefs_wal_type", "nvme"),
+            ("bluefs_wal_devices", "nvme0n1"),
+            ("bluefs_db_path", "/var/db"),
+            ("bluefs_dedicated_db", "0"),
+            ("bluefs_dedicated_wal", "1"),
+            ("bluestore_bdev_support_discard", "1"),
+            ("bluestore_bdev_write_cache", "unknown"),
+            ("flush_mode", "flush"),
+            ("prefer_deferred_size", "65536"),
+        ] {
+            assert_eq!(get(key), Some(value), "{key}");
+        }
+        let keys: BTreeSet<&String> = all.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys.len(), all.len(), "each key once");
+    }
 }

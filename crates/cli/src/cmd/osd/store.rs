@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use carmine_load::drive::StoreFacts;
 use carmine_reactor::Shard;
 use carmine_store::blue::{Place, Slice};
 use carmine_store::{Kv, StoreShared};
@@ -11,6 +12,7 @@ use carmine_testbed::slice::{self, SliceLock};
 use carmine_testbed::{Layout, Plan, StoreKind};
 use carmine_types::OsdId;
 
+use super::facts::mount_options;
 use super::memory::Memory;
 
 /// The block file of an OSD, or the link to its device.
@@ -68,17 +70,15 @@ pub(crate) async fn open(
     plan: &Plan,
     osd: OsdId,
     kv: Option<Arc<dyn Kv>>,
+    facts: Option<&StoreFacts>,
 ) -> anyhow::Result<StoreShared> {
-    let Some(kv) = kv else {
+    let Some((kv, facts)) = kv.zip(facts) else {
         return Ok(match plan.store {
             StoreKind::Null => StoreShared::null(),
             _ => StoreShared::cyan(plan.osd_size_bytes),
         });
     };
-    let options = carmine_store::blue::MountOptions {
-        cache_bytes_per_shard: Memory::of(plan).onodes_per_shard,
-        ..Default::default()
-    };
+    let options = mount_options(facts, Memory::of(plan).onodes_per_shard);
     let place = block_place(layout, plan, osd);
     let path = place.path.clone();
     let blue = carmine_store::BlueShared::mount(shard, place, kv, options)

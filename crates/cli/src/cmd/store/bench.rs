@@ -15,6 +15,7 @@ use carmine_load::{Geometry, LoadSpec, run_job};
 use carmine_reactor::{Config, Group, Shard, ShardId, sync};
 use carmine_store::{Store, StoreShared};
 use carmine_testbed::archive;
+use carmine_testbed::sample::host_report;
 use serde_json::json;
 
 use crate::cmd::raw::{self, Edge};
@@ -43,7 +44,9 @@ pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
         rows.push(row);
     }
     if let Some(path) = &args.json {
-        let value = json!({ "store": bare.describe(), "rows": rows });
+        let value = json!({
+            "store": bare.kind().to_string(), "on": bare.facts(), "host": host_report(), "rows": rows,
+        });
         let mut text = serde_json::to_string_pretty(&value).context("cannot make the result's JSON")?;
         text.push('\n');
         archive(path, text.into_bytes())?;

@@ -77,6 +77,18 @@ impl Disks {
         }
     }
 
+    /// Zeros for what a drive may do with discarded bytes: whoever still needs them finds out.
+    pub(super) fn discard(&mut self, id: u64, off: u64, len: u64) -> Tried {
+        let Some(o) = self.open.get(&id) else { return Tried::Done(-libc::EBADF, 0) };
+        let fault = self.faults.get(&o.file);
+        if fault.is_some_and(|fault| fault.discards_fail) {
+            return Tried::Done(-libc::EOPNOTSUPP, 0);
+        }
+        let Some(c) = self.files.get_mut(&o.file) else { return Tried::Done(-libc::EIO, 0) };
+        c.discard(off, len);
+        Tried::Done(0, 0)
+    }
+
     pub(super) fn flush(&self, id: u64) -> Tried {
         let fault = self.open.get(&id).and_then(|o| self.faults.get(&o.file));
         Tried::Done(if fault.is_some_and(|fault| fault.flushes_fail) { -libc::EIO } else { 0 }, 0)
@@ -180,6 +192,22 @@ impl Content {
             }
         }
         self.len = len;
+    }
+
+    /// Zeros within the file.
+    fn discard(&mut self, off: u64, len: u64) {
+        let end = off.saturating_add(len).min(self.len);
+        let mut pos = off;
+        while pos < end {
+            let in_page = (pos % PAGE as u64) as usize;
+            let take = (PAGE - in_page).min((end - pos) as usize);
+            if take == PAGE {
+                self.pages.remove(&(pos / PAGE as u64));
+            } else if let Some(page) = self.pages.get_mut(&(pos / PAGE as u64)) {
+                page[in_page..in_page + take].fill(0);
+            }
+            pos += take as u64;
+        }
     }
 
     /// Writes bytes; a longer file is the result if they end behind its end.

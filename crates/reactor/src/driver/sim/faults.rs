@@ -15,6 +15,8 @@ pub(crate) struct Fault {
     pub(crate) unreadable: BTreeSet<u64>,
     pub(crate) writes_fail: bool,
     pub(crate) flushes_fail: bool,
+    /// It takes no discards.
+    pub(crate) discards_fail: bool,
     /// Virtual time that every operation takes longer.
     pub(crate) slower_ns: u64,
 }

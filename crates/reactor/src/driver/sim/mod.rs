@@ -138,7 +138,8 @@ fn id_of(op: &Op) -> u64 {
         | Op::Send { handle, .. }
         | Op::Accept { handle }
         | Op::Connect { handle, .. }
-        | Op::SetLen { handle, .. } => handle,
+        | Op::SetLen { handle, .. }
+        | Op::Discard { handle, .. } => handle,
         Op::Open { .. } => return u64::MAX,
     };
     match &**handle {

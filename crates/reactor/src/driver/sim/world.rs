@@ -75,6 +75,10 @@ impl World {
                 tape.write_began((key, index), file, *off, bytes);
             }
             Op::SetLen { len, .. } => tape.set_len_began((key, index), file, *len),
+            Op::Discard { off, len, .. } => {
+                let zeros = vec![0; usize::try_from(*len).unwrap_or(usize::MAX)];
+                tape.write_began((key, index), file, *off, zeros);
+            }
             Op::Datasync { .. } => tape.flush_began((key, index), file),
             _ => {}
         }
@@ -125,6 +129,7 @@ impl World {
             Op::Connect { .. } => 7,
             Op::Open { .. } => 8,
             Op::SetLen { .. } => 9,
+            Op::Discard { .. } => 10,
         };
         let who = u64::from(key.node) << 16 | u64::from(key.shard);
         self.trace(&[who, kind, u64::from(result.cast_unsigned()), u64::from(crc)]);
@@ -210,6 +215,7 @@ impl World {
             }
             Op::Datasync { .. } => Some(self.random_in(50_000, 300_000)),
             Op::SetLen { .. } => Some(self.random_in(5_000, 20_000)),
+            Op::Discard { .. } => Some(self.random_in(20_000, 400_000)),
             Op::Connect { .. } => Some(self.random_in(20_000, 100_000)),
             Op::Recv { .. } | Op::Send { .. } | Op::Accept { .. } | Op::Open { .. } => None,
         };
@@ -227,6 +233,7 @@ impl World {
                 self.disks.set_len(id, *len);
                 Tried::Done(0, 0)
             }
+            Op::Discard { off, len, .. } => self.disks.discard(id, *off, *len),
             Op::Recv { buf, at, .. } => {
                 // Now and then a receive returns less than there is, as real ones do.
                 let most = if self.random().is_multiple_of(8) { self.random_in(1, 5_000) } else { u64::MAX };

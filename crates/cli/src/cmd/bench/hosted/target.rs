@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use carmine_doctor::{Finding, Options, examine};
+use carmine_load::drive::{FlushMode, StoreFacts};
 use carmine_load::report::Context as ReportContext;
 use carmine_peer::About;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::sample::series::SampleOptions;
-use carmine_testbed::sample::{OsdClocks, Sampler, WatchedOsd, clocks, device_of, host_report};
-use carmine_testbed::{Daemon, Layout, StoreKind, ask_osd};
+use carmine_testbed::sample::{OsdClocks, Sampler, WatchedOsd, clocks, host_report};
+use carmine_testbed::{Daemon, Layout, ask_osd};
 use carmine_topology::{CpuList, Grid};
 use carmine_types::OsdId;
 use serde_json::{Value, json};
 
+use super::super::stores::{data_drives, stores, watched};
 use crate::cmd::doctor::findings_of;
 
 /// A running cluster in a folder.
@@ -27,8 +29,8 @@ pub(super) struct Target {
     pub(super) sampler: Sampler,
     plan: Value,
     size: u32,
-    flush_mode: &'static str,
-    on_devices: bool,
+    /// What the OSDs' stores lie on; none for a peer.
+    stores: Vec<StoreFacts>,
     doctor: Value,
     /// `None`: a Carmine testbed.
     about: Option<About>,
@@ -41,8 +43,7 @@ struct Known {
     plan: Value,
     size: u32,
     devices: Vec<PathBuf>,
-    flush_mode: &'static str,
-    on_devices: bool,
+    stores: Vec<StoreFacts>,
     start: &'static str,
     doctor: Vec<Finding>,
     about: Option<About>,
@@ -65,17 +66,14 @@ impl Target {
         let ids = (0..known.grid.osds.len() as u32).map(OsdId);
         let osds: Vec<(OsdId, ProcessId)> =
             ids.map(|id| Ok((id, alive(Daemon::Osd(id))?))).collect::<anyhow::Result<_>>()?;
-        let watched = osds.iter().zip(&known.grid.osds).map(|((id, process), row)| WatchedOsd {
+        let processes = osds.iter().zip(&known.grid.osds).map(|((id, process), row)| WatchedOsd {
             id: id.0,
             pid: process.pid.unsigned_abs(),
             alien_cpus: if row.aliens.own { 0 } else { row.aliens.cpus.len() as u32 },
         });
-        let folders = osds.iter().map(|(id, _)| layout.osd_dir(*id));
-        let mut devices: Vec<String> =
-            known.devices.iter().cloned().chain(folders).filter_map(|path| device_of(&path)).collect();
-        devices.sort_unstable();
-        devices.dedup();
-        let sampler = Sampler::new(watched.collect(), Some(alive(Daemon::Mon)?.pid.unsigned_abs()), devices);
+        let devices = watched(&layout, osds.len() as u32, &known.devices, &known.stores);
+        let sampler =
+            Sampler::new(processes.collect(), Some(alive(Daemon::Mon)?.pid.unsigned_abs()), devices);
         Ok(Target {
             client_cpus: known.grid.client_cpus(),
             grid: known.grid,
@@ -84,8 +82,7 @@ impl Target {
             sampler,
             plan: known.plan,
             size: known.size,
-            flush_mode: known.flush_mode,
-            on_devices: known.on_devices,
+            stores: known.stores,
             doctor: serde_json::to_value(&known.doctor).unwrap_or_default(),
             about: known.about,
             layout,
@@ -126,7 +123,11 @@ impl Target {
 
     /// The part of the report that this knows.
     pub(super) fn context(&self, marks: Vec<String>) -> ReportContext {
-        let drives = self.sampler.devices().len() as u32;
+        // A peer's devices are all its data's.
+        let (drives, (flush_mode, flush_forced)) = match &self.about {
+            Some(_) => (self.sampler.devices().len() as u32, (FlushMode::Flush.to_string(), false)),
+            None => (data_drives(&self.stores), StoreFacts::flush_of(&self.stores)),
+        };
         ReportContext {
             plan: self.plan.clone(),
             shared: self.grid.shared,
@@ -134,9 +135,11 @@ impl Target {
             grid: serde_json::to_value(&self.grid).unwrap_or_default(),
             host: host_report(),
             size: self.size,
-            flush_mode: self.flush_mode.to_owned(),
+            flush_mode,
+            flush_forced,
+            stores: self.stores.clone(),
             doctor: self.doctor.clone(),
-            drives: (self.on_devices && drives > 0).then_some(drives),
+            drives: (drives > 0).then_some(drives),
             marks,
             ..ReportContext::default()
         }
@@ -165,8 +168,7 @@ fn peer(plan: &carmine_peer::PeerPlan) -> anyhow::Result<Known> {
         plan: without_grid(serde_json::to_value(plan)?),
         size: u32::from(plan.size),
         devices: plan.devices.clone(),
-        flush_mode: "fdatasync",
-        on_devices: true,
+        stores: Vec::new(),
         start: "carmine peer up",
         doctor: examine(&Options {
             reactor_cpus: plan.grid.allocated_cpus(),
@@ -179,15 +181,13 @@ fn peer(plan: &carmine_peer::PeerPlan) -> anyhow::Result<Known> {
 
 fn testbed(layout: &Layout) -> anyhow::Result<Known> {
     let plan = carmine_testbed::require_plan(layout)?;
-    let durable = plan.store == StoreKind::Blue;
     Ok(Known {
         grid: plan.grid.clone(),
         allocated_cores: plan.allocated_cores(),
         plan: without_grid(serde_json::to_value(&plan)?),
         size: u32::from(plan.pool.size),
         devices: plan.devices.clone(),
-        flush_mode: if durable { "fdatasync" } else { "none" },
-        on_devices: durable,
+        stores: stores(layout, &plan)?,
         start: "carmine up",
         doctor: findings_of(layout, &plan),
         about: None,

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use carmine_load::{LoadSpec, Rw, parse_bytes, parse_millis};
 use carmine_reactor::PollPolicy;
-use carmine_testbed::StoreKind;
+use carmine_testbed::{StoreKind, Tuning};
 use carmine_topology::CpuList;
 use clap::{Args, ValueEnum};
+
+use crate::tuning::TuningArgs;
 
 /// Where `blue` keeps its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -20,8 +22,12 @@ pub(super) enum KvKind {
 /// Options of the load, as those of `bench`, and of the store under it.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "The figures are of this process: the generator's own work is in them. Exit codes: 0 measured; 1 it failed \
-                  or was interrupted; 2 it cannot be measured as asked."
+    after_help = "Each load runs on the store that the one before it left, mounted anew. The figures are of this process: the \
+                  generator's own work is in them.\n\
+                  Columns: IOPS/core is per core that the process used; CPU, reactor, alien, rocksdb and machine are us of CPU \
+                  per operation; flush/op, enter/op count per operation; B/B are bytes written per byte of the load: log to the \
+                  log, dev to the device with the log, all by the process to all drives.\n\
+                  Exit codes: 0 measured; 1 it failed or was interrupted; 2 it cannot be measured as asked."
 )]
 pub(crate) struct StoreBenchArgs {
     /// Folder for the store; what it makes there is removed afterwards
@@ -69,7 +75,9 @@ pub(crate) struct StoreBenchArgs {
     /// What idle reactors do: poll, adaptive, adaptive:MICROSECONDS, sleep
     #[arg(long, value_name = "POLICY", default_value_t)]
     pub(super) poll: PollPolicy,
-    /// File for the result
+    #[command(flatten)]
+    tuning: TuningArgs,
+    /// File for the result, in JSON: what the store lies on, how it was mounted, and a row of figures for each load
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 }
@@ -88,6 +96,11 @@ impl StoreBenchArgs {
             ..LoadSpec::default()
         };
         self.rw.iter().flat_map(|rw| self.iodepth.iter().map(move |depth| one(*rw, *depth))).collect()
+    }
+
+    /// How the store is mounted.
+    pub(super) fn tuning(&self) -> anyhow::Result<Tuning> {
+        Ok(Tuning::default().changed(&self.tuning.wish(), self.store)?)
     }
 
     pub(super) fn cpus(&self) -> Vec<usize> {

@@ -28,7 +28,9 @@ pub(super) struct Row {
     machine_us: f64,
     flushes_per_op: f64,
     device_writes_per_op: f64,
-    /// Bytes that the store wrote to its device, for each byte of the load.
+    /// Bytes that the store wrote to its log, for each byte of the load.
+    log_per_byte: f64,
+    /// Bytes that it wrote to its device, log included, for each byte of the load.
     written_per_byte: f64,
     /// Bytes that the process wrote to all drives (RocksDB's tables too), for each byte of the load.
     process_written_per_byte: f64,
@@ -41,7 +43,7 @@ pub(super) struct Row {
 /// Column titles of [`Row::text`].
 pub(super) fn header() -> String {
     format!(
-        "{:<10} {:>5} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8}",
+        "{:<10} {:>5} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8}",
         "rw",
         "depth",
         "IOPS",
@@ -54,6 +56,7 @@ pub(super) fn header() -> String {
         "rocksdb",
         "machine",
         "flush/op",
+        "B/B log",
         "B/B dev",
         "B/B all",
         "enter/op"
@@ -83,6 +86,7 @@ impl Row {
         };
         let used_ns = process.cpu_ns as f64 - spin_ns;
         let bytes = ops * spec.bs_bytes as f64;
+        let log_bytes = grown(begin, end, |shard| shard.store.log_bytes);
         let mut latency = measured.result.read.latency_ns.clone();
         latency.merge(&measured.result.write.latency_ns);
         // The same for all shards.
@@ -103,7 +107,8 @@ impl Row {
             machine_us: us(window.machine.busy_ns as f64 - spin_ns),
             flushes_per_op: grown(begin, end, |shard| shard.store.flushes) / ops,
             device_writes_per_op: grown(begin, end, |shard| shard.store.device_writes) / ops,
-            written_per_byte: grown(begin, end, |shard| shard.store.device_write_bytes) / bytes,
+            log_per_byte: log_bytes / bytes,
+            written_per_byte: (grown(begin, end, |shard| shard.store.device_write_bytes) + log_bytes) / bytes,
             process_written_per_byte: process.device_write_bytes as f64 / bytes,
             enters_per_op: grown(begin, end, |shard| shard.reactor.enters) / ops,
             kv_commits_per_op: one(end).saturating_sub(one(begin)) as f64 / ops,
@@ -115,7 +120,7 @@ impl Row {
     /// One line, as [`header`] has it.
     pub(super) fn text(&self) -> String {
         format!(
-            "{:<10} {:>5} {:>8.0} {:>8.1} {:>8.1} {:>9.0} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.3} {:>8.2} {:>7.2} {:>8.2}",
+            "{:<10} {:>5} {:>8.0} {:>8.1} {:>8.1} {:>9.0} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.3} {:>8.2} {:>8.2} {:>7.2} {:>8.2}",
             self.rw,
             self.iodepth,
             self.iops,
@@ -128,6 +133,7 @@ impl Row {
             self.rocksdb_us,
             self.machine_us,
             self.flushes_per_op,
+            self.log_per_byte,
             self.written_per_byte,
             self.process_written_per_byte,
             self.enters_per_op

@@ -4,22 +4,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use carmine_load::drive::StoreFacts;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MkfsOptions, MountOptions, mkfs};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
-use carmine_testbed::sample::device_of;
+use carmine_testbed::drive::part_at;
 use carmine_testbed::{StoreKind, process};
 use carmine_types::{OsdId, Uuid};
 use tempfile::TempDir;
 
 use super::args::{KvKind, StoreBenchArgs};
+use crate::cmd::osd::facts::{mount_options, settle};
+
+/// RocksDB's folder.
+const DB: &str = "db";
 
 /// A store that belongs to nobody, in a folder that goes with it.
 pub(super) struct Bare {
     parts: Parts,
     kind: StoreKind,
-    kv: KvKind,
-    folder: TempDir,
+    /// What it lies on; `None`: in memory.
+    facts: Option<StoreFacts>,
+    _folder: TempDir,
 }
 
 /// What mounting needs.
@@ -30,6 +36,7 @@ pub(super) enum Parts {
     Blue {
         block: PathBuf,
         kv: Arc<dyn Kv>,
+        options: MountOptions,
     },
 }
 
@@ -38,9 +45,10 @@ impl Bare {
     pub(super) fn make(args: &StoreBenchArgs) -> anyhow::Result<Bare> {
         let folder = tempfile::Builder::new().prefix("carmine-store-bench-").tempdir_in(&args.dir);
         let folder = folder.with_context(|| format!("cannot make a folder in {}", args.dir.display()))?;
-        let parts = match args.store {
-            StoreKind::Cyan => Parts::Memory(StoreShared::cyan(args.store_size)),
-            StoreKind::Null => Parts::Memory(StoreShared::null()),
+        let tuning = args.tuning()?;
+        let (parts, facts) = match args.store {
+            StoreKind::Cyan => (Parts::Memory(StoreShared::cyan(args.store_size)), None),
+            StoreKind::Null => (Parts::Memory(StoreShared::null()), None),
             StoreKind::Blue => {
                 // RocksDB's threads inherit the CPUs of the thread that opens it.
                 if let Some(cpus) = &args.alien_cpus {
@@ -49,23 +57,33 @@ impl Bare {
                 let kv = open_kv(args, &folder)?;
                 let block = folder.path().join("block");
                 make_blue(&block, &kv, args.store_size)?;
-                Parts::Blue { block, kv }
+                let db = (args.kv == KvKind::Rocks).then(|| part_at(&folder.path().join(DB)));
+                let facts = settle(0, &tuning, part_at(&block), None, db);
+                let options = mount_options(&facts, MountOptions::default().cache_bytes_per_shard);
+                (Parts::Blue { block, kv, options }, Some(facts))
             }
         };
-        Ok(Bare { parts, kind: args.store, kv: args.kv, folder })
+        Ok(Bare { parts, kind: args.store, facts, _folder: folder })
     }
 
     pub(super) fn parts(&self) -> Parts {
         self.parts.clone()
     }
 
+    pub(super) fn kind(&self) -> StoreKind {
+        self.kind
+    }
+
+    /// What it lies on; `None`: in memory.
+    pub(super) fn facts(&self) -> Option<&StoreFacts> {
+        self.facts.as_ref()
+    }
+
     /// What it is and where, for people.
     pub(super) fn describe(&self) -> String {
-        let drive = || device_of(self.folder.path()).unwrap_or_else(|| "unknown drive".into());
-        match (self.kind, self.kv) {
-            (StoreKind::Blue, KvKind::Rocks) => format!("blue: data and RocksDB on {}", drive()),
-            (StoreKind::Blue, KvKind::Memory) => format!("blue: data on {}, metadata in memory", drive()),
-            (kind, _) => kind.to_string(),
+        match &self.facts {
+            Some(facts) => format!("{}: {}", self.kind, facts.line()),
+            None => format!("{}: in memory", self.kind),
         }
     }
 }
@@ -74,8 +92,8 @@ impl Parts {
     pub(super) async fn mount(&self, shard: &Shard) -> Result<StoreShared, String> {
         match self {
             Parts::Memory(shared) => Ok(shared.clone()),
-            Parts::Blue { block, kv } => {
-                let mounted = BlueShared::mount(shard, block, Arc::clone(kv), MountOptions::default()).await;
+            Parts::Blue { block, kv, options } => {
+                let mounted = BlueShared::mount(shard, block, Arc::clone(kv), *options).await;
                 mounted.map(StoreShared::Blue).map_err(|error| error.to_string())
             }
         }
@@ -100,7 +118,7 @@ fn make_blue(block: &PathBuf, kv: &Arc<dyn Kv>, size_bytes: u64) -> anyhow::Resu
 fn open_kv(args: &StoreBenchArgs, folder: &TempDir) -> anyhow::Result<Arc<dyn Kv>> {
     use carmine_kv_rocks::{RocksKv, RocksOptions};
     Ok(match args.kv {
-        KvKind::Rocks => Arc::new(RocksKv::open(&folder.path().join("db"), RocksOptions::default())?),
+        KvKind::Rocks => Arc::new(RocksKv::open(&folder.path().join(DB), RocksOptions::default())?),
         KvKind::Memory => Arc::new(MemKv::new()),
     })
 }

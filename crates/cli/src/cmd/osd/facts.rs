@@ -1,0 +1,94 @@
+//! What the store of an OSD lies on, and what is made of that: flush mode, class, threshold.
+
+use carmine_load::drive::{DeviceClass, FlushMode, StoreFacts, StorePart};
+use carmine_store::blue::{self, MountOptions};
+use carmine_testbed::drive::{Flushing, part_at};
+use carmine_testbed::{Layout, Plan, StoreKind, Tuning, db_place};
+use carmine_types::OsdId;
+
+use super::store::block_path;
+
+/// Of an OSD that is made; `None` for stores in memory. Reads `/sys`: call it before the reactors run.
+pub(crate) fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts> {
+    let data = || part_at(&block_path(layout, osd));
+    let db = || part_at(&db_place(layout, osd));
+    (plan.store == StoreKind::Blue).then(|| settle(osd.0, &plan.tuning, data(), None, Some(db())))
+}
+
+/// Decides what is not asked for. `log`: if it has a device of its own.
+pub(crate) fn settle(
+    osd: u32,
+    tuning: &Tuning,
+    data: StorePart,
+    log: Option<StorePart>,
+    db: Option<StorePart>,
+) -> StoreFacts {
+    let log = log.unwrap_or_else(|| data.clone());
+    let flushing = Flushing::choose(tuning.flush_mode, &[&data, &log]);
+    let device_class = tuning.device_class.unwrap_or_else(|| DeviceClass::of(&data.drive));
+    StoreFacts {
+        osd,
+        log,
+        db,
+        flush_mode: flushing.mode,
+        flush_forced: flushing.forced,
+        flush_reason: flushing.reason,
+        device_class,
+        device_class_forced: tuning.device_class.is_some(),
+        prefer_deferred_bytes: tuning.prefer_deferred_bytes(device_class),
+        discard: tuning.discard,
+        data,
+    }
+}
+
+/// The store's settings.
+pub(crate) fn mount_options(facts: &StoreFacts, cache_bytes_per_shard: usize) -> MountOptions {
+    MountOptions {
+        cache_bytes_per_shard,
+        prefer_deferred_bytes: Some(facts.prefer_deferred_bytes),
+        flush: Some(match facts.flush_mode {
+            FlushMode::Flush => blue::FlushMode::Flush,
+            FlushMode::Dsync => blue::FlushMode::Dsync,
+            FlushMode::None => blue::FlushMode::None,
+        }),
+        discard: facts.discard,
+        ..MountOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carmine_load::drive::{DriveFacts, WriteCache};
+
+    #[test]
+    fn a_rotating_drive_without_a_cache_defers_and_is_not_flushed() {
+        let drive = DriveFacts {
+            drives: vec!["sda".into()],
+            rotational: Some(true),
+            write_cache: WriteCache::Through,
+            ..DriveFacts::default()
+        };
+        let data = StorePart { path: "/dev/sda".into(), is_device: true, drive };
+        let facts = settle(3, &Tuning::default(), data.clone(), None, None);
+        assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::None, false));
+        assert_eq!((facts.device_class, facts.prefer_deferred_bytes), (DeviceClass::Hdd, 65_536));
+        assert_eq!(facts.log, facts.data);
+        assert_eq!(mount_options(&facts, 7).flush, Some(blue::FlushMode::None));
+        // The log on another drive, with a volatile cache.
+        let log = StorePart { drive: DriveFacts::default(), path: "/dev/sdb".into(), ..data.clone() };
+        let facts = settle(3, &Tuning::default(), data.clone(), Some(log), None);
+        assert_eq!(facts.flush_mode, FlushMode::Flush);
+        assert!(facts.flush_reason.contains("unknown"), "{}", facts.flush_reason);
+        let tuning = Tuning {
+            flush_mode: Some(FlushMode::Dsync),
+            device_class: Some(DeviceClass::Nvme),
+            prefer_deferred_bytes: Some(0),
+            discard: true,
+        };
+        let facts = settle(3, &tuning, data, None, None);
+        assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::Dsync, true));
+        assert_eq!((facts.device_class, facts.device_class_forced), (DeviceClass::Nvme, true));
+        assert_eq!((facts.prefer_deferred_bytes, facts.discard), (0, true));
+    }
+}

@@ -1,0 +1,327 @@
+//! The drives under the parts of a store, as results and `ceph osd metadata` name them. Whoever reads `/sys` makes them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a drive has done with a write when it says that it is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WriteCache {
+    /// It survives a power cut: there is no cache, or it is power-safe (the kernel's `write through`).
+    Through,
+    /// It may be in a cache that loses it, until a flush (the kernel's `write back`).
+    Back,
+    /// The kernel does not tell: as bad as `Back`.
+    #[default]
+    Unknown,
+}
+
+/// Kind of a drive, by Ceph's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceClass {
+    /// It rotates.
+    Hdd,
+    /// It does not, or nobody knows.
+    #[default]
+    Ssd,
+    /// It is reached by NVMe.
+    Nvme,
+}
+
+/// How writes of a store become durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlushMode {
+    /// Many writes, then one flush of the drive's cache (`fdatasync`).
+    #[default]
+    Flush,
+    /// Each write by itself (`RWF_DSYNC`).
+    Dsync,
+    /// Not at all: what the drive has taken survives.
+    None,
+}
+
+/// A block device, as `/sys` describes it. What is not known is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveFacts {
+    /// The block device on which the file system or the store lies: `sda1`, `dm-0`, `loop3`. `None` on file systems that
+    /// do not say which they lie on: overlay, btrfs, tmpfs.
+    pub node: Option<String>,
+    /// The drives below it: one, or those of a volume.
+    pub drives: Vec<String>,
+    /// What the maker calls it.
+    pub model: Option<String>,
+    /// Its serial number.
+    pub serial: Option<String>,
+    /// As the kernel says; disks of virtio say that they rotate whatever they are.
+    pub rotational: Option<bool>,
+    /// Bytes of the smallest block that can be addressed.
+    pub logical_block_bytes: Option<u64>,
+    /// Bytes of the smallest block that is written without reading.
+    pub physical_block_bytes: Option<u64>,
+    /// What happens to a write without a flush.
+    pub write_cache: WriteCache,
+    /// It has writes that go past its cache (force unit access).
+    pub fua: Option<bool>,
+    /// Bytes of the unit in which space can be discarded; 0: it cannot.
+    pub discard_granularity_bytes: Option<u64>,
+}
+
+/// A part of a store and what it lies on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StorePart {
+    /// File, folder or device, behind all links.
+    pub path: PathBuf,
+    /// It is a block device itself, not something in a file system.
+    pub is_device: bool,
+    #[serde(flatten)]
+    pub drive: DriveFacts,
+}
+
+/// The store of an OSD: what its parts lie on, and what was made of that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreFacts {
+    pub osd: u32,
+    pub data: StorePart,
+    /// The log; the same as `data` unless it has a device of its own.
+    pub log: StorePart,
+    /// RocksDB; `None`: metadata in memory.
+    pub db: Option<StorePart>,
+    pub flush_mode: FlushMode,
+    /// It was asked for, not chosen.
+    pub flush_forced: bool,
+    /// Why it was chosen.
+    pub flush_reason: String,
+    pub device_class: DeviceClass,
+    /// It was asked for, not detected.
+    pub device_class_forced: bool,
+    /// Transactions with less data than this go into the log first.
+    pub prefer_deferred_bytes: u64,
+    /// Freed space is discarded.
+    pub discard: bool,
+}
+
+impl DeviceClass {
+    /// What the kernel says of a drive. A disk of virtio claims to rotate, which says nothing: it counts as unknown.
+    #[must_use]
+    pub fn of(drive: &DriveFacts) -> DeviceClass {
+        let all = |prefix: &str| {
+            !drive.drives.is_empty() && drive.drives.iter().all(|name| name.starts_with(prefix))
+        };
+        match drive.rotational {
+            _ if all("nvme") => DeviceClass::Nvme,
+            Some(true) if !all("vd") => DeviceClass::Hdd,
+            _ => DeviceClass::Ssd,
+        }
+    }
+}
+
+impl fmt::Display for WriteCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            WriteCache::Through => "write through",
+            WriteCache::Back => "write back",
+            WriteCache::Unknown => "unknown",
+        })
+    }
+}
+
+impl fmt::Display for DeviceClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            DeviceClass::Hdd => "hdd",
+            DeviceClass::Ssd => "ssd",
+            DeviceClass::Nvme => "nvme",
+        })
+    }
+}
+
+impl FromStr for DeviceClass {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [DeviceClass::Hdd, DeviceClass::Ssd, DeviceClass::Nvme];
+        let found = all.into_iter().find(|class| class.to_string() == text);
+        found.ok_or_else(|| format!("`{text}` is no class of drives; take hdd, ssd, nvme or auto"))
+    }
+}
+
+impl fmt::Display for FlushMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            FlushMode::Flush => "flush",
+            FlushMode::Dsync => "dsync",
+            FlushMode::None => "none",
+        })
+    }
+}
+
+impl FromStr for FlushMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [FlushMode::Flush, FlushMode::Dsync, FlushMode::None];
+        let found = all.into_iter().find(|mode| mode.to_string() == text);
+        found.ok_or_else(|| format!("`{text}` is no flush mode; take flush, dsync, none or auto"))
+    }
+}
+
+impl DriveFacts {
+    /// Names of the drives, or `unknown`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match (self.drives.as_slice(), &self.node) {
+            ([], None) => "unknown".to_owned(),
+            ([], Some(node)) => node.clone(),
+            (drives, _) => drives.join(","),
+        }
+    }
+}
+
+impl fmt::Display for DriveFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name())?;
+        if let Some(node) = self.node.as_ref().filter(|node| !self.drives.contains(node)) {
+            write!(f, " ({node})")?;
+        }
+        let cache = match self.write_cache {
+            WriteCache::Unknown => "write cache unknown".to_owned(),
+            known => known.to_string(),
+        };
+        write!(f, ", {cache}")?;
+        if self.fua == Some(true) { f.write_str(", FUA") } else { Ok(()) }
+    }
+}
+
+impl StoreFacts {
+    /// The block devices of all parts, as the kernel's statistics name them.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        let parts = [&self.data, &self.log].into_iter().chain(&self.db);
+        parts.filter_map(|part| part.drive.node.as_deref())
+    }
+
+    /// One line: the drives of the parts, and how writes become durable.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let forced = |is: bool| if is { ", forced" } else { "" };
+        let data = if self.log.path == self.data.path { "data and log" } else { "data" };
+        let mut text = format!("{data} on {}", self.data.drive);
+        if self.log.path != self.data.path {
+            text += &format!("; log on {}", self.log.drive);
+        }
+        match &self.db {
+            Some(db) => text += &format!("; RocksDB on {}", db.drive.name()),
+            None => text += "; metadata in memory",
+        }
+        let (class, mode) = (self.device_class, self.flush_mode);
+        text += &format!("; class {class}{}", forced(self.device_class_forced));
+        text += &format!(
+            "; flush mode {mode}{}; deferred below {} bytes",
+            forced(self.flush_forced),
+            self.prefer_deferred_bytes
+        );
+        if self.discard { text + "; discards" } else { text }
+    }
+
+    /// The flush mode of several OSDs, and whether one of them was forced. Stores in memory: `none`.
+    #[must_use]
+    pub fn flush_of(stores: &[StoreFacts]) -> (String, bool) {
+        let mut modes: Vec<String> = stores.iter().map(|store| store.flush_mode.to_string()).collect();
+        modes.sort_unstable();
+        modes.dedup();
+        if modes.is_empty() {
+            modes.push(FlushMode::None.to_string());
+        }
+        (modes.join(", "), stores.iter().any(|store| store.flush_forced))
+    }
+
+    /// [`Self::line`] of several OSDs, those together that have the same.
+    #[must_use]
+    pub fn lines(stores: &[StoreFacts]) -> Vec<String> {
+        let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
+        for store in stores {
+            let line = store.line();
+            match groups.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, osds)) => osds.push(store.osd),
+                None => groups.push((line, vec![store.osd])),
+            }
+        }
+        let name = |osds: &[u32]| match osds {
+            [one] => format!("osd.{one}"),
+            [first, .., last] => format!("osd.{first}-{last} ({})", osds.len()),
+            [] => String::new(),
+        };
+        groups.into_iter().map(|(line, osds)| format!("{:<9} {line}", name(&osds))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drive(name: &str, rotational: Option<bool>) -> DriveFacts {
+        DriveFacts {
+            node: Some(name.to_owned()),
+            drives: vec![name.to_owned()],
+            rotational,
+            ..DriveFacts::default()
+        }
+    }
+
+    #[test]
+    fn classes_follow_from_what_the_kernel_says() {
+        for (name, rotational, class) in [
+            ("sda", Some(true), DeviceClass::Hdd),
+            ("sda", Some(false), DeviceClass::Ssd),
+            ("sda", None, DeviceClass::Ssd),
+            ("nvme0n1", Some(false), DeviceClass::Nvme),
+            ("vda", Some(true), DeviceClass::Ssd),
+        ] {
+            assert_eq!(DeviceClass::of(&drive(name, rotational)), class, "{name} {rotational:?}");
+            assert_eq!(class.to_string().parse(), Ok(class));
+        }
+        let mixed = DriveFacts { drives: vec!["nvme0n1".into(), "sda".into()], ..drive("dm-0", Some(true)) };
+        assert_eq!(DeviceClass::of(&mixed), DeviceClass::Hdd);
+        assert_eq!(DeviceClass::of(&DriveFacts::default()), DeviceClass::Ssd);
+        assert!("tape".parse::<DeviceClass>().unwrap_err().contains("tape"));
+        assert!("never".parse::<FlushMode>().unwrap_err().contains("never"));
+    }
+
+    #[test]
+    fn every_part_is_named_and_what_was_forced() {
+        let part = |path: &str, name| StorePart {
+            path: path.into(),
+            is_device: true,
+            drive: drive(name, Some(false)),
+        };
+        let store = StoreFacts {
+            data: part("/dev/sda", "sda"),
+            log: part("/dev/nvme0n1", "nvme0n1"),
+            db: Some(part("/var/db", "sdb")),
+            flush_mode: FlushMode::None,
+            flush_forced: true,
+            discard: true,
+            ..StoreFacts::default()
+        };
+        let line = store.line();
+        for word in
+            ["data on sda,", "log on nvme0n1,", "RocksDB on sdb;", "flush mode none, forced", "discards"]
+        {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+        let one = StoreFacts { osd: 1, log: store.data.clone(), ..store.clone() };
+        assert!(one.line().starts_with("data and log on sda"));
+        let same = StoreFacts { osd: 2, ..one.clone() };
+        let lines = StoreFacts::lines(&[store.clone(), one.clone(), same]);
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("osd.0 ") && lines[1].starts_with("osd.1-2 (2)"), "{lines:?}");
+        let flush = StoreFacts { flush_mode: FlushMode::Flush, flush_forced: false, ..one };
+        assert_eq!(StoreFacts::flush_of(&[store, flush.clone()]), ("flush, none".to_owned(), true));
+        assert_eq!(StoreFacts::flush_of(&[flush]), ("flush".to_owned(), false));
+        assert_eq!(StoreFacts::flush_of(&[]), ("none".to_owned(), false));
+    }
+}

@@ -1,0 +1,152 @@
+//! Settings of the store `blue` that may change at every start: nothing on a device depends on them.
+//!
+//! The class of the drives stands here and in results, not in the store's label: it is a property of what the store lies on
+//! just now, which a copy to another drive changes without touching a label.
+
+use std::str::FromStr;
+
+use carmine_load::drive::{DeviceClass, FlushMode};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, usage};
+use crate::wish::StoreKind;
+
+const KIB: u64 = 1 << 10;
+
+/// As decided, for all OSDs of a testbed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tuning {
+    /// How writes become durable; `None`: as the drives need it.
+    pub flush_mode: Option<FlushMode>,
+    /// Class of the drives; `None`: as the kernel says.
+    pub device_class: Option<DeviceClass>,
+    /// Transactions with less data than this go into the log first; `None`: as suits the class.
+    pub prefer_deferred_bytes: Option<u64>,
+    /// Tell the drives which space is free.
+    pub discard: bool,
+}
+
+/// A value, or `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrAuto<T> {
+    /// What is known of the drives decides.
+    Auto,
+    /// This.
+    Is(T),
+}
+
+/// As asked for; `None`: as before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TuningWish {
+    pub flush_mode: Option<OrAuto<FlushMode>>,
+    pub device_class: Option<OrAuto<DeviceClass>>,
+    pub prefer_deferred_bytes: Option<OrAuto<u64>>,
+    pub discard: Option<bool>,
+}
+
+impl<T> OrAuto<T> {
+    fn value(self) -> Option<T> {
+        match self {
+            OrAuto::Auto => None,
+            OrAuto::Is(value) => Some(value),
+        }
+    }
+
+    /// Reads `auto`, or a value by `parse`.
+    ///
+    /// # Errors
+    /// Those of `parse`.
+    pub fn parse<E>(
+        text: &str,
+        parse: impl FnOnce(&str) -> std::result::Result<T, E>,
+    ) -> std::result::Result<OrAuto<T>, E> {
+        if text == "auto" { Ok(OrAuto::Auto) } else { parse(text).map(OrAuto::Is) }
+    }
+}
+
+impl<T: FromStr> FromStr for OrAuto<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> std::result::Result<Self, T::Err> {
+        OrAuto::parse(text, T::from_str)
+    }
+}
+
+impl Tuning {
+    /// With what is asked for.
+    ///
+    /// # Errors
+    /// Something is asked for, and the store is in memory.
+    pub fn changed(mut self, wish: &TuningWish, store: StoreKind) -> Result<Tuning> {
+        if store != StoreKind::Blue && *wish != TuningWish::default() {
+            return Err(usage!(
+                "--flush-mode, --device-class, --prefer-deferred-size, --discard: the store {store} uses no device"
+            ));
+        }
+        if let Some(mode) = wish.flush_mode {
+            self.flush_mode = mode.value();
+        }
+        if let Some(class) = wish.device_class {
+            self.device_class = class.value();
+        }
+        if let Some(bytes) = wish.prefer_deferred_bytes {
+            self.prefer_deferred_bytes = bytes.value();
+        }
+        self.discard = wish.discard.unwrap_or(self.discard);
+        Ok(self)
+    }
+
+    /// The threshold for a class of drives: on one that rotates, a small write is dear where it belongs and cheap behind the
+    /// one before it (BlueStore's `bluestore_prefer_deferred_size_hdd`, 64 KiB). On flash only what is less than a block: there
+    /// the rest of the block is read and written with it anyway, and BlueStore's 0 defers the same.
+    #[must_use]
+    pub fn prefer_deferred_bytes(&self, class: DeviceClass) -> u64 {
+        self.prefer_deferred_bytes.unwrap_or(match class {
+            DeviceClass::Hdd => 64 * KIB,
+            DeviceClass::Ssd | DeviceClass::Nvme => 4 * KIB,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_asked_for_stays_and_auto_takes_it_back() {
+        let tuning = Tuning::default();
+        assert_eq!(
+            [DeviceClass::Hdd, DeviceClass::Ssd, DeviceClass::Nvme].map(|c| tuning.prefer_deferred_bytes(c)),
+            [65_536, 4096, 4096]
+        );
+        let wish = TuningWish {
+            flush_mode: Some("dsync".parse().unwrap()),
+            device_class: Some("hdd".parse().unwrap()),
+            prefer_deferred_bytes: Some(OrAuto::Is(0)),
+            discard: Some(true),
+        };
+        let asked = tuning.changed(&wish, StoreKind::Blue).unwrap();
+        let asked = asked.changed(&TuningWish::default(), StoreKind::Blue).unwrap();
+        assert_eq!(
+            asked,
+            Tuning {
+                flush_mode: Some(FlushMode::Dsync),
+                device_class: Some(DeviceClass::Hdd),
+                prefer_deferred_bytes: Some(0),
+                discard: true
+            }
+        );
+        assert_eq!(asked.prefer_deferred_bytes(DeviceClass::Hdd), 0);
+        let back = TuningWish {
+            flush_mode: Some(OrAuto::Auto),
+            device_class: Some("auto".parse().unwrap()),
+            prefer_deferred_bytes: Some(OrAuto::Auto),
+            discard: Some(false),
+        };
+        assert_eq!(asked.changed(&back, StoreKind::Blue).unwrap(), tuning);
+        let error = tuning.changed(&wish, StoreKind::Cyan).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("cyan"), "{error}");
+        assert!("tape".parse::<OrAuto<DeviceClass>>().unwrap_err().contains("tape"));
+    }
+}

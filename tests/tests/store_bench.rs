@@ -1,0 +1,168 @@
+//! `carmine store bench` with real files and the real RocksDB, and the check of the published notes that tells where the log
+//! of an OSD is: `ceph tell osd.0 bench` with writes of 64 KiB and of 4 KiB. About 15 s.
+#![allow(clippy::disallowed_methods)] // starts processes and reads files
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use carmine_tests::{Testbed, carmine_bin, installed, run, succeed};
+use serde_json::Value;
+
+/// `carmine store bench ARGS` on a small store in a folder of the build's disk; its output and its JSON.
+fn bench(args: &[&str]) -> (String, Value) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let json = folder.path().join("result.json");
+    let (dir, file) = (folder.path().to_str().expect("UTF-8"), json.to_str().expect("UTF-8"));
+    let mut all = vec!["--dir", dir, "--json", file, "--store-size", "64m", "--size", "8m"];
+    all.extend(["--runtime", "300ms", "--ramp", "100ms"]);
+    all.extend(args);
+    let said = succeed(store_bench(&all), &format!("store bench {args:?}"));
+    let text = std::fs::read_to_string(&json).expect("a result");
+    let left = std::fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(left, 1, "only the result is left");
+    (said, serde_json::from_str(&text).expect("JSON"))
+}
+
+fn store_bench(args: &[&str]) -> Output {
+    let mut all = vec!["store", "bench"];
+    all.extend(args);
+    run(&carmine_bin(), &all, Duration::from_secs(60))
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row}"))
+}
+
+#[test]
+fn every_load_has_a_row_and_the_result_says_what_the_store_lies_on() {
+    let (said, result) = bench(&["--rw", "randwrite,randread", "--bs", "4k", "--iodepth", "1,16"]);
+    let rows = result["rows"].as_array().expect("rows");
+    let kinds: Vec<(&str, u64)> = rows
+        .iter()
+        .map(|row| (row["rw"].as_str().expect("rw"), row["iodepth"].as_u64().expect("iodepth")))
+        .collect();
+    assert_eq!(kinds, [("randwrite", 1), ("randwrite", 16), ("randread", 1), ("randread", 16)]);
+    for row in rows {
+        for key in ["iops", "mean_us", "p99_us", "process_us", "iops_per_core_used", "enters_per_op"] {
+            assert!(number(row, key) > 0.0, "{key}: {row}");
+        }
+        let writes = row["rw"] == "randwrite";
+        for key in ["flushes_per_op", "log_per_byte", "written_per_byte", "device_writes_per_op"] {
+            assert_eq!(number(row, key) > 0.0, writes, "{key}: {row}");
+        }
+    }
+    // Data goes to its place once, metadata to the log.
+    assert!(number(&rows[1], "written_per_byte") > 1.0 && number(&rows[1], "log_per_byte") < 1.5, "{rows:?}");
+    let on = &result["on"];
+    assert_eq!(
+        (&result["store"], &on["flush_mode"], &on["flush_forced"]),
+        (&"blue".into(), &"flush".into(), &false.into())
+    );
+    assert_eq!((&on["data"], &on["log"]), (&on["log"], &on["data"]), "the log lies with the data");
+    assert!(on["db"]["path"].as_str().is_some_and(|path| path.ends_with("/db")), "{on}");
+    assert!(on["flush_reason"].as_str().is_some_and(|why| why.contains("is a file")), "{on}");
+    // The table has the same.
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 6, "{said}");
+    assert!(lines[0].contains("data and log on ") && lines[0].contains("RocksDB on "), "{said}");
+    assert!(lines[0].contains("flush mode flush;"), "{said}");
+    assert!(lines[2].contains(&format!("{:.0}", number(&rows[0], "iops"))), "{said}");
+}
+
+#[test]
+fn a_forced_flush_mode_is_followed_and_said() {
+    let load = ["--rw", "randwrite", "--iodepth", "8", "--kv", "memory", "--flush-mode"];
+    let flushes = |mode: &str| {
+        let (said, result) = bench(&[load.as_slice(), &[mode]].concat());
+        assert!(said.contains(&format!("flush mode {mode}, forced")), "{said}");
+        assert_eq!(
+            (&result["on"]["flush_mode"], &result["on"]["flush_forced"]),
+            (&mode.into(), &true.into())
+        );
+        assert!(result["on"]["db"].is_null() && said.contains("metadata in memory"), "{said}");
+        number(&result["rows"][0], "flushes_per_op")
+    };
+    assert_eq!(flushes("none"), 0.0);
+    assert!(flushes("flush") < 1.0, "many writes share one");
+    assert!(flushes("dsync") > 1.0, "the data of each, and each group of the log");
+}
+
+#[test]
+fn what_is_deferred_goes_into_the_log_and_to_its_place() {
+    let load = ["--rw", "randwrite", "--iodepth", "16", "--bs", "4k", "--kv", "memory"];
+    let (_, result) = bench(&[load.as_slice(), &["--device-class", "hdd", "--discard"]].concat());
+    let on = &result["on"];
+    assert_eq!((&on["device_class"], &on["device_class_forced"]), (&"hdd".into(), &true.into()));
+    assert_eq!((on["prefer_deferred_bytes"].as_u64(), &on["discard"]), (Some(65_536), &true.into()));
+    assert!(number(&result["rows"][0], "log_per_byte") > 1.0, "{result}");
+    let (_, result) = bench(&[load.as_slice(), &["--prefer-deferred-size", "0"]].concat());
+    assert!(number(&result["rows"][0], "log_per_byte") < 1.0, "{result}");
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_named() {
+    for (args, part) in [
+        (["--store", "cyan", "--flush-mode", "none"].as_slice(), "the store cyan uses no device"),
+        (&["--flush-mode", "never"], "never"),
+        (&["--device-class", "tape"], "tape"),
+        (&["--discard=perhaps"], "on or off"),
+        (&["--dir", "/not/there"], "/not/there"),
+    ] {
+        let refused = store_bench(args);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains(part), "{args:?}: {said}");
+    }
+}
+
+/// Counters of an OSD's store.
+fn counter(bed: &Testbed, name: &str) -> u64 {
+    let said = bed.ok("admin", &["--osd", "0", r#"{"prefix": "dump_metrics"}"#]);
+    let metrics: Value = serde_json::from_str(&said).expect("JSON");
+    let shards = metrics["shards"].as_array().expect("shards");
+    shards.iter().map(|shard| shard["store"][name].as_u64().expect("a counter")).sum()
+}
+
+/// Bytes that went into the log for each byte of `tell osd.0 bench`.
+fn logged(bed: &Testbed, write_bytes: u64) -> f64 {
+    const COUNT: u64 = 8 << 20;
+    let before = counter(bed, "log_bytes");
+    if installed("ceph", "ceph-common") {
+        let conf = bed.dir().join("ceph.conf");
+        let (count, size) = (COUNT.to_string(), write_bytes.to_string());
+        let args = ["-c", conf.to_str().expect("UTF-8"), "tell", "osd.0", "bench", &count, &size];
+        succeed(run(Path::new("ceph"), &args, Duration::from_secs(60)), "tell osd.0 bench");
+    } else {
+        let question = format!(r#"{{"prefix": "bench", "count": {COUNT}, "size": {write_bytes}}}"#);
+        bed.ok("admin", &["--osd", "0", &question]);
+    }
+    (counter(bed, "log_bytes") - before) as f64 / COUNT as f64
+}
+
+/// As with BlueStore: on a drive that rotates, 4 KiB writes (below `prefer_deferred_size`) are in the log before they are
+/// acknowledged and 64 KiB writes are not, so the first ones tell how fast the log's drive is and the others how fast the
+/// data's. On flash the data of neither is in the log.
+#[test]
+fn the_size_of_writes_tells_where_the_log_is() {
+    let bed = Testbed::up(&[
+        "--osds",
+        "1",
+        "--osd-size",
+        "256M",
+        "--sparse",
+        "--overprovisioned",
+        "--pgs",
+        "32",
+        "--device-class",
+        "hdd",
+    ]);
+    let (small, large) = (logged(&bed, 4 << 10), logged(&bed, 64 << 10));
+    println!("hdd: {small:.3} bytes into the log for each byte of 4 KiB writes, {large:.3} of 64 KiB");
+    assert!(small > 1.0 && large < 0.2, "{small} {large}");
+    bed.ok("down", &[]);
+    bed.ok("up", &["--overprovisioned", "--device-class", "ssd"]);
+    let (small, large) = (logged(&bed, 4 << 10), logged(&bed, 64 << 10));
+    println!("ssd: {small:.3} bytes into the log for each byte of 4 KiB writes, {large:.3} of 64 KiB");
+    assert_eq!(counter(&bed, "deferred_txns"), 0);
+    assert!(large < 0.2, "{large}");
+}
