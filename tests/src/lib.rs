@@ -3,6 +3,7 @@
 
 pub mod fuzz;
 pub mod sheet;
+pub mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -77,19 +78,6 @@ impl Testbed {
     pub fn ok(&self, command: &str, args: &[&str]) -> String {
         succeed(self.run(command, args), &format!("carmine {command} {args:?}"))
     }
-
-    /// Runs Debian's `rados` against the testbed; at most two minutes.
-    pub fn rados(&self, args: &[&str]) -> Output {
-        let conf = self.dir().join("ceph.conf");
-        let mut all = vec!["-c", conf.to_str().expect("UTF-8"), "-p", "bench"];
-        all.extend(args);
-        run(Path::new("rados"), &all, Duration::from_secs(120))
-    }
-
-    /// The same, which must succeed.
-    pub fn rados_ok(&self, args: &[&str]) -> String {
-        succeed(self.rados(args), &format!("rados {args:?}"))
-    }
 }
 
 impl Testbed {
@@ -163,14 +151,6 @@ impl Background {
         let mut all = vec![command, "--dir", dir.to_str().expect("UTF-8")];
         all.extend(args);
         Background::spawn(bed, &carmine_bin(), &all)
-    }
-
-    /// Starts Debian's `rados` against the testbed.
-    pub fn rados(bed: &Testbed, args: &[&str]) -> Background {
-        let conf = bed.dir().join("ceph.conf");
-        let mut all = vec!["-c", conf.to_str().expect("UTF-8"), "-p", "bench"];
-        all.extend(args);
-        Background::spawn(bed, Path::new("rados"), &all)
     }
 
     fn spawn(bed: &Testbed, program: &Path, args: &[&str]) -> Background {

@@ -33,6 +33,11 @@ impl Sheet {
         Sheet { title, rows: Vec::new() }
     }
 
+    /// Rows that nobody compares: of a test that takes the steps of another one on another testbed.
+    pub fn unlisted() -> Sheet {
+        Sheet { title: "", rows: Vec::new() }
+    }
+
     /// `what` (words of the command line) was seen to work; `note` says what was looked at, or is empty.
     pub fn works(&mut self, what: &str, note: &str) {
         let answer = if note.is_empty() { "works".to_owned() } else { format!("works: {note}") };

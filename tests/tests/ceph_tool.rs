@@ -240,6 +240,8 @@ fn daemons(ceph: &mut Ceph<'_>) {
     ceph.refused("tell osd.0 make tea", "no valid command found");
     ceph.refused("tell osd.9 version", "problem getting command descriptions from osd.9");
     ceph.shows("tell mon.a version", &["carmine"], &[".version"]);
+    ceph.shows("tell mgr version", &["carmine"], &[".version"]);
+    ceph.refused("tell mgr make tea", "no valid command found");
     let perf = [".osd.op_r", ".osd.op_w_latency.avgtime", ".osd.op_latency.avgcount", ".osd.numpg"];
     ceph.shows("daemon osd.0 perf dump", &["op_w_latency"], &perf);
     ceph.shows("daemon osd.0 config show", &["\"store\""], &[".store"]);

@@ -1,365 +1,216 @@
-//! The unmodified `rbd` (ceph-common 16.2.15) and fio's engines `rbd` and `rados` against a testbed. About 40 s in all.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes, reads and writes files
+//! The unmodified `rbd` of Debian's ceph-common 16.2.15 against a testbed. About 40 s.
+#![allow(clippy::disallowed_methods)] // reads and writes files
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use carmine_tests::sheet::Sheet;
+use carmine_tests::tools::{ONE_CYAN, THREE_BLUE, refused};
+use carmine_tests::{Testbed, installed};
 
-use carmine_tests::{Testbed, installed, kill_nine, run, succeed};
+/// What `rbd create` gives an image.
+const DEFAULT_FEATURES: &str = "layering, exclusive-lock, object-map, fast-diff, deep-flatten";
 
-const ONE_CYAN: &[&str] =
-    &["--osds", "1", "--size", "1", "--reactors", "2", "--store", "cyan", "--pgs", "32", "--overprovisioned"];
-const ONE_BLUE: &[&str] = &[
-    "--osds",
-    "1",
-    "--size",
-    "1",
-    "--store",
-    "blue",
-    "--osd-size",
-    "1G",
-    "--sparse",
-    "--pgs",
-    "32",
-    "--overprovisioned",
-];
-const THREE_BLUE: &[&str] = &[
-    "--osds",
-    "3",
-    "--size",
-    "3",
-    "--reactors",
-    "2",
-    "--store",
-    "blue",
-    "--osd-size",
-    "1G",
-    "--sparse",
-    "--pgs",
-    "32",
-    "--overprovisioned",
-];
-
-fn conf(bed: &Testbed) -> String {
-    bed.dir().join("ceph.conf").to_str().expect("UTF-8").to_owned()
+/// The tool, and the rows of what was seen of it.
+struct Rbd<'a> {
+    bed: &'a Testbed,
+    sheet: Sheet,
 }
 
-fn rbd(bed: &Testbed, args: &[&str]) -> Output {
-    let conf = conf(bed);
-    let mut all = vec!["-c", &conf, "-p", "bench"];
-    all.extend(args);
-    run(Path::new("rbd"), &all, Duration::from_secs(60))
-}
-
-fn rbd_ok(bed: &Testbed, args: &[&str]) -> String {
-    succeed(rbd(bed, args), &format!("rbd {args:?}"))
-}
-
-/// What a refused command prints; it must come soon.
-fn refused(output: Output, begin: Instant) -> String {
-    assert!(!output.status.success(), "it was done");
-    assert!(begin.elapsed() < Duration::from_secs(10), "a refusal took {:?}", begin.elapsed());
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// fio, which takes the cluster's address from the environment.
-fn fio(bed: &Testbed, args: &[&str]) -> Command {
-    let mut fio = Command::new("env");
-    // Without librbd's cache every request goes to the OSDs.
-    let conf = conf(bed);
-    let uncached = bed.dir().join("uncached.conf");
-    let text = std::fs::read_to_string(&conf).expect("the testbed's ceph.conf");
-    std::fs::write(&uncached, format!("{text}\n[client]\nrbd_cache = false\n")).expect("a file");
-    fio.arg(format!("CEPH_CONF={}", uncached.display())).arg("fio").args(args);
-    fio
-}
-
-fn fio_ok(bed: &Testbed, args: &[&str]) {
-    let mut all = vec!["fio"];
-    let fio = fio(bed, args);
-    let words: Vec<String> = fio.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    all.clear();
-    all.extend(words.iter().map(String::as_str));
-    let said = succeed(run(Path::new("env"), &all, Duration::from_secs(90)), &format!("fio {args:?}"));
-    assert!(said.contains("err= 0"), "{said}");
-}
-
-/// Every kind of load on an image, what was written read back and compared.
-fn fio_on_image(bed: &Testbed, image: &str) {
-    let image = format!("--rbdname={image}");
-    let common = [
-        "--name=t",
-        "--ioengine=rbd",
-        "--clientname=admin",
-        "--pool=bench",
-        &image,
-        "--iodepth=16",
-        "--size=8m",
-    ];
-    let kinds: [&[&str]; 6] = [
-        &["--rw=write", "--bs=64k", "--verify=crc32c"],
-        &["--rw=randwrite", "--bs=4k", "--verify=crc32c", "--io_size=4m"],
-        &["--rw=randrw", "--bs=4k", "--verify=crc32c", "--io_size=4m"],
-        &["--rw=read", "--bs=256k"],
-        &["--rw=randread", "--bs=4k", "--io_size=4m"],
-        &["--rw=randtrim", "--bs=4k", "--io_size=4m"],
-    ];
-    for kind in kinds {
-        let args: Vec<&str> = common.iter().chain(kind).copied().collect();
-        fio_ok(bed, &args);
+impl Rbd<'_> {
+    fn ok(&self, words: &str) -> String {
+        self.bed.rbd_ok(&words.split_whitespace().collect::<Vec<_>>())
     }
-}
 
-fn fio_on_objects(bed: &Testbed) {
-    let conf = format!("--conf={}", conf(bed));
-    let common = [
-        "--name=t",
-        "--ioengine=rados",
-        "--clientname=admin",
-        "--pool=bench",
-        &conf,
-        "--iodepth=16",
-        "--size=4m",
-        "--bs=4k",
-    ];
-    for rw in ["--rw=randwrite", "--rw=randrw", "--rw=randread"] {
-        let mut args = common.to_vec();
-        args.extend([rw, "--nrfiles=4"]);
-        if rw != "--rw=randread" {
-            args.push("--verify=crc32c");
-        }
-        fio_ok(bed, &args);
+    /// A row for `rbd WORDS`, which was looked at.
+    fn works(&mut self, words: &str, note: &str) {
+        self.sheet.works(&format!("`rbd {words}`"), note);
+    }
+
+    /// A row: refused at once, with this said.
+    fn refused(&mut self, words: &str, why: &str) {
+        let args: Vec<&str> = words.split_whitespace().collect();
+        let said = refused(&format!("rbd {words}"), || self.bed.rbd(&args));
+        assert!(said.contains(why), "rbd {words} says {said:?}, not {why:?}");
+        self.sheet.refused(&format!("`rbd {words}`"), why);
+    }
+
+    /// What an image holds.
+    fn exported(&self, image: &str) -> Vec<u8> {
+        let path = self.bed.file("exported");
+        self.ok(&format!("export --no-progress {image} {path}"));
+        let bytes = std::fs::read(&path).expect("what was exported");
+        std::fs::remove_file(&path).expect("it goes");
+        bytes
     }
 }
 
 /// A file with bytes, holes and an odd length.
-fn content(bed: &Testbed) -> (PathBuf, Vec<u8>) {
+fn content(bed: &Testbed) -> (String, Vec<u8>) {
     let mut bytes: Vec<u8> = (0..9usize << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 9) as u8).collect();
     bytes[3 << 20..6 << 20].fill(0);
     bytes.truncate((9 << 20) - 512);
-    let path = bed.dir().join("content");
+    let path = bed.file("content");
     std::fs::write(&path, &bytes).expect("a file");
     (path, bytes)
 }
 
-/// What an image holds.
-fn exported(bed: &Testbed, image: &str) -> Vec<u8> {
-    let path = bed.dir().join("exported");
-    rbd_ok(bed, &["export", "--no-progress", image, path.to_str().expect("UTF-8")]);
-    let bytes = std::fs::read(&path).expect("what was exported");
-    std::fs::remove_file(&path).expect("it goes");
-    bytes
+fn images_come_and_go(rbd: &mut Rbd<'_>) {
+    rbd.ok("pool init bench");
+    rbd.works("pool init POOL", "");
+    rbd.ok("create --size 16M --image-feature layering plain");
+    rbd.ok("create --size 16M full");
+    rbd.works("create --size 16M --image-feature layering IMAGE", "");
+    rbd.works("create --size 16M IMAGE", &format!("the default features: {DEFAULT_FEATURES}"));
+    rbd.refused("create --size 16M full", "File exists");
+    assert_eq!(rbd.ok("ls").lines().collect::<Vec<_>>(), ["full", "plain"]);
+    rbd.works("ls", "");
+    let info = rbd.ok("info full");
+    assert!(info.contains("size 16 MiB in 4 objects") && info.contains(DEFAULT_FEATURES), "{info}");
+    assert!(rbd.ok("info plain").contains("features: layering\n"));
+    rbd.works("info IMAGE", "size, objects, features");
+    rbd.refused("info nothing", "No such file or directory");
 }
 
-fn images_come_and_go(bed: &Testbed) {
-    rbd_ok(bed, &["pool", "init", "bench"]);
-    rbd_ok(bed, &["create", "--size", "16M", "--image-feature", "layering", "plain"]);
-    rbd_ok(bed, &["create", "--size", "16M", "full"]);
-    let taken = rbd(bed, &["create", "--size", "16M", "full"]);
-    assert!(refused(taken, Instant::now()).contains("File exists"));
-    assert_eq!(rbd_ok(bed, &["ls"]).lines().collect::<Vec<_>>(), ["full", "plain"]);
-    let info = rbd_ok(bed, &["info", "full"]);
-    assert!(info.contains("size 16 MiB in 4 objects"), "{info}");
-    assert!(info.contains("layering, exclusive-lock, object-map, fast-diff, deep-flatten"), "{info}");
-    assert!(rbd_ok(bed, &["info", "plain"]).contains("features: layering\n"));
-    let missing = rbd(bed, &["info", "nothing"]);
-    assert!(refused(missing, Instant::now()).contains("No such file or directory"));
-}
-
-fn images_grow_and_shrink(bed: &Testbed) {
+fn images_grow_and_shrink(rbd: &mut Rbd<'_>) {
     for image in ["plain", "full"] {
-        rbd_ok(
-            bed,
-            &[
-                "bench",
-                "--io-type",
-                "write",
-                "--io-size",
-                "4K",
-                "--io-total",
-                "2M",
-                "--io-threads",
-                "4",
-                image,
-            ],
-        );
-        rbd_ok(
-            bed,
-            &[
-                "bench",
-                "--io-type",
-                "read",
-                "--io-size",
-                "4K",
-                "--io-total",
-                "2M",
-                "--io-threads",
-                "4",
-                image,
-            ],
-        );
-        rbd_ok(bed, &["resize", "--no-progress", "--size", "64M", image]);
-        assert!(rbd_ok(bed, &["info", image]).contains("size 64 MiB in 16 objects"));
-        rbd_ok(bed, &["resize", "--no-progress", "--size", "2M", "--allow-shrink", image]);
-        assert!(rbd_ok(bed, &["info", image]).contains("size 2 MiB in 1 objects"));
-        assert_eq!(exported(bed, image).len(), 2 << 20);
-        rbd_ok(bed, &["resize", "--no-progress", "--size", "16M", image]);
-        assert!(exported(bed, image)[2 << 20..].iter().all(|byte| *byte == 0), "old bytes came back");
+        for way in ["write", "read"] {
+            let said =
+                rbd.ok(&format!("bench --io-type {way} --io-size 4K --io-total 2M --io-threads 4 {image}"));
+            assert!(said.contains("elapsed"), "{said}");
+        }
+        rbd.ok(&format!("resize --no-progress --size 64M {image}"));
+        assert!(rbd.ok(&format!("info {image}")).contains("size 64 MiB in 16 objects"));
+        rbd.ok(&format!("resize --no-progress --size 2M --allow-shrink {image}"));
+        assert!(rbd.ok(&format!("info {image}")).contains("size 2 MiB in 1 objects"));
+        assert_eq!(rbd.exported(image).len(), 2 << 20);
+        rbd.ok(&format!("resize --no-progress --size 16M {image}"));
+        assert!(rbd.exported(image)[2 << 20..].iter().all(|byte| *byte == 0), "old bytes came back");
     }
-    let du = rbd_ok(bed, &["du", "--format", "json"]);
+    rbd.works("bench --io-type write IMAGE", "");
+    rbd.works("bench --io-type read IMAGE", "");
+    rbd.works("resize --size SIZE IMAGE", "grown: new bytes are zeros");
+    rbd.works("resize --size SIZE --allow-shrink IMAGE", "");
+    let du = rbd.ok("du --format json");
     assert!(du.contains("\"total_provisioned_size\":33554432"), "{du}");
+    rbd.works("du", "of all images, and of one");
 }
 
 /// What is imported comes back; with the object map, used space is told without looking at the objects.
-fn bytes_come_back(bed: &Testbed) {
-    let (path, bytes) = content(bed);
-    for (image, feature) in
+fn bytes_come_back(rbd: &mut Rbd<'_>) {
+    let (path, bytes) = content(rbd.bed);
+    for (image, features) in
         [("in-plain", "layering"), ("in-full", "layering,exclusive-lock,object-map,fast-diff,deep-flatten")]
     {
-        let file = path.to_str().expect("UTF-8");
-        rbd_ok(bed, &["import", "--no-progress", "--image-feature", feature, file, image]);
-        assert!(exported(bed, image) == bytes, "{image} came back different");
-        assert!(rbd_ok(bed, &["du", image]).contains(image));
+        rbd.ok(&format!("import --no-progress --image-feature {features} {path} {image}"));
+        assert!(rbd.exported(image) == bytes, "{image} came back different");
+        assert!(rbd.ok(&format!("du {image}")).contains(image));
+        rbd.ok(&format!("cp --no-progress bench/{image} bench/{image}-copy"));
+        assert!(rbd.exported(&format!("{image}-copy")) == bytes, "the copy of {image} is different");
     }
+    rbd.works("import FILE IMAGE", "9 MiB with a hole, an odd length");
+    rbd.works("export IMAGE FILE", "the same bytes");
+    rbd.works("cp IMAGE COPY", "the same bytes");
+    assert!(rbd.ok("diff in-full").contains("data"));
+    rbd.works("diff IMAGE", "");
+    assert_eq!(rbd.ok("object-map check --no-progress in-full"), "");
+    rbd.works("object-map check IMAGE", "after an import: it is right");
 }
 
-fn snapshots_are_refused(bed: &Testbed) {
-    for verb in [
-        &["snap", "create", "--no-progress", "full@s"][..],
-        &["snap", "create", "--no-progress", "plain@s"],
-        &["clone", "plain@s", "bench/child"],
-        &["snap", "protect", "plain@s"],
-        &["snap", "rollback", "--no-progress", "plain@s"],
-        &["snap", "rm", "--no-progress", "plain@s"],
+/// What is noted of an image: its name, values, where it is thrown away.
+fn names_and_values(rbd: &mut Rbd<'_>) {
+    rbd.ok("create --size 8M a");
+    rbd.ok("mv a b");
+    assert!(rbd.ok("ls").lines().any(|name| name == "b"));
+    rbd.works("mv IMAGE NAME", "");
+    rbd.ok("image-meta set b key value");
+    assert_eq!(rbd.ok("image-meta get b key"), "value\n");
+    assert!(rbd.ok("image-meta ls b").contains("key"));
+    rbd.ok("image-meta rm b key");
+    rbd.works("image-meta set|get|ls|rm IMAGE KEY", "");
+    rbd.ok("feature disable b fast-diff object-map");
+    assert!(!rbd.ok("info b").contains("object-map"));
+    rbd.ok("feature enable b object-map fast-diff");
+    assert!(rbd.ok("info b").contains("object-map"));
+    rbd.works("feature disable|enable IMAGE FEATURE", "object-map, fast-diff");
+    rbd.ok("trash mv b");
+    let kept = rbd.ok("trash ls");
+    let id = kept.split_whitespace().next().expect("an image in the trash");
+    rbd.ok(&format!("trash restore {id}"));
+    rbd.ok("rm --no-progress b");
+    rbd.works("trash mv|ls|restore", "");
+    assert!(rbd.ok("status full").contains("Watchers: none"));
+    rbd.works("status IMAGE", "its watchers");
+    rbd.ok("namespace create --namespace n");
+    rbd.ok("create --size 8M bench/n/a");
+    assert_eq!(rbd.ok("ls --namespace n"), "a\n");
+    rbd.ok("rm --no-progress bench/n/a");
+    rbd.ok("namespace remove --namespace n");
+    rbd.works("namespace create|remove", "an image in it");
+}
+
+fn snapshots_are_refused(rbd: &mut Rbd<'_>) {
+    let why = "Operation not supported";
+    rbd.refused("snap create --no-progress full@s", why);
+    rbd.refused("snap create --no-progress plain@s", why);
+    let missing = "No such file or directory";
+    for words in [
+        "clone plain@s bench/child",
+        "snap protect plain@s",
+        "snap rollback --no-progress plain@s",
+        "snap rm --no-progress plain@s",
     ] {
-        let begin = Instant::now();
-        let said = refused(rbd(bed, verb), begin);
-        assert!(said.contains("not supported") || said.contains("No such file"), "{verb:?}: {said}");
+        rbd.refused(words, missing);
     }
-    let begin = Instant::now();
-    assert!(refused(bed.rados(&["mksnap", "s"]), begin).contains("not supported"));
     // Nothing is left of the attempts.
-    assert_eq!(rbd_ok(bed, &["snap", "ls", "full"]), "");
-    assert!(rbd_ok(bed, &["info", "full"]).contains("snapshot_count: 0"));
+    assert_eq!(rbd.ok("snap ls full"), "");
+    assert!(rbd.ok("info full").contains("snapshot_count: 0"));
+    rbd.works("snap ls IMAGE", "none");
 }
 
-fn images_are_removed(bed: &Testbed) {
-    for image in rbd_ok(bed, &["ls"]).lines() {
-        rbd_ok(bed, &["rm", "--no-progress", image]);
+fn images_are_removed(rbd: &mut Rbd<'_>) {
+    for image in rbd.ok("ls").lines() {
+        rbd.ok(&format!("rm --no-progress {image}"));
     }
-    assert_eq!(rbd_ok(bed, &["ls"]), "");
-    let left = bed.rados_ok(&["ls"]);
-    let expected = ["rbd_directory", "rbd_info", "rbd_trash"];
+    assert_eq!(rbd.ok("ls"), "");
+    let left = rbd.bed.rados_ok(&["ls"]);
+    let expected = ["rbd_directory", "rbd_info", "rbd_trash", "rbd_namespace"];
     assert!(left.lines().all(|name| expected.contains(&name)), "{left}");
+    rbd.works("rm IMAGE", "no object of it is left");
 }
 
 #[test]
-fn rbd_and_fio_against_one_cyan_osd() {
-    if !installed("rbd", "ceph-common") || !installed("fio", "fio") {
+fn rbd_against_one_cyan_osd() {
+    if !installed("rbd", "ceph-common") {
         return;
     }
     let bed = Testbed::up(ONE_CYAN);
-    images_come_and_go(&bed);
-    images_grow_and_shrink(&bed);
-    bytes_come_back(&bed);
-    snapshots_are_refused(&bed);
-    fio_on_image(&bed, "plain");
-    fio_on_image(&bed, "full");
-    images_are_removed(&bed);
-    fio_on_objects(&bed);
+    let mut rbd = Rbd { bed: &bed, sheet: Sheet::new("rbd") };
+    images_come_and_go(&mut rbd);
+    images_grow_and_shrink(&mut rbd);
+    bytes_come_back(&mut rbd);
+    names_and_values(&mut rbd);
+    snapshots_are_refused(&mut rbd);
+    images_are_removed(&mut rbd);
+    rbd.sheet.check();
 }
 
 #[test]
 fn images_outlive_a_restart_of_three_replicated_blue_osds() {
-    if !installed("rbd", "ceph-common") || !installed("fio", "fio") {
+    if !installed("rbd", "ceph-common") {
         return;
     }
     let bed = Testbed::up(THREE_BLUE);
-    images_come_and_go(&bed);
+    let mut rbd = Rbd { bed: &bed, sheet: Sheet::unlisted() };
+    images_come_and_go(&mut rbd);
     let (path, bytes) = content(&bed);
-    rbd_ok(&bed, &["import", "--no-progress", path.to_str().expect("UTF-8"), "in"]);
-    let args = [
-        "--name=t",
-        "--ioengine=rbd",
-        "--clientname=admin",
-        "--pool=bench",
-        "--rbdname=full",
-        "--iodepth=16",
-    ];
-    let mut args = args.to_vec();
-    args.extend(["--size=8m", "--rw=randrw", "--bs=4k", "--io_size=2m", "--verify=crc32c"]);
-    fio_ok(&bed, &args);
+    rbd.ok(&format!("import --no-progress {path} in"));
+    rbd.ok("bench --io-type write --io-pattern rand --io-size 4K --io-total 2M full");
     bed.ok("down", &[]);
     bed.ok("up", &["--reactors", "1", "--overprovisioned"]);
-    assert!(exported(&bed, "in") == bytes, "the image came back different");
-    assert!(rbd_ok(&bed, &["info", "full"]).contains("deep-flatten"));
-    rbd_ok(&bed, &["rm", "--no-progress", "in"]);
+    assert!(rbd.exported("in") == bytes, "the image came back different");
+    assert!(rbd.ok("info full").contains("deep-flatten"));
+    rbd.ok("rm --no-progress in");
     let contents: Vec<String> = (0..3)
         .map(|osd: u32| bed.ok("admin", &["--osd", &osd.to_string(), r#"{"prefix":"pg_contents"}"#]))
         .map(|text| serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["pgs"].to_string())
         .collect();
     assert!(contents[0] == contents[1] && contents[0] == contents[2], "copies differ");
-}
-
-/// A child that is killed if the test ends before it.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// How many watch an image.
-fn watchers(bed: &Testbed, image: &str) -> usize {
-    rbd_ok(bed, &["status", image]).matches("watcher=").count()
-}
-
-/// The OSD dies under a client that holds an image's lock: the client comes back, watches again, and goes on.
-#[test]
-fn a_locked_image_is_written_on_when_its_osd_was_killed() {
-    if !installed("rbd", "ceph-common") || !installed("fio", "fio") {
-        return;
-    }
-    let bed = Testbed::up(ONE_BLUE);
-    rbd_ok(&bed, &["pool", "init", "bench"]);
-    rbd_ok(&bed, &["create", "--size", "16M", "full"]);
-    let args =
-        ["--name=t", "--ioengine=rbd", "--clientname=admin", "--pool=bench", "--rbdname=full", "--size=16m"];
-    let mut args = args.to_vec();
-    args.extend([
-        "--rw=randwrite",
-        "--bs=4k",
-        "--iodepth=8",
-        "--rate_iops=300",
-        "--verify=crc32c",
-        "--io_size=12m",
-    ]);
-    let out = bed.dir().join("fio.out");
-    let file = std::fs::File::create(&out).expect("a file");
-    let child =
-        fio(&bed, &args).stdin(Stdio::null()).stdout(file).stderr(Stdio::null()).spawn().expect("fio starts");
-    let mut child = Killed(child);
-    let begin = Instant::now();
-    while watchers(&bed, "full") == 0 {
-        assert!(begin.elapsed() < Duration::from_secs(20), "fio does not open the image");
-    }
-    let lock = rbd_ok(&bed, &["lock", "ls", "full"]);
-    assert!(lock.contains("exclusive lock"), "{lock}");
-    let osd = bed.pid("osd.0").expect("it runs");
-    assert_eq!(kill_nine(&[osd]), 1);
-    bed.ok("restart", &["--osd", "0"]);
-    assert_eq!(watchers(&bed, "full"), 1, "who watches is not forgotten");
-    let status = loop {
-        if let Some(status) = child.0.try_wait().expect("a child can be waited for") {
-            break status;
-        }
-        assert!(begin.elapsed() < Duration::from_secs(90), "fio hangs");
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    let said = std::fs::read_to_string(&out).expect("fio's output");
-    assert!(status.success() && said.contains("err= 0"), "{said}");
-    assert_eq!(watchers(&bed, "full"), 0, "closing ends the watch");
-    assert_eq!(rbd_ok(&bed, &["lock", "ls", "full"]), "");
 }

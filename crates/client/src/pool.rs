@@ -12,13 +12,14 @@ use smallvec::smallvec;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A pool (and a namespace in it). Cheap to clone.
+/// A pool (and a namespace and a locator key in it). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Pool {
     pub(crate) client: Rc<Client>,
     id: i64,
     name: Rc<str>,
     pub(crate) nspace: Rc<[u8]>,
+    key: Rc<[u8]>,
     timeout: Option<Duration>,
 }
 
@@ -34,12 +35,17 @@ pub struct ObjectStat {
 impl Pool {
     pub(crate) fn new(client: Rc<Client>, id: i64, name: &str) -> Pool {
         let timeout = client.options().op_timeout;
-        Pool { client, id, name: name.into(), nspace: [].into(), timeout }
+        Pool { client, id, name: name.into(), nspace: [].into(), key: [].into(), timeout }
     }
 
     /// The same pool, in another namespace; empty is the default one.
     pub fn in_namespace(&self, nspace: impl AsRef<[u8]>) -> Pool {
         Pool { nspace: nspace.as_ref().into(), ..self.clone() }
+    }
+
+    /// The same pool, with a locator key: objects lie where one of that name would; empty for none.
+    pub fn with_locator(&self, key: impl AsRef<[u8]>) -> Pool {
+        Pool { key: key.as_ref().into(), ..self.clone() }
     }
 
     /// The same pool, with another limit for each operation; `None`: as long as it takes.
@@ -64,7 +70,7 @@ impl Pool {
 
     /// The PG of an object; `None` if the pool is gone.
     pub fn pg_of(&self, name: impl AsRef<[u8]>) -> Option<PgId> {
-        self.client.view()?.object_pg(self.id, &self.nspace, b"", name.as_ref())
+        self.client.view()?.object_pg(self.id, &self.nspace, &self.key, name.as_ref())
     }
 
     /// Reads `length` bytes at `offset` (0: up to the end). Less comes back at the end of the object.
@@ -183,7 +189,7 @@ impl Pool {
     async fn run(&self, name: &[u8], ops: OpList, data: Payload, data_crc: Option<u32>) -> Result<Reply> {
         let writes = ops.iter().any(OsdOp::is_write);
         let flags = if writes { flags::CLIENT_WRITE } else { flags::CLIENT_READ };
-        let object = ObjectId::head(self.id, &self.nspace, b"", name);
+        let object = ObjectId::head(self.id, &self.nspace, &self.key, name);
         let mut request = OsdRequest::new(PgId::new(self.id, 0), Epoch(0), flags, &object, ops);
         if writes {
             let now = self.client.shard().unix_now();

@@ -9,6 +9,7 @@
 //! tells anybody of a map that is not on disk.
 #![forbid(unsafe_code)]
 
+mod accept;
 mod change;
 mod command;
 mod config;

@@ -12,15 +12,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_crush::MapView;
-use carmine_messenger::{Connection, Message, ServerConfig, serve};
+use carmine_messenger::{Connection, Message, with_timeout};
 use carmine_reactor::sync::Notify;
-use carmine_reactor::{Group, Listener, Shard};
-use carmine_types::{OsdId, UTime, Uuid};
+use carmine_reactor::{Group, Shard};
+use carmine_types::{Epoch, OsdId, UTime, Uuid};
+use carmine_wire::mon_msg::MgrMapMsg;
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
-use tracing::{error, info, warn};
+use carmine_wire::{EntityAddrVec, EntityType};
+use tracing::{error, info};
 
+use crate::accept::Door;
 use crate::change::{Change, Refusal, refuse};
 use crate::record::Record;
 use crate::session::Session;
@@ -30,21 +32,16 @@ use crate::{MonConfig, MonError};
 
 /// The monitor's name in the MonMap.
 const NAME: &str = "a";
+/// The manager's number. Ceph's monitors take one from their clients' numbers; this one is never given to a client.
+const MANAGER_GID: u64 = 1;
 /// Ceph starts global ids here; below are the OSDs' own numbers.
 const FIRST_GID: u64 = 4_096;
 /// Ids that one record reserves. Half of them are in stock when the next record is due.
 const GIDS_RESERVED: u64 = 1 << 16;
 /// Changes that may wait. Every connection has at most one under way in practice; this bounds a flood.
 const CHANGES_MAX: usize = 10_000;
-/// Connections at once.
-const SESSIONS_MAX: usize = 10_000;
-/// All peers (stock clients, too) ask for a sign of life every 10 s: one that was silent for so long hangs. For an
-/// OSD that means that it is marked down, and may boot again when it wakes up.
-const SILENCE: std::time::Duration = std::time::Duration::from_secs(60);
-/// Pause after a failed accept (out of file descriptors, …).
-const ACCEPT_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
-/// Failed accepts in a row after which the monitor gives up: half a minute.
-const ACCEPT_FAILURES_MAX: u32 = 300;
+/// Longest sleep while there is something to look at the clock for: it may be set meanwhile.
+const CLOCK_LOOK: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Is told how a change ended, after it is durable and pushed.
 pub(crate) type Done = Box<dyn FnOnce(&Mon, Result<(), Refusal>)>;
@@ -77,10 +74,11 @@ impl Published {
 
 /// The embedded monitor.
 pub struct Mon {
-    shard: Shard,
-    listener: Listener,
-    pub(crate) addrs: EntityAddrVec,
+    pub(crate) shard: Shard,
+    /// For the monitor's clients, and for those who look for a manager.
+    pub(crate) doors: [Door; 2],
     pub(crate) monmap: MonMap,
+    pub(crate) mgrmap: MgrMapMsg,
     current: RefCell<Rc<Published>>,
     /// By connection id.
     pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
@@ -120,22 +118,28 @@ impl Mon {
             }
             None => (config.initial.map(now), FIRST_GID),
         };
-        let listener = shard
-            .listen(config.listen)
-            .await
-            .map_err(|source| MonError::Listen { addr: config.listen, source })?;
+        let door = Door::open(shard, EntityType::MON, config.listen, 0).await?;
+        // The clock's seconds rise from start to start: whoever knows the manager of an earlier one hears of this one.
+        let manager = SocketAddr::new(config.listen.ip(), 0);
+        let manager = Door::open(shard, EntityType::MGR, manager, now.sec).await?;
         let published = Published::new(map);
         let reserved = gid + GIDS_RESERVED;
         let start = Saved { fsid, next_gid: reserved, map: published.bytes.clone() };
         state.rewrite(&start).await?;
-        let addrs = EntityAddrVec::from(EntityAddr::msgr2(listener.local_addr(), 0));
-        let monmap = MonMap::single(fsid, published.map.created, NAME, addrs.clone());
-        info!(addr = %listener.local_addr(), epoch = %published.map.epoch, restart = saved.is_some(), "monitor ready");
+        let monmap = MonMap::single(fsid, published.map.created, NAME, door.addrs.clone());
+        let mgrmap = MgrMapMsg {
+            epoch: Epoch(now.sec),
+            addrs: manager.addrs.clone(),
+            gid: MANAGER_GID,
+            available: true,
+            name: NAME.to_owned(),
+        };
+        info!(addr = %door.listener.local_addr(), epoch = %published.map.epoch, restart = saved.is_some(), "monitor ready");
         Ok(Rc::new(Self {
             shard: shard.clone(),
-            listener,
-            addrs,
+            doors: [door, manager],
             monmap,
+            mgrmap,
             current: RefCell::new(Rc::new(published)),
             sessions: RefCell::default(),
             stats: RefCell::default(),
@@ -150,6 +154,11 @@ impl Mon {
         }))
     }
 
+    /// The time, for what is written into the map.
+    pub(crate) fn now(&self) -> UTime {
+        UTime::from_unix(self.shard.unix_now())
+    }
+
     /// Seconds since it was opened.
     pub(crate) fn uptime_s(&self) -> u64 {
         self.shard.now_ns().saturating_sub(self.started_ns) / 1_000_000_000
@@ -157,7 +166,8 @@ impl Mon {
 
     /// The address it listens on.
     pub fn local_addr(&self) -> SocketAddr {
-        self.listener.local_addr()
+        let [door, _] = &self.doors;
+        door.listener.local_addr()
     }
 
     /// The current map.
@@ -171,48 +181,31 @@ impl Mon {
     /// A change could not be made durable, or the listener died.
     pub async fn serve(self: &Rc<Self>) -> Result<(), MonError> {
         let Some(mut state) = self.state.borrow_mut().take() else { return Ok(()) };
-        let acceptor = Rc::clone(self);
-        self.shard.spawn(Group::Client, "mon-accept", async move { acceptor.accept().await });
+        for at in 0..self.doors.len() {
+            self.shard.spawn(Group::Client, "mon-accept", Rc::clone(self).accept(at));
+        }
         loop {
             let work = self.work.borrow_mut().pop_front();
             match work {
                 Some(work) => self.commit(&mut state, work).await?,
-                None => self.wake.notified().await,
+                None => self.wait_for_work().await,
             }
         }
     }
 
-    async fn accept(self: Rc<Self>) {
-        let gids = Rc::clone(&self);
-        let mut config = ServerConfig::new(EntityType::MON, 0, self.addrs.clone())
-            .assigning(move |claim| if claim.gid == 0 { gids.assign_gid() } else { claim.gid });
-        config.limits.idle = Some(SILENCE);
-        let config = Rc::new(config);
-        let mut failures = 0;
-        while failures < ACCEPT_FAILURES_MAX {
-            match self.listener.accept().await {
-                Ok((socket, from)) if self.sessions.borrow().len() >= SESSIONS_MAX => {
-                    warn!(%from, "refused: {SESSIONS_MAX} connections are open");
-                    drop(socket);
-                }
-                Ok((socket, _)) => {
-                    failures = 0;
-                    let dispatcher = Rc::new(crate::session::Sessions(Rc::clone(&self)));
-                    serve(&self.shard, socket, Rc::clone(&config), dispatcher).await;
-                }
-                Err(e) => {
-                    failures += 1;
-                    warn!("cannot accept a connection: {e}");
-                    self.shard.sleep(ACCEPT_RETRY).await;
-                }
-            }
+    /// Returns when there may be something to do: somebody wishes a change, or a client's time in the blocklist is over.
+    async fn wait_for_work(&self) {
+        let ends = self.current().map.blocklist.iter().map(|(_, until)| *until).min();
+        let Some(end) = ends else { return self.wake.notified().await };
+        let left = end.to_unix().saturating_sub(self.now().to_unix());
+        if left.is_zero() {
+            return self.push(Work::Change(Change::ExpireBlocklist, Box::new(|_, _| {})));
         }
-        error!("{ACCEPT_FAILURES_MAX} accepts failed in a row: the monitor stops");
-        self.shard.stop();
+        let _ = with_timeout(&self.shard, left.min(CLOCK_LOOK), self.wake.notified()).await;
     }
 
     /// A global id never used before, also across restarts.
-    fn assign_gid(&self) -> u64 {
+    pub(crate) fn assign_gid(&self) -> u64 {
         let gid = self.next_gid.get();
         self.next_gid.set(gid + 1);
         let reserved = self.gids_reserved.get();
@@ -240,8 +233,7 @@ impl Mon {
     }
 
     async fn commit(&self, state: &mut StateFile, work: Work) -> Result<(), MonError> {
-        let now = UTime::from_unix(self.shard.unix_now());
-        let current = self.current();
+        let (now, current) = (self.now(), self.current());
         let (change, done) = match work {
             Work::Gids(next) => {
                 self.append(state, Record::Gid { next }, &current, next).await?;
@@ -324,8 +316,7 @@ impl Mon {
 
     /// Puts into the map how full an OSD is, if that is not there yet.
     pub(crate) fn note_fullness(&self, map: &OsdMap, fullness: Change) {
-        let now = UTime::from_unix(self.shard.unix_now());
-        if fullness.plan(map, now).is_ok_and(|inc| inc.is_some()) {
+        if fullness.plan(map, self.now()).is_ok_and(|inc| inc.is_some()) {
             self.change(fullness, Box::new(|_, _| {}));
         }
     }

@@ -111,7 +111,9 @@ impl Mon {
                     }
                     self.push_map();
                 }
-                // There is no manager; clients do without its map.
+                "mgrmap" if sub.start <= u64::from(self.mgrmap.epoch.0) => {
+                    Mon::reply(conn, Message::of(&self.mgrmap));
+                }
                 _ => {}
             }
         }

@@ -50,6 +50,7 @@ impl Mon {
                 stats: &stats,
                 addr: self.local_addr().to_string(),
                 uptime_s: self.uptime_s(),
+                now: self.now(),
             };
             command::run(cmd, &view)
         };

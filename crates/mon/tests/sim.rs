@@ -217,6 +217,36 @@ fn pools_and_commands() {
     });
 }
 
+/// Their time ends without anybody asking.
+#[test]
+fn clients_are_kept_out_for_a_while() {
+    let sim = Sim::new(16);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let wait = async |listed: usize| {
+            while client.osdmap().unwrap().blocklist.len() != listed {
+                shard.sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let add = |nonce: u32, seconds: u32| {
+            format!(
+                r#"{{"prefix":"osd blocklist","blocklistop":"add","addr":"127.0.0.1:0/{nonce}","expire":{seconds}}}"#
+            )
+        };
+        let begin_ns = shard.now_ns();
+        client.mon_command(&add(1, 20)).await.unwrap();
+        client.mon_command(&add(2, 3600)).await.unwrap();
+        wait(2).await;
+        wait(1).await;
+        let lasted = Duration::from_nanos(shard.now_ns() - begin_ns);
+        assert!(lasted >= Duration::from_secs(20) && lasted < Duration::from_secs(21), "{lasted:?}");
+        assert_eq!(client.osdmap().unwrap().blocklist[0].0.nonce, 2);
+        client.mon_command(r#"{"prefix":"osd blocklist clear"}"#).await.unwrap();
+        wait(0).await;
+    });
+}
+
 #[test]
 fn a_killed_monitor_goes_on_where_it_was() {
     let sim = Sim::new(13);

@@ -12,8 +12,10 @@ pub(crate) const LOG_TRIM_BATCH: usize = 256;
 pub(crate) const NAME_BYTES_MAX: usize = 2048;
 /// Most operations in one request.
 pub(crate) const OPS_PER_REQUEST_MAX: usize = 64;
-/// Largest object, bytes (Ceph's osd_max_object_size).
+/// Largest object, bytes. Ceph's osd_max_object_size was this until 2017; since then it is 128 MiB.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 30;
+/// Bytes that one request may write, all operations together; also the largest object that is copied.
+pub(crate) const REQUEST_BYTES_MAX: u64 = 128 << 20;
 /// Largest write of one operation, bytes (Ceph's osd_max_write_size).
 pub(crate) const WRITE_BYTES_MAX: u64 = 90 << 20;
 /// Largest read that is answered in one reply, bytes.

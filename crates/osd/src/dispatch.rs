@@ -59,11 +59,11 @@ fn introduce(osd: &OsdShard, conn: &Connection) {
         return;
     }
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
-    osd.clients.borrow_mut().insert(origin, addr);
+    osd.know_client(origin, addr);
     for to in (0..osd.shard.shards()).map(ShardId).filter(|to| *to != origin.home) {
         osd.shard.submit_to(to, move |shard| {
             if let Some(osd) = OsdShard::of(shard) {
-                osd.clients.borrow_mut().insert(origin, addr);
+                osd.know_client(origin, addr);
             }
         });
     }

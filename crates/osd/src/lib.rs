@@ -13,6 +13,7 @@ mod admin;
 mod attrs;
 mod backlog;
 mod beacon;
+mod clients;
 mod cls;
 mod concurrent;
 mod config;

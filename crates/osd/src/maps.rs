@@ -60,6 +60,7 @@ impl OsdShard {
         *self.view.borrow_mut() = Some(Arc::clone(&view));
         *self.table.borrow_mut() = Arc::clone(&table);
         self.peers.on_map(|osd| self.addr_of(osd));
+        self.bar_clients(view.map());
         self.remove_pgs_of_deleted_pools(&view);
         let here = self.shard.id();
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {

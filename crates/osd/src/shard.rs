@@ -1,7 +1,7 @@
 //! What one reactor of an OSD has: its PGs, its store, its view of the map. Everything here is this shard's alone.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use carmine_reactor::sync::Semaphore;
 use carmine_reactor::{Shard, ShardId};
 use carmine_store::Store;
 use carmine_types::{Epoch, PgId};
-use carmine_wire::EntityAddr;
 
 use crate::attrs::AttrsCache;
+use crate::clients::Clients;
 use crate::config::{OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
@@ -56,8 +56,8 @@ pub struct OsdShard {
     pub(crate) attrs: RefCell<AttrsCache>,
     /// For copies from other OSDs; `None` until the first.
     pub(crate) client: RefCell<Option<Rc<Client>>>,
-    /// Addresses of the clients of all shards.
-    pub(crate) clients: RefCell<HashMap<Origin, EntityAddr>>,
+    /// The clients of all shards.
+    pub(crate) clients: RefCell<Clients>,
     /// Names of what was refused so far; each is logged once.
     refused: RefCell<BTreeSet<String>>,
     /// Counters and stage clocks.
@@ -177,20 +177,23 @@ impl OsdShard {
         });
     }
 
-    /// Notes that something is refused because it is not there (yet): the log has each name once.
+    /// Notes that something is refused because it is not there (yet): the log has each name once. The first shard writes it;
+    /// the others send it each name once.
     pub(crate) fn refuse(&self, what: &str) {
         let mut refused = self.refused.borrow_mut();
-        if refused.len() < REFUSED_MAX && !refused.contains(what) {
-            tracing::warn!("{what} is not supported: refused");
-            refused.insert(what.to_owned());
+        if refused.len() >= REFUSED_MAX || refused.contains(what) {
+            return;
         }
-    }
-
-    /// A client's connection is gone: its watches live on for a while.
-    pub(crate) fn forget_client(&self, origin: Origin) {
-        if self.clients.borrow_mut().remove(&origin).is_some() {
-            self.pgs.borrow().values().for_each(|pg| pg.disconnect(origin));
+        refused.insert(what.to_owned());
+        if self.shard.id() == ShardId(0) {
+            return tracing::warn!("{what} is not supported: refused");
         }
+        let what = what.to_owned();
+        self.shard.submit_to(ShardId(0), move |shard| {
+            if let Some(osd) = OsdShard::of(shard) {
+                osd.refuse(&what);
+            }
+        });
     }
 
     /// The number of the next operation that hops to `to`.

@@ -54,6 +54,21 @@ impl EntityAddr {
     pub fn client(ip: IpAddr, nonce: u32) -> EntityAddr {
         EntityAddr { kind: kind::ANY, nonce, sock: Some(SocketAddr::new(ip, 0)) }
     }
+
+    /// Reads `IP`, `IP:PORT` or `IP:PORT/NONCE`, as tools name clients; IPv6 in brackets, `v1:`, `v2:` or `any:` before it or
+    /// not. It is an address of any protocol, as all in a blocklist are; what is left out is 0. `None` if it is none.
+    pub fn parse_any(text: &str) -> Option<EntityAddr> {
+        let bare =
+            ["v1:", "v2:", "any:"].iter().find_map(|protocol| text.strip_prefix(protocol)).unwrap_or(text);
+        let (sock, nonce) = match bare.split_once('/') {
+            Some((sock, nonce)) => (sock, nonce.parse().ok()?),
+            None => (bare, 0),
+        };
+        let ip =
+            || sock.strip_prefix('[').and_then(|ip| ip.strip_suffix(']')).unwrap_or(sock).parse::<IpAddr>();
+        let sock = sock.parse().or_else(|_| ip().map(|ip| SocketAddr::new(ip, 0))).ok()?;
+        Some(EntityAddr { kind: kind::ANY, nonce, sock: Some(sock) })
+    }
 }
 
 impl fmt::Display for EntityAddr {
@@ -205,6 +220,26 @@ mod tests {
         assert_eq!(v6.to_string(), "v2:[::1]:6800/7");
         assert_eq!(EntityAddr::default().to_string(), "-");
         assert_eq!(Encoder::collect(|e| e.addrvec(&EntityAddrVec::default())), [2, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn addresses_are_read_as_tools_write_them() {
+        let read = |text: &str| EntityAddr::parse_any(text).map(|addr| addr.to_string());
+        for (text, shown) in [
+            ("127.0.0.1:0/3710147553", "any:127.0.0.1:0/3710147553"),
+            ("v2:10.0.0.7:6800/1", "any:10.0.0.7:6800/1"),
+            ("10.0.0.7", "any:10.0.0.7:0/0"),
+            ("[fd00::1]:0/5", "any:[fd00::1]:0/5"),
+            ("any:[::1]", "any:[::1]:0/0"),
+            ("fd00::1", "any:[fd00::1]:0/0"),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(shown), "{text}");
+        }
+        for text in
+            ["", "/5", "host:1/2", "127.0.0.1:0/", "127.0.0.1:0/4294967296", "127.0.0.1:70000", "v3:1.2.3.4"]
+        {
+            assert_eq!(read(text), None, "{text}");
+        }
     }
 
     #[test]

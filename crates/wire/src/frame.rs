@@ -28,8 +28,9 @@ pub mod segment {
 
 /// Longest control payload, front and middle that are accepted (the limit of the kernel client).
 pub const SEGMENT_BYTES_MAX: usize = 16 << 20;
-/// Longest data segment that is accepted (the limit of the kernel client).
-pub const DATA_BYTES_MAX: usize = 64 << 20;
+/// Longest data segment that is accepted: to a replica goes as much as one request may write (a copy of Ceph's largest object,
+/// 128 MiB) with the object's attributes. Of clients Ceph takes 90 MiB, and a longer write has to arrive to be told so.
+pub const DATA_BYTES_MAX: usize = 160 << 20;
 /// Length of the checksum behind segment 0.
 pub const CRC_BYTES: usize = 4;
 

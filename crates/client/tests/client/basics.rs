@@ -7,6 +7,7 @@ use carmine_reactor::{Payload, Shard};
 use carmine_types::errno::{EEXIST, EINVAL, ENOENT};
 use carmine_types::{OsdId, UTime};
 use carmine_wire::EntityAddr;
+use carmine_wire::frame::DATA_BYTES_MAX;
 use carmine_wire::osd_op::OsdOp;
 use carmine_wire::osdmap::PgPool;
 use std::collections::BTreeSet;
@@ -59,7 +60,7 @@ async fn operations(shard: Shard) {
     assert!(other.stat("obj").await.unwrap_err().is_not_found());
     pool.remove("obj").await.unwrap();
     assert!(pool.remove("obj").await.unwrap_err().is_not_found());
-    let large = Payload::from(vec![0; (64 << 20) + 1]);
+    let large = Payload::from(vec![0; DATA_BYTES_MAX + 1]);
     assert!(matches!(pool.write("obj", 0, large).await, Err(ClientError::TooLarge { .. })));
     assert!(matches!(client.pool("nope"), Err(ClientError::NoPool(_))));
     assert_eq!(client.in_flight(), 0);

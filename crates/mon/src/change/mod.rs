@@ -1,5 +1,6 @@
 //! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
 
+pub(crate) mod blocklist;
 mod full;
 mod osd;
 mod pool;
@@ -8,7 +9,7 @@ mod tests;
 mod weight;
 
 use carmine_types::{Errno, OsdId, UTime, Uuid};
-use carmine_wire::addr::EntityAddrVec;
+use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 
 /// A wish to change the map.
@@ -34,6 +35,14 @@ pub(crate) enum Change {
     Fullness { osd: OsdId, used_bytes: u64, total_bytes: u64 },
     /// Sets and clears flags of the map.
     Flags { set: u32, clear: u32 },
+    /// Keeps a client out until then.
+    Blocklist { addr: EntityAddr, until: UTime },
+    /// Lets a client in again.
+    Unblocklist { addr: EntityAddr },
+    /// Lets all clients in again.
+    ClearBlocklist,
+    /// Lets those in again whose time is over.
+    ExpireBlocklist,
 }
 
 /// Why a change was refused: an errno and a sentence for people.
@@ -63,6 +72,10 @@ impl Change {
                 Ok(full::set(map, *osd, *used_bytes, *total_bytes, now))
             }
             Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
+            Self::Blocklist { addr, until } => Ok(blocklist::add(map, *addr, *until, now)),
+            Self::Unblocklist { addr } => blocklist::remove(map, addr, now),
+            Self::ClearBlocklist => Ok(blocklist::keep(map, now, |_| false)),
+            Self::ExpireBlocklist => Ok(blocklist::keep(map, now, |until| until > now)),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod args;
 mod balancer;
+mod blocklist;
 mod cluster;
 mod crush;
 mod describe;
@@ -19,7 +20,7 @@ mod pool_value;
 mod tests;
 
 use carmine_crush::MapView;
-use carmine_types::errno;
+use carmine_types::{UTime, errno};
 use carmine_wire::osdmap::OsdMap;
 use serde_json::Value;
 
@@ -41,6 +42,8 @@ pub(crate) struct View<'a> {
     pub(crate) addr: String,
     /// Seconds since it began to serve.
     pub(crate) uptime_s: u64,
+    /// The time.
+    pub(crate) now: UTime,
 }
 
 /// What a command leads to.
@@ -65,11 +68,12 @@ struct Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 9] = [
+const FAMILIES: [&[Known]; 10] = [
     describe::COMMANDS,
     cluster::COMMANDS,
     osd::COMMANDS,
     osd_change::COMMANDS,
+    blocklist::COMMANDS,
     crush::COMMANDS,
     pool::COMMANDS,
     pool_value::COMMANDS,

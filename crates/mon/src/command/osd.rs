@@ -54,13 +54,6 @@ pub(super) const COMMANDS: &[Known] = &[
         run: osd_metadata,
     },
     Known { words: "osd find", parameters: &[ID], help: "show where an OSD is", perm: "r", run: osd_find },
-    Known {
-        words: "osd blocklist ls",
-        parameters: &[],
-        help: "list the clients that are kept out",
-        perm: "r",
-        run: blocklist_ls,
-    },
 ];
 
 fn osd_dump(command: &Value, view: &View<'_>) -> Outcome {
@@ -132,10 +125,6 @@ fn osd_metadata(command: &Value, view: &View<'_>) -> Outcome {
 fn osd_find(command: &Value, view: &View<'_>) -> Outcome {
     let id = command.get("id").ok_or_else(|| refuse(errno::EINVAL, "the parameter 'id' is missing"))?;
     done(pretty(command, &osd_metadata::find_json(view, known(view, id)?)))
-}
-
-fn blocklist_ls(command: &Value, view: &View<'_>) -> Outcome {
-    either(command, || dump::blocklist_json(view.map), || dump::blocklist_text(view.map))
 }
 
 /// An OSD of the map.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{cluster, up};
+use crate::testing::{apply, cluster, now, up};
 
 fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
     let bytes = map.encode();
@@ -16,6 +16,7 @@ fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
         stats,
         addr: "127.0.0.1:3300".into(),
         uptime_s: 300,
+        now: now(),
     };
     run(&[text.to_string()], &view)
 }
@@ -82,6 +83,7 @@ fn every_command_is_described_and_answers() {
                 "prefix": known.words, "format": format, "pool": "bench", "app": "rgw", "var": "size", "val": "3",
                 "pool2": "bench", "yes_i_really_really_mean_it": true, "pg_num": 8, "ids": ["0", "osd.1"], "id": 1,
                 "key": "noout", "object": "o", "pgid": "1.3", "profile": "optimal", "dumpcontents": ["pgs_brief"],
+                "blocklistop": "add", "blacklistop": "add", "addr": "127.0.0.1:0/5",
             });
             let answer = run_on(&map, &command.to_string());
             assert!(answer.is_ok(), "{}: {answer:?}", known.words);
@@ -203,9 +205,37 @@ fn wrong_commands_are_refused() {
         (r#"{"prefix":"osd map","pool":"none","object":"o"}"#, errno::ENOENT),
         (r#"{"prefix":"pg map","pgid":"1.ff"}"#, errno::ENOENT),
         (r#"{"prefix":"osd crush tunables","profile":"hammer"}"#, errno::EOPNOTSUPP),
+        (r#"{"prefix":"osd blocklist","blocklistop":"add"}"#, errno::EINVAL),
+        (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"somewhere"}"#, errno::EINVAL),
+        (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"1.2.3.4","expire":-1}"#, errno::EINVAL),
+        (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"1.2.3.4","expire":1e300}"#, errno::EINVAL),
+        (r#"{"prefix":"osd blocklist","blocklistop":"turn","addr":"1.2.3.4"}"#, errno::EINVAL),
     ] {
         assert_eq!(run_on(&map, text).unwrap_err().code.0, code, "{text}");
     }
+}
+
+/// What librbd sends when it breaks a lock, with either word, and what tools show of it.
+#[test]
+fn clients_are_blocklisted() {
+    let mut map = cluster(1);
+    for (word, op, nonce) in [("blocklist", "blocklistop", 1), ("blacklist", "blacklistop", 2)] {
+        let text = format!(
+            r#"{{"prefix":"osd {word}","{op}":"add","addr":"127.0.0.1:0/{nonce}","expire":{nonce}0.0}}"#
+        );
+        let Ok(Answer::Change { change, status }) = run_on(&map, &text) else { panic!("{text}") };
+        assert!(
+            status.starts_with(&format!("blocklisting 127.0.0.1:0/{nonce} until 2023-11-14T22:13:")),
+            "{status}"
+        );
+        assert!(status.ends_with(&format!("({nonce}0 sec)")), "{status}");
+        assert!(apply(&mut map, change));
+        let shown = value(&map, &format!("osd {word} ls"));
+        assert_eq!(shown[nonce - 1]["addr"], format!("127.0.0.1:0/{nonce}"));
+        assert!(shown[nonce - 1]["until"].is_string());
+    }
+    assert!(plain(&map, "osd blocklist ls").starts_with("127.0.0.1:0/1 2023-11-14T22:13:"));
+    assert_eq!(value(&map, "osd dump")["blocklist"].as_object().unwrap().len(), 2);
 }
 
 proptest! {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::pools;
 use super::tree::weight_json;
+use crate::change::blocklist::shown;
 
 /// All OSDs, those up, those in.
 pub(crate) fn counts(map: &OsdMap) -> (usize, usize, usize) {
@@ -17,7 +18,7 @@ pub(crate) fn counts(map: &OsdMap) -> (usize, usize, usize) {
 }
 
 /// `2026-11-21T01:41:31.719600+0000`
-pub(super) fn time(time: UTime) -> String {
+pub(crate) fn time(time: UTime) -> String {
     print::time(time)
 }
 
@@ -143,7 +144,7 @@ fn pins(map: &OsdMap) -> Value {
         "pg_upmap_items": map.pg_upmap_items.iter().map(items).collect::<Vec<_>>(),
         "pg_temp": map.pg_temp.iter().map(upmap).collect::<Vec<_>>(),
         "primary_temp": map.primary_temp.iter().map(primary).collect::<Vec<_>>(),
-        "blocklist": blocklist_json(map),
+        "blocklist": blocklist(map),
     })
 }
 
@@ -162,21 +163,10 @@ fn tail(map: &OsdMap) -> Value {
     })
 }
 
-fn refused(map: &OsdMap) -> impl Iterator<Item = (String, String)> + '_ {
-    map.blocklist.iter().map(|(addr, until)| {
-        let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
-        (format!("{sock}/{}", addr.nonce), time(*until))
-    })
-}
-
 /// Addresses and until when.
-pub(crate) fn blocklist_json(map: &OsdMap) -> Value {
-    Value::Object(refused(map).map(|(addr, until)| (addr, json!(until))).collect())
-}
-
-/// The same in lines.
-pub(crate) fn blocklist_text(map: &OsdMap) -> String {
-    refused(map).map(|(addr, until)| format!("{addr} {until}\n")).collect()
+fn blocklist(map: &OsdMap) -> Value {
+    let entries = map.blocklist.iter().map(|(addr, until)| (shown(addr), json!(time(*until))));
+    Value::Object(entries.collect())
 }
 
 #[cfg(test)]

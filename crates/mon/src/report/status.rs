@@ -22,7 +22,7 @@ pub(crate) fn text(view: &View<'_>) -> String {
     }
     let _ = write!(
         out,
-        " \n  services:\n    mon: 1 daemons, quorum a (age {})\n    mgr: no daemons active\n    osd: {all} osds: {up} up, \
+        " \n  services:\n    mon: 1 daemons, quorum a (age {})\n    mgr: a(active, the monitor itself)\n    osd: {all} osds: {up} up, \
          {inside} in",
         age(view.uptime_s)
     );
@@ -95,7 +95,7 @@ pub(crate) fn json(view: &View<'_>) -> Value {
             "bytes_avail": total.saturating_sub(used), "bytes_total": total,
         },
         "fsmap": { "epoch": 1, "by_rank": [], "up:standby": 0 },
-        "mgrmap": { "available": false, "num_standbys": 0, "modules": [], "services": {} },
+        "mgrmap": { "available": true, "num_standbys": 0, "modules": [], "services": {} },
         "servicemap": { "epoch": 1, "modified": dump::time(map.created), "services": {} },
         "progress_events": {},
     })

@@ -102,7 +102,6 @@ pub(crate) async fn call(
     if found.data {
         state.load_data(osd).await?;
     }
-    let addr = op.origin(osd.shard.id()).and_then(|from| osd.clients.borrow().get(&from).copied());
-    let caller = Caller { gid: op.reqid.client, addr: addr.unwrap_or_default() };
+    let caller = Caller { gid: op.reqid.client, addr: osd.client_addr(op) };
     (found.run)(&mut Handle::new(state, caller), input).map(Payload::from)
 }

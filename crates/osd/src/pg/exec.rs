@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::extra::{self, Extra};
 use super::heal;
 use crate::attrs::{Change, View};
-use crate::config::{OBJECT_BYTES_MAX, READ_BYTES_MAX, WRITE_BYTES_MAX};
+use crate::config::{OBJECT_BYTES_MAX, READ_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
 
@@ -67,6 +67,8 @@ pub(crate) struct State<'a> {
     /// Time of its last modification, if this request is one.
     pub(crate) mtime: UTime,
     pub(super) ops: SmallVec<[TxnOp; 2]>,
+    /// Bytes that `ops` write.
+    written: u64,
     /// What only other operations than those here need.
     pub(crate) extra: Option<Box<Extra>>,
 }
@@ -242,6 +244,7 @@ impl<'a> State<'a> {
             size: was.map_or(0, |m| m.size),
             mtime: op.mtime(osd),
             ops: SmallVec::new(),
+            written: 0,
             extra: None,
         }
     }
@@ -249,7 +252,7 @@ impl<'a> State<'a> {
     /// The state of an object that does not exist.
     #[cfg(test)]
     pub(crate) fn nothing(oid: &'a ObjectId, mtime: UTime) -> State<'a> {
-        State { oid, was: None, exists: false, size: 0, mtime, ops: SmallVec::new(), extra: None }
+        State { oid, was: None, exists: false, size: 0, mtime, ops: SmallVec::new(), written: 0, extra: None }
     }
 
     /// Adds the steps that store changed attributes.
@@ -302,7 +305,13 @@ impl<'a> State<'a> {
                 Ok(())
             }
             ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(errno::EEXIST),
-            ops::CREATE | ops::SET_ALLOC_HINT => {
+            // Also of one that is there: `rados touch` sets its time.
+            ops::CREATE => {
+                self.ops.push(TxnOp::Touch { oid });
+                self.exists = true;
+                Ok(())
+            }
+            ops::SET_ALLOC_HINT => {
                 self.touch();
                 Ok(())
             }
@@ -336,8 +345,17 @@ impl<'a> State<'a> {
     }
 
     pub(crate) fn write(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), i32> {
+        if data.len() as u64 > WRITE_BYTES_MAX {
+            return Err(errno::EMSGSIZE);
+        }
+        self.place(off, data, crc)
+    }
+
+    /// Writes as much as one request may; a client's own operation may only write [`WRITE_BYTES_MAX`].
+    pub(super) fn place(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), i32> {
         let len = data.len() as u64;
-        if len > WRITE_BYTES_MAX {
+        self.written = self.written.saturating_add(len);
+        if self.written > REQUEST_BYTES_MAX {
             return Err(errno::EMSGSIZE);
         }
         let end = bounded(off.checked_add(len).ok_or(errno::EFBIG)?)?;

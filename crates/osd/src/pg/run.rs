@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use carmine_reactor::Group;
-use carmine_types::ObjectId;
+use carmine_types::{ObjectId, errno};
 
 use super::exec::Plan;
 use super::inflight::Write;
@@ -17,7 +17,8 @@ use crate::shard::OsdShard;
 impl Pg {
     /// Starts an operation, or queues it behind others of its object.
     pub(super) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
-        if let Some(result) = op.refusal() {
+        let refusal = if osd.bars(&op) { Some(errno::ESHUTDOWN) } else { op.refusal() };
+        if let Some(result) = refusal {
             return self.finish_read(osd, &op, Outcome::error(result));
         }
         if op.is_pg_op() {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use carmine_messenger::Message;
 use carmine_types::{ObjectId, errno};
 use carmine_wire::osd_op::WatchNotify;
+use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{Decoder, Encoder, EntityAddr};
 
 use registry::Ended;
@@ -92,14 +93,14 @@ impl Pg {
         osd: &Rc<OsdShard>,
         oid: &Rc<ObjectId>,
         id: WatcherId,
-        timeout: Duration,
+        registered: Registered,
         origin: Option<Origin>,
     ) {
         let now = osd.shard.now_ns();
         let missed = {
             let mut watches = self.watches.borrow_mut();
             let watches = watches.get_or_insert_default();
-            if watches.connect(oid, id, timeout, origin, now) {
+            if watches.connect(oid, id, registered, origin, now) {
                 watches.unanswered(oid, id)
             } else {
                 Vec::new()
@@ -116,13 +117,23 @@ impl Pg {
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         oid: &Rc<ObjectId>,
-        watchers: Vec<(WatcherId, Duration)>,
+        watchers: Vec<(WatcherId, Registered)>,
     ) {
         if watchers.is_empty() {
             return;
         }
         self.watches.borrow_mut().get_or_insert_default().know(oid, watchers, osd.shard.now_ns());
+        if let Some(view) = osd.view() {
+            self.end_barred_watches(view.map());
+        }
         self.keep_time(osd);
+    }
+
+    /// The watches of clients that the map keeps out are over: nobody waits for their answers.
+    pub(crate) fn end_barred_watches(&self, map: &OsdMap) {
+        if !map.blocklist.is_empty() {
+            self.with_watches(|watches| watches.end(|addr| map.is_blocklisted(addr)));
+        }
     }
 
     /// A client watches no longer.

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_types::ObjectId;
+use carmine_wire::EntityAddr;
 use carmine_wire::osd_op::{NotifyDone, WatchNotify};
 
-use super::{NOTIFICATIONS_MAX, Notification, WatcherId};
+use super::{NOTIFICATIONS_MAX, Notification, Registered, WatcherId};
 use crate::op::Origin;
 
 /// Watches and notifications of one PG.
@@ -23,7 +24,7 @@ pub(crate) struct Watches {
 struct Watcher {
     /// `None`: not connected.
     origin: Option<Origin>,
-    timeout: Duration,
+    registered: Registered,
     /// It ends when nothing was heard until then.
     deadline_ns: u64,
 }
@@ -58,22 +59,31 @@ impl Watches {
         &mut self,
         oid: &Rc<ObjectId>,
         id: WatcherId,
-        timeout: Duration,
+        registered: Registered,
         origin: Option<Origin>,
         now_ns: u64,
     ) -> bool {
         let watchers = self.objects.entry(Rc::clone(oid)).or_default();
-        let deadline_ns = now_ns + timeout.as_nanos() as u64;
-        let old = watchers.insert(id, Watcher { origin, timeout, deadline_ns });
+        let deadline_ns = now_ns + registered.timeout.as_nanos() as u64;
+        let old = watchers.insert(id, Watcher { origin, registered, deadline_ns });
         old.is_none_or(|old| old.origin != origin)
     }
 
     /// These watch too: not connected, if they are new.
-    pub(super) fn know(&mut self, oid: &Rc<ObjectId>, watchers: Vec<(WatcherId, Duration)>, now_ns: u64) {
+    pub(super) fn know(&mut self, oid: &Rc<ObjectId>, watchers: Vec<(WatcherId, Registered)>, now_ns: u64) {
         let known = self.objects.entry(Rc::clone(oid)).or_default();
-        for (id, timeout) in watchers {
-            let deadline_ns = now_ns + timeout.as_nanos() as u64;
-            known.entry(id).or_insert(Watcher { origin: None, timeout, deadline_ns });
+        for (id, registered) in watchers {
+            let deadline_ns = now_ns + registered.timeout.as_nanos() as u64;
+            known.entry(id).or_insert(Watcher { origin: None, registered, deadline_ns });
+        }
+    }
+
+    /// The time of the watchers with such addresses is over.
+    pub(super) fn end(&mut self, is_over: impl Fn(&EntityAddr) -> bool) {
+        for watcher in self.objects.values_mut().flat_map(BTreeMap::values_mut) {
+            if is_over(&watcher.registered.addr) {
+                watcher.deadline_ns = 0;
+            }
         }
     }
 
@@ -175,7 +185,8 @@ impl Watches {
             for (id, watcher) in watchers.iter_mut().filter(|(_, watcher)| watcher.deadline_ns <= now_ns) {
                 silent.push((Rc::clone(oid), *id, watcher.origin));
                 // If that fails, or takes long, it is looked at again.
-                watcher.deadline_ns = now_ns + watcher.timeout.max(Duration::from_secs(1)).as_nanos() as u64;
+                watcher.deadline_ns =
+                    now_ns + watcher.registered.timeout.max(Duration::from_secs(1)).as_nanos() as u64;
             }
         }
         silent

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use carmine_reactor::ShardId;
 use carmine_types::ObjectId;
+use carmine_wire::EntityAddr;
 use carmine_wire::osd_op::NotifyDone;
 
 use super::{NOTIFICATIONS_MAX, Notification, Registered, WatcherId, Watches};
@@ -35,7 +36,13 @@ fn notification(number: u64, watchers: &[u64]) -> Notification {
 }
 
 fn watch(watches: &mut Watches, gid: u64) -> bool {
-    watches.connect(&oid("o"), id(gid), Duration::from_secs(30), origin(gid), 0)
+    watches.connect(&oid("o"), id(gid), registered(gid as u32, 30), origin(gid), 0)
+}
+
+/// A watcher whose address has this nonce, with so many seconds.
+fn registered(nonce: u32, seconds: u64) -> Registered {
+    let addr = EntityAddr { nonce, ..EntityAddr::parse_any("10.0.0.1").expect("an address") };
+    Registered { timeout: Duration::from_secs(seconds), addr }
 }
 
 #[test]
@@ -79,7 +86,7 @@ fn one_that_comes_back_is_told_what_it_missed() {
     watches.disconnect(Origin { home: ShardId(0), conn: 1 });
     let (sends, ended) = watches.notify(&oid("o"), notification(5, &[1]), origin(9), 3, 0);
     assert_eq!((sends.len(), ended.len()), (0, 0));
-    assert!(watches.connect(&oid("o"), id(1), Duration::from_secs(30), origin(4), SECOND));
+    assert!(watches.connect(&oid("o"), id(1), registered(1, 30), origin(4), SECOND));
     assert_eq!(watches.unanswered(&oid("o"), id(1))[0].cookie, 10);
     assert_eq!(watches.unanswered(&oid("other"), id(1)), []);
     assert_eq!(watches.answer(5, id(1), vec![]).len(), 1);
@@ -89,11 +96,7 @@ fn one_that_comes_back_is_told_what_it_missed() {
 fn one_that_does_not_come_back_to_a_new_primary_loses_its_watch() {
     let mut watches = Watches::default();
     watch(&mut watches, 1);
-    watches.know(
-        &oid("o"),
-        vec![(id(1), Duration::from_secs(1)), (id(2), Duration::from_secs(30))],
-        5 * SECOND,
-    );
+    watches.know(&oid("o"), vec![(id(1), registered(1, 1)), (id(2), registered(2, 30))], 5 * SECOND);
     assert_eq!(watches.silent(30 * SECOND), [(oid("o"), id(1), origin(1))], "it was known: nothing is new");
     assert_eq!(watches.silent(35 * SECOND), [(oid("o"), id(2), None)]);
 }
@@ -110,6 +113,17 @@ fn time_ends_notifications_and_watches() {
     assert_eq!(watches.silent(31 * SECOND), [], "it is being removed");
     watches.remove(&oid("o"), id(1));
     assert!(watches.is_idle());
+}
+
+#[test]
+fn a_watcher_that_is_kept_out_is_over_at_once() {
+    let mut watches = Watches::default();
+    watch(&mut watches, 1);
+    watches.know(&oid("o"), vec![(id(2), registered(2, 30))], 0);
+    watches.end(|addr| addr.nonce == 2);
+    assert_eq!(watches.silent(SECOND), [(oid("o"), id(2), None)]);
+    watches.end(|addr| addr.nonce == 1);
+    assert_eq!(watches.silent(SECOND), [(oid("o"), id(1), origin(1))]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Whole OSDs in the simulator: real messenger, real client, real stores; the monitor is the test's own.
 
 mod attrs;
+mod barred;
 mod basics;
 mod cluster;
 mod faults;

@@ -64,7 +64,7 @@ impl Raw {
         let node = cluster.sim.node("raw", 1, move |shard| {
             let state = Rc::clone(&place);
             async move {
-                let config = ClientConfig::new(entity, "raw", 5);
+                let config = ClientConfig::new(entity, "raw", gid as u32);
                 config.gid.set(gid);
                 let dispatcher = Rc::new(Answers(Rc::clone(&state)));
                 let task_shard = shard.clone();

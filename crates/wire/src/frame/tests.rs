@@ -89,8 +89,8 @@ fn limits_hold_even_with_a_right_checksum() {
     assert!(set(8, 16 << 20).is_ok());
     assert!(set(8, (16 << 20) + 1).unwrap_err().to_string().contains("over the limit"));
     assert!(set(14, u32::MAX).is_err());
-    assert!(set(20, 64 << 20).is_ok());
-    assert!(set(20, (64 << 20) + 1).is_err());
+    assert!(set(20, DATA_BYTES_MAX as u32).is_ok());
+    assert!(set(20, DATA_BYTES_MAX as u32 + 1).is_err());
     assert!(set(2, 40).is_err(), "a message header has 41 bytes");
     assert!(forged(|b| b[20..24].fill(0)).is_err(), "the last segment is empty");
     for count in [0, 1, 3, 5, 255] {

@@ -1,7 +1,5 @@
 //! Applying an incremental to the map before it.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
@@ -11,7 +9,7 @@ use super::consts::{
     AFFINITY_MAX, RELEASE_UNCHANGED, STATE_AUTOOUT, STATE_EXISTS, STATE_NEW, STATE_UP, WEIGHT_OUT,
 };
 use super::{Incremental, IntervalSet, OsdInfo, OsdMap, OsdXinfo};
-use crate::addr::{EntityAddr, EntityAddrVec};
+use crate::addr::EntityAddrVec;
 use crate::crushmap::CrushMap;
 use crate::{Result, WireError};
 
@@ -266,21 +264,6 @@ impl OsdMap {
         self.pg_upmap_items.retain(|pg, _| !inc.old_pg_upmap_items.contains(pg));
     }
 
-    fn apply_blocklist(&mut self, inc: &Incremental) {
-        if inc.new_blocklist.is_empty() && inc.old_blocklist.is_empty() {
-            return;
-        }
-        let mut sorted = BTreeMap::new();
-        for (addr, until) in self.blocklist.iter().chain(&inc.new_blocklist) {
-            // An entry that is there already keeps its end, as in Ceph.
-            sorted.entry(addr_bytes(addr)).or_insert((*addr, *until));
-        }
-        for addr in &inc.old_blocklist {
-            sorted.remove(&addr_bytes(addr));
-        }
-        self.blocklist = sorted.into_values().collect();
-    }
-
     fn apply_limits(&mut self, inc: &Incremental) {
         if !inc.cluster_snapshot.is_empty() {
             self.cluster_snapshot = inc.cluster_snapshot.clone();
@@ -353,30 +336,6 @@ fn edit<T>(entries: &mut [T], osd: OsdId, change: impl FnOnce(&mut T)) {
     if let Some(entry) = entries.get_mut(osd.0 as usize) {
         change(entry);
     }
-}
-
-/// What Ceph sorts an encoded blocklist by: the address as it lies in memory.
-fn addr_bytes(addr: &EntityAddr) -> [u8; 36] {
-    let mut bytes = [0; 36];
-    let (head, sock) = bytes.split_at_mut(8);
-    head[..4].copy_from_slice(&addr.kind.to_le_bytes());
-    head[4..].copy_from_slice(&addr.nonce.to_le_bytes());
-    match addr.sock {
-        None => {}
-        Some(SocketAddr::V4(v4)) => {
-            sock[0] = 2;
-            sock[2..4].copy_from_slice(&v4.port().to_be_bytes());
-            sock[4..8].copy_from_slice(&v4.ip().octets());
-        }
-        Some(SocketAddr::V6(v6)) => {
-            sock[0] = 10;
-            sock[2..4].copy_from_slice(&v6.port().to_be_bytes());
-            sock[4..8].copy_from_slice(&v6.flowinfo().to_le_bytes());
-            sock[8..24].copy_from_slice(&v6.ip().octets());
-            sock[24..28].copy_from_slice(&v6.scope_id().to_le_bytes());
-        }
-    }
-    bytes
 }
 
 /// Both sets' ranges, merged where they touch; the ends are at most `u64::MAX`.

@@ -5,6 +5,7 @@
 //! decodes and encodes byte for byte. Older sections are refused.
 
 mod apply;
+mod blocklist;
 pub(crate) mod coding;
 pub mod consts;
 mod full;

@@ -14,7 +14,7 @@ use carmine_wire::{Decoder, Encoder};
 
 use super::decode;
 use crate::attrs::Kind;
-use crate::config::WRITE_BYTES_MAX;
+use crate::config::REQUEST_BYTES_MAX;
 use crate::pg::exec::State;
 use crate::shard::OsdShard;
 
@@ -41,15 +41,18 @@ pub(super) async fn from(osd: &OsdShard, state: &mut State<'_>, op: &OsdOp, inpu
         d.bytes(d.remaining())?;
         Ok(from)
     })?;
-    let is_itself =
-        locator.pool == state.oid.pool && name == *state.oid.name && locator.nspace == state.oid.nspace;
-    if wish.snapid != SNAP_HEAD || !locator.key.is_empty() || is_itself {
+    let oid = state.oid;
+    let is_itself = locator.pool == oid.pool
+        && name == *oid.name
+        && locator.nspace == oid.nspace
+        && locator.key == oid.key;
+    if wish.snapid != SNAP_HEAD || is_itself {
         return Err(errno::EINVAL);
     }
     let pool = client(osd).await?.pool_by_id(locator.pool).map_err(told)?;
-    let pool = pool.in_namespace(&locator.nspace).with_timeout(Some(TIMEOUT));
+    let pool = pool.in_namespace(&locator.nspace).with_locator(&locator.key).with_timeout(Some(TIMEOUT));
     let (source, size) = Source::open(pool, name, wish.src_version).await?;
-    if size > WRITE_BYTES_MAX {
+    if size > REQUEST_BYTES_MAX {
         return Err(errno::EFBIG);
     }
     let mut data = Payload::new();
@@ -64,7 +67,7 @@ pub(super) async fn from(osd: &OsdShard, state: &mut State<'_>, op: &OsdOp, inpu
     }
     state.touch();
     state.truncate(0);
-    state.write(0, data, None)?;
+    state.place(0, data, None)?;
     source.copy_attrs(state).await
 }
 

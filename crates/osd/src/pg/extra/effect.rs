@@ -1,18 +1,17 @@
 //! What is done about watches when a request is executed.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::Extra;
 use crate::op::{ClientOp, Origin};
 use crate::pg::Pg;
 use crate::shard::OsdShard;
-use crate::watch::{Notification, WatcherId};
+use crate::watch::{Notification, Registered, WatcherId};
 
 /// One such thing.
 pub(crate) enum Effect {
     /// The client watches over the connection that the request came through.
-    Watch { id: WatcherId, timeout: Duration },
+    Watch { id: WatcherId, registered: Registered },
     /// It does so no longer.
     Unwatch(WatcherId),
     /// The watchers are notified, and their answers are waited for.
@@ -36,7 +35,7 @@ impl Extra {
         pg.know_watchers(osd, &op.oid, self.watchers);
         for effect in self.effects {
             match effect {
-                Effect::Watch { id, timeout } => pg.watch(osd, &op.oid, id, timeout, origin),
+                Effect::Watch { id, registered } => pg.watch(osd, &op.oid, id, registered, origin),
                 Effect::Unwatch(id) => pg.unwatch(osd, &op.oid, id),
                 Effect::Notify(notification) => pg.notify(osd, &op.oid, notification, origin, version),
                 Effect::Answer { notify_id, id, reply } => pg.answer_notify(osd, notify_id, id, reply),

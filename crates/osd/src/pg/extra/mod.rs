@@ -9,8 +9,6 @@ mod omap;
 mod watches;
 mod xattr;
 
-use std::time::Duration;
-
 use carmine_reactor::Payload;
 use carmine_types::errno;
 use carmine_wire::osd_op::ops;
@@ -23,7 +21,7 @@ use crate::attrs::{self, View};
 use crate::cls;
 use crate::op::ClientOp;
 use crate::shard::OsdShard;
-use crate::watch::WatcherId;
+use crate::watch::{Registered, WatcherId};
 
 /// What only these operations need of a request's state.
 #[derive(Default)]
@@ -32,8 +30,8 @@ pub(crate) struct Extra {
     pub(super) attrs: Option<View>,
     /// The object's bytes, once a class method wants them.
     pub(super) data: Option<Vec<u8>>,
-    /// Who watches, by the attributes, if that was asked, and how long each may be silent.
-    pub(super) watchers: Vec<(WatcherId, Duration)>,
+    /// Who watches, by the attributes, if that was asked.
+    pub(super) watchers: Vec<(WatcherId, Registered)>,
     /// What is done when the request is.
     pub(super) effects: Vec<Effect>,
 }

@@ -41,8 +41,7 @@ pub(super) fn step(
     state.must_exist()?;
     // Also those who have not come back to this primary: from now on their time runs.
     let each = state.view().after(Kind::Watcher, None, b"");
-    let known =
-        each.filter_map(|(key, value)| Some((WatcherId::of_key(key)?, Registered::decode(value).timeout)));
+    let known = each.filter_map(|(key, value)| Some((WatcherId::of_key(key)?, Registered::decode(value))));
     let known: Vec<_> = known.collect();
     state.extra.get_or_insert_default().watchers.clone_from(&known);
     match request.code {
@@ -63,18 +62,17 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) 
                 return Err(errno::E2BIG);
             }
             let timeout = timeout(wish.timeout);
-            let addr = op.origin(osd.shard.id()).and_then(|from| osd.clients.borrow().get(&from).copied());
-            let registered = Registered { timeout, addr: addr.unwrap_or_default() };
+            let registered = Registered { timeout, addr: osd.client_addr(op) };
             state.view().set(Kind::Watcher, &id.key(), Bytes::from(registered.encode()));
-            state.after(Effect::Watch { id, timeout });
+            state.after(Effect::Watch { id, registered });
         }
         flags::watch::UNWATCH => {
             state.view().remove(Kind::Watcher, &id.key());
             state.after(Effect::Unwatch(id));
         }
         flags::watch::RECONNECT | flags::watch::PING => {
-            let timeout = known.ok_or(errno::ENOTCONN)?.timeout;
-            state.after(Effect::Watch { id, timeout });
+            let registered = known.ok_or(errno::ENOTCONN)?;
+            state.after(Effect::Watch { id, registered });
         }
         _ => return Err(errno::EINVAL),
     }
@@ -102,7 +100,7 @@ fn notify(
     state: &mut State<'_>,
     request: &OsdOp,
     input: &[u8],
-    watchers: Vec<(WatcherId, Duration)>,
+    watchers: Vec<(WatcherId, Registered)>,
 ) -> Result<Payload, i32> {
     if input.len() > NOTIFY_BYTES_MAX {
         return Err(errno::EMSGSIZE);

@@ -1,0 +1,109 @@
+//! The clients that are connected to this OSD, on any shard: their addresses, and which of them the map keeps out. What they
+//! ask for is refused, and their watches end (Ceph's blocklist: a client that takes the lock of another one has it listed, so
+//! that nothing of that one can come late).
+
+use std::collections::{HashMap, HashSet};
+
+use carmine_wire::EntityAddr;
+use carmine_wire::osdmap::OsdMap;
+use foldhash::fast::FixedState;
+
+use crate::op::{ClientOp, Origin};
+use crate::shard::OsdShard;
+
+/// What a shard knows of the clients of all shards.
+#[derive(Default)]
+pub(crate) struct Clients {
+    addrs: HashMap<Origin, EntityAddr, FixedState>,
+    /// Those that the newest map keeps out. Nearly always empty, so that plain operations look no further.
+    barred: HashSet<Origin, FixedState>,
+}
+
+impl Clients {
+    /// A client has connected.
+    fn insert(&mut self, origin: Origin, addr: EntityAddr, map: Option<&OsdMap>) {
+        self.addrs.insert(origin, addr);
+        if map.is_some_and(|map| map.is_blocklisted(&addr)) {
+            self.barred.insert(origin);
+        }
+    }
+
+    /// A client has gone; false if it was not known.
+    fn remove(&mut self, origin: Origin) -> bool {
+        self.barred.remove(&origin);
+        self.addrs.remove(&origin).is_some()
+    }
+
+    /// Looks again who is kept out.
+    fn follow(&mut self, map: &OsdMap) {
+        self.barred.clear();
+        if !map.blocklist.is_empty() {
+            let barred = self.addrs.iter().filter(|(_, addr)| map.is_blocklisted(addr));
+            self.barred.extend(barred.map(|(origin, _)| *origin));
+        }
+    }
+}
+
+impl OsdShard {
+    /// A client has connected to a shard.
+    pub(crate) fn know_client(&self, origin: Origin, addr: EntityAddr) {
+        let view = self.view();
+        self.clients.borrow_mut().insert(origin, addr, view.as_ref().map(|view| &**view.map()));
+    }
+
+    /// A client's connection is gone: its watches live on for a while.
+    pub(crate) fn forget_client(&self, origin: Origin) {
+        if self.clients.borrow_mut().remove(origin) {
+            self.pgs.borrow().values().for_each(|pg| pg.disconnect(origin));
+        }
+    }
+
+    /// The address of an operation's client; none if it has gone, or the operation is the OSD's own.
+    pub(crate) fn client_addr(&self, op: &ClientOp) -> EntityAddr {
+        let from = op.origin(self.shard.id());
+        from.and_then(|from| self.clients.borrow().addrs.get(&from).copied()).unwrap_or_default()
+    }
+
+    /// The map keeps the client of an operation out.
+    pub(crate) fn bars(&self, op: &ClientOp) -> bool {
+        let clients = self.clients.borrow();
+        !clients.barred.is_empty()
+            && op.origin(self.shard.id()).is_some_and(|from| clients.barred.contains(&from))
+    }
+
+    /// Takes the clients that a new map keeps out.
+    pub(crate) fn bar_clients(&self, map: &OsdMap) {
+        self.clients.borrow_mut().follow(map);
+        self.pgs.borrow().values().for_each(|pg| pg.end_barred_watches(map));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_reactor::ShardId;
+    use carmine_types::UTime;
+
+    use super::*;
+
+    #[test]
+    fn who_is_kept_out_follows_the_map() {
+        let addr = |nonce| EntityAddr { nonce, ..EntityAddr::parse_any("10.0.0.1").unwrap() };
+        let origin = |conn| Origin { home: ShardId(0), conn };
+        let mut map = OsdMap { blocklist: vec![(addr(1), UTime::ZERO)], ..OsdMap::default() };
+        let mut clients = Clients::default();
+        clients.insert(origin(1), addr(1), None);
+        clients.insert(origin(2), addr(2), Some(&map));
+        assert!(clients.barred.is_empty(), "before the first map nobody is kept out");
+        clients.follow(&map);
+        clients.insert(origin(3), addr(1), Some(&map));
+        let barred = |clients: &Clients| [1, 2, 3].map(|conn| clients.barred.contains(&origin(conn)));
+        assert_eq!(barred(&clients), [true, false, true]);
+        assert!(clients.remove(origin(3)) && !clients.remove(origin(3)));
+        map.blocklist = vec![(addr(2), UTime::ZERO)];
+        clients.follow(&map);
+        assert_eq!(barred(&clients), [false, true, false]);
+        map.blocklist.clear();
+        clients.follow(&map);
+        assert!(clients.barred.is_empty());
+    }
+}

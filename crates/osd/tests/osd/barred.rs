@@ -1,0 +1,108 @@
+//! Clients that the map keeps out.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use carmine_types::{UTime, errno};
+use carmine_wire::osd_op::{OsdOp, flags::watch, ops};
+use carmine_wire::{Decoder, EntityAddr};
+
+use super::cluster::{Cluster, Disks};
+use super::raw::{Answer, Raw};
+
+struct Client<'a> {
+    cluster: &'a Cluster,
+    raw: Raw,
+    tid: Cell<u64>,
+}
+
+impl<'a> Client<'a> {
+    fn new(cluster: &'a Cluster, gid: u64) -> Client<'a> {
+        Client { cluster, raw: Raw::of_client(cluster, 0, gid), tid: Cell::new(cluster.sim.now_ns()) }
+    }
+
+    fn ask(&self, name: &str, op: OsdOp, data: &[u8]) -> Answer {
+        self.tid.set(self.tid.get() + 1);
+        let request = self.raw.request(self.cluster, name, op);
+        self.raw.ask(self.cluster, request, data, self.tid.get()).expect("an answer")
+    }
+
+    /// Results of writing and of reading some objects: they are on both reactors.
+    fn results(&self) -> Vec<i32> {
+        let both = |name: &str| {
+            [
+                self.ask(name, OsdOp::write(0, 4), b"data").result,
+                self.ask(name, OsdOp::read(0, 4), b"").result,
+            ]
+        };
+        ["a", "b", "c", "d", "e", "f"].into_iter().flat_map(both).collect()
+    }
+
+    /// Addresses of those who watch.
+    fn watchers(&self) -> Vec<EntityAddr> {
+        let data = self.ask("o", OsdOp::with_payload(ops::LIST_WATCHERS, 0), b"").data;
+        let read = |d: &mut Decoder<'_>| {
+            d.envelope("watchers", 1)?.body.vec(1, |d| {
+                let mut item = d.envelope("watcher", 2)?.body;
+                item.entity_name()?;
+                item.bytes(8 + 4)?; // cookie, timeout
+                item.addr()
+            })
+        };
+        Decoder::all(&data, "watchers", read).unwrap()
+    }
+}
+
+#[test]
+fn who_is_kept_out_is_refused_and_watches_no_longer() {
+    for seed in 0..4 {
+        let cluster = Cluster::start(seed, Disks::Cyan, 1, 8, &[2]);
+        let (gone, other) = (Client::new(&cluster, 11), Client::new(&cluster, 12));
+        assert_eq!(gone.ask("o", OsdOp::create(false), b"").result, 0);
+        assert_eq!(gone.ask("o", OsdOp::watch_op(watch::WATCH, 1, 3600), b"").result, 0);
+        let addr = other.watchers()[0];
+        assert_eq!(addr.nonce, 11, "an address as the client gave it");
+        assert_eq!(gone.results(), [0; 12]);
+
+        cluster.mon.change(move |inc| inc.new_blocklist.push((addr, UTime::ZERO)));
+        cluster.wait("the map", || !cluster.mon.map().blocklist.is_empty());
+        cluster.pass(Duration::from_secs(1));
+        assert_eq!(gone.results(), [errno::ESHUTDOWN; 12]);
+        assert_eq!(gone.ask("o", OsdOp::watch_op(watch::PING, 1, 0), b"").result, errno::ESHUTDOWN);
+        assert_eq!(other.results(), [0; 12]);
+        assert_eq!(other.watchers(), [], "long before its hour is over");
+        // Another connection of the same client does not help.
+        assert_eq!(Client::new(&cluster, 11).results(), [errno::ESHUTDOWN; 12]);
+
+        cluster.mon.change(move |inc| inc.old_blocklist.push(addr));
+        cluster.wait("the map", || cluster.mon.map().blocklist.is_empty());
+        cluster.pass(Duration::from_secs(1));
+        assert_eq!(gone.results(), [0; 12]);
+    }
+}
+
+/// Who knows the map in which another one is kept out sees what that one wrote before, and nothing of it comes later.
+#[test]
+fn nothing_comes_late() {
+    for seed in 0..20 {
+        let cluster = Cluster::start(seed, Disks::Cyan, 1, 8, &[2]);
+        let (gone, other) = (Client::new(&cluster, 11), Client::new(&cluster, 12));
+        assert_eq!(gone.ask("o", OsdOp::create(false), b"").result, 0);
+        assert_eq!(gone.ask("o", OsdOp::watch_op(watch::WATCH, 1, 0), b"").result, 0);
+        let addr = other.watchers()[0];
+        let mut seen = None;
+        for number in 0..100u64 {
+            if number == 30 {
+                cluster.mon.change(move |inc| inc.new_blocklist.push((addr, UTime::ZERO)));
+            }
+            let request = gone.raw.request(&cluster, "o", OsdOp::write(0, 8));
+            gone.raw.send(&request, &number.to_le_bytes(), 1_000_000 + number);
+            cluster.pass(Duration::from_micros(40));
+            if seen.is_none() && !cluster.mon.map().blocklist.is_empty() {
+                seen = Some(other.ask("o", OsdOp::read(0, 8), b"").data);
+            }
+        }
+        assert!(seen.as_ref().is_some_and(|bytes| bytes.len() == 8), "{seen:?}");
+        assert_eq!(Some(other.ask("o", OsdOp::read(0, 8), b"").data), seen, "seed {seed}");
+    }
+}
