@@ -274,7 +274,9 @@ pub fn live(seed: u64, start: Start<'_>, count: u64) -> Life {
         let world = Rc::clone(&world);
         sim.node("osd", shards, move |shard| work(Rc::clone(&world), shard, fresh, count))
     };
-    sim.run(|| world.done.get() == PGS as usize, LIMIT).unwrap();
+    let ran = sim.run(|| world.done.get() == PGS as usize, LIMIT);
+    // A store may go wrong without any cut.
+    ran.unwrap_or_else(|error| panic!("CRASH_SEED={seed}, the load itself: {error}"));
     sim.kill(node);
     *world.shared.borrow_mut() = None;
     let histories = world.pgs.iter().map(|pg| pg.borrow().clone()).collect();
