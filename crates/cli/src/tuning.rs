@@ -27,6 +27,13 @@ pub(crate) struct TuningArgs {
         value_parser = parse_switch, help_heading = "Storage"
     )]
     discard: Option<bool>,
+    /// Cache of data of each OSD, beside its other memory; results from a cache are not the drive's [default: 0, none]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
+    data_cache: Option<u64>,
+    /// How much is read ahead of one who reads an object from front to back, one request at a time; 0: nothing; auto: 256K
+    /// [default: auto]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Storage")]
+    readahead: Option<OrAuto<u64>>,
 }
 
 impl TuningArgs {
@@ -37,6 +44,8 @@ impl TuningArgs {
             device_class: self.device_class,
             prefer_deferred_bytes: self.prefer_deferred_size,
             discard: self.discard,
+            data_cache_bytes: self.data_cache,
+            readahead_bytes: self.readahead,
         }
     }
 }

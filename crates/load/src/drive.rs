@@ -103,6 +103,12 @@ pub struct StoreFacts {
     pub prefer_deferred_bytes: u64,
     /// Freed space is discarded.
     pub discard: bool,
+    /// Budget of its cache of data; 0: it has none.
+    #[serde(default)]
+    pub data_cache_bytes: u64,
+    /// Read ahead of a stream.
+    #[serde(default)]
+    pub readahead_bytes: u64,
 }
 
 impl DeviceClass {
@@ -224,7 +230,13 @@ impl StoreFacts {
             forced(self.flush_forced),
             self.prefer_deferred_bytes
         );
-        if self.discard { text + "; discards" } else { text }
+        if self.discard {
+            text += "; discards";
+        }
+        if self.data_cache_bytes > 0 {
+            text += &format!("; a cache of data of {} MiB", self.data_cache_bytes >> 20);
+        }
+        text
     }
 
     /// The flush mode of several OSDs, and whether one of them was forced. Stores in memory: `none`.
@@ -305,12 +317,18 @@ mod tests {
             flush_mode: FlushMode::None,
             flush_forced: true,
             discard: true,
+            data_cache_bytes: 64 << 20,
             ..StoreFacts::default()
         };
         let line = store.line();
-        for word in
-            ["data on sda,", "log on nvme0n1,", "RocksDB on sdb;", "flush mode none, forced", "discards"]
-        {
+        for word in [
+            "data on sda,",
+            "log on nvme0n1,",
+            "RocksDB on sdb;",
+            "flush mode none, forced",
+            "discards",
+            "of data of 64 MiB",
+        ] {
             assert!(line.contains(word), "{word}: {line}");
         }
         let one = StoreFacts { osd: 1, log: store.data.clone(), ..store.clone() };

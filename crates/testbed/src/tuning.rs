@@ -25,6 +25,10 @@ pub struct Tuning {
     pub prefer_deferred_bytes: Option<u64>,
     /// Tell the drives which space is free.
     pub discard: bool,
+    /// Budget of an OSD's cache of data, beside its other memory; 0: none.
+    pub data_cache_bytes: u64,
+    /// How much is read ahead of one who reads an object from front to back; 0: nothing; `None`: the store's own.
+    pub readahead_bytes: Option<u64>,
 }
 
 /// A value, or `auto`.
@@ -43,6 +47,8 @@ pub struct TuningWish {
     pub device_class: Option<OrAuto<DeviceClass>>,
     pub prefer_deferred_bytes: Option<OrAuto<u64>>,
     pub discard: Option<bool>,
+    pub data_cache_bytes: Option<u64>,
+    pub readahead_bytes: Option<OrAuto<u64>>,
 }
 
 impl<T> OrAuto<T> {
@@ -81,7 +87,8 @@ impl Tuning {
     pub fn changed(mut self, wish: &TuningWish, store: StoreKind) -> Result<Tuning> {
         if store != StoreKind::Blue && *wish != TuningWish::default() {
             return Err(usage!(
-                "--flush-mode, --device-class, --prefer-deferred-size, --discard: the store {store} uses no device"
+                "--flush-mode, --device-class, --prefer-deferred-size, --discard, --data-cache, --readahead: the store {store} \
+                 uses no device"
             ));
         }
         if let Some(mode) = wish.flush_mode {
@@ -94,6 +101,10 @@ impl Tuning {
             self.prefer_deferred_bytes = bytes.value();
         }
         self.discard = wish.discard.unwrap_or(self.discard);
+        self.data_cache_bytes = wish.data_cache_bytes.unwrap_or(self.data_cache_bytes);
+        if let Some(bytes) = wish.readahead_bytes {
+            self.readahead_bytes = bytes.value();
+        }
         Ok(self)
     }
 
@@ -125,6 +136,8 @@ mod tests {
             device_class: Some("hdd".parse().unwrap()),
             prefer_deferred_bytes: Some(OrAuto::Is(0)),
             discard: Some(true),
+            data_cache_bytes: Some(1 << 20),
+            readahead_bytes: Some(OrAuto::Is(0)),
         };
         let asked = tuning.changed(&wish, StoreKind::Blue).unwrap();
         let asked = asked.changed(&TuningWish::default(), StoreKind::Blue).unwrap();
@@ -134,7 +147,9 @@ mod tests {
                 flush_mode: Some(FlushMode::Dsync),
                 device_class: Some(DeviceClass::Hdd),
                 prefer_deferred_bytes: Some(0),
-                discard: true
+                discard: true,
+                data_cache_bytes: 1 << 20,
+                readahead_bytes: Some(0),
             }
         );
         assert_eq!(asked.prefer_deferred_bytes(DeviceClass::Hdd), 0);
@@ -143,6 +158,8 @@ mod tests {
             device_class: Some("auto".parse().unwrap()),
             prefer_deferred_bytes: Some(OrAuto::Auto),
             discard: Some(false),
+            data_cache_bytes: Some(0),
+            readahead_bytes: Some(OrAuto::Auto),
         };
         assert_eq!(asked.changed(&back, StoreKind::Blue).unwrap(), tuning);
         let error = tuning.changed(&wish, StoreKind::Cyan).unwrap_err();

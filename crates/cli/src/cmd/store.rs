@@ -22,7 +22,7 @@ pub(crate) struct StoreArgs {
 #[derive(Subcommand)]
 enum StoreCommand {
     /// Load a bare store: what it costs without an OSD, a messenger or a network
-    Bench(bench::StoreBenchArgs),
+    Bench(Box<bench::StoreBenchArgs>),
     /// Show who the device of an OSD that does not run belongs to, and the drives of its parts
     ShowLabel(tool::WhichArgs),
     /// Show how full the store of an OSD that does not run is

@@ -25,7 +25,7 @@ const PRECONDITION_BS_MAX: u64 = 1 << 20;
 const OSD_SIZE_BYTES: u64 = 4 << 30;
 
 /// Axes that are options of `up` by another name, in the order in which they are given.
-const OPTIONS: [(&str, &str); 16] = [
+const OPTIONS: [(&str, &str); 18] = [
     ("osds", "--osds"),
     ("osds_per_device", "--osds-per-device"),
     ("store", "--store"),
@@ -40,6 +40,8 @@ const OPTIONS: [(&str, &str); 16] = [
     ("flush_mode", "--flush-mode"),
     ("device_class", "--device-class"),
     ("prefer_deferred_bytes", "--prefer-deferred-size"),
+    ("data_cache_bytes", "--data-cache"),
+    ("readahead_bytes", "--readahead"),
     ("osd_wrap", "--osd-wrap"),
     ("osd_env", "--osd-env"),
 ];
@@ -68,7 +70,9 @@ fn own_options(config: &Config, overprovisioned: bool, machine: &dyn Machine) ->
     // Devices are used whole; a store in memory has none.
     let given = |axis: &str| match axis {
         "osd_size_bytes" => devices.is_empty(),
-        "flush_mode" | "device_class" | "prefer_deferred_bytes" => blue,
+        "flush_mode" | "device_class" | "prefer_deferred_bytes" | "data_cache_bytes" | "readahead_bytes" => {
+            blue
+        }
         _ => true,
     };
     for (axis, option) in OPTIONS.into_iter().filter(|(axis, _)| given(axis)) {

@@ -42,7 +42,7 @@ fn read(path: &Path) -> Result<PointResult, Refusal> {
 }
 
 /// Axis → where the result has its value, in `carmine`.
-const AXES: [(&str, &str); 27] = [
+const AXES: [(&str, &str); 29] = [
     ("osds", "/plan/cpu/osds"),
     ("reactors", "/plan/cpu/reactors"),
     ("store", "/plan/store"),
@@ -57,6 +57,8 @@ const AXES: [(&str, &str); 27] = [
     ("device_class", "/plan/tuning/device_class"),
     ("prefer_deferred_bytes", "/plan/tuning/prefer_deferred_bytes"),
     ("discard", "/plan/tuning/discard"),
+    ("data_cache_bytes", "/plan/tuning/data_cache_bytes"),
+    ("readahead_bytes", "/plan/tuning/readahead_bytes"),
     ("osd_wrap", "/plan/osd_wrap"),
     ("osd_env", "/plan/osd_env"),
     ("rw", "/load/rw"),

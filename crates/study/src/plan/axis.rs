@@ -109,6 +109,8 @@ pub const AXES: &[Axis] = &[
         "class of the drives, for the store blue",
     ),
     row("prefer_deferred_bytes", Role::Start, Kind::Bytes, "writes of less go into the log of blue first"),
+    row("data_cache_bytes", Role::Start, Kind::Bytes, "cache of data of each OSD, for the store blue"),
+    row("readahead_bytes", Role::Start, Kind::Bytes, "what blue reads ahead of a stream"),
     row("discard", Role::Start, Kind::Word(&["off", "on"]), "the store blue discards freed space"),
     row("osd_wrap", Role::Start, Kind::Text, "command that starts each OSD, such as perf or numactl"),
     row("osd_env", Role::Start, Kind::Text, "NAME=VALUE in the OSDs' environment"),

@@ -37,14 +37,23 @@ pub(crate) fn settle(
         device_class_forced: tuning.device_class.is_some(),
         prefer_deferred_bytes: tuning.prefer_deferred_bytes(device_class),
         discard: tuning.discard,
+        data_cache_bytes: tuning.data_cache_bytes,
+        readahead_bytes: tuning.readahead_bytes.unwrap_or(MountOptions::default().readahead_bytes),
         data,
     }
 }
 
-/// The store's settings.
-pub(crate) fn mount_options(facts: &StoreFacts, cache_bytes_per_shard: usize) -> MountOptions {
+/// The store's settings, with so many reactors.
+pub(crate) fn mount_options(
+    facts: &StoreFacts,
+    cache_bytes_per_shard: usize,
+    reactors: usize,
+) -> MountOptions {
     MountOptions {
         cache_bytes_per_shard,
+        data_cache_bytes_per_shard: usize::try_from(facts.data_cache_bytes).unwrap_or(usize::MAX)
+            / reactors.max(1),
+        readahead_bytes: facts.readahead_bytes,
         prefer_deferred_bytes: Some(facts.prefer_deferred_bytes),
         flush: Some(match facts.flush_mode {
             FlushMode::Flush => blue::FlushMode::Flush,
@@ -52,7 +61,6 @@ pub(crate) fn mount_options(facts: &StoreFacts, cache_bytes_per_shard: usize) ->
             FlushMode::None => blue::FlushMode::None,
         }),
         discard: facts.discard,
-        ..MountOptions::default()
     }
 }
 
@@ -74,7 +82,7 @@ mod tests {
         assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::None, false));
         assert_eq!((facts.device_class, facts.prefer_deferred_bytes), (DeviceClass::Hdd, 65_536));
         assert_eq!(facts.log, facts.data);
-        assert_eq!(mount_options(&facts, 7).flush, Some(blue::FlushMode::None));
+        assert_eq!(mount_options(&facts, 7, 1).flush, Some(blue::FlushMode::None));
         // The log on another drive, with a volatile cache.
         let log = StorePart { drive: DriveFacts::default(), path: "/dev/sdb".into(), ..data.clone() };
         let facts = settle(3, &Tuning::default(), data.clone(), Some(log), None);
@@ -85,8 +93,12 @@ mod tests {
             device_class: Some(DeviceClass::Nvme),
             prefer_deferred_bytes: Some(0),
             discard: true,
+            data_cache_bytes: 3 << 20,
+            readahead_bytes: Some(0),
         };
         let facts = settle(3, &tuning, data, None, None);
+        let options = mount_options(&facts, 7, 3);
+        assert_eq!((options.data_cache_bytes_per_shard, options.readahead_bytes), (1 << 20, 0));
         assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::Dsync, true));
         assert_eq!((facts.device_class, facts.device_class_forced), (DeviceClass::Nvme, true));
         assert_eq!((facts.prefer_deferred_bytes, facts.discard), (0, true));

@@ -62,6 +62,7 @@ fn drives(store: &StoreFacts) -> Vec<(String, String)> {
         ),
         ("bluefs_dedicated_wal", flag(store.log.path != store.data.path)),
         ("bluestore_bdev_support_discard", flag(store.data.drive.discard_granularity_bytes > Some(0))),
+        ("data_cache_bytes", store.data_cache_bytes.to_string()),
         ("default_device_class", store.device_class.to_string()),
         ("device_class_forced", flag(store.device_class_forced)),
         ("device_ids", ids.into_iter().collect::<Vec<_>>().join(",")),
@@ -72,6 +73,7 @@ fn drives(store: &StoreFacts) -> Vec<(String, String)> {
         ("flush_mode_reason", store.flush_reason.clone()),
         ("journal_rotational", rotational(&store.log)),
         ("prefer_deferred_size", store.prefer_deferred_bytes.to_string()),
+        ("readahead_bytes", store.readahead_bytes.to_string()),
         ("rotational", rotational(&store.data)),
     ];
     let mut all: Vec<_> = whole.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();

@@ -78,7 +78,7 @@ pub(crate) async fn open(
             _ => StoreShared::cyan(plan.osd_size_bytes),
         });
     };
-    let options = mount_options(facts, Memory::of(plan).onodes_per_shard);
+    let options = mount_options(facts, Memory::of(plan).onodes_per_shard, plan.cpu.reactors);
     let place = block_place(layout, plan, osd);
     let path = place.path.clone();
     let blue = carmine_store::BlueShared::mount(shard, place, kv, options)

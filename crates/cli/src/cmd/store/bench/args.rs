@@ -53,7 +53,7 @@ pub(crate) struct StoreBenchArgs {
     iodepth: Vec<u32>,
     /// Reactors
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
-    numjobs: u32,
+    pub(super) numjobs: u32,
     /// Length of each window
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = parse_millis)]
     runtime: u64,

@@ -59,7 +59,11 @@ impl Bare {
                 make_blue(&block, &kv, args.store_size)?;
                 let db = (args.kv == KvKind::Rocks).then(|| part_at(&folder.path().join(DB)));
                 let facts = settle(0, &tuning, part_at(&block), None, db);
-                let options = mount_options(&facts, MountOptions::default().cache_bytes_per_shard);
+                let options = mount_options(
+                    &facts,
+                    MountOptions::default().cache_bytes_per_shard,
+                    args.numjobs as usize,
+                );
                 (Parts::Blue { block, kv, options }, Some(facts))
             }
         };
