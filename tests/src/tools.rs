@@ -26,6 +26,9 @@ pub const ONE_BLUE: &[&str] = &[
     "32",
     "--overprovisioned",
 ];
+/// Three OSDs with two reactors each in memory, and three copies of everything.
+pub const THREE_CYAN: &[&str] =
+    &["--osds", "3", "--size", "3", "--reactors", "2", "--store", "cyan", "--overprovisioned"];
 /// Three OSDs with two reactors each, on files, and three copies of everything.
 pub const THREE_BLUE: &[&str] = &[
     "--osds",

@@ -6,11 +6,9 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use carmine_tests::sheet::Sheet;
+use carmine_tests::tools::THREE_CYAN;
 use carmine_tests::{Testbed, installed, run, succeed};
 use serde_json::Value;
-
-const THREE_CYAN: &[&str] =
-    &["--osds", "3", "--size", "3", "--reactors", "1", "--store", "cyan", "--overprovisioned"];
 
 /// Every command has to end within this; the tool itself would wait for ever.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -22,8 +20,8 @@ struct Ceph<'a> {
 
 impl Ceph<'_> {
     fn run(&self, words: &str) -> Output {
-        let conf = self.bed.dir().join("ceph.conf");
-        let mut args = vec!["-c", conf.to_str().expect("UTF-8")];
+        let conf = self.bed.conf();
+        let mut args = vec!["-c", &conf];
         args.extend(words.split_whitespace());
         run(Path::new("ceph"), &args, LIMIT)
     }

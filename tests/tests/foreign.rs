@@ -7,10 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use carmine_tests::sheet::Sheet;
+use carmine_tests::tools::THREE_CYAN;
 use carmine_tests::{Testbed, carmine_bin, run, succeed, workspace_root};
-
-const TWO_CYAN: &[&str] =
-    &["--osds", "2", "--size", "2", "--reactors", "1", "--store", "cyan", "--overprovisioned"];
 
 /// The client, built in a folder beside the binary under test; `None`, with the reason, where its crates cannot be had.
 fn build() -> Option<PathBuf> {
@@ -40,9 +38,8 @@ fn build() -> Option<PathBuf> {
 #[test]
 fn the_rados_crate_puts_stats_and_lists() {
     let Some(client) = build() else { return };
-    let bed = Testbed::up(TWO_CYAN);
-    let conf = bed.dir().join("ceph.conf");
-    let out = run(&client, &[conf.to_str().expect("UTF-8"), "bench"], Duration::from_secs(120));
+    let bed = Testbed::up(THREE_CYAN);
+    let out = run(&client, &[&bed.conf(), "bench"], Duration::from_secs(120));
     let said = succeed(out, "tests/foreign");
     let mut sheet = Sheet::new("rados (crate 0.1.4 of crates.io)");
     for line in said.lines().filter_map(|line| line.strip_prefix("ok ")) {

@@ -5,12 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use carmine_tests::sheet::Sheet;
+use carmine_tests::tools::THREE_CYAN;
 use carmine_tests::{Testbed, run, workspace_root};
 
 /// Debian's: the one for which python3-rados is made; another may come first on the PATH.
 const PYTHON: &str = "/usr/bin/python3";
-const THREE_CYAN: &[&str] =
-    &["--osds", "3", "--size", "3", "--reactors", "2", "--store", "cyan", "--overprovisioned"];
 
 fn has_rados() -> bool {
     let found = Path::new(PYTHON).exists()
@@ -40,9 +39,7 @@ fn a_hundred_calls_of_librados() {
     let script = workspace_root().join("tests/tests/python/librados.py");
     let script = script.to_str().expect("UTF-8");
     let bed = Testbed::up(THREE_CYAN);
-    let conf = bed.dir().join("ceph.conf");
-    let out =
-        run(Path::new(PYTHON), &[script, conf.to_str().expect("UTF-8"), "bench"], Duration::from_secs(300));
+    let out = run(Path::new(PYTHON), &[script, &bed.conf(), "bench"], Duration::from_secs(300));
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{said}{errors}");

@@ -24,7 +24,7 @@ pub const INLINE_DATA_BYTES: usize = 1 << 10;
 /// Chunks handed to one vectored send; the rest waits for the next one. The kernel takes at most 1,024 (`IOV_MAX`).
 pub const CHUNKS_PER_SEND: usize = 512;
 
-/// Messages dispatched in one go before the reader lets other tasks run.
+/// Messages of one receive dispatched in one turn of the reactor.
 pub const DISPATCH_BATCH: u32 = 64;
 
 /// Frames a peer may use up before the session stands: AUTH_REQUEST tries, SESSION_RECONNECT tries.

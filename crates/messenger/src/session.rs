@@ -29,7 +29,7 @@ async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn D
     while !conn.is_closed() {
         let preamble = reader.preamble().await?;
         if reader.receives != receives {
-            receives = reader.receives;
+            (batch, receives) = (0, reader.receives);
             note_receive(conn, reader);
         }
         if preamble.tag == Tag::Message {
@@ -39,8 +39,10 @@ async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn D
         }
         batch += 1;
         if batch == DISPATCH_BATCH {
+            // Not only after the tasks that are ready, which this one would be again at once: who floods would have a whole
+            // turn's quota each time, and others wait for that several times in each operation.
             batch = 0;
-            conn.shard.yield_now().await;
+            conn.shard.next_turn().await;
         }
     }
     Ok(())

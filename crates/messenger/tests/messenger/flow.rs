@@ -1,6 +1,7 @@
 //! Flow control.
 
 use super::common::{Recorder, both, client, message, noise, server, until};
+use carmine_messenger::limits::DISPATCH_BATCH;
 use carmine_messenger::{Message, Permit};
 use carmine_reactor::Shard;
 use std::cell::{Cell, RefCell};
@@ -11,7 +12,8 @@ both!(
     held_messages_stop_the_reader,
     detached_permits_come_back,
     unread_replies_stop_requests,
-    hard_limit_closes
+    hard_limit_closes,
+    a_flood_leaves_turns_to_others
 );
 
 /// A dispatcher that keeps every permit.
@@ -122,4 +124,22 @@ async fn hard_limit_closes(shard: Shard) {
     assert_eq!(sent.get(), 11);
     until(&shard, || server.recorder.closed.borrow().len() == 1).await;
     assert!(server.recorder.closed.borrow()[0].starts_with("the peer does not read"));
+}
+
+/// Of thousands of small messages that are there at once, each turn of the reactor takes a batch.
+async fn a_flood_leaves_turns_to_others(shard: Shard) {
+    const MESSAGES: u64 = 5_000;
+    let server = server(&shard, Recorder::sink(), |_| ()).await;
+    let conn = client(&shard, &server, &Recorder::sink()).await;
+    for tid in 1..=MESSAGES {
+        conn.send(message(tid, noise(tid, 50), Vec::new()));
+    }
+    let (mut before, mut most) = (0, 0);
+    while before < MESSAGES {
+        shard.next_turn().await;
+        let now = server.recorder.messages.get();
+        (before, most) = (now, most.max(now - before));
+    }
+    // Between two looks there are two batches if the reader came first in one turn and last in the one before.
+    assert!(most < 3 * u64::from(DISPATCH_BATCH), "{most} messages were dispatched in one turn");
 }
