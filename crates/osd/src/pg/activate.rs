@@ -20,7 +20,7 @@ use carmine_wire::header::Front;
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 
 use super::replicate::Follower;
-use super::{Pg, Phase, log};
+use super::{Pg, Phase, heal, log};
 use crate::concurrent::for_each;
 use crate::shard::OsdShard;
 
@@ -280,7 +280,7 @@ impl Activation<'_> {
             let data = if len == 0 {
                 Payload::new()
             } else {
-                self.osd.store.read(oid, off, len).await.map_err(|error| self.stuck(&error))?
+                heal::read(self.osd, oid, off, len).await.map_err(|error| self.stuck(&error))?
             };
             self.current()?;
             let push = PushObject {

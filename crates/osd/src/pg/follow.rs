@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use carmine_messenger::Message;
 use carmine_reactor::Payload;
-use carmine_store::{Transaction, TxnOp};
+use carmine_store::{StoreError, Transaction, TxnOp};
 use carmine_types::{Epoch, Eversion, SNAP_ATTRS, errno};
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 use smallvec::SmallVec;
@@ -154,7 +154,16 @@ impl Pg {
 
     /// Prepares a transaction, submits it unless `turn` is over, and waits until it is durable.
     async fn carry_out(&self, osd: &OsdShard, txn: Transaction, turn: u64) -> Result<(), i32> {
-        let prepared = osd.store.prepare(&txn.ops).await.map_err(|e| e.errno())?;
+        let mut prepared = osd.store.prepare(&txn.ops).await;
+        if prepared.as_ref().is_err_and(|error| error.lost_block().is_some()) {
+            // An object that is removed and written anew: the block is not needed once the old object is gone.
+            if self.is_past(turn) {
+                return Err(errno::EAGAIN);
+            }
+            self.remove_first(osd, &txn).await.map_err(|e| e.errno())?;
+            prepared = osd.store.prepare(&txn.ops).await;
+        }
+        let prepared = prepared.map_err(|e| e.errno())?;
         if self.is_past(turn) {
             return Err(errno::EAGAIN);
         }
@@ -164,6 +173,16 @@ impl Pg {
             tracing::error!("pg {}: a step of its repair failed: {error}", self.id);
             error.errno()
         })
+    }
+
+    /// What a transaction removes, alone. This copy counts as not whole until its repair ends, so it may stop in between.
+    async fn remove_first(&self, osd: &OsdShard, txn: &Transaction) -> Result<(), StoreError> {
+        let removed = txn.ops.iter().filter(|op| matches!(op, TxnOp::Remove { .. })).cloned();
+        let first = Transaction { ops: removed.collect(), ..Transaction::new(self.id) };
+        let prepared = osd.store.prepare(&first.ops).await?;
+        let commit = osd.store.submit(first);
+        drop(prepared);
+        commit.await
     }
 }
 

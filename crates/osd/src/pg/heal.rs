@@ -87,7 +87,7 @@ impl Pg {
     /// Another member of the acting set lacks bytes of an object. It knows by its own checksum whether ours are those.
     pub(crate) async fn answer_read(self: &Rc<Self>, osd: &OsdShard, read: PgRead) -> Message {
         let head = read.head;
-        let serves = matches!(*self.phase.borrow(), Phase::Active | Phase::Replica(true));
+        let serves = matches!(*self.phase.borrow(), Phase::Active | Phase::Replica(_));
         if !serves || read.len > READ_BYTES_MAX {
             return answer(head, Err(errno::EAGAIN));
         }

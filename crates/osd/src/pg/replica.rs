@@ -131,6 +131,7 @@ impl Pg {
             match prepared {
                 _ if pg.is_past(turn) => {}
                 Ok(prepared) => pg.replica.set_ready(version, ops, prepared),
+                Err(error) if error.lost_block().is_some() => pg.begin_anew(&own, &error),
                 Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
             }
         });
@@ -181,6 +182,15 @@ impl Pg {
             None => self.commits.push(self.turn.get(), version, commit),
         }
         Ok(())
+    }
+
+    /// A write changes a part of a block that is lost here, and nobody has what the block held before: the primary has
+    /// changed its own already. It makes the copies equal again, which gives us the whole object.
+    fn begin_anew(&self, osd: &OsdShard, error: &StoreError) {
+        tracing::warn!("pg {}: an object of this copy is asked for anew: {error}", self.id);
+        self.next_turn();
+        self.set_phase(Phase::Replica(false));
+        self.report_failure(osd, error.errno());
     }
 
     /// Tells the primary, if this PG has one, that this copy cannot go on: the primary must not go on without it.

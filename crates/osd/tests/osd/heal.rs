@@ -116,3 +116,42 @@ fn a_write_of_a_part_of_a_damaged_block_heals_it_first() {
         cluster.check_equal(&[0, 1]);
     }
 }
+
+/// The primary has changed the block when its replica finds that it cannot: the object is copied whole. Also if it is the last
+/// block, of which the object has a part only.
+#[test]
+fn a_replica_that_cannot_heal_a_block_before_it_changes_gets_the_object_anew() {
+    for (seed, kind) in [(41, Harm::Bit(3)), (42, Harm::Sector)] {
+        for (size, block) in [(2, 3), (2, 5), (3, 3)] {
+            let cluster = start(seed, size);
+            harm(&cluster, 1, block, kind);
+            cluster.client(RouteMode::Direct, move |_, pool| async move {
+                let at = block as u64 * 4096;
+                pool.write("a", at + 100, b"in the middle".to_vec()).await.unwrap();
+                pool.write("a", at + 200, b"and again".to_vec()).await.unwrap();
+            });
+            let mut wanted = content();
+            wanted[block * 4096 + 100..][..13].copy_from_slice(b"in the middle");
+            wanted[block * 4096 + 200..][..9].copy_from_slice(b"and again");
+            assert!(read(&cluster) == Ok(wanted));
+            assert!(cluster.counter(&[1], "blocks_lost") > 0, "the damage was met");
+            cluster.check_equal(&(0..size.into()).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_is_pushed_is_healed_where_it_is_read() {
+    let cluster = start(43, 2);
+    // osd.1 needs the object; osd.0, which sends it, has another bad block, which osd.1 has.
+    harm(&cluster, 1, 3, Harm::Bit(2));
+    harm(&cluster, 0, 1, Harm::Sector);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        pool.write("a", 3 * 4096 + 100, b"in the middle".to_vec()).await.unwrap();
+    });
+    let mut wanted = content();
+    wanted[3 * 4096 + 100..][..13].copy_from_slice(b"in the middle");
+    assert!(read(&cluster) == Ok(wanted));
+    assert_eq!(cluster.counter(&[0], "blocks_healed"), 1);
+    cluster.check_equal(&[0, 1]);
+}
