@@ -1,8 +1,9 @@
-//! A store that fills up: clients see it as Ceph's (health, flags of the pool, writes that wait), removing by force makes room,
-//! and then all goes on. About 20 s.
+//! A store that fills up, its device or its database's file system: clients see it as Ceph's (health, flags of the pool, writes
+//! that wait), removing by force goes on, and when there is room again so does all else. About 35 s.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and reads files
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use carmine_tests::{Background, Testbed, installed, run, succeed};
@@ -63,6 +64,82 @@ fn a_full_store_is_seen_and_emptied() {
     until_health(&bed, |said| !said.contains("full"));
     succeed(waits.wait(Duration::from_secs(30)), "the write that waited");
     bed.rados_ok(&["stat", "one-more"]);
+    bed.ok("down", &[]);
+    let dir = bed.dir();
+    let fsck = ["store", "fsck", "--deep", "--dir", dir.to_str().expect("UTF-8")];
+    succeed(run(&carmine_tests::carmine_bin(), &fsck, Duration::from_secs(60)), "fsck");
+}
+
+/// Says to the test inside of its own namespace where it has a small file system.
+const SMALL: &str = "CARMINE_SMALL_FILE_SYSTEM";
+
+/// Runs a test of this binary again where `folder` is a file system of `mib` MiB in memory. `None`: this system does not let us.
+fn with_small_file_system(test: &str, folder: &Path, mib: u32) -> Option<bool> {
+    let mount = format!("mount -t tmpfs -o size={mib}m tmpfs {} && exec \"$@\"", folder.display());
+    let inside = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &mount, "sh"]).args(words).env(SMALL, folder);
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !inside(&["true"]) {
+        return None;
+    }
+    let own = std::env::current_exe().expect("a test has an executable");
+    Some(inside(&[own.to_str().expect("UTF-8"), test, "--exact", "--nocapture"]))
+}
+
+#[test]
+fn a_database_without_room_refuses_writes_and_not_removing() {
+    if !installed("rados", "ceph-common") {
+        return;
+    }
+    if let Some(folder) = std::env::var_os(SMALL) {
+        return database_without_room(Path::new(&folder));
+    }
+    // It has the machine for itself, as the others have.
+    let turn = Testbed::new();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let name = "a_database_without_room_refuses_writes_and_not_removing";
+    match with_small_file_system(name, folder.path(), 200) {
+        Some(good) => assert!(good, "see above"),
+        None => println!("not run: no namespace with a mount of its own can be made here (unshare)"),
+    }
+    drop(turn);
+}
+
+fn database_without_room(folder: &Path) {
+    let bed = Testbed::up(&[
+        "--osds",
+        "1",
+        "--osd-size",
+        "256M",
+        "--sparse",
+        "--overprovisioned",
+        "--pgs",
+        "8",
+        "--db-dir",
+        folder.to_str().expect("UTF-8"),
+    ]);
+    let file = bed.dir().join("file");
+    std::fs::write(&file, vec![7; 300_000]).expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    let put = |n: u32| bed.rados_ok(&["put", &format!("object-{n}"), file]);
+    (0..10).for_each(|n| drop(put(n)));
+    // Somebody else takes the room.
+    let ballast = folder.join("ballast");
+    std::fs::write(&ballast, vec![1; 150 << 20]).expect("room for it");
+    // The store looks when it commits.
+    let _ = bed.rados(&["put", "object-10", file]);
+    let said = until_health(&bed, |said| said.contains("OSD_FULL"));
+    assert!(said.contains("osd.0 is full"), "{said}");
+    let waits = Background::rados(&bed, &["put", "one-more", file]);
+    bed.rados_ok(&["get", "object-7", "/dev/null"]);
+    (0..5).for_each(|n| drop(bed.rados_ok(&["rm", "--force-full", &format!("object-{n}")])));
+    assert!(waits.runs(), "a write must wait while the pool is full");
+    std::fs::remove_file(&ballast).expect("the ballast");
+    until_health(&bed, |said| !said.contains("full"));
+    succeed(waits.wait(Duration::from_secs(30)), "the write that waited");
+    put(0);
     bed.ok("down", &[]);
     let dir = bed.dir();
     let fsck = ["store", "fsck", "--deep", "--dir", dir.to_str().expect("UTF-8")];

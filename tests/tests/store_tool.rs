@@ -1,5 +1,5 @@
-//! `carmine store` on the stores of a real testbed: labels, space, checks, dumps, and a database that moves; and a damaged
-//! block on a real file, which a stock client never sees. About 25 s.
+//! `carmine store` on the stores of a real testbed: labels, space, checks, repairs, dumps, a database and a log that move; and
+//! a damaged block on a real file, which a stock client never sees. About 40 s.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and reads files
 
 use std::fs;
@@ -116,6 +116,100 @@ fn a_store_is_looked_at_checked_and_moved() {
     assert!(!second.exists(), "the database goes with its testbed");
 }
 
+#[test]
+fn a_log_has_a_place_of_its_own_and_gets_another_one() {
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let root = elsewhere.path().canonicalize().expect("a folder");
+    let (first, second) = (root.join("first"), root.join("second"));
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let bed = up("1", &["--wal-dev", &text(&first)]);
+    let open_ones = || open_files(bed.pid("osd.0").expect("it runs"));
+    assert!(open_ones().contains(&text(&first)), "{:?}", open_ones());
+    fill(&bed);
+    bed.ok("down", &[]);
+    let label = store_json(&bed, "show-label", &[]);
+    assert_eq!((label["wal"].as_str(), label["dedicated_wal"].as_bool()), (first.to_str(), Some(true)));
+    // Without it there is no store.
+    let hidden = root.join("hidden");
+    fs::rename(&first, &hidden).expect("a file");
+    let said = store(&bed, "fsck", &[]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("its log lies on a device of its own") && said.contains(&text(&first)), "{said}");
+    fs::rename(&hidden, &first).expect("a file");
+
+    // A place where something is; then another.
+    fs::write(&hidden, b"precious").expect("a file");
+    let refused = store(&bed, "migrate-wal", &["--to", &text(&hidden)]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("not empty"));
+    assert_eq!(fs::read(&hidden).expect("a file"), b"precious");
+    let refused = store(&bed, "new-wal", &["--dev", &text(&second)]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("take migrate-wal"));
+    let moved = store_json(&bed, "migrate-wal", &["--to", &text(&second)]);
+    assert_eq!((moved["from"].as_str(), moved["to"].as_str()), (first.to_str(), second.to_str()));
+    assert!(!first.exists(), "the old file is removed");
+    bed.ok("up", &["--overprovisioned"]);
+    fill(&bed);
+    assert!(open_ones().contains(&text(&second)), "{:?}", open_ones());
+    bed.ok("down", &[]);
+    assert_eq!(store_json(&bed, "fsck", &["--deep"])["error_count"], 0);
+
+    // Beside the data, and away again; both grow.
+    let moved = store_json(&bed, "migrate-wal", &[]);
+    assert_eq!(moved["from"].as_str(), second.to_str());
+    assert!(
+        !second.exists() && moved["to"].as_str().is_some_and(|to| to.ends_with("osd.0/block")),
+        "{moved}"
+    );
+    store_json(&bed, "new-wal", &["--dev", &text(&second), "--size", "16M"]);
+    let df = store_json(&bed, "df", &[]);
+    assert_eq!((df["wal"]["path"].as_str(), df["wal"]["dedicated"].as_bool()), (second.to_str(), Some(true)));
+    let grow = |path: &Path, bytes: u64| {
+        fs::OpenOptions::new().write(true).open(path).expect("a file").set_len(bytes).expect("it grows");
+    };
+    grow(&bed.dir().join("osd.0/block"), 300 << 20);
+    grow(&second, 32 << 20);
+    let expanded = store_json(&bed, "expand", &[]);
+    assert_eq!(
+        (expanded["block"]["to"].as_u64(), expanded["wal"]["to"].as_u64()),
+        (Some(300 << 20), Some(32 << 20))
+    );
+    assert!(store_json(&bed, "df", &[])["block"]["total"].as_u64() > Some(280 << 20));
+    bed.ok("up", &["--overprovisioned"]);
+    fill(&bed);
+    bed.ok("down", &[]);
+    assert_eq!(store_json(&bed, "fsck", &["--deep"])["error_count"], 0);
+    bed.ok("destroy", &[]);
+    assert!(!second.exists(), "the log goes with its testbed");
+}
+
+#[test]
+fn fsck_repairs_labels() {
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let wal = elsewhere.path().join("wal");
+    let bed = up("1", &["--wal-dev", wal.to_str().expect("UTF-8")]);
+    fill(&bed);
+    bed.ok("down", &[]);
+    let block = bed.dir().join("osd.0/block");
+    let last = (256 << 20) - 4096;
+    for (path, at, words) in
+        [(&block, 30, "label in block 0"), (&block, last + 30, "copy of the label"), (&wal, 30, "the log")]
+    {
+        flip_in(path, at);
+        let shown = store(&bed, "show-label", &[]);
+        assert_eq!(shown.status.code(), Some(i32::from(path == &block)), "a damaged label is told");
+        let repaired = store_json(&bed, "fsck", &["--repair", "--deep"]);
+        assert_eq!(repaired["error_count"], 0);
+        assert!(repaired["repaired"].to_string().contains(words), "{repaired}");
+        assert_eq!(store(&bed, "show-label", &[]).status.code(), Some(0));
+        assert_eq!(store_json(&bed, "fsck", &["--repair"])["repaired"].as_array().map(Vec::len), Some(0));
+    }
+    // Both: there is nothing to repair it from.
+    flip_in(&block, 30);
+    flip_in(&block, last + 30);
+    let refused = store(&bed, "fsck", &["--repair"]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("damaged"));
+}
+
 fn open_files(pid: i32) -> Vec<String> {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").flatten();
     links.filter_map(|link| fs::read_link(link.path()).ok()).map(|path| path.display().to_string()).collect()
@@ -130,7 +224,10 @@ fn place(bed: &Testbed, osd: &str, name: &str) -> Option<u64> {
 }
 
 fn flip(bed: &Testbed, osd: &str, at: u64) {
-    let path = bed.dir().join(format!("osd.{osd}/block"));
+    flip_in(&bed.dir().join(format!("osd.{osd}/block")), at);
+}
+
+fn flip_in(path: &Path, at: u64) {
     let file = fs::OpenOptions::new().read(true).write(true).open(path).expect("a block file");
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).expect("a byte");

@@ -212,6 +212,10 @@ pub(crate) struct RawArgs {
     /// Folder, on another drive perhaps, in which each OSD's RocksDB gets a folder [default: in the testbed's]
     #[arg(long, value_name = "FOLDER", help_heading = "Storage")]
     db_dir: Option<PathBuf>,
+    /// Devices or files for the OSDs' logs, one per OSD, or one folder for all, on another drive perhaps [default: each
+    /// beside its data]
+    #[arg(long, value_name = "PATH,…", value_delimiter = ',', help_heading = "Storage")]
+    wal_dev: Vec<PathBuf>,
     /// Do not write the block files through: quick, but first writes also pay the file system
     #[arg(long, help_heading = "Storage")]
     sparse: bool,
@@ -272,6 +276,7 @@ impl RawArgs {
             force_wipe: self.force_wipe,
             osd_size_bytes: self.osd_size,
             db_dir: self.db_dir,
+            wal_devs: self.wal_dev,
             sparse: self.sparse,
             tuning: self.tuning.wish(),
             size: self.size,

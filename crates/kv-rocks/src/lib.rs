@@ -198,7 +198,12 @@ impl Kv for RocksKv {
 
     fn free_bytes(&self) -> Option<u64> {
         let space = rustix::fs::statvfs(&self.path).ok()?;
-        Some(space.f_bavail.saturating_mul(space.f_frsize))
+        // What is in memory only will be in tables soon, all families together.
+        let in_memory = self.family(MAIN_FAMILY).into_iter().chain(self.family(LOG_FAMILY)).map(|family| {
+            let bytes = self.db.property_int_value_cf(family, rocksdb::properties::CUR_SIZE_ALL_MEM_TABLES);
+            bytes.ok().flatten().unwrap_or(0)
+        });
+        Some(space.f_bavail.saturating_mul(space.f_frsize).saturating_sub(in_memory.sum()))
     }
 
     fn stats(&self) -> String {

@@ -1,8 +1,8 @@
 //! RocksDB's files as they may lie after a crash, and worse: cut, torn at sectors, with flipped bits. It opens with a prefix of
 //! the commits, or refuses and names its folder; a value is never another one than was written.
 //!
-//! A harm that it may not notice: a MANIFEST that is cut where a record ends. Then commits in the middle are missing. Each
-//! pair is still one that was committed.
+//! A harm that it may not notice: a MANIFEST that is cut where a record ends. Then commits are missing; each pair is still one
+//! that was committed. (`blue` notices: older.rs.)
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;

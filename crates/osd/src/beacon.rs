@@ -25,7 +25,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
             session.send(Message::of(&OsdBeacon {
                 osd: own.config.id,
                 total_bytes: space.total,
-                used_bytes: space.used,
+                // Where nothing can be written any more, for whatever reason, all counts as used.
+                used_bytes: if space.free == 0 { space.total } else { space.used },
                 pools,
                 stuck,
             }));

@@ -29,7 +29,7 @@ use crate::buf::arena::Slice;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::driver::sim::{Key, SimDriver, World};
-pub use crate::driver::sim::{Tape, Unflushed};
+pub use crate::driver::sim::{Tape, Torn, Unflushed};
 use crate::driver::{Driver, mix};
 use crate::group::Group;
 use crate::runtime::{panic_text, parts};

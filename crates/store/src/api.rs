@@ -210,6 +210,8 @@ pub struct StoreStats {
     pub groups: u64,
     /// Bytes of those.
     pub log_bytes: u64,
+    /// Blocks written to the log only to say what is durable.
+    pub log_marks: u64,
     /// Times that a group waited for room in the log.
     pub log_waits: u64,
     /// Times that the key-value store was told to write its tables out, so that the log could be trimmed (the same for all

@@ -36,7 +36,7 @@ pub trait Kv: Send + Sync {
     /// If it could not be written.
     fn flush(&self) -> Result<(), KvError>;
 
-    /// Bytes left for growth, if the store knows. Below a few dozen MiB `blue` refuses new data.
+    /// Bytes left for growth, less what is committed and not written out, if the store knows. Below a few dozen MiB `blue` refuses new data.
     fn free_bytes(&self) -> Option<u64> {
         None
     }

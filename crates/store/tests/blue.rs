@@ -244,37 +244,19 @@ fn misuse_and_impossible_sizes_are_refused_without_a_trace() {
     });
 }
 
-/// A `Kv` of which one commit fails, after so many good ones; the next would be good again.
+/// Of all commits one fails, after so many good ones; the next would be good again.
 struct Failing {
-    inner: MemKv,
     good_commits: AtomicUsize,
 }
 
-impl Kv for Failing {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        self.inner.get(key)
-    }
-    fn scan(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), KvError> {
-        self.inner.scan(start, end, each)
-    }
-    fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError> {
-        if self.good_commits.fetch_sub(1, Ordering::SeqCst) == 0 {
+impl Watch for Failing {
+    fn before(&self, batches: &[KvBatch], _durable: bool) -> Result<(), KvError> {
+        if !batches.is_empty() && self.good_commits.fetch_sub(1, Ordering::SeqCst) == 0 {
             // Time for others to queue up behind it.
             std::thread::sleep(std::time::Duration::from_millis(100));
             return Err(KvError::new("commit", "the disk is on fire"));
         }
-        self.inner.commit(batches, sync)
-    }
-    fn flush(&self) -> Result<(), KvError> {
         Ok(())
-    }
-    fn place(&self) -> String {
-        "a test".to_owned()
     }
 }
 
@@ -286,7 +268,8 @@ fn a_failed_key_value_store_stops_the_store_and_the_log_keeps_what_was_acknowled
     let path = folder.path().join("block");
     on_reactor(async |shard| {
         // One commit each of mkfs and of the mount.
-        let kv: Arc<dyn Kv> = Arc::new(Failing { inner: MemKv::new(), good_commits: AtomicUsize::new(3) });
+        let watch = Failing { good_commits: AtomicUsize::new(3) };
+        let kv: Arc<dyn Kv> = Arc::new(WatchedKv { live: MemKv::new(), watch });
         mkfs(&shard, &path, &kv, 4 << 20).await;
         let (_, store) = mount(&shard, &path, &kv).await;
         let (mut acknowledged, mut n) = (0, 0);

@@ -7,7 +7,8 @@
 //! mon.log           log of the monitor
 //! mon/              the monitor's state
 //! osd.N.log         log of OSD N
-//! osd.N/            store of OSD N: `block` (or a link to the device) and `db/` (or a link to where it lies)
+//! osd.N/            store of OSD N: `block` (or a link to the device), `db/` (or a link to where it lies), `block.wal` (a link
+//!                   to the log if that has a device or file of its own)
 //! device.N          block file that several OSDs share (`--osds-per-device`)
 //! run/NAME.json     process id and start time of `mon`, `osd.0`, …
 //! run/osd.N.wrap.json   the same of the command around an OSD (`--osd-wrap`)
@@ -90,6 +91,14 @@ impl Layout {
     /// The folder of an OSD's RocksDB, or the link to it.
     pub fn db(&self, id: OsdId) -> PathBuf {
         self.osd_dir(id).join("db")
+    }
+    /// The link to an OSD's log, if that has a device or file of its own.
+    pub fn wal(&self, id: OsdId) -> PathBuf {
+        self.osd_dir(id).join("block.wal")
+    }
+    /// The same for where the log is moving to.
+    pub fn wal_new(&self, id: OsdId) -> PathBuf {
+        self.osd_dir(id).join("block.wal.new")
     }
     /// A block file that several OSDs share.
     pub fn device_file(&self, device: u32) -> PathBuf {

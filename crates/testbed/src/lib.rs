@@ -33,6 +33,7 @@ pub mod slice;
 mod status;
 mod testbed;
 mod tuning;
+mod wal_place;
 mod wish;
 mod wrap;
 
@@ -53,4 +54,5 @@ pub use testbed::{
     require_plan, running,
 };
 pub use tuning::{OrAuto, Tuning, TuningWish};
+pub use wal_place::{begin_wal_move, planned_wal, put_wal, remove_old_wal, settle_wal, wal_places};
 pub use wish::{StoreKind, Wish};

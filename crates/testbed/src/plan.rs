@@ -79,6 +79,10 @@ pub struct Plan {
     /// now, the link in the OSD's folder says.)
     #[serde(default)]
     pub db_dir: Option<PathBuf>,
+    /// Devices or files that the logs of the OSDs were given when the stores were made, one per OSD, or one folder for all;
+    /// empty: the logs lie beside the data. (Where they are now, the links in the OSDs' folders say.)
+    #[serde(default)]
+    pub wal_devs: Vec<PathBuf>,
     /// Block files are not written through.
     pub sparse: bool,
     /// Settings of `blue`.
@@ -139,6 +143,35 @@ fn db_dir(wish: &Wish, store: StoreKind) -> Result<Option<PathBuf>> {
     std::path::absolute(dir).map(Some).map_err(|e| usage!("--db-dir {}: {e}", dir.display()))
 }
 
+/// The places for the logs, made absolute; only `blue` has logs.
+fn wal_devs(wish: &Wish, store: StoreKind, osds: u32) -> Result<Vec<PathBuf>> {
+    if wish.wal_devs.is_empty() {
+        return Ok(Vec::new());
+    }
+    if store != StoreKind::Blue {
+        return Err(usage!("--wal-dev: the store {store} has no log"));
+    }
+    let absolute = |dev: &PathBuf| {
+        let path = std::path::absolute(dev).map_err(|e| usage!("--wal-dev {}: {e}", dev.display()))?;
+        Ok(path.canonicalize().unwrap_or(path))
+    };
+    let devs = wish.wal_devs.iter().map(absolute).collect::<Result<Vec<_>>>()?;
+    let one_folder = devs.len() == 1 && devs.iter().all(|dev| dev.is_dir());
+    if !one_folder && devs.len() != osds as usize {
+        return Err(usage!(
+            "--wal-dev names {} places for {osds} OSDs: one device or file each is needed, or one folder for all",
+            devs.len()
+        ));
+    }
+    let taken: Vec<_> = wish.devices.iter().map(|d| d.canonicalize().unwrap_or(d.clone())).collect();
+    for (n, dev) in devs.iter().enumerate() {
+        if taken.contains(dev) || devs.iter().take(n).any(|other| other == dev) {
+            return Err(usage!("--wal-dev {}: it is named twice", dev.display()));
+        }
+    }
+    Ok(devs)
+}
+
 /// Bytes for people.
 fn mib(bytes: u64) -> String {
     if bytes.is_multiple_of(MIB) { format!("{}M", bytes / MIB) } else { format!("{bytes} bytes") }
@@ -181,6 +214,7 @@ impl Plan {
             slices,
             osd_size_bytes,
             db_dir: db_dir(wish, store)?,
+            wal_devs: wal_devs(wish, store, osds)?,
             sparse: wish.sparse,
             tuning: Tuning::default(),
             pool,
@@ -284,10 +318,12 @@ impl Plan {
             if self.devices.is_empty() { "files".into() } else { devices(&self.devices) },
         )?;
         let other_db = wish.db_dir.is_some() && wish.db_dir != self.db_dir;
+        let other_wal = !wish.wal_devs.is_empty() && wish.wal_devs != self.wal_devs;
         for (option, given) in [
             ("--force-wipe", wish.force_wipe),
             ("--sparse", wish.sparse && !self.sparse),
             ("--db-dir", other_db),
+            ("--wal-dev", other_wal),
         ] {
             if given {
                 return Err(usage!(
@@ -347,6 +383,9 @@ impl Plan {
             };
             let (from, size) = (mib(slice.offset_bytes), mib(slice.size_bytes));
             text.push_str(&format!("slice     osd.{osd}: {name}, {size} from {from}\n"));
+        }
+        for dev in &self.wal_devs {
+            text.push_str(&format!("log       {}\n", dev.display()));
         }
         if self.confine != Confine::None {
             text.push_str(&format!("confine   {}\n", self.confine));

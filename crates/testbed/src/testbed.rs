@@ -14,7 +14,7 @@ use crate::layout::{Daemon, Layout};
 use crate::lock::FolderLock;
 use crate::plan::{PLAN_FORMAT, Plan};
 use crate::process::ProcessId;
-use crate::{conf, confine, db_place, files, mkfs, ready};
+use crate::{conf, confine, db_place, files, mkfs, ready, wal_place};
 
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
@@ -358,6 +358,7 @@ impl Testbed {
     fn remove_files(&self) -> Result<()> {
         for id in (0..self.plan.osds()).map(OsdId) {
             db_place::remove_db(&self.layout, id)?;
+            wal_place::remove_wal(&self.layout, id)?;
             files::remove_dir(&self.layout.osd_dir(id))?;
             files::remove_file(&self.layout.admin_socket(id))?;
         }

@@ -70,6 +70,8 @@ pub struct Wish {
     pub osd_size_bytes: Option<u64>,
     /// Folder, perhaps on another drive, in which each OSD's RocksDB gets a folder.
     pub db_dir: Option<PathBuf>,
+    /// Devices or files for the logs of the OSDs, one per OSD, or one folder for all.
+    pub wal_devs: Vec<PathBuf>,
     /// Do not write the block files through.
     pub sparse: bool,
     /// Settings of `blue`.

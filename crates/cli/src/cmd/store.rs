@@ -3,8 +3,10 @@
 mod bench;
 mod df;
 mod dump;
+mod expand;
 mod fsck;
 mod migrate_db;
+mod migrate_wal;
 mod show_label;
 mod tool;
 
@@ -33,6 +35,12 @@ enum StoreCommand {
     Dump(tool::WhichArgs),
     /// Move the RocksDB of an OSD that does not run to another folder
     MigrateDb(migrate_db::MigrateDbArgs),
+    /// Give the log of an OSD that does not run a device or file of its own (as bluefs-bdev-new-wal)
+    NewWal(migrate_wal::NewWalArgs),
+    /// Move the log of an OSD that does not run from its own device to another one, or beside the data (as bluefs-bdev-migrate)
+    MigrateWal(migrate_wal::MigrateWalArgs),
+    /// Use the devices of an OSD that does not run whole, after they have grown (as bluefs-bdev-expand)
+    Expand(tool::WhichArgs),
 }
 
 pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
@@ -43,5 +51,8 @@ pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
         StoreCommand::Fsck(args) => fsck::run(&args),
         StoreCommand::Dump(args) => dump::run(&args),
         StoreCommand::MigrateDb(args) => migrate_db::run(&args),
+        StoreCommand::NewWal(args) => migrate_wal::new(&args),
+        StoreCommand::MigrateWal(args) => migrate_wal::migrate(&args),
+        StoreCommand::Expand(args) => expand::run(&args),
     }
 }

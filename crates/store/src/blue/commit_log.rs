@@ -15,6 +15,7 @@ use foldhash::fast::FixedState;
 
 use super::label::Label;
 use super::log_space::LogSpace;
+use super::numbered::NumberedKv;
 use super::record::GroupId;
 use super::{codec, keys, local};
 use crate::kv::{Kv, KvBatch, KvError, KvOp};
@@ -23,12 +24,12 @@ use crate::kv::{Kv, KvBatch, KvError, KvOp};
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Below this much room for the key-value store, writes are refused and only deleting and truncating goes on.
 const KV_FREE_BYTES_MIN: u64 = 64 << 20;
-/// Commits between two looks at that room.
-const SPACE_CHECK_COMMITS: u64 = 64;
+/// Virtual time of a look at that room.
+const SIM_LOOK_NS: u64 = 5_000;
 /// Virtual time of a commit in the simulator: short, so that it can overtake whatever it should wait for.
 const SIM_COMMIT_NS: u64 = 20_000;
 /// Virtual time of writing the tables out.
-const SIM_FLUSH_NS: u64 = 500_000;
+pub(crate) const SIM_FLUSH_NS: u64 = 500_000;
 
 /// A group of a lane that is durable in the log, on its way to the key-value store.
 pub(crate) struct FeedGroup {
@@ -41,8 +42,8 @@ pub(crate) struct FeedGroup {
 
 /// The log's space, the feeder and its queue.
 pub(crate) struct CommitLog {
-    kv: Arc<dyn Kv>,
-    generation: u64,
+    kv: NumberedKv,
+    log_id: u64,
     epoch: u64,
     space: LogSpace,
     queue: SegQueue<FeedGroup>,
@@ -58,6 +59,8 @@ pub(crate) struct CommitLog {
     trims: AtomicU64,
     /// The key-value store has little room left.
     low: AtomicBool,
+    /// A task is there that looks whether it has.
+    looking: AtomicBool,
     /// The first failure. What is in the queue after it must not get in either: it would leave a gap.
     failed: OnceLock<KvError>,
 }
@@ -77,10 +80,10 @@ type Positions = Vec<(ShardId, u64)>;
 impl CommitLog {
     /// An empty log.
     pub(crate) fn new(kv: Arc<dyn Kv>, label: &Label, epoch: u64) -> CommitLog {
-        let space = LogSpace::new(label.log);
+        let space = LogSpace::new(label.log());
         CommitLog {
-            kv,
-            generation: label.generation,
+            kv: NumberedKv::new(kv, epoch),
+            log_id: label.log_id,
             epoch,
             queue: SegQueue::new(),
             busy: AtomicBool::new(false),
@@ -92,6 +95,7 @@ impl CommitLog {
             busy_ns: AtomicU64::new(0),
             trims: AtomicU64::new(0),
             low: AtomicBool::new(false),
+            looking: AtomicBool::new(false),
             failed: OnceLock::new(),
         }
     }
@@ -102,7 +106,7 @@ impl CommitLog {
 
     /// The name of a group of this mount.
     pub(crate) fn group_id(&self, lane: u16, seq: u64) -> GroupId {
-        GroupId { generation: self.generation, epoch: self.epoch, lane, seq }
+        GroupId { log_id: self.log_id, epoch: self.epoch, lane, seq }
     }
 
     pub(crate) fn stats(&self) -> CommitStats {
@@ -117,6 +121,43 @@ impl CommitLog {
     /// The key-value store has little room left: only what gives space back may be taken.
     pub(crate) fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
+    }
+
+    /// On an alien thread: how much room the key-value store has.
+    fn look(&self) {
+        let low = self.kv.free_bytes().is_some_and(|free| free < KV_FREE_BYTES_MIN);
+        if low != self.low.swap(low, Ordering::Relaxed) {
+            let state =
+                if low { "is nearly full: writes are refused until there is room" } else { "has room again" };
+            tracing::warn!("the file system of the key-value store in {} {state}", self.kv.place());
+        }
+    }
+
+    /// Looks at that room in a moment: where nothing is committed nobody else does.
+    pub(crate) fn look_for_room(self: &Arc<Self>, shard: &Shard) {
+        if self.looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (log, own) = (Arc::clone(self), shard.clone());
+        shard.spawn(SchedulingGroup::Admin, "blue-look-for-room", async move {
+            let looked = Arc::clone(&log);
+            own.alien(SIM_LOOK_NS, move || looked.look()).await;
+            log.looking.store(false, Ordering::Release);
+        });
+    }
+
+    /// Number of a commit of this epoch that is durable in the key-value store, as are all before it.
+    pub(crate) fn commits_durable(&self) -> u64 {
+        self.kv.durable()
+    }
+
+    /// On an alien thread: makes all that was committed durable.
+    pub(crate) fn flush(&self) -> Result<(), KvError> {
+        let result = self.kv.flush();
+        if let Err(error) = &result {
+            let _ = self.failed.set(error.clone());
+        }
+        result
     }
 
     /// Why the key-value store takes nothing any more, if so.
@@ -134,10 +175,8 @@ impl CommitLog {
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
         }
-        if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(SPACE_CHECK_COMMITS) {
-            self.low
-                .store(self.kv.free_bytes().is_some_and(|free| free < KV_FREE_BYTES_MIN), Ordering::Relaxed);
-        }
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.look();
         let mut batch = coalesce(batches);
         for (lane, seq) in positions {
             batch.put_with(
@@ -145,7 +184,7 @@ impl CommitLog {
                 |out, at| codec::push_position(out, at, self.epoch, *seq),
             );
         }
-        let result = self.kv.commit(&[batch], sync);
+        let result = self.kv.commit(batch, sync);
         if let Err(error) = &result {
             // A second failure changes nothing.
             let _ = self.failed.set(error.clone());
@@ -209,12 +248,9 @@ impl CommitLog {
                 .zip(&log.fed)
                 .map(|(lane, fed)| (lane, fed.load(Ordering::Acquire)))
                 .collect();
-            let kv = Arc::clone(&log.kv);
-            let result = own.alien(SIM_FLUSH_NS, move || kv.flush()).await;
+            let flushed = Arc::clone(&log);
+            let result = own.alien(SIM_FLUSH_NS, move || flushed.flush()).await;
             log.trims.fetch_add(1, Ordering::Relaxed);
-            if let Err(error) = &result {
-                let _ = log.failed.set(error.clone());
-            }
             log.trimming.store(false, Ordering::Release);
             for (lane, seq) in fed {
                 let result = result.clone();

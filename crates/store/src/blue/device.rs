@@ -39,6 +39,33 @@ impl From<&PathBuf> for Place {
     }
 }
 
+/// The places of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Of its data.
+    pub block: Place,
+    /// Devices of which one may be that of the log's own, if the store has one. There is more than one while the log moves.
+    pub wal: Vec<Place>,
+}
+
+impl From<Place> for Places {
+    fn from(block: Place) -> Places {
+        Places { block, wal: Vec::new() }
+    }
+}
+
+impl From<&Path> for Places {
+    fn from(path: &Path) -> Places {
+        Places::from(Place::from(path))
+    }
+}
+
+impl From<&PathBuf> for Places {
+    fn from(path: &PathBuf) -> Places {
+        Places::from(Place::from(path))
+    }
+}
+
 impl Place {
     /// Bytes before the slice.
     fn offset_bytes(&self) -> u64 {

@@ -209,6 +209,9 @@ impl Blue {
             queue.fed += group.txns;
             queue.held_bytes -= group.bytes;
         }
+        if self.queue.borrow().is_idle() {
+            self.mark_soon();
+        }
         self.progress.notify_all();
     }
 

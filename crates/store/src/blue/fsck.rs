@@ -133,7 +133,9 @@ fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
             Some(&keys::EXTENTS) => Ok(()),
             _ if key == keys::SUPER => Ok(()),
             _ if key == keys::LOG_EPOCH => codec::decode_epoch(key, value).map(drop),
-            _ if keys::decode_lane(key).is_some() => codec::decode_position(key, value).map(drop),
+            _ if key == keys::COMMITS || keys::decode_lane(key).is_some() => {
+                codec::decode_position(key, value).map(drop)
+            }
             _ => Err(StoreError::damaged(keys::printable(key), "it is of no known kind")),
         };
         if let Err(error) = result {

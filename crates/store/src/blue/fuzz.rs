@@ -6,20 +6,88 @@ use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid, 
 
 use super::extents::{Entry, Extents};
 use super::label::LogArea;
-use super::record::{GroupHeader, decode_txns};
+use super::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, TxnParts, decode_txns};
+use super::scan::Scanned;
+use super::wal::WalLabel;
 use super::{codec, keys};
-use crate::{Label, LogEntry, LogOp, ObjectMeta, PgInfo};
+use crate::kv::KvBatch;
+use crate::{BLOCK_BYTES, Label, LogEntry, LogOp, ObjectMeta, PgInfo};
 
-/// Decodes bytes as a label, as a group of the log, and as a pair of the key-value store: the first byte is the length of the key, then come key and
-/// value. A value is decoded as it is, and once more with a checksum that holds, so that its fields are reached.
+/// The log that groups are looked for of.
+const LOG_ID: u64 = 5;
+const EPOCH: u64 = 2;
+/// Bytes of a segment that is scanned.
+const SEGMENT_BYTES: usize = 4 * BLOCK_BYTES as usize;
+
+/// Decodes bytes as a label, as a segment of the log, and as a pair of the key-value store: the first byte is the length of
+/// the key, then come key and value. Labels, groups and values are decoded as they are, and once more with checksums that
+/// hold, so that their fields are reached.
 pub fn decode_any(bytes: &[u8]) {
-    let _ = Label::decode(Path::new("fuzz"), bytes);
+    decode_labels(bytes);
+    if let Some(body) = bytes.len().checked_sub(4).and_then(|len| bytes.get(..len)) {
+        decode_labels(&[body, &crc32c::raw(crc32c::SEED, body).to_le_bytes()].concat());
+    }
+    scan(bytes);
+    scan(&with_sums(bytes));
     let Some((len, rest)) = bytes.split_first() else { return };
-    let _ = (GroupHeader::decode(bytes), decode_txns(u32::from(*len), rest));
+    let _ = decode_txns(u32::from(*len), rest);
     let Some((key, value)) = rest.split_at_checked(usize::from(*len)) else { return };
     decode_pair(key, value);
     let crc = crc32c::raw(crc32c::raw(crc32c::SEED, key), value);
     decode_pair(key, &[value, &crc.to_le_bytes()].concat());
+}
+
+fn decode_labels(bytes: &[u8]) {
+    let _ = (Label::decode(Path::new("fuzz"), bytes), WalLabel::decode(bytes));
+}
+
+/// As a mount does with a segment: finds the groups, and decodes the transactions of each.
+fn scan(bytes: &[u8]) {
+    let mut segment = bytes.to_vec();
+    segment.resize(SEGMENT_BYTES.max(bytes.len()), 0);
+    let mut scanned = Scanned::default();
+    scanned.segment(LOG_ID, EPOCH, 0, &segment);
+    for found in scanned.groups.values() {
+        let from = (found.block * BLOCK_BYTES) as usize + HEADER_BYTES;
+        let body = segment.get(from..from + found.header.body_bytes as usize);
+        let _ = decode_txns(found.header.txns, body.unwrap_or_default());
+    }
+}
+
+/// The bytes as a group of this log, with a header that holds.
+fn with_sums(bytes: &[u8]) -> Vec<u8> {
+    let mut group = bytes.to_vec();
+    group.resize(bytes.len().max(HEADER_BYTES), 0);
+    let (len, txns) = (group.len() - HEADER_BYTES, group.first().copied().unwrap_or(0));
+    let id = GroupId { log_id: LOG_ID, epoch: EPOCH, lane: 0, seq: 1 };
+    GroupHeader::seal(id, Known::default(), u32::from(txns), len, &mut group);
+    group
+}
+
+/// A group of one transaction with a bit of everything.
+fn group() -> Vec<u8> {
+    let mut batch = KvBatch::default();
+    batch.put(b"key", b"value");
+    batch.delete(b"gone");
+    batch.delete_range(b"a", b"b");
+    let image = [carmine_reactor::Bytes::from(vec![7; BLOCK_BYTES as usize])];
+    let images: [(u64, &[carmine_reactor::Bytes]); 1] = [(40, &image)];
+    let parts = TxnParts {
+        pg: PgId::new(1, 7),
+        version: Eversion::new(3, 9),
+        batch: &batch,
+        writes: &[(20, 0xfeed)],
+        images: &images,
+        freed: &[4, 5, 9],
+    };
+    let mut bytes = vec![0; 2 * BLOCK_BYTES as usize];
+    let mut out = Out::new(&mut bytes, HEADER_BYTES);
+    out.txn(&parts);
+    let len = out.at();
+    bytes.truncate(len);
+    let id = GroupId { log_id: LOG_ID, epoch: EPOCH, lane: 1, seq: 8 };
+    GroupHeader::seal(id, Known { durable: 7, commits: 3 }, 1, len - HEADER_BYTES, &mut bytes);
+    bytes
 }
 
 fn decode_pair(key: &[u8], value: &[u8]) {
@@ -63,15 +131,21 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         osd: OsdId(3),
         size_bytes: 1 << 30,
         generation: 5,
-        log: LogArea::of(1 << 18),
+        revision: 1,
+        log_id: LOG_ID,
+        home: LogArea::of(1 << 18),
+        wal: Some((LogArea::alone(1 << 10), 4 << 20)),
     };
     vec![
         label.encode(),
+        WalLabel::of(&label).encode(),
+        group(),
         pair(keys::onode(&name), |out, at| codec::push_onode(out, at, &meta)),
         pair(keys::extents(&name, 1), |out, at| codec::push_extents(out, at, &extents)),
         pair(keys::log(pg, version), |out, at| codec::push_log(out, at, &entry)),
         pair(keys::pg(keys::PG_INFO, pg), |out, at| codec::push_info(out, at, &info)),
         pair(keys::pg(keys::PG_TAIL, pg), |out, at| codec::push_tail(out, at, version)),
+        pair(keys::lane(3), |out, at| codec::push_position(out, at, EPOCH, 8)),
     ]
 }
 
@@ -89,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changed_seeds_are_errors_not_panics(seed in 0usize..6, changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..6),
+        fn changed_seeds_are_errors_not_panics(seed in 0..decode_seeds().len(), changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..6),
                                                cut in any::<usize>()) {
             let mut bytes = decode_seeds().remove(seed);
             for (at, byte) in changes {
@@ -108,7 +182,13 @@ mod tests {
 
     #[test]
     fn seeds_are_good() {
-        for seed in decode_seeds().iter().skip(1) {
+        let seeds = decode_seeds();
+        assert!(Label::decode(Path::new("seed"), &seeds[0]).is_ok() && WalLabel::decode(&seeds[1]).is_ok());
+        let mut scanned = Scanned::default();
+        scanned.segment(LOG_ID, EPOCH, 0, &seeds[2]);
+        let group = scanned.groups[&(1, 8)].header;
+        assert_eq!(decode_txns(group.txns, &seeds[2][HEADER_BYTES..]).map(|txns| txns.len()), Some(1));
+        for seed in seeds.iter().skip(3) {
             let (key, value) = seed[1..].split_at(usize::from(seed[0]));
             let good = [
                 codec::decode_onode(key, value).is_ok(),
@@ -116,6 +196,7 @@ mod tests {
                 codec::decode_log(key, value).is_ok(),
                 codec::decode_info(key, value).is_ok(),
                 codec::decode_tail(key, value).is_ok(),
+                codec::decode_position(key, value).is_ok(),
             ];
             assert!(good.contains(&true), "{}", keys::printable(key));
         }

@@ -1,7 +1,7 @@
 //! Awaiting several futures at once.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 /// A future until it is ready, and its output from then on.
@@ -28,4 +28,30 @@ pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) ->
     })
     .await;
     slots.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+/// Drives two futures and gives both outputs.
+pub(crate) async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut done_a, mut done_b) = (None, None);
+    poll_fn(move |cx| {
+        if done_a.is_none()
+            && let Poll::Ready(output) = a.as_mut().poll(cx)
+        {
+            done_a = Some(output);
+        }
+        if done_b.is_none()
+            && let Poll::Ready(output) = b.as_mut().poll(cx)
+        {
+            done_b = Some(output);
+        }
+        match (done_a.take(), done_b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (left_a, left_b) => {
+                (done_a, done_b) = (left_a, left_b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }

@@ -20,6 +20,8 @@ pub(crate) const SUPER: &[u8] = b"S/label";
 pub(crate) const LOG_EPOCH: &[u8] = b"S/log";
 /// How far a lane of the log is contained in the key-value store; the lane's number follows.
 const LANE: &[u8] = b"S/lane/";
+/// Number of the newest commit in this epoch of the log.
+pub(crate) const COMMITS: &[u8] = b"S/commits";
 
 /// Marks what follows the effective key: the object's key is empty (so key order continues with the snap), …
 const NO_KEY: u8 = 2;

@@ -1,4 +1,8 @@
 //! The label in the first and the last block of the device (FORMAT.md §2).
+//!
+//! It stands in the key-value store as well, and that one counts: a change of the label is one commit there, and its
+//! `revision` grows. A mount that finds an older one on the device writes the new one there; a newer one on the device tells
+//! that the key-value store has lost something.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,9 +15,9 @@ use crate::{BLOCK_BYTES, StoreError};
 
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
 /// Version of the whole format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes before the checksum.
-const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4;
+const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 4 + 4 + 8 + 8 + 8 + 8 + 16 + 16;
 
 /// The log takes this part of the device, …
 const LOG_PART: u64 = 32;
@@ -28,8 +32,8 @@ const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// … and of the largest.
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Where the log lies on a device: segments of equal size, one behind the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a log lies on a device: segments of equal size, one behind the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogArea {
     /// First block.
     pub(crate) start: u64,
@@ -48,9 +52,23 @@ impl LogArea {
         LogArea { start, segments: segments as u32, segment_blocks: segment_blocks as u32 }
     }
 
+    /// The log of a device that holds nothing else, of `blocks` blocks: between the labels.
+    pub(crate) fn alone(blocks: u64) -> LogArea {
+        let bytes = (blocks.saturating_sub(2) * BLOCK_BYTES).min(LOG_BYTES_MAX);
+        let segment_blocks = (bytes / LOG_SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX) / BLOCK_BYTES;
+        let segments = bytes / BLOCK_BYTES / segment_blocks;
+        LogArea { start: 1, segments: segments as u32, segment_blocks: segment_blocks as u32 }
+    }
+
     /// Its blocks.
     pub(crate) fn blocks(&self) -> Range<u64> {
         self.start..self.start + u64::from(self.segments) * u64::from(self.segment_blocks)
+    }
+
+    /// There are some, and all lie before block `end`.
+    fn has_blocks_before(&self, end: u64) -> bool {
+        let blocks = u64::from(self.segments) * u64::from(self.segment_blocks);
+        blocks > 0 && self.start.checked_add(blocks).is_some_and(|own_end| own_end <= end)
     }
 
     /// First block of a segment.
@@ -70,7 +88,22 @@ pub struct Label {
     pub size_bytes: u64,
     /// Number drawn at mkfs, so that a device of an earlier life of the same OSD is not taken for this one's.
     pub generation: u64,
-    pub(crate) log: LogArea,
+    /// Grows with every change of the label.
+    pub(crate) revision: u64,
+    /// Drawn whenever the log gets a place: what stands in another log does not count.
+    pub(crate) log_id: u64,
+    /// Where on the store's own device a log may lie. Holds no data.
+    pub(crate) home: LogArea,
+    /// Where on a device of its own the log lies, and the bytes of that; `None`: at home.
+    pub(crate) wal: Option<(LogArea, u64)>,
+}
+
+/// Bytes of the smallest device of a log's own.
+pub(crate) const WAL_BYTES_MIN: u64 = LOG_BYTES_MIN + 2 * BLOCK_BYTES;
+
+/// Bytes of a device of a log's own that are as many as the log of a store of `bytes` gets at home.
+pub(crate) fn wal_bytes(bytes: u64) -> u64 {
+    (bytes / LOG_PART).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX) / BLOCK_BYTES * BLOCK_BYTES + 2 * BLOCK_BYTES
 }
 
 impl Label {
@@ -78,6 +111,36 @@ impl Label {
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.size_bytes / BLOCK_BYTES
+    }
+
+    /// Where the log lies, on whichever device.
+    pub(crate) fn log(&self) -> LogArea {
+        self.wal.map_or(self.home, |(area, _)| area)
+    }
+
+    /// The bytes of the device that the log lies on which are the log's.
+    #[must_use]
+    pub fn log_range(&self) -> Range<u64> {
+        let blocks = self.log().blocks();
+        blocks.start * BLOCK_BYTES..blocks.end * BLOCK_BYTES
+    }
+
+    /// Bytes in use of the device of the log's own, if it has one.
+    #[must_use]
+    pub fn wal_bytes(&self) -> Option<u64> {
+        self.wal.map(|(_, bytes)| bytes)
+    }
+
+    /// These blocks may hold data.
+    pub(crate) fn holds_data(&self, block: u64, blocks: u64) -> bool {
+        let Some(end) = block.checked_add(blocks) else { return false };
+        let home = self.home.blocks();
+        block > 0 && end < self.blocks() && (end <= home.start || block >= home.end)
+    }
+
+    /// Both are labels of one store, though perhaps of different times.
+    pub(crate) fn is_of_same_store(&self, other: &Label) -> bool {
+        (self.fsid, self.osd, self.generation) == (other.fsid, other.osd, other.generation)
     }
 
     /// The label's bytes, without padding.
@@ -91,9 +154,14 @@ impl Label {
         out.extend_from_slice(&(SHARD_BLOCKS as u32).to_le_bytes());
         out.extend_from_slice(&self.size_bytes.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
-        out.extend_from_slice(&self.log.start.to_le_bytes());
-        out.extend_from_slice(&self.log.segments.to_le_bytes());
-        out.extend_from_slice(&self.log.segment_blocks.to_le_bytes());
+        out.extend_from_slice(&self.revision.to_le_bytes());
+        out.extend_from_slice(&self.log_id.to_le_bytes());
+        let (wal, wal_bytes) = self.wal.unwrap_or_default();
+        for (area, first) in [(self.home, self.home.start), (wal, wal_bytes)] {
+            out.extend_from_slice(&first.to_le_bytes());
+            out.extend_from_slice(&area.segments.to_le_bytes());
+            out.extend_from_slice(&area.segment_blocks.to_le_bytes());
+        }
         let crc = crc32c::raw(crc32c::SEED, &out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -127,28 +195,35 @@ impl Label {
             let osd = OsdId(u32::from_le_bytes(take(&mut rest)?));
             let block = u32::from_le_bytes(take(&mut rest)?);
             let shard = u32::from_le_bytes(take(&mut rest)?);
-            let size_bytes = u64::from_le_bytes(take(&mut rest)?);
-            let generation = u64::from_le_bytes(take(&mut rest)?);
-            let log = LogArea {
-                start: u64::from_le_bytes(take(&mut rest)?),
-                segments: u32::from_le_bytes(take(&mut rest)?),
-                segment_blocks: u32::from_le_bytes(take(&mut rest)?),
-            };
-            let blocks = size_bytes / BLOCK_BYTES;
+            let mut number = || take(&mut rest).map(u64::from_le_bytes);
+            let (size_bytes, generation, revision, log_id) = (number()?, number()?, number()?, number()?);
+            let (start, home) = take_area(&mut rest)?;
+            let (wal_bytes, wal) = take_area(&mut rest)?;
+            let home = LogArea { start, ..home };
+            let wal = (wal_bytes > 0).then_some((LogArea { start: 1, ..wal }, wal_bytes));
             let known = u64::from(block) == BLOCK_BYTES && shard as usize == SHARD_BLOCKS;
-            let possible = size_bytes.is_multiple_of(BLOCK_BYTES) && (2..=BLOCKS_MAX).contains(&blocks);
-            let log_fits = log.start > 0
-                && log.segments > 0
-                && log.segment_blocks > 0
-                && log.start < blocks
-                && log.blocks().end < blocks;
-            (known && possible && log_fits).then_some(Label { fsid, osd, size_bytes, generation, log })
+            let fits = |area: &LogArea, bytes: u64| {
+                let blocks = bytes / BLOCK_BYTES;
+                let possible = bytes.is_multiple_of(BLOCK_BYTES) && (2..=BLOCKS_MAX).contains(&blocks);
+                possible && area.start > 0 && area.start < blocks && area.has_blocks_before(blocks - 1)
+            };
+            let label = Label { fsid, osd, size_bytes, generation, revision, log_id, home, wal };
+            let possible = fits(&home, size_bytes) && wal.is_none_or(|(area, bytes)| fits(&area, bytes));
+            (known && possible).then_some(label)
         };
         match { label }() {
             Some(label) => Ok(label),
             None => refuse("the label of blue has a layout that this program does not know"),
         }
     }
+}
+
+/// An area, without its first block, and the number before it.
+fn take_area(rest: &mut &[u8]) -> Option<(u64, LogArea)> {
+    let first = u64::from_le_bytes(take(rest)?);
+    let segments = u32::from_le_bytes(take(rest)?);
+    let segment_blocks = u32::from_le_bytes(take(rest)?);
+    Some((first, LogArea { start: 0, segments, segment_blocks }))
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -168,8 +243,16 @@ mod tests {
             osd: OsdId(3),
             size_bytes: 1 << 30,
             generation: 99,
-            log: LogArea::of(1 << 18),
+            revision: 5,
+            log_id: 77,
+            home: LogArea::of(1 << 18),
+            wal: None,
         }
+    }
+
+    fn with_wal() -> Label {
+        let bytes = wal_bytes(1 << 30);
+        Label { wal: Some((LogArea::alone(bytes / BLOCK_BYTES), bytes)), ..label() }
     }
 
     #[test]
@@ -179,6 +262,7 @@ mod tests {
         let mut block = good.clone();
         block.resize(4096, 0);
         assert_eq!(Label::decode(place, &block).unwrap(), label());
+        assert_eq!(Label::decode(place, &with_wal().encode()).unwrap(), with_wal());
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -193,7 +277,7 @@ mod tests {
             })
             .unwrap_err(),
         );
-        assert!(other.contains("format 1") && other.contains("format 2"), "{other}");
+        assert!(other.contains("format 1") && other.contains("format 3"), "{other}");
     }
 
     #[test]
@@ -204,7 +288,29 @@ mod tests {
             assert_eq!(log.blocks().end, blocks - 1, "{log:?}");
             let taken = log.blocks().count() as u64 * BLOCK_BYTES;
             assert!(log.segments >= 16 && taken <= (bytes / 16).min(LOG_BYTES_MAX), "{log:?} of {bytes}");
+            let alone = LogArea::alone(wal_bytes(bytes) / BLOCK_BYTES);
+            assert_eq!((alone.segments, alone.segment_blocks), (log.segments, log.segment_blocks));
         }
+    }
+
+    #[test]
+    fn neither_labels_nor_the_log_hold_data() {
+        let label = label();
+        let home = label.home.blocks();
+        for (block, blocks, holds) in [
+            (0, 1, false),
+            (1, 1, true),
+            (home.start - 2, 2, true),
+            (home.start - 2, 3, false),
+            (home.end - 1, 1, false),
+            (label.blocks() - 1, 1, false),
+            (u64::MAX, 2, false),
+        ] {
+            assert_eq!(label.holds_data(block, blocks), holds, "{block}, {blocks}");
+        }
+        // A store that was expanded has its log in the middle.
+        let longer = Label { size_bytes: 2 * label.size_bytes, ..label.clone() };
+        assert!(longer.holds_data(home.end, 2) && !longer.holds_data(home.end - 1, 2));
     }
 
     proptest! {

@@ -19,18 +19,25 @@ impl Lane {
     /// Takes the place of the next group, which has `blocks` blocks (at most a segment's). Its number and first block;
     /// `None` if a new segment is needed and none is free.
     pub(crate) fn place(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
+        let (seq, block) = self.next(blocks, space)?;
+        self.seq = seq;
+        self.used_blocks += blocks;
+        if let Some((_, last)) = self.segments.back_mut() {
+            *last = seq;
+        }
+        Some((seq, block))
+    }
+
+    /// Where [`place`](Lane::place) would put the next group.
+    pub(crate) fn next(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
         let area = space.area();
         let fits = self.used_blocks + blocks <= u64::from(area.segment_blocks);
         if self.segments.is_empty() || !fits {
             self.segments.push_back((space.take()?, self.seq));
             self.used_blocks = 0;
         }
-        let (index, last) = self.segments.back_mut()?;
-        self.seq += 1;
-        *last = self.seq;
-        let block = area.segment(*index) + self.used_blocks;
-        self.used_blocks += blocks;
-        Some((self.seq, block))
+        let (index, _) = self.segments.back()?;
+        Some((self.seq + 1, area.segment(*index) + self.used_blocks))
     }
 
     /// Gives back the segments whose groups are all among the first `seq`; not the one that is being filled.
@@ -55,6 +62,7 @@ mod tests {
         let space = LogSpace::new(LogArea { start: 100, segments: 3, segment_blocks: 4 });
         let mut lane = Lane::default();
         assert_eq!(lane.place(3, &space), Some((1, 100)));
+        assert_eq!(lane.next(1, &space), Some((2, 103)));
         assert_eq!(lane.place(1, &space), Some((2, 103)));
         assert_eq!(lane.place(2, &space), Some((3, 104)));
         assert_eq!(lane.place(3, &space), Some((4, 108)));

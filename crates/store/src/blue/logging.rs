@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::Blue;
 use super::queue::{InFlight, Queue};
-use super::record::{GroupHeader, HEADER_BYTES, Out};
+use super::record::{GroupHeader, HEADER_BYTES, Known, Out};
 use crate::{BLOCK_BYTES, StoreError};
 
 /// Bytes of the largest group: the largest buffer of the arena.
@@ -28,7 +28,7 @@ enum Step {
 impl Blue {
     /// Bytes of the largest group that this store's log takes.
     pub(crate) fn group_bytes_max(&self) -> usize {
-        let segment = u64::from(self.shared.label().log.segment_blocks) * BLOCK_BYTES;
+        let segment = u64::from(self.shared.label().log().segment_blocks) * BLOCK_BYTES;
         (segment as usize).min(GROUP_BYTES_MAX)
     }
 
@@ -42,6 +42,7 @@ impl Blue {
         self.shard.spawn(SchedulingGroup::Client, "blue-log", async move {
             store.run_log().await;
             store.queue.borrow_mut().logging = false;
+            store.progress.notify_all();
         });
     }
 
@@ -49,7 +50,8 @@ impl Blue {
         while !self.has_failed() {
             let step = self.next_step();
             match step {
-                Step::Rest => return,
+                Step::Rest if !self.mark().await => return,
+                Step::Rest => {}
                 Step::Write { group, txns, bytes } => self.write_group(group, txns, bytes).await,
                 Step::Around(number) => {
                     if let Err(error) = self.commit_around(number).await {
@@ -94,25 +96,63 @@ impl Blue {
         Step::Write { group, txns: txns as u64, bytes }
     }
 
+    /// Lets the lane say what is durable by now, when no group will come to say it; so a group that is damaged later is not
+    /// taken for one that never got there.
+    pub(crate) fn mark_soon(&self) {
+        self.queue.borrow_mut().mark_wanted = true;
+        self.start_logging();
+    }
+
+    /// What is known to be durable now.
+    fn known(&self, queue: &Queue) -> Known {
+        Known { durable: queue.durable_seq, commits: self.shared.log().commits_durable() }
+    }
+
+    /// Writes the mark that is wanted, if it has news. The next group takes its place.
+    async fn mark(&self) -> bool {
+        let log = self.shared.log();
+        let (known, place) = {
+            let mut queue = self.queue.borrow_mut();
+            let known = self.known(&queue);
+            if !std::mem::take(&mut queue.mark_wanted) || known == queue.told {
+                return false;
+            }
+            (known, queue.lane.next(1, log.space()))
+        };
+        // Without room there are groups to come.
+        let Some((seq, block)) = place else { return false };
+        let mut mark = self.shard.buf(BLOCK_BYTES as usize);
+        mark.fill(0);
+        GroupHeader::seal(log.group_id(self.shard.id().0, seq), known, 0, 0, &mut mark);
+        let result = self.log_file().write_at(vec![mark.freeze()], block * BLOCK_BYTES, false).await;
+        if let Err(error) = result {
+            self.fail(self.log_error("write to", &error));
+            return false;
+        }
+        self.queue.borrow_mut().told = known;
+        self.count(|stats| stats.log_marks += 1);
+        true
+    }
+
     async fn write_group(&self, mut group: carmine_reactor::Buf, txns: u64, bytes: usize) {
         let blocks = (bytes as u64).div_ceil(BLOCK_BYTES);
         let Some((seq, block)) = self.room(blocks).await else { return };
         let id = self.shared.log().group_id(self.shard.id().0, seq);
-        let (durable_seq, alone) = {
+        let (known, alone) = {
             let mut queue = self.queue.borrow_mut();
-            (queue.durable_seq, enter_group(&mut queue, seq, txns))
+            queue.told = self.known(&queue);
+            (queue.told, enter_group(&mut queue, seq, txns))
         };
-        GroupHeader::seal(id, durable_seq, txns as u32, bytes - HEADER_BYTES, &mut group);
+        GroupHeader::seal(id, known, txns as u32, bytes - HEADER_BYTES, &mut group);
         let durable = self.write_durably(alone);
         self.count(|stats| {
             stats.groups += 1;
             stats.log_bytes += blocks * BLOCK_BYTES;
         });
         let data = group.freeze().slice(..(blocks * BLOCK_BYTES) as usize);
-        let result = self.file.write_at(vec![data], block * BLOCK_BYTES, durable).await;
+        let result = self.log_file().write_at(vec![data], block * BLOCK_BYTES, durable).await;
         if let Err(error) = result {
-            let what = format!("write to the log on {}", self.shared.path().display());
-            return self.fail(StoreError::io(what, &error));
+            return self.fail(self.log_error("write to", &error));
         }
         self.logged(seq, durable);
     }
@@ -127,6 +167,11 @@ impl Blue {
         }
         drop(queue);
         self.pump();
+    }
+
+    /// An operation on the log failed.
+    pub(crate) fn log_error(&self, what: &str, error: &std::io::Error) -> StoreError {
+        StoreError::io(format!("{what} the log on {}", self.shared.log_path().display()), error)
     }
 
     /// The place of the next group; waits while the log is full. `None` if the store has stopped.

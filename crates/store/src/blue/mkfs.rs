@@ -7,11 +7,12 @@ use carmine_reactor::{Bytes, Shard};
 use carmine_types::{OsdId, Uuid};
 
 use super::codec::BLOCKS_MAX;
-use super::device::{Device, Place};
+use super::device::{Device, Place, Places};
 use super::join::join_all;
 use super::keys;
-use super::label::LogArea;
+use super::label::{LogArea, WAL_BYTES_MIN, wal_bytes};
 use super::shared::io;
+use super::wal::{WalLabel, write_blocks, write_label};
 use crate::kv::{Kv, KvBatch};
 use crate::{BLOCK_BYTES, Label, StoreError};
 
@@ -44,19 +45,20 @@ pub struct MkfsOptions {
 /// Told how far the writing-through is: bytes done, bytes in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Makes a new store: writes the file through with zeros (unless sparse), empties the key-value store, and writes the
-/// labels last, so that a store that is only half made cannot be mounted.
+/// Makes a new store: writes the files through with zeros (unless sparse), empties the key-value store, and writes the
+/// labels last, so that a store that is only half made cannot be mounted. Its log gets the first place of `places.wal`, a
+/// device whole, if there is one.
 ///
 /// # Errors
-/// If something is there already and `force` is not set; if the device is mounted or too small; I/O errors.
+/// If something is there already and `force` is not set; if a device is mounted or too small; I/O errors.
 pub async fn mkfs(
     shard: &Shard,
-    place: impl Into<Place>,
+    places: impl Into<Places>,
     options: MkfsOptions,
     kv: Arc<dyn Kv>,
     progress: Progress<'_>,
 ) -> Result<Label, StoreError> {
-    let place = place.into();
+    let Places { block: place, wal } = places.into();
     let path = place.path.as_path();
     let probe = Arc::clone(&kv);
     let has_label = shard.alien(SIM_WIPE_NS, move || probe.get(keys::SUPER)).await?.is_some();
@@ -65,11 +67,28 @@ pub async fn mkfs(
             format!("the key-value store in {} belongs to a store already: remove it, or force", kv.place());
         return Err(StoreError::unusable(path, why));
     }
-    let (device, size_bytes) = claim(shard, &place, &options).await?;
-    let log = LogArea::of(size_bytes / BLOCK_BYTES);
-    let (MkfsOptions { fsid, osd, .. }, generation) = (options, shard.random_u64());
-    let label = Label { fsid, osd, size_bytes, generation, log };
-    write_through(shard, path, &device, &label, options.sparse, progress).await?;
+    let MkfsOptions { fsid, osd, sparse, force, .. } = options;
+    let wanted = Wanted { size_bytes: options.size_bytes, least_bytes: SIZE_BYTES_MIN, force };
+    let (device, size_bytes) = claim(shard, &place, &wanted).await?;
+    let wal = match wal.first() {
+        Some(place) => Some((place, claim_wal(shard, place, None, wal_bytes(size_bytes), force).await?)),
+        None => None,
+    };
+    let label = Label {
+        fsid,
+        osd,
+        size_bytes,
+        generation: shard.random_u64(),
+        revision: 1,
+        log_id: shard.random_u64(),
+        home: LogArea::of(size_bytes / BLOCK_BYTES),
+        wal: wal.as_ref().map(|(_, (_, bytes))| (LogArea::alone(*bytes / BLOCK_BYTES), *bytes)),
+    };
+    write_through(shard, path, &device, size_bytes, sparse, progress).await?;
+    if let Some((place, (device, bytes))) = &wal {
+        write_through(shard, &place.path, device, *bytes, sparse, &mut |_, _| {}).await?;
+        write_label(shard, place, device, &WalLabel::of(&label), *bytes).await?;
+    }
     let (kv_label, wiped) = (label.encode(), Arc::clone(&kv));
     shard
         .alien(SIM_WIPE_NS, move || {
@@ -79,20 +98,39 @@ pub async fn mkfs(
             wiped.commit(&[batch], true)
         })
         .await?;
-    for block in [label.blocks() - 1, 0] {
-        let mut buf = shard.buf(BLOCK_BYTES as usize);
-        buf.fill(0);
-        let bytes = label.encode();
-        buf.iter_mut().zip(&bytes).for_each(|(to, from)| *to = *from);
-        let result = device.write_at(vec![buf.freeze()], block * BLOCK_BYTES, false).await;
-        result.map_err(|error| io(path, "write the label of", &error))?;
-        device.fdatasync().await.map_err(|error| io(path, "flush", &error))?;
-    }
+    write_blocks(shard, path, &device, size_bytes, &label.encode()).await?;
     Ok(label)
 }
 
+/// What a place is to become.
+struct Wanted {
+    /// Bytes to use; `None`: all.
+    size_bytes: Option<u64>,
+    least_bytes: u64,
+    /// Whatever is there is of no use.
+    force: bool,
+}
+
+/// Takes a place for a log: so many bytes of it; if it is not said how many, a device whole, and of a file as many as the log
+/// would have beside the data.
+pub(crate) async fn claim_wal(
+    shard: &Shard,
+    place: &Place,
+    bytes: Option<u64>,
+    of_file: u64,
+    force: bool,
+) -> Result<(Device, u64), StoreError> {
+    let is_device = match Device::open(shard, place, true).await {
+        Ok(device) => device.is_device(),
+        Err(StoreError::Io { kind: std::io::ErrorKind::NotFound, .. }) => false,
+        Err(error) => return Err(error),
+    };
+    let size_bytes = bytes.or((!is_device).then_some(of_file));
+    claim(shard, place, &Wanted { size_bytes, least_bytes: WAL_BYTES_MIN, force }).await
+}
+
 /// Opens what is there, or makes a new file, and settles the size.
-async fn claim(shard: &Shard, place: &Place, options: &MkfsOptions) -> Result<(Device, u64), StoreError> {
+async fn claim(shard: &Shard, place: &Place, options: &Wanted) -> Result<(Device, u64), StoreError> {
     let path = place.path.as_path();
     let refuse = |why: String| Err(StoreError::unusable(path, why));
     let (device, is_new) = match Device::open(shard, place, true).await {
@@ -100,7 +138,7 @@ async fn claim(shard: &Shard, place: &Place, options: &MkfsOptions) -> Result<(D
         Err(StoreError::Io { kind: std::io::ErrorKind::NotFound, .. }) => {
             match options.size_bytes {
                 None => return refuse("a new file needs a size".to_owned()),
-                Some(bytes) => usable_size(path, bytes)?,
+                Some(bytes) => usable_size(path, bytes, options.least_bytes)?,
             };
             (Device::create(shard, place).await?, true)
         }
@@ -128,7 +166,7 @@ async fn claim(shard: &Shard, place: &Place, options: &MkfsOptions) -> Result<(D
         None if length > 0 => length,
         None => return refuse("a new file needs a size".to_owned()),
     };
-    let size_bytes = usable_size(path, wanted)?;
+    let size_bytes = usable_size(path, wanted, options.least_bytes)?;
     if let Some(slice) = place.slice.filter(|slice| slice.size_bytes < size_bytes) {
         return refuse(format!(
             "its slice has {} bytes, less than the {size_bytes} asked for",
@@ -142,11 +180,11 @@ async fn claim(shard: &Shard, place: &Place, options: &MkfsOptions) -> Result<(D
 }
 
 /// Whole blocks of `wanted` bytes, if that is neither too little nor too much.
-fn usable_size(path: &Path, wanted: u64) -> Result<u64, StoreError> {
+pub(crate) fn usable_size(path: &Path, wanted: u64, least_bytes: u64) -> Result<u64, StoreError> {
     let refuse = |why: String| Err(StoreError::unusable(path, why));
     let size_bytes = wanted / BLOCK_BYTES * BLOCK_BYTES;
-    if size_bytes < SIZE_BYTES_MIN {
-        return refuse(format!("{wanted} bytes are too few: a store needs at least {SIZE_BYTES_MIN}"));
+    if size_bytes < least_bytes {
+        return refuse(format!("{wanted} bytes are too few: at least {least_bytes} are needed"));
     }
     if size_bytes / BLOCK_BYTES > BLOCKS_MAX {
         return refuse(format!("{wanted} bytes are more than the format can address"));
@@ -161,11 +199,11 @@ async fn is_blank(shard: &Shard, path: &Path, device: &Device) -> Result<bool, S
 }
 
 /// Writes zeros everywhere, or at least over the places of old labels.
-async fn write_through(
+pub(crate) async fn write_through(
     shard: &Shard,
     path: &Path,
     device: &Device,
-    label: &Label,
+    total: u64,
     sparse: bool,
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
@@ -179,7 +217,6 @@ async fn write_through(
         device.write_at(vec![data], at, false)
     };
     let failed = |error: std::io::Error| io(path, "write zeros to", &error);
-    let total = label.size_bytes;
     if sparse {
         write(0, BLANK_BYTES as u64).await.map_err(failed)?;
         write(total - BLOCK_BYTES, BLOCK_BYTES).await.map_err(failed)?;

@@ -28,7 +28,10 @@ mod local;
 mod log_space;
 mod logging;
 mod mkfs;
+mod move_log;
+mod numbered;
 mod onode;
+mod opened;
 mod pg;
 mod queue;
 mod read;
@@ -42,6 +45,7 @@ mod shared;
 mod space;
 mod tail;
 mod txn;
+mod wal;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -53,12 +57,13 @@ use carmine_reactor::{Bytes, Shard};
 use carmine_types::{Eversion, ObjectId, PgId};
 use foldhash::fast::FixedState;
 
-pub use device::{Place, Slice};
+pub use device::{Place, Places, Slice};
 pub use dump::{Dumped, DumpedExtent, dump};
 pub use fsck::{FsckReport, fsck};
 pub use fuzz::{decode_any, decode_seeds};
 pub use label::Label;
 pub use mkfs::{MkfsOptions, Progress, mkfs};
+pub use move_log::{Expanded, LogMove, NewLog, expand, move_log};
 pub use repair::{Labels, labels, repair};
 pub use replay::ReplayReport;
 pub use shared::{BlueShared, FlushMode, MountOptions};
@@ -68,6 +73,7 @@ pub(crate) use load::Prepared;
 
 use crate::{StatFs, StoreError, StoreStats};
 use cache::Cache;
+use commit_log::SIM_FLUSH_NS;
 use data_cache::DataCache;
 use device::Device;
 use discard::Discards;
@@ -86,7 +92,10 @@ const ZEROS_BYTES: usize = 64 << 10;
 pub(crate) struct Blue {
     shard: Shard,
     shared: Arc<BlueShared>,
+    /// Where the data lies, …
     file: Device,
+    /// … and the log, if not there too.
+    log_file: Option<Device>,
     me: Weak<Blue>,
     cache: RefCell<Cache>,
     data_cache: Option<RefCell<DataCache>>,
@@ -129,6 +138,10 @@ impl Blue {
             return Err(StoreError::unusable(shared.path(), why));
         }
         let file = Device::open(shard, shared.place(), false).await?;
+        let log_file = match shared.wal() {
+            Some(place) => Some(Device::open(shard, place, false).await?),
+            None => None,
+        };
         let options = shared.options();
         let cache = Cache::new(options.cache_bytes_per_shard);
         let data_cache = DataCache::new(options.data_cache_bytes_per_shard).map(RefCell::new);
@@ -136,6 +149,7 @@ impl Blue {
             shard: shard.clone(),
             shared: Arc::clone(shared),
             file,
+            log_file,
             me: me.clone(),
             cache: RefCell::new(cache),
             data_cache,
@@ -155,6 +169,11 @@ impl Blue {
         });
         local::stores(shard).add(shared.instance(), &store);
         Ok(store)
+    }
+
+    /// The device that the log lies on.
+    fn log_file(&self) -> &Device {
+        self.log_file.as_ref().unwrap_or(&self.file)
     }
 
     /// A handle for a task.
@@ -186,7 +205,10 @@ impl Blue {
     }
 
     pub(crate) fn statfs(&self) -> StatFs {
-        self.shared.space().statfs()
+        if self.shared.is_kv_low() {
+            self.shared.log().look_for_room(&self.shard);
+        }
+        self.shared.statfs()
     }
 
     pub(crate) fn stats(&self) -> StoreStats {
@@ -203,14 +225,18 @@ impl Blue {
         }
     }
 
-    /// Waits until everything submitted so far is durable and in the key-value store, and what it freed is discarded.
+    /// Waits until everything submitted so far is durable in the key-value store, the log says so, and what it freed is
+    /// discarded.
     async fn settle(&self) -> Result<(), StoreError> {
         self.feed_all().await?;
         self.finish_discards().await;
-        Ok(())
+        let log = Arc::clone(self.shared.log());
+        self.shard.alien(SIM_FLUSH_NS, move || log.flush()).await?;
+        self.mark_soon();
+        self.wait_until(|queue| !queue.logging).await
     }
 
-    /// Waits until everything submitted so far is durable and in the key-value store, then refuses more.
+    /// Waits until everything submitted so far is durable in the key-value store, and the log says so; then refuses more.
     pub(crate) async fn umount(&self) -> Result<(), StoreError> {
         self.closed.set(true);
         let result = self.settle().await;

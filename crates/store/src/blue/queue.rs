@@ -11,11 +11,11 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::feeding::{Handed, Unfed};
-use super::join::join_all;
+use super::join::{join, join_all};
 use super::lane::Lane;
 use super::onode::{Onode, Pin};
 use super::reads::Freed;
-use super::record::{TxnParts, txn_bytes};
+use super::record::{Known, TxnParts, txn_bytes};
 use super::shared::FlushMode;
 use super::{Blue, IO_BLOCKS_MAX};
 use crate::kv::KvBatch;
@@ -160,12 +160,18 @@ pub(crate) struct Queue {
     pub(crate) durable_seq: u64,
     /// A task is there that writes groups.
     pub(crate) logging: bool,
+    /// What the lane says is durable.
+    pub(crate) told: Known,
+    /// It is to say so if more is.
+    pub(crate) mark_wanted: bool,
     /// Number of the last flush that was begun, …
     pub(crate) flush_begun: u64,
     /// … and that is complete.
     pub(crate) flush_done: u64,
     /// A task is there that will begin a flush, or has begun one.
     flushing: bool,
+    /// Data was written that no flush covers which was begun.
+    pub(crate) unflushed_data: bool,
     /// Durable groups that the feeder was not given.
     pub(crate) unfed: VecDeque<Unfed>,
     /// Those that it was given.
@@ -186,6 +192,11 @@ impl Queue {
     /// Transactions that are not durable.
     pub(crate) fn len(&self) -> u64 {
         self.records.len() as u64
+    }
+
+    /// Nothing is on its way, neither into the log nor to the key-value store.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.records.is_empty() && self.unfed.is_empty() && self.handed.is_empty()
     }
 
     fn next(&self) -> u64 {
@@ -300,6 +311,7 @@ impl Blue {
         }
         let mut queue = self.queue.borrow_mut();
         let flush = self.flush_for(&queue, durable);
+        queue.unflushed_data |= flush > 0;
         let Some(record) = queue.get(number) else { return };
         record.progress.written = true;
         record.progress.flush = flush;
@@ -337,12 +349,12 @@ impl Blue {
     }
 
     async fn flush(&self) {
-        let number = {
+        let (number, data) = {
             let mut queue = self.queue.borrow_mut();
             queue.flush_begun += 1;
-            queue.flush_begun
+            (queue.flush_begun, std::mem::take(&mut queue.unflushed_data))
         };
-        let result = self.flush_device().await;
+        let result = self.flush_data_and_log(data).await;
         let mut queue = self.queue.borrow_mut();
         queue.flushing = false;
         if result.is_ok() {
@@ -352,7 +364,25 @@ impl Blue {
         }
     }
 
-    /// Flushes the device; a failure stops the store.
+    /// Makes the log durable, and the data beside it if any was written; a failure stops the store.
+    async fn flush_data_and_log(&self, data: bool) -> Result<(), StoreError> {
+        let Some(log) = &self.log_file else { return self.flush_device().await };
+        let flush_log = async {
+            self.count(|stats| stats.flushes += 1);
+            log.fdatasync().await.map_err(|error| {
+                let error = self.log_error("flush of", &error);
+                self.fail(error.clone());
+                error
+            })
+        };
+        if !data {
+            return flush_log.await;
+        }
+        let (data, log) = join(self.flush_device(), flush_log).await;
+        data.and(log)
+    }
+
+    /// Flushes the device that has the data; a failure stops the store.
     pub(crate) async fn flush_device(&self) -> Result<(), StoreError> {
         self.count(|stats| stats.flushes += 1);
         let result = self.file.fdatasync().await;

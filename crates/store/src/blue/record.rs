@@ -9,7 +9,7 @@ use crate::kv::{KvBatch, KvOp};
 
 const MAGIC: &[u8; 8] = b"bluelog\n";
 /// Bytes of a group's header.
-pub(crate) const HEADER_BYTES: usize = 64;
+pub(crate) const HEADER_BYTES: usize = 72;
 /// Bytes of a transaction besides its changes, writes, images and freed blocks.
 const TXN_BYTES: usize = 4 + 24 + 4 * 4;
 /// Bytes of a change besides its keys and values.
@@ -22,8 +22,8 @@ const RUN_BYTES: usize = 5 + 4;
 /// Which group of which lane, in which life of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupId {
-    /// The label's.
-    pub(crate) generation: u64,
+    /// The label's: which log of which store.
+    pub(crate) log_id: u64,
     /// Grows with every mount.
     pub(crate) epoch: u64,
     pub(crate) lane: u16,
@@ -31,12 +31,27 @@ pub(crate) struct GroupId {
     pub(crate) seq: u64,
 }
 
-/// What the header of a group says.
+/// What was known to be durable when a header was written. Whatever of it is missing at a mount is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Groups of the lane up to this one.
+    pub(crate) durable: u64,
+    /// The key-value store's commits of the epoch up to this one.
+    pub(crate) commits: u64,
+}
+
+impl Known {
+    /// What either of the two knows.
+    pub(crate) fn max(self, other: Known) -> Known {
+        Known { durable: self.durable.max(other.durable), commits: self.commits.max(other.commits) }
+    }
+}
+
+/// What the header of a group says. One without transactions is a mark: it is no group, only tells what is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHeader {
     pub(crate) id: GroupId,
-    /// Groups of the lane up to this one were durable when this one was written.
-    pub(crate) durable: u64,
+    pub(crate) known: Known,
     pub(crate) txns: u32,
     /// Bytes behind the header.
     pub(crate) body_bytes: u32,
@@ -173,15 +188,16 @@ fn runs(blocks: &[u64]) -> Vec<(u64, u32)> {
 
 impl GroupHeader {
     /// Writes the header into the first bytes of `group`, whose body is there already.
-    pub(crate) fn seal(id: GroupId, durable: u64, txns: u32, body_bytes: usize, group: &mut [u8]) {
+    pub(crate) fn seal(id: GroupId, known: Known, txns: u32, body_bytes: usize, group: &mut [u8]) {
         let Some((head, rest)) = group.split_at_mut_checked(HEADER_BYTES) else { return };
         let body_crc = crc32c::raw(crc32c::SEED, rest.get(..body_bytes).unwrap_or_default());
         let mut out = Out::new(head, 0);
         out.put(MAGIC);
-        out.put(&id.generation.to_le_bytes());
+        out.put(&id.log_id.to_le_bytes());
         out.put(&id.epoch.to_le_bytes());
         out.put(&id.seq.to_le_bytes());
-        out.put(&durable.to_le_bytes());
+        out.put(&known.durable.to_le_bytes());
+        out.put(&known.commits.to_le_bytes());
         out.put(&id.lane.to_le_bytes());
         out.put(&[0; 2]);
         out.put(&txns.to_le_bytes());
@@ -200,12 +216,13 @@ impl GroupHeader {
         if rest.take()? != *MAGIC || crc32c::raw(crc32c::SEED, fields) != u32::from_le_bytes(*crc) {
             return None;
         }
-        let (generation, epoch, seq, durable) = (rest.u64()?, rest.u64()?, rest.u64()?, rest.u64()?);
+        let (log_id, epoch, seq) = (rest.u64()?, rest.u64()?, rest.u64()?);
+        let known = Known { durable: rest.u64()?, commits: rest.u64()? };
         let lane = u16::from_le_bytes(rest.take()?);
         let _: [u8; 2] = rest.take()?;
         let (txns, body_bytes, body_crc) = (rest.u32()?, rest.u32()?, rest.u32()?);
-        let id = GroupId { generation, epoch, lane, seq };
-        Some(GroupHeader { id, durable, txns, body_bytes, body_crc })
+        let id = GroupId { log_id, epoch, lane, seq };
+        Some(GroupHeader { id, known, txns, body_bytes, body_crc })
     }
 
     /// Blocks that the group takes.
@@ -330,20 +347,25 @@ mod tests {
             assert!(out.at() - before <= txn_bytes(&batch, 2, 2, 5));
         }
         let body = out.at() - HEADER_BYTES;
-        GroupHeader::seal(id(), 6, count, body, &mut bytes);
+        GroupHeader::seal(id(), KNOWN, count, body, &mut bytes);
         bytes.truncate(HEADER_BYTES + body);
         (bytes, body)
     }
 
+    const KNOWN: Known = Known { durable: 6, commits: 40 };
+
     fn id() -> GroupId {
-        GroupId { generation: 1, epoch: 2, lane: 3, seq: 7 }
+        GroupId { log_id: 1, epoch: 2, lane: 3, seq: 7 }
     }
 
     #[test]
     fn groups_round_trip() {
         let (bytes, body) = group(3);
         let header = GroupHeader::decode(&bytes).unwrap();
-        assert_eq!((header.id, header.durable, header.txns, header.body_bytes as usize), (id(), 6, 3, body));
+        assert_eq!(
+            (header.id, header.known, header.txns, header.body_bytes as usize),
+            (id(), KNOWN, 3, body)
+        );
         assert!(header.holds(&bytes[HEADER_BYTES..]));
         assert_eq!(header.blocks(), bytes.len().div_ceil(4096) as u64);
         let txns = decode_txns(3, &bytes[HEADER_BYTES..]).unwrap();

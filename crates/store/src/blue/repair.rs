@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use carmine_reactor::Shard;
 
-use super::device::{Device, Place};
+use super::device::{Device, Place, Places};
 use super::pg::scan;
 use super::shared::{io, read_block};
-use super::{codec, keys};
+use super::{codec, keys, wal};
 use crate::kv::{Kv, KvBatch};
 use crate::{BLOCK_BYTES, Label, StoreError};
 
@@ -66,17 +66,22 @@ async fn read_labels(shard: &Shard, place: &Place, device: &Device) -> Result<La
 /// If the device or the key-value store cannot be read or written, or no label is good.
 pub async fn repair(
     shard: &Shard,
-    place: impl Into<Place>,
+    places: impl Into<Places>,
     kv: Arc<dyn Kv>,
 ) -> Result<Vec<String>, StoreError> {
-    let place = place.into();
+    let Places { block: place, wal: candidates } = places.into();
     let device = Device::open(shard, &place, place.slice.is_none()).await?;
-    let mut done = repair_labels(shard, &place, &device).await?;
+    let (label, mut done) = repair_labels(shard, &place, &device).await?;
+    done.extend(wal::repair(shard, &place.path, &label, &candidates).await?);
     done.extend(shard.alien(SIM_SCAN_NS, move || remove_strays(&*kv)).await?);
     Ok(done)
 }
 
-async fn repair_labels(shard: &Shard, place: &Place, device: &Device) -> Result<Vec<String>, StoreError> {
+async fn repair_labels(
+    shard: &Shard,
+    place: &Place,
+    device: &Device,
+) -> Result<(Label, Vec<String>), StoreError> {
     let labels = read_labels(shard, place, device).await?;
     let good = labels.any()?.clone();
     let mut done = Vec::new();
@@ -94,7 +99,7 @@ async fn repair_labels(shard: &Shard, place: &Place, device: &Device) -> Result<
         device.fdatasync().await.map_err(|error| io(&place.path, "flush", &error))?;
         done.push(format!("the {what} in block {block} is written again"));
     }
-    Ok(done)
+    Ok((good, done))
 }
 
 /// Removes pieces of block maps whose object is not there.

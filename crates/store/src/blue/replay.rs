@@ -10,8 +10,8 @@ use carmine_types::{Eversion, PgId, crc32c};
 use super::device::Device;
 use super::join::join_all;
 use super::label::Label;
-use super::record::{HEADER_BYTES, LoggedTxn, decode_txns};
-use super::scan::{self, Found, Groups};
+use super::record::{HEADER_BYTES, Known, LoggedTxn, decode_txns};
+use super::scan::{Found, LogReader, Scanned};
 use super::shared::{io, read_block};
 use super::tail::Tail;
 use super::{codec, keys, pg};
@@ -44,41 +44,55 @@ pub struct ReplayReport {
     pub duration_ns: u64,
 }
 
+/// A store as a mount finds it.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole<'a> {
+    pub(crate) shard: &'a Shard,
+    /// Of the data.
+    pub(crate) path: &'a Path,
+    pub(crate) device: &'a Device,
+    /// The device of the log's own, if it has one.
+    pub(crate) wal: Option<(&'a Path, &'a Device)>,
+    pub(crate) label: &'a Label,
+    pub(crate) kv: &'a Arc<dyn Kv>,
+}
+
+impl<'a> Whole<'a> {
+    fn log(&self) -> LogReader<'a> {
+        let (path, device) = self.wal.unwrap_or((self.path, self.device));
+        LogReader { shard: self.shard, path, device, area: self.label.log(), log_id: self.label.log_id }
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        for (path, device) in [Some((self.path, self.device)), self.wal].into_iter().flatten() {
+            device.fdatasync().await.map_err(|error| io(path, "flush", &error))?;
+        }
+        Ok(())
+    }
+}
+
 /// Brings the key-value store up to date and ends the log's epoch. Gives the new epoch.
-pub(crate) async fn replay(
-    shard: &Shard,
-    path: &Path,
-    device: &Device,
-    label: &Label,
-    kv: &Arc<dyn Kv>,
-) -> Result<(u64, ReplayReport), StoreError> {
+pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), StoreError> {
+    let Whole { shard, path, kv, .. } = whole;
     let start_ns = shard.now_ns();
     let reader = Arc::clone(kv);
-    let (epoch, positions) = shard.alien(SIM_KV_NS, move || positions(&*reader)).await?;
-    let groups = scan::scan(shard, path, device, label, epoch).await?;
-    if !groups.is_empty() {
+    let contained = shard.alien(SIM_KV_NS, move || contained(&*reader)).await?;
+    let log = whole.log();
+    let scanned = log.scan(contained.epoch).await?;
+    check_age(&log, kv, &contained, &scanned)?;
+    if !scanned.groups.is_empty() {
         // What is found may be in the device's cache only. The key-value store must not come to know anything of it
         // before it is durable: it might write its tables out at any time.
-        device.fdatasync().await.map_err(|error| io(path, "flush", &error))?;
+        whole.flush().await?;
     }
-    let mut replay = Replay {
-        shard,
-        path,
-        device,
-        label,
-        kv,
-        images: Images::new(),
-        pgs: BTreeMap::new(),
-        report: ReplayReport::default(),
-    };
-    let mut lanes: Vec<u16> = groups.keys().map(|(lane, _)| *lane).collect();
-    lanes.dedup();
-    for lane in lanes {
-        let contained = positions.get(&lane).copied().unwrap_or(0);
-        replay.lane(lane, contained, &groups).await?;
+    let (images, pgs, report) = (Images::new(), BTreeMap::new(), ReplayReport::default());
+    let mut replay = Replay { whole, log, images, pgs, report };
+    for (lane, known) in &scanned.known {
+        let position = contained.positions.get(lane).copied().unwrap_or(0);
+        replay.lane(*lane, position, known, &scanned).await?;
     }
     replay.write_images().await?;
-    let new_epoch = epoch + 1;
+    let new_epoch = contained.epoch + 1;
     let writer = Arc::clone(kv);
     shard.alien(SIM_KV_NS, move || begin_epoch(&*writer, new_epoch)).await?;
     let mut report = replay.report;
@@ -89,21 +103,60 @@ pub(crate) async fn replay(
     Ok((new_epoch, report))
 }
 
-/// On an alien thread: the log's epoch, and how far each of its lanes is in the key-value store.
-fn positions(kv: &dyn Kv) -> Result<(u64, BTreeMap<u16, u64>), StoreError> {
+/// What the key-value store has of the log.
+struct Contained {
+    epoch: u64,
+    /// Number of its newest commit in this epoch.
+    commits: u64,
+    /// By lane, the last group.
+    positions: BTreeMap<u16, u64>,
+}
+
+/// On an alien thread.
+fn contained(kv: &dyn Kv) -> Result<Contained, StoreError> {
     let epoch = match kv.get(keys::LOG_EPOCH)? {
         Some(value) => codec::decode_epoch(keys::LOG_EPOCH, &value)?,
         None => 0,
     };
-    let mut out = BTreeMap::new();
+    let commits = match kv.get(keys::COMMITS)? {
+        Some(value) => Some(codec::decode_position(keys::COMMITS, &value)?).filter(|(of, _)| *of == epoch),
+        None => None,
+    };
+    let mut positions = BTreeMap::new();
     pg::scan(kv, keys::lane_range(), |key, value| {
         let (of, seq) = codec::decode_position(key, value)?;
         if let Some(lane) = keys::decode_lane(key).filter(|_| of == epoch) {
-            out.insert(lane, seq);
+            positions.insert(lane, seq);
         }
         Ok(())
     })?;
-    Ok((epoch, out))
+    Ok(Contained { epoch, commits: commits.map_or(0, |(_, number)| number), positions })
+}
+
+/// The log was trimmed to what the key-value store had. If that is older now, something is in neither of the two.
+fn check_age(
+    log: &LogReader<'_>,
+    kv: &Arc<dyn Kv>,
+    contained: &Contained,
+    scanned: &Scanned,
+) -> Result<(), StoreError> {
+    let Contained { epoch, commits, .. } = contained;
+    let durable = scanned.known.values().map(|known| known.commits).max().unwrap_or(0);
+    let newer = match scanned.newer_epoch {
+        Some(newer) => format!("it ends in epoch {epoch} of the log, and the log is in epoch {newer}"),
+        None if durable > *commits => {
+            format!(
+                "its newest commit of epoch {epoch} is number {commits}, and number {durable} was durable"
+            )
+        }
+        None => return Ok(()),
+    };
+    let why = format!(
+        "the metadata in {} is older than what the log was trimmed to: {newer}. Files of it are lost or of another time: \
+         restore this store from its replicas",
+        kv.place()
+    );
+    Err(StoreError::unusable(log.path, why))
 }
 
 /// On an alien thread: from now on the log is empty. Makes durable what was committed before.
@@ -111,6 +164,7 @@ fn begin_epoch(kv: &dyn Kv, epoch: u64) -> Result<(), StoreError> {
     let mut batch = KvBatch::default();
     let (start, end) = keys::lane_range();
     batch.delete_range(&start, &end);
+    batch.delete(keys::COMMITS);
     batch.put_with(|out| out.extend_from_slice(keys::LOG_EPOCH), |out, at| codec::push_epoch(out, at, epoch));
     Ok(kv.commit(&[batch], true)?)
 }
@@ -134,11 +188,8 @@ fn note(images: &mut Images, found: &Found, txn: &LoggedTxn) {
 }
 
 struct Replay<'a> {
-    shard: &'a Shard,
-    path: &'a Path,
-    device: &'a Device,
-    label: &'a Label,
-    kv: &'a Arc<dyn Kv>,
+    whole: Whole<'a>,
+    log: LogReader<'a>,
     images: Images,
     /// The lane of each PG, and its last version there.
     pgs: BTreeMap<PgId, (u16, Eversion)>,
@@ -147,19 +198,27 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     /// Replays what a lane has behind group `contained`.
-    async fn lane(&mut self, lane: u16, contained: u64, groups: &Groups) -> Result<(), StoreError> {
-        let of_lane = groups.range((lane, 0)..=(lane, u64::MAX));
-        let known_durable = of_lane.map(|(_, found)| found.header.durable).max().unwrap_or(0);
-        let chain: Vec<Found> =
-            (contained + 1..).map_while(|seq| groups.get(&(lane, seq)).copied()).collect();
+    async fn lane(
+        &mut self,
+        lane: u16,
+        contained: u64,
+        known: &Known,
+        scanned: &Scanned,
+    ) -> Result<(), StoreError> {
+        let known_durable = known.durable;
+        let group = |seq: u64| scanned.groups.get(&(lane, seq)).copied();
+        let chain: Vec<Found> = (contained + 1..).map_while(group).collect();
         let end = contained + chain.len() as u64;
         if known_durable > end {
-            return Err(StoreError::damaged(
-                format!("group {} of lane {lane} of the log on {}", end + 1, self.path.display()),
-                format!(
-                    "it is not whole, and group {known_durable} was durable: restore this store from its replicas"
-                ),
-            ));
+            let behind = chain.last().map_or_else(String::new, |last| {
+                format!(", which began at block {} or with a segment,", last.block + last.header.blocks())
+            });
+            let what = format!("group {} of lane {lane} of the log on {}", end + 1, self.log.path.display());
+            let why = format!(
+                "it{behind} is not whole, and all up to group {known_durable} were durable: writes that were acknowledged \
+                 are lost here; restore this store from its replicas"
+            );
+            return Err(StoreError::damaged(what, why));
         }
         let durable = chain.iter().filter(|found| found.header.id.seq <= known_durable).count();
         let (head, tail) = chain.split_at(durable);
@@ -213,8 +272,9 @@ impl Replay<'_> {
             return vec![true; writes.len()];
         }
         let mut out = Vec::with_capacity(writes.len());
+        let Whole { shard, path, device, .. } = self.whole;
         for part in writes.chunks(PARALLEL) {
-            let reads = part.iter().map(|(block, _)| read_block(self.shard, self.path, self.device, *block));
+            let reads = part.iter().map(|(block, _)| read_block(shard, path, device, *block));
             for (content, (_, crc)) in join_all(reads).await.into_iter().zip(part) {
                 out.push(content.is_ok_and(|content| crc32c::raw(crc32c::SEED, &content) == *crc));
             }
@@ -223,20 +283,17 @@ impl Replay<'_> {
     }
 
     async fn txns(&self, found: &Found) -> Result<Vec<LoggedTxn>, StoreError> {
-        let body = scan::body(self.shard, self.path, self.device, found).await?;
+        let body = self.log.body(found).await?;
         let txns = if found.header.holds(&body) { decode_txns(found.header.txns, &body) } else { None };
-        let data = 1..self.label.log.start;
+        let label = self.whole.label;
         let known = |txn: &LoggedTxn| {
             let written = txn.writes.iter().map(|(block, _)| (*block, 1));
             let images = txn.images.iter().map(|(block, range)| (*block, range.len() as u64 / BLOCK_BYTES));
             let freed = txn.freed.iter().map(|(block, blocks)| (*block, u64::from(*blocks)));
-            written
-                .chain(images)
-                .chain(freed)
-                .all(|(block, blocks)| data.contains(&block) && block + blocks <= data.end)
+            written.chain(images).chain(freed).all(|(block, blocks)| label.holds_data(block, blocks))
         };
         txns.filter(|txns| txns.iter().all(known)).ok_or_else(|| {
-            let what = format!("block {} of the log on {}", found.block, self.path.display());
+            let what = format!("block {} of the log on {}", found.block, self.log.path.display());
             StoreError::damaged(what, "its checksum holds, but this program did not write it")
         })
     }
@@ -256,9 +313,9 @@ impl Replay<'_> {
         if batches.is_empty() {
             return Ok(());
         }
-        let kv = Arc::clone(self.kv);
+        let kv = Arc::clone(self.whole.kv);
         // Nothing says yet that these are contained: until the new epoch is durable, another mount begins again.
-        Ok(self.shard.alien(SIM_KV_NS, move || kv.commit(&batches, false)).await?)
+        Ok(self.whole.shard.alien(SIM_KV_NS, move || kv.commit(&batches, false)).await?)
     }
 
     /// Writes the blocks whose content may be in the log only.
@@ -272,18 +329,20 @@ impl Replay<'_> {
         if images.is_empty() {
             return Ok(());
         }
-        self.device.fdatasync().await.map_err(|error| io(self.path, "flush", &error))
+        let Whole { path, device, .. } = self.whole;
+        device.fdatasync().await.map_err(|error| io(path, "flush", &error))
     }
 
     async fn write_image(&self, block: u64, at: u64) -> Result<(), StoreError> {
-        let bytes = scan::read(self.shard, self.path, self.device, at / BLOCK_BYTES, 2).await?;
+        let Whole { shard, path, device, .. } = self.whole;
+        let bytes = self.log.read(at / BLOCK_BYTES, 2).await?;
         let within = (at % BLOCK_BYTES) as usize;
-        let mut buf = self.shard.buf(BLOCK_BYTES as usize);
+        let mut buf = shard.buf(BLOCK_BYTES as usize);
         let Some(content) = bytes.get(within..within + BLOCK_BYTES as usize) else {
             return Err(StoreError::damaged(format!("byte {at} of the log"), "the device ends there"));
         };
         buf.copy_from_slice(content);
-        let written = self.device.write_at(vec![buf.freeze()], block * BLOCK_BYTES, false).await;
-        written.map_err(|error| io(self.path, "write", &error))
+        let written = device.write_at(vec![buf.freeze()], block * BLOCK_BYTES, false).await;
+        written.map_err(|error| io(path, "write", &error))
     }
 }

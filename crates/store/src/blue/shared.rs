@@ -6,7 +6,8 @@ use std::sync::Arc;
 use carmine_reactor::{Shard, ShardId};
 
 use super::commit_log::CommitLog;
-use super::device::{Device, Place};
+use super::device::{Device, Place, Places};
+use super::opened::Opened;
 use super::pg::scan;
 use super::replay::{ReplayReport, replay};
 use super::space::Space;
@@ -15,7 +16,7 @@ use crate::kv::Kv;
 use crate::{BLOCK_BYTES, Label, StatFs, StoreError};
 
 /// Virtual time of the scan at mount in the simulator.
-const SIM_MOUNT_NS: u64 = 1_000_000;
+pub(crate) const SIM_MOUNT_NS: u64 = 1_000_000;
 
 /// Settings of a mounted store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ impl Default for MountOptions {
 /// A mounted store: its device, its key-value store, its space and its log.
 pub struct BlueShared {
     place: Place,
+    /// Of the log, if it has a device of its own.
+    wal: Option<Place>,
     label: Label,
     options: MountOptions,
     kv: Arc<dyn Kv>,
@@ -72,47 +75,25 @@ pub struct BlueShared {
 }
 
 impl BlueShared {
-    /// Opens the device, checks that it and the key-value store belong together, and scans the block maps for what is
-    /// taken (about 0.5 µs for every 256 KiB of data). Call it on one shard; the device stays held until that shard's
-    /// store is unmounted.
+    /// Opens the devices, checks that they and the key-value store belong together, replays the log, and scans the block
+    /// maps for what is taken (about 0.5 µs for every 256 KiB of data). Call it on one shard; the devices stay held until
+    /// that shard's store is unmounted.
     ///
     /// # Errors
-    /// If the device cannot be opened, holds no store of this format, is another store's, or if metadata is damaged or
-    /// two objects claim the same block.
+    /// If a device cannot be opened, holds no store of this format, or is another store's; if the log's own device is
+    /// missing; if metadata is damaged or of another time, or two objects claim the same block.
     pub async fn mount(
         shard: &Shard,
-        place: impl Into<Place>,
+        places: impl Into<Places>,
         kv: Arc<dyn Kv>,
         options: MountOptions,
     ) -> Result<Arc<BlueShared>, StoreError> {
-        let place = place.into();
-        let path = place.path.as_path();
-        // Who shares a device cannot have it alone.
-        let device = Device::open(shard, &place, place.slice.is_none()).await?;
-        let label = read_label(shard, path, &device).await?;
-        let kv_label = {
-            let kv = Arc::clone(&kv);
-            shard.alien(SIM_MOUNT_NS, move || kv.get(keys::SUPER)).await?
-        };
-        let Some(kv_label) = kv_label else {
-            let why = format!(
-                "it holds a store, but the key-value store in {} is empty: was it lost or moved?",
-                kv.place()
-            );
-            return Err(StoreError::unusable(path, why));
-        };
-        if kv_label != label.encode() {
-            let why = format!("it and the key-value store in {} do not belong together", kv.place());
-            return Err(StoreError::unusable(path, why));
-        }
-        let length = device.len().await.map_err(|error| io(path, "length of", &error))?;
-        if length < label.size_bytes {
-            let why = format!("it has {length} bytes, and its label says {}: was it cut?", label.size_bytes);
-            return Err(StoreError::unusable(path, why));
-        }
-        let (epoch, replayed) = replay(shard, path, &device, &label, &kv).await?;
+        let opened = Opened::open(shard, places.into(), kv).await?;
+        let (epoch, replayed) = replay(opened.whole(shard)).await?;
+        let Opened { place, device, wal, label, kv } = opened;
         let (scan_kv, scanned) = (Arc::clone(&kv), label.clone());
         let space = shard.alien(SIM_MOUNT_NS, move || scan_space(&*scan_kv, &scanned)).await?;
+        let (wal, wal_device) = wal.unzip();
         let shared = Arc::new(BlueShared {
             log: Arc::new(CommitLog::new(Arc::clone(&kv), &label, epoch)),
             replayed,
@@ -121,8 +102,11 @@ impl BlueShared {
             kv,
             space: Arc::new(space),
             place,
+            wal,
         });
-        local::stores(shard).hold_device(shared.instance(), device);
+        for device in [Some(device), wal_device].into_iter().flatten() {
+            local::stores(shard).hold_device(shared.instance(), device);
+        }
         Ok(shared)
     }
 
@@ -143,16 +127,28 @@ impl BlueShared {
         &self.place
     }
 
+    /// The device of the log's own, if it has one.
+    #[must_use]
+    pub fn wal(&self) -> Option<&Place> {
+        self.wal.as_ref()
+    }
+
+    /// The file or device that the log lies on.
+    pub(crate) fn log_path(&self) -> &Path {
+        self.wal.as_ref().map_or(self.path(), |place| &place.path)
+    }
+
     /// The key-value store.
     #[must_use]
     pub fn kv(&self) -> &Arc<dyn Kv> {
         &self.kv
     }
 
-    /// Space of the whole store.
+    /// Space of the whole store. There is none left when metadata has no room.
     #[must_use]
     pub fn statfs(&self) -> StatFs {
-        self.space.statfs()
+        let space = self.space.statfs();
+        if self.is_kv_low() { StatFs { free: 0, ..space } } else { space }
     }
 
     /// What the mount found in the log.
@@ -252,8 +248,8 @@ pub(crate) fn scan_space(kv: &dyn Kv, label: &Label) -> Result<Space, StoreError
     scan(kv, keys::kind_range(keys::EXTENTS), |key, value| {
         for entry in codec::decode_extents(key, value)?.entries() {
             if !entry.is_hole() && !space.mark(entry.block()) {
-                let outside = entry.block() >= label.log.start;
-                let why = if outside { "is outside of the data" } else { "another object has too" };
+                let inside = label.holds_data(entry.block(), 1);
+                let why = if inside { "another object has too" } else { "is outside of the data" };
                 let oid = Box::new(keys::decode_extents(key)?.0);
                 return Err(StoreError::BadBlock { oid, block: entry.block(), why });
             }

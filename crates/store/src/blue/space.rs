@@ -65,7 +65,7 @@ impl Space {
     /// The device that a label describes: its log and the two labels hold no data.
     pub(crate) fn of(label: &Label) -> Space {
         let mut space = Space::new(label.blocks());
-        for block in label.log.blocks() {
+        for block in label.home.blocks() {
             space.mark(block);
             space.kept_blocks += 1;
         }

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
 mod change;
+mod kv;
 mod model;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use carmine_store::{
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
 
 pub use change::{Change, change, length, place};
+pub use kv::{Watch, WatchedKv};
 pub use model::Model;
 
 pub const PG: PgId = PgId { pool: 1, ps: 0 };

@@ -1,52 +1,37 @@
 //! What must be true of every store that a power cut leaves.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{Sim, Unflushed};
-use carmine_store::blue::MountOptions;
-use carmine_store::{BlueShared, Kv, MemKv, Store, StoreShared};
+use carmine_store::blue::{MountOptions, ReplayReport};
+use carmine_store::{BlueShared, Kv, Store, StoreShared};
 
 use crate::common::*;
-use crate::work::{Histories, History, Life, PGS, path, pg_of};
-
-const LIMIT: Duration = Duration::from_secs(600);
+use crate::work::{Histories, History, Life, PGS, on_node, pg_of, places};
 
 /// Opens what a power cut after the first `at` events leaves: it is clean, each PG is a prefix of its history with all that
-/// was acknowledged, and its objects are those of that prefix. Gives back these prefixes.
+/// was acknowledged, and its objects are those of that prefix. Gives back these prefixes, and what the mount replayed.
 ///
 /// # Errors
 /// What is not as it must be, in words.
-pub fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<Histories, String> {
+pub fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<(Histories, ReplayReport), String> {
     let sim = Sim::new(at as u64);
     sim.restore(&life.tape, at, unflushed);
-    let kv = MemKv::new();
-    kv.commit(&life.kv.left(at, unflushed), true).map_err(|error| error.to_string())?;
-    let kv: Arc<dyn Kv> = Arc::new(kv);
+    let kv: Arc<dyn Kv> = Arc::new(life.kv.watch.left_kv(at, unflushed));
     let histories = Rc::new(life.histories.clone());
-    let found: Rc<RefCell<Histories>> = Rc::default();
-    let done = Rc::new(Cell::new(false));
-    let (out, flag) = (Rc::clone(&found), Rc::clone(&done));
-    let node = sim.node("osd", 1, move |shard| {
-        let (kv, histories, out, flag) =
-            (Arc::clone(&kv), Rc::clone(&histories), Rc::clone(&out), Rc::clone(&flag));
-        async move {
-            let prefixes = examine(&shard, &kv, &histories, at).await;
-            *out.borrow_mut() = prefixes;
-            flag.set(true);
-        }
-    });
-    let result = sim.run(|| done.get(), LIMIT).map_err(|error| error.to_string());
-    sim.kill(node);
-    result.map(|()| found.take())
+    on_node(&sim, 1, async move |shard| examine(&shard, &kv, &histories, at).await)
 }
 
-async fn examine(shard: &Shard, kv: &Arc<dyn Kv>, histories: &[History], at: usize) -> Histories {
+async fn examine(
+    shard: &Shard,
+    kv: &Arc<dyn Kv>,
+    histories: &[History],
+    at: usize,
+) -> (Histories, ReplayReport) {
     let options = MountOptions { cache_bytes_per_shard: 1 << 20, ..MountOptions::default() };
-    let shared = BlueShared::mount(shard, &path(), Arc::clone(kv), options).await.unwrap();
+    let shared = BlueShared::mount(shard, places(), Arc::clone(kv), options).await.unwrap();
     let store = Store::open_shard(&StoreShared::Blue(Arc::clone(&shared)), shard).await.unwrap();
     let mut prefixes = Histories::new();
     for (index, history) in histories.iter().enumerate() {
@@ -54,7 +39,7 @@ async fn examine(shard: &Shard, kv: &Arc<dyn Kv>, histories: &[History], at: usi
     }
     clean(&shared, shard).await;
     store.umount().await.unwrap();
-    prefixes
+    (prefixes, *shared.replayed())
 }
 
 async fn examine_pg(store: &Store, index: usize, history: &History, at: usize) -> History {

@@ -1,15 +1,19 @@
 //! A key-value store whose commits and flushes stand on the same tape as the disk's, so that it can be had as a power cut
 //! leaves it: what was synced or flushed, and of the rest a prefix.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use carmine_reactor::sim::{Tape, Unflushed};
 use carmine_store::{Kv, KvBatch, KvError, MemKv};
 
+use crate::common::{Watch, WatchedKv};
+
 /// A recorded [`MemKv`].
-pub struct TapeKv {
+pub type TapeKv = WatchedKv<KvTape>;
+
+/// What became of a [`TapeKv`].
+pub struct KvTape {
     tape: Tape,
-    live: MemKv,
     /// What was in it when the record began.
     base: Vec<KvBatch>,
     history: Mutex<Vec<Entry>>,
@@ -23,28 +27,27 @@ struct Entry {
     durable: bool,
 }
 
-impl TapeKv {
-    /// A store that holds this, durably.
-    pub fn new(tape: Tape, base: Vec<KvBatch>) -> TapeKv {
-        let live = MemKv::new();
-        live.commit(&base, true).unwrap();
-        TapeKv { tape, live, base, history: Mutex::default() }
-    }
+/// A store that holds this, durably.
+pub fn recorded(tape: Tape, base: Vec<KvBatch>) -> TapeKv {
+    let live = MemKv::new();
+    live.commit(&base, true).unwrap();
+    WatchedKv { live, watch: KvTape { tape, base, history: Mutex::default() } }
+}
 
-    fn note(&self, batches: &[KvBatch], durable: bool) {
-        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.push(Entry { at: self.tape.mark(), batches: batches.to_vec(), durable });
+impl KvTape {
+    fn history(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Positions on the tape just before and just after something became durable here.
     pub fn boundaries(&self) -> Vec<usize> {
-        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = self.history();
         history.iter().filter(|entry| entry.durable).flat_map(|entry| [entry.at, entry.at + 1]).collect()
     }
 
     /// What a power cut after the first `at` events of the tape leaves.
     pub fn left(&self, at: usize, unflushed: Unflushed) -> Vec<KvBatch> {
-        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = self.history();
         let seen = history.partition_point(|entry| entry.at < at);
         let durable = history[..seen].iter().rposition(|entry| entry.durable).map_or(0, |last| last + 1);
         let kept = match unflushed {
@@ -55,33 +58,18 @@ impl TapeKv {
         let after = history[..kept].iter().flat_map(|entry| &entry.batches);
         self.base.iter().chain(after).cloned().collect()
     }
+
+    /// The same, to mount.
+    pub fn left_kv(&self, at: usize, unflushed: Unflushed) -> MemKv {
+        let kv = MemKv::new();
+        kv.commit(&self.left(at, unflushed), true).unwrap();
+        kv
+    }
 }
 
-impl Kv for TapeKv {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        self.live.get(key)
-    }
-
-    fn scan(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), KvError> {
-        self.live.scan(start, end, each)
-    }
-
-    fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError> {
-        self.note(batches, sync);
-        self.live.commit(batches, sync)
-    }
-
-    fn flush(&self) -> Result<(), KvError> {
-        self.note(&[], true);
-        self.live.flush()
-    }
-
-    fn place(&self) -> String {
-        "a tape".to_owned()
+impl Watch for KvTape {
+    fn before(&self, batches: &[KvBatch], durable: bool) -> Result<(), KvError> {
+        self.history().push(Entry { at: self.tape.mark(), batches: batches.to_vec(), durable });
+        Ok(())
     }
 }

@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use carmine_reactor::sim::{Sim, Tape, Unflushed};
 use carmine_reactor::{Group, Shard};
-use carmine_store::blue::MountOptions;
+use carmine_store::blue::{self, MountOptions, Places, ReplayReport};
 use carmine_store::{
-    BlueShared, Commit, Kv, KvBatch, LogEntry, MemKv, Store, StoreError, StoreShared, Transaction,
+    BlueShared, Commit, Kv, KvBatch, Label, LogEntry, MemKv, Store, StoreError, StoreShared, StoreStats,
+    Transaction,
 };
 use carmine_types::{Eversion, ObjectId, PgId};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::common::*;
-use crate::kv::TapeKv;
+use crate::kv::{TapeKv, recorded};
+use crate::mix;
 
 /// PGs of the pool; the ballast is in the PG of another pool.
 pub const PGS: u32 = 3;
@@ -32,10 +34,24 @@ const DEVICE_BYTES: u64 = 4 << 20;
 /// Free blocks that the ballast leaves.
 const FREE_BLOCKS: u64 = 150;
 const LIMIT: Duration = Duration::from_secs(60);
+/// Transactions of a burst for one of another load: they are small.
+const BURST: u64 = 5;
+/// Long enough for all to be in the key-value store.
+const QUIET: Duration = Duration::from_millis(60);
 
 /// Where the simulated store lies.
 pub fn path() -> PathBuf {
     PathBuf::from("/sim/block")
+}
+
+/// Where its log may lie.
+pub fn wal_path(number: u32) -> PathBuf {
+    PathBuf::from(format!("/sim/wal.{number}"))
+}
+
+/// The store, and all places where its log may lie.
+pub fn places() -> Places {
+    Places { wal: (0..2).map(|n| (&wal_path(n)).into()).collect(), ..Places::from(&path()) }
 }
 
 /// All transactions of a PG, in order.
@@ -54,6 +70,22 @@ pub struct Life {
     pub tape: Tape,
     pub kv: Arc<TapeKv>,
     pub histories: Histories,
+    /// At its end.
+    pub label: Label,
+    /// The log's own device.
+    pub wal: Option<PathBuf>,
+    /// How much of the tape stood when it was mounted.
+    pub mounted_at: usize,
+    pub replayed: ReplayReport,
+    /// Of each shard, at its end.
+    pub stats: Vec<StoreStats>,
+}
+
+impl Life {
+    /// The device that the log lies on.
+    pub fn log_path(&self) -> PathBuf {
+        self.wal.clone().unwrap_or_else(path)
+    }
 }
 
 /// The store before a life: files and keys that a power cut left, and what is in them.
@@ -80,6 +112,10 @@ struct World {
     runner: RefCell<TestRunner>,
     /// Freed space is discarded.
     discard: bool,
+    /// All at once, so that the log gets full.
+    burst: bool,
+    mounted_at: Cell<usize>,
+    stores: RefCell<Vec<Store>>,
     done: Cell<usize>,
 }
 
@@ -100,10 +136,17 @@ impl World {
 
     /// The next transaction of a PG.
     fn transaction(&self, pg: usize, version: u64) -> Transaction {
-        let changes = self.draw(proptest::collection::vec((0..OBJECTS_PER_PG, change()), 1..4));
+        let most = if self.burst { 1 } else { 3 };
+        let changes = self.draw(proptest::collection::vec((0..OBJECTS_PER_PG, change()), 1..=most));
         let mut txn = Transaction::new(pg_of(pg).0);
         for (n, change) in &changes {
-            txn.ops.push(change.clone().within(OBJECT_BYTES).op(&object(pg, *n)));
+            let mut change = change.clone().within(OBJECT_BYTES);
+            if let Change::Write { len, .. } = &mut change
+                && self.burst
+            {
+                *len %= 4096;
+            }
+            txn.ops.push(change.op(&object(pg, *n)));
         }
         txn.log.push(LogEntry {
             version: Eversion::new(4, version),
@@ -145,6 +188,7 @@ async fn submit_when_room(shard: &Shard, store: &Store, txn: &Transaction) -> Co
 
 /// Changes a PG; many transactions are in flight together.
 async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: usize, count: u64) {
+    let count = if world.burst { BURST * count } else { count };
     let first = world.pgs[pg].borrow().submitted.len() as u64 + 1;
     for version in first..first + count {
         let txn = world.transaction(pg, version);
@@ -152,16 +196,21 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: usize, count
         world.submitted(pg, txn);
         let own = Rc::clone(&world);
         let acknowledge = async move { own.acknowledge(pg, version, commit).await };
-        if shard.random_u64().is_multiple_of(5) {
+        if !world.burst && shard.random_u64().is_multiple_of(5) {
             acknowledge.await;
         } else {
             shard.spawn(Group::Client, "acknowledge", acknowledge);
         }
-        if shard.random_u64().is_multiple_of(3) {
-            shard.sleep(Duration::from_micros(shard.random_u64() % 300)).await;
+        match shard.random_u64() % 24 {
+            _ if world.burst => {}
+            // The key-value store catches up.
+            0 => shard.sleep(QUIET / 2).await,
+            1..9 => shard.sleep(Duration::from_micros(shard.random_u64() % 300)).await,
+            _ => {}
         }
     }
     store.sync().await.unwrap();
+    shard.sleep(QUIET).await;
     world.done.set(world.done.get() + 1);
 }
 
@@ -195,9 +244,16 @@ async fn open(world: &World, shard: &Shard, fresh: bool) -> Store {
             shard.sleep(Duration::from_micros(100)).await;
         }
     }
-    let options =
-        MountOptions { cache_bytes_per_shard: 2048, discard: world.discard, ..MountOptions::default() };
-    let shared = BlueShared::mount(shard, &path(), Arc::clone(&world.kv), options).await.unwrap();
+    // More in the log than it takes in that time.
+    let prefer_deferred_bytes = world.burst.then_some(8 << 10);
+    let options = MountOptions {
+        cache_bytes_per_shard: 2048,
+        prefer_deferred_bytes,
+        discard: world.discard,
+        ..MountOptions::default()
+    };
+    let shared = BlueShared::mount(shard, places(), Arc::clone(&world.kv), options).await.unwrap();
+    world.mounted_at.set(world.tape.len());
     let store = open_shard(&shared, shard).await;
     if fresh {
         fill(world, shard, &store).await;
@@ -212,26 +268,29 @@ async fn open_shard(shared: &Arc<BlueShared>, shard: &Shard) -> Store {
 
 async fn work(world: Rc<World>, shard: Shard, fresh: bool, count: u64) {
     let store = open(&world, &shard, fresh).await;
+    world.stores.borrow_mut().push(store.clone());
     for pg in (0..PGS as usize).filter(|pg| pg % usize::from(shard.shards()) == usize::from(shard.id().0)) {
         let writer = write_pg(Rc::clone(&world), shard.clone(), store.clone(), pg, count);
         shard.spawn(Group::Client, "writer", writer);
     }
 }
 
+/// Makes an empty store, its log on a device of its own if wished.
+pub async fn make_store(shard: &Shard, kv: &Arc<dyn Kv>, with_wal: bool) -> Label {
+    let mut all = places();
+    all.wal.truncate(usize::from(with_wal));
+    let made = blue::mkfs(shard, all, mkfs_options(DEVICE_BYTES), Arc::clone(kv), &mut |_, _| {}).await;
+    made.unwrap()
+}
+
 /// Makes an empty store, all of it durable; its keys.
-fn make(sim: &Sim) -> Vec<KvBatch> {
+fn make(sim: &Sim, with_wal: bool) -> Vec<KvBatch> {
     let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
-    let done = Rc::new(Cell::new(false));
-    let (made, flag) = (Arc::clone(&kv), Rc::clone(&done));
-    let node = sim.node("osd", 1, move |shard| {
-        let (kv, flag) = (Arc::clone(&made), Rc::clone(&flag));
-        async move {
-            mkfs(&shard, &path(), &kv, DEVICE_BYTES).await;
-            flag.set(true);
-        }
-    });
-    sim.run(|| done.get(), LIMIT).unwrap();
-    sim.kill(node);
+    let made = Arc::clone(&kv);
+    on_node(sim, 1, async move |shard| {
+        make_store(&shard, &made, with_wal).await;
+    })
+    .unwrap();
     let mut keys = KvBatch::default();
     let all = kv.scan(&[0], &[0xff], &mut |key, value| {
         keys.put(key, value);
@@ -241,18 +300,46 @@ fn make(sim: &Sim) -> Vec<KvBatch> {
     vec![keys]
 }
 
+/// Runs `main` on the first shard of a node of its own, to its end; what it came to.
+///
+/// # Errors
+/// A panic or a standstill, in words with the seed.
+pub fn on_node<T: 'static>(
+    sim: &Sim,
+    shards: u16,
+    main: impl AsyncFnOnce(Shard) -> T + 'static,
+) -> Result<T, String> {
+    let outcome: Rc<RefCell<Option<T>>> = Rc::default();
+    let (out, main) = (Rc::clone(&outcome), Cell::new(Some(main)));
+    let node = sim.node("osd", shards, move |shard| {
+        let main = main.take().filter(|_| shard.id().0 == 0);
+        let out = Rc::clone(&out);
+        async move {
+            if let Some(main) = main {
+                let value = main(shard).await;
+                *out.borrow_mut() = Some(value);
+            }
+        }
+    });
+    let result = sim.run(|| outcome.borrow().is_some(), LIMIT * 10);
+    sim.kill(node);
+    result.map_err(|error| error.to_string())?;
+    Ok(outcome.take().unwrap())
+}
+
 /// Lives on from `start`: a store is made if there is none, and each PG gets `count` transactions.
 pub fn live(seed: u64, start: Start<'_>, count: u64) -> Life {
     let sim = Sim::new(seed);
+    let drawn = mix(seed ^ 0xa11);
     let base = match start.life {
-        None => make(&sim),
+        None => make(&sim, drawn.is_multiple_of(3)),
         Some((life, at, unflushed)) => {
             sim.restore(&life.tape, at, unflushed);
-            life.kv.left(at, unflushed)
+            life.kv.watch.left(at, unflushed)
         }
     };
     let tape = sim.record();
-    let kv = Arc::new(TapeKv::new(tape.clone(), base));
+    let kv = Arc::new(recorded(tape.clone(), base));
     let mut histories = start.histories;
     histories.resize_with(PGS as usize + 1, History::default);
     for history in &mut histories {
@@ -266,10 +353,13 @@ pub fn live(seed: u64, start: Start<'_>, count: u64) -> Life {
         pgs: histories.into_iter().map(RefCell::new).collect(),
         runner: runner(seed),
         discard: !seed.is_multiple_of(3),
+        burst: (drawn >> 8).is_multiple_of(2),
+        mounted_at: Cell::new(usize::MAX),
+        stores: RefCell::default(),
         done: Cell::new(0),
     });
     let fresh = start.life.is_none();
-    let shards = 1 + (seed % 3) as u16;
+    let shards = 1 + (drawn >> 16) as u16 % 3;
     let node = {
         let world = Rc::clone(&world);
         sim.node("osd", shards, move |shard| work(Rc::clone(&world), shard, fresh, count))
@@ -277,8 +367,17 @@ pub fn live(seed: u64, start: Start<'_>, count: u64) -> Life {
     let ran = sim.run(|| world.done.get() == PGS as usize, LIMIT);
     // A store may go wrong without any cut.
     ran.unwrap_or_else(|error| panic!("CRASH_SEED={seed}, the load itself: {error}"));
+    let stats = world.stores.take().iter().map(Store::stats).collect();
     sim.kill(node);
-    *world.shared.borrow_mut() = None;
-    let histories = world.pgs.iter().map(|pg| pg.borrow().clone()).collect();
-    Life { tape, kv, histories }
+    let shared = world.shared.take().unwrap();
+    Life {
+        tape,
+        kv,
+        histories: world.pgs.iter().map(|pg| pg.borrow().clone()).collect(),
+        label: shared.label().clone(),
+        wal: shared.wal().map(|place| place.path.clone()),
+        mounted_at: world.mounted_at.get(),
+        replayed: *shared.replayed(),
+        stats,
+    }
 }

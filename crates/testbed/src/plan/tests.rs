@@ -70,6 +70,27 @@ fn wrong_wishes_are_named() {
 }
 
 #[test]
+fn logs_get_a_place_each() {
+    let wish = |osds, wal: &[&str]| Wish {
+        osds: Some(osds),
+        wal_devs: wal.iter().map(Into::into).collect(),
+        ..Wish::default()
+    };
+    let made = plan(&wish(2, &["/no/such/a", "/no/such/b"])).unwrap();
+    assert_eq!(made.wal_devs, [std::path::Path::new("/no/such/a"), "/no/such/b".as_ref()]);
+    assert!(made.render().contains("log       /no/such/a"), "{}", made.render());
+    assert_eq!(plan(&wish(3, &["/"])).unwrap().wal_devs.len(), 1);
+    for (wish, part) in [
+        (wish(2, &["/no/such/a"]), "names 1 places for 2 OSDs"),
+        (wish(2, &["/no/such/a", "/no/such/a"]), "named twice"),
+        (Wish { store: Some(StoreKind::Cyan), ..wish(1, &["/no/such/a"]) }, "the store cyan has no log"),
+    ] {
+        let error = plan(&wish).unwrap_err();
+        assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
+    }
+}
+
+#[test]
 fn a_restart_may_change_cpus_but_not_data() {
     let old = plan(&Wish { osds: Some(2), ..Wish::default() }).unwrap();
     let wish = Wish { reactors: Some(2), poll: Some("sleep".into()), ..Wish::default() };
@@ -89,6 +110,7 @@ fn a_restart_may_change_cpus_but_not_data() {
         (Wish { devices: vec!["/dev/a".into()], ..w() }, "made with files"),
         (Wish { sparse: true, ..w() }, "--sparse"),
         (Wish { db_dir: Some("/elsewhere".into()), ..w() }, "--db-dir"),
+        (Wish { wal_devs: vec!["/elsewhere".into()], ..w() }, "--wal-dev"),
         (Wish { force_wipe: true, ..w() }, "--force-wipe"),
     ] {
         let error = old.revise(&wish, &machine()).unwrap_err();

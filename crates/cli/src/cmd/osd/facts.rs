@@ -1,9 +1,9 @@
 //! What the store of an OSD lies on, and what is made of that: flush mode, class, threshold.
 
-use carmine_load::drive::{DeviceClass, FlushMode, StoreFacts, StorePart};
+use carmine_load::drive::{DeviceClass, FlushMode, StoreFacts, StorePart, WriteCache};
 use carmine_store::blue::{self, MountOptions};
 use carmine_testbed::drive::{Flushing, part_at};
-use carmine_testbed::{Layout, Plan, StoreKind, Tuning, db_place};
+use carmine_testbed::{Layout, Plan, StoreKind, Tuning, db_place, wal_places};
 use carmine_types::OsdId;
 
 use super::store::block_path;
@@ -12,7 +12,10 @@ use super::store::block_path;
 pub(crate) fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts> {
     let data = || part_at(&block_path(layout, osd));
     let db = || part_at(&db_place(layout, osd));
-    (plan.store == StoreKind::Blue).then(|| settle(osd.0, &plan.tuning, data(), None, Some(db())))
+    // While the log moves there are two places: then the one that needs more decides.
+    let needs_flush = |log: &StorePart| !log.is_device || log.drive.write_cache != WriteCache::Through;
+    let log = || wal_places(layout, osd).iter().map(|path| part_at(path)).max_by_key(needs_flush);
+    (plan.store == StoreKind::Blue).then(|| settle(osd.0, &plan.tuning, data(), log(), Some(db())))
 }
 
 /// Decides what is not asked for. `log`: if it has a device of its own.
@@ -67,7 +70,7 @@ pub(crate) fn mount_options(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carmine_load::drive::{DriveFacts, WriteCache};
+    use carmine_load::drive::DriveFacts;
 
     #[test]
     fn a_rotating_drive_without_a_cache_defers_and_is_not_flushed() {

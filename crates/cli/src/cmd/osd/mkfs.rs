@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MkfsOptions, mkfs};
-use carmine_testbed::{Layout, Plan, progress_line, put_db};
+use carmine_testbed::{Layout, Plan, planned_wal, progress_line, put_db, put_wal};
 use carmine_types::OsdId;
 
-use super::store::{block_path, block_place, open_kv};
+use super::store::{block_path, open_kv, places};
 use crate::output::print;
 
 /// Time between two progress lines.
@@ -27,10 +27,13 @@ pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
     if let Some(dir) = &plan.db_dir {
         put_db(layout, osd, &dir.join(format!("{}-osd.{}", plan.fsid, osd.0)))?;
     }
-    let place = block_place(layout, plan, osd);
+    if let Some(wal) = planned_wal(&plan.wal_devs, &plan.fsid, osd) {
+        put_wal(layout, osd, &wal)?;
+    }
+    let places = places(layout, plan, osd);
     let Some(kv) = open_kv(layout, plan, osd)? else { return Ok(()) };
     let fsid = plan.fsid.parse().map_err(|e| anyhow::anyhow!("fsid of the plan: {e}"))?;
-    let slice_bytes = place.slice.map(|slice| slice.size_bytes);
+    let slice_bytes = places.block.slice.map(|slice| slice.size_bytes);
     let size_bytes = slice_bytes.or(plan.devices.is_empty().then_some(plan.osd_size_bytes));
     let options = MkfsOptions { fsid, osd, size_bytes, sparse: plan.sparse, force };
     let config = Config {
@@ -48,7 +51,7 @@ pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
             let _ = print(&(progress_line(done, total) + "\n"));
         }
     };
-    block_on(config, async |shard: Shard| mkfs(&shard, place, options, kv, &mut progress).await)
+    block_on(config, async |shard: Shard| mkfs(&shard, places, options, kv, &mut progress).await)
         .context("cannot start a reactor")??;
     Ok(())
 }

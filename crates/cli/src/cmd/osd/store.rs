@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::Context;
 use carmine_load::drive::StoreFacts;
 use carmine_reactor::Shard;
-use carmine_store::blue::{Place, Slice};
+use carmine_store::blue::{Place, Places, Slice};
 use carmine_store::{Kv, StoreShared};
 use carmine_testbed::slice::{self, SliceLock};
-use carmine_testbed::{Layout, Plan, StoreKind};
+use carmine_testbed::{Layout, Plan, StoreKind, settle_wal, wal_places};
 use carmine_types::OsdId;
 
 use super::facts::mount_options;
@@ -27,6 +27,12 @@ pub(crate) fn block_place(layout: &Layout, plan: &Plan, osd: OsdId) -> Place {
     let path = block_path(layout, osd);
     // The file itself is what errors should name; a file that mkfs has yet to make is made through its link.
     Place { path: path.canonicalize().unwrap_or(path), slice }
+}
+
+/// The same, and where its log may lie.
+pub(crate) fn places(layout: &Layout, plan: &Plan, osd: OsdId) -> Places {
+    let wal = wal_places(layout, osd).iter().map(Place::from).collect();
+    Places { block: block_place(layout, plan, osd), wal }
 }
 
 /// Locks the slice of an OSD that shares its device; hold it while the store is open.
@@ -79,11 +85,13 @@ pub(crate) async fn open(
         });
     };
     let options = mount_options(facts, Memory::of(plan).onodes_per_shard, plan.cpu.reactors);
-    let place = block_place(layout, plan, osd);
-    let path = place.path.clone();
-    let blue = carmine_store::BlueShared::mount(shard, place, kv, options)
+    let places = places(layout, plan, osd);
+    let path = places.block.path.clone();
+    let blue = carmine_store::BlueShared::mount(shard, places, kv, options)
         .await
         .context("cannot mount the store")?;
+    // A move of the log may have been cut short.
+    settle_wal(layout, osd, blue.wal().map(|place| place.path.as_path()))?;
     let label = blue.label();
     anyhow::ensure!(
         label.fsid.to_string() == plan.fsid && label.osd == osd,

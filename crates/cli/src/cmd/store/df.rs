@@ -11,8 +11,13 @@ use crate::output::print;
 pub(super) fn run(args: &WhichArgs) -> anyhow::Result<ExitCode> {
     let tool = Tool::open(args)?;
     let kv = tool.kv()?;
-    let space = tool.on_reactor(async |shard| Ok(tool.mount(&shard, kv).await?.statfs()))?;
-    let (block, db) = (tool.place().path, tool.db());
+    let (space, wal, log_bytes) = tool.on_reactor(async |shard| {
+        let shared = tool.mount(&shard, kv).await?;
+        let log = shared.label().log_range();
+        Ok((shared.statfs(), shared.wal().map(|place| place.path.clone()), log.end - log.start))
+    })?;
+    let (block, db) = (tool.places().block.path, tool.db());
+    let log = wal.as_ref().unwrap_or(&block);
     let db_bytes = folder_bytes(&db);
     if tool.json {
         let shown = json!({
@@ -20,11 +25,13 @@ pub(super) fn run(args: &WhichArgs) -> anyhow::Result<ExitCode> {
             "block": { "path": block, "drive": Tool::drive(&block),
                 "total": space.total, "used": space.used, "available": space.free },
             "db": { "path": db, "drive": Tool::drive(&db), "used": db_bytes },
+            "wal": { "path": log, "drive": Tool::drive(log), "dedicated": wal.is_some(), "total": log_bytes },
         });
         print(&format!("{shown:#}\n"))?;
     } else {
         print(&format!(
-            "{}: {} bytes, {} used ({:.1} %), {} available; {} on {}\ndb: {db_bytes} bytes used; {} on {}\n",
+            "{}: {} bytes, {} used ({:.1} %), {} available; {} on {}\ndb: {db_bytes} bytes used; {} on {}\n\
+             wal: {log_bytes} bytes; {} on {}\n",
             tool.osd,
             space.total,
             space.used,
@@ -34,6 +41,8 @@ pub(super) fn run(args: &WhichArgs) -> anyhow::Result<ExitCode> {
             Tool::drive(&block),
             db.display(),
             Tool::drive(&db),
+            log.display(),
+            Tool::drive(log),
         ))?;
     }
     Ok(ExitCode::SUCCESS)

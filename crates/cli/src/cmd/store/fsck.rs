@@ -29,7 +29,7 @@ pub(super) fn run(args: &FsckArgs) -> anyhow::Result<ExitCode> {
     let kv = tool.kv()?;
     let (repaired, report) = tool.on_reactor(async |shard| {
         let repaired =
-            if args.repair { repair(&shard, tool.place(), Arc::clone(&kv)).await? } else { Vec::new() };
+            if args.repair { repair(&shard, tool.places(), Arc::clone(&kv)).await? } else { Vec::new() };
         let report = match tool.mount(&shard, kv).await {
             Ok(shared) => fsck(&shared, &shard, args.deep).await?,
             // What keeps it from being mounted is what is wrong with it.

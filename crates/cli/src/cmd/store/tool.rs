@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
-use carmine_store::blue::{MountOptions, Place};
+use carmine_store::blue::{MountOptions, Places};
 use carmine_store::{BlueShared, Kv};
 use carmine_testbed::sample::device_of;
 use carmine_testbed::{Daemon, StoreKind, Testbed, running};
@@ -14,7 +14,7 @@ use clap::Args;
 
 use crate::args::DirArgs;
 use crate::cmd::down;
-use crate::cmd::osd::store::{block_place, lock_slice, open_kv};
+use crate::cmd::osd::store::{lock_slice, open_kv, places};
 use crate::output::Usage;
 
 /// Which store.
@@ -60,9 +60,9 @@ impl Tool {
         Ok(Tool { testbed, osd, json: args.json })
     }
 
-    /// Where its data lies.
-    pub(super) fn place(&self) -> Place {
-        block_place(self.testbed.layout(), self.testbed.plan(), self.osd)
+    /// Where its data lies, and its log may lie.
+    pub(super) fn places(&self) -> Places {
+        places(self.testbed.layout(), self.testbed.plan(), self.osd)
     }
 
     /// Its RocksDB.
@@ -83,7 +83,7 @@ impl Tool {
 
     /// Mounts the store.
     pub(super) async fn mount(&self, shard: &Shard, kv: Arc<dyn Kv>) -> anyhow::Result<Arc<BlueShared>> {
-        Ok(BlueShared::mount(shard, self.place(), kv, MountOptions::default()).await?)
+        Ok(BlueShared::mount(shard, self.places(), kv, MountOptions::default()).await?)
     }
 
     /// The name of the drive under a path.

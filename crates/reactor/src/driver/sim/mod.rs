@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crossbeam::queue::SegQueue;
 
-pub use tape::{Tape, Unflushed};
+pub use tape::{Tape, Torn, Unflushed};
 pub(crate) use world::{Key, World};
 
 use crate::file::FileOptions;

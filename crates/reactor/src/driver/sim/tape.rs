@@ -2,6 +2,7 @@
 //! could have left. A disk keeps what was flushed. Of the rest each write is there, or not, or is torn.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::{Content, FileName};
@@ -55,6 +56,19 @@ enum Event {
 struct Change {
     file: FileName,
     what: What,
+}
+
+/// A write that a power cut does not leave whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// Path of the file on its node.
+    pub path: PathBuf,
+    /// Where the write was to begin, bytes.
+    pub off: u64,
+    /// Its length, bytes.
+    pub len: u64,
+    /// Bytes of it that are there; 0: it is lost.
+    pub left: u64,
 }
 
 enum What {
@@ -136,20 +150,45 @@ impl Tape {
     /// The files that a power cut after the first `at` events leaves.
     pub(crate) fn files(&self, at: usize, unflushed: Unflushed) -> BTreeMap<FileName, Content> {
         let record = self.record();
-        let seen = record.events.get(..at).unwrap_or(&record.events);
-        let is_durable = durable(seen);
         let mut files = record.base.clone();
-        for (number, event) in seen.iter().enumerate() {
-            let Event::Began(change) = event else { continue };
+        for (change, fate) in record.fates(at, unflushed) {
+            change.apply(files.entry(change.file.clone()).or_default(), fate);
+        }
+        files
+    }
+
+    /// The writes that such a power cut does not leave whole.
+    #[must_use]
+    pub fn torn(&self, at: usize, unflushed: Unflushed) -> Vec<Torn> {
+        let record = self.record();
+        let mut torn = Vec::new();
+        for (change, fate) in record.fates(at, unflushed) {
+            let What::Bytes(off, data) = &change.what else { continue };
+            let left: usize = sectors(data, fate).map(|(_, sector)| sector.len()).sum();
+            if left < data.len() {
+                let (path, len) = (change.file.1.clone(), data.len() as u64);
+                torn.push(Torn { path, off: *off, len, left: left as u64 });
+            }
+        }
+        torn
+    }
+}
+
+impl Record {
+    /// The changes among the first `at` events, and what becomes of each.
+    fn fates(&self, at: usize, unflushed: Unflushed) -> impl Iterator<Item = (&Change, Fate)> {
+        let seen = self.events.get(..at).unwrap_or(&self.events);
+        let is_durable = durable(seen);
+        seen.iter().enumerate().filter_map(move |(number, event)| {
+            let Event::Began(change) = event else { return None };
             let fate = match unflushed {
                 _ if is_durable.get(number) == Some(&true) => Fate::Whole,
                 Unflushed::Lost => Fate::Absent,
                 Unflushed::Kept => Fate::Whole,
                 Unflushed::Random(seed) => Fate::draw(mix(seed ^ mix(number as u64))),
             };
-            change.apply(files.entry(change.file.clone()).or_default(), fate);
-        }
-        files
+            Some((change, fate))
+        })
     }
 }
 
@@ -201,24 +240,29 @@ impl Fate {
 
 impl Change {
     fn apply(&self, content: &mut Content, fate: Fate) {
-        let (off, data) = match (&self.what, fate) {
-            (_, Fate::Absent) => return,
-            (What::Len(len), _) => return content.set_len(*len),
-            (What::Bytes(off, data), _) => (*off, data),
-        };
-        let sectors = data.len().div_ceil(SECTOR) as u64;
-        for (number, sector) in (0u64..).zip(data.chunks(SECTOR)) {
-            let there = match fate {
-                Fate::Absent => false,
-                Fate::Whole => true,
-                Fate::Cut(random) => number < random % sectors.max(1),
-                Fate::Holes(random) => mix(random ^ number).is_multiple_of(2),
-            };
-            if there {
-                content.put(off + number * SECTOR as u64, sector);
+        match (&self.what, fate) {
+            (_, Fate::Absent) => {}
+            (What::Len(len), _) => content.set_len(*len),
+            (What::Bytes(off, data), _) => {
+                sectors(data, fate).for_each(|(at, sector)| content.put(off + at, sector));
             }
         }
     }
+}
+
+/// The sectors of a write that are there, and where in it each begins.
+fn sectors(data: &[u8], fate: Fate) -> impl Iterator<Item = (u64, &[u8])> {
+    let all = data.len().div_ceil(SECTOR) as u64;
+    let there = move |number: u64| match fate {
+        Fate::Absent => false,
+        Fate::Whole => true,
+        Fate::Cut(random) => number < random % all.max(1),
+        Fate::Holes(random) => mix(random ^ number).is_multiple_of(2),
+    };
+    let numbered = (0u64..).zip(data.chunks(SECTOR));
+    numbered
+        .filter(move |(number, _)| there(*number))
+        .map(|(number, sector)| (number * SECTOR as u64, sector))
 }
 
 #[cfg(test)]
@@ -288,5 +332,11 @@ mod tests {
             (0..60).map(|seed| image(seed).iter().filter(|there| **there).count()).collect();
         assert!(there.contains(&0) && there.contains(&8) && there.iter().any(|n| (1..8).contains(n)));
         assert!((0..60).all(|seed| image(seed) == image(seed)));
+        // What is told of them is what is there.
+        for (seed, there) in (0..60).zip(&there) {
+            let torn = tape.torn(usize::MAX, Unflushed::Random(seed));
+            let left = torn.first().map_or(4096, |torn| torn.left);
+            assert_eq!(left, *there as u64 * 512, "seed {seed}: {torn:?}");
+        }
     }
 }

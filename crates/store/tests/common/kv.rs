@@ -1,0 +1,47 @@
+//! A key-value store in memory of which each change is told before it is made.
+
+use carmine_store::{Kv, KvBatch, KvError, MemKv};
+
+/// Is told of changes, and may refuse them.
+pub trait Watch: Send + Sync {
+    /// What is about to be committed (nothing: a flush), and whether all so far is durable then.
+    ///
+    /// # Errors
+    /// The store's answer; nothing is changed then.
+    fn before(&self, batches: &[KvBatch], durable: bool) -> Result<(), KvError>;
+}
+
+/// A watched [`MemKv`].
+pub struct WatchedKv<W> {
+    pub live: MemKv,
+    pub watch: W,
+}
+
+impl<W: Watch> Kv for WatchedKv<W> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        self.live.get(key)
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), KvError> {
+        self.live.scan(start, end, each)
+    }
+
+    fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError> {
+        self.watch.before(batches, sync)?;
+        self.live.commit(batches, sync)
+    }
+
+    fn flush(&self) -> Result<(), KvError> {
+        self.watch.before(&[], true)?;
+        self.live.flush()
+    }
+
+    fn place(&self) -> String {
+        "a test".to_owned()
+    }
+}
