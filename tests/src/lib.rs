@@ -90,12 +90,22 @@ impl Testbed {
 
     /// All daemons of the testbed, also those that a killed `up` could not write down: by the folder on their command line.
     pub fn pids(&self) -> Vec<i32> {
+        self.pids_of(&["mon", "osd"])
+    }
+
+    /// As [`pids`](Testbed::pids), and those that a killed `up` has begun to start: until a process is the daemon it is to be,
+    /// it looks like `up` itself.
+    pub fn pids_and_starting(&self) -> Vec<i32> {
+        self.pids_of(&["mon", "osd", "up"])
+    }
+
+    fn pids_of(&self, commands: &[&str]) -> Vec<i32> {
         let dir = self.dir();
         let ours = |pid: &i32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            let daemon = words.get(1).is_some_and(|word| *word == b"mon" || *word == b"osd");
-            daemon && words.contains(&dir.as_os_str().as_encoded_bytes())
+            let command = words.get(1).is_some_and(|word| commands.iter().any(|c| c.as_bytes() == *word));
+            command && words.contains(&dir.as_os_str().as_encoded_bytes())
         };
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()

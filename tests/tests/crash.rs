@@ -185,7 +185,7 @@ fn kill_nine_while_starting_loses_nothing_either() {
         std::thread::sleep(Duration::from_millis(60 + 45 * round));
         // The controller first: it would tidy up after daemons that die.
         up.kill();
-        kill_nine(&bed.pids());
+        kill_nine(&bed.pids_and_starting());
     }
     bed.ok("up", &["--reactors", "1", "--overprovisioned"]);
     check_blocks(&bed, state);
