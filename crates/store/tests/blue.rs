@@ -17,10 +17,6 @@ use carmine_store::{
 use carmine_types::{Eversion, ObjectId, PgId, UTime, crc32c, errno};
 use common::*;
 
-fn mem() -> Arc<dyn Kv> {
-    Arc::new(MemKv::new())
-}
-
 /// Changes bytes of the block file behind the store's back.
 fn damage(path: &Path, at: u64) {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
@@ -32,11 +28,7 @@ fn damage(path: &Path, at: u64) {
 
 #[test]
 fn a_flipped_bit_in_any_block_is_found_and_never_returned() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("block");
-    on_reactor(async |shard| {
-        let kv = mem();
-        mkfs(&shard, &path, &kv, 8 << 20).await;
+    on_new_store(8 << 20, async |shard, path, kv| {
         let (_, store) = mount(&shard, &path, &kv).await;
         let data = noise(1, 5 * 4096 + 100);
         submit(&store, txn([write(&oid(1), 4096, data.clone())])).await.unwrap();
@@ -77,11 +69,7 @@ fn a_flipped_bit_in_any_block_is_found_and_never_returned() {
 
 #[test]
 fn a_full_device_refuses_writes_cleanly_and_still_deletes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("block");
-    on_reactor(async |shard| {
-        let kv = mem();
-        mkfs(&shard, &path, &kv, 8 << 20).await;
+    on_new_store(8 << 20, async |shard, path, kv| {
         let (shared, store) = mount(&shard, &path, &kv).await;
         let mut written = 0;
         let error = loop {
@@ -112,11 +100,7 @@ fn a_full_device_refuses_writes_cleanly_and_still_deletes() {
 /// Its log, trimmed and not, its info, and its place in the list of PGs; another PG keeps its own.
 #[test]
 fn a_forgotten_pg_is_unknown_afterwards() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("block");
-    on_reactor(async |shard| {
-        let kv = mem();
-        mkfs(&shard, &path, &kv, 8 << 20).await;
+    on_new_store(8 << 20, async |shard, path, kv| {
         let (_, blue) = mount(&shard, &path, &kv).await;
         let cyan = Store::open_shard(&StoreShared::cyan(8 << 20), &shard).await.unwrap();
         let other = PgId { ps: PG.ps + 1, ..PG };
@@ -139,11 +123,7 @@ fn a_forgotten_pg_is_unknown_afterwards() {
 
 #[test]
 fn overwriting_in_a_small_device_reuses_freed_blocks() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("block");
-    on_reactor(async |shard| {
-        let kv = mem();
-        mkfs(&shard, &path, &kv, 4 << 20).await;
+    on_new_store(4 << 20, async |shard, path, kv| {
         let (shared, store) = mount(&shard, &path, &kv).await;
         let mut last = Vec::new();
         for round in 0..40 {
@@ -158,11 +138,7 @@ fn overwriting_in_a_small_device_reuses_freed_blocks() {
 /// Everything that is read of an object is of one moment: the blocks that a read needs are not reused under it.
 #[test]
 fn reads_see_one_moment_while_blocks_are_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("block");
-    on_reactor(async |shard| {
-        let kv = mem();
-        mkfs(&shard, &path, &kv, 4 << 20).await;
+    on_new_store(4 << 20, async |shard, path, kv| {
         let (shared, store) = mount(&shard, &path, &kv).await;
         let version = |n: u8| vec![n; 200_000];
         submit(&store, txn([write(&oid(1), 0, version(0))])).await.unwrap();
@@ -188,11 +164,7 @@ fn reads_see_one_moment_while_blocks_are_overwritten() {
 
 #[test]
 fn a_block_checksum_that_the_caller_knows_is_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("block");
-    on_reactor(async |shard| {
-        let kv = mem();
-        mkfs(&shard, &path, &kv, 4 << 20).await;
+    on_new_store(4 << 20, async |shard, path, kv| {
         let (_, store) = mount(&shard, &path, &kv).await;
         let data = Payload::from(noise(4, 4096));
         let crc = Some(data.crc32c(crc32c::SEED));
@@ -210,11 +182,7 @@ fn a_block_checksum_that_the_caller_knows_is_used() {
 
 #[test]
 fn misuse_and_impossible_sizes_are_refused_without_a_trace() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("block");
-    on_reactor(async |shard| {
-        let kv = mem();
-        mkfs(&shard, &path, &kv, 4 << 20).await;
+    on_new_store(4 << 20, async |shard, path, kv| {
         let (shared, store) = mount(&shard, &path, &kv).await;
         let unprepared = store.submit(txn([write(&oid(1), 0, vec![1])]));
         assert!(matches!(unprepared.await, Err(StoreError::NotPrepared(_))));
@@ -364,11 +332,7 @@ fn mkfs_overwrites_nothing_and_mount_takes_only_what_belongs_together() {
 
 #[test]
 fn damaged_metadata_is_an_error_that_names_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("block");
-    on_reactor(async |shard| {
-        let kv = mem();
-        mkfs(&shard, &path, &kv, 4 << 20).await;
+    on_new_store(4 << 20, async |shard, path, kv| {
         let (_, store) = mount(&shard, &path, &kv).await;
         let mut first = txn([write(&oid(1), 0, noise(1, 9000)), write(&oid(2), 0, noise(2, 100))]);
         first.log.push(log_entry(1, &oid(1)));

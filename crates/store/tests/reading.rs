@@ -2,26 +2,22 @@
 
 mod common;
 
-use std::path::Path;
-use std::sync::Arc;
-
-use carmine_reactor::Shard;
+use carmine_store::Store;
 use carmine_store::blue::MountOptions;
-use carmine_store::{Kv, MemKv, Store};
 use common::*;
 
 const BLOCK: u64 = 4096;
 /// Blocks of the object that is read: as many as an RBD object has.
 const BLOCKS: u64 = 1024;
 
-async fn with_object(shard: &Shard, folder: &Path, options: MountOptions) -> (Store, Vec<u8>) {
-    let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
-    let path = folder.join("block");
-    mkfs(shard, &path, &kv, 32 << 20).await;
-    let (_, store) = mount_with(shard, &path, &kv, options).await;
-    let data = noise(1, (BLOCKS * BLOCK) as usize);
-    submit(&store, txn([write(&oid(1), 0, data.clone())])).await.unwrap();
-    (store, data)
+/// Runs `main` beside a store that holds one object, with the object's data.
+fn with_object(options: MountOptions, main: impl AsyncFnOnce(Store, Vec<u8>)) {
+    on_new_store(32 << 20, async |shard, path, kv| {
+        let (_, store) = mount_with(&shard, &path, &kv, options).await;
+        let data = noise(1, (BLOCKS * BLOCK) as usize);
+        submit(&store, txn([write(&oid(1), 0, data.clone())])).await.unwrap();
+        main(store, data).await;
+    });
 }
 
 async fn expect(store: &Store, data: &[u8], block: u64, blocks: u64) {
@@ -31,9 +27,7 @@ async fn expect(store: &Store, data: &[u8], block: u64, blocks: u64) {
 
 #[test]
 fn a_stream_is_read_ahead_in_few_reads_of_the_device() {
-    let folder = tempfile::tempdir().unwrap();
-    on_reactor(async |shard| {
-        let (store, data) = with_object(&shard, folder.path(), MountOptions::default()).await;
+    with_object(MountOptions::default(), async |store, data| {
         let before = store.stats().device_reads;
         for block in 0..BLOCKS {
             expect(&store, &data, block, 1).await;
@@ -48,9 +42,7 @@ fn a_stream_is_read_ahead_in_few_reads_of_the_device() {
 
 #[test]
 fn a_stream_sees_what_is_written_before_it() {
-    let folder = tempfile::tempdir().unwrap();
-    on_reactor(async |shard| {
-        let (store, mut data) = with_object(&shard, folder.path(), MountOptions::default()).await;
+    with_object(MountOptions::default(), async |store, mut data| {
         for block in 0..BLOCKS {
             if block % 7 == 5 {
                 // Not only the block that comes next: one that was read ahead, too.
@@ -68,9 +60,7 @@ fn a_stream_sees_what_is_written_before_it() {
 
 #[test]
 fn reads_from_place_to_place_read_nothing_ahead() {
-    let folder = tempfile::tempdir().unwrap();
-    on_reactor(async |shard| {
-        let (store, data) = with_object(&shard, folder.path(), MountOptions::default()).await;
+    with_object(MountOptions::default(), async |store, data| {
         for n in 0..BLOCKS {
             expect(&store, &data, n * 769 % BLOCKS, 1).await;
         }
@@ -80,15 +70,10 @@ fn reads_from_place_to_place_read_nothing_ahead() {
 
 #[test]
 fn the_cache_of_data_stays_within_its_budget_and_forgets_what_is_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
-    on_reactor(async |shard| {
-        let budget = 100 * 4224;
-        let options = MountOptions {
-            data_cache_bytes_per_shard: budget,
-            readahead_bytes: 0,
-            ..MountOptions::default()
-        };
-        let (store, mut data) = with_object(&shard, folder.path(), options).await;
+    let budget = 100 * 4224;
+    let options =
+        MountOptions { data_cache_bytes_per_shard: budget, readahead_bytes: 0, ..MountOptions::default() };
+    with_object(options, async |store, mut data| {
         for _ in 0..2 {
             for block in 0..90 {
                 expect(&store, &data, block * 5, 1).await;

@@ -14,10 +14,6 @@ use carmine_store::blue::{self, LogMove, MountOptions, NewLog, Places, mkfs, mov
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreShared};
 use common::*;
 
-fn mem() -> Arc<dyn Kv> {
-    Arc::new(MemKv::new())
-}
-
 fn places(block: &Path, wal: &[&PathBuf]) -> Places {
     Places { wal: wal.iter().map(|path| (*path).into()).collect(), ..Places::from(block) }
 }

@@ -5,13 +5,13 @@ mod change;
 mod kv;
 mod model;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{
-    BlueShared, Kv, LogEntry, LogOp, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp,
+    BlueShared, Kv, LogEntry, LogOp, MemKv, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp,
 };
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
 
@@ -32,6 +32,21 @@ pub fn config() -> Config {
 
 pub fn on_reactor<R>(main: impl AsyncFnOnce(Shard) -> R) -> R {
     carmine_reactor::block_on(config(), main).unwrap()
+}
+
+/// Runs `main` on a reactor beside a new store, with the path of its file and its key-value store.
+pub fn on_new_store<R>(size_bytes: u64, main: impl AsyncFnOnce(Shard, PathBuf, Arc<dyn Kv>) -> R) -> R {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        let kv = mem();
+        mkfs(&shard, &path, &kv, size_bytes).await;
+        main(shard, path, kv).await
+    })
+}
+
+pub fn mem() -> Arc<dyn Kv> {
+    Arc::new(MemKv::new())
 }
 
 pub fn mkfs_options(size_bytes: u64) -> MkfsOptions {
