@@ -62,6 +62,11 @@ impl Ceph<'_> {
 
     /// A row: refused at once, with these words.
     fn refused(&mut self, words: &str, why: &str) {
+        self.is_refused(words, why);
+        self.sheet.refused(&format!("`ceph {words}`"), why);
+    }
+
+    fn is_refused(&self, words: &str, why: &str) {
         let begin = Instant::now();
         let out = self.run(words);
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -72,7 +77,6 @@ impl Ceph<'_> {
         );
         assert!(said.contains(why), "ceph {words} says {said:?}, not {why:?}");
         assert!(begin.elapsed() < LIMIT / 2, "ceph {words} took {:?}", begin.elapsed());
-        self.sheet.refused(&format!("`ceph {words}`"), why);
     }
 
     /// Asks until the answer is as wanted.
@@ -147,10 +151,32 @@ fn look(ceph: &mut Ceph<'_>) {
     ceph.shows("osd pool ls detail", &["pool 1 'bench'"], &["[0].pool_name"]);
     ceph.shows("osd pool autoscale-status", &["AUTOSCALE", "off"], &["[0].pg_autoscale_mode"]);
     ceph.shows("pg stat", &["active+clean"], &[".pg_summary.num_pgs"]);
-    ceph.shows("pg dump pgs_brief", &["PG_STAT", "1.0", "active+clean"], &[".pg_stats[0].acting_primary"]);
+    pgs(ceph);
     ceph.shows("balancer status", &["\"active\": false"], &[".mode"]);
     ceph.shows("mon dump", &["mon.a"], &[".mons[0].name"]);
     maps(ceph);
+}
+
+fn pgs(ceph: &mut Ceph<'_>) {
+    ceph.shows("pg dump pgs_brief", &["PG_STAT", "1.0", "active+clean"], &[".pg_stats[0].acting_primary"]);
+    ceph.shows(
+        "pg dump",
+        &["PG_STAT", "OSD_STAT", "POOLID"],
+        &[
+            ".pg_map.pg_stats[0].state",
+            ".pg_map.osd_stats[2].kb_used",
+            ".pg_map.pool_stats[0].stat_sum.num_bytes",
+        ],
+    );
+    ceph.shows("pg dump pgs", &["PG_STAT"], &[".pg_stats[0].up"]);
+    ceph.shows("pg dump pools", &["POOLID"], &[".pool_stats[0].num_pg"]);
+    ceph.shows("pg dump osds", &["OSD_STAT"], &[".osd_stats[0].num_pgs"]);
+    ceph.shows("pg dump sum", &["active+clean"], &[".pg_stats_sum.stat_sum.num_objects"]);
+    ceph.shows("pg ls-by-pool bench active clean", &["1.0"], &[".pg_stats[0].pgid"]);
+    ceph.shows("pg ls-by-primary osd.1", &["PG_STAT"], &[".pg_stats[0].pgid"]);
+    let none = ceph.json("pg ls inconsistent");
+    assert_eq!(none["pg_stats"], serde_json::json!([]));
+    ceph.sheet.works("`ceph pg ls [POOL] [STATE ...]`", "what `rados list-inconsistent-pg` asks for");
 }
 
 /// Ceph's own tools read what is got.
@@ -251,8 +277,45 @@ fn unknown(ceph: &mut Ceph<'_>) {
     ceph.refused("osd erasure-code-profile ls", "no valid command found");
     ceph.refused("fs status", "no valid command found");
     ceph.refused("osd set pause", "pause not in");
-    ceph.refused("pg dump", "take 'pg dump pgs_brief'");
     ceph.refused("osd out osd.7", "osd.7 does not exist");
+    ceph.refused("tell mds.0 version", "problem getting command descriptions from mds.0");
+    // The rest of what Ceph has, one of each kind.
+    let absent = [
+        "osd perf",
+        "osd reweight 0 1",
+        "osd scrub 0",
+        "osd pool set-quota bench max_bytes 1",
+        "osd pool rename bench x",
+        "osd tier add a b",
+        "pg 1.0 query",
+        "pg repair 1.0",
+        "pg dump_stuck",
+        "balancer on",
+        "config dump",
+        "config set osd debug_osd 0",
+        "config-key ls",
+        "auth ls",
+        "log last",
+        "features",
+        "report",
+        "device ls",
+        "crash ls",
+        "orch status",
+        "telemetry status",
+        "iostat",
+        "progress",
+        "mds stat",
+        "mgr stat",
+        "mon metadata",
+        "tell osd.0 injectargs --debug_osd=1",
+        "tell osd.0 heap stats",
+        "tell mon.a mon_status",
+    ];
+    for words in absent {
+        ceph.is_refused(words, "invalid command");
+    }
+    let shown: Vec<String> = absent.iter().map(|words| format!("`{words}`")).collect();
+    ceph.sheet.refused(&shown.join(", "), "invalid command");
 }
 
 #[test]

@@ -23,6 +23,8 @@ enum Way {
     Read,
     Mixed,
     Trim,
+    /// Each block is trimmed, then written.
+    TrimWrite,
 }
 
 /// They run one after the other: those that only read compare what those before them wrote.
@@ -71,6 +73,14 @@ const LOADS: &[Load] = &[
         note: "what it wrote read back and compared by `--verify=crc32c`",
     },
     Load {
+        name: "trimwrite",
+        // One at a time: with more in flight fio does not wait for a block's trim before it writes the block.
+        words: &["--rw=trimwrite", "--bs=64k", "--iodepth=1", "--verify=crc32c"],
+        ios: 128,
+        way: Way::TrimWrite,
+        note: "each block trimmed, written, read back and compared by `--verify=crc32c`",
+    },
+    Load {
         name: "randtrim",
         words: &["--rw=randtrim", "--bs=4k", "--io_size=2m"],
         ios: 512,
@@ -113,6 +123,7 @@ fn check_loads(run: &FioRun, what: &str, sheet: &mut Sheet) {
                 writes > 0 && reads == load.ios && trims == 0
             }
             Way::Mixed => writes > 0 && reads > 0 && reads + writes == load.ios && trims == 0,
+            Way::TrimWrite => (reads, writes, trims) == (load.ios, load.ios, load.ios),
             Way::Trim => (reads, writes, trims) == (0, 0, load.ios),
         };
         assert!(is_right, "{} made {reads} reads, {writes} writes, {trims} trims: {}", load.name, run.said);

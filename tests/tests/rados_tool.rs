@@ -296,11 +296,14 @@ fn unsupported(rados: &mut Rados<'_>) {
     rados.refused("rollback o s", "No such file or directory");
     assert_eq!(rados.ok("lssnap"), "0 snaps\n");
     rados.works("lssnap", "none");
-    rados.refused("list-inconsistent-pg bench", "Invalid argument");
+    assert_eq!(rados.ok("list-inconsistent-pg bench"), "[]\n");
+    rados.works("list-inconsistent-pg POOL", "none");
     for words in [
         "cache-flush o",
         "cache-try-flush o",
         "cache-evict o",
+        "cache-flush-evict-all",
+        "cache-try-flush-evict-all",
         "set-redirect o --target-pool bench p",
         "set-chunk o 0 4096 --target-pool bench p 0",
         "tier-promote o",

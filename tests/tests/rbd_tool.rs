@@ -146,6 +146,58 @@ fn names_and_values(rbd: &mut Rbd<'_>) {
     rbd.works("namespace create|remove", "an image in it");
 }
 
+/// Verbs of several images, and ways to lay one out.
+fn layouts_and_differences(rbd: &mut Rbd<'_>) {
+    let (path, bytes) = content(rbd.bed);
+    let striped = "--stripe-unit 65536 --stripe-count 4 --object-size 1M";
+    rbd.ok(&format!("import --no-progress {striped} {path} striped"));
+    assert!(rbd.exported("striped") == bytes, "the striped image is different");
+    rbd.works("import --stripe-unit SIZE --stripe-count N --object-size SIZE FILE IMAGE", "the same bytes");
+    rbd.ok("deep cp --no-progress bench/striped bench/deep");
+    assert!(rbd.exported("deep") == bytes, "the deep copy is different");
+    rbd.works("deep cp IMAGE COPY", "the same bytes");
+    let (diff, whole) = (rbd.bed.file("diff"), rbd.bed.file("whole"));
+    rbd.ok(&format!("export-diff --no-progress striped {diff}"));
+    rbd.ok("create --size 1M patched");
+    rbd.ok(&format!("import-diff --no-progress {diff} patched"));
+    assert!(rbd.exported("patched") == bytes, "the patched image is different");
+    rbd.works("export-diff|import-diff IMAGE FILE", "the same bytes");
+    rbd.ok(&format!("export --no-progress --export-format 2 striped {whole}"));
+    rbd.ok(&format!("import --no-progress --export-format 2 {whole} again"));
+    assert!(rbd.exported("again") == bytes, "the image in format 2 is different");
+    rbd.works("export|import --export-format 2", "the same bytes");
+    rbd.ok("sparsify --no-progress deep");
+    assert!(rbd.exported("deep") == bytes, "sparsify changed bytes");
+    rbd.works("sparsify IMAGE", "the same bytes");
+    rbd.ok("object-map rebuild --no-progress patched");
+    assert_eq!(rbd.ok("object-map check --no-progress patched"), "");
+    rbd.works("object-map rebuild IMAGE", "");
+    rbd.ok("create --size 8M --data-pool bench apart");
+    rbd.ok("bench --io-type readwrite --io-total 1M apart");
+    rbd.works("create --data-pool POOL", "");
+    rbd.ok("trash mv apart");
+    rbd.ok("trash purge --no-progress");
+    assert_eq!(rbd.ok("trash ls"), "");
+    rbd.works("trash purge", "");
+    rbd.ok("config image set again rbd_cache false");
+    assert_eq!(rbd.ok("config image get again rbd_cache"), "false\n");
+    rbd.works("config image set|get|ls IMAGE", "");
+    assert_eq!(rbd.ok("children again"), "");
+    rbd.works("children IMAGE", "none");
+}
+
+/// What Ceph has for images beside snapshots, and this has not.
+fn other_services_are_refused(rbd: &mut Rbd<'_>) {
+    rbd.refused("migration prepare bench/full bench/there", "Operation not supported");
+    let missing = "No such file or directory";
+    rbd.refused("group create bench/group", missing);
+    rbd.refused("feature enable full journaling", missing);
+    rbd.refused("mirror image enable bench/full snapshot", "mirroring is not enabled on a pool");
+    rbd.refused("perf image iostat", "Invalid argument");
+    rbd.refused("trash purge schedule ls", "Invalid argument");
+    rbd.refused("mirror snapshot schedule ls", "Invalid argument");
+}
+
 fn snapshots_are_refused(rbd: &mut Rbd<'_>) {
     let why = "Operation not supported";
     rbd.refused("snap create --no-progress full@s", why);
@@ -159,6 +211,18 @@ fn snapshots_are_refused(rbd: &mut Rbd<'_>) {
     ] {
         rbd.refused(words, missing);
     }
+    rbd.refused("flatten --no-progress plain", "Invalid argument");
+    rbd.refused("snap unprotect plain@s", missing);
+    rbd.refused("snap rename plain@s plain@t", missing);
+    // The OSD refuses it as it does without the option; the tool loses that on its way.
+    assert!(rbd.ok("snap create --no-progress --skip-quiesce plain@s").is_empty());
+    rbd.sheet.refused(
+        "`rbd snap create --skip-quiesce IMAGE@SNAP`",
+        "no snapshot is made; rbd 16.2.15 loses the error and ends as if it were, `rbd snap ls` shows none",
+    );
+    rbd.ok("snap purge --no-progress plain");
+    assert_eq!(rbd.ok("snap ls plain"), "");
+    rbd.works("snap purge IMAGE", "of none");
     // Nothing is left of the attempts.
     assert_eq!(rbd.ok("snap ls full"), "");
     assert!(rbd.ok("info full").contains("snapshot_count: 0"));
@@ -187,7 +251,9 @@ fn rbd_against_one_cyan_osd() {
     images_grow_and_shrink(&mut rbd);
     bytes_come_back(&mut rbd);
     names_and_values(&mut rbd);
+    layouts_and_differences(&mut rbd);
     snapshots_are_refused(&mut rbd);
+    other_services_are_refused(&mut rbd);
     images_are_removed(&mut rbd);
     rbd.sheet.check();
 }

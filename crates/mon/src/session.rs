@@ -7,8 +7,8 @@ use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::kinds;
 use carmine_wire::mon_msg::{
-    Command, ConfigMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MonMapMsg, ONETIME,
-    OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
+    Command, ConfigMsg, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MonMapMsg,
+    ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
 };
 use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown};
 use carmine_wire::tell::Tell;
@@ -114,6 +114,7 @@ impl Mon {
                 "mgrmap" if sub.start <= u64::from(self.mgrmap.epoch.0) => {
                     Mon::reply(conn, Message::of(&self.mgrmap));
                 }
+                "fsmap" => Mon::reply(conn, Message::of(&FsMapMsg { epoch: Epoch(1) })),
                 _ => {}
             }
         }

@@ -31,6 +31,7 @@ kinds! {
     OSD_OP = 42,
     OSD_OP_REPLY = 43,
     WATCH_NOTIFY = 44,
+    FS_MAP = 45,
     POOL_OP_REPLY = 48,
     POOL_OP = 49,
     MON_COMMAND = 50,

@@ -3,6 +3,7 @@
 
 mod command;
 mod config;
+mod fs_map;
 mod get_version;
 mod maps;
 mod mgr_map;
@@ -14,6 +15,7 @@ mod subscribe;
 
 pub use command::{Command, CommandAck};
 pub use config::ConfigMsg;
+pub use fs_map::FsMapMsg;
 pub use get_version::{GetVersion, GetVersionReply};
 pub use maps::{GetMap, MonMapMsg, OsdMapMsg};
 pub use mgr_map::MgrMapMsg;

@@ -1,23 +1,52 @@
 //! Commands about PGs.
 
+use carmine_types::{OsdId, errno};
 use serde_json::Value;
 
-use super::args::text;
+use super::args::{number, osd, text};
 use super::output::{either, said};
 use super::{Answer, Known, Outcome, View};
-use crate::change::refuse;
+use crate::change::{Refusal, refuse};
 use crate::report::pg;
-use carmine_types::errno;
+use crate::report::pg_dump::{self, Filter, Part};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
     Known { words: "pg stat", parameters: &[], help: "count the PGs by state", perm: "r", run: stat },
     Known {
         words: "pg dump",
-        parameters: &["dumpcontents:(pgs_brief|pgs|summary|sum|osds|pools|all)+?"],
-        help: "list the PGs with their state and OSDs",
+        parameters: &["dumpcontents:(all|summary|sum|pools|osds|pgs|pgs_brief)+?"],
+        help: "show PGs, pools and OSDs, or parts of that",
         perm: "r",
         run: dump,
+    },
+    Known {
+        words: "pg ls",
+        parameters: &["pool:CephInt?", "states:CephString+?"],
+        help: "list the PGs in all of these states, of a pool",
+        perm: "r",
+        run: list,
+    },
+    Known {
+        words: "pg ls-by-pool",
+        parameters: &["poolstr:CephString", "states:CephString+?"],
+        help: "list the PGs of the pool of that name",
+        perm: "r",
+        run: list,
+    },
+    Known {
+        words: "pg ls-by-osd",
+        parameters: &["osd:CephOsdName", "pool:CephInt?", "states:CephString+?"],
+        help: "list the PGs that an OSD serves",
+        perm: "r",
+        run: list,
+    },
+    Known {
+        words: "pg ls-by-primary",
+        parameters: &["osd:CephOsdName", "pool:CephInt?", "states:CephString+?"],
+        help: "list the PGs whose primary is an OSD",
+        perm: "r",
+        run: list,
     },
     Known {
         words: "pg map",
@@ -32,23 +61,70 @@ fn stat(command: &Value, view: &View<'_>) -> Outcome {
     either(command, || pg::stat_json(view), || pg::stat_text(view))
 }
 
-/// Everything there is to know of a PG is in its brief line.
+/// The words of a list parameter; a single one may come without its list.
+fn words<'a>(command: &'a Value, name: &str) -> Vec<&'a str> {
+    let list = command.get(name);
+    let list = list.map_or(&[][..], |list| list.as_array().map_or(std::slice::from_ref(list), Vec::as_slice));
+    list.iter().filter_map(Value::as_str).collect()
+}
+
 fn dump(command: &Value, view: &View<'_>) -> Outcome {
-    let contents = command.get("dumpcontents");
-    let contents = contents.and_then(|c| c.as_array().map_or(c.as_str(), |list| list.first()?.as_str()));
-    match contents {
-        Some("pgs_brief") => {}
-        other => {
-            let what = other.unwrap_or("the whole dump");
-            return Err(refuse(
-                errno::EOPNOTSUPP,
-                format!("{what} is not supported: take 'pg dump pgs_brief'"),
-            ));
+    let mut asked = words(command, "dumpcontents");
+    if asked.is_empty() {
+        asked.push("all");
+    }
+    let answer = if asked == ["pgs_brief"] {
+        let all = Filter::default();
+        either(command, || pg_dump::list_json(view, &all), || pg_dump::list_text(view, &all))?
+    } else {
+        let parts = parts(&asked)?;
+        either(command, || pg_dump::json(view, &parts), || pg_dump::text(view, &parts))?
+    };
+    let Answer::Done { data, .. } = answer else { return said("") };
+    Ok(Answer::Done { status: format!("dumped {}", asked.join(",")), data })
+}
+
+/// Every part of these words, once.
+fn parts(words: &[&str]) -> Result<Vec<Part>, Refusal> {
+    let mut parts = Vec::new();
+    for word in words {
+        let more = Part::of(word).ok_or_else(|| {
+            refuse(errno::EINVAL, format!("pg dump has no part '{word}' that goes with others"))
+        })?;
+        parts.extend(more.iter().filter(|part| !parts.contains(*part)).copied().collect::<Vec<_>>());
+    }
+    Ok(parts)
+}
+
+/// All four commands that list PGs: each has some of the parameters.
+fn list(command: &Value, view: &View<'_>) -> Outcome {
+    let filter = filter(command, view)?;
+    either(command, || pg_dump::list_json(view, &filter), || pg_dump::list_text(view, &filter))
+}
+
+fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {
+    let mut filter = Filter {
+        pool: number::<u32>(command, "pool")?.map(i64::from),
+        states: words(command, "states").into_iter().map(str::to_owned).collect(),
+        ..Filter::default()
+    };
+    if let Some(name) = text(command, "poolstr") {
+        let missing = || refuse(errno::ENOENT, format!("there is no pool '{name}'"));
+        filter.pool = Some(view.map.pool_id(name).ok_or_else(missing)?);
+    }
+    if let Some(name) = command.get("osd") {
+        let osd = Some(existing(osd(name)?, view)?);
+        match text(command, "prefix") {
+            Some("pg ls-by-primary") => filter.primary = osd,
+            _ => filter.osd = osd,
         }
     }
-    let answer = either(command, || pg::brief_json(view), || pg::brief_text(view))?;
-    let Answer::Done { data, .. } = answer else { return said("") };
-    Ok(Answer::Done { status: "dumped pgs_brief".into(), data })
+    Ok(filter)
+}
+
+fn existing(osd: OsdId, view: &View<'_>) -> Result<OsdId, Refusal> {
+    let missing = || refuse(errno::ENOENT, format!("{osd} does not exist"));
+    view.map.exists(osd).then_some(osd).ok_or_else(missing)
 }
 
 fn map(command: &Value, view: &View<'_>) -> Outcome {

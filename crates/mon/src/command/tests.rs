@@ -79,12 +79,16 @@ fn every_command_is_described_and_answers() {
     assert_eq!(find("put OSDs back")["sig"][2], json!({"name": "ids", "type": "CephString", "n": "N"}));
     for known in all() {
         for format in ["plain", "json", "json-pretty"] {
-            let command = json!({
+            let mut command = json!({
                 "prefix": known.words, "format": format, "pool": "bench", "app": "rgw", "var": "size", "val": "3",
                 "pool2": "bench", "yes_i_really_really_mean_it": true, "pg_num": 8, "ids": ["0", "osd.1"], "id": 1,
                 "key": "noout", "object": "o", "pgid": "1.3", "profile": "optimal", "dumpcontents": ["pgs_brief"],
                 "blocklistop": "add", "blacklistop": "add", "addr": "127.0.0.1:0/5",
+                "poolstr": "bench", "osd": 1,
             });
+            if known.words.starts_with("pg ls") {
+                command["pool"] = json!(1); // a name elsewhere
+            }
             let answer = run_on(&map, &command.to_string());
             assert!(answer.is_ok(), "{}: {answer:?}", known.words);
         }
@@ -149,6 +153,41 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
 }
 
 #[test]
+fn pgs_are_dumped_and_listed() {
+    let map = cluster_up(3);
+    let dump = value(&map, "pg dump");
+    assert_eq!(dump["pg_map"]["pg_stats"].as_array().unwrap().len(), 8);
+    assert_eq!(
+        dump["pg_map"]["pool_stats"][0],
+        json!({ "poolid": 1, "num_pg": 8, "stat_sum": { "num_objects": 30, "num_bytes": 122880 } })
+    );
+    assert_eq!(
+        (&dump["pg_map"]["osd_stats"][2]["osd"], &dump["pg_map"]["osd_stats"][2]["num_pgs"]),
+        (&json!(2), &json!(8))
+    );
+    assert_eq!(dump["pg_map"]["osd_stats_sum"]["kb"], 3 << 20);
+    for part in ["PG_STAT", "OSD_STAT", "POOLID", "last_osdmap_epoch", "8 active+clean"] {
+        assert!(plain(&map, "pg dump").contains(part), "no {part}");
+    }
+    let pools = data(&map, r#"{"prefix":"pg dump","dumpcontents":["pools"],"format":"json"}"#);
+    assert!(pools.contains("pool_stats") && !pools.contains("pg_stats"), "{pools}");
+    let listed = |more: &str| {
+        let text = data(&map, &format!(r#"{{"prefix":"pg ls","format":"json"{more}}}"#));
+        serde_json::from_str::<Value>(&text).unwrap()["pg_stats"].as_array().unwrap().len()
+    };
+    assert_eq!((listed(""), listed(r#","states":["clean","active"]"#)), (8, 8));
+    // What `rados list-inconsistent-pg` asks for.
+    assert_eq!((listed(r#","pool":1,"states":["inconsistent"]"#), listed(r#","pool":7"#)), (0, 0));
+    let of = |by: &str, osd: u32| {
+        let text = data(&map, &format!(r#"{{"prefix":"pg ls-by-{by}","osd":"osd.{osd}","format":"json"}}"#));
+        serde_json::from_str::<Value>(&text).unwrap()["pg_stats"].as_array().unwrap().len()
+    };
+    assert_eq!((0..3).map(|osd| of("primary", osd)).sum::<usize>(), 8);
+    assert_eq!((0..3).map(|osd| of("osd", osd)).sum::<usize>(), 24);
+    assert_eq!(data(&map, r#"{"prefix":"pg ls-by-pool","poolstr":"bench"}"#).lines().count(), 9);
+}
+
+#[test]
 fn space_and_trees() {
     let map = cluster_up(3);
     let df = value(&map, "df");
@@ -186,9 +225,12 @@ fn wrong_commands_are_refused() {
         ("", errno::EINVAL),
         ("[]", errno::EINVAL),
         ("{}", errno::EINVAL),
+        ("}", errno::EINVAL),
         (r#"{"prefix":"make tea"}"#, errno::EINVAL),
         (r#"{"prefix":7}"#, errno::EINVAL),
-        (r#"{"prefix":"pg dump"}"#, errno::EOPNOTSUPP),
+        (r#"{"prefix":"pg dump","dumpcontents":["pgs","tea"]}"#, errno::EINVAL),
+        (r#"{"prefix":"pg ls-by-osd","osd":"osd.9"}"#, errno::ENOENT),
+        (r#"{"prefix":"pg ls-by-pool","poolstr":"none"}"#, errno::ENOENT),
         (r#"{"prefix":"osd pool create"}"#, errno::EINVAL),
         (r#"{"prefix":"osd pool create","pool":"x","pg_num":"many"}"#, errno::EINVAL),
         (r#"{"prefix":"osd pool create","pool":"x","pg_num":-1}"#, errno::EINVAL),

@@ -10,6 +10,7 @@ pub(crate) mod osd_df;
 pub(crate) mod osd_map;
 pub(crate) mod osd_metadata;
 pub(crate) mod pg;
+pub(crate) mod pg_dump;
 pub(crate) mod pools;
 pub(crate) mod status;
 mod table;

@@ -77,8 +77,8 @@ pub(super) fn list(osds: &[i32]) -> String {
     format!("[{}]", osds.iter().map(i32::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// `pg dump pgs_brief`.
-pub(crate) fn brief_text(view: &View<'_>) -> String {
+/// A line for each of these PGs.
+pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> String {
     let mut table = Table::new(&[
         ("PG_STAT", Side::Left),
         ("STATE", Side::Left),
@@ -87,7 +87,8 @@ pub(crate) fn brief_text(view: &View<'_>) -> String {
         ("ACTING", Side::Left),
         ("ACTING_PRIMARY", Side::Right),
     ]);
-    for (pg, mapping) in view.placement.pgs() {
+    for pg in pgs {
+        let mapping = view.placement.mapping(pg);
         table.row([
             pg.to_string(),
             state(view, pg, mapping),
@@ -101,15 +102,16 @@ pub(crate) fn brief_text(view: &View<'_>) -> String {
 }
 
 /// The same by name.
-pub(crate) fn brief_json(view: &View<'_>) -> Value {
-    let one = |(pg, mapping): (PgId, &Mapping)| {
+pub(super) fn objects(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> Value {
+    let one = |pg: PgId| {
+        let mapping = view.placement.mapping(pg);
         json!({
             "pgid": pg.to_string(), "state": state(view, pg, mapping),
             "up": mapping.up.to_vec(), "acting": mapping.acting.to_vec(),
             "up_primary": primary(mapping.up_primary), "acting_primary": primary(mapping.acting_primary),
         })
     };
-    json!({ "pg_ready": true, "pg_stats": view.placement.pgs().map(one).collect::<Vec<_>>() })
+    pgs.into_iter().map(one).collect()
 }
 
 /// The PG of this name, if it exists.

@@ -80,6 +80,7 @@ proptest! {
     fn random_bytes(bytes: Vec<u8>) {
         any_bytes::<Subscribe>(&bytes);
         any_bytes::<ConfigMsg>(&bytes);
+        any_bytes::<FsMapMsg>(&bytes);
         any_bytes::<GetVersion>(&bytes);
         any_bytes::<GetVersionReply>(&bytes);
         any_bytes::<OsdMapMsg>(&bytes);
