@@ -101,6 +101,21 @@ fn what_is_deferred_goes_into_the_log_and_to_its_place() {
 }
 
 #[test]
+fn compactions_run_beside_every_other_window_only_and_their_cpu_is_apart() {
+    let (said, result) = bench(&["--rw", "randwrite", "--iodepth", "16", "--compaction", "16m"]);
+    let rows = result["rows"].as_array().expect("rows");
+    let compacting: Vec<bool> = rows.iter().map(|row| row["compacting"] == true).collect();
+    assert_eq!(compacting, [false, true, true, false]);
+    assert_eq!(said.matches("  compacting").count(), 2, "{said}");
+    let merging: Vec<f64> = rows.iter().map(|row| number(row, "compaction_us")).collect();
+    assert!(merging[1].min(merging[2]) > merging[0].max(merging[3]), "{merging:?}");
+    for row in rows {
+        assert!(number(row, "compaction_us") <= number(row, "rocksdb_us"), "{row}");
+        assert!(number(row, "feeder_us") <= number(row, "alien_us"), "{row}");
+    }
+}
+
+#[test]
 fn what_cannot_be_asked_for_is_named() {
     for (args, part) in [
         (["--store", "cyan", "--flush-mode", "none"].as_slice(), "the store cyan uses no device"),
@@ -108,6 +123,7 @@ fn what_cannot_be_asked_for_is_named() {
         (&["--device-class", "tape"], "tape"),
         (&["--discard=perhaps"], "on or off"),
         (&["--dir", "/not/there"], "/not/there"),
+        (&["--kv", "memory", "--compaction"], "--kv rocks"),
     ] {
         let refused = store_bench(args);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();

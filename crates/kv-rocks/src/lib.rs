@@ -8,19 +8,20 @@
 // Blocking file access is what this crate is for.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod cpu;
 mod options;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use carmine_store::blue::PREFIX_PG_LOG;
-use carmine_store::{Kv, KvBatch, KvError, KvOp};
+use carmine_store::{Kv, KvBatch, KvCpu, KvError, KvOp};
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch,
-    WriteOptions,
+    BottommostLevelCompaction, ColumnFamily, ColumnFamilyDescriptor, CompactOptions, DB, Direction,
+    FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions,
 };
 
-pub use options::RocksOptions;
+pub use options::{RocksOptions, Tuning};
 
 /// Column family of the PG logs: entries are written, never read while the OSD runs, and trimmed by range deletions,
 /// which would slow down every lookup of an onode in the same family.
@@ -204,6 +205,21 @@ impl Kv for RocksKv {
             bytes.ok().flatten().unwrap_or(0)
         });
         Some(space.f_bavail.saturating_mul(space.f_frsize).saturating_sub(in_memory.sum()))
+    }
+
+    fn compact(&self) -> Result<(), KvError> {
+        let mut all = CompactOptions::default();
+        // Beside the compactions that RocksDB finds necessary itself, and down to the last level.
+        all.set_exclusive_manual_compaction(false);
+        all.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        for name in [MAIN_FAMILY, LOG_FAMILY] {
+            self.db.compact_range_cf_opt(self.family(name)?, None::<&[u8]>, None::<&[u8]>, &all);
+        }
+        Ok(())
+    }
+
+    fn cpu(&self) -> Option<KvCpu> {
+        cpu::cpu()
     }
 
     fn stats(&self) -> String {

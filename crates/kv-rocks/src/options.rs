@@ -11,11 +11,56 @@ pub struct RocksOptions {
     pub write_buffer_bytes: usize,
     /// Threads for flushes and compactions, in the whole process.
     pub background_threads: u16,
+    /// One group of options as RocksDB has it by default, to measure what it is worth (tests/tuning.rs).
+    pub untuned: Option<Tuning>,
+}
+
+/// Options that can be left as RocksDB has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// One thread writes, so nothing is done for many.
+    SingleWriter,
+    /// Tables are written back while they grow.
+    BytesPerSync,
+    /// Three memtables instead of two.
+    WriteBuffers,
+    /// The first level and its tables follow the memtables' size.
+    LevelSizes,
+    /// Filters of the keys.
+    Bloom,
+    /// Blocks of tables are those of the drive.
+    BlockSize,
+    /// Indices and filters are in the cache's budget.
+    CachedFilters,
+}
+
+impl Tuning {
+    /// All of them.
+    pub const ALL: [Tuning; 7] = [
+        Tuning::SingleWriter,
+        Tuning::BytesPerSync,
+        Tuning::WriteBuffers,
+        Tuning::LevelSizes,
+        Tuning::Bloom,
+        Tuning::BlockSize,
+        Tuning::CachedFilters,
+    ];
+}
+
+impl RocksOptions {
+    fn tunes(&self, tuning: Tuning) -> bool {
+        self.untuned != Some(tuning)
+    }
 }
 
 impl Default for RocksOptions {
     fn default() -> RocksOptions {
-        RocksOptions { block_cache_bytes: 128 << 20, write_buffer_bytes: 64 << 20, background_threads: 2 }
+        RocksOptions {
+            block_cache_bytes: 128 << 20,
+            write_buffer_bytes: 64 << 20,
+            background_threads: 2,
+            untuned: None,
+        }
     }
 }
 
@@ -48,8 +93,10 @@ fn database(options: &RocksOptions) -> Result<Options, Error> {
     db.set_max_subcompactions(1);
 
     // One feeder writes: no need for the locks and atomics of concurrent memtable writes, nor for pipelining.
-    db.set_allow_concurrent_memtable_write(false);
-    db.set_enable_write_thread_adaptive_yield(false);
+    if options.tunes(Tuning::SingleWriter) {
+        db.set_allow_concurrent_memtable_write(false);
+        db.set_enable_write_thread_adaptive_yield(false);
+    }
 
     // Without a write-ahead log the tables are all that a crash leaves. Both families are flushed at the same point of the
     // commits, so that this is a prefix of them, which is what `Kv` promises.
@@ -57,7 +104,9 @@ fn database(options: &RocksOptions) -> Result<Options, Error> {
     // `fdatasync` is enough for a sync.
     db.set_use_fsync(false);
     // Tables are written back as they grow, not in one burst that a flush of the log would wait for.
-    db.set_bytes_per_sync(1 << 20);
+    if options.tunes(Tuning::BytesPerSync) {
+        db.set_bytes_per_sync(1 << 20);
+    }
 
     // Its own log: short, kept few.
     db.set_log_level(LogLevel::Info);
@@ -73,11 +122,15 @@ fn family(options: &RocksOptions) -> Options {
     // Onodes are small, checksummed binary values: compression would cost CPU for little.
     family.set_compression_type(DBCompressionType::None);
     family.set_write_buffer_size(options.write_buffer_bytes);
-    family.set_max_write_buffer_number(3);
+    if options.tunes(Tuning::WriteBuffers) {
+        family.set_max_write_buffer_number(3);
+    }
     // Values are overwritten again and again: what is merged in memory never reaches a table.
     family.set_min_write_buffer_number_to_merge(1);
-    family.set_target_file_size_base(options.write_buffer_bytes as u64);
-    family.set_max_bytes_for_level_base(4 * options.write_buffer_bytes as u64);
+    if options.tunes(Tuning::LevelSizes) {
+        family.set_target_file_size_base(options.write_buffer_bytes as u64);
+        family.set_max_bytes_for_level_base(4 * options.write_buffer_bytes as u64);
+    }
     family
 }
 
@@ -86,12 +139,16 @@ fn main_family(options: &RocksOptions) -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));
     // A lookup of an object that does not exist (every first write) reads no table.
-    table.set_bloom_filter(10.0, false);
+    if options.tunes(Tuning::Bloom) {
+        table.set_bloom_filter(10.0, false);
+    }
     // A lookup reads one onode or one piece of a block map, not its neighbours.
-    table.set_block_size(4 << 10);
+    table.set_block_size(if options.tunes(Tuning::BlockSize) { 4 << 10 } else { 16 << 10 });
     // Indices and filters count for the cache's budget, but stay.
-    table.set_cache_index_and_filter_blocks(true);
-    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    if options.tunes(Tuning::CachedFilters) {
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    }
     // Hardware CRC32C (see `RocksKv::crc32_support`), checked on every read.
     table.set_checksum_type(ChecksumType::CRC32c);
     table.set_format_version(6);

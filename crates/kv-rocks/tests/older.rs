@@ -29,7 +29,12 @@ fn on_reactor<R>(main: impl AsyncFnOnce(Shard) -> R) -> R {
 }
 
 fn options() -> RocksOptions {
-    RocksOptions { block_cache_bytes: 1 << 20, write_buffer_bytes: 64 << 10, background_threads: 2 }
+    RocksOptions {
+        block_cache_bytes: 1 << 20,
+        write_buffer_bytes: 64 << 10,
+        background_threads: 2,
+        untuned: None,
+    }
 }
 
 fn open_kv(folder: &Path) -> Result<Arc<dyn Kv>, String> {

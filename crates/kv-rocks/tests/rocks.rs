@@ -6,7 +6,12 @@ use carmine_store::{Kv, KvBatch, MemKv};
 use proptest::prelude::*;
 
 fn small() -> RocksOptions {
-    RocksOptions { block_cache_bytes: 1 << 20, write_buffer_bytes: 1 << 20, background_threads: 1 }
+    RocksOptions {
+        block_cache_bytes: 1 << 20,
+        write_buffer_bytes: 1 << 20,
+        background_threads: 1,
+        untuned: None,
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -154,4 +159,24 @@ fn damage_to_a_table_is_an_error_not_a_value() {
         (0..200u8).try_for_each(|n| kv.get(&[b'O', n]).map(|value| assert_eq!(value, Some(vec![n; 100]))))
     });
     assert!(result.unwrap_err().to_string().contains("orruption"));
+}
+
+#[test]
+fn compacting_loses_nothing_and_its_threads_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let kv = RocksKv::open(folder.path(), small()).unwrap();
+    let before = kv.cpu().expect("this kernel tells");
+    for round in 0..4u8 {
+        let mut batch = KvBatch::default();
+        (0..20_000u32).for_each(|n| batch.put(&[&b"O"[..], &n.to_be_bytes()].concat(), &[round; 100]));
+        kv.commit(&[batch], true).unwrap();
+    }
+    kv.compact().unwrap();
+    assert_eq!(content(&kv, b"O", b"P", usize::MAX).len(), 20_000);
+    assert_eq!(kv.get(&[&b"O"[..], &7u32.to_be_bytes()].concat()).unwrap(), Some(vec![3; 100]));
+    let after = kv.cpu().unwrap();
+    assert!(
+        after.flush_ns > before.flush_ns && after.compaction_ns > before.compaction_ns,
+        "{before:?} {after:?}"
+    );
 }

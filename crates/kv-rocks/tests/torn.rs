@@ -27,7 +27,12 @@ fn mix(n: u64) -> u64 {
 
 fn options() -> RocksOptions {
     // Tables, and several of them, after little.
-    RocksOptions { block_cache_bytes: 1 << 20, write_buffer_bytes: 64 << 10, background_threads: 2 }
+    RocksOptions {
+        block_cache_bytes: 1 << 20,
+        write_buffer_bytes: 64 << 10,
+        background_threads: 2,
+        untuned: None,
+    }
 }
 
 fn value(commit: u64) -> Vec<u8> {

@@ -246,24 +246,35 @@ impl Shard {
     /// Runs blocking code on an alien thread and waits for its result. `cost_ns` is what it takes under `sim`. A panic
     /// of `f` is passed on to the caller.
     pub async fn alien<R: Send + 'static>(&self, cost_ns: u64, f: impl FnOnce() -> R + Send + 'static) -> R {
+        self.alien_timed(cost_ns, f).await.0
+    }
+
+    /// As [`Shard::alien`], with the CPU time that it took, in nanoseconds (`cost_ns` under `sim`): for work that is
+    /// reported apart.
+    pub async fn alien_timed<R: Send + 'static>(
+        &self,
+        cost_ns: u64,
+        f: impl FnOnce() -> R + Send + 'static,
+    ) -> (R, u64) {
         let Some(pool) = self.0.alien_pool.clone() else {
             let jitter = self.random_u64() % (cost_ns / 4 + 1);
             self.sleep(Duration::from_nanos(cost_ns + jitter)).await;
-            return f();
+            return (f(), cost_ns);
         };
-        let answer = CallFuture::<std::thread::Result<R>>::new(self);
+        let answer = CallFuture::<(std::thread::Result<R>, u64)>::new(self);
         let (slot, home) = (answer.slot(), Arc::clone(&self.0.shared));
         let job = Box::new(move || {
             let before = sys::thread_cpu_ns();
             let result = catch_unwind(AssertUnwindSafe(f));
-            home.alien_busy_ns.fetch_add(sys::thread_cpu_ns() - before, Ordering::Relaxed);
-            home.returned.push(Returned { slot, value: Box::new(result) });
+            let cpu_ns = sys::thread_cpu_ns() - before;
+            home.alien_busy_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+            home.returned.push(Returned { slot, value: Box::new((result, cpu_ns)) });
             home.kick();
         });
         self.0.aliens.borrow_mut().push(&pool, job);
         match answer.await {
-            Ok(r) => r,
-            Err(panic) => resume_unwind(panic),
+            (Ok(r), cpu_ns) => (r, cpu_ns),
+            (Err(panic), _) => resume_unwind(panic),
         }
     }
 

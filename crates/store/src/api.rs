@@ -235,6 +235,9 @@ pub struct StoreStats {
     pub kv_bytes: u64,
     /// Nanoseconds in the key-value store's commit (wall time; the same for all shards).
     pub kv_commit_ns: u64,
+    /// CPU time of the alien threads that fed the key-value store and told it to write its tables out (the same for all
+    /// shards). What the key-value store's own threads use is not in it.
+    pub feeder_cpu_ns: u64,
     /// Objects found in the cache.
     pub cache_hits: u64,
     /// Objects that had to be loaded.

@@ -41,6 +41,19 @@ pub trait Kv: Send + Sync {
         None
     }
 
+    /// Merges everything that it has on its drive now, whether it needs that or not; a store without tables does nothing.
+    ///
+    /// # Errors
+    /// If it could not be read or written.
+    fn compact(&self) -> Result<(), KvError> {
+        Ok(())
+    }
+
+    /// CPU time of the store's own threads, if it has any and knows. Looks at files of the kernel.
+    fn cpu(&self) -> Option<KvCpu> {
+        None
+    }
+
     /// Counters and state as text lines, for people.
     fn stats(&self) -> String {
         String::new()
@@ -48,6 +61,15 @@ pub trait Kv: Send + Sync {
 
     /// Where it is, for messages.
     fn place(&self) -> String;
+}
+
+/// CPU time of a key-value store's own threads since the process began, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KvCpu {
+    /// Writing out what was in memory only.
+    pub flush_ns: u64,
+    /// Merging tables.
+    pub compaction_ns: u64,
 }
 
 /// The key-value store failed: what was done, and its own words.

@@ -28,7 +28,7 @@ pub use blue::{BlueShared, Label};
 pub use carmine_types::LogOp;
 pub use commit::Commit;
 pub use error::StoreError;
-pub use kv::{Kv, KvBatch, KvError, KvOp};
+pub use kv::{Kv, KvBatch, KvCpu, KvError, KvOp};
 pub use mem::MemShared;
 pub use memkv::MemKv;
 pub use store::{Prepared, Store, StoreShared};

@@ -8,7 +8,9 @@ use carmine_types::{ObjectId, PgId};
 
 use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
-use crate::{Commit, ObjectMeta, PgState, StatFs, StoreError, StoreKind, StoreStats, Transaction, TxnOp};
+use crate::{
+    Commit, KvCpu, ObjectMeta, PgState, StatFs, StoreError, StoreKind, StoreStats, Transaction, TxnOp,
+};
 
 /// What all shards of a process share of its store. Opened once; then [`Store::open_shard`] on every shard.
 #[derive(Clone)]
@@ -112,6 +114,14 @@ impl Store {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list_pgs()),
             Store::Blue(blue) => blue.0.list_pgs().await,
+        }
+    }
+
+    /// CPU time of the key-value store's own threads; `None` for stores without one, and where it does not know.
+    pub async fn kv_cpu(&self) -> Option<KvCpu> {
+        match self {
+            Store::Cyan(_) | Store::Null(_) => None,
+            Store::Blue(blue) => blue.0.kv_cpu().await,
         }
     }
 

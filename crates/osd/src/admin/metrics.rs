@@ -14,7 +14,16 @@ pub(super) async fn dump(osd: &Rc<OsdShard>) -> Value {
     json!({
         "osd": osd.config.id.0,
         "shards": on_all(osd, raw).await,
+        "kv": kv(osd).await,
         "metrics": gather::all(osd).await.flat_json(),
+    })
+}
+
+/// CPU time of the key-value store's own threads and of those that feed it; `null` for stores that have none.
+async fn kv(osd: &OsdShard) -> Value {
+    let feeder_cpu_ns = osd.store.stats().feeder_cpu_ns;
+    osd.store.kv_cpu().await.map_or(Value::Null, |cpu| {
+        json!({"feeder_cpu_ns": feeder_cpu_ns, "flush_cpu_ns": cpu.flush_ns, "compaction_cpu_ns": cpu.compaction_ns})
     })
 }
 

@@ -178,6 +178,18 @@ metric_set! {
     }
 }
 
+metric_set! {
+    /// The key-value store under the metadata, of the whole process: its threads and those that feed it.
+    pub(crate) struct KvMetrics {
+        /// CPU time of alien threads that feed it and tell it to write its tables out.
+        feeder_cpu_ms: Counter,
+        /// CPU time of its own threads that write out what is in memory only.
+        flush_cpu_ms: Counter,
+        /// CPU time of its own threads that merge tables.
+        compaction_cpu_ms: Counter,
+    }
+}
+
 /// Time of a scheduling group on the CPU.
 const GROUP_RUNTIME: MetricInfo = MetricInfo {
     name: "runtime_ms",
@@ -228,6 +240,15 @@ pub(crate) async fn all(osd: &Rc<OsdShard>) -> Families {
         let own = osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| own(&osd)) });
         // A shard that has not started yet, or has ended, has nothing to show.
         families.merge(own.await.unwrap_or_default());
+    }
+    if let Some(cpu) = osd.store.kv_cpu().await {
+        let kv = KvMetrics {
+            feeder_cpu_ms: ms(osd.store.stats().feeder_cpu_ns),
+            flush_cpu_ms: ms(cpu.flush_ns),
+            compaction_cpu_ms: ms(cpu.compaction_ns),
+        };
+        // Of the process; told by the shard that was asked.
+        families.add_set("kv", &[("shard", osd.shard.id().0.to_string())], &kv);
     }
     families
 }

@@ -56,6 +56,8 @@ pub(crate) struct CommitLog {
     commits: AtomicU64,
     bytes: AtomicU64,
     busy_ns: AtomicU64,
+    /// CPU time of the alien threads that feed and trim.
+    cpu_ns: AtomicU64,
     trims: AtomicU64,
     /// The key-value store has little room left.
     low: AtomicBool,
@@ -71,6 +73,7 @@ pub(crate) struct CommitStats {
     pub(crate) commits: u64,
     pub(crate) bytes: u64,
     pub(crate) busy_ns: u64,
+    pub(crate) cpu_ns: u64,
     pub(crate) trims: u64,
 }
 
@@ -93,6 +96,7 @@ impl CommitLog {
             commits: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
+            cpu_ns: AtomicU64::new(0),
             trims: AtomicU64::new(0),
             low: AtomicBool::new(false),
             looking: AtomicBool::new(false),
@@ -114,6 +118,7 @@ impl CommitLog {
             commits: self.commits.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             busy_ns: self.busy_ns.load(Ordering::Relaxed),
+            cpu_ns: self.cpu_ns.load(Ordering::Relaxed),
             trims: self.trims.load(Ordering::Relaxed),
         }
     }
@@ -221,7 +226,9 @@ impl CommitLog {
             self.bytes.fetch_add(batches.iter().map(|batch| batch.bytes() as u64).sum(), Ordering::Relaxed);
             let (log, contained) = (Arc::clone(&self), positions.clone());
             let start_ns = shard.now_ns();
-            let result = shard.alien(SIM_COMMIT_NS, move || log.commit(&batches, &contained, false)).await;
+            let feed = move || log.commit(&batches, &contained, false);
+            let (result, cpu_ns) = shard.alien_timed(SIM_COMMIT_NS, feed).await;
+            self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
             self.busy_ns.fetch_add(shard.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
             for (to, seq) in positions {
                 if let Some(fed) = self.fed.get(usize::from(to.0)).filter(|_| result.is_ok()) {
@@ -249,7 +256,8 @@ impl CommitLog {
                 .map(|(lane, fed)| (lane, fed.load(Ordering::Acquire)))
                 .collect();
             let flushed = Arc::clone(&log);
-            let result = own.alien(SIM_FLUSH_NS, move || flushed.flush()).await;
+            let (result, cpu_ns) = own.alien_timed(SIM_FLUSH_NS, move || flushed.flush()).await;
+            log.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
             log.trims.fetch_add(1, Ordering::Relaxed);
             log.trimming.store(false, Ordering::Release);
             for (lane, seq) in fed {

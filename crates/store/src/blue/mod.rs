@@ -71,7 +71,7 @@ pub use shared::{BlueShared, FlushMode, MountOptions};
 pub use keys::PREFIX_PG_LOG;
 pub(crate) use load::Prepared;
 
-use crate::{StatFs, StoreError, StoreStats};
+use crate::{KvCpu, StatFs, StoreError, StoreStats};
 use cache::Cache;
 use commit_log::SIM_FLUSH_NS;
 use data_cache::DataCache;
@@ -84,6 +84,9 @@ use space::Lease;
 
 /// Largest single read or write of the device, in blocks: 1 MiB, the largest buffer of the arena.
 const IO_BLOCKS_MAX: u64 = 256;
+
+/// Virtual time of a look at the key-value store's threads.
+const SIM_LOOK_NS: u64 = 1_000;
 
 /// Bytes of zeros at hand for holes.
 const ZEROS_BYTES: usize = 64 << 10;
@@ -220,6 +223,7 @@ impl Blue {
             kv_commits: commits.commits,
             kv_bytes: commits.bytes,
             kv_commit_ns: commits.busy_ns,
+            feeder_cpu_ns: commits.cpu_ns,
             log_trims: commits.trims,
             ..*self.stats.borrow()
         }
@@ -234,6 +238,12 @@ impl Blue {
         self.shard.alien(SIM_FLUSH_NS, move || log.flush()).await?;
         self.mark_soon();
         self.wait_until(|queue| !queue.logging).await
+    }
+
+    /// CPU time of the key-value store's own threads, if it knows.
+    pub(crate) async fn kv_cpu(&self) -> Option<KvCpu> {
+        let kv = Arc::clone(self.shared.kv());
+        self.shard.alien(SIM_LOOK_NS, move || kv.cpu()).await
     }
 
     /// Waits until everything submitted so far is durable in the key-value store, and the log says so; then refuses more.

@@ -54,6 +54,7 @@ pub(crate) fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Resul
         block_cache_bytes: memory.kv_cache,
         write_buffer_bytes: memory.kv_write_buffer,
         background_threads: plan.alien_threads.max(2),
+        untuned: None,
     };
     let kv = RocksKv::open(&layout.db(osd), options)?;
     Ok(Some(Arc::new(kv)))

@@ -1,6 +1,7 @@
 //! `carmine store bench`: the load generator on a bare store.
 
 mod args;
+mod compaction;
 mod figures;
 mod make;
 mod probe;
@@ -21,6 +22,7 @@ use serde_json::json;
 use crate::cmd::raw::{self, Edge};
 use crate::output::{Usage, print};
 use crate::signals;
+use compaction::Compactor;
 use figures::Row;
 use make::Bare;
 use probe::{Probe, Reading};
@@ -38,8 +40,14 @@ pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
     let bare = Bare::make(args)?;
     print(&format!("{}\n{}\n", bare.describe(), figures::header()))?;
     let mut rows = Vec::new();
-    for spec in &specs {
-        let row = measure(args, &bare, spec, &cancel)?;
+    let windows: &[bool] = if args.compaction.is_some() { &[false, true, true, false] } else { &[false] };
+    for (spec, compacts) in
+        specs.iter().flat_map(|spec| windows.iter().map(move |compacts| (spec, *compacts)))
+    {
+        let compactor = if compacts { bare.compactor()? } else { None };
+        let measured = measure(args, &bare, spec, &cancel);
+        compactor.map_or(Ok(()), Compactor::end)?;
+        let row = measured?.with_compaction(compacts);
         print(&format!("{}\n", row.text()))?;
         rows.push(row);
     }

@@ -24,9 +24,10 @@ pub(super) enum KvKind {
 #[command(
     after_help = "Each load runs on the store that the one before it left, mounted anew. The figures are of this process: the \
                   generator's own work is in them.\n\
-                  Columns: IOPS/core is per core that the process used; CPU, reactor, alien, rocksdb and machine are us of CPU \
-                  per operation; flush/op, enter/op count per operation; B/B are bytes written per byte of the load: log to the \
-                  log, dev to the device with the log, all by the process to all drives.\n\
+                  Columns: IOPS/core is per core that the process used; CPU, reactor, alien (of that: feeder), rocksdb (of that: \
+                  compact) and machine are us of CPU per operation; flush/op, enter/op count per operation; B/B are bytes \
+                  written per byte of the load: log to the log, dev to the device with the log, all by the process to all \
+                  drives; waits are transactions held back because RocksDB or the log was behind.\n\
                   Exit codes: 0 measured; 1 it failed or was interrupted; 2 it cannot be measured as asked."
 )]
 pub(crate) struct StoreBenchArgs {
@@ -77,6 +78,10 @@ pub(crate) struct StoreBenchArgs {
     pub(super) poll: PollPolicy,
     #[command(flatten)]
     tuning: TuningArgs,
+    /// Each load in four windows: in the first and the last as it is, in those between while RocksDB merges all its tables
+    /// again and again (with so much beside the load's own that it never ends), so that what compaction costs is seen
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "256m", value_parser = parse_bytes)]
+    pub(super) compaction: Option<u64>,
     /// File for the result, in JSON: what the store lies on, how it was mounted, and a row of figures for each load
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,

@@ -1,6 +1,8 @@
 //! What a load on a bare store cost.
 
+use carmine_load::window::OsdWindow;
 use carmine_load::{LoadSpec, Rw};
+use carmine_store::StoreStats;
 use serde::Serialize;
 
 use super::probe::Reading;
@@ -13,6 +15,8 @@ pub(super) struct Row {
     bs_bytes: u64,
     iodepth: u32,
     reactors: u32,
+    /// RocksDB was made to compact all the time.
+    compacting: bool,
     iops: f64,
     mean_us: f64,
     p99_us: f64,
@@ -22,8 +26,12 @@ pub(super) struct Row {
     process_us: f64,
     reactor_us: f64,
     alien_us: f64,
-    /// RocksDB's own threads.
+    /// Of those, what feeds RocksDB.
+    feeder_us: f64,
+    /// RocksDB's own threads: those that write out what is in memory only, and those that merge tables.
     rocksdb_us: f64,
+    /// Of those, what merges tables.
+    compaction_us: f64,
     /// The whole machine's busy time.
     machine_us: f64,
     flushes_per_op: f64,
@@ -36,6 +44,8 @@ pub(super) struct Row {
     process_written_per_byte: f64,
     enters_per_op: f64,
     kv_commits_per_op: f64,
+    /// Transactions that were held back because RocksDB was behind, and groups that waited for room in the log.
+    waits: u64,
     copied_per_op_bytes: f64,
     rss_bytes: u64,
 }
@@ -43,7 +53,7 @@ pub(super) struct Row {
 /// Column titles of [`Row::text`].
 pub(super) fn header() -> String {
     format!(
-        "{:<10} {:>5} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8}",
+        "{:<10} {:>5} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>6}",
         "rw",
         "depth",
         "IOPS",
@@ -53,13 +63,16 @@ pub(super) fn header() -> String {
         "CPU us",
         "reactor",
         "alien",
+        "feeder",
         "rocksdb",
+        "compact",
         "machine",
         "flush/op",
         "B/B log",
         "B/B dev",
         "B/B all",
-        "enter/op"
+        "enter/op",
+        "waits"
     )
 }
 
@@ -76,26 +89,23 @@ impl Row {
         let ops = (measured.result.ops() as f64).max(1.0);
         let us = |ns: f64| ns / ops / 1e3;
         let spin_ns = grown(begin, end, |shard| shard.reactor.spin_ns);
-        let threads = |prefix: &str| {
-            process
-                .threads
-                .iter()
-                .filter(|t| t.name.starts_with(prefix))
-                .map(|t| t.cpu_ns as f64)
-                .sum::<f64>()
-        };
+        let rocksdb = window.osds.first().map(OsdWindow::rocksdb_ns).unwrap_or_default();
         let used_ns = process.cpu_ns as f64 - spin_ns;
         let bytes = ops * spec.bs_bytes as f64;
         let log_bytes = grown(begin, end, |shard| shard.store.log_bytes);
         let mut latency = measured.result.read.latency_ns.clone();
         latency.merge(&measured.result.write.latency_ns);
         // The same for all shards.
-        let one = |reading: &Reading| reading.shards.first().map_or(0, |shard| shard.store.kv_commits);
+        let one = |of: fn(&StoreStats) -> u64| {
+            let now = |reading: &Reading| reading.shards.first().map_or(0, |shard| of(&shard.store));
+            now(end).saturating_sub(now(begin)) as f64
+        };
         Row {
             rw: spec.rw,
             bs_bytes: spec.bs_bytes,
             iodepth: spec.iodepth,
             reactors: spec.numjobs,
+            compacting: false,
             iops: ops / measured.seconds.max(1e-9),
             mean_us: latency.mean() / 1e3,
             p99_us: latency.percentile(99.0) as f64 / 1e3,
@@ -103,7 +113,9 @@ impl Row {
             process_us: us(used_ns),
             reactor_us: us(grown(begin, end, |shard| shard.reactor.busy_ns)),
             alien_us: us(grown(begin, end, |shard| shard.reactor.alien_busy_ns)),
-            rocksdb_us: us(threads("rocksdb:")),
+            feeder_us: us(one(|store| store.feeder_cpu_ns)),
+            rocksdb_us: us((rocksdb.flush + rocksdb.compaction) as f64),
+            compaction_us: us(rocksdb.compaction as f64),
             machine_us: us(window.machine.busy_ns as f64 - spin_ns),
             flushes_per_op: grown(begin, end, |shard| shard.store.flushes) / ops,
             device_writes_per_op: grown(begin, end, |shard| shard.store.device_writes) / ops,
@@ -111,16 +123,22 @@ impl Row {
             written_per_byte: (grown(begin, end, |shard| shard.store.device_write_bytes) + log_bytes) / bytes,
             process_written_per_byte: process.device_write_bytes as f64 / bytes,
             enters_per_op: grown(begin, end, |shard| shard.reactor.enters) / ops,
-            kv_commits_per_op: one(end).saturating_sub(one(begin)) as f64 / ops,
+            kv_commits_per_op: one(|store| store.kv_commits) / ops,
+            waits: grown(begin, end, |shard| shard.store.held_back + shard.store.log_waits) as u64,
             copied_per_op_bytes: grown(begin, end, |shard| shard.store.bytes_copied) / ops,
             rss_bytes: process.rss_bytes,
         }
     }
 
+    /// Says whether RocksDB was made to compact meanwhile.
+    pub(super) fn with_compaction(self, compacting: bool) -> Row {
+        Row { compacting, ..self }
+    }
+
     /// One line, as [`header`] has it.
     pub(super) fn text(&self) -> String {
         format!(
-            "{:<10} {:>5} {:>8.0} {:>8.1} {:>8.1} {:>9.0} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.3} {:>8.2} {:>8.2} {:>7.2} {:>8.2}",
+            "{:<10} {:>5} {:>8.0} {:>8.1} {:>8.1} {:>9.0} {:>8.2} {:>8.2} {:>8.2} {:>7.2} {:>7.2} {:>7.2} {:>8.2} {:>8.3} {:>8.2} {:>8.2} {:>7.2} {:>8.2} {:>6}{}",
             self.rw,
             self.iodepth,
             self.iops,
@@ -130,13 +148,17 @@ impl Row {
             self.process_us,
             self.reactor_us,
             self.alien_us,
+            self.feeder_us,
             self.rocksdb_us,
+            self.compaction_us,
             self.machine_us,
             self.flushes_per_op,
             self.log_per_byte,
             self.written_per_byte,
             self.process_written_per_byte,
-            self.enters_per_op
+            self.enters_per_op,
+            self.waits,
+            if self.compacting { "  compacting" } else { "" }
         )
     }
 }

@@ -14,7 +14,9 @@ use carmine_types::{OsdId, Uuid};
 use tempfile::TempDir;
 
 use super::args::{KvKind, StoreBenchArgs};
+use super::compaction::{self, Compactor};
 use crate::cmd::osd::facts::{mount_options, settle};
+use crate::output::Usage;
 
 /// RocksDB's folder.
 const DB: &str = "db";
@@ -43,6 +45,11 @@ pub(super) enum Parts {
 impl Bare {
     /// Makes it; writes a block file through.
     pub(super) fn make(args: &StoreBenchArgs) -> anyhow::Result<Bare> {
+        if args.compaction.is_some() && (args.store, args.kv) != (StoreKind::Blue, KvKind::Rocks) {
+            anyhow::bail!(Usage(
+                "--compaction: only --store blue with --kv rocks has tables to merge".into()
+            ));
+        }
         let folder = tempfile::Builder::new().prefix("carmine-store-bench-").tempdir_in(&args.dir);
         let folder = folder.with_context(|| format!("cannot make a folder in {}", args.dir.display()))?;
         let tuning = args.tuning()?;
@@ -57,6 +64,9 @@ impl Bare {
                 let kv = open_kv(args, &folder)?;
                 let block = folder.path().join("block");
                 make_blue(&block, &kv, args.store_size)?;
+                if let Some(bytes) = args.compaction {
+                    compaction::fill(&*kv, bytes)?;
+                }
                 let db = (args.kv == KvKind::Rocks).then(|| part_at(&folder.path().join(DB)));
                 let facts = settle(0, &tuning, part_at(&block), None, db);
                 let options = mount_options(
@@ -81,6 +91,14 @@ impl Bare {
     /// What it lies on; `None`: in memory.
     pub(super) fn facts(&self) -> Option<&StoreFacts> {
         self.facts.as_ref()
+    }
+
+    /// Lets RocksDB compact until that is ended; `None` for stores without it.
+    pub(super) fn compactor(&self) -> anyhow::Result<Option<Compactor>> {
+        match &self.parts {
+            Parts::Memory(_) => Ok(None),
+            Parts::Blue { kv, .. } => Compactor::start(Arc::clone(kv)).map(Some),
+        }
     }
 
     /// What it is and where, for people.
