@@ -1,6 +1,7 @@
 //! A real Ceph 16.2 (Debian's packages) as a peer: made, loaded by the stock tools, restarted with other settings, removed.
 #![allow(clippy::disallowed_methods)] // reads files and looks into /proc
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -208,6 +209,32 @@ fn build_of_the_installed(bed: &Testbed) -> PathBuf {
         std::os::unix::fs::symlink(plugin.path(), link).expect("a link");
     }
     build
+}
+
+/// About 10 s: the monitor is real, its OSD makes its store and then does not start.
+#[test]
+fn a_daemon_that_dies_at_its_start_is_named_with_its_last_words() {
+    if !can_run() {
+        return;
+    }
+    let peer = Peer { bed: Testbed::new() };
+    let build = build_of_the_installed(&peer.bed);
+    let osd = build.join("bin/ceph-osd");
+    std::fs::remove_file(&osd).expect("the link");
+    let script = "#!/bin/sh\ncase \"$*\" in *--mkfs*|*version*) exec /usr/bin/ceph-osd \"$@\";; esac\n\
+                  echo '-1 osd.0 unable to mount its store' >&2\nexit 3\n";
+    std::fs::write(&osd, script).expect("a script");
+    std::fs::set_permissions(&osd, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let build = build.display().to_string();
+    let output = peer.output(&["peer", "up"], &[SMALL, &["--peer-build", &build]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in ["osd.0 ", "(exit status: 3)", "osd.0.log", "unable to mount its store", "was removed again"]
+    {
+        assert!(said.contains(part), "no `{part}` in: {said}");
+    }
+    assert!(!peer.dir().exists());
+    assert_eq!(peer.processes(), [""; 0]);
 }
 
 /// About 30 s: a Ceph is made, and started twice.

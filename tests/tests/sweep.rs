@@ -157,7 +157,10 @@ fn a_point_that_crashes_is_recorded_and_the_others_are_measured() {
         exists(&out, file);
     }
     let script = std::fs::read_to_string(out.join("commands.sh")).unwrap();
-    assert!(script.contains("carmine bench --dir") && script.contains("# fio --name="), "{script}");
+    assert!(
+        script.contains("carmine bench --dir") && script.contains("# by hand: env CEPH_CONF="),
+        "{script}"
+    );
     assert!(!out.join("layouts").exists(), "the OSDs' data is removed");
     bed.wait_for_none();
 }
@@ -248,6 +251,33 @@ fn an_osd_that_dies_under_the_load_fails_its_point_only() {
     bed.wait_for_none();
 }
 
+/// About 12 s. A container that may make no control groups skips it, and says so.
+#[test]
+fn a_part_of_a_cpu_throttles_and_the_sweep_shows_how_long() {
+    let bed = Bed::new("store = \"cyan\"\ncpus = [0.2, \"no-limit\"]\nconfine = \"quota\"\niodepth = 16");
+    let swept = bed.sweep(&[]);
+    let stems = bed.stems();
+    let confined = stems.iter().find(|stem| stem.contains("cpus0.2")).expect("the stem has the axis");
+    let free = stems.iter().find(|stem| stem.contains("no-limit")).expect("the point without a limit");
+    let state = bed.state(confined);
+    if let Some(why) = state["error"].as_str().filter(|why| why.contains("no control group")) {
+        return eprintln!("skipped: {why}");
+    }
+    assert!(swept.status.success(), "{}{}", text(&swept.stdout), text(&swept.stderr));
+    let result = |stem: &str| bed.json(&format!("points/{stem}.json"))["carmine"].clone();
+    let (throttled, whole) = (result(confined), result(free));
+    let seconds = throttled["throttled_seconds"].as_f64().expect("a figure under a quota");
+    let used = throttled["osds"][0]["cpu_seconds"]["kernel_total"].as_f64().unwrap();
+    let window = throttled["window_seconds"].as_f64().unwrap();
+    // How long depends on what else the machine does: an OSD that gets no CPU anyway is stopped less.
+    assert!(seconds > 0.0, "an OSD under load with a fifth of a CPU: {seconds} of {window} s");
+    assert!(used < 0.5 * window, "it used {used} s of CPU time in {window} s");
+    assert!(whole["throttled_seconds"].is_null(), "without a limit there is no such time: {whole}");
+    let report = std::fs::read_to_string(bed.out().join("report.md")).unwrap();
+    assert!(report.contains("throttled (s)"), "{report}");
+    bed.wait_for_none();
+}
+
 #[test]
 fn a_dry_run_shows_points_and_starts_nothing() {
     let bed = Bed::new("reactors = [1, 2, 40]");
@@ -266,6 +296,9 @@ fn a_dry_run_shows_points_and_starts_nothing() {
     assert!(shown.status.success(), "{said}{}", text(&shown.stderr));
     assert!(said.contains("2reactor") && said.contains("does not fit"), "{said}");
     assert!(!bed.out().exists());
+    let parts = Bed::new("cpus = [0.5, 1]\nconfine = [\"quota\", \"cpuset\"]");
+    let said = text(&parts.sweep(&["--dry-run"]).stdout);
+    assert!(said.contains("cpus0.5") && said.contains("confine = cpuset; take confine = quota"), "{said}");
     let none = run(&carmine_bin(), &["sweep", "smoke", "--peer-build", "/nonexistent"], LIMIT);
     assert_eq!(none.status.code(), Some(2));
     assert!(text(&none.stderr).contains("add --peer ceph"), "{}", text(&none.stderr));

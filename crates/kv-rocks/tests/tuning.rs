@@ -78,7 +78,7 @@ fn work(options: RocksOptions) -> Cost {
         batch.put(&key(b'O', object, 0), &mixed(n).to_be_bytes().repeat(16));
         batch.put(&key(b'X', object, piece), &mixed(n + 2).to_be_bytes().repeat(50));
         batch.put(&entry(pg, n), &mixed(n + 3).to_be_bytes().repeat(15));
-        if n > 1_000 * PGS && n / PGS % 64 == 0 {
+        if n > 1_000 * PGS && (n / PGS).is_multiple_of(64) {
             batch.delete_range(&entry(pg, 0), &entry(pg, n - 1_000 * PGS));
         }
         if batch.bytes() >= BATCH_BYTES {

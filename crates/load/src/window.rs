@@ -59,6 +59,9 @@ pub struct OsdWindow {
     pub reactors: Vec<ReactorWindow>,
     /// CPUs of alien threads that no reactor has; 0 when they share the reactors'.
     pub alien_cpus: u32,
+    /// CPU time of the alien threads that feed the store's key-value store, when the OSD counts it.
+    #[serde(default)]
+    pub feeder_ns: Option<u64>,
     /// Reads that the store sent to its device, when it counts them.
     pub device_reads: Option<u64>,
     /// Operations that had to go to another reactor than the one that received them, when the OSD counts them.
@@ -138,6 +141,13 @@ pub struct CounterWindow {
     pub user_only: bool,
 }
 
+/// CPU time of RocksDB's own threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RocksdbNs {
+    pub flush: u64,
+    pub compaction: u64,
+}
+
 /// Everything that was sampled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
@@ -165,6 +175,20 @@ impl OsdWindow {
             return self.process.threads.iter().filter(|t| !reactor(t.tid)).map(|t| t.cpu_ns).sum();
         }
         self.process.cpu_ns.saturating_sub(self.reactors.iter().map(|r| r.busy_ns + r.spin_ns).sum())
+    }
+
+    /// CPU time of RocksDB's own threads, told by the names that it gives them: those that write out what is in memory only
+    /// (`rocksdb:high`), and those that merge tables (`rocksdb:low`, `rocksdb:bottom`).
+    pub fn rocksdb_ns(&self) -> RocksdbNs {
+        let mut sum = RocksdbNs::default();
+        for thread in &self.process.threads {
+            match thread.name.strip_prefix("rocksdb:") {
+                Some(pool) if pool.starts_with("high") => sum.flush += thread.cpu_ns,
+                Some(_) => sum.compaction += thread.cpu_ns,
+                None => {}
+            }
+        }
+        sum
     }
 
     /// Time that threads which are not reactors were on a CPU or ready for one.

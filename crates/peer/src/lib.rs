@@ -29,7 +29,7 @@ pub use allocator::Allocator;
 pub use contrast::{Contrast, contrast};
 pub use launch::spawn_on;
 pub use make::fresh_uuid;
-pub use peer::{Peer, daemons_of, load_plan, monitor, require_plan};
+pub use peer::{Peer, load_plan, monitor, require_plan};
 pub use plan::{PEER_FORMAT, PeerPlan, PeerWish};
 pub use programs::{Flavour, Programs};
 pub use status::{About, PeerOsd, PeerStatus, about, status};

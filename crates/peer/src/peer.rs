@@ -1,14 +1,14 @@
 //! A peer: a folder with a plan, and the Ceph daemons that run by it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{
-    Daemon, Daemons, Event, FolderLock, Layout, Result, StartOptions, Stopped, TestbedError, stop,
-    write_whole,
+    Daemon, Daemons, Event, FolderLock, Layout, NewFolder, Result, StartOptions, Stopped, TestbedError,
+    daemons_of, read_plan, remove_dir, remove_file, stop_all, write_whole,
 };
 use carmine_types::OsdId;
 
@@ -34,21 +34,7 @@ fn plan_path(layout: &Layout) -> PathBuf {
 /// # Errors
 /// The plan cannot be read, is damaged, or is of another version.
 pub fn load_plan(layout: &Layout) -> Result<Option<PeerPlan>> {
-    let path = plan_path(layout);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(TestbedError::io("read", &path)(e)),
-    };
-    match serde_json::from_str::<PeerPlan>(&text) {
-        Ok(plan) if plan.format == PEER_FORMAT => Ok(Some(plan)),
-        Ok(plan) => Err(TestbedError::Failed(format!(
-            "{} has format {}, this carmine reads {PEER_FORMAT}: use the carmine that made it",
-            path.display(),
-            plan.format
-        ))),
-        Err(e) => Err(TestbedError::Failed(format!("{} is damaged: {e}", path.display()))),
-    }
+    read_plan(&plan_path(layout), PEER_FORMAT)
 }
 
 /// Reads the plan of a folder that must hold a peer.
@@ -62,11 +48,6 @@ pub fn require_plan(layout: &Layout) -> Result<PeerPlan> {
             "there is no peer in {dir}: start one with `carmine peer up --dir {dir}`"
         ))
     })
-}
-
-/// The daemons of a peer, OSDs first: the order in which they are stopped.
-pub fn daemons_of(plan: &PeerPlan) -> Vec<Daemon> {
-    (0..plan.osds()).map(|id| Daemon::Osd(OsdId(id))).chain([Daemon::Mon]).collect()
 }
 
 /// Address of the monitor of a plan.
@@ -98,12 +79,7 @@ impl Peer {
         wipe: bool,
         start: &mut StartOptions<'_>,
     ) -> Result<Self> {
-        refuse_used_folder(layout.dir())?;
-        let existed = layout.dir().exists();
-        fs::create_dir_all(layout.dir()).map_err(TestbedError::io("create", layout.dir()))?;
-        let layout = Layout::new(layout.dir())?;
-        let lock = FolderLock::take(&layout)?;
-        refuse_used_folder(layout.dir())?;
+        let NewFolder { layout, lock, existed } = NewFolder::take(&layout, "peer")?;
         plan.mon_port = free_port()?;
         let peer = Self { layout, plan, _lock: lock };
         if let Err(e) = peer.fill(programs, wipe, start) {
@@ -182,7 +158,7 @@ impl Peer {
 
     fn require_nothing_runs(&self) -> Result<()> {
         let dir = self.layout.dir().display();
-        for daemon in daemons_of(&self.plan) {
+        for daemon in daemons_of(self.plan.osds()) {
             if alive(&self.layout, daemon)? {
                 return Err(TestbedError::Usage(format!(
                     "{daemon} of the peer in {dir} already runs; stop it first with `carmine peer down --dir {dir}`"
@@ -206,7 +182,12 @@ impl Peer {
             // Only an empty folder goes.
             let _ = fs::remove_dir(self.layout.dir());
         }
-        started
+        started.map_err(|error| match error {
+            TestbedError::Failed(why) if new => {
+                TestbedError::Failed(format!("{why}\n(the new peer was removed again, with its logs)"))
+            }
+            other => other,
+        })
     }
 
     fn start_daemons(&mut self, programs: &Programs, start: &mut StartOptions<'_>) -> Result<()> {
@@ -271,7 +252,7 @@ impl Peer {
     /// # Errors
     /// A record is damaged, or a daemon does not end.
     pub fn stop(&mut self) -> Result<Vec<(Daemon, Stopped)>> {
-        stop_all(&self.layout, &self.plan)
+        stop_all(&self.layout, self.plan.osds())
     }
 
     /// Stops all daemons and removes what the peer made. Named devices are not touched; a file that it did not make
@@ -289,52 +270,17 @@ impl Peer {
     fn remove_files(&self) -> Result<()> {
         let osds = (0..self.plan.osds()).map(|id| self.layout.osd_dir(OsdId(id)));
         for dir in osds.chain([self.layout.mon_dir(), self.layout.run_dir()]) {
-            absent_is_fine("remove", &dir, fs::remove_dir_all(&dir))?;
+            remove_dir(&dir)?;
         }
-        let logs = daemons_of(&self.plan).into_iter().map(|daemon| self.layout.log(daemon));
+        let logs = daemons_of(self.plan.osds()).into_iter().map(|daemon| self.layout.log(daemon));
         let others =
             [self.layout.ceph_conf(), self.layout.dir().join("monmap"), self.layout.dir().join("mon.a.log")];
         // The plan goes last but one: until then an interrupted removal can be repeated.
         for file in logs.chain(others).chain([plan_path(&self.layout), self.layout.lock()]) {
-            absent_is_fine("remove", &file, fs::remove_file(&file))?;
+            remove_file(&file)?;
         }
         Ok(())
     }
-}
-
-fn stop_all(layout: &Layout, plan: &PeerPlan) -> Result<Vec<(Daemon, Stopped)>> {
-    let (osds, mon): (Vec<_>, Vec<_>) = daemons_of(plan).into_iter().partition(|d| *d != Daemon::Mon);
-    let mut report = stop(layout, &osds)?;
-    report.extend(stop(layout, &mon)?);
-    let addr = layout.mon_addr();
-    absent_is_fine("remove", &addr, fs::remove_file(&addr))?;
-    Ok(report)
-}
-
-fn absent_is_fine(verb: &'static str, path: &Path, done: std::io::Result<()>) -> Result<()> {
-    match done {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(TestbedError::io(verb, path)(e)),
-        _ => Ok(()),
-    }
-}
-
-/// A new peer goes into a folder of its own.
-fn refuse_used_folder(dir: &Path) -> Result<()> {
-    let entries = match fs::read_dir(dir) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(TestbedError::io("read", dir))?,
-    };
-    for entry in entries {
-        let name = entry.map_err(TestbedError::io("read", dir))?.file_name();
-        if name != "lock" {
-            return Err(TestbedError::Usage(format!(
-                "{} is not empty (it has {}) and holds no peer: name another folder with --dir; nothing was changed",
-                dir.display(),
-                name.display()
-            )));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -342,21 +288,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_other_things_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        refuse_used_folder(dir.path()).unwrap();
-        fs::write(dir.path().join("thesis.tex"), "").unwrap();
-        let error = refuse_used_folder(dir.path()).unwrap_err();
-        assert!(error.is_usage() && error.to_string().contains("thesis.tex"), "{error}");
-    }
-
-    #[test]
-    fn a_damaged_or_absent_plan_is_told() {
+    fn an_absent_plan_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(dir.path()).unwrap();
         assert!(load_plan(&layout).unwrap().is_none());
         assert!(require_plan(&layout).unwrap_err().is_usage());
-        fs::write(plan_path(&layout), "{\"format\": 1").unwrap();
-        assert!(load_plan(&layout).unwrap_err().to_string().contains("damaged"));
     }
 }

@@ -1,6 +1,7 @@
 //! Under which conditions it was measured, and how to do it again.
 
 pub(crate) mod doctor;
+mod drives;
 
 use std::collections::BTreeSet;
 
@@ -30,6 +31,7 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Section> {
         add("Machine", Section { table: Some(listed(&run.file().host)), ..Section::default() });
         add("What the doctor found", doctor::of_machine(&run.file().doctor));
         add("What the doctor found of the testbeds", doctor::of_points(run));
+        add("NVMe drives by their SMART logs", drives::section(run));
         add("Remarks of the points", Section { table: Some(marks(run)), ..Section::default() });
         add("Plan", Section { verbatim: shortened(&run.run.plan()), ..Section::default() });
         add("Exact commands", commands(run));

@@ -11,6 +11,7 @@ use archive::Study;
 use carmine_report::write_report;
 use carmine_tests::{installed, run, succeed};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// A browser on a busy machine of two cores.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -126,57 +127,68 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
 }
 
+/// A report with a chart of every kind.
+struct Page {
+    dir: TempDir,
+    html: String,
+    charts: usize,
+}
+
+impl Page {
+    /// `None` where there is no browser to look at it.
+    fn new() -> Option<Page> {
+        if !installed("chromium", "chromium") {
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let run_dir = dir.path().join("run");
+        Study { repeats: 5, arms: &["osd", "socket"], ..Study::SCALING }.write(&run_dir);
+        let written = write_report(&[run_dir], None, &mut |_| ()).expect("a report");
+        let html = fs::read_to_string(&written.html).expect("the page");
+        Some(Page { dir, html, charts: written.charts })
+    }
+
+    /// Writes a file beside the report, for the browser to open.
+    fn put(&self, name: &str, content: &str) {
+        fs::write(self.dir.path().join(name), content).expect("a file");
+    }
+}
+
 #[test]
 fn the_page_works_in_a_browser() {
-    if !installed("chromium", "chromium") {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a folder");
-    let run_dir = dir.path().join("run");
-    Study { repeats: 5, arms: &["osd", "socket"], ..Study::SCALING }.write(&run_dir);
-    let written = write_report(&[run_dir], None, &mut |_| ()).expect("a report");
-    let html = fs::read_to_string(&written.html).expect("the page");
-    fs::write(dir.path().join("probe.html"), html + PROBE).expect("a file");
-    fs::write(dir.path().join("phone.html"), PHONE).expect("a file");
-    let light = probe(dir.path(), &["--window-size=1400,1000"], "probe.html");
-    check_charts(&light, written.charts, 400.0, 9.0);
+    let Some(page) = Page::new() else { return };
+    let dir = page.dir.path();
+    page.put("probe.html", &format!("{}{PROBE}", page.html));
+    page.put("phone.html", PHONE);
+    let light = probe(dir, &["--window-size=1400,1000"], "probe.html");
+    check_charts(&light, page.charts, 400.0, 9.0);
     check_controls(&light);
-    let dark = probe(
-        dir.path(),
-        &["--window-size=1400,1000", "--blink-settings=preferredColorScheme=0"],
-        "probe.html",
-    );
+    let dark =
+        probe(dir, &["--window-size=1400,1000", "--blink-settings=preferredColorScheme=0"], "probe.html");
     assert_ne!(light["colours"], dark["colours"], "the preference for dark changes page and charts");
     assert_eq!(light["toggled"], dark["colours"], "the button gives the theme that the preference gives");
     assert_eq!(dark["toggled"], light["colours"]);
-    let phone = probe(dir.path(), &["--window-size=800,1000"], "phone.html");
+    let phone = probe(dir, &["--window-size=800,1000"], "phone.html");
     assert_eq!(phone["width"], 390);
-    check_charts(&phone, written.charts, 300.0, 9.0);
-    shoot(dir.path());
+    check_charts(&phone, page.charts, 300.0, 9.0);
+    shoot(dir);
 }
 
 /// The page is whole without its script: charts, tables that unfold, no button that would do nothing.
 #[test]
 fn the_page_is_readable_without_scripts() {
-    if !installed("chromium", "chromium") {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a folder");
-    let run_dir = dir.path().join("run");
-    Study { repeats: 5, arms: &["osd", "socket"], ..Study::SCALING }.write(&run_dir);
-    let written = write_report(&[run_dir], None, &mut |_| ()).expect("a report");
-    let html = fs::read_to_string(&written.html).expect("the page");
+    let Some(page) = Page::new() else { return };
     // May be looked at from outside, and may run nothing.
     let frame = format!(
         "<!doctype html><body style=\"margin:0\"><iframe sandbox=\"allow-same-origin\" style=\"border:0;width:1200px;\
          height:900px\" srcdoc=\"{}\"></iframe>{OUTSIDE}",
-        html.replace('&', "&amp;").replace('"', "&quot;")
+        page.html.replace('&', "&amp;").replace('"', "&quot;")
     );
-    fs::write(dir.path().join("outside.html"), frame).expect("a file");
+    page.put("outside.html", &frame);
     let options = ["--window-size=1400,1000", "--dump-dom"];
-    let (dom, _) = chromium(dir.path(), &options, "outside.html");
+    let (dom, _) = chromium(page.dir.path(), &options, "outside.html");
     let found = probed(&dom);
-    check_charts(&found, written.charts, 400.0, 9.0);
+    check_charts(&found, page.charts, 400.0, 9.0);
     for (what, want) in [("headline", true), ("table", true), ("button", false)] {
         assert_eq!(found[what], want, "{what}: {found}");
     }

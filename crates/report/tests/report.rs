@@ -111,6 +111,34 @@ fn points_that_are_not_drawn_are_files_and_said_to_be() {
 }
 
 #[test]
+fn drives_are_shown_by_their_smart_logs() {
+    let stem = "blue_1osd_1reactor_osd_size1_randread4k_qd4_r0";
+    let title = "NVMe drives by their SMART logs";
+    assert!(
+        !made(&Study::SCALING, |_| ()).text.contains(title),
+        "a machine without such drives has no table of them"
+    );
+    let log =
+        |written: u64| json!({"percentage_used": 7, "temperature_c": 41, "data_units_written": written});
+    let made = made(&Study::SCALING, |dir| {
+        let path = dir.join(format!("points/{stem}.samples.json"));
+        let mut samples: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        samples["nvme"] = json!([
+            {"drive": "nvme0n1", "start": log(1_000), "end": log(3_000), "difference":
+                {"percentage_used": 0, "temperature_c": 0, "data_units_written": 2_000}},
+            {"drive": "nvme1n1", "missing": "nobody may read it"},
+        ]);
+        fs::write(path, samples.to_string()).unwrap();
+    });
+    let part = made.text.split(title).nth(1).expect("a table").split("\n### ").next().unwrap();
+    assert!(part.contains("nvme1n1: nobody may read it."), "{part}");
+    let row = part.lines().find(|line| line.contains("| nvme0n1 |")).expect("a row");
+    assert_eq!(row, format!("| {stem} | nvme0n1 | 7 | 41 | 41 | 1,024.0 |"), "{part}");
+    assert!(!part.contains("media errors"), "what no drive tells is absent: {part}");
+    assert!(made.html.contains(title));
+}
+
+#[test]
 fn flamegraphs_are_linked_or_said_to_be_missing() {
     let stem = "blue_1osd_1reactor_osd_size1_randread4k_qd4_r0";
     let profile = |stem: &str, dir: &Path, profile: Value| {

@@ -26,7 +26,7 @@ pub use result::{
     CarmineResult, CpuSeconds, Direction, Job, LatencyHistograms, LatencyNs, OsdResult, PerCore, PointResult,
 };
 pub use run::{Build, Chart, Comparison, RUN_FORMAT, RunFile};
-pub use samples::{CoresUsed, CpuSamples, Instrument, Samples, ThreadSamples};
+pub use samples::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
 pub use state::{PointState, State};
 pub use stem::{stem, stem_word};
 pub use write::RunWriter;

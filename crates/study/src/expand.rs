@@ -21,7 +21,7 @@ pub use layout::layout_name;
 pub(crate) use layout::start_key;
 pub use machine::Machine;
 pub use show::{dry_run, show_duration};
-pub use smt::cpu_list;
+pub(crate) use smt::cpu_list;
 
 /// A point with what is known before it runs.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct Expansion {
 }
 
 /// Makes the points of a plan. Fails if an expression has no value, or nothing is left that could be run.
-pub fn expand(plan: &Plan, machine: &dyn Machine) -> Result<Expansion, PlanError> {
+pub fn expand(plan: &Plan, machine: &Machine) -> Result<Expansion, PlanError> {
     let all = configs::configs(plan, machine)?;
     let (cells, dropped) = fit::cells(plan, machine, all);
     if cells.is_empty() {

@@ -4,13 +4,13 @@
 mod common;
 
 use carmine_study::archive::PointKind;
-use carmine_study::expand::{Expansion, dry_run, expand};
+use carmine_study::expand::{Expansion, Machine, dry_run, expand};
 use carmine_study::plan::{Plan, SHIPPED, shipped};
-use common::Described;
+use common::described;
 
 fn run(shape: &str, text: &str) -> Expansion {
     let plan = Plan::parse("test.toml", text).unwrap();
-    expand(&plan, &Described::new(shape)).unwrap()
+    expand(&plan, &described(shape)).unwrap()
 }
 
 fn stems(expansion: &Expansion) -> Vec<&str> {
@@ -33,7 +33,7 @@ fn coupled_axes_follow_the_others() {
 fn a_circle_and_an_unknown_name_are_errors() {
     for (axes, part) in [("jobs = \"pgs\"\npgs = \"jobs\"", "in turn"), ("jobs = \"disks\"", "drives")] {
         let plan = Plan::parse("p", &format!("name = \"p\"\n[axes]\n{axes}\n")).unwrap();
-        let error = expand(&plan, &Described::new("1x4x1")).unwrap_err().to_string();
+        let error = expand(&plan, &described("1x4x1")).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
 }
@@ -73,7 +73,7 @@ fn a_steady_drift_favours_no_arm() {
 #[test]
 fn when_nothing_fits_all_reasons_are_told() {
     let plan = Plan::parse("p", "name = \"p\"\n[axes]\nosds = [2, 3]\nreactors = [2, 4]\nclient = [\"own\", \"rados-bench\"]\nworkload = \"randrw4k\"\n").unwrap();
-    let error = expand(&plan, &Described::new("1x2x1")).unwrap_err().to_string();
+    let error = expand(&plan, &described("1x2x1")).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().skip(1).collect();
     assert_eq!(lines.len(), 5, "{error}");
     assert!(lines.iter().any(|line| line.starts_with("4 x can not be done: --rw randrw")), "{error}");
@@ -145,9 +145,9 @@ fn what_does_not_fit_is_left_out_unless_cpus_may_be_shared() {
 #[test]
 fn strategies_on_one_node_are_refused_as_identical() {
     let plan = Plan::parse("p", "name = \"p\"\ncompare = \"balance\"\n[axes]\nbalance = [\"default\", \"osd\", \"socket\"]\nreactors = 2\n").unwrap();
-    let error = expand(&plan, &Described::new("1x8x1")).unwrap_err().to_string();
+    let error = expand(&plan, &described("1x8x1")).unwrap_err().to_string();
     assert!(error.contains("identical") && error.contains("same grid"), "{error}");
-    assert!(expand(&plan, &Described::new("2x8x1")).is_ok());
+    assert!(expand(&plan, &described("2x8x1")).is_ok());
 }
 
 #[test]
@@ -163,10 +163,8 @@ fn exclusions() {
 fn named_devices_hold_one_layout_at_a_time() {
     let plan =
         Plan::parse("p", "name = \"p\"\nrepeats = 2\n[axes]\nosds = [1, 2, 3]\npool_size = 1\n").unwrap();
-    let machine = Described {
-        devices: vec!["/dev/a".into(), "/dev/b".into(), "/dev/c".into()],
-        ..Described::new("1x8x1")
-    };
+    let machine =
+        Machine { devices: vec!["/dev/a".into(), "/dev/b".into(), "/dev/c".into()], ..described("1x8x1") };
     let expansion = expand(&plan, &machine).unwrap();
     let layouts: Vec<&str> = expansion.points.iter().map(|p| p.point.layout.as_str()).collect();
     let switches = layouts.windows(2).filter(|pair| pair[0] != pair[1]).count();
@@ -189,7 +187,7 @@ fn shipped_plans_on_a_large_machine_and_on_a_small_one() {
     for shape in ["2x28x2", "1x2x1"] {
         for plan in SHIPPED {
             let parsed = shipped(plan.name).unwrap().unwrap();
-            let text = match expand(&parsed, &Described::new(shape)) {
+            let text = match expand(&parsed, &described(shape)) {
                 Ok(expansion) => shortened(&dry_run(&parsed, &expansion)),
                 Err(error) => format!("{error}\n"),
             };

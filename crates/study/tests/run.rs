@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use carmine_study::archive::{Build, Chart, Point, RUN_FORMAT, Run, RunFile, RunWriter, State, write_whole};
 use carmine_study::commands::{Step, What};
-use carmine_study::expand::expand;
+use carmine_study::expand::{Machine, expand};
 use carmine_study::plan::Plan;
 use carmine_study::run::{End, Ending, Event, Executor, Job, Options, Sweep};
-use common::Described;
+use common::described;
 use serde_json::{Value, json};
 
 /// Pretends that commands run: remembers them, and writes the results that `carmine bench` would. A closed loop gives 1000 IOPS,
@@ -131,7 +131,7 @@ impl Bed {
     }
 
     fn go(&self, fake: &mut Fake) -> (Ending, Vec<Event>) {
-        let machine = Described { devices: self.devices.clone(), ..Described::new("1x16x1") };
+        let machine = Machine { devices: self.devices.clone(), ..described("1x16x1") };
         let expansion = expand(&self.plan, &machine).unwrap();
         let job = Job {
             plan: &self.plan,
@@ -202,8 +202,8 @@ fn all_points_run_and_each_restarts_the_osds_of_a_layout_that_is_made_once() {
     let script = std::fs::read_to_string(bed.out().join("commands.sh")).unwrap();
     assert!(
         script.contains("carmine up --dir")
-            && script.contains("# fio --name=blue_1osd")
-            && script.contains("# rados -c")
+            && script.contains(".fio0.json --name=")
+            && script.contains("# by hand: rados -c")
     );
     assert!(!bed.out().join("layouts").exists());
 }

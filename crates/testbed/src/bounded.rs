@@ -18,8 +18,8 @@ const TERM_LIMIT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(20);
 /// Lines of its output that a failure quotes.
 const TAIL_LINES: usize = 6;
-/// Lines in which its error is looked for.
-const ERROR_LINES: usize = 100;
+/// Bytes of its output in which its error is looked for.
+const SAID_BYTES: u64 = 64 << 10;
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,21 +44,23 @@ pub fn run_bounded(
     cancel: Option<&AtomicBool>,
     record: &Path,
 ) -> Result<Ended> {
+    let before = log.metadata().map_or(0, |meta| meta.len());
     let mut child = process::spawn(line, &[], true, log)?;
     if let Some(id) = ProcessId::of(child.id() as i32) {
         id.store(record)?;
     }
-    let ended = wait(&mut child, log, limit, cancel);
+    let ended = wait(&mut child, &|| said(log, before), limit, cancel);
     files::remove_file(record)?;
     Ok(ended)
 }
 
-fn wait(child: &mut Child, log: &Path, limit: Duration, cancel: Option<&AtomicBool>) -> Ended {
+/// `said` is asked when it has failed.
+fn wait(child: &mut Child, said: &dyn Fn() -> String, limit: Duration, cancel: Option<&AtomicBool>) -> Ended {
     let end = Instant::now() + limit;
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ended::Ok,
-            Ok(Some(status)) => return Ended::Failed(format!("{status}: {}", said(log))),
+            Ok(Some(status)) => return Ended::Failed(format!("{status}: {}", said())),
             Ok(None) => {}
             Err(e) => return Ended::Failed(format!("cannot be waited for: {e}")),
         }
@@ -68,20 +70,22 @@ fn wait(child: &mut Child, log: &Path, limit: Duration, cancel: Option<&AtomicBo
         }
         if Instant::now() >= end {
             end_group(child);
-            return Ended::Failed(format!("did not end within {} s: {}", limit.as_secs(), said(log)));
+            return Ended::Failed(format!("did not end within {} s: {}", limit.as_secs(), said()));
         }
         std::thread::sleep(POLL);
     }
 }
 
-/// Its error, or else the end of what it said, on one line. A log that an error quotes comes after its first line.
-fn said(log: &Path) -> String {
-    let tail = files::tail(log, ERROR_LINES);
-    let lines: Vec<&str> = tail.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    match lines.iter().rev().find(|line| line.starts_with("error: ")) {
-        Some(error) => (*error).to_owned(),
-        None => lines[lines.len().saturating_sub(TAIL_LINES)..].join("; "),
-    }
+/// Its error with what that quotes (the end of a daemon's log), or else the end of what it said, on one line. The log may
+/// have the output of commands before, which wrote its first `from` bytes.
+fn said(log: &Path, from: u64) -> String {
+    let text = files::end_of(log, from, SAID_BYTES);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // The first: what it quotes may have errors of its own.
+    let error = lines.iter().position(|line| line.starts_with("error: "));
+    let (error, rest) = error.map_or((None, &lines[..]), |at| (lines.get(at), &lines[at + 1..]));
+    let end = &rest[rest.len().saturating_sub(TAIL_LINES)..];
+    error.into_iter().chain(end).copied().collect::<Vec<_>>().join("; ").replace(":; ", ": ")
 }
 
 /// Its group can't be a stranger's: a child keeps its number until it has been waited for.
@@ -140,8 +144,21 @@ mod tests {
         assert_eq!(run("true", 5000, None).0, Ended::Ok);
         let Ended::Failed(why) = run("echo no space; exit 3", 5000, None).0 else { panic!() };
         assert!(why.contains('3') && why.contains("no space"), "{why}");
-        let (ended, _) = run("echo 'error: no OSD'; echo quoted; echo quoted; exit 1", 5000, None);
-        assert!(matches!(&ended, Ended::Failed(why) if why.ends_with("error: no OSD")), "{ended:?}");
+        let script = "echo working; echo 'error: osd.0 has ended (signal: 6); the end of osd.0.log:'; \
+                      for n in 1 2 3 4 5 6 7 8; do echo error: line $n; done; exit 1";
+        let Ended::Failed(why) = run(script, 5000, None).0 else { panic!() };
+        let all = "exit status: 1: error: osd.0 has ended (signal: 6); the end of osd.0.log: error: line 3; ";
+        assert!(why.starts_with(all) && why.ends_with("error: line 8"), "{why}");
+    }
+
+    #[test]
+    fn what_commands_before_said_is_not_its_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, record) = (dir.path().join("log"), dir.path().join("record"));
+        std::fs::write(&log, "error: an old one\n").unwrap();
+        let line = ["sh", "-c", "echo nothing works; exit 1"].map(OsString::from);
+        let ended = run_bounded(&line, &log, Duration::from_secs(5), None, &record).unwrap();
+        assert_eq!(ended, Ended::Failed("exit status: 1: nothing works".into()));
     }
 
     #[test]

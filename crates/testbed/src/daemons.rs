@@ -15,7 +15,7 @@ use crate::process::{self, ProcessId};
 use crate::wrap::{self, Wrapper};
 
 /// Lines of a dead daemon's log that an error quotes.
-const TAIL_LINES: usize = 12;
+const TAIL_LINES: usize = 20;
 /// After this a daemon that was asked to stop is ended.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// A killed process is gone at once, unless it hangs in the kernel (a dead device).
@@ -95,8 +95,8 @@ impl Daemons {
     /// It ended at once (the text quotes its log), or the record cannot be written.
     pub fn adopt(&mut self, daemon: Daemon, mut child: Child) -> Result<()> {
         let Some(id) = ProcessId::of(child.id() as i32) else {
-            let _ = child.wait();
-            return Err(self.death(daemon, "ended at once"));
+            let status = child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+            return Err(self.death(daemon, &format!("ended at once ({status})")));
         };
         // Listed before the record is written: if that fails, the process is still ended.
         self.running.push(Started { daemon, child, id: Some(id.clone()) });
@@ -105,8 +105,10 @@ impl Daemons {
 
     fn death(&self, daemon: Daemon, how: &str) -> crate::TestbedError {
         let log = self.layout.log(daemon);
-        let tail = files::tail(&log, TAIL_LINES);
-        failed!("{daemon} {how}; the end of {}:\n{tail}", log.display())
+        match files::last_words(&log, TAIL_LINES) {
+            said if said.is_empty() => failed!("{daemon} {how}; {} is empty", log.display()),
+            said => failed!("{daemon} {how}; the end of {}:\n{said}", log.display()),
+        }
     }
 
     /// An error that quotes the log if one of them has ended.
@@ -133,9 +135,13 @@ impl Daemons {
 impl Started {
     /// How it ended, if it did. A wrapper may end before its daemon: it may have put that into the background.
     fn ended(&mut self, layout: &Layout) -> Result<Option<String>> {
-        let status = self.child.try_wait().ok().flatten();
+        let mut status = self.child.try_wait().ok().flatten();
         if self.id.is_none() {
             self.id = ProcessId::load(&layout.pid_file(self.daemon))?;
+        }
+        if self.id.as_ref().is_some_and(|id| id.pid == self.child.id() as i32 && !id.alive()) {
+            // It ended since the first look; a zombie tells its status at once.
+            status = status.or_else(|| self.child.wait().ok());
         }
         Ok(match (&self.id, status) {
             (Some(id), None) if !id.alive() => Some("has ended".to_owned()),
@@ -208,7 +214,7 @@ pub enum Stopped {
 ///
 /// # Errors
 /// A record is damaged (guessing could hit a stranger), or a process does not even end by SIGKILL.
-pub fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
+pub(crate) fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
     let mut ids = Vec::new();
     for &daemon in daemons {
         let id = ProcessId::load(&layout.pid_file(daemon))?;

@@ -45,7 +45,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 }
 
 /// Removes a file or a link; a missing one is fine.
-pub(crate) fn remove_file(path: &Path) -> Result<()> {
+pub fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(TestbedError::io("remove", path)(e)),
         _ => Ok(()),
@@ -53,7 +53,7 @@ pub(crate) fn remove_file(path: &Path) -> Result<()> {
 }
 
 /// Removes a folder with all in it; a missing one is fine. Links inside are removed, not followed.
-pub(crate) fn remove_dir(path: &Path) -> Result<()> {
+pub fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(TestbedError::io("remove", path)(e)),
         _ => Ok(()),
@@ -62,18 +62,38 @@ pub(crate) fn remove_dir(path: &Path) -> Result<()> {
 
 /// The last `lines` lines of a log, at most 64 KiB of it.
 pub fn tail(path: &Path, lines: usize) -> String {
+    last_lines(&end_of(path, 0, 64 << 10), lines)
+}
+
+/// What a daemon said last, in `lines` lines at most. Ceph's daemons write thousands of recent events behind the reason for
+/// which they abort: those are left out.
+pub(crate) fn last_words(path: &Path, lines: usize) -> String {
+    const LIMIT_BYTES: u64 = 8 << 20;
+    let text = end_of(path, 0, LIMIT_BYTES);
+    let (begin, end) = ("--- begin dump of recent events ---", "--- end dump of recent events ---");
+    let said = match (text.rfind(begin), text.rfind(end)) {
+        (Some(from), Some(to)) if from < to => format!("{}{}", &text[..from], &text[to + end.len()..]),
+        (Some(from), _) => text[..from].to_owned(),
+        _ => text,
+    };
+    last_lines(said.trim_end(), lines)
+}
+
+/// What was written to a log behind its first `from` bytes, the last `limit_bytes` of it.
+pub(crate) fn end_of(path: &Path, from: u64, limit_bytes: u64) -> String {
     use std::io::{Read, Seek, SeekFrom};
-    const LIMIT: u64 = 64 * 1024;
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(LIMIT)))?;
+        file.seek(SeekFrom::Start(len.saturating_sub(limit_bytes).max(from)))?;
         let mut bytes = Vec::new();
-        file.take(LIMIT).read_to_end(&mut bytes)?;
+        file.take(limit_bytes).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+fn last_lines(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
 }
@@ -100,5 +120,19 @@ mod tests {
         assert_eq!(tail(&path, 3), "");
         fs::write(&path, "a\nb\nc\nd\n").unwrap();
         assert_eq!(tail(&path, 2), "c\nd");
+        assert_eq!((end_of(&path, 4, 100).as_str(), end_of(&path, 4, 2).as_str()), ("c\nd\n", "d\n"));
+    }
+
+    #[test]
+    fn the_reason_of_an_abort_is_not_buried() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("osd.0.log");
+        let dump = "   -9> an event\n".repeat(20_000);
+        let said = "starting\n-1 osd.0 unable to mount its store\n--- begin dump of recent events ---\n";
+        fs::write(&path, format!("{said}{dump}")).unwrap();
+        assert_eq!(last_words(&path, 1), "-1 osd.0 unable to mount its store");
+        fs::write(&path, format!("{said}{dump}--- end dump of recent events ---\nAborted\n")).unwrap();
+        let words = last_words(&path, 12);
+        assert!(words.starts_with("starting\n-1 osd.0 unable") && words.ends_with("Aborted"), "{words}");
     }
 }

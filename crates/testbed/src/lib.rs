@@ -19,6 +19,7 @@ mod db_place;
 pub mod drive;
 mod error;
 mod files;
+mod folder;
 mod layout;
 mod lock;
 mod mkfs;
@@ -40,19 +41,17 @@ mod wrap;
 pub use archive::archive;
 pub use bounded::{Ended, end_recorded, run_bounded};
 pub use conf::ceph_conf;
-pub use daemons::{Daemons, Stopped, stop};
+pub use daemons::{Daemons, Stopped};
 pub use db_place::{DbMove, db_place, migrate_db, put_db};
 pub use error::{Result, TestbedError};
-pub use files::{tail, write_whole};
+pub use files::{remove_dir, remove_file, tail, write_whole};
+pub use folder::{NewFolder, daemons_of, read_plan, refuse_used_folder, stop_all};
 pub use layout::{Daemon, Layout};
 pub use lock::FolderLock;
 pub use mkfs::progress_line;
 pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};
 pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
-pub use testbed::{
-    Event, StartOptions, Testbed, daemons_of, http_addr, load_plan, mon_addr, refuse_used_folder,
-    require_plan, running,
-};
+pub use testbed::{Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, require_plan, running};
 pub use tuning::{OrAuto, Tuning, TuningWish};
 pub use wal_place::{begin_wal_move, planned_wal, put_wal, remove_old_wal, settle_wal, wal_places};
 pub use wish::{StoreKind, Wish};

@@ -10,6 +10,7 @@ use carmine_types::OsdId;
 
 use crate::daemons::{self, Daemons, Stopped};
 use crate::error::{Result, TestbedError, failed, usage};
+use crate::folder::{NewFolder, daemons_of, read_plan, stop_all};
 use crate::layout::{Daemon, Layout};
 use crate::lock::FolderLock;
 use crate::plan::{PLAN_FORMAT, Plan};
@@ -70,22 +71,7 @@ pub struct Testbed {
 
 /// Reads the plan of a folder; `None` if there is no testbed in it.
 pub fn load_plan(layout: &Layout) -> Result<Option<Plan>> {
-    #[derive(serde::Deserialize)]
-    struct Format {
-        format: u32,
-    }
-    let path = layout.plan();
-    match files::read_json::<Format>(&path)? {
-        None => return Ok(None),
-        Some(Format { format }) if format != PLAN_FORMAT => {
-            return Err(failed!(
-                "{} has format {format}, this carmine reads {PLAN_FORMAT}: use the carmine that made it",
-                path.display()
-            ));
-        }
-        Some(_) => {}
-    }
-    files::read_json(&path)
+    read_plan(&layout.plan(), PLAN_FORMAT)
 }
 
 /// Reads the plan of a folder that must hold a testbed.
@@ -95,15 +81,10 @@ pub fn require_plan(layout: &Layout) -> Result<Plan> {
     })
 }
 
-/// The daemons of a plan, OSDs first: the order in which they are stopped.
-pub fn daemons_of(plan: &Plan) -> Vec<Daemon> {
-    (0..plan.osds()).map(|id| Daemon::Osd(OsdId(id))).chain([Daemon::Mon]).collect()
-}
-
 /// Those that run now.
 pub fn running(layout: &Layout, plan: &Plan) -> Result<Vec<Daemon>> {
     let mut list = Vec::new();
-    for daemon in daemons_of(plan) {
+    for daemon in daemons_of(plan.osds()) {
         if ProcessId::load(&layout.pid_file(daemon))?.is_some_and(|id| id.alive()) {
             list.push(daemon);
         }
@@ -111,40 +92,11 @@ pub fn running(layout: &Layout, plan: &Plan) -> Result<Vec<Daemon>> {
     Ok(list)
 }
 
-/// Fails if a new testbed cannot be made in this folder because there is something in it. Worth asking before work that
-/// takes hours.
-///
-/// # Errors
-/// Names what is there.
-pub fn refuse_used_folder(layout: &Layout) -> Result<()> {
-    let dir = layout.dir();
-    let entries = match fs::read_dir(dir) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(TestbedError::io("read", dir))?,
-    };
-    for entry in entries {
-        let name = entry.map_err(TestbedError::io("read", dir))?.file_name();
-        if name != "lock" {
-            return Err(usage!(
-                "{} is not empty (it has {}) and holds no testbed: name another folder with --dir; nothing was changed",
-                dir.display(),
-                name.display()
-            ));
-        }
-    }
-    Ok(())
-}
-
 impl Testbed {
     /// Makes a new testbed in an empty or absent folder: plan, store folders, stores. If that fails, what was
     /// made is removed again.
     pub fn create(layout: Layout, plan: Plan, wipe: bool, start: &mut StartOptions<'_>) -> Result<Self> {
-        refuse_used_folder(&layout)?;
-        let existed = layout.dir().exists();
-        fs::create_dir_all(layout.dir()).map_err(TestbedError::io("create", layout.dir()))?;
-        let layout = Layout::new(layout.dir())?;
-        let lock = FolderLock::take(&layout)?;
-        refuse_used_folder(&layout)?;
+        let NewFolder { layout, lock, existed } = NewFolder::take(&layout, "testbed")?;
         let mut testbed = Self { layout, plan, _lock: lock };
         if let Err(e) = testbed.fill(wipe, start) {
             testbed.remove_files()?;
@@ -233,7 +185,7 @@ impl Testbed {
             ));
         }
         let running = running(&self.layout, &self.plan)?;
-        if running.len() == daemons_of(&self.plan).len() {
+        if running.len() == daemons_of(self.plan.osds()).len() {
             return Err(usage!("the testbed in {dir} already runs; see `carmine status --dir {dir}`"));
         }
         if !running.is_empty() {
@@ -337,11 +289,7 @@ impl Testbed {
 
     /// Stops all processes; the data stays.
     pub fn stop(&mut self) -> Result<Vec<(Daemon, Stopped)>> {
-        let all = daemons_of(&self.plan);
-        let (osds, mon): (Vec<_>, Vec<_>) = all.into_iter().partition(|d| *d != Daemon::Mon);
-        let mut report = daemons::stop(&self.layout, &osds)?;
-        report.extend(daemons::stop(&self.layout, &mon)?);
-        files::remove_file(&self.layout.mon_addr())?;
+        let report = stop_all(&self.layout, self.plan.osds())?;
         confine::remove(&self.layout)?;
         Ok(report)
     }
@@ -365,7 +313,7 @@ impl Testbed {
         for slice in self.plan.slices.iter().filter(|_| self.plan.devices.is_empty()) {
             files::remove_file(&self.layout.device_file(slice.device))?;
         }
-        for daemon in daemons_of(&self.plan) {
+        for daemon in daemons_of(self.plan.osds()) {
             files::remove_file(&self.layout.log(daemon))?;
         }
         files::remove_dir(&self.layout.mon_dir())?;

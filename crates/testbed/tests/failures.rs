@@ -78,7 +78,11 @@ impl World {
 fn a_monitor_that_ends_is_quoted() {
     let mut world = World::new();
     let error = world.up(StoreKind::Cyan, "echo cannot listen: port 99 is in use >&2; exit 1").unwrap_err();
-    assert!(error.contains("mon has ended") || error.contains("mon ended"), "{error}");
+    assert!(
+        error.contains("mon has ended (exit status: 1)")
+            || error.contains("mon ended at once (exit status: 1)"),
+        "{error}"
+    );
     assert!(error.contains("port 99 is in use") && error.contains("mon.log"), "{error}");
     assert!(world.is_quiet());
     let layout = world.layout();

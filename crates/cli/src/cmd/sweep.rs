@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use carmine_study::archive::{Chart, Run, RunWriter, State};
-use carmine_study::expand::{Expansion, dry_run, expand};
+use carmine_study::expand::{Expansion, Machine, dry_run, expand};
 use carmine_study::plan::Plan;
 use carmine_study::run::{Ending, Job, Options, Sweep};
 use carmine_study::scaling::scaling_of_run;
@@ -22,7 +22,6 @@ use carmine_study::scaling::scaling_of_run;
 pub(crate) use args::SweepArgs;
 use begin::Place;
 use executor::Processes;
-use machine::ThisMachine;
 use view::View;
 
 use crate::output::{Usage, note, print};
@@ -36,7 +35,7 @@ pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
     }
     let args = if args.resume { begin::resumed(args)? } else { args };
     let plan = args.plan()?;
-    let machine = ThisMachine::new(&args)?;
+    let machine = machine::machine(&args)?;
     let expansion = expand(&plan, &machine).map_err(|e| Usage(e.to_string()))?;
     if args.dry_run {
         print(&if args.json { list::points_json(&expansion)? } else { dry_run(&plan, &expansion) })?;
@@ -54,7 +53,7 @@ pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
 fn go(
     args: &SweepArgs,
     plan: &Plan,
-    machine: &ThisMachine,
+    machine: &Machine,
     expansion: Expansion,
     place: &Place,
 ) -> anyhow::Result<Ending> {

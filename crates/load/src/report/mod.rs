@@ -15,7 +15,7 @@ use crate::fio;
 use crate::result::{DirStats, JobResult};
 use crate::spec::LoadSpec;
 use crate::verdict::{Evidence, verdict};
-use crate::window::{CounterWindow, OsdWindow, ReactorWindow, Window};
+use crate::window::{CounterWindow, OsdWindow, ReactorWindow, RocksdbNs, Window};
 use costs::{device_reads, hops_per_op, machine_seconds};
 
 pub use shape::{CacheState, Context, CpuSeconds, LatencyHistograms, OsdReport, PerCore, Report};
@@ -184,6 +184,8 @@ fn evidence(spec: &LoadSpec, result: &JobResult, context: &Context, wall: f64) -
 
 fn osd_report(osd: &OsdWindow) -> OsdReport {
     let sum = |clock: fn(&ReactorWindow) -> u64| seconds(osd.reactors.iter().map(clock).sum());
+    // A peer's RocksDB has threads of these names, too, but nothing else of it is told apart.
+    let rocksdb = if osd.reactors.is_empty() { RocksdbNs::default() } else { osd.rocksdb_ns() };
     OsdReport {
         id: osd.id,
         pid: osd.process.pid,
@@ -193,6 +195,9 @@ fn osd_report(osd: &OsdWindow) -> OsdReport {
             sleep: sum(|r| r.sleep_ns),
             wait: sum(|r| r.wait_ns),
             alien: seconds(osd.alien_ns()),
+            rocksdb_feeder: seconds(osd.feeder_ns.unwrap_or(0)),
+            rocksdb_flush: seconds(rocksdb.flush),
+            rocksdb_compaction: seconds(rocksdb.compaction),
             kernel_total: seconds(osd.process.cpu_ns),
         },
         rss_bytes: osd.process.rss_bytes,

@@ -69,6 +69,7 @@ pub struct LatencyHistograms {
 
 /// CPU seconds of one OSD process in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CpuSeconds {
     /// Reactors doing work.
     pub busy: f64,
@@ -78,8 +79,14 @@ pub struct CpuSeconds {
     pub sleep: f64,
     /// Reactors ready, but without a CPU.
     pub wait: f64,
-    /// Threads that are not reactors.
+    /// Threads that are not reactors: with the three below.
     pub alien: f64,
+    /// Of those, aliens that feed RocksDB.
+    pub rocksdb_feeder: f64,
+    /// Of those, RocksDB's threads that write out what is in memory only.
+    pub rocksdb_flush: f64,
+    /// Of those, RocksDB's threads that merge tables.
+    pub rocksdb_compaction: f64,
     /// All threads, as the kernel counts.
     pub kernel_total: f64,
 }

@@ -34,13 +34,17 @@ pub fn table(result: &JobResult, report: &Report) -> String {
         let c = &osd.cpu_seconds;
         let _ = writeln!(
             text,
-            "osd.{:<3} CPU s: busy {:.2} spin {:.2} sleep {:.2} wait {:.2} alien {:.2}, kernel total {:.2}; memory {} MiB",
+            "osd.{:<3} CPU s: busy {:.2} spin {:.2} sleep {:.2} wait {:.2} alien {:.2} (RocksDB: feeder {:.2} flush {:.2} \
+             compaction {:.2}), kernel total {:.2}; memory {} MiB",
             osd.id,
             c.busy,
             c.spin,
             c.sleep,
             c.wait,
             c.alien,
+            c.rocksdb_feeder,
+            c.rocksdb_flush,
+            c.rocksdb_compaction,
             c.kernel_total,
             osd.rss_bytes >> 20
         );
@@ -148,6 +152,9 @@ fn cores_line(report: &Report) -> String {
     }
     if let Some(instructions) = report.instructions_per_op {
         let _ = write!(line, "; instructions/op {instructions:.0}");
+    }
+    if let Some(seconds) = report.throttled_seconds {
+        let _ = write!(line, "; throttled {seconds:.2} s");
     }
     let _ = write!(line, "; {:.1} s, bs {}", report.window_seconds, show_bytes(report.load.bs_bytes));
     line

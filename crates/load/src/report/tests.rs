@@ -22,11 +22,18 @@ fn case(shared: bool) -> (LoadSpec, JobResult, Window, Context) {
     };
     let threads = vec![
         ThreadWindow { tid: 7, cpu_ns: 1_400_000_000, ..ThreadWindow::default() },
-        ThreadWindow { tid: 8, cpu_ns: 200_000_000, ..ThreadWindow::default() },
+        ThreadWindow { tid: 8, cpu_ns: 100_000_000, ..ThreadWindow::default() },
+        ThreadWindow { tid: 9, name: "rocksdb:high".into(), cpu_ns: 30_000_000, ..ThreadWindow::default() },
+        ThreadWindow { tid: 10, name: "rocksdb:low".into(), cpu_ns: 70_000_000, ..ThreadWindow::default() },
     ];
     let process = ProcessWindow { pid: 42, cpu_ns: 1_600_000_000, threads, ..ProcessWindow::default() };
-    let osd =
-        OsdWindow { process, reactors: vec![reactor], device_reads: Some(3000), ..OsdWindow::default() };
+    let osd = OsdWindow {
+        process,
+        reactors: vec![reactor],
+        device_reads: Some(3000),
+        feeder_ns: Some(40_000_000),
+        ..OsdWindow::default()
+    };
     let machine = MachineWindow {
         cpus: 2,
         busy_ns: 3_000_000_000,
@@ -55,7 +62,11 @@ fn figures_add_up() {
     near(r.client_cores_used, 0.4);
     near(r.hops_per_op, 0.5);
     near(r.device_reads_per_client_read, 0.5);
-    near(Some(r.osds[0].cpu_seconds.alien), 0.2);
+    let cpu = r.osds[0].cpu_seconds;
+    near(Some(cpu.alien), 0.2);
+    near(Some(cpu.rocksdb_feeder), 0.04);
+    near(Some(cpu.rocksdb_flush), 0.03);
+    near(Some(cpu.rocksdb_compaction), 0.07);
     assert_eq!(r.verdict, Limiter::Qd, "{}", r.verdict_reason);
 }
 

@@ -16,8 +16,14 @@ pub(crate) struct Cores {
     pub(crate) spin: f64,
     /// Reactors that are ready, but have no CPU.
     pub(crate) wait: f64,
-    /// Threads of OSDs that are no reactors.
-    pub(crate) alien: f64,
+    /// Aliens that feed RocksDB.
+    pub(crate) feeder: f64,
+    /// RocksDB's threads that write tables out.
+    pub(crate) flush: f64,
+    /// RocksDB's threads that merge tables.
+    pub(crate) compaction: f64,
+    /// All other threads of OSDs that are no reactors.
+    pub(crate) other_aliens: f64,
     /// Outside of OSDs, generator and monitor: the kernel's own threads and interrupts.
     pub(crate) kernel_elsewhere: Option<f64>,
 }
@@ -119,7 +125,12 @@ impl Setting<'_> {
             busy: clock(|c| c.busy)?,
             spin: clock(|c| c.spin)?,
             wait: clock(|c| c.wait)?,
-            alien: clock(|c| c.alien)?,
+            feeder: clock(|c| c.rocksdb_feeder)?,
+            flush: clock(|c| c.rocksdb_flush)?,
+            compaction: clock(|c| c.rocksdb_compaction)?,
+            other_aliens: clock(|c| {
+                (c.alien - c.rocksdb_feeder - c.rocksdb_flush - c.rocksdb_compaction).max(0.0)
+            })?,
             kernel_elsewhere: self.mean(elsewhere),
         })
     }

@@ -6,8 +6,18 @@ use crate::chart::{Axis, Chart, Ink, Key, Plot, Row, RowPlot};
 use crate::data::{Cores, PANEL_AXES, Setting};
 use crate::table::{Cell, Table};
 
-const KINDS: [&str; 5] =
-    ["reactors busy", "reactors spinning", "waiting for a CPU", "aliens", "kernel elsewhere"];
+const KINDS: [&str; 8] = [
+    "reactors busy",
+    "reactors spinning",
+    "waiting for a CPU",
+    "RocksDB's feeder",
+    "RocksDB's flushes",
+    "RocksDB's compactions",
+    "other aliens",
+    "kernel elsewhere",
+];
+/// Only stores with RocksDB have them.
+const ROCKSDB: std::ops::Range<usize> = 3..6;
 
 pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
     view.panels().iter().filter_map(|panel| chart(view, panel)).collect()
@@ -19,19 +29,18 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     if known.is_empty() {
         return None;
     }
+    let parts: Vec<[Option<f64>; KINDS.len()]> = known.iter().map(|(_, cores)| parts(cores)).collect();
+    let has = |kind: &usize| {
+        !ROCKSDB.contains(kind) || parts.iter().any(|of| of[*kind].is_some_and(|cores| cores > 0.0))
+    };
+    let kinds: Vec<usize> = (0..KINDS.len()).filter(has).collect();
     let (shown, cut) = view.rows(panel);
     let mut rows = Vec::new();
     let mut table = Table::new(&["setting"]);
-    table.columns.extend(KINDS.iter().map(|kind| format!("{kind} (cores)")));
+    table.columns.extend(kinds.iter().map(|kind| format!("{} (cores)", KINDS[*kind])));
     table.columns.extend(["machine CPU (µs per op)", "OSD CPU (µs per op)", "marks"].map(str::to_owned));
-    for (setting, cores) in &known {
-        let values = vec![
-            Some(cores.busy),
-            Some(cores.spin),
-            Some(cores.wait),
-            Some(cores.alien),
-            cores.kernel_elsewhere,
-        ];
+    for ((setting, _), parts) in known.iter().zip(&parts) {
+        let values: Vec<Option<f64>> = kinds.iter().map(|kind| parts[*kind]).collect();
         let mut row: Vec<Cell> = vec![view.name(setting, &PANEL_AXES).into()];
         row.extend(values.iter().map(|v| Cell::number(*v, 2)));
         row.push(Cell::number(setting.mean(|r| r.carmine.machine_cpu_us_per_op), 1));
@@ -47,10 +56,10 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     if known.iter().any(|(_, c)| c.kernel_elsewhere.is_none()) {
         remarks.push("Kernel elsewhere is not known where the machine was busy with other things.".into());
     }
-    let key = |(n, kind): (usize, &&str)| Key { name: (*kind).into(), ink: Ink::Series(n), dotted: false };
+    let key = |kind: &usize| Key { name: KINDS[*kind].into(), ink: Ink::Series(*kind), dotted: false };
     let plot = RowPlot {
         x: Axis::from_zero("Cores, average of the window"),
-        keys: KINDS.iter().enumerate().map(key).collect(),
+        keys: kinds.iter().map(key).collect(),
         rows,
         stacked: true,
         ..RowPlot::default()
@@ -65,4 +74,10 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
         remarks,
         family: format!("cpu-{}", panel.kind),
     })
+}
+
+/// In the order of [`KINDS`].
+fn parts(c: &Cores) -> [Option<f64>; KINDS.len()] {
+    let osds = [c.busy, c.spin, c.wait, c.feeder, c.flush, c.compaction, c.other_aliens];
+    std::array::from_fn(|kind| osds.get(kind).copied().or(c.kernel_elsewhere))
 }

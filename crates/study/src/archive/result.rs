@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use carmine_load::profile::Profile;
-pub use carmine_load::report::{LatencyHistograms, PerCore};
+pub use carmine_load::report::{CpuSeconds, LatencyHistograms, PerCore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -42,18 +42,6 @@ pub struct Direction {
 pub struct Job {
     pub read: Direction,
     pub write: Direction,
-}
-
-/// CPU seconds of an OSD in the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CpuSeconds {
-    pub busy: f64,
-    pub spin: f64,
-    pub sleep: f64,
-    pub wait: f64,
-    pub alien: f64,
-    pub kernel_total: f64,
 }
 
 /// One OSD.

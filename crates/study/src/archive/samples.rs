@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-pub use carmine_load::samples::{CoresUsed, CpuSamples, ThreadSamples};
+pub use carmine_load::samples::{CoresUsed, CpuSamples, NvmeSamples, ThreadSamples};
 use serde::{Deserialize, Serialize};
 
 /// What sampling itself costs.
@@ -26,4 +26,6 @@ pub struct Samples {
     pub threads: Vec<ThreadSamples>,
     pub cores_used_10ms: Option<CoresUsed>,
     pub instrument: Option<Instrument>,
+    /// NVMe drives under the OSDs.
+    pub nvme: Vec<NvmeSamples>,
 }

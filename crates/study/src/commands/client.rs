@@ -1,7 +1,7 @@
 //! The generator of a point, and what it can't do.
 
 use carmine_load::hosted::{self, Tool};
-use carmine_load::{LoadSpec, Rw};
+use carmine_load::{Arrivals, LoadSpec, Rw};
 
 use super::load::{bs_bytes, iodepth, jobs, shape_of, size_bytes};
 use crate::archive::Config;
@@ -21,23 +21,32 @@ pub fn is_hosted(config: &Config) -> bool {
     tool(config) != Tool::Carmine
 }
 
-/// What the load of a point asks that can't be done, before anything is started.
-pub(crate) fn refusal(config: &Config) -> Option<String> {
+/// The load of a point in the generator's words; times and seed are not in it.
+pub(super) fn load_spec(config: &Config) -> LoadSpec {
     let small = |axis: &str| config.number(axis).map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX));
-    let follows = |axis: &str| config.number(axis).is_some_and(|n| n > 0).then_some(1.0);
     let workload = shape_of(config);
-    let spec = LoadSpec {
+    let fixed = config.text("arrivals") == Some("fixed");
+    LoadSpec {
         rw: workload.rw,
         rwmixread: workload.rwmixread,
         bs_bytes: bs_bytes(config),
         iodepth: u32::try_from(iodepth(config)).unwrap_or(u32::MAX),
         numjobs: u32::try_from(jobs(config)).unwrap_or(u32::MAX),
         size_bytes: size_bytes(config),
-        rate_iops: config.float("rate_iops").or(follows("rate_percent")).or(follows("search_step")),
+        rate_iops: config.float("rate_iops"),
+        arrivals: if fixed { Arrivals::Fixed } else { Arrivals::Poisson },
         volumes: small("volumes"),
         processes: small("processes"),
         ..LoadSpec::default()
-    };
+    }
+}
+
+/// What the load of a point asks that can't be done, before anything is started.
+pub(crate) fn refusal(config: &Config) -> Option<String> {
+    let follows = |axis: &str| config.number(axis).is_some_and(|n| n > 0).then_some(1.0);
+    let spec = load_spec(config);
+    let rate_iops = spec.rate_iops.or(follows("rate_percent")).or(follows("search_step"));
+    let spec = LoadSpec { rate_iops, ..spec };
     let aged = LoadSpec {
         rw: Rw::RandWrite,
         io_bytes: config.number("age").filter(|rounds| *rounds > 0).map(|rounds| rounds * spec.size_bytes),

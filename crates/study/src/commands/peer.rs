@@ -16,7 +16,7 @@ const OPTIONS: [(&str, &str); 6] = [
 
 /// Refuses what a peer can't be given, so that it is not compared with a Carmine that has it.
 pub(super) fn check(config: &Config) -> Result<(), String> {
-    if config.text("confine") == Some("quota") && config.number("cpus").is_some() {
+    if config.text("confine") == Some("quota") && config.float("cpus").is_some() {
         return Err("confine = quota: a peer is confined to CPUs, not by time; take cpuset".to_owned());
     }
     match config.number("osds_per_device") {

@@ -8,7 +8,7 @@ use super::load::bs_bytes;
 use super::step::{Step, What};
 use super::{is_peer, peer};
 use crate::archive::Config;
-use crate::expand::Machine;
+use crate::expand::{Machine, cpu_list};
 
 /// Bytes per second that a slow disk takes while block files are written through.
 const SLOW_BYTES_PER_S: f64 = 40e6;
@@ -51,10 +51,10 @@ const OPTIONS: [(&str, &str); 18] = [
 pub fn start_options(
     config: &Config,
     overprovisioned: bool,
-    machine: &dyn Machine,
+    machine: &Machine,
 ) -> Result<(Grid, Vec<String>), String> {
     let own = own_options(config, overprovisioned, machine)?;
-    let grid = machine.place(&own)?;
+    let grid = machine.grid(&own)?;
     if !is_peer(config) {
         return Ok((grid, own));
     }
@@ -63,7 +63,7 @@ pub fn start_options(
     Ok((grid, options))
 }
 
-fn own_options(config: &Config, overprovisioned: bool, machine: &dyn Machine) -> Result<Vec<String>, String> {
+fn own_options(config: &Config, overprovisioned: bool, machine: &Machine) -> Result<Vec<String>, String> {
     let mut options = Vec::new();
     let devices = devices(config, machine)?;
     let blue = config.text("store").is_none_or(|store| store == "blue");
@@ -85,13 +85,12 @@ fn own_options(config: &Config, overprovisioned: bool, machine: &dyn Machine) ->
     }
     if let Some(smt) = config.text("smt") {
         let reactors = config.number("osds").unwrap_or(1) * config.number("reactors").unwrap_or(1);
-        let list = machine
-            .cpu_list(smt == "on", reactors as usize)
+        let list = cpu_list(&machine.topology, smt == "on", reactors as usize)
             .ok_or_else(|| format!("smt = {smt}: there are no {reactors} such CPUs beside the client's"))?;
         options.extend(["--cpus".to_owned(), list]);
     }
     options.extend(devices);
-    options.extend(confinement(config));
+    options.extend(confinement(config)?);
     if overprovisioned {
         options.push("--overprovisioned".to_owned());
     }
@@ -99,24 +98,32 @@ fn own_options(config: &Config, overprovisioned: bool, machine: &dyn Machine) ->
 }
 
 /// `--devs`: the first of the named devices, as many as the OSDs need.
-fn devices(config: &Config, machine: &dyn Machine) -> Result<Vec<String>, String> {
-    if machine.devices().is_empty() || config.text("store") != Some("blue") {
+fn devices(config: &Config, machine: &Machine) -> Result<Vec<String>, String> {
+    if machine.devices.is_empty() || config.text("store") != Some("blue") {
         return Ok(Vec::new());
     }
     let each = config.number("osds_per_device").unwrap_or(1).max(1);
     let need = config.number("osds").unwrap_or(1).div_ceil(each) as usize;
-    match machine.devices().get(..need) {
+    match machine.devices.get(..need) {
         Some(list) => Ok(vec!["--devs".to_owned(), list.join(",")]),
-        None => Err(format!("{need} devices are needed, --devs names {}", machine.devices().len())),
+        None => Err(format!("{need} devices are needed, --devs names {}", machine.devices.len())),
     }
 }
 
-/// `--confine`, where the plan has the axis at all: options stay in force until others are given.
-fn confinement(config: &Config) -> Vec<String> {
-    let Some(confine) = config.text("confine") else { return Vec::new() };
-    let cpus = config.number("cpus").filter(|_| confine != "none");
-    let cpus = cpus.map_or_else(|| "none".to_owned(), |cpus| cpus.to_string());
-    ["--confine", confine, "--confine-cpus", &cpus].map(str::to_owned).to_vec()
+/// `--confine`, where the plan has the axis at all: options stay in force until others are given. Fails for a part of a CPU
+/// that is not confined by time.
+fn confinement(config: &Config) -> Result<Vec<String>, String> {
+    let cpus = config.float("cpus");
+    let confine = config.text("confine");
+    if let Some(cpus) = cpus.filter(|cpus| cpus.fract() > 0.0)
+        && confine != Some("quota")
+    {
+        let how = confine.map_or_else(|| "nothing confines it".to_owned(), |how| format!("confine = {how}"));
+        return Err(format!("cpus = {cpus}: a part of a CPU is CPU time, and {how}; take confine = quota"));
+    }
+    let Some(confine) = confine else { return Ok(Vec::new()) };
+    let cpus = cpus.filter(|_| confine != "none").map_or_else(|| "none".to_owned(), |cpus| cpus.to_string());
+    Ok(["--confine", confine, "--confine-cpus", &cpus].map(str::to_owned).to_vec())
 }
 
 /// `up --precondition` with the size of the operations that will be tested.
@@ -165,4 +172,33 @@ fn command(word: &str, layout: &Path, config: &Config) -> Vec<String> {
         false => &["carmine", word, "--dir", &layout],
     };
     words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_cpu_are_for_quotas() {
+        let confined = |how: &str, cpus: f64| {
+            let mut config = Config::default();
+            config.set("cpus", cpus);
+            config.set("confine", how);
+            confinement(&config).map(|words| words.join(" "))
+        };
+        assert_eq!(confined("quota", 0.5), Ok("--confine quota --confine-cpus 0.5".into()));
+        assert_eq!(confined("cpuset", 2.0), Ok("--confine cpuset --confine-cpus 2".into()));
+        for how in ["cpuset", "none"] {
+            let why = confined(how, 0.5).unwrap_err();
+            assert!(why.contains("cpus = 0.5") && why.contains("take confine = quota"), "{why}");
+        }
+        let mut alone = Config::default();
+        alone.set("cpus", 2);
+        assert_eq!(confinement(&alone), Ok(Vec::new()), "reactors may follow from it");
+        alone.set("cpus", 1.5);
+        assert!(confinement(&alone).unwrap_err().contains("nothing confines it"));
+        alone.set("cpus", "no-limit");
+        alone.set("confine", "quota");
+        assert_eq!(confinement(&alone).unwrap().last().map(String::as_str), Some("none"));
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Dropped;
-use super::machine::{Machine, drives, room};
+use super::machine::Machine;
 use crate::archive::Config;
 use crate::plan::{AxisValue, Expr, Kind, Plan, PlanError, Values, axis, settle};
 
@@ -21,7 +21,7 @@ const DEFAULT_WORDS: [(&str, &str); 3] =
     [("store", "blue"), ("balance", "default"), ("workload", "randread4k")];
 
 /// All configurations in the plan's order, or why one of them can't be.
-pub(super) fn configs(plan: &Plan, machine: &dyn Machine) -> Result<Vec<Result<Config, Dropped>>, PlanError> {
+pub(super) fn configs(plan: &Plan, machine: &Machine) -> Result<Vec<Result<Config, Dropped>>, PlanError> {
     let mut all: Vec<Result<Config, Dropped>> = Vec::new();
     for case in &plan.cases {
         let axes = merged(&plan.axes, &case.axes);
@@ -73,7 +73,7 @@ fn error(plan: &Plan, what: String) -> PlanError {
 /// Computes coupled values until none is left.
 fn resolve(
     plan: &Plan,
-    machine: &dyn Machine,
+    machine: &Machine,
     chosen: &Chosen<'_>,
 ) -> Result<Result<Config, Dropped>, PlanError> {
     let mut config = Config::default();
@@ -128,14 +128,14 @@ fn stuck(open: &[(&str, Kind, Expr)], known: &BTreeMap<String, f64>) -> String {
 }
 
 /// Numbers that expressions can use.
-fn known(machine: &dyn Machine, config: &Config) -> BTreeMap<String, f64> {
+fn known(machine: &Machine, config: &Config) -> BTreeMap<String, f64> {
     let mut known: BTreeMap<String, f64> =
         config.0.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
     for (name, value) in [
         ("machine_cpus", machine.cpus()),
-        ("room", room(machine)),
-        ("sockets", machine.sockets()),
-        ("drives", drives(machine)),
+        ("room", machine.room()),
+        ("sockets", machine.topology.sockets()),
+        ("drives", machine.drives()),
     ] {
         known.insert(name.to_owned(), value as f64);
     }
@@ -143,16 +143,12 @@ fn known(machine: &dyn Machine, config: &Config) -> BTreeMap<String, f64> {
     if config.get("cpus") == Some(&Value::from("no-limit"))
         && let Some(osds) = config.number("osds")
     {
-        known.insert("cpus".to_owned(), (room(machine) as u64 / osds.max(1)).max(1) as f64);
+        known.insert("cpus".to_owned(), (machine.room() as u64 / osds.max(1)).max(1) as f64);
     }
     known
 }
 
-fn excluded(
-    plan: &Plan,
-    machine: &dyn Machine,
-    config: Config,
-) -> Result<Result<Config, Dropped>, PlanError> {
+fn excluded(plan: &Plan, machine: &Machine, config: Config) -> Result<Result<Config, Dropped>, PlanError> {
     for rule in &plan.exclude {
         let mut hit = rule.axes.iter().all(|axis| {
             let is =

@@ -38,8 +38,8 @@ pub(super) fn total(points: &[Planned]) -> Duration {
 }
 
 /// Block files of all layouts, bytes; none where devices were named.
-pub(super) fn disk_bytes(machine: &dyn Machine, points: &[Planned]) -> u64 {
-    if !machine.devices().is_empty() {
+pub(super) fn disk_bytes(machine: &Machine, points: &[Planned]) -> u64 {
+    if !machine.devices.is_empty() {
         return 0;
     }
     let mut seen = BTreeSet::new();

@@ -33,7 +33,7 @@ pub(super) struct Cell {
 /// Sorts configurations into cells; what can't run or be compared is dropped with a reason.
 pub(super) fn cells(
     plan: &Plan,
-    machine: &dyn Machine,
+    machine: &Machine,
     all: Vec<Result<Config, Dropped>>,
 ) -> (Vec<Cell>, Vec<Dropped>) {
     let mut dropped = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn cells(
     (cells, dropped)
 }
 
-fn place(plan: &Plan, machine: &dyn Machine, config: Config) -> Result<Fitting, Dropped> {
+fn place(plan: &Plan, machine: &Machine, config: Config) -> Result<Fitting, Dropped> {
     if let Some(why) = commands::refusal(&config) {
         return Err(Dropped { config, word: "can not be done", why });
     }

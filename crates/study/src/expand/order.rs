@@ -17,7 +17,7 @@ pub(super) struct Unit {
 /// is compared close together. Every other round has the arms in reverse (A B … B A … A B): on a machine that drifts steadily,
 /// as while it warms up, the arm that is always second would have all of the drift. Cells begin either way in turn, so that
 /// the odd round is nobody's.
-pub(super) fn units(plan: &Plan, machine: &dyn Machine, cells: &[Cell]) -> Vec<Unit> {
+pub(super) fn units(plan: &Plan, machine: &Machine, cells: &[Cell]) -> Vec<Unit> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let mut units = Vec::new();
     for repeat in 0..plan.repeats {
@@ -33,7 +33,7 @@ pub(super) fn units(plan: &Plan, machine: &dyn Machine, cells: &[Cell]) -> Vec<U
             units.extend(arms.into_iter().map(|arm| Unit { cell, arm, repeat }));
         }
     }
-    if !machine.devices().is_empty() {
+    if !machine.devices.is_empty() {
         by_layout(cells, &mut units);
     }
     units

@@ -6,7 +6,7 @@ use carmine_topology::Topology;
 
 /// CPUs for `reactors` reactors: the first threads of as many cores, or with `smt` all threads of as few cores as suffice. Cores
 /// are taken from all sockets in turn. `None` if there are too few, or no CPU would be left for a client.
-pub fn cpu_list(topology: &Topology, smt: bool, reactors: usize) -> Option<String> {
+pub(crate) fn cpu_list(topology: &Topology, smt: bool, reactors: usize) -> Option<String> {
     let mut cores: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     for cpu in topology.cpus().iter().filter(|cpu| topology.allowed().contains(cpu.cpu)) {
         cores.entry((cpu.socket, cpu.core)).or_default().push(cpu.cpu);

@@ -5,8 +5,8 @@
 pub enum Kind {
     /// A whole number in a range, or an expression that is rounded to one.
     Count { min: u64, max: u64 },
-    /// A whole number, or this word.
-    CountOr { max: u64, word: &'static str },
+    /// CPUs: a whole number, or with a fraction down to a thousandth; or this word for no limit.
+    CpusOr { max: u64, word: &'static str },
     /// As a count, but rounded to the nearest power of two.
     PowerOfTwo { max: u64 },
     /// Bytes: a number, a text such as `64K`, or an expression.
@@ -87,7 +87,12 @@ pub const AXES: &[Axis] = &[
     row("alien_threads", Role::Start, count(256), "alien threads of each OSD"),
     row("balance", Role::Start, Kind::Word(&["default", "osd", "socket", "l3"]), "placement strategy"),
     row("poll", Role::Start, Kind::Text, "poll policy: poll, adaptive, adaptive:MICROSECONDS, sleep"),
-    row("cpus", Role::Start, Kind::CountOr { max: 4096, word: "no-limit" }, "CPUs that each OSD may use"),
+    row(
+        "cpus",
+        Role::Start,
+        Kind::CpusOr { max: 4096, word: "no-limit" },
+        "CPUs that each OSD may use; parts of one, such as 0.5, with confine = quota",
+    ),
     row("confine", Role::Start, Kind::Word(&["none", "cpuset", "quota"]), "how `cpus` is enforced"),
     row(
         "smt",

@@ -6,6 +6,9 @@ use serde_json::Value;
 use super::axis::{Axis, Kind};
 use super::expr::Expr;
 
+/// Least part of a CPU: the kernel's quotas go no lower.
+const CPUS_MIN: f64 = 0.01;
+
 /// One value: given, or to be computed of other axes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AxisValue {
@@ -48,7 +51,7 @@ fn one(name: &str, axis: Axis, given: &toml::Value) -> Result<AxisValue, String>
         (toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_), Kind::Text) => {
             Value::from(given.to_string())
         }
-        (toml::Value::String(text), Kind::CountOr { word, .. }) if text == word => Value::from(word),
+        (toml::Value::String(text), Kind::CpusOr { word, .. }) if text == word => Value::from(word),
         (toml::Value::String(text), Kind::Bytes) if parse_bytes(text).is_ok() => {
             Value::from(parse_bytes(text).unwrap_or_default())
         }
@@ -57,7 +60,9 @@ fn one(name: &str, axis: Axis, given: &toml::Value) -> Result<AxisValue, String>
             return Ok(AxisValue::Computed(expr));
         }
         (toml::Value::Integer(number), kind) => settle(*number as f64, kind).map_err(|e| wrong(&e))?,
-        (toml::Value::Float(number), Kind::Float) => settle(*number, Kind::Float).map_err(|e| wrong(&e))?,
+        (toml::Value::Float(number), Kind::Float | Kind::CpusOr { .. }) => {
+            settle(*number, axis.kind).map_err(|e| wrong(&e))?
+        }
         (_, kind) => return Err(wrong(&takes(kind))),
     };
     Ok(AxisValue::Fixed(fixed))
@@ -68,8 +73,8 @@ fn takes(kind: Kind) -> String {
         Kind::Count { min, max } => {
             format!("take a whole number from {min} to {max}, or an expression such as \"2 * osds\"")
         }
-        Kind::CountOr { max, word } => {
-            format!("take a whole number from 1 to {max}, \"{word}\", or an expression")
+        Kind::CpusOr { max, word } => {
+            format!("take a number from {CPUS_MIN} to {max}, \"{word}\", or an expression")
         }
         Kind::PowerOfTwo { max } => {
             format!("take a power of two up to {max}, or an expression such as \"100 * osds\"")
@@ -79,6 +84,12 @@ fn takes(kind: Kind) -> String {
         Kind::Word(words) => format!("take one of {}", words.join(", ")),
         Kind::Text => "take a text".to_owned(),
     }
+}
+
+/// Whole CPUs as a whole number, so that `1` and `1.0` are one point; else rounded to thousandths, which quotas count in.
+fn cpus(number: f64) -> Value {
+    let milli = (number * 1e3).round();
+    if milli % 1e3 == 0.0 { Value::from((milli / 1e3) as u64) } else { Value::from(milli / 1e3) }
 }
 
 /// A number as the axis wants it: rounded, within its range.
@@ -92,7 +103,7 @@ pub(crate) fn settle(number: f64, kind: Kind) -> Result<Value, String> {
     };
     match kind {
         Kind::Count { min, max } => whole(min, max),
-        Kind::CountOr { max, .. } => whole(1, max),
+        Kind::CpusOr { max, .. } if number >= CPUS_MIN && number <= max as f64 => Ok(cpus(number)),
         Kind::Bytes => whole(1, 1 << 60),
         Kind::PowerOfTwo { max } if number >= 0.5 && number <= max as f64 * 1.4 => {
             Ok(Value::from(1_u64 << (number.log2().round().max(0.0) as u32)))
@@ -122,6 +133,8 @@ mod tests {
         assert_eq!(fixed("osds", "[1, 3]"), [1, 3]);
         assert_eq!(fixed("osds", "2"), [2]);
         assert_eq!(fixed("cpus", "[1, \"no-limit\"]"), [Value::from(1), Value::from("no-limit")]);
+        let some = [Value::from(0.5), Value::from(2), Value::from(1.333)];
+        assert_eq!(fixed("cpus", "[0.5, 2.0, 1.3333]"), some, "whole ones are whole numbers");
         assert_eq!(fixed("osd_memory_bytes", "\"2G\""), [2_u64 << 30]);
         assert_eq!(fixed("store", "\"cyan\""), ["cyan"]);
         assert_eq!(fixed("rate_iops", "[0.5, 100]"), [0.5, 100.0]);
@@ -149,6 +162,9 @@ mod tests {
             ("store", "\"sea\"", "blue, cyan, null"),
             ("pgs", "\"100 * (osds\"", "expression"),
             ("rate_iops", "-1", "above 0"),
+            ("cpus", "0.001", "0.01 to 4096"),
+            ("cpus", "nan", "0.01 to 4096"),
+            ("reactors", "0.5", "whole number"),
         ] {
             let error = parse(name, text).unwrap_err();
             assert!(error.contains(part) && error.starts_with(name), "{error}");

@@ -219,7 +219,7 @@ impl Sweep<'_> {
 
     /// True if the layout lies on named devices.
     fn on_devices(&self, config: &Config) -> bool {
-        !self.job.machine.devices().is_empty() && is_durable(config)
+        !self.job.machine.devices.is_empty() && is_durable(config)
     }
 
     /// Named devices hold one layout: others that lie there, perhaps made by a sweep that was stopped, go.

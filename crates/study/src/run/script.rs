@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::archive::{ArchiveError, Point, RunWriter};
 use crate::commands::{Step, by_hand, shell_line};
 
-const HEAD: &str = "#!/bin/sh\n# The commands of this run, as they were run. Lines that begin with `# fio` or `# rados` do the load of the point above\n# with those tools, against the same folder while its OSDs run.\n";
+const HEAD: &str = "#!/bin/sh\n# The commands of this run, as they were run. Behind `# by hand:` stands what does the load of the point above with\n# fio, and with rados bench where that can, against the same folder while its OSDs run: first the data, then the load.\n";
 
 /// The script so far.
 pub(super) struct Script {
@@ -35,7 +35,9 @@ impl Script {
     /// Adds what does a point's load by hand.
     pub(super) fn by_hand(&mut self, layout: &Path, point: &Point) {
         if self.shown.insert(point.stem.clone()) {
-            by_hand(layout, point).iter().for_each(|line| self.text.push_str(&format!("# {line}\n")));
+            by_hand(layout, point)
+                .iter()
+                .for_each(|line| self.text.push_str(&format!("# by hand: {line}\n")));
         }
     }
 

@@ -48,7 +48,7 @@ pub(super) enum Flow {
 /// What is to be run, where.
 pub struct Job<'a> {
     pub plan: &'a Plan,
-    pub machine: &'a dyn Machine,
+    pub machine: &'a Machine,
     pub options: Options,
     pub writer: RunWriter,
     /// `run.json` as it is at the beginning.

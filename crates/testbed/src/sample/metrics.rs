@@ -7,6 +7,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OsdClocks {
     reactors: Vec<ReactorWindow>,
+    feeder_ns: Option<u64>,
     device_reads: Option<u64>,
     hopped_ops: Option<u64>,
     wire_bytes: Option<u64>,
@@ -18,6 +19,7 @@ pub fn clocks(dump: &Value) -> OsdClocks {
     let shards = dump.get("shards").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     OsdClocks {
         reactors: shards.iter().zip(0..).filter_map(|(shard, at)| reactor(shard, at)).collect(),
+        feeder_ns: dump.pointer("/kv/feeder_cpu_ns").and_then(Value::as_u64),
         device_reads: sum(shards, "device_reads"),
         hopped_ops: sum(shards, "hopped_ops"),
         wire_bytes: wire_bytes(shards),
@@ -86,6 +88,7 @@ impl OsdClocks {
     /// Puts what happened since `before` into a window.
     pub fn add_to(&self, before: &OsdClocks, window: &mut OsdWindow) {
         let since = |now: Option<u64>, old: Option<u64>| Some(now?.saturating_sub(old?));
+        window.feeder_ns = since(self.feeder_ns, before.feeder_ns);
         window.device_reads = since(self.device_reads, before.device_reads);
         window.hopped_ops = since(self.hopped_ops, before.hopped_ops);
         window.wire_bytes = since(self.wire_bytes, before.wire_bytes);
@@ -121,7 +124,7 @@ mod tests {
                    "net": {"sent_bytes": busy, "sent_to_osds_bytes": reads, "received_bytes": 2 * busy},
                    "store": {"blue": {"device_reads": reads}}})
         };
-        json!({"shards": [shard(11), shard(12)]})
+        json!({"shards": [shard(11), shard(12)], "kv": {"feeder_cpu_ns": busy}})
     }
 
     #[test]
@@ -129,7 +132,7 @@ mod tests {
         let mut window = OsdWindow::default();
         clocks(&dump(110, 9)).add_to(&clocks(&dump(100, 4)), &mut window);
         assert_eq!(window.device_reads, Some(10));
-        assert_eq!(window.hopped_ops, None);
+        assert_eq!((window.hopped_ops, window.feeder_ns), (None, Some(10)));
         // Two shards, each 10 sent (5 of them to OSDs) and 20 received.
         assert_eq!(window.wire_bytes, Some(2 * (10 - 5 + 20)));
         let r = &window.reactors[1];

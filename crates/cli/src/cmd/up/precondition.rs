@@ -62,7 +62,7 @@ impl PreconditionArgs {
                 Usage(format!("--precondition-bs {bs_bytes}: take a multiple of 4096 up to 1m")).into()
             );
         }
-        refuse_used_folder(layout)?;
+        refuse_used_folder(layout.dir(), "testbed")?;
         let options = PreconditionOptions {
             bs_bytes,
             round: Duration::from_millis(self.precondition_round),

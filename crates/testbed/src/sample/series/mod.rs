@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Result, TestbedError, failed};
+use crate::sample::smart::{Logs, Smart};
 use burst::Burst;
 use reading::{Reading, Sources};
-pub use shape::{CoresUsed, CpuSamples, Instrument, Samples, ThreadSamples};
+pub use shape::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
 
 /// Name of the sampler's thread.
 const SAMPLER: &str = "sampler";
@@ -97,6 +98,9 @@ struct Sampling {
     sources: Sources,
     burst: Burst,
     samples: Samples,
+    smart: Smart,
+    /// Of the drives, before the first reading.
+    smart_before: Logs,
     first: Reading,
     /// The sample before; `None`: the first reading.
     last: Option<Reading>,
@@ -113,8 +117,20 @@ impl Sampling {
             instrument: Instrument { cores: 0.0, cpus },
             ..Samples::default()
         };
+        // Programs that read drives are started outside of the window, on these CPUs.
+        let smart = Smart::find(sys, &options.devices);
+        let smart_before = smart.read();
         burst.sample();
-        Sampling { first: sources.read(), last: None, sources, burst, samples, own_ns: own_ns() }
+        Sampling {
+            smart,
+            smart_before,
+            first: sources.read(),
+            last: None,
+            sources,
+            burst,
+            samples,
+            own_ns: own_ns(),
+        }
     }
 
     fn run(mut self, stopped: &Receiver<()>) -> Samples {
@@ -152,6 +168,8 @@ impl Sampling {
         let seconds = end.at.duration_since(self.first.at).as_secs_f64().max(1e-9);
         self.samples.cores_used_10ms = self.burst.cores_used();
         self.samples.instrument.cores = own_ns().saturating_sub(self.own_ns) as f64 / 1e9 / seconds;
+        let smart_after = self.smart.read();
+        self.samples.nvme = self.smart.samples(self.smart_before, smart_after);
         self.samples
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-pub use carmine_load::samples::{CoresUsed, CpuSamples, ThreadSamples};
+pub use carmine_load::samples::{CoresUsed, CpuSamples, NvmeSamples, ThreadSamples};
 use serde::Serialize;
 
 /// What sampling itself cost.
@@ -26,6 +26,9 @@ pub struct Samples {
     pub threads: Vec<ThreadSamples>,
     pub cores_used_10ms: Option<CoresUsed>,
     pub instrument: Instrument,
+    /// NVMe drives under the OSDs; none where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nvme: Vec<NvmeSamples>,
 }
 
 impl Samples {

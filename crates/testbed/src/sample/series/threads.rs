@@ -128,10 +128,13 @@ pub(super) fn samples(
     now.iter().map(row).collect()
 }
 
-/// By the names that the reactor gives its threads: `osd.3-0` is a reactor, `osd.3-alien-0` is not.
+/// By the names that the reactor and RocksDB give their threads: `osd.3-0` is a reactor, `osd.3-alien-0` is not.
 fn kind(name: &str) -> &'static str {
     if name.contains("alien") {
         return "alien";
+    }
+    if name.starts_with("rocksdb:") {
+        return "rocksdb";
     }
     let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     match name.rsplit_once('-') {
@@ -161,7 +164,7 @@ mod tests {
         for (name, want) in [
             ("osd.0-0", "reactor"),
             ("osd.12-alien-1", "alien"),
-            ("rocksdb:low", "other"),
+            ("rocksdb:low", "rocksdb"),
             ("iou-wrk-77", "other"),
         ] {
             assert_eq!(kind(name), want, "{name}");

@@ -5,9 +5,9 @@ use std::process::{Output, Stdio};
 
 use anyhow::{Context, bail};
 use carmine_load::hosted::{Tool, fio, rados};
-use carmine_load::{Prefill, Rw, show_bytes};
+use carmine_load::{Prefill, Rw};
 
-use super::process::{Clients, tool_command};
+use super::process::{Clients, place, tool_command};
 use super::run::{LOOK, Run};
 
 /// Key of an image's metadata that says that every block of it was written.
@@ -15,9 +15,7 @@ const FILLED: &str = "carmine_filled";
 
 /// Makes what is missing.
 pub(super) fn run(run: &Run<'_>) -> anyhow::Result<()> {
-    for image in images(run) {
-        make_image(run, &image)?;
-    }
+    make_images(run)?;
     if !is_wanted(run)? {
         return Ok(());
     }
@@ -71,15 +69,16 @@ fn images(run: &Run<'_>) -> Vec<String> {
     (0..volumes).map(|volume| format!("{}/{}", run.pool, fio::image(&run.spec, volume))).collect()
 }
 
-/// Without journals, object maps and caches: as in Ceph's own studies.
-fn make_image(run: &Run<'_>, image: &str) -> anyhow::Result<()> {
-    if rbd(run, &["info", image])?.status.success() {
-        return Ok(());
+fn make_images(run: &Run<'_>) -> anyhow::Result<()> {
+    let place = place(&run.target, run.pool);
+    for (image, volume) in images(run).iter().zip(0..) {
+        if !rbd(run, &["info", image])?.status.success() {
+            let args = fio::create_image(&run.spec, &place, volume);
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            succeed(rbd(run, &args)?, "rbd create")?;
+        }
     }
-    let size = show_bytes(run.spec.volume_bytes() >> 20 << 20).to_uppercase();
-    let size = if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size}B") } else { size };
-    let args = ["create", "--size", &size, "--image-feature", "layering", image];
-    succeed(rbd(run, &args)?, "rbd create").map(drop)
+    Ok(())
 }
 
 fn rbd(run: &Run<'_>, args: &[&str]) -> anyhow::Result<Output> {

@@ -222,7 +222,8 @@ impl Drop for Clients {
     }
 }
 
-fn place(target: &Target, pool: &str) -> Place {
+/// Where the tool finds the cluster.
+pub(super) fn place(target: &Target, pool: &str) -> Place {
     Place { conf: target.conf().display().to_string(), pool: pool.to_owned() }
 }
 
