@@ -28,22 +28,28 @@ pub enum Tuning {
     LevelSizes,
     /// Filters of the keys.
     Bloom,
-    /// Blocks of tables are those of the drive.
-    BlockSize,
     /// Indices and filters are in the cache's budget.
     CachedFilters,
+    /// The cache for blocks of tables has the size that was asked for.
+    BlockCache,
+    /// Blocks of tables are checked with CRC32C.
+    Checksum,
+    /// The log's tables have larger blocks and hardly any cache.
+    LogTables,
 }
 
 impl Tuning {
     /// All of them.
-    pub const ALL: [Tuning; 7] = [
+    pub const ALL: [Tuning; 9] = [
         Tuning::SingleWriter,
         Tuning::BytesPerSync,
         Tuning::WriteBuffers,
         Tuning::LevelSizes,
         Tuning::Bloom,
-        Tuning::BlockSize,
         Tuning::CachedFilters,
+        Tuning::BlockCache,
+        Tuning::Checksum,
+        Tuning::LogTables,
     ];
 }
 
@@ -137,21 +143,21 @@ fn family(options: &RocksOptions) -> Options {
 fn main_family(options: &RocksOptions) -> Options {
     let mut main = family(options);
     let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));
+    if options.tunes(Tuning::BlockCache) {
+        table.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));
+    }
     // A lookup of an object that does not exist (every first write) reads no table.
     if options.tunes(Tuning::Bloom) {
         table.set_bloom_filter(10.0, false);
     }
-    // A lookup reads one onode or one piece of a block map, not its neighbours.
-    table.set_block_size(if options.tunes(Tuning::BlockSize) { 4 << 10 } else { 16 << 10 });
+    // A lookup reads one onode or one piece of a block map, not its neighbours: RocksDB's default, kept.
+    table.set_block_size(4 << 10);
     // Indices and filters count for the cache's budget, but stay.
     if options.tunes(Tuning::CachedFilters) {
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
     }
-    // Hardware CRC32C (see `RocksKv::crc32_support`), checked on every read.
-    table.set_checksum_type(ChecksumType::CRC32c);
-    table.set_format_version(6);
+    checksum(options, &mut table);
     main.set_block_based_table_factory(&table);
     main
 }
@@ -160,10 +166,19 @@ fn main_family(options: &RocksOptions) -> Options {
 fn log_family(options: &RocksOptions) -> Options {
     let mut log = family(options);
     let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&Cache::new_lru_cache(4 << 20));
-    table.set_block_size(32 << 10);
-    table.set_checksum_type(ChecksumType::CRC32c);
-    table.set_format_version(6);
+    if options.tunes(Tuning::LogTables) {
+        table.set_block_cache(&Cache::new_lru_cache(4 << 20));
+        table.set_block_size(32 << 10);
+    }
+    checksum(options, &mut table);
     log.set_block_based_table_factory(&table);
     log
+}
+
+/// Hardware CRC32C (see `RocksKv::crc32_support`), checked on every read.
+fn checksum(options: &RocksOptions, table: &mut BlockBasedOptions) {
+    if options.tunes(Tuning::Checksum) {
+        table.set_checksum_type(ChecksumType::CRC32c);
+    }
+    table.set_format_version(6);
 }

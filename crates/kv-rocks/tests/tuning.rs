@@ -1,4 +1,5 @@
-//! What each option is worth: the same work on RocksDB as it is tuned, and with one option as RocksDB has it by default.
+//! What each option is worth: the same work on RocksDB as it is tuned, and with one option as RocksDB has it by default. In
+//! turns, because the machine changes meanwhile; prints Markdown. `scripts/rocksdb-benchmarks` runs it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Instant;
@@ -7,18 +8,18 @@ use carmine_kv_rocks::{RocksKv, RocksOptions, Tuning};
 use carmine_store::{Kv, KvBatch};
 
 /// Overwrites of 4 KiB blocks in so many objects, each with a log entry of one of so many PGs.
-const WRITES: u64 = 240_000;
-const OBJECTS: u64 = 4_000;
+const WRITES: u64 = 400_000;
+const OBJECTS: u64 = 8_000;
 const PIECES: u64 = 16;
 const PGS: u64 = 32;
 /// As the feeder makes them.
 const BATCH_BYTES: usize = 1 << 20;
 /// As the log's half full: then it is trimmed.
 const TRIM_BYTES: u64 = 48 << 20;
-const LOOKUPS: u64 = 20_000;
+const LOOKUPS: u64 = 50_000;
 
 /// What the work cost; times are of the CPU, microseconds for each write or lookup.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Cost {
     feed_us: f64,
     flush_us: f64,
@@ -27,8 +28,22 @@ struct Cost {
     written: f64,
     found_us: f64,
     absent_us: f64,
-    wall_s: f64,
+    /// Until all is written: with what the feeder waited for.
+    feed_s: f64,
 }
+
+/// A column of the table.
+type Column = (&'static str, fn(&Cost) -> f64);
+
+const COLUMNS: [Column; 7] = [
+    ("feeder µs/write", |c| c.feed_us),
+    ("flush µs/write", |c| c.flush_us),
+    ("compaction µs/write", |c| c.compact_us),
+    ("bytes per byte", |c| c.written),
+    ("found µs", |c| c.found_us),
+    ("absent µs", |c| c.absent_us),
+    ("feeding s", |c| c.feed_s),
+];
 
 /// A number that looks random.
 fn mixed(n: u64) -> u64 {
@@ -89,62 +104,75 @@ fn work(options: RocksOptions) -> Cost {
     kv.flush().unwrap();
     let (fed, now) = (own_ns() - own, kv.cpu().unwrap());
     let per = |ns: u64, count: u64| ns as f64 / 1e3 / count as f64;
-    let lookups = |first: u64, found: bool| {
-        let before = own_ns();
-        for n in 0..LOOKUPS {
-            let key = key(b'O', first + mixed(n) % OBJECTS, 0);
-            assert_eq!(kv.get(&key).unwrap().is_some(), found, "{key:?}");
-        }
-        per(own_ns() - before, LOOKUPS)
-    };
+    let feed_s = began.elapsed().as_secs_f64();
     Cost {
         feed_us: per(fed, WRITES),
         flush_us: per(now.flush_ns - threads.flush_ns, WRITES),
         compact_us: per(now.compaction_ns - threads.compaction_ns, WRITES),
         written: (written_bytes() - drive) as f64 / bytes as f64,
-        wall_s: began.elapsed().as_secs_f64(),
-        found_us: lookups(0, true),
-        absent_us: lookups(1 << 40, false),
+        feed_s,
+        found_us: lookup_us(&kv, |n| key(b'X', mixed(n) % OBJECTS, mixed(n + 1) % PIECES), true),
+        absent_us: lookup_us(&kv, |n| key(b'O', (1 << 40) + mixed(n) % OBJECTS, 0), false),
     }
 }
 
+/// CPU of a lookup of what writes at random had, when as many before it have warmed the cache.
+fn lookup_us(kv: &RocksKv, key: impl Fn(u64) -> Vec<u8>, found: bool) -> f64 {
+    let look = |from: u64| {
+        for n in from..from + LOOKUPS {
+            let key = key(mixed(n ^ 0x5eed) % WRITES);
+            assert_eq!(kv.get(&key).unwrap().is_some(), found, "{key:?}");
+        }
+    };
+    look(0);
+    let before = own_ns();
+    look(LOOKUPS);
+    (own_ns() - before) as f64 / 1e3 / LOOKUPS as f64
+}
+
+/// A memtable is smaller than an OSD's, so that a short run has as many tables as a long one.
 fn small(untuned: Option<Tuning>) -> RocksOptions {
-    RocksOptions { block_cache_bytes: 32 << 20, write_buffer_bytes: 16 << 20, background_threads: 2, untuned }
+    RocksOptions { block_cache_bytes: 96 << 20, write_buffer_bytes: 16 << 20, background_threads: 2, untuned }
 }
 
-fn median(costs: &mut [Cost], of: fn(&Cost) -> f64) -> f64 {
-    costs.sort_by(|a, b| of(a).total_cmp(&of(b)));
-    of(&costs[costs.len() / 2])
+/// Median, and the median of the ratios to the cost of the tuned one in the same turn if that is another.
+fn cell(costs: &[Cost], tuned: &[Cost], of: fn(&Cost) -> f64, is_tuned: bool) -> String {
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let own = median(costs.iter().map(of).collect());
+    if is_tuned {
+        return format!("{own:.2}");
+    }
+    let ratio = median(costs.iter().zip(tuned).map(|(own, tuned)| of(own) / of(tuned)).collect());
+    format!("{own:.2} (×{ratio:.2})")
 }
 
-/// Each option against all of them, in turns; about three minutes:
+/// Each option against all of them, in turns: `CARMINE_TURNS` of them, 5 if not said; half a minute each.
 /// `cargo test --release -p carmine-kv-rocks --test tuning -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn what_each_option_is_worth() {
-    println!("{:<18} feed us  flush us  compact us  B/B  found us  absent us  wall s", "without");
-    let turns: usize = std::env::var("CARMINE_TURNS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
-    let variants: Vec<Option<Tuning>> = [None].into_iter().chain(Tuning::ALL.map(Some)).collect();
+    let turns: usize = std::env::var("CARMINE_TURNS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    // What is tuned is there twice: by so much two rows differ of themselves.
+    let variants: Vec<Option<Tuning>> =
+        [None].into_iter().chain(Tuning::ALL.map(Some)).chain([None]).collect();
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); variants.len()];
+    // The first of all warms the machine.
+    work(small(None));
     for turn in 0..turns {
-        let order: Vec<usize> = (0..variants.len()).collect();
-        let order: Box<dyn Iterator<Item = usize>> =
-            if turn % 2 == 0 { Box::new(order.into_iter()) } else { Box::new(order.into_iter().rev()) };
-        for at in order {
-            costs[at].push(work(small(variants[at])));
+        let mut order: Vec<usize> = (0..variants.len()).collect();
+        if turn % 2 == 1 {
+            order.reverse();
         }
+        order.into_iter().for_each(|at| costs[at].push(work(small(variants[at]))));
     }
-    for (variant, costs) in variants.iter().zip(&mut costs) {
-        let name = variant.map_or_else(|| "(all as tuned)".to_owned(), |tuning| format!("{tuning:?}"));
-        println!(
-            "{name:<18} {:7.2} {:9.2} {:11.2} {:4.2} {:9.2} {:10.2} {:7.2}",
-            median(costs, |c| c.feed_us),
-            median(costs, |c| c.flush_us),
-            median(costs, |c| c.compact_us),
-            median(costs, |c| c.written),
-            median(costs, |c| c.found_us),
-            median(costs, |c| c.absent_us),
-            median(costs, |c| c.wall_s),
-        );
+    let titles = COLUMNS.map(|(title, _)| title).join(" | ");
+    println!("| without | {titles} |\n|---|{}", "---|".repeat(COLUMNS.len()));
+    for (at, variant) in variants.iter().enumerate() {
+        let name = variant.map_or_else(|| "(nothing)".to_owned(), |tuning| format!("{tuning:?}"));
+        let cells = COLUMNS.map(|(_, of)| cell(&costs[at], &costs[0], of, at == 0));
+        println!("| {name} | {} |", cells.join(" | "));
     }
 }
