@@ -129,6 +129,7 @@ fn killed_again_and_again(times: u64) {
     ]);
     let state = state_file(&bed);
     let state = state.to_str().expect("UTF-8");
+    let (mut lanes, mut longest) = (1, 0.0_f64);
     for cycle in 0..times {
         let bench = Background::start(&bed, "bench", &load(state, "30"));
         // An OSD that has just started has answered no writes yet: these are the load's.
@@ -141,8 +142,25 @@ fn killed_again_and_again(times: u64) {
         std::thread::sleep(Duration::from_millis(cycle * 61 % 700));
         assert_eq!(kill_nine(&bed.pids()), 2, "the OSD and the monitor");
         dies_with_its_osds(bench);
-        bed.ok("up", &["--reactors", if cycle % 3 == 1 { "2" } else { "1" }, "--overprovisioned"]);
+        let reactors = if cycle % 3 == 1 { 2 } else { 1 };
+        bed.ok("up", &["--reactors", &reactors.to_string(), "--overprovisioned"]);
+        let (replayed, seconds) = replayed(&bed);
+        assert_eq!(replayed, lanes, "each reactor had a lane, whatever the number of reactors is now");
+        (lanes, longest) = (reactors, longest.max(seconds));
         check_blocks(&bed, state);
+    }
+    println!("{times} kills; the longest replay took {longest:.3} s");
+}
+
+/// Lanes that the last start of osd.0 replayed, and its seconds, as its log tells.
+fn replayed(bed: &Testbed) -> (u64, f64) {
+    let log = std::fs::read_to_string(bed.dir().join("osd.0.log")).expect("a log");
+    let line = log.lines().rfind(|line| line.contains("was replayed: ")).expect("a replay");
+    let said = line.split("was replayed: ").nth(1).unwrap_or_default();
+    let numbers: Vec<f64> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
+    match numbers.as_slice() {
+        [lanes, .., seconds] if said.ends_with(" s") => (*lanes as u64, *seconds),
+        _ => panic!("lanes and seconds are missing: {line}"),
     }
 }
 

@@ -1,5 +1,5 @@
 //! `carmine store bench` with real files and the real RocksDB, and the check of the published notes that tells where the log
-//! of an OSD is: `ceph tell osd.0 bench` with writes of 64 KiB and of 4 KiB. About 15 s.
+//! of an OSD is: `ceph tell osd.0 bench` with writes of 64 KiB and of 4 KiB. About 20 s.
 #![allow(clippy::disallowed_methods)] // starts processes and reads files
 
 use std::path::Path;
@@ -95,9 +95,13 @@ fn what_is_deferred_goes_into_the_log_and_to_its_place() {
     let on = &result["on"];
     assert_eq!((&on["device_class"], &on["device_class_forced"]), (&"hdd".into(), &true.into()));
     assert_eq!((on["prefer_deferred_bytes"].as_u64(), &on["discard"]), (Some(65_536), &true.into()));
-    assert!(number(&result["rows"][0], "log_per_byte") > 1.0, "{result}");
+    let row = &result["rows"][0];
+    assert!(number(row, "log_per_byte") > 1.0 && number(row, "deferred_per_op") > 0.9, "{row}");
+    let groups = number(row, "groups_per_op");
+    assert!(groups > 0.0 && groups <= 1.1 && number(row, "log_waits_per_op") <= groups, "{row}");
     let (_, result) = bench(&[load.as_slice(), &["--prefer-deferred-size", "0"]].concat());
-    assert!(number(&result["rows"][0], "log_per_byte") < 1.0, "{result}");
+    let row = &result["rows"][0];
+    assert!(number(row, "log_per_byte") < 1.0 && number(row, "deferred_per_op") == 0.0, "{row}");
 }
 
 #[test]
@@ -131,18 +135,20 @@ fn what_cannot_be_asked_for_is_named() {
     }
 }
 
-/// Counters of an OSD's store.
+/// A counter of an OSD's store, which its live metrics have as well.
 fn counter(bed: &Testbed, name: &str) -> u64 {
     let said = bed.ok("admin", &["--osd", "0", r#"{"prefix": "dump_metrics"}"#]);
     let metrics: Value = serde_json::from_str(&said).expect("JSON");
+    let live = metrics["metrics"].as_array().expect("metrics");
+    assert!(live.iter().any(|metric| metric.get(format!("store_{name}")).is_some()), "{name}: {said}");
     let shards = metrics["shards"].as_array().expect("shards");
     shards.iter().map(|shard| shard["store"][name].as_u64().expect("a counter")).sum()
 }
 
-/// Bytes that went into the log for each byte of `tell osd.0 bench`.
-fn logged(bed: &Testbed, write_bytes: u64) -> f64 {
-    const COUNT: u64 = 8 << 20;
-    let before = counter(bed, "log_bytes");
+/// Bytes of `tell osd.0 bench`.
+const COUNT: u64 = 8 << 20;
+
+fn tell_bench(bed: &Testbed, write_bytes: u64) {
     if installed("ceph", "ceph-common") {
         let conf = bed.dir().join("ceph.conf");
         let (count, size) = (COUNT.to_string(), write_bytes.to_string());
@@ -152,6 +158,12 @@ fn logged(bed: &Testbed, write_bytes: u64) -> f64 {
         let question = format!(r#"{{"prefix": "bench", "count": {COUNT}, "size": {write_bytes}}}"#);
         bed.ok("admin", &["--osd", "0", &question]);
     }
+}
+
+/// Bytes that went into the log for each byte of `tell osd.0 bench`.
+fn logged(bed: &Testbed, write_bytes: u64) -> f64 {
+    let before = counter(bed, "log_bytes");
+    tell_bench(bed, write_bytes);
     (counter(bed, "log_bytes") - before) as f64 / COUNT as f64
 }
 
@@ -181,4 +193,53 @@ fn the_size_of_writes_tells_where_the_log_is() {
     println!("ssd: {small:.3} bytes into the log for each byte of 4 KiB writes, {large:.3} of 64 KiB");
     assert_eq!(counter(&bed, "deferred_txns"), 0);
     assert!(large < 0.2, "{large}");
+}
+
+/// Bytes of a file in 4 KiB blocks that `tell osd.0 bench` changes, for each byte of it.
+fn changed(bed: &Testbed, write_bytes: u64, file: &Path) -> f64 {
+    let before = std::fs::read(file).expect("a file");
+    tell_bench(bed, write_bytes);
+    let after = std::fs::read(file).expect("a file");
+    assert_eq!(before.len(), after.len());
+    let blocks =
+        before.chunks(4096).zip(after.chunks(4096)).filter(|(before, after)| before != after).count();
+    (blocks * 4096) as f64 / COUNT as f64
+}
+
+/// The same, seen from the outside: the bytes of the log's own device change, and with 4 KiB writes of a drive that rotates all
+/// data is among them.
+#[test]
+fn the_size_of_writes_tells_of_a_log_of_its_own_too() {
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let wal = elsewhere.path().join("wal");
+    let bed = Testbed::up(&[
+        "--osds",
+        "1",
+        "--osd-size",
+        "1G",
+        "--sparse",
+        "--overprovisioned",
+        "--pgs",
+        "32",
+        "--device-class",
+        "hdd",
+        "--wal-dev",
+        wal.to_str().expect("UTF-8"),
+    ]);
+    let (small, large) = (changed(&bed, 4 << 10, &wal), changed(&bed, 64 << 10, &wal));
+    println!(
+        "hdd: {small:.3} bytes of the log's device change for each byte of 4 KiB writes, {large:.3} of 64 KiB"
+    );
+    assert!(small > 1.0 && large > 0.0 && large < 0.2, "{small} {large}");
+    for name in ["log_bytes", "log_marks", "log_waits", "log_trims", "deferred_txns", "deferred_writes"] {
+        println!("{name}: {}", counter(&bed, name));
+    }
+    bed.ok("down", &[]);
+    bed.ok("up", &["--overprovisioned", "--device-class", "ssd"]);
+    let (small, large) = (changed(&bed, 4 << 10, &wal), changed(&bed, 64 << 10, &wal));
+    println!(
+        "ssd: {small:.3} bytes of the log's device change for each byte of 4 KiB writes, {large:.3} of 64 KiB"
+    );
+    assert!(small > 0.0 && large > 0.0 && large < 0.2, "{small} {large}");
+    assert_eq!(counter(&bed, "deferred_txns"), 0);
 }

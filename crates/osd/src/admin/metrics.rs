@@ -53,7 +53,7 @@ fn raw(osd: &OsdShard) -> Value {
             "txns": s.txns, "txns_in_flight": s.txns_in_flight, "reads": s.reads,
             "device_writes": s.device_writes, "device_write_bytes": s.device_write_bytes,
             "device_reads": s.device_reads, "device_read_bytes": s.device_read_bytes, "flushes": s.flushes,
-            "groups": s.groups, "log_bytes": s.log_bytes, "log_waits": s.log_waits, "log_trims": s.log_trims,
+            "groups": s.groups, "log_bytes": s.log_bytes, "log_marks": s.log_marks, "log_waits": s.log_waits, "log_trims": s.log_trims,
             "deferred_txns": s.deferred_txns, "deferred_writes": s.deferred_writes, "around_log": s.around_log,
             "held_back": s.held_back, "discards": s.discards, "discard_bytes": s.discard_bytes,
             "kv_commits": s.kv_commits, "kv_bytes": s.kv_bytes, "kv_commit_ns": s.kv_commit_ns,

@@ -131,6 +131,8 @@ metric_set! {
         groups: Counter,
         /// Bytes written to the log.
         log_bytes: Counter,
+        /// Blocks written to the log only to say what is durable.
+        log_marks: Counter,
         /// Times that a group waited for room in the log.
         log_waits: Counter,
         /// Times that the log was trimmed (of the whole process).
@@ -366,6 +368,7 @@ fn store(s: &StoreStats) -> StoreMetrics {
         flushes: count(s.flushes),
         groups: count(s.groups),
         log_bytes: count(s.log_bytes),
+        log_marks: count(s.log_marks),
         log_waits: count(s.log_waits),
         log_trims: count(s.log_trims),
         deferred_txns: count(s.deferred_txns),

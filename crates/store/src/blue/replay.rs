@@ -10,7 +10,9 @@ use carmine_types::{Eversion, PgId, crc32c};
 use super::device::Device;
 use super::join::join_all;
 use super::label::Label;
+use super::progress::Progress;
 use super::record::{HEADER_BYTES, Known, LoggedTxn, decode_txns};
+use super::replay_report::ReplayReport;
 use super::scan::{Found, LogReader, Scanned};
 use super::shared::{io, read_block};
 use super::tail::Tail;
@@ -22,27 +24,8 @@ use crate::{BLOCK_BYTES, StoreError};
 const BATCH_BYTES: usize = 8 << 20;
 /// Reads and writes of blocks in flight.
 const PARALLEL: usize = 64;
-/// Groups between two lines about the progress.
-const PROGRESS_GROUPS: u64 = 10_000;
 /// Virtual time of the key-value store's part in the simulator.
 const SIM_KV_NS: u64 = 200_000;
-
-/// What a mount found in the log and did with it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReplayReport {
-    /// Lanes that had something to replay.
-    pub lanes: u64,
-    /// Groups replayed.
-    pub groups: u64,
-    /// Transactions replayed.
-    pub txns: u64,
-    /// Transactions that were in the log but whose data was not on the device: they had not been acknowledged.
-    pub dropped_txns: u64,
-    /// Blocks that were written from the log.
-    pub blocks_written: u64,
-    /// Nanoseconds.
-    pub duration_ns: u64,
-}
 
 /// A store as a mount finds it.
 #[derive(Clone, Copy)]
@@ -78,7 +61,8 @@ pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), Stor
     let reader = Arc::clone(kv);
     let contained = shard.alien(SIM_KV_NS, move || contained(&*reader)).await?;
     let log = whole.log();
-    let scanned = log.scan(contained.epoch).await?;
+    let mut progress = Progress::new(shard);
+    let scanned = log.scan(contained.epoch, &mut progress).await?;
     check_age(&log, kv, &contained, &scanned)?;
     if !scanned.groups.is_empty() {
         // What is found may be in the device's cache only. The key-value store must not come to know anything of it
@@ -86,7 +70,7 @@ pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), Stor
         whole.flush().await?;
     }
     let (images, pgs, report) = (Images::new(), BTreeMap::new(), ReplayReport::default());
-    let mut replay = Replay { whole, log, images, pgs, report };
+    let mut replay = Replay { whole, log, progress, images, pgs, report };
     for (lane, known) in &scanned.known {
         let position = contained.positions.get(lane).copied().unwrap_or(0);
         replay.lane(*lane, position, known, &scanned).await?;
@@ -98,7 +82,7 @@ pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), Stor
     let mut report = replay.report;
     report.duration_ns = shard.now_ns() - start_ns;
     if report.groups + report.dropped_txns > 0 {
-        tracing::info!(?report, store = %path.display(), "the log was replayed");
+        tracing::info!("the log of {} was replayed: {report}", path.display());
     }
     Ok((new_epoch, report))
 }
@@ -190,6 +174,7 @@ fn note(images: &mut Images, found: &Found, txn: &LoggedTxn) {
 struct Replay<'a> {
     whole: Whole<'a>,
     log: LogReader<'a>,
+    progress: Progress<'a>,
     images: Images,
     /// The lane of each PG, and its last version there.
     pgs: BTreeMap<PgId, (u16, Eversion)>,
@@ -241,9 +226,11 @@ impl Replay<'_> {
             }
             self.report.groups += u64::from(!txns.is_empty());
             self.report.txns += txns.len() as u64;
-            if self.report.groups % PROGRESS_GROUPS == PROGRESS_GROUPS - 1 {
-                tracing::info!(lane, of = chain.len(), report = ?self.report, "replaying the log");
-            }
+            self.progress.at(
+                format_args!("groups of lane {lane} of the log replayed"),
+                number + 1,
+                chain.len(),
+            );
             batches.extend(txns.into_iter().map(|txn| txn.batch));
             if batches.iter().map(KvBatch::bytes).sum::<usize>() >= BATCH_BYTES {
                 self.commit(std::mem::take(&mut batches)).await?;

@@ -7,6 +7,7 @@ use carmine_reactor::Shard;
 
 use super::device::Device;
 use super::label::LogArea;
+use super::progress::Progress;
 use super::record::{GroupHeader, HEADER_BYTES, Known};
 use super::shared::io;
 use crate::{BLOCK_BYTES, StoreError};
@@ -49,9 +50,10 @@ pub(crate) struct LogReader<'a> {
 
 impl LogReader<'_> {
     /// What stands in the log of this epoch.
-    pub(crate) async fn scan(&self, epoch: u64) -> Result<Scanned, StoreError> {
+    pub(crate) async fn scan(&self, epoch: u64, progress: &mut Progress<'_>) -> Result<Scanned, StoreError> {
         let mut scanned = Scanned::default();
         for index in 0..self.area.segments {
+            progress.at("segments of the log read", index as usize, self.area.segments as usize);
             let start = self.area.segment(index);
             let first = self.read(start, 1).await?;
             if is_of_another_life(self.log_id, epoch, &first) {

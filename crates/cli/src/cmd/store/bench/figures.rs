@@ -38,6 +38,12 @@ pub(super) struct Row {
     device_writes_per_op: f64,
     /// Bytes that the store wrote to its log, for each byte of the load.
     log_per_byte: f64,
+    /// Groups that its log took.
+    groups_per_op: f64,
+    /// Times that one of them waited for room in the log.
+    log_waits_per_op: f64,
+    /// Operations whose data went into the log first.
+    deferred_per_op: f64,
     /// Bytes that it wrote to its device, log included, for each byte of the load.
     written_per_byte: f64,
     /// Bytes that the process wrote to all drives (RocksDB's tables too), for each byte of the load.
@@ -120,6 +126,9 @@ impl Row {
             flushes_per_op: grown(begin, end, |shard| shard.store.flushes) / ops,
             device_writes_per_op: grown(begin, end, |shard| shard.store.device_writes) / ops,
             log_per_byte: log_bytes / bytes,
+            groups_per_op: grown(begin, end, |shard| shard.store.groups) / ops,
+            log_waits_per_op: grown(begin, end, |shard| shard.store.log_waits) / ops,
+            deferred_per_op: grown(begin, end, |shard| shard.store.deferred_txns) / ops,
             written_per_byte: (grown(begin, end, |shard| shard.store.device_write_bytes) + log_bytes) / bytes,
             process_written_per_byte: process.device_write_bytes as f64 / bytes,
             enters_per_op: grown(begin, end, |shard| shard.reactor.enters) / ops,
