@@ -134,7 +134,7 @@ impl Testbed {
     }
 }
 
-/// SIGKILL to processes of a testbed, all at once; returns how many of them there were. A pid whose process does not run
+/// SIGKILL to processes of a testbed, all at once; returns how many of them there were, when they are gone. A pid whose process does not run
 /// the binary under test any more is a stranger's and is left alone.
 pub fn kill_nine(pids: &[i32]) -> usize {
     let bin = carmine_bin().canonicalize().expect("the binary is a file");
@@ -144,7 +144,19 @@ pub fn kill_nine(pids: &[i32]) -> usize {
         // One may have ended by itself meanwhile: that is as good.
         let _ = Command::new("kill").arg("-9").args(&ours).stderr(Stdio::null()).status();
     }
+    // On a busy machine a process with much memory takes its time to go.
+    let begin = Instant::now();
+    while let Some(pid) = ours.iter().find(|pid| !has_ended(pid)) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "process {pid} does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     ours.len()
+}
+
+/// The process is gone, or only waits to be reaped.
+fn has_ended(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
 /// A command that runs beside the test; dropped, it is killed.

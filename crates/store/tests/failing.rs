@@ -1,0 +1,146 @@
+//! Drives that fail: after the first failed write or flush nothing is acknowledged any more, also when the drive works again (a
+//! flush that failed is not tried again: what it was to make durable may be gone), and what was acknowledged before is there at
+//! the next start.
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_reactor::Shard;
+use carmine_reactor::sim::Sim;
+use carmine_store::blue::{self, MountOptions, Places};
+use carmine_store::{BlueShared, Kv, MemKv, Store, StoreError, StoreShared};
+use common::*;
+
+/// Bytes of an object, by its number.
+const LENGTHS: [usize; 2] = [9000, 100];
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Writes,
+    Flushes,
+}
+
+fn block() -> PathBuf {
+    PathBuf::from("/sim/block")
+}
+
+fn wal() -> PathBuf {
+    PathBuf::from("/sim/wal")
+}
+
+fn places(with_wal: bool) -> Places {
+    let wal = with_wal.then(|| (&wal()).into());
+    Places { wal: wal.into_iter().collect(), ..Places::from(&block()) }
+}
+
+async fn open(shard: &Shard, with_wal: bool, kv: &Arc<dyn Kv>) -> Result<Store, StoreError> {
+    let options = MountOptions { prefer_deferred_bytes: Some(4096), ..MountOptions::default() };
+    let shared = BlueShared::mount(shard, places(with_wal), Arc::clone(kv), options).await?;
+    Store::open_shard(&StoreShared::Blue(shared), shard).await
+}
+
+/// Parts of a block, which go into the log, and whole blocks, which go to their place; several at once, so that they share
+/// flushes (a lone write is written through).
+async fn overwrite(store: &Store, round: u8) -> Result<(), StoreError> {
+    let mut commits = Vec::new();
+    for object in 1..=4 {
+        let txn = txn([write(&oid(object), 0, noise(round.into(), LENGTHS[usize::from(object) % 2]))]);
+        let prepared = store.prepare(&txn.ops).await?;
+        commits.push(store.submit(txn));
+        drop(prepared);
+    }
+    let mut result = Ok(());
+    for commit in commits {
+        result = result.and(commit.await);
+    }
+    result
+}
+
+/// What tests and the node tell each other.
+#[derive(Default)]
+struct Stage {
+    /// Counts up: even ones are the node's to end, odd ones the test's.
+    at: Cell<u8>,
+    said: RefCell<Vec<Result<(), StoreError>>>,
+}
+
+impl Stage {
+    async fn reach(&self, shard: &Shard, wanted: u8) {
+        while self.at.get() < wanted {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+async fn life(shard: Shard, stage: Rc<Stage>, with_wal: bool, kv: Arc<dyn Kv>) {
+    blue::mkfs(&shard, places(with_wal), mkfs_options(8 << 20), Arc::clone(&kv), &mut |_, _| {})
+        .await
+        .unwrap();
+    let store = open(&shard, with_wal, &kv).await.unwrap();
+    overwrite(&store, 1).await.unwrap();
+    for (begin, round) in [(2, 2), (4, 3)] {
+        stage.at.set(begin - 1);
+        stage.reach(&shard, begin).await;
+        let result = overwrite(&store, round).await;
+        stage.said.borrow_mut().push(result);
+    }
+    stage.at.set(5);
+}
+
+fn fails(with_wal: bool, victim: &Path, fault: Fault) {
+    let what = format!("{fault:?} of {}, log apart: {with_wal}", victim.display());
+    let sim = Sim::new(11);
+    let mem = Arc::new(MemKv::new());
+    let (stage, kv): (Rc<Stage>, Arc<dyn Kv>) = (Rc::default(), Arc::clone(&mem) as Arc<dyn Kv>);
+    let node = {
+        let (stage, kv) = (Rc::clone(&stage), Arc::clone(&kv));
+        sim.node("osd", 1, move |shard| life(shard, Rc::clone(&stage), with_wal, Arc::clone(&kv)))
+    };
+    let set = |fail| match fault {
+        Fault::Writes => sim.disk("osd", victim).fail_writes(fail),
+        Fault::Flushes => sim.disk("osd", victim).fail_flushes(fail),
+    };
+    for (reached, fail) in [(1, true), (3, false)] {
+        sim.run(|| stage.at.get() == reached, LIMIT).unwrap();
+        set(fail);
+        stage.at.set(reached + 1);
+    }
+    sim.run(|| stage.at.get() == 5, LIMIT).unwrap();
+    let said = stage.said.take();
+    let error = said[0].as_ref().expect_err(&format!("{what}: acknowledged while it fails")).to_string();
+    assert!(error.contains(&*victim.to_string_lossy()), "{what}: it is only said: {error}");
+    assert!(said[1].is_err(), "{what}: acknowledged when it works again");
+    sim.kill(node);
+    mem.crash(0);
+    let done = Rc::new(Cell::new(false));
+    let flag = Rc::clone(&done);
+    sim.node("osd", 1, move |shard| {
+        let (flag, kv) = (Rc::clone(&flag), Arc::clone(&kv));
+        async move {
+            let store = open(&shard, with_wal, &kv).await.unwrap();
+            for object in 1..=4 {
+                let len = LENGTHS[usize::from(object) % 2];
+                let found = store.read(&oid(object), 0, u64::MAX).await.unwrap().to_vec();
+                // What was not acknowledged may be there, whole, or not.
+                assert!((1..=2).any(|round| found == noise(round, len)), "object {object}");
+            }
+            flag.set(true);
+        }
+    });
+    sim.run(|| done.get(), LIMIT).unwrap_or_else(|error| panic!("{what}: {error}"));
+}
+
+#[test]
+fn a_drive_that_failed_once_acknowledges_nothing_any_more() {
+    for fault in [Fault::Writes, Fault::Flushes] {
+        fails(false, &block(), fault);
+        fails(true, &block(), fault);
+        fails(true, &wal(), fault);
+    }
+}
