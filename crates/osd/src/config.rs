@@ -8,6 +8,8 @@ use carmine_types::{OsdId, Uuid};
 pub(crate) const LOG_ENTRIES_MIN: usize = 3000;
 /// Entries beyond [`LOG_ENTRIES_MIN`] that are dropped at once: trimming one by one would double the metadata writes.
 pub(crate) const LOG_TRIM_BATCH: usize = 256;
+/// Memory that the log of a PG takes at most, about: some 350 bytes an entry, with its place in the index of requests.
+pub const PG_LOG_BYTES: u64 = (LOG_ENTRIES_MIN + LOG_TRIM_BATCH) as u64 * 400;
 /// Longest object name, locator key and namespace, bytes (Ceph's osd_max_object_name_len).
 pub(crate) const NAME_BYTES_MAX: usize = 2048;
 /// Most operations in one request.

@@ -47,7 +47,16 @@ pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
     process::record_own(&layout, Daemon::Osd(osd))?;
     confine::enter(&layout, osd)?;
     logging::start();
+    say_memory(&Memory::of(&plan));
     Ok(output::ended(serve(&layout, &plan, osd)))
+}
+
+fn say_memory(memory: &Memory) {
+    if memory.is_short() {
+        tracing::warn!("memory {memory}: that is more than there is to be, raise --osd-memory");
+    } else {
+        tracing::info!("memory {memory}");
+    }
 }
 
 /// The reactors, pinned as planned.
