@@ -194,6 +194,11 @@ impl Background {
         self.child.as_ref().is_some_and(|child| Path::new(&format!("/proc/{}/exe", child.id())).exists())
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
     /// Waits for its end; past the limit it is killed and the test fails.
     pub fn wait(mut self, limit: Duration) -> Output {
         let begin = Instant::now();

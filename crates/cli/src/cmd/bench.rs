@@ -7,6 +7,7 @@ mod drive;
 mod fill;
 mod flame;
 mod hosted;
+mod osd_dump;
 mod peer;
 mod series;
 mod setup;

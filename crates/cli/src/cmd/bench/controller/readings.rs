@@ -2,26 +2,18 @@
 
 use anyhow::Context;
 use carmine_client::Client;
-use carmine_load::window::{MetricsWindow, Window};
-use carmine_testbed::sample::{OsdClocks, Snapshot, clocks, difference};
+use carmine_load::window::Window;
+use carmine_testbed::sample::Snapshot;
 use carmine_types::OsdId;
 use serde_json::Value;
 
 use super::Controller;
+use crate::cmd::bench::osd_dump::{self, OsdDump, QUESTIONS};
 
 /// One reading.
 pub(super) struct Reading {
     pub(super) kernel: Snapshot,
     osds: Vec<OsdDump>,
-}
-
-/// What an OSD told; empty if it told nothing.
-#[derive(Default)]
-struct OsdDump {
-    clocks: OsdClocks,
-    metrics: Value,
-    /// PGs of each reactor.
-    pgs: Vec<u32>,
 }
 
 impl Reading {
@@ -55,18 +47,7 @@ impl Controller<'_> {
 
     pub(super) fn window(&self, start: &Reading, end: &Reading, baseline_cores: f64) -> Window {
         let mut window = self.window_until(start, &end.kernel, baseline_cores);
-        for (osd, (before, after)) in window.osds.iter_mut().zip(start.osds.iter().zip(&end.osds)) {
-            after.clocks.add_to(&before.clocks, osd);
-            for (reactor, pgs) in osd.reactors.iter_mut().zip(&after.pgs) {
-                reactor.pgs = Some(*pgs);
-            }
-            window.metrics.push(MetricsWindow {
-                osd: osd.id,
-                difference: difference(&before.metrics, &after.metrics),
-                start: before.metrics.clone(),
-                end: after.metrics.clone(),
-            });
-        }
+        osd_dump::add_to(&mut window, &start.osds, &end.osds);
         window
     }
 
@@ -81,11 +62,8 @@ impl Controller<'_> {
 }
 
 async fn dump(client: &Client, id: OsdId) -> anyhow::Result<OsdDump> {
-    let metrics = ask(client, id, r#"{"prefix":"dump_metrics"}"#).await?;
-    let status = ask(client, id, r#"{"prefix":"status"}"#).await?;
-    let pgs = status["pgs_per_reactor"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let pgs = pgs.iter().map(|n| n.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0)).collect();
-    Ok(OsdDump { clocks: clocks(&metrics), metrics, pgs })
+    let [metrics, status] = QUESTIONS;
+    Ok(OsdDump::new([ask(client, id, metrics).await?, ask(client, id, status).await?]))
 }
 
 async fn ask(client: &Client, id: OsdId, question: &str) -> anyhow::Result<Value> {

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use carmine_load::ClientClocks;
 use carmine_load::window::{ProcessWindow, Window};
-use carmine_testbed::sample::{OsdClocks, Sampler, Snapshot, WatchedOsd};
+use carmine_testbed::sample::{Sampler, Snapshot, WatchedOsd};
 
 use super::process::Clients;
 use super::target::Target;
+use crate::cmd::bench::osd_dump::{self, OsdDump};
 
 /// Time that the machine's idle baseline is measured for.
 const BASELINE: Duration = Duration::from_millis(400);
@@ -20,7 +21,7 @@ pub(super) struct Meter<'a> {
 
 /// One reading. The tool's processes are watched like OSDs, by a sampler of their own.
 pub(super) struct Reading {
-    clocks: Vec<OsdClocks>,
+    osds: Vec<OsdDump>,
     kernel: Snapshot,
     clients: Snapshot,
     sampler: Sampler,
@@ -44,18 +45,16 @@ impl<'a> Meter<'a> {
 
     /// The OSDs' clocks first and then the kernel's, at both ends alike.
     pub(super) fn read(&self, clients: &Clients) -> anyhow::Result<Reading> {
-        let clocks = self.target.clocks();
+        let osds = self.target.dumps();
         let watched = clients.pids().zip(0..).map(|(pid, id)| WatchedOsd { id, pid, alien_cpus: 0 });
         let sampler = Sampler::new(watched.collect(), None, Vec::new());
-        Ok(Reading { clocks, kernel: self.target.sampler.sample()?, clients: sampler.sample()?, sampler })
+        Ok(Reading { osds, kernel: self.target.sampler.sample()?, clients: sampler.sample()?, sampler })
     }
 
     /// What happened between two readings.
     pub(super) fn metered(&self, begin: &Reading, end: &Reading) -> Metered {
         let mut window = self.target.sampler.window(&begin.kernel, &end.kernel, self.baseline_cores);
-        for (osd, (before, after)) in window.osds.iter_mut().zip(begin.clocks.iter().zip(&end.clocks)) {
-            after.add_to(before, osd);
-        }
+        osd_dump::add_to(&mut window, &begin.osds, &end.osds);
         let tool = end.sampler.window(&begin.clients, &end.clients, 0.0);
         let processes: Vec<&ProcessWindow> = tool.osds.iter().map(|o| &o.process).collect();
         window.machine.generator_ns += processes.iter().map(|p| p.cpu_ns).sum::<u64>();

@@ -9,13 +9,14 @@ use carmine_load::report::Context as ReportContext;
 use carmine_peer::About;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::sample::series::SampleOptions;
-use carmine_testbed::sample::{OsdClocks, Sampler, WatchedOsd, clocks, host_report};
+use carmine_testbed::sample::{Sampler, WatchedOsd, host_report};
 use carmine_testbed::{Daemon, Layout, ask_osd};
 use carmine_topology::{CpuList, Grid};
 use carmine_types::OsdId;
 use serde_json::{Value, json};
 
 use super::super::stores::{data_drives, stores, watched};
+use crate::cmd::bench::osd_dump::{OsdDump, QUESTIONS};
 use crate::cmd::doctor::findings_of;
 
 /// A running cluster in a folder.
@@ -109,16 +110,19 @@ impl Target {
         self.layout.ceph_conf()
     }
 
-    /// The OSDs' own clocks; none for a peer. An OSD that does not answer has none.
-    pub(super) fn clocks(&self) -> Vec<OsdClocks> {
-        let ask = |id: OsdId| {
-            let answer = ask_osd(&self.layout, id, r#"{"prefix":"dump_metrics"}"#).ok()?;
-            Some(clocks(&serde_json::from_str(&answer).ok()?))
+    /// What the OSDs tell; nothing for a peer. One that does not answer has told nothing.
+    pub(super) fn dumps(&self) -> Vec<OsdDump> {
+        let ask = |id: OsdId, question: &str| -> Option<Value> {
+            serde_json::from_str(&ask_osd(&self.layout, id, question).ok()?).ok()
+        };
+        let one = |id: OsdId| {
+            let [metrics, status] = QUESTIONS;
+            Some(OsdDump::new([ask(id, metrics)?, ask(id, status)?]))
         };
         if self.about.is_some() {
             return Vec::new();
         }
-        self.osds.iter().map(|(id, _)| ask(*id).unwrap_or_default()).collect()
+        self.osds.iter().map(|(id, _)| one(*id).unwrap_or_default()).collect()
     }
 
     /// The part of the report that this knows.
