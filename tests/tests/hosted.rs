@@ -1,5 +1,5 @@
 //! The tools that Ceph's users measure with, started by `carmine bench` and `carmine sweep`, against Carmine's own OSDs.
-//! About 40 s.
+//! About a minute.
 #![allow(clippy::disallowed_methods)] // reads files, clocks and /proc, and waits
 
 use std::collections::BTreeSet;
@@ -75,6 +75,27 @@ fn every_client_loads_our_osds_from_the_same_words() {
     }
 }
 
+/// Where `perf` does not work the results say why.
+#[test]
+fn loads_of_hosted_clients_have_flamegraphs_where_perf_works() {
+    if !can_run() {
+        return;
+    }
+    let bed = testbed();
+    for client in ["fio-rbd", "rados-bench"] {
+        let result = bench(&bed, &[&load(client, "randread")[..], &["--profile", "oncpu"]].concat());
+        let profile = &result["carmine"]["profile"];
+        assert_eq!(profile["mode"], "oncpu", "{profile}");
+        if let Some(why) = profile["missing"].as_str() {
+            eprintln!("no flamegraph: {why}");
+            continue;
+        }
+        assert!(profile["stacks"].as_u64().is_some_and(|stacks| stacks > 0), "{profile}");
+        let svg = std::fs::read_to_string(bed.file("result.oncpu.svg")).expect("a flamegraph");
+        assert!(svg.contains("<svg") && svg.contains("carmine_reactor::"), "{client}: {svg:.500}");
+    }
+}
+
 /// Processes of fio and rados that a process has started and that make a load; others look at objects before that.
 fn loading(parent: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
@@ -131,6 +152,25 @@ fn results(run: &Path) -> Vec<Value> {
     files.filter(is_result).map(|path| read(&path)).collect()
 }
 
+/// The words of a command line after `fio`, without where its result went.
+fn fio_words(line: &str) -> Vec<&str> {
+    let words = line.split(' ').skip_while(|word| !word.ends_with("fio")).skip(1);
+    words.filter(|word| !word.starts_with("--output=")).collect()
+}
+
+/// What `commands.sh` gives for each point is what was run, ramp and seed with it.
+fn check_script(run: &Path, results: &[Value]) {
+    let script = std::fs::read_to_string(run.join("commands.sh")).expect("commands.sh");
+    let by_hand: BTreeSet<Vec<&str>> =
+        script.lines().filter(|line| line.contains(".fio0.json")).map(fio_words).collect();
+    assert_eq!(by_hand.len(), 4, "one for each point: {script}");
+    for result in results {
+        let words = result["carmine"]["client"]["command"].as_array().expect("words");
+        let ran = words.iter().map(|word| word.as_str().expect("a word")).collect::<Vec<_>>().join(" ");
+        assert!(ran.contains("--ramp_time=100ms") && by_hand.contains(&fio_words(&ran)), "{ran}\n{script}");
+    }
+}
+
 #[test]
 fn a_sweep_has_clients_processes_and_volumes_as_axes() {
     if !can_run() {
@@ -152,6 +192,7 @@ fn a_sweep_has_clients_processes_and_volumes_as_axes() {
         assert_eq!(result["carmine"]["client"]["tool"], "fio-rbd");
         assert!(result["jobs"][0]["write"]["total_ios"].as_u64().is_some_and(|ios| ios > 10), "{result}");
     }
+    check_script(out, &results);
     succeed(run(&carmine_bin(), &["report", out.to_str().expect("UTF-8")], LIMIT), "carmine report");
     let page = std::fs::read_to_string(out.join("report.md")).expect("report.md");
     for wanted in ["fio-rbd", "processes", "volumes"] {

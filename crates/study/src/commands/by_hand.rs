@@ -1,12 +1,13 @@
 //! The fio and rados commands that do by hand what a point does.
 
 use std::path::Path;
+use std::time::Duration;
 
 use carmine_load::LoadSpec;
 use carmine_load::hosted::{Place, Tool, check, fio, rados};
 
 use super::client::{load_spec, tool};
-use super::load::seconds;
+use super::load::{ramp_of, seconds};
 use super::step::shell_line;
 use crate::archive::Point;
 
@@ -16,8 +17,13 @@ const POOL: &str = "bench";
 /// Commands of fio and of `rados bench` for the load of a point, against the layout while its OSDs run: what writes the data,
 /// then the load itself, as `carmine bench --client` would run them. A point that loads rbd images has those, all others
 /// have objects. What `rados bench` can't do has no command of it.
-pub fn by_hand(layout: &Path, point: &Point) -> Vec<String> {
-    let spec = LoadSpec { runtime_ms: (seconds(&point.config) * 1e3) as u64, ..load_spec(&point.config) };
+pub fn by_hand(layout: &Path, point: &Point, ramp: Duration, seed: u64) -> Vec<String> {
+    let spec = LoadSpec {
+        runtime_ms: (seconds(&point.config) * 1e3) as u64,
+        ramp_ms: ramp_of(&point.config, ramp).as_millis() as u64,
+        seed,
+        ..load_spec(&point.config)
+    };
     let place = Place { conf: layout.join("ceph.conf").display().to_string(), pool: POOL.to_owned() };
     let engine = if tool(&point.config) == Tool::FioRbd { Tool::FioRbd } else { Tool::FioRados };
     let mut lines = Vec::new();
@@ -72,7 +78,7 @@ mod tests {
             layout: "l".into(),
             config,
         };
-        by_hand(Path::new("/l"), &point)
+        by_hand(Path::new("/l"), &point, Duration::from_millis(500), 7)
     }
 
     #[test]
@@ -80,9 +86,15 @@ mod tests {
         let lines = lines(&[("iodepth", 16), ("jobs", 2)], "own", "randread4k");
         let [prefill, load, rados @ ..] = lines.as_slice() else { panic!("{lines:?}") };
         assert!(prefill.contains("--ioengine=rados") && prefill.contains("--rw=write"), "{prefill}");
-        for part in
-            ["fio --output-format", "a_point.fio0.json", "--rw=randread", "--iodepth=16", "--numjobs=2"]
-        {
+        for part in [
+            "fio --output-format",
+            "a_point.fio0.json",
+            "--rw=randread",
+            "--iodepth=16",
+            "--numjobs=2",
+            "--ramp_time=500ms",
+            "--randseed=7",
+        ] {
             assert!(load.contains(part), "no {part} in {load}");
         }
         assert_eq!(rados.len(), 4, "each job writes what it reads: {rados:?}");

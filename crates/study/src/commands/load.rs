@@ -99,6 +99,11 @@ fn profile(config: &Config) -> Option<&str> {
     config.text("profile").filter(|mode| *mode != "none")
 }
 
+/// A ramp would warm what is to be cold.
+pub(super) fn ramp_of(config: &Config, ramp: Duration) -> Duration {
+    if config.text("cache") == Some("cold") { Duration::ZERO } else { ramp }
+}
+
 /// The load of a point. `seed` is the same for the arms of a pair: they get the same operations.
 pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, files: &LoadFiles) -> Step {
     let mut argv =
@@ -108,8 +113,7 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
     put("--iodepth", iodepth(config).to_string());
     put("--numjobs", jobs(config).to_string());
     put("--runtime", milliseconds(seconds(config)));
-    // A ramp would warm what is to be cold.
-    let ramp = if config.text("cache") == Some("cold") { Duration::ZERO } else { ramp };
+    let ramp = ramp_of(config, ramp);
     put("--ramp", format!("{}ms", ramp.as_millis()));
     put("--seed", seed.to_string());
     for (axis, option) in

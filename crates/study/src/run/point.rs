@@ -104,7 +104,7 @@ impl Sweep<'_> {
         let seed = self.job.plan.seed.wrapping_add(u64::from(point.repeat));
         let step = load_step(&folder, &point.config, self.job.plan.ramp, seed, &files);
         let end = self.step(&step, log);
-        self.script.by_hand(&folder, &point);
+        self.script.by_hand(&folder, &point, self.job.plan.ramp, seed);
         self.add_to_history(&point, |history| {
             history.loads += 1;
             history.loaded_seconds += seconds(&point.config);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::archive::{ArchiveError, Point, RunWriter};
 use crate::commands::{Step, by_hand, shell_line};
@@ -33,9 +34,9 @@ impl Script {
     }
 
     /// Adds what does a point's load by hand.
-    pub(super) fn by_hand(&mut self, layout: &Path, point: &Point) {
+    pub(super) fn by_hand(&mut self, layout: &Path, point: &Point, ramp: Duration, seed: u64) {
         if self.shown.insert(point.stem.clone()) {
-            by_hand(layout, point)
+            by_hand(layout, point, ramp, seed)
                 .iter()
                 .for_each(|line| self.text.push_str(&format!("# by hand: {line}\n")));
         }
