@@ -93,22 +93,15 @@ fn a_store_is_looked_at_checked_and_moved() {
     assert!(!open.iter().any(|path| Path::new(path).starts_with(&first)), "{open:?}");
     assert!(open.iter().any(|path| Path::new(path).starts_with(&second)), "{open:?}");
     assert_eq!(fs::read_dir(&first).expect("a folder").count(), 0, "the old place stays empty");
-    if installed("ceph", "ceph-common") {
-        let conf = bed.dir().join("ceph.conf");
-        let args = ["-c", conf.to_str().expect("UTF-8"), "osd", "metadata", "0"];
-        let said = succeed(
-            carmine_tests::run(Path::new("ceph"), &args, std::time::Duration::from_secs(30)),
-            "metadata",
-        );
-        let metadata: Value = serde_json::from_str(&said).expect("JSON");
-        assert_eq!(metadata["bluefs_db_path"].as_str().map(Path::new), Some(second.as_path()), "{said}");
+    if let Some(metadata) = metadata(&bed) {
+        assert_eq!(metadata["bluefs_db_path"].as_str().map(Path::new), Some(second.as_path()), "{metadata}");
         for part in ["bluestore_bdev", "bluefs_wal", "bluefs_db"] {
             let drive = metadata[format!("{part}_devices")].as_str();
-            assert!(drive.is_some_and(|drive| !drive.is_empty()), "{part}: {said}");
+            assert!(drive.is_some_and(|drive| !drive.is_empty()), "{part}: {metadata}");
         }
         let known =
             ["flush_mode", "flush_mode_forced", "bluefs_dedicated_wal"].map(|key| metadata[key].as_str());
-        assert_eq!(known, [Some("flush"), Some("0"), Some("0")], "{said}");
+        assert_eq!(known, [Some("flush"), Some("0"), Some("0")], "{metadata}");
     }
     bed.ok("down", &[]);
     assert_eq!(store_json(&bed, "fsck", &["--deep"])["error_count"], 0);
@@ -150,6 +143,10 @@ fn a_log_has_a_place_of_its_own_and_gets_another_one() {
     bed.ok("up", &["--overprovisioned"]);
     fill(&bed);
     assert!(open_ones().contains(&text(&second)), "{:?}", open_ones());
+    if let Some(metadata) = metadata(&bed) {
+        let told = ["bluefs_dedicated_wal", "bluefs_wal_path"].map(|key| metadata[key].as_str());
+        assert_eq!(told, [Some("1"), second.to_str()], "{metadata}");
+    }
     bed.ok("down", &[]);
     assert_eq!(store_json(&bed, "fsck", &["--deep"])["error_count"], 0);
 
@@ -208,6 +205,18 @@ fn fsck_repairs_labels() {
     flip_in(&block, last + 30);
     let refused = store(&bed, "fsck", &["--repair"]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("damaged"));
+}
+
+/// What `ceph osd metadata 0` tells; `None` without that tool.
+fn metadata(bed: &Testbed) -> Option<Value> {
+    if !installed("ceph", "ceph-common") {
+        return None;
+    }
+    let conf = bed.dir().join("ceph.conf");
+    let args = ["-c", conf.to_str().expect("UTF-8"), "osd", "metadata", "0"];
+    let said =
+        succeed(carmine_tests::run(Path::new("ceph"), &args, std::time::Duration::from_secs(30)), "metadata");
+    Some(serde_json::from_str(&said).expect("JSON"))
 }
 
 fn open_files(pid: i32) -> Vec<String> {

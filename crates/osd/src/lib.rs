@@ -33,6 +33,7 @@ mod table;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
+pub use attrs::fuzz::{attribute_seeds, decode_attributes};
 pub use config::{OsdConfig, PG_LOG_BYTES};
 pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;

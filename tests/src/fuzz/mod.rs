@@ -26,6 +26,7 @@ pub struct Target {
 
 /// All targets, by name.
 pub const TARGETS: &[Target] = &[
+    Target { name: "attributes", run: store::attributes, seeds: store::attributes_seeds },
     Target { name: "control", run: frames::control, seeds: frames::control_seeds },
     Target { name: "crushmap", run: maps::crushmap, seeds: maps::crushmap_seeds },
     Target { name: "frames", run: frames::stream, seeds: frames::stream_seeds },

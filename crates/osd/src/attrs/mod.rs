@@ -8,6 +8,7 @@
 //! A request works on a [`View`]: what is stored, and what it has changed so far.
 
 mod cache;
+pub(crate) mod fuzz;
 mod record;
 mod view;
 
