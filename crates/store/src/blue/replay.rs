@@ -241,9 +241,10 @@ impl Replay<'_> {
     }
 
     /// How many transactions at the end of a lane may be believed.
-    async fn believed(&self, groups: &[Found]) -> Result<usize, StoreError> {
+    async fn believed(&mut self, groups: &[Found]) -> Result<usize, StoreError> {
         let mut tail = Tail::default();
-        for found in groups {
+        for (number, found) in groups.iter().enumerate() {
+            self.progress.at("groups at the end of a lane compared with their data", number, groups.len());
             for txn in self.txns(found).await? {
                 let held = self.holds(&txn.writes).await;
                 let mut held = held.into_iter();
@@ -308,7 +309,8 @@ impl Replay<'_> {
     /// Writes the blocks whose content may be in the log only.
     async fn write_images(&mut self) -> Result<(), StoreError> {
         let images: Vec<(u64, u64)> = std::mem::take(&mut self.images).into_iter().collect();
-        for part in images.chunks(PARALLEL) {
+        for (number, part) in images.chunks(PARALLEL).enumerate() {
+            self.progress.at("blocks of the log written to their places", number * PARALLEL, images.len());
             let writes = part.iter().map(|(block, at)| self.write_image(*block, *at));
             join_all(writes).await.into_iter().collect::<Result<(), StoreError>>()?;
         }
