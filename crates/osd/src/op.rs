@@ -212,7 +212,13 @@ impl ClientOp {
         if oid.name.is_empty() || !is_right {
             return Some(errno::EINVAL);
         }
-        (self.is_write && oid.snap != SNAP_HEAD).then_some(errno::EROFS)
+        if !self.is_write {
+            return None;
+        }
+        if self.request.snap_seq != 0 {
+            return Some(errno::EOPNOTSUPP); // it wants what was there kept: there are no snapshots
+        }
+        (oid.snap != SNAP_HEAD).then_some(errno::EROFS)
     }
 
     /// Sends the answer and ends the operation.

@@ -6,6 +6,7 @@ Prints a line for each group, `ok NAME CALLS` or `FAIL NAME: WHY`; the exit code
 
 import ctypes
 import errno
+import json
 import sys
 import threading
 import traceback
@@ -534,17 +535,153 @@ def pools_and_statistics(io):
 
 
 @group
+def asynchronous_op_vectors(io):
+    """operate_aio_write_op, operate_aio_read_op, aio_writesame, aio_cmpext"""
+    op = io.create_write_op()
+    op.write_full(b"asynchronous")
+    flight = io.operate_aio_write_op(op, "a")
+    flight.wait_for_complete()
+    expect(flight.get_return_value(), 0)
+    io.release_write_op(op)
+    op = io.create_write_op()
+    io.set_omap(op, ("k",), (b"v",))
+    io.operate_write_op(op, "a")
+    io.release_write_op(op)
+    op = io.create_read_op()
+    values, _ = io.get_omap_vals(op, "", "", 10)
+    flight = io.operate_aio_read_op(op, "a")
+    flight.wait_for_complete()
+    expect((flight.get_return_value(), list(values)), (0, [("k", b"v")]))
+    io.release_read_op(op)
+    flight = io.aio_writesame("a", b"xy", 6)
+    flight.wait_for_complete()
+    expect(io.read("a"), b"xyxyxyronous")
+    flight = io.aio_cmpext("a", b"xyxy")
+    flight.wait_for_complete()
+    expect(flight.get_return_value(), 0)
+    flight = io.aio_cmpext("a", b"xyXy")
+    flight.wait_for_complete()
+    expect(flight.get_return_value(), -4095 - 2)
+    io.remove_object("a")
+
+
+@group
+def omap_ranges_and_guards(io):
+    """remove_omap_range2, and omap_cmp as a guard"""
+    op = io.create_write_op()
+    io.set_omap(op, ("a", "b", "c", "d"), (b"1", b"2", b"3", b"4"))
+    io.operate_write_op(op, "r")
+    io.release_write_op(op)
+    op = io.create_write_op()
+    io.remove_omap_range2(op, "b", "d")
+    io.operate_write_op(op, "r")
+    io.release_write_op(op)
+    expect([key for key, _ in omap_of(io, "r", "", "", 10)], ["a", "d"])
+    write_op(io, "r", ("omap_cmp", "a", "1", rados.LIBRADOS_CMPXATTR_OP_EQ), ("write_full", b"guarded"))
+    fails(errno.ECANCELED, write_op, io, "r", ("omap_cmp", "a", "2", rados.LIBRADOS_CMPXATTR_OP_EQ), ("write_full", b"lost"))
+    expect(io.read("r"), b"guarded")
+    io.remove_object("r")
+
+
+@group
+def object_classes(io):
+    """execute, aio_execute and a method in an op vector: methods of the classes lock and rbd; EOPNOTSUPP for others"""
+    io.write_full("classes", b"")
+    io.lock_exclusive("classes", "name", "cookie")
+    length, listed = io.execute("classes", "lock", "list_locks", b"")
+    assert length == len(listed) and b"name" in listed, listed
+    io.unlock("classes", "name", "cookie")
+    got = []
+    flight = io.aio_execute("classes", "lock", "list_locks", b"", 4096, lambda completion, data: got.append(data))
+    flight.wait_for_complete_and_cb()
+    # The lock stays known when nobody holds it.
+    assert flight.get_return_value() >= 0 and b"name" in got[0], got
+    write_op(io, "classes", ("execute", "rbd", "metadata_set", b"\1\0\0\0\3\0\0\0key\5\0\0\0value"))
+    expect(io.execute("classes", "rbd", "metadata_get", b"\3\0\0\0key")[1], b"\5\0\0\0value")
+    fails(errno.EOPNOTSUPP, io.execute, "classes", "rgw", "bucket_list", b"")
+    fails(errno.EOPNOTSUPP, io.execute, "classes", "lock", "pick", b"")
+    io.remove_object("classes")
+
+
+@group
+def pools(io):
+    """create_pool, pool_exists, pool_lookup, pool_reverse_lookup, list_pools, get_pool_base_tier, delete_pool"""
+    c = CLUSTER
+    c.create_pool("made")
+    assert c.pool_exists("made") and "made" in c.list_pools()
+    number = c.pool_lookup("made")
+    expect(c.pool_reverse_lookup(number), "made")
+    expect(c.get_pool_base_tier(number), number)
+    fails(errno.EEXIST, c.create_pool, "made")
+    other = c.open_ioctx2(number)
+    other.write_full("there", b"x")
+    expect(other.read("there"), b"x")
+    other.close()
+    c.delete_pool("made")
+    c.wait_for_latest_osdmap()
+    assert not c.pool_exists("made")
+
+
+@group
+def application_values(io):
+    """application_metadata_set, get, list, remove"""
+    io.application_enable("valued")
+    io.application_metadata_set("valued", "key", "value")
+    expect(io.application_metadata_get("valued", "key"), "value")
+    expect(io.application_metadata_list("valued"), [("key", "value")])
+    io.application_metadata_remove("valued", "key")
+    expect(io.application_metadata_list("valued"), [])
+
+
+@group
+def commands(io):
+    """mon_command, mgr_command, osd_command, pg_command, ping_monitor, get_fsid, get_cluster_stats, get_inconsistent_pgs"""
+    c = CLUSTER
+    version = json.dumps({"prefix": "version", "format": "json"})
+    for name, answer in (
+        ("mon", c.mon_command(version, b"")), ("mgr", c.mgr_command(version, b"")), ("osd", c.osd_command(0, version, b"")),
+    ):
+        assert answer[0] == 0 and b"version" in answer[1], f"{name}: {answer}"
+    result, _, why = c.mon_command(json.dumps({"prefix": "make tea"}), b"")
+    assert result == -errno.EINVAL and "make tea" in why, (result, why)
+    result, _, _ = c.pg_command("1.0", json.dumps({"prefix": "query"}), b"")
+    assert result < 0, result
+    assert "leader" in c.ping_monitor("a")
+    expect(len(c.get_fsid()), 36)
+    assert c.get_cluster_stats()["kb"] >= 0
+    assert c.get_instance_id() > 0
+    expect(list(c.get_inconsistent_pgs(c.pool_lookup(POOL))), [])
+
+
+@group
 def snapshots_are_refused(io):
-    """create_snap answers at once that it is not supported"""
+    """create_snap, and writes and reads with snapshots of one's own: answered at once that they are not supported"""
     fails(errno.EOPNOTSUPP, io.create_snap, "snap")
+    expect(list(io.list_snaps()), [])
+    fails(errno.ENOENT, io.lookup_snap, "snap")
+    io.write_full("s", b"kept")
+    number = io.create_self_managed_snap()
+    io.set_self_managed_snap_write([number])
+    fails(errno.EOPNOTSUPP, io.write_full, "s", b"after the snapshot")
+    io.set_self_managed_snap_write([])
+    io.set_read(number)
+    fails(errno.ENOENT, io.read, "s")
+    io.set_read(rados.LIBRADOS_SNAP_HEAD)
+    expect(io.read("s"), b"kept")
+    fails(errno.EOPNOTSUPP, io.rollback_self_managed_snap, "s", number)
+    expect(io.read("s"), b"kept")
+    io.remove_self_managed_snap(number)
+    io.remove_object("s")
 
 
 CONF, POOL = sys.argv[1], sys.argv[2]
+CLUSTER = Counted(None)
 
 
 def main():
     cluster = rados.Rados(conffile=CONF, conf={"rados_osd_op_timeout": "30", "rados_mon_op_timeout": "30"})
     cluster.connect(timeout=30)
+    object.__setattr__(CLUSTER, "inner", cluster)
     failed = False
     for function in GROUPS:
         io = Counted(cluster.open_ioctx(POOL))

@@ -25,6 +25,8 @@ pub(crate) enum Change {
     DeletePool { pool: i64 },
     /// Notes which application uses a pool.
     EnableApp { pool: String, app: String },
+    /// Notes a value of an application that uses a pool, or with `None` forgets it.
+    AppValue { pool: String, app: String, key: String, value: Option<String> },
     /// Changes the number of replicas.
     SetPool { pool: String, size: Option<u8>, min_size: Option<u8> },
     /// Calls OSDs down that may well run: they boot again.
@@ -65,6 +67,9 @@ impl Change {
             Self::CreatePool { name, pg_num, size } => pool::create(map, name, *pg_num, *size, now),
             Self::DeletePool { pool } => pool::delete(map, *pool, now),
             Self::EnableApp { pool, app } => pool::enable_app(map, pool, app, now),
+            Self::AppValue { pool, app, key, value } => {
+                pool::app_value(map, (pool, app), key, value.as_deref(), now)
+            }
             Self::SetPool { pool, size, min_size } => pool::set(map, pool, *size, *min_size, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
             Self::Weight { osds, weight } => weight::set(map, osds, *weight, now),

@@ -10,6 +10,8 @@ use super::{Refusal, refuse};
 pub(crate) const PG_NUM_MAX: u32 = 65_536;
 /// Most pools: each costs about 330 bytes in every map that is sent.
 const POOLS_MAX: usize = 1_000;
+/// Values that an application may have on a pool, as in Ceph.
+const APP_VALUES_MAX: usize = 64;
 /// Longest pool or application name, bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// Our CRUSH rule 0 takes 1 to 10 replicas.
@@ -107,6 +109,41 @@ pub(super) fn enable_app(
     }
     let mut inc = Incremental::next(map, now);
     pool.application_metadata.insert(app.to_string(), Default::default());
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    Ok(Some(inc))
+}
+
+/// Changes one value of an application of a pool.
+pub(super) fn app_value(
+    map: &OsdMap,
+    (name, app): (&str, &str),
+    key: &str,
+    value: Option<&str>,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    let (id, mut pool) = pool_of(map, name)?;
+    let missing = || refuse(errno::ENOENT, format!("application '{app}' is not enabled on pool '{name}'"));
+    let values = pool.application_metadata.get_mut(app).ok_or_else(missing)?;
+    if values.get(key).map(String::as_str) == value {
+        return Ok(None);
+    }
+    match value {
+        Some(value) => {
+            check_name("key", key)?;
+            if value.len() > NAME_BYTES_MAX {
+                let text = format!("a value of {} bytes: at most {NAME_BYTES_MAX}", value.len());
+                return Err(refuse(errno::EINVAL, text));
+            }
+            if values.len() >= APP_VALUES_MAX {
+                let text = format!("application '{app}' has {APP_VALUES_MAX} values already");
+                return Err(refuse(errno::EINVAL, text));
+            }
+            values.insert(key.to_owned(), value.to_owned());
+        }
+        None => drop(values.remove(key)),
+    }
+    let mut inc = Incremental::next(map, now);
     pool.last_change = inc.epoch;
     inc.new_pools.insert(id, pool);
     Ok(Some(inc))

@@ -56,6 +56,23 @@ fn pools_come_and_go() {
     assert_eq!((pool.size, pool.pg_num, pool.last_change, map.pool_max), (3, 8, Epoch(2), 2));
     assert!(apply(&mut map, Change::EnableApp { pool: "rbd".into(), app: "rbd".into() }));
     assert!(map.pool(2).unwrap().application_metadata.contains_key("rbd"));
+    let value = |app: &str, key: &str, value: Option<&str>| Change::AppValue {
+        pool: "rbd".into(),
+        app: app.into(),
+        key: key.into(),
+        value: value.map(str::to_owned),
+    };
+    assert!(apply(&mut map, value("rbd", "key", Some("a value"))));
+    assert!(!apply(&mut map, value("rbd", "key", Some("a value"))), "unchanged");
+    assert_eq!(map.pool(2).unwrap().application_metadata["rbd"]["key"], "a value");
+    assert!(apply(&mut map, value("rbd", "key", None)) && !apply(&mut map, value("rbd", "key", None)));
+    assert!(map.pool(2).unwrap().application_metadata["rbd"].is_empty());
+    assert_eq!(code(&map, value("rgw", "key", Some("v"))), errno::ENOENT);
+    assert_eq!(code(&map, value("rbd", "key", Some(&"v".repeat(200)))), errno::EINVAL);
+    for n in 0..64 {
+        assert!(apply(&mut map, value("rbd", &n.to_string(), Some(""))));
+    }
+    assert_eq!(code(&map, value("rbd", "one-more", Some(""))), errno::EINVAL);
     assert!(apply(&mut map, Change::DeletePool { pool: 2 }));
     assert!(map.pool(2).is_none() && map.pool_id("rbd").is_none());
     // A number is never given twice: objects of the old pool may still be on disks.

@@ -75,6 +75,20 @@ pub(super) const COMMANDS: &[Known] = &[
         run: application_enable,
     },
     Known {
+        words: "osd pool application set",
+        parameters: &[POOL, "app:CephString", "key:CephString", "value:CephString"],
+        help: "note a value of an application that uses a pool",
+        perm: "rw",
+        run: application_set,
+    },
+    Known {
+        words: "osd pool application rm",
+        parameters: &[POOL, "app:CephString", "key:CephString"],
+        help: "forget a value of an application that uses a pool",
+        perm: "rw",
+        run: application_rm,
+    },
+    Known {
         words: "osd pool application get",
         parameters: &["pool:CephPoolname?"],
         help: "tell which applications use a pool",
@@ -156,6 +170,22 @@ fn application_enable(command: &Value, _: &View<'_>) -> Outcome {
     let (pool, app) = (required(command, "pool")?.to_string(), required(command, "app")?.to_string());
     let status = format!("enabled application '{app}' on pool '{pool}'");
     change(Change::EnableApp { pool, app }, status)
+}
+
+fn application_set(command: &Value, _: &View<'_>) -> Outcome {
+    application_value(command, Some(required(command, "value")?.to_string()))
+}
+
+fn application_rm(command: &Value, _: &View<'_>) -> Outcome {
+    application_value(command, None)
+}
+
+fn application_value(command: &Value, value: Option<String>) -> Outcome {
+    let word = |name: &str| required(command, name).map(str::to_string);
+    let (pool, app, key) = (word("pool")?, word("app")?, word("key")?);
+    let verb = if value.is_some() { "set" } else { "removed" };
+    let status = format!("{verb} application '{app}' key '{key}' on pool '{pool}'");
+    change(Change::AppValue { pool, app, key, value }, status)
 }
 
 fn application_get(command: &Value, view: &View<'_>) -> Outcome {

@@ -84,7 +84,7 @@ fn every_command_is_described_and_answers() {
                 "pool2": "bench", "yes_i_really_really_mean_it": true, "pg_num": 8, "ids": ["0", "osd.1"], "id": 1,
                 "key": "noout", "object": "o", "pgid": "1.3", "profile": "optimal", "dumpcontents": ["pgs_brief"],
                 "blocklistop": "add", "blacklistop": "add", "addr": "127.0.0.1:0/5",
-                "poolstr": "bench", "osd": 1,
+                "value": "v", "poolstr": "bench", "osd": 1,
             });
             if known.words.starts_with("pg ls") {
                 command["pool"] = json!(1); // a name elsewhere

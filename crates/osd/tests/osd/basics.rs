@@ -209,6 +209,7 @@ fn requests_that_lie_are_refused() {
     // A hash of its own would put the object where nobody finds it.
     assert_eq!(request("ok", &|request| request.hash ^= 0x8000_0000), Some(errno::EINVAL));
     assert_eq!(request("ok", &|request| request.snapid = 3), Some(errno::EROFS));
+    assert_eq!(request("ok", &|request| request.snap_seq = 1), Some(errno::EOPNOTSUPP));
     let list = cluster.client(RouteMode::Single, |_, pool| async move { pool.list().await.unwrap().len() });
     assert_eq!(list, 1);
 }
