@@ -21,7 +21,7 @@ use rocksdb::{
     FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions,
 };
 
-pub use options::{RocksOptions, Tuning};
+pub use options::{RocksOptions, Tuning, WRITE_BYTES_PER_S_OF_REACTOR};
 
 /// Column family of the PG logs: entries are written, never read while the OSD runs, and trimmed by range deletions,
 /// which would slow down every lookup of an onode in the same family.

@@ -33,7 +33,7 @@ fn options() -> RocksOptions {
         block_cache_bytes: 1 << 20,
         write_buffer_bytes: 64 << 10,
         background_threads: 2,
-        untuned: None,
+        ..RocksOptions::default()
     }
 }
 

@@ -10,7 +10,7 @@ fn small() -> RocksOptions {
         block_cache_bytes: 1 << 20,
         write_buffer_bytes: 1 << 20,
         background_threads: 1,
-        untuned: None,
+        ..RocksOptions::default()
     }
 }
 

@@ -132,7 +132,12 @@ fn lookup_us(kv: &RocksKv, key: impl Fn(u64) -> Vec<u8>, found: bool) -> f64 {
 
 /// A memtable is smaller than an OSD's, so that a short run has as many tables as a long one.
 fn small(untuned: Option<Tuning>) -> RocksOptions {
-    RocksOptions { block_cache_bytes: 96 << 20, write_buffer_bytes: 16 << 20, background_threads: 2, untuned }
+    RocksOptions {
+        block_cache_bytes: 96 << 20,
+        write_buffer_bytes: 16 << 20,
+        untuned,
+        ..RocksOptions::default()
+    }
 }
 
 /// Median, and the median of the ratios to the cost of the tuned one in the same turn if that is another.

@@ -45,7 +45,7 @@ pub(crate) fn lock_slice(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Re
 /// threads inherit the CPUs of the calling thread.
 #[cfg(feature = "rocks")]
 pub(crate) fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Option<Arc<dyn Kv>>> {
-    use carmine_kv_rocks::{RocksKv, RocksOptions};
+    use carmine_kv_rocks::{RocksKv, RocksOptions, WRITE_BYTES_PER_S_OF_REACTOR};
     if plan.store != StoreKind::Blue {
         return Ok(None);
     }
@@ -54,6 +54,7 @@ pub(crate) fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Resul
         block_cache_bytes: memory.kv_cache,
         write_buffer_bytes: memory.kv_write_buffer,
         background_threads: plan.alien_threads.max(2),
+        write_bytes_per_s: WRITE_BYTES_PER_S_OF_REACTOR * plan.cpu.reactors.max(1) as u64,
         untuned: None,
     };
     let kv = RocksKv::open(&layout.db(osd), options)?;

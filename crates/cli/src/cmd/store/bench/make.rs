@@ -138,9 +138,11 @@ fn make_blue(block: &PathBuf, kv: &Arc<dyn Kv>, size_bytes: u64) -> anyhow::Resu
 
 #[cfg(feature = "rocks")]
 fn open_kv(args: &StoreBenchArgs, folder: &TempDir) -> anyhow::Result<Arc<dyn Kv>> {
-    use carmine_kv_rocks::{RocksKv, RocksOptions};
+    use carmine_kv_rocks::{RocksKv, RocksOptions, WRITE_BYTES_PER_S_OF_REACTOR};
+    let write_bytes_per_s = WRITE_BYTES_PER_S_OF_REACTOR * u64::from(args.numjobs);
+    let options = RocksOptions { write_bytes_per_s, ..RocksOptions::default() };
     Ok(match args.kv {
-        KvKind::Rocks => Arc::new(RocksKv::open(&folder.path().join(DB), RocksOptions::default())?),
+        KvKind::Rocks => Arc::new(RocksKv::open(&folder.path().join(DB), options)?),
         KvKind::Memory => Arc::new(MemKv::new()),
     })
 }
