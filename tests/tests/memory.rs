@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // reads /proc
 
 use carmine_tests::Testbed;
+use carmine_tests::tools::ONE_BLUE;
 use serde_json::Value;
 
 const BUDGET_MIB: u64 = 256;
@@ -25,20 +26,8 @@ fn store(bed: &Testbed, name: &str) -> u64 {
 #[test]
 fn an_osd_stays_inside_its_memory() {
     let budget = format!("{BUDGET_MIB}M");
-    let bed = Testbed::up(&[
-        "--osds",
-        "1",
-        "--osd-size",
-        "1G",
-        "--sparse",
-        "--overprovisioned",
-        "--pgs",
-        "32",
-        "--osd-memory",
-        &budget,
-        "--device-class",
-        "hdd",
-    ]);
+    let options = ["--osd-memory", &budget, "--device-class", "hdd"];
+    let bed = Testbed::up(&[ONE_BLUE, &options].concat());
     let load = |rw: &str, bs: &str, object: &str, depth: &str| {
         let args = ["--rw", rw, "--bs", bs, "--object-size", object, "--iodepth", depth, "--size", "200m"];
         bed.ok("bench", &[args.as_slice(), &["--runtime", "1"]].concat());

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
+use carmine_tests::tools::ONE_BLUE;
 use carmine_tests::{Testbed, carmine_bin, installed, run, succeed};
 use serde_json::Value;
 
@@ -243,20 +244,8 @@ fn changed(bed: &Testbed, write_bytes: u64, file: &Path) -> f64 {
 fn the_size_of_writes_tells_of_a_log_of_its_own_too() {
     let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let wal = elsewhere.path().join("wal");
-    let bed = Testbed::up(&[
-        "--osds",
-        "1",
-        "--osd-size",
-        "1G",
-        "--sparse",
-        "--overprovisioned",
-        "--pgs",
-        "32",
-        "--device-class",
-        "hdd",
-        "--wal-dev",
-        wal.to_str().expect("UTF-8"),
-    ]);
+    let options = ["--device-class", "hdd", "--wal-dev", wal.to_str().expect("UTF-8")];
+    let bed = Testbed::up(&[ONE_BLUE, &options].concat());
     let (small, large) = (changed(&bed, 4 << 10, &wal), changed(&bed, 64 << 10, &wal));
     println!(
         "hdd: {small:.3} bytes of the log's device change for each byte of 4 KiB writes, {large:.3} of 64 KiB"
