@@ -14,6 +14,7 @@ mod change;
 mod command;
 mod config;
 mod error;
+mod fuzz;
 mod mon;
 mod record;
 mod report;
@@ -26,4 +27,5 @@ mod testing;
 
 pub use config::{InitialCluster, InitialPool, MonConfig};
 pub use error::MonError;
+pub use fuzz::{decode_state, state_seeds};
 pub use mon::Mon;

@@ -37,7 +37,7 @@ const MANAGER_GID: u64 = 1;
 /// Ceph starts global ids here; below are the OSDs' own numbers.
 const FIRST_GID: u64 = 4_096;
 /// Ids that one record reserves. Half of them are in stock when the next record is due.
-const GIDS_RESERVED: u64 = 1 << 16;
+pub(crate) const GIDS_RESERVED: u64 = 1 << 16;
 /// Changes that may wait. Every connection has at most one under way in practice; this bounds a flood.
 const CHANGES_MAX: usize = 10_000;
 /// Longest sleep while there is something to look at the clock for: it may be set meanwhile.
@@ -112,10 +112,7 @@ impl Mon {
             Some(saved) if saved.fsid != fsid => {
                 return Err(MonError::WrongCluster { found: saved.fsid, expected: fsid });
             }
-            Some(saved) => {
-                let map = OsdMap::decode(&saved.map).map_err(|source| MonError::BadMap { source })?;
-                (mark_all_down(map, now), saved.next_gid)
-            }
+            Some(saved) => (restored(&saved.map, now)?, saved.next_gid),
             None => (config.initial.map(now), FIRST_GID),
         };
         let door = Door::open(shard, EntityType::MON, config.listen, 0).await?;
@@ -327,6 +324,12 @@ impl Mon {
             conn.send(message);
         }
     }
+}
+
+/// The map of a monitor that starts again, out of its stored bytes.
+pub(crate) fn restored(map: &[u8], now: UTime) -> Result<OsdMap, MonError> {
+    let map = OsdMap::decode(map).map_err(|source| MonError::BadMap { source })?;
+    Ok(mark_all_down(map, now))
 }
 
 /// The stored map with every OSD down, one epoch later if that changed it.

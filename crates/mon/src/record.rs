@@ -7,8 +7,9 @@
 //!          payload
 //! file   = HEADER record, GID record, MAP record, then any number of GID and MAP records
 //! ```
-//! All integers are little-endian. A file is valid up to its first bad record: what follows was never
-//! acknowledged to anyone (a torn tail) and is cut off at the next open.
+//! All integers are little-endian. Generations and global ids end at [`NUMBER_MAX`]: the next one always exists.
+//! A file is valid up to its first bad record: what follows was never acknowledged to anyone (a torn tail) and is
+//! cut off at the next open.
 
 use carmine_types::{Uuid, crc32c};
 
@@ -18,6 +19,9 @@ const MAGIC: [u8; 8] = *b"crmmon\x00\x01";
 pub(crate) const RECORD_HEAD_BYTES: usize = 12;
 /// A map of 10,000 OSDs takes about 3 MB; a longer record is a damaged length.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// Largest generation and global id: no monitor lives to count so far, so a larger one was never written.
+pub(crate) const NUMBER_MAX: u64 = u64::MAX >> 1;
 
 const KIND_HEADER: u8 = 1;
 const KIND_GID: u8 = 2;
@@ -39,6 +43,10 @@ fn checksum(kind: u8, payload: &[u8]) -> u32 {
     head[0] = kind;
     head[1..].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     crc32c::raw(crc32c::raw(u32::MAX, &head), payload)
+}
+
+fn number(bytes: [u8; 8]) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes)).filter(|number| *number <= NUMBER_MAX)
 }
 
 impl Record {
@@ -77,11 +85,11 @@ impl Record {
                 let body = payload.strip_prefix(&MAGIC)?;
                 let (generation, fsid) = body.split_first_chunk::<8>()?;
                 Self::Header {
-                    generation: u64::from_le_bytes(*generation),
+                    generation: number(*generation)?,
                     fsid: Uuid(<[u8; 16]>::try_from(fsid).ok()?),
                 }
             }
-            KIND_GID => Self::Gid { next: u64::from_le_bytes(<[u8; 8]>::try_from(payload).ok()?) },
+            KIND_GID => Self::Gid { next: number(<[u8; 8]>::try_from(payload).ok()?)? },
             KIND_MAP => Self::Map(payload.to_vec()),
             _ => return None,
         };
@@ -134,7 +142,7 @@ mod tests {
 
     fn any_record() -> impl Strategy<Value = Record> {
         prop_oneof![
-            any::<u64>().prop_map(|next| Record::Gid { next }),
+            (0..=NUMBER_MAX).prop_map(|next| Record::Gid { next }),
             proptest::collection::vec(any::<u8>(), 0..200).prop_map(Record::Map),
         ]
     }

@@ -33,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "osdmap_inc", run: maps::incremental, seeds: maps::incremental_seeds },
     Target { name: "message", run: messages::message, seeds: messages::message_seeds },
     Target { name: "monmap", run: maps::monmap, seeds: maps::monmap_seeds },
+    Target { name: "mon_state", run: store::mon_state, seeds: store::mon_state_seeds },
     Target { name: "on_disk", run: store::on_disk, seeds: store::on_disk_seeds },
     Target { name: "osdmap", run: maps::osdmap, seeds: maps::osdmap_seeds },
 ];

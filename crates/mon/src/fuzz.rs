@@ -1,0 +1,85 @@
+//! The decoder of the monitor's state file, and what its opening does with what it found, over any bytes: none may panic, hang,
+//! or allocate by what the bytes claim.
+
+use carmine_types::{OsdId, UTime, Uuid};
+use carmine_wire::EntityAddr;
+use carmine_wire::osdmap::OsdMap;
+
+use crate::change::Change;
+use crate::mon::{GIDS_RESERVED, restored};
+use crate::record::{Content, Record};
+use crate::{InitialCluster, InitialPool};
+
+const NOW: UTime = UTime { sec: 1_700_000_000, nsec: 5 };
+const FSID: Uuid = Uuid([3; 16]);
+
+/// Decodes bytes as a state file, and as the numbers and the map of one whose checksums hold.
+pub fn decode_state(bytes: &[u8]) {
+    open(bytes);
+    let Some((generation, rest)) = bytes.split_first_chunk() else { return };
+    let Some((next, map)) = rest.split_first_chunk() else { return };
+    let numbers = (u64::from_le_bytes(*generation), u64::from_le_bytes(*next));
+    open(&file(numbers, map));
+}
+
+/// As a start of the monitor: the numbers that follow, and the map as clients get it.
+fn open(bytes: &[u8]) {
+    let Some(content) = Content::read(bytes) else { return };
+    assert!(content.generation < u64::MAX && content.next_gid < u64::MAX - GIDS_RESERVED);
+    let Ok(map) = restored(&content.map, NOW) else { return };
+    assert_eq!(OsdMap::decode(&map.encode()).as_ref(), Ok(&map));
+    assert!(map.osds().all(|osd| !map.is_up(osd)), "an OSD is up before it booted");
+}
+
+fn file((generation, next): (u64, u64), map: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    Record::Header { generation, fsid: FSID }.encode(&mut out);
+    Record::Gid { next }.encode(&mut out);
+    Record::Map(map.to_vec()).encode(&mut out);
+    out
+}
+
+/// Good inputs: a state file to which two records were appended, and the numbers and the map of one.
+#[must_use]
+pub fn state_seeds() -> Vec<Vec<u8>> {
+    let pool = InitialPool { name: "bench".into(), size: 1, min_size: 1, pg_num: 8 };
+    let mut map = InitialCluster { fsid: FSID, osds: 2, pool }.map(NOW);
+    let mut whole = file((7, 4096), &map.encode());
+    let addrs = EntityAddr::msgr2(([127, 0, 0, 1], 6800).into(), 1).into();
+    let boot = Change::Boot { osd: OsdId(0), uuid: Uuid([4; 16]), addrs };
+    if let Ok(Some(booted)) = boot.plan(&map, NOW) {
+        // A seed without its OSD is a poorer one; the test below would tell.
+        let _ = map.apply(&booted);
+    }
+    let map = map.encode();
+    Record::Map(map.clone()).encode(&mut whole);
+    Record::Gid { next: 9000 }.encode(&mut whole);
+    vec![whole, [&7_u64.to_le_bytes(), &4096_u64.to_le_bytes(), map.as_slice()].concat()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn seeds_are_good() {
+        let [whole, parts] = state_seeds().try_into().unwrap();
+        let content = Content::read(&whole).unwrap();
+        assert_eq!((content.valid_bytes, content.next_gid), (whole.len(), 9000));
+        assert_eq!(content.map, parts[16..]);
+        assert!(OsdMap::decode(&content.map).unwrap().is_up(OsdId(0)));
+        decode_state(&whole);
+        decode_state(&parts);
+    }
+
+    proptest! {
+        #[test]
+        fn any_numbers_open_or_are_refused(generation in any::<u64>(), next in any::<u64>(), last in 0..3u64) {
+            let map = &state_seeds()[1][16..];
+            for numbers in [(generation, next), (u64::MAX - last, next), (generation, u64::MAX - last)] {
+                open(&file(numbers, map));
+            }
+        }
+    }
+}
