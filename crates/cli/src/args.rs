@@ -201,7 +201,7 @@ pub(crate) struct RawArgs {
     #[arg(long, value_name = "N", help_heading = "Storage")]
     osds_per_device: Option<u32>,
     /// Block devices, one per OSD (or per group of --osds-per-device); without them plain files in the folder
-    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', help_heading = "Storage")]
+    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
     devs: Vec<PathBuf>,
     /// Overwrite devices that are not blank
     #[arg(long, help_heading = "Storage")]
@@ -210,11 +210,11 @@ pub(crate) struct RawArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
     osd_size: Option<u64>,
     /// Folder, on another drive perhaps, in which each OSD's RocksDB gets a folder [default: in the testbed's]
-    #[arg(long, value_name = "FOLDER", help_heading = "Storage")]
+    #[arg(long, value_name = "FOLDER", value_parser = parse_path, help_heading = "Storage")]
     db_dir: Option<PathBuf>,
     /// Devices or files for the OSDs' logs, one per OSD, or one folder for all, on another drive perhaps [default: each
     /// beside its data]
-    #[arg(long, value_name = "PATH,…", value_delimiter = ',', help_heading = "Storage")]
+    #[arg(long, value_name = "PATH,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
     wal_dev: Vec<PathBuf>,
     /// Do not write the block files through: quick, but first writes also pay the file system
     #[arg(long, help_heading = "Storage")]
@@ -315,6 +315,11 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| "write a size as 4096, 64K, 512M or 8G".to_string())?;
     number.checked_mul(1 << shift).filter(|b| *b < 1 << 60).ok_or_else(|| "too large".to_string())
+}
+
+/// A path from here, made absolute: daemons that open it are elsewhere, and a later command may come from elsewhere.
+pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
+    std::path::absolute(text).map_err(|e| e.to_string())
 }
 
 fn parse_addr(text: &str) -> Result<(IpAddr, u16), String> {

@@ -1,5 +1,4 @@
-//! OSDs on devices, and several on one file or device, with the real binary and RocksDB. The one on a device needs root and a loop device:
-//! `CARMINE_LOOP_TEST=1`.
+//! Several OSDs on one file or device, and drives that are written through first, with the real binary and RocksDB.
 #![cfg(feature = "rocks")]
 #![allow(
     clippy::disallowed_methods,
@@ -9,9 +8,8 @@
 
 mod bed;
 
-use std::process::Command;
-
 use bed::{Bed, text};
+use carmine_testkit::LoopDevice;
 
 const UP: &[&str] = &["up", "--osds", "2", "--osds-per-device", "2", "--pgs", "16", "--overprovisioned"];
 
@@ -58,42 +56,19 @@ fn two_osds_on_one_file() {
     assert!(!bed.dir().exists());
 }
 
-/// A loop device; gone when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn new(bed: &Bed, bytes: u64) -> Loop {
-        let file = bed.root.path().join("backing");
-        std::fs::File::create(&file).unwrap().set_len(bytes).unwrap();
-        let out = Command::new("losetup").args(["-f", "--show"]).arg(&file).output().unwrap();
-        assert!(out.status.success(), "{}", text(&out.stderr));
-        Loop(text(&out.stdout).trim().to_owned())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
 #[test]
 fn two_osds_on_one_device() {
-    if std::env::var_os("CARMINE_LOOP_TEST").is_none() {
-        println!("SKIPPED: needs root and a loop device; set CARMINE_LOOP_TEST=1");
-        return;
-    }
     let bed = bed();
-    let device = Loop::new(&bed, 200 << 20);
-    let said = bed.ok(&[UP, &["--devs", &device.0]].concat());
-    assert!(said.contains(&format!("osd.1: {}, 100M from 100M", device.0)), "{said}");
+    let Some(device) = LoopDevice::new(bed.root.path(), 200 << 20, 512) else { return };
+    let said = bed.ok(&[UP, &["--devs", device.name()]].concat());
+    assert!(said.contains(&format!("osd.1: {}, 100M from 100M", device.name())), "{said}");
     data_survives(&bed);
     // Another testbed, and a file system, are refused while any OSD runs.
     let other = self::bed();
-    other.fails(&[UP, &["--devs", &device.0, "--force-wipe"]].concat(), 1, "in use");
+    other.fails(&[UP, &["--devs", device.name(), "--force-wipe"]].concat(), 1, "in use");
     bed.ok(&["destroy"]);
-    other.fails(&[UP, &["--devs", &device.0]].concat(), 1, "not blank");
-    other.fails(&["up", "--osds", "8", "--osds-per-device", "8", "--devs", &device.0], 2, "25 MiB");
+    other.fails(&[UP, &["--devs", device.name()]].concat(), 1, "not blank");
+    other.fails(&["up", "--osds", "8", "--osds-per-device", "8", "--devs", device.name()], 2, "25 MiB");
 }
 
 #[test]
@@ -106,13 +81,9 @@ fn preconditioning_is_for_drives() {
     assert!(bed.ok(&["status"]).contains("precondition files: n/a"));
     bed.ok(&["down"]);
     bed.fails(&["up", "--precondition"], 2, "the stores of this testbed exist");
-    if std::env::var_os("CARMINE_LOOP_TEST").is_none() {
-        println!("SKIPPED: needs root and a loop device; set CARMINE_LOOP_TEST=1");
-        return;
-    }
     let other = self::bed();
-    let device = Loop::new(&other, 100 << 20);
-    let named = [&small[..], &["--devs", &device.0]].concat();
+    let Some(device) = LoopDevice::new(other.root.path(), 100 << 20, 512) else { return };
+    let named = [&small[..], &["--devs", device.name()]].concat();
     let out = other.run(&named);
     assert!(out.status.success() && text(&out.stderr).contains("n/a"), "{}", text(&out.stderr));
     other.ok(&["destroy"]);

@@ -1,4 +1,6 @@
-//! For tests only: one scenario in both worlds, over real sockets and in the simulator.
+//! For tests only: one scenario in both worlds, over real sockets and in the simulator; and real block devices.
+
+mod loop_device;
 
 use carmine_reactor::sim::Sim;
 use carmine_reactor::{Config, Group, PollPolicy, Shard, block_on};
@@ -6,6 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
+
+pub use loop_device::LoopDevice;
 
 /// Longest a scenario may take over real sockets.
 const LIMIT: Duration = Duration::from_secs(60);

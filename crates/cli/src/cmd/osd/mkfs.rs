@@ -62,7 +62,19 @@ fn link_device(device: &Path, link: &Path) -> anyhow::Result<()> {
     let kind = std::fs::metadata(device).with_context(|| format!("--devs {}", device.display()))?.file_type();
     anyhow::ensure!(kind.is_block_device(), "--devs {}: this is no block device", device.display());
     let device = device.canonicalize().with_context(|| format!("--devs {}", device.display()))?;
+    anyhow::ensure!(
+        !is_read_only(&device),
+        "--devs {}: it is read-only; name another, or allow writing (blockdev --setrw)",
+        device.display()
+    );
     self::link(&device, link)
+}
+
+/// What the kernel says of a block device; the store would fail at its first write.
+fn is_read_only(device: &Path) -> bool {
+    let name = device.file_name().unwrap_or_default();
+    let said = std::fs::read_to_string(Path::new("/sys/class/block").join(name).join("ro"));
+    said.is_ok_and(|said| said.trim() == "1")
 }
 
 /// The file that several OSDs share as seen from an OSD's folder, so that a testbed can be moved.

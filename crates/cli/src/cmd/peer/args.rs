@@ -7,7 +7,7 @@ use carmine_peer::PeerWish;
 use carmine_topology::CpuList;
 use clap::{Args, Subcommand};
 
-use crate::args::parse_bytes;
+use crate::args::{parse_bytes, parse_path};
 
 /// A real Ceph on loopback, to measure beside.
 #[derive(Args)]
@@ -71,7 +71,7 @@ pub(crate) struct PeerUpArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Settings")]
     osd_memory: Option<u64>,
     /// Block devices, one per OSD; without them plain files in the folder
-    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', help_heading = "Storage")]
+    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
     devs: Vec<PathBuf>,
     /// Overwrite devices that are not blank
     #[arg(long, help_heading = "Storage")]

@@ -8,6 +8,7 @@ use carmine_load::profile::ProfileMode;
 use carmine_study::plan::{Kind, Overrides, Plan, SHIPPED, axis, shipped};
 use clap::Args;
 
+use crate::args::parse_path;
 use crate::output::Usage;
 
 /// Options of the sweep.
@@ -45,7 +46,7 @@ pub(crate) struct SweepArgs {
     #[arg(long, help_heading = "Storage")]
     pub(crate) keep_layouts: bool,
     /// Block devices for the OSDs, the first ones first; they hold one layout at a time
-    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', help_heading = "Storage")]
+    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
     pub(crate) devs: Vec<PathBuf>,
     /// Overwrite devices that are not blank
     #[arg(long, requires = "devs", help_heading = "Storage")]
