@@ -175,6 +175,10 @@ impl Blue {
         {
             let found = crc32c::raw(crc32c::SEED, content);
             if found != *expected {
+                // Then it may be a block whose write failed: nothing is wrong with a drive that holds what was there before.
+                if let Some(stopped) = self.failed.borrow().clone() {
+                    return Err(stopped);
+                }
                 self.count(|stats| stats.corrupt_blocks += 1);
                 let (offset, device_offset) = ((index + n) * BLOCK_BYTES, at + n * BLOCK_BYTES);
                 let error = StoreError::Corrupt {
