@@ -15,10 +15,16 @@ pub(crate) struct Outgoing {
     /// Pieces of earlier runs, ready to be sent.
     ready: VecDeque<Chunk>,
     run: Vec<u8>,
+    /// Length of the last run: the next one will probably be as long.
+    run_bytes: usize,
     pieces: Vec<Piece>,
     /// Where the piece of the run that is still growing begins.
     open: usize,
 }
+
+/// What a run is given at first: at least one answer's small bytes, at most what a burst of them takes.
+const RUN_BYTES_MIN: usize = 512;
+const RUN_BYTES_MAX: usize = 32 << 10;
 
 enum Piece {
     /// Bytes of the run.
@@ -35,6 +41,9 @@ impl Outgoing {
         data: &Payload,
         data_crc: Option<u32>,
     ) -> usize {
+        if self.run.capacity() == 0 {
+            self.run.reserve(self.run_bytes.clamp(RUN_BYTES_MIN, RUN_BYTES_MAX));
+        }
         let start = self.run.len();
         let tail = frame::message_head_with(&mut self.run, header, data.len(), front);
         let inline = data.len() <= INLINE_DATA_BYTES;
@@ -75,6 +84,7 @@ impl Outgoing {
     fn freeze(&mut self) {
         self.close_run_piece();
         self.open = 0;
+        self.run_bytes = self.run.len();
         let run = std::mem::take(&mut self.run);
         if self.pieces.len() == 1 {
             // Only small bytes: no need to share them.

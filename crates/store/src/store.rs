@@ -167,7 +167,8 @@ impl Store {
     pub async fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => mem.0.read(oid, off, len),
-            Store::Blue(blue) => blue.0.read(oid, off, len).await,
+            // On the heap: it waits for the drive nearly always, and what calls this is not to be larger for it.
+            Store::Blue(blue) => Box::pin(blue.0.read(oid, off, len)).await,
         }
     }
 

@@ -124,7 +124,7 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
 }
 
 /// Executes a request with writes against the object as it is now.
-pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i32> {
+pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan>, i32> {
     let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| errno::EINVAL)?;
     let meta = stat(osd, op).await?;
     let mut outputs = SmallVec::new();
@@ -137,7 +137,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
             let crc = op.data_crc.filter(|_| single);
             state.apply(request, op.data.slice(range.start, range.len()), crc, range).map(|()| Payload::new())
         } else {
-            state.read(osd, meta, request).await
+            Box::pin(state.read(osd, meta, request)).await
         };
         match step {
             Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
@@ -145,7 +145,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
             Err(result) if request.flags & flags::op::FAILOK != 0 => outputs.push((result, Payload::new())),
             Err(result) => {
                 outputs.push((result, Payload::new()));
-                return Ok(Plan { outputs, ..Plan::failed(result) });
+                return Ok(Box::new(Plan { outputs, ..Plan::failed(result) }));
             }
         }
     }
@@ -159,7 +159,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Plan, i3
     let meta = meta.unwrap_or_default();
     let (prior, user_version) = (meta.version, meta.user_version);
     let State { ops, extra, .. } = state;
-    Ok(Plan { ops, effect, result: 0, prior, sizes, user_version, outputs, extra, attrs })
+    Ok(Box::new(Plan { ops, effect, result: 0, prior, sizes, user_version, outputs, extra, attrs }))
 }
 
 async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> {
@@ -177,10 +177,9 @@ async fn read_op(
 ) -> Result<Payload, i32> {
     let found = meta.ok_or(errno::ENOENT);
     match op.code {
-        ops::READ => read_bytes(osd, oid, found?, op).await,
-        ops::SPARSE_READ => {
+        ops::READ | ops::SPARSE_READ => {
             let data = read_bytes(osd, oid, found?, op).await?;
-            Ok(sparse(op.extent().offset, &data))
+            Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
         }
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
         ops::ASSERT_VER => {
@@ -275,7 +274,6 @@ impl<'a> State<'a> {
     }
 
     fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>, range: Range<usize>) -> Result<(), i32> {
-        let oid = self.oid.clone();
         let extent = op.extent();
         match op.code {
             ops::WRITE => self.write(extent.offset, data, crc),
@@ -288,14 +286,15 @@ impl<'a> State<'a> {
                 let size = bounded(extent.offset)?;
                 // Nothing is made by truncating what does not exist, as in Ceph.
                 if self.exists && self.size != size {
-                    self.ops.push(TxnOp::Truncate { oid, size });
+                    self.ops.push(TxnOp::Truncate { oid: self.oid.clone(), size });
                     self.size = size;
                 }
                 Ok(())
             }
             ops::ZERO => {
                 if self.exists {
-                    self.ops.push(TxnOp::Zero { oid, off: extent.offset, len: extent.length });
+                    let (off, len) = (extent.offset, extent.length);
+                    self.ops.push(TxnOp::Zero { oid: self.oid.clone(), off, len });
                 }
                 Ok(())
             }
@@ -307,7 +306,7 @@ impl<'a> State<'a> {
             ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(errno::EEXIST),
             // Also of one that is there: `rados touch` sets its time.
             ops::CREATE => {
-                self.ops.push(TxnOp::Touch { oid });
+                self.ops.push(TxnOp::Touch { oid: self.oid.clone() });
                 self.exists = true;
                 Ok(())
             }

@@ -21,12 +21,13 @@ const BLOCKS_MAX: usize = 1024;
 /// Most that one member asks of another.
 const READ_BYTES_MAX: u32 = 1 << 20;
 
-/// Reads from the store, and heals what is damaged.
+/// Reads from the store, and heals what is damaged. Healing waits on the heap: it is rare, and each operation's future would
+/// have room for it.
 pub(crate) async fn read(osd: &OsdShard, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
     let mut healed = 0;
     loop {
         match osd.store.read(oid, off, len).await {
-            Err(error) if healed < BLOCKS_MAX => heal(osd, error).await?,
+            Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error)).await?,
             done => return done,
         }
         healed += 1;
@@ -38,7 +39,7 @@ pub(super) async fn prepare(osd: &OsdShard, ops: &[TxnOp]) -> Result<Prepared, S
     let mut healed = 0;
     loop {
         match osd.store.prepare(ops).await {
-            Err(error) if healed < BLOCKS_MAX => heal(osd, error).await?,
+            Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error)).await?,
             done => return done,
         }
         healed += 1;

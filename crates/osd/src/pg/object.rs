@@ -5,6 +5,7 @@
 //! not before everything submitted earlier is committed: they see what can no longer be taken back. While reads run no write
 //! starts, for the store shows submitted bytes at once.
 
+use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -57,11 +58,8 @@ impl<T: Queued> Objects<T> {
 
     /// Starts an operation at once if nothing is known of its object; else gives it back to be queued.
     pub(crate) fn start_alone(&mut self, oid: &Rc<ObjectId>, op: T) -> Result<(), T> {
-        if self.busy.contains_key(oid) {
-            return Err(op);
-        }
-        let busy = Busy { queue: VecDeque::new(), running: SmallVec::from_iter([op]), submitted: 0 };
-        self.busy.insert(Rc::clone(oid), busy);
+        let Entry::Vacant(vacant) = self.busy.entry(Rc::clone(oid)) else { return Err(op) };
+        vacant.insert(Busy { queue: VecDeque::new(), running: SmallVec::from_buf([op]), submitted: 0 });
         Ok(())
     }
 
@@ -84,22 +82,24 @@ impl<T: Queued> Objects<T> {
     }
 
     /// An operation has finished; a write that was submitted, with its version number.
-    pub(crate) fn finish(&mut self, oid: &ObjectId, op: &T, submitted: Option<u64>) {
-        let Some(busy) = self.busy.get_mut(oid) else { return };
+    pub(crate) fn finish(&mut self, oid: &Rc<ObjectId>, op: &T, submitted: Option<u64>) {
+        let Entry::Occupied(mut found) = self.busy.entry(Rc::clone(oid)) else { return };
+        let busy = found.get_mut();
         busy.running.retain(|running| !running.same(op));
         if let Some(version) = submitted {
             busy.submitted = version;
         }
-        self.forget_if_idle(oid);
+        forget_if_idle(found);
     }
 
     /// All writes of this object up to `version` are committed.
-    pub(crate) fn commit(&mut self, oid: &ObjectId, version: u64) {
-        let Some(busy) = self.busy.get_mut(oid) else { return };
+    pub(crate) fn commit(&mut self, oid: &Rc<ObjectId>, version: u64) {
+        let Entry::Occupied(mut found) = self.busy.entry(Rc::clone(oid)) else { return };
+        let busy = found.get_mut();
         if busy.submitted <= version {
             busy.submitted = 0;
         }
-        self.forget_if_idle(oid);
+        forget_if_idle(found);
     }
 
     /// Takes everything that runs or waits, in an order that keeps that of every object.
@@ -119,12 +119,12 @@ impl<T: Queued> Objects<T> {
     pub(crate) fn len(&self) -> usize {
         self.busy.len()
     }
+}
 
-    fn forget_if_idle(&mut self, oid: &ObjectId) {
-        let idle = |busy: &Busy<T>| busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0;
-        if self.busy.get(oid).is_some_and(idle) {
-            self.busy.remove(oid);
-        }
+fn forget_if_idle<T>(found: OccupiedEntry<'_, Rc<ObjectId>, Busy<T>>) {
+    let busy = found.get();
+    if busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0 {
+        found.remove();
     }
 }
 

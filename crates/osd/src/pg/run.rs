@@ -1,6 +1,7 @@
 //! From a client's operation to its answer, on an active PG.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
@@ -49,7 +50,21 @@ impl Pg {
     fn execute(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         op.started_ns.set(osd.shard.now_ns());
         let turn = self.turn.get();
-        let mut running = Box::pin(Rc::clone(self).run(Rc::clone(osd), Rc::clone(&op), turn));
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        // Two futures, each no larger than it must be: it is made on the stack and moved to the heap.
+        if op.is_write {
+            self.run(osd, Rc::clone(&op), Box::pin(pg.run_write(own, op, turn)));
+        } else {
+            self.run(osd, Rc::clone(&op), Box::pin(pg.run_read(own, op, turn)));
+        }
+    }
+
+    fn run(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        op: Rc<ClientOp>,
+        mut running: Pin<Box<impl Future<Output = ()> + 'static>>,
+    ) {
         if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             return;
         }
@@ -60,10 +75,7 @@ impl Pg {
         });
     }
 
-    async fn run(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, turn: u64) {
-        if op.is_write {
-            return self.run_write(&osd, op, turn).await;
-        }
+    async fn run_read(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, turn: u64) {
         let mut outcome = exec::read_only(&osd, &op).await;
         // In a new interval the operation was started over, or dropped: this run of it counts no longer.
         if !self.is_past(turn) {
@@ -92,7 +104,8 @@ impl Pg {
         }
     }
 
-    async fn run_write(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, turn: u64) {
+    async fn run_write(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, turn: u64) {
+        let osd = &osd;
         let done = self.log.borrow().find(&op.reqid);
         if let Some(done) = done {
             osd.metrics.borrow_mut().dups.inc();
@@ -102,15 +115,15 @@ impl Pg {
         if self.is_past(turn) {
             return;
         }
-        let plan = planned.unwrap_or_else(Plan::failed);
+        let plan = planned.unwrap_or_else(|result| Box::new(Plan::failed(result)));
         let prepared = heal::prepare(osd, &plan.ops).await;
         if self.is_past(turn) {
             return;
         }
         match prepared {
             // Nothing suspends from here on: versions, the log and the store stay in step.
-            Ok(_prepared) => txn::submit(osd, self, op, plan),
-            Err(error) => txn::submit(osd, self, op, Plan::failed(txn::refused(&error, self))),
+            Ok(_prepared) => txn::submit(osd, &self, op, plan),
+            Err(error) => txn::submit(osd, &self, op, Box::new(Plan::failed(txn::refused(&error, &self)))),
         }
     }
 
@@ -184,4 +197,20 @@ fn finish_unchanged(osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
     metrics.write_latency_ns.record(osd.shard.now_ns().saturating_sub(op.arrived_ns));
     drop(metrics);
     op.reply(osd, outcome);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each operation's future is copied to the heap, and allocators have a fast way up to 1 KiB. What waits rarely (for
+    /// another copy, for metadata that is not cached, for steps of other operations) belongs into a box of its own.
+    #[test]
+    fn futures_of_plain_operations_are_small() {
+        fn bytes<F>(_: impl FnOnce(Rc<Pg>, Rc<OsdShard>, Rc<ClientOp>, u64) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(bytes(Pg::run_read) <= 1024, "{}", bytes(Pg::run_read));
+        assert!(bytes(Pg::run_write) <= 1024, "{}", bytes(Pg::run_write));
+    }
 }

@@ -14,10 +14,10 @@ use crate::shard::OsdShard;
 
 /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect, goes
 /// the same way, as an entry of the log: sent again it must not be executed on what was written after it.
-pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Plan) {
+pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Box<Plan>) {
     debug_assert!(pg.is_active());
     let version = pg.next_version(osd.epoch());
-    let Plan { mut ops, effect, result, prior, sizes, user_version, outputs, extra, attrs } = plan;
+    let Plan { mut ops, effect, result, prior, sizes, user_version, outputs, extra, attrs } = *plan;
     // A watch changes nothing that clients see.
     let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
     let user_version = if unseen { user_version } else { version.version };
@@ -39,7 +39,8 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Pl
         ops.push(TxnOp::SetMeta { oid: oid.clone(), version, user_version, mtime });
     }
     let log = smallvec![entry.clone()];
-    let txn = Transaction { ops, log, log_trim_to: trim_to, ..Transaction::new(pg.id) };
+    let (log_trim_to, log_rewind_to, info) = (trim_to, None, None);
+    let txn = Transaction { pg: pg.id, ops, log, log_trim_to, log_rewind_to, info, forget_pg: false };
     let commit = osd.store.submit(txn);
     let ready = commit.peek();
     if let Some(Err(error)) = ready {
@@ -47,7 +48,7 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Pl
         // That it failed can be noted where its data has no room.
         return match effect {
             LogOp::Error => pg.follow(osd, op, Outcome::error(result), 0),
-            LogOp::Modify | LogOp::Delete => submit(osd, pg, op, Plan::failed(result)),
+            LogOp::Modify | LogOp::Delete => submit(osd, pg, op, Box::new(Plan::failed(result))),
         };
     }
     pg.note_entry(entry, trim_to);

@@ -250,6 +250,6 @@ impl Blue {
         }
         self.count(|stats| stats.held_back += 1);
         self.start_feeding();
-        self.wait_until(|queue| queue.held_bytes <= HELD_BYTES_MAX).await
+        Box::pin(self.wait_until(|queue| queue.held_bytes <= HELD_BYTES_MAX)).await
     }
 }

@@ -53,16 +53,26 @@ type Pieces = Vec<(usize, Extents)>;
 impl Blue {
     /// The onode with the block map for bytes `range`, loaded if need be. Does not suspend on a hit.
     pub(crate) async fn load(&self, oid: &ObjectId, range: &Range<u64>) -> Result<Pin, StoreError> {
-        let mut missed = false;
+        let pin = self.cache.borrow().get(oid).map(Pin::new);
+        match pin {
+            Some(pin) if pin.state.borrow().is_loaded(range) => {
+                self.count(|stats| stats.cache_hits += 1);
+                Ok(pin)
+            }
+            // On the heap, since the future of each operation that hits is as large as all that it might have to wait for.
+            _ => Box::pin(self.load_missed(oid, range)).await,
+        }
+    }
+
+    async fn load_missed(&self, oid: &ObjectId, range: &Range<u64>) -> Result<Pin, StoreError> {
         loop {
             let pin = self.cache.borrow().get(oid).map(Pin::new);
             if let Some(pin) = &pin
                 && pin.state.borrow().is_loaded(range)
             {
-                self.count(|stats| if missed { stats.cache_misses += 1 } else { stats.cache_hits += 1 });
+                self.count(|stats| stats.cache_misses += 1);
                 return Ok(Pin::new(pin));
             }
-            missed = true;
             let other = self.loading.borrow().get(oid).cloned();
             if let Some(other) = other {
                 other.notified().await;
@@ -117,7 +127,7 @@ impl Blue {
                 None => PreparedPin::new(self.load(op.oid(), &needs.map).await?),
             };
             for index in needs.edges.into_iter().flatten() {
-                self.load_edge(&pin, index).await?;
+                Box::pin(self.load_edge(&pin, index)).await?;
             }
             prepared.pins.push(pin);
         }

@@ -67,17 +67,27 @@ impl Blue {
     /// Reads the runs, several at a time, and strings them together.
     pub(crate) async fn gather(&self, onode: &Onode, sources: Vec<Source>) -> Result<Payload, StoreError> {
         let mut out = Payload::new();
-        let one = sources.len() == 1;
-        let mut sources = sources.into_iter().peekable();
+        let mut sources = sources.into_iter();
+        match (sources.next(), sources.len()) {
+            (None, _) => {}
+            // The usual case needs no joining.
+            (Some(one), 0) => self.push_source(onode, one, &mut out).await?,
+            (Some(first), _) => {
+                Box::pin(self.gather_many(onode, std::iter::once(first).chain(sources), &mut out)).await?;
+            }
+        }
+        Ok(out)
+    }
+
+    async fn gather_many(
+        &self,
+        onode: &Onode,
+        sources: impl Iterator<Item = Source>,
+        out: &mut Payload,
+    ) -> Result<(), StoreError> {
+        let mut sources = sources.peekable();
         while sources.peek().is_some() {
             let reads: Vec<_> = sources.by_ref().take(PARALLEL).collect();
-            if one {
-                // The usual case needs no joining.
-                for source in reads {
-                    self.push_source(onode, source, &mut out).await?;
-                }
-                continue;
-            }
             let parts = join_all(reads.into_iter().map(|source| async {
                 let mut part = Payload::new();
                 self.push_source(onode, source, &mut part).await.map(|()| part)
@@ -87,7 +97,7 @@ impl Blue {
                 part?.iter().for_each(|bytes| out.push(bytes.clone()));
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     async fn push_source(&self, onode: &Onode, source: Source, out: &mut Payload) -> Result<(), StoreError> {
@@ -99,7 +109,8 @@ impl Blue {
                     // Which of them is it?
                     Err(StoreError::Io { .. }) => {
                         for (n, crc) in (0u64..).zip(&crcs) {
-                            out.push(self.read_block(oid, index + n, block + n, *crc).await?);
+                            let read = Box::pin(self.read_block(oid, index + n, block + n, *crc));
+                            out.push(read.await?);
                         }
                     }
                     read => {
