@@ -74,11 +74,20 @@ const LOADS: &[Load] = &[
     },
     Load {
         name: "trimwrite",
-        // One at a time: with more in flight fio does not wait for a block's trim before it writes the block.
         words: &["--rw=trimwrite", "--bs=64k", "--iodepth=1", "--verify=crc32c"],
         ios: 128,
         way: Way::TrimWrite,
-        note: "each block trimmed, written, read back and compared by `--verify=crc32c`",
+        note: "with `--iodepth=1`: each block trimmed, written, read back and compared by `--verify=crc32c`",
+    },
+    Load {
+        name: "trimwrite-16",
+        // With more in flight fio does not wait for a block's trim before it writes the block, and librbd keeps no order between
+        // the two: `--verify` finds zeros. So it does with ceph-osd 16.2.15 (three runs of three; ioengine=rados passes there, too).
+        words: &["--rw=trimwrite", "--bs=64k"],
+        ios: 128,
+        way: Way::TrimWrite,
+        note: "with `--iodepth=16`, without `--verify`: fio writes a block before its trim has ended, and librbd may turn \
+               them round; verifying fails with a real Ceph 16.2.15, too (`ioengine=rbd`)",
     },
     Load {
         name: "randtrim",
@@ -123,11 +132,15 @@ fn check_loads(run: &FioRun, what: &str, sheet: &mut Sheet) {
                 writes > 0 && reads == load.ios && trims == 0
             }
             Way::Mixed => writes > 0 && reads > 0 && reads + writes == load.ios && trims == 0,
-            Way::TrimWrite => (reads, writes, trims) == (load.ios, load.ios, load.ios),
+            Way::TrimWrite => {
+                let verified = if load.words.contains(&"--verify=crc32c") { load.ios } else { 0 };
+                (reads, writes, trims) == (verified, load.ios, load.ios)
+            }
             Way::Trim => (reads, writes, trims) == (0, 0, load.ios),
         };
         assert!(is_right, "{} made {reads} reads, {writes} writes, {trims} trims: {}", load.name, run.said);
-        sheet.works(&format!("{what}: `rw={}`", load.name), load.note);
+        let rw = load.words.iter().find_map(|word| word.strip_prefix("--rw=")).expect("each load has one");
+        sheet.works(&format!("{what}: `rw={rw}`"), load.note);
     }
 }
 
