@@ -61,6 +61,18 @@ impl Testbed {
         bed
     }
 
+    /// The same, of processes that may have so many files open, their connections included.
+    pub fn up_with_files(open_files: u32, options: &[&str]) -> Testbed {
+        let bed = Testbed::new();
+        let (dir, bin) = (bed.dir(), carmine_bin());
+        let script = format!("ulimit -n {open_files}; exec \"$0\" \"$@\"");
+        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        let (dir, bin) = (text(&dir), text(&bin));
+        let args = [&["-c", &script, &bin, "up", "--dir", &dir], options].concat();
+        succeed(run(Path::new("sh"), &args, Duration::from_secs(120)), &format!("carmine up {options:?}"));
+        bed
+    }
+
     /// The testbed's folder.
     pub fn dir(&self) -> PathBuf {
         self.root.path().join("bed")

@@ -294,6 +294,60 @@ fn bad_clients_harm_only_themselves() {
     assert_eq!(bed.pid("osd.0"), Some(pid), "the OSD is the same process");
 }
 
+/// Files that the daemons may have open in the test of many connections: the OSD lets a quarter of them be clients, the monitor
+/// half.
+const OPEN_FILES: u32 = 1024;
+const CLIENTS_MAX: usize = 256;
+
+/// Connections that say nothing, as many as are let in, to several addresses in turn. Those that are refused are closed at once.
+fn crowd(targets: &[SocketAddr], each: usize) -> Vec<TcpStream> {
+    let connect = |target| TcpStream::connect_timeout(target, Duration::from_secs(1));
+    (0..each).flat_map(|_| targets).filter_map(|target| connect(target).ok()).collect()
+}
+
+fn open_files(pid: i32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count()
+}
+
+async fn beside_a_crowd(client: Rc<Client>, shard: Shard, mon: SocketAddr, pids: [i32; 2]) {
+    let pool = client.pool("bench").expect("the pool");
+    window(&shard, &pool).await;
+    let before = pids.map(open_files);
+    let map = client.osdmap().expect("a map");
+    let osd = map.client_addr(OsdId(0)).and_then(|addrs| addrs.msgr2()).expect("an address");
+    let crowd = crowd(&[osd.sock.expect("an address"), mon], 2 * CLIENTS_MAX + OPEN_FILES as usize / 2);
+    let grown = [open_files(pids[0]) - before[0], open_files(pids[1]) - before[1]];
+    let most = [CLIENTS_MAX, OPEN_FILES as usize / 2];
+    assert!(grown[0] <= most[0] && grown[1] <= most[1], "{grown:?} connections more, of at most {most:?}");
+    assert!(grown[0] > most[0] / 2, "a crowd of {} is none", grown[0]);
+    // Who is in goes on, and who comes after the crowd gets in.
+    window(&shard, &pool).await;
+    drop(crowd);
+    let options = Options { op_timeout: Some(Duration::from_secs(30)), ..Options::default() };
+    let next = Client::connect(&shard, mon, options).await.expect("a session");
+    window(&shard, &next.pool("bench").expect("the pool")).await;
+}
+
+/// Connections take files, which the store needs, too: without a bound its next table could not be opened, and the OSD ended.
+#[test]
+fn a_crowd_of_connections_leaves_files_for_the_store() {
+    let bed = Testbed::up_with_files(OPEN_FILES, ONE_BLUE);
+    let mon = std::fs::read_to_string(bed.dir().join("run/mon.addr")).expect("run/mon.addr");
+    let mon: SocketAddr = mon.trim().parse().expect("an address");
+    let pids = ["osd.0", "mon"].map(|daemon| bed.pid(daemon).expect("a pid"));
+    let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("healthy", 1) };
+    block_on(config, async move |shard: Shard| {
+        let options = Options { op_timeout: Some(Duration::from_secs(30)), ..Options::default() };
+        let client = Client::connect(&shard, mon, options).await.expect("a session");
+        beside_a_crowd(client, shard.clone(), mon, pids).await;
+    })
+    .expect("a reactor");
+    assert_eq!(["osd.0", "mon"].map(|daemon| bed.pid(daemon)), pids.map(Some), "the same processes");
+    let log = std::fs::read_to_string(bed.dir().join("osd.0.log")).expect("a log");
+    let said = format!("connection refused: {CLIENTS_MAX} are open, the most there may be");
+    assert!(log.contains(&said), "the log does not say it");
+}
+
 /// A client that insists on cephx is told so, and does not wait for ever.
 #[test]
 fn wrong_authentication_is_refused_with_a_message() {

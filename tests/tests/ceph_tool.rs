@@ -122,6 +122,7 @@ fn look(ceph: &mut Ceph<'_>) {
         &[".stats.total_bytes", ".stats.total_used_raw_bytes", ".pools[0].stats.max_avail"],
     );
     ceph.shows("osd tree", &["root default", "osd.2"], &[".nodes[0].children", ".nodes[2].status"]);
+    ceph.shows("osd tree up", &["root default", "osd.2"], &[".nodes[2].status"]);
     ceph.shows(
         "osd df",
         &["TOTAL", "STDDEV"],
@@ -211,6 +212,7 @@ fn pools(ceph: &mut Ceph<'_>) {
     ceph.says("osd pool set noautoscale", "noautoscale is set", "it always is");
     ceph.refused("osd pool set rbd pg_num 64", "is given when it is created");
     ceph.refused("osd pool create ec 8 8 erasure", "only replicated pools");
+    ceph.refused("osd pool create hundred 100 100", "take a power of two");
     ceph.refused("osd pool rm rbd", "name it twice");
     ceph.says("osd pool rm rbd rbd --yes-i-really-really-mean-it", "pool 'rbd' removed", "");
     ceph.refused("osd pool get rbd size", "there is no pool 'rbd'");
@@ -239,11 +241,33 @@ fn states(ceph: &mut Ceph<'_>) {
     });
     assert_eq!(ceph.bed.rados_ok(&["get", "kept", "-"]), kept);
     ceph.says("osd in osd.1", "marked in osd.1", "");
+    ceph.says("osd in all", "osd.1 is already in", "also `any`, for `out` and `down`, too");
     ceph.says("osd down 2", "marked down osd.2", "it runs, so it boots again");
     ceph.until("status", |status| status["osdmap"]["num_up_osds"] == 3 && clean(status));
     assert_eq!(ceph.bed.rados_ok(&["get", "kept", "-"]), kept);
+    primaries_come_back(ceph);
     ceph.says("osd crush tunables optimal", "adjusted tunables", "they always are");
     ceph.says("balancer off", "", "it always is");
+}
+
+/// Of PGs of two copies some get another primary while an OSD is out. When it is back and has the data, all is as before.
+fn primaries_come_back(ceph: &mut Ceph<'_>) {
+    ceph.ok("osd pool create two 16 16 --size 2");
+    let placed = |status: &Value| clean(status) && status["osdmap"]["num_remapped_pgs"] == 0;
+    ceph.until("status", placed);
+    let acting = |ceph: &Ceph<'_>| {
+        let pgs = ceph.json("pg ls-by-pool two");
+        let pgs = pgs["pg_stats"].as_array().expect("PGs").clone();
+        pgs.iter().map(|pg| pg["acting"].clone()).collect::<Vec<_>>()
+    };
+    let before = acting(ceph);
+    ceph.ok("osd out 0");
+    assert_ne!(acting(ceph), before);
+    ceph.ok("osd in 0");
+    ceph.until("status", placed);
+    assert_eq!(acting(ceph), before);
+    ceph.sheet.works("`ceph osd out N`, `ceph osd in N`", "PGs are where they were, none stays remapped");
+    ceph.ok("osd pool rm two two --yes-i-really-really-mean-it");
 }
 
 fn daemons(ceph: &mut Ceph<'_>) {
@@ -261,6 +285,7 @@ fn daemons(ceph: &mut Ceph<'_>) {
     let done = ceph.json("tell osd.0 bench 8388608 65536");
     assert_eq!((&done["bytes_written"], &done["blocksize"]), (&Value::from(8 << 20), &Value::from(64 << 10)));
     assert!(done["iops"].as_f64().is_some_and(|iops| iops > 0.0));
+    ceph.refused("tell osd.0 bench 1073741824 4096", "'count' values greater than 12288000");
     ceph.refused("tell osd.0 make tea", "no valid command found");
     ceph.refused("tell osd.9 version", "problem getting command descriptions from osd.9");
     ceph.shows("tell mon.a version", &["carmine"], &[".version"]);
@@ -277,6 +302,8 @@ fn unknown(ceph: &mut Ceph<'_>) {
     ceph.refused("osd erasure-code-profile ls", "no valid command found");
     ceph.refused("fs status", "no valid command found");
     ceph.refused("osd set pause", "pause not in");
+    ceph.refused("osd getmap 99999", "there is no map for epoch 99999");
+    ceph.refused("osd dump 99999", "there is no map for epoch 99999");
     ceph.refused("osd out osd.7", "osd.7 does not exist");
     ceph.refused("tell mds.0 version", "problem getting command descriptions from mds.0");
     // The rest of what Ceph has, one of each kind.

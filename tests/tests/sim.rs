@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
 use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig};
-use carmine_osd::OsdConfig;
+use carmine_osd::{Gates, OsdConfig};
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Payload, Shard};
 use carmine_store::blue::{self, MkfsOptions, MountOptions};
@@ -47,7 +47,7 @@ impl Cluster {
         sim.node("mon", 1, move |shard: Shard| async move {
             let pool = InitialPool { name: POOL.into(), size: osds as u8, min_size: 1, pg_num: 8 };
             let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool };
-            let config = MonConfig { dir: "/mon".into(), listen: mon_addr(), initial };
+            let config = MonConfig { dir: "/mon".into(), listen: mon_addr(), open_files: 1 << 10, initial };
             Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
         });
         let kvs = (0..osds).map(|_| Arc::new(MemKv::new())).collect();
@@ -61,7 +61,8 @@ impl Cluster {
         self.starts += 1;
         let uuid = Uuid([id as u8 + 1; 16]);
         let (listen, nonce) = (mon_addr().ip(), self.starts);
-        let config = Arc::new(OsdConfig { id: OsdId(id), uuid, listen, nonce, mon: mon_addr() });
+        let gates = Gates::within(1 << 10);
+        let config = Arc::new(OsdConfig { id: OsdId(id), uuid, listen, nonce, mon: mon_addr(), gates });
         let kv = self.blue.then(|| Arc::clone(&self.kvs[id as usize]) as Arc<dyn Kv>);
         let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();
         self.sim.node(&format!("osd.{id}"), shards, move |shard: Shard| {

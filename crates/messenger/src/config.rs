@@ -1,5 +1,6 @@
 //! What both sides of a connection are told.
 
+use crate::gate::Gate;
 use crate::limits;
 use carmine_reactor::Group;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES};
@@ -89,6 +90,8 @@ pub struct ServerConfig {
     pub features: u64,
     /// Features that a client must have.
     pub required_features: u64,
+    /// How many connections are let in at once, of all servers that share the gate.
+    pub gate: Gate,
     /// Bounds of each connection.
     pub limits: Limits,
     /// Scheduling group of the connections' tasks.
@@ -109,6 +112,7 @@ impl ServerConfig {
             global_ids: GlobalIds::FromRequest,
             features: FEATURES,
             required_features: REQUIRED_OF_CLIENTS,
+            gate: Gate::new(limits::CONNECTIONS_MAX),
             limits: Limits::default(),
             group: Group::Client,
         }

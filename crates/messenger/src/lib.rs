@@ -15,6 +15,7 @@
 //! * A *server* stops reading requests while more than [`Limits::queue_soft_bytes`] of replies wait to be sent. A client
 //!   never does (two peers that both wait for each other would stand still): what it queues is bounded by its user.
 //! * Above [`Limits::queue_hard_bytes`] the peer is given up.
+//! * A server lets in as many connections as its [`Gate`] says, those in their handshake included.
 //! * Memory for a segment is allocated as its bytes arrive, at most [`limits::CHUNK_BYTES`] ahead of them.
 //!
 //! # Invariants
@@ -29,6 +30,7 @@ mod dispatch;
 mod encode;
 mod error;
 mod flush;
+mod gate;
 mod handshake;
 pub mod limits;
 mod message;
@@ -46,6 +48,7 @@ pub use connection::{Connection, ConnectionStats, Traffic, traffic};
 pub use dial::connect;
 pub use dispatch::Dispatcher;
 pub use error::ConnectError;
+pub use gate::Gate;
 pub use message::{Message, Parts};
 pub use peer::Peer;
 pub use serve::serve;

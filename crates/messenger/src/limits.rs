@@ -30,6 +30,12 @@ pub const DISPATCH_BATCH: u32 = 64;
 /// Frames a peer may use up before the session stands: AUTH_REQUEST tries, SESSION_RECONNECT tries.
 pub const HANDSHAKE_TRIES: u32 = 8;
 
+/// Default of [`crate::ServerConfig::gate`]: some 100 MiB of connections that say nothing.
+pub const CONNECTIONS_MAX: usize = 4096;
+
+/// Least time between two lines of the log about refused connections.
+pub const GATE_NOTICE_PERIOD: Duration = Duration::from_secs(10);
+
 /// Time a peer has from the TCP connection to the end of the handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 

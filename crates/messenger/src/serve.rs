@@ -19,7 +19,8 @@ use carmine_wire::handshake::{
 use std::rc::Rc;
 
 /// Takes an accepted socket: handshake, then messages to `dispatcher` until the connection ends, all in a task of its own.
-/// Returns at once. A peer that fails the handshake is logged and forgotten; `dispatcher` never hears of it.
+/// Returns at once. A peer for whom the gate has no place, or that fails the handshake, is logged and forgotten; `dispatcher`
+/// never hears of it.
 pub async fn serve(shard: &Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher: Rc<dyn Dispatcher>) {
     let task_shard = shard.clone();
     shard.spawn(config.group, "msgr-serve", run(task_shard, socket, config, dispatcher));
@@ -28,6 +29,13 @@ pub async fn serve(shard: &Shard, socket: Socket, config: Rc<ServerConfig>, disp
 async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher: Rc<dyn Dispatcher>) {
     let stream = socket.into_stream(&shard);
     let sock = stream.peer_addr();
+    let Some(_place) = config.gate.enter() else {
+        if let Some(refused) = config.gate.refused(shard.now_ns()) {
+            let open = config.gate.connections_max();
+            tracing::warn!(peer = %sock, "connection refused: {open} are open, the most there may be; {refused} refused since the last such line");
+        }
+        return stream.shutdown();
+    };
     let limit = watch::HandshakeLimit::start(&shard, &stream, config.limits.handshake);
     let reader = Reader::new(&shard, stream.clone(), config.limits.recv_buf_bytes);
     let mut wire = Wire { stream, reader };

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_messenger::{ServerConfig, serve};
+use carmine_messenger::{Gate, ServerConfig, serve};
 use carmine_reactor::{Listener, Shard};
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 use tracing::{error, warn};
@@ -15,7 +15,7 @@ use crate::MonError;
 use crate::mon::Mon;
 use crate::session::Sessions;
 
-/// Connections at once.
+/// Most connections at once, on both doors.
 const SESSIONS_MAX: usize = 10_000;
 /// All peers (stock clients, too) ask for a sign of life every 10 s: one that was silent for so long hangs. For an
 /// OSD that means that it is marked down, and may boot again when it wakes up.
@@ -49,6 +49,11 @@ impl Door {
     }
 }
 
+/// For both doors of a process that may have so many files open.
+pub(crate) fn gate(open_files: usize) -> Gate {
+    Gate::new((open_files / 2).clamp(1, SESSIONS_MAX))
+}
+
 impl Mon {
     /// Serves all who come to the door with this index.
     pub(crate) async fn accept(self: Rc<Self>, door: usize) {
@@ -59,14 +64,11 @@ impl Mon {
         if door.entity == EntityType::MON {
             config.limits.idle = Some(SILENCE);
         }
+        config.gate = self.gate.clone();
         let config = Rc::new(config);
         let mut failures = 0;
         while failures < FAILURES_MAX {
             match door.listener.accept().await {
-                Ok((socket, from)) if self.sessions.borrow().len() >= SESSIONS_MAX => {
-                    warn!(%from, "refused: {SESSIONS_MAX} connections are open");
-                    drop(socket);
-                }
                 Ok((socket, _)) => {
                     failures = 0;
                     let sessions = Rc::new(Sessions(Rc::clone(&self)));

@@ -17,6 +17,8 @@ pub struct MonConfig {
     pub dir: PathBuf,
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Files that the process may have open (`ulimit -n`): half of them may be connections.
+    pub open_files: usize,
     /// The cluster to make if the folder holds no state; else only its fsid counts.
     pub initial: InitialCluster,
 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_crush::MapView;
-use carmine_messenger::{Connection, Message, with_timeout};
+use carmine_messenger::{Connection, Gate, Message, with_timeout};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
@@ -22,7 +22,7 @@ use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{error, info};
 
-use crate::accept::Door;
+use crate::accept::{Door, gate};
 use crate::change::{Change, Refusal, refuse};
 use crate::record::Record;
 use crate::session::Session;
@@ -77,6 +77,7 @@ pub struct Mon {
     pub(crate) shard: Shard,
     /// For the monitor's clients, and for those who look for a manager.
     pub(crate) doors: [Door; 2],
+    pub(crate) gate: Gate,
     pub(crate) monmap: MonMap,
     pub(crate) mgrmap: MgrMapMsg,
     current: RefCell<Rc<Published>>,
@@ -135,6 +136,7 @@ impl Mon {
         Ok(Rc::new(Self {
             shard: shard.clone(),
             doors: [door, manager],
+            gate: gate(config.open_files),
             monmap,
             mgrmap,
             current: RefCell::new(Rc::new(published)),
@@ -311,10 +313,10 @@ impl Mon {
         self.change(Change::Down { osd, addrs }, Box::new(|_, _| {}));
     }
 
-    /// Puts into the map how full an OSD is, if that is not there yet.
-    pub(crate) fn note_fullness(&self, map: &OsdMap, fullness: Change) {
-        if fullness.plan(map, self.now()).is_ok_and(|inc| inc.is_some()) {
-            self.change(fullness, Box::new(|_, _| {}));
+    /// Puts into the map what follows from an OSD's report, if that is not there yet.
+    pub(crate) fn note(&self, map: &OsdMap, news: Change) {
+        if news.plan(map, self.now()).is_ok_and(|inc| inc.is_some()) {
+            self.change(news, Box::new(|_, _| {}));
         }
     }
 

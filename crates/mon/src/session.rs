@@ -274,9 +274,11 @@ impl Mon {
         let session = sessions.get(&conn.id());
         if addrs.is_some_and(|addrs| session.is_some_and(|s| s.is_of(beacon.osd, addrs))) {
             drop(sessions);
-            let OsdBeacon { osd, used_bytes, total_bytes, .. } = beacon;
+            let OsdBeacon { osd, epoch, used_bytes, total_bytes, .. } = beacon;
+            let stuck = beacon.stuck.iter().map(|stuck| stuck.pg).collect();
             self.stats.borrow_mut().set(beacon);
-            self.note_fullness(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
+            self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
+            self.note(&current.map, Change::Unpin { leader: osd, epoch, stuck });
         }
     }
 

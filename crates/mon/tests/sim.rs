@@ -26,6 +26,7 @@ fn config(fsid: u8) -> MonConfig {
     MonConfig {
         dir: "/mon".into(),
         listen: mon_addr(),
+        open_files: 1 << 10,
         initial: InitialCluster { fsid: Uuid([fsid; 16]), osds: 3, pool },
     }
 }
@@ -134,6 +135,7 @@ fn osds_come_and_go() {
         let pools = vec![PoolUse { pool: 1, objects: 3, bytes: 12_288 }];
         session.send(Message::of(&OsdBeacon {
             osd: OsdId(1),
+            epoch: Epoch(2),
             total_bytes: 1 << 30,
             used_bytes: 1 << 20,
             pools,

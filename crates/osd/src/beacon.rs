@@ -7,6 +7,7 @@ use std::time::Duration;
 use carmine_client::MonSession;
 use carmine_messenger::Message;
 use carmine_reactor::{Group, ShardId};
+use carmine_types::Epoch;
 use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
 
 use crate::shard::OsdShard;
@@ -20,10 +21,11 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
     osd.shard.spawn(Group::Admin, "beacon", async move {
         while !own.stopping.get() {
             let pools = pools(&own).await;
-            let stuck = stuck(&own).await;
+            let (epoch, stuck) = stuck(&own).await;
             let space = own.store.statfs();
             session.send(Message::of(&OsdBeacon {
                 osd: own.config.id,
+                epoch,
                 total_bytes: space.total,
                 // Where nothing can be written any more, for whatever reason, all counts as used.
                 used_bytes: if space.free == 0 { space.total } else { space.used },
@@ -55,15 +57,18 @@ fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
     sums.into_values().collect()
 }
 
-/// The PGs that this OSD leads and that are not active.
-async fn stuck(osd: &OsdShard) -> Vec<PgStuck> {
-    let mut all = Vec::new();
+/// The PGs that this OSD leads and that are not active, and the oldest epoch of the shards that said so.
+async fn stuck(osd: &OsdShard) -> (Epoch, Vec<PgStuck>) {
+    let (mut oldest, mut all) = (osd.epoch(), Vec::new());
     for to in (0..osd.shard.shards()).map(ShardId) {
-        let part =
-            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| stuck_of_shard(&osd)) });
-        all.extend(part.await.into_iter().flatten());
+        let part = osd.shard.call(to, |shard| async move {
+            OsdShard::of(&shard).map_or((Epoch(0), Vec::new()), |osd| (osd.epoch(), stuck_of_shard(&osd)))
+        });
+        let (epoch, stuck) = part.await;
+        oldest = oldest.min(epoch);
+        all.extend(stuck);
     }
-    all
+    (oldest, all)
 }
 
 fn stuck_of_shard(osd: &OsdShard) -> Vec<PgStuck> {

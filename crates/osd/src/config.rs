@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use carmine_messenger::Gate;
 use carmine_types::{OsdId, Uuid};
 
 /// Log entries that a PG keeps for detecting resends, as in Ceph.
@@ -28,6 +29,9 @@ pub(crate) const REPAIRS_MAX: usize = 4;
 /// sends them again when the map changes.
 pub(crate) const WAITING_OPS_MAX: usize = 16 << 10;
 
+/// Most connections on the public port.
+const CONNECTIONS_MAX: usize = 4096;
+
 /// An OSD's identity and addresses.
 #[derive(Clone, Debug)]
 pub struct OsdConfig {
@@ -41,4 +45,23 @@ pub struct OsdConfig {
     pub nonce: u32,
     /// The monitor.
     pub mon: SocketAddr,
+    /// How many connections it lets in.
+    pub gates: Gates,
+}
+
+/// How many connections an OSD lets in: on the public port, and apart from those on the reactors' own ports, where other OSDs
+/// stay, so that a crowd of clients does not take their places. (An OSD asks on the public port once which ports there are.)
+#[derive(Clone, Debug)]
+pub struct Gates {
+    pub(crate) public: Gate,
+    pub(crate) own: Gate,
+}
+
+impl Gates {
+    /// Of a process that may have so many files open (`ulimit -n`): more than half of them are left for the store and for
+    /// connections to others. Key-value stores fail for good when they cannot open a file.
+    pub fn within(open_files: usize) -> Gates {
+        let part = |part: usize| Gate::new((open_files / part).clamp(1, CONNECTIONS_MAX));
+        Gates { public: part(4), own: part(8) }
+    }
 }

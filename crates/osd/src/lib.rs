@@ -34,7 +34,7 @@ mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
 pub use attrs::fuzz::{attribute_seeds, decode_attributes};
-pub use config::{OsdConfig, PG_LOG_BYTES};
+pub use config::{Gates, OsdConfig, PG_LOG_BYTES};
 pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;
 pub use op::LocalReply;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{MonHandler, MonSession};
-use carmine_messenger::{ClientConfig, Message, ServerConfig, serve};
+use carmine_messenger::{ClientConfig, Gate, Message, ServerConfig, serve};
 use carmine_reactor::{Group, Listener, Shard, ShardId, Socket};
 use carmine_store::{Store, StoreError, StoreShared};
 use carmine_wire::private::OsdBoot;
@@ -118,15 +118,17 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
     Ok(())
 }
 
-fn server_config(osd: &OsdShard, addr: EntityAddr) -> Rc<ServerConfig> {
+fn server_config(osd: &OsdShard, addr: EntityAddr, gate: &Gate) -> Rc<ServerConfig> {
     let id = u64::from(osd.config.id.0);
-    Rc::new(ServerConfig::new(EntityType::OSD, id, EntityAddrVec(vec![addr])))
+    let config = ServerConfig::new(EntityType::OSD, id, EntityAddrVec(vec![addr]));
+    Rc::new(ServerConfig { gate: gate.clone(), ..config })
 }
 
-/// Serves a reactor's own port on this reactor.
+/// Serves a reactor's own port on this reactor, and is ready for connections of the public one that are dealt to it.
 fn serve_own(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
-    let (own, config) = (Rc::clone(osd), server_config(osd, addr));
-    osd.shard.set_local(Rc::clone(&config));
+    let gates = &osd.config.gates;
+    osd.shard.set_local(server_config(osd, addr, &gates.public));
+    let (own, config) = (Rc::clone(osd), server_config(osd, addr, &gates.own));
     osd.shard.spawn(Group::Admin, "accept-own", async move {
         loop {
             match listener.accept().await {
@@ -139,7 +141,7 @@ fn serve_own(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
 
 /// Accepts on the public port and deals the connections to the reactor that serves the fewest.
 fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
-    let (own, config) = (Rc::clone(osd), server_config(osd, addr));
+    let (own, config) = (Rc::clone(osd), server_config(osd, addr, &osd.config.gates.public));
     osd.shard.spawn(Group::Admin, "accept", async move {
         loop {
             match listener.accept().await {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, TestbedError, failed};
@@ -161,6 +161,16 @@ pub fn restrict_to(cpus: &[usize]) -> Result<()> {
     }
     rustix::thread::sched_setaffinity(None, &set)
         .map_err(|e| failed!("cannot run on CPUs {cpus:?}: {e}; does this container own them?"))
+}
+
+/// Lets this process open as many files as the system allows it (the hard limit), and returns how many that are. Shells give
+/// 1,024 by habit, for the sake of old programs; an OSD has a file for each table of its key-value store and each connection.
+pub fn raise_open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // Everybody may raise it so far. If not, what is returned says it.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(now).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -77,6 +77,7 @@ fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
     Ok(MonConfig {
         dir: layout.mon_dir(),
         listen: SocketAddr::new(plan.addr, port),
+        open_files: process::raise_open_files(),
         initial: InitialCluster {
             fsid: plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?,
             osds: plan.osds(),

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use carmine_load::drive::StoreFacts;
-use carmine_osd::{OsdConfig, OsdShard};
+use carmine_osd::{Gates, OsdConfig, OsdShard};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan};
@@ -94,6 +94,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         uuid: store_uuid(fsid, osd),
         listen: plan.addr,
         nonce: std::process::id(),
+        gates: Gates::within(process::raise_open_files()),
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
     });
     let _slice = store::lock_slice(layout, plan, osd)?;

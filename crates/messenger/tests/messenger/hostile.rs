@@ -2,6 +2,7 @@
 
 use super::common::{Recorder, Server, both, client, message, noise, server, until};
 use super::raw::{Raw, banner, ident, identity};
+use carmine_messenger::Gate;
 use carmine_reactor::Shard;
 use carmine_types::crc32c;
 use carmine_wire::frame::{self, Preamble, Tag};
@@ -22,6 +23,7 @@ both!(
     keepalives_are_answered,
     handshake_has_a_limit,
     silence_has_a_limit,
+    connections_have_a_limit,
     byte_by_byte,
     flipped_bits,
     garbage,
@@ -194,6 +196,28 @@ fn append_message(bytes: &mut Vec<u8>, seq: u64, front: &[u8], data: &[u8]) {
     let tail = frame::message_head(bytes, &header, front, data.len());
     bytes.extend_from_slice(data);
     frame::message_tail(bytes, tail, crc32c::raw(crc32c::SEED, data));
+}
+
+async fn connections_have_a_limit(shard: Shard) {
+    let server = server(&shard, Recorder::sink(), |config| config.gate = Gate::new(2)).await;
+    let healthy = client(&shard, &server, &Recorder::sink()).await;
+    // One that says nothing takes a place as well, and the next one is sent away at once.
+    let mut silent = Raw::connect(&shard, server.addr).await;
+    assert!(silent.banner().await.is_some(), "it was let in");
+    let mut third = Raw::connect(&shard, server.addr).await;
+    assert_eq!(third.drain().await, b"");
+    healthy.send(message(1, Vec::new(), Vec::new()));
+    until(&shard, || server.recorder.messages.get() == 1).await;
+    // Places come back: of those that were refused, that failed, and that ended.
+    silent.send(b"garbage, garbage, garbage, garbage").await;
+    silent.drain().await;
+    for _ in 0..5 {
+        alive(&shard, &server).await;
+        until(&shard, || {
+            server.recorder.closed.borrow().len() == server.recorder.accepted.borrow().len() - 1
+        })
+        .await;
+    }
 }
 
 async fn byte_by_byte(shard: Shard) {

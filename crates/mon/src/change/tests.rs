@@ -157,12 +157,43 @@ fn who_has_the_data_leads_after_an_osd_went_out() {
 }
 
 #[test]
+fn pins_go_when_the_data_is_there() {
+    let mut map = cluster_up(4);
+    set_size(&mut map, 3);
+    let before = acting(&map);
+    apply(&mut map, weigh(&[0], WEIGHT_OUT));
+    apply(&mut map, weigh(&[0], WEIGHT_IN));
+    let pinned: Vec<(PgId, OsdId)> =
+        map.pg_temp.iter().map(|(pg, osds)| (*pg, OsdId(osds[0] as u32))).collect();
+    let (pg, leader) = pinned[0];
+    let unpin = |epoch, stuck: &[PgId]| Change::Unpin { leader, epoch, stuck: stuck.to_vec() };
+    let all: Vec<PgId> = pinned.iter().map(|(pg, _)| *pg).collect();
+    assert!(!apply(&mut map.clone(), unpin(map.epoch, &all)), "none is active yet");
+    let stale = Epoch(map.epoch.0 - 1);
+    assert!(!apply(&mut map.clone(), unpin(stale, &[])), "it speaks of an earlier interval");
+    let epoch = map.epoch;
+    assert!(apply(&mut map, unpin(epoch, &[])));
+    assert!(!map.pg_temp.contains_key(&pg) && map.pg_temp.values().all(|osds| osds[0] as u32 != leader.0));
+    for osd in 0..4 {
+        let epoch = map.epoch;
+        apply(&mut map, Change::Unpin { leader: OsdId(osd), epoch, stuck: Vec::new() });
+    }
+    assert!(map.pg_temp.is_empty());
+    assert_eq!(acting(&map), before);
+    assert!(set_size(&mut map, 2), "a pool that is not pinned can change its size");
+}
+
+#[test]
 fn without_enough_others_the_old_ones_go_on() {
     let mut map = cluster_up(3);
     let before = acting(&map);
     assert!(apply(&mut map, weigh(&[1], WEIGHT_OUT)));
     assert_eq!(acting(&map), before, "PGs of three copies need three OSDs");
     assert_eq!(map.pg_temp.len(), before.len());
+    for osd in 0..3 {
+        let epoch = map.epoch;
+        assert!(!apply(&mut map, Change::Unpin { leader: OsdId(osd), epoch, stuck: Vec::new() }));
+    }
     // A pinned pool keeps its size: its members are not CRUSH's.
     let smaller = Change::SetPool { pool: "bench".into(), size: Some(2), min_size: None };
     assert_eq!(code(&map, smaller), errno::EBUSY);

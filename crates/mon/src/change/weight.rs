@@ -2,12 +2,13 @@
 //!
 //! Data is copied from a PG's primary to the other members at the start of an interval, so the primary must be an OSD that
 //! has it. When a weight changes, CRUSH may put another one first, or find too few OSDs. Then `pg_temp` says who serves:
-//! those that have the data first, or the old members as long as there are not enough new ones.
+//! those that have the data first, or the old members as long as there are not enough new ones. When such a PG is active its
+//! members are equal, and the pin goes.
 
 use std::collections::BTreeMap;
 
 use carmine_crush::{Mapping, OsdList, pg_mapping};
-use carmine_types::{OsdId, PgId, UTime, errno};
+use carmine_types::{Epoch, OsdId, PgId, UTime, errno};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 
 use super::osd::check_exist;
@@ -81,6 +82,36 @@ fn pin(members: &[i32], before: &Mapping, after: &Mapping, size: usize) -> Optio
     }
     keep[..=source].rotate_right(1);
     Some([keep, new].concat())
+}
+
+/// Takes the pins away that are not needed any more: an active PG's members all have its data, so that CRUSH's first one can
+/// lead. What the leader says is of use only if it knows this very map: a pin may be younger than its report.
+pub(super) fn unpin(
+    map: &OsdMap,
+    (leader, epoch): (OsdId, Epoch),
+    stuck: &[PgId],
+    now: UTime,
+) -> Option<Incremental> {
+    if epoch != map.epoch {
+        return None;
+    }
+    let inside = map.osds().filter(|osd| map.is_in(*osd)).count();
+    let is_done = |pg: PgId, pinned: &[i32]| {
+        let size = map.pool(pg.pool).map_or(0, |pool| usize::from(pool.size));
+        let is_led = pinned.first().and_then(|osd| OsdId::from_item(*osd)) == Some(leader);
+        // With too few OSDs in no PG is where CRUSH wants it: spares looking each of them up.
+        if !is_led || inside < size || stuck.contains(&pg) {
+            return false;
+        }
+        let mapping = pg_mapping(map, pg);
+        let first = mapping.raw.first();
+        mapping.raw.len() >= size
+            && first.is_some_and(|first| pinned.contains(first) && mapping.up.contains(first))
+    };
+    let mut inc = Incremental::next(map, now);
+    let done = map.pg_temp.iter().filter(|(pg, pinned)| is_done(**pg, pinned));
+    inc.new_pg_temp = done.map(|(pg, _)| (*pg, Vec::new())).collect();
+    (!inc.new_pg_temp.is_empty()).then_some(inc)
 }
 
 fn stranded(pg: PgId, members: &[i32]) -> Refusal {

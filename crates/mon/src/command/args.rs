@@ -1,6 +1,7 @@
 //! Parameters of a command: whatever their JSON, they are there and fit, or the command is refused.
 
 use carmine_types::{OsdId, errno};
+use carmine_wire::osdmap::OsdMap;
 use serde_json::Value;
 
 use crate::change::{Refusal, refuse};
@@ -8,6 +9,13 @@ use crate::change::{Refusal, refuse};
 /// A text parameter.
 pub(super) fn text<'a>(command: &'a Value, name: &str) -> Option<&'a str> {
     command.get(name).and_then(Value::as_str)
+}
+
+/// The words of a list, or the one word.
+pub(super) fn texts<'a>(command: &'a Value, name: &str) -> Vec<&'a str> {
+    let list =
+        command.get(name).map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// A text parameter that must be there.
@@ -34,12 +42,15 @@ pub(super) fn osd(value: &Value) -> Result<OsdId, Refusal> {
     id.map(OsdId).ok_or_else(|| refuse(errno::EINVAL, format!("{value} is no OSD: take 3 or osd.3")))
 }
 
-/// One or more OSDs in the list `ids`.
-pub(super) fn osds(command: &Value) -> Result<Vec<OsdId>, Refusal> {
+/// One or more OSDs in the list `ids`; `any`, `all` and `*` are all that there are.
+pub(super) fn osds(command: &Value, map: &OsdMap) -> Result<Vec<OsdId>, Refusal> {
     let ids = command.get("ids").ok_or_else(|| refuse(errno::EINVAL, "the parameter 'ids' is missing"))?;
     let ids = ids.as_array().map_or(std::slice::from_ref(ids), Vec::as_slice);
     if ids.is_empty() {
         return Err(refuse(errno::EINVAL, "name one OSD at least"));
+    }
+    if ids.iter().any(|id| matches!(id.as_str(), Some("any" | "all" | "*"))) {
+        return Ok(map.osds().collect());
     }
     ids.iter().map(osd).collect()
 }

@@ -3,18 +3,25 @@
 use carmine_types::{OsdId, errno};
 use serde_json::{Value, json};
 
-use super::args::{osd as osd_arg, required, text};
+use super::args::{number, osd as osd_arg, required, text, texts};
 use super::output::{done, either, pretty};
 use super::{Answer, Known, Outcome, View};
-use crate::change::refuse;
+use crate::change::{Refusal, refuse};
 use crate::report::{dump, osd_df, osd_map, osd_metadata, tree};
 
 const ID: &str = "id:CephOsdName";
+const EPOCH: &[&str] = &["epoch:CephInt?"];
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known { words: "osd dump", parameters: &[], help: "print the OSDMap", perm: "r", run: osd_dump },
-    Known { words: "osd tree", parameters: &[], help: "print the CRUSH tree", perm: "r", run: osd_tree },
+    Known { words: "osd dump", parameters: EPOCH, help: "print the OSDMap", perm: "r", run: osd_dump },
+    Known {
+        words: "osd tree",
+        parameters: &["epoch:CephInt?", "states:(up|down|in|out|destroyed)+?"],
+        help: "print the CRUSH tree, or what of it is in these states",
+        perm: "r",
+        run: osd_tree,
+    },
     Known {
         words: "osd df",
         parameters: &["output_method:(plain|tree)?"],
@@ -31,7 +38,7 @@ pub(super) const COMMANDS: &[Known] = &[
         perm: "r",
         run: getmaxosd,
     },
-    Known { words: "osd getmap", parameters: &[], help: "get the OSDMap", perm: "r", run: osd_getmap },
+    Known { words: "osd getmap", parameters: EPOCH, help: "get the OSDMap", perm: "r", run: osd_getmap },
     Known {
         words: "osd getcrushmap",
         parameters: &[],
@@ -56,7 +63,21 @@ pub(super) const COMMANDS: &[Known] = &[
     Known { words: "osd find", parameters: &[ID], help: "show where an OSD is", perm: "r", run: osd_find },
 ];
 
+/// Only the newest map is kept: a command that asks for another epoch is refused as in Ceph for one that is trimmed.
+fn check_epoch(command: &Value, view: &View<'_>) -> Result<(), Refusal> {
+    let newest = view.map.epoch.0;
+    match number::<u32>(command, "epoch")? {
+        Some(epoch) if epoch != newest => {
+            let text =
+                format!("there is no map for epoch {epoch}: only the newest is kept, which is {newest}");
+            Err(refuse(errno::ENOENT, text))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn osd_dump(command: &Value, view: &View<'_>) -> Outcome {
+    check_epoch(command, view)?;
     let Answer::Done { data, .. } = either(command, || dump::json(view.map), || dump::text(view.map))? else {
         return done("");
     };
@@ -64,7 +85,9 @@ fn osd_dump(command: &Value, view: &View<'_>) -> Outcome {
 }
 
 fn osd_tree(command: &Value, view: &View<'_>) -> Outcome {
-    either(command, || tree::json(view.map), || tree::text(view.map))
+    check_epoch(command, view)?;
+    let states = texts(command, "states");
+    either(command, || tree::json(view.map, &states), || tree::text(view.map, &states))
 }
 
 fn osd_df(command: &Value, view: &View<'_>) -> Outcome {
@@ -100,7 +123,8 @@ fn getmaxosd(command: &Value, view: &View<'_>) -> Outcome {
     )
 }
 
-fn osd_getmap(_: &Value, view: &View<'_>) -> Outcome {
+fn osd_getmap(command: &Value, view: &View<'_>) -> Outcome {
+    check_epoch(command, view)?;
     Ok(Answer::Done { status: format!("got osdmap epoch {}", view.map.epoch), data: view.map_bytes.to_vec() })
 }
 
@@ -128,7 +152,7 @@ fn osd_find(command: &Value, view: &View<'_>) -> Outcome {
 }
 
 /// An OSD of the map.
-fn known(view: &View<'_>, id: &Value) -> Result<OsdId, crate::change::Refusal> {
+fn known(view: &View<'_>, id: &Value) -> Result<OsdId, Refusal> {
     let osd = osd_arg(id)?;
     if view.map.exists(osd) {
         return Ok(osd);

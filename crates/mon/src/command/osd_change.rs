@@ -1,6 +1,6 @@
 //! Commands that change the state of OSDs, and the flags of the map.
 
-use carmine_types::errno;
+use carmine_types::{OsdId, errno};
 use carmine_wire::osdmap::consts::{FLAG_NAMES, WEIGHT_IN, WEIGHT_OUT};
 use serde_json::Value;
 
@@ -40,25 +40,29 @@ pub(super) const COMMANDS: &[Known] = &[
     },
 ];
 
-fn names(osds: &[carmine_types::OsdId]) -> String {
-    osds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+/// A sentence for each OSD, as scripts that do things twice expect it.
+fn sentences(osds: &[OsdId], word: &str, is_so: impl Fn(OsdId) -> bool) -> String {
+    let one = |osd: &OsdId| {
+        if is_so(*osd) { format!("{osd} is already {word}.") } else { format!("marked {word} {osd}.") }
+    };
+    osds.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-fn osd_out(command: &Value, _: &View<'_>) -> Outcome {
-    let osds = osds(command)?;
-    let status = format!("marked out {}.", names(&osds));
+fn osd_out(command: &Value, view: &View<'_>) -> Outcome {
+    let osds = osds(command, view.map)?;
+    let status = sentences(&osds, "out", |osd| !view.map.is_in(osd));
     change(Change::Weight { osds, weight: WEIGHT_OUT }, status)
 }
 
-fn osd_in(command: &Value, _: &View<'_>) -> Outcome {
-    let osds = osds(command)?;
-    let status = format!("marked in {}.", names(&osds));
+fn osd_in(command: &Value, view: &View<'_>) -> Outcome {
+    let osds = osds(command, view.map)?;
+    let status = sentences(&osds, "in", |osd| view.map.is_in(osd));
     change(Change::Weight { osds, weight: WEIGHT_IN }, status)
 }
 
-fn osd_down(command: &Value, _: &View<'_>) -> Outcome {
-    let osds = osds(command)?;
-    let status = format!("marked down {}.", names(&osds));
+fn osd_down(command: &Value, view: &View<'_>) -> Outcome {
+    let osds = osds(command, view.map)?;
+    let status = sentences(&osds, "down", |osd| !view.map.is_up(osd));
     change(Change::MarkDown { osds }, status)
 }
 

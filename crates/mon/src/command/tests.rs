@@ -31,7 +31,7 @@ fn reports(map: &OsdMap) -> ClusterStats {
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
         let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960 }];
         let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
-        stats.set(OsdBeacon { osd, total_bytes, used_bytes, pools, stuck: Vec::new() });
+        stats.set(OsdBeacon { osd, epoch: map.epoch, total_bytes, used_bytes, pools, stuck: Vec::new() });
         stats.set_metadata(
             osd,
             vec![("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())],
@@ -96,6 +96,40 @@ fn every_command_is_described_and_answers() {
 }
 
 #[test]
+fn osds_by_state_and_by_all_names() {
+    let mut map = cluster_up(3);
+    let says = |map: &OsdMap, text: &str| match run_on(map, text).unwrap() {
+        Answer::Change { change, status } => (format!("{change:?}"), status),
+        Answer::Done { .. } => panic!("{text} changes nothing"),
+    };
+    let (change, status) = says(&map, r#"{"prefix":"osd out","ids":["osd.1","2"]}"#);
+    assert!(change.contains("[OsdId(1), OsdId(2)]"), "{change}");
+    assert_eq!(status, "marked out osd.1. marked out osd.2.");
+    for all in ["any", "all", "*"] {
+        let text = json!({ "prefix": "osd down", "ids": [all] }).to_string();
+        assert!(says(&map, &text).0.contains("[OsdId(0), OsdId(1), OsdId(2)]"), "{all}");
+    }
+    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(1)] }));
+    assert_eq!(
+        says(&map, r#"{"prefix":"osd down","ids":["0","1"]}"#).1,
+        "marked down osd.0. osd.1 is already down."
+    );
+    assert_eq!(says(&map, r#"{"prefix":"osd in","ids":["1"]}"#).1, "osd.1 is already in.");
+    let nodes = |states: Value| {
+        let text = json!({ "prefix": "osd tree", "format": "json", "states": states }).to_string();
+        let Answer::Done { data, .. } = run_on(&map, &text).unwrap() else {
+            panic!("osd tree changes nothing")
+        };
+        let tree: Value = serde_json::from_slice(&data).unwrap();
+        tree["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(json!(["down"])), [-1, -2, 1]);
+    assert_eq!(nodes(json!(["up", "in"])), [-1, -2, 0, 1, 2]);
+    assert_eq!(nodes(json!("up")), [-1, -2, 0, 2]);
+    assert_eq!(nodes(json!(["out"])), [0; 0]);
+}
+
+#[test]
 fn words_are_told_apart() {
     let mut words: Vec<&str> = all().map(|known| known.words).collect();
     let count = words.len();
@@ -135,7 +169,7 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
         MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
     let osd = mapping.acting_primary.unwrap();
     let stuck = vec![PgStuck { pg, state: "peering".into() }];
-    stats.set(OsdBeacon { osd, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck });
+    stats.set(OsdBeacon { osd, epoch: map.epoch, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck });
     let brief = text_of(run_with(
         &map,
         &stats,
@@ -242,6 +276,9 @@ fn wrong_commands_are_refused() {
         (r#"{"prefix":"osd pool set","pool":"bench","var":"pg_num","val":"64"}"#, errno::EOPNOTSUPP),
         (r#"{"prefix":"osd out","ids":["x"]}"#, errno::EINVAL),
         (r#"{"prefix":"osd out","ids":[]}"#, errno::EINVAL),
+        (r#"{"prefix":"osd getmap","epoch":9999}"#, errno::ENOENT),
+        (r#"{"prefix":"osd dump","epoch":9999}"#, errno::ENOENT),
+        (r#"{"prefix":"osd tree","epoch":-1}"#, errno::EINVAL),
         (r#"{"prefix":"osd set","key":"pause"}"#, errno::EOPNOTSUPP),
         (r#"{"prefix":"osd metadata","id":9}"#, errno::ENOENT),
         (r#"{"prefix":"osd map","pool":"none","object":"o"}"#, errno::ENOENT),

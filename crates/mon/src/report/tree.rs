@@ -69,12 +69,38 @@ pub(super) fn device(id: i32) -> Option<OsdId> {
     u32::try_from(id).ok().map(OsdId)
 }
 
+/// The OSD is in one of these states; in all if none is named. `destroyed` is none of them.
+fn is_in_state(map: &OsdMap, osd: OsdId, states: &[&str]) -> bool {
+    let up = up_or_down(map, osd);
+    let weight = if map.is_in(osd) { "in" } else { "out" };
+    states.is_empty() || states.iter().any(|state| *state == up || *state == weight)
+}
+
+/// What is shown of the tree: OSDs in these states, and the buckets above them.
+fn shown(map: &OsdMap, states: &[&str]) -> Vec<Node> {
+    let mut kept = Vec::new();
+    // From the last: a bucket less deep than what was kept before is above it.
+    let mut above = 0;
+    for node in walk(map).into_iter().rev() {
+        let is_shown = match device(node.id) {
+            Some(osd) => is_in_state(map, osd, states),
+            None => states.is_empty() || node.depth < above,
+        };
+        if is_shown {
+            above = node.depth;
+            kept.push(node);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
 pub(super) fn up_or_down(map: &OsdMap, osd: OsdId) -> &'static str {
     if map.is_up(osd) { "up" } else { "down" }
 }
 
-/// A line for each node, indented by depth.
-pub(crate) fn text(map: &OsdMap) -> String {
+/// A line for each node that is [`shown`], indented by depth.
+pub(crate) fn text(map: &OsdMap, states: &[&str]) -> String {
     let mut table = Table::new(&[
         ("ID", Side::Right),
         ("CLASS", Side::Right),
@@ -84,7 +110,7 @@ pub(crate) fn text(map: &OsdMap) -> String {
         ("REWEIGHT", Side::Right),
         ("PRI-AFF", Side::Right),
     ]);
-    for Node { depth, id, weight: raw } in walk(map) {
+    for Node { depth, id, weight: raw } in shown(map, states) {
         let indent = "    ".repeat(depth);
         let mut row = vec![id.to_string(), String::new(), format!("{:.5}", weight(raw))];
         match device(id) {
@@ -102,7 +128,7 @@ pub(crate) fn text(map: &OsdMap) -> String {
 }
 
 /// `{"nodes": […], "stray": []}`
-pub(crate) fn json(map: &OsdMap) -> Value {
+pub(crate) fn json(map: &OsdMap, states: &[&str]) -> Value {
     let one = |Node { depth, id, weight: raw }: Node| {
         let (type_id, kind) = item_type(map, id);
         let mut node = json!({ "id": id, "name": item_name(map, id), "type": kind, "type_id": type_id });
@@ -125,5 +151,5 @@ pub(crate) fn json(map: &OsdMap) -> Value {
         }
         node
     };
-    json!({ "nodes": walk(map).into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
+    json!({ "nodes": shown(map, states).into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
 }

@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use carmine_reactor::{Bytes, Payload};
+use carmine_reactor::sync::oneshot;
+use carmine_reactor::{Bytes, Group, Payload};
 use carmine_store::{Commit, PgInfo, StoreError, Transaction, TxnOp};
 use carmine_types::{ObjectId, PgId};
 use serde_json::{Value, json};
@@ -22,8 +23,13 @@ const COUNT_DEFAULT: u64 = 1 << 30;
 /// Bytes of one write, by default and at the most (Ceph's osd_bench_max_block_size).
 const SIZE_DEFAULT: u64 = 4 << 20;
 const SIZE_MAX: u64 = 64 << 20;
-/// Most bytes that one order may write: an hour of a fast drive.
-const COUNT_MAX: u64 = 16 << 40;
+/// An order may write what a slow drive writes in this time, as in Ceph (osd_bench_duration).
+const DURATION_S: u64 = 30;
+/// Writes a second of a slow drive (osd_bench_small_size_max_iops), if they are smaller than [`LARGE_SIZE`].
+const SMALL_IOPS: u64 = 100;
+const LARGE_SIZE: u64 = 1 << 20;
+/// Bytes a second of a slow drive in larger writes (osd_bench_large_size_max_throughput).
+const LARGE_BYTES_PER_S: u64 = 100 << 20;
 /// Bytes of one object by default and at the most.
 const OBJECT_SIZE_DEFAULT: u64 = 4 << 20;
 const OBJECT_SIZE_MAX: u64 = 1 << 30;
@@ -61,7 +67,8 @@ impl Order {
             return Err(format!("object_size {object_size} is less than size {size}"));
         }
         let room = free_bytes / SPACE_PART / object_size;
-        let count = get("count", COUNT_DEFAULT, COUNT_MAX)?;
+        let count = get("count", COUNT_DEFAULT, u64::MAX)?;
+        check_duration(count, size)?;
         let objects = get("object_num", count.div_ceil(object_size).min(room).max(1), u64::from(u32::MAX))?;
         if objects > room {
             return Err(format!(
@@ -78,13 +85,40 @@ impl Order {
     }
 }
 
+/// Refuses what could keep an OSD on a slow drive from its clients for long.
+fn check_duration(count: u64, size: u64) -> Result<(), String> {
+    let (per_s, rate) = if size < LARGE_SIZE {
+        (size * SMALL_IOPS, format!("{SMALL_IOPS} IOPS"))
+    } else {
+        (LARGE_BYTES_PER_S, format!("{} MiB/s", LARGE_BYTES_PER_S >> 20))
+    };
+    let most = per_s * DURATION_S;
+    if count <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "count {count}: 'count' values greater than {most} for a block size of {size} bytes, which is {DURATION_S} seconds at \
+         {rate}, are refused: take less, or measure with `carmine store bench`"
+    ))
+}
+
 pub(super) async fn bench(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, String> {
     let order = Order::parse(question, osd.store.statfs().free)?;
+    let (tell, told) = oneshot::channel();
+    let own = Rc::clone(osd);
+    // A task of its own: who asked may not wait for the end, and what was written is removed all the same.
+    osd.shard.spawn(Group::Admin, "bench", async move {
+        let _ = tell.send(carry_out(&own, &order).await);
+    });
+    told.await.unwrap_or_else(|oneshot::Closed| Err("the OSD stops".to_owned()))
+}
+
+async fn carry_out(osd: &Rc<OsdShard>, order: &Order) -> Result<Value, String> {
     // One at a time on a shard: they would remove each other's objects.
     let _turn = osd.walks.acquire(1).await;
     let pg = PgId::new(POOL, osd.shard.id().0.into());
     let begin_ns = osd.shard.now_ns();
-    let written = write_all(osd, pg, &order).await;
+    let written = write_all(osd, pg, order).await;
     let elapsed_s = osd.shard.now_ns().saturating_sub(begin_ns).max(1) as f64 / 1e9;
     let removed = remove_objects(osd, pg, WHOLE_POOL).await;
     let writes = written.map_err(|e| e.to_string())?;
@@ -162,7 +196,7 @@ mod tests {
         let places: Vec<(u64, u64)> = (0..7).map(|write| small.place(write)).collect();
         assert_eq!(places, [(0, 0), (0, 4096), (1, 0), (1, 4096), (2, 0), (2, 4096), (0, 0)]);
         assert_eq!(
-            parse(json!({ "size": "65536" })).unwrap().size,
+            parse(json!({ "size": "65536", "count": "65536" })).unwrap().size,
             65_536,
             "tools send numbers as text, too"
         );
@@ -180,5 +214,17 @@ mod tests {
         ] {
             assert!(parse(bad.clone()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_would_take_too_long_is_refused_as_by_ceph() {
+        // The limits that ceph-osd 16.2.15 names for these sizes.
+        for (size, most) in [(4096, 12_288_000), (65_536, 196_608_000), (1 << 20, 3_145_728_000_u64)] {
+            assert_eq!(parse(json!({ "size": size, "count": most })).unwrap().count, most);
+            let refusal = parse(json!({ "size": size, "count": most + 1 })).unwrap_err();
+            assert!(refusal.contains(&format!("greater than {most} ")), "{refusal}");
+        }
+        let refusal = parse(json!({ "size": 4 << 20, "count": u64::MAX })).unwrap_err();
+        assert!(refusal.contains("30 seconds at 100 MiB/s"), "{refusal}");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
-use carmine_osd::OsdConfig;
+use carmine_osd::{Gates, OsdConfig};
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::blue::{self, MkfsOptions, MountOptions};
@@ -76,6 +76,7 @@ impl Cluster {
             listen: format!("10.0.0.{}", osd + 1).parse().unwrap(),
             nonce: self.starts.get(),
             mon: mon_addr(),
+            gates: Gates::within(1 << 10),
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
         let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());

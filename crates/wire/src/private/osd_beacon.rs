@@ -1,6 +1,6 @@
 //! An OSD tells the monitor how full it is, and what its pools hold.
 
-use carmine_types::{OsdId, PgId};
+use carmine_types::{Epoch, OsdId, PgId};
 
 use crate::{Decoder, Encoder, Front, Result, kinds};
 
@@ -30,6 +30,8 @@ pub struct PgStuck {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdBeacon {
     pub osd: OsdId,
+    /// The map that all its reactors have: what is said of PGs is so in that epoch's intervals, or in later ones.
+    pub epoch: Epoch,
     /// Size of its store.
     pub total_bytes: u64,
     /// Taken, metadata included where it is known.
@@ -42,11 +44,12 @@ pub struct OsdBeacon {
 
 impl Front for OsdBeacon {
     const KIND: u16 = kinds::OSD_BEACON;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         e.u32(self.osd.0);
+        e.u32(self.epoch.0);
         e.u64(self.total_bytes);
         e.u64(self.used_bytes);
         e.vec(&self.pools, |e, p| {
@@ -61,10 +64,11 @@ impl Front for OsdBeacon {
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<OsdBeacon> {
-        let (osd, total_bytes, used_bytes) = (OsdId(d.u32()?), d.u64()?, d.u64()?);
+        let (osd, epoch) = (OsdId(d.u32()?), Epoch(d.u32()?));
+        let (total_bytes, used_bytes) = (d.u64()?, d.u64()?);
         let pools =
             d.vec(POOL_USE_BYTES, |d| Ok(PoolUse { pool: d.i64()?, objects: d.u64()?, bytes: d.u64()? }))?;
         let stuck = d.vec(PG_STUCK_BYTES_MIN, |d| Ok(PgStuck { pg: d.pg()?, state: d.string()? }))?;
-        Ok(OsdBeacon { osd, total_bytes, used_bytes, pools, stuck })
+        Ok(OsdBeacon { osd, epoch, total_bytes, used_bytes, pools, stuck })
     }
 }

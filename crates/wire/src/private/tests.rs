@@ -28,7 +28,7 @@ proptest! {
         }
         let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9 });
         let stuck = pgs.iter().map(|(pg, _)| PgStuck { pg: *pg, state: reason.clone() }).collect();
-        round_trip(OsdBeacon { osd, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect(), stuck });
+        round_trip(OsdBeacon { osd, epoch, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect(), stuck });
         round_trip(RouteReply { epoch, reactors, pgs });
         round_trip(Admin { json: json.clone() });
         round_trip(AdminReply { result, json });
