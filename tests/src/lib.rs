@@ -4,13 +4,15 @@
 pub mod fuzz;
 pub mod sheet;
 pub mod tools;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use turns::Turn;
 
 /// The workspace's root folder.
 pub fn workspace_root() -> PathBuf {
@@ -37,28 +39,41 @@ fn target_dir() -> PathBuf {
     exe.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_path_buf()
 }
 
-/// Testbeds share two CPUs and the disk with each other: within one test binary they run one after the other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// A testbed in a fresh folder; dropping it stops every process and removes the folder.
 pub struct Testbed {
     root: TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Testbed {
-    /// A fresh folder, nothing started.
+    /// A fresh folder, nothing started. Another test of the same binary may have one at the same time.
     pub fn new() -> Testbed {
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        Testbed::with(Turn::beside())
+    }
+
+    /// The same for a test that measures: no other one of its binary runs meanwhile.
+    pub fn alone() -> Testbed {
+        Testbed::with(Turn::alone())
+    }
+
+    fn with(turn: Turn) -> Testbed {
         let root = tempfile::tempdir_in(target_dir()).expect("a folder on a disk");
         Testbed { root, _turn: turn }
     }
 
     /// A started testbed: `up` with these options.
     pub fn up(options: &[&str]) -> Testbed {
-        let bed = Testbed::new();
-        bed.ok("up", options);
-        bed
+        Testbed::new().start(options)
+    }
+
+    /// The same for a test that measures.
+    pub fn up_alone(options: &[&str]) -> Testbed {
+        Testbed::alone().start(options)
+    }
+
+    fn start(self, options: &[&str]) -> Testbed {
+        self.ok("up", options);
+        self
     }
 
     /// The same, of processes that may have so many files open, their connections included.

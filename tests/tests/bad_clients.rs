@@ -280,7 +280,7 @@ async fn beside_bad_clients(client: Rc<Client>, shard: Shard, pid: i32) {
 
 #[test]
 fn bad_clients_harm_only_themselves() {
-    let bed = Testbed::up(ONE_BLUE);
+    let bed = Testbed::up_alone(ONE_BLUE);
     let mon = std::fs::read_to_string(bed.dir().join("run/mon.addr")).expect("run/mon.addr");
     let mon: SocketAddr = mon.trim().parse().expect("an address");
     let pid = bed.pid("osd.0").expect("a pid");

@@ -45,7 +45,7 @@ impl Experiment {
     /// Arms by name and by percent of slowdown.
     fn new(arms: &[(&str, u32)], runtime: &'static str) -> Experiment {
         let arms = arms.iter().map(|(name, percent)| ((*name).to_owned(), *percent)).collect();
-        Experiment { bed: Testbed::new(), arms, runtime }
+        Experiment { bed: Testbed::alone(), arms, runtime }
     }
 
     /// Folder of an arm's results in this round of the experiment.

@@ -96,7 +96,7 @@ fn a_database_without_room_refuses_writes_and_not_removing() {
     if let Some(folder) = std::env::var_os(SMALL) {
         return database_without_room(Path::new(&folder));
     }
-    // It has the machine for itself, as the others have.
+    // The child's testbed counts as this one's.
     let turn = Testbed::new();
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let name = "a_database_without_room_refuses_writes_and_not_removing";

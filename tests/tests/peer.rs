@@ -48,7 +48,7 @@ impl Peer {
         ours.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect()
     }
 
-    /// A load of two seconds; its result and its samples.
+    /// A load of two seconds; its result and its samples, of which there is one for each second.
     fn bench(&self, client: &str, rw: &str) -> (Value, Value) {
         self.bench_with(client, &["--rw", rw, "--runtime", "2"])
     }

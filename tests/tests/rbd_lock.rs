@@ -1,4 +1,4 @@
-//! Locks of images, and clients that die or are broken while they hold one, with the unmodified `rbd` and fio. About 90 s, of
+//! Locks of images, and clients that die or are broken while they hold one, with the unmodified `rbd` and fio. About 35 s, of
 //! which most is the half minute for which a client that is gone still counts as a watcher, as in Ceph.
 #![allow(clippy::disallowed_methods)] // reads clocks and waits
 
@@ -133,8 +133,9 @@ fn the_next_client_takes_a_dead_one_s_lock(bed: &Testbed, dead: [String; 3], she
     );
 }
 
+/// The longest one: by its name it is the first to start.
 #[test]
-fn clients_that_hold_locks_of_three_replicated_osds() {
+fn a_client_that_holds_a_lock_of_three_replicated_osds_dies_or_is_broken() {
     if !installed("rbd", "ceph-common") || !installed("fio", "fio") {
         return;
     }

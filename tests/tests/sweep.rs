@@ -10,8 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(80);
-/// CPU time by which a load is under way: connecting and looking for objects take a fraction of it.
-const LOAD_TICKS: u64 = 40;
+/// CPU time by which a load of some depth is under way: connecting and looking for objects take a fraction of it.
+const LOAD_TICKS: u64 = 20;
 
 /// A plan, and the folder of its run. Dropped, it ends what a failed test may have left running: by its own folder.
 struct Bed {
@@ -200,7 +200,7 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
 
 #[test]
 fn ctrl_c_stops_everything_and_the_run_goes_on_later() {
-    let bed = Bed::new("reactors = [1, 2]\nseconds = 3");
+    let bed = Bed::new("reactors = [1, 2]\niodepth = 16\nseconds = 2");
     let first = bed.start();
     bed.wait_for_load();
     signal("-INT", first.id());
@@ -229,7 +229,7 @@ fn ctrl_c_stops_everything_and_the_run_goes_on_later() {
 
 #[test]
 fn an_osd_that_dies_under_the_load_fails_its_point_only() {
-    let bed = Bed::new("workload = [\"randread4k\", \"randwrite4k\"]\nseconds = 3");
+    let bed = Bed::new("workload = [\"randread4k\", \"randwrite4k\"]\niodepth = 16\nseconds = 2");
     let sweep = bed.start();
     bed.wait_for_load();
     let is_osd = |line: &str| line.split('\0').nth(1) == Some("osd");

@@ -54,7 +54,7 @@ fn up(store: &str, more: &[&str]) -> Testbed {
     let mut options = ONE_OSD.to_vec();
     options.extend(["--store", store]);
     options.extend(more);
-    Testbed::up(&options)
+    Testbed::up_alone(&options)
 }
 
 fn result_file(bed: &Testbed) -> PathBuf {
@@ -133,7 +133,7 @@ fn a_reactor_that_owns_all_pgs_is_an_imbalance() {
     // With fewer CPUs the generator shares one, and no verdict but SHARED is honest: the mark must still be there.
     let placed: &[&str] =
         if cpus >= 4 { &["--cpus", "0,1", "--client-cpus", "2-3"] } else { &["--overprovisioned"] };
-    let bed = Testbed::up(&[&reactors, placed].concat());
+    let bed = Testbed::up_alone(&[&reactors, placed].concat());
     retry(|| {
         let jobs = if cpus >= 4 { "2" } else { "1" };
         let args = ["--rw", "randread", "--iodepth", "64", "--numjobs", jobs, "--runtime", "1500ms"];

@@ -74,17 +74,19 @@ impl Run<'_> {
         }
         let mut clients = self.start(self.spec.runtime_ms)?;
         self.say(&format!("{} connects", self.tool));
-        self.wait_for_begin(&mut clients)?;
+        // The tool's own clock runs from here: what is read or written down meanwhile comes out of the window.
+        let mut begun = self.wait_for_begin(&mut clients)?;
         if self.tool != Tool::RadosBench {
             let recording = self.record(&osds);
-            self.run_for(&mut clients, Duration::from_millis(self.spec.ramp_ms))?;
+            begun += Duration::from_millis(self.spec.ramp_ms);
+            self.run_until(&mut clients, begun)?;
             profiled = recording.map(|recording| recording?.finish());
         }
         self.say("measuring");
         let recorder = with_samples.then(|| Recorder::start(self.target.sample_options())).transpose()?;
         let begin = meter.read(&clients)?;
         counters.start();
-        let end = self.window_end(&mut clients, &meter)?;
+        let end = self.window_end(&mut clients, &meter, begun)?;
         counters.stop();
         let samples = recorder.map(Recorder::finish).transpose()?;
         self.say(&format!("{} ends", self.tool));
@@ -108,17 +110,27 @@ impl Run<'_> {
     }
 
     /// Reads at the window's end; one that the tool ends by itself, for there is nothing more to read, ends there.
-    fn window_end(&self, clients: &mut Clients, meter: &Meter<'_>) -> anyhow::Result<Reading> {
+    fn window_end(
+        &self,
+        clients: &mut Clients,
+        meter: &Meter<'_>,
+        begun: Instant,
+    ) -> anyhow::Result<Reading> {
         let reads_once = self.tool == Tool::RadosBench && self.spec.rw == Rw::Read;
         let time = match self.spec.ends_by_itself() {
             true => PREFILL_LIMIT,
             false => Duration::from_millis(self.spec.runtime_ms),
         };
         if !self.spec.ends_by_itself() && !reads_once {
-            self.run_for(clients, time)?;
+            if begun.elapsed() > time / 2 {
+                bail!(
+                    "half of the window of {time:?} was over before it was looked at: take a longer --runtime"
+                );
+            }
+            self.run_until(clients, begun + time)?;
             return meter.read(clients);
         }
-        let end = Instant::now() + time;
+        let end = begun + time;
         let mut last = meter.read(clients)?;
         while Instant::now() < end && !clients.have_ended()? {
             self.check_alive()?;
@@ -147,7 +159,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn wait_for_begin(&self, clients: &mut Clients) -> anyhow::Result<()> {
+    /// Waits until the load has begun; returns when that was.
+    fn wait_for_begin(&self, clients: &mut Clients) -> anyhow::Result<Instant> {
         let end = Instant::now() + BEGIN_LIMIT;
         while !clients.have_begun() {
             self.check_alive()?;
@@ -157,12 +170,11 @@ impl Run<'_> {
             }
             std::thread::sleep(LOOK);
         }
-        Ok(())
+        Ok(Instant::now())
     }
 
     /// Lets the load run; a tool that ends before is an error.
-    fn run_for(&self, clients: &mut Clients, time: Duration) -> anyhow::Result<()> {
-        let end = Instant::now() + time;
+    fn run_until(&self, clients: &mut Clients, end: Instant) -> anyhow::Result<()> {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
