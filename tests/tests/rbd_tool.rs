@@ -1,9 +1,12 @@
 //! The unmodified `rbd` of Debian's ceph-common 16.2.15 against a testbed. About 40 s.
 #![allow(clippy::disallowed_methods)] // reads and writes files
 
+use std::path::Path;
+use std::time::Duration;
+
 use carmine_tests::sheet::Sheet;
 use carmine_tests::tools::{ONE_CYAN, THREE_BLUE, refused};
-use carmine_tests::{Testbed, installed};
+use carmine_tests::{Testbed, installed, run, succeed};
 
 /// What `rbd create` gives an image.
 const DEFAULT_FEATURES: &str = "layering, exclusive-lock, object-map, fast-diff, deep-flatten";
@@ -112,6 +115,40 @@ fn bytes_come_back(rbd: &mut Rbd<'_>) {
     rbd.works("diff IMAGE", "");
     assert_eq!(rbd.ok("object-map check --no-progress in-full"), "");
     rbd.works("object-map check IMAGE", "after an import: it is right");
+}
+
+/// Through pipes, where the tool cannot know the length or seek.
+fn bytes_come_back_through_pipes(rbd: &mut Rbd<'_>) {
+    let (path, bytes) = content(rbd.bed);
+    let conf = rbd.bed.conf();
+    let tool = format!("rbd -c {conf} -p bench");
+    let copied = rbd.bed.file("piped");
+    let script = format!(
+        "cat {path} | {tool} import --no-progress - 'a näme' && {tool} export --no-progress 'a näme' - > {copied} \
+         && {tool} rm --no-progress 'a näme'"
+    );
+    succeed(run(Path::new("sh"), &["-c", &script], Duration::from_secs(60)), &script);
+    // An import from a pipe is made larger step by step; its end is where the data ends.
+    assert!(std::fs::read(&copied).expect("what was exported") == bytes, "the piped image is different");
+    rbd.works(
+        "import - IMAGE`, `rbd export IMAGE -",
+        "the same bytes through pipes; a name with spaces and umlauts",
+    );
+}
+
+/// Offsets of more than 32 bits.
+fn images_are_large(rbd: &mut Rbd<'_>) {
+    if !installed("fio", "fio") {
+        return;
+    }
+    rbd.ok("create --size 6G --image-feature layering large");
+    let place = ["--offset=5g", "--size=1m", "--bs=64k", "--rw=write", "--verify=crc32c"];
+    let image = ["--name=large", "--ioengine=rbd", "--clientname=admin", "--pool=bench", "--rbdname=large"];
+    let done = rbd.bed.fio(&[&image[..], &place].concat());
+    assert!(done.is_good, "{}", done.said);
+    let diff = rbd.ok("diff --format json --whole-object large");
+    assert!(diff.contains(&(5u64 << 30).to_string()), "{diff}");
+    rbd.works("create --size 6G IMAGE", "written and verified by fio at 5 GiB, found there by `rbd diff`");
 }
 
 /// What is noted of an image: its name, values, where it is thrown away.
@@ -250,6 +287,8 @@ fn rbd_against_one_cyan_osd() {
     images_come_and_go(&mut rbd);
     images_grow_and_shrink(&mut rbd);
     bytes_come_back(&mut rbd);
+    bytes_come_back_through_pipes(&mut rbd);
+    images_are_large(&mut rbd);
     names_and_values(&mut rbd);
     layouts_and_differences(&mut rbd);
     snapshots_are_refused(&mut rbd);
