@@ -11,8 +11,10 @@ pub(crate) const LOG_ENTRIES_MIN: usize = 3000;
 pub(crate) const LOG_TRIM_BATCH: usize = 256;
 /// Memory that the log of a PG takes at most, about: some 350 bytes an entry, with its place in the index of requests.
 pub const PG_LOG_BYTES: u64 = (LOG_ENTRIES_MIN + LOG_TRIM_BATCH) as u64 * 400;
-/// Longest object name, locator key and namespace, bytes (Ceph's osd_max_object_name_len).
+/// Longest object name and locator key, bytes (Ceph's osd_max_object_name_len).
 pub(crate) const NAME_BYTES_MAX: usize = 2048;
+/// Longest namespace, bytes (Ceph's osd_max_object_namespace_len).
+pub(crate) const NAMESPACE_BYTES_MAX: usize = 256;
 /// Most operations in one request.
 pub(crate) const OPS_PER_REQUEST_MAX: usize = 64;
 /// Largest object, bytes. Ceph's osd_max_object_size was this until 2017; since then it is 128 MiB.

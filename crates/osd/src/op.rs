@@ -12,7 +12,7 @@ use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest, flags, ops, payload_ran
 use smallvec::SmallVec;
 
 use crate::cls;
-use crate::config::{NAME_BYTES_MAX, OPS_PER_REQUEST_MAX};
+use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, OPS_PER_REQUEST_MAX};
 use crate::pg::{Extra, Queued};
 use crate::shard::OsdShard;
 
@@ -204,7 +204,7 @@ impl ClientOp {
         if self.is_pg_op() {
             return None; // has no object; `list` takes only what it knows
         }
-        if oid.name.len().max(oid.key.len()).max(oid.nspace.len()) > NAME_BYTES_MAX {
+        if oid.name.len().max(oid.key.len()) > NAME_BYTES_MAX || oid.nspace.len() > NAMESPACE_BYTES_MAX {
             return Some(errno::ENAMETOOLONG);
         }
         // Objects are sorted by this hash on disk: with a wrong one neither a listing nor a repair would find them.

@@ -205,6 +205,10 @@ fn requests_that_lie_are_refused() {
     assert_eq!(request("ok", &|_| {}), Some(0));
     let long = "n".repeat(3000);
     assert_eq!(request(&long, &|_| {}), Some(errno::ENAMETOOLONG));
+    let in_namespace_of =
+        |bytes: usize| request("ok", &|request| request.locator.nspace = vec![b'n'; bytes].into());
+    assert_eq!(in_namespace_of(257), Some(errno::ENAMETOOLONG));
+    assert_eq!(in_namespace_of(256), Some(errno::EINVAL), "the hash is that of another namespace");
     assert_eq!(request("", &|_| {}), Some(errno::EINVAL));
     // A hash of its own would put the object where nobody finds it.
     assert_eq!(request("ok", &|request| request.hash ^= 0x8000_0000), Some(errno::EINVAL));
