@@ -56,6 +56,9 @@ pub struct PgInfo {
     pub same_interval_since: Epoch,
     /// The acting set, primary first.
     pub acting: Vec<OsdId>,
+    /// Objects are being copied here, or replaced, behind the log: until an activation ends this, the copy must not lead
+    /// and does not count as one.
+    pub incomplete: bool,
 }
 
 /// What [`Store::load_pg`](crate::Store::load_pg) finds.
@@ -109,6 +112,16 @@ pub enum TxnOp {
         /// The object.
         oid: ObjectId,
     },
+    /// The blocks that hold these bytes were lost in the copy that this one is made from: reading them is an error until
+    /// they are overwritten whole. What lies behind the end of the object is ignored. Only `blue` can keep that.
+    Lose {
+        /// The object.
+        oid: ObjectId,
+        /// Offset in bytes.
+        off: u64,
+        /// Length in bytes.
+        len: u64,
+    },
     /// Sets versions and time; creates the object as needed.
     SetMeta {
         /// The object.
@@ -132,6 +145,7 @@ impl TxnOp {
             | TxnOp::Zero { oid, .. }
             | TxnOp::Truncate { oid, .. }
             | TxnOp::Remove { oid }
+            | TxnOp::Lose { oid, .. }
             | TxnOp::SetMeta { oid, .. } => oid,
         }
     }

@@ -63,6 +63,16 @@ pub enum StoreError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// No copy could give these bytes when this one was made.
+    #[error(
+        "object {oid}, offset {offset}: the block was lost before this copy was made; overwrite it, or remove the object"
+    )]
+    Lost {
+        /// The object.
+        oid: ObjectId,
+        /// Offset of the block in the object.
+        offset: u64,
+    },
     /// No room. Nothing was changed.
     #[error("no space: {needed_bytes} bytes needed, {free_bytes} bytes free")]
     NoSpace {
@@ -143,9 +153,9 @@ impl StoreError {
     #[must_use]
     pub fn lost_block(&self) -> Option<(&ObjectId, u64)> {
         match self {
-            StoreError::Corrupt { oid, offset, .. } | StoreError::Unreadable { oid, offset, .. } => {
-                Some((oid, *offset))
-            }
+            StoreError::Corrupt { oid, offset, .. }
+            | StoreError::Unreadable { oid, offset, .. }
+            | StoreError::Lost { oid, offset } => Some((oid, *offset)),
             _ => None,
         }
     }
@@ -162,6 +172,7 @@ impl StoreError {
             StoreError::Failed(_) => errno::ESHUTDOWN,
             StoreError::Corrupt { .. }
             | StoreError::Unreadable { .. }
+            | StoreError::Lost { .. }
             | StoreError::Damaged { .. }
             | StoreError::BadBlock { .. }
             | StoreError::Io { .. }

@@ -167,6 +167,10 @@ impl Mem {
                     end
                 }
                 TxnOp::Truncate { size, .. } => *size,
+                // Memory loses nothing, so there is no way here to note a loss.
+                TxnOp::Lose { oid, off, .. } => {
+                    return Err(StoreError::Lost { oid: oid.clone(), offset: *off });
+                }
                 _ => 0,
             };
             if end > OBJECT_BYTES_MAX {
@@ -262,7 +266,7 @@ impl State {
                     mtime: *mtime,
                 };
             }
-            TxnOp::Touch { .. } | TxnOp::Remove { .. } => {}
+            TxnOp::Touch { .. } | TxnOp::Remove { .. } | TxnOp::Lose { .. } => {}
         }
         object.bytes() - before
     }

@@ -67,6 +67,81 @@ fn a_flipped_bit_in_any_block_is_found_and_never_returned() {
     });
 }
 
+/// A write that comes while the content of a damaged block waits for room in the queue stays: the older content does not
+/// go over it.
+#[test]
+fn healing_never_overwrites_a_newer_write() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let (old, new) = (noise(1, 4096), noise(2, 4096));
+        submit(&store, txn([write(&oid(1), 0, old.clone())])).await.unwrap();
+        store.umount().await.unwrap();
+        drop(store);
+        damage(&path, 4096);
+        let (shared, store) = mount_with(&shard, &path, &kv, MountOptions::default()).await;
+        assert!(store.read(&oid(1), 0, 4096).await.unwrap_err().lost_block().is_some());
+        // So much metadata that nothing is prepared until some of it went to the key-value store.
+        let long_name = ObjectId::head(1, b"", b"", &[b'x'; 4000]);
+        let many =
+            |n: u64| (1000 * n..1000 * (n + 1)).map(|version| log_entry(version, &long_name)).collect();
+        let commits: Vec<_> = (0..5).map(|n| store.submit(Transaction { log: many(n), ..txn([]) })).collect();
+        let old = Payload::from(old);
+        let mut healing = std::pin::pin!(async { store.heal(PG, &oid(1), 0, &old).await?.await });
+        std::future::poll_fn(|cx| {
+            assert!(healing.as_mut().poll(cx).is_pending(), "it waits");
+            std::task::Poll::Ready(())
+        })
+        .await;
+        let newer = store.submit(txn([write(&oid(1), 0, new.clone())]));
+        let _ = healing.await;
+        newer.await.unwrap();
+        for commit in commits {
+            commit.await.unwrap();
+        }
+        assert!(store.read(&oid(1), 0, 4096).await.unwrap().to_vec() == new);
+        clean(&shared, &shard).await;
+    });
+}
+
+/// A lost block is an error to read, and to change in part, until all of it is overwritten, also after a restart; it takes
+/// no room, and fsck names it.
+#[test]
+fn a_lost_block_is_an_error_until_it_is_overwritten() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let data = noise(1, 3 * 4096 + 100);
+        submit(&store, txn([write(&oid(1), 0, data.clone()), write(&oid(2), 0, data.clone())]))
+            .await
+            .unwrap();
+        let lose = |object, off, len| TxnOp::Lose { oid: oid(object), off, len };
+        // The second one is cut at the end of the object, whatever is asked for.
+        submit(&store, txn([lose(1, 4096, 4096), lose(2, 8192, u64::MAX)])).await.unwrap();
+        store.umount().await.unwrap();
+        drop(store);
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        for (object, at) in [(1, 4096), (2, 8192), (2, 3 * 4096)] {
+            let error = store.read(&oid(object), at, 10).await.unwrap_err();
+            assert_eq!(
+                (error.lost_block(), error.errno()),
+                (Some((&oid(object), at)), errno::EIO),
+                "{error}"
+            );
+            let part = txn([write(&oid(object), at + 7, vec![1; 9])]);
+            assert_eq!(submit(&store, part).await.unwrap_err().errno(), errno::EIO);
+            let zeros = Payload::from(vec![0; 4096]);
+            assert!(store.heal(PG, &oid(object), at, &zeros).await.is_err(), "nothing tells what it held");
+        }
+        assert!(store.read(&oid(1), 8192, 4196).await.unwrap().to_vec() == data[8192..]);
+        let report = blue::fsck(&shared, &shard, true).await.unwrap();
+        assert_eq!((report.error_count, report.blocks), (3, 3 + 2), "{report:?}");
+        assert!(report.errors.iter().all(|error| error.contains("lost")), "{report:?}");
+        submit(&store, txn([write(&oid(1), 4096, data[4096..8192].to_vec())])).await.unwrap();
+        assert!(store.read(&oid(1), 0, u64::MAX).await.unwrap().to_vec() == data);
+        submit(&store, txn([TxnOp::Remove { oid: oid(2) }])).await.unwrap();
+        assert_eq!(clean(&shared, &shard).await.blocks, 4);
+    });
+}
+
 #[test]
 fn a_full_device_refuses_writes_cleanly_and_still_deletes() {
     on_new_store(8 << 20, async |shard, path, kv| {

@@ -60,6 +60,14 @@ impl<'a> Fields<'a> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
+    fn flag(&mut self) -> Result<bool, StoreError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => self.fail("a flag is neither 0 nor 1"),
+        }
+    }
+
     fn u16(&mut self) -> Result<u16, StoreError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
@@ -181,6 +189,7 @@ pub(crate) fn push_info(out: &mut Vec<u8>, key_start: usize, info: &PgInfo) {
     for osd in acting {
         out.extend_from_slice(&osd.0.to_le_bytes());
     }
+    out.push(u8::from(info.incomplete));
     seal(out, key_start);
 }
 
@@ -194,10 +203,16 @@ pub(crate) fn decode_info(key: &[u8], value: &[u8]) -> Result<PgInfo, StoreError
         last_epoch_started: Epoch(fields.u32()?),
         same_interval_since: Epoch(fields.u32()?),
         acting: Vec::new(),
+        incomplete: false,
     };
     for _ in 0..fields.u16()? {
         info.acting.push(OsdId(fields.u32()?));
     }
+    info.incomplete = match fields.rest.is_empty() {
+        // Written before the flag was: such a copy had a log and no epoch.
+        true => info.last_epoch_started == Epoch(0) && info.last_update != Eversion::ZERO,
+        false => fields.flag()?,
+    };
     fields.end()?;
     Ok(info)
 }
@@ -349,9 +364,9 @@ mod tests {
         }
 
         #[test]
-        fn infos_round_trip(last_update in eversion(), log_tail in eversion(), les in any::<u32>(), acting in prop::collection::vec(any::<u32>(), 0..5)) {
+        fn infos_round_trip(last_update in eversion(), log_tail in eversion(), les in any::<u32>(), incomplete in any::<bool>(), acting in prop::collection::vec(any::<u32>(), 0..5)) {
             let info = PgInfo { pg: PgId::new(-1, 5), last_update, log_tail, last_epoch_started: Epoch(les),
-                same_interval_since: Epoch(7), acting: acting.into_iter().map(OsdId).collect() };
+                same_interval_since: Epoch(7), acting: acting.into_iter().map(OsdId).collect(), incomplete };
             let key = keys::pg(keys::PG_INFO, info.pg);
             prop_assert_eq!(decode_info(&key, &value(&key, |out, at| push_info(out, at, &info))).unwrap(), info.clone());
             let value = value(&key, |out, at| push_tail(out, at, last_update));
@@ -372,6 +387,23 @@ mod tests {
             let at = at % good.len();
             good[at] ^= 1 << (at % 8);
             prop_assert!(decode_log(&key, &good).is_err());
+        }
+    }
+
+    /// Stores of earlier versions end the value after the acting set.
+    #[test]
+    fn an_info_without_the_flag_is_read() {
+        let mut info = PgInfo { pg: PgId::new(1, 5), last_update: Eversion::new(3, 4), ..PgInfo::default() };
+        let key = keys::pg(keys::PG_INFO, info.pg);
+        for (epoch, incomplete) in [(0, true), (7, false)] {
+            info.last_epoch_started = Epoch(epoch);
+            let mut old = value(&key, |out, at| push_info(out, at, &info));
+            old.truncate(old.len() - 5);
+            let old = value(&key, |out, at| {
+                out.extend_from_slice(&old);
+                seal(out, at);
+            });
+            assert_eq!(decode_info(&key, &old).unwrap(), PgInfo { incomplete, ..info.clone() });
         }
     }
 

@@ -94,7 +94,7 @@ fn extents(
             }
         };
         let first = u64::from(index) * super::extents::SHARD_BYTES;
-        for (n, entry) in (0u64..).zip(piece.entries()).filter(|(_, entry)| !entry.is_hole()) {
+        for (n, entry) in (0u64..).zip(piece.entries()).filter(|(_, entry)| entry.has_block()) {
             let (offset, device_offset) = (first + n * BLOCK_BYTES, entry.block() * BLOCK_BYTES);
             match runs.last_mut() {
                 Some(last)

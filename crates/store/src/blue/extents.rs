@@ -7,6 +7,9 @@ pub(crate) const SHARD_BLOCKS: usize = 64;
 /// Bytes of object that one piece covers.
 pub(crate) const SHARD_BYTES: u64 = SHARD_BLOCKS as u64 * crate::BLOCK_BYTES;
 
+/// The last block of the largest device: it holds a label, never data.
+const LOST_BLOCK: u64 = super::codec::BLOCKS_MAX - 1;
+
 /// Where a block of an object is, and its checksum; or a hole. Twelve bytes, since there are so many of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry([u32; 3]);
@@ -30,6 +33,20 @@ impl Entry {
 
     pub(crate) fn is_hole(self) -> bool {
         self.block() == 0
+    }
+
+    /// The object has bytes here that no copy could give. A device has fewer blocks than this number.
+    pub(crate) fn lost() -> Entry {
+        Entry::new(LOST_BLOCK, 0)
+    }
+
+    pub(crate) fn is_lost(self) -> bool {
+        self.block() == LOST_BLOCK
+    }
+
+    /// It names a block of the device.
+    pub(crate) fn has_block(self) -> bool {
+        !self.is_hole() && !self.is_lost()
     }
 }
 

@@ -13,8 +13,8 @@ use super::pg::scan;
 use super::shared::{BlueShared, read_block};
 use super::space::Space;
 use super::{codec, keys};
-use crate::StoreError;
 use crate::kv::Kv;
+use crate::{BLOCK_BYTES, StoreError};
 
 /// Errors that are kept in full; more are only counted.
 const ERRORS_KEPT: usize = 100;
@@ -192,11 +192,15 @@ fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckRepor
         report.error(format!("object {oid}: piece {index} of the block map is empty"));
     }
     let mut next = None;
-    for entry in extents.entries() {
-        report.extents += u64::from(!entry.is_hole() && next != Some(entry.block()));
-        next = (!entry.is_hole()).then_some(entry.block() + 1);
+    for (n, entry) in (0u64..).zip(extents.entries()) {
+        report.extents += u64::from(entry.has_block() && next != Some(entry.block()));
+        next = entry.has_block().then_some(entry.block() + 1);
+        if entry.is_lost() {
+            let offset = u64::from(*index) * SHARD_BYTES + n * BLOCK_BYTES;
+            report.error(StoreError::Lost { oid: oid.clone(), offset }.to_string());
+        }
     }
-    for entry in extents.entries().iter().filter(|entry| !entry.is_hole()) {
+    for entry in extents.entries().iter().filter(|entry| entry.has_block()) {
         if !found.mark(entry.block()) {
             let outside = entry.block() >= blocks.saturating_sub(1);
             let why = if outside { "which is outside of the device" } else { "which another has too" };
@@ -213,7 +217,7 @@ async fn check_content(
     piece: &Piece,
     report: &mut FsckReport,
 ) {
-    let entries = || piece.extents.entries().iter().filter(|entry| !entry.is_hole());
+    let entries = || piece.extents.entries().iter().filter(|entry| entry.has_block());
     let reads = entries().map(|entry| read_block(shard, shared.path(), device, entry.block()));
     for (entry, content) in entries().zip(join_all(reads).await) {
         report.blocks_read += 1;

@@ -113,6 +113,7 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         last_update: version,
         last_epoch_started: Epoch(2),
         acting: vec![OsdId(1), OsdId(2)],
+        incomplete: true,
         ..PgInfo::default()
     };
     let entry = LogEntry {

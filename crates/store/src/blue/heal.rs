@@ -20,12 +20,17 @@ impl Blue {
     ) -> Result<Commit, StoreError> {
         let index = off / BLOCK_BYTES;
         let at = index * BLOCK_BYTES;
+        // Nothing suspends between the look at the block map and the submission: a write in between would be lost.
+        self.wait_for_room().await?;
         let pin = PreparedPin::new(self.load(oid, &(at..at + BLOCK_BYTES)).await?);
         let (entry, size, at_hand) = {
             let state = pin.state.borrow();
             let entry = state.entry(index).unwrap_or_default();
             (entry, state.meta.size, state.recent.contains_key(&entry.block()))
         };
+        if entry.is_lost() {
+            return Err(self.lost(oid, index));
+        }
         if entry.is_hole() || at_hand {
             // It was written meanwhile, perhaps by another who healed it.
             return Ok(Commit::ready(Ok(())));
@@ -52,9 +57,8 @@ impl Blue {
         let data = Payload::from(whole.slice(..len));
         pin.state.borrow_mut().recent.insert(entry.block(), Recent { data: whole, writing: false });
         let ops = smallvec![TxnOp::Write { oid: oid.clone(), off: at, data, crc: None }];
-        let prepared = self.prepare(&ops).await?;
         let commit = self.submit(Transaction { ops, ..Transaction::new(pg) });
-        drop(prepared);
+        drop(pin);
         self.count(|stats| stats.healed_blocks += 1);
         tracing::warn!("object {oid}, offset {at}: the block has its content back from another copy");
         Ok(commit)

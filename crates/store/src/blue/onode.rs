@@ -224,6 +224,7 @@ pub(crate) fn needs(op: &TxnOp) -> Needs {
             let needs = range(*off, off.saturating_add(*len));
             Needs { blocks: needs.edges.iter().flatten().count() as u64, reserve: true, ..needs }
         }
+        TxnOp::Lose { off, len, .. } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
         TxnOp::Truncate { size, .. } => {
             Needs { map: *size..u64::MAX, edges: [partial(*size), None], blocks: 1, reserve: true }
         }

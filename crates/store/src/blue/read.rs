@@ -21,6 +21,8 @@ pub(crate) enum Source {
     Hole { blocks: u64 },
     /// In memory, since its write is in flight.
     Memory(Bytes),
+    /// In no copy; the `index`th block of the object.
+    Lost { index: u64 },
     /// On the device.
     Device { index: u64, block: u64, crcs: SmallVec<[u32; 1]> },
 }
@@ -103,6 +105,7 @@ impl Blue {
     async fn push_source(&self, onode: &Onode, source: Source, out: &mut Payload) -> Result<(), StoreError> {
         match source {
             Source::Memory(bytes) => out.push(bytes),
+            Source::Lost { index } => return Err(self.lost(&onode.oid, index)),
             Source::Device { index, block, crcs } => {
                 let oid = &onode.oid;
                 match self.read_blocks(oid, index, block, &crcs).await {
@@ -151,6 +154,12 @@ impl Blue {
             }
             other => other,
         })
+    }
+
+    /// The error for a block that no copy could give when this one was made.
+    pub(crate) fn lost(&self, oid: &ObjectId, index: u64) -> StoreError {
+        self.count(|stats| stats.unreadable_blocks += 1);
+        StoreError::Lost { oid: oid.clone(), offset: index * BLOCK_BYTES }
     }
 
     /// Reads consecutive blocks of the device, which hold the object's blocks from `index` on, and checks each against
@@ -247,6 +256,10 @@ impl Blue {
                     Some(Source::Hole { blocks }) => *blocks += 1,
                     _ => out.push(Source::Hole { blocks: 1 }),
                 }
+                continue;
+            }
+            if entry.is_lost() {
+                out.push(Source::Lost { index });
                 continue;
             }
             let recent = state.recent.get(&entry.block()).map(|recent| recent.data.clone());

@@ -248,7 +248,7 @@ pub(crate) fn scan_space(kv: &dyn Kv, label: &Label) -> Result<Space, StoreError
     let space = Space::of(label);
     scan(kv, keys::kind_range(keys::EXTENTS), |key, value| {
         for entry in codec::decode_extents(key, value)?.entries() {
-            if !entry.is_hole() && !space.mark(entry.block()) {
+            if entry.has_block() && !space.mark(entry.block()) {
                 let inside = label.holds_data(entry.block(), 1);
                 let why = if inside { "another object has too" } else { "is outside of the data" };
                 let oid = Box::new(keys::decode_extents(key)?.0);

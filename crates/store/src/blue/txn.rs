@@ -335,6 +335,12 @@ impl Work<'_> {
                 state.meta = ObjectMeta::default();
                 state.exists = false;
             }
+            TxnOp::Lose { off, len, .. } => {
+                let end = off.saturating_add(*len).min(state.meta.size);
+                for index in off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
+                    self.map(object, state, index, Entry::lost());
+                }
+            }
             TxnOp::SetMeta { version, user_version, mtime, .. } => {
                 state.exists = true;
                 state.meta = ObjectMeta {
@@ -454,7 +460,7 @@ impl Work<'_> {
     /// Points a block of the object somewhere else; what it pointed to is free once this is durable.
     fn map(&mut self, object: &mut Touched, state: &mut State, index: u64, entry: Entry) {
         let old = state.set_entry(index, entry);
-        if !old.is_hole() {
+        if old.has_block() {
             self.freed.push(old.block());
             self.store.forget_content(old.block());
         }

@@ -145,5 +145,6 @@ pub fn info(version: u64) -> PgInfo {
         last_epoch_started: Epoch(4),
         same_interval_since: Epoch(3),
         acting: vec![OsdId(0), OsdId(2)],
+        incomplete: version % 2 == 1,
     }
 }

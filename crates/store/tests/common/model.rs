@@ -57,6 +57,7 @@ impl Model {
         }
         let (bytes, meta) = self.objects.entry(op.oid().clone()).or_default();
         match op {
+            TxnOp::Lose { .. } => unreachable!("the model's loads lose nothing"),
             TxnOp::Write { off, data, .. } if !data.is_empty() => {
                 let (off, data) = (*off as usize, data.to_vec());
                 if bytes.len() < off + data.len() {
