@@ -275,10 +275,10 @@ impl Mon {
         if addrs.is_some_and(|addrs| session.is_some_and(|s| s.is_of(beacon.osd, addrs))) {
             drop(sessions);
             let OsdBeacon { osd, epoch, used_bytes, total_bytes, .. } = beacon;
-            let stuck = beacon.stuck.iter().map(|stuck| stuck.pg).collect();
+            let stuck = beacon.stuck.clone();
             self.stats.borrow_mut().set(beacon);
             self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
-            self.note(&current.map, Change::Unpin { leader: osd, epoch, stuck });
+            self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
         }
     }
 

@@ -3,14 +3,16 @@
 pub(crate) mod blocklist;
 mod full;
 mod osd;
+mod pins;
 mod pool;
 #[cfg(test)]
 mod tests;
 mod weight;
 
-use carmine_types::{Epoch, Errno, OsdId, PgId, UTime, Uuid};
+use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::{Incremental, OsdMap};
+use carmine_wire::private::PgStuck;
 
 /// A wish to change the map.
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ pub(crate) enum Change {
     /// Gives OSDs this weight (16.16): 0 is out, 0x10000 is in.
     Weight { osds: Vec<OsdId>, weight: u32 },
     /// An OSD has this epoch's map, and all PGs that it leads are active but these.
-    Unpin { leader: OsdId, epoch: Epoch, stuck: Vec<PgId> },
+    Report { leader: OsdId, epoch: Epoch, stuck: Vec<PgStuck> },
     /// So much of an OSD's store is used.
     Fullness { osd: OsdId, used_bytes: u64, total_bytes: u64 },
     /// Sets and clears flags of the map.
@@ -75,7 +77,7 @@ impl Change {
             Self::SetPool { pool, size, min_size } => pool::set(map, pool, *size, *min_size, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
             Self::Weight { osds, weight } => weight::set(map, osds, *weight, now),
-            Self::Unpin { leader, epoch, stuck } => Ok(weight::unpin(map, (*leader, *epoch), stuck, now)),
+            Self::Report { leader, epoch, stuck } => Ok(pins::heed(map, (*leader, *epoch), stuck, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {
                 Ok(full::set(map, *osd, *used_bytes, *total_bytes, now))
             }

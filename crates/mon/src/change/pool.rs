@@ -1,10 +1,9 @@
 //! Pools.
 
-use carmine_crush::pg_mapping;
-use carmine_types::{PgId, UTime, errno};
+use carmine_types::{UTime, errno};
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
-use super::{Refusal, refuse};
+use super::{Refusal, pins, refuse};
 
 /// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
 pub(crate) const PG_NUM_MAX: u32 = 65_536;
@@ -80,6 +79,18 @@ fn check_size(map: &OsdMap, size: u8) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A PG serves only with as many members as the pool's size.
+fn check_inside(map: &OsdMap, size: u8) -> Result<(), Refusal> {
+    let inside = map.osds().filter(|osd| map.is_in(*osd)).count();
+    if usize::from(size) > inside {
+        return Err(refuse(
+            errno::EBUSY,
+            format!("size {size}: only {inside} OSDs are in; mark more of them in first"),
+        ));
+    }
+    Ok(())
+}
+
 pub(super) fn delete(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incremental>, Refusal> {
     if map.pool(pool).is_none() {
         return Ok(None);
@@ -149,8 +160,7 @@ pub(super) fn app_value(
     Ok(Some(inc))
 }
 
-/// Changes the number of replicas. The PGs copy what new members lack, or leave members out, at the start of the interval
-/// that follows.
+/// Changes the number of replicas. Who has the data goes on as a member until those that CRUSH wants have it.
 pub(super) fn set(
     map: &OsdMap,
     name: &str,
@@ -162,6 +172,7 @@ pub(super) fn set(
     let mut pool = old.clone();
     if let Some(size) = size.filter(|size| *size != pool.size) {
         check_size(map, size)?;
+        check_inside(map, size)?;
         (pool.size, pool.min_size) = (size, min_size_of(size));
     }
     if let Some(min_size) = min_size {
@@ -176,33 +187,10 @@ pub(super) fn set(
     let mut inc = Incremental::next(map, now);
     pool.last_change = inc.epoch;
     if pool.size != old.size {
-        keep_primaries(map, id, &pool)?;
+        let mut next = map.clone();
+        next.pools.insert(id, pool.clone());
+        inc.new_pg_temp = pins::follow(map, &next, Some(id));
     }
     inc.new_pools.insert(id, pool);
     Ok(Some(inc))
-}
-
-/// A PG's data comes from its primary: one that would get another primary by its new size is refused, and one whose members
-/// are pinned.
-fn keep_primaries(map: &OsdMap, id: i64, pool: &PgPool) -> Result<(), Refusal> {
-    if let Some(pg) = map.pg_temp.keys().find(|pg| pg.pool == id) {
-        let text = format!("pg {pg} is pinned to other OSDs than CRUSH's: mark all OSDs in first");
-        return Err(refuse(errno::EBUSY, text));
-    }
-    let mut next = map.clone();
-    next.pools.insert(id, pool.clone());
-    let moved = (0..pool.pg_num).map(|ps| PgId::new(id, ps)).find(|pg| {
-        let (before, after) = (pg_mapping(map, *pg), pg_mapping(&next, *pg));
-        before.acting_primary != after.acting_primary
-    });
-    match moved {
-        None => Ok(()),
-        Some(pg) => {
-            let text = format!(
-                "size {}: pg {pg} would get another primary, which has no data; start all OSDs first",
-                pool.size
-            );
-            Err(refuse(errno::EBUSY, text))
-        }
-    }
 }

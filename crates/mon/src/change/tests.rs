@@ -4,6 +4,7 @@ use crate::testing::{addrs_of, apply, cluster, now, up};
 use carmine_crush::pg_mapping;
 use carmine_types::{Epoch, PgId, errno};
 use carmine_wire::FEATURES;
+use carmine_wire::osdmap::Pin;
 use carmine_wire::osdmap::consts::{WEIGHT_IN, WEIGHT_OUT};
 
 fn code(map: &OsdMap, change: Change) -> i32 {
@@ -121,66 +122,163 @@ fn acting(map: &OsdMap) -> Vec<(Vec<i32>, Option<OsdId>)> {
         .collect()
 }
 
+/// All that OSDs report while every PG is active.
+fn all_active(map: &mut OsdMap) {
+    for osd in map.osds().collect::<Vec<_>>() {
+        let epoch = map.epoch;
+        apply(map, Change::Report { leader: osd, epoch, stuck: Vec::new() });
+    }
+}
+
+fn report(map: &OsdMap, leader: u32, stuck: Vec<PgStuck>) -> Change {
+    Change::Report { leader: OsdId(leader), epoch: map.epoch, stuck }
+}
+
+fn stuck(pg: PgId, is_complete: bool, successor: Option<u32>) -> PgStuck {
+    PgStuck { pg, state: "down".to_owned(), is_complete, successor: successor.map(OsdId) }
+}
+
+fn is_down(map: &mut OsdMap, osd: u32) {
+    assert!(apply(map, Change::MarkDown { osds: vec![OsdId(osd)] }));
+}
+
+/// The members that own the PG's data after this report.
+fn owners_after(map: &OsdMap, pg: PgId, says: Change) -> Vec<i32> {
+    let mut map = map.clone();
+    apply(&mut map, says);
+    Pin::parse(&map.pg_temp[&pg]).owners
+}
+
+/// A PG of the first pool with these members, in order.
+fn pg_on(map: &OsdMap, raw: &[i32]) -> PgId {
+    let pgs = (0..map.pool(1).unwrap().pg_num).map(|ps| PgId::new(1, ps));
+    pgs.into_iter().find(|pg| pg_mapping(map, *pg).raw[..] == *raw).unwrap()
+}
+
 #[test]
-fn a_pool_grows_and_shrinks_behind_its_primaries() {
+fn a_pool_grows_and_shrinks_and_nobody_leaves_before_the_others_have_the_data() {
     let mut map = cluster_up(4);
     let before = acting(&map);
     assert!(set_size(&mut map, 2));
     let pool = map.pool(1).unwrap();
     assert_eq!((pool.size, pool.min_size, pool.last_change), (2, 1, map.epoch));
+    assert_eq!(acting(&map), before, "which of them are complete nobody has said yet");
+    all_active(&mut map);
     for (old, new) in before.iter().zip(acting(&map)) {
         assert_eq!((old.1, &old.0[..2]), (new.1, &new.0[..]));
     }
     assert!(!set_size(&mut map, 2), "it is so already");
+    let small = acting(&map);
     assert!(set_size(&mut map, 4));
+    for (old, new) in small.iter().zip(acting(&map)) {
+        assert_eq!((&old.0[..], old.1), (&new.0[..2], new.1), "who has the data comes first");
+        assert_eq!(new.0.len(), 4);
+    }
+    all_active(&mut map);
     assert_eq!(acting(&map), before);
+    assert!(map.pg_temp.is_empty());
+    apply(&mut map, weigh(&[3], WEIGHT_OUT));
+    set_size(&mut map, 2);
+    let four = Change::SetPool { pool: "bench".into(), size: Some(4), min_size: None };
+    assert_eq!(code(&map, four), errno::EBUSY, "three OSDs are in");
 }
 
 #[test]
-fn who_has_the_data_leads_after_an_osd_went_out() {
+fn who_has_the_data_stays_until_the_others_have_it() {
     let mut map = cluster_up(4);
     set_size(&mut map, 3);
+    all_active(&mut map);
     let before = acting(&map);
     assert!(apply(&mut map, weigh(&[0], WEIGHT_OUT)));
     assert!(!map.is_in(OsdId(0)) && map.is_up(OsdId(0)));
-    for ((old, _), (new, primary)) in before.iter().zip(acting(&map)) {
-        assert_eq!(new.len(), 3);
-        assert!(!new.contains(&0), "there are three others");
-        assert!(old.contains(&(primary.unwrap().0 as i32)), "{old:?} -> {new:?}");
+    for ((old, leader), (new, primary)) in before.iter().zip(acting(&map)) {
+        assert_eq!((&old[..], *leader), (&new[..3], primary));
+        assert_eq!(new.len() == 4, old.contains(&0), "{old:?} -> {new:?}");
     }
     assert!(!apply(&mut map, weigh(&[0], WEIGHT_OUT)), "out already");
+    all_active(&mut map);
     let moved = acting(&map);
+    assert!(moved.iter().all(|(members, _)| members.len() == 3 && !members.contains(&0)));
     assert!(apply(&mut map, weigh(&[0], WEIGHT_IN)));
-    for ((old, _), (new, primary)) in moved.iter().zip(acting(&map)) {
-        assert!(old.contains(&(primary.unwrap().0 as i32)), "{old:?} -> {new:?}");
+    for ((old, leader), (new, primary)) in moved.iter().zip(acting(&map)) {
+        assert_eq!((&old[..], *leader), (&new[..3], primary));
     }
+    all_active(&mut map);
+    assert_eq!(acting(&map), before);
+}
+
+/// Two OSDs that leave one after the other: the second one still has what the first one's heir is being given.
+#[test]
+fn an_osd_that_is_given_a_copy_owns_nothing_yet() {
+    let mut map = cluster_up(4);
+    set_size(&mut map, 2);
+    all_active(&mut map);
+    let pg = pg_on(&map, &[0, 1]);
+    apply(&mut map, weigh(&[0], WEIGHT_OUT));
+    let Pin { owners, joiners } = Pin::parse(&map.pg_temp[&pg]);
+    assert_eq!((&owners[..], joiners.len()), (&[0, 1][..], 1));
+    apply(&mut map, weigh(&[1], WEIGHT_OUT));
+    let pin = Pin::parse(&map.pg_temp[&pg]);
+    assert_eq!((&pin.owners[..], pin.joiners.len()), (&[0, 1][..], 2), "both stay");
+    assert_eq!(pg_mapping(&map, pg).acting_primary, Some(OsdId(0)));
+    // While 0 is down nobody knows whether 1 is complete, until 1 says so.
+    is_down(&mut map, 0);
+    assert_eq!(Pin::parse(&map.pg_temp[&pg]).owners, [0, 1]);
+    let leader = pg_mapping(&map, pg).acting_primary.unwrap().0;
+    assert_eq!(leader, 1);
+    let is_not_complete = report(&map, 1, vec![stuck(pg, false, None)]);
+    assert_eq!(owners_after(&map, pg, is_not_complete), [0, 1]);
+    let does_not_lead = report(&map, 2, vec![stuck(pg, true, None)]);
+    assert_eq!(owners_after(&map, pg, does_not_lead), [0, 1]);
+    let is_wrong = report(&map, 1, Vec::new());
+    assert_eq!(owners_after(&map, pg, is_wrong), [0, 1], "it cannot be active");
+    let says = report(&map, 1, vec![stuck(pg, true, None)]);
+    assert!(apply(&mut map, says));
+    assert_eq!(Pin::parse(&map.pg_temp[&pg]).owners, [1]);
+    // An heir that leads because all owners are down has nothing to say.
+    is_down(&mut map, 1);
+    let heir = pg_mapping(&map, pg).acting_primary.unwrap().0;
+    assert!(heir > 1);
+    assert_eq!(owners_after(&map, pg, report(&map, heir, vec![stuck(pg, true, None)])), [1]);
+}
+
+#[test]
+fn a_member_with_a_complete_copy_is_made_the_leader() {
+    let mut map = cluster_up(3);
+    let pg = pg_on(&map, &acting(&map)[0].0.clone());
+    let raw = pg_mapping(&map, pg).raw.to_vec();
+    let [first, second] = [raw[0] as u32, raw[1] as u32];
+    let wishes = |map: &OsdMap, by, who| report(map, by, vec![stuck(pg, false, Some(who))]);
+    assert!(!apply(&mut map.clone(), wishes(&map, second, first)), "it does not lead");
+    assert!(!apply(&mut map.clone(), wishes(&map, first, 7)), "there is no such member");
+    let wish = wishes(&map, first, second);
+    assert!(apply(&mut map, wish));
+    assert_eq!(pg_mapping(&map, pg).acting_primary, Some(OsdId(second)));
+    assert_eq!(pg_mapping(&map, pg).acting.len(), 3);
+    all_active(&mut map);
+    assert!(map.pg_temp.is_empty());
 }
 
 #[test]
 fn pins_go_when_the_data_is_there() {
     let mut map = cluster_up(4);
     set_size(&mut map, 3);
+    all_active(&mut map);
     let before = acting(&map);
     apply(&mut map, weigh(&[0], WEIGHT_OUT));
     apply(&mut map, weigh(&[0], WEIGHT_IN));
-    let pinned: Vec<(PgId, OsdId)> =
-        map.pg_temp.iter().map(|(pg, osds)| (*pg, OsdId(osds[0] as u32))).collect();
+    let pinned: Vec<(PgId, u32)> = map.pg_temp.iter().map(|(pg, osds)| (*pg, osds[0] as u32)).collect();
     let (pg, leader) = pinned[0];
-    let unpin = |epoch, stuck: &[PgId]| Change::Unpin { leader, epoch, stuck: stuck.to_vec() };
-    let all: Vec<PgId> = pinned.iter().map(|(pg, _)| *pg).collect();
-    assert!(!apply(&mut map.clone(), unpin(map.epoch, &all)), "none is active yet");
-    let stale = Epoch(map.epoch.0 - 1);
-    assert!(!apply(&mut map.clone(), unpin(stale, &[])), "it speaks of an earlier interval");
-    let epoch = map.epoch;
-    assert!(apply(&mut map, unpin(epoch, &[])));
-    assert!(!map.pg_temp.contains_key(&pg) && map.pg_temp.values().all(|osds| osds[0] as u32 != leader.0));
-    for osd in 0..4 {
-        let epoch = map.epoch;
-        apply(&mut map, Change::Unpin { leader: OsdId(osd), epoch, stuck: Vec::new() });
-    }
+    let all = pinned.iter().map(|(pg, _)| stuck(*pg, true, None)).collect();
+    assert!(!apply(&mut map.clone(), report(&map, leader, all)), "none is active yet");
+    let stale = Change::Report { leader: OsdId(leader), epoch: Epoch(map.epoch.0 - 1), stuck: Vec::new() };
+    assert!(!apply(&mut map.clone(), stale), "it speaks of an earlier interval");
+    let says = report(&map, leader, Vec::new());
+    assert!(apply(&mut map, says));
+    assert!(!map.pg_temp.contains_key(&pg) && map.pg_temp.values().all(|osds| osds[0] as u32 != leader));
+    all_active(&mut map);
     assert!(map.pg_temp.is_empty());
     assert_eq!(acting(&map), before);
-    assert!(set_size(&mut map, 2), "a pool that is not pinned can change its size");
 }
 
 #[test]
@@ -191,13 +289,15 @@ fn without_enough_others_the_old_ones_go_on() {
     assert_eq!(acting(&map), before, "PGs of three copies need three OSDs");
     assert_eq!(map.pg_temp.len(), before.len());
     for osd in 0..3 {
-        let epoch = map.epoch;
-        assert!(!apply(&mut map, Change::Unpin { leader: OsdId(osd), epoch, stuck: Vec::new() }));
+        let says = report(&map, osd, Vec::new());
+        assert!(!apply(&mut map, says));
     }
-    // A pinned pool keeps its size: its members are not CRUSH's.
-    let smaller = Change::SetPool { pool: "bench".into(), size: Some(2), min_size: None };
-    assert_eq!(code(&map, smaller), errno::EBUSY);
+    let mut smaller = map.clone();
+    assert!(set_size(&mut smaller, 2), "two copies have room");
+    all_active(&mut smaller);
+    assert!(acting(&smaller).iter().all(|(members, _)| members.len() == 2 && !members.contains(&1)));
     assert!(apply(&mut map, weigh(&[1], WEIGHT_IN)));
+    all_active(&mut map);
     assert!(map.pg_temp.is_empty());
     assert_eq!(acting(&map), before);
 }
@@ -206,10 +306,19 @@ fn without_enough_others_the_old_ones_go_on() {
 fn data_is_not_left_behind() {
     let mut map = cluster_up(2);
     set_size(&mut map, 1);
-    assert_eq!(code(&map, weigh(&[0], WEIGHT_OUT)), errno::EBUSY, "the only copy");
-    // Also if the OSD is down: another one would serve an empty PG.
-    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(0)] }));
-    assert_eq!(code(&map, weigh(&[0], WEIGHT_OUT)), errno::EBUSY);
+    all_active(&mut map);
+    let pg = pg_on(&map, &[0]);
+    let wish = weigh(&[0], WEIGHT_OUT);
+    let mut drained = map.clone();
+    assert!(apply(&mut drained, wish.clone()));
+    assert_eq!(pg_mapping(&drained, pg).acting[..], [0, 1], "the only copy leads until there is another one");
+    all_active(&mut drained);
+    assert_eq!(pg_mapping(&drained, pg).acting[..], [1]);
+    // If the OSD is down its PG waits for it: another one would serve an empty PG.
+    is_down(&mut map, 0);
+    assert!(apply(&mut map, wish));
+    assert_eq!(Pin::parse(&map.pg_temp[&pg]), Pin { owners: vec![0], joiners: vec![1] });
+    assert_eq!(owners_after(&map, pg, report(&map, 1, vec![stuck(pg, true, None)])), [0]);
     assert_eq!(code(&map, weigh(&[7], WEIGHT_OUT)), errno::ENOENT);
 }
 

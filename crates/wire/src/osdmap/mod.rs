@@ -13,6 +13,7 @@ mod incremental;
 mod incremental_coding;
 mod info;
 mod map;
+mod pin;
 mod pool;
 mod pool_coding;
 
@@ -20,6 +21,7 @@ pub use apply::ApplyError;
 pub use incremental::Incremental;
 pub use info::{MergeMeta, OsdInfo, OsdXinfo};
 pub use map::OsdMap;
+pub use pin::Pin;
 pub use pool::{HitSetParams, PgPool, PoolOpt, PoolSnap};
 
 use std::collections::BTreeMap;

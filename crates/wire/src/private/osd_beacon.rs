@@ -7,7 +7,9 @@ use crate::{Decoder, Encoder, Front, Result, kinds};
 /// Bytes of one [`PoolUse`].
 const POOL_USE_BYTES: usize = 24;
 /// Fewest bytes of one [`PgStuck`].
-const PG_STUCK_BYTES_MIN: usize = 21;
+const PG_STUCK_BYTES_MIN: usize = 26;
+/// No OSD.
+const NOBODY: u32 = u32::MAX;
 
 /// What the PGs of one pool hold for which this OSD is the primary: summed over all OSDs, each object counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,26 @@ pub struct PgStuck {
     pub pg: PgId,
     /// `peering`, `down`, `incomplete`, …
     pub state: String,
+    /// The reporting OSD's own copy is complete.
+    pub is_complete: bool,
+    /// A member that has to lead instead, because its copy is complete and this primary's is not, or because it has no
+    /// room for what only this primary has, which no client was told of.
+    pub successor: Option<OsdId>,
+}
+
+impl PgStuck {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.pg(self.pg);
+        e.str(&self.state);
+        e.bool(self.is_complete);
+        e.u32(self.successor.map_or(NOBODY, |osd| osd.0));
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<PgStuck> {
+        let (pg, state, is_complete) = (d.pg()?, d.string()?, d.bool()?);
+        let successor = Some(OsdId(d.u32()?)).filter(|osd| osd.0 != NOBODY);
+        Ok(PgStuck { pg, state, is_complete, successor })
+    }
 }
 
 /// OSD → monitor, every few seconds. There is no answer.
@@ -44,8 +66,8 @@ pub struct OsdBeacon {
 
 impl Front for OsdBeacon {
     const KIND: u16 = kinds::OSD_BEACON;
-    const VERSION: u16 = 2;
-    const COMPAT: u16 = 2;
+    const VERSION: u16 = 3;
+    const COMPAT: u16 = 3;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         e.u32(self.osd.0);
@@ -57,10 +79,7 @@ impl Front for OsdBeacon {
             e.u64(p.objects);
             e.u64(p.bytes);
         });
-        e.vec(&self.stuck, |e, s| {
-            e.pg(s.pg);
-            e.str(&s.state);
-        });
+        e.vec(&self.stuck, |e, stuck| stuck.encode(e));
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<OsdBeacon> {
@@ -68,7 +87,7 @@ impl Front for OsdBeacon {
         let (total_bytes, used_bytes) = (d.u64()?, d.u64()?);
         let pools =
             d.vec(POOL_USE_BYTES, |d| Ok(PoolUse { pool: d.i64()?, objects: d.u64()?, bytes: d.u64()? }))?;
-        let stuck = d.vec(PG_STUCK_BYTES_MIN, |d| Ok(PgStuck { pg: d.pg()?, state: d.string()? }))?;
+        let stuck = d.vec(PG_STUCK_BYTES_MIN, PgStuck::decode)?;
         Ok(OsdBeacon { osd, epoch, total_bytes, used_bytes, pools, stuck })
     }
 }

@@ -1,6 +1,6 @@
 //! Replication and peering between OSDs. Kinds 0x8001 to 0x800a.
 //!
-//! Every message begins with the same 20 bytes, the [`Head`]: pool i64, seed u32, epoch u32, interval u32. So a receiver
+//! Every message begins with the same 28 bytes, the [`Head`]: pool i64, seed u32, epoch u32, interval u32, attempt u64. So a receiver
 //! finds the PG (and by it the owning reactor) without decoding the rest: [`peek_pg`].
 //!
 //! | kind | message | from | answered by |
@@ -49,6 +49,9 @@ pub struct Head {
     /// The primary's epoch at which the interval began for it. A replica takes nothing of another interval than the one
     /// of the last [`PgQuery`] it answered.
     pub interval: Epoch,
+    /// Counts the primary's attempts to activate the PG since its process started. Within an interval a replica takes
+    /// nothing of an earlier attempt than the one of the last [`PgQuery`] it answered.
+    pub attempt: u64,
 }
 
 impl Head {
@@ -57,11 +60,12 @@ impl Head {
         e.u32(self.pg.ps);
         e.u32(self.epoch.0);
         e.u32(self.interval.0);
+        e.u64(self.attempt);
     }
 
     pub(crate) fn decode(d: &mut Decoder<'_>) -> Result<Head> {
         let pg = PgId { pool: d.i64()?, ps: d.u32()? };
-        Ok(Head { pg, epoch: Epoch(d.u32()?), interval: Epoch(d.u32()?) })
+        Ok(Head { pg, epoch: Epoch(d.u32()?), interval: Epoch(d.u32()?), attempt: d.u64()? })
     }
 }
 

@@ -27,7 +27,12 @@ proptest! {
             round_trip(OsdDown { osd, nonce: result as u32, reason: down, epoch });
         }
         let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9 });
-        let stuck = pgs.iter().map(|(pg, _)| PgStuck { pg: *pg, state: reason.clone() }).collect();
+        let stuck = pgs.iter().map(|(pg, _)| PgStuck {
+            pg: *pg,
+            state: reason.clone(),
+            is_complete: pg.ps % 2 == 0,
+            successor: (pg.ps % 3 == 0).then_some(osd).filter(|osd| osd.0 != u32::MAX),
+        }).collect();
         round_trip(OsdBeacon { osd, epoch, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect(), stuck });
         round_trip(RouteReply { epoch, reactors, pgs });
         round_trip(Admin { json: json.clone() });

@@ -81,8 +81,8 @@ pub struct RepOp {
 
 impl Front for RepOp {
     const KIND: u16 = 0x8001;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);
@@ -114,8 +114,8 @@ pub struct RepAck {
 
 impl Front for RepAck {
     const KIND: u16 = 0x8002;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);

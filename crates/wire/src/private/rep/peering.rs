@@ -19,8 +19,8 @@ pub struct PgQuery {
 
 impl Front for PgQuery {
     const KIND: u16 = 0x8003;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);
@@ -43,16 +43,18 @@ pub struct PgNotify {
     pub last_update: Eversion,
     /// Version before the oldest log entry.
     pub log_tail: Eversion,
-    /// Epoch of the last interval in which this copy was whole; 0: never, or a repair of it was interrupted.
+    /// Epoch of the last interval in which this copy was complete; 0: never, or a repair of it was interrupted.
     pub last_epoch_started: Epoch,
+    /// A copy to this OSD, or a repair of its copy, has begun and has not ended.
+    pub incomplete: bool,
     /// Ascending; empty if `last_update` is the primary's.
     pub log: Vec<RepEntry>,
 }
 
 impl Front for PgNotify {
     const KIND: u16 = 0x8004;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);
@@ -60,15 +62,16 @@ impl Front for PgNotify {
         e.eversion(self.last_update);
         e.eversion(self.log_tail);
         e.u32(self.last_epoch_started.0);
+        e.bool(self.incomplete);
         e.vec(&self.log, |e, entry| entry.encode(e));
     }
 
     fn decode(_version: u16, d: &mut Decoder<'_>) -> Result<PgNotify> {
         let (head, result) = (Head::decode(d)?, d.i32()?);
         let (last_update, log_tail) = (d.eversion()?, d.eversion()?);
-        let last_epoch_started = Epoch(d.u32()?);
+        let (last_epoch_started, incomplete) = (Epoch(d.u32()?), d.bool()?);
         let log = d.vec(ENTRY_BYTES_MIN, |d| RepEntry::decode(d, head.pg.pool))?;
-        Ok(PgNotify { head, result, last_update, log_tail, last_epoch_started, log })
+        Ok(PgNotify { head, result, last_update, log_tail, last_epoch_started, incomplete, log })
     }
 }
 
@@ -78,20 +81,23 @@ pub struct PgRepair {
     pub head: Head,
     /// Remove all objects and the log first: every object will be pushed.
     pub reset: bool,
+    /// Refuse with ENOSPC, before anything is changed, unless there is room for so many bytes; 0: try in any case.
+    pub needs_bytes: u64,
 }
 
 impl Front for PgRepair {
     const KIND: u16 = 0x8005;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);
         e.bool(self.reset);
+        e.u64(self.needs_bytes);
     }
 
     fn decode(_version: u16, d: &mut Decoder<'_>) -> Result<PgRepair> {
-        Ok(PgRepair { head: Head::decode(d)?, reset: d.bool()? })
+        Ok(PgRepair { head: Head::decode(d)?, reset: d.bool()?, needs_bytes: d.u64()? })
     }
 }
 
@@ -106,6 +112,8 @@ pub struct PushObject {
     /// Size of the whole object in bytes.
     pub size: u64,
     pub off: u64,
+    /// So many bytes after the data of this piece can be read from no copy: the receiver notes them as lost.
+    pub lost_bytes: u64,
     pub version: Eversion,
     pub user_version: u64,
     pub mtime: UTime,
@@ -113,14 +121,15 @@ pub struct PushObject {
 
 impl Front for PushObject {
     const KIND: u16 = 0x8006;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);
         e.bool(self.exists);
         e.u64(self.size);
         e.u64(self.off);
+        e.u64(self.lost_bytes);
         e.eversion(self.version);
         e.u64(self.user_version);
         e.utime(self.mtime);
@@ -129,10 +138,10 @@ impl Front for PushObject {
 
     fn decode(_version: u16, d: &mut Decoder<'_>) -> Result<PushObject> {
         let (head, exists) = (Head::decode(d)?, d.bool()?);
-        let (size, off) = (d.u64()?, d.u64()?);
+        let (size, off, lost_bytes) = (d.u64()?, d.u64()?, d.u64()?);
         let (version, user_version, mtime) = (d.eversion()?, d.u64()?, d.utime()?);
         let oid = decode_object(d, head.pg.pool)?;
-        Ok(PushObject { head, oid, exists, size, off, version, user_version, mtime })
+        Ok(PushObject { head, oid, exists, size, off, lost_bytes, version, user_version, mtime })
     }
 }
 
@@ -153,8 +162,8 @@ pub struct PgActivate {
 
 impl Front for PgActivate {
     const KIND: u16 = 0x8007;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);
@@ -185,8 +194,8 @@ pub struct PgAck {
 
 impl Front for PgAck {
     const KIND: u16 = 0x8008;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);

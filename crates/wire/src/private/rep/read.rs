@@ -19,8 +19,8 @@ pub struct PgRead {
 
 impl Front for PgRead {
     const KIND: u16 = 0x8009;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);
@@ -46,8 +46,8 @@ pub struct PgData {
 
 impl Front for PgData {
     const KIND: u16 = 0x800a;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
         self.head.encode(e);

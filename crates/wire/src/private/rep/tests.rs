@@ -6,10 +6,11 @@ use super::*;
 use crate::header::Front;
 
 fn head() -> impl Strategy<Value = Head> {
-    any::<(i64, u32, u32, u32)>().prop_map(|(pool, ps, epoch, interval)| Head {
+    any::<(i64, u32, u32, u32, u64)>().prop_map(|(pool, ps, epoch, interval, attempt)| Head {
         pg: PgId { pool, ps },
         epoch: Epoch(epoch),
         interval: Epoch(interval),
+        attempt,
     })
 }
 
@@ -87,35 +88,35 @@ proptest! {
     }
 
     #[test]
-    fn small_ones(head in head(), version in eversion(), result: i32, reset: bool, change: Change) {
+    fn small_ones(head in head(), version in eversion(), result: i32, reset: bool, needs_bytes: u64, change: Change) {
         check(&RepAck { head, version, result }, head, change);
         check(&PgAck { head, result }, head, change);
-        check(&PgRepair { head, reset }, head, change);
+        check(&PgRepair { head, reset, needs_bytes }, head, change);
         check(&PgData { head, result }, head, change);
     }
 
     #[test]
     fn query_and_notify(
         head in head(), versions in (eversion(), eversion()), log in vec(entry(), 0..4), acting in vec(any::<u32>(), 0..4),
-        result: i32, started: u32, change: Change,
+        result: i32, started: u32, incomplete: bool, change: Change,
     ) {
         let acting: Vec<OsdId> = acting.into_iter().map(OsdId).collect();
         check(&PgQuery { head, last_update: versions.0, acting }, head, change);
         let (last_update, log_tail) = versions;
         let log = in_pool(log, head);
         let last_epoch_started = Epoch(started);
-        check(&PgNotify { head, result, last_update, log_tail, last_epoch_started, log }, head, change);
+        check(&PgNotify { head, result, last_update, log_tail, last_epoch_started, incomplete, log }, head, change);
     }
 
     #[test]
     fn push(
-        head in head(), mut oid in oid(), exists: bool, sizes: (u64, u64, u64), version in eversion(), mtime in utime(),
+        head in head(), mut oid in oid(), exists: bool, sizes: (u64, u64, u64, u64), version in eversion(), mtime in utime(),
         change: Change,
     ) {
         oid.pool = head.pg.pool;
-        let (size, off, user_version) = sizes;
+        let (size, off, lost_bytes, user_version) = sizes;
         check(&PgRead { head, off, len: size as u32, oid: oid.clone() }, head, change);
-        check(&PushObject { head, oid, exists, size, off, version, user_version, mtime }, head, change);
+        check(&PushObject { head, oid, exists, size, off, lost_bytes, version, user_version, mtime }, head, change);
     }
 
     #[test]
@@ -151,5 +152,5 @@ fn lies_are_refused() {
     front[at..].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(PgQuery::from_front(&PgQuery::header(), &front).is_err());
     assert!(PgQuery::from_front(&RepAck::header(), &front).is_err());
-    assert_eq!(peek_pg(&[0; 19]), None);
+    assert_eq!(peek_pg(&[0; 27]), None);
 }

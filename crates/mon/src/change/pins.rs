@@ -1,0 +1,130 @@
+//! Who serves a PG while its data moves: entries of `pg_temp`, as [`Pin`]s.
+//!
+//! An OSD has a PG's data if it was a member when the PG was last active: it is an owner. When weights or a pool's size
+//! change, CRUSH may name OSDs that are no owners. The pin then keeps all owners as members, first of all to lead, and the
+//! newcomers join them. The PG serves clients while all of them are up, so all owners stay equal. No owner leaves before the
+//! PG's primary has said, of this very map, either that all members are complete, which ends the pin, or that its own copy
+//! is complete though others are down. Nothing else tells the monitor that a copy may be given up.
+
+use std::collections::BTreeMap;
+
+use carmine_crush::pg_mapping;
+use carmine_types::{Epoch, OsdId, PgId, UTime};
+use carmine_wire::osdmap::{Incremental, OsdMap, Pin};
+use carmine_wire::private::PgStuck;
+
+/// Entries of `pg_temp` to change; an empty list removes one.
+pub(super) type Changes = BTreeMap<PgId, Vec<i32>>;
+
+/// The pins that `next` needs where CRUSH wants other members than in `map`, for the PGs of this pool or of all.
+pub(super) fn follow(map: &OsdMap, next: &OsdMap, pool: Option<i64>) -> Changes {
+    let pools = map.pools.iter().filter(|(id, _)| pool.is_none_or(|pool| pool == **id));
+    let pgs = pools.flat_map(|(id, pool)| (0..pool.pg_num).map(|ps| PgId::new(*id, ps)));
+    let changes = pgs.filter_map(|pg| {
+        let (wanted, size) = wanted(next, pg);
+        let pin = match map.pg_temp.get(&pg) {
+            Some(entry) => Pin::parse(entry),
+            None => Pin { owners: pg_mapping(map, pg).raw.to_vec(), joiners: Vec::new() },
+        };
+        let is_pinned = map.pg_temp.contains_key(&pg);
+        if !is_pinned && (pin.owners.is_empty() || pin.owners == wanted) {
+            return None;
+        }
+        let joiners = match wanted.len() < size {
+            // Too few OSDs are in: the members go on.
+            true => pin.joiners.iter().copied().filter(|osd| wanted.contains(osd)).collect(),
+            false => wanted.into_iter().filter(|osd| !pin.owners.contains(osd)).collect(),
+        };
+        let entry = Pin { joiners, ..pin }.entry();
+        (map.pg_temp.get(&pg) != Some(&entry)).then_some((pg, entry))
+    });
+    changes.collect()
+}
+
+/// Members that CRUSH wants, up or down, and how many there should be.
+fn wanted(map: &OsdMap, pg: PgId) -> (Vec<i32>, usize) {
+    let size = map.pool(pg.pool).map_or(0, |pool| usize::from(pool.size));
+    (pg_mapping(map, pg).raw.to_vec(), size)
+}
+
+/// What a primary's report means for the pins of the PGs that it leads. It is of use only if it speaks of this very map: a
+/// pin may be younger than the report.
+pub(super) fn heed(
+    map: &OsdMap,
+    (leader, epoch): (OsdId, Epoch),
+    stuck: &[PgStuck],
+    now: UTime,
+) -> Option<Incremental> {
+    if epoch != map.epoch {
+        return None;
+    }
+    let report_on = |pg: PgId| stuck.iter().find(|stuck| stuck.pg == pg);
+    let leads = |pg: PgId| pg_mapping(map, pg).acting_primary == Some(leader);
+    let inside = map.osds().filter(|osd| map.is_in(*osd)).count();
+    let pinned = map.pg_temp.iter().filter_map(|(&pg, entry)| {
+        let pin = Pin::parse(entry);
+        let is_settled = pin.joiners.is_empty() && inside < wanted_size(map, pg);
+        // With too few OSDs in, no PG is where CRUSH wants it: that spares looking each of them up.
+        if (is_settled && report_on(pg).is_none()) || !leads(pg) {
+            return None;
+        }
+        let after = match report_on(pg) {
+            None => active(map, pg, pin),
+            Some(report) => waiting(map, pin, leader, report),
+        };
+        (after != *entry).then_some((pg, after))
+    });
+    let unpinned = stuck.iter().filter_map(|report| {
+        let pg = report.pg;
+        let successor = report.successor.filter(|_| !map.pg_temp.contains_key(&pg) && leads(pg))?;
+        let pin = Pin { owners: pg_mapping(map, pg).raw.to_vec(), joiners: Vec::new() };
+        let after = led_by(map, pin, successor)?.entry();
+        Some((pg, after))
+    });
+    let changes: Changes = pinned.chain(unpinned).collect();
+    (!changes.is_empty()).then(|| Incremental { new_pg_temp: changes, ..Incremental::next(map, now) })
+}
+
+fn wanted_size(map: &OsdMap, pg: PgId) -> usize {
+    map.pool(pg.pool).map_or(0, |pool| usize::from(pool.size))
+}
+
+/// The entry of a pinned PG that is active: all of its members are complete.
+fn active(map: &OsdMap, pg: PgId, pin: Pin) -> Vec<i32> {
+    if !pin.members().all(|osd| map.is_up(osd)) {
+        return pin.entry(); // an active PG has them all: the report is wrong
+    }
+    let (wanted, size) = wanted(map, pg);
+    let is_member = |osd: &i32| pin.owners.contains(osd) || pin.joiners.contains(osd);
+    if wanted.len() >= size && wanted.iter().all(is_member) {
+        return Vec::new();
+    }
+    let mut owners = [pin.owners, pin.joiners].concat();
+    // Those that CRUSH wants stay for sure.
+    owners.sort_by_key(|osd| !wanted.contains(osd));
+    owners.truncate(size.max(1));
+    owners
+}
+
+/// The entry of a pinned PG that does not serve clients.
+fn waiting(map: &OsdMap, pin: Pin, leader: OsdId, report: &PgStuck) -> Vec<i32> {
+    let before = pin.entry();
+    let (wanted, size) = wanted(map, report.pg);
+    if let Some(successor) = report.successor {
+        return led_by(map, pin, successor).map_or(before, |pin| pin.entry());
+    }
+    if !report.is_complete || !pin.is_owner(leader) || wanted.len() < size {
+        return before;
+    }
+    let is_up = |osd: i32| OsdId::from_item(osd).is_some_and(|osd| map.is_up(osd));
+    let Pin { mut owners, joiners } = pin;
+    owners.retain(|osd| is_up(*osd) || wanted.contains(osd));
+    Pin { owners, joiners }.entry()
+}
+
+/// The pin with this owner first; `None` if it is none, or down.
+fn led_by(map: &OsdMap, mut pin: Pin, successor: OsdId) -> Option<Pin> {
+    let place = pin.owners.iter().position(|osd| OsdId::from_item(*osd) == Some(successor))?;
+    pin.owners.get_mut(..=place)?.rotate_right(1);
+    map.is_up(successor).then_some(pin)
+}
