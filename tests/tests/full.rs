@@ -70,6 +70,48 @@ fn a_full_store_is_seen_and_emptied() {
     succeed(run(&carmine_tests::carmine_bin(), &fsck, Duration::from_secs(60)), "fsck");
 }
 
+/// One OSD of a pool with two copies is full before the others: its PGs go on, and after objects were removed everything can
+/// be written again, with nobody restarted.
+#[test]
+fn a_full_replica_needs_no_restart() {
+    if !installed("rados", "ceph-common") {
+        return;
+    }
+    let bed = Testbed::up(&[
+        "--osds",
+        "3",
+        "--size",
+        "2",
+        "--osd-size",
+        "192M",
+        "--sparse",
+        "--overprovisioned",
+        "--pgs",
+        "32",
+    ]);
+    // Faster than the monitor can say that the pool is full: some of these writes find no room.
+    let _ =
+        bed.rados(&["bench", "20", "write", "-b", "1M", "-t", "32", "--no-cleanup", "--run-name", "fill"]);
+    let pids = bed.pids();
+    let names: Vec<String> = bed.rados_ok(&["ls"]).lines().map(str::to_owned).collect();
+    assert!(names.len() > 100, "{} objects", names.len());
+    for some in names.chunks(40) {
+        let mut rm = vec!["rm", "--force-full"];
+        rm.extend(some.iter().map(String::as_str));
+        bed.rados_ok(&rm);
+    }
+    until_health(&bed, |said| !said.contains("full") && !said.contains("PG_AVAILABILITY"));
+    assert!(ceph(&bed, &["pg", "stat"]).contains("32 active+clean"));
+    bed.rados_ok(&["bench", "2", "write", "-b", "64K", "-t", "4", "--run-name", "again"]);
+    assert_eq!(bed.pids(), pids, "nobody was restarted");
+    bed.ok("down", &[]);
+    let dir = bed.dir();
+    for osd in ["0", "1", "2"] {
+        let fsck = ["store", "fsck", "--deep", "--osd", osd, "--dir", dir.to_str().expect("UTF-8")];
+        succeed(run(&carmine_tests::carmine_bin(), &fsck, Duration::from_secs(60)), "fsck");
+    }
+}
+
 /// Says to the test inside of its own namespace where it has a small file system.
 const SMALL: &str = "CARMINE_SMALL_FILE_SYSTEM";
 

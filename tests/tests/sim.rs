@@ -17,8 +17,8 @@ use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Payload, Shard};
 use carmine_store::blue::{self, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
-use carmine_types::{OsdId, Uuid, errno};
-use serde_json::Value;
+use carmine_types::{OsdId, PgId, Uuid, errno};
+use serde_json::{Value, json};
 
 /// Virtual time within which everything must be done.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -43,9 +43,13 @@ struct Cluster {
 
 impl Cluster {
     fn new(seed: u64, osds: u32, shards: u16, blue: bool) -> Cluster {
+        Cluster::of_size(seed, osds, osds as u8, shards, blue)
+    }
+
+    fn of_size(seed: u64, osds: u32, size: u8, shards: u16, blue: bool) -> Cluster {
         let sim = Sim::new(seed);
         sim.node("mon", 1, move |shard: Shard| async move {
-            let pool = InitialPool { name: POOL.into(), size: osds as u8, min_size: 1, pg_num: 8 };
+            let pool = InitialPool { name: POOL.into(), size, min_size: 1, pg_num: 8 };
             let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool };
             let config = MonConfig { dir: "/mon".into(), listen: mon_addr(), open_files: 1 << 10, initial };
             Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
@@ -113,6 +117,23 @@ impl Cluster {
             }
         });
         done
+    }
+
+    /// Gives the monitor a command and waits for its answer. It may be refused.
+    fn command(&self, json: Value) {
+        let done = Rc::new(Cell::new(false));
+        let flag = Rc::clone(&done);
+        self.sim.node("operator", 1, move |shard: Shard| {
+            let (flag, json) = (Rc::clone(&flag), json.to_string());
+            async move {
+                let options = Options::route(RouteMode::Single);
+                let client = Client::connect(&shard, mon_addr(), options).await.unwrap();
+                let _ = client.mon_command(&json).await;
+                client.shutdown();
+                flag.set(true);
+            }
+        });
+        self.run(|| done.get());
     }
 
     fn run(&self, until: impl FnMut() -> bool) {
@@ -287,7 +308,7 @@ fn range(bytes: &[u8], off: u64, len: u64) -> &[u8] {
     &bytes[from..to]
 }
 
-/// Everything is as the model says, on every OSD.
+/// Everything is as the model says, on every member of each PG.
 async fn verify(shard: &Shard, pool: &Pool, model: &Model, osds: u32) {
     drain(shard, model).await;
     let mut listed: Vec<String> =
@@ -306,12 +327,17 @@ async fn verify(shard: &Shard, pool: &Pool, model: &Model, osds: u32) {
         assert_eq!(status["pgs"]["active"], status["pgs"]["total"], "{osd}: {status}");
         copies.push(admin(pool, osd, r#"{"prefix":"pg_contents"}"#).await);
     }
-    let pgs = copies[0]["pgs"].as_object().unwrap();
-    let objects: usize = pgs.values().map(|pg| pg["objects"].as_object().unwrap().len()).sum();
-    assert_eq!((pgs.len(), objects), (8, listed.len()));
-    for (osd, copy) in copies.iter().enumerate() {
-        assert_eq!(copy, &copies[0], "osd.{osd} and osd.0 differ");
+    let view = pool.client().view().unwrap();
+    let size = usize::from(view.map().pool(pool.id()).unwrap().size);
+    let mut objects = 0;
+    for pg in (0..8).map(|ps| PgId::new(pool.id(), ps)) {
+        let members: Vec<OsdId> = view.mapping(pg).acting_osds().collect();
+        assert_eq!(members.len(), size, "{pg}: {members:?}");
+        let of = |osd: OsdId| &copies[osd.0 as usize]["pgs"][pg.to_string()];
+        objects += of(members[0])["objects"].as_object().unwrap().len();
+        members.iter().for_each(|osd| assert_eq!(of(*osd), of(members[0]), "{pg}: {osd} and {}", members[0]));
     }
+    assert_eq!(objects, listed.len());
 }
 
 async fn admin(pool: &Pool, osd: OsdId, question: &str) -> Value {
@@ -402,4 +428,83 @@ fn all_osds_killed_at_once_come_back_with_another_number_of_shards() {
         }
         cluster.run(|| done.get());
     }
+}
+
+/// OSDs are taken out and put back, the pool's size changes, OSDs die and come back, all while clients write: also while
+/// copies are being made, and before the last change is done.
+fn thrash_members(seed: u64) {
+    const OSDS: u32 = 4;
+    let mut cluster = Cluster::of_size(seed, OSDS, 2, 1 + (seed / 2 % 2) as u16, true);
+    let model = Rc::<Model>::default();
+    let (loaded, settled) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let done = {
+        let (model, loaded, settled) = (Rc::clone(&model), Rc::clone(&loaded), Rc::clone(&settled));
+        cluster.client(move |shard, pool| {
+            let (model, loaded, settled) = (Rc::clone(&model), Rc::clone(&loaded), Rc::clone(&settled));
+            async move {
+                for _ in 0..300 {
+                    one(&shard, &pool, &model, false).await;
+                }
+                loaded.set(true);
+                while !settled.get() {
+                    shard.sleep(Duration::from_millis(1)).await;
+                }
+                pool.client().wait_newest_map().await.unwrap();
+                verify(&shard, &pool, &model, OSDS).await;
+            }
+        })
+    };
+    let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut roll = move |sides: u64| {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        (dice >> 11) % sides
+    };
+    let weigh = |word: &str, osd: u64| json!({ "prefix": format!("osd {word}"), "ids": [osd.to_string()] });
+    let set_size =
+        |size: u64| json!({ "prefix": "osd pool set", "pool": POOL, "var": "size", "val": size.to_string() });
+    for _ in 0..14 {
+        // Mostly in the middle of what the last change began; sometimes the monitor hears that it is done.
+        let pause = if roll(4) == 0 { roll(5_000_000) } else { roll(100_000) };
+        cluster.pass(Duration::from_micros(pause));
+        let osd = roll(OSDS.into());
+        match roll(6) {
+            0 | 1 => cluster.command(weigh("out", osd)),
+            2 => cluster.command(weigh("in", osd)),
+            3 => cluster.command(set_size(1 + roll(3))),
+            4 => {
+                cluster.kill(osd as u32);
+                // With `out` of the one that is down, or of another.
+                if roll(2) == 0 {
+                    cluster.pass(Duration::from_micros(roll(50_000)));
+                    cluster.command(weigh("out", if roll(2) == 0 { osd } else { roll(OSDS.into()) }));
+                }
+                cluster.pass(Duration::from_micros(roll(3_000_000)));
+                cluster.restart(osd as u32, 1 + roll(2) as u16);
+            }
+            _ => {
+                (0..OSDS).for_each(|osd| cluster.kill(osd));
+                cluster.pass(Duration::from_micros(roll(20_000)));
+                (0..OSDS).for_each(|osd| cluster.restart(osd, 1 + roll(2) as u16));
+            }
+        }
+    }
+    (0..u64::from(OSDS)).for_each(|osd| cluster.command(weigh("in", osd)));
+    cluster.command(set_size(2));
+    cluster.run(|| loaded.get());
+    // The members that CRUSH wants are complete, and the monitor knows it.
+    cluster.pass(Duration::from_secs(20));
+    settled.set(true);
+    cluster.run(|| done.get());
+}
+
+#[test]
+fn members_and_size_change_under_load_0() {
+    (100..112).for_each(thrash_members);
+}
+
+#[test]
+fn members_and_size_change_under_load_1() {
+    (112..124).for_each(thrash_members);
 }

@@ -57,24 +57,30 @@ fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
     sums.into_values().collect()
 }
 
-/// The PGs that this OSD leads and that are not active, and the oldest epoch of the shards that said so.
+/// The oldest epoch of all shards, and the PGs that this OSD leads and that are not active in it. All of it is said of that
+/// one epoch; should a shard go on to the next one meanwhile, the monitor is there, too, and takes no notice.
 async fn stuck(osd: &OsdShard) -> (Epoch, Vec<PgStuck>) {
-    let (mut oldest, mut all) = (osd.epoch(), Vec::new());
+    let mut oldest = osd.epoch();
     for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, |shard| async move {
-            OsdShard::of(&shard).map_or((Epoch(0), Vec::new()), |osd| (osd.epoch(), stuck_of_shard(&osd)))
+        let epoch = osd
+            .shard
+            .call(to, |shard| async move { OsdShard::of(&shard).map_or(Epoch(0), |osd| osd.epoch()) });
+        oldest = oldest.min(epoch.await);
+    }
+    let mut all = Vec::new();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part = osd.shard.call(to, move |shard| async move {
+            OsdShard::of(&shard).map(|osd| stuck_of_shard(&osd, oldest))
         });
-        let (epoch, stuck) = part.await;
-        oldest = oldest.min(epoch);
-        all.extend(stuck);
+        all.extend(part.await.into_iter().flatten());
     }
     (oldest, all)
 }
 
-fn stuck_of_shard(osd: &OsdShard) -> Vec<PgStuck> {
+fn stuck_of_shard(osd: &OsdShard, epoch: Epoch) -> Vec<PgStuck> {
+    let Some(view) = osd.view() else { return Vec::new() };
     let pgs = osd.pgs.borrow();
-    let led = pgs.values().filter(|pg| pg.leads(osd));
-    led.filter_map(|pg| Some(PgStuck { pg: pg.id, state: pg.phase.borrow().stuck()?.to_owned() })).collect()
+    pgs.values().filter(|pg| pg.leads(osd)).filter_map(|pg| pg.report(&view, epoch)).collect()
 }
 
 fn add(sums: &mut BTreeMap<i64, PoolUse>, part: PoolUse) {

@@ -2,7 +2,7 @@
 //!
 //! An OSD has a PG's data if it was a member when the PG was last active: it is an owner. When weights or a pool's size
 //! change, CRUSH may name OSDs that are no owners. The pin then keeps all owners as members, first of all to lead, and the
-//! newcomers join them. The PG serves clients while all of them are up, so all owners stay equal. No owner leaves before the
+//! newcomers join them. The PG serves clients while all owners are up, so they stay equal. No owner leaves before the
 //! PG's primary has said, of this very map, either that all members are complete, which ends the pin, or that its own copy
 //! is complete though others are down. Nothing else tells the monitor that a copy may be given up.
 
@@ -30,11 +30,14 @@ pub(super) fn follow(map: &OsdMap, next: &OsdMap, pool: Option<i64>) -> Changes 
         if !is_pinned && (pin.owners.is_empty() || pin.owners == wanted) {
             return None;
         }
-        let joiners = match wanted.len() < size {
-            // Too few OSDs are in: the members go on.
-            true => pin.joiners.iter().copied().filter(|osd| wanted.contains(osd)).collect(),
-            false => wanted.into_iter().filter(|osd| !pin.owners.contains(osd)).collect(),
-        };
+        // With too few OSDs in, the members go on, and who has begun to join them does, too.
+        let kept = if wanted.len() < size { pin.joiners.as_slice() } else { &[] };
+        let mut joiners = Vec::new();
+        for osd in wanted.iter().chain(kept) {
+            if !pin.owners.contains(osd) && !joiners.contains(osd) {
+                joiners.push(*osd);
+            }
+        }
         let entry = Pin { joiners, ..pin }.entry();
         (map.pg_temp.get(&pg) != Some(&entry)).then_some((pg, entry))
     });
@@ -58,17 +61,17 @@ pub(super) fn heed(
     if epoch != map.epoch {
         return None;
     }
-    let report_on = |pg: PgId| stuck.iter().find(|stuck| stuck.pg == pg);
+    let reports: BTreeMap<PgId, &PgStuck> = stuck.iter().map(|report| (report.pg, report)).collect();
     let leads = |pg: PgId| pg_mapping(map, pg).acting_primary == Some(leader);
     let inside = map.osds().filter(|osd| map.is_in(*osd)).count();
     let pinned = map.pg_temp.iter().filter_map(|(&pg, entry)| {
         let pin = Pin::parse(entry);
         let is_settled = pin.joiners.is_empty() && inside < wanted_size(map, pg);
         // With too few OSDs in, no PG is where CRUSH wants it: that spares looking each of them up.
-        if (is_settled && report_on(pg).is_none()) || !leads(pg) {
+        if (is_settled && !reports.contains_key(&pg)) || !leads(pg) {
             return None;
         }
-        let after = match report_on(pg) {
+        let after = match reports.get(&pg) {
             None => active(map, pg, pin),
             Some(report) => waiting(map, pin, leader, report),
         };
@@ -92,7 +95,7 @@ fn wanted_size(map: &OsdMap, pg: PgId) -> usize {
 /// The entry of a pinned PG that is active: all of its members are complete.
 fn active(map: &OsdMap, pg: PgId, pin: Pin) -> Vec<i32> {
     if !pin.members().all(|osd| map.is_up(osd)) {
-        return pin.entry(); // an active PG has them all: the report is wrong
+        return pin.entry(); // who is down is not complete
     }
     let (wanted, size) = wanted(map, pg);
     let is_member = |osd: &i32| pin.owners.contains(osd) || pin.joiners.contains(osd);

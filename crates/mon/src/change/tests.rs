@@ -302,6 +302,17 @@ fn without_enough_others_the_old_ones_go_on() {
     assert_eq!(acting(&map), before);
 }
 
+/// A pool that has just grown loses OSDs: its PGs need as many members as its size, so the one that joined last stays.
+#[test]
+fn without_enough_others_those_that_join_go_on_joining() {
+    let mut map = cluster_up(3);
+    set_size(&mut map, 2);
+    all_active(&mut map);
+    assert!(set_size(&mut map, 3));
+    assert!(apply(&mut map, weigh(&[1, 2], WEIGHT_OUT)));
+    assert!(acting(&map).iter().all(|(members, _)| members.len() == 3));
+}
+
 #[test]
 fn data_is_not_left_behind() {
     let mut map = cluster_up(2);

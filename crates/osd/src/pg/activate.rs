@@ -6,7 +6,8 @@
 //! `last_epoch_started` tells whose interval is the latest. The primary writes it down before any replica does, when all
 //! copies are equal, and all have written it before anything new is executed. So a replica with a later one has data that
 //! the primary may lack (it lost its store), unless both end in the same entry: then the primary changes nothing and says
-//! so. A copy under repair has none, and never wins.
+//! so. A copy that is being made or repaired says durably that it is incomplete: it never leads, and never counts as equal.
+//! A primary that finds another member's copy better than its own, or full, tells the monitor who has to lead.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use carmine_messenger::Message;
 use carmine_reactor::{Group, Payload};
-use carmine_store::{LogOp, StoreError, Transaction};
+use carmine_store::{BLOCK_BYTES, LogOp, StoreError, Transaction};
 use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId, SNAP_ATTRS, errno};
 use carmine_wire::header::Front;
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
@@ -93,31 +94,32 @@ struct Activation<'a> {
 struct Copy {
     osd: OsdId,
     notify: PgNotify,
-    /// Newest entry that both logs have; `None` if they do not touch, or its copy is not whole.
+    /// Newest entry that both logs have; `None` if they do not touch, or its copy is incomplete.
     common: Option<Eversion>,
+}
+
+impl Copy {
+    /// This copy has nothing that the primary lacks: the other way round the PG loses only what nobody was told of.
+    fn is_prefix(&self) -> bool {
+        self.common == Some(self.notify.last_update)
+    }
 }
 
 impl Activation<'_> {
     async fn run(&self) -> Result<(), Stop> {
-        let (mine, last) = {
-            let log = self.pg.log.borrow();
-            (log.info.last_epoch_started, log.info.last_update)
-        };
-        if mine == Epoch(0) && last != Eversion::ZERO {
-            let why = "the repair of this copy was interrupted: it waits for the OSD that led then";
-            return Err(Stop::Incomplete(why.to_owned()));
+        if self.pg.is_promised(self.osd.epoch()) {
+            let why = "waits for the monitor's next map: it was told that all copies are complete";
+            return Err(Stop::Again(why.to_owned()));
         }
+        // What belongs to an earlier attempt and comes late is not taken by the replicas any more.
+        self.pg.attempt.set(self.pg.attempt.get() + 1);
+        let last = self.pg.log.borrow().info.last_update;
         let mut copies = Vec::new();
         for replica in self.pg.replicas() {
             let notify = self.query(replica, last).await?;
-            if notify.last_epoch_started > mine && notify.last_update != last {
-                return Err(Stop::Incomplete(format!(
-                    "osd.{} has newer data: it was active in epoch {}, this primary last in {mine}",
-                    replica.0, notify.last_epoch_started
-                )));
-            }
             copies.push(Copy { osd: replica, common: self.common_with(&notify), notify });
         }
+        self.check_lead(&copies)?;
         for copy in &copies {
             if copy.common != Some(last) || copy.notify.last_update != last {
                 self.pg.set_phase(Phase::Peering(format!("repairs osd.{}", copy.osd.0)));
@@ -131,10 +133,37 @@ impl Activation<'_> {
         let followers = copies.iter().map(|copy| Follower::new(copy.osd, last.version)).collect();
         *self.pg.followers.borrow_mut() = followers;
         self.osd.metrics.borrow_mut().activations.inc();
+        self.pg.successor.set(None);
         self.pg.set_phase(Phase::Active);
         self.pg.count_objects(self.osd);
         self.pg.resume(self.osd);
         Ok(())
+    }
+
+    /// Nobody else has to lead.
+    fn check_lead(&self, copies: &[Copy]) -> Result<(), Stop> {
+        let log = self.pg.log.borrow();
+        let (mine, last, incomplete) =
+            (log.info.last_epoch_started, log.info.last_update, log.info.incomplete);
+        let is_complete = |notify: &PgNotify| !notify.incomplete && notify.last_epoch_started > Epoch(0);
+        let complete = copies.iter().filter(|copy| is_complete(&copy.notify));
+        let best = complete.max_by_key(|copy| (copy.notify.last_epoch_started, copy.notify.last_update));
+        let better = best.filter(|best| {
+            incomplete || (best.notify.last_epoch_started > mine && best.notify.last_update != last)
+        });
+        self.pg.successor.set(better.map(|copy| copy.osd));
+        match better {
+            None if incomplete => Err(Stop::Incomplete("every copy is incomplete".to_owned())),
+            None => Ok(()),
+            Some(copy) if incomplete => Err(Stop::Incomplete(format!(
+                "the repair of this copy was interrupted: {} has a complete one and must lead",
+                copy.osd
+            ))),
+            Some(copy) => Err(Stop::Incomplete(format!(
+                "{} has newer data: it was active in epoch {}, this primary last in {mine}",
+                copy.osd, copy.notify.last_epoch_started
+            ))),
+        }
     }
 
     fn current(&self) -> Result<(), Stop> {
@@ -151,10 +180,9 @@ impl Activation<'_> {
 
     /// Up to where this copy and a replica's went through the same changes.
     fn common_with(&self, notify: &PgNotify) -> Option<Eversion> {
-        let whole = notify.last_epoch_started != Epoch(0) || notify.last_update == Eversion::ZERO;
         let log = self.pg.log.borrow();
         match notify {
-            _ if !whole => None,
+            _ if notify.incomplete => None,
             _ if notify.last_update == log.info.last_update => Some(notify.last_update),
             _ => log.common_with(notify.log_tail, &notify.log),
         }
@@ -173,7 +201,7 @@ impl Activation<'_> {
         let ack: PgAck = self.ask(to, order).await?;
         match ack.result {
             0 => Ok(()),
-            errno => Err(Stop::Again(format!("osd.{} cannot do its part: {}", to.0, Errno(errno)))),
+            errno => Err(Stop::Again(format!("{to} cannot do its part: {}", Errno(errno)))),
         }
     }
 
@@ -196,6 +224,7 @@ impl Activation<'_> {
             log.info.acting = self.pg.acting();
             log.info.clone()
         };
+        assert!(!info.incomplete, "pg {}: an incomplete copy must not lead", self.pg.id);
         let commit = self.osd.store.submit(Transaction { info: Some(info), ..Transaction::new(self.pg.id) });
         let result = commit.await;
         self.current()?;
@@ -228,9 +257,10 @@ impl Activation<'_> {
     async fn repair(&self, copy: &Copy) -> Result<(), Stop> {
         let _turn = self.osd.repairs.acquire(1).await;
         self.current()?;
-        let reset = copy.common.is_none();
-        self.order(copy.osd, Message::of(&PgRepair { head: self.head(), reset })).await?;
-        let Some(common) = copy.common else { return self.push_all(copy.osd).await };
+        let Some(common) = copy.common else {
+            self.begin_repair(copy, 0).await?;
+            return self.push_all(copy.osd).await;
+        };
         let mut differ: BTreeSet<ObjectId> = self
             .pg
             .log
@@ -241,7 +271,44 @@ impl Activation<'_> {
             .collect();
         let theirs = copy.notify.log.iter().filter(|e| e.version > common && e.op != LogOp::Error);
         differ.extend(theirs.map(|e| e.oid.clone()));
+        let needs_bytes = if self.may_lead(copy) { self.bytes_of(&differ).await? } else { 0 };
+        self.begin_repair(copy, needs_bytes).await?;
         for_each(PUSHES, &differ, |oid| self.push(copy.osd, oid)).await
+    }
+
+    /// A member that has all that clients were told of, so that it could lead as well.
+    fn may_lead(&self, copy: &Copy) -> bool {
+        let is_owner = self.osd.view().is_some_and(|view| self.pg.is_owner(&view, copy.osd));
+        copy.is_prefix() && is_owner
+    }
+
+    async fn bytes_of(&self, objects: &BTreeSet<ObjectId>) -> Result<u64, Stop> {
+        let mut bytes = 0u64;
+        for oid in objects.iter().flat_map(|oid| [oid.clone(), oid.attrs()]) {
+            let meta = self.osd.store.stat(&oid).await.map_err(|error| self.stuck(&error))?;
+            bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size.next_multiple_of(BLOCK_BYTES)));
+        }
+        self.current()?;
+        Ok(bytes)
+    }
+
+    /// The copy counts as incomplete from here on. One that could lead is asked first whether it has room for the repair:
+    /// without, it leads, and what only this copy has is undone. So a full OSD does not keep its PGs from serving.
+    async fn begin_repair(&self, copy: &Copy, needs_bytes: u64) -> Result<(), Stop> {
+        let reset = copy.common.is_none();
+        let order = PgRepair { head: self.head(), reset, needs_bytes };
+        let ack: PgAck = self.ask(copy.osd, Message::of(&order)).await?;
+        match ack.result {
+            0 => Ok(()),
+            errno::ENOSPC if needs_bytes > 0 => {
+                self.pg.successor.set(Some(copy.osd));
+                Err(Stop::Again(format!(
+                    "{} is full: it must lead, without what only this copy has",
+                    copy.osd
+                )))
+            }
+            errno => Err(Stop::Again(format!("{} cannot be repaired: {}", copy.osd, Errno(errno)))),
+        }
     }
 
     async fn push_all(&self, replica: OsdId) -> Result<(), Stop> {
@@ -276,28 +343,47 @@ impl Activation<'_> {
         let (exists, meta) = (meta.is_some(), meta.unwrap_or_default());
         let mut off = 0;
         loop {
-            let len = (meta.size - off).min(PUSH_BYTES);
-            let data = if len == 0 {
-                Payload::new()
-            } else {
-                heal::read(self.osd, oid, off, len).await.map_err(|error| self.stuck(&error))?
-            };
+            let (data, lost_bytes) = self.piece(oid, off, meta.size).await?;
             self.current()?;
+            let end = off + data.len() as u64 + lost_bytes;
             let push = PushObject {
                 head: self.head(),
                 oid: oid.clone(),
                 exists,
                 size: meta.size,
                 off,
+                lost_bytes,
                 version: meta.version,
                 user_version: meta.user_version,
                 mtime: meta.mtime,
             };
             self.order(replica, Message::of(&push).with_data(data)).await?;
-            off += len;
+            off = end;
             if off >= meta.size {
                 return Ok(());
             }
         }
+    }
+
+    /// The next bytes of an object, and how many after them no copy can give: those are an error in the new copy, too. One
+    /// bad block must not keep all else in the PG from being served. It is lost only if all members have said so; while one
+    /// does not answer it is asked again.
+    async fn piece(&self, oid: &ObjectId, off: u64, size: u64) -> Result<(Payload, u64), Stop> {
+        let (mut len, mut lost_bytes) = ((size - off).min(PUSH_BYTES), 0);
+        while len > 0 {
+            match heal::read_for_copy(self.osd, oid, off, len).await {
+                Ok(data) => return Ok((data, lost_bytes)),
+                Err(unhealed) => {
+                    let lost = unhealed.error.lost_block().filter(|_| unhealed.is_lost);
+                    let Some((_, at)) = lost else { return Err(self.stuck(&unhealed.error)) };
+                    lost_bytes = size.saturating_sub(at).min(BLOCK_BYTES);
+                    len = at.saturating_sub(off);
+                }
+            }
+        }
+        if lost_bytes > 0 {
+            tracing::error!("pg {}: object {oid}, offset {off}: the block is copied as lost", self.pg.id);
+        }
+        Ok((Payload::new(), lost_bytes))
     }
 }

@@ -1,20 +1,23 @@
 //! The replica's side of an activation: says what it has, takes objects, and takes over the primary's log.
 //!
-//! Before the first object is changed the replica writes down that its copy is not whole (`last_epoch_started` 0); only
-//! the activation at the end says otherwise. A later query takes back everything that was ordered before it.
+//! Before the first object is changed the replica writes down that its copy is incomplete; only the activation at the end
+//! says otherwise. A later query takes back everything that was ordered before it. The log in memory changes in the step
+//! that submits the same change to the store, and what is told of it is durable.
 
 use std::rc::Rc;
 
 use carmine_messenger::Message;
 use carmine_reactor::Payload;
-use carmine_store::{StoreError, Transaction, TxnOp};
+use carmine_store::{Commit, LogEntry, PgInfo, StoreError, Transaction, TxnOp};
 use carmine_types::{Epoch, Eversion, SNAP_ATTRS, errno};
 use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 use smallvec::SmallVec;
 
-use super::{Pg, Phase, log};
+use super::{Pg, PgLog, Phase, log};
 use crate::shard::OsdShard;
 
+/// Room that a repair leaves free: other PGs are repaired at the same time, and each reactor holds some space for itself.
+const SPARE_BYTES: u64 = 4 << 20;
 /// Objects removed in one transaction when a copy is emptied.
 const REMOVE_PAGE: usize = 256;
 
@@ -25,12 +28,14 @@ impl Pg {
         // Only with the same members as the primary's is it the same interval; until then it asks again.
         let follows = matches!(*self.phase.borrow(), Phase::Replica(_));
         // A primary that died, or was called dead, had not seen all of today's members up.
-        let is_old = head.interval < self.replica.interval.get().max(self.members_since());
+        // A question that was overtaken by one of a later attempt must not take that one's place.
+        let is_old = head.interval < self.members_since()
+            || (head.interval, head.attempt) <= self.replica.attempt.get();
         if osd.epoch() < head.epoch || self.acting() != query.acting || !follows || is_old {
             return not_ready(head);
         }
         self.next_turn();
-        self.replica.begin(head.interval);
+        self.replica.begin((head.interval, head.attempt));
         self.set_phase(Phase::Replica(false));
         let turn = self.turn.get();
         // What is told must last.
@@ -50,15 +55,16 @@ impl Pg {
             last_update: log.info.last_update,
             log_tail: log.info.log_tail,
             last_epoch_started: log.info.last_epoch_started,
+            incomplete: log.info.incomplete,
             log: entries,
         })
     }
 
-    /// The turn that an order belongs to; EAGAIN unless it is of the interval of the last query.
+    /// The turn that an order belongs to; EAGAIN unless it is of the attempt of the last query.
     fn check(&self, head: Head) -> Result<u64, i32> {
         let valid = *self.phase.borrow() == Phase::Replica(false)
             && head.interval != Epoch(0)
-            && head.interval == self.replica.interval.get();
+            && (head.interval, head.attempt) == self.replica.attempt.get();
         if valid { Ok(self.turn.get()) } else { Err(errno::EAGAIN) }
     }
 
@@ -66,13 +72,14 @@ impl Pg {
     pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
         let result = async {
             let turn = self.check(repair.head)?;
-            let info = {
-                let mut log = self.log.borrow_mut();
-                log.info.last_epoch_started = Epoch(0);
-                log.info.clone()
-            };
-            let txn = Transaction { info: Some(info), ..Transaction::new(self.id) };
-            self.carry_out(osd, txn, turn).await?;
+            let room_bytes = osd.store.statfs().free.saturating_sub(SPARE_BYTES);
+            if repair.needs_bytes > room_bytes && repair.needs_bytes > 0 {
+                return Err(errno::ENOSPC);
+            }
+            let mut info = self.log.borrow().info.clone();
+            (info.last_epoch_started, info.incomplete) = (Epoch(0), true);
+            let txn = Transaction { info: Some(info.clone()), ..Transaction::new(self.id) };
+            self.carry_out(osd, txn, turn, |log| log.info = info).await?;
             if repair.reset { self.remove_all(osd, turn).await } else { Ok(()) }
         };
         answer(repair.head, result.await)
@@ -86,7 +93,7 @@ impl Pg {
                 return Ok(());
             }
             let ops = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
-            self.carry_out(osd, Transaction { ops, ..Transaction::new(self.id) }, turn).await?;
+            self.carry_out(osd, Transaction { ops, ..Transaction::new(self.id) }, turn, |_| {}).await?;
         }
     }
 
@@ -102,12 +109,12 @@ impl Pg {
         let result = async {
             let turn = self.check(head)?;
             let ops = push_ops(push, data, crc);
-            self.carry_out(osd, Transaction { ops, ..Transaction::new(self.id) }, turn).await
+            self.carry_out(osd, Transaction { ops, ..Transaction::new(self.id) }, turn, |_| {}).await
         };
         answer(head, result.await)
     }
 
-    /// The copy is whole: the primary's log is this copy's log from now on.
+    /// The copy is complete: the primary's log is this copy's log from now on.
     pub(crate) async fn answer_activate(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -116,8 +123,9 @@ impl Pg {
         let (head, last) = (activate.head, activate.last_update.version);
         let result = async {
             let turn = self.check(head)?;
-            let txn = self.take_log(activate);
-            self.carry_out(osd, txn, turn).await?;
+            let new = NewLog::from(activate);
+            let txn = new.transaction(&self.log.borrow());
+            self.carry_out(osd, txn, turn, |log| new.replace(log)).await?;
             if self.is_past(turn) {
                 return Err(errno::EAGAIN);
             }
@@ -128,61 +136,118 @@ impl Pg {
         answer(head, result.await)
     }
 
-    fn take_log(&self, activate: PgActivate) -> Transaction {
-        let mut log = self.log.borrow_mut();
-        let unchanged = log.info.last_update == activate.last_update && activate.log.is_empty();
-        let mut txn = Transaction::new(self.id);
-        if !unchanged {
-            log.rewind(activate.keep_to);
-            if activate.keep_to == Eversion::ZERO {
-                log.info.log_tail = activate.log_tail;
+    /// Prepares a transaction, submits it unless `turn` is over, and waits until it is durable. `note` changes the log in
+    /// memory as the transaction does in the store.
+    async fn carry_out(
+        &self,
+        osd: &OsdShard,
+        txn: Transaction,
+        turn: u64,
+        note: impl FnOnce(&mut PgLog),
+    ) -> Result<(), i32> {
+        let submitted = match self.submit_repair(osd, &txn, turn).await {
+            // An object that is removed and written anew: neither its lost block nor its room is needed once the old object
+            // is gone.
+            Err(error) if error.lost_block().is_some() || matches!(error, StoreError::NoSpace { .. }) => {
+                self.remove_first(osd, &txn, turn).await.map_err(|error| error.errno())?;
+                self.submit_repair(osd, &txn, turn).await
             }
-            for entry in activate.log {
-                let entry = log::from_wire(entry);
-                txn.log.push(entry.clone());
-                log.push(entry);
-            }
-            log.info.last_update = activate.last_update;
-            txn.log_rewind_to = Some(activate.keep_to);
+            submitted => submitted,
+        };
+        let commit = submitted.map_err(|error| error.errno())?.ok_or(errno::EAGAIN)?;
+        note(&mut self.log.borrow_mut());
+        let result = commit.await;
+        if let Err(error) = &result {
+            self.fail(osd, "a step of its repair failed", error);
         }
-        log.info.last_epoch_started = activate.last_epoch_started;
-        log.info.same_interval_since = activate.head.interval;
-        log.info.acting = activate.acting;
-        txn.info = Some(log.info.clone());
+        result.map_err(|error| error.errno())
+    }
+
+    /// Submits a transaction, unless `turn` is over. An error means that nothing was changed.
+    async fn submit_repair(
+        &self,
+        osd: &OsdShard,
+        txn: &Transaction,
+        turn: u64,
+    ) -> Result<Option<Commit>, StoreError> {
+        let _prepared = osd.store.prepare(&txn.ops).await?;
+        if self.is_past(turn) {
+            return Ok(None);
+        }
+        let commit = osd.store.submit(txn.clone());
+        match commit.peek() {
+            Some(Err(error)) => Err(error),
+            _ => Ok(Some(commit)),
+        }
+    }
+
+    /// What a transaction removes, alone. This copy counts as incomplete until its repair ends, so it may stop in between.
+    async fn remove_first(&self, osd: &OsdShard, txn: &Transaction, turn: u64) -> Result<(), StoreError> {
+        let removed = txn.ops.iter().filter(|op| matches!(op, TxnOp::Remove { .. })).cloned();
+        let first = Transaction { ops: removed.collect(), ..Transaction::new(self.id) };
+        match self.submit_repair(osd, &first, turn).await? {
+            Some(commit) => commit.await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The primary's log, as a replica takes it over.
+struct NewLog {
+    keep_to: Eversion,
+    log_tail: Eversion,
+    entries: Vec<LogEntry>,
+    info: PgInfo,
+}
+
+impl From<PgActivate> for NewLog {
+    fn from(activate: PgActivate) -> NewLog {
+        let PgActivate { head, keep_to, log_tail, last_update, last_epoch_started, acting, log } = activate;
+        let info = PgInfo {
+            pg: head.pg,
+            last_update,
+            log_tail,
+            last_epoch_started,
+            same_interval_since: head.interval,
+            acting,
+            incomplete: false,
+        };
+        NewLog { keep_to, log_tail, entries: log.into_iter().map(log::from_wire).collect(), info }
+    }
+}
+
+impl NewLog {
+    fn is_other(&self, log: &PgLog) -> bool {
+        log.info.last_update != self.info.last_update || !self.entries.is_empty()
+    }
+
+    /// Info of the PG with this log: its tail stays where it is while an entry of it is kept.
+    fn info_after(&self, log: &PgLog) -> PgInfo {
+        let tail = if self.keep_to == Eversion::ZERO && self.is_other(log) {
+            self.log_tail
+        } else {
+            log.info.log_tail
+        };
+        PgInfo { log_tail: tail, ..self.info.clone() }
+    }
+
+    fn transaction(&self, log: &PgLog) -> Transaction {
+        let mut txn = Transaction::new(self.info.pg);
+        if self.is_other(log) {
+            txn.log = self.entries.iter().cloned().collect();
+            txn.log_rewind_to = Some(self.keep_to);
+        }
+        txn.info = Some(self.info_after(log));
         txn
     }
 
-    /// Prepares a transaction, submits it unless `turn` is over, and waits until it is durable.
-    async fn carry_out(&self, osd: &OsdShard, txn: Transaction, turn: u64) -> Result<(), i32> {
-        let mut prepared = osd.store.prepare(&txn.ops).await;
-        if prepared.as_ref().is_err_and(|error| error.lost_block().is_some()) {
-            // An object that is removed and written anew: the block is not needed once the old object is gone.
-            if self.is_past(turn) {
-                return Err(errno::EAGAIN);
-            }
-            self.remove_first(osd, &txn).await.map_err(|e| e.errno())?;
-            prepared = osd.store.prepare(&txn.ops).await;
+    fn replace(self, log: &mut PgLog) {
+        let (info, is_other) = (self.info_after(log), self.is_other(log));
+        if is_other {
+            log.rewind(self.keep_to);
+            self.entries.into_iter().for_each(|entry| log.push(entry));
         }
-        let prepared = prepared.map_err(|e| e.errno())?;
-        if self.is_past(turn) {
-            return Err(errno::EAGAIN);
-        }
-        let commit = osd.store.submit(txn);
-        drop(prepared);
-        commit.await.map_err(|error| {
-            tracing::error!("pg {}: a step of its repair failed: {error}", self.id);
-            error.errno()
-        })
-    }
-
-    /// What a transaction removes, alone. This copy counts as not whole until its repair ends, so it may stop in between.
-    async fn remove_first(&self, osd: &OsdShard, txn: &Transaction) -> Result<(), StoreError> {
-        let removed = txn.ops.iter().filter(|op| matches!(op, TxnOp::Remove { .. })).cloned();
-        let first = Transaction { ops: removed.collect(), ..Transaction::new(self.id) };
-        let prepared = osd.store.prepare(&first.ops).await?;
-        let commit = osd.store.submit(first);
-        drop(prepared);
-        commit.await
+        log.info = info;
     }
 }
 
@@ -194,11 +259,20 @@ pub(crate) fn not_ready(head: Head) -> Message {
 fn no_answer(head: Head, result: i32) -> Message {
     let (last_update, log_tail) = (Eversion::ZERO, Eversion::ZERO);
     let last_epoch_started = Epoch(0);
-    Message::of(&PgNotify { head, result, last_update, log_tail, last_epoch_started, log: Vec::new() })
+    let incomplete = false;
+    Message::of(&PgNotify {
+        head,
+        result,
+        last_update,
+        log_tail,
+        last_epoch_started,
+        incomplete,
+        log: Vec::new(),
+    })
 }
 
 fn push_ops(push: PushObject, data: Payload, crc: Option<u32>) -> SmallVec<[TxnOp; 2]> {
-    let PushObject { oid, exists, size, off, version, user_version, mtime, .. } = push;
+    let PushObject { oid, exists, size, off, lost_bytes, version, user_version, mtime, .. } = push;
     let mut ops: SmallVec<[TxnOp; 2]> = SmallVec::new();
     if off == 0 && oid.snap != SNAP_ATTRS {
         ops.push(TxnOp::Remove { oid: oid.attrs() }); // they come next, if there are any
@@ -211,8 +285,12 @@ fn push_ops(push: PushObject, data: Payload, crc: Option<u32>) -> SmallVec<[TxnO
         ops.push(TxnOp::Remove { oid: oid.clone() });
         ops.push(TxnOp::Truncate { oid: oid.clone(), size });
     }
+    let end = off.saturating_add(data.len() as u64);
     if !data.is_empty() {
         ops.push(TxnOp::Write { oid: oid.clone(), off, data, crc });
+    }
+    if lost_bytes > 0 {
+        ops.push(TxnOp::Lose { oid: oid.clone(), off: end, len: lost_bytes });
     }
     ops.push(TxnOp::SetMeta { oid, version, user_version, mtime });
     ops

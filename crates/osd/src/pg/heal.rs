@@ -46,18 +46,57 @@ pub(super) async fn prepare(osd: &OsdShard, ops: &[TxnOp]) -> Result<Prepared, S
     }
 }
 
+/// Reads from the store for another copy, and heals what is damaged.
+pub(super) async fn read_for_copy(
+    osd: &OsdShard,
+    oid: &ObjectId,
+    off: u64,
+    len: u64,
+) -> Result<Payload, Unhealed> {
+    let mut healed = 0;
+    loop {
+        match osd.store.read(oid, off, len).await {
+            Err(error) if healed < BLOCKS_MAX => heal(osd, error).await?,
+            Err(error) => return Err(Unhealed { error, is_lost: false }),
+            Ok(data) => return Ok(data),
+        }
+        healed += 1;
+    }
+}
+
+/// A block that stays damaged.
+pub(super) struct Unhealed {
+    pub error: StoreError,
+    /// Every other member said that it has not the content either.
+    pub is_lost: bool,
+}
+
+impl From<Unhealed> for StoreError {
+    fn from(unhealed: Unhealed) -> StoreError {
+        unhealed.error
+    }
+}
+
 /// Gives a lost block its content back; the error is what it was if that cannot be.
-async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), StoreError> {
-    let Some((oid, off)) = error.lost_block() else { return Err(error) };
+async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), Unhealed> {
+    let unknown = |error| Unhealed { error, is_lost: false };
+    let Some((oid, off)) = error.lost_block() else { return Err(unknown(error)) };
     osd.metrics.borrow_mut().blocks_lost.inc();
     let id = osd.view().and_then(|view| view.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name));
-    let Some(pg) = id.and_then(|id| osd.pg(id)) else { return Err(error) };
+    let Some(pg) = id.and_then(|id| osd.pg(id)) else { return Err(unknown(error)) };
+    let mut is_lost = true;
     for member in pg.acting().into_iter().filter(|member| *member != osd.config.id) {
         let request = PgRead { head: pg.head(osd), off, len: BLOCK_BYTES, oid: oid.clone() };
         let answer = osd.peers.request(member, pg.id, Message::of(&request)).await;
         let healed = match answer.map(take_data) {
-            None => Err("it does not answer".to_owned()),
-            Some(Err(why)) => Err(why),
+            None => {
+                is_lost = false;
+                Err("it does not answer".to_owned())
+            }
+            Some(Err(errno)) => {
+                is_lost &= matches!(errno.0, errno::EIO | errno::ENOENT);
+                Err(errno.to_string())
+            }
             Some(Ok(data)) => give(osd, &pg, oid, off, &data).await.map_err(|error| error.to_string()),
         };
         match healed {
@@ -69,14 +108,14 @@ async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), StoreError> {
         }
     }
     tracing::error!("pg {}: no other copy has it: {error}", pg.id);
-    Err(error)
+    Err(Unhealed { error, is_lost })
 }
 
-fn take_data(answer: Message) -> Result<Payload, String> {
-    let data: PgData = answer.decode().map_err(|error| error.to_string())?;
+fn take_data(answer: Message) -> Result<Payload, Errno> {
+    let data: PgData = answer.decode().map_err(|_| Errno(errno::EINVAL))?;
     match data.result {
         0 => Ok(answer.into_parts().0.data),
-        errno => Err(Errno(errno).to_string()),
+        errno => Err(Errno(errno)),
     }
 }
 

@@ -7,6 +7,7 @@ use carmine_reactor::Group;
 use carmine_store::pg_bits;
 use carmine_types::{Epoch, OsdId};
 use carmine_wire::EntityAddr;
+use carmine_wire::osdmap::Pin;
 
 use super::{Pg, PgLog, Phase, activate};
 use crate::shard::OsdShard;
@@ -42,14 +43,17 @@ impl Pg {
     /// Follows a new map.
     pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) {
         let members = members(view, self);
-        if *self.members.borrow() == members && self.interval.get() != Epoch(0) {
+        let is_same = *self.members.borrow() == members && self.interval.get() != Epoch(0);
+        // The monitor may have given up one who was waited for, though those who are here are the same.
+        let may_begin = matches!(*self.phase.borrow(), Phase::Down(_)) && self.missing_members(osd).is_none();
+        if is_same && !may_begin {
             return;
         }
         *self.members.borrow_mut() = members;
         self.interval.set(view.epoch());
         self.next_turn();
         // Nothing of the interval before is taken from its primary any more, until this interval's primary asks.
-        self.replica.begin(Epoch(0));
+        self.replica.begin((Epoch(0), 0));
         if self.loaded.get() {
             self.begin(osd);
         }
@@ -100,18 +104,19 @@ impl Pg {
         let view = osd.view()?;
         let size = view.map().pool(self.id.pool).map_or(0, |pool| usize::from(pool.size));
         let acting = self.acting();
-        if acting.len() >= size {
-            return None;
+        let pin = view.map().pg_temp.get(&self.id).map(|entry| Pin::parse(entry).owners);
+        let owners = pin.unwrap_or_else(|| view.mapping(self.id).raw.to_vec());
+        let wanted = owners.iter().filter_map(|osd| OsdId::from_item(*osd));
+        let down: Vec<String> =
+            wanted.filter(|osd| !acting.contains(osd)).map(|osd| osd.to_string()).collect();
+        match down.as_slice() {
+            [] if acting.len() >= size => None,
+            [] => Some(format!(
+                "{} of {size} OSDs found by CRUSH: add OSDs or lower the pool's size",
+                acting.len()
+            )),
+            _ => Some(format!("waits for {}, which is down", down.join(", "))),
         }
-        let mapping = view.mapping(self.id);
-        let down = mapping.raw.iter().filter_map(|o| OsdId::from_item(*o)).filter(|o| !acting.contains(o));
-        let down: Vec<String> = down.map(|o| format!("osd.{}", o.0)).collect();
-        Some(match down.as_slice() {
-            [] => {
-                format!("{} of {size} OSDs found by CRUSH: add OSDs or lower the pool's size", acting.len())
-            }
-            _ => format!("waits for {}, which is down", down.join(", ")),
-        })
     }
 }
 

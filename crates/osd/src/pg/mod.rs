@@ -28,6 +28,7 @@ mod ops;
 mod remove;
 mod replica;
 mod replicate;
+mod report;
 mod run;
 mod txn;
 mod usage;
@@ -124,6 +125,12 @@ pub(crate) struct Pg {
     pub interval: Cell<Epoch>,
     /// Counts intervals, and their restarts.
     turn: Cell<u64>,
+    /// Counts this primary's attempts to activate it.
+    attempt: Cell<u64>,
+    /// Who has to lead instead of this primary, which cannot make the copies equal (primary).
+    successor: Cell<Option<OsdId>>,
+    /// In this epoch the monitor was told that all members are complete, and some of them may now leave (primary).
+    promised: Cell<Epoch>,
     pub log: RefCell<PgLog>,
     objects: RefCell<Objects<Rc<ClientOp>>>,
     /// Writes not yet durable everywhere, oldest first (primary).
@@ -159,6 +166,9 @@ impl Pg {
             members: RefCell::default(),
             interval: Cell::new(Epoch(0)),
             turn: Cell::new(0),
+            attempt: Cell::new(0),
+            successor: Cell::new(None),
+            promised: Cell::new(Epoch(0)),
             log: RefCell::new(PgLog::new(id)),
             objects: RefCell::default(),
             in_flight: RefCell::default(),
@@ -301,6 +311,7 @@ impl Pg {
         let ops = self.take_ops();
         *self.waiting.borrow_mut() = ops;
         self.followers.borrow_mut().clear();
+        self.successor.set(None);
         self.changed.notify_all();
     }
 

@@ -20,8 +20,8 @@ use crate::shard::OsdShard;
 /// What a PG does for its primary.
 #[derive(Default)]
 pub(crate) struct Replica {
-    /// The primary's interval, from its last query; nothing of another interval is taken.
-    pub interval: Cell<Epoch>,
+    /// The primary's interval and its attempt, from its last query: nothing of another one is taken.
+    pub attempt: Cell<(Epoch, u64)>,
     /// Arrived and not yet applied, in the order of versions.
     queue: RefCell<VecDeque<Arrived>>,
     /// Where acknowledgements go: the connection that was used last.
@@ -48,9 +48,9 @@ enum State {
 }
 
 impl Replica {
-    /// Only entries of this interval are taken from now on; those that were not applied yet are forgotten.
-    pub(super) fn begin(&self, interval: Epoch) {
-        self.interval.set(interval);
+    /// Only entries of this attempt are taken from now on; those that were not applied yet are forgotten.
+    pub(super) fn begin(&self, attempt: (Epoch, u64)) {
+        self.attempt.set(attempt);
         self.queue.borrow_mut().clear();
         self.back.borrow_mut().take();
     }
@@ -87,7 +87,8 @@ impl Pg {
         crc: Option<u32>,
         reply: ReplyPath,
     ) {
-        if *self.phase.borrow() != Phase::Replica(true) || op.head.interval != self.replica.interval.get() {
+        let is_current = (op.head.interval, op.head.attempt) == self.replica.attempt.get();
+        if *self.phase.borrow() != Phase::Replica(true) || !is_current {
             return self.refuse(op.head, errno::ESTALE, &reply);
         }
         *self.replica.back.borrow_mut() = Some(Rc::clone(&reply));
@@ -154,8 +155,11 @@ impl Pg {
             let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
             let Some(arrived) = ready else { return };
             let next = self.replica.waiting_of(&arrived.entry.oid);
-            if let Err(error) = self.apply(osd, arrived) {
-                return self.fail(osd, "a write of its primary cannot be applied", &error);
+            match self.apply(osd, arrived) {
+                Ok(()) => {}
+                // Removing objects makes room: that must not need a restart.
+                Err(error @ StoreError::NoSpace { .. }) => return self.begin_anew(osd, &error),
+                Err(error) => return self.fail(osd, "a write of its primary cannot be applied", &error),
             }
             if let Some(next) = next {
                 self.prepare_entry(osd, next);
@@ -184,10 +188,10 @@ impl Pg {
         Ok(())
     }
 
-    /// A write changes a part of a block that is lost here, and nobody has what the block held before: the primary has
-    /// changed its own already. It makes the copies equal again, which gives us the whole object.
+    /// A write cannot be applied here, though the store is well: it changes a part of a block that is lost here and on the
+    /// primary, which has changed its own already, or there is no room. The primary makes the copies equal again.
     fn begin_anew(&self, osd: &OsdShard, error: &StoreError) {
-        tracing::warn!("pg {}: an object of this copy is asked for anew: {error}", self.id);
+        tracing::warn!("pg {}: this copy has to be made equal again: {error}", self.id);
         self.next_turn();
         self.set_phase(Phase::Replica(false));
         self.report_failure(osd, error.errno());
@@ -195,11 +199,16 @@ impl Pg {
 
     /// Tells the primary, if this PG has one, that this copy cannot go on: the primary must not go on without it.
     pub(super) fn report_failure(&self, osd: &OsdShard, errno: i32) {
-        let head = Head { pg: self.id, epoch: osd.epoch(), interval: self.replica.interval.get() };
+        let head = self.replica_head(osd);
         let back = self.replica.back.borrow_mut().take();
         if let Some(back) = back {
             self.refuse(head, errno, &back);
         }
+    }
+
+    fn replica_head(&self, osd: &OsdShard) -> Head {
+        let (interval, attempt) = self.replica.attempt.get();
+        Head { pg: self.id, epoch: osd.epoch(), interval, attempt }
     }
 
     /// As a replica: everything up to this version number is durable here.
@@ -209,7 +218,7 @@ impl Pg {
     }
 
     fn acknowledge(&self, osd: &OsdShard) {
-        let head = Head { pg: self.id, epoch: osd.epoch(), interval: self.replica.interval.get() };
+        let head = self.replica_head(osd);
         let version = Eversion::new(0, self.local.get());
         let back = self.replica.back.borrow().clone();
         if let Some(back) = back {

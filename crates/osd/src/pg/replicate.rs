@@ -36,7 +36,7 @@ impl Follower {
 
 impl Pg {
     pub(super) fn head(&self, osd: &OsdShard) -> Head {
-        Head { pg: self.id, epoch: osd.epoch(), interval: self.interval.get() }
+        Head { pg: self.id, epoch: osd.epoch(), interval: self.interval.get(), attempt: self.attempt.get() }
     }
 
     /// The message for replicas, its data, and the data's checksum if it is known. Empty if there are no replicas.
@@ -70,6 +70,7 @@ impl Pg {
                 TxnOp::Remove { oid } if oid.snap == SNAP_ATTRS => RepTxn::AttrsRemove,
                 TxnOp::Remove { .. } => RepTxn::Remove,
                 TxnOp::SetMeta { .. } => return None, // the entry has it
+                TxnOp::Lose { .. } => unreachable!("only the copy of a damaged object loses blocks"),
             })
         });
         let txn = steps.collect();
@@ -96,7 +97,8 @@ impl Pg {
 
     /// Handles a replica's answer to a write.
     pub(crate) fn on_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &RepAck) {
-        if ack.head.interval != self.interval.get() || !self.is_active() {
+        let is_ours = (ack.head.interval, ack.head.attempt) == (self.interval.get(), self.attempt.get());
+        if !is_ours || !self.is_active() {
             return;
         }
         match ack.result {

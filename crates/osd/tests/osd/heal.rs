@@ -1,11 +1,14 @@
 //! Bit rot and bad sectors: an operation that meets them gets the bytes from another copy, and the damage is gone; without
 //! another copy it is an error, never data.
 
+use std::time::Duration;
+
 use carmine_client::RouteMode;
 use carmine_types::{PgId, errno};
 
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
+use super::peering::members;
 
 /// Several blocks, and a part of one.
 const BYTES: usize = 5 * 4096 + 1000;
@@ -154,4 +157,37 @@ fn a_copy_that_is_pushed_is_healed_where_it_is_read() {
     assert!(read(&cluster) == Ok(wanted));
     assert_eq!(cluster.counter(&[0], "blocks_healed"), 1);
     cluster.check_equal(&[0, 1]);
+}
+
+/// A block that no copy can give is an error in the copies that are made of it, too; all else is served.
+#[test]
+fn a_block_that_is_lost_everywhere_does_not_keep_its_pg_from_serving() {
+    for (seed, kind) in [(51, Harm::Bit(2)), (52, Harm::Sector)] {
+        let cluster = Cluster::start(seed, Disks::Blue, 2, 4, &[1, 2, 1]);
+        members(&cluster, 4, &[0, 1]);
+        cluster.client(RouteMode::Direct, |_, pool| async move {
+            pool.write_full("a", content()).await.unwrap();
+            pool.write_full("b", content()[..100].to_vec()).await.unwrap();
+        });
+        (0..2).for_each(|osd| harm(&cluster, osd, 2, kind));
+        members(&cluster, 4, &[0, 2]);
+        for leader in [0, 2] {
+            members(&cluster, 4, &[leader, 2 - leader]);
+            cluster.pass(Duration::from_secs(1));
+            cluster.client(RouteMode::Direct, |_, pool| async move {
+                let data = pool.read("a", 0, 8192).await.unwrap().to_vec();
+                assert!(data == content()[..8192]);
+                let data = pool.read("a", 3 * 4096, 0).await.unwrap().to_vec();
+                assert!(data == content()[3 * 4096..]);
+                assert!(pool.read("b", 0, 0).await.unwrap().to_vec() == content()[..100]);
+                let lost = pool.read("a", 8192 + 10, 20).await.map(|data| data.to_vec());
+                assert_eq!(lost.map_err(|error| error.errno()), Err(errno::EIO));
+            });
+        }
+        cluster.client(RouteMode::Direct, |_, pool| async move {
+            pool.write("a", 8192, content()[8192..3 * 4096].to_vec()).await.unwrap();
+        });
+        assert_eq!(read(&cluster), Ok(content()), "overwritten, it is there again");
+        cluster.check_equal(&[2, 0]);
+    }
 }

@@ -7,6 +7,7 @@ mod cluster;
 mod faults;
 mod flaky;
 mod heal;
+mod incomplete;
 mod late;
 mod live;
 mod mon;

@@ -109,6 +109,11 @@ impl FakeMon {
         self.changes.borrow_mut().push(Box::new(|_, inc| change(inc)));
     }
 
+    /// Changes the map soon, by what it is then.
+    pub(crate) fn changes_with(&self, change: impl FnOnce(&OsdMap, &mut Incremental) + 'static) {
+        self.changes.borrow_mut().push(Box::new(change));
+    }
+
     /// The map says that an OSD is down, whether it is or not.
     pub(crate) fn down(&self, osd: u32) {
         self.changes.borrow_mut().push(Box::new(move |map, inc| {

@@ -11,7 +11,7 @@ use carmine_reactor::sim::NodeId;
 use carmine_types::{Eversion, ObjectId, OsdId, PgId};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, WatchNotify, flags};
-use carmine_wire::private::rep::PgNotify;
+use carmine_wire::private::rep::{PgAck, PgNotify, PgQuery, RepAck};
 use carmine_wire::{EntityType, kinds};
 
 use super::cluster::Cluster;
@@ -33,7 +33,8 @@ pub(crate) struct Raw(Rc<State>, NodeId);
 struct State {
     outgoing: RefCell<Vec<Message>>,
     answers: RefCell<BTreeMap<u64, Vec<Answer>>>,
-    notifies: RefCell<Vec<i32>>,
+    notifies: RefCell<Vec<PgNotify>>,
+    acks: RefCell<Vec<i32>>,
     events: RefCell<Vec<(WatchNotify, Vec<u8>)>>,
     maps: Cell<u32>,
     connected: Cell<bool>,
@@ -112,9 +113,18 @@ impl Raw {
         self.0.outgoing.borrow_mut().push(message);
     }
 
-    /// Results of the queries that this OSD sent.
-    pub(crate) fn notifies(&self) -> Vec<i32> {
-        self.0.notifies.borrow().clone()
+    /// As a primary: asks what the OSD has.
+    pub(crate) fn query(&self, cluster: &Cluster, query: &PgQuery) -> PgNotify {
+        self.send_message(Message::of(query));
+        cluster.wait("an answer", || !self.0.notifies.borrow().is_empty());
+        self.0.notifies.borrow_mut().remove(0)
+    }
+
+    /// As a primary: gives an order, or a write; the result.
+    pub(crate) fn order(&self, cluster: &Cluster, order: Message) -> i32 {
+        self.send_message(order);
+        cluster.wait("an answer", || !self.0.acks.borrow().is_empty());
+        self.0.acks.borrow_mut().remove(0)
     }
 
     /// Answers to a transaction so far.
@@ -168,7 +178,9 @@ impl Dispatcher for Answers {
                 };
                 self.0.answers.borrow_mut().entry(msg.header.tid).or_default().push(answer);
             }
-            PgNotify::KIND => self.0.notifies.borrow_mut().push(msg.decode::<PgNotify>().unwrap().result),
+            PgNotify::KIND => self.0.notifies.borrow_mut().push(msg.decode().unwrap()),
+            PgAck::KIND => self.0.acks.borrow_mut().push(msg.decode::<PgAck>().unwrap().result),
+            RepAck::KIND => self.0.acks.borrow_mut().push(msg.decode::<RepAck>().unwrap().result),
             kinds::WATCH_NOTIFY => {
                 let event = (msg.decode::<WatchNotify>().unwrap(), msg.data.to_vec());
                 self.0.events.borrow_mut().push(event);
