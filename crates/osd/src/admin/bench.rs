@@ -1,14 +1,14 @@
 //! `bench`, as Ceph's OSDs have it: writes through the object store alone (no client, no replica, no log), tells the rate
 //! when all of it is durable, and removes what it wrote.
 //!
-//! The objects lie in a PG of a pool that no map has. If the OSD ends in the middle they are found and removed at its next
-//! start, like those of a deleted pool.
+//! The objects lie in the only PG of a pool that no map has. Like any PG it has one reactor as its owner, the first, which
+//! carries out all orders, one after the other, wherever they come in. If the OSD ends in the middle the objects are found and
+//! removed at its next start, like those of a deleted pool.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use carmine_reactor::sync::oneshot;
-use carmine_reactor::{Bytes, Group, Payload};
+use carmine_reactor::{Bytes, Payload, Shard, ShardId};
 use carmine_store::{Commit, PgInfo, StoreError, Transaction, TxnOp};
 use carmine_types::{ObjectId, PgId};
 use serde_json::{Value, json};
@@ -16,8 +16,10 @@ use serde_json::{Value, json};
 use crate::pg::{WHOLE_POOL, remove_objects};
 use crate::shard::OsdShard;
 
-/// The pool; real ones count up from 1. Each shard has a PG of its own.
-const POOL: i64 = -2;
+/// The PG; real pools count up from 1.
+const PG: PgId = PgId { pool: -2, ps: 0 };
+/// The shard that owns it.
+const OWNER: ShardId = ShardId(0);
 /// Bytes to write, if nobody says how many.
 const COUNT_DEFAULT: u64 = 1 << 30;
 /// Bytes of one write, by default and at the most (Ceph's osd_bench_max_block_size).
@@ -104,23 +106,21 @@ fn check_duration(count: u64, size: u64) -> Result<(), String> {
 
 pub(super) async fn bench(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, String> {
     let order = Order::parse(question, osd.store.statfs().free)?;
-    let (tell, told) = oneshot::channel();
-    let own = Rc::clone(osd);
     // A task of its own: who asked may not wait for the end, and what was written is removed all the same.
-    osd.shard.spawn(Group::Admin, "bench", async move {
-        let _ = tell.send(carry_out(&own, &order).await);
-    });
-    told.await.unwrap_or_else(|oneshot::Closed| Err("the OSD stops".to_owned()))
+    let carry_out = async move |shard: Shard| match OsdShard::of(&shard) {
+        Some(osd) => carry_out(&osd, &order).await,
+        None => Err("the OSD starts or stops".to_owned()),
+    };
+    osd.shard.call(OWNER, carry_out).await
 }
 
 async fn carry_out(osd: &Rc<OsdShard>, order: &Order) -> Result<Value, String> {
-    // One at a time on a shard: they would remove each other's objects.
+    // One at a time: they would remove each other's objects.
     let _turn = osd.walks.acquire(1).await;
-    let pg = PgId::new(POOL, osd.shard.id().0.into());
     let begin_ns = osd.shard.now_ns();
-    let written = write_all(osd, pg, order).await;
+    let written = write_all(osd, order).await;
     let elapsed_s = osd.shard.now_ns().saturating_sub(begin_ns).max(1) as f64 / 1e9;
-    let removed = remove_objects(osd, pg, WHOLE_POOL).await;
+    let removed = remove_objects(osd, PG, WHOLE_POOL).await;
     let writes = written.map_err(|e| e.to_string())?;
     removed.map_err(|e| format!("the objects of the benchmark cannot be removed: {e}"))?;
     let bytes = writes * order.size;
@@ -131,10 +131,10 @@ async fn carry_out(osd: &Rc<OsdShard>, order: &Order) -> Result<Value, String> {
 }
 
 /// Returns the number of writes, all of them durable.
-async fn write_all(osd: &OsdShard, pg: PgId, order: &Order) -> Result<u64, StoreError> {
+async fn write_all(osd: &OsdShard, order: &Order) -> Result<u64, StoreError> {
     // Its info is what makes the PG found after a crash.
-    let info = PgInfo { pg, ..PgInfo::default() };
-    osd.store.submit(Transaction { info: Some(info), ..Transaction::new(pg) }).await?;
+    let info = PgInfo { pg: PG, ..PgInfo::default() };
+    osd.store.submit(Transaction { info: Some(info), ..Transaction::new(PG) }).await?;
     let data = data(osd, order.size);
     let most = usize::try_from((WRITES_BYTES / order.size).max(1)).map_or(WRITES, |n| n.min(WRITES));
     let mut under_way: VecDeque<Commit> = VecDeque::with_capacity(most);
@@ -146,8 +146,8 @@ async fn write_all(osd: &OsdShard, pg: PgId, order: &Order) -> Result<u64, Store
             oldest.await?;
         }
         let (object, off) = order.place(write);
-        let oid = ObjectId::head(POOL, b"", b"", format!("bench_{object}").as_bytes());
-        let mut txn = Transaction::new(pg);
+        let oid = ObjectId::head(PG.pool, b"", b"", format!("bench_{object}").as_bytes());
+        let mut txn = Transaction::new(PG);
         txn.ops.push(TxnOp::Write { oid, off, data: data.clone(), crc: None });
         let prepared = osd.store.prepare(&txn.ops).await?;
         under_way.push_back(osd.store.submit(txn));

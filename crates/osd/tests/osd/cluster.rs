@@ -12,7 +12,7 @@ use carmine_client::{Client, Options, Pool, RouteMode};
 use carmine_osd::{Gates, OsdConfig};
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
-use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
 use carmine_types::{OsdId, Uuid};
 use serde_json::Value;
@@ -41,6 +41,8 @@ pub(crate) struct Cluster {
     disks: Disks,
     /// Key-value stores by OSD: what survives of it besides its block file.
     kvs: RefCell<BTreeMap<u32, Arc<MemKv>>>,
+    /// What the shards of an OSD share of its store, since its last start.
+    blues: Rc<RefCell<BTreeMap<u32, Arc<BlueShared>>>>,
     nodes: RefCell<BTreeMap<u32, NodeId>>,
     starts: Cell<u32>,
 }
@@ -57,6 +59,7 @@ impl Cluster {
             mon,
             disks,
             kvs: RefCell::default(),
+            blues: Rc::default(),
             nodes: RefCell::default(),
             starts: Cell::new(0),
         };
@@ -80,14 +83,19 @@ impl Cluster {
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
         let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());
-        let disks = self.disks;
+        let (disks, blues) = (self.disks, Rc::clone(&self.blues));
         let node = self.sim.node(&format!("osd.{osd}"), shards, move |shard| {
             let (config, kv): (_, Arc<dyn Kv>) = (Arc::clone(&config), Arc::clone(&kv) as Arc<dyn Kv>);
+            let blues = Rc::clone(&blues);
             async move {
                 if shard.id() == ShardId(0) {
                     let store = match disks {
                         Disks::Cyan => StoreShared::cyan(1 << 30),
-                        Disks::Blue => open_blue(&shard, osd, kv, blank).await,
+                        Disks::Blue => {
+                            let shared = open_blue(&shard, osd, kv, blank).await;
+                            blues.borrow_mut().insert(osd, Arc::clone(&shared));
+                            StoreShared::Blue(shared)
+                        }
                     };
                     run_all(&shard, config, store).await;
                 }
@@ -115,6 +123,29 @@ impl Cluster {
     /// The block file of an OSD, to break it.
     pub(crate) fn disk(&self, osd: u32) -> SimDisk<'_> {
         self.sim.disk(&format!("osd.{osd}"), Path::new(DISK))
+    }
+
+    /// Checks an OSD's store, to which nothing is being written: as the OSD has it if it runs, else as the next one would.
+    pub(crate) fn fsck(&self, osd: u32) -> FsckReport {
+        let running = self.nodes.borrow().contains_key(&osd);
+        let mounted = self.blues.borrow().get(&osd).filter(|_| running).cloned();
+        let (kv, report) = (self.kv(osd) as Arc<dyn Kv>, Rc::new(RefCell::new(None)));
+        let place = Rc::clone(&report);
+        let node = self.sim.node(&format!("osd.{osd}"), 1, move |shard| {
+            let (kv, place, mounted) = (Arc::clone(&kv), Rc::clone(&place), mounted.clone());
+            async move {
+                let shared = match mounted {
+                    Some(shared) => shared,
+                    None => {
+                        BlueShared::mount(&shard, Path::new(DISK), kv, MountOptions::default()).await.unwrap()
+                    }
+                };
+                *place.borrow_mut() = Some(blue::fsck(&shared, &shard, true).await.unwrap());
+            }
+        });
+        self.wait("fsck", || report.borrow().is_some());
+        self.sim.kill(node);
+        report.take().unwrap()
     }
 
     /// Forgets what an OSD had on disk.
@@ -236,7 +267,7 @@ impl<R> Running<R> {
     }
 }
 
-async fn open_blue(shard: &Shard, osd: u32, kv: Arc<dyn Kv>, blank: bool) -> StoreShared {
+async fn open_blue(shard: &Shard, osd: u32, kv: Arc<dyn Kv>, blank: bool) -> Arc<BlueShared> {
     let path = Path::new(DISK);
     if blank {
         let options = MkfsOptions {
@@ -249,7 +280,7 @@ async fn open_blue(shard: &Shard, osd: u32, kv: Arc<dyn Kv>, blank: bool) -> Sto
         blue::mkfs(shard, path, options, Arc::clone(&kv), &mut |_, _| {}).await.unwrap();
     }
     let options = MountOptions { cache_bytes_per_shard: 64 << 10, ..MountOptions::default() };
-    StoreShared::Blue(BlueShared::mount(shard, path, kv, options).await.unwrap())
+    BlueShared::mount(shard, path, kv, options).await.unwrap()
 }
 
 /// As the `osd` process does it: shard 0 opens what all share and starts the others.

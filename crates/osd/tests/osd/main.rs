@@ -3,6 +3,7 @@
 mod attrs;
 mod barred;
 mod basics;
+mod bench;
 mod cluster;
 mod faults;
 mod flaky;

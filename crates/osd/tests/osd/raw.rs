@@ -11,7 +11,8 @@ use carmine_reactor::sim::NodeId;
 use carmine_types::{Eversion, ObjectId, OsdId, PgId};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, WatchNotify, flags};
-use carmine_wire::private::rep::{PgAck, PgNotify, PgQuery, RepAck};
+use carmine_wire::private::AdminReply;
+use carmine_wire::private::rep::{PgAck, PgData, PgNotify, PgQuery, RepAck};
 use carmine_wire::{EntityType, kinds};
 
 use super::cluster::Cluster;
@@ -127,6 +128,11 @@ impl Raw {
         self.0.acks.borrow_mut().remove(0)
     }
 
+    /// Results of orders and questions so far.
+    pub(crate) fn results(&self) -> Vec<i32> {
+        self.0.acks.borrow().clone()
+    }
+
     /// Answers to a transaction so far.
     pub(crate) fn answers(&self, tid: u64) -> Vec<Answer> {
         self.0.answers.borrow().get(&tid).cloned().unwrap_or_default()
@@ -180,6 +186,8 @@ impl Dispatcher for Answers {
             }
             PgNotify::KIND => self.0.notifies.borrow_mut().push(msg.decode().unwrap()),
             PgAck::KIND => self.0.acks.borrow_mut().push(msg.decode::<PgAck>().unwrap().result),
+            PgData::KIND => self.0.acks.borrow_mut().push(msg.decode::<PgData>().unwrap().result),
+            AdminReply::KIND => self.0.acks.borrow_mut().push(msg.decode::<AdminReply>().unwrap().result),
             RepAck::KIND => self.0.acks.borrow_mut().push(msg.decode::<RepAck>().unwrap().result),
             kinds::WATCH_NOTIFY => {
                 let event = (msg.decode::<WatchNotify>().unwrap(), msg.data.to_vec());
