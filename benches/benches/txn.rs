@@ -56,7 +56,7 @@ impl Writer {
         let (version, mtime) = (Eversion::new(4, version), UTime::ZERO);
         let user_version = version.version;
         let data = Payload::from(self.block.clone());
-        let mut txn = Transaction::new(PG);
+        let mut txn = Transaction::new(PG, 0);
         txn.ops.push(TxnOp::Write { oid: oid.clone(), off, data, crc: None });
         txn.ops.push(TxnOp::SetMeta { oid: oid.clone(), version, user_version, mtime });
         txn.log.push(LogEntry {

@@ -31,7 +31,7 @@ fn content(version: u64) -> Vec<u8> {
 
 fn transaction(version: u64) -> Transaction {
     let (oid, data) = (oid(version), content(version));
-    let mut txn = Transaction::new(PG);
+    let mut txn = Transaction::new(PG, 0);
     txn.ops.push(TxnOp::Truncate { oid: oid.clone(), size: data.len() as u64 });
     txn.ops.push(TxnOp::Write { oid: oid.clone(), off: 0, data: Payload::from(data), crc: None });
     txn.log.push(LogEntry {

@@ -58,7 +58,7 @@ async fn write_round(shard: &Shard, folder: &Path, round: u64, umount: bool) {
     let store = Store::open_shard(&StoreShared::Blue(shared), shard).await.unwrap();
     for n in 0..OBJECTS {
         let data = Payload::from(content(n, round));
-        let mut txn = Transaction::new(PG);
+        let mut txn = Transaction::new(PG, 0);
         txn.ops.push(TxnOp::Write { oid: oid(n), off: 0, data, crc: None });
         let prepared = store.prepare(&txn.ops).await.unwrap();
         let commit = store.submit(txn);

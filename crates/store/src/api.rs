@@ -165,9 +165,11 @@ impl TxnOp {
 pub struct Transaction {
     /// The PG; transactions of one PG become durable in the order of their submission.
     pub pg: PgId,
-    /// Changes of objects, in order. All objects belong to `pg`.
+    /// Number of low hash bits that the PG's objects share: [`pg_bits`].
+    pub bits: u32,
+    /// Changes of objects, in order. All objects lie in `pg`, which [`Store::submit`](crate::Store::submit) asserts.
     pub ops: SmallVec<[TxnOp; 2]>,
-    /// Entries to append to the PG's log.
+    /// Entries to append to the PG's log; their objects lie in `pg`, too.
     pub log: SmallVec<[LogEntry; 1]>,
     /// Drops log entries up to and including this version. Costs about as much as one more entry: do it for many
     /// entries at once (every 64th, say).
@@ -183,10 +185,17 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// An empty transaction of this PG.
+    /// An empty transaction of this PG, whose objects share so many low bits of their hashes.
     #[must_use]
-    pub fn new(pg: PgId) -> Transaction {
-        Transaction { pg, ..Transaction::default() }
+    pub fn new(pg: PgId, bits: u32) -> Transaction {
+        Transaction { pg, bits, ..Transaction::default() }
+    }
+
+    /// Every object that is named lies in the PG. Another PG's object may have another shard as its owner, and what two
+    /// shards know of one object's blocks differs: both would free the same ones.
+    pub(crate) fn assert_within_pg(&self) {
+        self.ops.iter().for_each(|op| assert_in_pg(self.pg, self.bits, op.oid()));
+        self.log.iter().for_each(|entry| assert_in_pg(self.pg, self.bits, &entry.oid));
     }
 }
 
@@ -337,13 +346,25 @@ pub fn pg_bits(ps: u32, pg_num: u32) -> u32 {
     }
 }
 
+/// Whether an object lies in a PG whose objects share `bits` low bits of their hashes ([`pg_bits`]). With 0 bits the PG is
+/// all of its pool, and its seed is 0.
+#[must_use]
+pub fn pg_contains(pg: PgId, bits: u32, oid: &ObjectId) -> bool {
+    oid.pool == pg.pool && oid.hash & low_bits(bits) == pg.ps
+}
+
+pub(crate) fn assert_in_pg(pg: PgId, bits: u32, oid: &ObjectId) {
+    assert!(pg_contains(pg, bits, oid), "object {oid} is not in PG {pg} of {bits} bits");
+}
+
+/// A mask of so many low bits.
+fn low_bits(bits: u32) -> u32 {
+    u32::MAX.checked_shr(32 - bits.min(32)).unwrap_or(0)
+}
+
 /// Reversed hashes of the PG: first and last, inclusive.
 pub(crate) fn pg_range(ps: u32, bits: u32) -> (u32, u32) {
-    if bits == 0 {
-        return (0, u32::MAX);
-    }
-    let low = u32::MAX >> (32 - bits.min(32));
-    let first = (ps & low).reverse_bits();
+    let first = (ps & low_bits(bits)).reverse_bits();
     (first, first | u32::MAX.checked_shr(bits).unwrap_or(0))
 }
 
@@ -361,6 +382,9 @@ mod tests {
                     let (first, last) = pg_range(ps, pg_bits(ps, pg_num));
                     let inside = (first..=last).contains(&hash.reverse_bits());
                     assert_eq!(inside, ps == pg.ps, "hash {hash:x}, pg {ps} of {pg_num}");
+                    let (id, oid) = (PgId::new(1, ps), ObjectId::cursor(1, hash));
+                    assert_eq!(pg_contains(id, pg_bits(ps, pg_num), &oid), inside);
+                    assert!(!pg_contains(id, pg_bits(ps, pg_num), &ObjectId { pool: 2, ..oid }));
                 }
             }
         }

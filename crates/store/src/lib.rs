@@ -22,7 +22,7 @@ mod store;
 
 pub use api::{
     LogEntry, ObjectMeta, PgInfo, PgState, StatFs, StoreKind, StoreStats, Transaction, TxnOp, UnknownStore,
-    pg_bits,
+    pg_bits, pg_contains,
 };
 pub use blue::{BlueShared, Label};
 pub use carmine_types::LogOp;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use carmine_reactor::{Payload, Shard};
 use carmine_types::{ObjectId, PgId};
 
+use crate::api::assert_in_pg;
 use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
 use crate::{
@@ -174,28 +175,38 @@ impl Store {
 
     /// Gives a block that a read found damaged or unreadable its content back, which comes from another copy: it must have
     /// the checksum that this store's metadata has for the block. It is written to another place, like any change.
-    /// Call it while no op of the object can be submitted in between; wait for the `Commit`.
+    /// Call it while no op of the object can be submitted in between; wait for the `Commit`. `bits` is
+    /// [`pg_bits`](crate::pg_bits) of the PG.
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if the content is not that of the block; and those of [`prepare`](Store::prepare).
+    ///
+    /// # Panics
+    /// If the object does not lie in the PG.
     pub async fn heal(
         &self,
         pg: PgId,
+        bits: u32,
         oid: &ObjectId,
         off: u64,
         content: &Payload,
     ) -> Result<Commit, StoreError> {
+        assert_in_pg(pg, bits, oid);
         match self {
             // What is in memory is not damaged.
             Store::Cyan(_) | Store::Null(_) => Ok(Commit::ready(Ok(()))),
-            Store::Blue(blue) => blue.0.heal(pg, oid, off, content).await,
+            Store::Blue(blue) => blue.0.heal(Transaction::new(pg, bits), oid, off, content).await,
         }
     }
 
     /// Applies a transaction at once, and makes it durable in the order of submission of its PG. If it cannot be done
     /// (no space, too large, not prepared, store stopped) nothing changes and the `Commit` is that error, ready at
     /// once.
+    ///
+    /// # Panics
+    /// If an object that the transaction names does not lie in its PG.
     pub fn submit(&self, txn: Transaction) -> Commit {
+        txn.assert_within_pg();
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Commit::ready(mem.0.submit(txn)),
             Store::Blue(blue) => blue.0.submit(txn),

@@ -86,7 +86,7 @@ fn healing_never_overwrites_a_newer_write() {
             |n: u64| (1000 * n..1000 * (n + 1)).map(|version| log_entry(version, &long_name)).collect();
         let commits: Vec<_> = (0..5).map(|n| store.submit(Transaction { log: many(n), ..txn([]) })).collect();
         let old = Payload::from(old);
-        let mut healing = std::pin::pin!(async { store.heal(PG, &oid(1), 0, &old).await?.await });
+        let mut healing = std::pin::pin!(async { store.heal(PG, 0, &oid(1), 0, &old).await?.await });
         std::future::poll_fn(|cx| {
             assert!(healing.as_mut().poll(cx).is_pending(), "it waits");
             std::task::Poll::Ready(())
@@ -129,7 +129,7 @@ fn a_lost_block_is_an_error_until_it_is_overwritten() {
             let part = txn([write(&oid(object), at + 7, vec![1; 9])]);
             assert_eq!(submit(&store, part).await.unwrap_err().errno(), errno::EIO);
             let zeros = Payload::from(vec![0; 4096]);
-            assert!(store.heal(PG, &oid(object), at, &zeros).await.is_err(), "nothing tells what it held");
+            assert!(store.heal(PG, 0, &oid(object), at, &zeros).await.is_err(), "nothing tells what it held");
         }
         assert!(store.read(&oid(1), 8192, 4196).await.unwrap().to_vec() == data[8192..]);
         let report = blue::fsck(&shared, &shard, true).await.unwrap();
@@ -172,6 +172,41 @@ fn a_full_device_refuses_writes_cleanly_and_still_deletes() {
     });
 }
 
+/// By whatever name it comes in: stopping is better than two shards that change one object.
+#[test]
+fn a_transaction_with_an_object_of_another_pg_is_not_taken() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (shared, blue) = mount(&shard, &path, &kv).await;
+        let cyan = Store::open_shard(&StoreShared::cyan(8 << 20), &shard).await.unwrap();
+        let null = Store::open_shard(&StoreShared::null(), &shard).await.unwrap();
+        // PG 1 of 6 shares three bits, PG 2 only two: it has the objects of PG 6, which is not there.
+        let (pgs, in_pg) = (6, |hash: u32| ObjectId { hash, ..oid(1) });
+        for store in [&blue, &cyan, &null] {
+            for (ps, hash, is_taken) in
+                [(1, 1, true), (1, 0xfff1, true), (1, 5, false), (2, 6, true), (2, 4, false), (0, 1, false)]
+            {
+                let pg = PgId::new(1, ps);
+                let empty = Transaction::new(pg, pg_bits(ps, pgs));
+                let oid = in_pg(hash);
+                let ops = [TxnOp::Touch { oid: oid.clone() }, TxnOp::Touch { oid: oid.attrs() }];
+                let prepared = store.prepare(&ops).await.unwrap();
+                let of_ops = Transaction { ops: ops.into_iter().collect(), ..empty.clone() };
+                let of_log = Transaction { log: [log_entry(1, &oid)].into_iter().collect(), ..empty };
+                for txn in [of_ops, of_log] {
+                    let submit = || store.submit(txn);
+                    let commit = std::panic::catch_unwind(std::panic::AssertUnwindSafe(submit));
+                    assert_eq!(commit.is_ok(), is_taken, "an object of hash {hash:x} in PG {pg} of {pgs}");
+                    if let Ok(commit) = commit {
+                        commit.await.unwrap();
+                    }
+                }
+                drop(prepared);
+            }
+        }
+        clean(&shared, &shard).await;
+    });
+}
+
 /// Its log, trimmed and not, its info, and its place in the list of PGs; another PG keeps its own.
 #[test]
 fn a_forgotten_pg_is_unknown_afterwards() {
@@ -181,14 +216,15 @@ fn a_forgotten_pg_is_unknown_afterwards() {
         let other = PgId { ps: PG.ps + 1, ..PG };
         for store in [blue, cyan] {
             for pg in [PG, other] {
-                let log = (1..=9).map(|version| log_entry(version, &oid(1))).collect();
+                let oid = ObjectId { hash: pg.ps, ..oid(1) };
+                let log = (1..=9).map(|version| log_entry(version, &oid)).collect();
                 let info = Some(carmine_store::PgInfo { pg, ..info(9) });
-                submit(&store, Transaction { log, info, ..Transaction::new(pg) }).await.unwrap();
-                let log_trim_to = Some(log_entry(4, &oid(1)).version);
-                submit(&store, Transaction { log_trim_to, ..Transaction::new(pg) }).await.unwrap();
+                submit(&store, Transaction { log, info, ..Transaction::new(pg, 1) }).await.unwrap();
+                let log_trim_to = Some(log_entry(4, &oid).version);
+                submit(&store, Transaction { log_trim_to, ..Transaction::new(pg, 1) }).await.unwrap();
             }
             assert_eq!(store.list_pgs().await.unwrap(), [PG, other]);
-            submit(&store, Transaction { forget_pg: true, ..Transaction::new(PG) }).await.unwrap();
+            submit(&store, Transaction { forget_pg: true, ..Transaction::new(PG, 1) }).await.unwrap();
             assert_eq!(store.list_pgs().await.unwrap(), [other]);
             assert_eq!(store.load_pg(PG).await.unwrap(), None);
             assert_eq!(store.load_pg(other).await.unwrap().unwrap().log.len(), 5);
@@ -524,7 +560,7 @@ fn round(path: &Path, kv: &Arc<dyn Kv>, shards: u16, round: u64) {
                     let version = Eversion::new(round as u32 + 1, n as u64 + 1);
                     let data = content(&oid, round);
                     let size = data.len() as u64;
-                    let mut txn = Transaction::new(id);
+                    let mut txn = Transaction::new(id, pg_bits(pg, PGS));
                     txn.ops.push(write(&oid, 0, data));
                     txn.ops.push(TxnOp::Truncate { oid: oid.clone(), size });
                     txn.ops.push(TxnOp::SetMeta {

@@ -117,10 +117,11 @@ fn one_in(shard: &Shard, n: u64) -> bool {
 /// Leaves only a few blocks free, in all parts of the device, so that each is taken again soon after it was freed.
 async fn fill(store: &Store) {
     let ballast = ObjectId::head(2, b"", b"", b"ballast");
-    submit(store, txn([write(&ballast, 0, vec![7; 900 * 4096])])).await.unwrap();
+    let txn = |ops: Vec<TxnOp>| Transaction { ops: ops.into(), ..Transaction::new(PgId::new(2, 0), 0) };
+    submit(store, txn(vec![write(&ballast, 0, vec![7; 900 * 4096])])).await.unwrap();
     let holes =
         (0..900).step_by(9).map(|block| TxnOp::Zero { oid: ballast.clone(), off: block * 4096, len: 4096 });
-    submit(store, txn(holes)).await.unwrap();
+    submit(store, txn(holes.collect())).await.unwrap();
 }
 
 /// Changes the objects of a PG at random, up to `count` versions; many transactions are in flight together.
@@ -130,7 +131,7 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
         let oid = object(pg, n);
         let exists = !one_in(&shard, 3);
         let version = world.pgs[pg as usize].borrow().submitted.len() as u64 + 1;
-        let mut txn = Transaction::new(PgId::new(1, pg));
+        let mut txn = Transaction::new(PgId::new(1, pg), pg_bits(pg, PGS));
         if exists {
             let data = content(pg, version);
             txn.ops.push(TxnOp::Truncate { oid: oid.clone(), size: data.len() as u64 });

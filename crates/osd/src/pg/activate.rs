@@ -209,6 +209,9 @@ impl Activation<'_> {
         let query = PgQuery { head: self.head(), last_update, acting: self.pg.acting() };
         let notify: PgNotify = self.ask(replica, Message::of(&query)).await?;
         match notify.result {
+            0 if notify.log.iter().any(|entry| !self.pg.contains(&entry.oid)) => {
+                Err(Stop::Again(format!("osd.{} answers with objects of another PG", replica.0)))
+            }
             0 => Ok(notify),
             errno::EAGAIN => Err(Stop::Again(format!("waits until osd.{} has the same map", replica.0))),
             errno => Err(Stop::Again(format!("osd.{} cannot say what it has: {}", replica.0, Errno(errno)))),
@@ -225,7 +228,7 @@ impl Activation<'_> {
             log.info.clone()
         };
         assert!(!info.incomplete, "pg {}: an incomplete copy must not lead", self.pg.id);
-        let commit = self.osd.store.submit(Transaction { info: Some(info), ..Transaction::new(self.pg.id) });
+        let commit = self.osd.store.submit(Transaction { info: Some(info), ..self.pg.transaction() });
         let result = commit.await;
         self.current()?;
         if let Err(error) = result {

@@ -78,7 +78,7 @@ impl Pg {
             }
             let mut info = self.log.borrow().info.clone();
             (info.last_epoch_started, info.incomplete) = (Epoch(0), true);
-            let txn = Transaction { info: Some(info.clone()), ..Transaction::new(self.id) };
+            let txn = Transaction { info: Some(info.clone()), ..self.transaction() };
             self.carry_out(osd, txn, turn, |log| log.info = info).await?;
             if repair.reset { self.remove_all(osd, turn).await } else { Ok(()) }
         };
@@ -93,7 +93,7 @@ impl Pg {
                 return Ok(());
             }
             let ops = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
-            self.carry_out(osd, Transaction { ops, ..Transaction::new(self.id) }, turn, |_| {}).await?;
+            self.carry_out(osd, Transaction { ops, ..self.transaction() }, turn, |_| {}).await?;
         }
     }
 
@@ -108,8 +108,11 @@ impl Pg {
         let head = push.head;
         let result = async {
             let turn = self.check(head)?;
+            if !self.contains(&push.oid) || !is_part(&push, &data) {
+                return Err(errno::EINVAL);
+            }
             let ops = push_ops(push, data, crc);
-            self.carry_out(osd, Transaction { ops, ..Transaction::new(self.id) }, turn, |_| {}).await
+            self.carry_out(osd, Transaction { ops, ..self.transaction() }, turn, |_| {}).await
         };
         answer(head, result.await)
     }
@@ -123,8 +126,11 @@ impl Pg {
         let (head, last) = (activate.head, activate.last_update.version);
         let result = async {
             let turn = self.check(head)?;
+            if activate.log.iter().any(|entry| !self.contains(&entry.oid)) {
+                return Err(errno::EINVAL);
+            }
             let new = NewLog::from(activate);
-            let txn = new.transaction(&self.log.borrow());
+            let txn = new.transaction(self.transaction(), &self.log.borrow());
             self.carry_out(osd, txn, turn, |log| new.replace(log)).await?;
             if self.is_past(turn) {
                 return Err(errno::EAGAIN);
@@ -184,7 +190,7 @@ impl Pg {
     /// What a transaction removes, alone. This copy counts as incomplete until its repair ends, so it may stop in between.
     async fn remove_first(&self, osd: &OsdShard, txn: &Transaction, turn: u64) -> Result<(), StoreError> {
         let removed = txn.ops.iter().filter(|op| matches!(op, TxnOp::Remove { .. })).cloned();
-        let first = Transaction { ops: removed.collect(), ..Transaction::new(self.id) };
+        let first = Transaction { ops: removed.collect(), ..self.transaction() };
         match self.submit_repair(osd, &first, turn).await? {
             Some(commit) => commit.await,
             None => Ok(()),
@@ -231,8 +237,8 @@ impl NewLog {
         PgInfo { log_tail: tail, ..self.info.clone() }
     }
 
-    fn transaction(&self, log: &PgLog) -> Transaction {
-        let mut txn = Transaction::new(self.info.pg);
+    /// `txn` is an empty one of the PG.
+    fn transaction(&self, mut txn: Transaction, log: &PgLog) -> Transaction {
         if self.is_other(log) {
             txn.log = self.entries.iter().cloned().collect();
             txn.log_rewind_to = Some(self.keep_to);
@@ -269,6 +275,13 @@ fn no_answer(head: Head, result: i32) -> Message {
         incomplete,
         log: Vec::new(),
     })
+}
+
+/// The bytes, and those that are lost, lie within the object.
+fn is_part(push: &PushObject, data: &Payload) -> bool {
+    let size = if push.exists { push.size } else { 0 };
+    let end = push.off.checked_add(data.len() as u64).and_then(|end| end.checked_add(push.lost_bytes));
+    end.is_some_and(|end| end <= size)
 }
 
 fn push_ops(push: PushObject, data: Payload, crc: Option<u32>) -> SmallVec<[TxnOp; 2]> {

@@ -97,6 +97,7 @@ async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), Unhealed> {
                 is_lost &= matches!(errno.0, errno::EIO | errno::ENOENT);
                 Err(errno.to_string())
             }
+            Some(Ok(_)) if !pg.contains(oid) => Err("the object is another PG's by now".to_owned()),
             Some(Ok(data)) => give(osd, &pg, oid, off, &data).await.map_err(|error| error.to_string()),
         };
         match healed {
@@ -120,7 +121,7 @@ fn take_data(answer: Message) -> Result<Payload, Errno> {
 }
 
 async fn give(osd: &OsdShard, pg: &Pg, oid: &ObjectId, off: u64, data: &Payload) -> Result<(), StoreError> {
-    osd.store.heal(pg.id, oid, off, data).await?.await
+    osd.store.heal(pg.id, pg.bits.get(), oid, off, data).await?.await
 }
 
 impl Pg {
@@ -130,6 +131,9 @@ impl Pg {
         let serves = matches!(*self.phase.borrow(), Phase::Active | Phase::Replica(_));
         if !serves || read.len > READ_BYTES_MAX {
             return answer(head, Err(errno::EAGAIN));
+        }
+        if !self.contains(&read.oid) {
+            return answer(head, Err(errno::EINVAL));
         }
         let data = osd.store.read(&read.oid, read.off, read.len.into()).await;
         answer(head, data.map_err(|error| failed(&error)))

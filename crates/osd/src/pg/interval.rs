@@ -42,8 +42,11 @@ impl Pg {
 
     /// Follows a new map.
     pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) {
+        let bits = self.bits.get();
         let members = members(view, self);
-        let is_same = *self.members.borrow() == members && self.interval.get() != Epoch(0);
+        // With other objects it is another PG: what waits or is under way is looked at again.
+        let is_same =
+            *self.members.borrow() == members && self.bits.get() == bits && self.interval.get() != Epoch(0);
         // The monitor may have given up one who was waited for, though those who are here are the same.
         let may_begin = matches!(*self.phase.borrow(), Phase::Down(_)) && self.missing_members(osd).is_none();
         if is_same && !may_begin {

@@ -38,8 +38,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use carmine_reactor::sync::Notify;
-use carmine_store::{LogEntry, StoreError};
-use carmine_types::{Epoch, Eversion, OsdId, PgId, errno};
+use carmine_store::{LogEntry, StoreError, Transaction, pg_contains};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, errno};
 
 pub(crate) use exec::State;
 pub(crate) use exec::failed as store_failed;
@@ -114,7 +114,7 @@ impl Phase {
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {
     pub id: PgId,
-    /// Low hash bits that its objects share, for listing.
+    /// Low hash bits that its objects share.
     pub bits: Cell<u32>,
     pub phase: RefCell<Phase>,
     /// Info and log were read from the store.
@@ -185,6 +185,17 @@ impl Pg {
         })
     }
 
+    /// The object is one of this PG's by the newest map. What comes from outside is asked before anything else: an object
+    /// that two PGs change may have two reactors as its owners.
+    pub(crate) fn contains(&self, oid: &ObjectId) -> bool {
+        pg_contains(self.id, self.bits.get(), oid)
+    }
+
+    /// An empty transaction of this PG.
+    pub(crate) fn transaction(&self) -> Transaction {
+        Transaction::new(self.id, self.bits.get())
+    }
+
     pub(crate) fn is_active(&self) -> bool {
         *self.phase.borrow() == Phase::Active
     }
@@ -234,8 +245,11 @@ impl Pg {
     }
 
     /// Takes an operation of a client: starts it, keeps it until the PG is active, or drops it if this OSD is not the
-    /// PG's primary any more (its client finds the new one).
+    /// PG's primary any more (its client finds the new one). One that waited comes here again.
     pub(crate) fn take(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+        if self.is_misdirected(&op) {
+            return self.turn_away(osd, &op);
+        }
         let not_ours = match *self.phase.borrow() {
             Phase::Active => None,
             Phase::Replica(_) | Phase::Stray => Some(true),
@@ -253,6 +267,22 @@ impl Pg {
                 }
             }
         }
+    }
+
+    /// It names an object, or a pool, that is not this PG's.
+    fn is_misdirected(&self, op: &ClientOp) -> bool {
+        op.request.locator.pool != self.id.pool || !(self.contains(&op.oid) || op.is_pg_op())
+    }
+
+    /// Ends a misdirected operation. By an older map the object may have been this PG's: then its client, which has our map
+    /// or was just sent it, finds the right one itself.
+    fn turn_away(&self, osd: &OsdShard, op: &ClientOp) {
+        if op.request.epoch < osd.epoch() {
+            osd.metrics.borrow_mut().ops_dropped.inc();
+            return op.abandon();
+        }
+        tracing::debug!("pg {}: {} is misdirected", self.id, op.oid);
+        self.finish_read(osd, op, Outcome::error(errno::ENXIO));
     }
 
     /// Keeps an operation until the PG is active; gives it back if there are too many. A client sends its operations
@@ -293,7 +323,7 @@ impl Pg {
         while self.is_active() {
             let next = self.waiting.borrow_mut().pop_front();
             let Some(op) = next else { return };
-            self.start(osd, op);
+            self.take(osd, op);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::shard::OsdShard;
 /// Objects removed in one transaction.
 const PAGE: usize = 256;
 
-/// `bits` of a PG that is all of its pool: for pools of which nothing is known any more.
+/// `bits` of a PG that is all of its pool: for pools of which it is not known any more how many PGs they had.
 pub(crate) const WHOLE_POOL: u32 = 0;
 
 impl Pg {
@@ -57,22 +57,24 @@ async fn remove_data(osd: &OsdShard, pg: PgId, bits: u32) {
     }
 }
 
-/// Removes a PG's objects, then its log and info; gives the number of objects.
+/// Removes a PG's objects (with [`WHOLE_POOL`] those of its whole pool), then its log and info; gives the number of objects.
 pub(crate) async fn remove_objects(osd: &OsdShard, pg: PgId, bits: u32) -> Result<usize, StoreError> {
+    // All of a pool is what its first PG has if there is no other.
+    let part = if bits == WHOLE_POOL { PgId { ps: 0, ..pg } } else { pg };
     let mut objects = 0;
     loop {
-        let page = osd.store.list(pg, bits, None, PAGE).await?;
+        let page = osd.store.list(part, bits, None, PAGE).await?;
         if page.is_empty() {
             break;
         }
         objects += page.len();
         let ops = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
-        let txn = Transaction { ops, ..Transaction::new(pg) };
+        let txn = Transaction { ops, ..Transaction::new(part, bits) };
         let prepared = osd.store.prepare(&txn.ops).await?;
         let commit = osd.store.submit(txn);
         drop(prepared);
         commit.await?;
     }
-    osd.store.submit(Transaction { forget_pg: true, ..Transaction::new(pg) }).await?;
+    osd.store.submit(Transaction { forget_pg: true, ..Transaction::new(pg, bits) }).await?;
     Ok(objects)
 }

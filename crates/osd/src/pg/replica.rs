@@ -104,7 +104,8 @@ impl Pg {
         if version.version != last.version + 1 {
             return self.refuse(op.head, errno::EAGAIN, &reply);
         }
-        let Some(ops) = transaction_ops(&op, data, crc) else {
+        let ops = transaction_ops(&op, data, crc).filter(|_| self.contains(&op.entry.oid));
+        let Some(ops) = ops else {
             return self.refuse(op.head, errno::EINVAL, &reply);
         };
         let trim_to = (op.trim_to != Eversion::ZERO).then_some(op.trim_to);
@@ -171,7 +172,7 @@ impl Pg {
         let Arrived { entry, ops, trim_to, state } = arrived;
         let version = entry.version;
         let log = smallvec![entry.clone()];
-        let txn = Transaction { ops, log, log_trim_to: trim_to, ..Transaction::new(self.id) };
+        let txn = Transaction { ops, log, log_trim_to: trim_to, ..self.transaction() };
         let commit = osd.store.submit(txn);
         // What was prepared is held until here.
         drop(state);

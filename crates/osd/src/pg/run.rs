@@ -138,7 +138,7 @@ impl Pg {
         finish_unchanged(osd, &op, outcome);
     }
 
-    fn finish_read(&self, osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
+    pub(super) fn finish_read(&self, osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
         let (bytes, error, done) = (outcome.bytes(), outcome.result < 0, osd.shard.now_ns());
         op.reply(osd, outcome);
         let end = osd.shard.now_ns();

@@ -40,7 +40,8 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Bo
     }
     let log = smallvec![entry.clone()];
     let (log_trim_to, log_rewind_to, info) = (trim_to, None, None);
-    let txn = Transaction { pg: pg.id, ops, log, log_trim_to, log_rewind_to, info, forget_pg: false };
+    let bits = pg.bits.get();
+    let txn = Transaction { pg: pg.id, bits, ops, log, log_trim_to, log_rewind_to, info, forget_pg: false };
     let commit = osd.store.submit(txn);
     let ready = commit.peek();
     if let Some(Err(error)) = ready {

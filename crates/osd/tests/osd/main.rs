@@ -11,6 +11,7 @@ mod heal;
 mod incomplete;
 mod late;
 mod live;
+mod misdirected;
 mod mon;
 mod order;
 mod peering;

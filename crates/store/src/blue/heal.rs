@@ -1,7 +1,7 @@
 //! A damaged block gets its content back from another copy.
 
 use carmine_reactor::Payload;
-use carmine_types::{ObjectId, PgId, crc32c};
+use carmine_types::{ObjectId, crc32c};
 use smallvec::smallvec;
 
 use super::Blue;
@@ -10,10 +10,10 @@ use crate::{BLOCK_BYTES, Commit, StoreError, Transaction, TxnOp};
 
 impl Blue {
     /// See [`crate::Store::heal`]. The block map's checksum decides whether the content is the right one, so no version is
-    /// compared: a block of another version that has the same bytes is as good.
+    /// compared: a block of another version that has the same bytes is as good. `txn` is an empty one of the object's PG.
     pub(crate) async fn heal(
         &self,
-        pg: PgId,
+        txn: Transaction,
         oid: &ObjectId,
         off: u64,
         content: &Payload,
@@ -57,7 +57,7 @@ impl Blue {
         let data = Payload::from(whole.slice(..len));
         pin.state.borrow_mut().recent.insert(entry.block(), Recent { data: whole, writing: false });
         let ops = smallvec![TxnOp::Write { oid: oid.clone(), off: at, data, crc: None }];
-        let commit = self.submit(Transaction { ops, ..Transaction::new(pg) });
+        let commit = self.submit(Transaction { ops, ..txn });
         drop(pin);
         self.count(|stats| stats.healed_blocks += 1);
         tracing::warn!("object {oid}, offset {at}: the block has its content back from another copy");

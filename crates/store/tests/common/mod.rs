@@ -120,8 +120,9 @@ pub fn write(oid: &ObjectId, off: u64, data: Vec<u8>) -> TxnOp {
     TxnOp::Write { oid: oid.clone(), off, data: Payload::from(data), crc: None }
 }
 
+/// A transaction of a PG that is all of its pool.
 pub fn txn(ops: impl IntoIterator<Item = TxnOp>) -> Transaction {
-    Transaction { ops: ops.into_iter().collect(), ..Transaction::new(PG) }
+    Transaction { ops: ops.into_iter().collect(), ..Transaction::new(PG, 0) }
 }
 
 pub fn log_entry(version: u64, oid: &ObjectId) -> LogEntry {

@@ -12,7 +12,7 @@ use carmine_reactor::{Group, Shard};
 use carmine_store::blue::{self, MountOptions, Places, ReplayReport};
 use carmine_store::{
     BlueShared, Commit, Kv, KvBatch, Label, LogEntry, MemKv, Store, StoreError, StoreShared, StoreStats,
-    Transaction,
+    Transaction, pg_bits,
 };
 use carmine_types::{Eversion, ObjectId, PgId};
 use proptest::strategy::{Strategy, ValueTree};
@@ -138,7 +138,8 @@ impl World {
     fn transaction(&self, pg: usize, version: u64) -> Transaction {
         let most = if self.burst { 1 } else { 3 };
         let changes = self.draw(proptest::collection::vec((0..OBJECTS_PER_PG, change()), 1..=most));
-        let mut txn = Transaction::new(pg_of(pg).0);
+        let (id, pgs) = pg_of(pg);
+        let mut txn = Transaction::new(id, pg_bits(id.ps, pgs));
         for (n, change) in &changes {
             let mut change = change.clone().within(OBJECT_BYTES);
             if let Change::Write { len, .. } = &mut change
@@ -218,9 +219,9 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: usize, count
 async fn fill(world: &World, shard: &Shard, store: &Store) {
     let oid = ObjectId::head(BALLAST.pool, b"", b"", b"ballast");
     let blocks = (store.statfs().free / 4096).saturating_sub(10);
-    let mut ballast = Transaction::new(BALLAST);
+    let mut ballast = Transaction::new(BALLAST, 0);
     ballast.ops.push(write(&oid, 0, noise(blocks, blocks as usize * 4096)));
-    let mut holes = Transaction::new(BALLAST);
+    let mut holes = Transaction::new(BALLAST, 0);
     for block in (0..blocks).step_by((blocks / FREE_BLOCKS).max(1) as usize) {
         holes.ops.push(carmine_store::TxnOp::Zero { oid: oid.clone(), off: block * 4096, len: 4096 });
     }

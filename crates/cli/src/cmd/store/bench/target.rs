@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use carmine_load::{LoadSpec, Target, TargetError, object_name};
 use carmine_reactor::Payload;
-use carmine_store::{LogEntry, LogOp, Store, StoreError, Transaction, TxnOp};
+use carmine_store::{LogEntry, LogOp, Store, StoreError, Transaction, TxnOp, pg_bits};
 use carmine_types::{Eversion, ObjectId, PgId, ReqId, UTime};
 
 const POOL: i64 = 1;
@@ -58,7 +58,7 @@ impl StoreTarget {
         *last += 1;
         let version = Eversion::new(1, *last);
         let mtime = UTime { sec: 1, nsec: 0 };
-        let mut txn = Transaction::new(pg);
+        let mut txn = Transaction::new(pg, pg_bits(pg.ps, PGS));
         txn.ops.push(ops);
         txn.ops.push(TxnOp::SetMeta { oid: oid.clone(), version, user_version: *last, mtime });
         txn.log.push(LogEntry {

@@ -1,0 +1,295 @@
+//! Operations and messages that name a PG other than their object's. Two reactors would own the object: its blocks would be
+//! freed twice.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use carmine_client::RouteMode;
+use carmine_messenger::Message;
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, UTime, errno};
+use carmine_wire::header::Front;
+use carmine_wire::osd_op::{OsdOp, OsdRequest};
+use carmine_wire::osdmap::PgPool;
+use carmine_wire::private::rep::{
+    Head, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepEntry, RepOp, RepTxn,
+};
+
+use super::cluster::{Cluster, Disks, noise};
+use super::mon::POOL_ID;
+use super::peering::{kill, members};
+use super::raw::{Answer, Raw};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Sends requests that a test has changed.
+struct Liar<'a> {
+    cluster: &'a Cluster,
+    raw: Raw,
+    tid: Cell<u64>,
+}
+
+impl<'a> Liar<'a> {
+    fn new(cluster: &'a Cluster) -> Liar<'a> {
+        Liar { cluster, raw: Raw::new(cluster, 0), tid: Cell::new(0) }
+    }
+
+    fn tid(&self) -> u64 {
+        self.tid.set(self.tid.get() + 1);
+        self.tid.get()
+    }
+
+    /// The result of an operation on an object; `None` if there is no answer within a second.
+    fn ask(&self, name: &str, op: OsdOp, change: impl FnOnce(&mut OsdRequest)) -> Option<i32> {
+        let mut request = self.raw.request(self.cluster, name, op);
+        change(&mut request);
+        let data = vec![0xbd; op.payload_len as usize];
+        self.raw.ask(self.cluster, request, &data, self.tid()).map(|answer: Answer| answer.result)
+    }
+}
+
+fn name(n: u64) -> String {
+    format!("o{n}")
+}
+
+fn write_all(cluster: &Cluster, round: u64) {
+    cluster.client(RouteMode::Direct, move |_, pool| async move {
+        for n in 0..6 {
+            pool.write_full(name(n), noise(round + n, 9000)).await.unwrap();
+        }
+    });
+}
+
+fn check_all(cluster: &Cluster, round: u64) {
+    cluster.client(RouteMode::Direct, move |_, pool| async move {
+        for n in 0..6 {
+            let data = pool.read(name(n), 0, 0).await.unwrap().to_vec();
+            assert!(data == noise(round + n, 9000), "{} of round {round}", name(n));
+        }
+    });
+}
+
+/// Whatever PG is named, whatever is asked, also where `pg_num` is no power of two.
+#[test]
+fn an_object_is_touched_by_its_own_pg_only() {
+    for pgs in [8, 12] {
+        let cluster = Cluster::start(60, Disks::Blue, 1, pgs, &[2]);
+        write_all(&cluster, 0);
+        let liar = Liar::new(&cluster);
+        let asked = [OsdOp::read(0, 10), OsdOp::write(0, 5000), OsdOp::delete(), OsdOp::watch_op(3, 7, 0)];
+        for n in 0..6 {
+            let own = liar.raw.request(&cluster, &name(n), OsdOp::stat()).pg.ps;
+            for ps in (0..pgs).filter(|ps| *ps != own) {
+                for op in asked {
+                    let result = liar.ask(&name(n), op, |request| request.pg.ps = ps);
+                    assert_eq!(result, Some(errno::ENXIO), "{op:?} of {} in PG {ps}, not {own}", name(n));
+                }
+            }
+        }
+        check_all(&cluster, 0);
+        write_all(&cluster, 100);
+        cluster.pass(SECOND);
+        cluster.kill(0);
+        let report = cluster.fsck(0);
+        assert!(report.is_clean(), "{report:?}");
+        cluster.start_osd(0, 2);
+        cluster.pass(SECOND);
+        check_all(&cluster, 100);
+    }
+}
+
+/// The pool of the PG and that of the object.
+#[test]
+fn an_object_is_touched_by_a_pg_of_its_own_pool_only() {
+    let cluster = Cluster::start(61, Disks::Blue, 1, 8, &[2]);
+    cluster.mon.change(|inc| {
+        inc.new_pools.insert(2, PgPool::replicated(1, 1, 8, 0, Epoch(1), UTime::ZERO));
+        inc.new_pool_names.insert(2, "second".into());
+        inc.new_pool_max = 2;
+    });
+    cluster.pass(SECOND);
+    let liar = Liar::new(&cluster);
+    for op in [OsdOp::write(0, 5), OsdOp::stat()] {
+        assert_eq!(liar.ask("a", op, |request| request.pg.pool = 2), Some(errno::ENXIO));
+        assert_eq!(liar.ask("a", op, |request| request.locator.pool = 2), Some(errno::ENXIO));
+    }
+    // A listing has no object; it has a pool.
+    let list = |pool| {
+        liar.ask("", OsdOp::pgnls(10, 0, 0), |request| {
+            request.hash = request.pg.ps;
+            request.locator.pool = pool;
+        })
+    };
+    assert_eq!(list(2), Some(errno::ENXIO));
+    assert_eq!(list(POOL_ID), Some(errno::EINVAL), "it comes as far as its cursor, which is empty");
+    let own = liar.ask("a", OsdOp::write(0, 5), |request| {
+        request.pg.pool = 2;
+        request.locator.pool = 2;
+    });
+    assert_eq!(own, Some(0));
+}
+
+/// Where the client's map is older than the OSD's it is sent the newer one, and finds the PG by that.
+#[test]
+fn a_client_with_an_old_map_is_sent_the_new_one() {
+    let cluster = Cluster::start(62, Disks::Cyan, 1, 8, &[2]);
+    let liar = Liar::new(&cluster);
+    let result = liar.ask("a", OsdOp::write(0, 5), |request| {
+        request.pg.ps ^= 1;
+        request.epoch = Epoch(1);
+    });
+    assert_eq!((result, liar.raw.maps()), (None, 1));
+    assert_eq!(liar.ask("a", OsdOp::stat(), |_| {}), Some(errno::ENOENT));
+}
+
+/// It does not wait for its PG to be active.
+#[test]
+fn an_inactive_pg_refuses_it_at_once() {
+    let cluster = Cluster::start(63, Disks::Cyan, 2, 8, &[2, 1]);
+    kill(&cluster, 1);
+    cluster.pass(SECOND);
+    let liar = Liar::new(&cluster);
+    assert_eq!(liar.ask("a", OsdOp::write(0, 5), |_| {}), None, "an honest one waits");
+    let result = liar.ask("a", OsdOp::write(0, 5), |request| request.pg.ps ^= 1);
+    assert_eq!(result, Some(errno::ENXIO));
+}
+
+/// It is judged by the map that it was sent with, as soon as that is here.
+#[test]
+fn one_with_a_newer_map_is_refused_when_the_map_comes() {
+    let cluster = Cluster::start(64, Disks::Cyan, 1, 8, &[2]);
+    let liar = Liar::new(&cluster);
+    let result = liar.ask("a", OsdOp::write(0, 5), |request| {
+        request.pg.ps ^= 1;
+        request.epoch.0 += 1;
+    });
+    assert_eq!(result, None);
+    cluster.mon.change(|_| {});
+    cluster.wait("an answer", || !liar.raw.answers(1).is_empty());
+    assert_eq!(liar.raw.answers(1)[0].result, errno::ENXIO);
+}
+
+/// The map splits a PG while an operation waits in it: the object is another PG's when the PG is active.
+#[test]
+fn one_that_waits_is_judged_again_when_the_map_splits_its_pg() {
+    let cluster = Cluster::start(65, Disks::Blue, 2, 8, &[2, 1]);
+    // Osd.0 leads, so that it is the same PG's when it is active again.
+    members(&cluster, 8, &[0, 1]);
+    kill(&cluster, 1);
+    cluster.pass(SECOND);
+    let liar = Liar::new(&cluster);
+    let raw = &liar.raw;
+    let moves = |name: &String| raw.request(&cluster, name, OsdOp::stat()).hash & 8 != 0;
+    let moved = (0..).map(name).find(moves).unwrap();
+    let stays = (0..).map(name).find(|name| !moves(name)).unwrap();
+    assert_eq!(liar.ask(&moved, OsdOp::write(0, 5), |_| {}), None);
+    assert_eq!(liar.ask(&stays, OsdOp::write(0, 5), |_| {}), None);
+    let pool = cluster.mon.map().pool(POOL_ID).unwrap().clone();
+    cluster.mon.change(move |inc| {
+        inc.new_pools.insert(POOL_ID, PgPool { pg_num: 16, pgp_num: 16, ..pool });
+    });
+    cluster.start_osd(1, 1);
+    cluster.wait("the other one", || !raw.answers(2).is_empty());
+    cluster.pass(SECOND);
+    assert_eq!(raw.answers(2)[0].result, 0);
+    assert_eq!(raw.answers(1), [], "its client finds the new PG by the map");
+}
+
+/// An object of the PG with this seed, and one of another.
+fn objects(ps: u32, pgs: u32) -> [ObjectId; 2] {
+    let find = |is_in: bool| {
+        let oids = (0..).map(|n| ObjectId::head(POOL_ID, b"", b"", name(n).as_bytes()));
+        oids.into_iter().find(|oid| (PgId::of_hash(POOL_ID, oid.hash, pgs).ps == ps) == is_in).unwrap()
+    };
+    [find(true), find(false)]
+}
+
+fn entry(oid: &ObjectId, version: Eversion) -> RepEntry {
+    RepEntry {
+        version,
+        prior: Eversion::ZERO,
+        reqid: ReqId { client: 5, inc: 0, tid: version.version },
+        oid: oid.clone(),
+        op: LogOp::Modify,
+        user_version: version.version,
+        result: 0,
+        mtime: UTime::ZERO,
+    }
+}
+
+/// What another OSD sends is looked at as well: a replica's store would be harmed as a primary's.
+#[test]
+fn other_osds_are_not_believed_either() {
+    let cluster = Cluster::start(66, Disks::Blue, 2, 4, &[1, 2]);
+    members(&cluster, 4, &[0, 1]);
+    write_all(&cluster, 0);
+    // The test speaks in the place of the primary.
+    cluster.kill(0);
+    let pg = PgId::new(POOL_ID, 1);
+    let [own, other] = objects(pg.ps, 4);
+    let epoch = cluster.mon.map().epoch;
+    let head = Head { pg, epoch, interval: epoch, attempt: u64::MAX };
+    let raw = Raw::of_osd(&cluster, 0, 1);
+    let order = |message: Message| raw.order(&cluster, message);
+    let acting = vec![OsdId(0), OsdId(1)];
+    let query = PgQuery { head, last_update: Eversion::ZERO, acting: acting.clone() };
+    assert_eq!(raw.query(&cluster, &query).result, 0);
+    // A repair: objects are pushed, then the log.
+    assert_eq!(order(Message::of(&PgRepair { head, reset: true, needs_bytes: 0 })), 0);
+    let push_piece = |oid: &ObjectId, size: u64, off: u64, bytes: usize, lost_bytes: u64| {
+        let push = PushObject {
+            head,
+            oid: oid.clone(),
+            exists: size > 0,
+            size,
+            off,
+            lost_bytes,
+            version: Eversion::new(1, 1),
+            user_version: 1,
+            mtime: UTime::ZERO,
+        };
+        order(Message::of(&push).with_data(noise(9, bytes)))
+    };
+    let push = |oid: &ObjectId, size, off, bytes| push_piece(oid, size, off, bytes, 0);
+    assert_eq!(push(&other, 5000, 0, 5000), errno::EINVAL);
+    assert_eq!(push(&other.attrs(), 5000, 0, 5000), errno::EINVAL);
+    assert_eq!(push(&other, 0, 0, 0), errno::EINVAL, "neither is it removed");
+    assert_eq!(push(&own, 5000, 0, 5001), errno::EINVAL, "more than there is of it");
+    assert_eq!(push(&own, 5000, u64::MAX, 10), errno::EINVAL);
+    assert_eq!(push(&own, 5000, 4096, 4096), errno::EINVAL);
+    assert_eq!(push_piece(&own, 5000, 4096, 0, 4096), errno::EINVAL, "more than there is to lose");
+    assert_eq!(push(&own, 0, 0, 10), errno::EINVAL, "bytes of what is not there");
+    assert_eq!(push(&own, 5000, 0, 5000), 0);
+    let activate = |oid: &ObjectId| {
+        let version = Eversion::new(epoch.0, 1);
+        order(Message::of(&PgActivate {
+            head,
+            keep_to: Eversion::ZERO,
+            log_tail: Eversion::ZERO,
+            last_update: version,
+            last_epoch_started: epoch,
+            acting: acting.clone(),
+            log: vec![entry(oid, version)],
+        }))
+    };
+    assert_eq!(activate(&other), errno::EINVAL);
+    assert_eq!(activate(&own), 0);
+    // Writes.
+    let write = |oid: &ObjectId, len: u64, bytes: usize| {
+        let version = Eversion::new(epoch.0, 2);
+        let txn = [RepTxn::Write { off: 0, len }].into_iter().collect();
+        let op = RepOp { head, entry: entry(oid, version), trim_to: Eversion::ZERO, txn };
+        order(Message::from_header(RepOp::header(), op.to_front()).with_data(noise(10, bytes)))
+    };
+    assert_eq!(write(&other, 4096, 4096), errno::EINVAL);
+    assert_eq!(write(&own, 4096, 8192), errno::EINVAL);
+    assert_eq!(write(&own, 4096, 100), errno::EINVAL);
+    assert_eq!(write(&own, 4096, 4096), 0);
+    // Reads.
+    let read = |oid: &ObjectId| order(Message::of(&PgRead { head, off: 0, len: 4096, oid: oid.clone() }));
+    assert_eq!(read(&other), errno::EINVAL);
+    assert_eq!(read(&own), 0);
+    cluster.pass(SECOND);
+    cluster.kill(1);
+    let report = cluster.fsck(1);
+    assert!(report.is_clean(), "{report:?}");
+}
