@@ -6,7 +6,7 @@ use crate::objecter::{Ask, Reply};
 use carmine_reactor::Payload;
 use carmine_types::{Epoch, ObjectId, PgId, UTime};
 use carmine_wire::frame::DATA_BYTES_MAX;
-use carmine_wire::osd_op::{OpList, OsdOp, OsdRequest, flags};
+use carmine_wire::osd_op::{Extent, OpList, OsdOp, OsdRequest, flags, ops};
 use carmine_wire::{Decoder, WireError};
 use smallvec::smallvec;
 use std::rc::Rc;
@@ -170,7 +170,7 @@ impl Pool {
     }
 
     /// Runs several operations on one object, in order and (if any of them writes) all or nothing. Each comes with its
-    /// input; its `payload_len` is set to the length of that.
+    /// input; its `payload_len` is set to the length of that, and that of a write, too.
     ///
     /// # Errors
     /// The errno of the first operation that failed; else see [`ClientError`].
@@ -179,6 +179,9 @@ impl Pool {
         let mut list = OpList::with_capacity(ops.len());
         for (mut op, input) in ops {
             op.payload_len = self.length(&input)?;
+            if matches!(op.code, ops::WRITE | ops::WRITE_FULL | ops::APPEND) {
+                op = op.with_extent(Extent { length: input.len() as u64, ..op.extent() });
+            }
             list.push(op);
             data.append(&input);
         }

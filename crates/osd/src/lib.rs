@@ -12,6 +12,7 @@
 mod admin;
 mod attrs;
 mod backlog;
+mod backoff;
 mod beacon;
 mod clients;
 mod cls;

@@ -8,7 +8,7 @@ use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_reactor::{Payload, Shard, ShardId, sync::oneshot};
 use carmine_types::{Eversion, ObjectId, ReqId, SNAP_DIR, SNAP_HEAD, UTime, errno};
 use carmine_wire::header::Header2;
-use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest, flags, ops, payload_ranges};
+use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest, flags, ops, payload_bytes, payload_ranges};
 use smallvec::SmallVec;
 
 use crate::cls;
@@ -200,6 +200,10 @@ impl ClientOp {
         let oid = &self.oid;
         if self.request.ops.len() > OPS_PER_REQUEST_MAX {
             return Some(errno::E2BIG);
+        }
+        // What is left over would be nobody's, but the checksum of the data would cover it.
+        if payload_bytes(&self.request.ops) != self.data.len() as u64 {
+            return Some(errno::EINVAL);
         }
         if self.is_pg_op() {
             return None; // has no object; `list` takes only what it knows

@@ -2,7 +2,7 @@
 //!
 //! A peer's reactors and the owner of each PG come from its Route answer; a message goes straight to the reactor that
 //! owns the PG. Sessions are lossy: after a fault the connections are made again and the PGs send again what is not
-//! acknowledged.
+//! acknowledged, after a pause if the last ones ended early.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ use carmine_wire::private::{Route, RouteReply};
 use carmine_wire::{EntityAddr, EntityType};
 
 use crate::backlog::Backlog;
+use crate::backoff::Backoff;
 use crate::config::OsdConfig;
 use crate::shard::OsdShard;
 
@@ -46,6 +47,7 @@ struct Session {
     /// By reactor of the peer.
     conns: RefCell<BTreeMap<u16, Rc<Connection>>>,
     backlog: RefCell<Backlog>,
+    backoff: Backoff,
     connecting: Cell<bool>,
     /// The map has another address for this peer, or none.
     ended: Cell<bool>,
@@ -116,6 +118,7 @@ impl Peers {
             route: RefCell::new(None),
             conns: RefCell::default(),
             backlog: RefCell::default(),
+            backoff: Backoff::default(),
             connecting: Cell::new(false),
             ended: Cell::new(false),
         });
@@ -132,6 +135,11 @@ impl Peers {
             while let Some(osd) = osd.upgrade() {
                 if session.ended.get() || osd.stopping.get() {
                     break;
+                }
+                let pause = session.backoff.left(osd.shard.now_ns());
+                if !pause.is_zero() {
+                    osd.shard.sleep(pause).await;
+                    continue;
                 }
                 if let Err(why) = session.establish(&osd).await {
                     tracing::debug!("osd.{}: {why}", session.peer.0);
@@ -199,8 +207,12 @@ impl Session {
         target: Target,
         reactor: Option<u16>,
     ) -> Result<Rc<Connection>, String> {
-        let handler =
-            Rc::new(PeerDispatch { osd: Rc::downgrade(osd), session: Rc::downgrade(self), reactor });
+        let handler = Rc::new(PeerDispatch {
+            osd: Rc::downgrade(osd),
+            session: Rc::downgrade(self),
+            reactor,
+            made_ns: osd.shard.now_ns(),
+        });
         let config = Rc::clone(&osd.peers.config);
         connect(&osd.shard, target, EntityType::OSD, config, handler).await.map_err(|e| e.to_string())
     }
@@ -239,6 +251,8 @@ struct PeerDispatch {
     session: Weak<Session>,
     /// `None` on the short connection that asks for the route.
     reactor: Option<u16>,
+    /// When it was dialled.
+    made_ns: u64,
 }
 
 impl Dispatcher for PeerDispatch {
@@ -263,6 +277,7 @@ impl Dispatcher for PeerDispatch {
             return;
         }
         tracing::info!("connection to reactor {reactor} of osd.{} ended: {reason}", session.peer.0);
+        session.backoff.ended(self.made_ns, osd.shard.now_ns());
         // The peer may have restarted with other reactors: ask again where its PGs are.
         *session.route.borrow_mut() = None;
         session.backlog.borrow_mut().forget_writes();

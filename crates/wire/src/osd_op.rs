@@ -15,7 +15,7 @@ mod watch;
 
 pub use args::{AllocHint, AssertVer, Call, CopyFrom, Extent, Notify, PgLs, Watch, WriteSame, Xattr};
 pub use locator::Locator;
-pub use op::{OP_BYTES, OpList, OsdOp, payload_ranges};
+pub use op::{OP_BYTES, OpList, OsdOp, payload_bytes, payload_ranges};
 pub use peek::{peek, peek_output};
 pub use reply::OsdReply;
 pub use request::OsdRequest;

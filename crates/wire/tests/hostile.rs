@@ -12,7 +12,7 @@ use carmine_wire::backoff::Backoff;
 use carmine_wire::frame::{Epilogue, Frame, PREAMBLE_BYTES, Preamble};
 use carmine_wire::handshake::*;
 use carmine_wire::mon_msg::*;
-use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_ranges, peek};
+use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
 use carmine_wire::prim::{MEMORY_BYTES_FIXED, MEMORY_PER_INPUT_BYTE_MAX};
 use carmine_wire::private::*;
@@ -68,7 +68,7 @@ fn decode_as_everything(bytes: &[u8]) {
         bounded(bytes, "OsdRequest", |bytes| {
             let header = Header2 { version, ..OsdRequest::header(1) };
             if let Ok(request) = OsdRequest::decode(&header, bytes) {
-                let _ = payload_ranges(&request.ops, 4096);
+                let _ = payload_ranges(&request.ops, payload_bytes(&request.ops) as usize);
             }
         });
     }

@@ -5,7 +5,7 @@ use carmine_wire::frame::segment;
 use carmine_wire::header::HEADER2_BYTES;
 use carmine_wire::kinds;
 use carmine_wire::mon_msg::*;
-use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_ranges, peek};
+use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::rep::*;
 use carmine_wire::private::*;
@@ -56,6 +56,8 @@ fn osd_op(header: &Header2, front: &[u8]) {
         assert_eq!((pg, hash, epoch, flags), (request.pg, request.hash, request.epoch, request.flags));
     }
     let _ = payload_ranges(&request.ops, DATA_BYTES);
+    let need = payload_bytes(&request.ops) as usize;
+    assert!(payload_ranges(&request.ops, need).is_ok_and(|ranges| ranges.len() == request.ops.len()));
     request.encode_into(&mut Vec::new());
 }
 

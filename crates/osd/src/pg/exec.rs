@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use carmine_reactor::Payload;
 use carmine_store::{LogOp, ObjectMeta, StoreError, TxnOp};
-use carmine_types::{Eversion, ObjectId, SNAP_HEAD, UTime, errno};
+use carmine_types::{Eversion, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
 use carmine_wire::osd_op::{OsdOp, flags, ops, payload_ranges};
 use smallvec::SmallVec;
 
@@ -129,12 +129,12 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
     let meta = stat(osd, op).await?;
     let mut outputs = SmallVec::new();
     let mut state = State::new(osd, op, meta);
-    let single = op.request.ops.iter().filter(|o| o.payload_len > 0).count() == 1;
     for (at, (request, range)) in op.request.ops.iter().zip(ranges).enumerate() {
         let step = if !is_plain(request.code) {
             Box::pin(extra::step(osd, op, &mut state, at)).await
         } else if request.is_write() {
-            let crc = op.data_crc.filter(|_| single);
+            // The checksum is that of all of the data.
+            let crc = op.data_crc.filter(|_| range.len() == op.data.len());
             state.apply(request, op.data.slice(range.start, range.len()), crc, range).map(|()| Payload::new())
         } else {
             Box::pin(state.read(osd, meta, request)).await
@@ -276,6 +276,9 @@ impl<'a> State<'a> {
     fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>, range: Range<usize>) -> Result<(), i32> {
         let extent = op.extent();
         match op.code {
+            ops::WRITE | ops::WRITE_FULL | ops::APPEND if extent.length != data.len() as u64 => {
+                Err(errno::EINVAL)
+            }
             ops::WRITE => self.write(extent.offset, data, crc),
             ops::APPEND => self.write(self.size, data, crc),
             ops::WRITE_FULL => {
@@ -362,6 +365,7 @@ impl<'a> State<'a> {
             self.touch();
             return Ok(());
         }
+        debug_assert!(crc.is_none_or(|crc| crc == data.crc32c(crc32c::SEED)), "the checksum of other data");
         self.ops.push(TxnOp::Write { oid: self.oid.clone(), off, data, crc });
         (self.exists, self.size) = (true, self.size.max(end));
         Ok(())

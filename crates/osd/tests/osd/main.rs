@@ -10,6 +10,7 @@ mod flaky;
 mod heal;
 mod incomplete;
 mod late;
+mod lengths;
 mod live;
 mod misdirected;
 mod mon;

@@ -1,5 +1,6 @@
 //! One operation of a request.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
@@ -187,21 +188,27 @@ impl OsdOp {
     }
 }
 
-/// Where in a data segment of `data_len` bytes the payload of each operation lies. Fails if they need more
-/// than there is.
+/// Bytes of the payloads of all operations.
+pub fn payload_bytes(ops: &[OsdOp]) -> u64 {
+    ops.iter().map(|op| u64::from(op.payload_len)).sum()
+}
+
+/// Where in a data segment of `data_len` bytes the payload of each operation lies. Fails unless they take all of it.
 pub fn payload_ranges(ops: &[OsdOp], data_len: usize) -> Result<SmallVec<[Range<usize>; 2]>> {
-    let mut start = 0;
-    let mut ranges = SmallVec::with_capacity(ops.len());
-    for op in ops {
-        let len = op.payload_len as usize;
-        if len > data_len - start {
-            let left = data_len - start;
-            return Err(WireError::Truncated { what: "payload of op", need: len as u64, left });
-        }
-        ranges.push(start..start + len);
-        start += len;
+    let need = payload_bytes(ops);
+    let what = "payloads of ops";
+    match need.cmp(&(data_len as u64)) {
+        Ordering::Greater => return Err(WireError::Truncated { what, need, left: data_len }),
+        Ordering::Less => return Err(WireError::Trailing { what, left: data_len - need as usize }),
+        Ordering::Equal => {}
     }
-    Ok(ranges)
+    let mut end = 0;
+    let range = |op: &OsdOp| {
+        let start = end;
+        end += op.payload_len as usize;
+        start..end
+    };
+    Ok(ops.iter().map(range).collect())
 }
 
 impl fmt::Debug for OsdOp {

@@ -136,11 +136,14 @@ fn constructors_and_accessors_agree() {
 }
 
 #[test]
-fn payloads_must_fit_in_the_data() {
+fn payloads_must_add_up_to_the_data() {
     let ops = [OsdOp::set_alloc_hint(0, 0), OsdOp::write(0, 10), OsdOp::write(10, 5)];
     let ranges = payload_ranges(&ops, 15).unwrap();
     assert_eq!(ranges.as_slice(), [0..0, 0..10, 10..15]);
     assert!(payload_ranges(&ops, 14).is_err());
+    assert!(payload_ranges(&ops, 16).is_err());
+    assert!(payload_ranges(&[OsdOp::stat()], 1).is_err());
+    assert!(payload_ranges(&[OsdOp::stat()], 0).is_ok());
     assert!(payload_ranges(&[OsdOp::write(0, u32::MAX); 3], 20).is_err());
 }
 
