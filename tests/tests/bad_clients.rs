@@ -1,4 +1,4 @@
-//! Clients that break the rules harm only themselves: real processes, a healthy client beside the bad ones. About 30 s.
+//! Clients that break the rules harm only themselves: real processes, a healthy client beside the bad ones. About 40 s.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // sockets, threads and clocks of the bad clients
 
 use std::io::{Read, Write};
@@ -13,12 +13,12 @@ use carmine_client::{Client, Options, Pool};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_tests::sheet::Sheet;
 use carmine_tests::tools::{ONE_BLUE, ONE_CYAN};
-use carmine_tests::{Testbed, installed};
-use carmine_types::{Epoch, ObjectId, OsdId, PgId, crc32c};
-use carmine_wire::frame::{self, PREAMBLE_BYTES, Preamble, Tag};
+use carmine_tests::{Background, Testbed, installed, succeed};
+use carmine_types::{Epoch, ObjectId, OsdId, PgId, crc32c, errno};
+use carmine_wire::frame::{self, PREAMBLE_BYTES, Preamble, Tag, segment};
 use carmine_wire::handshake::*;
-use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
-use carmine_wire::{EntityAddr, EntityType, FEATURES, Header2};
+use carmine_wire::osd_op::{OsdOp, OsdReply, OsdRequest, flags};
+use carmine_wire::{EntityAddr, EntityType, FEATURES, Header2, kinds};
 
 const OBJECT: &str = "four-megabytes";
 const OBJECT_BYTES: usize = 4 << 20;
@@ -62,14 +62,39 @@ impl Bad {
         self.stream.write_all(&bytes).expect("the OSD takes it");
     }
 
-    /// The payload of the next frame.
-    fn frame(&mut self) -> Vec<u8> {
+    /// The next frame: preamble and body.
+    fn next(&mut self) -> (Preamble, Vec<u8>) {
         let mut head = [0; PREAMBLE_BYTES];
         self.stream.read_exact(&mut head).expect("a preamble");
         let preamble = Preamble::decode(&head).expect("a preamble");
         let mut body = vec![0; preamble.body_bytes()];
         self.stream.read_exact(&mut body).expect("a frame");
+        (preamble, body)
+    }
+
+    /// The payload of the next frame.
+    fn frame(&mut self) -> Vec<u8> {
+        let (preamble, body) = self.next();
         preamble.verify_head(&body).expect("a checksum").to_vec()
+    }
+
+    /// Sends a request with its data and waits for its result.
+    fn ask(&mut self, seq: u64, request: &OsdRequest, data: &[u8]) -> i32 {
+        let mut bytes = Vec::new();
+        push_request(&mut bytes, seq, request, data);
+        assert!(self.send(&bytes), "the OSD takes it");
+        loop {
+            let (preamble, body) = self.next();
+            if preamble.tag != Tag::Message {
+                continue;
+            }
+            let header = preamble.verify_head(&body).expect("a checksum");
+            let header = Header2::decode(header).expect("a header");
+            if header.kind == kinds::OSD_OP_REPLY {
+                let front = &body[preamble.segment_range(segment::FRONT)];
+                return OsdReply::decode(&header, front).expect("an answer").result;
+            }
+        }
     }
 
     /// The whole handshake, as an honest client.
@@ -111,6 +136,16 @@ impl Bad {
     }
 }
 
+/// Appends a request as a frame.
+fn push_request(bytes: &mut Vec<u8>, seq: u64, request: &OsdRequest, data: &[u8]) {
+    let mut front = Vec::new();
+    request.encode_into(&mut front);
+    let header = Header2 { seq, ..OsdRequest::header(seq) };
+    let tail = frame::message_head(bytes, &header, &front, data.len());
+    bytes.extend_from_slice(data);
+    frame::message_tail(bytes, tail, crc32c::raw(crc32c::SEED, data));
+}
+
 /// Reads of the whole object, one after the other, as many as there is room for.
 fn reads(pg: PgId, epoch: Epoch, from: u64, count: u64) -> Vec<u8> {
     let object = ObjectId::head(pg.pool, b"", b"", OBJECT.as_bytes());
@@ -118,11 +153,7 @@ fn reads(pg: PgId, epoch: Epoch, from: u64, count: u64) -> Vec<u8> {
     for seq in from..from + count {
         let ops = [OsdOp::read(0, OBJECT_BYTES as u64)].into_iter().collect();
         let request = OsdRequest::new(pg, epoch, flags::CLIENT_READ, &object, ops);
-        let mut front = Vec::new();
-        request.encode_into(&mut front);
-        let header = Header2 { seq, ..OsdRequest::header(seq) };
-        let tail = frame::message_head(&mut bytes, &header, &front, 0);
-        frame::message_tail(&mut bytes, tail, crc32c::SEED);
+        push_request(&mut bytes, seq, &request, &[]);
     }
     bytes
 }
@@ -346,6 +377,120 @@ fn a_crowd_of_connections_leaves_files_for_the_store() {
     let log = std::fs::read_to_string(bed.dir().join("osd.0.log")).expect("a log");
     let said = format!("connection refused: {CLIENTS_MAX} are open, the most there may be");
     assert!(log.contains(&said), "the log does not say it");
+}
+
+/// Two OSDs with two reactors each, on files, and two copies of everything.
+const TWO_BLUE: &[&str] = &[
+    "--osds",
+    "2",
+    "--size",
+    "2",
+    "--reactors",
+    "2",
+    "--store",
+    "blue",
+    "--osd-size",
+    "256M",
+    "--sparse",
+    "--pgs",
+    "16",
+    "--overprovisioned",
+];
+/// Objects of the healthy client beside liars.
+const HONEST: u8 = 8;
+/// Lines that an OSD's log may have in the end: those of two starts, and few more. It was 62,000.
+const LOG_LINES_MAX: usize = 300;
+
+async fn write_honest(pool: &Pool, round: u8) {
+    for n in 0..HONEST {
+        pool.write_full(format!("honest-{n}"), vec![n + round; 20_000]).await.expect("a write");
+    }
+}
+
+async fn read_honest(pool: &Pool, round: u8) {
+    for n in 0..HONEST {
+        let data = pool.read(format!("honest-{n}"), 0, 0).await.expect("a read").to_vec();
+        assert!(data == vec![n + round; 20_000], "honest-{n}");
+    }
+}
+
+/// A client that names other PGs than its objects' is refused, and so is one that sends more data than its operations take.
+async fn beside_a_liar(client: Rc<Client>) {
+    let pool = client.pool("bench").expect("the pool");
+    write_honest(&pool, 0).await;
+    let view = client.view().expect("a map");
+    let first = OsdId(0);
+    let target = view.map().client_addr(first).and_then(|addrs| addrs.msgr2()).expect("an address");
+    let mut bad = Bad::handshake(target);
+    let pg_num = view.map().pool(pool.id()).expect("the pool").pg_num;
+    let pgs = (0..pg_num).map(|ps| PgId::new(pool.id(), ps));
+    let led: Vec<PgId> = pgs.filter(|pg| view.acting_primary(*pg) == Some(first)).collect();
+    let (mut seq, mut surplus) = (0, 0);
+    for n in 0..HONEST {
+        let object = ObjectId::head(pool.id(), b"", b"", format!("honest-{n}").as_bytes());
+        for pg in &led {
+            let own = *pg == PgId::of_hash(pool.id(), object.hash, pg_num);
+            let ops = [OsdOp::write(0, 4096)].into_iter().collect();
+            let request = OsdRequest::new(*pg, view.epoch(), flags::CLIENT_WRITE, &object, ops);
+            let (bytes, wanted) = if own { (8192, errno::EINVAL) } else { (4096, errno::ENXIO) };
+            surplus += usize::from(own);
+            seq += 1;
+            assert_eq!(bad.ask(seq, &request, &vec![0xbd; bytes]), wanted, "{object} in {pg}");
+        }
+    }
+    assert!(surplus > 0 && led.len() > 1, "osd.0 leads {} PGs, and {surplus} of the objects", led.len());
+    read_honest(&pool, 0).await;
+    write_honest(&pool, 100).await;
+}
+
+/// Runs a client's work against a testbed.
+fn with_client<F: Future<Output = ()>>(bed: &Testbed, work: impl FnOnce(Rc<Client>) -> F) {
+    let mon = std::fs::read_to_string(bed.dir().join("run/mon.addr")).expect("run/mon.addr");
+    let mon: SocketAddr = mon.trim().parse().expect("an address");
+    let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("healthy", 1) };
+    block_on(config, async move |shard: Shard| {
+        let options = Options { op_timeout: Some(Duration::from_secs(30)), ..Options::default() };
+        work(Client::connect(&shard, mon, options).await.expect("a session")).await;
+    })
+    .expect("a reactor");
+}
+
+/// Several benches of one OSD at once, wherever their connections are dealt to.
+fn benches(bed: &Testbed) {
+    let order =
+        r#"{"prefix": "bench", "count": 8388608, "size": 4096, "object_size": 4096, "object_num": 1000}"#;
+    let admin = |_| Background::start(bed, "admin", &["--osd", "0", order]);
+    let running: Vec<Background> = (0..4).map(admin).collect();
+    for bench in running {
+        let said = succeed(bench.wait(Duration::from_secs(60)), "carmine admin bench");
+        assert!(said.contains(r#""bytes_written":8388608"#), "{said}");
+    }
+}
+
+#[test]
+fn liars_harm_no_store() {
+    let bed = Testbed::up(TWO_BLUE);
+    let pids = || ["osd.0", "osd.1", "mon"].map(|daemon| bed.pid(daemon).expect("a pid"));
+    let before = pids();
+    with_client(&bed, beside_a_liar);
+    benches(&bed);
+    assert_eq!(pids(), before, "the same processes");
+    bed.ok("down", &[]);
+    for osd in ["0", "1"] {
+        let log = std::fs::read_to_string(bed.dir().join(format!("osd.{osd}.log"))).expect("a log");
+        assert!(!log.contains("freed twice"), "osd.{osd} freed blocks twice");
+        assert!(log.lines().count() < LOG_LINES_MAX, "{} lines in the log of osd.{osd}", log.lines().count());
+        let dir = bed.dir();
+        let fsck = ["store", "fsck", "--dir", dir.to_str().expect("UTF-8"), "--osd", osd, "--deep"];
+        let limit = Duration::from_secs(60);
+        succeed(carmine_tests::run(&carmine_tests::carmine_bin(), &fsck, limit), "fsck");
+    }
+    bed.ok("up", &["--overprovisioned"]);
+    with_client(&bed, async |client| {
+        let pool = client.pool("bench").expect("the pool");
+        read_honest(&pool, 100).await;
+        write_honest(&pool, 0).await;
+    });
 }
 
 /// A client that insists on cephx is told so, and does not wait for ever.
