@@ -31,6 +31,20 @@ pub enum MonError {
         /// The file.
         path: PathBuf,
     },
+    /// Records that were in force cannot be read any more.
+    #[error(
+        "{}: the record at byte {at} is damaged, and newer epochs than those before it were in force. Bring back a copy \
+         of this folder; {remedy}",
+        path.display()
+    )]
+    StateDamaged {
+        /// The file.
+        path: PathBuf,
+        /// Where its first bad record begins.
+        at: u64,
+        /// The commands that give up what is newer, if there is anything older.
+        remedy: String,
+    },
     /// Far too long to be a state file.
     #[error("{} has {len} bytes: this is no monitor state of carmine", path.display())]
     NotAState {

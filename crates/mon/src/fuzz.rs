@@ -6,8 +6,9 @@ use carmine_wire::EntityAddr;
 use carmine_wire::osdmap::OsdMap;
 
 use crate::change::Change;
+use crate::content::Reading;
 use crate::mon::{GIDS_RESERVED, restored};
-use crate::record::{Content, Record};
+use crate::record::{Durable, Record};
 use crate::{InitialCluster, InitialPool};
 
 const NOW: UTime = UTime { sec: 1_700_000_000, nsec: 5 };
@@ -24,7 +25,7 @@ pub fn decode_state(bytes: &[u8]) {
 
 /// As a start of the monitor: the numbers that follow, and the map as clients get it.
 fn open(bytes: &[u8]) {
-    let Some(content) = Content::read(bytes) else { return };
+    let Some(content) = Reading::of(bytes).content else { return };
     assert!(content.generation < u64::MAX && content.next_gid < u64::MAX - GIDS_RESERVED);
     let Ok(map) = restored(&content.map, NOW) else { return };
     assert_eq!(OsdMap::decode(&map.encode()).as_ref(), Ok(&map));
@@ -33,9 +34,9 @@ fn open(bytes: &[u8]) {
 
 fn file((generation, next): (u64, u64), map: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    Record::Header { generation, fsid: FSID }.encode(&mut out);
-    Record::Gid { next }.encode(&mut out);
-    Record::Map(map.to_vec()).encode(&mut out);
+    for record in [Record::Header { fsid: FSID }, Record::Gid { next }, Record::Map(map.to_vec())] {
+        record.encode(Durable { generation, bytes: 0 }, &mut out);
+    }
     out
 }
 
@@ -52,8 +53,9 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
         let _ = map.apply(&booted);
     }
     let map = map.encode();
-    Record::Map(map.clone()).encode(&mut whole);
-    Record::Gid { next: 9000 }.encode(&mut whole);
+    for record in [Record::Map(map.clone()), Record::Gid { next: 9000 }] {
+        record.encode(Durable { generation: 7, bytes: whole.len() as u64 }, &mut whole);
+    }
     vec![whole, [&7_u64.to_le_bytes(), &4096_u64.to_le_bytes(), map.as_slice()].concat()]
 }
 
@@ -65,7 +67,7 @@ mod tests {
     #[test]
     fn seeds_are_good() {
         let [whole, parts] = state_seeds().try_into().unwrap();
-        let content = Content::read(&whole).unwrap();
+        let content = Reading::of(&whole).content.unwrap();
         assert_eq!((content.valid_bytes, content.next_gid), (whole.len(), 9000));
         assert_eq!(content.map, parts[16..]);
         assert!(OsdMap::decode(&content.map).unwrap().is_up(OsdId(0)));

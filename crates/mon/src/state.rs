@@ -4,6 +4,10 @@
 //! grown past [`COMPACT_BYTES`], the newest state is written to the *other* file with the next generation
 //! number, synced, and that file becomes the current one. A crash in between leaves the other file
 //! without its three opening records, so the old one stays current; nothing is ever renamed or deleted.
+//!
+//! After each of these a mark behind the records of the other file says how much of the current one is durable. Nobody waits
+//! for that to reach the disk: it is for the day on which a record cannot be read any more, so that this is not taken for a
+//! crash and older epochs not for the newest ones.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +16,8 @@ use carmine_types::Uuid;
 use tracing::{info, warn};
 
 use crate::MonError;
-use crate::record::{Content, RECORD_BYTES_MAX, Record};
+use crate::content::{Content, Reading};
+use crate::record::{Durable, RECORD_BYTES_MAX, Record};
 
 /// Appended bytes after which the file is rewritten: a thousand epochs of a small cluster.
 const COMPACT_BYTES: u64 = 8 << 20;
@@ -34,8 +39,10 @@ pub(crate) struct StateFile {
     files: [(PathBuf, File); 2],
     current: usize,
     generation: u64,
-    /// Next append goes here.
-    end: u64,
+    /// Of each file the end of its records: the next append goes there, or the mark.
+    ends: [u64; 2],
+    /// The current file is one of the first version: nothing is appended to it.
+    is_legacy: bool,
     /// Bytes of the opening records: the file is rewritten only when that makes it much smaller.
     base_bytes: u64,
     failed: bool,
@@ -60,53 +67,81 @@ async fn read_whole(shard: &Shard, path: &Path, file: &File) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
+/// The slot with the newest state.
+///
+/// # Errors
+/// A newer one was in force: records of it are damaged.
+fn newest(paths: [&Path; 2], readings: &[Reading; 2]) -> Result<Option<usize>, MonError> {
+    let generation = |slot: &usize| readings[*slot].content.as_ref().map(|content| content.generation);
+    let best = [0, 1].into_iter().filter(|slot| generation(slot).is_some()).max_by_key(generation);
+    let durable = readings.iter().map(|reading| reading.durable).max().unwrap_or_default();
+    let reach = best.and_then(|slot| readings[slot].content.as_ref()).map(Content::reach);
+    if reach.unwrap_or_default() >= durable {
+        return Ok(best);
+    }
+    let damaged = match (best, reach) {
+        (Some(slot), Some(reach)) if reach.generation == durable.generation => slot,
+        (Some(slot), _) => 1 - slot,
+        (None, _) => usize::from(readings[1].good_bytes > readings[0].good_bytes),
+    };
+    let cut = |slot: usize| {
+        let end = readings[slot].content.as_ref().map_or(0, |content| content.valid_bytes);
+        format!("truncate -s {end} {}", paths[slot].display())
+    };
+    let remedy = match best {
+        Some(_) => format!("to give up what is newer than that: {}; {}", cut(0), cut(1)),
+        None => "nothing else there can be read".into(),
+    };
+    let at = readings[damaged].good_bytes as u64;
+    Err(MonError::StateDamaged { path: paths[damaged].to_path_buf(), at, remedy })
+}
+
 impl StateFile {
     /// Opens the state in the existing folder `dir`; `None` for a folder without one. A torn tail is cut
     /// off with a log line.
     pub(crate) async fn open(shard: &Shard, dir: &Path) -> Result<(Self, Option<Saved>), MonError> {
         let options = FileOptions { read: true, write: true, create: true, ..FileOptions::default() };
-        let mut files = Vec::new();
-        let mut found: Option<(usize, Content, usize)> = None;
-        for slot in 0..2 {
-            let path = dir.join(format!("state.{slot}"));
-            let file = shard.open(&path, options).await.map_err(|e| MonError::state("open", &path, e))?;
-            let bytes = read_whole(shard, &path, &file).await?;
-            if let Some(content) = Content::read(&bytes)
-                && found.as_ref().is_none_or(|(_, best, _)| content.generation > best.generation)
-            {
-                found = Some((slot, content, bytes.len()));
-            }
-            files.push((path, file));
+        let paths = [0, 1].map(|slot| dir.join(format!("state.{slot}")));
+        let (mut files, mut lens, mut readings) =
+            (Vec::new(), [0; 2], [Reading::default(), Reading::default()]);
+        for (slot, path) in paths.iter().enumerate() {
+            let file = shard.open(path, options).await.map_err(|e| MonError::state("open", path, e))?;
+            let bytes = read_whole(shard, path, &file).await?;
+            (lens[slot], readings[slot]) = (bytes.len(), Reading::of(&bytes));
+            files.push((path.clone(), file));
         }
+        // What is written to a new file is lost with its name.
+        shard.sync_folder(dir).await.map_err(|e| MonError::state("sync", dir, e))?;
         let Ok(files) = <[_; 2]>::try_from(files) else { unreachable!("two slots are opened") };
-        let mut state = Self { files, current: 1, generation: 0, end: 0, base_bytes: 0, failed: false };
-        let Some((slot, content, file_bytes)) = found else { return Ok((state, None)) };
-        state.current = slot;
-        state.generation = content.generation;
-        state.end = content.valid_bytes as u64;
-        state.base_bytes = state.end;
+        let found = newest([&paths[0], &paths[1]], &readings)?;
+        let ends =
+            readings.each_ref().map(|reading| reading.content.as_ref().map_or(0, |c| c.valid_bytes as u64));
+        let mut state =
+            Self { files, current: 1, generation: 0, ends, is_legacy: false, base_bytes: 0, failed: false };
+        let Some((slot, content)) = found.and_then(|slot| Some((slot, readings[slot].content.take()?)))
+        else {
+            return Ok((state, None));
+        };
+        (state.current, state.generation, state.is_legacy) = (slot, content.generation, content.is_legacy);
+        state.base_bytes = ends[slot];
         let (path, file) = &state.files[slot];
-        if file_bytes > content.valid_bytes {
-            warn!(
-                "{}: cut a torn tail of {} bytes after byte {}",
-                path.display(),
-                file_bytes - content.valid_bytes,
-                content.valid_bytes
-            );
-            file.set_len(state.end).await.map_err(|e| MonError::state("truncate", path, e))?;
+        if lens[slot] > content.valid_bytes {
+            let torn = lens[slot] - content.valid_bytes;
+            warn!("{}: cut a torn tail of {torn} bytes after byte {}", path.display(), content.valid_bytes);
+            file.set_len(ends[slot]).await.map_err(|e| MonError::state("truncate", path, e))?;
         }
         let saved = Saved { fsid: content.fsid, next_gid: content.next_gid, map: content.map };
         Ok((state, Some(saved)))
     }
 
-    async fn write(&mut self, slot: usize, at: u64, bytes: Vec<u8>) -> Result<(), MonError> {
+    async fn write(&mut self, slot: usize, at: u64, bytes: Vec<u8>, sync: bool) -> Result<(), MonError> {
         let (path, file) = &self.files[slot];
         if self.failed {
             return Err(MonError::StateFailed { path: path.clone() });
         }
         let written = match file.write_at(vec![Bytes::from(bytes)], at, false).await {
-            Ok(()) => file.fdatasync().await,
-            Err(e) => Err(e),
+            Ok(()) if sync => file.fdatasync().await,
+            other => other,
         };
         if let Err(e) = written {
             self.failed = true;
@@ -115,36 +150,49 @@ impl StateFile {
         Ok(())
     }
 
+    /// Notes in the other file how much of the current one is durable.
+    async fn mark(&mut self) -> Result<(), MonError> {
+        let other = 1 - self.current;
+        let durable = Durable { generation: self.generation, bytes: self.ends[self.current] };
+        let mut bytes = Vec::new();
+        Record::Mark.encode(durable, &mut bytes);
+        self.write(other, self.ends[other], bytes, false).await
+    }
+
     /// Starts a new current file that holds exactly `saved`; durable when this returns.
     pub(crate) async fn rewrite(&mut self, saved: &Saved) -> Result<(), MonError> {
         let slot = 1 - self.current;
         let generation = self.generation + 1;
         let mut bytes = Vec::new();
-        Record::Header { generation, fsid: saved.fsid }.encode(&mut bytes);
-        Record::Gid { next: saved.next_gid }.encode(&mut bytes);
-        Record::Map(saved.map.clone()).encode(&mut bytes);
+        let map = Record::Map(saved.map.clone());
+        for record in [Record::Header { fsid: saved.fsid }, Record::Gid { next: saved.next_gid }, map] {
+            record.encode(Durable { generation, bytes: 0 }, &mut bytes);
+        }
         let len = bytes.len() as u64;
         let (path, file) = &self.files[slot];
         file.set_len(0).await.map_err(|e| MonError::state("truncate", path, e))?;
-        self.write(slot, 0, bytes).await?;
+        self.write(slot, 0, bytes, true).await?;
         info!("{}: generation {generation}, {len} bytes", self.files[slot].0.display());
-        (self.current, self.generation, self.end, self.base_bytes) = (slot, generation, len, len);
-        Ok(())
+        (self.current, self.generation, self.is_legacy) = (slot, generation, false);
+        (self.ends[slot], self.base_bytes) = (len, len);
+        self.mark().await
     }
 
     /// Appends records; durable when this returns. `saved` is the state *after* them, for compaction.
     pub(crate) async fn append(&mut self, records: &[Record], saved: &Saved) -> Result<(), MonError> {
-        if self.end > COMPACT_BYTES && self.end > 4 * self.base_bytes {
+        let end = self.ends[self.current];
+        if self.is_legacy || (end > COMPACT_BYTES && end > 4 * self.base_bytes) {
             return self.rewrite(saved).await;
         }
+        let durable = Durable { generation: self.generation, bytes: end };
         let mut bytes = Vec::new();
         for record in records {
-            record.encode(&mut bytes);
+            record.encode(durable, &mut bytes);
         }
         let len = bytes.len() as u64;
-        self.write(self.current, self.end, bytes).await?;
-        self.end += len;
-        Ok(())
+        self.write(self.current, end, bytes, true).await?;
+        self.ends[self.current] += len;
+        self.mark().await
     }
 }
 
@@ -154,7 +202,8 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use carmine_reactor::sim::Sim;
+    use carmine_reactor::sim::{Sim, Tape, Unflushed};
+    use carmine_types::crc32c;
 
     use super::*;
 
@@ -194,9 +243,11 @@ mod tests {
             state.append(&[Record::Gid { next: 20 }], &saved(20, b"two")).await.unwrap();
             // A record of which only a part reached the disk.
             let mut torn = Vec::new();
-            Record::Map(b"three".to_vec()).encode(&mut torn);
+            let (slot, end) = (state.current, state.ends[state.current]);
+            let durable = Durable { generation: state.generation, bytes: end };
+            Record::Map(b"three".to_vec()).encode(durable, &mut torn);
             torn.truncate(torn.len() - 2);
-            state.write(state.current, state.end, torn).await.unwrap();
+            state.write(slot, end, torn, true).await.unwrap();
         });
         on(&sim, move |shard| async move {
             let (mut state, found) = StateFile::open(&shard, dir).await.unwrap();
@@ -205,8 +256,9 @@ mod tests {
             // A rewrite that did not get to its end leaves the current file in force.
             let other = 1 - state.current;
             let mut bytes = Vec::new();
-            Record::Header { generation: 99, fsid: Uuid([1; 16]) }.encode(&mut bytes);
-            state.write(other, 0, bytes).await.unwrap();
+            let durable = Durable { generation: state.generation + 1, bytes: 0 };
+            Record::Header { fsid: Uuid([1; 16]) }.encode(durable, &mut bytes);
+            state.write(other, 0, bytes, true).await.unwrap();
         });
         on(&sim, move |shard| async move {
             let (mut state, found) = StateFile::open(&shard, dir).await.unwrap();
@@ -219,6 +271,190 @@ mod tests {
         });
     }
 
+    const DIR: &str = "/mon";
+
+    /// A life of a monitor's state, with the moments at which each state of it was acknowledged.
+    fn life(sim: &Sim, tape: &Tape) -> Vec<(usize, Saved)> {
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let (tape, log) = (tape.clone(), Rc::clone(&told));
+        on(sim, move |shard| {
+            let (tape, log) = (tape.clone(), Rc::clone(&log));
+            async move {
+                let tell = |saved: Saved| log.borrow_mut().push((tape.mark(), saved));
+                let (mut state, found) = StateFile::open(&shard, Path::new(DIR)).await.unwrap();
+                assert_eq!(found, None);
+                state.rewrite(&saved(10, b"one")).await.unwrap();
+                tell(saved(10, b"one"));
+                for (gid, map) in
+                    [(10, vec![2; 700]), (20, vec![2; 700]), (20, vec![3; 40]), (20, vec![4; 9000])]
+                {
+                    let after = saved(gid, &map);
+                    let record = if gid == 20 && map.len() == 700 {
+                        Record::Gid { next: gid }
+                    } else {
+                        Record::Map(map)
+                    };
+                    state.append(&[record], &after).await.unwrap();
+                    tell(after);
+                }
+                for (gid, map) in [(30, vec![5; 2000]), (40, vec![6; 50])] {
+                    state.rewrite(&saved(gid, &map)).await.unwrap();
+                    tell(saved(gid, &map));
+                    let map = vec![7; gid as usize];
+                    state.append(&[Record::Map(map.clone())], &saved(gid, &map)).await.unwrap();
+                    tell(saved(gid, &map));
+                }
+            }
+        });
+        told.take()
+    }
+
+    /// The state as it opens, or why it does not.
+    fn opened(sim: &Sim) -> Result<Option<Saved>, String> {
+        let found = Rc::new(RefCell::new(Ok(None)));
+        let out = Rc::clone(&found);
+        on(sim, move |shard| {
+            let out = Rc::clone(&out);
+            async move {
+                let opened = StateFile::open(&shard, Path::new(DIR)).await;
+                *out.borrow_mut() = opened.map(|(_, found)| found).map_err(|e| e.to_string());
+            }
+        });
+        found.replace(Ok(None))
+    }
+
+    #[test]
+    fn a_power_cut_leaves_what_was_acknowledged_or_the_change_under_way() {
+        let sim = Sim::new(3);
+        let tape = sim.record();
+        let told = life(&sim, &tape);
+        for at in 0..=tape.len() {
+            let seen = told.iter().take_while(|(moment, _)| *moment < at).count();
+            let random = |n: u64| Unflushed::Random(n << 32 | at as u64);
+            for unflushed in [Unflushed::Lost, Unflushed::Kept, random(1), random(2), random(3), random(4)] {
+                sim.restore(&tape, at, unflushed);
+                let found = opened(&sim).unwrap_or_else(|e| panic!("cut at {at}, {unflushed:?}: {e}"));
+                let acknowledged = seen.checked_sub(1).map(|n| &told[n].1);
+                let under_way = told.get(seen).map(|(_, saved)| saved);
+                let is_right =
+                    found.as_ref() == acknowledged || (found.is_some() && found.as_ref() == under_way);
+                assert!(is_right, "cut at {at}, {unflushed:?}: {found:?} after {seen} states");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_takes_no_acknowledged_state_back() {
+        let sim = Sim::new(4);
+        let tape = sim.record();
+        let told = life(&sim, &tape);
+        let mut refused = 0;
+        for (moment, newest) in &told {
+            for (slot, bit) in [(0, 0), (1, 5)] {
+                let path = Path::new(DIR).join(format!("state.{slot}"));
+                let restore = || sim.restore(&tape, moment + 1, Unflushed::Kept);
+                restore();
+                for off in (0..file_len(&sim, &path)).step_by(3) {
+                    restore();
+                    sim.disk("mon", &path).flip(off, bit);
+                    match opened(&sim) {
+                        Ok(found) => {
+                            assert_eq!(found.as_ref(), Some(newest), "byte {off} of {}", path.display())
+                        }
+                        Err(text) => {
+                            refused += 1;
+                            assert!(text.contains("/mon/state."), "{text}");
+                            let is_older = |found: &Saved| told.iter().any(|(_, saved)| saved == found);
+                            match obey(&sim, &text) {
+                                true => {
+                                    assert!(opened(&sim).unwrap().as_ref().is_some_and(is_older), "{text}")
+                                }
+                                // Before the first compaction there is nothing older.
+                                false => assert!(*moment <= told[4].0, "{text}"),
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(refused > 100, "only {refused} flips were refused");
+    }
+
+    #[test]
+    fn a_lost_file_is_no_reason_to_begin_anew() {
+        for lost in ["state.0", "state.1"] {
+            let sim = Sim::new(5);
+            let told = life(&sim, &sim.record());
+            set_len(&sim, &format!("{DIR}/{lost}"), 0);
+            match opened(&sim) {
+                Ok(found) => assert_eq!(found.as_ref(), Some(&told.last().unwrap().1), "without {lost}"),
+                Err(text) => assert!(text.contains(&format!("/mon/{lost}: the record at byte 0")), "{text}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_is_read_and_replaced() {
+        let sim = Sim::new(6);
+        on(&sim, |shard| async move {
+            let options = FileOptions { write: true, create: true, ..FileOptions::default() };
+            let file = shard.open(&Path::new(DIR).join("state.1"), options).await.unwrap();
+            let mut bytes = Vec::new();
+            let records: [(u8, &[&[u8]]); 4] = [
+                (1, &[b"crmmon\x00\x01", &7_u64.to_le_bytes(), &[1; 16]]),
+                (2, &[&10_u64.to_le_bytes()]),
+                (3, &[b"one"]),
+                (3, &[b"two"]),
+            ];
+            for (kind, payload) in records {
+                let payload = payload.concat();
+                let len = (payload.len() as u32).to_le_bytes();
+                let crc = crc32c::raw(crc32c::raw(u32::MAX, &[&[kind], len.as_slice()].concat()), &payload);
+                bytes.extend([len, crc.to_le_bytes(), [kind, 0, 0, 0]].concat());
+                bytes.extend(payload);
+            }
+            file.write_at(vec![Bytes::from(bytes)], 0, true).await.unwrap();
+        });
+        on(&sim, |shard| async move {
+            let (mut state, found) = StateFile::open(&shard, Path::new(DIR)).await.unwrap();
+            assert_eq!(found, Some(saved(10, b"two")));
+            state.append(&[Record::Map(b"three".to_vec())], &saved(10, b"three")).await.unwrap();
+            assert_eq!(state.generation, 8);
+        });
+        assert_eq!(opened(&sim), Ok(Some(saved(10, b"three"))));
+    }
+
+    /// Runs the commands that an error names; false if there are none.
+    fn obey(sim: &Sim, text: &str) -> bool {
+        let words: Vec<&str> = text.split([' ', ';']).collect();
+        let commands = words.windows(4).filter(|words| words[..2] == ["truncate", "-s"]);
+        commands.map(|words| set_len(sim, words[3], words[2].parse().unwrap())).count() == 2
+    }
+
+    fn set_len(sim: &Sim, path: &str, len: u64) {
+        let path = PathBuf::from(path);
+        on(sim, move |shard| {
+            let path = path.clone();
+            async move {
+                let options = FileOptions { write: true, ..FileOptions::default() };
+                shard.open(&path, options).await.unwrap().set_len(len).await.unwrap();
+            }
+        });
+    }
+
+    fn file_len(sim: &Sim, path: &Path) -> u64 {
+        let len = Rc::new(RefCell::new(0));
+        let (out, path) = (Rc::clone(&len), path.to_owned());
+        on(sim, move |shard| {
+            let (out, path) = (Rc::clone(&out), path.clone());
+            async move {
+                let options = FileOptions { read: true, ..FileOptions::default() };
+                *out.borrow_mut() = shard.open(&path, options).await.unwrap().len().await.unwrap();
+            }
+        });
+        len.take()
+    }
+
     #[test]
     fn is_compacted() {
         let sim = Sim::new(2);
@@ -229,7 +465,8 @@ mod tests {
             state.rewrite(&saved(1, &map)).await.unwrap();
             for _ in 0..30 {
                 state.append(&[Record::Map(map.clone())], &saved(1, &map)).await.unwrap();
-                assert!(state.end < COMPACT_BYTES + (2 << 20), "{} bytes", state.end);
+                let end = state.ends[state.current];
+                assert!(end < COMPACT_BYTES + (2 << 20), "{end} bytes");
             }
             assert!(state.generation > 3);
         });

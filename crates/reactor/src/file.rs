@@ -78,6 +78,26 @@ pub(crate) async fn open(shard: &Shard, path: &Path, opts: FileOptions) -> io::R
     Ok(File { shard: shard.clone(), handle: Rc::new(handle) })
 }
 
+pub(crate) async fn sync_folder(shard: &Shard, path: &Path) -> io::Result<()> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot sync {}: {e}", path.display()));
+    let sim = match &mut *shard.inner().driver.borrow_mut() {
+        Driver::Sim(s) => Some(s.open_folder(path)),
+        Driver::Uring(_) => None,
+        Driver::Closed => return Err(named(crate::driver::closed())),
+    };
+    let handle = match sim {
+        Some(h) => Handle::Sim(h),
+        None => {
+            let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|e| named(e.into()))?;
+            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+            let out = OpFuture::new(shard, Op::Open { path: c_path, flags }).await;
+            Handle::Os(sys::own_fd(out.io().map_err(named)? as i32))
+        }
+    };
+    let out = OpFuture::new(shard, Op::SyncFolder { handle: Rc::new(handle) }).await;
+    out.io().map(drop).map_err(named)
+}
+
 /// An open file; clones share it. It is closed when the last clone is gone and no operation is in flight.
 #[derive(Clone)]
 pub struct File {

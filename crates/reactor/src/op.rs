@@ -22,6 +22,8 @@ pub(crate) enum Op {
     Write { handle: Rc<Handle>, data: Vec<Bytes>, skip: usize, off: u64, dsync: bool },
     /// Flushes data and the device's cache.
     Datasync { handle: Rc<Handle> },
+    /// Makes a folder's entries durable.
+    SyncFolder { handle: Rc<Handle> },
     /// Receives into `buf[at..capacity]`.
     Recv { handle: Rc<Handle>, buf: Buf, at: usize, poll_first: bool },
     /// Sends `chunks`, less their first `skip` bytes.

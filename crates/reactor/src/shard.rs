@@ -310,6 +310,15 @@ impl Shard {
         file::open(self, path, opts).await
     }
 
+    /// Makes the names of the files in a folder durable: a new file is there after a power cut only if its folder was synced,
+    /// whatever was written to it and flushed.
+    ///
+    /// # Errors
+    /// Those of `open` and `fsync`, with the path in the text.
+    pub async fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        file::sync_folder(self, path).await
+    }
+
     /// A snapshot of the counters and clocks. Reads `/proc` for the waiting time: not for every turn.
     #[must_use]
     pub fn stats(&self) -> ReactorStats {

@@ -594,3 +594,19 @@ fn a_unix_socket_serves_and_leaves_nothing() {
     })
     .expect("block_on");
 }
+
+#[test]
+fn a_folder_is_synced_and_nothing_else_is_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().to_owned();
+    block_on(config(1, PollPolicy::Sleep), async move |shard| {
+        shard.sync_folder(&path).await.expect("sync");
+        let file = path.join("file");
+        std::fs::write(&file, "").expect("a file");
+        for other in [file, path.join("missing")] {
+            let error = shard.sync_folder(&other).await.expect_err("no folder");
+            assert!(error.to_string().contains(&other.display().to_string()), "{error}");
+        }
+    })
+    .expect("runs");
+}

@@ -122,7 +122,10 @@ impl Testbed {
             }
         }
         self.plan.complete = true;
-        files::write_json(&self.layout.plan(), &self.plan)
+        files::write_json(&self.layout.plan(), &self.plan)?;
+        // The daemons sync what they make in their folders; these folders are there after a power cut by this.
+        let dir = self.layout.dir();
+        fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(TestbedError::io("sync", dir))
     }
 
     /// Refuses to write block files through that the file system cannot hold.

@@ -258,6 +258,8 @@ impl Uring {
             Op::Datasync { handle } => {
                 opcode::Fsync::new(types::Fd(handle.raw())).flags(types::FsyncFlags::DATASYNC).build()
             }
+            // Without DATASYNC: what that leaves out of a folder is up to the file system.
+            Op::SyncFolder { handle } => opcode::Fsync::new(types::Fd(handle.raw())).build(),
             Op::Recv { handle, buf, at, poll_first } => {
                 let room = buf.capacity() - *at;
                 opcode::Recv::new(types::Fd(handle.raw()), buf.ptr().wrapping_add(*at), to_u32(room))

@@ -55,12 +55,22 @@ impl Disks {
         {
             *c = Content::default();
         }
+        let open = Open { file: key, direct: opts.direct, writable: opts.write, readable: opts.read };
+        Ok(self.opened(open))
+    }
+
+    /// A handle that flushes the names of the files in a folder. Folders are there without being made.
+    pub(super) fn open_folder(&mut self, node: &str, path: &Path) -> u64 {
+        let file = (node.to_owned(), path.to_owned());
+        self.opened(Open { file, direct: false, writable: false, readable: false })
+    }
+
+    fn opened(&mut self, open: Open) -> u64 {
         // Even numbers are sockets, odd ones files.
         self.next += 2;
         let id = self.next | 1;
-        let open = Open { file: key, direct: opts.direct, writable: opts.write, readable: opts.read };
         self.open.insert(id, open);
-        Ok(id)
+        id
     }
 
     pub(super) fn close(&mut self, id: u64) {

@@ -119,8 +119,13 @@ impl SimDriver {
     }
 
     pub(crate) fn open(&mut self, path: &Path, opts: FileOptions) -> io::Result<SimHandle> {
-        let id = self.world.borrow_mut().disks.open(&self.node_name, path, opts)?;
+        let id = self.world.borrow_mut().open(&self.node_name, path, opts)?;
         Ok(self.handle(id))
+    }
+
+    pub(crate) fn open_folder(&mut self, path: &Path) -> SimHandle {
+        let id = self.world.borrow_mut().disks.open_folder(&self.node_name, path);
+        self.handle(id)
     }
 
     pub(crate) fn file_len(&self, h: &SimHandle) -> io::Result<u64> {
@@ -134,6 +139,7 @@ fn id_of(op: &Op) -> u64 {
         Op::Read { handle, .. }
         | Op::Write { handle, .. }
         | Op::Datasync { handle }
+        | Op::SyncFolder { handle }
         | Op::Recv { handle, .. }
         | Op::Send { handle, .. }
         | Op::Accept { handle }

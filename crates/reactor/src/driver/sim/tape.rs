@@ -2,7 +2,7 @@
 //! could have left. A disk keeps what was flushed. Of the rest each write is there, or not, or is torn.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::{Content, FileName};
@@ -72,6 +72,8 @@ pub struct Torn {
 }
 
 enum What {
+    /// The file itself: without it nothing else of it is there. A flush of its folder makes it durable.
+    Made,
     Bytes(u64, Vec<u8>),
     Len(u64),
 }
@@ -117,6 +119,14 @@ impl Tape {
         positions
     }
 
+    /// A file came to be, by name only: its folder is not flushed.
+    pub(super) fn made(&self, file: FileName) {
+        let mut record = self.record();
+        let began = record.events.len();
+        record.events.push(Event::Began(Change { file, what: What::Made }));
+        record.events.push(Event::Done { began, durable: false });
+    }
+
     pub(super) fn write_began(&self, op: (Key, u32), file: FileName, off: u64, data: Vec<u8>) {
         self.began(op, Event::Began(Change { file, what: What::Bytes(off, data) }));
     }
@@ -151,9 +161,14 @@ impl Tape {
     pub(crate) fn files(&self, at: usize, unflushed: Unflushed) -> BTreeMap<FileName, Content> {
         let record = self.record();
         let mut files = record.base.clone();
+        let mut nameless = Vec::new();
         for (change, fate) in record.fates(at, unflushed) {
+            if matches!((&change.what, fate), (What::Made, Fate::Absent)) {
+                nameless.push(&change.file);
+            }
             change.apply(files.entry(change.file.clone()).or_default(), fate);
         }
+        nameless.into_iter().for_each(|file| drop(files.remove(file)));
         files
     }
 
@@ -196,13 +211,13 @@ impl Record {
 /// began that is done too.
 fn durable(seen: &[Event]) -> Vec<bool> {
     let mut is_durable = vec![false; seen.len()];
-    // By file the place where the last complete flush began.
-    let mut flushed: BTreeMap<&FileName, usize> = BTreeMap::new();
+    // By file or folder the place where the last complete flush began.
+    let mut flushed: BTreeMap<(&str, &Path), usize> = BTreeMap::new();
     for event in seen {
         if let Event::Flushed { began } = event
-            && let Some(Event::FlushBegan(file)) = seen.get(*began)
+            && let Some(Event::FlushBegan((node, path))) = seen.get(*began)
         {
-            let place = flushed.entry(file).or_default();
+            let place = flushed.entry((node, path)).or_default();
             *place = (*place).max(*began);
         }
     }
@@ -211,7 +226,7 @@ fn durable(seen: &[Event]) -> Vec<bool> {
             && let Some(Event::Began(change)) = seen.get(*began)
             && let Some(slot) = is_durable.get_mut(*began)
         {
-            *slot = *durable || flushed.get(&change.file).is_some_and(|flush| at < *flush);
+            *slot = *durable || flushed.get(&change.flushed_by()).is_some_and(|flush| at < *flush);
         }
     }
     is_durable
@@ -239,9 +254,18 @@ impl Fate {
 }
 
 impl Change {
+    /// The file or folder whose flush covers the change.
+    fn flushed_by(&self) -> (&str, &Path) {
+        let (node, path) = &self.file;
+        match (&self.what, path.parent()) {
+            (What::Made, Some(folder)) => (node, folder),
+            _ => (node, path),
+        }
+    }
+
     fn apply(&self, content: &mut Content, fate: Fate) {
         match (&self.what, fate) {
-            (_, Fate::Absent) => {}
+            (_, Fate::Absent) | (What::Made, _) => {}
             (What::Len(len), _) => content.set_len(*len),
             (What::Bytes(off, data), _) => {
                 sectors(data, fate).for_each(|(at, sector)| content.put(off + at, sector));
@@ -315,6 +339,22 @@ mod tests {
         tape.flush_began((KEY, 2), file());
         tape.ended((KEY, 2), false, false);
         assert_eq!(blocks(&tape, usize::MAX, Unflushed::Lost), [0, 2, 0]);
+    }
+
+    #[test]
+    fn a_file_stays_only_if_its_folder_was_flushed() {
+        let tape = Tape::default();
+        tape.made(file());
+        write(&tape, 0, 0);
+        tape.ended((KEY, 0), true, true);
+        let before = tape.len();
+        let is_there = |at, unflushed| tape.files(at, unflushed).contains_key(&file());
+        assert!(!is_there(before, Unflushed::Lost) && is_there(before, Unflushed::Kept));
+        let draws = |there| (0..60).any(|seed| is_there(before, Unflushed::Random(seed)) == there);
+        assert!(draws(true) && draws(false));
+        tape.flush_began((KEY, 1), (file().0, "/".into()));
+        tape.ended((KEY, 1), true, false);
+        assert_eq!(blocks(&tape, usize::MAX, Unflushed::Lost), [1, 0, 0]);
     }
 
     #[test]

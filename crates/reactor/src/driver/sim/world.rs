@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use super::net::Net;
 use super::tape::Tape;
 use super::{Tried, id_of};
 use crate::driver::mix;
+use crate::file::FileOptions;
 use crate::op::Op;
 
 /// A shard of a node.
@@ -66,6 +69,17 @@ impl World {
         self.tape.insert(Tape::new(self.disks.files().clone())).clone()
     }
 
+    /// Opens a file, and records it if that made it.
+    pub(super) fn open(&mut self, node: &str, path: &Path, opts: FileOptions) -> io::Result<u64> {
+        let file = (node.to_owned(), path.to_owned());
+        let made = !self.disks.files().contains_key(&file);
+        let id = self.disks.open(node, path, opts)?;
+        if let Some(tape) = self.tape.as_ref().filter(|_| made) {
+            tape.made(file);
+        }
+        Ok(id)
+    }
+
     /// An operation is given to its disk.
     pub(super) fn note_began(&mut self, key: Key, index: u32, op: &Op) {
         let Some((tape, file)) = self.tape.as_ref().zip(self.disks.name(id_of(op))) else { return };
@@ -79,7 +93,7 @@ impl World {
                 let zeros = vec![0; usize::try_from(*len).unwrap_or(usize::MAX)];
                 tape.write_began((key, index), file, *off, zeros);
             }
-            Op::Datasync { .. } => tape.flush_began((key, index), file),
+            Op::Datasync { .. } | Op::SyncFolder { .. } => tape.flush_began((key, index), file),
             _ => {}
         }
     }
@@ -130,6 +144,7 @@ impl World {
             Op::Open { .. } => 8,
             Op::SetLen { .. } => 9,
             Op::Discard { .. } => 10,
+            Op::SyncFolder { .. } => 11,
         };
         let who = u64::from(key.node) << 16 | u64::from(key.shard);
         self.trace(&[who, kind, u64::from(result.cast_unsigned()), u64::from(crc)]);
@@ -213,7 +228,7 @@ impl World {
                 let flush = if *dsync { self.random_in(20_000, 80_000) } else { 0 };
                 Some(self.random_in(15_000, 60_000) + len as u64 / 4 + flush)
             }
-            Op::Datasync { .. } => Some(self.random_in(50_000, 300_000)),
+            Op::Datasync { .. } | Op::SyncFolder { .. } => Some(self.random_in(50_000, 300_000)),
             Op::SetLen { .. } => Some(self.random_in(5_000, 20_000)),
             Op::Discard { .. } => Some(self.random_in(20_000, 400_000)),
             Op::Connect { .. } => Some(self.random_in(20_000, 100_000)),
@@ -228,7 +243,7 @@ impl World {
         match op {
             Op::Read { buf, len, off, .. } => self.disks.read(id, buf, *len, *off),
             Op::Write { data, skip, off, .. } => self.disks.write(id, data, *skip, *off),
-            Op::Datasync { .. } => self.disks.flush(id),
+            Op::Datasync { .. } | Op::SyncFolder { .. } => self.disks.flush(id),
             Op::SetLen { len, .. } => {
                 self.disks.set_len(id, *len);
                 Tried::Done(0, 0)
