@@ -19,7 +19,18 @@ use_cache() {
   fi
 }
 
-has_libclang() { ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1; }
+# libclang itself, where bindgen looks for it. libclang-cpp is another library, and a package for it may leave a link to a
+# libclang that is not there.
+has_libclang() { # [ROOT]
+  local root=${1:-} dir file
+  for dir in "${LIBCLANG_PATH:-}" "$root"/usr/lib "$root"/usr/lib64 "$root"/usr/lib/*-linux-gnu "$root"/usr/lib/llvm-*/lib "$root"/usr/local/lib; do
+    [ -n "$dir" ] || continue
+    for file in "$dir"/libclang.so "$dir"/libclang.so.* "$dir"/libclang-[0-9]*.so "$dir"/libclang-[0-9]*.so.*; do
+      [ ! -e "$file" ] || return 0
+    done
+  done
+  return 1
+}
 
 # The Debian packages that are missing for building; with "tests", also the real Ceph clients; with "ci", also a real Ceph
 # server to measure beside (tests/tests/peer.rs) and its allocator: 22 MB, and what they depend on.
@@ -46,25 +57,45 @@ missing_packages() {
   fi
 }
 
+# The build needs these; ccache and the Ceph clients have a fallback or are skipped with a reason.
+needed_of() { # PACKAGES...
+  local package
+  for package; do
+    case $package in build-essential | libclang*) echo "$package" ;; esac
+  done
+}
+
+# Installs packages with apt as root. An index that cannot be refreshed may be that of a repository that has nothing to do with
+# us, and one package that cannot be had is no reason to go without the others.
+apt_install() { # PACKAGES...
+  local log package
+  log=$(mktemp -t carmine-apt.XXXXXX)
+  say "installing with apt: $*"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq >"$log" 2>&1 || say "apt-get update failed, in part or in all; installing from the indexes that are there"
+  if ! apt-get install -y -qq --no-install-recommends "$@" >>"$log" 2>&1; then
+    for package; do
+      apt-get install -y -qq --no-install-recommends "$package" >>"$log" 2>&1 || say "apt cannot install $package"
+    done
+  fi
+  APT_LOG=$log
+}
+
 install_missing() {
   command -v cargo >/dev/null 2>&1 || die "cargo is not installed: install Rust (rustup) and run this again"
-  local missing
-  missing=$(missing_packages "${1:-}" | tr '\n' ' ')
-  [ -z "${missing// /}" ] && return 0
+  local missing needed
+  mapfile -t missing < <(missing_packages "${1:-}")
+  [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    say "installing with apt: $missing"
-    export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086
-    { apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing; } >/tmp/carmine-apt.log 2>&1 \
-      || { tail -n 5 /tmp/carmine-apt.log >&2; die "apt failed; the whole log is /tmp/carmine-apt.log"; }
-    return 0
+    apt_install "${missing[@]}"
+    mapfile -t missing < <(missing_packages "${1:-}")
+    [ ${#missing[@]} -gt 0 ] || { rm -f "$APT_LOG"; return 0; }
+    { grep -E '^(E|W|Err):?' "$APT_LOG" || tail -n 5 "$APT_LOG"; } | tail -n 10 >&2
+    say "the whole log of apt: $APT_LOG"
   fi
-  # Only what the build needs is required: ccache and the Ceph clients have a fallback or are skipped with a reason.
-  case " $missing" in
-    *" build-essential"* | *" libclang"*)
-      die "missing packages; as root run:  apt-get install -y --no-install-recommends $missing" ;;
-    *) say "not installed (optional): $missing" ;;
-  esac
+  needed=$(needed_of "${missing[@]}")
+  [ -z "$needed" ] || die "missing packages; as root run:  apt-get update; apt-get install -y --no-install-recommends ${missing[*]}"
+  say "not installed (optional): ${missing[*]}"
 }
 
 # The release binary, built once; prints its path.
@@ -72,4 +103,16 @@ build_carmine() {
   say "building carmine (release); the first build on a machine compiles RocksDB: about 15 minutes on 2 cores"
   (cd "$CHECKOUT" && cargo build --release --locked -p carmine-cli) || die "the build failed"
   echo "$CARGO_TARGET_DIR/release/carmine"
+}
+
+# What to try with the binary, a command a line; the README has the same lines.
+next_commands() { # CARMINE CPUS
+  local few=''
+  [ "$2" -ge 4 ] || few=' --overprovisioned'
+  cat <<NEXT
+alias carmine=$1
+carmine up --dir /tmp/tb --osds 3 --size 3 --reactors 1 --osd-size 4G$few
+carmine bench --dir /tmp/tb --rw randwrite --bs 4k --iodepth 16 --runtime 10 --json result.json
+carmine down --dir /tmp/tb
+NEXT
 }

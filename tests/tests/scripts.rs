@@ -1,0 +1,140 @@
+//! The scripts that a newcomer runs first, where their machine is not as they expect it: with programs and folders of the
+//! tests' own in the places of the machine's.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("a checkout")
+}
+
+/// Runs `script` in a bash that has the functions of `scripts/lib.sh`; programs in `bin` come before all others.
+fn with_lib(script: &str, bin: &Path, args: &[&Path]) -> Output {
+    let lib = checkout().join("scripts/lib.sh");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    Command::new("bash")
+        .args(["-c", &format!("set -euo pipefail; . {}; {script}", lib.display()), "test"])
+        .args(args)
+        .env("PATH", path)
+        .env_remove("LIBCLANG_PATH")
+        .env("TMPDIR", bin)
+        .output()
+        .expect("bash runs")
+}
+
+fn program(bin: &Path, name: &str, text: &str) {
+    let path = bin.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a program");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+#[test]
+fn libclang_is_not_taken_for_there_because_of_its_namesakes() {
+    let root = tempfile::tempdir().expect("a folder");
+    let libs = root.path().join("usr/lib/x86_64-linux-gnu");
+    let llvm = root.path().join("usr/lib/llvm-14/lib");
+    fs::create_dir_all(&libs).and_then(|()| fs::create_dir_all(&llvm)).expect("folders");
+    let has = || with_lib(r#"has_libclang "$1""#, root.path(), &[root.path()]).status.success();
+    assert!(!has());
+    fs::write(libs.join("libclang-cpp.so.14"), "").expect("a file");
+    std::os::unix::fs::symlink(libs.join("libclang-cpp.so.14"), llvm.join("libclang-cpp.so"))
+        .expect("a link");
+    assert!(!has(), "libclang-cpp is another library");
+    std::os::unix::fs::symlink("../../nowhere/libclang-14.so.1", llvm.join("libclang.so.1")).expect("a link");
+    assert!(!has(), "a link to nothing");
+    fs::write(libs.join("libclang-14.so.14.0.6"), "").expect("a file");
+    assert!(has());
+}
+
+/// What `install_missing` does on a machine where apt behaves as `apt` says, and which packages it asked apt for in the end.
+/// Packages that were installed are no longer missing.
+fn install(apt: &str, root: bool) -> (Output, String) {
+    let bin = tempfile::tempdir().expect("a folder");
+    let at = bin.path();
+    program(at, "id", if root { "echo 0" } else { "echo 1000" });
+    program(at, "cargo", "");
+    program(at, "apt-get", &apt.replace("$INSTALLED", &at.join("installed").display().to_string()));
+    let script = r#"
+        missing_packages() { for p in build-essential libclang1-14 fio; do grep -qsw -- "$p" "$1/installed" || echo "$p"; done; }
+        eval "$(declare -f missing_packages | sed "s#\$1/#$1/#")"
+        install_missing; echo went on"#;
+    let out = with_lib(script, at, &[at]);
+    (out, fs::read_to_string(at.join("installed")).unwrap_or_default())
+}
+
+fn said(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+/// Installs every package that it is asked for, each alone or all together.
+const INSTALLS: &str = r#"for p; do case $p in -* | install) ;; *) echo "$p" >>$INSTALLED ;; esac; done"#;
+
+#[test]
+fn a_broken_repository_is_no_reason_not_to_install() {
+    let apt = format!(
+        r#"[ "$1" != update ] || {{ echo 'E: The repository of somebody else is broken'; exit 100; }}; {INSTALLS}"#
+    );
+    let (out, installed) = install(&apt, true);
+    assert!(out.status.success(), "{}", said(&out));
+    assert_eq!(installed.split_whitespace().collect::<Vec<_>>(), ["build-essential", "libclang1-14", "fio"]);
+    assert!(said(&out).contains("went on"));
+}
+
+#[test]
+fn what_cannot_be_installed_is_named_and_the_rest_is_installed() {
+    let refuses = |package: &str| {
+        format!(
+            r#"case "$*" in update*) exit 0 ;; *{package}*) echo 'E: Unable to locate package'; exit 100 ;; esac; {INSTALLS}"#
+        )
+    };
+    let (out, installed) = install(&refuses("fio"), true);
+    assert!(out.status.success(), "{}", said(&out));
+    assert_eq!(installed.split_whitespace().collect::<Vec<_>>(), ["build-essential", "libclang1-14"]);
+    assert!(
+        said(&out).contains("not installed (optional): fio") && said(&out).contains("went on"),
+        "{}",
+        said(&out)
+    );
+
+    let (out, installed) = install(&refuses("libclang1-14"), true);
+    assert!(!out.status.success() && !said(&out).contains("went on"), "{}", said(&out));
+    assert_eq!(installed.split_whitespace().collect::<Vec<_>>(), ["build-essential", "fio"]);
+    assert!(
+        said(&out).contains("error: missing packages; as root run:")
+            && said(&out).contains("E: Unable to locate")
+    );
+}
+
+#[test]
+fn who_may_not_install_is_told_what_to_run() {
+    let (out, installed) = install("exit 1", false);
+    let command = "as root run:  apt-get update; apt-get install -y --no-install-recommends build-essential libclang1-14 fio\n";
+    assert!(!out.status.success() && said(&out).contains(command), "{}", said(&out));
+    assert_eq!(installed, "");
+}
+
+#[test]
+fn the_readme_has_the_commands_with_which_the_quickstart_ends() {
+    let readme = fs::read_to_string(checkout().join("README.md")).expect("a README");
+    let out = with_lib("next_commands '~/.cache/carmine/target/release/carmine' 8", Path::new("/"), &[]);
+    let commands = String::from_utf8(out.stdout).expect("text");
+    assert_eq!(commands.lines().count(), 4, "{commands}");
+    for command in commands.lines() {
+        let has = |line: &str| line.split("   #").next().is_some_and(|line| line.trim() == command);
+        assert!(readme.lines().any(has), "the README lacks: {command}");
+    }
+}
+
+#[test]
+fn scripts_tell_their_use_and_refuse_other_options() {
+    for script in ["quickstart", "fresh"] {
+        let run = |option: &str| {
+            Command::new(checkout().join("scripts").join(script)).arg(option).output().expect("it runs")
+        };
+        let help = run("--help");
+        assert!(help.status.success() && said(&help).starts_with(&format!("usage: scripts/{script}")));
+        assert_eq!(run("--no-such-option").status.code(), Some(2));
+    }
+}
