@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Start a testbed: make it if the folder is empty, start it again if it is stopped
+    /// Start a testbed: make it if the folder is empty, start it again if it is stopped, or those of its processes that have died
     Up(UpArgs),
     /// Show the state of a testbed
     Status(StatusArgs),

@@ -72,10 +72,83 @@ fn a_dead_osd_is_named() {
         said.contains("degraded") && said.contains("osd.1 is dead") && said.contains("0 of 16 PGs"),
         "{said}"
     );
-    bed.fails(&["up"], 1, "only osd.0, mon still run");
     bed.ok(&["down"]);
     bed.ok(&["up"]);
     assert_eq!(bed.status()["state"], "running");
+}
+
+#[test]
+fn up_starts_what_is_dead_and_nothing_else() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    for dead in [&["osd.1"][..], &["mon"], &["osd.0", "mon"]] {
+        let before: Vec<i64> = DAEMONS.map(|daemon| bed.pid(daemon)).into();
+        dead.iter().for_each(|daemon| kill("-9", bed.pid(daemon)));
+        bed.wait_for("the death", || bed.processes().len() == 3 - dead.len());
+        bed.fails(&["up", "--poll", "sleep"], 2, "leave the options out");
+        bed.fails(&["up", "--osds", "3"], 2, "made with 2");
+        assert_eq!(bed.processes().len(), 3 - dead.len(), "a refusal starts nothing");
+        let out = bed.run(if dead == ["mon"] { UP } else { &["up"] });
+        assert!(out.status.success(), "{dead:?}: {}", text(&out.stderr));
+        assert!(
+            text(&out.stderr).contains(&format!("starting {}", dead.join(", "))),
+            "{}",
+            text(&out.stderr)
+        );
+        assert_eq!(bed.status()["state"], "running", "{dead:?}");
+        for (daemon, before) in DAEMONS.into_iter().zip(before) {
+            assert_eq!(bed.pid(daemon) != before, dead.contains(&daemon), "{dead:?}: {daemon}");
+        }
+    }
+    bed.fails(&["up"], 2, "already runs");
+}
+
+const DAEMONS: [&str; 3] = ["osd.0", "osd.1", "mon"];
+
+/// Ways to lose what tells of a testbed's processes.
+const LOSSES: [(&str, fn(&Bed)); 4] = [
+    ("a damaged plan", |bed| fs::write(bed.dir().join("testbed.json"), "{\"format\": 1, \"osd").unwrap()),
+    ("no plan", |bed| fs::remove_file(bed.dir().join("testbed.json")).unwrap()),
+    ("no records", |bed| fs::remove_dir_all(bed.dir().join("run")).unwrap()),
+    ("damaged plan and record", |bed| {
+        fs::write(bed.dir().join("testbed.json"), "").unwrap();
+        fs::write(bed.dir().join("run/osd.1.json"), "{").unwrap();
+    }),
+];
+
+#[test]
+fn processes_end_without_plan_or_records() {
+    for (name, lose) in LOSSES {
+        for command in ["down", "destroy"] {
+            let bed = Bed::new();
+            bed.ok(UP);
+            // It has another folder on its command line: it is none of ours.
+            let other = Bed::new();
+            other.ok(&[&UP[..1], &["--osds", "1"], &UP[3..]].concat());
+            lose(&bed);
+            let said = bed.ok(&[command]);
+            assert_eq!((bed.processes().len(), other.processes().len()), (0, 2), "{name}, {command}: {said}");
+            if command == "down" {
+                assert!(said.contains("osd.0 stopped") && said.contains("mon stopped"), "{name}: {said}");
+                assert!(bed.dir().join("mon/state.0").exists(), "{name}: the data stays");
+            } else {
+                assert!(!bed.dir().exists(), "{name}: {:?}", fs::read_dir(bed.dir()).map(|d| d.count()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_testbed_of_another_version_is_stopped_but_not_removed() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    let plan = bed.dir().join("testbed.json");
+    let text = fs::read_to_string(&plan).unwrap();
+    fs::write(&plan, text.replace("\"format\": 1", "\"format\": 2")).unwrap();
+    bed.fails(&["destroy"], 1, "use the carmine that made it");
+    assert_eq!(bed.processes().len(), 3);
+    assert!(bed.ok(&["down"]).contains("osd.1 stopped") && bed.processes().is_empty());
+    fs::write(&plan, text).unwrap();
 }
 
 #[test]

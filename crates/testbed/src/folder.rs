@@ -7,6 +7,7 @@ use carmine_types::OsdId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::confine;
 use crate::daemons::{Stopped, stop};
 use crate::error::{Result, TestbedError, failed, usage};
 use crate::files;
@@ -64,15 +65,21 @@ impl NewFolder {
     }
 }
 
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+/// True if a plan can be read so far that it is of another format.
+pub(crate) fn has_other_format(path: &Path, format: u32) -> bool {
+    files::read_json::<Format>(path).is_ok_and(|found| found.is_some_and(|found| found.format != format))
+}
+
 /// Reads a plan with a number of its format; `None` if there is none.
 ///
 /// # Errors
 /// It cannot be read, is damaged, or has another format.
 pub fn read_plan<P: DeserializeOwned>(path: &Path, format: u32) -> Result<Option<P>> {
-    #[derive(Deserialize)]
-    struct Format {
-        format: u32,
-    }
     match files::read_json::<Format>(path)? {
         None => Ok(None),
         Some(Format { format: other }) if other != format => Err(failed!(
@@ -93,10 +100,16 @@ pub fn daemons_of(osds: u32) -> Vec<Daemon> {
 /// # Errors
 /// A record is damaged, or a daemon does not end.
 pub fn stop_all(layout: &Layout, osds: u32) -> Result<Vec<(Daemon, Stopped)>> {
-    let (osds, mon): (Vec<_>, Vec<_>) = daemons_of(osds).into_iter().partition(|d| *d != Daemon::Mon);
+    stop_daemons(layout, &daemons_of(osds))
+}
+
+/// Stops these: OSDs first, then the monitor, and what confined them.
+pub(crate) fn stop_daemons(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
+    let (osds, mon): (Vec<_>, Vec<_>) = daemons.iter().copied().partition(|d| *d != Daemon::Mon);
     let mut report = stop(layout, &osds)?;
     report.extend(stop(layout, &mon)?);
     files::remove_file(&layout.mon_addr())?;
+    confine::remove(layout)?;
     Ok(report)
 }
 

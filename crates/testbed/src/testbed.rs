@@ -15,7 +15,7 @@ use crate::layout::{Daemon, Layout};
 use crate::lock::FolderLock;
 use crate::plan::{PLAN_FORMAT, Plan};
 use crate::process::ProcessId;
-use crate::{conf, confine, db_place, files, mkfs, ready, wal_place};
+use crate::{conf, confine, db_place, files, mkfs, ready, stray, wal_place};
 
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
@@ -159,6 +159,7 @@ impl Testbed {
         let lock = FolderLock::take(&layout)?;
         // Read again under the lock: another command may have changed it meanwhile.
         let Some(plan) = load_plan(&layout)? else { return Ok(None) };
+        stray::restore_records(&layout)?;
         Ok(Some(Self { layout, plan, _lock: lock }))
     }
 
@@ -194,7 +195,7 @@ impl Testbed {
         if !running.is_empty() {
             let names: Vec<String> = running.iter().map(ToString::to_string).collect();
             return Err(failed!(
-                "of the testbed in {dir} only {} still run; stop it with `carmine down --dir {dir}`, then start it again",
+                "of the testbed in {dir} {} still run: `carmine down --dir {dir}` stops them, `carmine up --dir {dir}` starts the rest",
                 names.join(", ")
             ));
         }
@@ -240,6 +241,53 @@ impl Testbed {
             (start.events)(Event::Started(Daemon::Osd(osd)));
         }
         Ok(())
+    }
+
+    /// Those that run and those that do not, if both kinds are there.
+    ///
+    /// # Errors
+    /// A record cannot be read.
+    pub fn parts(&self) -> Result<Option<(Vec<Daemon>, Vec<Daemon>)>> {
+        let running = running(&self.layout, &self.plan)?;
+        let all = daemons_of(self.plan.osds());
+        let missing: Vec<Daemon> = all.into_iter().filter(|daemon| !running.contains(daemon)).collect();
+        Ok((self.plan.complete && !running.is_empty() && !missing.is_empty()).then_some((running, missing)))
+    }
+
+    /// Starts daemons that are dead, beside those that run, and waits until every PG is active. If that fails, these are
+    /// stopped; what runs beside them is left alone.
+    ///
+    /// # Errors
+    /// The monitor is among them and its port is taken: the OSDs that run look for it there.
+    pub fn start_missing(&mut self, missing: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+        let (end, dir) = (Instant::now() + start.limit, self.layout.dir().display());
+        // What their wrappers left.
+        daemons::stop(&self.layout, missing)?;
+        let mut daemons = Daemons::new(&self.layout);
+        if missing.contains(&Daemon::Mon) {
+            files::remove_file(&self.layout.mon_addr())?;
+            daemons.start(&self.plan, &start.program, Daemon::Mon)?;
+            (start.events)(Event::Started(Daemon::Mon));
+            let mon = self.wait_for_mon(&mut daemons, start)?;
+            if mon.port() != self.plan.mon_port {
+                return Err(failed!(
+                    "port {} of the monitor is taken, and the OSDs that run look for it there: `carmine down --dir {dir}`, \
+                     then `carmine up`",
+                    self.plan.mon_port
+                ));
+            }
+        }
+        let mon = mon_addr(&self.layout).ok_or_else(|| {
+            failed!("the monitor of {dir} tells no address: `carmine down --dir {dir}`, then `carmine up`")
+        })?;
+        let osds = missing.iter().filter_map(|daemon| match daemon {
+            Daemon::Osd(id) => Some(*id),
+            Daemon::Mon => None,
+        });
+        self.start_osds(&osds.collect::<Vec<_>>(), &mut daemons, start)?;
+        ready::wait(&self.plan, mon, &mut daemons, start, end)?;
+        daemons.keep();
+        Ok(mon)
     }
 
     /// Starts OSDs of a running testbed again, stopping those that still run, and waits until every PG is active. If
@@ -292,9 +340,7 @@ impl Testbed {
 
     /// Stops all processes; the data stays.
     pub fn stop(&mut self) -> Result<Vec<(Daemon, Stopped)>> {
-        let report = stop_all(&self.layout, self.plan.osds())?;
-        confine::remove(&self.layout)?;
-        Ok(report)
+        stop_all(&self.layout, self.plan.osds())
     }
 
     /// Stops all processes and removes what the testbed made; a file that it did not make stays, and so does
@@ -307,25 +353,34 @@ impl Testbed {
     }
 
     fn remove_files(&self) -> Result<()> {
-        for id in (0..self.plan.osds()).map(OsdId) {
-            db_place::remove_db(&self.layout, id)?;
-            wal_place::remove_wal(&self.layout, id)?;
-            files::remove_dir(&self.layout.osd_dir(id))?;
-            files::remove_file(&self.layout.admin_socket(id))?;
-        }
-        for slice in self.plan.slices.iter().filter(|_| self.plan.devices.is_empty()) {
-            files::remove_file(&self.layout.device_file(slice.device))?;
-        }
-        for daemon in daemons_of(self.plan.osds()) {
-            files::remove_file(&self.layout.log(daemon))?;
-        }
-        files::remove_dir(&self.layout.mon_dir())?;
-        files::remove_dir(&self.layout.run_dir())?;
-        files::remove_file(&self.layout.ceph_conf())?;
-        // The plan goes last but one: until then an interrupted removal can be repeated.
-        files::remove_file(&self.layout.plan())?;
-        files::remove_file(&self.layout.lock())
+        let slices = self.plan.slices.iter().filter(|_| self.plan.devices.is_empty());
+        remove_files(&self.layout, (0..self.plan.osds()).map(OsdId), slices.map(|slice| slice.device))
     }
+}
+
+/// Removes what a testbed with these OSDs, and these block files that they share, made in its folder.
+pub(crate) fn remove_files(
+    layout: &Layout,
+    osds: impl IntoIterator<Item = OsdId>,
+    devices: impl IntoIterator<Item = u32>,
+) -> Result<()> {
+    for id in osds {
+        db_place::remove_db(layout, id)?;
+        wal_place::remove_wal(layout, id)?;
+        files::remove_dir(&layout.osd_dir(id))?;
+        files::remove_file(&layout.admin_socket(id))?;
+        files::remove_file(&layout.log(Daemon::Osd(id)))?;
+    }
+    for device in devices {
+        files::remove_file(&layout.device_file(device))?;
+    }
+    files::remove_file(&layout.log(Daemon::Mon))?;
+    files::remove_dir(&layout.mon_dir())?;
+    files::remove_dir(&layout.run_dir())?;
+    files::remove_file(&layout.ceph_conf())?;
+    // The plan goes last but one: until then an interrupted removal can be repeated.
+    files::remove_file(&layout.plan())?;
+    files::remove_file(&layout.lock())
 }
 
 /// Address of the running monitor, as it wrote it down itself.

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use carmine_testbed::{Daemon, Layout, Stopped, Testbed};
+use carmine_testbed::{Daemon, Layout, Ruin, Stopped, Testbed};
 
 use crate::args::DirArgs;
-use crate::output::{Usage, print};
+use crate::output::{Usage, note, print};
 
 pub(super) fn open(args: &DirArgs) -> anyhow::Result<Testbed> {
     let layout = Layout::new(&args.dir)?;
@@ -18,6 +18,11 @@ pub(super) fn open(args: &DirArgs) -> anyhow::Result<Testbed> {
 
 /// Stops the processes; a testbed that is stopped already is fine.
 pub(crate) fn down(args: &DirArgs) -> anyhow::Result<ExitCode> {
+    if let Some(ruin) = Ruin::open(Layout::new(&args.dir)?)? {
+        print(&stopped_lines(&ruin.stop()?))?;
+        note(&format!("note: {}; its data is as it was, but it cannot be started again", ruin.why()));
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut testbed = open(args)?;
     print(&stopped_lines(&testbed.stop()?))?;
     Ok(ExitCode::SUCCESS)
@@ -38,9 +43,19 @@ pub(crate) fn stopped_lines(report: &[(Daemon, Stopped)]) -> String {
 
 /// Stops the processes and removes all that the testbed made.
 pub(crate) fn destroy(args: &DirArgs) -> anyhow::Result<ExitCode> {
-    let testbed = open(args)?;
-    let dir = testbed.layout().dir().to_path_buf();
-    testbed.destroy()?;
+    let dir = match Ruin::open(Layout::new(&args.dir)?)? {
+        Some(ruin) => {
+            let dir = ruin.layout().dir().to_path_buf();
+            ruin.destroy()?;
+            dir
+        }
+        None => {
+            let testbed = open(args)?;
+            let dir = testbed.layout().dir().to_path_buf();
+            testbed.destroy()?;
+            dir
+        }
+    };
     let left = if dir.exists() { " (the folder stays: it has other files)" } else { "" };
     print(&format!("removed the testbed in {}{left}\n", dir.display()))?;
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use carmine_load::drive::StoreFacts;
-use carmine_testbed::{Layout, Plan, StartOptions, StoreKind, Testbed, Wish};
+use carmine_testbed::{Daemon, Layout, Plan, StartOptions, StoreKind, Testbed, Wish};
 use carmine_topology::Topology;
 use carmine_types::OsdId;
 
@@ -15,7 +15,7 @@ pub(crate) use precondition::PreconditionArgs;
 
 use crate::args::UpArgs;
 use crate::cmd::osd::facts;
-use crate::output::{note, print};
+use crate::output::{Usage, note, print};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -62,6 +62,13 @@ fn bring_up(
 ) -> anyhow::Result<(Testbed, std::net::SocketAddr)> {
     let mut testbed = match Testbed::open(layout.clone())? {
         Some(mut testbed) => {
+            if let Some((running, missing)) = testbed.parts()? {
+                refuse_other_settings(&testbed, wish, topology, &running, &missing)?;
+                precondition.refuse_for_existing_stores()?;
+                note(&format!("starting {}; {} run already", names(&missing), names(&running)));
+                let mon = testbed.start_missing(&missing, start)?;
+                return Ok((testbed, mon));
+            }
             testbed.require_stopped()?;
             precondition.refuse_for_existing_stores()?;
             let plan = testbed.plan().revise(wish, topology)?;
@@ -83,6 +90,31 @@ fn bring_up(
     };
     let mon = testbed.start(start)?;
     Ok((testbed, mon))
+}
+
+fn names(daemons: &[Daemon]) -> String {
+    daemons.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Fails if options ask for anything but the recorded settings: those daemons that run keep theirs.
+fn refuse_other_settings(
+    testbed: &Testbed,
+    wish: &Wish,
+    topology: &Topology,
+    running: &[Daemon],
+    missing: &[Daemon],
+) -> anyhow::Result<()> {
+    let plan = testbed.plan();
+    // Without options the CPUs may be others too, by what this process is allowed to use: that is not asked for.
+    if plan.revise(wish, topology)? == plan.revise(&Wish::default(), topology)? {
+        return Ok(());
+    }
+    let (dir, running, missing) = (testbed.layout().dir().display(), names(running), names(missing));
+    let why = format!(
+        "other settings than the recorded ones, but {running} run with those: leave the options out to start {missing} \
+         beside them, or stop all with `carmine down --dir {dir}` first"
+    );
+    Err(Usage(why).into())
 }
 
 /// Prints the grid, and what the user should know before it starts.
