@@ -66,7 +66,9 @@ impl Cluster {
         let uuid = Uuid([id as u8 + 1; 16]);
         let (listen, nonce) = (mon_addr().ip(), self.starts);
         let gates = Gates::within(1 << 10);
-        let config = Arc::new(OsdConfig { id: OsdId(id), uuid, listen, nonce, mon: mon_addr(), gates });
+        let (mon, request_bytes_per_shard) = (mon_addr(), 64 << 20);
+        let config = OsdConfig { id: OsdId(id), uuid, listen, nonce, mon, gates, request_bytes_per_shard };
+        let config = Arc::new(config);
         let kv = self.blue.then(|| Arc::clone(&self.kvs[id as usize]) as Arc<dyn Kv>);
         let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();
         self.sim.node(&format!("osd.{id}"), shards, move |shard: Shard| {

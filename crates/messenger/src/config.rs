@@ -1,11 +1,14 @@
 //! What both sides of a connection are told.
 
+use crate::budget::Budget;
 use crate::gate::Gate;
 use crate::limits;
+use crate::peer::Peer;
 use carmine_reactor::Group;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES};
 use std::cell::Cell;
 use std::fmt;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Bounds of one connection; see the crate's page.
@@ -72,6 +75,9 @@ impl fmt::Debug for GlobalIds {
     }
 }
 
+/// Which peers' connections share a budget.
+pub type Shares = fn(&Peer) -> bool;
+
 /// The accepting side.
 #[derive(Debug)]
 pub struct ServerConfig {
@@ -94,6 +100,8 @@ pub struct ServerConfig {
     pub gate: Gate,
     /// Bounds of each connection.
     pub limits: Limits,
+    /// Memory that connections share, and which peers' connections do.
+    pub budget: Option<(Rc<Budget>, Shares)>,
     /// Scheduling group of the connections' tasks.
     pub group: Group,
 }
@@ -114,6 +122,7 @@ impl ServerConfig {
             required_features: REQUIRED_OF_CLIENTS,
             gate: Gate::new(limits::CONNECTIONS_MAX),
             limits: Limits::default(),
+            budget: None,
             group: Group::Client,
         }
     }

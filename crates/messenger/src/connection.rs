@@ -1,18 +1,21 @@
 //! An established connection, seen by its users.
 
+use crate::budget::Budget;
 use crate::config::Limits;
 use crate::encode::Outgoing;
 use crate::flush;
+use crate::limits::INLINE_DATA_BYTES;
 use crate::message::{Message, Parts};
 use crate::peer::Peer;
 use crate::signal::Signal;
 use crate::throttle::{PermitToken, Throttle};
-use carmine_reactor::{Group, Payload, Shard, TcpStream};
+use carmine_reactor::{Bytes, Group, Payload, Shard, TcpStream};
 use carmine_types::UTime;
 use carmine_wire::EntityType;
 use carmine_wire::handshake::{Control, Keepalive2};
 use carmine_wire::header::Header2;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,6 +35,10 @@ pub struct Connection {
     pub(crate) outgoing: RefCell<Outgoing>,
     /// Bytes in `outgoing`, and of the send in flight.
     pub(crate) queued_bytes: Cell<usize>,
+    /// The part of them that takes memory of this connection alone.
+    own_queued_bytes: Cell<usize>,
+    /// The other part: where in all the bytes ever sent each piece ends that other connections send, too; and its length.
+    shared_pieces: RefCell<VecDeque<(u64, usize)>>,
     /// There is something to send, or the connection ended.
     pub(crate) flush: Signal,
     /// `queued_bytes` fell, or the connection ended.
@@ -46,6 +53,10 @@ pub struct Connection {
     is_closed: Cell<bool>,
     /// Close as soon as everything queued is sent.
     pub(crate) finishing: Cell<bool>,
+    /// Bytes that the socket gave, up to now.
+    received_bytes: Rc<Cell<u64>>,
+    /// A message has begun to come in.
+    pub(crate) receiving: Cell<bool>,
     /// Reactor time at which bytes last came in.
     pub(crate) last_received_ns: Cell<u64>,
     pub(crate) stats: Cell<ConnectionStats>,
@@ -98,13 +109,15 @@ pub(crate) struct Established {
     pub(crate) global_id: u64,
     pub(crate) accepted: bool,
     pub(crate) limits: Limits,
+    pub(crate) budget: Option<Rc<Budget>>,
+    pub(crate) received_bytes: Rc<Cell<u64>>,
     pub(crate) group: Group,
 }
 
 impl Connection {
     /// Makes the connection and starts its flusher.
     pub(crate) fn start(shard: &Shard, made: Established) -> Rc<Connection> {
-        let Established { stream, peer, global_id, accepted, limits, group } = made;
+        let Established { stream, peer, global_id, accepted, limits, budget, received_bytes, group } = made;
         let common = common(shard);
         let conn = Rc::new(Connection {
             id: common.next_id(),
@@ -117,14 +130,18 @@ impl Connection {
             accepted,
             outgoing: RefCell::new(Outgoing::default()),
             queued_bytes: Cell::new(0),
+            own_queued_bytes: Cell::new(0),
+            shared_pieces: RefCell::default(),
             flush: Signal::new(),
             drained: Signal::new(),
-            throttle: Throttle::new(limits.held_bytes, limits.held_messages),
+            throttle: Throttle::new(limits.held_bytes, limits.held_messages, budget),
             seq_sent: Cell::new(0),
             seq_received: Cell::new(0),
             closed: RefCell::new(None),
             is_closed: Cell::new(false),
             finishing: Cell::new(false),
+            received_bytes,
+            receiving: Cell::new(false),
             last_received_ns: Cell::new(shard.now_ns()),
             stats: Cell::new(ConnectionStats::default()),
         });
@@ -171,12 +188,38 @@ impl Connection {
         if self.is_closed.get() {
             return;
         }
+        let header = self.number(header);
+        let queued = self.outgoing.borrow_mut().message(&header, front, data, data_crc);
+        self.queue(queued);
+    }
+
+    /// The header of the next message.
+    fn number(&self, header: &Header2) -> Header2 {
         let seq = self.seq_sent.get() + 1;
         self.seq_sent.set(seq);
-        let header = Header2 { seq, ack_seq: self.seq_received.get(), ..*header };
-        let queued = self.outgoing.borrow_mut().message(&header, front, data, data_crc);
         self.count(|s| s.messages_sent += 1);
-        self.queue(queued);
+        Header2 { seq, ack_seq: self.seq_received.get(), ..*header }
+    }
+
+    /// Queues a message without data whose front is `front[0]`, `shared` and `front[1]`. The memory of `shared`, whose checksum is
+    /// `crc32c::raw(SEED, …)`, is not this connection's alone: it counts as waiting to be sent, but not against
+    /// [`Limits::queue_hard_bytes`].
+    pub fn send_around(&self, header: &Header2, front: [&[u8]; 2], shared: &Bytes, shared_crc: u32) {
+        if shared.len() <= INLINE_DATA_BYTES {
+            let front = |out: &mut Vec<u8>| {
+                [front[0], shared, front[1]].iter().for_each(|part| out.extend_from_slice(part))
+            };
+            return self.send_with(header, front, &Payload::new(), None);
+        }
+        if self.is_closed.get() {
+            return;
+        }
+        let header = self.number(header);
+        let (queued, follows) = self.outgoing.borrow_mut().message_around(&header, front, shared, shared_crc);
+        let end = self.stats.get().bytes_sent + (self.queued_bytes.get() + queued - follows) as u64;
+        self.shared_pieces.borrow_mut().push_back((end, shared.len()));
+        self.queued_bytes.set(self.queued_bytes.get() + shared.len());
+        self.queue(queued - shared.len());
     }
 
     /// Queues a control frame.
@@ -198,9 +241,25 @@ impl Connection {
         Duration::from_nanos(self.shard.now_ns().saturating_sub(self.last_received_ns.get()))
     }
 
+    /// Bytes that went either way so far, if the connection waits for its peer to read, or to send the rest of a message.
+    pub fn waits_for_peer(&self) -> Option<u64> {
+        let waits = self.receiving.get() || self.queued_bytes.get() > 0;
+        waits.then(|| self.received_bytes.get() + self.stats.get().bytes_sent)
+    }
+
     /// Gives back the room of a message whose permit went to another shard.
     pub fn release(&self, token: PermitToken) {
         token.release(&self.throttle);
+    }
+
+    /// Requests of other connections wait for memory that they share with this one.
+    pub fn others_wait(&self) -> bool {
+        self.throttle.others_wait()
+    }
+
+    /// The memory that this connection shares with others.
+    pub fn budget(&self) -> Option<&Rc<Budget>> {
+        self.throttle.budget()
     }
 
     /// Bytes of received messages that are still held.
@@ -223,6 +282,8 @@ impl Connection {
         self.stream.shutdown();
         let dropped = std::mem::take(&mut *self.outgoing.borrow_mut());
         drop(dropped);
+        self.shared_pieces.borrow_mut().clear();
+        self.drain_own(self.own_queued_bytes.get());
         self.flush.fire();
         self.drained.fire();
         self.throttle.wake();
@@ -269,14 +330,51 @@ impl Connection {
     fn queue(&self, bytes: usize) {
         let queued = self.queued_bytes.get() + bytes;
         self.queued_bytes.set(queued);
-        if queued > self.limits.queue_hard_bytes {
+        let own = self.own_queued_bytes.get() + bytes;
+        self.own_queued_bytes.set(own);
+        if let Some(budget) = self.budget() {
+            budget.queued(bytes);
+        }
+        if own > self.limits.queue_hard_bytes {
             let limit = self.limits.queue_hard_bytes;
-            self.close(format!(
-                "the peer does not read: {queued} bytes wait to be sent, the limit is {limit}"
-            ));
+            self.close(format!("the peer does not read: {own} bytes wait to be sent, the limit is {limit}"));
             return;
         }
         self.flush.fire();
+    }
+}
+
+impl Connection {
+    /// The socket took so many bytes more.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.queued_bytes.set(self.queued_bytes.get().saturating_sub(bytes));
+        self.carried(bytes as u64, 0);
+        self.count(|s| {
+            s.sends += 1;
+            s.bytes_sent += bytes as u64;
+        });
+        let shared = self.take_shared(self.stats.get().bytes_sent);
+        self.drain_own(bytes.saturating_sub(shared));
+        self.drained.fire();
+    }
+
+    /// Bytes of shared pieces that were sent as a whole when `sent` bytes were.
+    fn take_shared(&self, sent: u64) -> usize {
+        let mut pieces = self.shared_pieces.borrow_mut();
+        let mut shared = 0;
+        while let Some((_, bytes)) = pieces.pop_front_if(|(end, _)| *end <= sent) {
+            shared += bytes;
+        }
+        shared
+    }
+
+    fn drain_own(&self, bytes: usize) {
+        // Nothing is left of a connection that was closed meanwhile.
+        let bytes = bytes.min(self.own_queued_bytes.get());
+        self.own_queued_bytes.set(self.own_queued_bytes.get() - bytes);
+        if let Some(budget) = self.budget() {
+            budget.drained(bytes);
+        }
     }
 }
 

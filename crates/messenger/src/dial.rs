@@ -52,7 +52,9 @@ pub async fn connect(
         }
     };
     let (limits, group) = (config.limits, config.group);
-    let made = Established { stream, peer, global_id, accepted: false, limits, group };
+    let received_bytes = Rc::clone(&reader.received_bytes);
+    let made =
+        Established { stream, peer, global_id, accepted: false, budget: None, received_bytes, limits, group };
     let conn = Connection::start(shard, made);
     if let Some(idle) = limits.idle {
         watch::idle(&conn, idle);

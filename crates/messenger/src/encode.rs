@@ -59,6 +59,26 @@ impl Outgoing {
         if inline { written } else { written + data.len() }
     }
 
+    /// Appends a MESSAGE frame without data whose front is `before`, bytes that many messages share, and `behind`; returns its
+    /// length and the part of it that follows the shared bytes.
+    pub(crate) fn message_around(
+        &mut self,
+        header: &Header2,
+        [before, behind]: [&[u8]; 2],
+        shared: &Bytes,
+        shared_crc: u32,
+    ) -> (usize, usize) {
+        let start = self.run.len();
+        let front = (shared.len(), shared_crc);
+        let tail = frame::message_head_around(&mut self.run, header, [before, behind], front);
+        self.close_run_piece();
+        self.pieces.push(Piece::Data(shared.clone()));
+        let follows = self.run.len();
+        self.run.extend_from_slice(behind);
+        frame::message_tail(&mut self.run, tail, crc32c::SEED);
+        (self.run.len() - start + shared.len(), self.run.len() - follows)
+    }
+
     /// Appends a control frame; returns its length.
     pub(crate) fn control(&mut self, control: &impl Control) -> usize {
         let start = self.run.len();

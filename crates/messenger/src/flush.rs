@@ -22,13 +22,7 @@ async fn send_all(conn: &Connection) -> std::io::Result<()> {
     while !conn.is_closed() {
         let Some((chunks, bytes)) = conn.outgoing.borrow_mut().take() else { break };
         conn.stream.send(chunks).await?;
-        conn.queued_bytes.set(conn.queued_bytes.get().saturating_sub(bytes));
-        conn.carried(bytes as u64, 0);
-        conn.count(|s| {
-            s.sends += 1;
-            s.bytes_sent += bytes as u64;
-        });
-        conn.drained.fire();
+        conn.sent(bytes);
     }
     Ok(())
 }

@@ -9,9 +9,10 @@
 //! closed with a reason, the reason is logged, and [`Dispatcher::on_closed`] is told once.
 //!
 //! # Bounds
-//! * Received messages that the dispatcher has not released yet are counted ([`Permit`]), with what their answers will hold
-//!   as far as the dispatcher says it; beyond
+//! * Received messages that the dispatcher has not released yet are counted ([`Permit`]), with the memory that they will need
+//!   as far as the dispatcher knows ([`Dispatcher::output_bytes`]); beyond
 //!   [`Limits::held_bytes`] or [`Limits::held_messages`] nothing more is read from that peer.
+//! * A server's connections may share a [`Budget`]: none of them is read from while all of them together hold too much.
 //! * A *server* stops reading requests while more than [`Limits::queue_soft_bytes`] of replies wait to be sent. A client
 //!   never does (two peers that both wait for each other would stand still): what it queues is bounded by its user.
 //! * Above [`Limits::queue_hard_bytes`] the peer is given up.
@@ -23,6 +24,7 @@
 //! * `Dispatcher::on_message` is never called after the connection was closed, and never from inside `send`.
 //! * Messages go out in the order of `send`, and are dispatched in the order they came in.
 
+mod budget;
 mod config;
 mod connection;
 mod dial;
@@ -43,7 +45,8 @@ mod throttle;
 mod timeout;
 mod watch;
 
-pub use config::{AssignId, Claim, ClientConfig, GlobalIds, Limits, ServerConfig, Target};
+pub use budget::{Budget, FREE_BYTES, MORE_BYTES, More, OUTPUT_BYTES};
+pub use config::{AssignId, Claim, ClientConfig, GlobalIds, Limits, ServerConfig, Shares, Target};
 pub use connection::{Connection, ConnectionStats, Traffic, traffic};
 pub use dial::connect;
 pub use dispatch::Dispatcher;

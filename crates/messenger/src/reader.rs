@@ -13,6 +13,8 @@ use carmine_types::crc32c;
 use carmine_wire::frame::{CRC_BYTES, EPILOGUE_BYTES, Epilogue, PREAMBLE_BYTES, Preamble, segment};
 use carmine_wire::handshake::Banner;
 use carmine_wire::header::{HEADER2_BYTES, Header2};
+use std::cell::Cell;
+use std::rc::Rc;
 
 type Result<T> = std::result::Result<T, CloseReason>;
 
@@ -30,7 +32,7 @@ pub(crate) struct Reader {
     /// The last receive filled the buffer: the next compaction takes a larger one.
     grow: bool,
     /// Totals for the connection's counters.
-    pub(crate) received_bytes: u64,
+    pub(crate) received_bytes: Rc<Cell<u64>>,
     pub(crate) receives: u64,
     pub(crate) copied_bytes: u64,
 }
@@ -45,7 +47,7 @@ impl Reader {
             end: 0,
             capacity_max: recv_buf_bytes.max(RECV_BUF_FIRST_BYTES),
             grow: false,
-            received_bytes: 0,
+            received_bytes: Rc::default(),
             receives: 0,
             copied_bytes: 0,
         }
@@ -206,7 +208,7 @@ impl Reader {
         match received? {
             0 => Err(CloseReason::Eof),
             bytes => {
-                self.received_bytes += bytes as u64;
+                self.received_bytes.set(self.received_bytes.get() + bytes as u64);
                 self.receives += 1;
                 Ok(bytes)
             }

@@ -57,7 +57,10 @@ async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher:
     let Wire { stream, reader } = wire;
     let global_id = peer.gid;
     let (limits, group) = (config.limits, config.group);
-    let made = Established { stream, peer, global_id, accepted: true, limits, group };
+    let budget =
+        config.budget.as_ref().filter(|(_, shares)| shares(&peer)).map(|(budget, _)| Rc::clone(budget));
+    let received_bytes = Rc::clone(&reader.received_bytes);
+    let made = Established { stream, peer, global_id, accepted: true, limits, budget, received_bytes, group };
     let conn = Connection::start(&shard, made);
     if let Some(idle) = limits.idle {
         watch::idle(&conn, idle);

@@ -51,10 +51,10 @@ async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn D
 /// Once per receive, not per frame.
 fn note_receive(conn: &Connection, reader: &Reader) {
     conn.last_received_ns.set(conn.shard.now_ns());
-    conn.carried(0, reader.received_bytes.saturating_sub(conn.stats().bytes_received));
+    conn.carried(0, reader.received_bytes.get().saturating_sub(conn.stats().bytes_received));
     conn.count(|s| {
         s.receives = reader.receives;
-        s.bytes_received = reader.received_bytes;
+        s.bytes_received = reader.received_bytes.get();
         s.bytes_copied = reader.copied_bytes;
     });
 }
@@ -70,28 +70,33 @@ async fn message(
         return Err(CloseReason::protocol(text));
     }
     let bytes = preamble.len(segment::FRONT) + preamble.len(segment::DATA);
-    wait_for_room(conn, bytes).await;
-    let Some(parts) = reader.message(preamble).await? else { return Ok(()) };
+    // First, for who waits for its own peer must not have room that others could use.
+    wait_for_replies(conn).await;
+    let Some(mut permit) = conn.throttle.admit(bytes, || conn.is_closed()).await else { return Ok(()) };
+    conn.receiving.set(true);
+    let parts = reader.message(preamble).await?;
+    conn.receiving.set(false);
+    let Some(parts) = parts else { return Ok(()) };
     let seq = parts.header.seq;
     if seq <= conn.seq_received.get() {
         tracing::warn!(peer = %conn.peer(), seq, last = conn.seq_received.get(), "message seen before: dropped");
         return Ok(());
     }
     conn.seq_received.set(seq);
+    let output = dispatcher.output_bytes(conn, &parts);
+    if output > 0 && !conn.throttle.admit_output(&mut permit, output, || conn.is_closed()).await {
+        return Ok(());
+    }
     // The connection may have been closed while the message came in.
     if !conn.is_closed() {
         conn.count(|s| s.messages_received += 1);
-        let permit = conn.throttle.admit(bytes);
         dispatcher.on_message(conn, Message::received(parts, permit));
     }
     Ok(())
 }
 
-/// Waits while the dispatcher holds too much, or (on the accepting side) too many replies wait to be sent.
-async fn wait_for_room(conn: &Connection, bytes: usize) {
-    while !conn.is_closed() && !conn.throttle.has_room(bytes) {
-        conn.throttle.released().await;
-    }
+/// On the accepting side: waits while too many replies wait to be sent.
+async fn wait_for_replies(conn: &Connection) {
     while conn.accepted && !conn.is_closed() && conn.queued_bytes() > conn.limits.queue_soft_bytes {
         conn.drained.wait().await;
     }

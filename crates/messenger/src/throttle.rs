@@ -1,5 +1,6 @@
-//! The read throttle: what was dispatched and is not released yet.
+//! The read throttle: messages that were dispatched and are not released yet.
 
+use crate::budget::{Budget, FREE_BYTES, Place, Step};
 use crate::signal::Signal;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,37 +13,75 @@ pub(crate) struct Throttle {
     bytes: Cell<usize>,
     messages: Cell<usize>,
     /// Fired by every release while the reader waits for room.
-    room: Signal,
+    room: Rc<Signal>,
+    /// Shared with other connections; `None`: this one is not bounded together with others.
+    budget: Option<Rc<Budget>>,
 }
 
 impl Throttle {
-    pub(crate) fn new(bytes_max: usize, messages_max: usize) -> Rc<Throttle> {
+    pub(crate) fn new(bytes_max: usize, messages_max: usize, budget: Option<Rc<Budget>>) -> Rc<Throttle> {
         Rc::new(Throttle {
             bytes_max,
             messages_max: messages_max.max(1),
             bytes: Cell::new(0),
             messages: Cell::new(0),
-            room: Signal::new(),
+            room: Rc::new(Signal::new()),
+            budget,
         })
     }
 
-    /// True if a message of `bytes` may be read now. One message is always let in, however long it is: the limits of the
-    /// frames bound it.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn budget(&self) -> Option<&Rc<Budget>> {
+        self.budget.as_ref()
+    }
+
+    /// Others wait for room in the budget.
+    pub(crate) fn others_wait(&self) -> bool {
+        self.budget.as_ref().is_some_and(|budget| budget.is_short_beside(&self.room))
+    }
+
+    /// True if a message of `bytes` may be read as far as this connection goes. One message is always let in, however long it
+    /// is: the limits of the frames bound it.
+    fn has_room(&self, bytes: usize) -> bool {
         let held = self.messages.get();
         held == 0 || (held < self.messages_max && self.bytes.get().saturating_add(bytes) <= self.bytes_max)
     }
 
-    /// Counts a message of `bytes` as held until the permit is dropped.
-    pub(crate) fn admit(self: &Rc<Self>, bytes: usize) -> Permit {
-        self.bytes.set(self.bytes.get() + bytes);
+    /// Waits for room for a message of `bytes`, which counts as held until the permit is dropped. `None`: the connection ended.
+    pub(crate) async fn admit(self: &Rc<Self>, bytes: usize, is_closed: impl Fn() -> bool) -> Option<Permit> {
+        while !is_closed() && !self.has_room(bytes) {
+            self.room.wait().await;
+        }
+        let is_free = self.messages.get() == 0 && bytes <= FREE_BYTES;
+        let mut permit = Permit { throttle: Some(Rc::clone(self)), bytes: 0, shared_bytes: 0 };
         self.messages.set(self.messages.get() + 1);
-        Permit { throttle: Some(Rc::clone(self)), bytes }
+        if !is_free {
+            permit.share(Step::Input, bytes, &is_closed).await?;
+        }
+        permit.grow(bytes);
+        (!is_closed()).then_some(permit)
     }
 
-    /// Resumes after a release (or at once, if there was one since the last call).
-    pub(crate) async fn released(&self) {
-        self.room.wait().await;
+    /// Waits for room for memory that a message will need beside its own bytes. False: the connection ended.
+    pub(crate) async fn admit_output(
+        self: &Rc<Self>,
+        permit: &mut Permit,
+        bytes: usize,
+        is_closed: impl Fn() -> bool,
+    ) -> bool {
+        let has_room =
+            || self.messages.get() <= 1 || self.bytes.get().saturating_add(bytes) <= self.bytes_max;
+        while !is_closed() && !has_room() {
+            self.room.wait().await;
+        }
+        let is_free =
+            permit.shared_bytes == 0 && self.messages.get() <= 1 && permit.bytes + bytes <= FREE_BYTES;
+        // One that was small so far is counted from here on.
+        let uncounted = permit.bytes - permit.shared_bytes.min(permit.bytes);
+        if !is_free && permit.share(Step::Output, uncounted + bytes, &is_closed).await.is_none() {
+            return false;
+        }
+        permit.grow(bytes);
+        !is_closed()
     }
 
     /// Wakes the reader, e.g. because the connection was closed.
@@ -55,10 +94,13 @@ impl Throttle {
         self.bytes.get()
     }
 
-    fn release(&self, bytes: usize) {
+    fn release(&self, bytes: usize, shared_bytes: usize) {
         debug_assert!(self.messages.get() > 0 && self.bytes.get() >= bytes);
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
         self.messages.set(self.messages.get().saturating_sub(1));
+        if let Some(budget) = self.budget.as_ref().filter(|_| shared_bytes > 0) {
+            budget.release(shared_bytes);
+        }
         self.room.fire();
     }
 }
@@ -70,34 +112,57 @@ pub struct Permit {
     /// None once the permit was detached.
     throttle: Option<Rc<Throttle>>,
     bytes: usize,
+    /// The part of them that is counted in the budget of all connections.
+    shared_bytes: usize,
 }
 
 impl Permit {
     /// Turns the guard into a plain value that may travel to another shard. It must come back to
-    /// [`crate::Connection::release`]; a lost one narrows the connection's room until the connection ends.
+    /// [`crate::Connection::release`], or to [`PermitToken::give_back`] if the connection has ended.
     pub fn detach(mut self) -> PermitToken {
         self.throttle = None;
-        PermitToken { bytes: self.bytes }
-    }
-
-    /// Counts more bytes: those that the message's answer will hold until the permit is dropped.
-    pub fn grow(&mut self, bytes: usize) {
-        if let Some(throttle) = &self.throttle {
-            throttle.bytes.set(throttle.bytes.get().saturating_add(bytes));
-            self.bytes = self.bytes.saturating_add(bytes);
-        }
+        PermitToken { bytes: self.bytes, shared_bytes: self.shared_bytes }
     }
 
     /// Bytes that the permit stands for.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    fn grow(&mut self, bytes: usize) {
+        if let Some(throttle) = &self.throttle {
+            throttle.bytes.set(throttle.bytes.get().saturating_add(bytes));
+            self.bytes = self.bytes.saturating_add(bytes);
+        }
+    }
+
+    /// Takes room of the budget. `None`: the connection ended.
+    async fn share(&mut self, step: Step, bytes: usize, is_closed: &impl Fn() -> bool) -> Option<()> {
+        let throttle = self.throttle.as_ref()?;
+        let Some(budget) = &throttle.budget else { return Some(()) };
+        if !budget.try_take(step, self.shared_bytes, bytes) {
+            let place = budget.queue(step, self.shared_bytes, bytes, &throttle.room);
+            Box::pin(granted(&place, &throttle.room, is_closed)).await?;
+        }
+        self.shared_bytes += bytes;
+        Some(())
+    }
+}
+
+async fn granted(place: &Place, room: &Signal, is_closed: &impl Fn() -> bool) -> Option<()> {
+    while !place.take() {
+        if is_closed() {
+            return None;
+        }
+        room.wait().await;
+    }
+    Some(())
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(throttle) = &self.throttle {
-            throttle.release(self.bytes);
+            throttle.release(self.bytes, self.shared_bytes);
         }
     }
 }
@@ -107,11 +172,20 @@ impl Drop for Permit {
 #[must_use = "give it back with Connection::release, or the connection's room shrinks"]
 pub struct PermitToken {
     bytes: usize,
+    shared_bytes: usize,
 }
 
 impl PermitToken {
     /// Gives the room back.
     pub(crate) fn release(self, throttle: &Throttle) {
-        throttle.release(self.bytes);
+        throttle.release(self.bytes, self.shared_bytes);
+    }
+
+    /// The same for a token whose connection has ended: other connections have its room again. `budget` is that of the
+    /// connection's shard.
+    pub fn give_back(self, budget: &Budget) {
+        if self.shared_bytes > 0 {
+            budget.release(self.shared_bytes);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use carmine_messenger::Gate;
+use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
 use carmine_types::{OsdId, Uuid};
 
 /// Log entries that a PG keeps for detecting resends, as in Ceph.
@@ -23,13 +23,24 @@ pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 30;
 pub(crate) const REQUEST_BYTES_MAX: u64 = 128 << 20;
 /// Largest write of one operation, bytes (Ceph's osd_max_write_size).
 pub(crate) const WRITE_BYTES_MAX: u64 = 90 << 20;
-/// Largest read that is answered in one reply, bytes.
-pub(crate) const READ_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that the operations of one request may bring into memory beside its own: outputs, and patterns that are written over
+/// and over. Clients read 90 MiB at once of a real Ceph.
+pub(crate) const OUTPUT_BYTES_MAX: u64 = 96 << 20;
+const _: () = assert!(OUTPUT_BYTES_MAX as usize <= OUTPUT_BYTES);
+const _: () = assert!(REQUEST_BYTES_MAX as usize <= MORE_BYTES);
+/// Bytes of notifications' texts that a shard keeps, and that wait to be sent to watchers; as many of the watchers' answers.
+pub(crate) const NOTIFY_BYTES_MAX: usize = 16 << 20;
+/// Name of the client by which OSDs copy objects from each other.
+pub(crate) const COPY_CLIENT: &str = "osd-copy";
 /// PGs of one shard that are repaired at the same time: each has at most 4 MiB under way.
 pub(crate) const REPAIRS_MAX: usize = 4;
+/// PGs of one shard that are listed at the same time: a page of the longest names takes 17 MiB before it is cut.
+pub(crate) const LISTS_MAX: usize = 4;
 /// Operations that wait on one shard for a PG or a map, at the most; beyond it the newest are dropped and the client
 /// sends them again when the map changes.
 pub(crate) const WAITING_OPS_MAX: usize = 16 << 10;
+/// The most of an OSD's memory that a reactor keeps attributes in.
+const ATTRS_CACHE_BYTES_MAX: usize = 64 << 20;
 
 /// Most connections on the public port.
 const CONNECTIONS_MAX: usize = 4096;
@@ -49,6 +60,21 @@ pub struct OsdConfig {
     pub mon: SocketAddr,
     /// How many connections it lets in.
     pub gates: Gates,
+    /// Memory for requests of clients and their answers, of each reactor.
+    pub request_bytes_per_shard: usize,
+}
+
+impl OsdConfig {
+    /// Bytes that requests in flight may have themselves; a large answer and one that nobody expected are beside them.
+    pub(crate) fn input_bytes(&self) -> usize {
+        let all = self.request_bytes_per_shard;
+        all.saturating_sub(OUTPUT_BYTES + MORE_BYTES).max(all / 4)
+    }
+
+    /// Attributes that a reactor keeps in memory.
+    pub(crate) fn attrs_bytes(&self) -> usize {
+        (self.request_bytes_per_shard / 8).min(ATTRS_CACHE_BYTES_MAX)
+    }
 }
 
 /// How many connections an OSD lets in: on the public port, and apart from those on the reactors' own ports, where other OSDs

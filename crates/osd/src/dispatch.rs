@@ -15,7 +15,7 @@ use carmine_wire::private::{Admin, Route};
 use carmine_wire::{EntityType, kinds};
 
 use crate::admin;
-use crate::config::READ_BYTES_MAX;
+use crate::config::OUTPUT_BYTES_MAX;
 use crate::maps::share_map;
 use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
@@ -27,9 +27,17 @@ pub(crate) struct Incoming(pub Weak<OsdShard>);
 impl Dispatcher for Incoming {
     fn on_accepted(&self, conn: &Rc<Connection>) {
         if let Some(osd) = self.0.upgrade() {
-            let state = ConnState { conn: Rc::clone(conn), epoch: Cell::new(Epoch(0)) };
+            let state =
+                ConnState { conn: Rc::clone(conn), epoch: Cell::new(Epoch(0)), carried: Cell::new(None) };
             osd.conns.borrow_mut().insert(conn.id(), state);
             introduce(&osd, conn);
+        }
+    }
+
+    fn output_bytes(&self, _conn: &Connection, parts: &Parts) -> usize {
+        match parts.header.kind {
+            kinds::OSD_OP => peek_output(parts.header.version, &parts.front).min(OUTPUT_BYTES_MAX) as usize,
+            _ => 0,
         }
     }
 
@@ -95,12 +103,7 @@ fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     if let Some(state) = osd.conns.borrow().get(&conn.id()) {
         share_map(osd, state, epoch);
     }
-    let (parts, mut permit) = msg.into_parts();
-    if let Some(permit) = &mut permit {
-        // A client that asks for gigabytes at once is read from again when it has been given some.
-        let asked = peek_output(parts.header.version, &parts.front).min(READ_BYTES_MAX);
-        permit.grow(asked as usize);
-    }
+    let (parts, permit) = msg.into_parts();
     place_op(osd, Unplaced { conn: Rc::clone(conn), pg, epoch, parts, permit });
 }
 

@@ -26,6 +26,7 @@ mod metrics;
 mod op;
 mod peers;
 mod pg;
+mod room;
 mod scrub;
 mod shard;
 mod slow;

@@ -33,6 +33,8 @@ metric_set! {
         blocks_healed: Counter,
         /// Operations that are not answered for 30 seconds or more.
         slow_ops: Gauge,
+        /// Memory of clients' requests in flight and of answers that wait to be sent, as of the last look.
+        request_bytes: Gauge,
         /// Replies with an error.
         errors: Counter,
         /// Time in the OSD of a read, from decoded to answered.

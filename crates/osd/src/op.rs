@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::cls;
 use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, OPS_PER_REQUEST_MAX};
 use crate::pg::{Extra, Queued};
+use crate::room::{More, more};
 use crate::shard::OsdShard;
 
 /// A decoded request, with all it needs to be executed and answered. It stays the same while it waits, runs, and is started
@@ -37,6 +38,8 @@ pub(crate) struct ClientOp {
     pub(crate) started_ns: Cell<u64>,
     /// Where the answer goes; `None` once it went.
     to: RefCell<Option<ReplyTo>>,
+    /// Room for memory that it turned out to need.
+    more: RefCell<Option<More>>,
 }
 
 /// A connection, from any shard.
@@ -77,13 +80,14 @@ impl HopBack {
         self.here.submit_to(self.home, move |home| {
             let Some(home) = OsdShard::of(home) else { return };
             let conn = home.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-            let Some(conn) = conn else { return };
-            if let Some(token) = token {
-                conn.release(token);
-            }
+            let Some(conn) = conn else {
+                token.into_iter().for_each(|token| token.give_back(&home.budget));
+                return;
+            };
             if let Some((header, front, data)) = reply {
                 conn.send_parts(&header, &front, &data, None);
             }
+            token.into_iter().for_each(|token| conn.release(token));
         });
     }
 }
@@ -146,7 +150,8 @@ impl ClientOp {
             _ => op.is_write(),
         });
         let (started_ns, to) = (Cell::new(arrived_ns), RefCell::new(Some(to)));
-        Rc::new(ClientOp { request, oid, data, data_crc, reqid, is_write, arrived_ns, started_ns, to })
+        let more = RefCell::default();
+        Rc::new(ClientOp { request, oid, data, data_crc, reqid, is_write, arrived_ns, started_ns, to, more })
     }
 
     /// Nothing of it changes what clients see of an object.
@@ -193,6 +198,25 @@ impl ClientOp {
         // Dropped when the cell is free again: that gives room back.
         let to = self.to.borrow_mut().take();
         drop(to);
+        self.release_more();
+    }
+
+    /// Waits for the right to hold more than was known when the request was let in. It has it until it is answered.
+    pub(crate) async fn take_more(&self, osd: &OsdShard) {
+        if !self.has_more() {
+            let more = more(osd, self).await;
+            *self.more.borrow_mut() = more;
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.more.borrow().is_some()
+    }
+
+    /// Gives that right back: the operation is answered, or will be started over.
+    pub(crate) fn release_more(&self) {
+        let more = self.more.take();
+        drop(more);
     }
 
     /// The errno of a request that is refused whatever the state of its object.
@@ -246,6 +270,7 @@ impl ClientOp {
                 back.go(Some((OsdReply::header(self.reqid.tid), front, data)));
             }
         }
+        self.release_more(); // behind the answer, which counts by itself now
     }
 
     fn encode<'a>(&'a self, osd: &OsdShard, outcome: &Outcome) -> OsdReply<'a> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use carmine_client::Client;
 use carmine_crush::MapView;
-use carmine_messenger::{Connection, Message};
+use carmine_messenger::{Budget, Connection, Message, More};
 use carmine_reactor::sync::Semaphore;
 use carmine_reactor::{Shard, ShardId};
 use carmine_store::Store;
@@ -15,13 +15,14 @@ use carmine_types::{Epoch, PgId};
 
 use crate::attrs::AttrsCache;
 use crate::clients::Clients;
-use crate::config::{OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
+use crate::config::{LISTS_MAX, OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::{ClientOp, Origin};
 use crate::peers::Peers;
 use crate::pg::Pg;
 use crate::table::PgTable;
+use crate::watch::Notices;
 
 /// Names of refused operations that are remembered.
 const REFUSED_MAX: usize = 256;
@@ -46,12 +47,25 @@ pub struct OsdShard {
     pub(crate) waiting: RefCell<Vec<Rc<ClientOp>>>,
     /// Operations of PGs that the map does not have yet. Bounded by the connections' permits.
     pub(crate) unplaced: RefCell<Vec<Unplaced>>,
+    /// Memory that the requests of this shard's clients share, …
+    pub(crate) budget: Rc<Budget>,
+    /// … the right that one of them has to hold more, …
+    pub(crate) more: RefCell<Option<More>>,
+    /// … and whether it was short since the last look, and before that.
+    pub(crate) is_short: Cell<bool>,
+    pub(crate) was_short: Cell<bool>,
     /// Sessions with other OSDs.
     pub(crate) peers: Peers,
     /// PGs that are repaired at the same time.
     pub(crate) repairs: Semaphore,
     /// PGs whose objects are counted or removed at the same time: one.
     pub(crate) walks: Semaphore,
+    /// Objects whose attributes are many and are read at the same time: one.
+    pub(crate) long_loads: Semaphore,
+    /// PGs that are listed at the same time.
+    pub(crate) lists: Semaphore,
+    /// Texts of notifications, and answers to them.
+    pub(crate) notices: Notices,
     /// Attributes of objects that were read.
     pub(crate) attrs: RefCell<AttrsCache>,
     /// For copies from other OSDs; `None` until the first.
@@ -78,6 +92,17 @@ pub(crate) struct ConnState {
     pub conn: Rc<Connection>,
     /// Newest map that this client was sent or has shown to know.
     pub epoch: Cell<Epoch>,
+    /// Bytes that it had carried at the last look, if it waited for its peer then.
+    pub carried: Cell<Option<u64>>,
+}
+
+impl ConnState {
+    /// Its peer has let it wait since the last look.
+    pub(crate) fn stalls(&self) -> bool {
+        let carried = self.conn.waits_for_peer();
+        let before = self.carried.replace(carried);
+        carried.is_some() && before == carried
+    }
 }
 
 impl OsdShard {
@@ -87,6 +112,14 @@ impl OsdShard {
         let osd = Rc::new_cyclic(|weak| OsdShard {
             shard: shard.clone(),
             peers: Peers::new(shard, &config, weak.clone()),
+            budget: Budget::new(config.input_bytes()),
+            more: RefCell::default(),
+            is_short: Cell::new(false),
+            was_short: Cell::new(false),
+            notices: Notices::default(),
+            lists: Semaphore::new(LISTS_MAX),
+            long_loads: Semaphore::new(1),
+            attrs: RefCell::new(AttrsCache::new(config.attrs_bytes())),
             config,
             store,
             view: RefCell::new(None),
@@ -97,7 +130,6 @@ impl OsdShard {
             unplaced: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
             walks: Semaphore::new(1),
-            attrs: RefCell::default(),
             client: RefCell::default(),
             clients: RefCell::default(),
             refused: RefCell::default(),

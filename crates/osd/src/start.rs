@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{MonHandler, MonSession};
-use carmine_messenger::{ClientConfig, Gate, Message, ServerConfig, serve};
+use carmine_messenger::{ClientConfig, Gate, Message, Peer, ServerConfig, Shares, serve};
 use carmine_reactor::{Group, Listener, Shard, ShardId, Socket};
 use carmine_store::{Store, StoreError, StoreShared};
 use carmine_wire::private::OsdBoot;
@@ -15,11 +15,11 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 
 use crate::admin::{AdminHook, Hook};
 use crate::beacon;
-use crate::config::OsdConfig;
+use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
 use crate::maps::MapIntake;
 use crate::shard::OsdShard;
-use crate::slow;
+use crate::{room, slow};
 
 /// Pause between boot messages while the map does not show this OSD as up.
 const BOOT_PAUSE: Duration = Duration::from_secs(1);
@@ -56,6 +56,7 @@ pub async fn run(
         shard.set_local(Rc::new(Hook(hook)));
     }
     slow::start(&osd);
+    room::start(&osd);
     let own = listen(&shard, &config).await?;
     let port = own.local_addr().port();
     let here = shard.id();
@@ -121,7 +122,13 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
 fn server_config(osd: &OsdShard, addr: EntityAddr, gate: &Gate) -> Rc<ServerConfig> {
     let id = u64::from(osd.config.id.0);
     let config = ServerConfig::new(EntityType::OSD, id, EntityAddrVec(vec![addr]));
-    Rc::new(ServerConfig { gate: gate.clone(), ..config })
+    let budget = Some((Rc::clone(&osd.budget), is_bounded as Shares));
+    Rc::new(ServerConfig { gate: gate.clone(), budget, ..config })
+}
+
+/// Its requests are let in as memory allows. Other OSDs are never held back: requests that hold memory here wait for them.
+fn is_bounded(peer: &Peer) -> bool {
+    peer.entity != EntityType::OSD && peer.name != COPY_CLIENT
 }
 
 /// Serves a reactor's own port on this reactor, and is ready for connections of the public one that are dealt to it.

@@ -12,7 +12,7 @@ mod preamble;
 mod received;
 mod tag;
 
-pub use encode::{MessageTail, control, message_head, message_head_with, message_tail};
+pub use encode::{MessageTail, control, message_head, message_head_around, message_head_with, message_tail};
 pub use epilogue::{EPILOGUE_BYTES, Epilogue};
 pub use preamble::{PREAMBLE_BYTES, Preamble, SEGMENTS_MAX};
 pub use received::Frame;

@@ -16,7 +16,7 @@ mod watch;
 pub use args::{AllocHint, AssertVer, Call, CopyFrom, Extent, Notify, PgLs, Watch, WriteSame, Xattr};
 pub use locator::Locator;
 pub use op::{OP_BYTES, OpList, OsdOp, payload_bytes, payload_ranges};
-pub use peek::{peek, peek_output};
+pub use peek::{ANSWER_BYTES, WHOLE_OBJECT_BYTES, peek, peek_output};
 pub use reply::OsdReply;
 pub use request::OsdRequest;
 pub use watch::{NotifyDone, WatchNotify, Watcher, encode_watchers};

@@ -95,6 +95,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         listen: plan.addr,
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
+        request_bytes_per_shard: Memory::of(plan).requests_per_shard,
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
     });
     let _slice = store::lock_slice(layout, plan, osd)?;

@@ -8,20 +8,23 @@ use foldhash::fast::FixedState;
 
 use super::Attrs;
 
-/// Bytes of names and values that are kept; what exceeds them empties the cache, for what is in use is soon back.
-const CACHE_BYTES_MAX: usize = 64 << 20;
 /// What an object without attributes counts for.
 const ENTRY_BYTES: usize = 256;
 
 /// Attributes by object, of PGs that this shard is primary of.
-#[derive(Default)]
 pub(crate) struct AttrsCache {
     objects: HashMap<ObjectId, (PgId, Rc<Attrs>), FixedState>,
     bytes: usize,
+    /// Bytes of names and values that are kept; what exceeds them empties the cache, for what is in use is soon back.
+    bytes_max: usize,
     generation: u64,
 }
 
 impl AttrsCache {
+    pub(crate) fn new(bytes_max: usize) -> AttrsCache {
+        AttrsCache { objects: HashMap::default(), bytes: 0, bytes_max, generation: 0 }
+    }
+
     pub(super) fn get(&self, oid: &ObjectId) -> Option<Rc<Attrs>> {
         self.objects.get(oid).map(|(_, attrs)| Rc::clone(attrs))
     }
@@ -38,7 +41,7 @@ impl AttrsCache {
         }
         self.remove(oid);
         let bytes = bytes(&attrs);
-        if self.bytes + bytes > CACHE_BYTES_MAX {
+        if self.bytes + bytes > self.bytes_max {
             self.objects.clear();
             self.bytes = 0;
         }

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::TxnOp;
 use carmine_types::{ObjectId, PgId, errno};
+use carmine_wire::osd_op::ANSWER_BYTES;
 use smallvec::{SmallVec, smallvec};
 
 pub(crate) use cache::AttrsCache;
@@ -28,7 +29,7 @@ use crate::pg::{read_healed, store_failed};
 use crate::shard::OsdShard;
 
 /// Most bytes of names and values of one object.
-const ATTRS_BYTES_MAX: usize = 32 << 20;
+pub(crate) const ATTRS_BYTES_MAX: usize = 32 << 20;
 /// A log is written anew when it is twice as long as what it says, and longer than this.
 const LOG_BYTES_MIN: u64 = 16 << 10;
 
@@ -120,6 +121,9 @@ pub(crate) async fn load(osd: &OsdShard, pg: PgId, oid: &ObjectId) -> Result<Rc<
     let attrs = match meta {
         None => Attrs::default(),
         Some(meta) => {
+            // A long log is there three times while it is read.
+            let is_long = meta.size > ANSWER_BYTES;
+            let _turn = if is_long { Some(osd.long_loads.acquire(1).await) } else { None };
             let log = read_healed(osd, &at, 0, meta.size).await.map_err(|error| store_failed(&error))?;
             record::replay(&log.to_vec()).map_err(|why| {
                 tracing::error!("the attributes of {oid} are damaged: {why}");

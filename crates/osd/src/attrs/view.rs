@@ -50,6 +50,11 @@ impl View {
         (self.base, self.delta)
     }
 
+    /// Bytes of names and values that the object had before the request.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        self.base.bytes
+    }
+
     /// The value of this name.
     pub(crate) fn get(&self, kind: Kind, name: &[u8]) -> Option<&Bytes> {
         match self.delta.changes[kind as usize].get(name) {

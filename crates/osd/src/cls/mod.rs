@@ -100,7 +100,7 @@ pub(crate) async fn call(
         state.must_exist()?;
     }
     if found.data {
-        state.load_data(osd).await?;
+        state.load_data(osd, op).await?;
     }
     let caller = Caller { gid: op.reqid.client, addr: osd.client_addr(op) };
     (found.run)(&mut Handle::new(state, caller), input).map(Payload::from)

@@ -9,13 +9,13 @@ use std::ops::Range;
 use carmine_reactor::Payload;
 use carmine_store::{LogOp, ObjectMeta, StoreError, TxnOp};
 use carmine_types::{Eversion, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
-use carmine_wire::osd_op::{OsdOp, flags, ops, payload_ranges};
+use carmine_wire::osd_op::{OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_ranges};
 use smallvec::SmallVec;
 
 use super::extra::{self, Extra};
 use super::heal;
 use crate::attrs::{Change, View};
-use crate::config::{OBJECT_BYTES_MAX, READ_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX};
+use crate::config::{OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
 
@@ -69,6 +69,8 @@ pub(crate) struct State<'a> {
     pub(super) ops: SmallVec<[TxnOp; 2]>,
     /// Bytes that `ops` write.
     written: u64,
+    /// Bytes that may still be brought into memory beside the request itself, of [`OUTPUT_BYTES_MAX`].
+    pub(super) left: u64,
     /// What only other operations than those here need.
     pub(crate) extra: Option<Box<Extra>>,
 }
@@ -100,14 +102,18 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
     };
     let mut outcome = Outcome { user_version: meta.map_or(0, |m| m.user_version), ..Outcome::default() };
     let mut state: Option<Box<State<'_>>> = None;
+    let mut left = OUTPUT_BYTES_MAX;
     for (at, request) in op.request.ops.iter().enumerate() {
         let step = if is_plain(request.code) {
-            read_op(osd, &op.oid, meta, request).await
+            read_op(osd, op, meta, request, left).await
         } else {
             let state = state.get_or_insert_with(|| Box::new(State::new(osd, op, meta)));
-            Box::pin(extra::step(osd, op, state, at)).await
+            state.left = left;
+            let step = Box::pin(extra::step(osd, op, state, at)).await;
+            left = state.left;
+            step
         };
-        match step {
+        match step.and_then(|data| counted(&mut left, data)) {
             Ok(data) => outcome.outputs.push((0, data)),
             Err(result) if request.flags & flags::op::FAILOK != 0 => {
                 outcome.outputs.push((result, Payload::new()));
@@ -137,9 +143,9 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
             let crc = op.data_crc.filter(|_| range.len() == op.data.len());
             state.apply(request, op.data.slice(range.start, range.len()), crc, range).map(|()| Payload::new())
         } else {
-            Box::pin(state.read(osd, meta, request)).await
+            Box::pin(state.read(osd, op, meta, request)).await
         };
-        match step {
+        match step.and_then(|data| counted(&mut state.left, data)) {
             Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
             Ok(_) => outputs.push((0, Payload::new())),
             Err(result) if request.flags & flags::op::FAILOK != 0 => outputs.push((result, Payload::new())),
@@ -162,6 +168,12 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
     Ok(Box::new(Plan { ops, effect, result: 0, prior, sizes, user_version, outputs, extra, attrs }))
 }
 
+/// An output, if there is room left for it.
+fn counted(left: &mut u64, output: Payload) -> Result<Payload, i32> {
+    *left = left.checked_sub(output.len() as u64).ok_or(errno::EMSGSIZE)?;
+    Ok(output)
+}
+
 async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> {
     if op.oid.snap != SNAP_HEAD {
         return Ok(None); // no snapshots: nothing but the head exists
@@ -171,14 +183,19 @@ async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> 
 
 async fn read_op(
     osd: &OsdShard,
-    oid: &ObjectId,
+    client: &ClientOp,
     meta: Option<ObjectMeta>,
     op: &OsdOp,
+    left: u64,
 ) -> Result<Payload, i32> {
     let found = meta.ok_or(errno::ENOENT);
     match op.code {
         ops::READ | ops::SPARSE_READ => {
-            let data = read_bytes(osd, oid, found?, op).await?;
+            let meta = found?;
+            if op.extent().length == 0 && meta.size.saturating_sub(op.extent().offset) > WHOLE_OBJECT_BYTES {
+                Box::pin(client.take_more(osd)).await;
+            }
+            let data = read_bytes(osd, &client.oid, meta, op, left).await?;
             Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
         }
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
@@ -199,11 +216,12 @@ pub(super) async fn read_bytes(
     oid: &ObjectId,
     meta: ObjectMeta,
     op: &OsdOp,
+    left: u64,
 ) -> Result<Payload, i32> {
     let extent = op.extent();
     let to_end = meta.size.saturating_sub(extent.offset);
     let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
-    if len > READ_BYTES_MAX {
+    if len > left {
         return Err(errno::EMSGSIZE);
     }
     if len == 0 {
@@ -244,6 +262,7 @@ impl<'a> State<'a> {
             mtime: op.mtime(osd),
             ops: SmallVec::new(),
             written: 0,
+            left: OUTPUT_BYTES_MAX,
             extra: None,
         }
     }
@@ -251,7 +270,18 @@ impl<'a> State<'a> {
     /// The state of an object that does not exist.
     #[cfg(test)]
     pub(crate) fn nothing(oid: &'a ObjectId, mtime: UTime) -> State<'a> {
-        State { oid, was: None, exists: false, size: 0, mtime, ops: SmallVec::new(), written: 0, extra: None }
+        let left = OUTPUT_BYTES_MAX;
+        State {
+            oid,
+            was: None,
+            exists: false,
+            size: 0,
+            mtime,
+            ops: SmallVec::new(),
+            written: 0,
+            left,
+            extra: None,
+        }
     }
 
     /// Adds the steps that store changed attributes.
@@ -263,13 +293,19 @@ impl<'a> State<'a> {
     }
 
     /// A read among the writes of a request. What they leave is in no store yet: only what is known without it is told.
-    async fn read(&self, osd: &OsdShard, meta: Option<ObjectMeta>, op: &OsdOp) -> Result<Payload, i32> {
+    async fn read(
+        &self,
+        osd: &OsdShard,
+        client: &ClientOp,
+        meta: Option<ObjectMeta>,
+        op: &OsdOp,
+    ) -> Result<Payload, i32> {
         let is_changed = !self.ops.is_empty();
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(errno::ENOENT),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
             ops::READ | ops::SPARSE_READ if is_changed => Err(errno::EOPNOTSUPP),
-            _ => read_op(osd, self.oid, meta, op).await,
+            _ => read_op(osd, client, meta, op, self.left).await,
         }
     }
 

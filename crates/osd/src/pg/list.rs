@@ -2,7 +2,7 @@
 
 use carmine_reactor::Payload;
 use carmine_types::{ObjectId, SNAP_HEAD, errno};
-use carmine_wire::osd_op::ops;
+use carmine_wire::osd_op::{ANSWER_BYTES, ops};
 use carmine_wire::pgls::{ALL_NAMESPACES, END_OF_PG, HObject, ListedObject, PgNlsArg, PgNlsReply};
 use smallvec::smallvec;
 
@@ -13,6 +13,8 @@ use crate::shard::OsdShard;
 
 /// Most objects in one answer, whatever the client asks for.
 const ENTRIES_MAX: u64 = 4096;
+/// What an object takes in an answer beside its name.
+const ENTRY_BYTES: usize = 12;
 
 /// Answers a request that is one listing operation.
 pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
@@ -36,8 +38,10 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
     }
     let wanted = request.pgls().max_entries.clamp(1, ENTRIES_MAX) as usize;
     let from = (!cursor.is_min()).then_some(&cursor.object);
+    let _turn = osd.lists.acquire(1).await;
     // One more than wanted: it is where the next page begins.
     let found = osd.store.list(pg.id, pg.bits.get(), from, wanted + 1).await.map_err(|e| failed(&e))?;
+    let wanted = fitting(&found).min(wanted);
     let more = found.get(wanted).cloned();
     let entries = found.iter().take(wanted).filter(|o| wanted_namespace(op, o)).map(ListedObject::from);
     let entries = entries.collect();
@@ -45,6 +49,16 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
         Some(next) => (0, PgNlsReply { next: next.into(), entries }),
         None => (END_OF_PG, PgNlsReply { next: after(pg), entries }),
     })
+}
+
+/// How many of the objects an answer may tell of: at least one, and as many as the request was counted for.
+fn fitting(found: &[ObjectId]) -> usize {
+    let mut bytes = 0;
+    let fits = found.iter().take_while(|oid| {
+        bytes += (oid.nspace.len() + oid.key.len() + oid.name.len() + ENTRY_BYTES) as u64;
+        bytes <= ANSWER_BYTES
+    });
+    fits.count().max(1)
 }
 
 fn wanted_namespace(op: &ClientOp, object: &ObjectId) -> bool {

@@ -339,6 +339,7 @@ impl Pg {
     fn next_turn(&self) {
         self.turn.set(self.turn.get() + 1);
         let ops = self.take_ops();
+        ops.iter().for_each(|op| op.release_more());
         *self.waiting.borrow_mut() = ops;
         self.followers.borrow_mut().clear();
         self.successor.set(None);

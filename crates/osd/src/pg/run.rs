@@ -78,7 +78,9 @@ impl Pg {
     async fn run_read(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, turn: u64) {
         let mut outcome = exec::read_only(&osd, &op).await;
         // In a new interval the operation was started over, or dropped: this run of it counts no longer.
-        if !self.is_past(turn) {
+        if self.is_past(turn) {
+            op.release_more();
+        } else {
             self.objects.borrow_mut().finish(&op.oid, &op, None);
             let extra =
                 outcome.extra.take().map(|extra| (extra, outcome.user_version, op.origin(osd.shard.id())));
@@ -113,12 +115,12 @@ impl Pg {
         }
         let planned = exec::plan_write(osd, &op).await;
         if self.is_past(turn) {
-            return;
+            return op.release_more();
         }
         let plan = planned.unwrap_or_else(|result| Box::new(Plan::failed(result)));
         let prepared = heal::prepare(osd, &plan.ops).await;
         if self.is_past(turn) {
-            return;
+            return op.release_more();
         }
         match prepared {
             // Nothing suspends from here on: versions, the log and the store stay in step.

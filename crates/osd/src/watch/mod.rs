@@ -6,6 +6,7 @@
 //! made again by its clients, who come back to the new one.
 
 mod expire;
+mod notices;
 mod registry;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use carmine_wire::osd_op::WatchNotify;
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{Decoder, Encoder, EntityAddr};
 
+pub(crate) use notices::Notices;
 use registry::Ended;
 pub(crate) use registry::Watches;
 
@@ -100,15 +102,13 @@ impl Pg {
         let missed = {
             let mut watches = self.watches.borrow_mut();
             let watches = watches.get_or_insert_default();
-            if watches.connect(oid, id, registered, origin, now) {
-                watches.unanswered(oid, id)
-            } else {
-                Vec::new()
+            let is_new = watches.connect(oid, id, registered, origin, now);
+            match origin.filter(|_| is_new) {
+                Some(origin) => watches.unanswered(oid, id, origin),
+                None => Vec::new(),
             }
         };
-        if let Some(origin) = origin {
-            missed.into_iter().for_each(|notify| osd.send_to(origin, Message::of(&notify)));
-        }
+        missed.into_iter().for_each(|sends| notices::send(osd, sends));
         self.keep_time(osd);
     }
 
@@ -156,24 +156,28 @@ impl Pg {
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         oid: &Rc<ObjectId>,
-        notification: Notification,
+        mut notification: Notification,
         origin: Option<Origin>,
         version: u64,
     ) {
+        let text = osd.notices.keep(std::mem::take(&mut notification.payload));
+        if text.is_none() {
+            notices::tell_short(osd);
+        }
         let (sends, ended) = {
             let mut watches = self.watches.borrow_mut();
-            watches.get_or_insert_default().notify(oid, notification, origin, version, osd.shard.now_ns())
+            let now = osd.shard.now_ns();
+            watches.get_or_insert_default().notify(oid, notification, text, origin, version, now)
         };
-        for (to, message) in sends {
-            osd.send_to(to, Message::of(&message));
-        }
+        notices::send(osd, sends);
         finish(osd, ended);
         self.keep_time(osd);
     }
 
     /// A watcher has answered a notification.
     pub(crate) fn answer_notify(&self, osd: &OsdShard, notify_id: u64, id: WatcherId, reply: Vec<u8>) {
-        let ended = self.with_watches(|watches| watches.answer(notify_id, id, reply));
+        let room = osd.notices.room(reply.len());
+        let ended = self.with_watches(|watches| watches.answer(notify_id, id, reply, room));
         finish(osd, ended);
     }
 
@@ -189,7 +193,7 @@ impl Pg {
 
 /// Tells the senders of notifications that they are over.
 fn finish(osd: &OsdShard, ended: Vec<Ended>) {
-    for Ended { to, cookie, notifier, version, notify_id, done } in ended {
+    for Ended { to, cookie, notifier, version, notify_id, done, rooms: _rooms } in ended {
         let result = if done.missed.is_empty() { 0 } else { errno::ETIMEDOUT };
         let op = WatchNotify::DONE;
         let message =

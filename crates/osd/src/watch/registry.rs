@@ -8,6 +8,7 @@ use carmine_types::ObjectId;
 use carmine_wire::EntityAddr;
 use carmine_wire::osd_op::{NotifyDone, WatchNotify};
 
+use super::notices::{Room, Text};
 use super::{NOTIFICATIONS_MAX, Notification, Registered, WatcherId};
 use crate::op::Origin;
 
@@ -33,17 +34,20 @@ struct Watcher {
 struct Waiting {
     oid: Rc<ObjectId>,
     to: Option<Origin>,
-    /// What the watchers are sent, but for their cookies.
+    /// What the watchers are sent, but for their cookies and the text.
     message: WatchNotify,
+    text: Text,
     /// The sender's cookie.
     cookie: u64,
     waits_for: BTreeSet<WatcherId>,
     done: NotifyDone,
+    /// Room for the answers.
+    rooms: Vec<Room>,
     deadline_ns: u64,
 }
 
 /// A notification that is over.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Ended {
     pub to: Option<Origin>,
     pub cookie: u64,
@@ -51,6 +55,15 @@ pub(super) struct Ended {
     pub version: u64,
     pub notify_id: u64,
     pub done: NotifyDone,
+    /// Room for the answers.
+    pub rooms: Vec<Room>,
+}
+
+/// A notification for watchers, each with its cookie; all of them get the same text.
+pub(super) struct Sends {
+    pub message: WatchNotify,
+    pub text: Text,
+    pub to: Vec<(Origin, u64)>,
 }
 
 impl Watches {
@@ -88,9 +101,13 @@ impl Watches {
     }
 
     /// The notifications of an object that this watcher has yet to answer.
-    pub(super) fn unanswered(&self, oid: &ObjectId, id: WatcherId) -> Vec<WatchNotify> {
+    pub(super) fn unanswered(&self, oid: &ObjectId, id: WatcherId, origin: Origin) -> Vec<Sends> {
         let waiting = self.notifications.values().filter(|n| *n.oid == *oid && n.waits_for.contains(&id));
-        waiting.map(|n| WatchNotify { cookie: id.cookie, ..n.message.clone() }).collect()
+        let again = |n: &Waiting| {
+            let to = vec![(origin, id.cookie)];
+            Sends { message: n.message.clone(), text: n.text.clone(), to }
+        };
+        waiting.map(again).collect()
     }
 
     /// Nothing comes over this connection any more.
@@ -130,29 +147,35 @@ impl Watches {
         (watchers.into_iter().map(|(id, watcher)| (id, watcher.origin)).collect(), self.take_ended())
     }
 
-    /// Begins a notification: what is sent to whom, and what is over at once.
+    /// Begins a notification: what is sent to whom, and what is over at once. `text` is `None` if there is no room for it: then all
+    /// miss it.
     pub(super) fn notify(
         &mut self,
         oid: &Rc<ObjectId>,
         notification: Notification,
+        text: Option<Text>,
         to: Option<Origin>,
         version: u64,
         now_ns: u64,
-    ) -> (Vec<(Origin, WatchNotify)>, Vec<Ended>) {
-        let Notification { id: notify_id, notifier, cookie, payload, timeout, watchers } = notification;
+    ) -> (Sends, Vec<Ended>) {
+        let Notification { id: notify_id, notifier, cookie, timeout, watchers, .. } = notification;
         let op = WatchNotify::NOTIFY;
-        let message = WatchNotify { op, cookie: 0, version, notify_id, payload, result: 0, notifier };
-        let is_full = self.notifications.len() >= NOTIFICATIONS_MAX;
+        let message = WatchNotify { op, version, notify_id, notifier, ..WatchNotify::default() };
+        let is_full = self.notifications.len() >= NOTIFICATIONS_MAX || text.is_none();
+        let text = text.unwrap_or_default();
         let mut waiting = Waiting {
             oid: Rc::clone(oid),
             to,
             message,
+            text,
             cookie,
             waits_for: BTreeSet::new(),
             done: NotifyDone::default(),
+            rooms: Vec::new(),
             deadline_ns: now_ns + timeout.as_nanos() as u64,
         };
-        let mut sends = Vec::new();
+        let mut sends =
+            Sends { message: waiting.message.clone(), text: waiting.text.clone(), to: Vec::new() };
         let known = self.objects.get(oid);
         for id in watchers {
             if is_full {
@@ -161,19 +184,32 @@ impl Watches {
             }
             waiting.waits_for.insert(id);
             if let Some(origin) = known.and_then(|known| known.get(&id)).and_then(|watcher| watcher.origin) {
-                sends.push((origin, WatchNotify { cookie: id.cookie, ..waiting.message.clone() }));
+                sends.to.push((origin, id.cookie));
             }
         }
         self.notifications.insert(notify_id, waiting);
         (sends, self.take_ended())
     }
 
-    /// A watcher's answer; of a notification that is over it is too late.
-    pub(super) fn answer(&mut self, notify_id: u64, id: WatcherId, reply: Vec<u8>) -> Vec<Ended> {
+    /// A watcher's answer; of a notification that is over it is too late. Without room for it the sender is told that this
+    /// watcher has missed the notification.
+    pub(super) fn answer(
+        &mut self,
+        notify_id: u64,
+        id: WatcherId,
+        reply: Vec<u8>,
+        room: Option<Room>,
+    ) -> Vec<Ended> {
         if let Some(waiting) = self.notifications.get_mut(&notify_id)
             && waiting.waits_for.remove(&id)
         {
-            waiting.done.acked.push(((id.gid, id.cookie), reply));
+            match room {
+                Some(room) => {
+                    waiting.done.acked.push(((id.gid, id.cookie), reply));
+                    waiting.rooms.push(room);
+                }
+                None => waiting.done.missed.push((id.gid, id.cookie)),
+            }
         }
         self.take_ended()
     }
@@ -210,6 +246,7 @@ impl Watches {
         let over = self.notifications.extract_if(.., |_, waiting| waiting.waits_for.is_empty());
         over.map(|(notify_id, mut waiting)| {
             waiting.done.acked.sort_unstable();
+            waiting.done.missed.sort_unstable();
             Ended {
                 to: waiting.to,
                 cookie: waiting.cookie,
@@ -217,6 +254,7 @@ impl Watches {
                 version: waiting.message.version,
                 notify_id,
                 done: waiting.done,
+                rooms: waiting.rooms,
             }
         })
         .collect()

@@ -6,6 +6,7 @@ use carmine_types::ObjectId;
 use carmine_wire::EntityAddr;
 use carmine_wire::osd_op::NotifyDone;
 
+use super::notices::{Notices, Room, Text};
 use super::{NOTIFICATIONS_MAX, Notification, Registered, WatcherId, Watches};
 use crate::op::Origin;
 
@@ -35,6 +36,14 @@ fn notification(number: u64, watchers: &[u64]) -> Notification {
     }
 }
 
+fn text() -> Option<Text> {
+    Notices::default().keep(b"news".to_vec())
+}
+
+fn room() -> Option<Room> {
+    Notices::default().room(5)
+}
+
 fn watch(watches: &mut Watches, gid: u64) -> bool {
     watches.connect(&oid("o"), id(gid), registered(gid as u32, 30), origin(gid), 0)
 }
@@ -59,13 +68,14 @@ fn a_notification_ends_with_the_last_answer() {
     let mut watches = Watches::default();
     assert!(watch(&mut watches, 1) && watch(&mut watches, 2));
     assert!(!watch(&mut watches, 1), "a ping is over the same connection");
-    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[1, 2]), origin(9), 3, 0);
-    let cookies: Vec<u64> = sends.iter().map(|(_, message)| message.cookie).collect();
+    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[1, 2]), text(), origin(9), 3, 0);
+    let cookies: Vec<u64> = sends.to.iter().map(|(_, cookie)| *cookie).collect();
+    assert_eq!(sends.text.bytes(), b"news");
     assert_eq!((cookies, ended.len()), (vec![10, 20], 0));
-    assert_eq!(watches.answer(5, id(2), b"two".to_vec()), []);
-    assert_eq!(watches.answer(5, id(2), b"again".to_vec()), []);
-    assert_eq!(watches.answer(4, id(1), b"another".to_vec()), []);
-    let ended = watches.answer(5, id(1), b"one".to_vec());
+    assert!(watches.answer(5, id(2), b"two".to_vec(), room()).is_empty());
+    assert!(watches.answer(5, id(2), b"again".to_vec(), room()).is_empty());
+    assert!(watches.answer(4, id(1), b"another".to_vec(), room()).is_empty());
+    let ended = watches.answer(5, id(1), b"one".to_vec(), room());
     let acked = vec![((1, 10), b"one".to_vec()), ((2, 20), b"two".to_vec())];
     assert_eq!(ended[0].done, NotifyDone { acked, missed: vec![] });
     assert_eq!((ended[0].to, ended[0].cookie, ended[0].version), (origin(9), 7, 3));
@@ -74,8 +84,8 @@ fn a_notification_ends_with_the_last_answer() {
 #[test]
 fn nobody_watches_so_it_is_over_at_once() {
     let mut watches = Watches::default();
-    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[]), origin(9), 3, 0);
-    assert_eq!((sends.len(), ended.len()), (0, 1));
+    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[]), text(), origin(9), 3, 0);
+    assert_eq!((sends.to.len(), ended.len()), (0, 1));
     assert!(watches.is_idle());
 }
 
@@ -84,12 +94,12 @@ fn one_that_comes_back_is_told_what_it_missed() {
     let mut watches = Watches::default();
     watch(&mut watches, 1);
     watches.disconnect(Origin { home: ShardId(0), conn: 1 });
-    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[1]), origin(9), 3, 0);
-    assert_eq!((sends.len(), ended.len()), (0, 0));
+    let (sends, ended) = watches.notify(&oid("o"), notification(5, &[1]), text(), origin(9), 3, 0);
+    assert_eq!((sends.to.len(), ended.len()), (0, 0));
     assert!(watches.connect(&oid("o"), id(1), registered(1, 30), origin(4), SECOND));
-    assert_eq!(watches.unanswered(&oid("o"), id(1))[0].cookie, 10);
-    assert_eq!(watches.unanswered(&oid("other"), id(1)), []);
-    assert_eq!(watches.answer(5, id(1), vec![]).len(), 1);
+    assert_eq!(watches.unanswered(&oid("o"), id(1), origin(4).unwrap())[0].to, [(origin(4).unwrap(), 10)]);
+    assert!(watches.unanswered(&oid("other"), id(1), origin(4).unwrap()).is_empty());
+    assert_eq!(watches.answer(5, id(1), vec![], room()).len(), 1);
 }
 
 #[test]
@@ -105,8 +115,8 @@ fn one_that_does_not_come_back_to_a_new_primary_loses_its_watch() {
 fn time_ends_notifications_and_watches() {
     let mut watches = Watches::default();
     watch(&mut watches, 1);
-    watches.notify(&oid("o"), notification(5, &[1]), origin(9), 3, 0);
-    assert_eq!(watches.expire(4 * SECOND), []);
+    watches.notify(&oid("o"), notification(5, &[1]), text(), origin(9), 3, 0);
+    assert!(watches.expire(4 * SECOND).is_empty());
     assert_eq!(watches.expire(5 * SECOND)[0].done.missed, [(1, 10)]);
     assert_eq!(watches.silent(29 * SECOND), []);
     assert_eq!(watches.silent(30 * SECOND), [(oid("o"), id(1), origin(1))]);
@@ -131,8 +141,8 @@ fn a_watcher_that_goes_is_not_waited_for() {
     let mut watches = Watches::default();
     watch(&mut watches, 1);
     watch(&mut watches, 2);
-    watches.notify(&oid("o"), notification(5, &[1, 2]), origin(9), 3, 0);
-    assert_eq!(watches.remove(&oid("o"), id(1)), []);
+    watches.notify(&oid("o"), notification(5, &[1, 2]), text(), origin(9), 3, 0);
+    assert!(watches.remove(&oid("o"), id(1)).is_empty());
     let (watchers, ended) = watches.remove_object(&oid("o"));
     assert_eq!((watchers, ended.len()), (vec![(id(2), origin(2))], 1));
 }
@@ -142,8 +152,8 @@ fn notifications_are_bounded() {
     let mut watches = Watches::default();
     watch(&mut watches, 1);
     for number in 0..NOTIFICATIONS_MAX as u64 {
-        assert_eq!(watches.notify(&oid("o"), notification(number, &[1]), None, 3, 0).1, []);
+        assert!(watches.notify(&oid("o"), notification(number, &[1]), text(), None, 3, 0).1.is_empty());
     }
-    let (sends, ended) = watches.notify(&oid("o"), notification(u64::MAX, &[1]), None, 3, 0);
-    assert_eq!((sends.len(), ended[0].done.missed.as_slice()), (0, [(1, 10)].as_slice()));
+    let (sends, ended) = watches.notify(&oid("o"), notification(u64::MAX, &[1]), text(), None, 3, 0);
+    assert_eq!((sends.to.len(), ended[0].done.missed.as_slice()), (0, [(1, 10)].as_slice()));
 }

@@ -45,11 +45,25 @@ pub(crate) struct Cluster {
     blues: Rc<RefCell<BTreeMap<u32, Arc<BlueShared>>>>,
     nodes: RefCell<BTreeMap<u32, NodeId>>,
     starts: Cell<u32>,
+    /// Memory for requests, of each reactor.
+    request_bytes: usize,
 }
 
 impl Cluster {
     /// A cluster whose OSDs 0.. run with so many reactors each.
     pub(crate) fn start(seed: u64, disks: Disks, size: u8, pgs: u32, reactors: &[u16]) -> Cluster {
+        Cluster::with_memory(seed, disks, size, pgs, reactors, 256 << 20)
+    }
+
+    /// The same with so much memory for requests on each reactor.
+    pub(crate) fn with_memory(
+        seed: u64,
+        disks: Disks,
+        size: u8,
+        pgs: u32,
+        reactors: &[u16],
+        request_bytes: usize,
+    ) -> Cluster {
         let sim = Sim::new(seed);
         let mon = FakeMon::new(reactors.len() as u32, size, pgs);
         let mon_of_node = Rc::clone(&mon);
@@ -62,6 +76,7 @@ impl Cluster {
             blues: Rc::default(),
             nodes: RefCell::default(),
             starts: Cell::new(0),
+            request_bytes,
         };
         for (osd, shards) in reactors.iter().enumerate() {
             cluster.start_osd(osd as u32, *shards);
@@ -80,6 +95,7 @@ impl Cluster {
             nonce: self.starts.get(),
             mon: mon_addr(),
             gates: Gates::within(1 << 10),
+            request_bytes_per_shard: self.request_bytes,
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
         let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());

@@ -12,6 +12,7 @@ mod incomplete;
 mod late;
 mod lengths;
 mod live;
+mod memory;
 mod misdirected;
 mod mon;
 mod order;

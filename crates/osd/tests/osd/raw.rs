@@ -39,6 +39,8 @@ struct State {
     events: RefCell<Vec<(WatchNotify, Vec<u8>)>>,
     maps: Cell<u32>,
     connected: Cell<bool>,
+    /// Messages that are kept, if this client reads no more while it has one.
+    kept: Option<RefCell<Vec<Message>>>,
 }
 
 /// The global id of all raw clients: they are one client that connects again and again.
@@ -54,19 +56,31 @@ impl Raw {
         Raw::connect(cluster, osd, EntityType::CLIENT, gid)
     }
 
+    /// A client that reads one message and no more.
+    pub(crate) fn silent(cluster: &Cluster, osd: u32, gid: u64) -> Raw {
+        let state = State { kept: Some(RefCell::default()), ..State::default() };
+        Raw::connect_with(cluster, osd, EntityType::CLIENT, gid, Rc::new(state))
+    }
+
     /// A connection that an OSD made to another one.
     pub(crate) fn of_osd(cluster: &Cluster, from: u32, to: u32) -> Raw {
         Raw::connect(cluster, to, EntityType::OSD, from.into())
     }
 
     fn connect(cluster: &Cluster, osd: u32, entity: EntityType, gid: u64) -> Raw {
-        let state = Rc::new(State::default());
+        Raw::connect_with(cluster, osd, entity, gid, Rc::default())
+    }
+
+    fn connect_with(cluster: &Cluster, osd: u32, entity: EntityType, gid: u64, state: Rc<State>) -> Raw {
         let addr = cluster.mon.map().client_addr(OsdId(osd)).unwrap().msgr2().unwrap();
         let place = Rc::clone(&state);
         let node = cluster.sim.node("raw", 1, move |shard| {
             let state = Rc::clone(&place);
             async move {
-                let config = ClientConfig::new(entity, "raw", gid as u32);
+                let mut config = ClientConfig::new(entity, "raw", gid as u32);
+                if state.kept.is_some() {
+                    config.limits.held_messages = 1;
+                }
                 config.gid.set(gid);
                 let dispatcher = Rc::new(Answers(Rc::clone(&state)));
                 let task_shard = shard.clone();
@@ -173,6 +187,9 @@ struct Answers(Rc<State>);
 
 impl Dispatcher for Answers {
     fn on_message(&self, _: &Rc<Connection>, msg: Message) {
+        if let Some(kept) = &self.0.kept {
+            return kept.borrow_mut().push(msg);
+        }
         match msg.header.kind {
             kinds::OSD_OP_REPLY => {
                 let reply = OsdReply::decode(&msg.header, &msg.front).unwrap();

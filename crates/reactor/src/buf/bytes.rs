@@ -81,6 +81,16 @@ impl Bytes {
         self.len.is_multiple_of(align) && (self.as_slice().as_ptr() as usize).is_multiple_of(align)
     }
 
+    /// There are other handles of the same memory, on any thread.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        match &self.owner {
+            Owner::None => false,
+            Owner::Buf(b) => Arc::strong_count(b) > 1,
+            Owner::Vec(v) => Arc::strong_count(v) > 1,
+        }
+    }
+
     /// The whole buffer back, if this is the last handle of a [`Buf`]; the length becomes that of this range's end.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use carmine_types::crc32c;
 
-use super::{Epilogue, PREAMBLE_BYTES, Preamble, Tag};
+use super::{CRC_BYTES, Epilogue, PREAMBLE_BYTES, Preamble, Tag};
 use crate::Encoder;
 use crate::header::{HEADER2_BYTES, Header2};
 
@@ -53,6 +53,27 @@ pub fn message_head_with(
     let front_crc = crc32c::raw(crc32c::SEED, front);
     let lengths = [length(header.len()), length(front.len()), 0, length(data_len)];
     let preamble = Preamble::new(Tag::Message, lengths);
+    patch_preamble(out, start, &preamble);
+    MessageTail { preamble, front_crc }
+}
+
+/// Appends a MESSAGE frame without data up to `front[0]`. What is between the two parts of its front lies elsewhere, for many
+/// messages have it in common: its length and its checksum (`raw(SEED, …)`) are given. It, `front[1]` and [`message_tail`]
+/// complete the frame.
+pub fn message_head_around(
+    out: &mut Vec<u8>,
+    header: &Header2,
+    front: [&[u8]; 2],
+    (shared_len, shared_crc): (usize, u32),
+) -> MessageTail {
+    let [before, behind] = front;
+    let MessageTail { front_crc, .. } =
+        message_head_with(out, header, 0, |out| out.extend_from_slice(before));
+    let crc = crc32c::combine(front_crc, shared_crc, shared_len as u64);
+    let front_crc = crc32c::combine(crc, crc32c::raw(crc32c::SEED, behind), behind.len() as u64);
+    let front_len = before.len() + shared_len + behind.len();
+    let preamble = Preamble::new(Tag::Message, [length(HEADER2_BYTES), length(front_len), 0, 0]);
+    let start = out.len() - before.len() - CRC_BYTES - HEADER2_BYTES - PREAMBLE_BYTES;
     patch_preamble(out, start, &preamble);
     MessageTail { preamble, front_crc }
 }

@@ -27,6 +27,20 @@ fn a_wait_frame_is_only_a_preamble() {
     assert_eq!(frame.segments, [&[][..]; 4]);
 }
 
+proptest! {
+    #[test]
+    fn a_shared_part_of_the_front_makes_the_same_frame(before: Vec<u8>, shared: Vec<u8>, behind: Vec<u8>) {
+        let mut out = vec![7]; // of another frame
+        let crc = crc32c::raw(crc32c::SEED, &shared);
+        let header = Header2::new(42, 8, 3);
+        let tail = message_head_around(&mut out, &header, [&before, &behind], (shared.len(), crc));
+        out.extend_from_slice(&shared);
+        out.extend_from_slice(&behind);
+        message_tail(&mut out, tail, crc32c::SEED);
+        prop_assert_eq!(&out[1..], message(&[before, shared, behind].concat(), b""));
+    }
+}
+
 #[test]
 fn frame_overhead_is_90_bytes() {
     assert_eq!(message(b"front", b"data").len(), 90 + 9);

@@ -30,10 +30,15 @@ pub fn peek(front: &[u8]) -> Option<(PgId, u32, Epoch, u32)> {
 const LOCATOR_AT: usize = 87 + 4 + 8;
 /// Operations that are looked at: more are refused anyway.
 const OPS_MAX: usize = 64;
-/// What a read of the whole object, whose length nobody knows yet, is taken for: the largest object of most applications.
-const WHOLE_OBJECT_BYTES: u64 = 4 << 20;
 
-/// Bytes that the reads of an MOSDOp ask for: what its answer may hold in memory. 0 for one that does not decode.
+/// Bytes that an operation on a whole object, whose length nobody knows yet, counts for: the largest object of most applications.
+pub const WHOLE_OBJECT_BYTES: u64 = 4 << 20;
+/// Bytes that the answer of an operation apart from plain data counts for: attributes, class methods, lists.
+pub const ANSWER_BYTES: u64 = 256 << 10;
+
+/// Bytes that an MOSDOp will hold in memory beside itself: what it reads, what it writes over and over, and copies of the
+/// input of operations that are not plain. Where the length is not in the request it is [`WHOLE_OBJECT_BYTES`] or
+/// [`ANSWER_BYTES`]. 0 for a request that does not decode.
 #[inline]
 pub fn peek_output(version: u16, front: &[u8]) -> u64 {
     let at = if version >= VERSION_OTEL { 87 } else { LOCATOR_AT };
@@ -54,14 +59,38 @@ fn reads(version: u16, rest: &[u8]) -> Option<u64> {
     for _ in 0..count {
         let op = d.bytes(OP_BYTES).ok()?;
         let mut op = Decoder::new(op, "peek");
-        if !matches!(op.u16().ok()?, ops::READ | ops::SPARSE_READ) {
+        let code = op.u16().ok()?;
+        if is_without_output(code) {
             continue;
         }
         op.array::<12>().ok()?; // flags and offset
-        bytes = bytes.saturating_add(match op.u64().ok()? {
-            0 => WHOLE_OBJECT_BYTES,
-            length => length,
+        let length = op.u64().ok()?;
+        bytes = bytes.saturating_add(match code {
+            ops::READ | ops::SPARSE_READ if length == 0 => WHOLE_OBJECT_BYTES,
+            ops::READ | ops::SPARSE_READ | ops::CMPEXT | ops::WRITE_SAME => length,
+            ops::COPY_FROM | ops::COPY_FROM2 => WHOLE_OBJECT_BYTES,
+            _ => {
+                op.array::<12>().ok()?; // the rest of the arguments
+                ANSWER_BYTES + 2 * u64::from(op.u32().ok()?)
+            }
         });
     }
     Some(bytes)
+}
+
+/// Operations that hold nothing beside their input.
+fn is_without_output(code: u16) -> bool {
+    matches!(
+        code,
+        ops::WRITE
+            | ops::WRITE_FULL
+            | ops::APPEND
+            | ops::SET_ALLOC_HINT
+            | ops::STAT
+            | ops::ASSERT_VER
+            | ops::TRUNCATE
+            | ops::ZERO
+            | ops::DELETE
+            | ops::CREATE
+    )
 }

@@ -196,6 +196,10 @@ fn what_reads_ask_for_is_seen_without_decoding() {
     assert_eq!(asked(&[OsdOp::stat(), OsdOp::read(0, 100), OsdOp::sparse_read(7, 11)]), 111);
     assert_eq!(asked(&[OsdOp::read(0, 0)]), 4 << 20, "the whole object");
     assert_eq!(asked(&[OsdOp::write(0, 1 << 20)]), 0, "its data was counted as it came");
+    assert_eq!(asked(&[OsdOp::write_same_op(0, 90 << 20, 1), OsdOp::write(0, 5)]), 90 << 20);
+    assert_eq!(asked(&[OsdOp::with_payload(ops::COPY_FROM, 40)]), 4 << 20);
+    assert_eq!(asked(&[OsdOp::with_payload(ops::OMAP_SET_VALS, 100)]), (256 << 10) + 200);
+    assert_eq!(asked(&[OsdOp::pgnls(1024, 1, 50)]), (256 << 10) + 100);
     assert_eq!(asked(&[OsdOp::read(0, u64::MAX); 3]), u64::MAX);
     assert_eq!(peek_output(8, &[0xff; 300]), 0);
 }

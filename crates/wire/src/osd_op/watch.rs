@@ -30,6 +30,29 @@ impl WatchNotify {
     pub const DISCONNECT: u8 = 3;
 }
 
+impl WatchNotify {
+    /// The front before and behind a payload of `payload_len` bytes, for a payload that many messages share: the own one is
+    /// left out.
+    pub fn around(&self, payload_len: usize) -> [Vec<u8>; 2] {
+        let before = Encoder::collect(|e| self.encode_before(e, payload_len));
+        [before, Encoder::collect(|e| self.encode_behind(e))]
+    }
+
+    fn encode_before(&self, e: &mut Encoder<'_>, payload_len: usize) {
+        e.u8(1);
+        e.u8(self.op);
+        e.u64(self.cookie);
+        e.u64(self.version);
+        e.u64(self.notify_id);
+        e.count(payload_len);
+    }
+
+    fn encode_behind(&self, e: &mut Encoder<'_>) {
+        e.i32(self.result);
+        e.u64(self.notifier);
+    }
+}
+
 impl Front for WatchNotify {
     const KIND: u16 = kinds::WATCH_NOTIFY;
     const VERSION: u16 = 3;
@@ -37,14 +60,9 @@ impl Front for WatchNotify {
     const PRIORITY: u16 = crate::header::priority::OSD_OP;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.u8(1);
-        e.u8(self.op);
-        e.u64(self.cookie);
-        e.u64(self.version);
-        e.u64(self.notify_id);
-        e.blob(&self.payload);
-        e.i32(self.result);
-        e.u64(self.notifier);
+        self.encode_before(e, self.payload.len());
+        e.bytes(&self.payload);
+        self.encode_behind(e);
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<WatchNotify> {
@@ -144,6 +162,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn parts_around_a_payload_are_its_front(cookie: u64, notify_id: u64, notifier: u64, payload: Vec<u8>) {
+            let lean = WatchNotify { op: WatchNotify::NOTIFY, cookie, notify_id, notifier, ..WatchNotify::default() };
+            let [before, behind] = lean.around(payload.len());
+            let whole = WatchNotify { payload: payload.clone(), ..lean };
+            prop_assert_eq!([before, payload, behind].concat(), whole.to_front());
+        }
+
         #[test]
         fn ends_round_trip(acked: Vec<((u64, u64), Vec<u8>)>, missed: Vec<(u64, u64)>) {
             let done = NotifyDone { acked, missed };

@@ -21,6 +21,8 @@ pub(crate) struct Memory {
     shards: u64,
     /// I/O buffers of each reactor.
     pub(crate) arena_per_shard: usize,
+    /// Requests of clients and their answers, of each reactor: in I/O buffers and beside them.
+    pub(crate) requests_per_shard: usize,
     /// Metadata cache of each reactor (`blue`).
     pub(crate) onodes_per_shard: usize,
     /// RocksDB's cache of table blocks.
@@ -31,7 +33,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Of what the program and the PGs' logs leave, a quarter each for I/O buffers and onodes, an eighth each for RocksDB's
-    /// cache and its write buffers; the last quarter is left to requests and the allocator. Each has a floor below which it
+    /// cache and its write buffers; the last quarter and the I/O buffers are what requests of clients take. Each has a floor below which it
     /// would not work.
     pub(crate) fn of(plan: &Plan) -> Self {
         let (whole, shards) = (plan.osd_memory_bytes, plan.cpu.reactors.max(1) as u64);
@@ -45,6 +47,7 @@ impl Memory {
             fixed,
             shards,
             arena_per_shard: per_shard(4, 16 * MIB, 1024 * MIB),
+            requests_per_shard: per_shard(2, 32 * MIB, u64::MAX),
             onodes_per_shard: per_shard(4, 4 * MIB, u64::MAX),
             kv_cache: share(8, 8 * MIB, 4096 * MIB),
             kv_write_buffer: share(8 * WRITE_BUFFERS, 4 * MIB, 64 * MIB),
@@ -105,6 +108,9 @@ mod tests {
         for (reactors, bytes, pgs) in [(1, 256 * MIB, 32), (4, 1024 * MIB, 128), (8, 64 << 30, 256)] {
             let m = of(reactors, bytes, pgs);
             assert!(!m.is_short() && m.given() <= bytes, "{m:?} of {bytes}");
+            // Beside the I/O buffers, which are part of them.
+            let beside = m.shards * (m.requests_per_shard - m.arena_per_shard) as u64;
+            assert!(m.given() + beside <= bytes + 32 * MIB, "{m:?} of {bytes}");
         }
         // The logs of so many PGs alone are more.
         assert!(of(1, 256 * MIB, 256).is_short());

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use carmine_reactor::Payload;
 use carmine_types::errno;
 use carmine_wire::osd_op::{Xattr, flags::compare};
 
@@ -48,18 +49,40 @@ pub(super) fn omap(cmp_op: i32, given: &[u8], stored: &[u8]) -> Result<(), i32> 
 }
 
 /// CMPEXT: bytes behind the end of the object are zeros. The errno tells the first difference.
-pub(super) fn extent(given: &[u8], stored: &[u8]) -> Result<(), i32> {
+pub(super) fn extent(given: &Payload, stored: &Payload) -> Result<(), i32> {
     /// The highest errno: differences are told beyond it.
     const ERRNO_MAX: i32 = 4095;
-    let stored = stored.iter().copied().chain(std::iter::repeat(0));
-    match given.iter().zip(stored).position(|(given, stored)| *given != stored) {
+    match difference(given, stored) {
         None => Ok(()),
         Some(at) => Err(-ERRNO_MAX - i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX)),
     }
 }
 
+/// The first byte that differs, without a copy of either: they may be long.
+fn difference(given: &Payload, stored: &Payload) -> Option<usize> {
+    let mut begin = 0;
+    for chunk in given {
+        let mut rest = chunk.as_slice();
+        for piece in &stored.slice(begin, chunk.len()) {
+            let (mine, behind) = rest.split_at_checked(piece.len())?;
+            if mine != piece.as_slice() {
+                let same = mine.iter().zip(piece.iter()).take_while(|(mine, stored)| mine == stored).count();
+                return Some(begin + chunk.len() - rest.len() + same);
+            }
+            rest = behind;
+        }
+        if let Some(at) = rest.iter().position(|byte| *byte != 0) {
+            return Some(begin + chunk.len() - rest.len() + at);
+        }
+        begin += chunk.len();
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn cmp(cmp_op: u8, cmp_mode: u8, given: &[u8], stored: &[u8]) -> Result<(), i32> {
@@ -87,9 +110,30 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_told() {
+        let extent = |given: &[u8], stored: &[u8]| extent(&payload(given, 99), &payload(stored, 99));
         assert_eq!(extent(b"abc", b"abcd"), Ok(()));
         assert_eq!(extent(b"abc", b"abd"), Err(-4097));
         assert_eq!(extent(b"ab\0", b"ab"), Ok(()));
         assert_eq!(extent(b"x", b""), Err(-4095));
+    }
+
+    /// In chunks of so many bytes.
+    fn payload(bytes: &[u8], chunk: usize) -> Payload {
+        let mut payload = Payload::new();
+        bytes.chunks(chunk).for_each(|chunk| payload.push(chunk.to_vec().into()));
+        payload
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_make_no_difference(
+            given in prop::collection::vec(0u8..2, 0..20),
+            stored in prop::collection::vec(0u8..2, 0..20),
+            chunks in (1usize..6, 1usize..6),
+        ) {
+            let zeros = stored.iter().chain(std::iter::repeat(&0));
+            let first = given.iter().zip(zeros).position(|(given, stored)| given != stored);
+            prop_assert_eq!(difference(&payload(&given, chunks.0), &payload(&stored, chunks.1)), first);
+        }
     }
 }

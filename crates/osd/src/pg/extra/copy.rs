@@ -9,12 +9,13 @@ use std::time::Duration;
 use carmine_client::{Client, ClientError, Options, Pool, Reply, RouteMode};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{SNAP_HEAD, errno};
-use carmine_wire::osd_op::{Locator, OsdOp, ops};
+use carmine_wire::osd_op::{Locator, OsdOp, WHOLE_OBJECT_BYTES, ops};
 use carmine_wire::{Decoder, Encoder};
 
 use super::decode;
 use crate::attrs::Kind;
-use crate::config::REQUEST_BYTES_MAX;
+use crate::config::{COPY_CLIENT, REQUEST_BYTES_MAX};
+use crate::op::ClientOp;
 use crate::pg::exec::State;
 use crate::shard::OsdShard;
 
@@ -33,7 +34,13 @@ struct Source {
     version: u64,
 }
 
-pub(super) async fn from(osd: &OsdShard, state: &mut State<'_>, op: &OsdOp, input: &[u8]) -> Result<(), i32> {
+pub(super) async fn from(
+    osd: &OsdShard,
+    client_op: &ClientOp,
+    state: &mut State<'_>,
+    op: &OsdOp,
+    input: &[u8],
+) -> Result<(), i32> {
     let wish = op.copy_from();
     // COPY_FROM2 tells how to cut what it copies, which only CephFS uses.
     let (name, locator) = decode(input, |d| {
@@ -55,6 +62,9 @@ pub(super) async fn from(osd: &OsdShard, state: &mut State<'_>, op: &OsdOp, inpu
     if size > REQUEST_BYTES_MAX {
         return Err(errno::EFBIG);
     }
+    if size > WHOLE_OBJECT_BYTES {
+        client_op.take_more(osd).await;
+    }
     let mut data = Payload::new();
     while (data.len() as u64) < size {
         let left = (size - data.len() as u64).min(PIECE_BYTES);
@@ -68,7 +78,7 @@ pub(super) async fn from(osd: &OsdShard, state: &mut State<'_>, op: &OsdOp, inpu
     state.touch();
     state.truncate(0);
     state.place(0, data, None)?;
-    source.copy_attrs(state).await
+    source.copy_attrs(osd, client_op, state).await
 }
 
 /// This shard's client, for reading what other OSDs have. It is made at the first copy.
@@ -77,7 +87,7 @@ async fn client(osd: &OsdShard) -> Result<Rc<Client>, i32> {
     if let Some(client) = known {
         return Ok(client);
     }
-    let options = Options { name: "osd-copy".to_owned(), ..Options::route(RouteMode::Single) };
+    let options = Options { name: COPY_CLIENT.to_owned(), ..Options::route(RouteMode::Single) };
     let client = Client::connect(&osd.shard, osd.config.mon, options).await.map_err(told)?;
     Ok(Rc::clone(osd.client.borrow_mut().get_or_insert(client)))
 }
@@ -106,19 +116,25 @@ impl Source {
         self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(told)
     }
 
-    async fn copy_attrs(&self, state: &mut State<'_>) -> Result<(), i32> {
+    async fn copy_attrs(
+        &self,
+        osd: &OsdShard,
+        client_op: &ClientOp,
+        state: &mut State<'_>,
+    ) -> Result<(), i32> {
         for kind in [Kind::Xattr, Kind::Omap] {
             state.view().clear(kind);
         }
         let xattrs =
             self.ask(OsdOp::with_payload(ops::GET_XATTRS, 0), Vec::new()).await?.take_data(1).to_vec();
+        let xattrs_len = xattrs.len();
         let xattrs = Decoder::all(&xattrs, "xattrs", |d| d.map(8, |d| d.blob(), |d| d.blob()));
         for (name, value) in xattrs.map_err(|_| errno::EIO)? {
             state.view().set(Kind::Xattr, name, Bytes::from(value.to_vec()));
         }
         let header = self.ask(OsdOp::with_payload(ops::OMAP_GET_HEADER, 0), Vec::new()).await?.take_data(1);
         state.view().set_omap_header(Bytes::from(header.to_vec()));
-        let mut after = Vec::new();
+        let (mut after, mut bytes) = (Vec::new(), xattrs_len + header.len());
         loop {
             let input = Encoder::collect(|e| {
                 e.blob(&after);
@@ -127,6 +143,10 @@ impl Source {
             });
             let page =
                 self.ask(OsdOp::with_payload(ops::OMAP_GET_VALS, 0), input).await?.take_data(1).to_vec();
+            bytes += page.len();
+            if bytes as u64 > WHOLE_OBJECT_BYTES {
+                client_op.take_more(osd).await;
+            }
             let read = |d: &mut Decoder<'_>| {
                 let own = |d: &mut Decoder<'_>| Ok(d.blob()?.to_vec());
                 Ok((d.map(8, own, own)?, d.bool()?))

@@ -1,13 +1,14 @@
 //! Operations on data that are not asked for all the time, and what class methods see of it.
 
-use carmine_reactor::{Bytes, Payload};
+use carmine_reactor::{Buf, Payload};
 use carmine_store::TxnOp;
 use carmine_types::{SNAP_HEAD, errno};
 use carmine_wire::Encoder;
-use carmine_wire::osd_op::{OsdOp, ops};
+use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::compare;
 use crate::config::WRITE_BYTES_MAX;
+use crate::op::ClientOp;
 use crate::pg::exec::{State, read_bytes};
 use crate::shard::OsdShard;
 
@@ -25,7 +26,7 @@ pub(super) async fn step(
     match op.code {
         ops::CMPEXT => {
             let stored = state.bytes(osd, op).await?;
-            compare::extent(&input.to_vec(), &stored.to_vec()).map(|()| Payload::new())
+            compare::extent(&input, &stored).map(|()| Payload::new())
         }
         ops::MAPEXT => {
             state.must_exist()?;
@@ -44,6 +45,8 @@ pub(super) async fn step(
         }
         _ => {
             let wanted = op.write_same();
+            // The store and other members hold all of it, though it is one piece of memory here.
+            state.left = state.left.checked_sub(wanted.length).ok_or(errno::EMSGSIZE)?;
             state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?, None)?;
             Ok(Payload::new())
         }
@@ -75,9 +78,13 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
     if length > WRITE_BYTES_MAX {
         return Err(errno::EMSGSIZE);
     }
-    let once = pattern.to_vec();
-    let times = (REPEAT_BYTES / once.len()).clamp(1, (length / data_length).max(1) as usize);
-    let block = Bytes::from(once.repeat(times));
+    let times = (REPEAT_BYTES / pattern.len()).clamp(1, (length / data_length).max(1) as usize);
+    // Aligned, so that the store writes these bytes themselves where whole blocks repeat.
+    let mut block = Buf::heap(times * pattern.len());
+    block.chunks_exact_mut(pattern.len()).for_each(|place| {
+        pattern.copy_to(place);
+    });
+    let block = block.freeze();
     let mut out = Payload::new();
     while (out.len() as u64) < length {
         let left = (length - out.len() as u64).min(block.len() as u64) as usize;
@@ -91,7 +98,7 @@ impl State<'_> {
     async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, i32> {
         self.must_exist()?;
         match self.was {
-            Some(meta) if self.is_unwritten() => read_bytes(osd, self.oid, meta, op).await,
+            Some(meta) if self.is_unwritten() => read_bytes(osd, self.oid, meta, op, self.left).await,
             None if self.is_unwritten() => Ok(Payload::new()),
             _ => Err(errno::EOPNOTSUPP),
         }
@@ -102,12 +109,15 @@ impl State<'_> {
     }
 
     /// Makes the object's bytes known, for a class method.
-    pub(crate) async fn load_data(&mut self, osd: &OsdShard) -> Result<(), i32> {
+    pub(crate) async fn load_data(&mut self, osd: &OsdShard, op: &ClientOp) -> Result<(), i32> {
         if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
             return Ok(());
         }
         if self.size > METHOD_BYTES_MAX {
             return Err(errno::EFBIG);
+        }
+        if self.size > ANSWER_BYTES {
+            op.take_more(osd).await;
         }
         let data = if self.exists { self.bytes(osd, &OsdOp::read(0, 0)).await?.to_vec() } else { Vec::new() };
         self.extra.get_or_insert_default().data = Some(data);

@@ -11,7 +11,7 @@ mod xattr;
 
 use carmine_reactor::Payload;
 use carmine_types::errno;
-use carmine_wire::osd_op::ops;
+use carmine_wire::osd_op::{ANSWER_BYTES, flags, ops};
 use carmine_wire::{Decoder, WireError};
 
 pub(crate) use effect::Effect;
@@ -59,6 +59,9 @@ pub(super) async fn step(
 ) -> Result<Payload, i32> {
     let Some(request) = op.request.ops.get(at) else { return Err(errno::EINVAL) };
     let input = op.input(at);
+    if is_attr_op(request.code) && input.len() > attrs::ATTRS_BYTES_MAX {
+        return Err(errno::E2BIG); // before there are copies of it
+    }
     match request.code {
         ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
             data::step(osd, state, request, input).await
@@ -86,7 +89,7 @@ pub(super) async fn step(
         }
         ops::COPY_FROM | ops::COPY_FROM2 => {
             load(osd, op, state).await?;
-            copy::from(osd, state, request, &input.to_vec()).await.map(|()| Payload::new())
+            copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
         }
         ops::CALL => {
             load(osd, op, state).await?;
@@ -99,6 +102,11 @@ pub(super) async fn step(
     }
 }
 
+/// Those of xattrs and omap, and of class methods, which work on them.
+fn is_attr_op(code: u16) -> bool {
+    !matches!(code, ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS)
+}
+
 /// Makes the attributes known.
 async fn load(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>) -> Result<(), i32> {
     if state.extra.as_ref().is_none_or(|extra| extra.attrs.is_none()) {
@@ -106,6 +114,11 @@ async fn load(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>) -> Result<()
             Some(_) => View::new(attrs::load(osd, op.request.pg, state.oid).await?),
             None => View::new(Default::default()),
         };
+        // Its answer may have them all. That of a write has nothing, as a rule.
+        let answers = !op.is_write || op.request.flags & flags::RETURN_VEC != 0;
+        if answers && view.stored_bytes() as u64 > ANSWER_BYTES {
+            op.take_more(osd).await;
+        }
         state.extra.get_or_insert_default().attrs = Some(view);
     }
     Ok(())

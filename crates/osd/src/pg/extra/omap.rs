@@ -37,7 +37,7 @@ pub(super) fn step(state: &mut State<'_>, op: &OsdOp, input: &[u8]) -> Result<Pa
         ops::OMAP_GET_KEYS => keys(view, input)?,
         ops::OMAP_GET_VALS => values(view, input)?,
         ops::OMAP_GET_HEADER => return Ok(Payload::from(view.omap_header())),
-        ops::OMAP_GET_VALS_BY_KEYS => values_of(view, &decode(input, names)?),
+        ops::OMAP_GET_VALS_BY_KEYS => values_of(view, decode(input, names)?),
         ops::OMAP_CMP => {
             let value = |d: &mut Decoder<'_>| Ok((d.blob()?.to_vec(), d.i32()?));
             for (name, (given, cmp_op)) in decode(input, |d| d.map(12, |d| d.blob(), value))? {
@@ -106,8 +106,10 @@ fn values(view: &View, input: &[u8]) -> Result<Vec<u8>, i32> {
     }))
 }
 
-/// Those of the names that are there.
-fn values_of(view: &View, names: &[&[u8]]) -> Vec<u8> {
+/// Those of the names that are there, in order, each once: however often it was asked for.
+fn values_of(view: &View, mut names: Vec<&[u8]>) -> Vec<u8> {
+    names.sort_unstable();
+    names.dedup();
     let found = names.iter().filter_map(|name| Some((*name, view.get(Kind::Omap, name)?)));
     let found: Vec<(&[u8], &Bytes)> = found.collect();
     Encoder::collect(|e| {
