@@ -16,13 +16,17 @@ fn ceph(bed: &Testbed, args: &[&str]) -> String {
 }
 
 fn until_health(bed: &Testbed, wanted: impl Fn(&str) -> bool) -> String {
+    until(bed, &["health", "detail"], wanted)
+}
+
+fn until(bed: &Testbed, args: &[&str], wanted: impl Fn(&str) -> bool) -> String {
     let begin = Instant::now();
     loop {
-        let said = ceph(bed, &["health", "detail"]);
+        let said = ceph(bed, args);
         if wanted(&said) {
             return said;
         }
-        assert!(begin.elapsed() < Duration::from_secs(30), "health is still {said}");
+        assert!(begin.elapsed() < Duration::from_secs(30), "ceph {args:?} still says {said}");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -101,7 +105,7 @@ fn a_full_replica_needs_no_restart() {
         bed.rados_ok(&rm);
     }
     until_health(&bed, |said| !said.contains("full") && !said.contains("PG_AVAILABILITY"));
-    assert!(ceph(&bed, &["pg", "stat"]).contains("32 active+clean"));
+    until(&bed, &["pg", "stat"], |said| said.contains("32 active+clean"));
     bed.rados_ok(&["bench", "2", "write", "-b", "64K", "-t", "4", "--run-name", "again"]);
     assert_eq!(bed.pids(), pids, "nobody was restarted");
     bed.ok("down", &[]);
