@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use carmine_kv_rocks::{RocksKv, RocksOptions};
 use carmine_reactor::{Bytes, Config, Group, Payload, Shard, block_on, sync::oneshot};
-use carmine_store::blue::{MkfsOptions, MountOptions, mkfs};
+use carmine_store::blue::{Fill, MkfsOptions, MountOptions, mkfs};
 use carmine_store::{BlueShared, Kv, LogEntry, LogOp, Store, StoreShared, Transaction, TxnOp};
 use carmine_types::{Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -135,7 +135,7 @@ impl OnFiles {
             fsid: Uuid([7; 16]),
             osd: OsdId(0),
             size_bytes: Some(DEVICE_BYTES),
-            sparse: false,
+            fill: Fill::Zeros,
             force: false,
         };
         let (path, kv) = (files.dir.path().join("block"), Arc::clone(&files.kv));

@@ -15,7 +15,7 @@ use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig};
 use carmine_osd::{Gates, OsdConfig};
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Payload, Shard};
-use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
 use carmine_types::{OsdId, PgId, Uuid, errno};
 use serde_json::{Value, json};
@@ -154,7 +154,7 @@ async fn open_blue(shard: &Shard, osd: OsdId, kv: Arc<dyn Kv>, fresh: bool) -> S
     let path = Path::new("/block");
     if fresh {
         let fsid = Uuid([7; 16]);
-        let options = MkfsOptions { fsid, osd, size_bytes: Some(8 << 20), sparse: true, force: false };
+        let options = MkfsOptions { fsid, osd, size_bytes: Some(8 << 20), fill: Fill::Nothing, force: false };
         blue::mkfs(shard, path, options, Arc::clone(&kv), &mut |_, _| ()).await.unwrap();
     }
     StoreShared::Blue(BlueShared::mount(shard, path, kv, MountOptions::default()).await.unwrap())

@@ -219,6 +219,12 @@ pub(crate) struct RawArgs {
     /// Do not write the block files through: quick, but first writes also pay the file system
     #[arg(long, help_heading = "Storage")]
     sparse: bool,
+    /// Write zeros over all of each device of --devs and --wal-dev, which takes as long as writing the drive full. Without this a
+    /// drive is told to forget what it has (discard, or else write-zeroes), and where it cannot, only the labels are written.
+    /// For volumes whose first write of a block is slower than the next one (thinly provisioned ones, many clouds'), and
+    /// to leave nothing of old data; for the steady state of a flash drive take --precondition
+    #[arg(long, help_heading = "Storage")]
+    zero: bool,
     #[command(flatten)]
     tuning: TuningArgs,
     /// Memory of each OSD, such as 2G [default: 1G]
@@ -278,6 +284,7 @@ impl RawArgs {
             db_dir: self.db_dir,
             wal_devs: self.wal_dev,
             sparse: self.sparse,
+            zero: self.zero,
             tuning: self.tuning.wish(),
             size: self.size,
             min_size: self.min_size,

@@ -47,14 +47,14 @@ fn a_device_is_written_discarded_and_expanded() {
     let Some(device) = LoopDevice::new(bed.root.path(), 128 * MIB, 4096) else { return };
     // As people name drives: by a link, and from where they are.
     symlink(device.path(), bed.root.path().join("by-id")).unwrap();
-    let up = [UP, &["--devs", "by-id", "--discard"]].concat();
+    let up = [UP, &["--devs", "by-id", "--discard", "--zero"]].concat();
     let out = bed.command(&up).current_dir(bed.root.path()).output().unwrap();
     assert!(out.status.success(), "{}", text(&out.stderr));
     let state = bed.root.path().join("state").display().to_string();
     let mkfs_bytes = device.kept_bytes().unwrap();
     assert!(mkfs_bytes >= 128 * MIB, "all of it was written through");
     bed.ok(&[
-        &["bench", "--rw", "randwrite", "--verify-state", &state, "--verify", "--runtime", "1"][..],
+        &["bench", "--rw", "randwrite", "--verify-state", &state, "--verify", "--runtime", "2"][..],
         LOAD,
     ]
     .concat());
@@ -84,6 +84,33 @@ fn a_device_is_written_discarded_and_expanded() {
         "{}",
         text(&out.stderr)
     );
+}
+
+#[test]
+fn a_device_is_made_new_without_writing_all_of_it() {
+    let bed = bed();
+    let Some(device) = LoopDevice::new(bed.root.path(), 128 * MIB, 4096) else { return };
+    std::fs::write(device.path(), vec![0xa5; 128 << 20]).unwrap();
+    assert!(device.kept_bytes().unwrap() >= 128 * MIB);
+    let up = [UP, &["--devs", device.name(), "--force-wipe"]].concat();
+    let said = bed.ok(&up);
+    assert!(device.kept_bytes().unwrap() < 32 * MIB, "all of it was written, or nothing forgotten: {said}");
+    bed.ok(&[
+        "bench",
+        "--rw",
+        "randwrite",
+        "--runtime",
+        "1",
+        "--ramp",
+        "0",
+        "--size",
+        "16m",
+        "--iodepth",
+        "16",
+    ]);
+    bed.ok(&["down"]);
+    assert!(store(&bed, &["fsck", "--deep"]).contains("fsck success"));
+    bed.fails(&["up", "--zero"], 2, "the stores of this testbed exist");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use carmine_kv_rocks::{RocksKv, RocksOptions};
 use carmine_reactor::{Config, Group, Payload, PollPolicy, Shard};
-use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, LogEntry, LogOp, Store, StoreShared, Transaction, TxnOp};
 use carmine_types::{Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
 
@@ -56,7 +56,7 @@ async fn open(shard: &Shard, folder: &Path) -> (Arc<BlueShared>, Store) {
             fsid: Uuid([3; 16]),
             osd: OsdId(1),
             size_bytes: Some(16 << 20),
-            sparse: true,
+            fill: Fill::Nothing,
             force: false,
         };
         blue::mkfs(shard, &path, options, Arc::clone(&kv), &mut |_, _| {}).await.unwrap();

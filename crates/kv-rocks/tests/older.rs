@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use carmine_kv_rocks::{RocksKv, RocksOptions};
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
-use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, Store, StoreError, StoreShared, Transaction, TxnOp};
 use carmine_types::{ObjectId, OsdId, PgId, Uuid};
 
@@ -132,7 +132,7 @@ fn make(folder: &Path) {
             fsid: Uuid([3; 16]),
             osd: OsdId(1),
             size_bytes: Some(8 << 20),
-            sparse: true,
+            fill: Fill::Nothing,
             force: false,
         };
         let (block, kv) = (folder.join("block"), open_kv(folder).unwrap());

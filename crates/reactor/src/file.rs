@@ -217,6 +217,16 @@ impl File {
         out.io().map(drop)
     }
 
+    /// Lets a drive write zeros by itself, or a file system make a hole: no data is sent to it.
+    ///
+    /// # Errors
+    /// Those of `fallocate`; Unsupported if the drive cannot do it.
+    pub async fn write_zeros(&self, off: u64, len: u64) -> io::Result<()> {
+        // On a device the kernel makes a "write zeroes" of a punched hole, and an error where it would have to write itself.
+        let out = OpFuture::new(&self.shard, Op::Discard { handle: Rc::clone(&self.handle), off, len }).await;
+        out.io().map(drop)
+    }
+
     /// Sets the length; a longer file reads as zeros there.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carmine_reactor::{Config, Payload, Reactors, Shard};
-use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
 use carmine_store::{
     BlueShared, Kv, KvBatch, KvError, MemKv, Store, StoreError, StoreShared, Transaction, TxnOp, pg_bits,
 };
@@ -404,7 +404,7 @@ fn mkfs_overwrites_nothing_and_mount_takes_only_what_belongs_together() {
         std::fs::remove_file(&path).unwrap();
         // Written through, with progress.
         let mut seen = Vec::new();
-        let through = MkfsOptions { sparse: false, ..options };
+        let through = MkfsOptions { fill: Fill::Zeros, ..options };
         let label =
             blue::mkfs(&shard, &path, through, Arc::clone(&kv), &mut |done, all| seen.push((done, all)))
                 .await;
@@ -597,4 +597,34 @@ fn the_number_of_shards_may_change_at_every_start() {
     for (number, shards) in [1, 2, 1, 3, 2].into_iter().enumerate() {
         round(&path, &kv, shards, number as u64);
     }
+}
+
+/// Nothing but the labels is written anew: what an older store has left in the same places, its log above all, is none of the
+/// new one's, though it is of the same cluster and OSD.
+#[test]
+fn a_store_made_over_an_old_one_has_nothing_of_it() {
+    const BYTES: u64 = 16 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        for life in 0..3u64 {
+            let kv = mem();
+            mkfs(&shard, &path, &kv, BYTES).await;
+            // More mounts each time, so that the log of the one before is of older epochs, and of newer ones the other way.
+            for round in 0..=(life ^ 1) {
+                let (shared, store) = mount(&shard, &path, &kv).await;
+                let names = store.list(PG, 0, None, 99).await.unwrap();
+                assert_eq!(names.len() as u64, round, "life {life}: {names:?}");
+                for older in 0..round {
+                    let name = oid((10 * life + older) as u8);
+                    assert_eq!(store.read(&name, 0, 9000).await.unwrap().to_vec(), noise(life, 9000));
+                }
+                clean(&shared, &shard).await;
+                let name = oid((10 * life + round) as u8);
+                submit(&store, txn([write(&name, 0, noise(life, 9000))])).await.unwrap();
+                // No umount: what was written stands in the log.
+                drop((shared, store));
+            }
+        }
+    });
 }

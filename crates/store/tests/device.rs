@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
 use carmine_store::{Kv, MemKv, TxnOp};
 use carmine_testkit::LoopDevice;
 use common::*;
@@ -84,6 +84,33 @@ fn taken_whole(folder: &Path, device: &LoopDevice) {
 }
 
 #[test]
+fn a_device_forgets_what_it_had_without_being_written() {
+    on_devices(|_, device| forgets(device));
+}
+
+fn forgets(device: &LoopDevice) {
+    on_reactor(async |shard| {
+        for (fill, is_written) in [(Fill::Fresh, false), (Fill::Zeros, true)] {
+            std::fs::write(device.path(), vec![0xa5; DEVICE_BYTES as usize]).unwrap();
+            let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
+            let options = MkfsOptions { fill, ..mkfs_options(DEVICE_BYTES) };
+            let mut seen = Vec::new();
+            blue::mkfs(&shard, device.path(), options, Arc::clone(&kv), &mut |done, _| seen.push(done))
+                .await
+                .unwrap();
+            assert_eq!(seen.last(), Some(&DEVICE_BYTES));
+            let kept_bytes = device.kept_bytes().unwrap();
+            assert_eq!(kept_bytes >= DEVICE_BYTES, is_written, "{fill:?}: {kept_bytes} bytes are kept");
+            let (shared, store) = mount(&shard, device.path(), &kv).await;
+            submit(&store, txn([write(&oid(1), 5, noise(1, 100_000))])).await.unwrap();
+            assert_eq!(store.read(&oid(1), 5, 100_000).await.unwrap().to_vec(), noise(1, 100_000));
+            clean(&shared, &shard).await;
+            store.umount().await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn freed_space_is_discarded() {
     on_devices(|_, device| discarded(device));
 }
@@ -94,7 +121,7 @@ fn discarded(device: &LoopDevice) {
     on_reactor(async |shard| {
         let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
         // All of it is written: what the log writes later makes the file no larger.
-        let written = MkfsOptions { sparse: false, ..mkfs_options(DEVICE_BYTES) };
+        let written = MkfsOptions { fill: Fill::Zeros, ..mkfs_options(DEVICE_BYTES) };
         blue::mkfs(&shard, device.path(), written, Arc::clone(&kv), &mut |_, _| {}).await.unwrap();
         let options = MountOptions { discard: true, ..MountOptions::default() };
         let (_, store) = mount_with(&shard, device.path(), &kv, options).await;

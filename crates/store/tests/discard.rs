@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carmine_reactor::Shard;
 use carmine_reactor::sim::Sim;
-use carmine_store::blue::{self, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, Store, TxnOp};
 use common::*;
 
@@ -113,7 +113,7 @@ fn a_file_gets_smaller() {
     let kept_bytes = |path: &Path| std::fs::metadata(path).unwrap().blocks() * 512;
     on_reactor(async |shard| {
         let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
-        let options = MkfsOptions { sparse: false, ..mkfs_options(16 << 20) };
+        let options = MkfsOptions { fill: Fill::Zeros, ..mkfs_options(16 << 20) };
         blue::mkfs(&shard, &block, options, Arc::clone(&kv), &mut |_, _| {}).await.unwrap();
         let (_, store) = mount_with(&shard, &block, &kv, discarding()).await;
         submit(&store, txn([write(&oid(1), 0, noise(1, 8 << 20))])).await.unwrap();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carmine_reactor::Shard;
-use carmine_store::blue::{self, LogMove, MountOptions, NewLog, Places, mkfs, move_log};
+use carmine_store::blue::{self, Fill, LogMove, MountOptions, NewLog, Places, mkfs, move_log};
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreShared};
 use common::*;
 
@@ -19,7 +19,7 @@ fn places(block: &Path, wal: &[&PathBuf]) -> Places {
 }
 
 fn new_log(path: &PathBuf) -> NewLog {
-    NewLog { place: path.into(), size_bytes: None, sparse: true, force: false }
+    NewLog { place: path.into(), size_bytes: None, fill: Fill::Nothing, force: false }
 }
 
 fn make(places: Places, kv: &Arc<dyn Kv>) {

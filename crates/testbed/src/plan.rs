@@ -86,6 +86,9 @@ pub struct Plan {
     pub wal_devs: Vec<PathBuf>,
     /// Block files are not written through.
     pub sparse: bool,
+    /// Block devices are written through, too.
+    #[serde(default)]
+    pub zero: bool,
     /// Settings of `blue`.
     #[serde(default)]
     pub tuning: Tuning,
@@ -217,6 +220,7 @@ impl Plan {
             db_dir: db_dir(wish, store)?,
             wal_devs: wal_devs(wish, store, osds)?,
             sparse: wish.sparse,
+            zero: wish.zero,
             tuning: Tuning::default(),
             pool,
             grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })
@@ -323,6 +327,7 @@ impl Plan {
         for (option, given) in [
             ("--force-wipe", wish.force_wipe),
             ("--sparse", wish.sparse && !self.sparse),
+            ("--zero", wish.zero && !self.zero),
             ("--db-dir", other_db),
             ("--wal-dev", other_wal),
         ] {
@@ -468,6 +473,11 @@ fn slices(wish: &Wish, osds: u32, per_device: u32, osd_size_bytes: u64) -> Resul
 
 /// `devices` are needed, if any are named.
 fn check_devices(wish: &Wish, store: StoreKind, devices: u32) -> Result<()> {
+    if wish.zero && wish.sparse {
+        return Err(usage!(
+            "--zero and --sparse: one writes zeros everywhere, the other nowhere; leave one of them out"
+        ));
+    }
     if wish.devices.is_empty() {
         if wish.force_wipe {
             return Err(usage!("--force-wipe: there are no --devs to wipe"));

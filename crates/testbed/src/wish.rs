@@ -74,6 +74,8 @@ pub struct Wish {
     pub wal_devs: Vec<PathBuf>,
     /// Do not write the block files through.
     pub sparse: bool,
+    /// Write block devices through.
+    pub zero: bool,
     /// Settings of `blue`.
     pub tuning: TuningWish,
     /// Replicas.

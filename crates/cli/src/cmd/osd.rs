@@ -6,7 +6,7 @@ mod hook;
 mod live;
 mod memory;
 mod metadata;
-mod mkfs;
+pub(crate) mod mkfs;
 mod slowdown;
 pub(super) mod store;
 

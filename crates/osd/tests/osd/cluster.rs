@@ -12,7 +12,7 @@ use carmine_client::{Client, Options, Pool, RouteMode};
 use carmine_osd::{Gates, OsdConfig};
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
-use carmine_store::blue::{self, FsckReport, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
 use carmine_types::{OsdId, Uuid};
 use serde_json::Value;
@@ -290,7 +290,7 @@ async fn open_blue(shard: &Shard, osd: u32, kv: Arc<dyn Kv>, blank: bool) -> Arc
             fsid: Uuid([7; 16]),
             osd: OsdId(osd),
             size_bytes: Some(DISK_BYTES),
-            sparse: true,
+            fill: Fill::Nothing,
             force: true,
         };
         blue::mkfs(shard, path, options, Arc::clone(&kv), &mut |_, _| {}).await.unwrap();

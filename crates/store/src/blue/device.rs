@@ -145,6 +145,11 @@ impl Device {
         self.file.discard(self.base() + at, bytes).await
     }
 
+    /// Lets the drive or file system write zeros by itself.
+    pub(crate) async fn write_zeros(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.file.write_zeros(self.base() + at, bytes).await
+    }
+
     /// Bytes from the beginning of the place to its end, or to the end of the device if that comes first.
     pub(crate) async fn len(&self) -> io::Result<u64> {
         let length = self.file.len().await?.saturating_sub(self.base());

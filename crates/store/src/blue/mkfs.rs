@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use carmine_reactor::{Bytes, Shard};
 use carmine_types::{OsdId, Uuid};
@@ -16,10 +17,13 @@ use super::wal::{WalLabel, write_blocks, write_label};
 use crate::kv::{Kv, KvBatch};
 use crate::{BLOCK_BYTES, Label, StoreError};
 
-/// Bytes of one write of the writing-through.
+/// Bytes of one write of zeros.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Writes of the writing-through in flight.
+/// Writes of zeros in flight.
 const PARALLEL: u64 = 8;
+/// Bytes that a drive is told to forget at once, and the time that it may take for all.
+const FORGET_STEP_BYTES: u64 = 1 << 30;
+const FORGET_LIMIT: Duration = Duration::from_secs(60);
 /// Smallest device: below this the labels and what is kept back would leave little.
 pub(crate) const SIZE_BYTES_MIN: u64 = 4 << 20;
 /// The first bytes of a device, which tell whether there is anything on it.
@@ -36,16 +40,28 @@ pub struct MkfsOptions {
     pub osd: OsdId,
     /// Bytes to use. Needed for a new file; a device is used whole if this is `None`.
     pub size_bytes: Option<u64>,
-    /// Leave the file full of holes: mkfs is quick, but every first write of a block also pays the file system.
-    pub sparse: bool,
+    /// What becomes of the rest of the device.
+    pub fill: Fill,
     /// Overwrite what is there.
     pub force: bool,
 }
 
-/// Told how far the writing-through is: bytes done, bytes in all.
+/// What mkfs makes of the space around the labels. A store needs nothing of it: it reads only what it has written itself, by
+/// checksums, and groups of its own log, by the log's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Zeros are written everywhere: a file gets all its space, and every later write is an overwrite.
+    Zeros,
+    /// The same for a file. A block device is told to forget what it has; one that cannot do so in a minute keeps it.
+    Fresh,
+    /// Nothing: a file stays full of holes, so every first write of a block also pays the file system.
+    Nothing,
+}
+
+/// Told how far the preparing is: bytes done, bytes in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Makes a new store: writes the files through with zeros (unless sparse), empties the key-value store, and writes the
+/// Makes a new store: prepares the files or devices as [`Fill`] says, empties the key-value store, and writes the
 /// labels last, so that a store that is only half made cannot be mounted. Its log gets the first place of `places.wal`, a
 /// device whole, if there is one.
 ///
@@ -67,7 +83,7 @@ pub async fn mkfs(
             format!("the key-value store in {} belongs to a store already: remove it, or force", kv.place());
         return Err(StoreError::unusable(path, why));
     }
-    let MkfsOptions { fsid, osd, sparse, force, .. } = options;
+    let MkfsOptions { fsid, osd, fill, force, .. } = options;
     let wanted = Wanted { size_bytes: options.size_bytes, least_bytes: SIZE_BYTES_MIN, force };
     let (device, size_bytes) = claim(shard, &place, &wanted).await?;
     let wal = match wal.first() {
@@ -84,9 +100,9 @@ pub async fn mkfs(
         home: LogArea::of(size_bytes / BLOCK_BYTES),
         wal: wal.as_ref().map(|(_, (_, bytes))| (LogArea::alone(*bytes / BLOCK_BYTES), *bytes)),
     };
-    write_through(shard, path, &device, size_bytes, sparse, progress).await?;
+    prepare(shard, path, &device, size_bytes, fill, progress).await?;
     if let Some((place, (device, bytes))) = &wal {
-        write_through(shard, &place.path, device, *bytes, sparse, &mut |_, _| {}).await?;
+        prepare(shard, &place.path, device, *bytes, fill, &mut |_, _| {}).await?;
         write_label(shard, place, device, &WalLabel::of(&label), *bytes).await?;
     }
     let (kv_label, wiped) = (label.encode(), Arc::clone(&kv));
@@ -198,13 +214,13 @@ async fn is_blank(shard: &Shard, path: &Path, device: &Device) -> Result<bool, S
     Ok(buf.iter().take(found).all(|byte| *byte == 0))
 }
 
-/// Writes zeros everywhere, or at least over the places of old labels.
-pub(crate) async fn write_through(
+/// Fills a place as asked for, and writes zeros over the places of old labels in any case.
+pub(crate) async fn prepare(
     shard: &Shard,
     path: &Path,
     device: &Device,
     total: u64,
-    sparse: bool,
+    fill: Fill,
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
     let zeros = {
@@ -217,10 +233,7 @@ pub(crate) async fn write_through(
         device.write_at(vec![data], at, false)
     };
     let failed = |error: std::io::Error| io(path, "write zeros to", &error);
-    if sparse {
-        write(0, BLANK_BYTES as u64).await.map_err(failed)?;
-        write(total - BLOCK_BYTES, BLOCK_BYTES).await.map_err(failed)?;
-    } else {
+    if fill == Fill::Zeros || (fill == Fill::Fresh && !device.is_device()) {
         let mut at = 0;
         while at < total {
             progress(at, total);
@@ -232,8 +245,44 @@ pub(crate) async fn write_through(
             }
             at = end;
         }
+    } else {
+        if fill == Fill::Fresh {
+            forget(shard, device, total, progress).await;
+        }
+        write(0, BLANK_BYTES as u64).await.map_err(failed)?;
+        write(total - BLOCK_BYTES, BLOCK_BYTES).await.map_err(failed)?;
     }
     device.fdatasync().await.map_err(|error| io(path, "flush", &error))?;
     progress(total, total);
     Ok(())
+}
+
+/// Lets a drive forget all it has: by discards, or else by zeros that it writes itself. It may refuse: nothing depends on it.
+async fn forget(shard: &Shard, device: &Device, total: u64, progress: Progress<'_>) {
+    if !by_steps(shard, total, progress, |at, bytes| device.discard(at, bytes)).await {
+        by_steps(shard, total, progress, |at, bytes| device.write_zeros(at, bytes)).await;
+    }
+}
+
+/// Goes through `total` bytes; false if the drive refuses, or is so slow that it must be writing all of it.
+async fn by_steps<F: Future<Output = std::io::Result<()>>>(
+    shard: &Shard,
+    total: u64,
+    progress: Progress<'_>,
+    step: impl Fn(u64, u64) -> F,
+) -> bool {
+    let begin_ns = shard.now_ns();
+    for at in (0..total).step_by(FORGET_STEP_BYTES as usize) {
+        progress(at, total);
+        let bytes = FORGET_STEP_BYTES.min(total - at);
+        if step(at, bytes).await.is_err() {
+            return false;
+        }
+        let spent_ns = u128::from(shard.now_ns() - begin_ns);
+        let in_all_ns = spent_ns * u128::from(total) / u128::from(at + bytes);
+        if in_all_ns > FORGET_LIMIT.as_nanos() {
+            return false;
+        }
+    }
+    true
 }

@@ -64,7 +64,7 @@ pub use dump::{Dumped, DumpedExtent, dump};
 pub use fsck::{FsckReport, fsck};
 pub use fuzz::{decode_any, decode_seeds};
 pub use label::Label;
-pub use mkfs::{MkfsOptions, Progress, mkfs};
+pub use mkfs::{Fill, MkfsOptions, Progress, mkfs};
 pub use move_log::{Expanded, LogMove, NewLog, expand, move_log};
 pub use repair::{Labels, labels, repair};
 pub use replay_report::ReplayReport;

@@ -8,7 +8,7 @@ use carmine_reactor::Shard;
 use super::codec::BLOCKS_MAX;
 use super::device::{Device, Place, Places};
 use super::label::{Label, LogArea, wal_bytes};
-use super::mkfs::{claim_wal, write_through};
+use super::mkfs::{Fill, claim_wal, prepare};
 use super::opened::Opened;
 use super::replay::replay;
 use super::shared::io;
@@ -23,8 +23,8 @@ pub struct NewLog {
     pub place: Place,
     /// Bytes to use. `None`: a device is used whole, a file gets as many as the log would have beside the data.
     pub size_bytes: Option<u64>,
-    /// Leave a new file full of holes.
-    pub sparse: bool,
+    /// What becomes of the rest of it.
+    pub fill: Fill,
     /// Overwrite what is there.
     pub force: bool,
 }
@@ -70,7 +70,7 @@ pub async fn move_log(
         let of_file = wal_bytes(label.size_bytes);
         let (device, bytes) = claim_wal(shard, &new.place, new.size_bytes, of_file, new.force).await?;
         label.wal = Some((LogArea::alone(bytes / BLOCK_BYTES), bytes));
-        write_through(shard, &new.place.path, &device, bytes, new.sparse, &mut |_, _| {}).await?;
+        prepare(shard, &new.place.path, &device, bytes, new.fill, &mut |_, _| {}).await?;
         write_label(shard, &new.place, &device, &WalLabel::of(&label), bytes).await?;
     }
     let old_bytes = opened.label.wal_bytes();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
-use carmine_store::blue::{self, FsckReport, MkfsOptions, MountOptions};
+use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{
     BlueShared, Kv, LogEntry, LogOp, MemKv, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp,
 };
@@ -54,7 +54,7 @@ pub fn mkfs_options(size_bytes: u64) -> MkfsOptions {
         fsid: Uuid([7; 16]),
         osd: OsdId(3),
         size_bytes: Some(size_bytes),
-        sparse: true,
+        fill: Fill::Nothing,
         force: true,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use carmine_reactor::sim::{Sim, Unflushed};
 use carmine_reactor::{FileOptions, Shard};
-use carmine_store::blue::{MountOptions, NewLog, expand, move_log};
+use carmine_store::blue::{Fill, MountOptions, NewLog, expand, move_log};
 use carmine_store::{BlueShared, Kv, Store, StoreShared};
 
 use crate::check::check;
@@ -83,7 +83,7 @@ async fn grow(shard: &Shard, path: &std::path::Path, by: u64) {
 }
 
 async fn make_change(shard: &Shard, kv: Arc<dyn Kv>, change: Change) {
-    let to = |n| NewLog { place: (&wal_path(n)).into(), size_bytes: None, sparse: true, force: true };
+    let to = |n| NewLog { place: (&wal_path(n)).into(), size_bytes: None, fill: Fill::Nothing, force: true };
     match change {
         Change::ToWal(n) => {
             move_log(shard, places(), kv, Some(to(n))).await.unwrap();

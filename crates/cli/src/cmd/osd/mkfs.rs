@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
-use carmine_store::blue::{MkfsOptions, mkfs};
+use carmine_store::blue::{Fill, MkfsOptions, mkfs};
 use carmine_testbed::{Layout, Plan, planned_wal, progress_line, put_db, put_wal};
 use carmine_types::OsdId;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
     let fsid = plan.fsid.parse().map_err(|e| anyhow::anyhow!("fsid of the plan: {e}"))?;
     let slice_bytes = places.block.slice.map(|slice| slice.size_bytes);
     let size_bytes = slice_bytes.or(plan.devices.is_empty().then_some(plan.osd_size_bytes));
-    let options = MkfsOptions { fsid, osd, size_bytes, sparse: plan.sparse, force };
+    let options = MkfsOptions { fsid, osd, size_bytes, fill: fill(plan), force };
     let config = Config {
         name: "mkfs".into(),
         poll: PollPolicy::Sleep,
@@ -54,6 +54,15 @@ pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
     block_on(config, async |shard: Shard| mkfs(&shard, places, options, kv, &mut progress).await)
         .context("cannot start a reactor")??;
     Ok(())
+}
+
+/// What becomes of the space of new stores and logs.
+pub(crate) fn fill(plan: &Plan) -> Fill {
+    match (plan.sparse, plan.zero) {
+        (true, _) => Fill::Nothing,
+        (false, true) => Fill::Zeros,
+        (false, false) => Fill::Fresh,
+    }
 }
 
 /// Makes `osd.N/block` a link to the device, which must be one: a plain file named by mistake is not overwritten.

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::tool::{Tool, WhichArgs};
 use crate::args::parse_bytes;
+use crate::cmd::osd::mkfs::fill;
 use crate::output::{Usage, print};
 
 /// Where a log is to lie.
@@ -115,6 +116,6 @@ fn run(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Result<Ex
 fn new_log(tool: &Tool, to: &Path, target: &TargetArgs) -> anyhow::Result<NewLog> {
     let path = std::path::absolute(to)?;
     let place = Place { path: path.canonicalize().unwrap_or(path), slice: None };
-    let sparse = tool.testbed.plan().sparse;
-    Ok(NewLog { place, size_bytes: target.size, sparse, force: target.force })
+    let fill = fill(tool.testbed.plan());
+    Ok(NewLog { place, size_bytes: target.size, fill, force: target.force })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use carmine_load::drive::StoreFacts;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
-use carmine_store::blue::{MkfsOptions, MountOptions, mkfs};
+use carmine_store::blue::{Fill, MkfsOptions, MountOptions, mkfs};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
 use carmine_testbed::drive::part_at;
 use carmine_testbed::{StoreKind, process};
@@ -127,7 +127,7 @@ fn make_blue(block: &PathBuf, kv: &Arc<dyn Kv>, size_bytes: u64) -> anyhow::Resu
         fsid: Uuid([0xbe; 16]),
         osd: OsdId(0),
         size_bytes: Some(size_bytes),
-        sparse: false,
+        fill: Fill::Fresh,
         force: false,
     };
     let config = Config { name: "mkfs".into(), poll: PollPolicy::Sleep, ..Config::default() };
