@@ -226,7 +226,7 @@ fn operations_wait_for_an_osd_that_is_down() {
         |said: &str| said.contains("osd.1    not running, down") && said.contains("ops of the others wait");
     let said = bed.until(Duration::from_secs(20), "status", &[], named);
     assert!(said.contains("degraded") && said.contains("osd.1 is dead"), "{said}");
-    let refused = bed.run("up", &["--overprovisioned"]);
+    let refused = bed.run("up", &["--overprovisioned", "--reactors", "2"]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("carmine down"));
     assert!(stock.as_ref().is_none_or(Background::runs), "the stock client's operations must wait, not fail");
     // The same OSD comes back: what waited goes on.

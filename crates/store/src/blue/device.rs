@@ -117,6 +117,10 @@ impl Device {
         let options = FileOptions { create: true, ..direct() };
         let file = shard.open(&place.path, options).await;
         let file = file.map_err(|error| failed(&place.path, "create", &error))?;
+        // What is written to a new file is lost with its name.
+        let folder = place.path.parent().filter(|folder| *folder != Path::new(""));
+        let synced = shard.sync_folder(folder.unwrap_or(Path::new("."))).await;
+        synced.map_err(|error| failed(&place.path, "sync the folder of", &error))?;
         Ok(Device { file, slice: place.slice })
     }
 
