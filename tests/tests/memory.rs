@@ -96,7 +96,9 @@ where
     F: Future<Output = ()> + 'static,
 {
     let budget = format!("{ATTACKED_MIB}M");
-    let bed = Testbed::up(&[ONE_BLUE, &["--osd-memory", &budget, "--osd-size", "3G"]].concat());
+    let one =
+        ["--osds", "1", "--size", "1", "--store", "blue", "--sparse", "--pgs", "32", "--overprovisioned"];
+    let bed = Testbed::up(&[one.as_slice(), &["--osd-memory", &budget, "--osd-size", "3G"]].concat());
     let mon = std::fs::read_to_string(bed.dir().join("run/mon.addr")).expect("run/mon.addr");
     let mon: SocketAddr = mon.trim().parse().expect("an address");
     let pid = bed.pid("osd.0").expect("it runs");
