@@ -1,5 +1,6 @@
 //! The scripts that a newcomer runs first, where their machine is not as they expect it: with programs and folders of the
 //! tests' own in the places of the machine's.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // runs programs and writes files
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

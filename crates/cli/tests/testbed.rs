@@ -105,8 +105,11 @@ fn up_starts_what_is_dead_and_nothing_else() {
 
 const DAEMONS: [&str; 3] = ["osd.0", "osd.1", "mon"];
 
+/// A name, and what is done to a testbed's folder.
+type Loss = (&'static str, fn(&Bed));
+
 /// Ways to lose what tells of a testbed's processes.
-const LOSSES: [(&str, fn(&Bed)); 4] = [
+const LOSSES: [Loss; 4] = [
     ("a damaged plan", |bed| fs::write(bed.dir().join("testbed.json"), "{\"format\": 1, \"osd").unwrap()),
     ("no plan", |bed| fs::remove_file(bed.dir().join("testbed.json")).unwrap()),
     ("no records", |bed| fs::remove_dir_all(bed.dir().join("run")).unwrap()),
