@@ -1,4 +1,4 @@
-//! A testbed whose plan cannot be read. What it has in its folder and among the processes is known by name all the same, so it
+//! A testbed whose plan cannot be read. Its files and its processes are still known by name, so it
 //! can be stopped and removed.
 
 use std::collections::BTreeSet;

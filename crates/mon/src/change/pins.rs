@@ -22,10 +22,7 @@ pub(super) fn follow(map: &OsdMap, next: &OsdMap, pool: Option<i64>) -> Changes 
     let pgs = pools.flat_map(|(id, pool)| (0..pool.pg_num).map(|ps| PgId::new(*id, ps)));
     let changes = pgs.filter_map(|pg| {
         let (wanted, size) = wanted(next, pg);
-        let pin = match map.pg_temp.get(&pg) {
-            Some(entry) => Pin::parse(entry),
-            None => Pin { owners: pg_mapping(map, pg).raw.to_vec(), joiners: Vec::new() },
-        };
+        let pin = Pin::of(map, pg, &pg_mapping(map, pg).raw);
         let is_pinned = map.pg_temp.contains_key(&pg);
         if !is_pinned && (pin.owners.is_empty() || pin.owners == wanted) {
             return None;
@@ -46,8 +43,7 @@ pub(super) fn follow(map: &OsdMap, next: &OsdMap, pool: Option<i64>) -> Changes 
 
 /// Members that CRUSH wants, up or down, and how many there should be.
 fn wanted(map: &OsdMap, pg: PgId) -> (Vec<i32>, usize) {
-    let size = map.pool(pg.pool).map_or(0, |pool| usize::from(pool.size));
-    (pg_mapping(map, pg).raw.to_vec(), size)
+    (pg_mapping(map, pg).raw.to_vec(), wanted_size(map, pg))
 }
 
 /// What a primary's report means for the pins of the PGs that it leads. It is of use only if it speaks of this very map: a
@@ -80,7 +76,7 @@ pub(super) fn heed(
     let unpinned = stuck.iter().filter_map(|report| {
         let pg = report.pg;
         let successor = report.successor.filter(|_| !map.pg_temp.contains_key(&pg) && leads(pg))?;
-        let pin = Pin { owners: pg_mapping(map, pg).raw.to_vec(), joiners: Vec::new() };
+        let pin = Pin::of(map, pg, &pg_mapping(map, pg).raw);
         let after = led_by(map, pin, successor)?.entry();
         Some((pg, after))
     });

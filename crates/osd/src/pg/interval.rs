@@ -107,8 +107,7 @@ impl Pg {
         let view = osd.view()?;
         let size = view.map().pool(self.id.pool).map_or(0, |pool| usize::from(pool.size));
         let acting = self.acting();
-        let pin = view.map().pg_temp.get(&self.id).map(|entry| Pin::parse(entry).owners);
-        let owners = pin.unwrap_or_else(|| view.mapping(self.id).raw.to_vec());
+        let owners = Pin::of(view.map(), self.id, &view.mapping(self.id).raw).owners;
         let wanted = owners.iter().filter_map(|osd| OsdId::from_item(*osd));
         let down: Vec<String> =
             wanted.filter(|osd| !acting.contains(osd)).map(|osd| osd.to_string()).collect();

@@ -40,6 +40,6 @@ impl Pg {
 
     /// The monitor counts this member among those that have the PG's data.
     pub(super) fn is_owner(&self, view: &MapView, osd: OsdId) -> bool {
-        view.map().pg_temp.get(&self.id).is_none_or(|entry| Pin::parse(entry).is_owner(osd))
+        Pin::of(view.map(), self.id, &view.mapping(self.id).raw).is_owner(osd)
     }
 }

@@ -1,6 +1,8 @@
 //! What Carmine's monitor writes into `pg_temp`.
 
-use carmine_types::{NO_OSD, OsdId};
+use carmine_types::{NO_OSD, OsdId, PgId};
+
+use super::OsdMap;
 
 /// Who serves a PG while its data moves: the OSDs that have it, and those that it is being copied to.
 ///
@@ -21,6 +23,14 @@ impl Pin {
         let mut list =
             || lists.next().unwrap_or_default().iter().copied().filter(|osd| *osd != NO_OSD).collect();
         Pin { owners: list(), joiners: list() }
+    }
+
+    /// The pin of a PG; one without an entry has as owners those that CRUSH names, up or down.
+    pub fn of(map: &OsdMap, pg: PgId, raw: &[i32]) -> Pin {
+        match map.pg_temp.get(&pg) {
+            Some(entry) => Pin::parse(entry),
+            None => Pin { owners: raw.to_vec(), joiners: Vec::new() },
+        }
     }
 
     /// The `pg_temp` entry.
