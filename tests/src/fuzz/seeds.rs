@@ -1,16 +1,16 @@
-//! The captures of real sessions that crates/wire keeps as test vectors, as seeds.
+//! The captures of real sessions that crates/protocol/wire keeps as test vectors, as seeds.
 
 use std::path::PathBuf;
 
 use crate::workspace_root;
 
-#[path = "../../../crates/wire/tests/capture/mod.rs"]
+#[path = "../../../crates/protocol/wire/tests/capture/mod.rs"]
 mod capture;
 
 pub(super) use capture::Captured;
 
 fn wire_data() -> PathBuf {
-    workspace_root().join("crates/wire/tests/data")
+    workspace_root().join("crates/protocol/wire/tests/data")
 }
 
 /// Both directions of every captured connection: banner and frames.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The workspace's lock file, from this crate's folder.
-const LOCK: &str = "../../Cargo.lock";
+const LOCK: &str = "../../../Cargo.lock";
 
 /// RocksDB's version is the build part of its crate's: `0.19.0+11.8.1`.
 fn rocksdb_version() -> Option<String> {

@@ -176,7 +176,7 @@ mod tests {
     /// A map of Ceph 16.2.15, and its own dump of it.
     #[test]
     fn the_dump_is_ceph_s() {
-        let bin = include_bytes!("../../../wire/tests/data/live-1osd/osdmap.bin");
+        let bin = include_bytes!("../../../../protocol/wire/tests/data/live-1osd/osdmap.bin");
         let ours = json(&OsdMap::decode(bin).unwrap());
         let theirs: Value = serde_json::from_str(include_str!("../../tests/data/osd-dump.json")).unwrap();
         let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs) else { panic!("two objects") };

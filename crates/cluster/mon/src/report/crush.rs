@@ -118,7 +118,7 @@ mod tests {
     /// What Ceph 16.2.15 printed of the same map; crushtool leaves out a bucket's weights in shadow trees.
     #[test]
     fn rules_types_and_tunables_are_ceph_s() {
-        let bin = include_bytes!("../../../wire/tests/data/live-1osd/osdmap.bin");
+        let bin = include_bytes!("../../../../protocol/wire/tests/data/live-1osd/osdmap.bin");
         let map = OsdMap::decode(bin).unwrap();
         let theirs: Value = serde_json::from_str(include_str!("../../tests/data/crushmap.json")).unwrap();
         let ours = dump(&map);
