@@ -60,6 +60,45 @@ impl fmt::Display for PgId {
     }
 }
 
+/// The shard of a PG of a replicated pool: there is only one (NO_SHARD).
+pub const NO_SHARD: i8 = -1;
+
+/// One copy's part of a placement group (spg_t): in an erasure-coded pool each member of the acting set holds another
+/// shard; in a replicated pool it is always [`NO_SHARD`]. Printed as Ceph does: `1.7f`, or `1.7fs2` with a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpgId {
+    pub pgid: PgId,
+    pub shard: i8,
+}
+
+impl SpgId {
+    /// The PG of a replicated pool.
+    pub const fn replicated(pgid: PgId) -> SpgId {
+        SpgId { pgid, shard: NO_SHARD }
+    }
+}
+
+impl Default for SpgId {
+    fn default() -> SpgId {
+        SpgId::replicated(PgId::new(0, 0))
+    }
+}
+
+impl From<PgId> for SpgId {
+    fn from(pgid: PgId) -> SpgId {
+        SpgId::replicated(pgid)
+    }
+}
+
+impl fmt::Display for SpgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shard {
+            NO_SHARD => self.pgid.fmt(f),
+            shard => write!(f, "{}s{shard}", self.pgid),
+        }
+    }
+}
+
 /// The text is not a PG id of the form `1.7f`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPgId(pub String);
@@ -104,5 +143,12 @@ mod tests {
         assert_eq!(OsdId::from_item(-2), None);
         assert_eq!(OsdId::from_item(NO_OSD), None);
         assert_eq!(OsdId(4).to_string(), "osd.4");
+    }
+
+    #[test]
+    fn a_shard_is_printed_only_where_there_are_several() {
+        let pg = PgId::new(1, 0x7f);
+        assert_eq!(SpgId::from(pg).to_string(), "1.7f");
+        assert_eq!(SpgId { pgid: pg, shard: 2 }.to_string(), "1.7fs2");
     }
 }

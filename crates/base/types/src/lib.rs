@@ -12,8 +12,8 @@ mod uuid;
 mod version;
 
 pub use errno::Errno;
-pub use ids::{Epoch, NO_OSD, OsdId, PgId};
-pub use object::{ObjectId, SNAP_ATTRS, SNAP_DIR, SNAP_HEAD};
+pub use ids::{Epoch, NO_OSD, NO_SHARD, OsdId, PgId, SpgId};
+pub use object::{NO_GENERATION, ObjectId, SNAP_ATTRS, SNAP_DIR, SNAP_HEAD};
 pub use time::UTime;
 pub use uuid::Uuid;
 pub use version::{Eversion, LogOp, ReqId};

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use crate::ids::NO_SHARD;
 use crate::rjenkins::object_hash;
 
 /// Snap id of an object's head, the live object (NOSNAP).
@@ -13,10 +14,14 @@ pub const SNAP_DIR: u64 = u64::MAX;
 /// Carmine's own: the object that keeps the attributes of the head. No client names it, and none sees it.
 pub const SNAP_ATTRS: u64 = u64::MAX - 2;
 
-/// An object (hobject without its "max" flag).
+/// Generation of an object that is the only one of its name (NO_GEN). Erasure coding keeps older generations until all
+/// shards have the newer one.
+pub const NO_GENERATION: u64 = u64::MAX;
+
+/// An object (ghobject_t without its "max" flag).
 ///
-/// Ordered as Ceph's "bitwise" order: pool, bit-reversed hash, namespace, key (or the name, if there is no
-/// key), name, snap. In this order every PG is one contiguous range, and so are its halves after a split.
+/// Ordered as Ceph's "bitwise" order: shard, pool, bit-reversed hash, namespace, key (or the name, if there is no
+/// key), name, snap, generation. In this order every PG is one contiguous range, and so are its halves after a split.
 #[derive(Clone)]
 pub struct ObjectId {
     pub pool: i64,
@@ -27,13 +32,24 @@ pub struct ObjectId {
     pub key: Box<[u8]>,
     pub name: Box<[u8]>,
     pub snap: u64,
+    /// [`NO_GENERATION`] in replicated pools.
+    pub generation: u64,
+    /// The PG's shard; [`NO_SHARD`] in replicated pools.
+    pub shard: i8,
 }
 
 impl ObjectId {
     /// The head object of this name, with its hash computed.
     pub fn head(pool: i64, nspace: &[u8], key: &[u8], name: &[u8]) -> ObjectId {
         let hash = object_hash(nspace, key, name);
-        ObjectId { pool, hash, nspace: nspace.into(), key: key.into(), name: name.into(), snap: SNAP_HEAD }
+        ObjectId {
+            hash,
+            nspace: nspace.into(),
+            key: key.into(),
+            name: name.into(),
+            snap: SNAP_HEAD,
+            ..ObjectId::cursor(pool, hash)
+        }
     }
 
     /// The object that keeps this one's attributes: in the same PG, listed right before it.
@@ -43,7 +59,16 @@ impl ObjectId {
 
     /// The smallest possible id with this pool and hash: a cursor, not an object.
     pub fn cursor(pool: i64, hash: u32) -> ObjectId {
-        ObjectId { pool, hash, nspace: [].into(), key: [].into(), name: [].into(), snap: 0 }
+        ObjectId {
+            pool,
+            hash,
+            nspace: [].into(),
+            key: [].into(),
+            name: [].into(),
+            snap: 0,
+            generation: NO_GENERATION,
+            shard: NO_SHARD,
+        }
     }
 
     /// The hash in sorting order.
@@ -67,7 +92,8 @@ impl ObjectId {
 impl PartialEq for ObjectId {
     #[inline]
     fn eq(&self, other: &ObjectId) -> bool {
-        (self.hash, self.pool, self.snap) == (other.hash, other.pool, other.snap)
+        (self.hash, self.pool, self.snap, self.generation, self.shard)
+            == (other.hash, other.pool, other.snap, other.generation, other.shard)
             && same(&self.name, &other.name)
             && same(&self.nspace, &other.nspace)
             && same(&self.key, &other.key)
@@ -92,13 +118,15 @@ fn order(a: &[u8], b: &[u8]) -> Ordering {
 
 impl Ord for ObjectId {
     fn cmp(&self, other: &ObjectId) -> Ordering {
-        self.pool
-            .cmp(&other.pool)
+        self.shard
+            .cmp(&other.shard)
+            .then_with(|| self.pool.cmp(&other.pool))
             .then_with(|| self.reversed_hash().cmp(&other.reversed_hash()))
             .then_with(|| order(&self.nspace, &other.nspace))
             .then_with(|| order(self.effective_key(), other.effective_key()))
             .then_with(|| order(&self.name, &other.name))
             .then_with(|| self.snap.cmp(&other.snap))
+            .then_with(|| self.generation.cmp(&other.generation))
             // Ceph calls an explicit key that equals the name equal to no key; Eq here does not.
             .then_with(|| self.key.len().cmp(&other.key.len()))
     }
@@ -129,6 +157,10 @@ impl fmt::Display for ObjectId {
             SNAP_DIR => f.write_str("snapdir"),
             SNAP_ATTRS => f.write_str("attrs"),
             snap => write!(f, "{snap:x}"),
+        }?;
+        match (self.shard, self.generation) {
+            (NO_SHARD, NO_GENERATION) => Ok(()),
+            (shard, generation) => write!(f, "#{shard}#{generation:x}"),
         }
     }
 }
@@ -172,7 +204,10 @@ mod tests {
             ObjectId { key: [].into(), name: (*b"l").into(), ..base.clone() },
             ObjectId { name: (*b"o").into(), snap: 0, ..base.clone() },
             ObjectId { snap: SNAP_DIR, ..base.clone() },
+            ObjectId { shard: 0, pool: 0, ..base.clone() },
         ];
+        let older = ObjectId { generation: 7, ..base.clone() };
+        assert!(older < base && older.to_string().ends_with("head#-1#7"), "{older}");
         for other in larger {
             assert!(base < other, "{base} < {other}");
             assert!(other > base, "{other} > {base}");

@@ -52,7 +52,7 @@ impl Decoder<'_> {
         let max = d.bool()?;
         let (nspace, pool) = (d.blob()?, d.i64()?);
         let (nspace, key, name) = (nspace.into(), key.into(), name.into());
-        Ok(HObject { max, object: ObjectId { pool, hash, nspace, key, name, snap } })
+        Ok(HObject { max, object: ObjectId { nspace, key, name, snap, ..ObjectId::cursor(pool, hash) } })
     }
 }
 

@@ -26,11 +26,10 @@ pub(crate) fn any_bytes<T: Front>(bytes: &[u8]) {
 
 pub(crate) fn object() -> impl Strategy<Value = ObjectId> {
     any::<(i64, u32, [Vec<u8>; 3], u64)>().prop_map(|(pool, hash, [nspace, key, name], snap)| ObjectId {
-        pool,
-        hash,
         nspace: nspace.into(),
         key: key.into(),
         name: name.into(),
         snap,
+        ..ObjectId::cursor(pool, hash)
     })
 }

@@ -82,7 +82,7 @@ pub enum StoreError {
         free_bytes: u64,
     },
     /// The object would be larger than any store takes. Nothing was changed.
-    #[error("object {oid} would have {size} bytes, more than {}", crate::OBJECT_BYTES_MAX)]
+    #[error("object {oid} would have {size} bytes, more than {}", carmine_pgtypes::OBJECT_BYTES_MAX)]
     TooLarge {
         /// The object.
         oid: ObjectId,

@@ -20,12 +20,8 @@ mod memkv;
 mod pages;
 mod store;
 
-pub use api::{
-    LogEntry, ObjectMeta, PgInfo, PgState, StatFs, StoreKind, StoreStats, Transaction, TxnOp, UnknownStore,
-    pg_bits, pg_contains,
-};
+pub use api::{OmapPage, OmapRange, StatFs, StoreKind, StoreStats, UnknownStore};
 pub use blue::{BlueShared, Label};
-pub use carmine_types::LogOp;
 pub use commit::Commit;
 pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvCpu, KvError, KvOp};
@@ -35,6 +31,3 @@ pub use store::{Prepared, Store, StoreShared};
 
 /// Bytes of a page (`cyan`), of a block (`blue`) and of what one checksum covers.
 pub const BLOCK_BYTES: u64 = 4096;
-
-/// Largest object that a store takes, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)
-pub const OBJECT_BYTES_MAX: u64 = 4 << 30;

@@ -1,21 +1,18 @@
 //! `cyan` and `null`: stores in memory. `null` is `cyan` without pages.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use carmine_pgtypes::{LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo, PgState, Sealed, Step, pg_range};
 use carmine_reactor::{Bytes, Payload};
-use carmine_types::{Eversion, ObjectId, PgId};
+use carmine_types::{Eversion, ObjectId, SpgId};
 use foldhash::fast::FixedState;
 
-use crate::api::pg_range;
 use crate::pages::{PAGE, Pages};
-use crate::{
-    BLOCK_BYTES, LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo, PgState, StatFs, StoreError, StoreStats,
-    Transaction, TxnOp,
-};
+use crate::{BLOCK_BYTES, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
 /// What the shards of an in-memory store share: how much memory it may use.
 #[derive(Debug)]
@@ -48,6 +45,13 @@ struct Object {
     meta: ObjectMeta,
     /// Bytes behind the end of the object are zero.
     pages: Pages,
+    omap: Omap,
+}
+
+#[derive(Default)]
+struct Omap {
+    header: Bytes,
+    entries: BTreeMap<Box<[u8]>, Bytes>,
 }
 
 #[derive(Default)]
@@ -60,12 +64,12 @@ struct Pg {
 #[derive(Default)]
 struct State {
     /// Places in `slots`.
-    objects: HashMap<ObjectId, usize, FixedState>,
+    objects: HashMap<Arc<ObjectId>, usize, FixedState>,
     slots: Vec<Object>,
     vacant: Vec<usize>,
     /// The same objects in Ceph's order, for listing.
-    order: BTreeSet<ObjectId>,
-    pgs: HashMap<PgId, Pg, FixedState>,
+    order: BTreeSet<Arc<ObjectId>>,
+    pgs: HashMap<SpgId, Pg, FixedState>,
     stats: StoreStats,
 }
 
@@ -89,7 +93,7 @@ impl Mem {
     }
 
     pub(crate) fn stat(&self, oid: &ObjectId) -> Option<ObjectMeta> {
-        self.state.borrow().get(oid).map(|object| object.meta)
+        self.state.borrow().get(oid).map(|object| object.meta.clone())
     }
 
     pub(crate) fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
@@ -120,30 +124,51 @@ impl Mem {
         Ok(out)
     }
 
-    pub(crate) fn submit(&self, txn: Transaction) -> Result<(), StoreError> {
+    pub(crate) fn omap_header(&self, oid: &ObjectId) -> Bytes {
+        self.state.borrow().get(oid).map(|object| object.omap.header.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn omap_values(&self, oid: &ObjectId, keys: &[Box<[u8]>]) -> Vec<Option<Bytes>> {
+        let state = self.state.borrow();
+        let omap = state.get(oid).map(|object| &object.omap);
+        keys.iter().map(|key| omap.and_then(|omap| omap.entries.get(key)).cloned()).collect()
+    }
+
+    pub(crate) fn omap_page(&self, oid: &ObjectId, range: &OmapRange) -> OmapPage {
+        let (state, mut page) = (self.state.borrow(), OmapPage::default());
+        let Some(object) = state.get(oid) else { return page };
+        let wanted =
+            object.omap.entries.range::<[u8], _>((Bound::Included(&*range.first()), Bound::Unbounded));
+        for (key, value) in wanted.take_while(|(key, _)| key.starts_with(&range.prefix)) {
+            if !page.push(range, key, value.clone()) {
+                break;
+            }
+        }
+        page
+    }
+
+    pub(crate) fn submit(&self, txn: Sealed) -> Result<(), StoreError> {
         self.admit(&txn)?;
+        let txn = txn.into_txn();
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         state.stats.txns += 1;
         let mut growth = 0i64;
-        let mut last: Option<(&ObjectId, usize)> = None;
-        for op in &txn.ops {
-            // The ops of a transaction are nearly always of one object.
-            let place = match last {
-                Some((oid, place)) if oid == op.oid() => Some(place),
-                _ => state.objects.get(op.oid()).copied(),
-            };
-            let place = match (op, place) {
-                (TxnOp::Remove { .. } | TxnOp::Zero { .. }, None) => continue,
-                (_, Some(place)) => place,
-                (_, None) => state.create(op.oid()),
-            };
-            if matches!(op, TxnOp::Remove { .. }) {
-                growth -= state.remove(op.oid(), place);
-                last = None;
-            } else {
-                growth += state.apply(op, place, self.shared.keep_data);
-                last = Some((op.oid(), place));
+        for change in &txn.changes {
+            let mut place = state.objects.get(&*change.oid).copied();
+            for step in &change.steps {
+                let at = match (step, place) {
+                    (step, None) if !step.creates() => continue,
+                    (_, Some(at)) => at,
+                    (_, None) => state.create(&change.oid),
+                };
+                if matches!(step, Step::Remove) {
+                    growth -= state.remove(&change.oid, at);
+                    place = None;
+                } else {
+                    growth += state.apply(step, at, self.shared.keep_data);
+                    place = Some(at);
+                }
             }
         }
         // Wrapping addition of a negative number subtracts.
@@ -157,24 +182,23 @@ impl Mem {
     }
 
     /// Refuses what cannot be done, before anything changes.
-    fn admit(&self, txn: &Transaction) -> Result<(), StoreError> {
+    fn admit(&self, txn: &Sealed) -> Result<(), StoreError> {
         let mut needed_bytes = 0;
-        for op in &txn.ops {
-            let end = match op {
-                TxnOp::Write { off, data, .. } => {
+        for (oid, step) in txn.changes.iter().flat_map(|change| change.steps.iter().map(|s| (&change.oid, s)))
+        {
+            match step {
+                Step::Write { off, data, .. } => {
                     let end = off.saturating_add(data.len() as u64);
                     needed_bytes += (end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES) * BLOCK_BYTES;
-                    end
                 }
-                TxnOp::Truncate { size, .. } => *size,
                 // Memory loses nothing, so there is no way here to note a loss.
-                TxnOp::Lose { oid, off, .. } => {
-                    return Err(StoreError::Lost { oid: oid.clone(), offset: *off });
+                Step::Lose { off, .. } => {
+                    return Err(StoreError::Lost { oid: ObjectId::clone(oid), offset: *off });
                 }
-                _ => 0,
-            };
-            if end > OBJECT_BYTES_MAX {
-                return Err(StoreError::TooLarge { oid: op.oid().clone(), size: end });
+                _ => {}
+            }
+            if step.end() > OBJECT_BYTES_MAX {
+                return Err(StoreError::TooLarge { oid: ObjectId::clone(oid), size: step.end() });
             }
         }
         let free_bytes = self.shared.statfs().free;
@@ -184,23 +208,25 @@ impl Mem {
         Ok(())
     }
 
-    pub(crate) fn list(&self, pg: PgId, bits: u32, from: Option<&ObjectId>, max: usize) -> Vec<ObjectId> {
-        let (first, last) = pg_range(pg.ps, bits);
-        let start = ObjectId::cursor(pg.pool, first.reverse_bits());
+    pub(crate) fn list(&self, pg: SpgId, bits: u32, from: Option<&ObjectId>, max: usize) -> Vec<ObjectId> {
+        let (first, last) = pg_range(pg.pgid.ps, bits);
+        let start = ObjectId { shard: pg.shard, ..ObjectId::cursor(pg.pgid.pool, first.reverse_bits()) };
         let start = from.filter(|from| **from > start).unwrap_or(&start);
         let state = self.state.borrow();
-        let inside = |oid: &&ObjectId| oid.pool == pg.pool && oid.reversed_hash() <= last;
-        let range = state.order.range((Bound::Included(start), Bound::Unbounded));
-        range.take_while(inside).take(max).cloned().collect()
+        let inside = |oid: &&Arc<ObjectId>| {
+            (oid.shard, oid.pool) == (pg.shard, pg.pgid.pool) && oid.reversed_hash() <= last
+        };
+        let range = state.order.range::<ObjectId, _>((Bound::Included(start), Bound::Unbounded));
+        range.take_while(inside).take(max).map(|oid| ObjectId::clone(oid)).collect()
     }
 
-    pub(crate) fn list_pgs(&self) -> Vec<PgId> {
-        let mut pgs: Vec<PgId> = self.state.borrow().pgs.keys().copied().collect();
+    pub(crate) fn list_pgs(&self) -> Vec<SpgId> {
+        let mut pgs: Vec<SpgId> = self.state.borrow().pgs.keys().copied().collect();
         pgs.sort_unstable();
         pgs
     }
 
-    pub(crate) fn load_pg(&self, pg: PgId) -> Option<PgState> {
+    pub(crate) fn load_pg(&self, pg: SpgId) -> Option<PgState> {
         let state = self.state.borrow();
         state.pgs.get(&pg).map(Pg::state)
     }
@@ -228,13 +254,13 @@ impl State {
     }
 
     /// The place of a new object.
-    fn create(&mut self, oid: &ObjectId) -> usize {
+    fn create(&mut self, oid: &Arc<ObjectId>) -> usize {
         let place = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Object::default());
             self.slots.len() - 1
         });
-        self.objects.insert(oid.clone(), place);
-        self.order.insert(oid.clone());
+        self.objects.insert(Arc::clone(oid), place);
+        self.order.insert(Arc::clone(oid));
         place
     }
 
@@ -247,31 +273,34 @@ impl State {
         object.bytes()
     }
 
-    /// Applies an op to an object; the change of the bytes in use.
-    fn apply(&mut self, op: &TxnOp, place: usize, keep_data: bool) -> i64 {
+    /// Applies a step to an object; the change of the bytes in use.
+    fn apply(&mut self, step: &Step, place: usize, keep_data: bool) -> i64 {
         let Some(object) = self.slots.get_mut(place) else { return 0 };
         let before = object.bytes();
-        match op {
-            TxnOp::Write { off, data, .. } => object.write(*off, data, keep_data),
-            TxnOp::Zero { off, len, .. } => object.zero(*off, off.saturating_add(*len).min(object.meta.size)),
-            TxnOp::Truncate { size, .. } => {
+        match step {
+            Step::Write { off, data, .. } => object.write(*off, data, keep_data),
+            Step::Zero { off, len } => object.zero(*off, off.saturating_add(*len).min(object.meta.size)),
+            Step::Truncate { size } => {
                 object.zero(*size, object.meta.size);
                 object.meta.size = *size;
             }
-            TxnOp::SetMeta { version, user_version, mtime, .. } => {
-                object.meta = ObjectMeta {
-                    size: object.meta.size,
-                    version: *version,
-                    user_version: *user_version,
-                    mtime: *mtime,
-                };
+            Step::SetMeta { version, user_version, mtime } => {
+                let meta = &mut object.meta;
+                (meta.version, meta.user_version, meta.mtime) = (*version, *user_version, *mtime);
             }
-            TxnOp::Touch { .. } | TxnOp::Remove { .. } | TxnOp::Lose { .. } => {}
+            Step::SetXattr { name, value } => object.meta.xattrs.set(name, value.clone()),
+            Step::RemoveXattr { name } => object.meta.xattrs.remove(name),
+            Step::SetOmap { .. }
+            | Step::SetOmapHeader { .. }
+            | Step::RemoveOmap { .. }
+            | Step::RemoveOmapRange { .. }
+            | Step::ClearOmap => object.omap.apply(step, &mut object.meta.has_omap),
+            Step::Touch | Step::Remove | Step::Lose { .. } => {}
         }
         object.bytes() - before
     }
 
-    fn rewind(&mut self, id: PgId, keep_to: Option<Eversion>) {
+    fn rewind(&mut self, id: SpgId, keep_to: Option<Eversion>) {
         if let (Some(keep_to), Some(pg)) = (keep_to, self.pgs.get_mut(&id)) {
             pg.log.retain(|entry| entry.version <= keep_to);
             pg.tail = Eversion::ZERO;
@@ -280,7 +309,7 @@ impl State {
 
     fn note(
         &mut self,
-        id: PgId,
+        id: SpgId,
         log: impl IntoIterator<Item = LogEntry>,
         trim_to: Option<Eversion>,
         info: Option<PgInfo>,
@@ -313,6 +342,26 @@ impl Pg {
         let newest = log.last().map_or(Eversion::ZERO, |entry| entry.version);
         info.last_update = info.last_update.max(info.log_tail).max(newest);
         PgState { info, log }
+    }
+}
+
+impl Omap {
+    fn apply(&mut self, step: &Step, has_omap: &mut bool) {
+        match step {
+            Step::SetOmap { entries } => {
+                *has_omap = true;
+                self.entries.extend(entries.iter().cloned());
+            }
+            Step::SetOmapHeader { header } => {
+                *has_omap = true;
+                self.header = header.clone();
+            }
+            Step::RemoveOmap { keys } => keys.iter().for_each(|key| {
+                self.entries.remove(key);
+            }),
+            Step::RemoveOmapRange { from, to } => self.entries.retain(|key, _| key < from || key >= to),
+            _ => (*self, *has_omap) = (Omap::default(), false),
+        }
     }
 }
 

@@ -3,15 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carmine_reactor::{Payload, Shard};
-use carmine_types::{ObjectId, PgId};
+use carmine_pgtypes::{ObjectChange, ObjectMeta, PgState, Sealed, Transaction, pg_contains};
+use carmine_reactor::{Bytes, Payload, Shard};
+use carmine_types::{ObjectId, SpgId};
 
-use crate::api::assert_in_pg;
 use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
-use crate::{
-    Commit, KvCpu, ObjectMeta, PgState, StatFs, StoreError, StoreKind, StoreStats, Transaction, TxnOp,
-};
+use crate::{Commit, KvCpu, OmapPage, OmapRange, StatFs, StoreError, StoreKind, StoreStats};
 
 /// What all shards of a process share of its store. Opened once; then [`Store::open_shard`] on every shard.
 #[derive(Clone)]
@@ -111,7 +109,7 @@ impl Store {
     ///
     /// # Errors
     /// If metadata cannot be read.
-    pub async fn list_pgs(&self) -> Result<Vec<PgId>, StoreError> {
+    pub async fn list_pgs(&self) -> Result<Vec<SpgId>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list_pgs()),
             Store::Blue(blue) => blue.0.list_pgs().await,
@@ -130,14 +128,14 @@ impl Store {
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
-    pub async fn load_pg(&self, pg: PgId) -> Result<Option<PgState>, StoreError> {
+    pub async fn load_pg(&self, pg: SpgId) -> Result<Option<PgState>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.load_pg(pg)),
             Store::Blue(blue) => blue.0.load_pg(pg).await,
         }
     }
 
-    /// Size, versions and time of an object; `None` if it does not exist. Does not suspend if the object is cached.
+    /// Size, versions, time and xattrs of an object; `None` if it does not exist. Does not suspend if the object is cached.
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
@@ -148,16 +146,16 @@ impl Store {
         }
     }
 
-    /// Loads all that a transaction with these ops needs: the objects' metadata, and the blocks that are only partly
+    /// Loads all that a transaction with these changes needs: the objects' metadata, and the blocks that are only partly
     /// overwritten. Call it while no other op of the same objects can be submitted in between, and hold the result
     /// until after `submit`. Does not suspend if everything is in memory.
     ///
     /// # Errors
     /// If something cannot be read or is corrupt; then nothing was changed and the client can be told.
-    pub async fn prepare(&self, ops: &[TxnOp]) -> Result<Prepared, StoreError> {
+    pub async fn prepare(&self, changes: &[ObjectChange]) -> Result<Prepared, StoreError> {
         match self {
             Store::Cyan(_) | Store::Null(_) => Ok(Prepared { _pins: None }),
-            Store::Blue(blue) => Ok(Prepared { _pins: Some(blue.0.prepare(ops).await?) }),
+            Store::Blue(blue) => Ok(Prepared { _pins: Some(blue.0.prepare(changes).await?) }),
         }
     }
 
@@ -173,10 +171,47 @@ impl Store {
         }
     }
 
+    /// The omap header of an object; empty if it has none.
+    ///
+    /// # Errors
+    /// If metadata cannot be read or is damaged.
+    pub async fn omap_header(&self, oid: &ObjectId) -> Result<Bytes, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_header(oid)),
+            Store::Blue(blue) => blue.0.omap_header(oid).await,
+        }
+    }
+
+    /// The values of these omap keys; `None` for those that are not there.
+    ///
+    /// # Errors
+    /// If metadata cannot be read or is damaged.
+    pub async fn omap_values(
+        &self,
+        oid: &ObjectId,
+        keys: &[Box<[u8]>],
+    ) -> Result<Vec<Option<Bytes>>, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_values(oid, keys)),
+            Store::Blue(blue) => blue.0.omap_values(oid, keys).await,
+        }
+    }
+
+    /// A page of an object's omap.
+    ///
+    /// # Errors
+    /// If metadata cannot be read or is damaged.
+    pub async fn omap_page(&self, oid: &ObjectId, range: &OmapRange) -> Result<OmapPage, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_page(oid, range)),
+            Store::Blue(blue) => blue.0.omap_page(oid, range).await,
+        }
+    }
+
     /// Gives a block that a read found damaged or unreadable its content back, which comes from another copy: it must have
     /// the checksum that this store's metadata has for the block. It is written to another place, like any change.
     /// Call it while no op of the object can be submitted in between; wait for the `Commit`. `bits` is
-    /// [`pg_bits`](crate::pg_bits) of the PG.
+    /// [`pg_bits`](carmine_pgtypes::pg_bits) of the PG.
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if the content is not that of the block; and those of [`prepare`](Store::prepare).
@@ -185,13 +220,13 @@ impl Store {
     /// If the object does not lie in the PG.
     pub async fn heal(
         &self,
-        pg: PgId,
+        pg: SpgId,
         bits: u32,
         oid: &ObjectId,
         off: u64,
         content: &Payload,
     ) -> Result<Commit, StoreError> {
-        assert_in_pg(pg, bits, oid);
+        assert!(pg_contains(pg, bits, oid), "object {oid} is not in PG {pg} of {bits} bits");
         match self {
             // What is in memory is not damaged.
             Store::Cyan(_) | Store::Null(_) => Ok(Commit::ready(Ok(()))),
@@ -205,7 +240,8 @@ impl Store {
     ///
     /// # Panics
     /// If an object that the transaction names does not lie in its PG.
-    pub fn submit(&self, txn: Transaction) -> Commit {
+    pub fn submit(&self, txn: impl Into<Sealed>) -> Commit {
+        let txn = txn.into();
         txn.assert_within_pg();
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Commit::ready(mem.0.submit(txn)),
@@ -214,13 +250,13 @@ impl Store {
     }
 
     /// Objects of a PG in Ceph's order (heads and clones), from `from` (inclusive; `None`: the first), at most `max`.
-    /// `bits` is [`pg_bits`](crate::pg_bits) of the PG.
+    /// `bits` is [`pg_bits`](carmine_pgtypes::pg_bits) of the PG.
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
     pub async fn list(
         &self,
-        pg: PgId,
+        pg: SpgId,
         bits: u32,
         from: Option<&ObjectId>,
         max: usize,

@@ -38,6 +38,16 @@ impl Payload {
         }
     }
 
+    /// `len` bytes: those of `piece` over and over. They share its memory.
+    #[must_use]
+    pub fn repeat(piece: &Bytes, len: usize) -> Payload {
+        let mut out = Payload::new();
+        while out.len < len && !piece.is_empty() {
+            out.push(piece.slice(..piece.len().min(len - out.len)));
+        }
+        out
+    }
+
     /// Appends another payload's ranges.
     pub fn append(&mut self, other: &Payload) {
         self.chunks.extend(other.chunks.iter().cloned());

@@ -47,12 +47,11 @@ impl Holds {
 
 fn object(request: &OsdRequest) -> ObjectId {
     ObjectId {
-        pool: request.locator.pool,
-        hash: request.hash,
         nspace: request.locator.nspace.clone(),
         key: request.locator.key.clone(),
         name: request.name.clone(),
         snap: request.snapid,
+        ..ObjectId::cursor(request.locator.pool, request.hash)
     }
 }
 

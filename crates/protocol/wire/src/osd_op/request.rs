@@ -80,12 +80,11 @@ impl OsdRequest {
     /// Takes the object's id out of the request (its name, namespace and key are left empty).
     pub fn take_object_id(&mut self) -> ObjectId {
         ObjectId {
-            pool: self.pg.pool,
-            hash: self.hash,
             nspace: std::mem::take(&mut self.locator.nspace),
             key: std::mem::take(&mut self.locator.key),
             name: std::mem::take(&mut self.name),
             snap: self.snapid,
+            ..ObjectId::cursor(self.pg.pool, self.hash)
         }
     }
 

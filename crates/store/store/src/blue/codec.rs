@@ -1,314 +1,131 @@
-//! Values in the key-value store (FORMAT.md §4): a version byte, the fields, a CRC32C over key and value.
+//! Values in the key-value store (FORMAT.md §4): a version byte, the value's encoding, a CRC32C over key and value.
 
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, ReqId, UTime, crc32c};
+use carmine_codec::{Decoder, Encoder, Result as Decoded};
+use carmine_pgtypes::{LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo};
+use carmine_types::{Eversion, crc32c};
 
 use super::extents::{Entry, Extents, SHARD_BLOCKS};
 use super::keys;
-use crate::{LogEntry, LogOp, ObjectMeta, PgInfo, StoreError};
+use crate::StoreError;
 
 /// Version of all values of this form.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Block numbers are stored in five bytes.
 pub(crate) const BLOCKS_MAX: u64 = 1 << 40;
 
-/// Ends a value: `out[key_start..]` holds the key and the value so far.
-fn seal(out: &mut Vec<u8>, key_start: usize) {
+/// Appends a value after its key, which begins at `out[key_start]`.
+pub(crate) fn push(out: &mut Vec<u8>, key_start: usize, encode: impl FnOnce(&mut Encoder<'_>)) {
+    out.push(VERSION);
+    encode(&mut Encoder::new(out));
     let crc = crc32c::raw(crc32c::SEED, out.get(key_start..).unwrap_or_default());
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-/// Reads fields; every getter fails at the end of the bytes.
-struct Fields<'a> {
-    rest: &'a [u8],
-    key: &'a [u8],
-}
-
-impl<'a> Fields<'a> {
-    /// Checks checksum and version.
-    fn open(key: &'a [u8], value: &'a [u8]) -> Result<Fields<'a>, StoreError> {
-        let damaged = |why: String| Err(StoreError::damaged(keys::printable(key), why));
-        let Some((body, sum)) = value.split_last_chunk::<4>() else {
-            return damaged(format!("a value of {} bytes holds no checksum", value.len()));
-        };
-        let (expected, found) = (u32::from_le_bytes(*sum), crc32c::raw(crc32c::raw(crc32c::SEED, key), body));
-        if expected != found {
-            return damaged(format!("checksum {found:#010x} of the value should be {expected:#010x}"));
-        }
-        match body.split_first() {
-            Some((&VERSION, rest)) => Ok(Fields { rest, key }),
-            Some((version, _)) => damaged(format!("version {version}, and this program knows {VERSION}")),
-            None => damaged("the value is empty".to_owned()),
-        }
-    }
-
-    fn fail<T>(&self, why: &str) -> Result<T, StoreError> {
-        Err(StoreError::damaged(keys::printable(self.key), why))
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
-        match self.rest.split_first_chunk::<N>() {
-            Some((head, tail)) => {
-                self.rest = tail;
-                Ok(*head)
-            }
-            None => self.fail("the value is cut short"),
-        }
-    }
-
-    fn u8(&mut self) -> Result<u8, StoreError> {
-        Ok(u8::from_le_bytes(self.array()?))
-    }
-
-    fn flag(&mut self) -> Result<bool, StoreError> {
-        match self.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => self.fail("a flag is neither 0 nor 1"),
-        }
-    }
-
-    fn u16(&mut self) -> Result<u16, StoreError> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    fn u32(&mut self) -> Result<u32, StoreError> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, StoreError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn bytes(&mut self) -> Result<Box<[u8]>, StoreError> {
-        let len = usize::from(self.u16()?);
-        match self.rest.split_at_checked(len) {
-            Some((head, tail)) => {
-                self.rest = tail;
-                Ok(head.into())
-            }
-            None => self.fail("the value is cut short"),
-        }
-    }
-
-    fn eversion(&mut self) -> Result<Eversion, StoreError> {
-        Ok(Eversion { epoch: self.u32()?, version: self.u64()? })
-    }
-
-    fn utime(&mut self) -> Result<UTime, StoreError> {
-        Ok(UTime { sec: self.u32()?, nsec: self.u32()? })
-    }
-
-    fn end(self) -> Result<(), StoreError> {
-        if self.rest.is_empty() { Ok(()) } else { self.fail("the value has bytes left over") }
-    }
-}
-
-fn push_eversion(out: &mut Vec<u8>, version: Eversion) {
-    out.extend_from_slice(&version.epoch.to_le_bytes());
-    out.extend_from_slice(&version.version.to_le_bytes());
-}
-
-fn push_utime(out: &mut Vec<u8>, time: UTime) {
-    out.extend_from_slice(&time.sec.to_le_bytes());
-    out.extend_from_slice(&time.nsec.to_le_bytes());
-}
-
-fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    // Names are at most 2 KiB in RADOS; `Blue::submit` refuses what does not fit.
-    out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
-    out.extend_from_slice(bytes.get(..usize::from(bytes.len() as u16)).unwrap_or_default());
-}
-
-/// Appends an onode's value after its key.
-pub(crate) fn push_onode(out: &mut Vec<u8>, key_start: usize, meta: &ObjectMeta) {
-    out.push(VERSION);
-    out.extend_from_slice(&meta.size.to_le_bytes());
-    push_eversion(out, meta.version);
-    out.extend_from_slice(&meta.user_version.to_le_bytes());
-    push_utime(out, meta.mtime);
-    out.extend_from_slice(&0u16.to_le_bytes()); // number of attributes: none in this form
-    seal(out, key_start);
-}
-
-pub(crate) fn decode_onode(key: &[u8], value: &[u8]) -> Result<ObjectMeta, StoreError> {
-    let mut fields = Fields::open(key, value)?;
-    let meta = ObjectMeta {
-        size: fields.u64()?,
-        version: fields.eversion()?,
-        user_version: fields.u64()?,
-        mtime: fields.utime()?,
+/// Checks a value and decodes it.
+fn open<'a, T>(
+    key: &[u8],
+    value: &'a [u8],
+    decode: impl FnOnce(&mut Decoder<'a>) -> Decoded<T>,
+) -> Result<T, StoreError> {
+    let damaged = |why: String| Err(StoreError::damaged(keys::printable(key), why));
+    let Some((body, sum)) = value.split_last_chunk::<4>() else {
+        return damaged(format!("a value of {} bytes holds no checksum", value.len()));
     };
-    if meta.size > crate::OBJECT_BYTES_MAX {
-        return fields.fail("the size is above the largest possible");
+    let (expected, found) = (u32::from_le_bytes(*sum), crc32c::raw(crc32c::raw(crc32c::SEED, key), body));
+    if expected != found {
+        return damaged(format!("checksum {found:#010x} of the value should be {expected:#010x}"));
     }
-    if fields.u16()? != 0 {
-        return fields.fail("attributes are not part of this form");
+    match body.split_first() {
+        Some((&VERSION, rest)) => {
+            Decoder::all(rest, "value", decode).or_else(|error| damaged(error.to_string()))
+        }
+        Some((version, _)) => damaged(format!("version {version}, and this program knows {VERSION}")),
+        None => damaged("the value is empty".to_owned()),
     }
-    fields.end()?;
+}
+
+/// Reads an onode's value.
+pub(crate) fn decode_onode(key: &[u8], value: &[u8]) -> Result<ObjectMeta, StoreError> {
+    let meta = open(key, value, ObjectMeta::decode)?;
+    if meta.size > OBJECT_BYTES_MAX {
+        return Err(StoreError::damaged(keys::printable(key), "the size is above the largest possible"));
+    }
     Ok(meta)
 }
 
 /// Appends the value of a piece of a block map after its key.
 pub(crate) fn push_extents(out: &mut Vec<u8>, key_start: usize, extents: &Extents) {
-    out.push(VERSION);
-    out.push(extents.entries().len() as u8);
-    for entry in extents.entries() {
-        out.extend_from_slice(entry.block().to_le_bytes().get(..5).unwrap_or_default());
-        out.extend_from_slice(&entry.crc().to_le_bytes());
-    }
-    seal(out, key_start);
+    push(out, key_start, |e| {
+        e.u8(extents.entries().len() as u8);
+        for entry in extents.entries() {
+            let [a, b, c, d, f, ..] = entry.block().to_le_bytes();
+            e.bytes(&[a, b, c, d, f]);
+            e.u32(entry.crc());
+        }
+    });
 }
 
 pub(crate) fn decode_extents(key: &[u8], value: &[u8]) -> Result<Extents, StoreError> {
-    let mut fields = Fields::open(key, value)?;
-    let count = usize::from(fields.u8()?);
-    if count > SHARD_BLOCKS {
-        return fields.fail("it has more entries than a piece of a block map can have");
+    let entries = open(key, value, |d| {
+        let count = d.u8()?.into();
+        d.items(count, |d| {
+            let [a, b, c, d4, f] = d.array()?;
+            Ok(Entry::new(u64::from_le_bytes([a, b, c, d4, f, 0, 0, 0]), d.u32()?))
+        })
+    })?;
+    if entries.len() > SHARD_BLOCKS {
+        let why = "it has more entries than a piece of a block map can have";
+        return Err(StoreError::damaged(keys::printable(key), why));
     }
     let mut extents = Extents::default();
-    for index in 0..count {
-        let [a, b, c, d, e] = fields.array()?;
-        let block = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
-        let crc = fields.u32()?;
-        extents.set(index, Entry::new(block, crc));
+    for (index, entry) in entries.into_iter().enumerate() {
+        extents.set(index, entry);
     }
-    fields.end()?;
     Ok(extents)
 }
 
-/// Appends a PG info's value after its key.
-pub(crate) fn push_info(out: &mut Vec<u8>, key_start: usize, info: &PgInfo) {
-    out.push(VERSION);
-    push_eversion(out, info.last_update);
-    push_eversion(out, info.log_tail);
-    out.extend_from_slice(&info.last_epoch_started.0.to_le_bytes());
-    out.extend_from_slice(&info.same_interval_since.0.to_le_bytes());
-    let acting = info.acting.get(..usize::from(u16::MAX)).unwrap_or(&info.acting);
-    out.extend_from_slice(&(acting.len() as u16).to_le_bytes());
-    for osd in acting {
-        out.extend_from_slice(&osd.0.to_le_bytes());
-    }
-    out.push(u8::from(info.incomplete));
-    seal(out, key_start);
-}
-
 pub(crate) fn decode_info(key: &[u8], value: &[u8]) -> Result<PgInfo, StoreError> {
-    let pg = keys::decode_pg(key)?;
-    let mut fields = Fields::open(key, value)?;
-    let mut info = PgInfo {
-        pg,
-        last_update: fields.eversion()?,
-        log_tail: fields.eversion()?,
-        last_epoch_started: Epoch(fields.u32()?),
-        same_interval_since: Epoch(fields.u32()?),
-        acting: Vec::new(),
-        incomplete: false,
-    };
-    for _ in 0..fields.u16()? {
-        info.acting.push(OsdId(fields.u32()?));
+    let info = open(key, value, PgInfo::decode)?;
+    if info.pg != keys::decode_pg(key)? {
+        return Err(StoreError::damaged(keys::printable(key), "it is the info of another PG"));
     }
-    info.incomplete = match fields.rest.is_empty() {
-        // Written before the flag was: such a copy had a log and no epoch.
-        true => info.last_epoch_started == Epoch(0) && info.last_update != Eversion::ZERO,
-        false => fields.flag()?,
-    };
-    fields.end()?;
     Ok(info)
 }
 
-/// Appends a log tail's value after its key.
-pub(crate) fn push_tail(out: &mut Vec<u8>, key_start: usize, tail: Eversion) {
-    out.push(VERSION);
-    push_eversion(out, tail);
-    seal(out, key_start);
-}
-
 pub(crate) fn decode_tail(key: &[u8], value: &[u8]) -> Result<Eversion, StoreError> {
-    let mut fields = Fields::open(key, value)?;
-    let tail = fields.eversion()?;
-    fields.end()?;
-    Ok(tail)
-}
-
-/// Appends a log entry's value after its key; the version is in the key.
-pub(crate) fn push_log(out: &mut Vec<u8>, key_start: usize, entry: &LogEntry) {
-    out.push(VERSION);
-    push_eversion(out, entry.prior);
-    out.extend_from_slice(&entry.reqid.client.to_le_bytes());
-    out.extend_from_slice(&entry.reqid.inc.to_le_bytes());
-    out.extend_from_slice(&entry.reqid.tid.to_le_bytes());
-    out.push(match entry.op {
-        LogOp::Modify => 1,
-        LogOp::Delete => 2,
-        LogOp::Error => 3,
-    });
-    out.extend_from_slice(&entry.user_version.to_le_bytes());
-    out.extend_from_slice(&entry.result.to_le_bytes());
-    push_utime(out, entry.mtime);
-    out.extend_from_slice(&entry.oid.pool.to_le_bytes());
-    out.extend_from_slice(&entry.oid.hash.to_le_bytes());
-    out.extend_from_slice(&entry.oid.snap.to_le_bytes());
-    push_bytes(out, &entry.oid.nspace);
-    push_bytes(out, &entry.oid.key);
-    push_bytes(out, &entry.oid.name);
-    seal(out, key_start);
+    open(key, value, |d| d.eversion())
 }
 
 pub(crate) fn decode_log(key: &[u8], value: &[u8]) -> Result<LogEntry, StoreError> {
-    let version = keys::decode_log(key)?;
-    let mut fields = Fields::open(key, value)?;
-    let prior = fields.eversion()?;
-    let reqid = ReqId { client: fields.u64()?, inc: i32::from_le_bytes(fields.array()?), tid: fields.u64()? };
-    let op = match fields.u8()? {
-        1 => LogOp::Modify,
-        2 => LogOp::Delete,
-        3 => LogOp::Error,
-        _ => return fields.fail("it is neither a modification, nor a removal, nor an error"),
-    };
-    let user_version = fields.u64()?;
-    let result = i32::from_le_bytes(fields.array()?);
-    let mtime = fields.utime()?;
-    let oid = ObjectId {
-        pool: i64::from_le_bytes(fields.array()?),
-        hash: fields.u32()?,
-        snap: fields.u64()?,
-        nspace: fields.bytes()?,
-        key: fields.bytes()?,
-        name: fields.bytes()?,
-    };
-    fields.end()?;
-    Ok(LogEntry { version, prior, reqid, oid, op, user_version, result, mtime })
+    let entry = open(key, value, LogEntry::decode)?;
+    if entry.version != keys::decode_log(key)? {
+        return Err(StoreError::damaged(keys::printable(key), "it is the entry of another version"));
+    }
+    Ok(entry)
 }
 
-/// Appends the log's epoch ([`keys::LOG_EPOCH`]) after its key.
-pub(crate) fn push_epoch(out: &mut Vec<u8>, key_start: usize, epoch: u64) {
-    out.push(VERSION);
-    out.extend_from_slice(&epoch.to_le_bytes());
-    seal(out, key_start);
+/// Reads the value of an omap key, or an omap header.
+pub(crate) fn decode_omap<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], StoreError> {
+    open(key, value, |d| d.bytes(d.remaining()))
 }
 
+/// Reads the log's epoch ([`keys::LOG_EPOCH`]).
 pub(crate) fn decode_epoch(key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
-    let mut fields = Fields::open(key, value)?;
-    let epoch = fields.u64()?;
-    fields.end()?;
-    Ok(epoch)
+    open(key, value, |d| d.u64())
 }
 
 /// Appends the position of a lane after its key: everything up to group `seq` of `epoch` is in the key-value store.
 pub(crate) fn push_position(out: &mut Vec<u8>, key_start: usize, epoch: u64, seq: u64) {
-    out.push(VERSION);
-    out.extend_from_slice(&epoch.to_le_bytes());
-    out.extend_from_slice(&seq.to_le_bytes());
-    seal(out, key_start);
+    push(out, key_start, |e| {
+        e.u64(epoch);
+        e.u64(seq);
+    });
 }
 
 /// Epoch and group.
 pub(crate) fn decode_position(key: &[u8], value: &[u8]) -> Result<(u64, u64), StoreError> {
-    let mut fields = Fields::open(key, value)?;
-    let position = (fields.u64()?, fields.u64()?);
-    fields.end()?;
-    Ok(position)
+    open(key, value, |d| Ok((d.u64()?, d.u64()?)))
 }
 
 #[cfg(test)]

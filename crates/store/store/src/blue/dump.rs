@@ -1,11 +1,12 @@
 //! What a store holds, as its metadata tells it: for people who look for a fault.
 
-use carmine_types::{ObjectId, PgId};
+use carmine_pgtypes::ObjectMeta;
+use carmine_types::{ObjectId, SpgId};
 
 use super::pg::scan;
 use super::{codec, keys};
 use crate::kv::Kv;
-use crate::{BLOCK_BYTES, ObjectMeta, StoreError};
+use crate::{BLOCK_BYTES, StoreError};
 
 /// A run of an object's bytes that lies in one piece on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum Dumped {
     /// A PG's log or info is there: entries of its log.
     Pg {
         /// The PG.
-        pg: PgId,
+        pg: SpgId,
         /// Entries of its log.
         log_entries: u64,
     },
@@ -61,7 +62,7 @@ pub fn dump(kv: &dyn Kv, each: &mut dyn FnMut(Dumped)) -> Result<(), StoreError>
 }
 
 fn dump_pgs(kv: &dyn Kv, each: &mut dyn FnMut(Dumped)) -> Result<(), StoreError> {
-    let mut pgs = std::collections::BTreeMap::<PgId, u64>::new();
+    let mut pgs = std::collections::BTreeMap::<SpgId, u64>::new();
     scan(kv, keys::kind_range(keys::PG_INFO), |key, _| {
         pgs.entry(keys::decode_pg(key)?).or_default();
         Ok(())

@@ -36,6 +36,8 @@ pub struct FsckReport {
     pub blocks_read: u64,
     /// Entries of PG logs.
     pub log_entries: u64,
+    /// Omap keys.
+    pub omap_keys: u64,
     /// Number of errors.
     pub error_count: u64,
     /// The first errors, in words.
@@ -118,6 +120,7 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
 /// On an alien thread: everything but the block maps decodes.
 fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
     let mut report = FsckReport::default();
+    let mut owner: Option<ObjectId> = None;
     scan(kv, (vec![0], vec![0xff]), |key, value| {
         let result = match key.first() {
             Some(&keys::ONODE) => {
@@ -131,6 +134,10 @@ fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
             Some(&keys::PG_INFO) => codec::decode_info(key, value).map(drop),
             Some(&keys::PG_TAIL) => codec::decode_tail(key, value).map(drop),
             Some(&keys::EXTENTS) => Ok(()),
+            Some(&keys::OMAP | &keys::OMAP_HEADER) => {
+                report.omap_keys += u64::from(key.first() == Some(&keys::OMAP));
+                check_omap(kv, key, value, &mut owner)
+            }
             _ if key == keys::SUPER => Ok(()),
             _ if key == keys::LOG_EPOCH => codec::decode_epoch(key, value).map(drop),
             _ if key == keys::COMMITS || keys::decode_lane(key).is_some() => {
@@ -144,6 +151,23 @@ fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
         Ok(())
     })?;
     Ok(report)
+}
+
+/// An omap key or header: its value decodes, and its object exists and knows that it has an omap. `owner` is the object
+/// that was looked up last.
+fn check_omap(kv: &dyn Kv, key: &[u8], value: &[u8], owner: &mut Option<ObjectId>) -> Result<(), StoreError> {
+    codec::decode_omap(key, value)?;
+    let (oid, _) = keys::decode_omap(key)?;
+    if owner.as_ref() == Some(&oid) {
+        return Ok(());
+    }
+    let onode = keys::onode(&keys::oid_bytes(&oid));
+    let meta = kv.get(&onode)?.map(|value| codec::decode_onode(&onode, &value)).transpose()?;
+    if !meta.is_some_and(|meta| meta.has_omap) {
+        return Err(StoreError::damaged(keys::printable(key), format!("object {oid} has no omap")));
+    }
+    *owner = Some(oid);
+    Ok(())
 }
 
 /// On an alien thread: the next pieces of block maps, with the sizes of their objects.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid, crc32c};
+use carmine_codec::Encoder;
+use carmine_pgtypes::{LogEntry, ObjectMeta, PgInfo, Xattrs};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, Uuid, crc32c};
 
 use super::extents::{Entry, Extents};
 use super::label::LogArea;
@@ -11,7 +13,7 @@ use super::scan::Scanned;
 use super::wal::WalLabel;
 use super::{codec, keys};
 use crate::kv::KvBatch;
-use crate::{BLOCK_BYTES, Label, LogEntry, LogOp, ObjectMeta, PgInfo};
+use crate::{BLOCK_BYTES, Label};
 
 /// The log that groups are looked for of.
 const LOG_ID: u64 = 5;
@@ -73,7 +75,7 @@ fn group() -> Vec<u8> {
     let image = [carmine_reactor::Bytes::from(vec![7; BLOCK_BYTES as usize])];
     let images: [(u64, &[carmine_reactor::Bytes]); 1] = [(40, &image)];
     let parts = TxnParts {
-        pg: PgId::new(1, 7),
+        pg: PgId::new(1, 7).into(),
         version: Eversion::new(3, 9),
         batch: &batch,
         writes: &[(20, 0xfeed)],
@@ -95,6 +97,7 @@ fn decode_pair(key: &[u8], value: &[u8]) {
     let _ =
         (codec::decode_onode(key, value), codec::decode_extents(key, value), codec::decode_log(key, value));
     let _ = (codec::decode_info(key, value), codec::decode_tail(key, value));
+    let _ = (keys::decode_omap(key), codec::decode_omap(key, value));
     let _ = (codec::decode_epoch(key, value), codec::decode_position(key, value), keys::decode_lane(key));
 }
 
@@ -102,12 +105,15 @@ fn decode_pair(key: &[u8], value: &[u8]) {
 #[must_use]
 pub fn decode_seeds() -> Vec<Vec<u8>> {
     let (pg, version, oid) =
-        (PgId::new(1, 7), Eversion::new(3, 9), ObjectId::head(1, b"space", b"key", b"name"));
+        (SpgId::from(PgId::new(1, 7)), Eversion::new(3, 9), ObjectId::head(1, b"space", b"key", b"name"));
     let mut extents = Extents::default();
     for (n, block) in (5u64..14).enumerate() {
         extents.set(n * 2, Entry::new(block, 0xfeed));
     }
-    let meta = ObjectMeta { size: 9999, version, user_version: 4, mtime: UTime { sec: 5, nsec: 6 } };
+    let mut xattrs = Xattrs::default();
+    xattrs.set(b"_name", b"value".to_vec().into());
+    let mtime = UTime { sec: 5, nsec: 6 };
+    let meta = ObjectMeta { size: 9999, version, user_version: 4, mtime, has_omap: true, xattrs };
     let info = PgInfo {
         pg,
         last_update: version,
@@ -120,11 +126,11 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         version,
         prior: Eversion::ZERO,
         reqid: ReqId { client: 4100, inc: 1, tid: 17 },
-        oid: oid.clone(),
+        oid: oid.clone().into(),
         op: LogOp::Modify,
         user_version: 4,
         result: 0,
-        mtime: UTime { sec: 5, nsec: 6 },
+        mtime,
     };
     let name = keys::oid_bytes(&oid);
     let label = Label {
@@ -141,13 +147,18 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         label.encode(),
         WalLabel::of(&label).encode(),
         group(),
-        pair(keys::onode(&name), |out, at| codec::push_onode(out, at, &meta)),
+        sealed(keys::onode(&name), |e| meta.encode(e)),
         pair(keys::extents(&name, 1), |out, at| codec::push_extents(out, at, &extents)),
-        pair(keys::log(pg, version), |out, at| codec::push_log(out, at, &entry)),
-        pair(keys::pg(keys::PG_INFO, pg), |out, at| codec::push_info(out, at, &info)),
-        pair(keys::pg(keys::PG_TAIL, pg), |out, at| codec::push_tail(out, at, version)),
+        sealed(keys::log(pg, version), |e| entry.encode(e)),
+        sealed(keys::pg(keys::PG_INFO, pg), |e| info.encode(e)),
+        sealed(keys::pg(keys::PG_TAIL, pg), |e| e.eversion(version)),
+        sealed(keys::omap(&name, b"key"), |e| e.bytes(b"value")),
         pair(keys::lane(3), |out, at| codec::push_position(out, at, EPOCH, 8)),
     ]
+}
+
+fn sealed(key: Vec<u8>, encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+    pair(key, |out, at| codec::push(out, at, encode))
 }
 
 fn pair(key: Vec<u8>, value: impl FnOnce(&mut Vec<u8>, usize)) -> Vec<u8> {
@@ -198,6 +209,7 @@ mod tests {
                 codec::decode_info(key, value).is_ok(),
                 codec::decode_tail(key, value).is_ok(),
                 codec::decode_position(key, value).is_ok(),
+                codec::decode_omap(key, value).is_ok(),
             ];
             assert!(good.contains(&true), "{}", keys::printable(key));
         }

@@ -1,19 +1,19 @@
 //! A damaged block gets its content back from another copy.
 
+use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::Payload;
 use carmine_types::{ObjectId, crc32c};
-use smallvec::smallvec;
 
 use super::Blue;
 use super::onode::{PreparedPin, Recent};
-use crate::{BLOCK_BYTES, Commit, StoreError, Transaction, TxnOp};
+use crate::{BLOCK_BYTES, Commit, StoreError};
 
 impl Blue {
     /// See [`crate::Store::heal`]. The block map's checksum decides whether the content is the right one, so no version is
     /// compared: a block of another version that has the same bytes is as good. `txn` is an empty one of the object's PG.
     pub(crate) async fn heal(
         &self,
-        txn: Transaction,
+        mut txn: Transaction,
         oid: &ObjectId,
         off: u64,
         content: &Payload,
@@ -56,8 +56,8 @@ impl Blue {
         let len = (size.saturating_sub(at)).min(BLOCK_BYTES) as usize;
         let data = Payload::from(whole.slice(..len));
         pin.state.borrow_mut().recent.insert(entry.block(), Recent { data: whole, writing: false });
-        let ops = smallvec![TxnOp::Write { oid: oid.clone(), off: at, data, crc: None }];
-        let commit = self.submit(Transaction { ops, ..txn });
+        txn.changes.push(ObjectChange::new(oid.clone(), [Step::Write { off: at, data, crc: None }]));
+        let commit = self.submit(txn.into());
         drop(pin);
         self.count(|stats| stats.healed_blocks += 1);
         tracing::warn!("object {oid}, offset {at}: the block has its content back from another copy");

@@ -1,13 +1,17 @@
 //! Keys in the key-value store (FORMAT.md §3). They sort by kind, then as Ceph sorts objects, so that a PG is a range.
 
-use carmine_types::{Eversion, ObjectId, PgId};
+use carmine_types::{Eversion, ObjectId, PgId, SpgId};
 
 use crate::StoreError;
 
+/// Omap header of an object.
+pub(crate) const OMAP_HEADER: u8 = b'H';
 /// Info of a PG.
 pub(crate) const PG_INFO: u8 = b'I';
 /// Entry of a PG's log. `kv-rocks` keeps these in a column family of their own.
 pub const PREFIX_PG_LOG: u8 = b'L';
+/// Omap key of an object.
+pub(crate) const OMAP: u8 = b'M';
 /// Onode.
 pub(crate) const ONODE: u8 = b'O';
 /// How far a PG's log is trimmed.
@@ -35,6 +39,11 @@ const NAME_ABOVE: u8 = 4;
 /// A negative pool sorts before a positive one.
 fn pool_bits(pool: i64) -> u64 {
     (pool as u64) ^ (1 << 63)
+}
+
+/// The shard of most objects is -1, which sorts before all others.
+fn shard_bits(shard: i8) -> u8 {
+    (shard as u8) ^ (1 << 7)
 }
 
 /// Appends bytes such that none is a prefix of another and the order stays: 0 becomes 0 255, the end is 0 1.
@@ -72,6 +81,7 @@ fn pop<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 
 /// Appends the part of a key that names an object.
 pub(crate) fn push_oid(out: &mut Vec<u8>, oid: &ObjectId) {
+    out.push(shard_bits(oid.shard));
     out.extend_from_slice(&pool_bits(oid.pool).to_be_bytes());
     out.extend_from_slice(&oid.reversed_hash().to_be_bytes());
     push_escaped(out, &oid.nspace);
@@ -92,6 +102,7 @@ pub(crate) fn push_oid(out: &mut Vec<u8>, oid: &ObjectId) {
         }
     }
     out.extend_from_slice(&oid.snap.to_be_bytes());
+    out.extend_from_slice(&oid.generation.to_be_bytes());
 }
 
 /// The part of a key that names an object.
@@ -102,6 +113,8 @@ pub(crate) fn oid_bytes(oid: &ObjectId) -> Box<[u8]> {
 }
 
 fn pop_oid(rest: &mut &[u8]) -> Option<ObjectId> {
+    let [shard] = pop(rest)?;
+    let shard = (shard ^ (1 << 7)) as i8;
     let pool = (u64::from_be_bytes(pop(rest)?) ^ (1 << 63)) as i64;
     let hash = u32::from_be_bytes(pop(rest)?).reverse_bits();
     let nspace = pop_escaped(rest)?;
@@ -112,8 +125,8 @@ fn pop_oid(rest: &mut &[u8]) -> Option<ObjectId> {
         [NAME_BELOW | NAME_ABOVE] => (effective, pop_escaped(rest)?),
         _ => return None,
     };
-    let snap = u64::from_be_bytes(pop(rest)?);
-    Some(ObjectId { pool, hash, nspace, key, name, snap })
+    let (snap, generation) = (u64::from_be_bytes(pop(rest)?), u64::from_be_bytes(pop(rest)?));
+    Some(ObjectId { pool, hash, nspace, key, name, snap, generation, shard })
 }
 
 /// The object of an onode key.
@@ -161,16 +174,60 @@ pub(crate) fn extents(oid: &[u8], index: u32) -> Vec<u8> {
     out
 }
 
-/// First key and end of the onodes of a pool with reversed hashes `first..=last`.
-pub(crate) fn hash_range(pool: i64, first: u32, last: u32) -> (Vec<u8>, Vec<u8>) {
-    let at = |hash: u32| (u128::from(pool_bits(pool)) << 32) | u128::from(hash);
-    let key = |n: u128| {
-        let mut out = vec![ONODE];
-        out.extend_from_slice(n.to_be_bytes().get(4..).unwrap_or_default());
+/// First key and end of the onodes of a PG's pool with reversed hashes `first..=last`.
+pub(crate) fn hash_range(pg: SpgId, first: u32, last: u32) -> (Vec<u8>, Vec<u8>) {
+    let key = |hash: u32| {
+        let mut out = vec![ONODE, shard_bits(pg.shard)];
+        out.extend_from_slice(&pool_bits(pg.pgid.pool).to_be_bytes());
+        out.extend_from_slice(&hash.to_be_bytes());
         out
     };
-    let end = at(last) + 1;
-    (key(at(first)), if end >> 96 == 0 { key(end) } else { vec![ONODE + 1] })
+    (key(first), prefix_end(&key(last)))
+}
+
+/// The first key behind all that begin with `prefix`, which begins with a kind.
+fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while end.last() == Some(&u8::MAX) {
+        end.pop();
+    }
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+/// Appends the key of an omap key; `oid` is [`oid_bytes`], of which none is a prefix of another.
+pub(crate) fn push_omap(out: &mut Vec<u8>, oid: &[u8], key: &[u8]) {
+    out.push(OMAP);
+    out.extend_from_slice(oid);
+    out.extend_from_slice(key);
+}
+
+/// Key of an omap key.
+pub(crate) fn omap(oid: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + oid.len() + key.len());
+    push_omap(&mut out, oid, key);
+    out
+}
+
+/// First key and end of an object's omap keys that begin with `prefix`.
+pub(crate) fn omap_range(oid: &[u8], prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let start = omap(oid, prefix);
+    let end = prefix_end(&start);
+    (start, end)
+}
+
+/// The object that an omap key or header is of, and the omap key.
+pub(crate) fn decode_omap(key: &[u8]) -> Result<(ObjectId, &[u8]), StoreError> {
+    let mut rest = key.get(1..).unwrap_or_default();
+    let oid = pop_oid(&mut rest).ok_or_else(|| StoreError::damaged(printable(key), "it names no object"))?;
+    Ok((oid, rest))
+}
+
+/// Key of an object's omap header.
+pub(crate) fn omap_header(oid: &[u8]) -> Vec<u8> {
+    [&[OMAP_HEADER], oid].concat()
 }
 
 /// First key and end of everything of one kind.
@@ -178,46 +235,52 @@ pub(crate) fn kind_range(kind: u8) -> (Vec<u8>, Vec<u8>) {
     (vec![kind], vec![kind + 1])
 }
 
-fn push_pg(out: &mut Vec<u8>, kind: u8, pg: PgId) {
+/// Bytes of a key that names a PG: kind, shard, pool, seed.
+const PG_BYTES: usize = 1 + 1 + 8 + 4;
+
+fn push_pg(out: &mut Vec<u8>, kind: u8, pg: SpgId) {
     out.push(kind);
-    out.extend_from_slice(&pool_bits(pg.pool).to_be_bytes());
-    out.extend_from_slice(&pg.ps.to_be_bytes());
+    out.push(shard_bits(pg.shard));
+    out.extend_from_slice(&pool_bits(pg.pgid.pool).to_be_bytes());
+    out.extend_from_slice(&pg.pgid.ps.to_be_bytes());
 }
 
 /// Key of a PG's info ([`PG_INFO`]) or log tail ([`PG_TAIL`]).
-pub(crate) fn pg(kind: u8, pg: PgId) -> Vec<u8> {
-    let mut out = Vec::with_capacity(13);
+pub(crate) fn pg(kind: u8, pg: SpgId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PG_BYTES);
     push_pg(&mut out, kind, pg);
     out
 }
 
 /// The PG of a key of [`PG_INFO`], [`PG_TAIL`] or [`PREFIX_PG_LOG`].
-pub(crate) fn decode_pg(key: &[u8]) -> Result<PgId, StoreError> {
+pub(crate) fn decode_pg(key: &[u8]) -> Result<SpgId, StoreError> {
     let mut rest = key.get(1..).unwrap_or_default();
-    let pool = pop(&mut rest).map(|pool| (u64::from_be_bytes(pool) ^ (1 << 63)) as i64);
-    match pool.zip(pop(&mut rest)) {
-        Some((pool, ps)) => Ok(PgId { pool, ps: u32::from_be_bytes(ps) }),
-        None => Err(StoreError::damaged(printable(key), "it names no PG")),
-    }
+    let mut fields = || -> Option<SpgId> {
+        let [shard] = pop(&mut rest)?;
+        let pool = (u64::from_be_bytes(pop(&mut rest)?) ^ (1 << 63)) as i64;
+        let ps = u32::from_be_bytes(pop(&mut rest)?);
+        Some(SpgId { pgid: PgId { pool, ps }, shard: (shard ^ (1 << 7)) as i8 })
+    };
+    fields().ok_or_else(|| StoreError::damaged(printable(key), "it names no PG"))
 }
 
 /// Appends the key of a log entry.
-pub(crate) fn push_log(out: &mut Vec<u8>, pg: PgId, version: Eversion) {
+pub(crate) fn push_log(out: &mut Vec<u8>, pg: SpgId, version: Eversion) {
     push_pg(out, PREFIX_PG_LOG, pg);
     out.extend_from_slice(&version.epoch.to_be_bytes());
     out.extend_from_slice(&version.version.to_be_bytes());
 }
 
 /// Key of a log entry.
-pub(crate) fn log(pg: PgId, version: Eversion) -> Vec<u8> {
-    let mut out = Vec::with_capacity(25);
+pub(crate) fn log(pg: SpgId, version: Eversion) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PG_BYTES + 12);
     push_log(&mut out, pg, version);
     out
 }
 
 /// The version of a log entry's key.
 pub(crate) fn decode_log(key: &[u8]) -> Result<Eversion, StoreError> {
-    let mut rest = key.get(13..).unwrap_or_default();
+    let mut rest = key.get(PG_BYTES..).unwrap_or_default();
     match pop(&mut rest).zip(pop(&mut rest)) {
         Some((epoch, version)) if rest.is_empty() => {
             Ok(Eversion { epoch: u32::from_be_bytes(epoch), version: u64::from_be_bytes(version) })
@@ -227,7 +290,7 @@ pub(crate) fn decode_log(key: &[u8]) -> Result<Eversion, StoreError> {
 }
 
 /// First key and end of the log of a PG.
-pub(crate) fn log_range(pg: PgId) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn log_range(pg: SpgId) -> (Vec<u8>, Vec<u8>) {
     let mut end = log(pg, Eversion { epoch: u32::MAX, version: u64::MAX });
     end.push(0);
     (log(pg, Eversion::ZERO), end)
@@ -268,9 +331,10 @@ mod tests {
 
     prop_compose! {
         fn oid()(pool in -2i64..3, hash in prop::sample::select(vec![0u32, 1, 2, 3, u32::MAX, 1 << 31]),
-                 nspace in name(), key in name(), name in name(), snap in prop::sample::select(vec![0u64, 1, u64::MAX - 1, u64::MAX]))
+                 nspace in name(), key in name(), name in name(), snap in prop::sample::select(vec![0u64, 1, u64::MAX - 1, u64::MAX]),
+                 generation in prop::sample::select(vec![0, 1, u64::MAX]), shard in -1i8..2)
                 -> ObjectId {
-            ObjectId { pool, hash, nspace, key, name, snap }
+            ObjectId { pool, hash, nspace, key, name, snap, generation, shard }
         }
     }
 
@@ -280,16 +344,21 @@ mod tests {
             let (key_a, key_b) = (onode(&oid_bytes(&a)), onode(&oid_bytes(&b)));
             prop_assert_eq!(decode_onode(&key_a).unwrap(), a.clone());
             prop_assert_eq!(key_a.cmp(&key_b), a.cmp(&b));
-            prop_assert_eq!(decode_extents(&extents(&oid_bytes(&a), 7)).unwrap(), (a, 7));
+            prop_assert_eq!(decode_extents(&extents(&oid_bytes(&a), 7)).unwrap(), (a.clone(), 7));
+            let (start, end) = omap_range(&oid_bytes(&a), &a.name);
+            let of_b = omap(&oid_bytes(&b), &b.key);
+            prop_assert_eq!(decode_omap(&of_b).unwrap(), (b.clone(), &*b.key));
+            prop_assert_eq!(start <= of_b && of_b < end, a == b && b.key.starts_with(&a.name));
         }
 
         #[test]
         fn an_object_is_inside_its_hash_range_only(a in oid(), first in any::<u32>(), last in any::<u32>()) {
-            let (start, end) = hash_range(a.pool, first, last);
+            let of = |pool| SpgId { pgid: PgId::new(pool, 0), shard: a.shard };
+            let (start, end) = hash_range(of(a.pool), first, last);
             let key = onode(&oid_bytes(&a));
             let inside = start <= key && key < end;
             prop_assert_eq!(inside, (first..=last).contains(&a.reversed_hash()));
-            let (start, end) = hash_range(a.pool + 1, 0, u32::MAX);
+            let (start, end) = hash_range(of(a.pool + 1), 0, u32::MAX);
             prop_assert!(key < start && key < end);
         }
 
@@ -299,11 +368,12 @@ mod tests {
             let _ = decode_extents(&bytes);
             let _ = decode_log(&bytes);
             let _ = decode_pg(&bytes);
+            let _ = decode_omap(&bytes);
         }
 
         #[test]
         fn log_keys_sort_by_version(pg_a in 0u32..3, a in any::<(u32, u64)>(), b in any::<(u32, u64)>()) {
-            let pg_id = PgId::new(1, pg_a);
+            let pg_id = SpgId::from(PgId::new(1, pg_a));
             let (a, b) = (Eversion::new(a.0, a.1), Eversion::new(b.0, b.1));
             prop_assert_eq!(log(pg_id, a).cmp(&log(pg_id, b)), a.cmp(&b));
             prop_assert_eq!(decode_log(&log(pg_id, a)).unwrap(), a);
@@ -316,7 +386,7 @@ mod tests {
     #[test]
     fn the_last_pool_has_a_range_too() {
         let oid = ObjectId::cursor(i64::MAX, u32::MAX);
-        let (start, end) = hash_range(i64::MAX, 0, u32::MAX);
+        let (start, end) = hash_range(PgId::new(i64::MAX, 0).into(), 0, u32::MAX);
         let key = onode(&oid_bytes(&oid));
         assert!(start <= key && key < end);
     }

@@ -4,15 +4,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use carmine_pgtypes::{ObjectChange, ObjectMeta};
 use carmine_reactor::sync::Notify;
 use carmine_types::ObjectId;
 use smallvec::SmallVec;
 
 use super::extents::{Extents, SHARD_BYTES};
-use super::onode::{Onode, Pin, PreparedPin, Recent, State, needs};
+use super::onode::{Needs, Onode, Pin, PreparedPin, Recent, State, needs};
 use super::{Blue, codec, keys};
+use crate::StoreError;
 use crate::kv::Kv;
-use crate::{ObjectMeta, StoreError, TxnOp};
 
 /// Up to so many pieces of a block map are fetched one by one; more by a scan.
 const GETS_MAX: usize = 2;
@@ -115,23 +116,30 @@ impl Blue {
     }
 
     /// See [`crate::Store::prepare`].
-    pub(crate) async fn prepare(&self, ops: &[TxnOp]) -> Result<Prepared, StoreError> {
+    pub(crate) async fn prepare(&self, changes: &[ObjectChange]) -> Result<Prepared, StoreError> {
         self.wait_for_room().await?;
         let mut prepared = Prepared::default();
-        for op in ops {
-            let needs = needs(op);
-            // The ops of a transaction are nearly always of one object.
-            let again = |pin: &&PreparedPin| pin.oid == *op.oid() && pin.state.borrow().is_loaded(&needs.map);
-            let pin = match prepared.pins.last().filter(again) {
-                Some(pin) => PreparedPin::new(Pin::new(pin)),
-                None => PreparedPin::new(self.load(op.oid(), &needs.map).await?),
-            };
-            for index in needs.edges.into_iter().flatten() {
-                Box::pin(self.load_edge(&pin, index)).await?;
+        for change in changes {
+            let mut steps = change.steps.iter().map(needs);
+            let first = steps.next().unwrap_or_default();
+            let pin = PreparedPin::new(self.load(&change.oid, &first.map).await?);
+            self.load_edges(&pin, &first).await?;
+            for needs in steps {
+                if !pin.state.borrow().is_loaded(&needs.map) {
+                    Box::pin(self.load(&change.oid, &needs.map)).await?;
+                }
+                self.load_edges(&pin, &needs).await?;
             }
             prepared.pins.push(pin);
         }
         Ok(prepared)
+    }
+
+    async fn load_edges(&self, pin: &PreparedPin, needs: &Needs) -> Result<(), StoreError> {
+        for index in needs.edges.into_iter().flatten() {
+            Box::pin(self.load_edge(pin, index)).await?;
+        }
+        Ok(())
     }
 
     /// Reads a block that is going to be overwritten in part, unless its content is at hand.

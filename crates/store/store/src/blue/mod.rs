@@ -30,6 +30,7 @@ mod logging;
 mod mkfs;
 mod move_log;
 mod numbered;
+mod omap;
 mod onode;
 mod opened;
 mod pg;
@@ -56,7 +57,7 @@ use std::sync::Arc;
 
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Bytes, Shard};
-use carmine_types::{Eversion, ObjectId, PgId};
+use carmine_types::{Eversion, ObjectId, SpgId};
 use foldhash::fast::FixedState;
 
 pub use device::{Place, Places, Slice};
@@ -118,7 +119,7 @@ pub(crate) struct Blue {
     /// Objects (by the naming part of their keys) created or removed by transactions that are not durable yet.
     existence: RefCell<BTreeMap<Box<[u8]>, Existence>>,
     /// How far each PG's log is trimmed, as far as this shard knows.
-    trimmed: RefCell<HashMap<PgId, Eversion, FixedState>>,
+    trimmed: RefCell<HashMap<SpgId, Eversion, FixedState>>,
     /// Set once; nothing is acknowledged any more.
     failed: RefCell<Option<StoreError>>,
     closed: Cell<bool>,

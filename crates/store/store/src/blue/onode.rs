@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use carmine_pgtypes::{ObjectMeta, Step};
 use carmine_reactor::Bytes;
 use carmine_types::ObjectId;
 
 use super::extents::{Entry, Extents, SHARD_BLOCKS, SHARD_BYTES};
 use super::keys;
 use super::readahead::Stream;
-use crate::{BLOCK_BYTES, ObjectMeta, TxnOp};
+use crate::BLOCK_BYTES;
 
 /// A cached object. Shared by the cache, the transactions in flight and the reads that use it.
 pub(crate) struct Onode {
@@ -37,6 +38,9 @@ pub(crate) struct State {
     pub(crate) map: Vec<Option<Extents>>,
     /// Contents of blocks that are not on the device yet, or that a preparation read.
     pub(crate) recent: BTreeMap<u64, Recent>,
+    /// Number of the last transaction that changed the omap, which is only in the key-value store: until that contains the
+    /// transaction, the omap cannot be read.
+    pub(crate) omap_changed: Option<u64>,
 }
 
 /// Content of a block.
@@ -74,6 +78,7 @@ impl Onode {
             + 2 * self.oid.heap_bytes()
             + self.key.len()
             + map
+            + state.meta.xattrs.bytes()
             + state.map.capacity() * size_of::<Option<Extents>>()
     }
 
@@ -183,7 +188,7 @@ impl State {
     }
 }
 
-/// What an op needs in memory before it can be applied.
+/// What a step needs in memory before it can be applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Bytes whose block map must be loaded.
@@ -196,38 +201,37 @@ pub(crate) struct Needs {
     pub(crate) reserve: bool,
 }
 
-/// Size of the object after the op, if the op sets it; saturating.
-pub(crate) fn end_of(op: &TxnOp) -> u64 {
-    match op {
-        TxnOp::Write { off, data, .. } if !data.is_empty() => off.saturating_add(data.len() as u64),
-        TxnOp::Truncate { size, .. } => *size,
-        _ => 0,
-    }
-}
-
-/// What `op` needs, whatever the object's size.
-pub(crate) fn needs(op: &TxnOp) -> Needs {
+/// What a step needs, whatever the object's size.
+pub(crate) fn needs(step: &Step) -> Needs {
     let partial = |at: u64| (!at.is_multiple_of(BLOCK_BYTES)).then_some(at / BLOCK_BYTES);
     let range = |from: u64, to: u64| {
         let (first, last) = (partial(from), partial(to));
         Needs { map: from..to, edges: [first, last.filter(|_| last != first)], blocks: 0, reserve: false }
     };
-    match op {
-        TxnOp::Touch { .. } | TxnOp::SetMeta { .. } => Needs::default(),
-        TxnOp::Remove { .. } => Needs { map: 0..u64::MAX, ..Needs::default() },
-        TxnOp::Write { off, data, .. } if !data.is_empty() => {
+    match step {
+        Step::Remove => Needs { map: 0..u64::MAX, ..Needs::default() },
+        Step::Write { off, data, .. } if !data.is_empty() => {
             let end = off.saturating_add(data.len() as u64);
             Needs { blocks: end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES, ..range(*off, end) }
         }
-        TxnOp::Write { .. } | TxnOp::Zero { len: 0, .. } => Needs::default(),
-        TxnOp::Zero { off, len, .. } => {
+        Step::Write { .. } | Step::Zero { len: 0, .. } => Needs::default(),
+        Step::Zero { off, len } => {
             let needs = range(*off, off.saturating_add(*len));
             Needs { blocks: needs.edges.iter().flatten().count() as u64, reserve: true, ..needs }
         }
-        TxnOp::Lose { off, len, .. } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
-        TxnOp::Truncate { size, .. } => {
+        Step::Lose { off, len } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
+        Step::Truncate { size } => {
             Needs { map: *size..u64::MAX, edges: [partial(*size), None], blocks: 1, reserve: true }
         }
+        Step::Touch
+        | Step::SetMeta { .. }
+        | Step::SetXattr { .. }
+        | Step::RemoveXattr { .. }
+        | Step::SetOmap { .. }
+        | Step::SetOmapHeader { .. }
+        | Step::RemoveOmap { .. }
+        | Step::RemoveOmapRange { .. }
+        | Step::ClearOmap => Needs::default(),
     }
 }
 
@@ -236,12 +240,8 @@ mod tests {
     use super::*;
     use carmine_reactor::Payload;
 
-    fn oid() -> ObjectId {
-        ObjectId::head(1, b"", b"", b"a")
-    }
-
     fn write(off: u64, len: usize) -> Needs {
-        needs(&TxnOp::Write { oid: oid(), off, data: Payload::from(vec![1; len]), crc: None })
+        needs(&Step::Write { off, data: Payload::from(vec![1; len]), crc: None })
     }
 
     #[test]
@@ -252,8 +252,8 @@ mod tests {
         assert_eq!((write(4095, 2).edges, write(4095, 2).blocks), ([Some(0), Some(1)], 2));
         assert_eq!((write(4096, 8193).edges, write(4096, 8193).blocks), ([None, Some(3)], 3));
         assert_eq!(write(5, 0), Needs::default());
-        assert_eq!(needs(&TxnOp::Zero { oid: oid(), off: 5, len: 0 }), Needs::default());
-        let zero = needs(&TxnOp::Zero { oid: oid(), off: 10, len: u64::MAX });
+        assert_eq!(needs(&Step::Zero { off: 5, len: 0 }), Needs::default());
+        let zero = needs(&Step::Zero { off: 10, len: u64::MAX });
         assert_eq!((zero.edges[0], zero.blocks), (Some(0), 2));
     }
 

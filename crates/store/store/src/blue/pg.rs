@@ -3,26 +3,26 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use carmine_types::{Eversion, ObjectId, PgId};
+use carmine_pgtypes::{PgInfo, PgState, pg_range};
+use carmine_types::{Eversion, ObjectId, SpgId};
 
 use super::{Blue, codec, keys};
-use crate::api::pg_range;
+use crate::StoreError;
 use crate::kv::Kv;
-use crate::{PgInfo, PgState, StoreError};
 
 /// Virtual time of a scan in the simulator.
 const SIM_SCAN_NS: u64 = 50_000;
 
 impl Blue {
     /// See [`crate::Store::list_pgs`].
-    pub(crate) async fn list_pgs(&self) -> Result<Vec<PgId>, StoreError> {
+    pub(crate) async fn list_pgs(&self) -> Result<Vec<SpgId>, StoreError> {
         self.feed_all().await?;
         let kv = Arc::clone(self.shared.kv());
         self.shard.alien(SIM_SCAN_NS, move || fetch_pgs(&*kv)).await
     }
 
     /// See [`crate::Store::load_pg`].
-    pub(crate) async fn load_pg(&self, pg: PgId) -> Result<Option<PgState>, StoreError> {
+    pub(crate) async fn load_pg(&self, pg: SpgId) -> Result<Option<PgState>, StoreError> {
         self.feed_all().await?;
         let kv = Arc::clone(self.shared.kv());
         self.shard.alien(SIM_SCAN_NS, move || fetch_pg(&*kv, pg)).await
@@ -31,13 +31,13 @@ impl Blue {
     /// See [`crate::Store::list`].
     pub(crate) async fn list(
         &self,
-        pg: PgId,
+        pg: SpgId,
         bits: u32,
         from: Option<&ObjectId>,
         max: usize,
     ) -> Result<Vec<ObjectId>, StoreError> {
-        let (first, last) = pg_range(pg.ps, bits);
-        let (mut start, end) = keys::hash_range(pg.pool, first, last);
+        let (first, last) = pg_range(pg.pgid.ps, bits);
+        let (mut start, end) = keys::hash_range(pg, first, last);
         if let Some(from) = from {
             start = start.max(keys::onode(&keys::oid_bytes(from)));
         }
@@ -127,7 +127,7 @@ pub(crate) fn scan(
 }
 
 /// On an alien thread: all PGs of which anything is known.
-fn fetch_pgs(kv: &dyn Kv) -> Result<Vec<PgId>, StoreError> {
+fn fetch_pgs(kv: &dyn Kv) -> Result<Vec<SpgId>, StoreError> {
     let mut pgs = Vec::new();
     scan(kv, keys::kind_range(keys::PG_INFO), |key, _| {
         pgs.push(keys::decode_pg(key)?);
@@ -151,7 +151,7 @@ fn fetch_pgs(kv: &dyn Kv) -> Result<Vec<PgId>, StoreError> {
 }
 
 /// On an alien thread: a PG's info and log.
-fn fetch_pg(kv: &dyn Kv, pg: PgId) -> Result<Option<PgState>, StoreError> {
+fn fetch_pg(kv: &dyn Kv, pg: SpgId) -> Result<Option<PgState>, StoreError> {
     let key = keys::pg(keys::PG_INFO, pg);
     let info = kv.get(&key)?.map(|value| codec::decode_info(&key, &value)).transpose()?;
     let key = keys::pg(keys::PG_TAIL, pg);

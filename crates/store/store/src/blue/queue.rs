@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Group as SchedulingGroup};
-use carmine_types::{Eversion, PgId};
+use carmine_types::{Eversion, SpgId};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
@@ -76,7 +76,7 @@ pub(crate) struct Deferred {
 
 /// A transaction that is not durable yet.
 pub(crate) struct Record {
-    pub(crate) pg: PgId,
+    pub(crate) pg: SpgId,
     /// Of its newest log entry.
     pub(crate) version: Eversion,
     /// Its metadata.
@@ -199,7 +199,8 @@ impl Queue {
         self.records.is_empty() && self.unfed.is_empty() && self.handed.is_empty()
     }
 
-    fn next(&self) -> u64 {
+    /// Number of the next transaction.
+    pub(crate) fn next(&self) -> u64 {
         self.base + self.records.len() as u64
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use carmine_pgtypes::ObjectMeta;
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{ObjectId, crc32c};
 use smallvec::SmallVec;
@@ -10,7 +11,7 @@ use super::extents::Entry;
 use super::join::join_all;
 use super::onode::Onode;
 use super::{Blue, IO_BLOCKS_MAX, ZEROS_BYTES};
-use crate::{BLOCK_BYTES, ObjectMeta, StoreError};
+use crate::{BLOCK_BYTES, StoreError};
 
 /// Device reads of one object read that are in flight together.
 const PARALLEL: usize = 64;
@@ -32,7 +33,7 @@ impl Blue {
     pub(crate) async fn stat(&self, oid: &ObjectId) -> Result<Option<ObjectMeta>, StoreError> {
         let pin = self.load(oid, &(0..0)).await?;
         let state = pin.state.borrow();
-        Ok(state.exists.then_some(state.meta))
+        Ok(state.exists.then(|| state.meta.clone()))
     }
 
     /// See [`crate::Store::read`].

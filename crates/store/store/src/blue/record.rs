@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use carmine_types::{Eversion, PgId, crc32c};
+use carmine_types::{Eversion, PgId, SpgId, crc32c};
 
 use crate::BLOCK_BYTES;
 use crate::kv::{KvBatch, KvOp};
@@ -11,7 +11,7 @@ const MAGIC: &[u8; 8] = b"bluelog\n";
 /// Bytes of a group's header.
 pub(crate) const HEADER_BYTES: usize = 72;
 /// Bytes of a transaction besides its changes, writes, images and freed blocks.
-const TXN_BYTES: usize = 4 + 24 + 4 * 4;
+const TXN_BYTES: usize = 4 + 25 + 4 * 4;
 /// Bytes of a change besides its keys and values.
 const OP_BYTES: usize = 1 + 4 + 4;
 /// Bytes of a written block.
@@ -62,7 +62,7 @@ pub(crate) struct GroupHeader {
 /// One transaction as the log has it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoggedTxn {
-    pub(crate) pg: PgId,
+    pub(crate) pg: SpgId,
     /// The newest log entry's, or zero.
     pub(crate) version: Eversion,
     pub(crate) batch: KvBatch,
@@ -76,7 +76,7 @@ pub(crate) struct LoggedTxn {
 
 /// What a shard puts into the log of one transaction.
 pub(crate) struct TxnParts<'a> {
-    pub(crate) pg: PgId,
+    pub(crate) pg: SpgId,
     pub(crate) version: Eversion,
     pub(crate) batch: &'a KvBatch,
     pub(crate) writes: &'a [(u64, u32)],
@@ -132,8 +132,9 @@ impl<'a> Out<'a> {
     pub(crate) fn txn(&mut self, txn: &TxnParts<'_>) {
         let start = self.at;
         self.count(0); // its length, see below
-        self.put(&txn.pg.pool.to_le_bytes());
-        self.put(&txn.pg.ps.to_le_bytes());
+        self.put(&txn.pg.pgid.pool.to_le_bytes());
+        self.put(&txn.pg.pgid.ps.to_le_bytes());
+        self.put(&txn.pg.shard.to_le_bytes());
         self.put(&txn.version.epoch.to_le_bytes());
         self.put(&txn.version.version.to_le_bytes());
         self.count(txn.batch.len());
@@ -281,7 +282,8 @@ pub(crate) fn decode_txns(count: u32, body: &[u8]) -> Option<Vec<LoggedTxn>> {
 
 /// `end` is where in the body the transaction ends.
 fn decode_txn(fields: &mut In<'_>, end: usize) -> Option<LoggedTxn> {
-    let pg = PgId { pool: i64::from_le_bytes(fields.take()?), ps: fields.u32()? };
+    let pgid = PgId { pool: i64::from_le_bytes(fields.take()?), ps: fields.u32()? };
+    let pg = SpgId { pgid, shard: i8::from_le_bytes(fields.take()?) };
     let version = Eversion { epoch: fields.u32()?, version: fields.u64()? };
     let mut txn = LoggedTxn { pg, version, ..LoggedTxn::default() };
     let (ops, writes, images, freed) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
@@ -335,7 +337,7 @@ mod tests {
         for n in 0..count {
             let (version, writes) = (Eversion::new(3, n.into()), [(n.into(), 5), (9, u32::MAX)]);
             let parts = TxnParts {
-                pg: PgId::new(-2, n),
+                pg: PgId::new(-2, n).into(),
                 version,
                 batch: &batch,
                 writes: &writes,
@@ -370,7 +372,7 @@ mod tests {
         assert_eq!(header.blocks(), bytes.len().div_ceil(4096) as u64);
         let txns = decode_txns(3, &bytes[HEADER_BYTES..]).unwrap();
         for (n, txn) in (0u32..).zip(&txns) {
-            assert_eq!((txn.pg, txn.version), (PgId::new(-2, n), Eversion::new(3, n.into())));
+            assert_eq!((txn.pg, txn.version), (PgId::new(-2, n).into(), Eversion::new(3, n.into())));
             assert!(txn.batch.iter().eq(batch().iter()));
             assert_eq!(txn.writes, [(n.into(), 5), (9, u32::MAX)]);
             let [(block, range)] = txn.images.as_slice() else { panic!("{:?}", txn.images) };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carmine_reactor::Shard;
-use carmine_types::{Eversion, PgId, crc32c};
+use carmine_types::{Eversion, SpgId, crc32c};
 
 use super::device::Device;
 use super::join::join_all;
@@ -149,7 +149,10 @@ fn begin_epoch(kv: &dyn Kv, epoch: u64) -> Result<(), StoreError> {
     let (start, end) = keys::lane_range();
     batch.delete_range(&start, &end);
     batch.delete(keys::COMMITS);
-    batch.put_with(|out| out.extend_from_slice(keys::LOG_EPOCH), |out, at| codec::push_epoch(out, at, epoch));
+    batch.put_with(
+        |out| out.extend_from_slice(keys::LOG_EPOCH),
+        |out, at| codec::push(out, at, |e| e.u64(epoch)),
+    );
     Ok(kv.commit(&[batch], true)?)
 }
 
@@ -177,7 +180,7 @@ struct Replay<'a> {
     progress: Progress<'a>,
     images: Images,
     /// The lane of each PG, and its last version there.
-    pgs: BTreeMap<PgId, (u16, Eversion)>,
+    pgs: BTreeMap<SpgId, (u16, Eversion)>,
     report: ReplayReport,
 }
 

@@ -2,28 +2,26 @@
 
 use std::rc::Rc;
 
+use carmine_pgtypes::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, ObjectMeta, Sealed, Step, Transaction};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Buf, Bytes, Payload};
 use carmine_types::{Eversion, ObjectId, crc32c};
 use smallvec::SmallVec;
 
 use super::extents::{Entry, SHARD_BLOCKS, SHARD_BYTES};
-use super::onode::{Onode, Pin, Recent, State, end_of, needs};
+use super::onode::{Onode, Pin, Recent, State, needs};
 use super::queue::{Deferred, DeviceWrites, Progress, Record, Written};
 use super::reads::Freed;
 use super::record::txn_bytes;
 use super::space::{Run, Runs};
 use super::{Blue, Existence, IO_BLOCKS_MAX, codec, keys};
 use crate::kv::KvBatch;
-use crate::{BLOCK_BYTES, Commit, OBJECT_BYTES_MAX, ObjectMeta, StoreError, Transaction, TxnOp};
+use crate::{BLOCK_BYTES, Commit, StoreError};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// A transaction that takes more than this part of the largest group is not deferred.
 const DEFERRED_PART: usize = 2;
-
-/// Longest name, key or namespace of an object, in bytes (RADOS clients are held to 2048).
-const NAME_BYTES_MAX: usize = 4096;
 
 /// An object that the transaction changes.
 struct Touched {
@@ -42,8 +40,8 @@ type TouchedList = SmallVec<[Touched; 1]>;
 /// What [`Blue::admit`] settles.
 struct Admitted {
     touched: TouchedList,
-    /// The place in `touched` of each op's object.
-    places: SmallVec<[usize; 2]>,
+    /// The place in `touched` of each change's object.
+    places: SmallVec<[usize; 1]>,
     runs: Runs,
 }
 
@@ -56,11 +54,15 @@ struct Work<'a> {
     /// The blocks of `writes` with their checksums.
     crcs: SmallVec<[(u64, u32); 1]>,
     freed: Freed,
+    /// Metadata: what is done to omaps so far, in order.
+    batch: KvBatch,
+    /// Number of this transaction.
+    number: u64,
 }
 
 impl Blue {
     /// See [`crate::Store::submit`].
-    pub(crate) fn submit(&self, txn: Transaction) -> Commit {
+    pub(crate) fn submit(&self, txn: Sealed) -> Commit {
         if let Some(error) = self.refusal() {
             return Commit::ready(Err(error));
         }
@@ -74,28 +76,29 @@ impl Blue {
     fn admit(&self, txn: &Transaction) -> Result<Admitted, StoreError> {
         let (mut touched, mut places) = (TouchedList::new(), SmallVec::new());
         let (mut blocks, mut reserve) = (0, true);
-        for op in &txn.ops {
-            let oid = op.oid();
+        for change in &txn.changes {
+            let oid = &*change.oid;
             check_names(oid)?;
-            let size = end_of(op);
-            if size > OBJECT_BYTES_MAX {
-                return Err(StoreError::TooLarge { oid: oid.clone(), size });
-            }
             let place = self.touch(&mut touched, oid)?;
             places.push(place);
             let Some(object) = touched.get(place) else { continue };
-            let needs = needs(op);
             let state = object.pin.state.borrow();
             let at_hand = |index: u64| {
                 state
                     .entry(index)
                     .is_some_and(|entry| entry.is_hole() || state.recent.contains_key(&entry.block()))
             };
-            if !state.is_loaded(&needs.map) || !needs.edges.into_iter().flatten().all(at_hand) {
-                return Err(StoreError::NotPrepared(oid.clone()));
+            for step in &change.steps {
+                if step.end() > OBJECT_BYTES_MAX {
+                    return Err(StoreError::TooLarge { oid: oid.clone(), size: step.end() });
+                }
+                let needs = needs(step);
+                if !state.is_loaded(&needs.map) || !needs.edges.into_iter().flatten().all(at_hand) {
+                    return Err(StoreError::NotPrepared(oid.clone()));
+                }
+                blocks += needs.blocks;
+                reserve &= needs.blocks == 0 || needs.reserve;
             }
-            blocks += needs.blocks;
-            reserve &= needs.blocks == 0 || needs.reserve;
         }
         for entry in &txn.log {
             check_names(&entry.oid)?;
@@ -141,22 +144,24 @@ impl Blue {
         Ok(runs)
     }
 
-    fn apply(&self, txn: Transaction, admitted: Admitted) -> Commit {
+    fn apply(&self, txn: Sealed, admitted: Admitted) -> Commit {
         let Admitted { mut touched, places, runs } = admitted;
         self.count(|stats| stats.txns += 1);
         let (writes, crcs) = (DeviceWrites::default(), SmallVec::new());
-        let mut work = Work { store: self, runs, writes, crcs, freed: Freed::new() };
-        for (op, place) in txn.ops.iter().zip(places) {
+        let (batch, number) = (KvBatch::with_capacity(1536), self.queue.borrow().next());
+        let mut work = Work { store: self, runs, writes, crcs, freed: Freed::new(), batch, number };
+        for (change, place) in txn.changes.iter().zip(places) {
             if let Some(object) = touched.get_mut(place) {
                 let onode = Rc::clone(&object.pin);
-                work.apply(op, object, &mut onode.state.borrow_mut());
+                let mut state = onode.state.borrow_mut();
+                change.steps.iter().for_each(|step| work.apply(step, object, &mut state));
             }
         }
-        let Work { runs, mut writes, mut crcs, freed, .. } = work;
+        let Work { runs, mut writes, mut crcs, freed, mut batch, .. } = work;
         for run in runs {
             (run.start..run.start + run.blocks).for_each(|block| self.shared.space().free(block));
         }
-        let batch = self.encode(&txn, &mut touched);
+        self.encode(&mut batch, &txn, &mut touched);
         let existence = self.note_existence(&touched);
         let mut written = Written::new();
         let mut pins = SmallVec::new();
@@ -177,7 +182,7 @@ impl Blue {
                 Deferred { writes: std::mem::take(&mut writes), written: std::mem::take(&mut written) };
         }
         let (reply, receiver) = oneshot::channel();
-        let version = txn.log.last().map_or(Eversion::ZERO, |entry| entry.version);
+        let version = txn.version();
         let progress = Progress::default();
         let record = Record {
             pg: txn.pg,
@@ -197,20 +202,19 @@ impl Blue {
 
     /// The transaction's blocks go into the log first, and to their places later.
     fn defers(&self, txn: &Transaction, batch: &KvBatch, writes: &DeviceWrites) -> bool {
-        let bytes: u64 = txn.ops.iter().map(TxnOp::data_len).sum();
+        let bytes = txn.data_bytes();
         let in_log = txn_bytes(batch, 0, writes.blocks() as usize, 0);
         !writes.is_empty()
             && bytes < self.shared.prefer_deferred_bytes()
             && in_log <= self.group_bytes_max() / DEFERRED_PART
     }
 
-    /// The transaction's metadata.
-    fn encode(&self, txn: &Transaction, touched: &mut TouchedList) -> KvBatch {
-        let mut batch = KvBatch::with_capacity(1536);
+    /// Adds the transaction's metadata.
+    fn encode(&self, batch: &mut KvBatch, txn: &Transaction, touched: &mut TouchedList) {
         for object in touched {
             object.pieces.sort_unstable();
             object.pieces.dedup();
-            encode_object(&mut batch, object);
+            encode_object(batch, object);
         }
         if let Some(keep_to) = txn.log_rewind_to {
             let (mut start, end) = (keys::log(txn.pg, keep_to), keys::log_range(txn.pg).1);
@@ -223,7 +227,7 @@ impl Blue {
         for entry in &txn.log {
             batch.put_with(
                 |out| keys::push_log(out, txn.pg, entry.version),
-                |out, at| codec::push_log(out, at, entry),
+                |out, at| codec::push(out, at, |e| entry.encode(e)),
             );
         }
         if let Some(to) = txn.log_trim_to {
@@ -234,13 +238,13 @@ impl Blue {
             batch.delete_range(&start, &end);
             batch.put_with(
                 |out| out.extend_from_slice(&keys::pg(keys::PG_TAIL, txn.pg)),
-                |out, at| codec::push_tail(out, at, to),
+                |out, at| codec::push(out, at, |e| e.eversion(to)),
             );
         }
         if let Some(info) = &txn.info {
             batch.put_with(
                 |out| out.extend_from_slice(&keys::pg(keys::PG_INFO, txn.pg)),
-                |out, at| codec::push_info(out, at, info),
+                |out, at| codec::push(out, at, |e| info.encode(e)),
             );
         }
         if txn.forget_pg {
@@ -249,7 +253,6 @@ impl Blue {
             [keys::PG_INFO, keys::PG_TAIL].iter().for_each(|kind| batch.delete(&keys::pg(*kind, txn.pg)));
             self.trimmed.borrow_mut().remove(&txn.pg);
         }
-        batch
     }
 
     /// Remembers for listings which objects came and went.
@@ -283,7 +286,7 @@ fn encode_object(batch: &mut KvBatch, object: &Touched) {
     if state.exists {
         batch.put_with(
             |out| keys::push_onode(out, &onode.key),
-            |out, at| codec::push_onode(out, at, &state.meta),
+            |out, at| codec::push(out, at, |e| state.meta.encode(e)),
         );
     } else if object.existed {
         batch.delete(&keys::onode(&onode.key));
@@ -309,47 +312,90 @@ impl Touched {
 }
 
 impl Work<'_> {
-    fn apply(&mut self, op: &TxnOp, object: &mut Touched, state: &mut State) {
-        match op {
-            TxnOp::Touch { .. } => state.exists = true,
-            TxnOp::Write { off, data, crc, .. } => {
-                state.exists = true;
+    fn apply(&mut self, step: &Step, object: &mut Touched, state: &mut State) {
+        state.exists |= step.creates();
+        match step {
+            Step::Touch => {}
+            Step::Write { off, data, crc } => {
                 self.write(object, state, *off, data, *crc);
-                state.meta.size = state.meta.size.max(end_of(op));
+                state.meta.size = state.meta.size.max(step.end());
             }
-            TxnOp::Zero { off, len, .. } => {
+            Step::Zero { off, len } => {
                 let end = off.saturating_add(*len).min(state.meta.size);
                 self.zero(object, state, *off, end);
             }
-            TxnOp::Truncate { size, .. } => {
-                state.exists = true;
+            Step::Truncate { size } => {
                 self.zero(object, state, *size, state.meta.size);
                 if *size < state.meta.size {
                     state.map.truncate(size.div_ceil(SHARD_BYTES) as usize);
                 }
                 state.meta.size = *size;
             }
-            TxnOp::Remove { .. } => {
+            Step::Remove => {
                 self.zero(object, state, 0, state.meta.size);
+                self.clear_omap(object, state);
                 state.map.clear();
                 state.meta = ObjectMeta::default();
                 state.exists = false;
             }
-            TxnOp::Lose { off, len, .. } => {
+            Step::Lose { off, len } => {
                 let end = off.saturating_add(*len).min(state.meta.size);
                 for index in off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
                     self.map(object, state, index, Entry::lost());
                 }
             }
-            TxnOp::SetMeta { version, user_version, mtime, .. } => {
-                state.exists = true;
-                state.meta = ObjectMeta {
-                    size: state.meta.size,
-                    version: *version,
-                    user_version: *user_version,
-                    mtime: *mtime,
-                };
+            Step::SetMeta { version, user_version, mtime } => {
+                let meta = &mut state.meta;
+                (meta.version, meta.user_version, meta.mtime) = (*version, *user_version, *mtime);
             }
+            Step::SetXattr { name, value } => {
+                state.meta.xattrs.set(name, value.clone());
+                object.resized = true;
+            }
+            Step::RemoveXattr { name } => {
+                state.meta.xattrs.remove(name);
+                object.resized = true;
+            }
+            Step::SetOmap { .. } | Step::SetOmapHeader { .. } => {
+                state.meta.has_omap = true;
+                self.change_omap(step, object, state);
+            }
+            Step::RemoveOmap { .. } | Step::RemoveOmapRange { .. } if state.meta.has_omap => {
+                self.change_omap(step, object, state);
+            }
+            Step::RemoveOmap { .. } | Step::RemoveOmapRange { .. } => {}
+            Step::ClearOmap => self.clear_omap(object, state),
+        }
+    }
+
+    fn change_omap(&mut self, step: &Step, object: &Touched, state: &mut State) {
+        state.omap_changed = Some(self.number);
+        let (oid, batch) = (&*object.pin.key, &mut self.batch);
+        match step {
+            Step::SetOmap { entries } => entries.iter().for_each(|(key, value)| {
+                batch.put_with(
+                    |out| keys::push_omap(out, oid, key),
+                    |out, at| codec::push(out, at, |e| e.bytes(value)),
+                );
+            }),
+            Step::SetOmapHeader { header } => batch.put_with(
+                |out| out.extend_from_slice(&keys::omap_header(oid)),
+                |out, at| codec::push(out, at, |e| e.bytes(header)),
+            ),
+            Step::RemoveOmap { keys } => keys.iter().for_each(|key| batch.delete(&keys::omap(oid, key))),
+            Step::RemoveOmapRange { from, to } if from < to => {
+                batch.delete_range(&keys::omap(oid, from), &keys::omap(oid, to));
+            }
+            _ => {}
+        }
+    }
+
+    fn clear_omap(&mut self, object: &Touched, state: &mut State) {
+        if std::mem::take(&mut state.meta.has_omap) {
+            state.omap_changed = Some(self.number);
+            let (start, end) = keys::omap_range(&object.pin.key, &[]);
+            self.batch.delete_range(&start, &end);
+            self.batch.delete(&keys::omap_header(&object.pin.key));
         }
     }
 

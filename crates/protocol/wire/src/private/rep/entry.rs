@@ -72,5 +72,5 @@ pub(super) fn object(e: &mut Encoder<'_>, oid: &ObjectId) {
 pub(super) fn decode_object(d: &mut Decoder<'_>, pool: i64) -> Result<ObjectId> {
     let (hash, snap) = (d.u32()?, d.u64()?);
     let (nspace, key, name) = (d.blob()?.into(), d.blob()?.into(), d.blob()?.into());
-    Ok(ObjectId { pool, hash, nspace, key, name, snap })
+    Ok(ObjectId { nspace, key, name, snap, ..ObjectId::cursor(pool, hash) })
 }

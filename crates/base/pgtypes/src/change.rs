@@ -1,0 +1,250 @@
+//! [`ObjectChange`]: what is done to one object, step by step.
+
+use std::sync::Arc;
+
+use carmine_codec::{DecodeError, Decoder, Encoder, Result};
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::{Eversion, ObjectId, UTime};
+use smallvec::SmallVec;
+
+use crate::meta::decode_bytes;
+use crate::txn::Beside;
+
+/// The change of one object: steps that take effect in order.
+#[derive(Clone, Debug)]
+pub struct ObjectChange {
+    /// The object.
+    pub oid: Arc<ObjectId>,
+    /// What is done.
+    pub steps: SmallVec<[Step; 2]>,
+}
+
+/// One step of a change. A new kind is added here, with its code in [`Step::encode`] and [`Step::decode`], and where each
+/// store applies steps.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Creates the object, if it does not exist.
+    Touch,
+    /// Writes bytes; creates and extends the object as needed. A gap before `off` reads as zeros.
+    Write {
+        /// Offset in bytes.
+        off: u64,
+        /// The bytes; in an encoding they stand beside it.
+        data: Payload,
+        /// `crc32c::raw(crc32c::SEED, data)`, if the caller knows it (the frame's data checksum is this value).
+        /// It is believed, and saves computing it when `data` is exactly one block.
+        crc: Option<u32>,
+    },
+    /// Makes bytes zero. Never changes the size: a part behind the end is ignored; an object that does not exist
+    /// stays so.
+    Zero {
+        /// Offset in bytes.
+        off: u64,
+        /// Length in bytes.
+        len: u64,
+    },
+    /// Sets the size; creates the object as needed. New bytes are zeros.
+    Truncate {
+        /// The new size in bytes.
+        size: u64,
+    },
+    /// Removes the object with its xattrs and omap, if it exists.
+    Remove,
+    /// The blocks that hold these bytes were lost in the copy that this one is made from: reading them is an error until
+    /// they are overwritten whole. A part behind the end of the object is ignored. Only `blue` can keep that.
+    Lose {
+        /// Offset in bytes.
+        off: u64,
+        /// Length in bytes.
+        len: u64,
+    },
+    /// Sets versions and time; creates the object as needed.
+    SetMeta {
+        /// PG version of this modification.
+        version: Eversion,
+        /// Version that clients see.
+        user_version: u64,
+        /// Time of the modification.
+        mtime: UTime,
+    },
+    /// Sets an xattr; creates the object as needed.
+    SetXattr {
+        /// Its name.
+        name: Box<[u8]>,
+        /// Its value.
+        value: Bytes,
+    },
+    /// Removes an xattr, if it is there.
+    RemoveXattr {
+        /// Its name.
+        name: Box<[u8]>,
+    },
+    /// Sets omap keys; creates the object as needed.
+    SetOmap {
+        /// Keys and values, in any order; of a key that comes twice the last counts.
+        entries: Vec<(Box<[u8]>, Bytes)>,
+    },
+    /// Sets the omap header; creates the object as needed.
+    SetOmapHeader {
+        /// The header.
+        header: Bytes,
+    },
+    /// Removes omap keys that are there.
+    RemoveOmap {
+        /// Keys, in any order.
+        keys: Vec<Box<[u8]>>,
+    },
+    /// Removes the omap keys from `from` (inclusive) to `to` (exclusive).
+    RemoveOmapRange {
+        /// The first key.
+        from: Box<[u8]>,
+        /// The first key that stays.
+        to: Box<[u8]>,
+    },
+    /// Removes all omap keys and the header.
+    ClearOmap,
+}
+
+impl ObjectChange {
+    /// A change of `oid`.
+    pub fn new(oid: impl Into<Arc<ObjectId>>, steps: impl IntoIterator<Item = Step>) -> ObjectChange {
+        ObjectChange { oid: oid.into(), steps: steps.into_iter().collect() }
+    }
+
+    /// Bytes of data that its steps write.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.steps.iter().map(Step::data_bytes).sum()
+    }
+}
+
+/// Bytes of the shortest encoding of a step.
+pub(crate) const STEP_BYTES_MIN: usize = 1;
+
+impl Step {
+    /// Bytes of data that the step writes.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        match self {
+            Step::Write { data, .. } => data.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// The object exists after the step, also if it did not before.
+    #[must_use]
+    pub fn creates(&self) -> bool {
+        match self {
+            Step::Touch
+            | Step::Write { .. }
+            | Step::Truncate { .. }
+            | Step::SetMeta { .. }
+            | Step::SetXattr { .. }
+            | Step::SetOmap { .. }
+            | Step::SetOmapHeader { .. } => true,
+            Step::Zero { .. }
+            | Step::Remove
+            | Step::Lose { .. }
+            | Step::RemoveXattr { .. }
+            | Step::RemoveOmap { .. }
+            | Step::RemoveOmapRange { .. }
+            | Step::ClearOmap => false,
+        }
+    }
+
+    /// Size of the object after the step, if the step sets or raises it; saturating.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        match self {
+            Step::Write { off, data, .. } if !data.is_empty() => off.saturating_add(data.len() as u64),
+            Step::Truncate { size } => *size,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn encode(&self, e: &mut Encoder<'_>) {
+        match self {
+            Step::Touch => e.u8(1),
+            Step::Write { off, data, .. } => {
+                e.u8(2);
+                e.u64(*off);
+                e.u64(data.len() as u64);
+            }
+            Step::Zero { off, len } => {
+                e.u8(3);
+                e.u64(*off);
+                e.u64(*len);
+            }
+            Step::Truncate { size } => {
+                e.u8(4);
+                e.u64(*size);
+            }
+            Step::Remove => e.u8(5),
+            Step::Lose { off, len } => {
+                e.u8(6);
+                e.u64(*off);
+                e.u64(*len);
+            }
+            Step::SetMeta { version, user_version, mtime } => {
+                e.u8(7);
+                e.eversion(*version);
+                e.u64(*user_version);
+                e.utime(*mtime);
+            }
+            Step::SetXattr { name, value } => {
+                e.u8(8);
+                e.blob(name);
+                e.blob(value);
+            }
+            Step::RemoveXattr { name } => {
+                e.u8(9);
+                e.blob(name);
+            }
+            Step::SetOmap { entries } => {
+                e.u8(10);
+                e.vec(entries, |e, (key, value)| {
+                    e.blob(key);
+                    e.blob(value);
+                });
+            }
+            Step::SetOmapHeader { header } => {
+                e.u8(11);
+                e.blob(header);
+            }
+            Step::RemoveOmap { keys } => {
+                e.u8(12);
+                e.vec(keys, |e, key| e.blob(key));
+            }
+            Step::RemoveOmapRange { from, to } => {
+                e.u8(13);
+                e.blob(from);
+                e.blob(to);
+            }
+            Step::ClearOmap => e.u8(14),
+        }
+    }
+
+    pub(crate) fn decode(d: &mut Decoder<'_>, beside: &mut Beside<'_>) -> Result<Step> {
+        Ok(match d.u8()? {
+            1 => Step::Touch,
+            2 => {
+                let off = d.u64()?;
+                let (data, crc) = beside.take(off, d.u64()?)?;
+                Step::Write { off, data, crc }
+            }
+            3 => Step::Zero { off: d.u64()?, len: d.u64()? },
+            4 => Step::Truncate { size: d.u64()? },
+            5 => Step::Remove,
+            6 => Step::Lose { off: d.u64()?, len: d.u64()? },
+            7 => Step::SetMeta { version: d.eversion()?, user_version: d.u64()?, mtime: d.utime()? },
+            8 => Step::SetXattr { name: d.blob()?.into(), value: decode_bytes(d)? },
+            9 => Step::RemoveXattr { name: d.blob()?.into() },
+            10 => Step::SetOmap { entries: d.map(8, |d| Ok(d.blob()?.into()), decode_bytes)? },
+            11 => Step::SetOmapHeader { header: decode_bytes(d)? },
+            12 => Step::RemoveOmap { keys: d.vec(4, |d| Ok(d.blob()?.into()))? },
+            13 => Step::RemoveOmapRange { from: d.blob()?.into(), to: d.blob()?.into() },
+            14 => Step::ClearOmap,
+            value => return Err(DecodeError::BadValue { what: "step of a change", value: value.into() }),
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! [`Transaction`]: what becomes visible, and durable, together; and its encoding.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use carmine_codec::{DecodeError, Decoder, Encoder, Result};
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::{Eversion, ObjectId, SpgId};
+use smallvec::SmallVec;
+
+use crate::change::STEP_BYTES_MIN;
+use crate::info::{decode_pg, encode_pg};
+use crate::{
+    LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, decode_object, encode_object, pg_contains,
+};
+
+/// Changes of a PG that become visible, and durable, together.
+#[derive(Clone, Debug, Default)]
+pub struct Transaction {
+    /// The PG; transactions of one PG become durable in the order of their submission.
+    pub pg: SpgId,
+    /// Number of low hash bits that the PG's objects share: [`pg_bits`](crate::pg_bits). Each OSD knows it by its map: it is
+    /// not encoded.
+    pub bits: u32,
+    /// Changes of objects, in order. All objects lie in `pg`, which stores assert.
+    pub changes: SmallVec<[ObjectChange; 1]>,
+    /// Entries to append to the PG's log; their objects lie in `pg`, too.
+    pub log: SmallVec<[LogEntry; 1]>,
+    /// Drops log entries up to and including this version. Costs about as much as one more entry: do it for many
+    /// entries at once (every 64th, say).
+    pub log_trim_to: Option<Eversion>,
+    /// Drops log entries after this version, before `log` is appended: another copy of the PG did not go through them.
+    /// Give `info` too: `last_update` falls, and `log_tail` is what it says.
+    pub log_rewind_to: Option<Eversion>,
+    /// New PG info. Log entries and trimming move `last_update` and `log_tail` by themselves: give this only when
+    /// something else changes.
+    pub info: Option<PgInfo>,
+    /// Forgets the PG's info and log: for one whose objects are removed and whose pool is gone.
+    pub forget_pg: bool,
+}
+
+/// A transaction that does not change any more, with its encoding once somebody asked for it.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    txn: Transaction,
+    encoded: OnceCell<Bytes>,
+}
+
+/// Bits of the flags that an encoding begins with: which optional fields follow.
+const TRIM: u8 = 1;
+const REWIND: u8 = 2;
+const INFO: u8 = 4;
+const FORGET: u8 = 8;
+const FLAGS: u8 = TRIM | REWIND | INFO | FORGET;
+
+/// Where a change's object is named.
+const NAMED_BY_ENTRY: u8 = 0;
+const NAMED_HERE: u8 = 1;
+
+impl Transaction {
+    /// An empty transaction of this PG, whose objects share so many low bits of their hashes.
+    #[must_use]
+    pub fn new(pg: SpgId, bits: u32) -> Transaction {
+        Transaction { pg, bits, ..Transaction::default() }
+    }
+
+    /// Version of the newest log entry; zero without one.
+    #[must_use]
+    pub fn version(&self) -> Eversion {
+        self.log.last().map_or(Eversion::ZERO, |entry| entry.version)
+    }
+
+    /// All objects that the transaction names.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectId> {
+        self.changes.iter().map(|change| &*change.oid).chain(self.log.iter().map(|entry| &*entry.oid))
+    }
+
+    /// Every object that is named lies in the PG. Another PG's object may have another shard as its owner, and what two
+    /// shards know of one object's blocks differs: both would free the same ones.
+    ///
+    /// # Panics
+    /// If one does not.
+    pub fn assert_within_pg(&self) {
+        for oid in self.objects() {
+            assert!(
+                pg_contains(self.pg, self.bits, oid),
+                "object {oid} is not in PG {} of {} bits",
+                self.pg,
+                self.bits
+            );
+        }
+    }
+
+    /// Bytes of data that it writes.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.changes.iter().map(ObjectChange::data_bytes).sum()
+    }
+
+    /// The bytes that it writes, in the order of its steps: they travel and lie beside the encoding. With them their
+    /// checksum, if it is known.
+    #[must_use]
+    pub fn data(&self) -> (Payload, Option<u32>) {
+        let (mut all, mut known, mut writes) = (Payload::new(), None, 0);
+        for step in self.changes.iter().flat_map(|change| &change.steps) {
+            if let Step::Write { data, crc, .. } = step {
+                all.append(data);
+                known = *crc;
+                writes += 1;
+            }
+        }
+        (all, known.filter(|_| writes == 1))
+    }
+
+    /// Appends the encoding: everything but the data and `bits`.
+    pub fn encode(&self, e: &mut Encoder<'_>) {
+        let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+        encode_pg(e, self.pg);
+        e.u8(flag(self.log_trim_to.is_some(), TRIM)
+            | flag(self.log_rewind_to.is_some(), REWIND)
+            | flag(self.info.is_some(), INFO)
+            | flag(self.forget_pg, FORGET));
+        self.log_trim_to.iter().chain(&self.log_rewind_to).for_each(|version| e.eversion(*version));
+        if let Some(info) = &self.info {
+            info.encode(e);
+        }
+        e.vec(&self.log, |e, entry| entry.encode(e));
+        e.count(self.changes.len());
+        for change in &self.changes {
+            if self.log.last().is_some_and(|entry| Arc::ptr_eq(&entry.oid, &change.oid)) {
+                e.u8(NAMED_BY_ENTRY);
+            } else {
+                e.u8(NAMED_HERE);
+                encode_object(e, &change.oid);
+            }
+            e.vec(&change.steps, |e, step| step.encode(e));
+        }
+    }
+
+    /// Reads what [`Transaction::encode`] wrote. `data` is all that its steps write, and `crc` its checksum if that is known.
+    /// `bits` is 0: set it to what the map says, and look whether the objects lie in the PG.
+    ///
+    /// # Errors
+    /// If the bytes are no transaction, or the lengths of its writes do not add up to the data.
+    pub fn decode(d: &mut Decoder<'_>, data: &Payload, crc: Option<u32>) -> Result<Transaction> {
+        let mut beside = Beside { data: Some(data), zeros: Bytes::new(), crc, at: 0 };
+        let txn = Transaction::read(d, &mut beside)?;
+        match data.len() - beside.at {
+            0 => Ok(txn),
+            left => Err(DecodeError::Trailing { what: "data of a transaction", left }),
+        }
+    }
+
+    /// Reads what [`Transaction::encode`] wrote where the data is not at hand: its writes have their lengths, and no bytes
+    /// (zeros stand for them).
+    ///
+    /// # Errors
+    /// As [`Transaction::decode`].
+    pub fn decode_without_data(d: &mut Decoder<'_>) -> Result<Transaction> {
+        let zeros = Bytes::from(vec![0; 64 << 10]);
+        Transaction::read(d, &mut Beside { data: None, zeros, crc: None, at: 0 })
+    }
+
+    fn read(d: &mut Decoder<'_>, beside: &mut Beside<'_>) -> Result<Transaction> {
+        let mut txn = Transaction::new(decode_pg(d)?, 0);
+        let flags = d.u8()?;
+        if flags & !FLAGS != 0 {
+            return Err(DecodeError::BadValue { what: "flags of a transaction", value: flags.into() });
+        }
+        let mut version = |flag| if flags & flag != 0 { d.eversion().map(Some) } else { Ok(None) };
+        (txn.log_trim_to, txn.log_rewind_to) = (version(TRIM)?, version(REWIND)?);
+        if flags & INFO != 0 {
+            txn.info = Some(PgInfo::decode(d)?);
+        }
+        txn.forget_pg = flags & FORGET != 0;
+        for _ in 0..d.count(LogEntry::BYTES_MIN)? {
+            txn.log.push(LogEntry::decode(d)?);
+        }
+        for _ in 0..d.count(1 + 4)? {
+            let oid = match d.u8()? {
+                NAMED_BY_ENTRY => txn.log.last().map(|entry| Arc::clone(&entry.oid)),
+                NAMED_HERE => Some(Arc::new(decode_object(d)?)),
+                _ => None,
+            };
+            let Some(oid) = oid else {
+                return Err(DecodeError::BadValue { what: "name of a change's object", value: 0 });
+            };
+            let mut steps = SmallVec::new();
+            for _ in 0..d.count(STEP_BYTES_MIN)? {
+                steps.push(Step::decode(d, beside)?);
+            }
+            txn.changes.push(ObjectChange { oid, steps });
+        }
+        Ok(txn)
+    }
+}
+
+impl From<Transaction> for Sealed {
+    fn from(txn: Transaction) -> Sealed {
+        Sealed { txn, encoded: OnceCell::new() }
+    }
+}
+
+impl std::ops::Deref for Sealed {
+    type Target = Transaction;
+    fn deref(&self) -> &Transaction {
+        &self.txn
+    }
+}
+
+impl Sealed {
+    /// A transaction with the bytes that it was decoded from.
+    #[must_use]
+    pub fn decoded(txn: Transaction, encoded: Bytes) -> Sealed {
+        Sealed { txn, encoded: OnceCell::from(encoded) }
+    }
+
+    /// The encoding, made when it is asked for first.
+    #[must_use]
+    pub fn encoded(&self) -> &Bytes {
+        self.encoded.get_or_init(|| {
+            let mut out = Vec::with_capacity(256);
+            self.txn.encode(&mut Encoder::new(&mut out));
+            Bytes::from(out)
+        })
+    }
+
+    /// The transaction, to read it apart.
+    #[must_use]
+    pub fn into_txn(self) -> Transaction {
+        self.txn
+    }
+}
+
+/// The data beside an encoding, taken piece by piece.
+pub(crate) struct Beside<'a> {
+    /// `None`: it is not at hand.
+    data: Option<&'a Payload>,
+    /// Stand for it then.
+    zeros: Bytes,
+    crc: Option<u32>,
+    at: usize,
+}
+
+impl Beside<'_> {
+    /// The next `len` bytes, which are written at `off`.
+    pub(crate) fn take(&mut self, off: u64, len: u64) -> Result<(Payload, Option<u32>)> {
+        let bad = DecodeError::BadValue { what: "range of a write", value: len };
+        off.checked_add(len).filter(|end| *end <= OBJECT_BYTES_MAX).ok_or(bad)?;
+        let len = len as usize;
+        let end = self.at.checked_add(len).ok_or(bad)?;
+        let taken = match self.data {
+            Some(data) if end > data.len() => return Err(bad),
+            Some(data) => (data.slice(self.at, len), self.crc.filter(|_| len == data.len())),
+            None => (Payload::repeat(&self.zeros, len), None),
+        };
+        self.at = end;
+        Ok(taken)
+    }
+}
