@@ -225,6 +225,11 @@ impl Sealed {
         })
     }
 
+    /// Says how many low hash bits the PG's objects share, which no encoding tells.
+    pub fn set_bits(&mut self, bits: u32) {
+        self.txn.bits = bits;
+    }
+
     /// The transaction, to read it apart.
     #[must_use]
     pub fn into_txn(self) -> Transaction {

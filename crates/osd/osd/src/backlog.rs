@@ -1,9 +1,9 @@
 //! Messages that wait until a peer can be reached.
 
 use carmine_messenger::Message;
-use carmine_types::PgId;
-use carmine_wire::header::Front;
-use carmine_wire::private::rep::RepOp;
+use carmine_types::SpgId;
+
+use crate::messages::RepOp;
 
 /// Messages that wait for a session. Writes of clients are bounded for each connection, not for an OSD, so there may be
 /// more: those are left out, which is remembered.
@@ -12,7 +12,7 @@ const MESSAGES_MAX: usize = 64 << 10;
 /// What waits for one session, in order.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    messages: Vec<(PgId, Message)>,
+    messages: Vec<(SpgId, Message)>,
     overflowed: bool,
 }
 
@@ -22,12 +22,12 @@ impl Backlog {
     }
 
     /// PGs that messages wait for.
-    pub(crate) fn pgs(&self) -> impl Iterator<Item = PgId> {
+    pub(crate) fn pgs(&self) -> impl Iterator<Item = SpgId> {
         self.messages.iter().map(|(pg, _)| *pg)
     }
 
     /// Appends a message, if there is room.
-    pub(crate) fn push(&mut self, pg: PgId, message: Message) {
+    pub(crate) fn push(&mut self, pg: SpgId, message: Message) {
         if self.messages.len() < MESSAGES_MAX {
             self.messages.push((pg, message));
         } else {
@@ -36,7 +36,7 @@ impl Backlog {
     }
 
     /// Takes all messages.
-    pub(crate) fn take(&mut self) -> Vec<(PgId, Message)> {
+    pub(crate) fn take(&mut self) -> Vec<(SpgId, Message)> {
         std::mem::take(&mut self.messages)
     }
 
@@ -54,7 +54,7 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
-    use carmine_wire::private::rep::PgQuery;
+    use crate::messages::PgQuery;
 
     use super::*;
 

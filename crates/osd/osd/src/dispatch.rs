@@ -8,7 +8,7 @@ use carmine_reactor::{Group, ShardId};
 use carmine_types::{Epoch, PgId, ReqId};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OsdRequest, peek, peek_output};
-use carmine_wire::private::rep::{
+use crate::messages::{
     KIND_FIRST, KIND_LAST, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepOp, peek_pg,
 };
 use carmine_wire::private::{Admin, Route};

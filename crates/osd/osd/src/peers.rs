@@ -14,7 +14,7 @@ use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, Target, c
 use carmine_reactor::{Group, Shard, sync::oneshot};
 use carmine_types::{OsdId, PgId};
 use carmine_wire::header::Front;
-use carmine_wire::private::rep::{RepAck, peek_pg};
+use crate::messages::{RepAck, peek_pg};
 use carmine_wire::private::{Route, RouteReply};
 use carmine_wire::{EntityAddr, EntityType};
 

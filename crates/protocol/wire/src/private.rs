@@ -5,7 +5,6 @@ mod admin;
 mod osd_beacon;
 mod osd_boot;
 mod osd_down;
-pub mod rep;
 mod route;
 
 pub use admin::{Admin, AdminReply};

@@ -45,7 +45,7 @@ impl OmapRange {
 
     /// The smallest key that may be wanted, inclusive.
     #[must_use]
-    pub(crate) fn first(&self) -> Vec<u8> {
+    pub fn first(&self) -> Vec<u8> {
         let mut first = self.start.clone();
         if self.is_after {
             first.push(0); // the smallest key above it
@@ -66,7 +66,7 @@ pub struct OmapPage {
 
 impl OmapPage {
     /// Takes the next entry of the range, if the page has room for it.
-    pub(crate) fn push(&mut self, range: &OmapRange, key: &[u8], value: impl Into<Bytes>) -> bool {
+    pub fn push(&mut self, range: &OmapRange, key: &[u8], value: impl Into<Bytes>) -> bool {
         if self.entries.len() >= range.entries_max || self.bytes >= range.bytes_max {
             self.more = true;
             return false;

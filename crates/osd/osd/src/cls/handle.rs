@@ -1,10 +1,12 @@
 //! What a class method sees of an object.
 
+use carmine_codec::{DecodeError, Decoder};
+use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
+use carmine_store::OmapRange;
 use carmine_types::{UTime, errno};
-use carmine_wire::{Decoder, EntityAddr, EntityName, WireError};
+use carmine_wire::{EntityAddr, EntityName};
 
-use crate::attrs::Kind;
 use crate::pg::{State, decode_input};
 
 /// Who calls a method.
@@ -42,44 +44,56 @@ impl<'a, 'b> Handle<'a, 'b> {
     }
 
     pub(super) fn remove_object(&mut self) {
-        self.state.remove();
+        if !self.state.is_in_vain() {
+            self.state.remove();
+        }
     }
 
     pub(super) fn xattr(&mut self, name: &[u8]) -> Option<Bytes> {
-        self.state.view().get(Kind::Xattr, name).cloned()
+        self.state.xattr(name)
     }
 
-    pub(super) fn set_xattr(&mut self, name: &[u8], value: Vec<u8>) {
-        self.state.touch();
-        self.state.view().set(Kind::Xattr, name, Bytes::from(value));
+    pub(super) fn set_xattr(&mut self, name: &[u8], value: Vec<u8>) -> Result<(), i32> {
+        if self.state.is_in_vain() {
+            return Ok(());
+        }
+        self.state.set_xattr(name, Bytes::from(value))
     }
 
     /// Names of the xattrs that begin with `prefix`, without it.
     pub(super) fn xattrs(&mut self, prefix: &[u8]) -> Vec<Vec<u8>> {
-        let all = self.state.view().after(Kind::Xattr, None, prefix);
+        let all = self.state.user_xattrs().into_iter();
         all.filter_map(|(name, _)| name.strip_prefix(prefix)).map(<[u8]>::to_vec).collect()
     }
 
     pub(super) fn omap(&mut self, name: &[u8]) -> Option<Bytes> {
-        self.state.view().get(Kind::Omap, name).cloned()
+        self.state.known_value(name)
     }
 
     pub(super) fn set_omap(&mut self, name: &[u8], value: Vec<u8>) {
-        self.state.touch();
-        self.state.view().set(Kind::Omap, name, Bytes::from(value));
+        if !self.state.is_in_vain() {
+            self.state.touch();
+            self.state.change_omap(Step::SetOmap { entries: vec![(name.into(), Bytes::from(value))] });
+        }
     }
 
     pub(super) fn remove_omap(&mut self, name: &[u8]) {
-        self.state.view().remove(Kind::Omap, name);
+        if !self.state.is_in_vain() {
+            self.state.change_omap(Step::RemoveOmap { keys: vec![name.into()] });
+        }
     }
 
     /// A page of the entries whose names begin with `prefix`: those after `prefix` + `after`, with their names' rest.
     pub(super) fn omap_page(&mut self, prefix: &[u8], after: &[u8], max: u64) -> Vec<(Vec<u8>, Bytes)> {
-        let start = [prefix, after].concat();
-        let start = (!after.is_empty()).then_some(&start[..]);
-        let max = max.min(PAGE_MAX) as usize;
-        let all = self.state.view().after(Kind::Omap, start, prefix).take(max);
-        all.filter_map(|(name, value)| Some((name.strip_prefix(prefix)?.to_vec(), value.clone()))).collect()
+        let page = self.state.known_page(OmapRange {
+            start: [prefix, after].concat(),
+            is_after: !after.is_empty(),
+            prefix: prefix.to_vec(),
+            entries_max: max.min(PAGE_MAX) as usize,
+            bytes_max: PAGE_BYTES_MAX,
+        });
+        let all = page.entries.into_iter();
+        all.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))).collect()
     }
 
     /// The object's bytes. Only for methods that say that they look at them.
@@ -89,6 +103,9 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// Replaces some of the object's bytes, or appends.
     pub(super) fn write(&mut self, at: u64, bytes: Vec<u8>) -> Result<(), i32> {
+        if self.state.is_in_vain() {
+            return Ok(());
+        }
         let start = usize::try_from(at).map_err(|_| errno::EFBIG)?;
         self.state.write(at, Payload::from(bytes.clone()), None)?;
         if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
@@ -103,6 +120,9 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// Replaces all of the object's bytes.
     pub(super) fn write_full(&mut self, bytes: Vec<u8>) -> Result<(), i32> {
+        if self.state.is_in_vain() {
+            return Ok(());
+        }
         self.state.truncate(bytes.len() as u64);
         if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
             data.truncate(bytes.len());
@@ -113,6 +133,8 @@ impl<'a, 'b> Handle<'a, 'b> {
 
 /// Most entries in one answer.
 const PAGE_MAX: u64 = 1024;
+/// Bytes of keys and values after which an answer ends.
+const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// Decodes a method's whole input.
 ///
@@ -120,7 +142,7 @@ const PAGE_MAX: u64 = 1024;
 /// EINVAL.
 pub(super) fn decode<'a, T>(
     input: &'a [u8],
-    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, WireError>,
+    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, i32> {
     decode_input(input, read)
 }
@@ -131,7 +153,7 @@ pub(super) fn decode<'a, T>(
 /// EIO.
 pub(super) fn stored<'a, T>(
     value: &'a [u8],
-    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, WireError>,
+    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, i32> {
     Decoder::all(value, "stored by a method", read).map_err(|error| {
         tracing::error!("{error}");

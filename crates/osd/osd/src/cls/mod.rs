@@ -78,7 +78,10 @@ pub(crate) fn writes(request: &OsdRequest, at: usize, data: &Payload) -> bool {
     known.map_or(request.flags & flags::WRITE != 0, |method| method.writes)
 }
 
-/// Calls a method; the object's attributes are loaded.
+/// Times that a method is called again because it asked for something that had to be looked up first.
+const CALLS_MAX: usize = 1024;
+
+/// Calls a method, again and again until all that it asks for is known.
 ///
 /// # Errors
 /// What the method says; ENOENT if it needs an object and there is none; EOPNOTSUPP if there is no such method.
@@ -103,5 +106,16 @@ pub(crate) async fn call(
         state.load_data(osd, op).await?;
     }
     let caller = Caller { gid: op.reqid.client, addr: osd.client_addr(op) };
-    (found.run)(&mut Handle::new(state, caller), input).map(Payload::from)
+    for _ in 0..CALLS_MAX {
+        let before = state.steps();
+        let done = (found.run)(&mut Handle::new(state, caller), input);
+        if !state.look_up_missing(osd).await? {
+            return done.map(Payload::from);
+        }
+        if state.steps() != before {
+            tracing::error!("method {} changes an object before it has looked at it", found.name);
+            return Err(errno::EIO);
+        }
+    }
+    Err(errno::E2BIG)
 }

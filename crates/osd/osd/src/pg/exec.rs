@@ -5,24 +5,25 @@
 //! these do not pass.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use carmine_reactor::Payload;
-use carmine_store::{LogOp, ObjectMeta, StoreError, TxnOp};
-use carmine_types::{Eversion, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
+use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
+use carmine_store::StoreError;
+use carmine_types::{Eversion, LogOp, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
 use carmine_wire::osd_op::{OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_ranges};
 use smallvec::SmallVec;
 
-use super::extra::{self, Extra};
+use super::extra::{self, Extra, OmapView};
 use super::heal;
-use crate::attrs::{Change, View};
 use crate::config::{OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
 
 /// What a write request does, if it is submitted.
 pub(crate) struct Plan {
-    /// Steps of the store; none if the request failed or has no effect.
-    pub ops: SmallVec<[TxnOp; 2]>,
+    /// What changes; nothing if the request failed or has no effect.
+    pub changes: SmallVec<[ObjectChange; 1]>,
     /// What it does to the object.
     pub effect: LogOp,
     /// 0 or a negative errno.
@@ -36,15 +37,13 @@ pub(crate) struct Plan {
     pub outputs: SmallVec<[(i32, Payload); 2]>,
     /// What else follows from it.
     pub extra: Option<Box<Extra>>,
-    /// Changed attributes, which the steps store.
-    pub attrs: Option<Box<Change>>,
 }
 
 impl Plan {
     /// A request that fails.
     pub(crate) fn failed(result: i32) -> Plan {
         Plan {
-            ops: SmallVec::new(),
+            changes: SmallVec::new(),
             effect: LogOp::Error,
             result,
             prior: Eversion::ZERO,
@@ -52,22 +51,23 @@ impl Plan {
             user_version: 0,
             outputs: SmallVec::new(),
             extra: None,
-            attrs: None,
         }
     }
 }
 
 /// The object as the request has left it so far.
 pub(crate) struct State<'a> {
-    pub(super) oid: &'a ObjectId,
+    pub(super) oid: &'a Arc<ObjectId>,
     /// As it was before.
     pub(super) was: Option<ObjectMeta>,
     pub(super) exists: bool,
     pub(super) size: u64,
     /// Time of its last modification, if this request is one.
     pub(crate) mtime: UTime,
-    pub(super) ops: SmallVec<[TxnOp; 2]>,
-    /// Bytes that `ops` write.
+    pub(super) steps: SmallVec<[Step; 2]>,
+    /// The xattrs after those steps.
+    pub(super) xattrs: Xattrs,
+    /// Bytes that `steps` write.
     written: u64,
     /// Bytes that may still be brought into memory beside the request itself, of [`OUTPUT_BYTES_MAX`].
     pub(super) left: u64,
@@ -100,14 +100,15 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
         Ok(meta) => meta,
         Err(result) => return Outcome::error(result),
     };
-    let mut outcome = Outcome { user_version: meta.map_or(0, |m| m.user_version), ..Outcome::default() };
+    let user_version = meta.as_ref().map_or(0, |m| m.user_version);
+    let mut outcome = Outcome { user_version, ..Outcome::default() };
     let mut state: Option<Box<State<'_>>> = None;
     let mut left = OUTPUT_BYTES_MAX;
     for (at, request) in op.request.ops.iter().enumerate() {
         let step = if is_plain(request.code) {
-            read_op(osd, op, meta, request, left).await
+            read_op(osd, op, meta.as_ref(), request, left).await
         } else {
-            let state = state.get_or_insert_with(|| Box::new(State::new(osd, op, meta)));
+            let state = state.get_or_insert_with(|| Box::new(State::new(osd, op, meta.clone())));
             state.left = left;
             let step = Box::pin(extra::step(osd, op, state, at)).await;
             left = state.left;
@@ -134,7 +135,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
     let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| errno::EINVAL)?;
     let meta = stat(osd, op).await?;
     let mut outputs = SmallVec::new();
-    let mut state = State::new(osd, op, meta);
+    let mut state = State::new(osd, op, meta.clone());
     for (at, (request, range)) in op.request.ops.iter().zip(ranges).enumerate() {
         let step = if !is_plain(request.code) {
             Box::pin(extra::step(osd, op, &mut state, at)).await
@@ -143,7 +144,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
             let crc = op.data_crc.filter(|_| range.len() == op.data.len());
             state.apply(request, op.data.slice(range.start, range.len()), crc, range).map(|()| Payload::new())
         } else {
-            Box::pin(state.read(osd, op, meta, request)).await
+            Box::pin(state.read(osd, op, meta.as_ref(), request)).await
         };
         match step.and_then(|data| counted(&mut state.left, data)) {
             Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
@@ -155,17 +156,20 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
             }
         }
     }
-    let attrs = state.store_attrs()?;
     let effect = match state.exists {
-        _ if state.ops.is_empty() => LogOp::Error,
+        _ if state.steps.is_empty() => LogOp::Error,
         true => LogOp::Modify,
         false => LogOp::Delete,
     };
-    let sizes = (meta.map(|m| m.size), state.exists.then_some(state.size));
+    let sizes = (meta.as_ref().map(|m| m.size), state.exists.then_some(state.size));
     let meta = meta.unwrap_or_default();
     let (prior, user_version) = (meta.version, meta.user_version);
-    let State { ops, extra, .. } = state;
-    Ok(Box::new(Plan { ops, effect, result: 0, prior, sizes, user_version, outputs, extra, attrs }))
+    let State { oid, steps, extra, .. } = state;
+    let mut changes = SmallVec::new();
+    if !steps.is_empty() {
+        changes.push(ObjectChange { oid: Arc::clone(oid), steps });
+    }
+    Ok(Box::new(Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra }))
 }
 
 /// An output, if there is room left for it.
@@ -184,7 +188,7 @@ async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> 
 async fn read_op(
     osd: &OsdShard,
     client: &ClientOp,
-    meta: Option<ObjectMeta>,
+    meta: Option<&ObjectMeta>,
     op: &OsdOp,
     left: u64,
 ) -> Result<Payload, i32> {
@@ -195,7 +199,7 @@ async fn read_op(
             if op.extent().length == 0 && meta.size.saturating_sub(op.extent().offset) > WHOLE_OBJECT_BYTES {
                 Box::pin(client.take_more(osd)).await;
             }
-            let data = read_bytes(osd, &client.oid, meta, op, left).await?;
+            let data = read_bytes(osd, &client.oid, meta.size, op, left).await?;
             Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
         }
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
@@ -214,12 +218,12 @@ async fn read_op(
 pub(super) async fn read_bytes(
     osd: &OsdShard,
     oid: &ObjectId,
-    meta: ObjectMeta,
+    size: u64,
     op: &OsdOp,
     left: u64,
 ) -> Result<Payload, i32> {
     let extent = op.extent();
-    let to_end = meta.size.saturating_sub(extent.offset);
+    let to_end = size.saturating_sub(extent.offset);
     let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
     if len > left {
         return Err(errno::EMSGSIZE);
@@ -256,11 +260,12 @@ impl<'a> State<'a> {
     fn new(osd: &OsdShard, op: &'a ClientOp, was: Option<ObjectMeta>) -> State<'a> {
         State {
             oid: &op.oid,
-            was,
             exists: was.is_some(),
-            size: was.map_or(0, |m| m.size),
+            size: was.as_ref().map_or(0, |m| m.size),
             mtime: op.mtime(osd),
-            ops: SmallVec::new(),
+            steps: SmallVec::new(),
+            xattrs: was.as_ref().map(|m| m.xattrs.clone()).unwrap_or_default(),
+            was,
             written: 0,
             left: OUTPUT_BYTES_MAX,
             extra: None,
@@ -269,7 +274,7 @@ impl<'a> State<'a> {
 
     /// The state of an object that does not exist.
     #[cfg(test)]
-    pub(crate) fn nothing(oid: &'a ObjectId, mtime: UTime) -> State<'a> {
+    pub(crate) fn nothing(oid: &'a Arc<ObjectId>, mtime: UTime) -> State<'a> {
         let left = OUTPUT_BYTES_MAX;
         State {
             oid,
@@ -277,19 +282,12 @@ impl<'a> State<'a> {
             exists: false,
             size: 0,
             mtime,
-            ops: SmallVec::new(),
+            steps: SmallVec::new(),
+            xattrs: Xattrs::default(),
             written: 0,
             left,
             extra: None,
         }
-    }
-
-    /// Adds the steps that store changed attributes.
-    fn store_attrs(&mut self) -> Result<Option<Box<Change>>, i32> {
-        let Some(view) = self.extra.as_mut().and_then(|extra| extra.attrs.take()) else { return Ok(None) };
-        let Some((change, steps)) = Change::of(view, self.oid, self.exists)? else { return Ok(None) };
-        self.ops.extend(steps);
-        Ok(Some(Box::new(change)))
     }
 
     /// A read among the writes of a request. What they leave is in no store yet: only what is known without it is told.
@@ -297,10 +295,10 @@ impl<'a> State<'a> {
         &self,
         osd: &OsdShard,
         client: &ClientOp,
-        meta: Option<ObjectMeta>,
+        meta: Option<&ObjectMeta>,
         op: &OsdOp,
     ) -> Result<Payload, i32> {
-        let is_changed = !self.ops.is_empty();
+        let is_changed = !self.steps.is_empty();
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(errno::ENOENT),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
@@ -325,7 +323,7 @@ impl<'a> State<'a> {
                 let size = bounded(extent.offset)?;
                 // Nothing is made by truncating what does not exist, as in Ceph.
                 if self.exists && self.size != size {
-                    self.ops.push(TxnOp::Truncate { oid: self.oid.clone(), size });
+                    self.steps.push(Step::Truncate { size });
                     self.size = size;
                 }
                 Ok(())
@@ -333,7 +331,7 @@ impl<'a> State<'a> {
             ops::ZERO => {
                 if self.exists {
                     let (off, len) = (extent.offset, extent.length);
-                    self.ops.push(TxnOp::Zero { oid: self.oid.clone(), off, len });
+                    self.steps.push(Step::Zero { off, len });
                 }
                 Ok(())
             }
@@ -345,7 +343,7 @@ impl<'a> State<'a> {
             ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(errno::EEXIST),
             // Also of one that is there: `rados touch` sets its time.
             ops::CREATE => {
-                self.ops.push(TxnOp::Touch { oid: self.oid.clone() });
+                self.steps.push(Step::Touch);
                 self.exists = true;
                 Ok(())
             }
@@ -359,25 +357,30 @@ impl<'a> State<'a> {
 
     /// Removes the object with its attributes and watches.
     pub(crate) fn remove(&mut self) {
-        self.ops.push(TxnOp::Remove { oid: self.oid.clone() });
-        (self.exists, self.size) = (false, 0);
+        self.steps.push(Step::Remove);
+        (self.exists, self.size, self.xattrs) = (false, 0, Xattrs::default());
         let extra = self.extra.get_or_insert_default();
-        extra.attrs = Some(View::removed());
+        extra.omap = Some(OmapView::removed());
         extra.data = None;
         extra.effects.push(extra::Effect::Removed);
+    }
+
+    /// Number of steps so far.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.len()
     }
 
     /// Cuts the object to this size, if it is longer.
     pub(crate) fn truncate(&mut self, size: u64) {
         if self.exists && self.size > size {
-            self.ops.push(TxnOp::Truncate { oid: self.oid.clone(), size });
+            self.steps.push(Step::Truncate { size });
             self.size = size;
         }
     }
 
     pub(crate) fn touch(&mut self) {
         if !self.exists {
-            self.ops.push(TxnOp::Touch { oid: self.oid.clone() });
+            self.steps.push(Step::Touch);
             self.exists = true;
         }
     }
@@ -402,7 +405,7 @@ impl<'a> State<'a> {
             return Ok(());
         }
         debug_assert!(crc.is_none_or(|crc| crc == data.crc32c(crc32c::SEED)), "the checksum of other data");
-        self.ops.push(TxnOp::Write { oid: self.oid.clone(), off, data, crc });
+        self.steps.push(Step::Write { off, data, crc });
         (self.exists, self.size) = (true, self.size.max(end));
         Ok(())
     }

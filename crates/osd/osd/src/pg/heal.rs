@@ -5,13 +5,14 @@
 use std::rc::Rc;
 
 use carmine_messenger::Message;
+use carmine_pgtypes::ObjectChange;
 use carmine_reactor::Payload;
-use carmine_store::{Prepared, StoreError, TxnOp};
+use carmine_store::{Prepared, StoreError};
 use carmine_types::{Errno, ObjectId, errno};
-use carmine_wire::private::rep::{Head, PgData, PgRead};
 
 use super::exec::failed;
 use super::{Pg, Phase};
+use crate::messages::{Head, PgData, PgRead};
 use crate::shard::OsdShard;
 
 /// Bytes that one checksum covers.
@@ -35,10 +36,10 @@ pub(crate) async fn read(osd: &OsdShard, oid: &ObjectId, off: u64, len: u64) -> 
 }
 
 /// Prepares a write, and heals what it needs.
-pub(super) async fn prepare(osd: &OsdShard, ops: &[TxnOp]) -> Result<Prepared, StoreError> {
+pub(super) async fn prepare(osd: &OsdShard, changes: &[ObjectChange]) -> Result<Prepared, StoreError> {
     let mut healed = 0;
     loop {
-        match osd.store.prepare(ops).await {
+        match osd.store.prepare(changes).await {
             Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error)).await?,
             done => return done,
         }
@@ -83,7 +84,7 @@ async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), Unhealed> {
     let Some((oid, off)) = error.lost_block() else { return Err(unknown(error)) };
     osd.metrics.borrow_mut().blocks_lost.inc();
     let id = osd.view().and_then(|view| view.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name));
-    let Some(pg) = id.and_then(|id| osd.pg(id)) else { return Err(unknown(error)) };
+    let Some(pg) = id.and_then(|id| osd.pg(id.into())) else { return Err(unknown(error)) };
     let mut is_lost = true;
     for member in pg.acting().into_iter().filter(|member| *member != osd.config.id) {
         let request = PgRead { head: pg.head(osd), off, len: BLOCK_BYTES, oid: oid.clone() };

@@ -18,13 +18,18 @@ pub(crate) struct Write {
     pub submitted_ns: u64,
     /// Durable here since this time; 0: not yet.
     pub local_ns: u64,
-    /// What replicas are sent, encoded, for those that need it again; empty without replicas.
-    pub rep: Vec<u8>,
-    pub rep_data: Payload,
-    /// Checksum of `rep_data`, if it is known.
-    pub rep_crc: Option<u32>,
+    /// What replicas are sent, kept for those that need it again; `None` without replicas.
+    pub rep: Option<Replicated>,
     /// Requests that are answered when this write is durable everywhere: resends of it, and others whose answer tells of it.
     pub followers: Vec<(Rc<ClientOp>, Outcome)>,
+}
+
+/// A write as replicas are sent it.
+pub(crate) struct Replicated {
+    pub front: Vec<u8>,
+    pub data: Payload,
+    /// Checksum of `data`, if it is known.
+    pub crc: Option<u32>,
 }
 
 /// The writes in flight of a PG, oldest first; their version numbers have no gaps.

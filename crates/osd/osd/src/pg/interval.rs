@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use carmine_crush::MapView;
 use carmine_reactor::Group;
-use carmine_store::pg_bits;
+use carmine_pgtypes::pg_bits;
 use carmine_types::{Epoch, OsdId};
 use carmine_wire::EntityAddr;
 use carmine_wire::osdmap::Pin;
@@ -78,7 +78,6 @@ impl Pg {
         let last = self.log.borrow().info.last_update.version;
         self.local.set(last);
         self.committed.set(last);
-        osd.attrs.borrow_mut().forget(self.id);
         if acting.first() != Some(&me) {
             self.drop_ops(osd);
             // The clients go to the new primary, which knows who watches.
@@ -105,9 +104,9 @@ impl Pg {
     /// Who is missing for the PG to be active, in words; `None` if all are here.
     fn missing_members(&self, osd: &OsdShard) -> Option<String> {
         let view = osd.view()?;
-        let size = view.map().pool(self.id.pool).map_or(0, |pool| usize::from(pool.size));
+        let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
         let acting = self.acting();
-        let owners = Pin::of(view.map(), self.id, &view.mapping(self.id).raw).owners;
+        let owners = Pin::of(view.map(), self.id.pgid, &view.mapping(self.id.pgid).raw).owners;
         let wanted = owners.iter().filter_map(|osd| OsdId::from_item(*osd));
         let down: Vec<String> =
             wanted.filter(|osd| !acting.contains(osd)).map(|osd| osd.to_string()).collect();
@@ -125,10 +124,10 @@ impl Pg {
 /// The acting set, primary first.
 fn members(view: &MapView, pg: &Pg) -> Vec<Member> {
     let map = view.map();
-    if let Some(pool) = map.pool(pg.id.pool) {
-        pg.bits.set(pg_bits(pg.id.ps, pool.pg_num));
+    if let Some(pool) = map.pool(pg.id.pgid.pool) {
+        pg.bits.set(pg_bits(pg.id.pgid.ps, pool.pg_num));
     }
-    let mapping = view.mapping(pg.id);
+    let mapping = view.mapping(pg.id.pgid);
     let mut members: Vec<Member> = mapping
         .acting_osds()
         .filter_map(|osd| {

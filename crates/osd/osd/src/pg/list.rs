@@ -68,9 +68,9 @@ fn wanted_namespace(op: &ClientOp, object: &ObjectId) -> bool {
 /// The first possible object of the next PG in the order of reversed hashes; behind all objects after the last PG.
 fn after(pg: &Pg) -> HObject {
     let bits = pg.bits.get().min(32);
-    let first = u64::from(pg.id.ps.reverse_bits()) & !(u64::from(u32::MAX) >> bits);
+    let first = u64::from(pg.id.pgid.ps.reverse_bits()) & !(u64::from(u32::MAX) >> bits);
     match u32::try_from(first + (1u64 << (32 - bits))) {
-        Ok(next) => HObject::from(ObjectId::cursor(pg.id.pool, next.reverse_bits())),
+        Ok(next) => HObject::from(ObjectId::cursor(pg.id.pgid.pool, next.reverse_bits())),
         Err(_) => HObject::max(),
     }
 }

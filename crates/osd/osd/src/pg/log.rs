@@ -2,9 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use carmine_store::{LogEntry, PgInfo, PgState};
-use carmine_types::{Eversion, PgId, ReqId};
-use carmine_wire::private::rep::RepEntry;
+use carmine_pgtypes::{LogEntry, PgInfo, PgState};
+use carmine_types::{Eversion, ReqId, SpgId};
 use foldhash::fast::FixedState;
 
 use crate::config::{LOG_ENTRIES_MIN, LOG_TRIM_BATCH};
@@ -26,7 +25,7 @@ pub(crate) struct PgLog {
 }
 
 impl PgLog {
-    pub(crate) fn new(pg: PgId) -> PgLog {
+    pub(crate) fn new(pg: SpgId) -> PgLog {
         let info = PgInfo { pg, ..PgInfo::default() };
         PgLog { info, entries: VecDeque::new(), by_reqid: HashMap::default() }
     }
@@ -93,8 +92,8 @@ impl PgLog {
 
     /// The newest version that this log has in common with another one (its tail and its entries), and thus up to which
     /// both copies went through the same changes. `None` if they do not touch.
-    pub(crate) fn common_with(&self, other_tail: Eversion, other: &[RepEntry]) -> Option<Eversion> {
-        let mine = |e: &RepEntry| self.find_version(e.version).is_some_and(|m| m.reqid == e.reqid);
+    pub(crate) fn common_with(&self, other_tail: Eversion, other: &[LogEntry]) -> Option<Eversion> {
+        let mine = |e: &LogEntry| self.find_version(e.version).is_some_and(|m| m.reqid == e.reqid);
         if let Some(entry) = other.iter().rev().find(|e| mine(e) || e.version == self.info.log_tail) {
             return Some(entry.version);
         }
@@ -105,33 +104,5 @@ impl PgLog {
     fn find_version(&self, version: Eversion) -> Option<&LogEntry> {
         let at = self.entries.binary_search_by(|e| e.version.cmp(&version)).ok()?;
         self.entries.get(at)
-    }
-}
-
-/// The entry as it travels between OSDs.
-pub(crate) fn to_wire(e: &LogEntry) -> RepEntry {
-    RepEntry {
-        version: e.version,
-        prior: e.prior,
-        reqid: e.reqid,
-        oid: e.oid.clone(),
-        op: e.op,
-        user_version: e.user_version,
-        result: e.result,
-        mtime: e.mtime,
-    }
-}
-
-/// The entry as the store keeps it.
-pub(crate) fn from_wire(e: RepEntry) -> LogEntry {
-    LogEntry {
-        version: e.version,
-        prior: e.prior,
-        reqid: e.reqid,
-        oid: e.oid,
-        op: e.op,
-        user_version: e.user_version,
-        result: e.result,
-        mtime: e.mtime,
     }
 }

@@ -38,8 +38,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use carmine_reactor::sync::Notify;
-use carmine_store::{LogEntry, StoreError, Transaction, pg_contains};
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, errno};
+use carmine_pgtypes::{LogEntry, Transaction, pg_contains};
+use carmine_store::StoreError;
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno};
 
 pub(crate) use exec::State;
 pub(crate) use exec::failed as store_failed;
@@ -113,7 +114,7 @@ impl Phase {
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {
-    pub id: PgId,
+    pub id: SpgId,
     /// Low hash bits that its objects share.
     pub bits: Cell<u32>,
     pub phase: RefCell<Phase>,
@@ -157,7 +158,7 @@ pub(crate) struct Pg {
 }
 
 impl Pg {
-    pub(crate) fn new(id: PgId) -> Rc<Pg> {
+    pub(crate) fn new(id: SpgId) -> Rc<Pg> {
         Rc::new(Pg {
             id,
             bits: Cell::new(0),
@@ -271,7 +272,7 @@ impl Pg {
 
     /// It names an object, or a pool, that is not this PG's.
     fn is_misdirected(&self, op: &ClientOp) -> bool {
-        op.request.locator.pool != self.id.pool || !(self.contains(&op.oid) || op.is_pg_op())
+        op.request.locator.pool != self.id.pgid.pool || !(self.contains(&op.oid) || op.is_pg_op())
     }
 
     /// Ends a misdirected operation. By an older map the object may have been this PG's: then its client, which has our map

@@ -7,7 +7,7 @@
 
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use carmine_types::ObjectId;
 use foldhash::fast::FixedState;
@@ -23,7 +23,7 @@ pub(crate) trait Queued: Clone {
 
 /// The objects of a PG on which something is waiting, running or uncommitted.
 pub(crate) struct Objects<T> {
-    busy: HashMap<Rc<ObjectId>, Busy<T>, FixedState>,
+    busy: HashMap<Arc<ObjectId>, Busy<T>, FixedState>,
 }
 
 /// One such object.
@@ -44,21 +44,21 @@ impl<T> Default for Objects<T> {
 
 impl<T: Queued> Objects<T> {
     /// Puts an operation behind all others of its object.
-    pub(crate) fn push(&mut self, oid: &Rc<ObjectId>, op: T) {
+    pub(crate) fn push(&mut self, oid: &Arc<ObjectId>, op: T) {
         match self.busy.get_mut(oid) {
             Some(busy) => busy.queue.push_back(op),
             None => {
                 let mut queue = VecDeque::new();
                 queue.push_back(op);
                 let busy = Busy { queue, running: SmallVec::new(), submitted: 0 };
-                self.busy.insert(Rc::clone(oid), busy);
+                self.busy.insert(Arc::clone(oid), busy);
             }
         }
     }
 
     /// Starts an operation at once if nothing is known of its object; else gives it back to be queued.
-    pub(crate) fn start_alone(&mut self, oid: &Rc<ObjectId>, op: T) -> Result<(), T> {
-        let Entry::Vacant(vacant) = self.busy.entry(Rc::clone(oid)) else { return Err(op) };
+    pub(crate) fn start_alone(&mut self, oid: &Arc<ObjectId>, op: T) -> Result<(), T> {
+        let Entry::Vacant(vacant) = self.busy.entry(Arc::clone(oid)) else { return Err(op) };
         vacant.insert(Busy { queue: VecDeque::new(), running: SmallVec::from_buf([op]), submitted: 0 });
         Ok(())
     }
@@ -82,8 +82,8 @@ impl<T: Queued> Objects<T> {
     }
 
     /// An operation has finished; a write that was submitted, with its version number.
-    pub(crate) fn finish(&mut self, oid: &Rc<ObjectId>, op: &T, submitted: Option<u64>) {
-        let Entry::Occupied(mut found) = self.busy.entry(Rc::clone(oid)) else { return };
+    pub(crate) fn finish(&mut self, oid: &Arc<ObjectId>, op: &T, submitted: Option<u64>) {
+        let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) else { return };
         let busy = found.get_mut();
         busy.running.retain(|running| !running.same(op));
         if let Some(version) = submitted {
@@ -93,8 +93,8 @@ impl<T: Queued> Objects<T> {
     }
 
     /// All writes of this object up to `version` are committed.
-    pub(crate) fn commit(&mut self, oid: &Rc<ObjectId>, version: u64) {
-        let Entry::Occupied(mut found) = self.busy.entry(Rc::clone(oid)) else { return };
+    pub(crate) fn commit(&mut self, oid: &Arc<ObjectId>, version: u64) {
+        let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) else { return };
         let busy = found.get_mut();
         if busy.submitted <= version {
             busy.submitted = 0;
@@ -121,7 +121,7 @@ impl<T: Queued> Objects<T> {
     }
 }
 
-fn forget_if_idle<T>(found: OccupiedEntry<'_, Rc<ObjectId>, Busy<T>>) {
+fn forget_if_idle<T>(found: OccupiedEntry<'_, Arc<ObjectId>, Busy<T>>) {
     let busy = found.get();
     if busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0 {
         found.remove();
@@ -147,8 +147,8 @@ mod tests {
         }
     }
 
-    fn object() -> Rc<ObjectId> {
-        Rc::new(ObjectId::head(1, b"", b"", b"o"))
+    fn object() -> Arc<ObjectId> {
+        Arc::new(ObjectId::head(1, b"", b"", b"o"))
     }
 
     #[test]

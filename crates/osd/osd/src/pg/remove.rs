@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use carmine_crush::MapView;
 use carmine_reactor::Group;
-use carmine_store::{StoreError, Transaction, TxnOp};
-use carmine_types::PgId;
+use carmine_pgtypes::{ObjectChange, Step, Transaction};
+use carmine_store::StoreError;
+use carmine_types::{PgId, SpgId};
 
 use super::{Pg, Phase};
 use crate::shard::OsdShard;
@@ -41,13 +42,13 @@ pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, view: &MapView) {
             Err(error) => return tracing::warn!("PGs of deleted pools cannot be looked for: {error}"),
         };
         // A pool that no map had yet was not deleted: then it is the map that is wrong.
-        for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pool) && pg.pool <= newest) {
+        for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pgid.pool) && pg.pgid.pool <= newest) {
             remove_data(&own, pg, WHOLE_POOL).await;
         }
     });
 }
 
-async fn remove_data(osd: &OsdShard, pg: PgId, bits: u32) {
+async fn remove_data(osd: &OsdShard, pg: SpgId, bits: u32) {
     let _turn = osd.walks.acquire(1).await;
     match remove_objects(osd, pg, bits).await {
         Ok(objects) => tracing::info!("pg {pg}: its pool was deleted: {objects} objects removed"),
@@ -58,9 +59,9 @@ async fn remove_data(osd: &OsdShard, pg: PgId, bits: u32) {
 }
 
 /// Removes a PG's objects (with [`WHOLE_POOL`] those of its whole pool), then its log and info; gives the number of objects.
-pub(crate) async fn remove_objects(osd: &OsdShard, pg: PgId, bits: u32) -> Result<usize, StoreError> {
+pub(crate) async fn remove_objects(osd: &OsdShard, pg: SpgId, bits: u32) -> Result<usize, StoreError> {
     // All of a pool is what its first PG has if there is no other.
-    let part = if bits == WHOLE_POOL { PgId { ps: 0, ..pg } } else { pg };
+    let part = if bits == WHOLE_POOL { SpgId { pgid: PgId { ps: 0, ..pg.pgid }, ..pg } } else { pg };
     let mut objects = 0;
     loop {
         let page = osd.store.list(part, bits, None, PAGE).await?;
@@ -68,9 +69,9 @@ pub(crate) async fn remove_objects(osd: &OsdShard, pg: PgId, bits: u32) -> Resul
             break;
         }
         objects += page.len();
-        let ops = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
-        let txn = Transaction { ops, ..Transaction::new(part, bits) };
-        let prepared = osd.store.prepare(&txn.ops).await?;
+        let mut txn = Transaction::new(part, bits);
+        txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
+        let prepared = osd.store.prepare(&txn.changes).await?;
         let commit = osd.store.submit(txn);
         drop(prepared);
         commit.await?;

@@ -5,16 +5,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use carmine_messenger::Message;
-use carmine_reactor::{Group, Payload};
-use carmine_store::{LogEntry, LogOp, Prepared, StoreError, Transaction, TxnOp};
+use carmine_pgtypes::{Sealed, Transaction};
+use carmine_reactor::Group;
+use carmine_store::{Prepared, StoreError};
 use carmine_types::{Epoch, Eversion, ObjectId, errno};
-use carmine_wire::private::rep::{Head, RepAck, RepOp, RepTxn};
-use smallvec::{SmallVec, smallvec};
 
-use super::{Pg, Phase, heal, log};
+use super::{Pg, Phase, heal};
+use crate::messages::{Head, RepAck, RepOp};
 use crate::shard::OsdShard;
 
 /// What a PG does for its primary.
@@ -32,9 +33,8 @@ pub(crate) struct Replica {
 pub(crate) type ReplyPath = Rc<dyn Fn(Message)>;
 
 struct Arrived {
-    entry: LogEntry,
-    ops: SmallVec<[TxnOp; 2]>,
-    trim_to: Option<Eversion>,
+    txn: Rc<Sealed>,
+    version: Eversion,
     state: State,
 }
 
@@ -56,43 +56,43 @@ impl Replica {
     }
 
     fn last(&self) -> Option<Eversion> {
-        self.queue.borrow().back().map(|arrived| arrived.entry.version)
+        self.queue.borrow().back().map(|arrived| arrived.version)
     }
 
     fn has_object(&self, oid: &ObjectId) -> bool {
-        self.queue.borrow().iter().any(|arrived| arrived.entry.oid == *oid)
+        self.queue.borrow().iter().any(|arrived| arrived.changes(oid))
     }
 
     /// The oldest entry of an object, if nothing has been done about it yet.
     fn waiting_of(&self, oid: &ObjectId) -> Option<Eversion> {
         let queue = self.queue.borrow();
-        let first = queue.iter().find(|arrived| arrived.entry.oid == *oid)?;
-        matches!(first.state, State::Waiting).then_some(first.entry.version)
+        let first = queue.iter().find(|arrived| arrived.changes(oid))?;
+        matches!(first.state, State::Waiting).then_some(first.version)
     }
 
-    fn set_ready(&self, version: Eversion, ops: SmallVec<[TxnOp; 2]>, prepared: Prepared) {
-        if let Some(arrived) = self.queue.borrow_mut().iter_mut().find(|a| a.entry.version == version) {
-            (arrived.ops, arrived.state) = (ops, State::Ready(prepared));
+    fn set_ready(&self, version: Eversion, prepared: Prepared) {
+        if let Some(arrived) = self.queue.borrow_mut().iter_mut().find(|a| a.version == version) {
+            arrived.state = State::Ready(prepared);
         }
+    }
+}
+
+impl Arrived {
+    fn changes(&self, oid: &ObjectId) -> bool {
+        self.txn.log.iter().any(|entry| *entry.oid == *oid)
     }
 }
 
 impl Pg {
     /// A write of the primary.
-    pub(crate) fn replicate(
-        self: &Rc<Self>,
-        osd: &Rc<OsdShard>,
-        op: RepOp,
-        data: &Payload,
-        crc: Option<u32>,
-        reply: ReplyPath,
-    ) {
-        let is_current = (op.head.interval, op.head.attempt) == self.replica.attempt.get();
+    pub(crate) fn replicate(self: &Rc<Self>, osd: &Rc<OsdShard>, op: RepOp, reply: ReplyPath) {
+        let RepOp { head, txn } = op;
+        let is_current = (head.interval, head.attempt) == self.replica.attempt.get();
         if *self.phase.borrow() != Phase::Replica(true) || !is_current {
-            return self.refuse(op.head, errno::ESTALE, &reply);
+            return self.refuse(head, errno::ESTALE, &reply);
         }
         *self.replica.back.borrow_mut() = Some(Rc::clone(&reply));
-        let version = op.entry.version;
+        let version = txn.version();
         let last = self.replica.last().unwrap_or_else(|| self.log.borrow().info.last_update);
         if version <= last {
             // Sent again. If it is durable its acknowledgement was lost; else that will come.
@@ -102,37 +102,44 @@ impl Pg {
             return;
         }
         if version.version != last.version + 1 {
-            return self.refuse(op.head, errno::EAGAIN, &reply);
+            return self.refuse(head, errno::EAGAIN, &reply);
         }
-        let ops = transaction_ops(&op, data, crc).filter(|_| self.contains(&op.entry.oid));
-        let Some(ops) = ops else {
-            return self.refuse(op.head, errno::EINVAL, &reply);
-        };
-        let trim_to = (op.trim_to != Eversion::ZERO).then_some(op.trim_to);
-        let entry = log::from_wire(op.entry);
-        let is_first = !self.replica.has_object(&entry.oid);
-        let arrived = Arrived { entry, ops, trim_to, state: State::Waiting };
-        self.replica.queue.borrow_mut().push_back(arrived);
+        if !self.is_write(&txn) {
+            return self.refuse(head, errno::EINVAL, &reply);
+        }
+        let is_first = txn.objects().all(|oid| !self.replica.has_object(oid));
+        self.replica.queue.borrow_mut().push_back(Arrived { txn: Rc::new(txn), version, state: State::Waiting });
         if is_first {
             self.prepare_entry(osd, version);
         }
         self.apply_ready(osd);
     }
 
+    /// The transaction is what a primary makes of a client's write: one entry of the log, and changes of its object.
+    fn is_write(&self, txn: &Transaction) -> bool {
+        let [entry] = txn.log.as_slice() else { return false };
+        txn.pg == self.id
+            && self.contains(&entry.oid)
+            && txn.changes.iter().all(|change| change.oid == entry.oid)
+            && txn.info.is_none()
+            && txn.log_rewind_to.is_none()
+            && !txn.forget_pg
+    }
+
     /// Loads what an entry needs: at once, if all of it is in memory.
     fn prepare_entry(self: &Rc<Self>, osd: &Rc<OsdShard>, version: Eversion) {
-        let ops = {
+        let txn = {
             let mut queue = self.replica.queue.borrow_mut();
-            let Some(arrived) = queue.iter_mut().find(|a| a.entry.version == version) else { return };
+            let Some(arrived) = queue.iter_mut().find(|a| a.version == version) else { return };
             arrived.state = State::Preparing;
-            std::mem::take(&mut arrived.ops)
+            Rc::clone(&arrived.txn)
         };
         let (pg, own, turn) = (Rc::clone(self), Rc::clone(osd), self.turn.get());
         let mut task = Box::pin(async move {
-            let prepared = heal::prepare(&own, &ops).await;
+            let prepared = heal::prepare(&own, &txn.changes).await;
             match prepared {
                 _ if pg.is_past(turn) => {}
-                Ok(prepared) => pg.replica.set_ready(version, ops, prepared),
+                Ok(prepared) => pg.replica.set_ready(version, prepared),
                 Err(error) if error.lost_block().is_some() => pg.begin_anew(&own, &error),
                 Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
             }
@@ -155,24 +162,24 @@ impl Pg {
             let is_ready = |arrived: &mut Arrived| matches!(arrived.state, State::Ready(_));
             let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
             let Some(arrived) = ready else { return };
-            let next = self.replica.waiting_of(&arrived.entry.oid);
+            let oid = arrived.txn.log.last().map(|entry| Arc::clone(&entry.oid));
             match self.apply(osd, arrived) {
                 Ok(()) => {}
                 // Removing objects makes room: that must not need a restart.
                 Err(error @ StoreError::NoSpace { .. }) => return self.begin_anew(osd, &error),
                 Err(error) => return self.fail(osd, "a write of its primary cannot be applied", &error),
             }
-            if let Some(next) = next {
+            if let Some(next) = oid.and_then(|oid| self.replica.waiting_of(&oid)) {
                 self.prepare_entry(osd, next);
             }
         }
     }
 
     fn apply(self: &Rc<Self>, osd: &Rc<OsdShard>, arrived: Arrived) -> Result<(), StoreError> {
-        let Arrived { entry, ops, trim_to, state } = arrived;
-        let version = entry.version;
-        let log = smallvec![entry.clone()];
-        let txn = Transaction { ops, log, log_trim_to: trim_to, ..self.transaction() };
+        let Arrived { txn, version, state } = arrived;
+        let (entries, trim_to) = (txn.log.clone(), txn.log_trim_to);
+        let mut txn = Rc::unwrap_or_clone(txn);
+        txn.set_bits(self.bits.get());
         let commit = osd.store.submit(txn);
         // What was prepared is held until here.
         drop(state);
@@ -180,7 +187,9 @@ impl Pg {
         if let Some(Err(error)) = ready {
             return Err(error);
         }
-        self.note_entry(entry, trim_to);
+        for entry in entries {
+            self.note_entry(entry, trim_to);
+        }
         osd.metrics.borrow_mut().replica_ops.inc();
         match ready {
             Some(_) => self.replica_commit(osd, version.version),
@@ -236,36 +245,4 @@ impl Pg {
         let version = self.log.borrow().info.last_update;
         reply(Message::of(&RepAck { head, version, result }));
     }
-}
-
-/// The steps as the store takes them; `None` if they and the data do not fit.
-fn transaction_ops(op: &RepOp, data: &Payload, crc: Option<u32>) -> Option<SmallVec<[TxnOp; 2]>> {
-    let oid = &op.entry.oid;
-    let mut at = 0usize;
-    let mut ops = SmallVec::new();
-    for step in &op.txn {
-        let oid = oid.clone();
-        ops.push(match *step {
-            RepTxn::Touch => TxnOp::Touch { oid },
-            RepTxn::Write { off, len } | RepTxn::AttrsWrite { off, len } => {
-                let oid = if matches!(step, RepTxn::AttrsWrite { .. }) { oid.attrs() } else { oid };
-                let len = usize::try_from(len).ok()?;
-                let end = at.checked_add(len).filter(|end| *end <= data.len())?;
-                off.checked_add(len as u64)?;
-                let crc = crc.filter(|_| len == data.len());
-                let bytes = data.slice(at, len);
-                at = end;
-                TxnOp::Write { oid, off, data: bytes, crc }
-            }
-            RepTxn::Zero { off, len } => TxnOp::Zero { oid, off, len },
-            RepTxn::Truncate { size } => TxnOp::Truncate { oid, size },
-            RepTxn::Remove => TxnOp::Remove { oid },
-            RepTxn::AttrsRemove => TxnOp::Remove { oid: oid.attrs() },
-        });
-    }
-    if op.entry.op == LogOp::Modify {
-        let (version, user_version, mtime) = (op.entry.version, op.entry.user_version, op.entry.mtime);
-        ops.push(TxnOp::SetMeta { oid: oid.clone(), version, user_version, mtime });
-    }
-    (at == data.len()).then_some(ops)
 }

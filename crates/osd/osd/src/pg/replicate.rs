@@ -1,16 +1,14 @@
 //! The primary's side of replication: a write is durable when it is so here and on every replica.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use carmine_messenger::Message;
-use carmine_reactor::Payload;
-use carmine_store::{LogEntry, TxnOp};
-use carmine_types::{Errno, Eversion, OsdId, SNAP_ATTRS, errno};
-use carmine_wire::header::Front;
-use carmine_wire::private::rep::{Head, RepAck, RepOp, RepTxn};
+use carmine_pgtypes::Sealed;
+use carmine_types::{Errno, OsdId, errno};
 
-use super::inflight::Write;
-use super::{Pg, Phase, log};
+use super::inflight::{Replicated, Write};
+use super::{Pg, Phase};
+use crate::messages::{Head, RepAck, RepOp};
 use crate::shard::OsdShard;
 
 /// Another member, seen by the primary.
@@ -39,44 +37,13 @@ impl Pg {
         Head { pg: self.id, epoch: osd.epoch(), interval: self.interval.get(), attempt: self.attempt.get() }
     }
 
-    /// The message for replicas, its data, and the data's checksum if it is known. Empty if there are no replicas.
-    pub(super) fn encode_rep(
-        &self,
-        osd: &OsdShard,
-        entry: &LogEntry,
-        ops: &[TxnOp],
-        trim_to: Option<Eversion>,
-    ) -> (Vec<u8>, Payload, Option<u32>) {
+    /// A transaction as replicas are sent it; `None` if there are no replicas.
+    pub(super) fn replicated(&self, osd: &OsdShard, txn: &Sealed) -> Option<Replicated> {
         if self.followers.borrow().is_empty() {
-            return (Vec::new(), Payload::new(), None);
+            return None;
         }
-        let (mut data, mut crc, mut writes) = (Payload::new(), None, 0);
-        let steps = ops.iter().filter_map(|op| {
-            Some(match op {
-                TxnOp::Touch { .. } => RepTxn::Touch,
-                TxnOp::Write { oid, off, data: bytes, crc: known } => {
-                    data.append(bytes);
-                    crc = *known;
-                    writes += 1;
-                    let (off, len) = (*off, bytes.len() as u64);
-                    if oid.snap == SNAP_ATTRS {
-                        RepTxn::AttrsWrite { off, len }
-                    } else {
-                        RepTxn::Write { off, len }
-                    }
-                }
-                TxnOp::Zero { off, len, .. } => RepTxn::Zero { off: *off, len: *len },
-                TxnOp::Truncate { size, .. } => RepTxn::Truncate { size: *size },
-                TxnOp::Remove { oid } if oid.snap == SNAP_ATTRS => RepTxn::AttrsRemove,
-                TxnOp::Remove { .. } => RepTxn::Remove,
-                TxnOp::SetMeta { .. } => return None, // the entry has it
-                TxnOp::Lose { .. } => unreachable!("only the copy of a damaged object loses blocks"),
-            })
-        });
-        let txn = steps.collect();
-        let (head, trim_to) = (self.head(osd), trim_to.unwrap_or(Eversion::ZERO));
-        let front = RepOp { head, entry: log::to_wire(entry), trim_to, txn }.to_front();
-        (front, data, crc.filter(|_| writes == 1))
+        let (data, crc) = txn.data();
+        Some(Replicated { front: RepOp::front(&self.head(osd), txn), data, crc })
     }
 
     /// Sends a write to every replica.
@@ -87,12 +54,9 @@ impl Pg {
     }
 
     fn send(&self, osd: &OsdShard, to: OsdId, write: &Write) {
-        let message = Message::from_header(RepOp::header(), write.rep.clone());
-        let message = match write.rep_crc {
-            Some(crc) => message.with_data_crc(write.rep_data.clone(), crc),
-            None => message.with_data(write.rep_data.clone()),
-        };
-        osd.peers.send(to, self.id, message);
+        if let Some(Replicated { front, data, crc }) = &write.rep {
+            osd.peers.send(to, self.id, RepOp::message(front.clone(), data.clone(), *crc));
+        }
     }
 
     /// Handles a replica's answer to a write.
@@ -152,7 +116,7 @@ impl Pg {
             loop {
                 let next = self.in_flight.borrow_mut().pop(committed);
                 let Some(write) = next else { break };
-                let oid = Rc::clone(&write.op.oid);
+                let oid = Arc::clone(&write.op.oid);
                 self.objects.borrow_mut().commit(&oid, write.version.version);
                 self.finish_write(osd, write, now);
                 self.pump(osd, &oid);

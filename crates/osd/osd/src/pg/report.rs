@@ -19,7 +19,7 @@ impl Pg {
         };
         let is_well = !matches!(*self.phase.borrow(), Phase::Loading | Phase::Failed(_));
         let is_complete = is_well && !self.log.borrow().info.incomplete;
-        Some(PgStuck { pg: self.id, state: state.to_owned(), is_complete, successor: self.successor.get() })
+        Some(PgStuck { pg: self.id.pgid, state: state.to_owned(), is_complete, successor: self.successor.get() })
     }
 
     /// The monitor was told in this epoch that all members are complete. Until its next map, which comes because of that, no
@@ -29,9 +29,9 @@ impl Pg {
     }
 
     fn somebody_may_leave(&self, view: &MapView) -> bool {
-        let Some(entry) = view.map().pg_temp.get(&self.id) else { return false };
-        let size = view.map().pool(self.id.pool).map_or(0, |pool| usize::from(pool.size));
-        let mapping = view.mapping(self.id);
+        let Some(entry) = view.map().pg_temp.get(&self.id.pgid) else { return false };
+        let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
+        let mapping = view.mapping(self.id.pgid);
         let stays = |osd: OsdId| mapping.raw.iter().any(|item| OsdId::from_item(*item) == Some(osd));
         let pin = Pin::parse(entry);
         let all_up = pin.members().all(|osd| view.map().is_up(osd));
@@ -40,6 +40,6 @@ impl Pg {
 
     /// The monitor counts this member among those that have the PG's data.
     pub(super) fn is_owner(&self, view: &MapView, osd: OsdId) -> bool {
-        Pin::of(view.map(), self.id, &view.mapping(self.id).raw).is_owner(osd)
+        Pin::of(view.map(), self.id.pgid, &view.mapping(self.id.pgid).raw).is_owner(osd)
     }
 }

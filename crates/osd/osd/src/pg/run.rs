@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use carmine_reactor::Group;
@@ -26,7 +27,7 @@ impl Pg {
             let task = Rc::clone(self).run_list(Rc::clone(osd), op, self.turn.get());
             return osd.shard.spawn(Group::Client, "pg-list", task);
         }
-        let oid = Rc::clone(&op.oid);
+        let oid = Arc::clone(&op.oid);
         let alone = self.objects.borrow_mut().start_alone(&oid, Rc::clone(&op));
         match alone {
             Ok(()) => self.execute(osd, op),
@@ -118,7 +119,7 @@ impl Pg {
             return op.release_more();
         }
         let plan = planned.unwrap_or_else(|result| Box::new(Plan::failed(result)));
-        let prepared = heal::prepare(osd, &plan.ops).await;
+        let prepared = heal::prepare(osd, &plan.changes).await;
         if self.is_past(turn) {
             return op.release_more();
         }

@@ -1,9 +1,11 @@
 //! Turning a plan into a transaction: version, log entry, local store, replicas: one step without a suspension.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use carmine_store::{LogEntry, LogOp, StoreError, Transaction, TxnOp};
-use smallvec::smallvec;
+use carmine_pgtypes::{LogEntry, Sealed, Step, Transaction};
+use carmine_store::StoreError;
+use carmine_types::LogOp;
 
 use super::Pg;
 use super::exec::{Plan, failed};
@@ -17,31 +19,29 @@ use crate::shard::OsdShard;
 pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Box<Plan>) {
     debug_assert!(pg.is_active());
     let version = pg.next_version(osd.epoch());
-    let Plan { mut ops, effect, result, prior, sizes, user_version, outputs, extra, attrs } = *plan;
+    let Plan { mut changes, effect, result, prior, sizes, user_version, outputs, extra } = *plan;
     // A watch changes nothing that clients see.
     let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
     let user_version = if unseen { user_version } else { version.version };
-    let oid = &*op.oid;
     let entry = LogEntry {
         version,
         prior,
         reqid: op.reqid,
-        oid: oid.clone(),
+        oid: Arc::clone(&op.oid),
         op: effect,
         user_version,
         result,
         mtime: op.mtime(osd),
     };
     let trim_to = pg.log.borrow().trim_point();
-    let (rep, rep_data, rep_crc) = pg.encode_rep(osd, &entry, &ops, trim_to);
-    if effect == LogOp::Modify {
-        let mtime = entry.mtime;
-        ops.push(TxnOp::SetMeta { oid: oid.clone(), version, user_version, mtime });
+    if effect == LogOp::Modify && let Some(change) = changes.last_mut() {
+        change.steps.push(Step::SetMeta { version, user_version, mtime: entry.mtime });
     }
-    let log = smallvec![entry.clone()];
-    let (log_trim_to, log_rewind_to, info) = (trim_to, None, None);
-    let bits = pg.bits.get();
-    let txn = Transaction { pg: pg.id, bits, ops, log, log_trim_to, log_rewind_to, info, forget_pg: false };
+    let mut txn = Transaction { changes, ..pg.transaction() };
+    txn.log.push(entry.clone());
+    txn.log_trim_to = trim_to;
+    let txn = Sealed::from(txn);
+    let rep = pg.replicated(osd, &txn);
     let commit = osd.store.submit(txn);
     let ready = commit.peek();
     if let Some(Err(error)) = ready {
@@ -54,10 +54,7 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Bo
     }
     pg.note_entry(entry, trim_to);
     if effect != LogOp::Error {
-        pg.usage.borrow_mut().change(oid, sizes.0, sizes.1);
-    }
-    if let Some(change) = attrs {
-        change.submitted(osd, pg.id, oid);
+        pg.usage.borrow_mut().change(&op.oid, sizes.0, sizes.1);
     }
     if let Some(extra) = extra.filter(|_| result == 0) {
         extra.take_effect(osd, pg, &op, op.origin(osd.shard.id()), user_version);
@@ -66,7 +63,7 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Bo
     pg.objects.borrow_mut().finish(&op.oid, &op, Some(version.version));
     let outcome = Outcome { result, outputs, version, user_version, extra: None };
     let (local_ns, followers) = (0, Vec::new());
-    let write = Write { version, op, outcome, submitted_ns, local_ns, rep, rep_data, rep_crc, followers };
+    let write = Write { version, op, outcome, submitted_ns, local_ns, rep, followers };
     pg.send_to_replicas(osd, &write);
     pg.in_flight.borrow_mut().push(write);
     match ready {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use carmine_reactor::Group;
 use carmine_store::StoreError;
-use carmine_types::{ObjectId, SNAP_HEAD};
+use carmine_types::ObjectId;
 
 use super::Pg;
 use crate::shard::OsdShard;
@@ -128,9 +128,6 @@ impl Pg {
             let page = osd.store.list(self.id, self.bits.get(), from.as_ref(), PAGE + 1).await?;
             let next = page.get(PAGE).cloned();
             for oid in page.into_iter().take(PAGE) {
-                if oid.snap != SNAP_HEAD {
-                    continue; // its attributes
-                }
                 let size = osd.store.stat(&oid).await?.map(|meta| meta.size);
                 self.usage.borrow_mut().found(number, oid, size);
             }

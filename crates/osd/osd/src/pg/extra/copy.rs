@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Options, Pool, Reply, RouteMode};
+use carmine_codec::{Decoder, Encoder};
+use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{SNAP_HEAD, errno};
 use carmine_wire::osd_op::{Locator, OsdOp, WHOLE_OBJECT_BYTES, ops};
-use carmine_wire::{Decoder, Encoder};
 
 use super::decode;
-use crate::attrs::Kind;
 use crate::config::{COPY_CLIENT, REQUEST_BYTES_MAX};
 use crate::op::ClientOp;
 use crate::pg::exec::State;
@@ -122,18 +122,22 @@ impl Source {
         client_op: &ClientOp,
         state: &mut State<'_>,
     ) -> Result<(), i32> {
-        for kind in [Kind::Xattr, Kind::Omap] {
-            state.view().clear(kind);
+        let old: Vec<Vec<u8>> = state.user_xattrs().into_iter().map(|(name, _)| name.to_vec()).collect();
+        old.iter().for_each(|name| state.remove_xattr(name));
+        if state.was.as_ref().is_some_and(|was| was.has_omap) {
+            state.change_omap(Step::ClearOmap);
         }
         let xattrs =
             self.ask(OsdOp::with_payload(ops::GET_XATTRS, 0), Vec::new()).await?.take_data(1).to_vec();
         let xattrs_len = xattrs.len();
         let xattrs = Decoder::all(&xattrs, "xattrs", |d| d.map(8, |d| d.blob(), |d| d.blob()));
         for (name, value) in xattrs.map_err(|_| errno::EIO)? {
-            state.view().set(Kind::Xattr, name, Bytes::from(value.to_vec()));
+            state.set_xattr(name, Bytes::from(value.to_vec()))?;
         }
         let header = self.ask(OsdOp::with_payload(ops::OMAP_GET_HEADER, 0), Vec::new()).await?.take_data(1);
-        state.view().set_omap_header(Bytes::from(header.to_vec()));
+        if !header.is_empty() {
+            state.change_omap(Step::SetOmapHeader { header: Bytes::from(header.to_vec()) });
+        }
         let (mut after, mut bytes) = (Vec::new(), xattrs_len + header.len());
         loop {
             let input = Encoder::collect(|e| {
@@ -154,9 +158,8 @@ impl Source {
             let (entries, more) = Decoder::all(&page, "omap", read).map_err(|_| errno::EIO)?;
             let Some((last, _)) = entries.last() else { return Ok(()) };
             after.clone_from(last);
-            for (name, value) in entries {
-                state.view().set(Kind::Omap, &name, Bytes::from(value));
-            }
+            let entries = entries.into_iter().map(|(key, value)| (key.into(), Bytes::from(value)));
+            state.change_omap(Step::SetOmap { entries: entries.collect() });
             if !more {
                 return Ok(());
             }

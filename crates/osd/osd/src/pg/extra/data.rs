@@ -1,7 +1,7 @@
 //! Operations on data that are not asked for all the time, and what class methods see of it.
 
+use carmine_pgtypes::Step;
 use carmine_reactor::{Buf, Payload};
-use carmine_store::TxnOp;
 use carmine_types::{SNAP_HEAD, errno};
 use carmine_wire::Encoder;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
@@ -97,15 +97,15 @@ impl State<'_> {
     /// The bytes of an operation's range. What this request has written is in no store yet: it cannot be read.
     async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, i32> {
         self.must_exist()?;
-        match self.was {
-            Some(meta) if self.is_unwritten() => read_bytes(osd, self.oid, meta, op, self.left).await,
+        match &self.was {
+            Some(was) if self.is_unwritten() => read_bytes(osd, self.oid, was.size, op, self.left).await,
             None if self.is_unwritten() => Ok(Payload::new()),
             _ => Err(errno::EOPNOTSUPP),
         }
     }
 
     fn is_unwritten(&self) -> bool {
-        self.ops.iter().all(|step| matches!(step, TxnOp::Touch { .. }))
+        self.steps.iter().all(|step| step.leaves_data())
     }
 
     /// Makes the object's bytes known, for a class method.

@@ -6,18 +6,19 @@ mod copy;
 mod data;
 mod effect;
 mod omap;
+mod omap_view;
 mod watches;
 mod xattr;
 
 use carmine_reactor::Payload;
 use carmine_types::errno;
-use carmine_wire::osd_op::{ANSWER_BYTES, flags, ops};
-use carmine_wire::{Decoder, WireError};
+use carmine_codec::{DecodeError, Decoder};
+use carmine_wire::osd_op::ops;
 
 pub(crate) use effect::Effect;
+pub(crate) use omap_view::OmapView;
 
 use super::exec::State;
-use crate::attrs::{self, View};
 use crate::cls;
 use crate::op::ClientOp;
 use crate::shard::OsdShard;
@@ -26,11 +27,11 @@ use crate::watch::{Registered, WatcherId};
 /// What only these operations need of a request's state.
 #[derive(Default)]
 pub(crate) struct Extra {
-    /// The object's attributes, once they are read.
-    pub(super) attrs: Option<View>,
+    /// The object's omap, once it is looked at.
+    pub(super) omap: Option<OmapView>,
     /// The object's bytes, once a class method wants them.
     pub(super) data: Option<Vec<u8>>,
-    /// Who watches, by the attributes, if that was asked.
+    /// Who watches, by the xattrs, if that was asked.
     pub(super) watchers: Vec<(WatcherId, Registered)>,
     /// What is done when the request is.
     pub(super) effects: Vec<Effect>,
@@ -59,7 +60,7 @@ pub(super) async fn step(
 ) -> Result<Payload, i32> {
     let Some(request) = op.request.ops.get(at) else { return Err(errno::EINVAL) };
     let input = op.input(at);
-    if is_attr_op(request.code) && input.len() > attrs::ATTRS_BYTES_MAX {
+    if is_attr_op(request.code) && input.len() > INPUT_BYTES_MAX {
         return Err(errno::E2BIG); // before there are copies of it
     }
     match request.code {
@@ -67,8 +68,7 @@ pub(super) async fn step(
             data::step(osd, state, request, input).await
         }
         ops::GET_XATTR | ops::GET_XATTRS | ops::CMP_XATTR | ops::SET_XATTR | ops::RM_XATTR => {
-            load(osd, op, state).await?;
-            xattr::step(state, request, &input.to_vec())
+            xattr::step(osd, op, state, request, &input.to_vec()).await
         }
         ops::OMAP_GET_KEYS
         | ops::OMAP_GET_VALS
@@ -80,19 +80,15 @@ pub(super) async fn step(
         | ops::OMAP_CLEAR
         | ops::OMAP_RM_KEYS
         | ops::OMAP_RM_RANGE => {
-            load(osd, op, state).await?;
-            omap::step(state, request, &input.to_vec())
+            omap::step(osd, op, state, request, &input.to_vec()).await
         }
         ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => {
-            load(osd, op, state).await?;
             watches::step(osd, op, state, request, &input.to_vec())
         }
         ops::COPY_FROM | ops::COPY_FROM2 => {
-            load(osd, op, state).await?;
             copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
         }
         ops::CALL => {
-            load(osd, op, state).await?;
             cls::call(osd, op, state, request, &input.to_vec()).await
         }
         code => {
@@ -102,34 +98,15 @@ pub(super) async fn step(
     }
 }
 
+/// Longest input of an operation on xattrs or omap, and of a class method.
+const INPUT_BYTES_MAX: usize = 32 << 20;
+
 /// Those of xattrs and omap, and of class methods, which work on them.
 fn is_attr_op(code: u16) -> bool {
     !matches!(code, ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS)
 }
 
-/// Makes the attributes known.
-async fn load(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>) -> Result<(), i32> {
-    if state.extra.as_ref().is_none_or(|extra| extra.attrs.is_none()) {
-        let view = match state.was {
-            Some(_) => View::new(attrs::load(osd, op.request.pg, state.oid).await?),
-            None => View::new(Default::default()),
-        };
-        // Its answer may have them all. That of a write has nothing, as a rule.
-        let answers = !op.is_write || op.request.flags & flags::RETURN_VEC != 0;
-        if answers && view.stored_bytes() as u64 > ANSWER_BYTES {
-            op.take_more(osd).await;
-        }
-        state.extra.get_or_insert_default().attrs = Some(view);
-    }
-    Ok(())
-}
-
 impl State<'_> {
-    /// The attributes. They are known here: `step` has loaded them.
-    pub(crate) fn view(&mut self) -> &mut View {
-        self.extra.get_or_insert_default().attrs.get_or_insert_with(|| View::new(Default::default()))
-    }
-
     /// ENOENT if there is no object.
     pub(crate) fn must_exist(&self) -> Result<(), i32> {
         if self.exists { Ok(()) } else { Err(errno::ENOENT) }
@@ -146,7 +123,7 @@ impl State<'_> {
 /// EINVAL.
 pub(crate) fn decode<'a, T>(
     input: &'a [u8],
-    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, WireError>,
+    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, i32> {
     Decoder::all(input, "input of an operation", read).map_err(|error| {
         tracing::debug!("{error}");

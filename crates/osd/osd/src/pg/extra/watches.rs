@@ -1,4 +1,4 @@
-//! The operations of watch and notify. Who watches an object is an attribute of it, so that a new primary knows; over which
+//! The operations of watch and notify. Who watches an object is an xattr of it, so that a new primary knows; over which
 //! connection, and who has to answer what, is the primary's ([`crate::watch`]).
 
 use std::time::Duration;
@@ -8,8 +8,8 @@ use carmine_types::errno;
 use carmine_wire::osd_op::{OsdOp, Watcher, encode_watchers, flags, ops};
 use carmine_wire::{Encoder, EntityName};
 
+use super::xattr::WATCHER;
 use super::{Effect, decode};
-use crate::attrs::{Kind, View};
 use crate::op::ClientOp;
 use crate::pg::exec::State;
 use crate::shard::OsdShard;
@@ -40,34 +40,35 @@ pub(super) fn step(
 ) -> Result<Payload, i32> {
     state.must_exist()?;
     // Also those who have not come back to this primary: from now on their time runs.
-    let each = state.view().after(Kind::Watcher, None, b"");
-    let known = each.filter_map(|(key, value)| Some((WatcherId::of_key(key)?, Registered::decode(value))));
-    let known: Vec<_> = known.collect();
+    let known = registered(state);
     state.extra.get_or_insert_default().watchers.clone_from(&known);
     match request.code {
         ops::WATCH => watch(osd, op, state, request).map(|()| Payload::new()),
         ops::NOTIFY => notify(osd, op, state, request, input, known),
         ops::NOTIFY_ACK => answer(op, state, input).map(|()| Payload::new()),
-        _ => Ok(Payload::from(encode_watchers(&watchers(state.view())))),
+        _ => Ok(Payload::from(encode_watchers(&watchers(known)))),
     }
 }
 
 fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) -> Result<(), i32> {
     let wish = request.watch();
     let id = WatcherId { gid: op.reqid.client, cookie: wish.cookie };
-    let known = state.view().get(Kind::Watcher, &id.key()).map(|value| Registered::decode(value));
+    let name = [WATCHER, &id.key()].concat();
+    let known = state.xattrs.get(&name).map(|value| Registered::decode(value));
     match wish.op {
         flags::watch::WATCH | flags::watch::LEGACY_WATCH => {
-            if state.view().after(Kind::Watcher, None, b"").count() >= WATCHERS_MAX && known.is_none() {
+            if registered(state).len() >= WATCHERS_MAX && known.is_none() {
                 return Err(errno::E2BIG);
             }
             let timeout = timeout(wish.timeout);
             let registered = Registered { timeout, addr: osd.client_addr(op) };
-            state.view().set(Kind::Watcher, &id.key(), Bytes::from(registered.encode()));
+            state.set_stored_xattr(&name, Bytes::from(registered.encode()))?;
             state.after(Effect::Watch { id, registered });
         }
         flags::watch::UNWATCH => {
-            state.view().remove(Kind::Watcher, &id.key());
+            if known.is_some() {
+                state.remove_stored_xattr(&name);
+            }
             state.after(Effect::Unwatch(id));
         }
         flags::watch::RECONNECT | flags::watch::PING => {
@@ -79,16 +80,22 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) 
     Ok(())
 }
 
-/// All watchers of an object.
-fn watchers(view: &View) -> Vec<Watcher> {
-    let each = view.after(Kind::Watcher, None, b"").filter_map(|(key, value)| {
-        let (id, registered) = (WatcherId::of_key(key)?, Registered::decode(value));
-        Some(Watcher {
-            name: EntityName::client(id.gid),
-            cookie: id.cookie,
-            timeout_seconds: registered.timeout.as_secs() as u32,
-            addr: registered.addr,
-        })
+/// Who watches the object.
+fn registered(state: &State<'_>) -> Vec<(WatcherId, Registered)> {
+    let each = state.xattrs.with_prefix(WATCHER);
+    let each = each.filter_map(|(name, value)| {
+        Some((WatcherId::of_key(name.strip_prefix(WATCHER)?)?, Registered::decode(value)))
+    });
+    each.collect()
+}
+
+/// The same as clients are told it.
+fn watchers(registered: Vec<(WatcherId, Registered)>) -> Vec<Watcher> {
+    let each = registered.into_iter().map(|(id, registered)| Watcher {
+        name: EntityName::client(id.gid),
+        cookie: id.cookie,
+        timeout_seconds: registered.timeout.as_secs() as u32,
+        addr: registered.addr,
     });
     each.collect()
 }

@@ -1,18 +1,33 @@
 //! xattrs.
 
+use carmine_codec::Encoder;
+use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
-use carmine_wire::Encoder;
-use carmine_wire::osd_op::{OsdOp, ops};
+use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::compare;
-use crate::attrs::Kind;
+use crate::op::ClientOp;
 use crate::pg::exec::State;
+use crate::shard::OsdShard;
 
-/// Longest name, bytes.
-const NAME_BYTES_MAX: usize = 256;
+/// Names of clients' xattrs begin with this in the store, as in Ceph. …
+const USER: &[u8] = b"_";
+/// … Those of watchers begin with this: no client sees them.
+pub(super) const WATCHER: &[u8] = b"w";
 
-pub(super) fn step(state: &mut State<'_>, op: &OsdOp, input: &[u8]) -> Result<Payload, i32> {
+/// Longest name, bytes (Ceph's osd_max_attr_name_len).
+const NAME_BYTES_MAX: usize = 100;
+/// Most bytes of names and values of all xattrs of one object: every write of the object stores them again.
+const XATTRS_BYTES_MAX: usize = 4 << 20;
+
+pub(super) async fn step(
+    osd: &OsdShard,
+    client_op: &ClientOp,
+    state: &mut State<'_>,
+    op: &OsdOp,
+    input: &[u8],
+) -> Result<Payload, i32> {
     let (name, value) = input.split_at_checked(op.xattr().name_len as usize).ok_or(errno::EINVAL)?;
     if name.len() > NAME_BYTES_MAX {
         return Err(errno::ENAMETOOLONG);
@@ -21,13 +36,12 @@ pub(super) fn step(state: &mut State<'_>, op: &OsdOp, input: &[u8]) -> Result<Pa
         state.must_exist()?;
     }
     match op.code {
-        ops::GET_XATTR => {
-            let value = state.view().get(Kind::Xattr, name).ok_or(errno::ENODATA)?;
-            Ok(Payload::from(value.clone()))
-        }
+        ops::GET_XATTR => state.xattr(name).map(Payload::from).ok_or(errno::ENODATA),
         ops::GET_XATTRS => {
-            let view = state.view();
-            let all: Vec<(&[u8], &Bytes)> = view.after(Kind::Xattr, None, b"").collect();
+            if state.xattrs.bytes() as u64 > ANSWER_BYTES {
+                client_op.take_more(osd).await;
+            }
+            let all = state.user_xattrs();
             Ok(Payload::from(Encoder::collect(|e| {
                 e.vec(all, |e, (name, value)| {
                     e.blob(name);
@@ -36,17 +50,58 @@ pub(super) fn step(state: &mut State<'_>, op: &OsdOp, input: &[u8]) -> Result<Pa
             })))
         }
         ops::CMP_XATTR => {
-            let stored = state.view().get(Kind::Xattr, name).cloned().unwrap_or_default();
+            let stored = state.xattr(name).unwrap_or_default();
             compare::xattr(&op.xattr(), value, &stored).map(|()| Payload::new())
         }
         ops::SET_XATTR => {
-            state.touch();
-            state.view().set(Kind::Xattr, name, Bytes::from(value.to_vec()));
+            state.set_xattr(name, Bytes::from(value.to_vec()))?;
             Ok(Payload::new())
         }
         _ => {
-            state.view().remove(Kind::Xattr, name);
+            state.remove_xattr(name);
             Ok(Payload::new())
         }
+    }
+}
+
+impl State<'_> {
+    /// The value of a client's xattr.
+    pub(crate) fn xattr(&self, name: &[u8]) -> Option<Bytes> {
+        self.xattrs.get(&[USER, name].concat()).cloned()
+    }
+
+    /// Clients' xattrs, in order.
+    pub(crate) fn user_xattrs(&self) -> Vec<(&[u8], &Bytes)> {
+        let all = self.xattrs.with_prefix(USER);
+        all.filter_map(|(name, value)| Some((name.strip_prefix(USER)?, value))).collect()
+    }
+
+    /// Sets a client's xattr.
+    ///
+    /// # Errors
+    /// E2BIG: more than an object may have.
+    pub(crate) fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), i32> {
+        self.set_stored_xattr(&[USER, name].concat(), value)
+    }
+
+    pub(crate) fn remove_xattr(&mut self, name: &[u8]) {
+        self.remove_stored_xattr(&[USER, name].concat());
+    }
+
+    /// Sets an xattr by the name that the store knows.
+    pub(super) fn set_stored_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), i32> {
+        let old = self.xattrs.get(name).map_or(0, |old| name.len() + old.len());
+        if self.xattrs.bytes() - old + name.len() + value.len() > XATTRS_BYTES_MAX {
+            return Err(errno::E2BIG);
+        }
+        self.touch();
+        self.xattrs.set(name, value.clone());
+        self.steps.push(Step::SetXattr { name: name.into(), value });
+        Ok(())
+    }
+
+    pub(super) fn remove_stored_xattr(&mut self, name: &[u8]) {
+        self.xattrs.remove(name);
+        self.steps.push(Step::RemoveXattr { name: name.into() });
     }
 }
