@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use carmine_reactor::Bytes;
 use carmine_types::crc32c;
-use carmine_wire::{Decoder, Encoder, WireError};
+use carmine_wire::{DecodeError, Decoder, Encoder};
 
 use super::view::Delta;
 use super::{Attrs, Kind};
@@ -59,14 +59,14 @@ pub(super) fn encode(delta: &Delta) -> Vec<u8> {
 }
 
 /// The attributes after all records of a log.
-pub(super) fn replay(log: &[u8]) -> Result<Attrs, WireError> {
+pub(super) fn replay(log: &[u8]) -> Result<Attrs, DecodeError> {
     let mut attrs = Attrs::default();
     let mut d = Decoder::new(log, "attribute log");
     while !d.is_empty() {
         let (len, crc) = (d.u32()?, d.u32()?);
         let body = d.bytes(len as usize)?;
         if crc32c::raw(crc32c::SEED, body) != crc {
-            return Err(WireError::BadValue { what: "checksum of an attribute record", value: crc.into() });
+            return Err(DecodeError::BadValue { what: "checksum of an attribute record", value: crc.into() });
         }
         attrs.apply(Decoder::all(body, "attribute record", decode)?);
     }
@@ -74,10 +74,10 @@ pub(super) fn replay(log: &[u8]) -> Result<Attrs, WireError> {
     Ok(attrs)
 }
 
-fn decode(d: &mut Decoder<'_>) -> Result<Delta, WireError> {
+fn decode(d: &mut Decoder<'_>) -> Result<Delta, DecodeError> {
     let (version, flags) = (d.u8()?, d.u8()?);
     if version != VERSION {
-        return Err(WireError::BadValue { what: "attribute record version", value: version.into() });
+        return Err(DecodeError::BadValue { what: "attribute record version", value: version.into() });
     }
     let mut delta = Delta { reset: flags & RESET != 0, ..Delta::default() };
     if flags & HEADER != 0 {
@@ -92,6 +92,6 @@ fn decode(d: &mut Decoder<'_>) -> Result<Delta, WireError> {
     Ok(delta)
 }
 
-fn bytes(d: &mut Decoder<'_>) -> Result<Bytes, WireError> {
+fn bytes(d: &mut Decoder<'_>) -> Result<Bytes, DecodeError> {
     Ok(Bytes::from(d.blob()?.to_vec()))
 }

@@ -2,7 +2,7 @@
 
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{UTime, errno};
-use carmine_wire::{Decoder, EntityAddr, EntityName, WireError};
+use carmine_wire::{DecodeError, Decoder, EntityAddr, EntityName};
 
 use crate::attrs::Kind;
 use crate::pg::{State, decode_input};
@@ -120,7 +120,7 @@ const PAGE_MAX: u64 = 1024;
 /// EINVAL.
 pub(super) fn decode<'a, T>(
     input: &'a [u8],
-    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, WireError>,
+    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, i32> {
     decode_input(input, read)
 }
@@ -131,7 +131,7 @@ pub(super) fn decode<'a, T>(
 /// EIO.
 pub(super) fn stored<'a, T>(
     value: &'a [u8],
-    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, WireError>,
+    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, i32> {
     Decoder::all(value, "stored by a method", read).map_err(|error| {
         tracing::error!("{error}");

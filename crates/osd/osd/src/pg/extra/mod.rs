@@ -12,7 +12,7 @@ mod xattr;
 use carmine_reactor::Payload;
 use carmine_types::errno;
 use carmine_wire::osd_op::{ANSWER_BYTES, flags, ops};
-use carmine_wire::{Decoder, WireError};
+use carmine_wire::{DecodeError, Decoder};
 
 pub(crate) use effect::Effect;
 
@@ -146,7 +146,7 @@ impl State<'_> {
 /// EINVAL.
 pub(crate) fn decode<'a, T>(
     input: &'a [u8],
-    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, WireError>,
+    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, i32> {
     Decoder::all(input, "input of an operation", read).map_err(|error| {
         tracing::debug!("{error}");

@@ -3,7 +3,7 @@
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
 use carmine_wire::osd_op::{OsdOp, ops};
-use carmine_wire::{Decoder, Encoder, WireError};
+use carmine_wire::{DecodeError, Decoder, Encoder};
 
 use super::{compare, decode};
 use crate::attrs::{Kind, View};
@@ -68,7 +68,7 @@ pub(super) fn step(state: &mut State<'_>, op: &OsdOp, input: &[u8]) -> Result<Pa
     Ok(Payload::from(output))
 }
 
-fn names<'a>(d: &mut Decoder<'a>) -> Result<Vec<&'a [u8]>, WireError> {
+fn names<'a>(d: &mut Decoder<'a>) -> Result<Vec<&'a [u8]>, DecodeError> {
     d.vec(4, |d| d.blob())
 }
 

@@ -2,7 +2,7 @@
 
 use carmine_types::{Eversion, LogOp, ObjectId, ReqId, UTime};
 
-use crate::{Decoder, Encoder, Result, WireError};
+use crate::{DecodeError, Decoder, Encoder, Result};
 
 /// Smallest encoding of an entry, with empty strings.
 pub(super) const ENTRY_BYTES_MIN: usize = 12 + 12 + 20 + 8 + 8 + 4 + 1 + OBJECT_BYTES_MIN;
@@ -52,7 +52,7 @@ impl RepEntry {
             0 => LogOp::Modify,
             1 => LogOp::Delete,
             2 => LogOp::Error,
-            value => return Err(WireError::BadValue { what: "log entry kind", value: value.into() }),
+            value => return Err(DecodeError::BadValue { what: "log entry kind", value: value.into() }),
         };
         let oid = decode_object(d, pool)?;
         Ok(RepEntry { version, prior, reqid, oid, op, user_version, result, mtime })

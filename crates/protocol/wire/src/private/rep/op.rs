@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::Head;
 use super::entry::RepEntry;
 use crate::header::Front;
-use crate::{Decoder, Encoder, Result, WireError};
+use crate::{DecodeError, Decoder, Encoder, Result};
 
 /// A step of a write's transaction, on the object of its log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl RepTxn {
             5 => RepTxn::Remove,
             6 => RepTxn::AttrsWrite { off, len },
             7 => RepTxn::AttrsRemove,
-            value => return Err(WireError::BadValue { what: "transaction step", value: value.into() }),
+            value => return Err(DecodeError::BadValue { what: "transaction step", value: value.into() }),
         })
     }
 }

@@ -1,11 +1,11 @@
 //! Why bytes could not be decoded.
 
 /// Result of decoding.
-pub type Result<T> = std::result::Result<T, WireError>;
+pub type Result<T> = std::result::Result<T, DecodeError>;
 
 /// Bytes that are not what their type says. `what` names the field or structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
+pub enum DecodeError {
     /// A field, or a declared length or count, goes past the end of the bytes.
     #[error("{what}: needs {need} more bytes, {left} are left")]
     Truncated { what: &'static str, need: u64, left: usize },
@@ -24,9 +24,9 @@ pub enum WireError {
     /// A length above the limit for its kind.
     #[error("{what}: {len} bytes are over the limit of {limit}")]
     TooLong { what: &'static str, len: u64, limit: usize },
-    /// The peer started with msgr v1's banner.
-    #[error("peer speaks msgr v1 (\"ceph v0..\"), only msgr v2 is served: give it a v2: address")]
-    LegacyPeer,
+    /// The bytes have a meaning that is not served. The text names it and the remedy.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// A checksum does not match its bytes.
     #[error("{what}: checksum is {found:#010x}, the bytes give {computed:#010x}")]
     BadCrc { what: &'static str, found: u32, computed: u32 },

@@ -1,8 +1,8 @@
-//! The small structures that occur in many messages (ceph-protocol.md §3.1).
+//! The small structures that occur in many messages.
 
-use carmine_types::{Eversion, PgId, ReqId, UTime, Uuid};
+use carmine_types::{Epoch, Eversion, OsdId, PgId, ReqId, UTime, Uuid};
 
-use super::{Decoder, Encoder, Result, WireError};
+use crate::{Coded, DecodeError, Decoder, Encoder, Result};
 
 /// Encoded sizes, in bytes.
 pub mod size {
@@ -32,6 +32,16 @@ impl Decoder<'_> {
         Ok(Uuid(self.array()?))
     }
 
+    #[inline]
+    pub fn epoch(&mut self) -> Result<Epoch> {
+        self.u32().map(Epoch)
+    }
+
+    #[inline]
+    pub fn osd(&mut self) -> Result<OsdId> {
+        self.u32().map(OsdId)
+    }
+
     /// pg_t: version byte 1, pool, seed, and a field that is no longer used.
     #[inline]
     pub fn pg(&mut self) -> Result<PgId> {
@@ -39,7 +49,7 @@ impl Decoder<'_> {
         let mut d = Decoder::new(&bytes, "pg");
         let version = d.u8()?;
         if version != 1 {
-            return Err(WireError::BadValue { what: "pg version", value: version.into() });
+            return Err(DecodeError::BadValue { what: "pg version", value: version.into() });
         }
         Ok(PgId { pool: d.i64()?, ps: d.u32()? })
     }
@@ -81,6 +91,16 @@ impl Encoder<'_> {
     }
 
     #[inline]
+    pub fn epoch(&mut self, epoch: Epoch) {
+        self.u32(epoch.0);
+    }
+
+    #[inline]
+    pub fn osd(&mut self, osd: OsdId) {
+        self.u32(osd.0);
+    }
+
+    #[inline]
     pub fn pg(&mut self, pg: PgId) {
         self.u8(1);
         self.i64(pg.pool);
@@ -112,6 +132,31 @@ impl Encoder<'_> {
             e.i32(id.inc);
         });
     }
+}
+
+macro_rules! by_value {
+    ($($name:ident: $type:ty, $bytes:expr;)*) => {$(
+        impl Coded for $type {
+            const BYTES_MIN: usize = $bytes;
+            #[inline]
+            fn put(&self, e: &mut Encoder<'_>) {
+                e.$name(*self);
+            }
+            #[inline]
+            fn get(d: &mut Decoder<'_>) -> Result<Self> {
+                d.$name()
+            }
+        }
+    )*};
+}
+
+by_value! {
+    utime: UTime, size::UTIME;
+    uuid: Uuid, size::UUID;
+    pg: PgId, size::PG;
+    eversion: Eversion, size::EVERSION;
+    epoch: Epoch, 4;
+    osd: OsdId, 4;
 }
 
 #[cfg(test)]

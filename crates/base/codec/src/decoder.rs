@@ -1,6 +1,6 @@
 //! Reading: a cursor over borrowed bytes.
 
-use super::{RESERVE_ITEMS_MAX, Result, WireError};
+use super::{DecodeError, RESERVE_ITEMS_MAX, Result};
 
 /// Cursor over bytes received. Every getter checks the bytes left, consumes what it returns, and leaves the
 /// cursor where it was if it fails.
@@ -79,7 +79,7 @@ impl<'a> Decoder<'a> {
     pub fn finish(&self) -> Result<()> {
         match self.rest.len() {
             0 => Ok(()),
-            left => Err(WireError::Trailing { what: self.what, left }),
+            left => Err(DecodeError::Trailing { what: self.what, left }),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> Decoder<'a> {
         std::str::from_utf8(bytes).map_err(|e| {
             let bad = bytes.get(e.valid_up_to()).copied().unwrap_or(0);
             *self = start;
-            WireError::BadValue { what: self.what, value: bad.into() }
+            DecodeError::BadValue { what: self.what, value: bad.into() }
         })
     }
 
@@ -197,7 +197,7 @@ impl<'a> Decoder<'a> {
             let (version, compat) = (d.u8()?, d.u8()?);
             let body = d.blob()?;
             if compat > known {
-                return Err(WireError::TooNew { what, compat: compat.into(), known: known.into() });
+                return Err(DecodeError::TooNew { what, compat: compat.into(), known: known.into() });
             }
             Ok(Envelope { version, compat, body: Decoder::new(body, what) })
         };
@@ -205,8 +205,8 @@ impl<'a> Decoder<'a> {
     }
 
     #[cold]
-    fn truncated(&self, need: u64) -> WireError {
-        WireError::Truncated { what: self.what, need, left: self.rest.len() }
+    fn truncated(&self, need: u64) -> DecodeError {
+        DecodeError::Truncated { what: self.what, need, left: self.rest.len() }
     }
 }
 
@@ -216,6 +216,6 @@ impl Envelope<'_> {
         if self.version >= oldest {
             return Ok(());
         }
-        Err(WireError::TooOld { what: self.body.what, version: self.version.into(), oldest: oldest.into() })
+        Err(DecodeError::TooOld { what: self.body.what, version: self.version.into(), oldest: oldest.into() })
     }
 }
