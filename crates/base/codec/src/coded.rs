@@ -228,8 +228,8 @@ pub trait Fields: Sized {
 /// Defines a structure and implements [`Fields`] for it: its fields lie in the order in which they stand, each
 /// in the layout of its type. A field may differ in three ways:
 /// - `name: type = module` is written by `module::put(&value, e)` and read by `module::get(d)`;
-/// - `name: type, since N` is there from version N on;
-/// - `[type] name: …` comes after an unused field of that type, which is written as its default and not read.
+/// - `name: type; since N` is there from version N on;
+/// - `name: type [unused]` is followed by an unused field of that type, which is written as its default and not read.
 #[macro_export]
 macro_rules! fields {
     (
@@ -237,7 +237,7 @@ macro_rules! fields {
         $vis:vis struct $name:ident {
             $(
                 $(#[$field_meta:meta])*
-                $([$unused:ty])? $field_vis:vis $field:ident: $type:ty $(= $module:ident)? $(; since $since:literal)?
+                $field_vis:vis $field:ident: $type:ty $(= $module:ident)? $([$unused:ty])? $(; since $since:literal)?
             ),* $(,)?
         }
     ) => {
@@ -255,16 +255,16 @@ macro_rules! fields {
             #[inline]
             fn put_fields(&self, _e: &mut $crate::Encoder<'_>, _version: u16) {
                 $(
-                    $($crate::Coded::put(&<$unused>::default(), _e);)?
                     $crate::fields!(@put self.$field, _e, _version $(, = $module)? $(, $since)?);
+                    $($crate::Coded::put(&<$unused>::default(), _e);)?
                 )*
             }
 
             #[inline]
             fn get_fields(_d: &mut $crate::Decoder<'_>, _version: u16) -> $crate::Result<$name> {
                 $(
-                    $(<$unused as $crate::Coded>::get(_d)?;)?
                     let $field = $crate::fields!(@get Default::default(), _d, _version $(, = $module)? $(, $since)?);
+                    $(<$unused as $crate::Coded>::get(_d)?;)?
                 )*
                 Ok($name { $($field),* })
             }
@@ -345,19 +345,17 @@ macro_rules! coded {
 #[macro_export]
 macro_rules! layout {
     ($type:ty: $put:ident, $get:ident {
-        $($([$unused:ty])? $field:ident $(= $module:ident)? $(; since $since:literal)?),* $(,)?
+        $($field:ident $(= $module:ident)? $(; since $since:literal)?),* $(,)?
     }) => {
         impl $type {
             fn $put(&self, e: &mut $crate::Encoder<'_>, _version: u8) {
                 $(
-                    $($crate::Coded::put(&<$unused>::default(), e);)?
                     $crate::fields!(@put self.$field, e, _version $(, = $module)? $(, $since)?);
                 )*
             }
 
             fn $get(&mut self, d: &mut $crate::Decoder<'_>, _version: u8) -> $crate::Result<()> {
                 $(
-                    $(<$unused as $crate::Coded>::get(d)?;)?
                     $crate::fields!(@read self.$field, d, _version $(, = $module)? $(, $since)?);
                 )*
                 Ok(())

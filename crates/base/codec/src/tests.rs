@@ -77,8 +77,8 @@ mod squared {
 coded! {
     #[derive(Clone, Debug, Default, PartialEq)]
     struct Plain {
-        first: u8,
-        [u32] second: Vec<u16>,
+        first: u8 [u32],
+        second: Vec<u16>,
         third: u8 = squared,
     }
 }

@@ -7,7 +7,7 @@ use carmine_reactor::Payload;
 use carmine_types::{Epoch, ObjectId, PgId, UTime};
 use carmine_wire::frame::DATA_BYTES_MAX;
 use carmine_wire::osd_op::{Extent, OpList, OsdOp, OsdRequest, flags, ops};
-use carmine_wire::{Decoder, WireError};
+use carmine_wire::{DecodeError, Decoder};
 use smallvec::smallvec;
 use std::rc::Rc;
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl Pool {
         let mut reply = self.run(name, smallvec![OsdOp::stat()], Payload::new(), None).await?;
         let bytes = reply.take_data(0).to_vec();
         let stat = Decoder::all(&bytes, "stat", |d| Ok(ObjectStat { size: d.u64()?, mtime: d.utime()? }));
-        stat.map_err(|error: WireError| ClientError::BadReply {
+        stat.map_err(|error: DecodeError| ClientError::BadReply {
             what: format!("stat of {:?} in pool {}", String::from_utf8_lossy(name), self.id),
             reason: error.to_string(),
         })

@@ -57,7 +57,7 @@ pub enum MonError {
     #[error("the stored map does not decode ({source}): was the state written by another version?")]
     BadMap {
         /// What is wrong with it.
-        source: carmine_wire::WireError,
+        source: carmine_wire::DecodeError,
     },
     /// The state belongs to another cluster.
     #[error(

@@ -1,6 +1,6 @@
 //! Why a connection ended, or never came to be.
 
-use carmine_wire::{EntityAddr, EntityType, WireError};
+use carmine_wire::{DecodeError, EntityAddr, EntityType};
 use std::io;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) enum CloseReason {
     #[error("network: {0}")]
     Io(#[from] io::Error),
     #[error("bad bytes: {0}")]
-    Wire(#[from] WireError),
+    Wire(#[from] DecodeError),
     #[error("protocol: {0}")]
     Protocol(String),
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use crate::{Decoder, Encoder, Result, WireError};
+use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Result, basic::size};
 
 /// First byte of an address, and of a vector of them.
 const MARKER_ADDR: u8 = 1;
@@ -17,9 +17,6 @@ const SOCKADDR_IPV6_BYTES: usize = 28;
 
 /// Longest sockaddr that a peer may send: the kernel's sockaddr_storage.
 const SOCKADDR_BYTES_MAX: usize = 128;
-
-/// Smallest encoded address: marker, envelope, kind, nonce, length.
-pub const ADDR_BYTES_MIN: usize = 1 + 6 + 12;
 
 /// Which protocol an address speaks ([`EntityAddr::kind`]).
 pub mod kind {
@@ -110,29 +107,50 @@ impl From<EntityAddr> for EntityAddrVec {
     }
 }
 
-impl Decoder<'_> {
-    pub fn addr(&mut self) -> Result<EntityAddr> {
-        match self.u8()? {
-            MARKER_ADDR => self.addr_body(),
-            marker => Err(WireError::BadValue { what: "address marker", value: marker.into() }),
-        }
+impl Coded for EntityAddr {
+    /// Marker, envelope, kind, nonce, length.
+    const BYTES_MIN: usize = 1 + size::ENVELOPE + 12;
+
+    fn put(&self, e: &mut Encoder<'_>) {
+        e.u8(MARKER_ADDR);
+        e.envelope(1, 1, |e| {
+            e.u32(self.kind);
+            e.u32(self.nonce);
+            encode_sockaddr(e, self.sock);
+        });
     }
 
-    fn addr_body(&mut self) -> Result<EntityAddr> {
-        let mut body = self.envelope("entity_addr", 1)?.body;
-        let (kind, nonce) = (body.u32()?, body.u32()?);
-        let sockaddr = body.blob()?;
-        Ok(EntityAddr { kind, nonce, sock: decode_sockaddr(sockaddr)? })
-    }
-
-    /// An address vector; also takes a single address in its place, as real readers do.
-    pub fn addrvec(&mut self) -> Result<EntityAddrVec> {
-        match self.u8()? {
-            MARKER_VEC => Ok(EntityAddrVec(self.vec(ADDR_BYTES_MIN, |d| d.addr())?)),
-            MARKER_ADDR => Ok(self.addr_body()?.into()),
-            marker => Err(WireError::BadValue { what: "address vector marker", value: marker.into() }),
+    fn get(d: &mut Decoder<'_>) -> Result<EntityAddr> {
+        match d.u8()? {
+            MARKER_ADDR => decode_addr(d),
+            marker => Err(DecodeError::BadValue { what: "address marker", value: marker.into() }),
         }
     }
+}
+
+impl Coded for EntityAddrVec {
+    /// Marker and count; a single address, which is longer, is taken in its place, as real readers do.
+    const BYTES_MIN: usize = 5;
+
+    fn put(&self, e: &mut Encoder<'_>) {
+        e.u8(MARKER_VEC);
+        e.put(&self.0);
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<EntityAddrVec> {
+        match d.u8()? {
+            MARKER_VEC => d.get().map(EntityAddrVec),
+            MARKER_ADDR => Ok(decode_addr(d)?.into()),
+            marker => Err(DecodeError::BadValue { what: "address vector marker", value: marker.into() }),
+        }
+    }
+}
+
+/// An address behind its marker.
+fn decode_addr(d: &mut Decoder<'_>) -> Result<EntityAddr> {
+    let mut body = d.envelope("entity_addr", 1)?.body;
+    let (kind, nonce) = (body.u32()?, body.u32()?);
+    Ok(EntityAddr { kind, nonce, sock: decode_sockaddr(body.blob()?)? })
 }
 
 fn decode_sockaddr(bytes: &[u8]) -> Result<Option<SocketAddr>> {
@@ -141,7 +159,7 @@ fn decode_sockaddr(bytes: &[u8]) -> Result<Option<SocketAddr>> {
     }
     if bytes.len() > SOCKADDR_BYTES_MAX {
         let len = bytes.len() as u64;
-        return Err(WireError::TooLong { what: "sockaddr", len, limit: SOCKADDR_BYTES_MAX });
+        return Err(DecodeError::TooLong { what: "sockaddr", len, limit: SOCKADDR_BYTES_MAX });
     }
     let mut d = Decoder::new(bytes, "sockaddr");
     let family = d.u16()?;
@@ -158,43 +176,27 @@ fn decode_sockaddr(bytes: &[u8]) -> Result<Option<SocketAddr>> {
             let ip = Ipv6Addr::from(d.array::<16>()?);
             Ok(Some(SocketAddrV6::new(ip, port, flow, d.u32()?).into()))
         }
-        other => Err(WireError::BadValue { what: "address family", value: other.into() }),
+        other => Err(DecodeError::BadValue { what: "address family", value: other.into() }),
     }
 }
 
-impl Encoder<'_> {
-    pub fn addr(&mut self, addr: &EntityAddr) {
-        self.u8(MARKER_ADDR);
-        self.envelope(1, 1, |e| {
-            e.u32(addr.kind);
-            e.u32(addr.nonce);
-            e.sockaddr(addr.sock);
-        });
-    }
-
-    pub fn addrvec(&mut self, addrs: &EntityAddrVec) {
-        self.u8(MARKER_VEC);
-        self.vec(&addrs.0, |e, addr| e.addr(addr));
-    }
-
-    fn sockaddr(&mut self, sock: Option<SocketAddr>) {
-        match sock {
-            None => self.count(0),
-            Some(SocketAddr::V4(v4)) => {
-                self.count(SOCKADDR_IPV4_BYTES);
-                self.u16(FAMILY_IPV4);
-                self.bytes(&v4.port().to_be_bytes());
-                self.bytes(&v4.ip().octets());
-                self.zeros(8);
-            }
-            Some(SocketAddr::V6(v6)) => {
-                self.count(SOCKADDR_IPV6_BYTES);
-                self.u16(FAMILY_IPV6);
-                self.bytes(&v6.port().to_be_bytes());
-                self.u32(v6.flowinfo());
-                self.bytes(&v6.ip().octets());
-                self.u32(v6.scope_id());
-            }
+fn encode_sockaddr(e: &mut Encoder<'_>, sock: Option<SocketAddr>) {
+    match sock {
+        None => e.count(0),
+        Some(SocketAddr::V4(v4)) => {
+            e.count(SOCKADDR_IPV4_BYTES);
+            e.u16(FAMILY_IPV4);
+            e.bytes(&v4.port().to_be_bytes());
+            e.bytes(&v4.ip().octets());
+            e.zeros(8);
+        }
+        Some(SocketAddr::V6(v6)) => {
+            e.count(SOCKADDR_IPV6_BYTES);
+            e.u16(FAMILY_IPV6);
+            e.bytes(&v6.port().to_be_bytes());
+            e.u32(v6.flowinfo());
+            e.bytes(&v6.ip().octets());
+            e.u32(v6.scope_id());
         }
     }
 }
@@ -206,7 +208,7 @@ mod tests {
     use super::*;
 
     fn encoded(addr: &EntityAddr) -> Vec<u8> {
-        Encoder::collect(|e| e.addr(addr))
+        Encoder::collect(|e| e.put(addr))
     }
 
     #[test]
@@ -215,11 +217,11 @@ mod tests {
         let v6 = EntityAddr::msgr2("[::1]:6800".parse().unwrap(), 7);
         assert_eq!(encoded(&v4).len(), 35);
         assert_eq!(encoded(&v6).len(), 47);
-        assert_eq!(encoded(&EntityAddr::default()).len(), ADDR_BYTES_MIN);
+        assert_eq!(encoded(&EntityAddr::default()).len(), EntityAddr::BYTES_MIN);
         assert_eq!(v4.to_string(), "v2:127.0.0.1:6800/10717");
         assert_eq!(v6.to_string(), "v2:[::1]:6800/7");
         assert_eq!(EntityAddr::default().to_string(), "-");
-        assert_eq!(Encoder::collect(|e| e.addrvec(&EntityAddrVec::default())), [2, 0, 0, 0, 0]);
+        assert_eq!(Encoder::collect(|e| e.put(&EntityAddrVec::default())), [2, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -246,7 +248,7 @@ mod tests {
     fn a_single_address_is_read_as_a_vector() {
         let addr = EntityAddr::msgr2("10.0.0.1:1".parse().unwrap(), 9);
         let bytes = encoded(&addr);
-        let vec = Decoder::all(&bytes, "test", |d| d.addrvec()).unwrap();
+        let vec = Decoder::all(&bytes, "test", |d| d.get::<EntityAddrVec>()).unwrap();
         assert!(vec.contains(&addr));
         assert_eq!(vec.msgr2(), Some(addr));
     }
@@ -256,11 +258,11 @@ mod tests {
         let mut bytes = encoded(&EntityAddr::msgr2("10.0.0.1:1".parse().unwrap(), 9));
         bytes[19] = 99;
         assert_eq!(
-            Decoder::new(&bytes, "test").addr(),
-            Err(WireError::BadValue { what: "address family", value: 99 })
+            Decoder::new(&bytes, "test").get::<EntityAddr>(),
+            Err(DecodeError::BadValue { what: "address family", value: 99 })
         );
         bytes[0] = 0;
-        assert!(Decoder::new(&bytes, "test").addr().is_err());
+        assert!(Decoder::new(&bytes, "test").get::<EntityAddr>().is_err());
     }
 
     proptest! {
@@ -268,8 +270,8 @@ mod tests {
         fn round_trip(kind: u32, nonce: u32, sock: Option<SocketAddr>) {
             let addr = EntityAddr { kind, nonce, sock };
             let vec = EntityAddrVec(vec![addr, EntityAddr::default()]);
-            let bytes = Encoder::collect(|e| e.addrvec(&vec));
-            prop_assert_eq!(Decoder::all(&bytes, "test", |d| d.addrvec())?, vec);
+            let bytes = Encoder::collect(|e| e.put(&vec));
+            prop_assert_eq!(Decoder::all(&bytes, "test", |d| d.get::<EntityAddrVec>())?, vec);
         }
     }
 }

@@ -3,7 +3,7 @@
 use carmine_types::{Epoch, PgId};
 
 use crate::pgls::HObject;
-use crate::{Decoder, Encoder, Front, Result, WireError, kinds};
+use crate::{DecodeError, Decoder, Encoder, Front, Result, kinds};
 
 /// What a [`Backoff`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl Front for Backoff {
         e.u32(self.epoch.0);
         e.u8(self.op as u8);
         e.u64(self.id);
-        e.hobject(&self.begin);
-        e.hobject(&self.end);
+        e.put(&self.begin);
+        e.put(&self.end);
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<Backoff> {
@@ -52,8 +52,8 @@ impl Front for Backoff {
             1 => BackoffOp::Block,
             2 => BackoffOp::AckBlock,
             3 => BackoffOp::Unblock,
-            op => return Err(WireError::BadValue { what: "backoff op", value: op.into() }),
+            op => return Err(DecodeError::BadValue { what: "backoff op", value: op.into() }),
         };
-        Ok(Backoff { pg, shard, epoch, op, id: d.u64()?, begin: d.hobject()?, end: d.hobject()? })
+        Ok(Backoff { pg, shard, epoch, op, id: d.u64()?, begin: d.get()?, end: d.get()? })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Decoder, Encoder, Result};
+use carmine_codec::{Coded, Decoder, Encoder, Result, coded};
 
 /// Kind of a peer, as told in HELLO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,11 +33,13 @@ impl fmt::Display for EntityType {
     }
 }
 
-/// entity_name_t: kind and number, printed `osd.3`. 9 bytes inside messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct EntityName {
-    pub kind: EntityType,
-    pub num: i64,
+coded! {
+    /// entity_name_t: kind and number, printed `osd.3`. 9 bytes inside messages.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct EntityName {
+        pub kind: EntityType,
+        pub num: i64,
+    }
 }
 
 impl EntityName {
@@ -56,15 +58,14 @@ impl fmt::Display for EntityName {
     }
 }
 
-impl Decoder<'_> {
-    pub fn entity_name(&mut self) -> Result<EntityName> {
-        Ok(EntityName { kind: EntityType(self.u8()?), num: self.i64()? })
-    }
-}
+impl Coded for EntityType {
+    const BYTES_MIN: usize = 1;
 
-impl Encoder<'_> {
-    pub fn entity_name(&mut self, name: EntityName) {
-        self.u8(name.kind.0);
-        self.i64(name.num);
+    fn put(&self, e: &mut Encoder<'_>) {
+        e.u8(self.0);
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<EntityType> {
+        d.u8().map(EntityType)
     }
 }

@@ -51,11 +51,11 @@ impl Control for Hello {
 
     fn encode(&self, e: &mut Encoder<'_>) {
         e.u8(self.entity.0);
-        e.addr(&self.peer_addr);
+        e.put(&self.peer_addr);
     }
 
     fn decode_fields(d: &mut Decoder<'_>) -> Result<Hello> {
-        Ok(Hello { entity: EntityType(d.u8()?), peer_addr: d.addr()? })
+        Ok(Hello { entity: EntityType(d.u8()?), peer_addr: d.get()? })
     }
 }
 

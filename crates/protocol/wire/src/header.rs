@@ -1,6 +1,6 @@
 //! The header of a MESSAGE frame (ceph-protocol.md §1.8).
 
-use crate::{Decoder, Encoder, Result, WireError};
+use crate::{DecodeError, Decoder, Encoder, Result};
 
 pub const HEADER2_BYTES: usize = 41;
 
@@ -74,7 +74,7 @@ impl Header2 {
         let (kind, priority, version) = (d.u16()?, d.u16()?, d.u16()?);
         let padding = d.u32()?;
         if padding != 0 {
-            return Err(WireError::BadValue { what: "data padding", value: padding.into() });
+            return Err(DecodeError::BadValue { what: "data padding", value: padding.into() });
         }
         let (data_off, ack_seq, flags) = (d.u16()?, d.u64()?, d.u8()?);
         let compat = d.u16()?;
@@ -141,13 +141,13 @@ pub trait Front: Sized {
 pub(crate) fn check_header(header: &Header2, kind: u16, oldest: u16, newest: u16) -> Result<()> {
     let what = crate::kinds::name(kind);
     if header.kind != kind {
-        return Err(WireError::BadValue { what: "message type", value: header.kind.into() });
+        return Err(DecodeError::BadValue { what: "message type", value: header.kind.into() });
     }
     if header.compat > newest {
-        return Err(WireError::TooNew { what, compat: header.compat, known: newest });
+        return Err(DecodeError::TooNew { what, compat: header.compat, known: newest });
     }
     if header.version < oldest {
-        return Err(WireError::TooOld { what, version: header.version, oldest });
+        return Err(DecodeError::TooOld { what, version: header.version, oldest });
     }
     Ok(())
 }

@@ -19,15 +19,14 @@ pub mod monmap;
 pub mod osd_op;
 pub mod osdmap;
 pub mod pgls;
-pub mod prim;
 pub mod private;
 pub mod tell;
 
 pub use addr::{EntityAddr, EntityAddrVec};
+pub use carmine_codec::{DecodeError, Decoder, Encoder, Envelope, Result};
 pub use entity::{EntityName, EntityType};
 pub use features::FEATURES;
 pub use header::{Front, Header2};
-pub use prim::{Decoder, Encoder, Envelope, Result, WireError};
 
 #[cfg(test)]
 mod testing;

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_codec::basic::size;
+use carmine_codec::{Coded, layout};
 use carmine_types::{Epoch, UTime, Uuid};
 
 use crate::addr::EntityAddrVec;
-use crate::osdmap::coding::{STR_MIN, btree, btset, put_btree, put_section, section};
+use crate::osdmap::coding::{put_section, section};
 use crate::osdmap::{Section, StringMap};
 use crate::{Decoder, Encoder, Result};
 
@@ -101,23 +103,19 @@ impl MonMap {
     }
 }
 
-/// Oldest versions we read, by the field they end with.
-mod version {
-    /// Ends after the ranks.
-    pub(super) const RANKS: u8 = 6;
-    /// ... after `min_mon_release`.
-    pub(super) const RELEASE: u8 = 7;
-    /// ... after `disallowed_leaders`.
-    pub(super) const STRATEGY: u8 = 8;
-    /// ... after `stretch_marked_down`.
-    pub(super) const STRETCH: u8 = 9;
-}
-
 impl MonMap {
     /// Decodes a whole monmap, version 6 and up. Every byte of `bytes` must belong to it.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         Decoder::all(bytes, "monmap", |d| {
-            let (mut map, section) = section(d, "monmap", version::STRETCH, version::RANKS, get_map)?;
+            let (mut map, section) = section(d, "monmap", 9, 6, |d, version| {
+                let nobody = EntityAddrVec::default();
+                let mut map = MonMap {
+                    min_mon_release: 0,
+                    ..MonMap::single(Uuid::default(), UTime::default(), "", nobody)
+                };
+                map.get_fields(d, version)?;
+                Ok(map)
+            })?;
             map.section = section;
             Ok(map)
         })
@@ -125,88 +123,49 @@ impl MonMap {
 
     /// The binary form.
     pub fn encode(&self) -> Vec<u8> {
-        Encoder::collect(|e| put_section(e, &self.section, |e| put_map(e, self)))
+        Encoder::collect(|e| put_section(e, &self.section, |e| self.put_fields(e, self.section.version)))
     }
 }
 
-fn get_map(d: &mut Decoder<'_>, version: u8) -> Result<MonMap> {
-    let mut map = MonMap::single(d.uuid()?, UTime::default(), "", EntityAddrVec::default());
-    map.epoch = d.epoch()?;
-    map.last_changed = d.utime()?;
-    map.created = d.utime()?;
-    map.persistent_features = get_features(d)?;
-    map.optional_features = get_features(d)?;
-    map.mons = btree(d, STR_MIN + 6, |d| d.string(), get_mon)?;
-    map.ranks = d.vec(STR_MIN, |d| d.string())?;
-    map.min_mon_release = if version >= version::RELEASE { d.u8()? } else { 0 };
-    if version >= version::STRATEGY {
-        map.removed_ranks = btset(d, 4, |d| d.u32())?;
-        map.strategy = d.u8()?;
-        map.disallowed_leaders = btset(d, STR_MIN, |d| d.string())?;
-    }
-    if version >= version::STRETCH {
-        map.stretch_mode = d.bool()?;
-        map.tiebreaker = d.string()?;
-        map.stretch_marked_down = btset(d, STR_MIN, |d| d.string())?;
-    }
-    Ok(map)
-}
+layout! { MonMap: put_fields, get_fields {
+    fsid, epoch, last_changed, created, persistent_features = mon_features, optional_features = mon_features, mons, ranks,
+    min_mon_release; since 7,
+    removed_ranks; since 8, strategy; since 8, disallowed_leaders; since 8,
+    stretch_mode; since 9, tiebreaker; since 9, stretch_marked_down; since 9,
+} }
 
-fn put_map(e: &mut Encoder<'_>, map: &MonMap) {
-    e.uuid(map.fsid);
-    e.epoch(map.epoch);
-    e.utime(map.last_changed);
-    e.utime(map.created);
-    e.envelope(1, 1, |e| e.u64(map.persistent_features));
-    e.envelope(1, 1, |e| e.u64(map.optional_features));
-    put_btree(e, &map.mons, |e, name| e.str(name), put_mon);
-    e.vec(&map.ranks, |e, name| e.str(name));
-    if map.section.version >= version::RELEASE {
-        e.u8(map.min_mon_release);
-    }
-    if map.section.version >= version::STRATEGY {
-        e.vec(&map.removed_ranks, |e, rank| e.u32(*rank));
-        e.u8(map.strategy);
-        e.vec(&map.disallowed_leaders, |e, name| e.str(name));
-    }
-    if map.section.version >= version::STRETCH {
-        e.bool(map.stretch_mode);
-        e.str(&map.tiebreaker);
-        e.vec(&map.stretch_marked_down, |e, name| e.str(name));
-    }
-}
+/// A feature mask in an envelope of its own.
+mod mon_features {
+    use super::*;
 
-fn get_features(d: &mut Decoder<'_>) -> Result<u64> {
-    d.envelope("mon features", 1)?.body.u64()
+    pub(super) fn put(features: &u64, e: &mut Encoder<'_>) {
+        e.envelope(1, 1, |e| e.u64(*features));
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<u64> {
+        d.envelope("mon features", 1)?.body.u64()
+    }
 }
 
 /// `mon_info`: versions 3 (weight) to 5 (crush location).
-fn get_mon(d: &mut Decoder<'_>) -> Result<MonInfo> {
-    let (mut mon, section) = section(d, "mon_info", 5, 3, |d, version| {
-        let mut mon = MonInfo::new(d.str()?, d.addrvec()?);
-        mon.priority = d.u16()?;
-        if version >= 4 {
-            mon.weight = d.u16()?;
-        }
-        if version >= 5 {
-            mon.crush_loc = d.string_map()?;
-        }
+impl Coded for MonInfo {
+    const BYTES_MIN: usize = size::ENVELOPE;
+
+    fn put(&self, e: &mut Encoder<'_>) {
+        put_section(e, &self.section, |e| self.put_fields(e, self.section.version));
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<MonInfo> {
+        let (mut mon, section) = section(d, "mon_info", 5, 3, |d, version| {
+            let mut mon = MonInfo::new("", EntityAddrVec::default());
+            mon.get_fields(d, version)?;
+            Ok(mon)
+        })?;
+        mon.section = section;
         Ok(mon)
-    })?;
-    mon.section = section;
-    Ok(mon)
+    }
 }
 
-fn put_mon(e: &mut Encoder<'_>, mon: &MonInfo) {
-    put_section(e, &mon.section, |e| {
-        e.str(&mon.name);
-        e.addrvec(&mon.addrs);
-        e.u16(mon.priority);
-        if mon.section.version >= 4 {
-            e.u16(mon.weight);
-        }
-        if mon.section.version >= 5 {
-            e.string_map(&mon.crush_loc);
-        }
-    });
-}
+layout! { MonInfo: put_fields, get_fields {
+    name, addrs, priority, weight; since 4, crush_loc; since 5,
+} }

@@ -2,7 +2,8 @@
 
 use carmine_types::ObjectId;
 
-use crate::{Decoder, Encoder, Result};
+use carmine_codec::basic::size;
+use carmine_codec::{Coded, Decoder, Encoder, Result};
 
 /// The one namespace value that asks for all namespaces.
 pub const ALL_NAMESPACES: &[u8] = b"\x01";
@@ -42,9 +43,11 @@ impl From<ObjectId> for HObject {
     }
 }
 
-impl Decoder<'_> {
-    pub fn hobject(&mut self) -> Result<HObject> {
-        let envelope = self.envelope("hobject", 4)?;
+impl Coded for HObject {
+    const BYTES_MIN: usize = size::ENVELOPE;
+
+    fn get(d: &mut Decoder<'_>) -> Result<HObject> {
+        let envelope = d.envelope("hobject", 4)?;
         envelope.at_least(4)?;
         let mut d = envelope.body;
         let (key, name) = (d.blob()?, d.blob()?);
@@ -54,12 +57,10 @@ impl Decoder<'_> {
         let (nspace, key, name) = (nspace.into(), key.into(), name.into());
         Ok(HObject { max, object: ObjectId { nspace, key, name, snap, ..ObjectId::cursor(pool, hash) } })
     }
-}
 
-impl Encoder<'_> {
-    pub fn hobject(&mut self, hobject: &HObject) {
-        let HObject { max, object } = hobject;
-        self.envelope(4, 3, |e| {
+    fn put(&self, e: &mut Encoder<'_>) {
+        let HObject { max, object } = self;
+        e.envelope(4, 3, |e| {
             e.blob(&object.key);
             e.blob(&object.name);
             e.u64(object.snap);
@@ -79,11 +80,11 @@ pub struct PgNlsArg {
 
 impl PgNlsArg {
     pub fn decode(payload: &[u8]) -> Result<PgNlsArg> {
-        Ok(PgNlsArg { cursor: Decoder::all(payload, "pgnls cursor", |d| d.hobject())? })
+        Ok(PgNlsArg { cursor: Decoder::all(payload, "pgnls cursor", |d| d.get())? })
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        Encoder::collect(|e| e.hobject(&self.cursor))
+        Encoder::collect(|e| e.put(&self.cursor))
     }
 }
 
@@ -115,7 +116,7 @@ impl PgNlsReply {
     pub fn decode(output: &[u8]) -> Result<PgNlsReply> {
         Decoder::all(output, "pgnls reply", |d| {
             let mut d = d.envelope("pgnls reply", 1)?.body;
-            let next = d.hobject()?;
+            let next = d.get()?;
             let entries = d.vec(12, |d| {
                 let (nspace, name, locator) = (d.blob()?.into(), d.blob()?.into(), d.blob()?.into());
                 Ok(ListedObject { nspace, name, locator })
@@ -127,7 +128,7 @@ impl PgNlsReply {
     pub fn encode(&self) -> Vec<u8> {
         Encoder::collect(|e| {
             e.envelope(1, 1, |e| {
-                e.hobject(&self.next);
+                e.put(&self.next);
                 e.vec(&self.entries, |e, entry| {
                     e.blob(&entry.nspace);
                     e.blob(&entry.name);
@@ -167,6 +168,6 @@ mod tests {
         assert!(HObject::min() < object && object < HObject::max());
         assert!(HObject::min().is_min() && !object.is_min());
         assert_eq!(object.object.snap, SNAP_HEAD);
-        assert_eq!(Encoder::collect(|e| e.hobject(&HObject::min())).len(), 39);
+        assert_eq!(Encoder::collect(|e| e.put(&HObject::min())).len(), 39);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use allocation_counter::measure;
 use capture::{Captured, data_dir, files, frames, split, streams};
+use carmine_codec::{MEMORY_BYTES_FIXED, MEMORY_PER_INPUT_BYTE_MAX};
 use carmine_types::crc32c;
 use carmine_wire::backoff::Backoff;
 use carmine_wire::frame::{Epilogue, Frame, PREAMBLE_BYTES, Preamble};
@@ -14,7 +15,6 @@ use carmine_wire::handshake::*;
 use carmine_wire::mon_msg::*;
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
-use carmine_wire::prim::{MEMORY_BYTES_FIXED, MEMORY_PER_INPUT_BYTE_MAX};
 use carmine_wire::private::*;
 use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{Front, Header2};

@@ -8,7 +8,7 @@ use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 use carmine_wire::crushmap::CrushMap;
 use carmine_wire::monmap::{MonInfo, MonMap};
 use carmine_wire::osdmap::{ApplyError, Incremental, OsdMap, PgPool, consts};
-use carmine_wire::{EntityAddr, WireError};
+use carmine_wire::{DecodeError, EntityAddr};
 use proptest::prelude::*;
 
 fn path(name: &str) -> PathBuf {
@@ -133,7 +133,7 @@ fn an_incremental_that_does_not_fit_is_refused() {
         ApplyError::NoSuchOsd { epoch: 21, osd: OsdId(3), max_osd: 3 }
     );
     inc.new_max_osd = i32::MAX;
-    assert!(matches!(inc.applied(&map), Err(ApplyError::Wire(WireError::BadValue { .. }))));
+    assert!(matches!(inc.applied(&map), Err(ApplyError::Wire(DecodeError::BadValue { .. }))));
     inc.fsid = Uuid([7; 16]);
     assert!(matches!(inc.applied(&map), Err(ApplyError::WrongCluster { .. })));
 }
@@ -179,8 +179,8 @@ fn a_wrong_checksum_is_an_error() {
     let mut inc = data("live-1osd/mon-store/inc.6.bin");
     full[40] ^= 1;
     inc[40] ^= 1;
-    assert!(matches!(OsdMap::decode(&full), Err(WireError::BadCrc { what: "osdmap", .. })));
-    assert!(matches!(Incremental::decode(&inc), Err(WireError::BadCrc { .. })));
+    assert!(matches!(OsdMap::decode(&full), Err(DecodeError::BadCrc { what: "osdmap", .. })));
+    assert!(matches!(Incremental::decode(&inc), Err(DecodeError::BadCrc { .. })));
 }
 
 /// A newer Ceph adds fields at the end of sections: they are skipped, kept, and written back.
@@ -201,10 +201,10 @@ fn newer_sections_are_skipped_and_kept() {
     assert_eq!(read.encode(), bytes);
     // ... but not if the writer says that it must be understood.
     map.client_section.compat = 10;
-    assert!(matches!(OsdMap::decode(&map.encode()), Err(WireError::TooNew { .. })));
+    assert!(matches!(OsdMap::decode(&map.encode()), Err(DecodeError::TooNew { .. })));
     map.client_section.compat = 1;
     map.client_section.version = 8;
-    assert!(matches!(OsdMap::decode(&map.encode()), Err(WireError::TooOld { .. })));
+    assert!(matches!(OsdMap::decode(&map.encode()), Err(DecodeError::TooOld { .. })));
 }
 
 #[test]
@@ -346,8 +346,8 @@ fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..2 {
         let place = bytes.len().saturating_sub(4);
         let crc = match (OsdMap::decode(&bytes), Incremental::decode(&bytes)) {
-            (Err(WireError::BadCrc { what: "osdmap", computed, .. }), _) => Some((place, computed)),
-            (_, Err(WireError::BadCrc { computed, .. })) => Some((place.saturating_sub(4), computed)),
+            (Err(DecodeError::BadCrc { what: "osdmap", computed, .. }), _) => Some((place, computed)),
+            (_, Err(DecodeError::BadCrc { computed, .. })) => Some((place.saturating_sub(4), computed)),
             _ => None,
         };
         if let Some(field) = crc.and_then(|(at, crc)| Some((bytes.get_mut(at..at + 4)?, crc))) {

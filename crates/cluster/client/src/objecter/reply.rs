@@ -8,7 +8,7 @@ use carmine_messenger::{Connection, Message};
 use carmine_reactor::Payload;
 use carmine_types::errno::{EAGAIN, Errno};
 use carmine_wire::osd_op::{OsdReply, payload_ranges};
-use carmine_wire::{WireError, kinds};
+use carmine_wire::{DecodeError, kinds};
 use std::rc::Rc;
 
 /// Pause before an operation is sent again that the OSD answered with EAGAIN.
@@ -63,7 +63,7 @@ impl Objecter {
     }
 }
 
-fn outcome(op: &Op, reply: &OsdReply<'_>, data: Payload) -> std::result::Result<Result<Reply>, WireError> {
+fn outcome(op: &Op, reply: &OsdReply<'_>, data: Payload) -> std::result::Result<Result<Reply>, DecodeError> {
     if reply.result < 0 {
         let errno = Errno(reply.result);
         return Ok(Err(ClientError::Errno { what: describe(&op.request), errno }));
@@ -88,7 +88,7 @@ fn outcome(op: &Op, reply: &OsdReply<'_>, data: Payload) -> std::result::Result<
     }))
 }
 
-fn bad_reply(op: &mut Op, conn: &Rc<Connection>, error: WireError) {
+fn bad_reply(op: &mut Op, conn: &Rc<Connection>, error: DecodeError) {
     tracing::warn!(peer = %conn.peer(), %error, "reply cannot be decoded");
     let what = op.describe();
     op.complete(Err(ClientError::BadReply { what, reason: error.to_string() }));

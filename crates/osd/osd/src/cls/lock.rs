@@ -1,7 +1,7 @@
 //! Class `lock`: advisory locks on an object, each an xattr `lock.NAME` with its holders.
 
 use carmine_types::{UTime, errno};
-use carmine_wire::{Decoder, Encoder, EntityAddr, EntityName, WireError};
+use carmine_wire::{DecodeError, Decoder, Encoder, EntityAddr, EntityName};
 
 use super::handle::{Handle, decode, stored};
 use super::{Done, Method, read, write};
@@ -58,12 +58,12 @@ impl Lock {
             e.envelope(1, 1, |e| {
                 e.vec(holders, |e, holder| {
                     e.envelope(1, 1, |e| {
-                        e.entity_name(holder.name);
+                        e.put(&holder.name);
                         e.blob(&holder.cookie);
                     });
                     e.envelope(1, 1, |e| {
                         e.utime(holder.expires);
-                        e.addr(&holder.addr);
+                        e.put(&holder.addr);
                         e.blob(&holder.description);
                     });
                 });
@@ -73,13 +73,13 @@ impl Lock {
         })
     }
 
-    fn decode(d: &mut Decoder<'_>) -> Result<Lock, WireError> {
+    fn decode(d: &mut Decoder<'_>) -> Result<Lock, DecodeError> {
         let mut d = d.envelope("lock_info", 1)?.body;
         let holders = d.vec(12, |d| {
             let mut id = d.envelope("locker_id", 1)?.body;
-            let (name, cookie) = (id.entity_name()?, id.blob()?.to_vec());
+            let (name, cookie) = (id.get()?, id.blob()?.to_vec());
             let mut info = d.envelope("locker_info", 1)?.body;
-            let (expires, addr) = (info.utime()?, info.addr()?);
+            let (expires, addr) = (info.utime()?, info.get()?);
             Ok(Holder { name, cookie, expires, addr, description: info.blob()?.to_vec() })
         })?;
         Ok(Lock { holders, kind: d.u8()?, tag: d.blob()?.to_vec() })
@@ -119,7 +119,7 @@ struct Claim {
 }
 
 impl Claim {
-    fn decode(d: &mut Decoder<'_>) -> Result<Claim, WireError> {
+    fn decode(d: &mut Decoder<'_>) -> Result<Claim, DecodeError> {
         let name = d.blob()?.to_vec();
         Ok(Claim { name, kind: d.u8()?, cookie: d.blob()?.to_vec(), tag: d.blob()?.to_vec() })
     }
@@ -176,7 +176,7 @@ fn unlock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn break_lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (name, holder, cookie) = decode(input, |d| {
         let mut d = d.envelope("break_op", 1)?.body;
-        Ok((d.blob()?, d.entity_name()?, d.blob()?))
+        Ok((d.blob()?, d.get()?, d.blob()?))
     })?;
     release(h, name, holder, cookie)
 }

@@ -58,13 +58,13 @@ impl Registered {
     pub(crate) fn encode(&self) -> Vec<u8> {
         Encoder::collect(|e| {
             e.u32(self.timeout.as_millis() as u32);
-            e.addr(&self.addr);
+            e.put(&self.addr);
         })
     }
 
     /// What does not decode has no time left: it was written by another program.
     pub(crate) fn decode(bytes: &[u8]) -> Registered {
-        let read = |d: &mut Decoder<'_>| Ok((d.u32()?, d.addr()?));
+        let read = |d: &mut Decoder<'_>| Ok((d.u32()?, d.get()?));
         match Decoder::all(bytes, "watcher", read) {
             Ok((millis, addr)) => Registered { timeout: Duration::from_millis(millis.into()), addr },
             Err(_) => Registered::default(),

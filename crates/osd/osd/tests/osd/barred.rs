@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carmine_types::{UTime, errno};
 use carmine_wire::osd_op::{OsdOp, flags::watch, ops};
-use carmine_wire::{Decoder, EntityAddr};
+use carmine_wire::{Decoder, EntityAddr, EntityName};
 
 use super::cluster::{Cluster, Disks};
 use super::raw::{Answer, Raw};
@@ -44,9 +44,9 @@ impl<'a> Client<'a> {
         let read = |d: &mut Decoder<'_>| {
             d.envelope("watchers", 1)?.body.vec(1, |d| {
                 let mut item = d.envelope("watcher", 2)?.body;
-                item.entity_name()?;
+                item.get::<EntityName>()?;
                 item.bytes(8 + 4)?; // cookie, timeout
-                item.addr()
+                item.get()
             })
         };
         Decoder::all(&data, "watchers", read).unwrap()

@@ -1,8 +1,8 @@
 //! The binary form of a CRUSH map. It has no envelope; older writers stop early (see [`Extent`]).
 
-use super::{Bucket, BucketKind, ChooseArg, CrushMap, Extent, Rule, Step};
-use crate::osdmap::coding::{STR_MIN, btree, check_osds, put_btree};
-use crate::{Decoder, Encoder, Result, WireError};
+use super::{Bucket, BucketKind, CrushMap, Extent, Rule, Step};
+use crate::osdmap::coding::check_osds;
+use crate::{DecodeError, Decoder, Encoder, Result};
 
 const MAGIC: u32 = 0x0001_0000;
 /// Rules have an 8-bit number, and Ceph stops at 256 too.
@@ -16,20 +16,21 @@ impl CrushMap {
         let mut d = Decoder::new(bytes, "crush map");
         let magic = d.u32()?;
         if magic != MAGIC {
-            return Err(WireError::BadValue { what: "crush map magic", value: magic.into() });
+            return Err(DecodeError::BadValue { what: "crush map magic", value: magic.into() });
         }
         let buckets = check_osds("crush max_buckets", d.i32()?.into())?;
         let rules = d.u32()?;
         if rules > RULES_MAX {
-            return Err(WireError::BadValue { what: "crush max_rules", value: rules.into() });
+            return Err(DecodeError::BadValue { what: "crush max_rules", value: rules.into() });
         }
         let mut map = CrushMap { max_devices: d.i32()?, ..CrushMap::default() };
         map.buckets = get_slots(&mut d, buckets, get_bucket)?;
         map.rules = get_slots(&mut d, rules, |d, _, _| get_rule(d))?;
         for names in [&mut map.type_names, &mut map.item_names, &mut map.rule_names] {
-            *names = btree(&mut d, 4 + STR_MIN, |d| d.i32(), |d| d.string())?;
+            *names = d.get()?;
         }
         map.extent = map.get_optional(&mut d)?;
+        map.check_choose_args()?;
         map.tail = d.rest().to_vec();
         Ok(map)
     }
@@ -54,7 +55,7 @@ impl CrushMap {
                 }
             }
             for names in [&self.type_names, &self.item_names, &self.rule_names] {
-                put_btree(e, names, |e, id| e.i32(*id), |e, name| e.str(name));
+                e.put(names);
             }
             self.put_optional(e);
             e.bytes(&self.tail);
@@ -96,14 +97,11 @@ impl CrushMap {
                 Extent::Algs => t.allowed_bucket_algs = d.u32()?,
                 Extent::Stable => t.chooseleaf_stable = d.u8()?,
                 Extent::Classes => {
-                    self.item_classes = btree(d, 8, |d| d.i32(), |d| d.i32())?;
-                    self.class_names = btree(d, 4 + STR_MIN, |d| d.i32(), |d| d.string())?;
-                    self.class_buckets = btree(d, 8, |d| d.i32(), |d| btree(d, 8, |d| d.i32(), |d| d.i32()))?;
+                    self.item_classes = d.get()?;
+                    self.class_names = d.get()?;
+                    self.class_buckets = d.get()?;
                 }
-                Extent::ChooseArgs => {
-                    let slots = self.buckets.len();
-                    self.choose_args = btree(d, 12, |d| d.i64(), |d| get_choose_args(d, slots))?;
-                }
+                Extent::ChooseArgs => self.choose_args = d.get()?,
                 Extent::Names | Extent::Tries => {}
             }
             extent = next;
@@ -134,22 +132,22 @@ impl CrushMap {
             e.u8(t.chooseleaf_stable);
         }
         if extent >= Extent::Classes {
-            put_btree(e, &self.item_classes, |e, id| e.i32(*id), |e, class| e.i32(*class));
-            put_btree(e, &self.class_names, |e, id| e.i32(*id), |e, name| e.str(name));
-            put_btree(
-                e,
-                &self.class_buckets,
-                |e, id| e.i32(*id),
-                |e, by_class| put_btree(e, by_class, |e, class| e.i32(*class), |e, id| e.i32(*id)),
-            );
+            e.put(&self.item_classes);
+            e.put(&self.class_names);
+            e.put(&self.class_buckets);
         }
         if extent >= Extent::ChooseArgs {
-            put_btree(
-                e,
-                &self.choose_args,
-                |e, id| e.i64(*id),
-                |e, args| put_btree(e, args, |e, slot| e.u32(*slot), put_choose_arg),
-            );
+            e.put(&self.choose_args);
+        }
+    }
+
+    fn check_choose_args(&self) -> Result<()> {
+        let slots = self.buckets.len();
+        match self.choose_args.values().flat_map(|args| args.keys()).find(|slot| **slot as usize >= slots) {
+            None => Ok(()),
+            Some(slot) => {
+                Err(DecodeError::BadValue { what: "crush choose_args bucket", value: (*slot).into() })
+            }
         }
     }
 }
@@ -171,12 +169,12 @@ fn get_slots<T>(
 fn get_bucket(d: &mut Decoder<'_>, head: u32, slot: usize) -> Result<Bucket> {
     let id = d.i32()?;
     if i64::from(id) != -1 - slot as i64 {
-        return Err(WireError::BadValue { what: "crush bucket id (must be -1 - slot)", value: id as u64 });
+        return Err(DecodeError::BadValue { what: "crush bucket id (must be -1 - slot)", value: id as u64 });
     }
     let kind_id = d.u16()?;
     let alg = d.u8()?;
     if head != u32::from(alg) {
-        return Err(WireError::BadValue { what: "crush bucket algorithm", value: head.into() });
+        return Err(DecodeError::BadValue { what: "crush bucket algorithm", value: head.into() });
     }
     let hash = d.u8()?;
     let weight = d.u32()?;
@@ -197,7 +195,7 @@ fn get_bucket(d: &mut Decoder<'_>, head: u32, slot: usize) -> Result<Bucket> {
             BucketKind::Straw { weights, straws }
         }
         5 => BucketKind::Straw2 { weights: d.items(size, |d| d.u32())? },
-        other => return Err(WireError::BadValue { what: "crush bucket algorithm", value: other.into() }),
+        other => return Err(DecodeError::BadValue { what: "crush bucket algorithm", value: other.into() }),
     };
     Ok(Bucket { id, kind_id, hash, weight, items, kind })
 }
@@ -293,24 +291,4 @@ impl Step {
             Self::Other { op, arg1, arg2 } => (op, arg1, arg2),
         }
     }
-}
-
-fn get_choose_args(d: &mut Decoder<'_>, slots: usize) -> Result<std::collections::BTreeMap<u32, ChooseArg>> {
-    btree(
-        d,
-        12,
-        |d| match d.u32()? {
-            slot if (slot as usize) < slots => Ok(slot),
-            slot => Err(WireError::BadValue { what: "crush choose_args bucket", value: slot.into() }),
-        },
-        |d| {
-            let weight_sets = d.vec(4, |d| d.vec(4, |d| d.u32()))?;
-            Ok(ChooseArg { weight_sets, ids: d.vec(4, |d| d.i32())? })
-        },
-    )
-}
-
-fn put_choose_arg(e: &mut Encoder<'_>, arg: &ChooseArg) {
-    e.vec(&arg.weight_sets, |e, weights| e.vec(weights, |e, weight| e.u32(*weight)));
-    e.vec(&arg.ids, |e, id| e.i32(*id));
 }

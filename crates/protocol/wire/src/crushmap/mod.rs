@@ -6,6 +6,8 @@ mod coding;
 
 use std::collections::BTreeMap;
 
+use carmine_codec::coded;
+
 /// Weight of one (16.16 fixed point).
 pub const WEIGHT_ONE: u32 = 0x1_0000;
 
@@ -200,13 +202,15 @@ impl Tunables {
     }
 }
 
-/// Weights (and ids) to use instead of a bucket's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChooseArg {
-    /// One weight vector per position; the last one serves all further positions.
-    pub weight_sets: Vec<Vec<u32>>,
-    /// Item ids to hash instead of the real ones; empty means the real ones.
-    pub ids: Vec<i32>,
+coded! {
+    /// Weights (and ids) to use instead of a bucket's own.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ChooseArg {
+        /// One weight vector per position; the last one serves all further positions.
+        pub weight_sets: Vec<Vec<u32>>,
+        /// Item ids to hash instead of the real ones; empty means the real ones.
+        pub ids: Vec<i32>,
+    }
 }
 
 /// How much of the optional end a binary map has. Older writers stop earlier; a clear order from least to most.

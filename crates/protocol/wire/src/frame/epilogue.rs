@@ -1,7 +1,7 @@
 //! The 13 bytes behind a frame of several segments: status, and checksums of segments 1 to 3.
 
 use super::{Preamble, SEGMENTS_MAX};
-use crate::{Decoder, Result, WireError};
+use crate::{DecodeError, Decoder, Result};
 
 pub const EPILOGUE_BYTES: usize = 13;
 
@@ -41,7 +41,7 @@ impl Epilogue {
         let aborted = match status & STATUS_MASK {
             STATUS_COMPLETE => false,
             STATUS_ABORTED => true,
-            _ => return Err(WireError::BadValue { what: "late status", value: status.into() }),
+            _ => return Err(DecodeError::BadValue { what: "late status", value: status.into() }),
         };
         Ok(Epilogue { aborted, crcs: [d.u32()?, d.u32()?, d.u32()?] })
     }
@@ -61,7 +61,7 @@ impl Epilogue {
         let expected = Epilogue::new(preamble, computed);
         for ((what, found), computed) in NAMES.iter().zip(self.crcs).zip(expected.crcs) {
             if found != computed {
-                return Err(WireError::BadCrc { what, found, computed });
+                return Err(DecodeError::BadCrc { what, found, computed });
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use carmine_types::crc32c;
 
 use super::{CRC_BYTES, DATA_BYTES_MAX, EPILOGUE_BYTES, SEGMENT_BYTES_MAX, Tag, segment};
 use crate::header::HEADER2_BYTES;
-use crate::{Decoder, Result, WireError};
+use crate::{DecodeError, Decoder, Result};
 
 pub const PREAMBLE_BYTES: usize = 32;
 pub const SEGMENTS_MAX: usize = 4;
@@ -42,7 +42,7 @@ impl Preamble {
         let found = Decoder::new(crc, "preamble").u32()?;
         let computed = crc32c::raw(0, checked);
         if found != computed {
-            return Err(WireError::BadCrc { what: "preamble", found, computed });
+            return Err(DecodeError::BadCrc { what: "preamble", found, computed });
         }
         let mut d = Decoder::new(checked, "preamble");
         let tag = Tag::from_byte(d.u8()?)?;
@@ -55,7 +55,7 @@ impl Preamble {
         let flags = d.u8()?;
         if flags != 0 {
             // Compression, which is never negotiated.
-            return Err(WireError::BadValue { what: "preamble flags", value: flags.into() });
+            return Err(DecodeError::BadValue { what: "preamble flags", value: flags.into() });
         }
         let preamble = Preamble { tag, segments, count };
         preamble.check()?;
@@ -66,17 +66,17 @@ impl Preamble {
         let expected = Preamble::new(self.tag, self.segments).count;
         let countable = if self.tag == Tag::Message { 1..=SEGMENTS_MAX as u8 } else { 1..=1 };
         if self.count != expected || !countable.contains(&self.count) {
-            return Err(WireError::BadValue { what: "number of segments", value: self.count.into() });
+            return Err(DecodeError::BadValue { what: "number of segments", value: self.count.into() });
         }
         for (index, &len) in self.segments.iter().enumerate() {
             let limit = if index == segment::DATA { DATA_BYTES_MAX } else { SEGMENT_BYTES_MAX };
             if len as usize > limit {
-                return Err(WireError::TooLong { what: "segment", len: len.into(), limit });
+                return Err(DecodeError::TooLong { what: "segment", len: len.into(), limit });
             }
         }
         if self.tag == Tag::Message && self.len(segment::HEADER) != HEADER2_BYTES {
             let value = self.segments[segment::HEADER].into();
-            return Err(WireError::BadValue { what: "length of message header", value });
+            return Err(DecodeError::BadValue { what: "length of message header", value });
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Preamble {
         let found = d.u32()?;
         let computed = crc32c::raw(crc32c::SEED, segment);
         if found != computed {
-            return Err(WireError::BadCrc { what: "segment 0", found, computed });
+            return Err(DecodeError::BadCrc { what: "segment 0", found, computed });
         }
         Ok(segment)
     }

@@ -1,6 +1,6 @@
 //! What a frame is.
 
-use crate::{Result, WireError};
+use crate::{DecodeError, Result};
 
 macro_rules! tags {
     ($($name:ident = $value:literal,)*) => {
@@ -13,7 +13,7 @@ macro_rules! tags {
             pub fn from_byte(byte: u8) -> Result<Tag> {
                 match byte {
                     $($value => Ok(Tag::$name),)*
-                    _ => Err(WireError::BadValue { what: "frame tag", value: byte.into() }),
+                    _ => Err(DecodeError::BadValue { what: "frame tag", value: byte.into() }),
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::Control;
 use crate::frame::Tag;
-use crate::{Decoder, Encoder, EntityType, Result, WireError};
+use crate::{DecodeError, Decoder, Encoder, EntityType, Result};
 
 /// Authentication methods.
 pub mod auth_method {
@@ -87,11 +87,11 @@ impl AuthNone {
             let target = match d.u8()? {
                 MODE_MON => AuthTarget::Mon,
                 AUTHORIZER_VERSION => AuthTarget::Osd,
-                mode => return Err(WireError::BadValue { what: "auth mode", value: mode.into() }),
+                mode => return Err(DecodeError::BadValue { what: "auth mode", value: mode.into() }),
             };
             let kind = d.u32()?;
             let kind = u8::try_from(kind)
-                .map_err(|_| WireError::BadValue { what: "entity type", value: kind.into() })?;
+                .map_err(|_| DecodeError::BadValue { what: "entity type", value: kind.into() })?;
             Ok(AuthNone { target, entity: EntityType(kind), name: d.string()?, global_id: d.u64()? })
         })
     }
@@ -174,7 +174,7 @@ impl Signature {
     pub fn check_none(&self) -> Result<()> {
         match self.0.iter().find(|byte| **byte != 0) {
             None => Ok(()),
-            Some(byte) => Err(WireError::BadValue { what: "signature", value: (*byte).into() }),
+            Some(byte) => Err(DecodeError::BadValue { what: "signature", value: (*byte).into() }),
         }
     }
 }

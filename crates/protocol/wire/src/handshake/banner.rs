@@ -1,7 +1,7 @@
 //! The first bytes of a connection, sent by both sides at once.
 
 use crate::features::MSGR2_REVISION_1;
-use crate::{Decoder, Encoder, Result, WireError};
+use crate::{DecodeError, Decoder, Encoder, Result};
 
 /// Length of the banner that we send.
 pub const BANNER_BYTES: usize = 26;
@@ -9,6 +9,8 @@ pub const BANNER_BYTES: usize = 26;
 const MAGIC: &[u8; 8] = b"ceph v2\n";
 /// How the banner of msgr v1 starts.
 const LEGACY_MAGIC: &[u8] = b"ceph v0";
+pub(super) const LEGACY_PEER: &str =
+    "peer speaks msgr v1 (\"ceph v0..\"), only msgr v2 is served: give it a v2: address";
 /// Magic and payload length.
 const HEAD_BYTES: usize = 10;
 
@@ -33,11 +35,11 @@ impl Banner {
         let seen = received.len().min(MAGIC.len());
         if received[..seen] != MAGIC[..seen] {
             return Err(if received.starts_with(LEGACY_MAGIC) {
-                WireError::LegacyPeer
+                DecodeError::Unsupported(LEGACY_PEER)
             } else if LEGACY_MAGIC.starts_with(&received[..seen]) {
                 return Ok(None);
             } else {
-                WireError::BadValue { what: "banner", value: first_bytes(received) }
+                DecodeError::BadValue { what: "banner", value: first_bytes(received) }
             });
         }
         if received.len() < HEAD_BYTES {
@@ -47,7 +49,7 @@ impl Banner {
         d.array::<8>()?;
         let payload = d.u16()? as usize;
         if payload < 16 {
-            return Err(WireError::BadValue { what: "banner payload length", value: payload as u64 });
+            return Err(DecodeError::BadValue { what: "banner payload length", value: payload as u64 });
         }
         if d.remaining() < payload {
             return Ok(None);
@@ -59,10 +61,10 @@ impl Banner {
     /// Whether the peer can speak msgr v2.1 with us: it supports that revision and requires nothing else.
     pub fn check_compatible(&self) -> Result<()> {
         if self.supported & MSGR2_REVISION_1 == 0 {
-            return Err(WireError::BadValue { what: "supported msgr2 features", value: self.supported });
+            return Err(DecodeError::BadValue { what: "supported msgr2 features", value: self.supported });
         }
         if self.required & !MSGR2_REVISION_1 != 0 {
-            return Err(WireError::BadValue { what: "required msgr2 features", value: self.required });
+            return Err(DecodeError::BadValue { what: "required msgr2 features", value: self.required });
         }
         Ok(())
     }

@@ -29,8 +29,8 @@ impl Control for ClientIdent {
     const TAG: Tag = Tag::ClientIdent;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.addrvec(&self.addrs);
-        e.addr(&self.target);
+        e.put(&self.addrs);
+        e.put(&self.target);
         e.u64(self.gid);
         e.u64(self.global_seq);
         e.u64(self.supported);
@@ -41,8 +41,8 @@ impl Control for ClientIdent {
 
     fn decode_fields(d: &mut Decoder<'_>) -> Result<ClientIdent> {
         Ok(ClientIdent {
-            addrs: d.addrvec()?,
-            target: d.addr()?,
+            addrs: d.get()?,
+            target: d.get()?,
             gid: d.u64()?,
             global_seq: d.u64()?,
             supported: d.u64()?,
@@ -72,7 +72,7 @@ impl Control for ServerIdent {
     const TAG: Tag = Tag::ServerIdent;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.addrvec(&self.addrs);
+        e.put(&self.addrs);
         e.u64(self.gid);
         e.u64(self.global_seq);
         e.u64(self.supported);
@@ -83,7 +83,7 @@ impl Control for ServerIdent {
 
     fn decode_fields(d: &mut Decoder<'_>) -> Result<ServerIdent> {
         Ok(ServerIdent {
-            addrs: d.addrvec()?,
+            addrs: d.get()?,
             gid: d.u64()?,
             global_seq: d.u64()?,
             supported: d.u64()?,

@@ -20,7 +20,7 @@ impl Control for Reconnect {
     const TAG: Tag = Tag::SessionReconnect;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.addrvec(&self.addrs);
+        e.put(&self.addrs);
         e.u64(self.client_cookie);
         e.u64(self.server_cookie);
         e.u64(self.global_seq);
@@ -30,7 +30,7 @@ impl Control for Reconnect {
 
     fn decode_fields(d: &mut Decoder<'_>) -> Result<Reconnect> {
         Ok(Reconnect {
-            addrs: d.addrvec()?,
+            addrs: d.get()?,
             client_cookie: d.u64()?,
             server_cookie: d.u64()?,
             global_seq: d.u64()?,

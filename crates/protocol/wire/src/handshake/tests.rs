@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::frame::{Frame, PREAMBLE_BYTES, Preamble};
-use crate::{EntityAddrVec, WireError};
+use crate::{DecodeError, EntityAddrVec};
 
 fn round_trip<T: Control + PartialEq + Debug>(value: T) {
     let mut bytes = Vec::new();
@@ -103,7 +103,7 @@ proptest! {
 fn a_v1_peer_is_named() {
     assert_eq!(Banner::parse(b"ceph v"), Ok(None));
     let error = Banner::parse(b"ceph v027").unwrap_err();
-    assert_eq!(error, WireError::LegacyPeer);
+    assert_eq!(error, DecodeError::Unsupported(super::banner::LEGACY_PEER));
     assert!(error.to_string().contains("msgr v1"));
     assert!(Banner::parse(b"GET / HTTP/1.1").is_err());
     assert!(Banner::parse(b"G").is_err());

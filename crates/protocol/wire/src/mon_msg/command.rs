@@ -2,6 +2,7 @@
 
 use carmine_types::Uuid;
 
+use super::paxos;
 use crate::header::priority;
 use crate::{Decoder, Encoder, Front, Result, kinds};
 
@@ -21,13 +22,13 @@ impl Front for Command {
     const COMPAT: u16 = 1;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.paxos(self.version);
+        paxos::put(&self.version, e);
         e.uuid(self.fsid);
         e.vec(&self.cmd, |e, part| e.str(part));
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<Command> {
-        Ok(Command { version: d.paxos()?, fsid: d.uuid()?, cmd: d.vec(4, |d| d.string())? })
+        Ok(Command { version: paxos::get(d)?, fsid: d.uuid()?, cmd: d.vec(4, |d| d.string())? })
     }
 }
 
@@ -50,7 +51,7 @@ impl Front for CommandAck {
     const PRIORITY: u16 = priority::MON_REPLY;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.paxos(self.version);
+        paxos::put(&self.version, e);
         e.i32(self.result);
         e.str(&self.status);
         e.vec(&self.cmd, |e, part| e.str(part));
@@ -58,7 +59,7 @@ impl Front for CommandAck {
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<CommandAck> {
         Ok(CommandAck {
-            version: d.paxos()?,
+            version: paxos::get(d)?,
             result: d.i32()?,
             status: d.string()?,
             cmd: d.vec(4, |d| d.string())?,

@@ -29,7 +29,7 @@ impl Front for MgrMapMsg {
     fn encode(&self, e: &mut Encoder<'_>) {
         e.envelope(VERSION, VERSION, |e| {
             e.u32(self.epoch.0);
-            e.addrvec(&self.addrs);
+            e.put(&self.addrs);
             e.u64(self.gid);
             e.bool(self.available);
             e.str(&self.name);
@@ -43,7 +43,7 @@ impl Front for MgrMapMsg {
         let mut d = d.envelope("mgr map", VERSION)?.body;
         Ok(MgrMapMsg {
             epoch: Epoch(d.u32()?),
-            addrs: d.addrvec()?,
+            addrs: d.get()?,
             gid: d.u64()?,
             available: d.bool()?,
             name: d.string()?,

@@ -1,21 +1,17 @@
-//! The 18 bytes that many monitor messages begin with.
+//! The 18 bytes that many monitor messages begin with: of these, a map version that the sender knows is all that is
+//! used. The session's monitor and its transaction id are not.
 
-use crate::{Decoder, Encoder, Result};
+use carmine_codec::{Decoder, Encoder, Result};
 
-impl Decoder<'_> {
-    /// Returns the map version that the sender knows; session monitor and its tid are not used.
-    pub(super) fn paxos(&mut self) -> Result<u64> {
-        let version = self.u64()?;
-        self.i16()?;
-        self.u64()?;
-        Ok(version)
-    }
+pub(super) fn put(version: &u64, e: &mut Encoder<'_>) {
+    e.u64(*version);
+    e.i16(-1);
+    e.u64(0);
 }
 
-impl Encoder<'_> {
-    pub(super) fn paxos(&mut self, version: u64) {
-        self.u64(version);
-        self.i16(-1);
-        self.u64(0);
-    }
+pub(super) fn get(d: &mut Decoder<'_>) -> Result<u64> {
+    let version = d.u64()?;
+    d.i16()?;
+    d.u64()?;
+    Ok(version)
 }

@@ -2,6 +2,7 @@
 
 use carmine_types::{Epoch, Uuid};
 
+use super::paxos;
 use crate::header::priority;
 use crate::{Decoder, Encoder, Front, Result, kinds};
 
@@ -38,7 +39,7 @@ impl Front for PoolOp {
     const COMPAT: u16 = 2;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.paxos(self.version);
+        paxos::put(&self.version, e);
         e.uuid(self.fsid);
         e.u32(self.pool);
         e.u32(self.op);
@@ -50,7 +51,7 @@ impl Front for PoolOp {
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<PoolOp> {
-        let (version, fsid, pool, op) = (d.paxos()?, d.uuid()?, d.u32()?, d.u32()?);
+        let (version, fsid, pool, op) = (paxos::get(d)?, d.uuid()?, d.u32()?, d.u32()?);
         d.u64()?;
         let (snapid, name) = (d.u64()?, d.string()?);
         d.u8()?;
@@ -78,7 +79,7 @@ impl Front for PoolOpReply {
     const PRIORITY: u16 = priority::MON_REPLY;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.paxos(self.version);
+        paxos::put(&self.version, e);
         e.uuid(self.fsid);
         e.i32(self.result);
         e.u32(self.epoch.0);
@@ -89,7 +90,7 @@ impl Front for PoolOpReply {
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<PoolOpReply> {
-        let (version, fsid) = (d.paxos()?, d.uuid()?);
+        let (version, fsid) = (paxos::get(d)?, d.uuid()?);
         let (result, epoch) = (d.i32()?, Epoch(d.u32()?));
         let data = if d.bool()? { Some(d.blob()?.to_vec()) } else { None };
         Ok(PoolOpReply { version, fsid, result, epoch, data })

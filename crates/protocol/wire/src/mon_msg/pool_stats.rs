@@ -2,9 +2,10 @@
 
 use carmine_types::Uuid;
 
+use super::paxos;
 use crate::header::priority;
-use crate::prim::basic::size;
 use crate::{Decoder, Encoder, Front, Result, kinds};
+use carmine_codec::basic::size;
 
 /// MGetPoolStats.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +23,13 @@ impl Front for GetPoolStats {
     const COMPAT: u16 = 1;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.paxos(self.version);
+        paxos::put(&self.version, e);
         e.uuid(self.fsid);
         e.vec(&self.pools, |e, name| e.str(name));
     }
 
     fn decode(_: u16, d: &mut Decoder<'_>) -> Result<GetPoolStats> {
-        Ok(GetPoolStats { version: d.paxos()?, fsid: d.uuid()?, pools: d.vec(4, |d| d.string())? })
+        Ok(GetPoolStats { version: paxos::get(d)?, fsid: d.uuid()?, pools: d.vec(4, |d| d.string())? })
     }
 }
 
@@ -50,7 +51,7 @@ impl Front for GetPoolStatsReply {
     const PRIORITY: u16 = priority::MON_REPLY;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.paxos(self.version);
+        paxos::put(&self.version, e);
         e.uuid(self.fsid);
         e.vec(&self.stats, |e, (name, stat)| {
             e.str(name);
@@ -60,7 +61,7 @@ impl Front for GetPoolStatsReply {
     }
 
     fn decode(version: u16, d: &mut Decoder<'_>) -> Result<GetPoolStatsReply> {
-        let (known, fsid) = (d.paxos()?, d.uuid()?);
+        let (known, fsid) = (paxos::get(d)?, d.uuid()?);
         let stats = d.map(4 + size::ENVELOPE, |d| d.string(), raw_envelope)?;
         let per_pool = version >= 2 && d.bool()?;
         Ok(GetPoolStatsReply { version: known, fsid, stats, per_pool })

@@ -2,6 +2,7 @@
 
 use carmine_types::Uuid;
 
+use super::paxos;
 use crate::header::priority;
 use crate::{Decoder, Encoder, Front, Result, kinds};
 
@@ -22,7 +23,7 @@ impl Front for StatFs {
     const OLDEST: u16 = 1;
 
     fn encode(&self, e: &mut Encoder<'_>) {
-        e.paxos(self.version);
+        paxos::put(&self.version, e);
         e.uuid(self.fsid);
         e.bool(self.pool.is_some());
         if let Some(pool) = self.pool {
@@ -31,7 +32,7 @@ impl Front for StatFs {
     }
 
     fn decode(version: u16, d: &mut Decoder<'_>) -> Result<StatFs> {
-        let (known, fsid) = (d.paxos()?, d.uuid()?);
+        let (known, fsid) = (paxos::get(d)?, d.uuid()?);
         let pool = if version >= 2 && d.bool()? { Some(d.i64()?) } else { None };
         Ok(StatFs { version: known, fsid, pool })
     }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::args::{ARG_BYTES, Arg};
 use super::{AllocHint, AssertVer, Call, Extent, Notify, PgLs, Watch, WriteSame, Xattr, flags, ops};
-use crate::{Decoder, Encoder, Result, WireError};
+use crate::{DecodeError, Decoder, Encoder, Result};
 
 /// Encoded length of an operation.
 pub const OP_BYTES: usize = 38;
@@ -198,8 +198,8 @@ pub fn payload_ranges(ops: &[OsdOp], data_len: usize) -> Result<SmallVec<[Range<
     let need = payload_bytes(ops);
     let what = "payloads of ops";
     match need.cmp(&(data_len as u64)) {
-        Ordering::Greater => return Err(WireError::Truncated { what, need, left: data_len }),
-        Ordering::Less => return Err(WireError::Trailing { what, left: data_len - need as usize }),
+        Ordering::Greater => return Err(DecodeError::Truncated { what, need, left: data_len }),
+        Ordering::Less => return Err(DecodeError::Trailing { what, left: data_len - need as usize }),
         Ordering::Equal => {}
     }
     let mut end = 0;

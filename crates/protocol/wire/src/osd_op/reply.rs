@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 
 use super::{OP_BYTES, OpList, OsdOp, OsdRequest, flags};
 use crate::header::{Header2, check_header};
-use crate::prim::basic::size;
-use crate::{Decoder, Encoder, Result, WireError, kinds};
+use crate::{DecodeError, Decoder, Encoder, Result, kinds};
+use carmine_codec::basic::size;
 
 const VERSION: u16 = 8;
 const COMPAT: u16 = 2;
@@ -93,7 +93,7 @@ impl<'a> OsdReply<'a> {
         let (replay_version, user_version) = (d.eversion()?, d.u64()?);
         if d.bool()? {
             // Only cache tiers redirect.
-            return Err(WireError::BadValue { what: "redirect", value: 1 });
+            return Err(DecodeError::BadValue { what: "redirect", value: 1 });
         }
         d.array::<{ size::TRACE }>()?;
         Ok(OsdReply {

@@ -4,8 +4,8 @@ use carmine_types::{Epoch, ObjectId, PgId, ReqId, SNAP_HEAD, UTime};
 
 use super::{Locator, OP_BYTES, OpList, OsdOp};
 use crate::header::{Header2, check_header, priority};
-use crate::prim::basic::{NO_SHARD, size};
 use crate::{Decoder, Encoder, FEATURES, Result, kinds};
+use carmine_codec::basic::{NO_SHARD, size};
 
 /// The version that adds a trace context behind `trace`; sent by some non-Ceph clients.
 pub(super) const VERSION_OTEL: u16 = 9;

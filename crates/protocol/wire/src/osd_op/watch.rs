@@ -127,10 +127,10 @@ pub fn encode_watchers(watchers: &[Watcher]) -> Vec<u8> {
         e.envelope(1, 1, |e| {
             e.vec(watchers, |e, watcher| {
                 e.envelope(2, 1, |e| {
-                    e.entity_name(watcher.name);
+                    e.put(&watcher.name);
                     e.u64(watcher.cookie);
                     e.u32(watcher.timeout_seconds);
-                    e.addr(&watcher.addr);
+                    e.put(&watcher.addr);
                 });
             });
         });

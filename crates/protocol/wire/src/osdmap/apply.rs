@@ -11,7 +11,7 @@ use super::consts::{
 use super::{Incremental, IntervalSet, OsdInfo, OsdMap, OsdXinfo};
 use crate::addr::EntityAddrVec;
 use crate::crushmap::CrushMap;
-use crate::{Result, WireError};
+use crate::{DecodeError, Result};
 
 /// Why an incremental does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +44,7 @@ pub enum ApplyError {
     },
     /// A map inside it cannot be read.
     #[error("incremental map: {0}")]
-    Wire(#[from] WireError),
+    Wire(#[from] DecodeError),
 }
 
 impl OsdMap {

@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use carmine_types::crc32c;
 
-use super::coding::{STR_MIN, btree, check_osds, put_btree, put_section, section};
-use super::{OsdMap, PgPool, Section};
-use crate::addr::ADDR_BYTES_MIN;
+use super::coding::{check_osds, put_section, section};
+use super::{OsdMap, Section};
 use crate::crushmap::CrushMap;
-use crate::{Decoder, Encoder, Result, WireError};
+use crate::{DecodeError, Decoder, Encoder, Result};
+use carmine_codec::layout;
 
 /// Seed of the checksums over maps.
 pub(super) const CRC_SEED: u32 = u32::MAX;
 /// Version of the outer envelope that we know: with checksums.
 pub(super) const OUTER_VERSION: u8 = 8;
-/// Smallest encoding of an address vector: marker and count (or a single address, which is longer).
-const ADDRVEC_MIN: usize = 5;
 
 impl OsdMap {
     /// Decodes a whole map and verifies its checksum. Every byte of `bytes` must belong to it.
@@ -25,14 +23,16 @@ impl OsdMap {
         envelope.at_least(OUTER_VERSION)?;
         d.finish()?;
         let (mut map, mut body) = (OsdMap::default(), envelope.body);
-        ((), map.client_section) =
-            section(&mut body, "osdmap client section", 9, 9, |d, _| map.get_client(d))?;
-        ((), map.osd_section) = section(&mut body, "osdmap osd section", 9, 9, |d, _| map.get_osd(d))?;
+        ((), map.client_section) = section(&mut body, "osdmap client section", 9, 9, |d, v| {
+            map.get_client(d, v)?;
+            map.check_sizes()
+        })?;
+        ((), map.osd_section) = section(&mut body, "osdmap osd section", 9, 9, |d, v| map.get_osd(d, v))?;
         let covered = bytes.len() - body.remaining();
         let found = body.u32()?;
         let computed = crc32c::raw(CRC_SEED, bytes.get(..covered).unwrap_or_default());
         if found != computed {
-            return Err(WireError::BadCrc { what: "osdmap", found, computed });
+            return Err(DecodeError::BadCrc { what: "osdmap", found, computed });
         }
         map.section =
             Section { version: envelope.version, compat: envelope.compat, tail: body.rest().to_vec() };
@@ -45,8 +45,8 @@ impl OsdMap {
         let mut e = Encoder::new(&mut out);
         let mut crc_at = 0;
         put_section(&mut e, &self.section, |e| {
-            put_section(e, &self.client_section, |e| self.put_client(e));
-            put_section(e, &self.osd_section, |e| self.put_osd(e));
+            put_section(e, &self.client_section, |e| self.put_client(e, self.client_section.version));
+            put_section(e, &self.osd_section, |e| self.put_osd(e, self.osd_section.version));
             crc_at = e.position();
             e.u32(0);
         });
@@ -62,32 +62,11 @@ impl OsdMap {
         let at = bytes.len().saturating_sub(4 + self.section.tail.len());
         bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
     }
+}
 
-    fn get_client(&mut self, d: &mut Decoder<'_>) -> Result<()> {
-        self.fsid = d.uuid()?;
-        self.epoch = d.epoch()?;
-        self.created = d.utime()?;
-        self.modified = d.utime()?;
-        self.pools = btree(d, 8 + 6, |d| d.i64(), PgPool::decode_from)?;
-        self.pool_names = btree(d, 8 + STR_MIN, |d| d.i64(), |d| d.string())?;
-        self.pool_max = d.i32()?;
-        self.flags = d.u32()?;
-        self.max_osd = check_osds("osdmap max_osd", d.i32()?.into())?;
-        self.osd_state = d.vec(4, |d| d.u32())?;
-        self.osd_weight = d.vec(4, |d| d.u32())?;
-        self.client_addrs = d.vec(ADDRVEC_MIN, |d| d.addrvec())?;
-        self.pg_temp = d.pg_osds()?;
-        self.primary_temp = d.pg_osd()?;
-        self.primary_affinity = d.vec(4, |d| d.u32())?;
-        self.crush = Arc::new(CrushMap::decode(d.blob()?)?);
-        self.erasure_code_profiles = d.string_maps()?;
-        self.pg_upmap = d.pg_osds()?;
-        self.pg_upmap_items = d.pg_osd_pairs()?;
-        self.crush_version = d.i32()?;
-        self.new_removed_snaps = d.pool_intervals()?;
-        self.new_purged_snaps = d.pool_intervals()?;
-        self.last_up_change = d.utime()?;
-        self.last_in_change = d.utime()?;
+impl OsdMap {
+    /// Bounds what readers allocate for each OSD.
+    fn check_sizes(&self) -> Result<()> {
         for (what, len) in [
             ("osdmap osd_state", self.osd_state.len()),
             ("osdmap osd_weight", self.osd_weight.len()),
@@ -97,75 +76,43 @@ impl OsdMap {
         }
         Ok(())
     }
+}
 
-    fn put_client(&self, e: &mut Encoder<'_>) {
-        e.uuid(self.fsid);
-        e.epoch(self.epoch);
-        e.utime(self.created);
-        e.utime(self.modified);
-        put_btree(e, &self.pools, |e, id| e.i64(*id), |e, pool| pool.encode_to(e));
-        put_btree(e, &self.pool_names, |e, id| e.i64(*id), |e, name| e.str(name));
-        e.i32(self.pool_max);
-        e.u32(self.flags);
-        e.u32(self.max_osd);
-        e.vec(&self.osd_state, |e, state| e.u32(*state));
-        e.vec(&self.osd_weight, |e, weight| e.u32(*weight));
-        e.vec(&self.client_addrs, |e, addrs| e.addrvec(addrs));
-        e.pg_osds(&self.pg_temp);
-        e.pg_osd(&self.primary_temp);
-        e.vec(&self.primary_affinity, |e, affinity| e.u32(*affinity));
-        e.blob(&self.crush.encode());
-        e.string_maps(&self.erasure_code_profiles);
-        e.pg_osds(&self.pg_upmap);
-        e.pg_osd_pairs(&self.pg_upmap_items);
-        e.i32(self.crush_version);
-        e.pool_intervals(&self.new_removed_snaps);
-        e.pool_intervals(&self.new_purged_snaps);
-        e.utime(self.last_up_change);
-        e.utime(self.last_in_change);
+/// A number of OSDs: an i32 that is not negative and below the limit.
+mod osd_count {
+    use super::*;
+
+    pub(super) fn put(count: &u32, e: &mut Encoder<'_>) {
+        e.u32(*count);
     }
 
-    fn get_osd(&mut self, d: &mut Decoder<'_>) -> Result<()> {
-        self.hb_back_addrs = d.vec(ADDRVEC_MIN, |d| d.addrvec())?;
-        self.osd_info = d.vec(25, |d| d.osd_info())?;
-        self.blocklist = d.map(ADDR_BYTES_MIN + 8, |d| d.addr(), |d| d.utime())?;
-        self.cluster_addrs = d.vec(ADDRVEC_MIN, |d| d.addrvec())?;
-        self.cluster_snapshot_epoch = d.epoch()?;
-        self.cluster_snapshot = d.string()?;
-        self.osd_uuid = d.vec(16, |d| d.uuid())?;
-        self.osd_xinfo = d.vec(6, |d| d.osd_xinfo())?;
-        self.hb_front_addrs = d.vec(ADDRVEC_MIN, |d| d.addrvec())?;
-        self.nearfull_ratio = d.f32()?;
-        self.full_ratio = d.f32()?;
-        self.backfillfull_ratio = d.f32()?;
-        self.require_min_compat_client = d.u8()?;
-        self.require_osd_release = d.u8()?;
-        self.removed_snaps_queue = d.pool_intervals()?;
-        self.crush_node_flags = d.i32_flags()?;
-        self.device_class_flags = d.i32_flags()?;
-        Ok(())
-    }
-
-    fn put_osd(&self, e: &mut Encoder<'_>) {
-        e.vec(&self.hb_back_addrs, |e, addrs| e.addrvec(addrs));
-        e.vec(&self.osd_info, |e, info| e.osd_info(info));
-        e.vec(&self.blocklist, |e, (addr, until)| {
-            e.addr(addr);
-            e.utime(*until);
-        });
-        e.vec(&self.cluster_addrs, |e, addrs| e.addrvec(addrs));
-        e.epoch(self.cluster_snapshot_epoch);
-        e.str(&self.cluster_snapshot);
-        e.vec(&self.osd_uuid, |e, uuid| e.uuid(*uuid));
-        e.vec(&self.osd_xinfo, |e, info| e.osd_xinfo(info));
-        e.vec(&self.hb_front_addrs, |e, addrs| e.addrvec(addrs));
-        e.f32(self.nearfull_ratio);
-        e.f32(self.full_ratio);
-        e.f32(self.backfillfull_ratio);
-        e.u8(self.require_min_compat_client);
-        e.u8(self.require_osd_release);
-        e.pool_intervals(&self.removed_snaps_queue);
-        e.i32_flags(&self.crush_node_flags);
-        e.i32_flags(&self.device_class_flags);
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<u32> {
+        check_osds("osdmap max_osd", d.i32()?.into())
     }
 }
+
+/// A crush map, as a blob.
+mod crush_blob {
+    use super::*;
+
+    pub(super) fn put(map: &CrushMap, e: &mut Encoder<'_>) {
+        e.blob(&map.encode());
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Arc<CrushMap>> {
+        CrushMap::decode(d.blob()?).map(Arc::new)
+    }
+}
+
+layout! { OsdMap: put_client, get_client {
+    fsid, epoch, created, modified, pools, pool_names, pool_max, flags, max_osd = osd_count, osd_state,
+    osd_weight, client_addrs, pg_temp, primary_temp, primary_affinity, crush = crush_blob,
+    erasure_code_profiles, pg_upmap, pg_upmap_items, crush_version, new_removed_snaps, new_purged_snaps,
+    last_up_change, last_in_change,
+} }
+
+layout! { OsdMap: put_osd, get_osd {
+    hb_back_addrs, osd_info, blocklist, cluster_addrs, cluster_snapshot_epoch, cluster_snapshot, osd_uuid,
+    osd_xinfo, hb_front_addrs, nearfull_ratio, full_ratio, backfillfull_ratio, require_min_compat_client,
+    require_osd_release, removed_snaps_queue, crush_node_flags, device_class_flags,
+} }

@@ -2,20 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_codec::coded;
 use carmine_types::{Epoch, UTime};
 
 use super::consts::{HASH_RJENKINS, POOL_ERASURE, POOL_HASHPSPOOL, POOL_REPLICATED};
 use super::{IntervalSet, MergeMeta, Section, StringMap};
 
-/// A snapshot of a whole pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolSnap {
-    /// Snapshot id.
-    pub snapid: u64,
-    /// When it was made.
-    pub stamp: UTime,
-    /// Its name.
-    pub name: String,
+coded! {
+    /// A snapshot of a whole pool.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PoolSnap: versioned "pool_snap", 2, compat 2, oldest 0 {
+        /// Snapshot id.
+        pub snapid: u64,
+        /// When it was made.
+        pub stamp: UTime,
+        /// Its name.
+        pub name: String,
+    }
 }
 
 /// Value of an entry of a pool's options (`pool_opts_t`).

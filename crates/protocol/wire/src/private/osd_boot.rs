@@ -28,7 +28,7 @@ impl Front for OsdBoot {
     fn encode(&self, e: &mut Encoder<'_>) {
         e.u32(self.osd.0);
         e.uuid(self.uuid);
-        e.addr(&self.addr);
+        e.put(&self.addr);
         e.u16(self.reactors);
         e.u32(self.epoch.0);
         e.vec(&self.metadata, |e, (key, value)| {
@@ -41,7 +41,7 @@ impl Front for OsdBoot {
         Ok(OsdBoot {
             osd: OsdId(d.u32()?),
             uuid: d.uuid()?,
-            addr: d.addr()?,
+            addr: d.get()?,
             reactors: d.u16()?,
             epoch: Epoch(d.u32()?),
             metadata: d.map(8, |d| d.string(), |d| d.string())?,

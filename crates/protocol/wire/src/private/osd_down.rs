@@ -2,7 +2,7 @@
 
 use carmine_types::{Epoch, OsdId};
 
-use crate::{Decoder, Encoder, Front, Result, WireError, kinds};
+use crate::{DecodeError, Decoder, Encoder, Front, Result, kinds};
 
 /// Why an OSD is to be marked down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Front for OsdDown {
         let reason = match d.u8()? {
             1 => DownReason::Goodbye,
             2 => DownReason::Unreachable,
-            reason => return Err(WireError::BadValue { what: "down reason", value: reason.into() }),
+            reason => return Err(DecodeError::BadValue { what: "down reason", value: reason.into() }),
         };
         Ok(OsdDown { osd, nonce, reason, epoch: Epoch(d.u32()?) })
     }

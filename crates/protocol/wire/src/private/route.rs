@@ -2,8 +2,8 @@
 
 use carmine_types::{Epoch, PgId};
 
-use crate::prim::basic::size;
 use crate::{Decoder, Encoder, Front, Result, kinds};
+use carmine_codec::basic::size;
 
 /// Client → OSD: "how are your PGs dealt to reactors?" The reply has the same tid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The object's bytes are: number of states u64, then the states, four in a byte, the first in the highest bits.
 
 use carmine_types::errno;
-use carmine_wire::{Decoder, Encoder, WireError};
+use carmine_wire::{DecodeError, Decoder, Encoder};
 
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, with_data, write};
@@ -97,8 +97,8 @@ fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     done()
 }
 
-fn too_long(len: u64) -> WireError {
-    WireError::BadValue { what: "length of an object map", value: len }
+fn too_long(len: u64) -> DecodeError {
+    DecodeError::BadValue { what: "length of an object map", value: len }
 }
 
 /// New objects get the given state; those that go must have it, or the map is not what the client thinks (ESTALE).

@@ -1,7 +1,7 @@
 //! Methods of `rbd_trash`: images on their way out.
 
 use carmine_types::{UTime, errno};
-use carmine_wire::{Decoder, Encoder, WireError};
+use carmine_wire::{DecodeError, Decoder, Encoder};
 
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, write};
@@ -42,7 +42,7 @@ impl Spec {
         })
     }
 
-    fn decode(d: &mut Decoder<'_>) -> Result<Spec, WireError> {
+    fn decode(d: &mut Decoder<'_>) -> Result<Spec, DecodeError> {
         let envelope = d.envelope("trash entry", 2)?;
         let mut d = envelope.body;
         let (source, name) = (d.u8()?, d.blob()?.to_vec());
