@@ -10,15 +10,14 @@ mod change;
 mod entry;
 mod info;
 mod meta;
-mod object;
+pub mod object;
 mod pg;
 mod txn;
 
 pub use change::{ObjectChange, Step};
 pub use entry::LogEntry;
-pub use info::{PgInfo, PgState};
+pub use info::{PgInfo, PgState, pg_id};
 pub use meta::{ObjectMeta, Xattrs};
-pub use object::{decode_object, encode_object};
 pub use pg::{pg_bits, pg_contains, pg_range};
 pub use txn::{Sealed, Transaction};
 

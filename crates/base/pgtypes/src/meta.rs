@@ -4,51 +4,26 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use carmine_codec::{Decoder, Encoder, Result};
+use carmine_codec::{Coded, Decoder, Encoder, Result, coded};
 use carmine_reactor::Bytes;
 use carmine_types::{Eversion, UTime};
 
-/// Size, versions, time and xattrs of an object: its onode without the block map.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectMeta {
-    /// Bytes.
-    pub size: u64,
-    /// PG version of the last modification.
-    pub version: Eversion,
-    /// Version that clients see.
-    pub user_version: u64,
-    /// Time of the last modification, as the client or the OSD gave it.
-    pub mtime: UTime,
-    /// The object has, or had, omap keys or an omap header.
-    pub has_omap: bool,
-    /// Extended attributes.
-    pub xattrs: Xattrs,
-}
-
-impl ObjectMeta {
-    /// Appends the encoding.
-    pub fn encode(&self, e: &mut Encoder<'_>) {
-        e.u64(self.size);
-        e.eversion(self.version);
-        e.u64(self.user_version);
-        e.utime(self.mtime);
-        e.bool(self.has_omap);
-        self.xattrs.encode(e);
-    }
-
-    /// Reads what [`ObjectMeta::encode`] wrote.
-    ///
-    /// # Errors
-    /// If the bytes are no metadata.
-    pub fn decode(d: &mut Decoder<'_>) -> Result<ObjectMeta> {
-        Ok(ObjectMeta {
-            size: d.u64()?,
-            version: d.eversion()?,
-            user_version: d.u64()?,
-            mtime: d.utime()?,
-            has_omap: d.bool()?,
-            xattrs: Xattrs::decode(d)?,
-        })
+coded! {
+    /// Size, versions, time and xattrs of an object: its onode without the block map.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ObjectMeta {
+        /// Bytes.
+        pub size: u64,
+        /// PG version of the last modification.
+        pub version: Eversion,
+        /// Version that clients see.
+        pub user_version: u64,
+        /// Time of the last modification, as the client or the OSD gave it.
+        pub mtime: UTime,
+        /// The object has, or had, omap keys or an omap header.
+        pub has_omap: bool,
+        /// Extended attributes.
+        pub xattrs: Xattrs,
     }
 }
 
@@ -110,8 +85,12 @@ impl Xattrs {
             }
         }
     }
+}
 
-    fn encode(&self, e: &mut Encoder<'_>) {
+impl Coded for Xattrs {
+    const BYTES_MIN: usize = 4;
+
+    fn put(&self, e: &mut Encoder<'_>) {
         e.count(self.0.as_ref().map_or(0, |map| map.len()));
         for (name, value) in self.iter() {
             e.blob(name);
@@ -119,7 +98,7 @@ impl Xattrs {
         }
     }
 
-    fn decode(d: &mut Decoder<'_>) -> Result<Xattrs> {
+    fn get(d: &mut Decoder<'_>) -> Result<Xattrs> {
         let pairs = d.map(Self::ENTRY_BYTES, |d| Ok(d.blob()?.into()), decode_bytes)?;
         Ok(Xattrs((!pairs.is_empty()).then(|| Arc::new(pairs.into_iter().collect()))))
     }

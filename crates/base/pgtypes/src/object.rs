@@ -6,7 +6,7 @@ use carmine_types::ObjectId;
 use crate::NAME_BYTES_MAX;
 
 /// Appends an id: pool, hash, snap, generation, shard, namespace, key, name.
-pub fn encode_object(e: &mut Encoder<'_>, oid: &ObjectId) {
+pub fn put(oid: &ObjectId, e: &mut Encoder<'_>) {
     e.i64(oid.pool);
     e.u32(oid.hash);
     e.u64(oid.snap);
@@ -17,11 +17,11 @@ pub fn encode_object(e: &mut Encoder<'_>, oid: &ObjectId) {
     e.blob(&oid.name);
 }
 
-/// Reads what [`encode_object`] wrote.
+/// Reads what [`put`] wrote.
 ///
 /// # Errors
 /// If the bytes are no id, or a part of the name is longer than [`NAME_BYTES_MAX`].
-pub fn decode_object(d: &mut Decoder<'_>) -> Result<ObjectId> {
+pub fn get<T: From<ObjectId>>(d: &mut Decoder<'_>) -> Result<T> {
     let cursor = ObjectId::cursor(d.i64()?, d.u32()?);
     let (snap, generation, shard) = (d.u64()?, d.u64()?, d.i8()?);
     let mut name = || -> Result<Box<[u8]>> {
@@ -33,5 +33,5 @@ pub fn decode_object(d: &mut Decoder<'_>) -> Result<ObjectId> {
         Ok(name.into())
     };
     let (nspace, key, name) = (name()?, name()?, name()?);
-    Ok(ObjectId { nspace, key, name, snap, generation, shard, ..cursor })
+    Ok(ObjectId { nspace, key, name, snap, generation, shard, ..cursor }.into())
 }

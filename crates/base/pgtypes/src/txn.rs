@@ -3,16 +3,14 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use carmine_codec::{DecodeError, Decoder, Encoder, Result};
+use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Result};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Eversion, ObjectId, SpgId};
 use smallvec::SmallVec;
 
 use crate::change::STEP_BYTES_MIN;
-use crate::info::{decode_pg, encode_pg};
-use crate::{
-    LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, decode_object, encode_object, pg_contains,
-};
+use crate::info::pg_id;
+use crate::{LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, object, pg_contains};
 
 /// Changes of a PG that become visible, and durable, together.
 #[derive(Clone, Debug, Default)]
@@ -115,23 +113,23 @@ impl Transaction {
     /// Appends the encoding: everything but the data and `bits`.
     pub fn encode(&self, e: &mut Encoder<'_>) {
         let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
-        encode_pg(e, self.pg);
+        pg_id::put(&self.pg, e);
         e.u8(flag(self.log_trim_to.is_some(), TRIM)
             | flag(self.log_rewind_to.is_some(), REWIND)
             | flag(self.info.is_some(), INFO)
             | flag(self.forget_pg, FORGET));
         self.log_trim_to.iter().chain(&self.log_rewind_to).for_each(|version| e.eversion(*version));
         if let Some(info) = &self.info {
-            info.encode(e);
+            e.put(info);
         }
-        e.vec(&self.log, |e, entry| entry.encode(e));
+        e.vec(&self.log, |e, entry| e.put(entry));
         e.count(self.changes.len());
         for change in &self.changes {
             if self.log.last().is_some_and(|entry| Arc::ptr_eq(&entry.oid, &change.oid)) {
                 e.u8(NAMED_BY_ENTRY);
             } else {
                 e.u8(NAMED_HERE);
-                encode_object(e, &change.oid);
+                object::put(&change.oid, e);
             }
             e.vec(&change.steps, |e, step| step.encode(e));
         }
@@ -162,7 +160,7 @@ impl Transaction {
     }
 
     fn read(d: &mut Decoder<'_>, beside: &mut Beside<'_>) -> Result<Transaction> {
-        let mut txn = Transaction::new(decode_pg(d)?, 0);
+        let mut txn = Transaction::new(pg_id::get(d)?, 0);
         let flags = d.u8()?;
         if flags & !FLAGS != 0 {
             return Err(DecodeError::BadValue { what: "flags of a transaction", value: flags.into() });
@@ -170,16 +168,16 @@ impl Transaction {
         let mut version = |flag| if flags & flag != 0 { d.eversion().map(Some) } else { Ok(None) };
         (txn.log_trim_to, txn.log_rewind_to) = (version(TRIM)?, version(REWIND)?);
         if flags & INFO != 0 {
-            txn.info = Some(PgInfo::decode(d)?);
+            txn.info = Some(d.get::<PgInfo>()?);
         }
         txn.forget_pg = flags & FORGET != 0;
-        for _ in 0..d.count(LogEntry::BYTES_MIN)? {
-            txn.log.push(LogEntry::decode(d)?);
+        for _ in 0..d.count(<LogEntry as Coded>::BYTES_MIN)? {
+            txn.log.push(d.get()?);
         }
         for _ in 0..d.count(1 + 4)? {
             let oid = match d.u8()? {
                 NAMED_BY_ENTRY => txn.log.last().map(|entry| Arc::clone(&entry.oid)),
-                NAMED_HERE => Some(Arc::new(decode_object(d)?)),
+                NAMED_HERE => Some(object::get(d)?),
                 _ => None,
             };
             let Some(oid) = oid else {

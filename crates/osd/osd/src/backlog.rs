@@ -54,14 +54,19 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
+    use carmine_types::PgId;
+    use carmine_wire::header::Front;
+
     use crate::messages::PgQuery;
 
     use super::*;
 
-    const PG: PgId = PgId { pool: 1, ps: 2 };
+    use carmine_reactor::Payload;
+
+    const PG: SpgId = SpgId::replicated(PgId::new(1, 2));
 
     fn write() -> Message {
-        Message::from_header(RepOp::header(), Vec::new())
+        RepOp::message(Vec::new(), Payload::new(), None)
     }
 
     #[test]

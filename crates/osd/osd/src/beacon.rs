@@ -52,7 +52,7 @@ fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
     let mut sums = BTreeMap::new();
     for pg in osd.pgs.borrow().values().filter(|pg| pg.leads(osd)) {
         let usage = pg.usage.borrow();
-        add(&mut sums, PoolUse { pool: pg.id.pool, objects: usage.objects, bytes: usage.bytes });
+        add(&mut sums, PoolUse { pool: pg.id.pgid.pool, objects: usage.objects, bytes: usage.bytes });
     }
     sums.into_values().collect()
 }

@@ -39,8 +39,6 @@ pub(crate) const LISTS_MAX: usize = 4;
 /// Operations that wait on one shard for a PG or a map, at the most; beyond it the newest are dropped and the client
 /// sends them again when the map changes.
 pub(crate) const WAITING_OPS_MAX: usize = 16 << 10;
-/// The most of an OSD's memory that a reactor keeps attributes in.
-const ATTRS_CACHE_BYTES_MAX: usize = 64 << 20;
 
 /// Most connections on the public port.
 const CONNECTIONS_MAX: usize = 4096;
@@ -71,10 +69,6 @@ impl OsdConfig {
         all.saturating_sub(OUTPUT_BYTES + MORE_BYTES).max(all / 4)
     }
 
-    /// Attributes that a reactor keeps in memory.
-    pub(crate) fn attrs_bytes(&self) -> usize {
-        (self.request_bytes_per_shard / 8).min(ATTRS_CACHE_BYTES_MAX)
-    }
 }
 
 /// How many connections an OSD lets in: on the public port, and apart from those on the reactors' own ports, where other OSDs

@@ -5,16 +5,16 @@ use std::rc::{Rc, Weak};
 
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
-use carmine_types::{Epoch, PgId, ReqId};
+use carmine_types::{Epoch, PgId, ReqId, SpgId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OsdRequest, peek, peek_output};
 use crate::messages::{
-    KIND_FIRST, KIND_LAST, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepOp, peek_pg,
+    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepOp, peek_head, peek_pg,
 };
 use carmine_wire::private::{Admin, Route};
 use carmine_wire::{EntityType, kinds};
 
-use crate::admin;
+use crate::{admin, messages};
 use crate::config::OUTPUT_BYTES_MAX;
 use crate::maps::share_map;
 use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
@@ -178,7 +178,7 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     }
     let id = op.request.pg;
     let primary = osd.view().and_then(|view| view.acting_primary(id));
-    match osd.pg(id) {
+    match osd.pg(id.into()) {
         Some(pg) if primary == Some(osd.config.id) => pg.take(osd, op),
         // Not ours by our map, which the client has or was just sent: it finds the right OSD itself.
         _ => osd.metrics.borrow_mut().ops_dropped.inc(),
@@ -193,7 +193,7 @@ fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     };
     let (parts, permit) = msg.into_parts();
     let here = osd.shard.id();
-    match osd.owner(pg) {
+    match osd.owner(pg.pgid) {
         Some(owner) if owner != here => {
             let conn = conn.id();
             let token = permit.map(Permit::detach);
@@ -233,8 +233,8 @@ fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: M
 }
 
 /// Executes a replication message on the shard that owns the PG.
-fn replicate(osd: &Rc<OsdShard>, id: PgId, parts: Parts, reply: ReplyPath) {
-    let tid = parts.header.tid;
+fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
+    let (tid, head) = (parts.header.tid, peek_head(&parts.front).unwrap_or_default());
     let Some(pg) = osd.pg(id) else {
         // The map that gives us this PG is on its way: the primary asks again.
         tracing::debug!("pg {id}: message {:#x} before its map", parts.header.kind);
@@ -243,40 +243,49 @@ fn replicate(osd: &Rc<OsdShard>, id: PgId, parts: Parts, reply: ReplyPath) {
         }
         return;
     };
-    let (data, crc) = (parts.data.clone(), parts.data_crc);
-    let msg = Message::from(parts);
-    if msg.header.kind == RepOp::KIND {
-        match msg.decode::<RepOp>() {
-            Ok(op) => pg.replicate(osd, op, &data, crc, reply),
-            Err(error) => tracing::error!("pg {id}: {error}"),
+    if parts.header.version != messages::VERSION {
+        let (theirs, ours) = (parts.header.version, messages::VERSION);
+        tracing::error!(
+            "pg {id}: another OSD replicates in version {theirs}, this one in {ours}: run the same Carmine on all OSDs"
+        );
+        return;
+    }
+    if parts.header.kind == RepOp::KIND {
+        match RepOp::read(parts.front, &parts.data, parts.data_crc) {
+            Ok(op) => pg.replicate(osd, op, reply),
+            Err(error) => {
+                tracing::error!("pg {id}: {error}");
+                pg.refuse(head, errno::EINVAL, &reply);
+            }
         }
         return;
     }
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Recovery, "peering", async move {
-        let answer = match msg.header.kind {
-            PgQuery::KIND => match msg.decode() {
-                Ok(query) => pg.answer_query(&own, query).await,
-                Err(error) => return tracing::error!("pg {id}: {error}"),
+        let answered = match parts.header.kind {
+            PushObject::KIND => match PushObject::read(parts.front, &parts.data, parts.data_crc) {
+                Ok(push) => Ok(pg.answer_push(&own, push).await),
+                Err(error) => Err(error.to_string()),
             },
-            PgRepair::KIND => match msg.decode() {
-                Ok(repair) => pg.answer_repair(&own, repair).await,
-                Err(error) => return tracing::error!("pg {id}: {error}"),
-            },
-            PushObject::KIND => match msg.decode() {
-                Ok(push) => pg.answer_push(&own, push, data, crc).await,
-                Err(error) => return tracing::error!("pg {id}: {error}"),
-            },
-            PgActivate::KIND => match msg.decode() {
-                Ok(activate) => pg.answer_activate(&own, activate).await,
-                Err(error) => return tracing::error!("pg {id}: {error}"),
-            },
-            PgRead::KIND => match msg.decode() {
-                Ok(read) => pg.answer_read(&own, read).await,
-                Err(error) => return tracing::error!("pg {id}: {error}"),
-            },
-            kind => return tracing::error!("pg {id}: replication message {kind:#x} is unknown"),
+            PgQuery::KIND => answer(parts, |query| pg.answer_query(&own, query)).await,
+            PgRepair::KIND => answer(parts, |repair| pg.answer_repair(&own, repair)).await,
+            PgActivate::KIND => answer(parts, |activate| pg.answer_activate(&own, activate)).await,
+            PgRead::KIND => answer(parts, |read| pg.answer_read(&own, read)).await,
+            kind => Err(format!("replication message {kind:#x} is unknown")),
         };
+        let answer = answered.unwrap_or_else(|error| {
+            tracing::error!("pg {id}: {error}");
+            Message::of(&PgAck { head, result: errno::EINVAL })
+        });
         reply(answer.with_tid(tid));
     });
+}
+
+/// Decodes a request and answers it.
+async fn answer<T: Front>(
+    parts: Parts,
+    answer: impl AsyncFnOnce(T) -> Message,
+) -> Result<Message, String> {
+    let request = Message::from(parts).decode().map_err(|error| error.to_string())?;
+    Ok(answer(request).await)
 }

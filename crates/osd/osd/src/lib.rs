@@ -10,7 +10,6 @@
 //! `carmine-client`'s session; nothing that a client or a peer sends panics.
 
 mod admin;
-mod attrs;
 mod backlog;
 mod backoff;
 mod beacon;
@@ -22,6 +21,7 @@ mod dispatch;
 mod live;
 mod local;
 mod maps;
+pub mod messages;
 mod metrics;
 mod op;
 mod peers;
@@ -35,7 +35,6 @@ mod table;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
-pub use attrs::fuzz::{attribute_seeds, decode_attributes};
 pub use config::{Gates, OsdConfig, PG_LOG_BYTES};
 pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;

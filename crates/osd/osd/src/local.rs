@@ -31,7 +31,7 @@ impl LocalPgs {
         let view = osd.view().ok_or("the OSD has no map yet")?;
         let pool = view.map().pool_id(pool).ok_or_else(|| format!("there is no pool {pool:?}"))?;
         let local = LocalPgs { osd: Rc::clone(osd), pool, names: RefCell::default(), next_tid: Cell::new(1) };
-        if osd.pgs.borrow().keys().any(|pg| local.is_mine(*pg)) {
+        if osd.pgs.borrow().keys().any(|pg| local.is_mine(pg.pgid)) {
             Ok(local)
         } else {
             Err(format!(
@@ -43,7 +43,7 @@ impl LocalPgs {
 
     fn is_mine(&self, pg: PgId) -> bool {
         let primary = self.osd.view().and_then(|view| view.acting_primary(pg));
-        pg.pool == self.pool && primary == Some(self.osd.config.id) && self.osd.pg(pg).is_some()
+        pg.pool == self.pool && primary == Some(self.osd.config.id) && self.osd.pg(pg.into()).is_some()
     }
 
     /// Whether this shard is primary of the object's PG.

@@ -8,7 +8,7 @@ use carmine_client::{MonHandler, MonSession};
 use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_reactor::ShardId;
-use carmine_types::{Epoch, OsdId, PgId};
+use carmine_types::{Epoch, OsdId, SpgId};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::OsdMapMsg;
 use carmine_wire::osdmap::OsdMap;
@@ -64,6 +64,7 @@ impl OsdShard {
         self.remove_pgs_of_deleted_pools(&view);
         let here = self.shard.id();
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
+            let id = SpgId::from(id);
             let known = self.pg(id);
             let pg = known.clone().unwrap_or_else(|| Pg::new(id));
             pg.on_map(self, &view);
@@ -81,7 +82,7 @@ impl OsdShard {
 
 impl OsdShard {
     fn remove_pgs_of_deleted_pools(self: &Rc<Self>, view: &MapView) {
-        let is_gone = |pg: &PgId| !view.map().pools.contains_key(&pg.pool);
+        let is_gone = |pg: &SpgId| !view.map().pools.contains_key(&pg.pgid.pool);
         let gone: Vec<Rc<Pg>> =
             self.pgs.borrow_mut().extract_if(.., |pg, _| is_gone(pg)).map(|(_, pg)| pg).collect();
         gone.iter().for_each(|pg| pg.remove(self));

@@ -19,11 +19,11 @@
 //! Requests of peering carry a transaction id in the message header; the answer echoes it. Byte strings are a u32 length
 //! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
 
-use carmine_codec::{Decoder, Encoder, Result};
+use carmine_codec::{Decoder, Encoder, Result, coded};
 use carmine_messenger::Message;
-use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Transaction, decode_object, encode_object};
+use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Transaction, object, pg_id};
 use carmine_reactor::{Bytes, Payload};
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, SpgId};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId};
 use carmine_wire::header::Front;
 
 /// First kind of this module.
@@ -33,41 +33,31 @@ pub const KIND_LAST: u16 = 0x800f;
 /// Version of all these messages. OSDs of different versions refuse each other's.
 pub const VERSION: u16 = 3;
 
-/// What every message begins with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
-    /// The PG.
-    pub pg: SpgId,
-    /// The sender's map when it sent this.
-    pub epoch: Epoch,
-    /// The primary's epoch at which the interval began for it. A replica takes nothing of another interval than the one
-    /// of the last [`PgQuery`] it answered.
-    pub interval: Epoch,
-    /// Counts the primary's attempts to activate the PG since its process started. Within an interval a replica takes
-    /// nothing of an earlier attempt than the one of the last [`PgQuery`] it answered.
-    pub attempt: u64,
-}
-
-impl Head {
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.i64(self.pg.pgid.pool);
-        e.u32(self.pg.pgid.ps);
-        e.i8(self.pg.shard);
-        e.u32(self.epoch.0);
-        e.u32(self.interval.0);
-        e.u64(self.attempt);
-    }
-
-    fn decode(d: &mut Decoder<'_>) -> Result<Head> {
-        let pg = SpgId { pgid: PgId { pool: d.i64()?, ps: d.u32()? }, shard: d.i8()? };
-        Ok(Head { pg, epoch: Epoch(d.u32()?), interval: Epoch(d.u32()?), attempt: d.u64()? })
+coded! {
+    /// What every message begins with.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Head {
+        /// The PG.
+        pub pg: SpgId = pg_id,
+        /// The sender's map when it sent this.
+        pub epoch: Epoch,
+        /// The primary's epoch at which the interval began for it. A replica takes nothing of another interval than the one
+        /// of the last [`PgQuery`] it answered.
+        pub interval: Epoch,
+        /// Counts the primary's attempts to activate the PG since its process started. Within an interval a replica takes
+        /// nothing of an earlier attempt than the one of the last [`PgQuery`] it answered.
+        pub attempt: u64,
     }
 }
 
-/// The PG that any message of this module is about; `None` if the front is too short to be one.
+/// What any message of this module begins with; `None` if the front is too short to be one.
+pub fn peek_head(front: &[u8]) -> Option<Head> {
+    Decoder::new(front, "replication head").get().ok()
+}
+
+/// The PG that any message of this module is about.
 pub fn peek_pg(front: &[u8]) -> Option<SpgId> {
-    let mut d = Decoder::new(front, "replication head");
-    Head::decode(&mut d).ok().map(|head| head.pg)
+    peek_head(front).map(|head| head.pg)
 }
 
 /// The front of a message that carries a transaction: the head, and the transaction as it is encoded.
@@ -75,7 +65,7 @@ fn front_of(head: &Head, txn: &Sealed) -> Vec<u8> {
     let encoded = txn.encoded();
     let mut front = Vec::with_capacity(32 + encoded.len());
     let mut e = Encoder::new(&mut front);
-    head.encode(&mut e);
+    e.put(head);
     e.bytes(encoded);
     front
 }
@@ -84,7 +74,7 @@ fn front_of(head: &Head, txn: &Sealed) -> Vec<u8> {
 fn read_txn(front: Vec<u8>, data: &Payload, crc: Option<u32>) -> Result<(Head, Sealed)> {
     let front = Bytes::from(front);
     let mut d = Decoder::new(&front, "replicated transaction");
-    let head = Head::decode(&mut d)?;
+    let head = d.get()?;
     let at = front.len() - d.remaining();
     let txn = Transaction::decode(&mut d, data, crc)?;
     d.finish()?;
@@ -144,151 +134,116 @@ carries_a_transaction! {
 }
 
 /// A message whose front is its fields, one after the other.
-macro_rules! fields {
-    ($name:ident = $kind:literal: $($field:ident: $put:expr, $get:expr;)*) => {
+macro_rules! message {
+    ($kind:literal, $(#[$meta:meta])* pub struct $name:ident $fields:tt) => {
+        coded! { $(#[$meta])* pub struct $name $fields }
+
         impl Front for $name {
             const KIND: u16 = $kind;
             const VERSION: u16 = VERSION;
             const COMPAT: u16 = VERSION;
 
             fn encode(&self, e: &mut Encoder<'_>) {
-                self.head.encode(e);
-                $($put(e, &self.$field);)*
+                e.put(self);
             }
 
             fn decode(_version: u16, d: &mut Decoder<'_>) -> Result<$name> {
-                let head = Head::decode(d)?;
-                $(let $field = $get(d)?;)*
-                Ok($name { head, $($field),* })
+                d.get()
             }
         }
     };
 }
 
-/// Replica to primary: every entry up to and with `version` is durable here. With a negative `result` nothing was
-/// applied, and `version` is the last entry that was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RepAck {
-    pub head: Head,
-    pub version: Eversion,
-    pub result: i32,
+message! { 0x8002,
+    /// Replica to primary: every entry up to and with `version` is durable here. With a negative `result` nothing was
+    /// applied, and `version` is the last entry that was.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RepAck {
+        pub head: Head,
+        pub version: Eversion,
+        pub result: i32,
+    }
 }
 
-fields!(RepAck = 0x8002:
-    version: |e: &mut Encoder<'_>, v: &Eversion| e.eversion(*v), |d: &mut Decoder<'_>| d.eversion();
-    result: |e: &mut Encoder<'_>, v: &i32| e.i32(*v), |d: &mut Decoder<'_>| d.i32();
-);
-
-/// Primary to replica: the interval `head.interval` begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PgQuery {
-    pub head: Head,
-    /// The primary's last entry; a replica with the same one leaves out its log.
-    pub last_update: Eversion,
-    /// The acting set, primary first.
-    pub acting: Vec<OsdId>,
+message! { 0x8003,
+    /// Primary to replica: the interval `head.interval` begins.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgQuery {
+        pub head: Head,
+        /// The primary's last entry; a replica with the same one leaves out its log.
+        pub last_update: Eversion,
+        /// The acting set, primary first.
+        pub acting: Vec<OsdId>,
+    }
 }
 
-fields!(PgQuery = 0x8003:
-    last_update: |e: &mut Encoder<'_>, v: &Eversion| e.eversion(*v), |d: &mut Decoder<'_>| d.eversion();
-    acting: |e: &mut Encoder<'_>, v: &Vec<OsdId>| e.vec(v, |e, osd| e.u32(osd.0)),
-        |d: &mut Decoder<'_>| d.vec(4, |d| Ok(OsdId(d.u32()?)));
-);
-
-/// Replica to primary: what it has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PgNotify {
-    pub head: Head,
-    /// 0, or an errno: then nothing else is meant.
-    pub result: i32,
-    /// The copy's info.
-    pub info: PgInfo,
-    /// Ascending; empty if `last_update` is the primary's.
-    pub log: Vec<LogEntry>,
+message! { 0x8004,
+    /// Replica to primary: what it has.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgNotify {
+        pub head: Head,
+        /// 0, or an errno: then nothing else is meant.
+        pub result: i32,
+        /// The copy's info.
+        pub info: PgInfo,
+        /// Ascending; empty if `last_update` is the primary's.
+        pub log: Vec<LogEntry>,
+    }
 }
 
-fields!(PgNotify = 0x8004:
-    result: |e: &mut Encoder<'_>, v: &i32| e.i32(*v), |d: &mut Decoder<'_>| d.i32();
-    info: |e: &mut Encoder<'_>, v: &PgInfo| v.encode(e), PgInfo::decode;
-    log: put_log, get_log;
-);
-
-fn put_log(e: &mut Encoder<'_>, log: &Vec<LogEntry>) {
-    e.vec(log, |e, entry| entry.encode(e));
+message! { 0x8005,
+    /// Primary to replica: objects will be pushed. From now on, and until [`PgActivate`], the copy counts as not whole.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PgRepair {
+        pub head: Head,
+        /// Remove all objects and the log first: every object will be pushed.
+        pub reset: bool,
+        /// Refuse with ENOSPC, before anything is changed, unless there is room for so many bytes; 0: try in any case.
+        pub needs_bytes: u64,
+    }
 }
 
-fn get_log(d: &mut Decoder<'_>) -> Result<Vec<LogEntry>> {
-    d.vec(LogEntry::BYTES_MIN, LogEntry::decode)
+message! { 0x8007,
+    /// Primary to replica: your copy now equals mine. Entries after `keep_to` give way to `log`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgActivate {
+        pub head: Head,
+        /// Last entry that both logs have in common; zero: replace the whole log.
+        pub keep_to: Eversion,
+        /// The primary's info.
+        pub info: PgInfo,
+        /// Ascending, all after `keep_to`.
+        pub log: Vec<LogEntry>,
+    }
 }
 
-/// Primary to replica: objects will be pushed. From now on, and until [`PgActivate`], the copy counts as not whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PgRepair {
-    pub head: Head,
-    /// Remove all objects and the log first: every object will be pushed.
-    pub reset: bool,
-    /// Refuse with ENOSPC, before anything is changed, unless there is room for so many bytes; 0: try in any case.
-    pub needs_bytes: u64,
+message! { 0x8008,
+    /// Replica to primary: the request with this transaction id is done and durable, or failed with an errno.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PgAck {
+        pub head: Head,
+        pub result: i32,
+    }
 }
 
-fields!(PgRepair = 0x8005:
-    reset: |e: &mut Encoder<'_>, v: &bool| e.bool(*v), |d: &mut Decoder<'_>| d.bool();
-    needs_bytes: |e: &mut Encoder<'_>, v: &u64| e.u64(*v), |d: &mut Decoder<'_>| d.u64();
-);
-
-/// Primary to replica: your copy now equals mine. Entries after `keep_to` give way to `log`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PgActivate {
-    pub head: Head,
-    /// Last entry that both logs have in common; zero: replace the whole log.
-    pub keep_to: Eversion,
-    /// The primary's info.
-    pub info: PgInfo,
-    /// Ascending, all after `keep_to`.
-    pub log: Vec<LogEntry>,
+message! { 0x8009,
+    /// One member of the acting set to another: give me `len` bytes at `off` of your copy of this object.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgRead {
+        pub head: Head,
+        pub off: u64,
+        /// At most 1 MiB.
+        pub len: u32,
+        pub oid: ObjectId = object,
+    }
 }
 
-fields!(PgActivate = 0x8007:
-    keep_to: |e: &mut Encoder<'_>, v: &Eversion| e.eversion(*v), |d: &mut Decoder<'_>| d.eversion();
-    info: |e: &mut Encoder<'_>, v: &PgInfo| v.encode(e), PgInfo::decode;
-    log: put_log, get_log;
-);
-
-/// Replica to primary: the request with this transaction id is done and durable, or failed with an errno.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PgAck {
-    pub head: Head,
-    pub result: i32,
+message! { 0x800a,
+    /// The answer; the bytes are in the data segment, less what lies behind the end of the object.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PgData {
+        pub head: Head,
+        /// 0, or an errno: then there are no bytes.
+        pub result: i32,
+    }
 }
-
-fields!(PgAck = 0x8008:
-    result: |e: &mut Encoder<'_>, v: &i32| e.i32(*v), |d: &mut Decoder<'_>| d.i32();
-);
-
-/// One member of the acting set to another: give me `len` bytes at `off` of your copy of this object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PgRead {
-    pub head: Head,
-    pub off: u64,
-    /// At most 1 MiB.
-    pub len: u32,
-    pub oid: ObjectId,
-}
-
-fields!(PgRead = 0x8009:
-    off: |e: &mut Encoder<'_>, v: &u64| e.u64(*v), |d: &mut Decoder<'_>| d.u64();
-    len: |e: &mut Encoder<'_>, v: &u32| e.u32(*v), |d: &mut Decoder<'_>| d.u32();
-    oid: encode_object, decode_object;
-);
-
-/// The answer; the bytes are in the data segment, less what lies behind the end of the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PgData {
-    pub head: Head,
-    /// 0, or an errno: then there are no bytes.
-    pub result: i32,
-}
-
-fields!(PgData = 0x800a:
-    result: |e: &mut Encoder<'_>, v: &i32| e.i32(*v), |d: &mut Decoder<'_>| d.i32();
-);

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use carmine_crush::object_hash;
 use carmine_messenger::{Connection, Permit, PermitToken};
@@ -23,7 +24,7 @@ pub(crate) struct ClientOp {
     /// The request; its name has been moved into `oid`.
     pub(crate) request: OsdRequest,
     /// The object (an empty name for PG operations).
-    pub(crate) oid: Rc<ObjectId>,
+    pub(crate) oid: Arc<ObjectId>,
     /// Input of all ops, concatenated.
     pub(crate) data: Payload,
     /// Verified checksum of `data`.
@@ -143,7 +144,7 @@ impl ClientOp {
         if request.snapid == SNAP_DIR && request.ops.iter().all(|op| op.code == ops::LIST_SNAPS) {
             request.snapid = SNAP_HEAD; // the head knows them all
         }
-        let oid = Rc::new(request.take_object_id());
+        let oid = Arc::new(request.take_object_id());
         let is_write = request.ops.iter().enumerate().any(|(at, op)| match op.code {
             ops::WATCH => !matches!(op.watch().op, flags::watch::PING | flags::watch::RECONNECT),
             ops::CALL => cls::writes(&request, at, &data),

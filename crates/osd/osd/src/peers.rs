@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, Target, connect, with_timeout};
 use carmine_reactor::{Group, Shard, sync::oneshot};
-use carmine_types::{OsdId, PgId};
+use carmine_types::{OsdId, SpgId};
 use carmine_wire::header::Front;
 use crate::messages::{RepAck, peek_pg};
 use carmine_wire::private::{Route, RouteReply};
@@ -68,7 +68,7 @@ impl Peers {
     }
 
     /// Sends a message about `pg` to the reactor of `peer` that owns it; connects first if need be.
-    pub(crate) fn send(&self, peer: OsdId, pg: PgId, message: Message) {
+    pub(crate) fn send(&self, peer: OsdId, pg: SpgId, message: Message) {
         let Some(session) = self.session(peer) else { return };
         match session.conn_for(pg) {
             Some(conn) if session.backlog.borrow().is_empty() => conn.send(message),
@@ -80,7 +80,7 @@ impl Peers {
     }
 
     /// Sends a request and waits for its answer; `None` after a fault or too long.
-    pub(crate) async fn request(&self, peer: OsdId, pg: PgId, message: Message) -> Option<Message> {
+    pub(crate) async fn request(&self, peer: OsdId, pg: SpgId, message: Message) -> Option<Message> {
         let tid = self.next_tid.get();
         self.next_tid.set(tid + 1);
         let (tell, told) = oneshot::channel();
@@ -161,15 +161,15 @@ impl Peers {
 }
 
 impl Session {
-    fn reactor_of(&self, pg: PgId) -> Option<u16> {
+    fn reactor_of(&self, pg: SpgId) -> Option<u16> {
         let route = self.route.borrow();
         let route = route.as_ref()?;
-        let listed = route.pgs.binary_search_by_key(&pg, |(pg, _)| *pg).ok();
+        let listed = route.pgs.binary_search_by_key(&pg.pgid, |(pg, _)| *pg).ok();
         // A PG that the peer has not dealt yet may go anywhere: the peer forwards it.
         Some(listed.and_then(|at| route.pgs.get(at)).map_or(0, |(_, reactor)| *reactor))
     }
 
-    fn conn_for(&self, pg: PgId) -> Option<Rc<Connection>> {
+    fn conn_for(&self, pg: SpgId) -> Option<Rc<Connection>> {
         let reactor = self.reactor_of(pg)?;
         self.conns.borrow().get(&reactor).filter(|c| !c.is_closed()).cloned()
     }

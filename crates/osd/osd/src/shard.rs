@@ -11,9 +11,8 @@ use carmine_messenger::{Budget, Connection, Message, More};
 use carmine_reactor::sync::Semaphore;
 use carmine_reactor::{Shard, ShardId};
 use carmine_store::Store;
-use carmine_types::{Epoch, PgId};
+use carmine_types::{Epoch, PgId, SpgId};
 
-use crate::attrs::AttrsCache;
 use crate::clients::Clients;
 use crate::config::{LISTS_MAX, OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
@@ -40,7 +39,7 @@ pub struct OsdShard {
     /// Which shard owns which PG.
     pub(crate) table: RefCell<Arc<PgTable>>,
     /// PGs that this shard owns.
-    pub(crate) pgs: RefCell<BTreeMap<PgId, Rc<Pg>>>,
+    pub(crate) pgs: RefCell<BTreeMap<SpgId, Rc<Pg>>>,
     /// Client connections that this shard serves, by id, for replies that come back from other shards.
     pub(crate) conns: RefCell<BTreeMap<u64, ConnState>>,
     /// Operations of PGs of this shard whose client knows a newer map than this shard.
@@ -60,14 +59,10 @@ pub struct OsdShard {
     pub(crate) repairs: Semaphore,
     /// PGs whose objects are counted or removed at the same time: one.
     pub(crate) walks: Semaphore,
-    /// Objects whose attributes are many and are read at the same time: one.
-    pub(crate) long_loads: Semaphore,
     /// PGs that are listed at the same time.
     pub(crate) lists: Semaphore,
     /// Texts of notifications, and answers to them.
     pub(crate) notices: Notices,
-    /// Attributes of objects that were read.
-    pub(crate) attrs: RefCell<AttrsCache>,
     /// For copies from other OSDs; `None` until the first.
     pub(crate) client: RefCell<Option<Rc<Client>>>,
     /// The clients of all shards.
@@ -118,8 +113,6 @@ impl OsdShard {
             was_short: Cell::new(false),
             notices: Notices::default(),
             lists: Semaphore::new(LISTS_MAX),
-            long_loads: Semaphore::new(1),
-            attrs: RefCell::new(AttrsCache::new(config.attrs_bytes())),
             config,
             store,
             view: RefCell::new(None),
@@ -160,7 +153,7 @@ impl OsdShard {
     }
 
     /// A PG that this shard owns.
-    pub(crate) fn pg(&self, pg: PgId) -> Option<Rc<Pg>> {
+    pub(crate) fn pg(&self, pg: SpgId) -> Option<Rc<Pg>> {
         self.pgs.borrow().get(&pg).cloned()
     }
 

@@ -9,15 +9,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use carmine_reactor::{Bytes, Payload, Shard, ShardId};
-use carmine_store::{Commit, PgInfo, StoreError, Transaction, TxnOp};
-use carmine_types::{ObjectId, PgId};
+use carmine_pgtypes::{ObjectChange, PgInfo, Step, Transaction};
+use carmine_store::{Commit, StoreError};
+use carmine_types::{ObjectId, PgId, SpgId};
 use serde_json::{Value, json};
 
 use crate::pg::{WHOLE_POOL, remove_objects};
 use crate::shard::OsdShard;
 
 /// The PG; real pools count up from 1.
-const PG: PgId = PgId { pool: -2, ps: 0 };
+const PG: SpgId = SpgId::replicated(PgId { pool: -2, ps: 0 });
 /// The shard that owns it.
 const OWNER: ShardId = ShardId(0);
 /// Bytes to write, if nobody says how many.
@@ -146,10 +147,10 @@ async fn write_all(osd: &OsdShard, order: &Order) -> Result<u64, StoreError> {
             oldest.await?;
         }
         let (object, off) = order.place(write);
-        let oid = ObjectId::head(PG.pool, b"", b"", format!("bench_{object}").as_bytes());
+        let oid = ObjectId::head(PG.pgid.pool, b"", b"", format!("bench_{object}").as_bytes());
         let mut txn = Transaction::new(PG, WHOLE_POOL);
-        txn.ops.push(TxnOp::Write { oid, off, data: data.clone(), crc: None });
-        let prepared = osd.store.prepare(&txn.ops).await?;
+        txn.changes.push(ObjectChange::new(oid, [Step::Write { off, data: data.clone(), crc: None }]));
+        let prepared = osd.store.prepare(&txn.changes).await?;
         under_way.push_back(osd.store.submit(txn));
         drop(prepared);
         osd.shard.yield_now().await;

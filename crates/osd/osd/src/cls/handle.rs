@@ -5,7 +5,7 @@ use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::OmapRange;
 use carmine_types::{UTime, errno};
-use carmine_wire::{DecodeError, Decoder, EntityAddr, EntityName};
+use carmine_wire::{EntityAddr, EntityName};
 
 use crate::pg::{State, decode_input};
 

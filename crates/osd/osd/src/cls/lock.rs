@@ -94,8 +94,8 @@ impl Lock {
         Ok(lock)
     }
 
-    fn store(&self, h: &mut Handle<'_, '_>, name: &[u8]) {
-        h.set_xattr(&[PREFIX, name].concat(), self.encode());
+    fn store(&self, h: &mut Handle<'_, '_>, name: &[u8]) -> Result<(), i32> {
+        h.set_xattr(&[PREFIX, name].concat(), self.encode())
     }
 
     fn find(&self, name: EntityName, cookie: &[u8]) -> Option<usize> {
@@ -155,7 +155,7 @@ fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (name, addr) = (caller.name(), caller.addr);
     lock.holders.push(Holder { name, cookie: wish.cookie, expires, addr, description });
     (lock.kind, lock.tag) = (wish.kind, wish.tag);
-    lock.store(h, &wish.name);
+    lock.store(h, &wish.name)?;
     Ok(Vec::new())
 }
 
@@ -189,7 +189,7 @@ fn release(h: &mut Handle<'_, '_>, name: &[u8], holder: EntityName, cookie: &[u8
     if lock.holders.is_empty() && lock.kind == EXCLUSIVE_EPHEMERAL {
         h.remove_object();
     } else {
-        lock.store(h, name);
+        lock.store(h, name)?;
     }
     Ok(Vec::new())
 }
@@ -209,7 +209,7 @@ fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if let Some(holder) = lock.holders.get_mut(at) {
         holder.cookie = cookie.to_vec();
     }
-    lock.store(h, &wish.name);
+    lock.store(h, &wish.name)?;
     Ok(Vec::new())
 }
 

@@ -1,5 +1,7 @@
 //! Methods on an object that is only in memory: what they answer, byte by byte where clients count on it.
 
+use std::sync::Arc;
+
 use carmine_types::{ObjectId, UTime, errno};
 use carmine_wire::{Encoder, EntityAddr};
 use proptest::prelude::*;
@@ -11,7 +13,7 @@ use crate::pg::State;
 struct Object<'a>(State<'a>);
 
 impl<'a> Object<'a> {
-    fn new(oid: &'a ObjectId) -> Object<'a> {
+    fn new(oid: &'a Arc<ObjectId>) -> Object<'a> {
         Object(State::nothing(oid, UTime { sec: 1000, nsec: 0 }))
     }
 
@@ -32,8 +34,8 @@ impl<'a> Object<'a> {
     }
 }
 
-fn oid() -> ObjectId {
-    ObjectId::head(1, b"", b"", b"o")
+fn oid() -> Arc<ObjectId> {
+    Arc::new(ObjectId::head(1, b"", b"", b"o"))
 }
 
 fn text(values: &[&str]) -> Vec<u8> {

@@ -11,22 +11,26 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::Message;
+use carmine_pgtypes::{ObjectChange, ObjectMeta, Sealed, Step, Transaction};
 use carmine_reactor::{Group, Payload};
-use carmine_store::{BLOCK_BYTES, LogOp, StoreError, Transaction};
-use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId, SNAP_ATTRS, errno};
+use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
+use carmine_types::{Epoch, Errno, Eversion, LogOp, ObjectId, OsdId, errno};
 use carmine_wire::header::Front;
-use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 
 use super::replicate::Follower;
-use super::{Pg, Phase, heal, log};
+use super::{Pg, Phase, heal};
 use crate::concurrent::for_each;
+use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
 /// Bytes of an object in one push.
 const PUSH_BYTES: u64 = 1 << 20;
+/// Bytes of omap keys and values in one push.
+const OMAP_PAGE_BYTES: usize = 512 << 10;
 /// Objects of a PG that are pushed at the same time.
 const PUSHES: usize = 4;
 /// Pause before a replica that is not ready is asked again; it doubles up to [`RETRY_MAX`].
@@ -101,7 +105,7 @@ struct Copy {
 impl Copy {
     /// This copy has nothing that the primary lacks: the other way round the PG loses only what nobody was told of.
     fn is_prefix(&self) -> bool {
-        self.common == Some(self.notify.last_update)
+        self.common == Some(self.notify.info.last_update)
     }
 }
 
@@ -121,7 +125,7 @@ impl Activation<'_> {
         }
         self.check_lead(&copies)?;
         for copy in &copies {
-            if copy.common != Some(last) || copy.notify.last_update != last {
+            if copy.common != Some(last) || copy.notify.info.last_update != last {
                 self.pg.set_phase(Phase::Peering(format!("repairs osd.{}", copy.osd.0)));
                 self.repair(copy).await?;
             }
@@ -145,11 +149,11 @@ impl Activation<'_> {
         let log = self.pg.log.borrow();
         let (mine, last, incomplete) =
             (log.info.last_epoch_started, log.info.last_update, log.info.incomplete);
-        let is_complete = |notify: &PgNotify| !notify.incomplete && notify.last_epoch_started > Epoch(0);
+        let is_complete = |notify: &PgNotify| !notify.info.incomplete && notify.info.last_epoch_started > Epoch(0);
         let complete = copies.iter().filter(|copy| is_complete(&copy.notify));
-        let best = complete.max_by_key(|copy| (copy.notify.last_epoch_started, copy.notify.last_update));
+        let best = complete.max_by_key(|copy| (copy.notify.info.last_epoch_started, copy.notify.info.last_update));
         let better = best.filter(|best| {
-            incomplete || (best.notify.last_epoch_started > mine && best.notify.last_update != last)
+            incomplete || (best.notify.info.last_epoch_started > mine && best.notify.info.last_update != last)
         });
         self.pg.successor.set(better.map(|copy| copy.osd));
         match better {
@@ -161,7 +165,7 @@ impl Activation<'_> {
             ))),
             Some(copy) => Err(Stop::Incomplete(format!(
                 "{} has newer data: it was active in epoch {}, this primary last in {mine}",
-                copy.osd, copy.notify.last_epoch_started
+                copy.osd, copy.notify.info.last_epoch_started
             ))),
         }
     }
@@ -182,9 +186,9 @@ impl Activation<'_> {
     fn common_with(&self, notify: &PgNotify) -> Option<Eversion> {
         let log = self.pg.log.borrow();
         match notify {
-            _ if notify.incomplete => None,
-            _ if notify.last_update == log.info.last_update => Some(notify.last_update),
-            _ => log.common_with(notify.log_tail, &notify.log),
+            _ if notify.info.incomplete => None,
+            _ if notify.info.last_update == log.info.last_update => Some(notify.info.last_update),
+            _ => log.common_with(notify.info.log_tail, &notify.log),
         }
     }
 
@@ -246,11 +250,8 @@ impl Activation<'_> {
             PgActivate {
                 head: self.head(),
                 keep_to: copy.common.unwrap_or(Eversion::ZERO),
-                log_tail: log.info.log_tail,
-                last_update: log.info.last_update,
-                last_epoch_started: log.info.last_epoch_started,
-                acting: self.pg.acting(),
-                log: log.after(from).map(log::to_wire).collect(),
+                info: log.info.clone(),
+                log: log.after(from).cloned().collect(),
             }
         };
         self.order(copy.osd, Message::of(&activate)).await
@@ -264,16 +265,16 @@ impl Activation<'_> {
             self.begin_repair(copy, 0).await?;
             return self.push_all(copy.osd).await;
         };
-        let mut differ: BTreeSet<ObjectId> = self
+        let mut differ: BTreeSet<Arc<ObjectId>> = self
             .pg
             .log
             .borrow()
             .after(common)
             .filter(|e| e.op != LogOp::Error)
-            .map(|e| e.oid.clone())
+            .map(|e| Arc::clone(&e.oid))
             .collect();
         let theirs = copy.notify.log.iter().filter(|e| e.version > common && e.op != LogOp::Error);
-        differ.extend(theirs.map(|e| e.oid.clone()));
+        differ.extend(theirs.map(|e| Arc::clone(&e.oid)));
         let needs_bytes = if self.may_lead(copy) { self.bytes_of(&differ).await? } else { 0 };
         self.begin_repair(copy, needs_bytes).await?;
         for_each(PUSHES, &differ, |oid| self.push(copy.osd, oid)).await
@@ -285,10 +286,10 @@ impl Activation<'_> {
         copy.is_prefix() && is_owner
     }
 
-    async fn bytes_of(&self, objects: &BTreeSet<ObjectId>) -> Result<u64, Stop> {
+    async fn bytes_of(&self, objects: &BTreeSet<Arc<ObjectId>>) -> Result<u64, Stop> {
         let mut bytes = 0u64;
-        for oid in objects.iter().flat_map(|oid| [oid.clone(), oid.attrs()]) {
-            let meta = self.osd.store.stat(&oid).await.map_err(|error| self.stuck(&error))?;
+        for oid in objects {
+            let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
             bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size.next_multiple_of(BLOCK_BYTES)));
         }
         self.current()?;
@@ -321,8 +322,8 @@ impl Activation<'_> {
             let page = self.osd.store.list(self.pg.id, bits, from.as_ref(), LIST_PAGE + 1).await;
             let page = page.map_err(|error| self.stuck(&error))?;
             self.current()?;
-            let heads = page.iter().take(LIST_PAGE).filter(|oid| oid.snap != SNAP_ATTRS);
-            for_each(PUSHES, heads, |oid| self.push(replica, oid)).await?;
+            let objects: Vec<_> = page.iter().take(LIST_PAGE).cloned().map(Arc::new).collect();
+            for_each(PUSHES, &objects, |oid| self.push(replica, oid)).await?;
             match page.into_iter().nth(LIST_PAGE) {
                 Some(next) => from = Some(next),
                 None => return Ok(()),
@@ -330,39 +331,64 @@ impl Activation<'_> {
         }
     }
 
-    /// Copies one object, or its absence, and its attributes. The replica has none when the first piece is there.
-    async fn push(&self, replica: OsdId, oid: &ObjectId) -> Result<(), Stop> {
-        self.push_one(replica, oid).await?;
-        let attrs = oid.attrs();
-        if self.osd.store.stat(&attrs).await.map_err(|error| self.stuck(&error))?.is_some() {
-            self.push_one(replica, &attrs).await?;
+    /// Copies one object, or its absence.
+    async fn push(&self, replica: OsdId, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+        let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+        match meta {
+            None => self.push_steps(replica, oid, [Step::Remove]).await?,
+            Some(meta) => {
+                self.push_data(replica, oid, &meta).await?;
+                if meta.has_omap {
+                    self.push_omap(replica, oid).await?;
+                }
+            }
         }
         self.osd.metrics.borrow_mut().objects_pushed.inc();
         Ok(())
     }
 
-    async fn push_one(&self, replica: OsdId, oid: &ObjectId) -> Result<(), Stop> {
-        let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
-        let (exists, meta) = (meta.is_some(), meta.unwrap_or_default());
-        let mut off = 0;
+    async fn push_steps(
+        &self,
+        replica: OsdId,
+        oid: &Arc<ObjectId>,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Result<(), Stop> {
+        self.current()?;
+        let mut txn = self.pg.transaction();
+        txn.changes.push(ObjectChange::new(Arc::clone(oid), steps));
+        let txn = Sealed::from(txn);
+        let (data, crc) = txn.data();
+        self.order(replica, PushObject::message(PushObject::front(&self.head(), &txn), data, crc)).await
+    }
+
+    /// The first piece is read before the replica's old copy goes: a block that is bad here may be good there.
+    async fn push_data(&self, replica: OsdId, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<(), Stop> {
+        let (mut off, mut steps) = (0, whole(meta));
         loop {
             let (data, lost_bytes) = self.piece(oid, off, meta.size).await?;
-            self.current()?;
-            let end = off + data.len() as u64 + lost_bytes;
-            let push = PushObject {
-                head: self.head(),
-                oid: oid.clone(),
-                exists,
-                size: meta.size,
-                off,
-                lost_bytes,
-                version: meta.version,
-                user_version: meta.user_version,
-                mtime: meta.mtime,
-            };
-            self.order(replica, Message::of(&push).with_data(data)).await?;
-            off = end;
+            let (begin, end) = (off, off + data.len() as u64);
+            off = end + lost_bytes;
+            steps.extend((!data.is_empty()).then_some(Step::Write { off: begin, data, crc: None }));
+            steps.extend((lost_bytes > 0).then_some(Step::Lose { off: end, len: lost_bytes }));
+            self.push_steps(replica, oid, std::mem::take(&mut steps)).await?;
             if off >= meta.size {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn push_omap(&self, replica: OsdId, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+        let store = &self.osd.store;
+        let header = store.omap_header(oid).await.map_err(|error| self.stuck(&error))?;
+        self.push_steps(replica, oid, [Step::SetOmapHeader { header }]).await?;
+        let mut range = OmapRange::all(OMAP_PAGE_BYTES);
+        loop {
+            let page = store.omap_page(oid, &range).await.map_err(|error| self.stuck(&error))?;
+            range = range.after(&page);
+            if !page.entries.is_empty() {
+                self.push_steps(replica, oid, [Step::SetOmap { entries: page.entries }]).await?;
+            }
+            if !page.more {
                 return Ok(());
             }
         }
@@ -389,4 +415,13 @@ impl Activation<'_> {
         }
         Ok((Payload::new(), lost_bytes))
     }
+}
+
+/// The steps that make an object anew, without its data and its omap.
+fn whole(meta: &ObjectMeta) -> Vec<Step> {
+    let ObjectMeta { size, version, user_version, mtime, .. } = *meta;
+    let mut steps = vec![Step::Remove, Step::Truncate { size }, Step::SetMeta { version, user_version, mtime }];
+    let xattrs = meta.xattrs.iter();
+    steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
+    steps
 }

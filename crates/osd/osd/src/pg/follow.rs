@@ -5,15 +5,15 @@
 //! that submits the same change to the store, and what is told of it is durable.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use carmine_messenger::Message;
-use carmine_reactor::Payload;
-use carmine_store::{Commit, LogEntry, PgInfo, StoreError, Transaction, TxnOp};
-use carmine_types::{Epoch, Eversion, SNAP_ATTRS, errno};
-use carmine_wire::private::rep::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
-use smallvec::SmallVec;
+use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction};
+use carmine_store::{Commit, StoreError};
+use carmine_types::{Epoch, Eversion, errno};
 
-use super::{Pg, PgLog, Phase, log};
+use super::{Pg, PgLog, Phase};
+use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
 /// Room that a repair leaves free: other PGs are repaired at the same time, and each reactor holds some space for itself.
@@ -48,16 +48,8 @@ impl Pg {
         let log = self.log.borrow();
         self.local.set(log.info.last_update.version);
         let same = log.info.last_update == query.last_update;
-        let entries = if same { Vec::new() } else { log.after(Eversion::ZERO).map(log::to_wire).collect() };
-        Message::of(&PgNotify {
-            head,
-            result: 0,
-            last_update: log.info.last_update,
-            log_tail: log.info.log_tail,
-            last_epoch_started: log.info.last_epoch_started,
-            incomplete: log.info.incomplete,
-            log: entries,
-        })
+        let entries = if same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
+        Message::of(&PgNotify { head, result: 0, info: log.info.clone(), log: entries })
     }
 
     /// The turn that an order belongs to; EAGAIN unless it is of the attempt of the last query.
@@ -92,27 +84,29 @@ impl Pg {
             if page.is_empty() {
                 return Ok(());
             }
-            let ops = page.into_iter().map(|oid| TxnOp::Remove { oid }).collect();
-            self.carry_out(osd, Transaction { ops, ..self.transaction() }, turn, |_| {}).await?;
+            let mut txn = self.transaction();
+            txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
+            self.carry_out(osd, txn, turn, |_| {}).await?;
         }
     }
 
     /// A piece of an object.
-    pub(crate) async fn answer_push(
-        self: &Rc<Self>,
-        osd: &Rc<OsdShard>,
-        push: PushObject,
-        data: Payload,
-        crc: Option<u32>,
-    ) -> Message {
-        let head = push.head;
+    pub(crate) async fn answer_push(self: &Rc<Self>, osd: &Rc<OsdShard>, push: PushObject) -> Message {
+        let PushObject { head, txn } = push;
         let result = async {
             let turn = self.check(head)?;
-            if !self.contains(&push.oid) || !is_part(&push, &data) {
+            let is_push = txn.pg == self.id
+                && txn.log.is_empty()
+                && txn.info.is_none()
+                && txn.log_rewind_to.is_none()
+                && txn.log_trim_to.is_none()
+                && !txn.forget_pg
+                && txn.objects().all(|oid| self.contains(oid));
+            if !is_push {
                 return Err(errno::EINVAL);
             }
-            let ops = push_ops(push, data, crc);
-            self.carry_out(osd, Transaction { ops, ..self.transaction() }, turn, |_| {}).await
+            let txn = Transaction { bits: self.bits.get(), ..txn.into_txn() };
+            self.carry_out(osd, txn, turn, |_| {}).await
         };
         answer(head, result.await)
     }
@@ -123,7 +117,7 @@ impl Pg {
         osd: &Rc<OsdShard>,
         activate: PgActivate,
     ) -> Message {
-        let (head, last) = (activate.head, activate.last_update.version);
+        let (head, last) = (activate.head, activate.info.last_update.version);
         let result = async {
             let turn = self.check(head)?;
             if activate.log.iter().any(|entry| !self.contains(&entry.oid)) {
@@ -176,7 +170,7 @@ impl Pg {
         txn: &Transaction,
         turn: u64,
     ) -> Result<Option<Commit>, StoreError> {
-        let _prepared = osd.store.prepare(&txn.ops).await?;
+        let _prepared = osd.store.prepare(&txn.changes).await?;
         if self.is_past(turn) {
             return Ok(None);
         }
@@ -189,8 +183,10 @@ impl Pg {
 
     /// What a transaction removes, alone. This copy counts as incomplete until its repair ends, so it may stop in between.
     async fn remove_first(&self, osd: &OsdShard, txn: &Transaction, turn: u64) -> Result<(), StoreError> {
-        let removed = txn.ops.iter().filter(|op| matches!(op, TxnOp::Remove { .. })).cloned();
-        let first = Transaction { ops: removed.collect(), ..self.transaction() };
+        let is_removed = |change: &&ObjectChange| change.steps.iter().any(|step| matches!(step, Step::Remove));
+        let removed = txn.changes.iter().filter(is_removed);
+        let removed = removed.map(|change| ObjectChange::new(Arc::clone(&change.oid), [Step::Remove]));
+        let first = Transaction { changes: removed.collect(), ..self.transaction() };
         match self.submit_repair(osd, &first, turn).await? {
             Some(commit) => commit.await,
             None => Ok(()),
@@ -201,24 +197,15 @@ impl Pg {
 /// The primary's log, as a replica takes it over.
 struct NewLog {
     keep_to: Eversion,
-    log_tail: Eversion,
     entries: Vec<LogEntry>,
     info: PgInfo,
 }
 
 impl From<PgActivate> for NewLog {
     fn from(activate: PgActivate) -> NewLog {
-        let PgActivate { head, keep_to, log_tail, last_update, last_epoch_started, acting, log } = activate;
-        let info = PgInfo {
-            pg: head.pg,
-            last_update,
-            log_tail,
-            last_epoch_started,
-            same_interval_since: head.interval,
-            acting,
-            incomplete: false,
-        };
-        NewLog { keep_to, log_tail, entries: log.into_iter().map(log::from_wire).collect(), info }
+        let PgActivate { head, keep_to, info, log } = activate;
+        let info = PgInfo { pg: head.pg, same_interval_since: head.interval, incomplete: false, ..info };
+        NewLog { keep_to, entries: log, info }
     }
 }
 
@@ -230,7 +217,7 @@ impl NewLog {
     /// Info of the PG with this log: its tail stays where it is while an entry of it is kept.
     fn info_after(&self, log: &PgLog) -> PgInfo {
         let tail = if self.keep_to == Eversion::ZERO && self.is_other(log) {
-            self.log_tail
+            self.info.log_tail
         } else {
             log.info.log_tail
         };
@@ -263,50 +250,7 @@ pub(crate) fn not_ready(head: Head) -> Message {
 }
 
 fn no_answer(head: Head, result: i32) -> Message {
-    let (last_update, log_tail) = (Eversion::ZERO, Eversion::ZERO);
-    let last_epoch_started = Epoch(0);
-    let incomplete = false;
-    Message::of(&PgNotify {
-        head,
-        result,
-        last_update,
-        log_tail,
-        last_epoch_started,
-        incomplete,
-        log: Vec::new(),
-    })
-}
-
-/// The bytes, and those that are lost, lie within the object.
-fn is_part(push: &PushObject, data: &Payload) -> bool {
-    let size = if push.exists { push.size } else { 0 };
-    let end = push.off.checked_add(data.len() as u64).and_then(|end| end.checked_add(push.lost_bytes));
-    end.is_some_and(|end| end <= size)
-}
-
-fn push_ops(push: PushObject, data: Payload, crc: Option<u32>) -> SmallVec<[TxnOp; 2]> {
-    let PushObject { oid, exists, size, off, lost_bytes, version, user_version, mtime, .. } = push;
-    let mut ops: SmallVec<[TxnOp; 2]> = SmallVec::new();
-    if off == 0 && oid.snap != SNAP_ATTRS {
-        ops.push(TxnOp::Remove { oid: oid.attrs() }); // they come next, if there are any
-    }
-    if !exists {
-        ops.push(TxnOp::Remove { oid });
-        return ops;
-    }
-    if off == 0 {
-        ops.push(TxnOp::Remove { oid: oid.clone() });
-        ops.push(TxnOp::Truncate { oid: oid.clone(), size });
-    }
-    let end = off.saturating_add(data.len() as u64);
-    if !data.is_empty() {
-        ops.push(TxnOp::Write { oid: oid.clone(), off, data, crc });
-    }
-    if lost_bytes > 0 {
-        ops.push(TxnOp::Lose { oid: oid.clone(), off: end, len: lost_bytes });
-    }
-    ops.push(TxnOp::SetMeta { oid, version, user_version, mtime });
-    ops
+    Message::of(&PgNotify { head, result, info: PgInfo::default(), log: Vec::new() })
 }
 
 fn answer(head: Head, result: Result<(), i32>) -> Message {

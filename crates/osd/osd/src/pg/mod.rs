@@ -43,10 +43,8 @@ use carmine_store::StoreError;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno};
 
 pub(crate) use exec::State;
-pub(crate) use exec::failed as store_failed;
 pub(crate) use extra::{Extra, decode as decode_input};
 pub(crate) use follow::not_ready;
-pub(crate) use heal::read as read_healed;
 pub(crate) use log::PgLog;
 pub(crate) use object::Queued;
 pub(crate) use ops::OpInFlight;

@@ -236,7 +236,7 @@ impl Pg {
         }
     }
 
-    fn refuse(&self, head: Head, result: i32, reply: &ReplyPath) {
+    pub(crate) fn refuse(&self, head: Head, result: i32, reply: &ReplyPath) {
         tracing::debug!(
             "pg {}: a write of its primary is refused: {}",
             self.id,

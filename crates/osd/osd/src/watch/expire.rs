@@ -66,7 +66,7 @@ impl Pg {
 /// The request by which a client would end its watch.
 fn unwatch(osd: &OsdShard, pg: &Pg, oid: &ObjectId, id: WatcherId) -> Rc<ClientOp> {
     let ops = OpList::from_slice(&[OsdOp::watch_op(flags::watch::UNWATCH, id.cookie, 0)]);
-    let mut request = OsdRequest::new(pg.id, osd.epoch(), flags::CLIENT_WRITE, oid, ops);
+    let mut request = OsdRequest::new(pg.id.pgid, osd.epoch(), flags::CLIENT_WRITE, oid, ops);
     request.mtime = UTime::from_unix(osd.shard.unix_now());
     let reqid = ReqId { client: id.gid, inc: INTERNAL_INC, tid: osd.shard.random_u64() };
     // Nobody waits for the answer.

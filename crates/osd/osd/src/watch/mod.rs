@@ -12,6 +12,7 @@ mod registry;
 mod tests;
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::Message;
@@ -93,7 +94,7 @@ impl Pg {
     pub(crate) fn watch(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
-        oid: &Rc<ObjectId>,
+        oid: &Arc<ObjectId>,
         id: WatcherId,
         registered: Registered,
         origin: Option<Origin>,
@@ -116,7 +117,7 @@ impl Pg {
     pub(crate) fn know_watchers(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
-        oid: &Rc<ObjectId>,
+        oid: &Arc<ObjectId>,
         watchers: Vec<(WatcherId, Registered)>,
     ) {
         if watchers.is_empty() {
@@ -155,7 +156,7 @@ impl Pg {
     pub(crate) fn notify(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
-        oid: &Rc<ObjectId>,
+        oid: &Arc<ObjectId>,
         mut notification: Notification,
         origin: Option<Origin>,
         version: u64,

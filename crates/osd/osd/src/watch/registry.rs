@@ -1,7 +1,7 @@
 //! Who watches what over which connection, and which notifications wait for whom: without a clock, a socket or a task.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_types::ObjectId;
@@ -15,7 +15,7 @@ use crate::op::Origin;
 /// Watches and notifications of one PG.
 #[derive(Default)]
 pub(crate) struct Watches {
-    objects: BTreeMap<Rc<ObjectId>, BTreeMap<WatcherId, Watcher>>,
+    objects: BTreeMap<Arc<ObjectId>, BTreeMap<WatcherId, Watcher>>,
     /// By their numbers.
     notifications: BTreeMap<u64, Waiting>,
     /// A task looks at the deadlines.
@@ -32,7 +32,7 @@ struct Watcher {
 
 /// A notification that is not over.
 struct Waiting {
-    oid: Rc<ObjectId>,
+    oid: Arc<ObjectId>,
     to: Option<Origin>,
     /// What the watchers are sent, but for their cookies and the text.
     message: WatchNotify,
@@ -70,21 +70,21 @@ impl Watches {
     /// A watcher was heard; true if its connection is another one than before.
     pub(super) fn connect(
         &mut self,
-        oid: &Rc<ObjectId>,
+        oid: &Arc<ObjectId>,
         id: WatcherId,
         registered: Registered,
         origin: Option<Origin>,
         now_ns: u64,
     ) -> bool {
-        let watchers = self.objects.entry(Rc::clone(oid)).or_default();
+        let watchers = self.objects.entry(Arc::clone(oid)).or_default();
         let deadline_ns = now_ns + registered.timeout.as_nanos() as u64;
         let old = watchers.insert(id, Watcher { origin, registered, deadline_ns });
         old.is_none_or(|old| old.origin != origin)
     }
 
     /// These watch too: not connected, if they are new.
-    pub(super) fn know(&mut self, oid: &Rc<ObjectId>, watchers: Vec<(WatcherId, Registered)>, now_ns: u64) {
-        let known = self.objects.entry(Rc::clone(oid)).or_default();
+    pub(super) fn know(&mut self, oid: &Arc<ObjectId>, watchers: Vec<(WatcherId, Registered)>, now_ns: u64) {
+        let known = self.objects.entry(Arc::clone(oid)).or_default();
         for (id, registered) in watchers {
             let deadline_ns = now_ns + registered.timeout.as_nanos() as u64;
             known.entry(id).or_insert(Watcher { origin: None, registered, deadline_ns });
@@ -151,7 +151,7 @@ impl Watches {
     /// miss it.
     pub(super) fn notify(
         &mut self,
-        oid: &Rc<ObjectId>,
+        oid: &Arc<ObjectId>,
         notification: Notification,
         text: Option<Text>,
         to: Option<Origin>,
@@ -164,7 +164,7 @@ impl Watches {
         let is_full = self.notifications.len() >= NOTIFICATIONS_MAX || text.is_none();
         let text = text.unwrap_or_default();
         let mut waiting = Waiting {
-            oid: Rc::clone(oid),
+            oid: Arc::clone(oid),
             to,
             message,
             text,
@@ -215,11 +215,11 @@ impl Watches {
     }
 
     /// Watchers that were not heard in time. They stay until the attributes know that they are gone.
-    pub(super) fn silent(&mut self, now_ns: u64) -> Vec<(Rc<ObjectId>, WatcherId, Option<Origin>)> {
+    pub(super) fn silent(&mut self, now_ns: u64) -> Vec<(Arc<ObjectId>, WatcherId, Option<Origin>)> {
         let mut silent = Vec::new();
         for (oid, watchers) in &mut self.objects {
             for (id, watcher) in watchers.iter_mut().filter(|(_, watcher)| watcher.deadline_ns <= now_ns) {
-                silent.push((Rc::clone(oid), *id, watcher.origin));
+                silent.push((Arc::clone(oid), *id, watcher.origin));
                 // If that fails, or takes long, it is looked at again.
                 watcher.deadline_ns =
                     now_ns + watcher.registered.timeout.max(Duration::from_secs(1)).as_nanos() as u64;

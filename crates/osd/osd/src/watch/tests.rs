@@ -1,4 +1,4 @@
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_reactor::ShardId;
@@ -12,8 +12,8 @@ use crate::op::Origin;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn oid(name: &str) -> Rc<ObjectId> {
-    Rc::new(ObjectId::head(1, b"", b"", name.as_bytes()))
+fn oid(name: &str) -> Arc<ObjectId> {
+    Arc::new(ObjectId::head(1, b"", b"", name.as_bytes()))
 }
 
 fn id(gid: u64) -> WatcherId {

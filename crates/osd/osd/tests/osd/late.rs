@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_messenger::Message;
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, UTime, errno};
-use carmine_wire::private::rep::{Head, PgActivate, PgQuery, PgRepair, PushObject, RepEntry, RepOp, RepTxn};
+use carmine_osd::messages::{Head, PgActivate, PgQuery, PgRepair};
+use carmine_pgtypes::{LogEntry, PgInfo, Step};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, errno};
 
 use super::cluster::{Cluster, Disks};
 use super::mon::POOL_ID;
-use super::raw::Raw;
+use super::raw::{Raw, push_of, write_of};
 
-const PG: PgId = PgId { pool: POOL_ID, ps: 0 };
+const PG: SpgId = SpgId::replicated(PgId { pool: POOL_ID, ps: 0 });
 
 fn head(epoch: Epoch, attempt: u64) -> Head {
     Head { pg: PG, epoch, interval: epoch, attempt }
@@ -24,7 +25,7 @@ fn query(head: Head) -> PgQuery {
 
 fn start(seed: u64) -> Cluster {
     let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &[1, 1]);
-    cluster.mon.change(|inc| drop(inc.new_pg_temp.insert(PG, vec![0, 1])));
+    cluster.mon.change(|inc| drop(inc.new_pg_temp.insert(PG.pgid, vec![0, 1])));
     cluster.client(
         RouteMode::Direct,
         |_, pool| async move { pool.write_full("a", b"1".to_vec()).await.unwrap() },
@@ -46,19 +47,15 @@ fn speak_for_the_primary(seed: u64) -> (Cluster, Raw, Epoch) {
 
 fn push(head: Head) -> Message {
     let oid = ObjectId::head(POOL_ID, b"", b"", b"a");
-    let version = Eversion::new(head.epoch.0, 9);
-    let size = 4;
-    let (exists, off, lost_bytes, user_version, mtime) = (true, 0, 0, 9, UTime::ZERO);
-    let push = PushObject { head, oid, exists, size, off, lost_bytes, version, user_version, mtime };
-    Message::of(&push).with_data(b"late".to_vec())
+    push_of(head, oid, [Step::Remove, Step::Write { off: 0, data: b"late".to_vec().into(), crc: None }])
 }
 
-fn entry(version: Eversion, name: &[u8]) -> RepEntry {
-    RepEntry {
+fn entry(version: Eversion, name: &[u8]) -> LogEntry {
+    LogEntry {
         version,
         prior: Eversion::ZERO,
         reqid: ReqId::default(),
-        oid: ObjectId::head(POOL_ID, b"", b"", name),
+        oid: ObjectId::head(POOL_ID, b"", b"", name).into(),
         op: LogOp::Modify,
         user_version: 1,
         result: 0,
@@ -66,11 +63,11 @@ fn entry(version: Eversion, name: &[u8]) -> RepEntry {
     }
 }
 
-fn activate(head: Head, keep_to: Eversion, log: Vec<RepEntry>) -> Message {
+fn activate(head: Head, keep_to: Eversion, log: Vec<LogEntry>) -> Message {
     let last_update = log.last().map_or(keep_to, |entry| entry.version);
     let (last_epoch_started, acting) = (head.epoch, vec![OsdId(0), OsdId(1)]);
-    let log_tail = Eversion::ZERO;
-    Message::of(&PgActivate { head, keep_to, log_tail, last_update, last_epoch_started, acting, log })
+    let info = PgInfo { pg: head.pg, last_update, last_epoch_started, acting, ..PgInfo::default() };
+    Message::of(&PgActivate { head, keep_to, info, log })
 }
 
 /// Within one interval, orders and writes of an attempt that was given up come after the query of the next one.
@@ -79,19 +76,18 @@ fn nothing_of_an_earlier_attempt_is_taken() {
     let (cluster, raw, epoch) = speak_for_the_primary(32);
     let (old, new) = (head(epoch, 11), head(epoch, 12));
     let found = raw.query(&cluster, &query(new));
-    assert_eq!((found.result, found.incomplete), (0, false));
+    assert_eq!((found.result, found.info.incomplete), (0, false));
     assert_eq!(raw.query(&cluster, &query(old)).result, errno::EAGAIN);
     let repair = |head| Message::of(&PgRepair { head, reset: true, needs_bytes: 0 });
-    let nothing_new = |head| activate(head, found.last_update, Vec::new());
+    let nothing_new = |head| activate(head, found.info.last_update, Vec::new());
     let orders: [&dyn Fn(Head) -> Message; 3] = [&repair, &push, &nothing_new];
     for order in orders {
         assert_eq!(raw.order(&cluster, order(old)), errno::EAGAIN);
         assert_eq!(raw.order(&cluster, order(new)), 0);
     }
     let write = |head: Head, n| {
-        let version = Eversion::new(epoch.0, found.last_update.version + n);
-        let (trim_to, txn) = (Eversion::ZERO, [RepTxn::Touch].into_iter().collect());
-        Message::of(&RepOp { head, entry: entry(version, b"b"), trim_to, txn })
+        let version = Eversion::new(epoch.0, found.info.last_update.version + n);
+        write_of(head, entry(version, b"b"), Step::Touch)
     };
     assert_eq!(raw.order(&cluster, write(old, 1)), errno::ESTALE);
     assert_eq!(raw.order(&cluster, write(new, 1)), 0);
@@ -102,19 +98,19 @@ fn nothing_of_an_earlier_attempt_is_taken() {
 fn a_log_that_the_store_refuses_is_not_taken_over() {
     let (cluster, raw, epoch) = speak_for_the_primary(33);
     let before = raw.query(&cluster, &query(head(epoch, 11)));
-    let version = Eversion::new(epoch.0, before.last_update.version + 1);
-    let too_long = activate(head(epoch, 11), before.last_update, vec![entry(version, &[b'x'; 5000])]);
+    let version = Eversion::new(epoch.0, before.info.last_update.version + 1);
+    let too_long = activate(head(epoch, 11), before.info.last_update, vec![entry(version, &[b'x'; 5000])]);
     assert_eq!(raw.order(&cluster, too_long), errno::EINVAL);
     let after = raw.query(&cluster, &query(head(epoch, 12)));
-    assert_eq!((after.last_update, after.log), (before.last_update, before.log));
+    assert_eq!((after.info.last_update, after.log), (before.info.last_update, before.log));
     // It has no room, either, for a repair that needs more than there is: nothing is changed.
     let huge = PgRepair { head: head(epoch, 12), reset: false, needs_bytes: 1 << 40 };
     assert_eq!(raw.order(&cluster, Message::of(&huge)), errno::ENOSPC);
-    assert!(!raw.query(&cluster, &query(head(epoch, 13))).incomplete);
+    assert!(!raw.query(&cluster, &query(head(epoch, 13))).info.incomplete);
     // A repair that began and did not end is told of, also after a restart.
     let begin = PgRepair { needs_bytes: 0, head: head(epoch, 13), ..huge };
     assert_eq!(raw.order(&cluster, Message::of(&begin)), 0);
-    assert!(raw.query(&cluster, &query(head(epoch, 14))).incomplete);
+    assert!(raw.query(&cluster, &query(head(epoch, 14))).info.incomplete);
 }
 
 /// A replica that serves its primary stays with it.

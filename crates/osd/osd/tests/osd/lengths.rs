@@ -11,7 +11,7 @@ use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::EntityType;
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OpList, OsdOp, flags, ops};
-use carmine_wire::private::rep::RepOp;
+use carmine_osd::messages::RepOp;
 use carmine_wire::private::{Route, RouteReply};
 
 use super::cluster::{Cluster, Disks, noise};

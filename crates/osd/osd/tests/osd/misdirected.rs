@@ -6,18 +6,16 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_messenger::Message;
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, UTime, errno};
-use carmine_wire::header::Front;
+use carmine_osd::messages::{Head, PgActivate, PgQuery, PgRead, PgRepair, RepOp};
+use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Step, Transaction};
+use carmine_types::{Epoch, Eversion, LogOp, NO_SHARD, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, OsdRequest};
 use carmine_wire::osdmap::PgPool;
-use carmine_wire::private::rep::{
-    Head, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepEntry, RepOp, RepTxn,
-};
 
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
 use super::peering::{kill, members};
-use super::raw::{Answer, Raw};
+use super::raw::{Answer, Raw, push_of, write_of};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -203,12 +201,12 @@ fn objects(ps: u32, pgs: u32) -> [ObjectId; 2] {
     [find(true), find(false)]
 }
 
-fn entry(oid: &ObjectId, version: Eversion) -> RepEntry {
-    RepEntry {
+fn entry(oid: &ObjectId, version: Eversion) -> LogEntry {
+    LogEntry {
         version,
         prior: Eversion::ZERO,
         reqid: ReqId { client: 5, inc: 0, tid: version.version },
-        oid: oid.clone(),
+        oid: oid.clone().into(),
         op: LogOp::Modify,
         user_version: version.version,
         result: 0,
@@ -224,8 +222,8 @@ fn other_osds_are_not_believed_either() {
     write_all(&cluster, 0);
     // The test speaks in the place of the primary.
     cluster.kill(0);
-    let pg = PgId::new(POOL_ID, 1);
-    let [own, other] = objects(pg.ps, 4);
+    let pg = SpgId::from(PgId::new(POOL_ID, 1));
+    let [own, other] = objects(pg.pgid.ps, 4);
     let epoch = cluster.mon.map().epoch;
     let head = Head { pg, epoch, interval: epoch, attempt: u64::MAX };
     let raw = Raw::of_osd(&cluster, 0, 1);
@@ -235,55 +233,52 @@ fn other_osds_are_not_believed_either() {
     assert_eq!(raw.query(&cluster, &query).result, 0);
     // A repair: objects are pushed, then the log.
     assert_eq!(order(Message::of(&PgRepair { head, reset: true, needs_bytes: 0 })), 0);
-    let push_piece = |oid: &ObjectId, size: u64, off: u64, bytes: usize, lost_bytes: u64| {
-        let push = PushObject {
-            head,
-            oid: oid.clone(),
-            exists: size > 0,
-            size,
-            off,
-            lost_bytes,
-            version: Eversion::new(1, 1),
-            user_version: 1,
-            mtime: UTime::ZERO,
-        };
-        order(Message::of(&push).with_data(noise(9, bytes)))
-    };
-    let push = |oid: &ObjectId, size, off, bytes| push_piece(oid, size, off, bytes, 0);
-    assert_eq!(push(&other, 5000, 0, 5000), errno::EINVAL);
-    assert_eq!(push(&other.attrs(), 5000, 0, 5000), errno::EINVAL);
-    assert_eq!(push(&other, 0, 0, 0), errno::EINVAL, "neither is it removed");
-    assert_eq!(push(&own, 5000, 0, 5001), errno::EINVAL, "more than there is of it");
-    assert_eq!(push(&own, 5000, u64::MAX, 10), errno::EINVAL);
-    assert_eq!(push(&own, 5000, 4096, 4096), errno::EINVAL);
-    assert_eq!(push_piece(&own, 5000, 4096, 0, 4096), errno::EINVAL, "more than there is to lose");
-    assert_eq!(push(&own, 0, 0, 10), errno::EINVAL, "bytes of what is not there");
-    assert_eq!(push(&own, 5000, 0, 5000), 0);
+    let write_step = |bytes| Step::Write { off: 0, data: noise(9, bytes).into(), crc: None };
+    let push = |oid: &ObjectId, step| order(push_of(head, oid.clone(), [Step::Remove, step]));
+    assert_eq!(push(&other, write_step(5000)), errno::EINVAL);
+    assert_eq!(push(&other, Step::ClearOmap), errno::EINVAL, "neither is it removed");
+    assert_eq!(push(&ObjectId { shard: NO_SHARD + 1, ..own.clone() }, Step::Touch), errno::EINVAL);
+    // Another PG's transaction, and one that is no push.
+    let mut lie = push_of(Head { pg: PgId::new(POOL_ID, 0).into(), ..head }, other.clone(), [Step::Touch]);
+    lie.front[..13].copy_from_slice(&push_of(head, own.clone(), []).front[..13]);
+    assert_eq!(order(lie), errno::EINVAL);
+    assert_eq!(push(&own, write_step(5000)), 0);
     let activate = |oid: &ObjectId| {
         let version = Eversion::new(epoch.0, 1);
         order(Message::of(&PgActivate {
             head,
             keep_to: Eversion::ZERO,
-            log_tail: Eversion::ZERO,
-            last_update: version,
-            last_epoch_started: epoch,
-            acting: acting.clone(),
+            info: PgInfo {
+                pg,
+                last_update: version,
+                last_epoch_started: epoch,
+                acting: acting.clone(),
+                ..PgInfo::default()
+            },
             log: vec![entry(oid, version)],
         }))
     };
     assert_eq!(activate(&other), errno::EINVAL);
     assert_eq!(activate(&own), 0);
     // Writes.
-    let write = |oid: &ObjectId, len: u64, bytes: usize| {
-        let version = Eversion::new(epoch.0, 2);
-        let txn = [RepTxn::Write { off: 0, len }].into_iter().collect();
-        let op = RepOp { head, entry: entry(oid, version), trim_to: Eversion::ZERO, txn };
-        order(Message::from_header(RepOp::header(), op.to_front()).with_data(noise(10, bytes)))
+    let version = Eversion::new(epoch.0, 2);
+    let write = |oid: &ObjectId, bytes: usize| {
+        order(write_of(head, entry(oid, version), write_step(4096)).with_data(noise(10, bytes)))
     };
-    assert_eq!(write(&other, 4096, 4096), errno::EINVAL);
-    assert_eq!(write(&own, 4096, 8192), errno::EINVAL);
-    assert_eq!(write(&own, 4096, 100), errno::EINVAL);
-    assert_eq!(write(&own, 4096, 4096), 0);
+    assert_eq!(write(&other, 4096), errno::EINVAL);
+    assert_eq!(write(&own, 8192), errno::EINVAL);
+    assert_eq!(write(&own, 100), errno::EINVAL);
+    // A write of two objects, and one that changes more than a write may.
+    let mut two = Transaction::new(pg, 0);
+    two.log.extend([entry(&own, version), entry(&own, version)]);
+    let mut info = Transaction::new(pg, 0);
+    info.log.push(entry(&own, version));
+    info.info = Some(PgInfo { pg, ..PgInfo::default() });
+    for txn in [two, info] {
+        let front = RepOp::front(&head, &Sealed::from(txn));
+        assert_eq!(order(RepOp::message(front, Default::default(), None)), errno::EINVAL);
+    }
+    assert_eq!(write(&own, 4096), 0);
     // Reads.
     let read = |oid: &ObjectId| order(Message::of(&PgRead { head, off: 0, len: 4096, oid: oid.clone() }));
     assert_eq!(read(&other), errno::EINVAL);

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, connect};
@@ -12,7 +13,8 @@ use carmine_types::{Eversion, ObjectId, OsdId, PgId};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, WatchNotify, flags};
 use carmine_wire::private::AdminReply;
-use carmine_wire::private::rep::{PgAck, PgData, PgNotify, PgQuery, RepAck};
+use carmine_osd::messages::{Head, PgAck, PgData, PgNotify, PgQuery, PushObject, RepAck, RepOp};
+use carmine_pgtypes::{LogEntry, ObjectChange, Sealed, Step, Transaction};
 use carmine_wire::{EntityType, kinds};
 
 use super::cluster::Cluster;
@@ -216,4 +218,23 @@ impl Dispatcher for Answers {
     }
 
     fn on_closed(&self, _: &Rc<Connection>, _: &str) {}
+}
+
+/// A push of these steps.
+pub(crate) fn push_of(head: Head, oid: ObjectId, steps: impl IntoIterator<Item = Step>) -> Message {
+    let mut txn = Transaction::new(head.pg, 0);
+    txn.changes.push(ObjectChange::new(oid, steps));
+    let txn = Sealed::from(txn);
+    let (data, crc) = txn.data();
+    PushObject::message(PushObject::front(&head, &txn), data, crc)
+}
+
+/// A write of one step.
+pub(crate) fn write_of(head: Head, entry: LogEntry, step: Step) -> Message {
+    let mut txn = Transaction::new(head.pg, 0);
+    txn.changes.push(ObjectChange::new(Arc::clone(&entry.oid), [step]));
+    txn.log.push(entry);
+    let txn = Sealed::from(txn);
+    let (data, crc) = txn.data();
+    RepOp::message(RepOp::front(&head, &txn), data, crc)
 }

@@ -47,7 +47,7 @@ fn open<'a, T>(
 
 /// Reads an onode's value.
 pub(crate) fn decode_onode(key: &[u8], value: &[u8]) -> Result<ObjectMeta, StoreError> {
-    let meta = open(key, value, ObjectMeta::decode)?;
+    let meta = open::<ObjectMeta>(key, value, |d| d.get())?;
     if meta.size > OBJECT_BYTES_MAX {
         return Err(StoreError::damaged(keys::printable(key), "the size is above the largest possible"));
     }
@@ -86,7 +86,7 @@ pub(crate) fn decode_extents(key: &[u8], value: &[u8]) -> Result<Extents, StoreE
 }
 
 pub(crate) fn decode_info(key: &[u8], value: &[u8]) -> Result<PgInfo, StoreError> {
-    let info = open(key, value, PgInfo::decode)?;
+    let info = open::<PgInfo>(key, value, |d| d.get())?;
     if info.pg != keys::decode_pg(key)? {
         return Err(StoreError::damaged(keys::printable(key), "it is the info of another PG"));
     }
@@ -98,7 +98,7 @@ pub(crate) fn decode_tail(key: &[u8], value: &[u8]) -> Result<Eversion, StoreErr
 }
 
 pub(crate) fn decode_log(key: &[u8], value: &[u8]) -> Result<LogEntry, StoreError> {
-    let entry = open(key, value, LogEntry::decode)?;
+    let entry = open::<LogEntry>(key, value, |d| d.get())?;
     if entry.version != keys::decode_log(key)? {
         return Err(StoreError::damaged(keys::printable(key), "it is the entry of another version"));
     }

@@ -227,7 +227,7 @@ impl Blue {
         for entry in &txn.log {
             batch.put_with(
                 |out| keys::push_log(out, txn.pg, entry.version),
-                |out, at| codec::push(out, at, |e| entry.encode(e)),
+                |out, at| codec::push(out, at, |e| e.put(entry)),
             );
         }
         if let Some(to) = txn.log_trim_to {
@@ -244,7 +244,7 @@ impl Blue {
         if let Some(info) = &txn.info {
             batch.put_with(
                 |out| out.extend_from_slice(&keys::pg(keys::PG_INFO, txn.pg)),
-                |out, at| codec::push(out, at, |e| info.encode(e)),
+                |out, at| codec::push(out, at, |e| e.put(info)),
             );
         }
         if txn.forget_pg {
@@ -286,7 +286,7 @@ fn encode_object(batch: &mut KvBatch, object: &Touched) {
     if state.exists {
         batch.put_with(
             |out| keys::push_onode(out, &onode.key),
-            |out, at| codec::push(out, at, |e| state.meta.encode(e)),
+            |out, at| codec::push(out, at, |e| e.put(&state.meta)),
         );
     } else if object.existed {
         batch.delete(&keys::onode(&onode.key));

@@ -1,6 +1,5 @@
 //! Operations on data that are not asked for all the time, and what class methods see of it.
 
-use carmine_pgtypes::Step;
 use carmine_reactor::{Buf, Payload};
 use carmine_types::{SNAP_HEAD, errno};
 use carmine_wire::Encoder;

@@ -12,8 +12,8 @@ mod xattr;
 
 use carmine_reactor::Payload;
 use carmine_types::errno;
-use carmine_wire::osd_op::{ANSWER_BYTES, flags, ops};
-use carmine_wire::{DecodeError, Decoder};
+use carmine_codec::{DecodeError, Decoder};
+use carmine_wire::osd_op::ops;
 
 pub(crate) use effect::Effect;
 pub(crate) use omap_view::OmapView;

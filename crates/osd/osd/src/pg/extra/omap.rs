@@ -5,8 +5,7 @@ use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::{OmapPage, OmapRange};
 use carmine_types::errno;
-use carmine_wire::osd_op::{OsdOp, ops};
-use carmine_wire::{DecodeError, Decoder, Encoder};
+use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::{compare, decode};
 use crate::op::ClientOp;
@@ -69,8 +68,34 @@ pub(super) async fn step(
     }
 }
 
-fn names<'a>(d: &mut Decoder<'a>) -> Result<Vec<&'a [u8]>, DecodeError> {
-    d.vec(4, |d| d.blob())
+fn key(d: &mut Decoder<'_>) -> Result<Key, DecodeError> {
+    Ok(d.blob()?.into())
+}
+
+fn keys(d: &mut Decoder<'_>) -> Result<Vec<Key>, DecodeError> {
+    d.vec(4, key)
+}
+
+fn change(state: &mut State<'_>, step: Step) -> Result<Payload, i32> {
+    state.change_omap(step);
+    Ok(Payload::new())
+}
+
+async fn page(
+    osd: &OsdShard,
+    state: &mut State<'_>,
+    after: &[u8],
+    max: u64,
+    prefix: &[u8],
+) -> Result<OmapPage, i32> {
+    let range = OmapRange {
+        start: after.to_vec(),
+        is_after: !after.is_empty(),
+        prefix: prefix.to_vec(),
+        entries_max: max.min(ENTRIES_MAX) as usize,
+        bytes_max: ANSWER_BYTES as usize,
+    };
+    state.omap_page(osd, &range).await
 }
 
 /// The entries of a page, and whether there are more.
