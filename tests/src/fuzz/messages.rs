@@ -1,5 +1,7 @@
 //! Messages: the 41 bytes of a header, then the front, as its type and version say.
 
+use carmine_osd::messages::*;
+use carmine_reactor::Payload;
 use carmine_wire::backoff::Backoff;
 use carmine_wire::frame::segment;
 use carmine_wire::header::HEADER2_BYTES;
@@ -7,13 +9,14 @@ use carmine_wire::kinds;
 use carmine_wire::mon_msg::*;
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
 use carmine_wire::osdmap::{Incremental, OsdMap};
-use carmine_wire::private::rep::*;
 use carmine_wire::private::*;
 use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{Front, Header2};
 
 use super::seeds;
 
+/// Data beside a transaction.
+const TXN_DATA_BYTES: usize = 4096;
 /// Longest data segment that the payloads of an operation are looked for in.
 const DATA_BYTES: usize = 1 << 20;
 
@@ -36,13 +39,17 @@ pub(super) fn message(bytes: &[u8]) {
     fronts!(header, front; PoolOp, PoolOpReply, StatFs, StatFsReply, GetPoolStats, GetPoolStatsReply, Backoff);
     fronts!(header, front; Route, RouteReply, OsdBoot, OsdBootAck, OsdDown, OsdBeacon, Admin, AdminReply);
     fronts!(header, front; Tell, TellReply, Ping);
-    fronts!(header, front; RepOp, RepAck, PgQuery, PgNotify, PgRepair, PushObject, PgActivate, PgAck);
+    fronts!(header, front; RepAck, PgQuery, PgNotify, PgRepair, PgActivate, PgAck, PgRead, PgData);
     match header.kind {
         kinds::OSD_OP => osd_op(&header, front),
         kinds::OSD_OP_REPLY => {
             let _ = OsdReply::decode(&header, front);
         }
         kinds::OSD_MAP => osd_map(&header, front),
+        RepOp::KIND | PushObject::KIND => {
+            let data = Payload::from(vec![7; TXN_DATA_BYTES]);
+            let _ = RepOp::read(front.to_vec(), &data, None);
+        }
         _ => {}
     }
     let _ = peek_pg(front);

@@ -10,6 +10,7 @@ mod messages;
 mod mutate;
 mod seeds;
 mod store;
+mod transaction;
 
 pub use mutate::Mutator;
 
@@ -26,7 +27,6 @@ pub struct Target {
 
 /// All targets, by name.
 pub const TARGETS: &[Target] = &[
-    Target { name: "attributes", run: store::attributes, seeds: store::attributes_seeds },
     Target { name: "control", run: frames::control, seeds: frames::control_seeds },
     Target { name: "crushmap", run: maps::crushmap, seeds: maps::crushmap_seeds },
     Target { name: "frames", run: frames::stream, seeds: frames::stream_seeds },
@@ -36,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mon_state", run: store::mon_state, seeds: store::mon_state_seeds },
     Target { name: "on_disk", run: store::on_disk, seeds: store::on_disk_seeds },
     Target { name: "osdmap", run: maps::osdmap, seeds: maps::osdmap_seeds },
+    Target { name: "transaction", run: transaction::transaction, seeds: transaction::transaction_seeds },
 ];
 
 /// Runs the target of this name over the bytes.

@@ -68,7 +68,6 @@ impl OsdConfig {
         let all = self.request_bytes_per_shard;
         all.saturating_sub(OUTPUT_BYTES + MORE_BYTES).max(all / 4)
     }
-
 }
 
 /// How many connections an OSD lets in: on the public port, and apart from those on the reactors' own ports, where other OSDs

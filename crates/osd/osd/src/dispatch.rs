@@ -3,23 +3,24 @@
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
+use crate::messages::{
+    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepOp, peek_head,
+    peek_pg,
+};
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
 use carmine_types::{Epoch, PgId, ReqId, SpgId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OsdRequest, peek, peek_output};
-use crate::messages::{
-    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepOp, peek_head, peek_pg,
-};
 use carmine_wire::private::{Admin, Route};
 use carmine_wire::{EntityType, kinds};
 
-use crate::{admin, messages};
 use crate::config::OUTPUT_BYTES_MAX;
 use crate::maps::share_map;
 use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
 use crate::shard::{ConnState, OsdShard};
+use crate::{admin, messages};
 
 /// The dispatcher of all connections that a shard accepted.
 pub(crate) struct Incoming(pub Weak<OsdShard>);
@@ -282,10 +283,7 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
 }
 
 /// Decodes a request and answers it.
-async fn answer<T: Front>(
-    parts: Parts,
-    answer: impl AsyncFnOnce(T) -> Message,
-) -> Result<Message, String> {
+async fn answer<T: Front>(parts: Parts, answer: impl AsyncFnOnce(T) -> Message) -> Result<Message, String> {
     let request = Message::from(parts).decode().map_err(|error| error.to_string())?;
     Ok(answer(request).await)
 }

@@ -10,11 +10,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::messages::{RepAck, peek_pg};
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, Target, connect, with_timeout};
 use carmine_reactor::{Group, Shard, sync::oneshot};
 use carmine_types::{OsdId, SpgId};
 use carmine_wire::header::Front;
-use crate::messages::{RepAck, peek_pg};
 use carmine_wire::private::{Route, RouteReply};
 use carmine_wire::{EntityAddr, EntityType};
 

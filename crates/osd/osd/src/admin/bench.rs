@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use carmine_reactor::{Bytes, Payload, Shard, ShardId};
 use carmine_pgtypes::{ObjectChange, PgInfo, Step, Transaction};
+use carmine_reactor::{Bytes, Payload, Shard, ShardId};
 use carmine_store::{Commit, StoreError};
 use carmine_types::{ObjectId, PgId, SpgId};
 use serde_json::{Value, json};

@@ -149,9 +149,11 @@ impl Activation<'_> {
         let log = self.pg.log.borrow();
         let (mine, last, incomplete) =
             (log.info.last_epoch_started, log.info.last_update, log.info.incomplete);
-        let is_complete = |notify: &PgNotify| !notify.info.incomplete && notify.info.last_epoch_started > Epoch(0);
+        let is_complete =
+            |notify: &PgNotify| !notify.info.incomplete && notify.info.last_epoch_started > Epoch(0);
         let complete = copies.iter().filter(|copy| is_complete(&copy.notify));
-        let best = complete.max_by_key(|copy| (copy.notify.info.last_epoch_started, copy.notify.info.last_update));
+        let best =
+            complete.max_by_key(|copy| (copy.notify.info.last_epoch_started, copy.notify.info.last_update));
         let better = best.filter(|best| {
             incomplete || (best.notify.info.last_epoch_started > mine && best.notify.info.last_update != last)
         });
@@ -420,7 +422,8 @@ impl Activation<'_> {
 /// The steps that make an object anew, without its data and its omap.
 fn whole(meta: &ObjectMeta) -> Vec<Step> {
     let ObjectMeta { size, version, user_version, mtime, .. } = *meta;
-    let mut steps = vec![Step::Remove, Step::Truncate { size }, Step::SetMeta { version, user_version, mtime }];
+    let mut steps =
+        vec![Step::Remove, Step::Truncate { size }, Step::SetMeta { version, user_version, mtime }];
     let xattrs = meta.xattrs.iter();
     steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
     steps

@@ -7,8 +7,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use carmine_reactor::Payload;
 use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
+use carmine_reactor::Payload;
 use carmine_store::StoreError;
 use carmine_types::{Eversion, LogOp, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
 use carmine_wire::osd_op::{OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_ranges};

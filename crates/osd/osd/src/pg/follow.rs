@@ -183,7 +183,8 @@ impl Pg {
 
     /// What a transaction removes, alone. This copy counts as incomplete until its repair ends, so it may stop in between.
     async fn remove_first(&self, osd: &OsdShard, txn: &Transaction, turn: u64) -> Result<(), StoreError> {
-        let is_removed = |change: &&ObjectChange| change.steps.iter().any(|step| matches!(step, Step::Remove));
+        let is_removed =
+            |change: &&ObjectChange| change.steps.iter().any(|step| matches!(step, Step::Remove));
         let removed = txn.changes.iter().filter(is_removed);
         let removed = removed.map(|change| ObjectChange::new(Arc::clone(&change.oid), [Step::Remove]));
         let first = Transaction { changes: removed.collect(), ..self.transaction() };

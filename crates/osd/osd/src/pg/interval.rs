@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use carmine_crush::MapView;
-use carmine_reactor::Group;
 use carmine_pgtypes::pg_bits;
+use carmine_reactor::Group;
 use carmine_types::{Epoch, OsdId};
 use carmine_wire::EntityAddr;
 use carmine_wire::osdmap::Pin;

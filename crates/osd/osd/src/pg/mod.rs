@@ -37,8 +37,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use carmine_reactor::sync::Notify;
 use carmine_pgtypes::{LogEntry, Transaction, pg_contains};
+use carmine_reactor::sync::Notify;
 use carmine_store::StoreError;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno};
 

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use carmine_crush::MapView;
-use carmine_reactor::Group;
 use carmine_pgtypes::{ObjectChange, Step, Transaction};
+use carmine_reactor::Group;
 use carmine_store::StoreError;
 use carmine_types::{PgId, SpgId};
 

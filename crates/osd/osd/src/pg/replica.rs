@@ -108,7 +108,11 @@ impl Pg {
             return self.refuse(head, errno::EINVAL, &reply);
         }
         let is_first = txn.objects().all(|oid| !self.replica.has_object(oid));
-        self.replica.queue.borrow_mut().push_back(Arrived { txn: Rc::new(txn), version, state: State::Waiting });
+        self.replica.queue.borrow_mut().push_back(Arrived {
+            txn: Rc::new(txn),
+            version,
+            state: State::Waiting,
+        });
         if is_first {
             self.prepare_entry(osd, version);
         }

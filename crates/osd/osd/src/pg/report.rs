@@ -19,7 +19,12 @@ impl Pg {
         };
         let is_well = !matches!(*self.phase.borrow(), Phase::Loading | Phase::Failed(_));
         let is_complete = is_well && !self.log.borrow().info.incomplete;
-        Some(PgStuck { pg: self.id.pgid, state: state.to_owned(), is_complete, successor: self.successor.get() })
+        Some(PgStuck {
+            pg: self.id.pgid,
+            state: state.to_owned(),
+            is_complete,
+            successor: self.successor.get(),
+        })
     }
 
     /// The monitor was told in this epoch that all members are complete. Until its next map, which comes because of that, no

@@ -34,7 +34,9 @@ pub(super) fn submit(osd: &Rc<OsdShard>, pg: &Rc<Pg>, op: Rc<ClientOp>, plan: Bo
         mtime: op.mtime(osd),
     };
     let trim_to = pg.log.borrow().trim_point();
-    if effect == LogOp::Modify && let Some(change) = changes.last_mut() {
+    if effect == LogOp::Modify
+        && let Some(change) = changes.last_mut()
+    {
         change.steps.push(Step::SetMeta { version, user_version, mtime: entry.mtime });
     }
     let mut txn = Transaction { changes, ..pg.transaction() };

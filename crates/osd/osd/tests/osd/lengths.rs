@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_messenger::{Connection, Dispatcher, Message, ServerConfig, serve};
+use carmine_osd::messages::RepOp;
 use carmine_reactor::Group;
 use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::EntityType;
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OpList, OsdOp, flags, ops};
-use carmine_osd::messages::RepOp;
 use carmine_wire::private::{Route, RouteReply};
 
 use super::cluster::{Cluster, Disks, noise};

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, connect};
+use carmine_osd::messages::{Head, PgAck, PgData, PgNotify, PgQuery, PushObject, RepAck, RepOp};
+use carmine_pgtypes::{LogEntry, ObjectChange, Sealed, Step, Transaction};
 use carmine_reactor::Group;
 use carmine_reactor::sim::NodeId;
 use carmine_types::{Eversion, ObjectId, OsdId, PgId};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, WatchNotify, flags};
 use carmine_wire::private::AdminReply;
-use carmine_osd::messages::{Head, PgAck, PgData, PgNotify, PgQuery, PushObject, RepAck, RepOp};
-use carmine_pgtypes::{LogEntry, ObjectChange, Sealed, Step, Transaction};
 use carmine_wire::{EntityType, kinds};
 
 use super::cluster::Cluster;

@@ -10,9 +10,9 @@ mod omap_view;
 mod watches;
 mod xattr;
 
+use carmine_codec::{DecodeError, Decoder};
 use carmine_reactor::Payload;
 use carmine_types::errno;
-use carmine_codec::{DecodeError, Decoder};
 use carmine_wire::osd_op::ops;
 
 pub(crate) use effect::Effect;
@@ -79,18 +79,14 @@ pub(super) async fn step(
         | ops::OMAP_SET_HEADER
         | ops::OMAP_CLEAR
         | ops::OMAP_RM_KEYS
-        | ops::OMAP_RM_RANGE => {
-            omap::step(osd, op, state, request, &input.to_vec()).await
-        }
+        | ops::OMAP_RM_RANGE => omap::step(osd, op, state, request, &input.to_vec()).await,
         ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => {
             watches::step(osd, op, state, request, &input.to_vec())
         }
         ops::COPY_FROM | ops::COPY_FROM2 => {
             copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
         }
-        ops::CALL => {
-            cls::call(osd, op, state, request, &input.to_vec()).await
-        }
+        ops::CALL => cls::call(osd, op, state, request, &input.to_vec()).await,
         code => {
             osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
             Err(errno::EOPNOTSUPP)

@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use carmine_load::{LoadSpec, Target, TargetError, object_name};
+use carmine_pgtypes::{LogEntry, ObjectChange, Step, Transaction, pg_bits};
 use carmine_reactor::Payload;
-use carmine_store::{LogEntry, LogOp, Store, StoreError, Transaction, TxnOp, pg_bits};
-use carmine_types::{Eversion, ObjectId, PgId, ReqId, UTime};
+use carmine_store::{Store, StoreError};
+use carmine_types::{Eversion, LogOp, ObjectId, PgId, ReqId, UTime};
 
 const POOL: i64 = 1;
 const PGS: u32 = 32;
@@ -44,33 +46,33 @@ impl StoreTarget {
         if self.versions.borrow().contains_key(&pg) {
             return Ok(());
         }
-        let state = self.store.load_pg(pg).await.map_err(failed)?;
+        let state = self.store.load_pg(pg.into()).await.map_err(failed)?;
         let last = state.map_or(0, |state| state.info.last_update.version);
         // Another worker may have been here meanwhile, and have written since.
         self.versions.borrow_mut().entry(pg).or_insert(last);
         Ok(())
     }
 
-    fn transaction(&self, pg: PgId, oid: ObjectId, ops: TxnOp) -> Transaction {
+    fn transaction(&self, pg: PgId, mut change: ObjectChange) -> Transaction {
         let mut versions = self.versions.borrow_mut();
         let last = versions.entry(pg).or_default();
         let prior = Eversion::new(1, *last);
         *last += 1;
         let version = Eversion::new(1, *last);
         let mtime = UTime { sec: 1, nsec: 0 };
-        let mut txn = Transaction::new(pg, pg_bits(pg.ps, PGS));
-        txn.ops.push(ops);
-        txn.ops.push(TxnOp::SetMeta { oid: oid.clone(), version, user_version: *last, mtime });
+        let mut txn = Transaction::new(pg.into(), pg_bits(pg.ps, PGS));
+        change.steps.push(Step::SetMeta { version, user_version: *last, mtime });
         txn.log.push(LogEntry {
             version,
             prior,
             reqid: ReqId { client: 1, inc: 0, tid: *last },
-            oid,
+            oid: Arc::clone(&change.oid),
             op: LogOp::Modify,
             user_version: *last,
             result: 0,
             mtime,
         });
+        txn.changes.push(change);
         if *last > LOG_KEPT && last.is_multiple_of(LOG_TRIM) {
             txn.log_trim_to = Some(Eversion::new(1, *last - LOG_KEPT));
         }
@@ -90,10 +92,10 @@ impl Target for StoreTarget {
         let oid = id_of(object);
         let pg = PgId::of_hash(POOL, oid.hash, PGS);
         self.know(pg).await?;
-        let write = TxnOp::Write { oid: oid.clone(), off, data, crc: None };
-        let prepared = self.store.prepare(std::slice::from_ref(&write)).await.map_err(failed)?;
+        let change = ObjectChange::new(oid, [Step::Write { off, data, crc: None }]);
+        let prepared = self.store.prepare(std::slice::from_ref(&change)).await.map_err(failed)?;
         // No suspension between giving the version and submitting.
-        let commit = self.store.submit(self.transaction(pg, oid, write));
+        let commit = self.store.submit(self.transaction(pg, change));
         drop(prepared);
         commit.await.map_err(failed)
     }
