@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use carmine_codec::Encoder;
-use carmine_pgtypes::{LogEntry, ObjectMeta, PgInfo, Xattrs};
+use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, PgInfo, Sealed, Step, Transaction, Xattrs};
 use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, Uuid, crc32c};
 
 use super::extents::{Entry, Extents};
@@ -12,7 +12,6 @@ use super::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, TxnParts, de
 use super::scan::Scanned;
 use super::wal::WalLabel;
 use super::{codec, keys};
-use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, Label};
 
 /// The log that groups are looked for of.
@@ -68,20 +67,13 @@ fn with_sums(bytes: &[u8]) -> Vec<u8> {
 
 /// A group of one transaction with a bit of everything.
 fn group() -> Vec<u8> {
-    let mut batch = KvBatch::default();
-    batch.put(b"key", b"value");
-    batch.delete(b"gone");
-    batch.delete_range(b"a", b"b");
+    let mut txn = Transaction::new(PgId::new(1, 7).into(), 0);
+    let steps = [Step::Write { off: 0, data: vec![7; 4096].into(), crc: None }, Step::ClearOmap];
+    txn.changes.push(ObjectChange::new(ObjectId::head(1, b"space", b"key", b"name"), steps));
+    let txn = Sealed::from(txn);
     let image = [carmine_reactor::Bytes::from(vec![7; BLOCK_BYTES as usize])];
     let images: [(u64, &[carmine_reactor::Bytes]); 1] = [(40, &image)];
-    let parts = TxnParts {
-        pg: PgId::new(1, 7).into(),
-        version: Eversion::new(3, 9),
-        batch: &batch,
-        writes: &[(20, 0xfeed)],
-        images: &images,
-        freed: &[4, 5, 9],
-    };
+    let parts = TxnParts { txn: txn.encoded(), writes: &[(20, 0xfeed)], images: &images, freed: &[4, 5, 9] };
     let mut bytes = vec![0; 2 * BLOCK_BYTES as usize];
     let mut out = Out::new(&mut bytes, HEADER_BYTES);
     out.txn(&parts);

@@ -91,17 +91,7 @@ impl Blue {
         let kv = Arc::clone(self.shared.kv());
         let (key, range) = (keys::oid_bytes(oid), range.clone());
         let found = self.shard.alien(SIM_LOAD_NS, move || fetch_onode(&*kv, &key, &range)).await?;
-        let state = match found {
-            None => State::default(),
-            Some((meta, loaded, pieces)) => {
-                let count = meta.size.div_ceil(SHARD_BYTES) as usize;
-                let mut state = State { exists: true, meta, ..State::default() };
-                state.map.resize_with(count, || None);
-                fill(&mut state, loaded, pieces);
-                state
-            }
-        };
-        self.cache.borrow_mut().insert(Onode::new(oid.clone(), state));
+        self.cache.borrow_mut().insert(Onode::new(oid.clone(), state_of(found)));
         Ok(())
     }
 
@@ -171,7 +161,30 @@ fn fill(state: &mut State, loaded: Range<usize>, pieces: Pieces) {
     }
 }
 
-type Found = Option<(ObjectMeta, Range<usize>, Pieces)>;
+/// An onode with the pieces of its block map that were asked for; `None`: there is no such object.
+pub(crate) type Found = Option<(ObjectMeta, Range<usize>, Pieces)>;
+
+/// The state of an object as it was fetched.
+pub(crate) fn state_of(found: Found) -> State {
+    let Some((meta, loaded, pieces)) = found else { return State::default() };
+    let count = meta.size.div_ceil(SHARD_BYTES) as usize;
+    let mut state = State { exists: true, meta, ..State::default() };
+    state.map.resize_with(count, || None);
+    fill(&mut state, loaded, pieces);
+    state
+}
+
+/// On an alien thread: these objects with all of their block maps.
+pub(crate) fn fetch_objects(
+    kv: &dyn Kv,
+    oids: impl IntoIterator<Item = Arc<ObjectId>>,
+) -> Result<Vec<(Arc<ObjectId>, Found)>, StoreError> {
+    let fetch = |oid: Arc<ObjectId>| {
+        let found = fetch_onode(kv, &keys::oid_bytes(&oid), &(0..u64::MAX))?;
+        Ok((oid, found))
+    };
+    oids.into_iter().map(fetch).collect()
+}
 
 /// On an alien thread: the onode and its block map for `range`.
 fn fetch_onode(kv: &dyn Kv, oid: &[u8], range: &Range<u64>) -> Result<Found, StoreError> {

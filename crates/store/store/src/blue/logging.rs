@@ -215,7 +215,7 @@ impl Blue {
                 queue.base += 1;
                 queue.grouped += 1;
                 queue.fed += 1;
-                queue.held_bytes -= record.log_bytes();
+                queue.held_bytes -= record.held_bytes();
             }
             record
         };

@@ -7,6 +7,7 @@
 //! replays what the key-value store lacks (replay.rs), up to where the log and the data that it refers to are whole. So no
 //! metadata ever points to data that could get lost, and what is durable is a prefix of each shard's transactions.
 
+mod apply;
 mod cache;
 mod codec;
 mod commit_log;
@@ -57,7 +58,7 @@ use std::sync::Arc;
 
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Bytes, Shard};
-use carmine_types::{Eversion, ObjectId, SpgId};
+use carmine_types::ObjectId;
 use foldhash::fast::FixedState;
 
 pub use device::{Place, Places, Slice};
@@ -75,6 +76,7 @@ pub use keys::PREFIX_PG_LOG;
 pub(crate) use load::Prepared;
 
 use crate::{KvCpu, StatFs, StoreError, StoreStats};
+use apply::Trimmed;
 use cache::Cache;
 use commit_log::SIM_FLUSH_NS;
 use data_cache::DataCache;
@@ -119,7 +121,7 @@ pub(crate) struct Blue {
     /// Objects (by the naming part of their keys) created or removed by transactions that are not durable yet.
     existence: RefCell<BTreeMap<Box<[u8]>, Existence>>,
     /// How far each PG's log is trimmed, as far as this shard knows.
-    trimmed: RefCell<HashMap<SpgId, Eversion, FixedState>>,
+    trimmed: RefCell<Trimmed>,
     /// Set once; nothing is acknowledged any more.
     failed: RefCell<Option<StoreError>>,
     closed: Cell<bool>,

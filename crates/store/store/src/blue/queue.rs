@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Group as SchedulingGroup};
-use carmine_types::{Eversion, SpgId};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
@@ -76,10 +75,9 @@ pub(crate) struct Deferred {
 
 /// A transaction that is not durable yet.
 pub(crate) struct Record {
-    pub(crate) pg: SpgId,
-    /// Of its newest log entry.
-    pub(crate) version: Eversion,
-    /// Its metadata.
+    /// The transaction, encoded, for the log.
+    pub(crate) encoded: Bytes,
+    /// Its metadata, for the key-value store.
     pub(crate) batch: KvBatch,
     /// Blocks that it writes beside the log, with their checksums.
     pub(crate) writes: SmallVec<[(u64, u32); 1]>,
@@ -110,19 +108,17 @@ impl Record {
     /// Bytes that it takes in the log, at most.
     pub(crate) fn log_bytes(&self) -> usize {
         let image_blocks = self.deferred.writes.blocks() as usize;
-        txn_bytes(&self.batch, self.writes.len(), image_blocks, self.freed.len())
+        txn_bytes(self.encoded.len(), self.writes.len(), image_blocks, self.freed.len())
+    }
+
+    /// Bytes that are held back until the key-value store contains it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.batch.bytes() + self.log_bytes()
     }
 
     /// What goes into the log; `images` borrows from the record, too.
     pub(crate) fn parts<'a>(&'a self, images: &'a [(u64, &'a [Bytes])]) -> TxnParts<'a> {
-        TxnParts {
-            pg: self.pg,
-            version: self.version,
-            batch: &self.batch,
-            writes: &self.writes,
-            images,
-            freed: &self.freed,
-        }
+        TxnParts { txn: &self.encoded, writes: &self.writes, images, freed: &self.freed }
     }
 }
 
@@ -182,7 +178,7 @@ pub(crate) struct Queue {
     pub(crate) feeding: bool,
     /// A task is there that will begin to.
     pub(crate) feed_waits: bool,
-    /// Bytes, as in the log, of all transactions that the key-value store lacks.
+    /// Bytes of all transactions that the key-value store lacks.
     pub(crate) held_bytes: usize,
     /// Blocks that the log has, but not their place; `true` if nothing points to them any more.
     pub(crate) deferred: HashMap<u64, bool, FixedState>,
@@ -251,7 +247,7 @@ impl Blue {
             // are more, one flush for many costs less.
             let alone = idle && writes.0.len() <= 1;
             record.progress.alone = alone;
-            queue.held_bytes += record.log_bytes();
+            queue.held_bytes += record.held_bytes();
             queue.records.push_back(record);
             (queue.next() - 1, alone)
         };
@@ -406,7 +402,7 @@ impl Blue {
                 record
             };
             let Some(mut record) = record else { break };
-            let bytes = record.log_bytes();
+            let bytes = record.held_bytes();
             self.note_deferred(&record.deferred);
             self.release(std::mem::take(&mut record.freed));
             let _ = record.reply.send(Ok(())); // the caller may not be interested

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use carmine_types::{Eversion, PgId, SpgId, crc32c};
+use carmine_codec::Decoder;
+use carmine_pgtypes::Transaction;
+use carmine_reactor::Bytes;
+use carmine_types::crc32c;
 
 use crate::BLOCK_BYTES;
-use crate::kv::{KvBatch, KvOp};
 
 const MAGIC: &[u8; 8] = b"bluelog\n";
 /// Bytes of a group's header.
 pub(crate) const HEADER_BYTES: usize = 72;
-/// Bytes of a transaction besides its changes, writes, images and freed blocks.
-const TXN_BYTES: usize = 4 + 25 + 4 * 4;
-/// Bytes of a change besides its keys and values.
-const OP_BYTES: usize = 1 + 4 + 4;
+/// Bytes of a record besides the transaction, written blocks, images and freed blocks.
+const TXN_BYTES: usize = 4 + 4 * 4;
 /// Bytes of a written block.
 const WRITE_BYTES: usize = 5 + 4;
 /// Bytes of a run of blocks, whether freed or with an image.
@@ -59,37 +59,48 @@ pub(crate) struct GroupHeader {
     pub(crate) body_crc: u32,
 }
 
-/// One transaction as the log has it.
+/// One transaction as the log has it: what it is, and where its blocks went.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoggedTxn {
-    pub(crate) pg: SpgId,
-    /// The newest log entry's, or zero.
-    pub(crate) version: Eversion,
-    pub(crate) batch: KvBatch,
-    /// Blocks written beside the log, with their CRC32C.
+    /// Its writes have their lengths, and no data.
+    pub(crate) txn: Transaction,
+    /// Blocks written beside the log, with their CRC32C, in the order in which the transaction's steps wrote them. A
+    /// transaction has these or images, not both.
     pub(crate) writes: Vec<(u64, u32)>,
-    /// Blocks whose content is in the record: first block, and where in the body the content is.
+    /// Blocks whose content is in the record, in that order: first block, and where in the body the content is.
     pub(crate) images: Vec<(u64, Range<usize>)>,
     /// Blocks that nothing points to afterwards: first block, and how many.
     pub(crate) freed: Vec<(u64, u32)>,
 }
 
+impl LoggedTxn {
+    /// The blocks that the transaction's steps wrote, with their checksums, in order. `body` is that of its group.
+    pub(crate) fn placed(&self, body: &[u8]) -> Vec<(u64, u32)> {
+        let mut placed = self.writes.clone();
+        for (block, range) in &self.images {
+            let content = body.get(range.clone()).unwrap_or_default();
+            let blocks =
+                content.chunks_exact(BLOCK_BYTES as usize).map(|block| crc32c::raw(crc32c::SEED, block));
+            placed.extend((*block..).zip(blocks));
+        }
+        placed
+    }
+}
+
 /// What a shard puts into the log of one transaction.
 pub(crate) struct TxnParts<'a> {
-    pub(crate) pg: SpgId,
-    pub(crate) version: Eversion,
-    pub(crate) batch: &'a KvBatch,
+    /// The transaction, encoded.
+    pub(crate) txn: &'a [u8],
     pub(crate) writes: &'a [(u64, u32)],
     /// First block and content of each run.
-    pub(crate) images: &'a [(u64, &'a [carmine_reactor::Bytes])],
+    pub(crate) images: &'a [(u64, &'a [Bytes])],
     pub(crate) freed: &'a [u64],
 }
 
-/// Bytes of the record of a transaction with so much in it, at most.
-pub(crate) fn txn_bytes(batch: &KvBatch, writes: usize, image_blocks: usize, freed: usize) -> usize {
+/// Bytes of the record of a transaction of `txn` bytes with so much beside it, at most.
+pub(crate) fn txn_bytes(txn: usize, writes: usize, image_blocks: usize, freed: usize) -> usize {
     TXN_BYTES
-        + batch.bytes()
-        + OP_BYTES * batch.len()
+        + txn
         + WRITE_BYTES * writes
         + (RUN_BYTES + BLOCK_BYTES as usize) * image_blocks
         + RUN_BYTES * freed
@@ -132,35 +143,19 @@ impl<'a> Out<'a> {
     pub(crate) fn txn(&mut self, txn: &TxnParts<'_>) {
         let start = self.at;
         self.count(0); // its length, see below
-        self.put(&txn.pg.pgid.pool.to_le_bytes());
-        self.put(&txn.pg.pgid.ps.to_le_bytes());
-        self.put(&txn.pg.shard.to_le_bytes());
-        self.put(&txn.version.epoch.to_le_bytes());
-        self.put(&txn.version.version.to_le_bytes());
-        self.count(txn.batch.len());
+        self.count(txn.txn.len());
         self.count(txn.writes.len());
         self.count(txn.images.len());
         let runs = runs(txn.freed);
         self.count(runs.len());
-        for op in txn.batch.iter() {
-            let (kind, first, second): (u8, &[u8], &[u8]) = match op {
-                KvOp::Put(key, value) => (1, key, value),
-                KvOp::Delete(key) => (2, key, &[]),
-                KvOp::DeleteRange(from, to) => (3, from, to),
-            };
-            self.put(&[kind]);
-            self.count(first.len());
-            self.count(second.len());
-            self.put(first);
-            self.put(second);
-        }
+        self.put(txn.txn);
         for (block, crc) in txn.writes {
             self.block(*block);
             self.put(&crc.to_le_bytes());
         }
         for (block, content) in txn.images {
             self.block(*block);
-            let bytes: usize = content.iter().map(carmine_reactor::Bytes::len).sum();
+            let bytes: usize = content.iter().map(Bytes::len).sum();
             self.count(bytes / BLOCK_BYTES as usize);
             content.iter().for_each(|bytes| self.put(bytes));
         }
@@ -282,22 +277,11 @@ pub(crate) fn decode_txns(count: u32, body: &[u8]) -> Option<Vec<LoggedTxn>> {
 
 /// `end` is where in the body the transaction ends.
 fn decode_txn(fields: &mut In<'_>, end: usize) -> Option<LoggedTxn> {
-    let pgid = PgId { pool: i64::from_le_bytes(fields.take()?), ps: fields.u32()? };
-    let pg = SpgId { pgid, shard: i8::from_le_bytes(fields.take()?) };
-    let version = Eversion { epoch: fields.u32()?, version: fields.u64()? };
-    let mut txn = LoggedTxn { pg, version, ..LoggedTxn::default() };
-    let (ops, writes, images, freed) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
-    for _ in 0..ops {
-        let [kind] = fields.take()?;
-        let (first, second) = (fields.u32()?, fields.u32()?);
-        let (first, second) = (fields.bytes(first)?, fields.bytes(second)?);
-        match kind {
-            1 => txn.batch.put(first, second),
-            2 => txn.batch.delete(first),
-            3 => txn.batch.delete_range(first, second),
-            _ => return None,
-        }
-    }
+    let encoded = fields.u32()?;
+    let (writes, images, freed) = (fields.u32()?, fields.u32()?, fields.u32()?);
+    let encoded = fields.bytes(encoded)?;
+    let txn = Decoder::all(encoded, "transaction in the log", Transaction::decode_without_data).ok()?;
+    let mut txn = LoggedTxn { txn, ..LoggedTxn::default() };
     for _ in 0..writes {
         txn.writes.push((fields.block()?, fields.u32()?));
     }
@@ -317,36 +301,32 @@ fn decode_txn(fields: &mut In<'_>, end: usize) -> Option<LoggedTxn> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carmine_reactor::Bytes;
+    use carmine_pgtypes::{ObjectChange, Sealed, Step};
+    use carmine_types::{Eversion, ObjectId, PgId};
     use proptest::prelude::*;
 
-    fn batch() -> KvBatch {
-        let mut batch = KvBatch::default();
-        batch.put(b"key", b"value");
-        batch.delete(b"gone");
-        batch.delete_range(b"a", b"b");
-        batch
+    fn txn(n: u32) -> Sealed {
+        let mut txn = Transaction::new(PgId::new(-2, n).into(), 0);
+        let data = vec![1; 5000].into();
+        let steps = [Step::Write { off: 0, data, crc: None }, Step::Truncate { size: 9 }];
+        txn.changes.push(ObjectChange::new(ObjectId::head(-2, b"", b"", b"o"), steps));
+        txn.log_trim_to = Some(Eversion::new(3, n.into()));
+        txn.into()
     }
 
     /// A group of `count` transactions, and its body's length.
     fn group(count: u32) -> (Vec<u8>, usize) {
-        let (batch, image) = (batch(), [Bytes::from(vec![7; 4096]), Bytes::from(vec![8; 4096])]);
+        let image = [Bytes::from(vec![7; 4096]), Bytes::from(vec![8; 4096])];
         let images: [(u64, &[Bytes]); 1] = [(1 << 39, &image)];
         let mut bytes = vec![0; 64 << 10];
         let mut out = Out::new(&mut bytes, HEADER_BYTES);
         for n in 0..count {
-            let (version, writes) = (Eversion::new(3, n.into()), [(n.into(), 5), (9, u32::MAX)]);
-            let parts = TxnParts {
-                pg: PgId::new(-2, n).into(),
-                version,
-                batch: &batch,
-                writes: &writes,
-                images: &images,
-                freed: &[4, 5, 6, 9, 8],
-            };
+            let (txn, writes) = (txn(n), [(n.into(), 5), (9, u32::MAX)]);
+            let parts =
+                TxnParts { txn: txn.encoded(), writes: &writes, images: &images, freed: &[4, 5, 6, 9, 8] };
             let before = out.at();
             out.txn(&parts);
-            assert!(out.at() - before <= txn_bytes(&batch, 2, 2, 5));
+            assert!(out.at() - before <= txn_bytes(txn.encoded().len(), 2, 2, 5));
         }
         let body = out.at() - HEADER_BYTES;
         GroupHeader::seal(id(), KNOWN, count, body, &mut bytes);
@@ -371,9 +351,13 @@ mod tests {
         assert!(header.holds(&bytes[HEADER_BYTES..]));
         assert_eq!(header.blocks(), bytes.len().div_ceil(4096) as u64);
         let txns = decode_txns(3, &bytes[HEADER_BYTES..]).unwrap();
-        for (n, txn) in (0u32..).zip(&txns) {
-            assert_eq!((txn.pg, txn.version), (PgId::new(-2, n).into(), Eversion::new(3, n.into())));
-            assert!(txn.batch.iter().eq(batch().iter()));
+        for (n, logged) in (0u32..).zip(txns.clone()) {
+            let (txn, wanted) = (logged, txn(n));
+            assert_eq!(txn.txn.data_bytes(), 5000);
+            assert_eq!(Sealed::from(txn.txn.clone()).encoded().as_slice(), wanted.encoded().as_slice());
+            let crc = |byte: u8| crc32c::raw(crc32c::SEED, &[byte; 4096]);
+            let placed = [(n.into(), 5), (9, u32::MAX), (1 << 39, crc(7)), ((1 << 39) + 1, crc(8))];
+            assert_eq!(txn.placed(&bytes[HEADER_BYTES..]), placed);
             assert_eq!(txn.writes, [(n.into(), 5), (9, u32::MAX)]);
             let [(block, range)] = txn.images.as_slice() else { panic!("{:?}", txn.images) };
             let content = &bytes[HEADER_BYTES..][range.clone()];

@@ -1,27 +1,36 @@
 //! What a mount does with the log: everything in it that the key-value store lacks goes there, and the log begins anew.
+//!
+//! First all lanes are looked through: up to where they can be believed, and which blocks the log alone has the content of.
+//! Those are written to their places and flushed. Then the transactions are applied, lane by lane, to the onodes as the
+//! key-value store has them, by the code that applied them when they were submitted. With each part goes the position of its
+//! lane, so that a mount that is interrupted goes on where this one ended: no transaction is applied twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use carmine_reactor::Shard;
-use carmine_types::{Eversion, SpgId, crc32c};
+use carmine_pgtypes::Transaction;
+use carmine_reactor::{Bytes, Payload, Shard};
+use carmine_types::{Eversion, ObjectId, SpgId, crc32c};
 
+use super::apply::{self, Placed, PlacedList, Placer, Touched, Trimmed, Work};
 use super::device::Device;
 use super::join::join_all;
 use super::label::Label;
+use super::onode::{Onode, Pin};
 use super::progress::Progress;
 use super::record::{HEADER_BYTES, Known, LoggedTxn, decode_txns};
 use super::replay_report::ReplayReport;
 use super::scan::{Found, LogReader, Scanned};
 use super::shared::{io, read_block};
 use super::tail::Tail;
-use super::{codec, keys, pg};
+use super::{codec, keys, load, pg};
 use crate::kv::{Kv, KvBatch};
 use crate::{BLOCK_BYTES, StoreError};
 
-/// Bytes of changes that go to the key-value store together.
-const BATCH_BYTES: usize = 8 << 20;
+/// Bytes of the log that are applied together: all objects that are named in them are in memory meanwhile.
+const PART_BYTES: usize = 1 << 20;
 /// Reads and writes of blocks in flight.
 const PARALLEL: usize = 64;
 /// Virtual time of the key-value store's part in the simulator.
@@ -70,15 +79,20 @@ pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), Stor
         whole.flush().await?;
     }
     let (images, pgs, report) = (Images::new(), BTreeMap::new(), ReplayReport::default());
-    let mut replay = Replay { whole, log, progress, images, pgs, report };
+    let mut replay = Replay { whole, log, progress, images, pgs, report, trimmed: Trimmed::default() };
+    let mut chains = Vec::new();
     for (lane, known) in &scanned.known {
         let position = contained.positions.get(lane).copied().unwrap_or(0);
-        replay.lane(*lane, position, known, &scanned).await?;
+        chains.push(replay.chain(*lane, position, known, &scanned).await?);
     }
     replay.write_images().await?;
+    let mut last = Vec::new();
+    for chain in &chains {
+        last.extend(replay.apply_chain(contained.epoch, chain).await?);
+    }
     let new_epoch = contained.epoch + 1;
     let writer = Arc::clone(kv);
-    shard.alien(SIM_KV_NS, move || begin_epoch(&*writer, new_epoch)).await?;
+    shard.alien(SIM_KV_NS, move || begin_epoch(&*writer, new_epoch, last)).await?;
     let mut report = replay.report;
     report.duration_ns = shard.now_ns() - start_ns;
     if report.groups + report.dropped_txns > 0 {
@@ -143,8 +157,9 @@ fn check_age(
     Err(StoreError::unusable(log.path, why))
 }
 
-/// On an alien thread: from now on the log is empty. Makes durable what was committed before.
-fn begin_epoch(kv: &dyn Kv, epoch: u64) -> Result<(), StoreError> {
+/// On an alien thread: from now on the log is empty. Makes durable what was committed before, and `batches`, the last
+/// transactions of lanes that end in the middle of a group.
+fn begin_epoch(kv: &dyn Kv, epoch: u64, mut batches: Vec<KvBatch>) -> Result<(), StoreError> {
     let mut batch = KvBatch::default();
     let (start, end) = keys::lane_range();
     batch.delete_range(&start, &end);
@@ -153,7 +168,16 @@ fn begin_epoch(kv: &dyn Kv, epoch: u64) -> Result<(), StoreError> {
         |out| out.extend_from_slice(keys::LOG_EPOCH),
         |out, at| codec::push(out, at, |e| e.u64(epoch)),
     );
-    Ok(kv.commit(&[batch], true)?)
+    batches.push(batch);
+    Ok(kv.commit(&batches, true)?)
+}
+
+/// Groups of a lane that can be believed, behind those that the key-value store contains.
+struct Chain {
+    lane: u16,
+    groups: Vec<Found>,
+    /// Transactions of the last of them that can be believed, if not all.
+    txns_of_last: Option<usize>,
 }
 
 /// Blocks whose content may be in the log only, and the byte of the device where it is.
@@ -182,17 +206,18 @@ struct Replay<'a> {
     /// The lane of each PG, and its last version there.
     pgs: BTreeMap<SpgId, (u16, Eversion)>,
     report: ReplayReport,
+    trimmed: Trimmed,
 }
 
 impl Replay<'_> {
-    /// Replays what a lane has behind group `contained`.
-    async fn lane(
+    /// Finds out what a lane has behind group `contained`, and notes its images.
+    async fn chain(
         &mut self,
         lane: u16,
         contained: u64,
         known: &Known,
         scanned: &Scanned,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Chain, StoreError> {
         let known_durable = known.durable;
         let group = |seq: u64| scanned.groups.get(&(lane, seq)).copied();
         let chain: Vec<Found> = (contained + 1..).map_while(group).collect();
@@ -214,33 +239,100 @@ impl Replay<'_> {
         self.report.lanes += u64::from(!chain.is_empty());
         // A block that this lane freed may have an image in another lane since, so each lane is looked at by itself.
         let mut images = Images::new();
-        let mut batches = Vec::new();
+        let (mut groups, mut txns_of_last) = (Vec::new(), None);
         for (number, found) in head.iter().chain(tail).enumerate() {
-            let mut txns = self.txns(found).await?;
+            let (mut txns, _) = self.txns(found).await?;
             if number >= durable {
                 let part = txns.len().min(believed);
                 believed -= part;
                 self.report.dropped_txns += (txns.len() - part) as u64;
+                if part == 0 {
+                    continue;
+                }
+                txns_of_last = (part < txns.len()).then_some(part);
                 txns.truncate(part);
             }
+            groups.push(*found);
             for txn in &txns {
                 note(&mut images, found, txn);
                 self.check_order(lane, txn)?;
             }
-            self.report.groups += u64::from(!txns.is_empty());
+            self.report.groups += 1;
             self.report.txns += txns.len() as u64;
-            self.progress.at(
-                format_args!("groups of lane {lane} of the log replayed"),
-                number + 1,
-                chain.len(),
-            );
-            batches.extend(txns.into_iter().map(|txn| txn.batch));
-            if batches.iter().map(KvBatch::bytes).sum::<usize>() >= BATCH_BYTES {
-                self.commit(std::mem::take(&mut batches)).await?;
-            }
         }
         self.images.extend(images);
-        self.commit(batches).await
+        Ok(Chain { lane, groups, txns_of_last })
+    }
+
+    /// Applies the transactions of a lane. Gives the changes of the last group if it is believed in part: they may become
+    /// durable only together with the end of the epoch.
+    async fn apply_chain(&mut self, epoch: u64, chain: &Chain) -> Result<Vec<KvBatch>, StoreError> {
+        let Chain { lane, groups, txns_of_last } = chain;
+        let (whole, part) = match (txns_of_last, groups.split_last()) {
+            (Some(txns), Some((last, whole))) => (whole, Some((last, *txns))),
+            _ => (groups.as_slice(), None),
+        };
+        let (mut done, mut at) = (0, 0);
+        while at < whole.len() {
+            let (mut txns, mut bytes) = (Vec::new(), 0);
+            while let Some(found) = whole.get(at).filter(|_| bytes < PART_BYTES) {
+                let (found, body) = self.txns(found).await?;
+                bytes += body.len();
+                txns.extend(found.into_iter().map(|txn| (txn.placed(&body), txn.txn)));
+                at += 1;
+            }
+            self.progress.at(format_args!("groups of lane {lane} of the log replayed"), done, groups.len());
+            done = at;
+            let mut batches = self.apply(txns).await?;
+            let mut position = KvBatch::default();
+            if let Some(last) = at.checked_sub(1).and_then(|last| whole.get(last)) {
+                position.put_with(
+                    |out| out.extend_from_slice(&keys::lane(*lane)),
+                    |out, at| codec::push_position(out, at, epoch, last.header.id.seq),
+                );
+            }
+            batches.push(position);
+            self.commit(batches).await?;
+        }
+        let Some((found, believed)) = part else { return Ok(Vec::new()) };
+        let (txns, body) = self.txns(found).await?;
+        self.apply(txns.into_iter().take(believed).map(|txn| (txn.placed(&body), txn.txn)).collect()).await
+    }
+
+    /// Applies transactions to the onodes as the key-value store has them; gives the changes of metadata.
+    async fn apply(&mut self, txns: Vec<(Vec<(u64, u32)>, Transaction)>) -> Result<Vec<KvBatch>, StoreError> {
+        let names = txns.iter().flat_map(|(_, txn)| txn.changes.iter().map(|change| &change.oid));
+        let names: BTreeSet<Arc<ObjectId>> = names.cloned().collect();
+        let kv = Arc::clone(self.whole.kv);
+        let found = self.whole.shard.alien(SIM_KV_NS, move || load::fetch_objects(&*kv, names)).await?;
+        let mut objects: BTreeMap<Arc<ObjectId>, Rc<Onode>> = BTreeMap::new();
+        for (oid, found) in found {
+            objects.insert(Arc::clone(&oid), Onode::new(ObjectId::clone(&oid), load::state_of(found)));
+        }
+        let mut batches = Vec::new();
+        for (placed, txn) in txns {
+            let mut work = Work::new(Replayed { placed: placed.into_iter(), is_short: false }, 0);
+            let mut touched: Vec<Touched> = Vec::new();
+            for change in &txn.changes {
+                let Some(onode) = objects.get(&change.oid) else { continue };
+                let at = touched.iter().position(|touched| Rc::ptr_eq(&touched.pin, onode));
+                let at = at.unwrap_or_else(|| {
+                    touched.push(Touched::new(Pin::new(onode)));
+                    touched.len() - 1
+                });
+                let Some(object) = touched.get_mut(at) else { continue };
+                let mut state = onode.state.borrow_mut();
+                change.steps.iter().for_each(|step| work.apply(step, object, &mut state));
+            }
+            let Work { placer, mut batch, .. } = work;
+            if placer.is_short || placer.placed.len() > 0 {
+                let what = format!("version {} of pg {} in the log", txn.version(), txn.pg);
+                return Err(StoreError::damaged(what, "the blocks that it wrote are not those of its steps"));
+            }
+            apply::encode(&mut batch, &txn, &mut touched, &mut self.trimmed);
+            batches.push(batch);
+        }
+        Ok(batches)
     }
 
     /// How many transactions at the end of a lane may be believed.
@@ -248,7 +340,7 @@ impl Replay<'_> {
         let mut tail = Tail::default();
         for (number, found) in groups.iter().enumerate() {
             self.progress.at("groups at the end of a lane compared with their data", number, groups.len());
-            for txn in self.txns(found).await? {
+            for txn in self.txns(found).await?.0 {
                 let held = self.holds(&txn.writes).await;
                 let mut held = held.into_iter();
                 tail.push(&txn, |_, _| held.next().unwrap_or(false));
@@ -273,7 +365,8 @@ impl Replay<'_> {
         out
     }
 
-    async fn txns(&self, found: &Found) -> Result<Vec<LoggedTxn>, StoreError> {
+    /// The transactions of a group, and its body.
+    async fn txns(&self, found: &Found) -> Result<(Vec<LoggedTxn>, Vec<u8>), StoreError> {
         let body = self.log.body(found).await?;
         let txns = if found.header.holds(&body) { decode_txns(found.header.txns, &body) } else { None };
         let label = self.whole.label;
@@ -283,20 +376,22 @@ impl Replay<'_> {
             let freed = txn.freed.iter().map(|(block, blocks)| (*block, u64::from(*blocks)));
             written.chain(images).chain(freed).all(|(block, blocks)| label.holds_data(block, blocks))
         };
-        txns.filter(|txns| txns.iter().all(known)).ok_or_else(|| {
+        let txns = txns.filter(|txns| txns.iter().all(known)).ok_or_else(|| {
             let what = format!("block {} of the log on {}", found.block, self.log.path.display());
             StoreError::damaged(what, "its checksum holds, but this program did not write it")
-        })
+        })?;
+        Ok((txns, body))
     }
 
     /// The order of a PG's transactions is that of its lane, so in one epoch it must have one lane only.
     fn check_order(&mut self, lane: u16, txn: &LoggedTxn) -> Result<(), StoreError> {
-        let (first, last) = self.pgs.entry(txn.pg).or_insert((lane, txn.version));
+        let (pg, version) = (txn.txn.pg, txn.txn.version());
+        let (first, last) = self.pgs.entry(pg).or_insert((lane, version));
         if *first != lane {
-            let why = format!("it has version {last} in lane {first} and {} in lane {lane}", txn.version);
-            return Err(StoreError::damaged(format!("the log of pg {}", txn.pg), why));
+            let why = format!("it has version {last} in lane {first} and {version} in lane {lane}");
+            return Err(StoreError::damaged(format!("the log of pg {pg}"), why));
         }
-        *last = txn.version;
+        *last = version;
         Ok(())
     }
 
@@ -305,7 +400,6 @@ impl Replay<'_> {
             return Ok(());
         }
         let kv = Arc::clone(self.whole.kv);
-        // Nothing says yet that these are contained: until the new epoch is durable, another mount begins again.
         Ok(self.whole.shard.alien(SIM_KV_NS, move || kv.commit(&batches, false)).await?)
     }
 
@@ -336,5 +430,31 @@ impl Replay<'_> {
         buf.copy_from_slice(content);
         let written = device.write_at(vec![buf.freeze()], block * BLOCK_BYTES, false).await;
         written.map_err(|error| io(path, "write", &error))
+    }
+}
+
+/// Places blocks where the log says that they went.
+struct Replayed {
+    placed: std::vec::IntoIter<(u64, u32)>,
+    is_short: bool,
+}
+
+impl Replayed {
+    fn next(&mut self) -> Placed {
+        let (block, crc) = self.placed.next().unwrap_or_else(|| {
+            self.is_short = true;
+            (0, 0)
+        });
+        Placed { block, crc, content: Bytes::new() }
+    }
+}
+
+impl Placer for Replayed {
+    fn whole(&mut self, data: &Payload, _crc: Option<u32>, out: &mut PlacedList) {
+        out.extend((0..data.len() as u64 / BLOCK_BYTES).map(|_| self.next()));
+    }
+
+    fn part(&mut self, _old: Option<&Bytes>, _within: usize, _len: usize, _data: Option<&Payload>) -> Placed {
+        self.next()
     }
 }
