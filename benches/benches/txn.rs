@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use carmine_kv_rocks::{RocksKv, RocksOptions};
+use carmine_pgtypes::{LogEntry, ObjectChange, Step, Transaction};
 use carmine_reactor::{Bytes, Config, Group, Payload, Shard, block_on, sync::oneshot};
 use carmine_store::blue::{Fill, MkfsOptions, MountOptions, mkfs};
-use carmine_store::{BlueShared, Kv, LogEntry, LogOp, Store, StoreShared, Transaction, TxnOp};
-use carmine_types::{Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
+use carmine_store::{BlueShared, Kv, Store, StoreShared};
+use carmine_types::{Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, Uuid};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 const BLOCK_BYTES: usize = 4096;
@@ -24,19 +25,20 @@ const DEVICE_BYTES: u64 = 64 << 20;
 /// Log entries that stay, and how many are dropped at once.
 const LOG_KEPT: u64 = 1000;
 const LOG_TRIM_EVERY: u64 = 64;
-const PG: PgId = PgId { pool: 1, ps: 0 };
+const PG: SpgId = SpgId::replicated(PgId::new(1, 0));
 
 /// Writes of one PG: versions rise in the order of submission.
 struct Writer {
     store: Store,
-    objects: Vec<ObjectId>,
+    objects: Vec<Arc<ObjectId>>,
     block: Bytes,
     version: Cell<u64>,
 }
 
 impl Writer {
     fn new(store: Store, shard: &Shard, version: u64) -> Rc<Writer> {
-        let objects = (0..OBJECTS).map(|n| ObjectId::head(1, b"", b"", format!("bench.{n}").as_bytes()));
+        let objects =
+            (0..OBJECTS).map(|n| ObjectId::head(1, b"", b"", format!("bench.{n}").as_bytes()).into());
         let mut buf = shard.buf(BLOCK_BYTES);
         buf.as_mut_slice().fill(0xa5);
         Rc::new(Writer {
@@ -57,13 +59,13 @@ impl Writer {
         let user_version = version.version;
         let data = Payload::from(self.block.clone());
         let mut txn = Transaction::new(PG, 0);
-        txn.ops.push(TxnOp::Write { oid: oid.clone(), off, data, crc: None });
-        txn.ops.push(TxnOp::SetMeta { oid: oid.clone(), version, user_version, mtime });
+        let steps = [Step::Write { off, data, crc: None }, Step::SetMeta { version, user_version, mtime }];
+        txn.changes.push(ObjectChange::new(Arc::clone(oid), steps));
         txn.log.push(LogEntry {
             version,
             prior: Eversion::ZERO,
             reqid: ReqId { client: 4100, inc: 0, tid: user_version },
-            oid: oid.clone(),
+            oid: Arc::clone(oid),
             op: LogOp::Modify,
             user_version,
             result: 0,
@@ -77,7 +79,7 @@ impl Writer {
 
     async fn write(&self) {
         let txn = self.transaction();
-        let prepared = self.store.prepare(&txn.ops).await.expect("prepared");
+        let prepared = self.store.prepare(&txn.changes).await.expect("prepared");
         let commit = self.store.submit(txn);
         drop(prepared);
         commit.await.expect("committed");

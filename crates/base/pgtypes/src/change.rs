@@ -11,7 +11,7 @@ use crate::meta::decode_bytes;
 use crate::txn::Beside;
 
 /// The change of one object: steps that take effect in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectChange {
     /// The object.
     pub oid: Arc<ObjectId>,
@@ -21,7 +21,7 @@ pub struct ObjectChange {
 
 /// One step of a change. A new kind is added here, with its code in [`Step::encode`] and [`Step::decode`], and where each
 /// store applies steps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Creates the object, if it does not exist.
     Touch,

@@ -26,3 +26,9 @@ pub const OBJECT_BYTES_MAX: u64 = 4 << 30;
 
 /// Longest name, locator key or namespace of an object that a store takes, in bytes. Clients are held to less (2048).
 pub const NAME_BYTES_MAX: usize = 4096;
+
+/// Declared limit: decoding never holds more than this many bytes of memory for each byte of input, nor
+/// [`MEMORY_BYTES_FIXED`] on top. (The worst case is steps of one byte each, while their vector grows.)
+pub const MEMORY_PER_INPUT_BYTE_MAX: usize = 220;
+/// See [`MEMORY_PER_INPUT_BYTE_MAX`]: the ranges that stand for the largest data where it is not at hand.
+pub const MEMORY_BYTES_FIXED: usize = 4 << 20;

@@ -13,7 +13,7 @@ use crate::info::pg_id;
 use crate::{LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, object, pg_contains};
 
 /// Changes of a PG that become visible, and durable, together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// The PG; transactions of one PG become durable in the order of their submission.
     pub pg: SpgId,
@@ -254,6 +254,8 @@ impl Beside<'_> {
         let end = self.at.checked_add(len).ok_or(bad)?;
         let taken = match self.data {
             Some(data) if end > data.len() => return Err(bad),
+            // A few bytes must not stand for any number of zeros.
+            None if end as u64 > OBJECT_BYTES_MAX => return Err(bad),
             Some(data) => (data.slice(self.at, len), self.crc.filter(|_| len == data.len())),
             None => (Payload::repeat(&self.zeros, len), None),
         };

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_kv_rocks::{RocksKv, RocksOptions};
+use carmine_pgtypes::{LogEntry, ObjectChange, Step, Transaction};
 use carmine_reactor::{Config, Group, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
-use carmine_store::{BlueShared, Kv, LogEntry, LogOp, Store, StoreShared, Transaction, TxnOp};
-use carmine_types::{Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
+use carmine_store::{BlueShared, Kv, Store, StoreShared};
+use carmine_types::{Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, Uuid};
 
 const FOLDER: &str = "CARMINE_KILL_TEST_FOLDER";
-const PG: PgId = PgId { pool: 1, ps: 0 };
+const PG: SpgId = SpgId::replicated(PgId::new(1, 0));
 const OBJECTS: u64 = 12;
 const DEPTH: u64 = 8;
 
@@ -32,8 +33,13 @@ fn content(version: u64) -> Vec<u8> {
 fn transaction(version: u64) -> Transaction {
     let (oid, data) = (oid(version), content(version));
     let mut txn = Transaction::new(PG, 0);
-    txn.ops.push(TxnOp::Truncate { oid: oid.clone(), size: data.len() as u64 });
-    txn.ops.push(TxnOp::Write { oid: oid.clone(), off: 0, data: Payload::from(data), crc: None });
+    let oid = Arc::new(oid);
+    let steps = [
+        Step::Truncate { size: data.len() as u64 },
+        Step::Write { off: 0, data: Payload::from(data), crc: None },
+        Step::SetOmap { entries: vec![((*b"version").into(), version.to_le_bytes().to_vec().into())] },
+    ];
+    txn.changes.push(ObjectChange::new(Arc::clone(&oid), steps));
     txn.log.push(LogEntry {
         version: Eversion::new(1, version),
         prior: Eversion::ZERO,
@@ -92,7 +98,7 @@ fn writer() {
         loop {
             version += 1;
             let txn = transaction(version);
-            let prepared = store.prepare(&txn.ops).await.unwrap();
+            let prepared = store.prepare(&txn.changes).await.unwrap();
             let commit = store.submit(txn);
             drop(prepared);
             in_flight.set(in_flight.get() + 1);
@@ -147,6 +153,8 @@ fn what_was_acknowledged_survives_kill_9() {
                 let newest = last + 1 - n;
                 let data = store.read(&oid(newest), 0, u64::MAX).await.unwrap();
                 assert!(data.to_vec() == content(newest), "version {newest} of {last}");
+                let values = store.omap_values(&oid(newest), &[(*b"version").into()]).await.unwrap();
+                assert_eq!(values[0].as_ref().map(|value| value.to_vec()), Some(newest.to_le_bytes().into()));
             }
             let report = blue::fsck(&shared, &shard, true).await.unwrap();
             assert!(report.is_clean(), "{report:?}");

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carmine_kv_rocks::{RocksKv, RocksOptions};
+use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
-use carmine_store::{BlueShared, Kv, Store, StoreError, StoreShared, Transaction, TxnOp};
-use carmine_types::{ObjectId, OsdId, PgId, Uuid};
+use carmine_store::{BlueShared, Kv, Store, StoreError, StoreShared};
+use carmine_types::{ObjectId, OsdId, PgId, SpgId, Uuid};
 
-const PG: PgId = PgId { pool: 1, ps: 0 };
+const PG: SpgId = SpgId::replicated(PgId::new(1, 0));
 /// Blocks of RocksDB's log format, and bytes of a record's header (checksum, length, type).
 const LOG_BLOCK: usize = 32 << 10;
 const RECORD_HEADER: usize = 7;
@@ -59,8 +60,8 @@ async fn write_round(shard: &Shard, folder: &Path, round: u64, umount: bool) {
     for n in 0..OBJECTS {
         let data = Payload::from(content(n, round));
         let mut txn = Transaction::new(PG, 0);
-        txn.ops.push(TxnOp::Write { oid: oid(n), off: 0, data, crc: None });
-        let prepared = store.prepare(&txn.ops).await.unwrap();
+        txn.changes.push(ObjectChange::new(oid(n), [Step::Write { off: 0, data, crc: None }]));
+        let prepared = store.prepare(&txn.changes).await.unwrap();
         let commit = store.submit(txn);
         drop(prepared);
         commit.await.unwrap();

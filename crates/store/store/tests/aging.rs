@@ -33,7 +33,7 @@ async fn overwrite(shard: &Shard, store: &Store, objects: u64, blocks: u64) {
         let op = write(&object(at % objects), (at >> 32) % OBJECT_BLOCKS * 4096, noise(seed, 4096));
         loop {
             let txn = txn([op.clone()]);
-            let prepared = store.prepare(&txn.ops).await.unwrap();
+            let prepared = store.prepare(&txn.changes).await.unwrap();
             let commit = store.submit(txn);
             drop(prepared);
             match commit.peek() {

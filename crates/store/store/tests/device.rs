@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
-use carmine_store::{Kv, MemKv, TxnOp};
+use carmine_store::{Kv, MemKv};
 use carmine_testkit::LoopDevice;
 use common::*;
 
@@ -128,7 +128,7 @@ fn discarded(device: &LoopDevice) {
         submit(&store, txn([write(&oid(1), 0, noise(1, 4 << 20))])).await.unwrap();
         submit(&store, txn([write(&oid(2), 0, noise(2, 8192))])).await.unwrap();
         let before = kept_bytes();
-        submit(&store, txn([TxnOp::Remove { oid: oid(1) }])).await.unwrap();
+        submit(&store, txn([remove(&oid(1))])).await.unwrap();
         store.umount().await.unwrap();
         if store.stats().discards == 0 {
             return eprintln!("SKIPPED: the file system below {} takes no discards", device.name());

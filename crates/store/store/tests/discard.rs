@@ -13,7 +13,7 @@ use std::time::Duration;
 use carmine_reactor::Shard;
 use carmine_reactor::sim::Sim;
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
-use carmine_store::{BlueShared, Kv, MemKv, Store, TxnOp};
+use carmine_store::{BlueShared, Kv, MemKv, Store};
 use common::*;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ fn a_moment_is_enough_without_anybody_waiting_for_it() {
     let content = old.clone();
     in_sim(&sim, 64 << 20, async move |shard, shared, store| {
         submit(&store, txn([write(&oid(1), 0, content.clone())])).await.unwrap();
-        submit(&store, txn([TxnOp::Remove { oid: oid(1) }])).await.unwrap();
+        submit(&store, txn([remove(&oid(1))])).await.unwrap();
         shard.sleep(Duration::from_secs(1)).await;
         assert_eq!((shared.statfs().used, store.stats().discard_bytes), (0, 4096));
     });
@@ -101,7 +101,7 @@ fn space_that_waits_to_be_discarded_is_not_missing() {
         let bytes = shared.statfs().free as usize / 4096 * 4096;
         for n in 0..3u8 {
             submit(&store, txn([write(&oid(n), 0, noise(n.into(), bytes))])).await.unwrap();
-            submit(&store, txn([TxnOp::Remove { oid: oid(n) }])).await.unwrap();
+            submit(&store, txn([remove(&oid(n))])).await.unwrap();
         }
     });
 }
@@ -119,7 +119,7 @@ fn a_file_gets_smaller() {
         submit(&store, txn([write(&oid(1), 0, noise(1, 8 << 20))])).await.unwrap();
         submit(&store, txn([write(&oid(2), 0, noise(2, 8192))])).await.unwrap();
         let before = kept_bytes(&block);
-        submit(&store, txn([TxnOp::Remove { oid: oid(1) }])).await.unwrap();
+        submit(&store, txn([remove(&oid(1))])).await.unwrap();
         store.umount().await.unwrap();
         let stats = store.stats();
         if stats.discards == 0 {

@@ -1,6 +1,8 @@
-//! Drives that fail: after the first failed write or flush nothing is acknowledged any more, also when the drive works again (a
-//! flush that failed is not tried again: what it was to make durable may be gone), and what was acknowledged before is there at
-//! the next start.
+//! Drives and key-value stores that fail. After the first failed write or flush of a drive nothing is acknowledged any more,
+//! also when the drive works again (a flush that failed is not tried again: what it was to make durable may be gone), and
+//! what was acknowledged before is there at the next start. So it is with the first failed commit of a key-value store.
+// A key-value store is slow on a thread of its own, which may sleep.
+#![allow(clippy::disallowed_methods)]
 
 mod common;
 
@@ -8,12 +10,14 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use carmine_reactor::Shard;
 use carmine_reactor::sim::Sim;
 use carmine_store::blue::{self, MountOptions, Places};
-use carmine_store::{BlueShared, Kv, MemKv, Store, StoreError, StoreShared};
+use carmine_store::{BlueShared, Kv, KvBatch, KvError, MemKv, Store, StoreError, StoreShared};
+use carmine_types::errno;
 use common::*;
 
 /// Bytes of an object, by its number.
@@ -51,7 +55,7 @@ async fn overwrite(store: &Store, round: u8) -> Result<(), StoreError> {
     let mut commits = Vec::new();
     for object in 1..=4 {
         let txn = txn([write(&oid(object), 0, noise(round.into(), LENGTHS[usize::from(object) % 2]))]);
-        let prepared = store.prepare(&txn.ops).await?;
+        let prepared = store.prepare(&txn.changes).await?;
         commits.push(store.submit(txn));
         drop(prepared);
     }
@@ -65,7 +69,7 @@ async fn overwrite(store: &Store, round: u8) -> Result<(), StoreError> {
 /// A part of the block that the write before it was to change, and that block again.
 async fn go_on(store: &Store) -> [Result<(), StoreError>; 2] {
     let part = txn([write(&oid(2), 100, noise(9, 50))]);
-    let written = match store.prepare(&part.ops).await {
+    let written = match store.prepare(&part.changes).await {
         Ok(_prepared) => store.submit(part).await,
         Err(error) => Err(error),
     };
@@ -165,4 +169,59 @@ fn a_drive_that_failed_once_acknowledges_nothing_any_more() {
         fails(true, &block(), fault);
         fails(true, &wal(), fault);
     }
+}
+
+/// Of all commits one fails, after so many good ones; the next would be good again.
+struct Failing {
+    good_commits: AtomicUsize,
+}
+
+impl Watch for Failing {
+    fn before(&self, batches: &[KvBatch], _durable: bool) -> Result<(), KvError> {
+        if !batches.is_empty() && self.good_commits.fetch_sub(1, Ordering::SeqCst) == 0 {
+            // Time for others to queue up behind it.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            return Err(KvError::new("commit", "the disk is on fire"));
+        }
+        Ok(())
+    }
+}
+
+/// What the log has is acknowledged whether the key-value store works or not; a store whose key-value store has failed
+/// stops, and the next mount finds in the log what was acknowledged.
+#[test]
+fn a_failed_key_value_store_stops_the_store_and_the_log_keeps_what_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    on_reactor(async |shard| {
+        // One commit each of mkfs and of the mount.
+        let watch = Failing { good_commits: AtomicUsize::new(3) };
+        let kv: Arc<dyn Kv> = Arc::new(WatchedKv { live: MemKv::new(), watch });
+        mkfs(&shard, &path, &kv, 4 << 20).await;
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let (mut acknowledged, mut n) = (0, 0);
+        let refused = loop {
+            let txn = txn([write(&oid(n), 0, noise(n.into(), 4096))]);
+            match submit(&store, txn).await {
+                Ok(()) => acknowledged += 1,
+                Err(error) => break error,
+            }
+            n += 1;
+            // Time for the feeder.
+            shard.sleep(std::time::Duration::from_millis(30)).await;
+        };
+        assert!(acknowledged >= 2, "{acknowledged}");
+        assert!(refused.to_string().contains("on fire"), "{refused}");
+        assert_eq!(refused.errno(), errno::ESHUTDOWN);
+        assert!(store.sync().await.is_err() && store.umount().await.is_err());
+        drop(store);
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        let listed = store.list(PG, 0, None, 100).await.unwrap();
+        assert!(listed.len() >= acknowledged, "{acknowledged} of {listed:?}");
+        for n in 0..acknowledged as u8 {
+            assert!(store.read(&oid(n), 0, 4096).await.unwrap().to_vec() == noise(n.into(), 4096));
+        }
+        assert!(shared.replayed().txns >= 1, "{:?}", shared.replayed());
+        clean(&shared, &shard).await;
+    });
 }

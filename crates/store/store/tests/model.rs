@@ -11,10 +11,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use carmine_pgtypes::{PgInfo, Transaction};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::Sim;
 use carmine_store::blue::MountOptions;
-use carmine_store::{Commit, Kv, MemKv, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp};
+use carmine_store::{Commit, Kv, MemKv, OmapRange, Store, StoreError, StoreShared};
 use carmine_types::Eversion;
 use common::*;
 use proptest::prelude::*;
@@ -25,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 const DEVICE_BYTES: u64 = 32 << 20;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Act {
     Txn(Vec<(u8, Change)>),
     Read {
         object: u8,
@@ -40,6 +41,11 @@ enum Step {
         after: u8,
         change: Change,
     },
+    /// Reads the omap from this key on, in pages.
+    Omap {
+        object: u8,
+        range: OmapRange,
+    },
     List {
         page: usize,
     },
@@ -47,21 +53,34 @@ enum Step {
     Restart,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn omap_range() -> impl Strategy<Value = OmapRange> {
+    (key(), any::<bool>(), key(), 1usize..5, prop_oneof![Just(usize::MAX), 1usize..100]).prop_map(
+        |(start, is_after, prefix, entries_max, bytes_max)| OmapRange {
+            start: start.into(),
+            is_after,
+            prefix: prefix.into(),
+            entries_max,
+            bytes_max,
+        },
+    )
+}
+
+fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        10 => prop::collection::vec((0u8..5, change()), 1..4).prop_map(Step::Txn),
-        3 => (0u8..5, place(), length()).prop_map(|(object, off, len)| Step::Read { object, off, len }),
+        10 => prop::collection::vec((0u8..5, change()), 1..4).prop_map(Act::Txn),
+        3 => (0u8..5, place(), length()).prop_map(|(object, off, len)| Act::Read { object, off, len }),
         2 => (0u8..5, place(), 1u64..40_000, 0u8..8, change())
-            .prop_map(|(object, off, len, after, change)| Step::Stream { object, off, len, after, change }),
-        1 => (1usize..4).prop_map(|page| Step::List { page }),
-        1 => Just(Step::WaitForAll),
-        1 => Just(Step::Restart),
+            .prop_map(|(object, off, len, after, change)| Act::Stream { object, off, len, after, change }),
+        3 => (0u8..5, omap_range()).prop_map(|(object, range)| Act::Omap { object, range }),
+        1 => (1usize..4).prop_map(|page| Act::List { page }),
+        1 => Just(Act::WaitForAll),
+        1 => Just(Act::Restart),
     ]
 }
 
 /// The `version`th transaction of the PG.
 fn transaction(version: u64, changes: &[(u8, Change)]) -> Transaction {
-    let mut txn = txn(changes.iter().map(|(object, change)| change.op(&oid(*object))));
+    let mut txn = txn(changes.iter().map(|(object, change)| change.of(&oid(*object))));
     txn.log.push(log_entry(version, &oid(changes[0].0)));
     txn.info = (version == 3).then(|| info(version));
     if version.is_multiple_of(11) {
@@ -76,7 +95,7 @@ fn transaction(version: u64, changes: &[(u8, Change)]) -> Transaction {
 async fn read(store: &Store, model: &Model, object: u8, off: u64, len: u64) {
     let found = store.read(&oid(object), off, len).await;
     match model.objects.get(&oid(object)) {
-        Some((bytes, _)) => {
+        Some(Object { bytes, .. }) => {
             let end = (off + len).min(bytes.len() as u64).max(off) as usize;
             let wanted = bytes.get(off as usize..end).unwrap_or_default();
             assert!(found.unwrap().to_vec() == wanted, "read {object} {off}+{len}");
@@ -89,7 +108,7 @@ async fn read(store: &Store, model: &Model, object: u8, off: u64, len: u64) {
 async fn apply(model: &mut Model, cyan: &Store, blue: &Store, txn: Transaction) -> Commit {
     model.apply(&txn);
     submit(cyan, txn.clone()).await.unwrap();
-    let prepared = blue.prepare(&txn.ops).await.unwrap();
+    let prepared = blue.prepare(&txn.changes).await.unwrap();
     let commit = blue.submit(txn);
     drop(prepared);
     commit
@@ -111,7 +130,7 @@ fn options(seed: u64) -> MountOptions {
     }
 }
 
-async fn run(shard: Shard, steps: Vec<Step>, options: MountOptions) {
+async fn run(shard: Shard, acts: Vec<Act>, options: MountOptions) {
     let path = PathBuf::from("/sim/block");
     let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
     mkfs(&shard, &path, &kv, DEVICE_BYTES).await;
@@ -121,14 +140,14 @@ async fn run(shard: Shard, steps: Vec<Step>, options: MountOptions) {
     let mut model = Model::default();
     let mut commits: Vec<Commit> = Vec::new();
     let mut version = 0;
-    for step in steps {
-        match step {
-            Step::Txn(changes) => {
+    for act in acts {
+        match act {
+            Act::Txn(changes) => {
                 version += 1;
                 let txn = transaction(version, &changes);
                 commits.push(apply(&mut model, &cyan, &blue, txn).await);
             }
-            Step::Stream { object, off, len, after, change } => {
+            Act::Stream { object, off, len, after, change } => {
                 for n in 0..STREAM {
                     read(&blue, &model, object, off + u64::from(n) * len, len).await;
                     if n == after {
@@ -138,21 +157,25 @@ async fn run(shard: Shard, steps: Vec<Step>, options: MountOptions) {
                     }
                 }
             }
-            Step::Read { object, off, len } => {
+            Act::Read { object, off, len } => {
                 read(&cyan, &model, object, off, len).await;
                 read(&blue, &model, object, off, len).await;
             }
-            Step::List { page } => {
+            Act::Omap { object, range } => {
+                model.compare_pages(&cyan, &oid(object), range.clone()).await;
+                model.compare_pages(&blue, &oid(object), range).await;
+            }
+            Act::List { page } => {
                 model.compare(&cyan, PG, 1, page).await;
                 model.compare(&blue, PG, 1, page).await;
             }
-            Step::WaitForAll => {
+            Act::WaitForAll => {
                 for commit in commits.drain(..) {
                     commit.await.unwrap();
                 }
                 assert_eq!(blue.stats().txns_in_flight, 0);
             }
-            Step::Restart => {
+            Act::Restart => {
                 blue.umount().await.unwrap();
                 drop(blue);
                 (shared, blue) = mount_with(&shard, &path, &kv, options).await;
@@ -170,21 +193,21 @@ async fn run(shard: Shard, steps: Vec<Step>, options: MountOptions) {
     }
     clean(&shared, &shard).await;
     // Nothing is left of what is removed.
-    let all = txn(model.objects.keys().map(|oid| TxnOp::Remove { oid: oid.clone() }));
+    let all = txn(model.objects.keys().map(remove));
     submit(&blue, all).await.unwrap();
     assert_eq!(clean(&shared, &shard).await.blocks, 0);
     assert_eq!(blue.statfs(), empty);
 }
 
-fn in_sim(seed: u64, steps: &[Step]) {
+fn in_sim(seed: u64, acts: &[Act]) {
     let sim = Sim::new(seed);
     let done = Rc::new(Cell::new(false));
-    let (flag, steps) = (Rc::clone(&done), steps.to_vec());
+    let (flag, acts) = (Rc::clone(&done), acts.to_vec());
     let options = options(seed);
     sim.node("osd", 1, move |shard| {
-        let (flag, steps) = (Rc::clone(&flag), steps.clone());
+        let (flag, acts) = (Rc::clone(&flag), acts.clone());
         async move {
-            run(shard, steps, options).await;
+            run(shard, acts, options).await;
             flag.set(true);
         }
     });
@@ -195,8 +218,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn blue_cyan_and_the_model_agree(seed in any::<u64>(), steps in prop::collection::vec(step(), 1..40)) {
-        in_sim(seed, &steps);
+    fn blue_cyan_and_the_model_agree(seed in any::<u64>(), acts in prop::collection::vec(act(), 1..40)) {
+        in_sim(seed, &acts);
     }
 }
 

@@ -3,18 +3,18 @@
 mod common;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use carmine_pgtypes::{LogEntry, ObjectChange, Step, Transaction, pg_bits};
 use carmine_reactor::sim::Sim;
 use carmine_reactor::{Group, Shard};
 use carmine_store::blue::MountOptions;
-use carmine_store::{
-    BlueShared, Kv, LogEntry, MemKv, Store, StoreError, StoreShared, Transaction, TxnOp, pg_bits,
-};
+use carmine_store::{BlueShared, Kv, MemKv, OmapRange, Store, StoreError, StoreShared};
 use carmine_types::{Eversion, ObjectId, PgId};
 use common::*;
 
@@ -76,10 +76,44 @@ fn content(pg: u32, version: u64) -> Vec<u8> {
     bytes
 }
 
-/// The state of an object after `upto` versions of its PG.
-fn expected(pg: u32, history: &[(usize, bool)], n: usize, upto: u64) -> Option<Vec<u8>> {
+type Omap = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The omap of what version `version` wrote: none of ten keys, or up to four.
+fn omap(pg: u32, version: u64) -> Omap {
+    let keys: BTreeSet<u64> =
+        (0..(version * 7 + u64::from(pg)) % 5).map(|i| (version * 3 + i * i) % 10).collect();
+    keys.into_iter().map(|key| (format!("k{key}").into(), version.to_le_bytes().into())).collect()
+}
+
+/// Version `version` of an object. What the omap held before goes in one of three ways.
+fn steps(pg: u32, version: u64) -> Vec<Step> {
+    let data = content(pg, version);
+    // In two parts, so that the second begins in the middle of a block.
+    let (a, b) = data.split_at(data.len() / 2);
+    let write =
+        |off: usize, data: &[u8]| Step::Write { off: off as u64, data: data.to_vec().into(), crc: None };
+    let key = |n: u64| -> Box<[u8]> { format!("k{n}").into_bytes().into() };
+    vec![
+        Step::Truncate { size: data.len() as u64 },
+        write(0, a),
+        write(a.len(), b),
+        Step::SetXattr { name: (*b"version").into(), value: version.to_le_bytes().to_vec().into() },
+        match version % 3 {
+            0 => Step::ClearOmap,
+            1 => Step::RemoveOmapRange { from: key(0), to: (*b"l").into() },
+            _ => Step::RemoveOmap { keys: (0..10).map(key).collect() },
+        },
+        Step::SetOmapHeader { header: version.to_le_bytes().to_vec().into() },
+        Step::SetOmap {
+            entries: omap(pg, version).into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+        },
+    ]
+}
+
+/// The version that an object has after `upto` versions of its PG, if it exists.
+fn expected(history: &[(usize, bool)], n: usize, upto: u64) -> Option<u64> {
     let last = history[..upto as usize].iter().rposition(|(object, _)| *object == n)?;
-    history[last].1.then(|| content(pg, last as u64 + 1))
+    history[last].1.then_some(last as u64 + 1)
 }
 
 async fn content_of(store: &Store, oid: &ObjectId) -> Option<Vec<u8>> {
@@ -88,6 +122,12 @@ async fn content_of(store: &Store, oid: &ObjectId) -> Option<Vec<u8>> {
         Err(StoreError::NotFound(_)) => None,
         Err(error) => panic!("{error}"),
     }
+}
+
+async fn omap_of(store: &Store, oid: &ObjectId) -> Omap {
+    let page = store.omap_page(oid, &OmapRange::all(usize::MAX)).await.unwrap();
+    assert!(!page.more);
+    page.entries.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
 async fn open(world: &World, shard: &Shard, fresh: bool) -> Store {
@@ -117,10 +157,12 @@ fn one_in(shard: &Shard, n: u64) -> bool {
 /// Leaves only a few blocks free, in all parts of the device, so that each is taken again soon after it was freed.
 async fn fill(store: &Store) {
     let ballast = ObjectId::head(2, b"", b"", b"ballast");
-    let txn = |ops: Vec<TxnOp>| Transaction { ops: ops.into(), ..Transaction::new(PgId::new(2, 0), 0) };
+    let txn = |changes: Vec<ObjectChange>| Transaction {
+        changes: changes.into(),
+        ..Transaction::new(pg_id(2, 0), 0)
+    };
     submit(store, txn(vec![write(&ballast, 0, vec![7; 900 * 4096])])).await.unwrap();
-    let holes =
-        (0..900).step_by(9).map(|block| TxnOp::Zero { oid: ballast.clone(), off: block * 4096, len: 4096 });
+    let holes = (0..900).step_by(9).map(|block| only(&ballast, Step::Zero { off: block * 4096, len: 4096 }));
     submit(store, txn(holes.collect())).await.unwrap();
 }
 
@@ -131,19 +173,11 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
         let oid = object(pg, n);
         let exists = !one_in(&shard, 3);
         let version = world.pgs[pg as usize].borrow().submitted.len() as u64 + 1;
-        let mut txn = Transaction::new(PgId::new(1, pg), pg_bits(pg, PGS));
-        if exists {
-            let data = content(pg, version);
-            txn.ops.push(TxnOp::Truncate { oid: oid.clone(), size: data.len() as u64 });
-            // In two parts, so that the second begins in the middle of a block.
-            let (a, b) = data.split_at(data.len() / 2);
-            txn.ops.push(write(&oid, 0, a.to_vec()));
-            txn.ops.push(write(&oid, a.len() as u64, b.to_vec()));
-        } else {
-            txn.ops.push(TxnOp::Remove { oid: oid.clone() });
-        }
+        let mut txn = Transaction::new(pg_id(1, pg), pg_bits(pg, PGS));
+        let steps = if exists { steps(pg, version) } else { vec![Step::Remove] };
+        txn.changes.push(ObjectChange::new(oid.clone(), steps));
         txn.log.push(LogEntry { version: Eversion::new(1, version), ..log_entry(version, &oid) });
-        let prepared = store.prepare(&txn.ops).await.unwrap();
+        let prepared = store.prepare(&txn.changes).await.unwrap();
         if one_in(&shard, 3) {
             // What was prepared stays so, whatever becomes durable meanwhile.
             shard.sleep(Duration::from_micros(shard.random_u64() % 500)).await;
@@ -188,12 +222,11 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
 }
 
 /// What was read is of one version, one that the object had during the read.
-fn check_version(world: &World, pg: u32, n: usize, before: u64, found: Option<Vec<u8>>) {
+fn check_version(world: &World, pg: u32, n: usize, before: u64, fits: impl Fn(Option<u64>) -> bool) {
     let state = world.pgs[pg as usize].borrow();
     let now = state.submitted.len() as u64;
-    let possible = (before..=now).any(|upto| expected(pg, &state.submitted, n, upto) == found);
-    let version = found.and_then(|bytes| bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)));
-    assert!(possible, "pg {pg}: object {n} is {version:?}, none of its versions {before}..={now}");
+    let possible = (before..=now).any(|upto| fits(expected(&state.submitted, n, upto)));
+    assert!(possible, "pg {pg}: object {n} is as in none of its versions {before}..={now}");
     world.reads.set(world.reads.get() + 1);
 }
 
@@ -202,8 +235,16 @@ async fn read_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32) {
     loop {
         let n = (shard.random_u64() % OBJECTS_PER_PG as u64) as usize;
         let before = world.pgs[pg as usize].borrow().submitted.len() as u64;
-        let found = content_of(&store, &object(pg, n)).await;
-        check_version(&world, pg, n, before, found);
+        if one_in(&shard, 4) {
+            let found = omap_of(&store, &object(pg, n)).await;
+            let fits =
+                |version: Option<u64>| found == version.map_or(Omap::new(), |version| omap(pg, version));
+            check_version(&world, pg, n, before, fits);
+        } else {
+            let found = content_of(&store, &object(pg, n)).await;
+            let fits = |version: Option<u64>| found == version.map(|version| content(pg, version));
+            check_version(&world, pg, n, before, fits);
+        }
         shard.sleep(Duration::from_micros(20 + shard.random_u64() % 50)).await;
     }
 }
@@ -227,7 +268,7 @@ async fn work(world: Rc<World>, shard: Shard, fresh: bool, count: u64) {
 /// After a restart: the PG is a prefix of its history with all that was acknowledged, and its objects are those of
 /// that prefix.
 async fn verify(world: &World, store: &Store, pg: u32) {
-    let id = PgId::new(1, pg);
+    let id = pg_id(1, pg);
     let log = store.load_pg(id).await.unwrap().map_or(Vec::new(), |state| state.log);
     let versions: Vec<u64> = log.iter().map(|entry| entry.version.version).collect();
     let last = versions.len() as u64;
@@ -240,9 +281,16 @@ async fn verify(world: &World, store: &Store, pg: u32) {
     assert!(last >= acknowledged, "pg {pg}: {acknowledged} was acknowledged, {last} is there");
     let mut listed = Vec::new();
     for n in 0..OBJECTS_PER_PG {
-        let found = content_of(store, &object(pg, n)).await;
-        assert!(found == expected(pg, &history, n, last), "pg {pg}: object {n} after {last} versions");
-        listed.extend(found.map(|_| object(pg, n)));
+        let (oid, version) = (object(pg, n), expected(&history, n, last));
+        let found = content_of(store, &oid).await;
+        assert!(found == version.map(|v| content(pg, v)), "pg {pg}: object {n} after {last} versions");
+        assert_eq!(omap_of(store, &oid).await, version.map_or(Omap::new(), |v| omap(pg, v)), "{oid}");
+        let number = version.map(|v| v.to_le_bytes().to_vec());
+        let meta = store.stat(&oid).await.unwrap();
+        let xattr = meta.map(|meta| meta.xattrs.get(b"version").unwrap().to_vec());
+        assert_eq!(xattr, number, "{oid}");
+        assert_eq!(store.omap_header(&oid).await.unwrap().to_vec(), number.unwrap_or_default(), "{oid}");
+        listed.extend(version.map(|_| oid));
     }
     listed.sort();
     assert_eq!(store.list(id, pg_bits(pg, PGS), None, 100).await.unwrap(), listed);

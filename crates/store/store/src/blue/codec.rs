@@ -131,7 +131,7 @@ pub(crate) fn decode_position(key: &[u8], value: &[u8]) -> Result<(u64, u64), St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carmine_types::PgId;
+    use carmine_types::{LogOp, ObjectId, PgId, ReqId, SpgId, UTime};
     use proptest::prelude::*;
 
     fn value(key: &[u8], push: impl FnOnce(&mut Vec<u8>, usize)) -> Vec<u8> {
@@ -141,35 +141,28 @@ mod tests {
         out.split_off(6 + key.len())
     }
 
-    prop_compose! {
-        fn eversion()(epoch in any::<u32>(), version in any::<u64>()) -> Eversion { Eversion { epoch, version } }
+    fn sealed(key: &[u8], encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+        value(key, |out, at| push(out, at, encode))
     }
-    prop_compose! {
-        fn utime()(sec in any::<u32>(), nsec in any::<u32>()) -> UTime { UTime { sec, nsec } }
+
+    fn pg() -> SpgId {
+        PgId::new(3, 9).into()
     }
-    prop_compose! {
-        fn entry()(version in eversion(), prior in eversion(), client in any::<u64>(), inc in any::<i32>(), tid in any::<u64>(),
-                   kind in 0..3usize, user_version in any::<u64>(), result in any::<i32>(), mtime in utime(),
-                   name in prop::collection::vec(any::<u8>(), 0..40), hash in any::<u32>(), snap in any::<u64>()) -> LogEntry {
-            let oid = ObjectId { pool: 3, hash, nspace: [1].into(), key: name[name.len() / 2..].into(), name: name.into(), snap };
-            let op = [LogOp::Modify, LogOp::Delete, LogOp::Error][kind];
-            LogEntry { version, prior, reqid: ReqId { client, inc, tid }, oid, op, user_version, result, mtime }
+
+    fn entry(version: Eversion) -> LogEntry {
+        LogEntry {
+            version,
+            prior: Eversion::ZERO,
+            reqid: ReqId { client: 7, inc: 1, tid: 2 },
+            oid: ObjectId::head(3, b"space", b"", b"name").into(),
+            op: LogOp::Modify,
+            user_version: 1,
+            result: 0,
+            mtime: UTime::ZERO,
         }
     }
 
     proptest! {
-        #[test]
-        fn log_entries_round_trip(entry in entry()) {
-            let key = keys::log(PgId::new(3, 9), entry.version);
-            prop_assert_eq!(decode_log(&key, &value(&key, |out, at| push_log(out, at, &entry))).unwrap(), entry);
-        }
-
-        #[test]
-        fn onodes_round_trip(size in 0..=crate::OBJECT_BYTES_MAX, version in eversion(), user_version in any::<u64>(), mtime in utime()) {
-            let meta = ObjectMeta { size, version, user_version, mtime };
-            prop_assert_eq!(decode_onode(b"Okey", &value(b"Okey", |out, at| push_onode(out, at, &meta))).unwrap(), meta);
-        }
-
         #[test]
         fn extents_round_trip(entries in prop::collection::vec((0usize..SHARD_BLOCKS, 0..BLOCKS_MAX, any::<u32>()), 0..SHARD_BLOCKS)) {
             let mut extents = Extents::default();
@@ -181,54 +174,49 @@ mod tests {
         }
 
         #[test]
-        fn infos_round_trip(last_update in eversion(), log_tail in eversion(), les in any::<u32>(), incomplete in any::<bool>(), acting in prop::collection::vec(any::<u32>(), 0..5)) {
-            let info = PgInfo { pg: PgId::new(-1, 5), last_update, log_tail, last_epoch_started: Epoch(les),
-                same_interval_since: Epoch(7), acting: acting.into_iter().map(OsdId).collect(), incomplete };
-            let key = keys::pg(keys::PG_INFO, info.pg);
-            prop_assert_eq!(decode_info(&key, &value(&key, |out, at| push_info(out, at, &info))).unwrap(), info.clone());
-            let value = value(&key, |out, at| push_tail(out, at, last_update));
-            prop_assert_eq!(decode_tail(&key, &value).unwrap(), last_update);
+        fn omap_values_round_trip(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let value = sealed(b"Mkey", |e| e.bytes(&bytes));
+            prop_assert_eq!(decode_omap(b"Mkey", &value).unwrap(), &bytes);
         }
 
         #[test]
         fn random_and_mutated_values_are_errors_not_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), at in any::<usize>(),
-                                                           entry in entry()) {
-            let key = keys::log(PgId::new(3, 9), entry.version);
+                                                           version in any::<(u32, u64)>()) {
+            let version = Eversion::new(version.0, version.1);
+            let key = keys::log(pg(), version);
             // Once as they are, once with a checksum that holds, so that the fields are reached.
-            let sealed = value(&key, |out, at| { out.push(VERSION); out.extend_from_slice(&bytes); seal(out, at); });
-            for value in [&bytes, &sealed] {
+            for value in [&bytes, &sealed(&key, |e| e.bytes(&bytes))] {
                 let _ = (decode_log(&key, value), decode_onode(&key, value), decode_extents(&key, value));
-                let _ = (decode_info(&key, value), decode_tail(&key, value));
+                let _ = (decode_info(&key, value), decode_tail(&key, value), decode_omap(&key, value));
             }
-            let mut good = value(&key, |out, at| push_log(out, at, &entry));
-            let at = at % good.len();
-            good[at] ^= 1 << (at % 8);
-            prop_assert!(decode_log(&key, &good).is_err());
-        }
-    }
-
-    /// Stores of earlier versions end the value after the acting set.
-    #[test]
-    fn an_info_without_the_flag_is_read() {
-        let mut info = PgInfo { pg: PgId::new(1, 5), last_update: Eversion::new(3, 4), ..PgInfo::default() };
-        let key = keys::pg(keys::PG_INFO, info.pg);
-        for (epoch, incomplete) in [(0, true), (7, false)] {
-            info.last_epoch_started = Epoch(epoch);
-            let mut old = value(&key, |out, at| push_info(out, at, &info));
-            old.truncate(old.len() - 5);
-            let old = value(&key, |out, at| {
-                out.extend_from_slice(&old);
-                seal(out, at);
-            });
-            assert_eq!(decode_info(&key, &old).unwrap(), PgInfo { incomplete, ..info.clone() });
+            let mut value = sealed(&key, |e| entry(version).encode(e));
+            prop_assert_eq!(decode_log(&key, &value).unwrap(), entry(version));
+            let at = at % value.len();
+            value[at] ^= 1 << (at % 8);
+            prop_assert!(decode_log(&key, &value).is_err());
         }
     }
 
     #[test]
     fn a_value_under_another_key_is_damaged() {
-        let value = value(b"Oa", |out, at| push_onode(out, at, &ObjectMeta::default()));
+        let value = sealed(b"Oa", |e| ObjectMeta::default().encode(e));
         assert!(decode_onode(b"Oa", &value).is_ok());
         let error = decode_onode(b"Ob", &value).unwrap_err().to_string();
         assert!(error.contains("Ob") && error.contains("checksum"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_contradicts_its_key_is_damaged() {
+        let of = |key: &[u8], info: &PgInfo| decode_info(key, &sealed(key, |e| info.encode(e)));
+        let key = keys::pg(keys::PG_INFO, pg());
+        let info = PgInfo { pg: pg(), incomplete: true, ..PgInfo::default() };
+        assert_eq!(of(&key, &info).unwrap(), info);
+        let other = PgInfo { pg: SpgId { shard: 1, ..pg() }, ..info };
+        assert!(of(&key, &other).unwrap_err().to_string().contains("another PG"));
+        let key = keys::log(pg(), Eversion::new(1, 2));
+        let value = sealed(&key, |e| entry(Eversion::new(1, 3)).encode(e));
+        assert!(decode_log(&key, &value).unwrap_err().to_string().contains("another version"));
+        let huge = ObjectMeta { size: OBJECT_BYTES_MAX + 1, ..ObjectMeta::default() };
+        assert!(decode_onode(b"Oa", &sealed(b"Oa", |e| huge.encode(e))).is_err());
     }
 }

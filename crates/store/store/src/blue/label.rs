@@ -14,8 +14,9 @@ use super::extents::SHARD_BLOCKS;
 use crate::{BLOCK_BYTES, StoreError};
 
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
-/// Version of the whole format.
-const VERSION: u32 = 3;
+/// Version of the whole format. A new one gets a golden store (`tests/golden.rs`), and the last Carmine that reads the
+/// one before is named in [`refusal`].
+const VERSION: u32 = 4;
 /// Bytes before the checksum.
 const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 4 + 4 + 8 + 8 + 8 + 8 + 16 + 16;
 
@@ -180,9 +181,7 @@ impl Label {
             return refuse("the label of blue is cut short");
         };
         if version != VERSION {
-            return refuse(&format!(
-                "it holds blue in format {version}, and this program knows format {VERSION}"
-            ));
+            return refuse(&refusal(version));
         }
         let sum =
             bytes.get(BODY_BYTES..).and_then(|tail| tail.first_chunk()).map(|sum| u32::from_le_bytes(*sum));
@@ -216,6 +215,20 @@ impl Label {
             None => refuse("the label of blue has a layout that this program does not know"),
         }
     }
+}
+
+/// Why a store of another format is not opened, and what to do with it.
+fn refusal(version: u32) -> String {
+    let it =
+        format!("it holds a store of type blue in format {version}, and this program reads format {VERSION}");
+    let reader = match version {
+        3 => "Carmine at commit e27986a",
+        0..=2 => "a Carmine older than commit e27986a",
+        _ => return format!("{it}: run the newer Carmine that wrote it"),
+    };
+    format!(
+        "{it}. {reader} reads it. To go on with this program, make the OSD anew and let it recover from its replicas"
+    )
 }
 
 /// An area, without its first block, and the number before it.
@@ -269,15 +282,13 @@ mod tests {
             let error = Label::decode(place, &bad).unwrap_err().to_string();
             assert!(error.contains("/dev/x"), "{error}");
         }
-        let other = StoreError::to_string(
-            &Label::decode(place, &{
-                let mut bytes = good.clone();
-                bytes[16] = 1;
-                bytes
-            })
-            .unwrap_err(),
-        );
-        assert!(other.contains("format 1") && other.contains("format 3"), "{other}");
+        for (version, remedy) in [(1, "replicas"), (3, "e27986a"), (5, "newer")] {
+            let mut other = good.clone();
+            other[16] = version;
+            let error = Label::decode(place, &other).unwrap_err().to_string();
+            assert!(error.contains(&format!("format {version}")) && error.contains("format 4"), "{error}");
+            assert!(error.contains(remedy), "{error}");
+        }
     }
 
     #[test]

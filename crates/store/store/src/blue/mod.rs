@@ -18,6 +18,7 @@ mod dump;
 mod extents;
 mod feeding;
 mod fsck;
+#[cfg(any(test, feature = "fuzz"))]
 mod fuzz;
 mod heal;
 mod join;
@@ -64,6 +65,7 @@ use foldhash::fast::FixedState;
 pub use device::{Place, Places, Slice};
 pub use dump::{Dumped, DumpedExtent, dump};
 pub use fsck::{FsckReport, fsck};
+#[cfg(any(test, feature = "fuzz"))]
 pub use fuzz::{decode_any, decode_seeds};
 pub use label::Label;
 pub use mkfs::{Fill, MkfsOptions, Progress, mkfs};

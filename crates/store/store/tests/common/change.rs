@@ -1,7 +1,7 @@
 //! Random changes of an object, around the places where stores go wrong.
 
-use carmine_reactor::Payload;
-use carmine_store::TxnOp;
+use carmine_pgtypes::{ObjectChange, Step};
+use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Eversion, ObjectId, UTime};
 use proptest::prelude::*;
 
@@ -10,12 +10,10 @@ use super::noise;
 /// One change of one object.
 #[derive(Clone, Debug)]
 pub enum Change {
-    Touch,
+    /// The bytes are [`noise`], so that a failure prints in a line.
     Write { off: u64, len: usize, seed: u64 },
-    Zero { off: u64, len: u64 },
-    Truncate { size: u64 },
-    Remove,
-    SetMeta(u64),
+    /// Any other step.
+    Step(Step),
 }
 
 /// Places around the borders of blocks and of pieces of the block map, and any.
@@ -39,14 +37,50 @@ pub fn length() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Names of xattrs and omap keys: few, so that they meet, and with the bytes at which orders and prefixes go wrong.
+pub fn key() -> impl Strategy<Value = Box<[u8]>> {
+    prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 0xff]), 0..3)
+        .prop_map(Vec::into_boxed_slice)
+}
+
+/// Values of xattrs and omap keys: short ones, and a few that do not fit a block.
+fn value() -> impl Strategy<Value = Bytes> {
+    let len = prop_oneof![9 => 0usize..40, 1 => 0usize..6000];
+    (any::<u64>(), len).prop_map(|(seed, len)| noise(seed, len).into())
+}
+
+fn data_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => Just(Step::Touch),
+        3 => (place(), length()).prop_map(|(off, len)| Step::Zero { off, len }),
+        3 => place().prop_map(|size| Step::Truncate { size }),
+        1 => Just(Step::Remove),
+        2 => any::<u64>().prop_map(|n| Step::SetMeta {
+            version: Eversion::new(1, n),
+            user_version: n,
+            mtime: UTime { sec: n as u32, nsec: 1 },
+        }),
+    ]
+}
+
+fn attribute_step() -> impl Strategy<Value = Step> {
+    use prop::collection::vec;
+    prop_oneof![
+        3 => (key(), value()).prop_map(|(name, value)| Step::SetXattr { name, value }),
+        2 => key().prop_map(|name| Step::RemoveXattr { name }),
+        4 => vec((key(), value()), 0..6).prop_map(|entries| Step::SetOmap { entries }),
+        1 => value().prop_map(|header| Step::SetOmapHeader { header }),
+        2 => vec(key(), 0..4).prop_map(|keys| Step::RemoveOmap { keys }),
+        2 => (key(), key()).prop_map(|(from, to)| Step::RemoveOmapRange { from, to }),
+        1 => Just(Step::ClearOmap),
+    ]
+}
+
 pub fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        1 => Just(Change::Touch),
         8 => (place(), length(), any::<u64>()).prop_map(|(off, len, seed)| Change::Write { off, len: len as usize, seed }),
-        3 => (place(), length()).prop_map(|(off, len)| Change::Zero { off, len }),
-        3 => place().prop_map(|size| Change::Truncate { size }),
-        1 => Just(Change::Remove),
-        2 => any::<u64>().prop_map(Change::SetMeta),
+        10 => data_step().prop_map(Change::Step),
+        10 => attribute_step().prop_map(Change::Step),
     ]
 }
 
@@ -58,35 +92,26 @@ impl Change {
             Change::Write { off, len, seed } => {
                 Change::Write { off: off % bytes, len: len % (bytes as usize / 2), seed }
             }
-            Change::Zero { off, len } => Change::Zero { off: off % bytes, len },
-            Change::Truncate { size } => Change::Truncate { size: size % bytes },
+            Change::Step(Step::Zero { off, len }) => Change::Step(Step::Zero { off: off % bytes, len }),
+            Change::Step(Step::Truncate { size }) => Change::Step(Step::Truncate { size: size % bytes }),
             other => other,
         }
     }
 
-    /// What it is for a store.
-    pub fn op(&self, oid: &ObjectId) -> TxnOp {
-        let oid = oid.clone();
-        match *self {
-            Change::Touch => TxnOp::Touch { oid },
+    /// The same as a store takes it.
+    pub fn of(&self, oid: &ObjectId) -> ObjectChange {
+        let step = match self {
+            Change::Step(step) => step.clone(),
             Change::Write { off, len, seed } => {
                 // In pieces, as messages arrive.
-                let bytes = noise(seed, len);
+                let bytes = noise(*seed, *len);
                 let (a, b) = bytes.split_at(len / 3);
                 let mut data = Payload::new();
                 data.push(a.to_vec().into());
                 data.push(b.to_vec().into());
-                TxnOp::Write { oid, off, data, crc: None }
+                Step::Write { off: *off, data, crc: None }
             }
-            Change::Zero { off, len } => TxnOp::Zero { oid, off, len },
-            Change::Truncate { size } => TxnOp::Truncate { oid, size },
-            Change::Remove => TxnOp::Remove { oid },
-            Change::SetMeta(n) => TxnOp::SetMeta {
-                oid,
-                version: Eversion::new(1, n),
-                user_version: n,
-                mtime: UTime { sec: n as u32, nsec: 1 },
-            },
-        }
+        };
+        super::only(oid, step)
     }
 }

@@ -1,25 +1,31 @@
 //! Helpers of the store's tests: the reference model, random changes, and stores on temporary files.
-#![allow(dead_code, unreachable_pub, unused_imports)]
+// The tests change files from outside.
+#![allow(dead_code, unreachable_pub, unused_imports, clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod change;
 mod kv;
 mod model;
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction};
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
-use carmine_store::{
-    BlueShared, Kv, LogEntry, LogOp, MemKv, PgInfo, Store, StoreError, StoreShared, Transaction, TxnOp,
-};
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ReqId, UTime, Uuid};
+use carmine_store::{BlueShared, Kv, MemKv, Store, StoreError, StoreShared};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, Uuid};
 
-pub use change::{Change, change, length, place};
+pub use change::{Change, change, key, length, place};
 pub use kv::{Watch, WatchedKv};
-pub use model::Model;
+pub use model::{Model, Object};
 
-pub const PG: PgId = PgId { pool: 1, ps: 0 };
+pub const PG: SpgId = pg_id(1, 0);
+
+/// A PG of a replicated pool.
+pub const fn pg_id(pool: i64, ps: u32) -> SpgId {
+    SpgId::replicated(PgId::new(pool, ps))
+}
 
 pub fn config() -> Config {
     Config {
@@ -91,8 +97,17 @@ pub async fn clean(shared: &Arc<BlueShared>, shard: &Shard) -> FsckReport {
     report
 }
 
+/// Flips a bit of the byte at `at` of the block file, behind the store's back.
+pub fn damage(path: &Path, at: u64) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+    file.sync_all().unwrap();
+}
+
 pub async fn submit(store: &Store, txn: Transaction) -> Result<(), StoreError> {
-    let prepared = store.prepare(&txn.ops).await?;
+    let prepared = store.prepare(&txn.changes).await?;
     let commit = store.submit(txn);
     drop(prepared);
     commit.await
@@ -116,13 +131,22 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-pub fn write(oid: &ObjectId, off: u64, data: Vec<u8>) -> TxnOp {
-    TxnOp::Write { oid: oid.clone(), off, data: Payload::from(data), crc: None }
+/// One step of an object.
+pub fn only(oid: &ObjectId, step: Step) -> ObjectChange {
+    ObjectChange::new(oid.clone(), [step])
+}
+
+pub fn write(oid: &ObjectId, off: u64, data: Vec<u8>) -> ObjectChange {
+    only(oid, Step::Write { off, data: Payload::from(data), crc: None })
+}
+
+pub fn remove(oid: &ObjectId) -> ObjectChange {
+    only(oid, Step::Remove)
 }
 
 /// A transaction of a PG that is all of its pool.
-pub fn txn(ops: impl IntoIterator<Item = TxnOp>) -> Transaction {
-    Transaction { ops: ops.into_iter().collect(), ..Transaction::new(PG, 0) }
+pub fn txn(changes: impl IntoIterator<Item = ObjectChange>) -> Transaction {
+    Transaction { changes: changes.into_iter().collect(), ..Transaction::new(PG, 0) }
 }
 
 pub fn log_entry(version: u64, oid: &ObjectId) -> LogEntry {
@@ -130,7 +154,7 @@ pub fn log_entry(version: u64, oid: &ObjectId) -> LogEntry {
         version: Eversion::new(4, version),
         prior: Eversion::new(4, version.saturating_sub(1)),
         reqid: ReqId { client: 4100, inc: 2, tid: version },
-        oid: oid.clone(),
+        oid: oid.clone().into(),
         op: if version.is_multiple_of(5) { LogOp::Delete } else { LogOp::Modify },
         user_version: version,
         result: 0,

@@ -5,18 +5,28 @@ use std::sync::Arc;
 
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{Sim, Unflushed};
-use carmine_store::blue::{MountOptions, ReplayReport};
+use carmine_store::blue::{FsckReport, MountOptions, ReplayReport};
 use carmine_store::{BlueShared, Kv, Store, StoreShared};
 
 use crate::common::*;
 use crate::work::{Histories, History, Life, PGS, on_node, pg_of, places};
 
+/// A store that is as it must be.
+pub struct Checked {
+    /// What of each PG's history is there.
+    pub prefixes: Histories,
+    /// What the mount replayed.
+    pub replayed: ReplayReport,
+    /// What fsck counted.
+    pub fsck: FsckReport,
+}
+
 /// Opens what a power cut after the first `at` events leaves: it is clean, each PG is a prefix of its history with all that
-/// was acknowledged, and its objects are those of that prefix. Gives back these prefixes, and what the mount replayed.
+/// was acknowledged, and its objects are those of that prefix.
 ///
 /// # Errors
 /// What is not as it must be, in words.
-pub fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<(Histories, ReplayReport), String> {
+pub fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<Checked, String> {
     let sim = Sim::new(at as u64);
     sim.restore(&life.tape, at, unflushed);
     let kv: Arc<dyn Kv> = Arc::new(life.kv.watch.left_kv(at, unflushed));
@@ -24,12 +34,7 @@ pub fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<(Histories,
     on_node(&sim, 1, async move |shard| examine(&shard, &kv, &histories, at).await)
 }
 
-async fn examine(
-    shard: &Shard,
-    kv: &Arc<dyn Kv>,
-    histories: &[History],
-    at: usize,
-) -> (Histories, ReplayReport) {
+async fn examine(shard: &Shard, kv: &Arc<dyn Kv>, histories: &[History], at: usize) -> Checked {
     let options = MountOptions { cache_bytes_per_shard: 1 << 20, ..MountOptions::default() };
     let shared = BlueShared::mount(shard, places(), Arc::clone(kv), options).await.unwrap();
     let store = Store::open_shard(&StoreShared::Blue(Arc::clone(&shared)), shard).await.unwrap();
@@ -37,9 +42,9 @@ async fn examine(
     for (index, history) in histories.iter().enumerate() {
         prefixes.push(examine_pg(&store, index, history, at).await);
     }
-    clean(&shared, shard).await;
+    let fsck = clean(&shared, shard).await;
     store.umount().await.unwrap();
-    (prefixes, *shared.replayed())
+    Checked { prefixes, replayed: *shared.replayed(), fsck }
 }
 
 async fn examine_pg(store: &Store, index: usize, history: &History, at: usize) -> History {

@@ -161,7 +161,7 @@ fn a_power_cut_while_the_log_moves_or_a_device_is_expanded_loses_nothing() {
         assert_eq!(changing.wal, wanted);
         // It is lived in afterwards as before.
         let end = changing.tape.len();
-        let (histories, _) = check(&changing, end, Unflushed::Lost).unwrap();
+        let histories = check(&changing, end, Unflushed::Lost).unwrap().prefixes;
         let after = live(3, Start { life: Some((&changing, end, Unflushed::Lost)), histories }, 4);
         for at in (0..=after.tape.len()).step_by(9) {
             let unflushed = Unflushed::Random(mix(at as u64));

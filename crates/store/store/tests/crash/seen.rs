@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use carmine_reactor::sim::Unflushed;
 use carmine_store::StoreStats;
-use carmine_store::blue::ReplayReport;
 
+use crate::check::Checked;
 use crate::work::Life;
 
 /// How often each of these happened, all in words.
@@ -45,8 +45,10 @@ impl Seen {
     }
 
     /// A power cut in a life, and what the mount after it found.
-    pub fn cut(&mut self, life: &Life, at: usize, unflushed: Unflushed, report: &ReplayReport) {
+    pub fn cut(&mut self, life: &Life, at: usize, unflushed: Unflushed, left: &Checked) {
+        let report = &left.replayed;
         self.add("images", 1);
+        self.add("omap keys in images", left.fsck.omap_keys);
         let (path, log) = (life.log_path(), life.label.log_range());
         let torn = life.tape.torn(at, unflushed);
         let mut of_log = torn.iter().filter(|torn| torn.path == path && log.contains(&torn.off));

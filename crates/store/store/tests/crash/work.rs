@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use carmine_pgtypes::{LogEntry, PgInfo, Step, Transaction, pg_bits};
 use carmine_reactor::sim::{Sim, Tape, Unflushed};
 use carmine_reactor::{Group, Shard};
 use carmine_store::blue::{self, MountOptions, Places, ReplayReport};
 use carmine_store::{
-    BlueShared, Commit, Kv, KvBatch, Label, LogEntry, MemKv, Store, StoreError, StoreShared, StoreStats,
-    Transaction, pg_bits,
+    BlueShared, Commit, Kv, KvBatch, Label, MemKv, Store, StoreError, StoreShared, StoreStats,
 };
-use carmine_types::{Eversion, ObjectId, PgId};
+use carmine_types::{Eversion, ObjectId, PgId, SpgId};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -25,7 +25,7 @@ use crate::mix;
 /// PGs of the pool; the ballast is in the PG of another pool.
 pub const PGS: u32 = 3;
 /// The pool with the ballast.
-const BALLAST: PgId = PgId { pool: 2, ps: 0 };
+const BALLAST: SpgId = pg_id(2, 0);
 const OBJECTS_PER_PG: usize = 3;
 /// Bytes of an object, about: several blocks, so that a transaction has many ways to be torn.
 const OBJECT_BYTES: u64 = 40_000;
@@ -94,8 +94,8 @@ pub struct Start<'a> {
     pub histories: Histories,
 }
 
-pub fn pg_of(index: usize) -> (PgId, u32) {
-    if index == PGS as usize { (BALLAST, 1) } else { (PgId::new(1, index as u32), PGS) }
+pub fn pg_of(index: usize) -> (SpgId, u32) {
+    if index == PGS as usize { (BALLAST, 1) } else { (pg_id(1, index as u32), PGS) }
 }
 
 fn object(pg: usize, n: usize) -> ObjectId {
@@ -139,7 +139,7 @@ impl World {
         let most = if self.burst { 1 } else { 3 };
         let changes = self.draw(proptest::collection::vec((0..OBJECTS_PER_PG, change()), 1..=most));
         let (id, pgs) = pg_of(pg);
-        let mut txn = Transaction::new(id, pg_bits(id.ps, pgs));
+        let mut txn = Transaction::new(id, pg_bits(id.pgid.ps, pgs));
         for (n, change) in &changes {
             let mut change = change.clone().within(OBJECT_BYTES);
             if let Change::Write { len, .. } = &mut change
@@ -147,14 +147,14 @@ impl World {
             {
                 *len %= 4096;
             }
-            txn.ops.push(change.op(&object(pg, *n)));
+            txn.changes.push(change.of(&object(pg, *n)));
         }
         txn.log.push(LogEntry {
             version: Eversion::new(4, version),
             ..log_entry(version, &object(pg, changes[0].0))
         });
         txn.log_trim_to = version.is_multiple_of(8).then(|| Eversion::new(4, version - 5));
-        txn.info = version.is_multiple_of(7).then(|| carmine_store::PgInfo { pg: txn.pg, ..info(version) });
+        txn.info = version.is_multiple_of(7).then(|| PgInfo { pg: txn.pg, ..info(version) });
         txn
     }
 
@@ -174,7 +174,7 @@ impl World {
 /// Submits a transaction, again and again while there is no room for it.
 async fn submit_when_room(shard: &Shard, store: &Store, txn: &Transaction) -> Commit {
     for _ in 0..2000 {
-        let prepared = store.prepare(&txn.ops).await.unwrap();
+        let prepared = store.prepare(&txn.changes).await.unwrap();
         let mut commit = store.submit(txn.clone());
         drop(prepared);
         let refusal = std::future::poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut commit).poll(cx))).await;
@@ -217,13 +217,13 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: usize, count
 
 /// Takes most of the device, and leaves holes all over it.
 async fn fill(world: &World, shard: &Shard, store: &Store) {
-    let oid = ObjectId::head(BALLAST.pool, b"", b"", b"ballast");
+    let oid = ObjectId::head(BALLAST.pgid.pool, b"", b"", b"ballast");
     let blocks = (store.statfs().free / 4096).saturating_sub(10);
     let mut ballast = Transaction::new(BALLAST, 0);
-    ballast.ops.push(write(&oid, 0, noise(blocks, blocks as usize * 4096)));
+    ballast.changes.push(write(&oid, 0, noise(blocks, blocks as usize * 4096)));
     let mut holes = Transaction::new(BALLAST, 0);
     for block in (0..blocks).step_by((blocks / FREE_BLOCKS).max(1) as usize) {
-        holes.ops.push(carmine_store::TxnOp::Zero { oid: oid.clone(), off: block * 4096, len: 4096 });
+        holes.changes.push(only(&oid, Step::Zero { off: block * 4096, len: 4096 }));
     }
     let pg = PGS as usize;
     for (txn, version) in [(ballast, 1), (holes, 2)] {

@@ -1,0 +1,301 @@
+//! The encodings: what is written is read back, and nothing that is read panics or takes memory by what it claims.
+
+use std::sync::Arc;
+
+use allocation_counter::measure;
+use carmine_codec::{DecodeError, Decoder, Encoder};
+use carmine_pgtypes::*;
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..most).prop_map(Bytes::from)
+}
+
+fn name() -> impl Strategy<Value = Box<[u8]>> {
+    vec(any::<u8>(), 0..20).prop_map(Vec::into_boxed_slice)
+}
+
+prop_compose! {
+    fn eversion()(epoch in any::<u32>(), version in any::<u64>()) -> Eversion { Eversion { epoch, version } }
+}
+
+prop_compose! {
+    fn utime()(sec in any::<u32>(), nsec in any::<u32>()) -> UTime { UTime { sec, nsec } }
+}
+
+prop_compose! {
+    fn pg()(pool in any::<i64>(), ps in any::<u32>(), shard in any::<i8>()) -> SpgId {
+        SpgId { pgid: PgId { pool, ps }, shard }
+    }
+}
+
+prop_compose! {
+    fn object()(pool in any::<i64>(), hash in any::<u32>(), nspace in name(), key in name(), name in name(),
+                snap in any::<u64>(), generation in any::<u64>(), shard in any::<i8>()) -> ObjectId {
+        ObjectId { pool, hash, nspace, key, name, snap, generation, shard }
+    }
+}
+
+prop_compose! {
+    fn entry()(version in eversion(), prior in eversion(), client in any::<u64>(), inc in any::<i32>(), tid in any::<u64>(),
+               oid in object().prop_map(Arc::new), op in prop::sample::select(vec![LogOp::Modify, LogOp::Delete, LogOp::Error]),
+               user_version in any::<u64>(), result in any::<i32>(), mtime in utime()) -> LogEntry {
+        LogEntry { version, prior, reqid: ReqId { client, inc, tid }, oid, op, user_version, result, mtime }
+    }
+}
+
+prop_compose! {
+    fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), since in any::<u32>(),
+              acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>()) -> PgInfo {
+        let acting = acting.into_iter().map(OsdId).collect();
+        let (last_epoch_started, same_interval_since) = (Epoch(started), Epoch(since));
+        PgInfo { pg, last_update, log_tail, last_epoch_started, same_interval_since, acting, incomplete }
+    }
+}
+
+prop_compose! {
+    fn meta()(size in any::<u64>(), version in eversion(), user_version in any::<u64>(), mtime in utime(),
+              has_omap in any::<bool>(), pairs in vec((name(), bytes(50)), 0..5)) -> ObjectMeta {
+        let mut xattrs = Xattrs::default();
+        pairs.into_iter().for_each(|(name, value)| xattrs.set(&name, value));
+        ObjectMeta { size, version, user_version, mtime, has_omap, xattrs }
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let range = || (any::<u64>(), any::<u64>());
+    prop_oneof![
+        Just(Step::Touch),
+        Just(Step::Remove),
+        Just(Step::ClearOmap),
+        (0..OBJECT_BYTES_MAX - 100, bytes(100)).prop_map(|(off, data)| Step::Write {
+            off,
+            data: data.into(),
+            crc: None
+        }),
+        range().prop_map(|(off, len)| Step::Zero { off, len }),
+        any::<u64>().prop_map(|size| Step::Truncate { size }),
+        range().prop_map(|(off, len)| Step::Lose { off, len }),
+        (eversion(), any::<u64>(), utime()).prop_map(|(version, user_version, mtime)| Step::SetMeta {
+            version,
+            user_version,
+            mtime
+        }),
+        (name(), bytes(50)).prop_map(|(name, value)| Step::SetXattr { name, value }),
+        name().prop_map(|name| Step::RemoveXattr { name }),
+        vec((name(), bytes(50)), 0..4).prop_map(|entries| Step::SetOmap { entries }),
+        bytes(50).prop_map(|header| Step::SetOmapHeader { header }),
+        vec(name(), 0..4).prop_map(|keys| Step::RemoveOmap { keys }),
+        (name(), name()).prop_map(|(from, to)| Step::RemoveOmapRange { from, to }),
+    ]
+}
+
+/// Any transaction; of its changes some are of the object of the newest log entry.
+fn transaction() -> impl Strategy<Value = Transaction> {
+    let changes = vec((any::<bool>(), object(), vec(step(), 0..4)), 0..4);
+    let versions = (any::<Option<bool>>(), eversion(), eversion());
+    (pg(), changes, vec(entry(), 0..3), versions, prop::option::of(info()), any::<bool>()).prop_map(
+        |(pg, changes, log, (optional, trim, rewind), info, forget_pg)| {
+            let newest = log.last().map(|entry| Arc::clone(&entry.oid));
+            let named = |of_entry, oid| newest.clone().filter(|_| of_entry).unwrap_or_else(|| Arc::new(oid));
+            let changes = changes
+                .into_iter()
+                .map(|(of_entry, oid, steps)| ObjectChange::new(named(of_entry, oid), steps));
+            Transaction {
+                changes: changes.collect(),
+                log: log.into(),
+                log_trim_to: optional.is_some().then_some(trim),
+                log_rewind_to: (optional != Some(true)).then_some(rewind),
+                info,
+                forget_pg,
+                ..Transaction::new(pg, 0)
+            }
+        },
+    )
+}
+
+fn encoded(encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+    Encoder::collect(encode)
+}
+
+fn decoded(bytes: &[u8], data: &Payload, crc: Option<u32>) -> Result<Transaction, DecodeError> {
+    Decoder::all(bytes, "transaction", |d| Transaction::decode(d, data, crc))
+}
+
+fn without_data(bytes: &[u8]) -> Result<Transaction, DecodeError> {
+    Decoder::all(bytes, "transaction", Transaction::decode_without_data)
+}
+
+/// A transaction with one write to `oid`.
+fn writing(oid: &Arc<ObjectId>, data: &Payload, crc: Option<u32>) -> Transaction {
+    let mut txn = Transaction::new(PgId::new(1, 0).into(), 0);
+    txn.changes.push(ObjectChange::new(Arc::clone(oid), [Step::Write { off: 5, data: data.clone(), crc }]));
+    txn
+}
+
+/// Every decoder over any bytes, with the memory that each may take.
+fn decode_everything(bytes: &[u8]) {
+    let bounded = |decode: &dyn Fn(), what: &str| {
+        let held = measure(decode).bytes_max;
+        let limit = MEMORY_BYTES_FIXED + bytes.len() * MEMORY_PER_INPUT_BYTE_MAX;
+        assert!(
+            held <= limit as u64,
+            "{what} held {held} bytes for {} of input: {}",
+            bytes.len(),
+            bytes.escape_ascii()
+        );
+    };
+    bounded(&|| drop(LogEntry::decode(&mut Decoder::new(bytes, "entry"))), "LogEntry");
+    bounded(&|| drop(PgInfo::decode(&mut Decoder::new(bytes, "info"))), "PgInfo");
+    bounded(&|| drop(ObjectMeta::decode(&mut Decoder::new(bytes, "metadata"))), "ObjectMeta");
+    bounded(&|| drop(decode_object(&mut Decoder::new(bytes, "object"))), "ObjectId");
+    let data = Payload::from(vec![7; 100]);
+    bounded(&|| drop(decoded(bytes, &data, Some(1))), "Transaction");
+    bounded(&|| drop(without_data(bytes)), "Transaction without data");
+}
+
+proptest! {
+    #[test]
+    fn entries_infos_and_metadata_round_trip(entry in entry(), info in info(), meta in meta()) {
+        let bytes = encoded(|e| { entry.encode(e); info.encode(e); meta.encode(e); encode_object(e, &entry.oid); });
+        let mut d = Decoder::new(&bytes, "test");
+        prop_assert_eq!(LogEntry::decode(&mut d), Ok(entry.clone()));
+        prop_assert_eq!(PgInfo::decode(&mut d), Ok(info));
+        prop_assert_eq!(ObjectMeta::decode(&mut d), Ok(meta));
+        prop_assert_eq!(decode_object(&mut d), Ok(ObjectId::clone(&entry.oid)));
+        prop_assert!(d.is_empty());
+    }
+
+    #[test]
+    fn transactions_round_trip(txn in transaction()) {
+        let (bytes, data) = (encoded(|e| txn.encode(e)), txn.data().0);
+        prop_assert_eq!(decoded(&bytes, &data, None), Ok(txn.clone()));
+        // Without the data all else is the same, the lengths of writes too.
+        let bare = without_data(&bytes).unwrap();
+        prop_assert_eq!(bare.data_bytes(), data.len() as u64);
+        prop_assert_eq!(encoded(|e| bare.encode(e)), bytes);
+    }
+
+    #[test]
+    fn a_change_of_the_newest_entrys_object_does_not_name_it_again(entry in entry(), object in object()) {
+        let change = |oid: &Arc<ObjectId>| ObjectChange::new(Arc::clone(oid), [Step::Touch]);
+        let mut txn = Transaction::new(PgId::new(1, 0).into(), 0);
+        txn.changes.extend([change(&entry.oid), change(&Arc::new(object.clone()))]);
+        txn.log.push(entry);
+        let bytes = encoded(|e| txn.encode(e));
+        let mut only_log = Transaction { changes: [].into_iter().collect(), ..txn };
+        let named = encoded(|e| encode_object(e, &object)).len();
+        prop_assert_eq!(bytes.len() - encoded(|e| only_log.encode(e)).len(), named + 2 * (1 + 4 + 1));
+        let read = decoded(&bytes, &Payload::new(), None).unwrap();
+        prop_assert!(Arc::ptr_eq(&read.changes[0].oid, &read.log[0].oid));
+        // Without an entry there is nothing that could name it.
+        only_log.log.clear();
+        let mut bad = encoded(|e| only_log.encode(e));
+        bad.truncate(bad.len() - 4);
+        bad.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let refused = matches!(decoded(&bad, &Payload::new(), None), Err(DecodeError::BadValue { .. }));
+        prop_assert!(refused);
+    }
+
+    #[test]
+    fn writes_must_add_up_to_the_data(txn in transaction(), other in 0usize..200) {
+        let (bytes, data) = (encoded(|e| txn.encode(e)), txn.data().0);
+        let read = decoded(&bytes, &Payload::from(vec![0; other]), None);
+        prop_assert_eq!(read.is_ok(), other == data.len());
+    }
+
+    #[test]
+    fn a_checksum_of_the_data_is_that_of_a_lone_write(oid in object(), data in vec(any::<u8>(), 1..100)) {
+        let (oid, data) = (Arc::new(oid), Payload::from(data));
+        let mut txn = writing(&oid, &data, Some(9));
+        prop_assert_eq!(txn.data(), (data.clone(), Some(9)));
+        prop_assert_eq!(decoded(&encoded(|e| txn.encode(e)), &data, Some(9)), Ok(txn.clone()));
+        txn.changes.push(writing(&oid, &data, Some(9)).changes.remove(0));
+        let (both, crc) = txn.data();
+        prop_assert_eq!(crc, None);
+        let read = decoded(&encoded(|e| txn.encode(e)), &both, Some(8)).unwrap();
+        prop_assert_eq!(read.data().1, None);
+    }
+
+    #[test]
+    fn random_bytes_are_errors_not_panics(bytes in vec(any::<u8>(), 0..300)) {
+        decode_everything(&bytes);
+    }
+
+    #[test]
+    fn changed_encodings_are_errors_not_panics(txn in transaction(), meta in meta(), changes in vec((any::<usize>(), any::<u8>()), 1..6), cut in any::<usize>()) {
+        for mut bytes in [encoded(|e| txn.encode(e)), encoded(|e| meta.encode(e))] {
+            for &(at, byte) in &changes {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+            bytes.truncate(1 + cut % bytes.len());
+            decode_everything(&bytes);
+        }
+    }
+}
+
+/// The shortest inputs for the most memory: changes without steps, and steps of one byte.
+#[test]
+fn many_short_items_stay_within_the_memory_that_is_declared() {
+    let oid: Arc<ObjectId> = ObjectId::cursor(1, 0).into();
+    let mut txn = Transaction::new(PgId::new(1, 0).into(), 0);
+    txn.changes.extend((0..30_000).map(|_| ObjectChange::new(Arc::clone(&oid), [])));
+    decode_everything(&encoded(|e| txn.encode(e)));
+    txn.changes.clear();
+    txn.changes.push(ObjectChange::new(oid, (0..=1 << 17).map(|_| Step::Touch)));
+    decode_everything(&encoded(|e| txn.encode(e)));
+}
+
+#[test]
+fn a_write_behind_the_largest_object_is_refused() {
+    let oid: Arc<ObjectId> = ObjectId::cursor(1, 0).into();
+    let data = Payload::from(vec![1; 10]);
+    for (off, good) in [(OBJECT_BYTES_MAX - 10, true), (OBJECT_BYTES_MAX - 9, false), (u64::MAX, false)] {
+        let mut txn = writing(&oid, &data, None);
+        txn.changes[0].steps[0] = Step::Write { off, data: data.clone(), crc: None };
+        let bytes = encoded(|e| txn.encode(e));
+        assert_eq!(decoded(&bytes, &data, None).is_ok(), good, "{off}");
+        assert_eq!(without_data(&bytes).is_ok(), good, "{off}");
+    }
+}
+
+/// A few bytes must not stand for any amount of data.
+#[test]
+fn writes_without_their_data_are_bounded_together() {
+    let oid: Arc<ObjectId> = ObjectId::cursor(1, 0).into();
+    let one = encoded(|e| writing(&oid, &Payload::from(vec![0; 7]), None).encode(e));
+    let at = one.len() - 8;
+    assert_eq!(one[at..], 7u64.to_le_bytes());
+    // The same step again and again, of the largest length.
+    let (head, step) =
+        (&one[..one.len() - 17 - 4], [&[2][..], &[0; 8], &OBJECT_BYTES_MAX.to_le_bytes()].concat());
+    for (count, good) in [(1u32, true), (2, false), (500, false)] {
+        let bytes = [head, &count.to_le_bytes(), &step.repeat(count as usize)].concat();
+        assert_eq!(without_data(&bytes).is_ok(), good, "{count}");
+        decode_everything(&bytes);
+    }
+}
+
+#[test]
+fn names_are_bounded() {
+    for (len, good) in [(NAME_BYTES_MAX, true), (NAME_BYTES_MAX + 1, false)] {
+        let oid = ObjectId::head(1, b"", b"", &vec![b'x'; len]);
+        let bytes = encoded(|e| encode_object(e, &oid));
+        assert_eq!(decode_object(&mut Decoder::new(&bytes, "test")).is_ok(), good, "{len}");
+    }
+}
+
+#[test]
+fn a_sealed_transaction_is_encoded_once_and_keeps_the_bytes_it_came_in() {
+    let txn = writing(&ObjectId::cursor(1, 0).into(), &Payload::from(vec![1; 10]), None);
+    let sealed = Sealed::from(txn.clone());
+    assert_eq!(sealed.encoded().as_slice(), encoded(|e| txn.encode(e)));
+    assert_eq!(sealed.encoded().as_slice().as_ptr(), sealed.clone().encoded().as_slice().as_ptr());
+    let came = Bytes::from(vec![1, 2, 3]);
+    assert_eq!(Sealed::decoded(txn.clone(), came.clone()).encoded(), &came);
+    assert_eq!(sealed.into_txn(), txn);
+}
