@@ -148,10 +148,10 @@ fn decode_everything(bytes: &[u8]) {
             bytes.escape_ascii()
         );
     };
-    bounded(&|| drop(LogEntry::decode(&mut Decoder::new(bytes, "entry"))), "LogEntry");
-    bounded(&|| drop(PgInfo::decode(&mut Decoder::new(bytes, "info"))), "PgInfo");
-    bounded(&|| drop(ObjectMeta::decode(&mut Decoder::new(bytes, "metadata"))), "ObjectMeta");
-    bounded(&|| drop(decode_object(&mut Decoder::new(bytes, "object"))), "ObjectId");
+    bounded(&|| drop(Decoder::new(bytes, "entry").get::<LogEntry>()), "LogEntry");
+    bounded(&|| drop(Decoder::new(bytes, "info").get::<PgInfo>()), "PgInfo");
+    bounded(&|| drop(Decoder::new(bytes, "metadata").get::<ObjectMeta>()), "ObjectMeta");
+    bounded(&|| drop(object::get::<ObjectId>(&mut Decoder::new(bytes, "object"))), "ObjectId");
     let data = Payload::from(vec![7; 100]);
     bounded(&|| drop(decoded(bytes, &data, Some(1))), "Transaction");
     bounded(&|| drop(without_data(bytes)), "Transaction without data");
@@ -160,12 +160,12 @@ fn decode_everything(bytes: &[u8]) {
 proptest! {
     #[test]
     fn entries_infos_and_metadata_round_trip(entry in entry(), info in info(), meta in meta()) {
-        let bytes = encoded(|e| { entry.encode(e); info.encode(e); meta.encode(e); encode_object(e, &entry.oid); });
+        let bytes = encoded(|e| { e.put(&entry); e.put(&info); e.put(&meta); object::put(&entry.oid, e); });
         let mut d = Decoder::new(&bytes, "test");
-        prop_assert_eq!(LogEntry::decode(&mut d), Ok(entry.clone()));
-        prop_assert_eq!(PgInfo::decode(&mut d), Ok(info));
-        prop_assert_eq!(ObjectMeta::decode(&mut d), Ok(meta));
-        prop_assert_eq!(decode_object(&mut d), Ok(ObjectId::clone(&entry.oid)));
+        prop_assert_eq!(d.get::<LogEntry>(), Ok(entry.clone()));
+        prop_assert_eq!(d.get::<PgInfo>(), Ok(info));
+        prop_assert_eq!(d.get::<ObjectMeta>(), Ok(meta));
+        prop_assert_eq!(object::get::<ObjectId>(&mut d), Ok(ObjectId::clone(&entry.oid)));
         prop_assert!(d.is_empty());
     }
 
@@ -187,7 +187,7 @@ proptest! {
         txn.log.push(entry);
         let bytes = encoded(|e| txn.encode(e));
         let mut only_log = Transaction { changes: [].into_iter().collect(), ..txn };
-        let named = encoded(|e| encode_object(e, &object)).len();
+        let named = encoded(|e| object::put(&object, e)).len();
         prop_assert_eq!(bytes.len() - encoded(|e| only_log.encode(e)).len(), named + 2 * (1 + 4 + 1));
         let read = decoded(&bytes, &Payload::new(), None).unwrap();
         prop_assert!(Arc::ptr_eq(&read.changes[0].oid, &read.log[0].oid));
@@ -227,7 +227,7 @@ proptest! {
 
     #[test]
     fn changed_encodings_are_errors_not_panics(txn in transaction(), meta in meta(), changes in vec((any::<usize>(), any::<u8>()), 1..6), cut in any::<usize>()) {
-        for mut bytes in [encoded(|e| txn.encode(e)), encoded(|e| meta.encode(e))] {
+        for mut bytes in [encoded(|e| txn.encode(e)), encoded(|e| e.put(&meta))] {
             for &(at, byte) in &changes {
                 let at = at % bytes.len();
                 bytes[at] = byte;

@@ -189,7 +189,7 @@ mod tests {
                 let _ = (decode_log(&key, value), decode_onode(&key, value), decode_extents(&key, value));
                 let _ = (decode_info(&key, value), decode_tail(&key, value), decode_omap(&key, value));
             }
-            let mut value = sealed(&key, |e| entry(version).encode(e));
+            let mut value = sealed(&key, |e| e.put(&entry(version)));
             prop_assert_eq!(decode_log(&key, &value).unwrap(), entry(version));
             let at = at % value.len();
             value[at] ^= 1 << (at % 8);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_value_under_another_key_is_damaged() {
-        let value = sealed(b"Oa", |e| ObjectMeta::default().encode(e));
+        let value = sealed(b"Oa", |e| e.put(&ObjectMeta::default()));
         assert!(decode_onode(b"Oa", &value).is_ok());
         let error = decode_onode(b"Ob", &value).unwrap_err().to_string();
         assert!(error.contains("Ob") && error.contains("checksum"), "{error}");
@@ -207,16 +207,16 @@ mod tests {
 
     #[test]
     fn a_value_that_contradicts_its_key_is_damaged() {
-        let of = |key: &[u8], info: &PgInfo| decode_info(key, &sealed(key, |e| info.encode(e)));
+        let of = |key: &[u8], info: &PgInfo| decode_info(key, &sealed(key, |e| e.put(info)));
         let key = keys::pg(keys::PG_INFO, pg());
         let info = PgInfo { pg: pg(), incomplete: true, ..PgInfo::default() };
         assert_eq!(of(&key, &info).unwrap(), info);
         let other = PgInfo { pg: SpgId { shard: 1, ..pg() }, ..info };
         assert!(of(&key, &other).unwrap_err().to_string().contains("another PG"));
         let key = keys::log(pg(), Eversion::new(1, 2));
-        let value = sealed(&key, |e| entry(Eversion::new(1, 3)).encode(e));
+        let value = sealed(&key, |e| e.put(&entry(Eversion::new(1, 3))));
         assert!(decode_log(&key, &value).unwrap_err().to_string().contains("another version"));
         let huge = ObjectMeta { size: OBJECT_BYTES_MAX + 1, ..ObjectMeta::default() };
-        assert!(decode_onode(b"Oa", &sealed(b"Oa", |e| huge.encode(e))).is_err());
+        assert!(decode_onode(b"Oa", &sealed(b"Oa", |e| e.put(&huge))).is_err());
     }
 }

@@ -43,9 +43,9 @@ pub fn key() -> impl Strategy<Value = Box<[u8]>> {
         .prop_map(Vec::into_boxed_slice)
 }
 
-/// Values of xattrs and omap keys: short ones, and a few that do not fit a block.
+/// Values of xattrs and omap keys: short ones, some that do not fit a block, and a few that fit into no group of the log.
 fn value() -> impl Strategy<Value = Bytes> {
-    let len = prop_oneof![9 => 0usize..40, 1 => 0usize..6000];
+    let len = prop_oneof![18 => 0usize..40, 2 => 0usize..6000, 1 => 0usize..30_000];
     (any::<u64>(), len).prop_map(|(seed, len)| noise(seed, len).into())
 }
 
