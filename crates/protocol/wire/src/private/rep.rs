@@ -20,19 +20,20 @@
 //! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
 
 mod entry;
-mod op;
 mod peering;
-mod read;
 #[cfg(test)]
 mod tests;
 
-pub use entry::RepEntry;
-pub use op::{RepAck, RepOp, RepTxn};
+use entry::object;
+pub use entry::{RepEntry, RepTxn};
 pub use peering::{PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
-pub use read::{PgData, PgRead};
 
-use carmine_types::{Epoch, PgId};
+use carmine_codec::{Coded, coded};
+use carmine_types::{Epoch, Eversion, ObjectId, PgId};
+use smallvec::SmallVec;
 
+use super::VERSION;
+use crate::header::message;
 use crate::{Decoder, Encoder, Result};
 
 /// First kind of this module.
@@ -40,37 +41,119 @@ pub const KIND_FIRST: u16 = 0x8001;
 /// Last kind reserved for this module.
 pub const KIND_LAST: u16 = 0x800f;
 
-/// What every message begins with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
-    pub pg: PgId,
-    /// The sender's map when it sent this.
-    pub epoch: Epoch,
-    /// The primary's epoch at which the interval began for it. A replica takes nothing of another interval than the one
-    /// of the last [`PgQuery`] it answered.
-    pub interval: Epoch,
-    /// Counts the primary's attempts to activate the PG since its process started. Within an interval a replica takes
-    /// nothing of an earlier attempt than the one of the last [`PgQuery`] it answered.
-    pub attempt: u64,
+coded! {
+    /// The beginning of every message.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Head {
+        pub pg: PgId = bare_pg,
+        /// The sender's map when it sent this.
+        pub epoch: Epoch,
+        /// The primary's epoch at which the interval began for it. A replica takes nothing of another interval than the one
+        /// of the last [`PgQuery`] it answered.
+        pub interval: Epoch,
+        /// Counts the primary's attempts to activate the PG since its process started. Within an interval a replica takes
+        /// nothing of an earlier attempt than the one of the last [`PgQuery`] it answered.
+        pub attempt: u64,
+    }
 }
 
-impl Head {
-    pub(crate) fn encode(&self, e: &mut Encoder<'_>) {
-        e.i64(self.pg.pool);
-        e.u32(self.pg.ps);
-        e.u32(self.epoch.0);
-        e.u32(self.interval.0);
-        e.u64(self.attempt);
+/// A PG's pool and seed, without Ceph's version and its unused field.
+mod bare_pg {
+    use super::*;
+
+    #[inline]
+    pub(super) fn put(pg: &PgId, e: &mut Encoder<'_>) {
+        e.i64(pg.pool);
+        e.u32(pg.ps);
     }
 
-    pub(crate) fn decode(d: &mut Decoder<'_>) -> Result<Head> {
-        let pg = PgId { pool: d.i64()?, ps: d.u32()? };
-        Ok(Head { pg, epoch: Epoch(d.u32()?), interval: Epoch(d.u32()?), attempt: d.u64()? })
+    #[inline]
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<PgId> {
+        Ok(PgId { pool: d.i64()?, ps: d.u32()? })
     }
 }
 
 /// The PG that any message of this module is about; `None` if the front is too short to be one.
 pub fn peek_pg(front: &[u8]) -> Option<PgId> {
     let mut d = Decoder::new(front, "replication head");
-    Head::decode(&mut d).ok().map(|head| head.pg)
+    d.get::<Head>().ok().map(|head| head.pg)
+}
+
+message! {
+    /// Primary to replica: apply this entry, the next one of the PG's log.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RepOp: REP_OP, VERSION, compat VERSION, then with_pool {
+        pub head: Head,
+        /// Log entries up to and with this version may go; zero: keep all.
+        pub trim_to: Eversion,
+        pub entry: RepEntry,
+        pub txn: SmallVec<[RepTxn; 2]> = steps,
+    }
+}
+
+impl RepOp {
+    fn with_pool(mut self) -> RepOp {
+        self.entry.oid.pool = self.head.pg.pool;
+        self
+    }
+}
+
+mod steps {
+    use super::*;
+
+    #[inline]
+    pub(super) fn put(steps: &[RepTxn], e: &mut Encoder<'_>) {
+        e.count(steps.len());
+        RepTxn::put_items(steps, e);
+    }
+
+    #[inline]
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<SmallVec<[RepTxn; 2]>> {
+        let count = d.count(RepTxn::BYTES_MIN)?;
+        let mut steps = SmallVec::new();
+        for _ in 0..count {
+            steps.push(d.get()?);
+        }
+        Ok(steps)
+    }
+}
+
+message! {
+    /// Replica to primary: every entry up to and with `version` is durable here. With a negative `result` nothing was
+    /// applied, and `version` is the last entry that was.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RepAck: REP_ACK, VERSION, compat VERSION {
+        pub head: Head,
+        pub version: Eversion,
+        pub result: i32,
+    }
+}
+
+message! {
+    /// One member of the acting set to another: give me `len` bytes at `off` of your copy of this object.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgRead: PG_READ, VERSION, compat VERSION, then with_pool {
+        pub head: Head,
+        pub off: u64,
+        /// At most 1 MiB.
+        pub len: u32,
+        pub oid: ObjectId = object,
+    }
+}
+
+impl PgRead {
+    fn with_pool(mut self) -> PgRead {
+        self.oid.pool = self.head.pg.pool;
+        self
+    }
+}
+
+message! {
+    /// The answer; the bytes are in the data segment, less what lies behind the end of the object.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PgData: PG_DATA, VERSION, compat VERSION {
+        pub head: Head,
+        /// 0, or an errno: then there are no bytes.
+        pub result: i32,
+    }
 }

@@ -1,76 +1,149 @@
-//! A PG log entry on the wire.
+//! A PG log entry and the steps of a write, on the wire.
 
+use carmine_codec::{Coded, coded};
 use carmine_types::{Eversion, LogOp, ObjectId, ReqId, UTime};
 
 use crate::{DecodeError, Decoder, Encoder, Result};
 
-/// Smallest encoding of an entry, with empty strings.
-pub(super) const ENTRY_BYTES_MIN: usize = 12 + 12 + 20 + 8 + 8 + 4 + 1 + OBJECT_BYTES_MIN;
-/// Smallest encoding of an object's id.
-const OBJECT_BYTES_MIN: usize = 4 + 8 + 3 * 4;
-
-/// One change of one object, or a request that changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RepEntry {
-    pub version: Eversion,
-    /// Version of the object before this change; zero if it did not exist.
-    pub prior: Eversion,
-    pub reqid: ReqId,
-    /// Its pool is that of the message's PG: it is not sent.
-    pub oid: ObjectId,
-    /// What was done.
-    pub op: LogOp,
-    pub user_version: u64,
-    /// Result that a resend of the request is answered with.
-    pub result: i32,
-    pub mtime: UTime,
+coded! {
+    /// One change of one object, or a request that changed nothing.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RepEntry {
+        pub version: Eversion,
+        /// Version of the object before this change; zero if it did not exist.
+        pub prior: Eversion,
+        pub reqid: ReqId = reqid,
+        pub user_version: u64,
+        pub mtime: UTime,
+        /// Result that a resend of the request is answered with.
+        pub result: i32,
+        /// What was done.
+        pub op: LogOp = log_op,
+        /// Its pool is that of the message's PG: it is not sent.
+        pub oid: ObjectId = object,
+    }
 }
 
-impl RepEntry {
-    pub(super) fn encode(&self, e: &mut Encoder<'_>) {
-        e.eversion(self.version);
-        e.eversion(self.prior);
-        e.u64(self.reqid.client);
-        e.i32(self.reqid.inc);
-        e.u64(self.reqid.tid);
-        e.u64(self.user_version);
-        e.utime(self.mtime);
-        e.i32(self.result);
-        e.u8(match self.op {
+/// A request's id, without Ceph's envelope.
+mod reqid {
+    use super::*;
+
+    #[inline]
+    pub(super) fn put(reqid: &ReqId, e: &mut Encoder<'_>) {
+        e.u64(reqid.client);
+        e.i32(reqid.inc);
+        e.u64(reqid.tid);
+    }
+
+    #[inline]
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<ReqId> {
+        Ok(ReqId { client: d.u64()?, inc: d.i32()?, tid: d.u64()? })
+    }
+}
+
+mod log_op {
+    use super::*;
+
+    #[inline]
+    pub(super) fn put(op: &LogOp, e: &mut Encoder<'_>) {
+        e.u8(match op {
             LogOp::Modify => 0,
             LogOp::Delete => 1,
             LogOp::Error => 2,
         });
-        object(e, &self.oid);
     }
 
-    pub(super) fn decode(d: &mut Decoder<'_>, pool: i64) -> Result<RepEntry> {
-        let (version, prior) = (d.eversion()?, d.eversion()?);
-        let reqid = ReqId { client: d.u64()?, inc: d.i32()?, tid: d.u64()? };
-        let (user_version, mtime, result) = (d.u64()?, d.utime()?, d.i32()?);
-        let op = match d.u8()? {
-            0 => LogOp::Modify,
-            1 => LogOp::Delete,
-            2 => LogOp::Error,
-            value => return Err(DecodeError::BadValue { what: "log entry kind", value: value.into() }),
+    #[inline]
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<LogOp> {
+        match d.u8()? {
+            0 => Ok(LogOp::Modify),
+            1 => Ok(LogOp::Delete),
+            2 => Ok(LogOp::Error),
+            value => Err(DecodeError::BadValue { what: "log entry kind", value: value.into() }),
+        }
+    }
+}
+
+/// An object's id without its pool, which is that of the message's PG: the message puts it in.
+pub(super) mod object {
+    use super::*;
+
+    #[inline]
+    pub(in super::super) fn put(oid: &ObjectId, e: &mut Encoder<'_>) {
+        e.u32(oid.hash);
+        e.u64(oid.snap);
+        e.blob(&oid.nspace);
+        e.blob(&oid.key);
+        e.blob(&oid.name);
+    }
+
+    #[inline]
+    pub(in super::super) fn get(d: &mut Decoder<'_>) -> Result<ObjectId> {
+        let (hash, snap) = (d.u32()?, d.u64()?);
+        let (nspace, key, name) = (d.blob()?.into(), d.blob()?.into(), d.blob()?.into());
+        Ok(ObjectId { pool: 0, hash, nspace, key, name, snap })
+    }
+}
+
+/// A step of a write's transaction, on the object of its log entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepTxn {
+    /// The object exists from now on.
+    Touch,
+    /// `len` bytes, the next ones of the data segment, go to `off`.
+    Write {
+        off: u64,
+        len: u64,
+    },
+    Zero {
+        off: u64,
+        len: u64,
+    },
+    Truncate {
+        size: u64,
+    },
+    Remove,
+    /// `len` bytes, the next ones of the data segment, go to `off` of the object that keeps the attributes.
+    AttrsWrite {
+        off: u64,
+        len: u64,
+    },
+    /// That object goes.
+    AttrsRemove,
+}
+
+impl Coded for RepTxn {
+    /// Code, offset, length.
+    const BYTES_MIN: usize = 17;
+
+    #[inline]
+    fn put(&self, e: &mut Encoder<'_>) {
+        let (code, off, len) = match *self {
+            RepTxn::Touch => (1, 0, 0),
+            RepTxn::Write { off, len } => (2, off, len),
+            RepTxn::Zero { off, len } => (3, off, len),
+            RepTxn::Truncate { size } => (4, size, 0),
+            RepTxn::Remove => (5, 0, 0),
+            RepTxn::AttrsWrite { off, len } => (6, off, len),
+            RepTxn::AttrsRemove => (7, 0, 0),
         };
-        let oid = decode_object(d, pool)?;
-        Ok(RepEntry { version, prior, reqid, oid, op, user_version, result, mtime })
+        e.u8(code);
+        e.u64(off);
+        e.u64(len);
     }
-}
 
-/// Writes an object's id without its pool.
-pub(super) fn object(e: &mut Encoder<'_>, oid: &ObjectId) {
-    e.u32(oid.hash);
-    e.u64(oid.snap);
-    e.blob(&oid.nspace);
-    e.blob(&oid.key);
-    e.blob(&oid.name);
-}
-
-/// Reads what [`object`] wrote.
-pub(super) fn decode_object(d: &mut Decoder<'_>, pool: i64) -> Result<ObjectId> {
-    let (hash, snap) = (d.u32()?, d.u64()?);
-    let (nspace, key, name) = (d.blob()?.into(), d.blob()?.into(), d.blob()?.into());
-    Ok(ObjectId { pool, hash, nspace, key, name, snap })
+    #[inline]
+    fn get(d: &mut Decoder<'_>) -> Result<RepTxn> {
+        let (code, off, len) = (d.u8()?, d.u64()?, d.u64()?);
+        Ok(match code {
+            1 => RepTxn::Touch,
+            2 => RepTxn::Write { off, len },
+            3 => RepTxn::Zero { off, len },
+            4 => RepTxn::Truncate { size: off },
+            5 => RepTxn::Remove,
+            6 => RepTxn::AttrsWrite { off, len },
+            7 => RepTxn::AttrsRemove,
+            value => return Err(DecodeError::BadValue { what: "transaction step", value: value.into() }),
+        })
+    }
 }
