@@ -18,6 +18,7 @@ use carmine_types::{Epoch, ObjectId, OsdId, PgId, crc32c, errno};
 use carmine_wire::frame::{self, FrameReader, Preamble, SEGMENTS_MAX, Tag};
 use carmine_wire::handshake::*;
 use carmine_wire::osd_op::{OsdOp, OsdReply, OsdRequest, flags};
+use carmine_wire::private::VERSION;
 use carmine_wire::{EntityAddr, EntityType, FEATURES, Header2, kinds};
 
 const OBJECT: &str = "four-megabytes";
@@ -211,7 +212,7 @@ fn flood(target: EntityAddr, on: &AtomicBool) {
         let mut bytes = Vec::new();
         for _ in 0..500 {
             seq += 1;
-            let header = Header2 { seq, ..Header2::new(0x8fff, 1, 1) };
+            let header = Header2 { seq, ..Header2::new(0x8fff, VERSION, VERSION) };
             let tail = frame::message_head(&mut bytes, &header, &[0; 100], 0);
             frame::message_tail(&mut bytes, tail, crc32c::SEED);
         }

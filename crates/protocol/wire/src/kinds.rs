@@ -44,6 +44,7 @@ kinds! {
     COMMAND = 97,
     COMMAND_REPLY = 98,
     MGR_MAP = 0x704,
+    VERSION_NOTICE = 0x8000,
     REP_OP = 0x8001,
     REP_ACK = 0x8002,
     PG_QUERY = 0x8003,
