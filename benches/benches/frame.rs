@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use carmine_types::{Epoch, Eversion, ObjectId, PgId, UTime, crc32c};
 use carmine_wire::Header2;
-use carmine_wire::frame::{self, Frame, PREAMBLE_BYTES, Preamble, segment};
+use carmine_wire::frame::{self, Frame, FrameReader, segment};
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, flags};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -50,10 +50,8 @@ fn received(request: &OsdRequest, data: &[u8]) -> Vec<u8> {
     out
 }
 
-fn parse(bytes: &[u8]) -> (Header2, Frame<'_>) {
-    let (head, body) = bytes.split_at(PREAMBLE_BYTES);
-    let preamble = Preamble::decode(head).expect("a preamble");
-    let frame = Frame::parse(&preamble, body).expect("a frame");
+fn parse(bytes: &mut [u8]) -> (Header2, Frame<'_>) {
+    let (frame, _) = FrameReader::default().next(bytes).expect("a frame").expect("all of it");
     (Header2::decode(frame.segments[segment::HEADER]).expect("a header"), frame)
 }
 
@@ -61,7 +59,7 @@ fn frames(c: &mut Criterion) {
     let data = vec![0xa5u8; BLOCK_BYTES];
     let request = request();
     let reply = reply(&request);
-    let whole_request = received(&request, &data);
+    let mut whole_request = received(&request, &data);
     let mut whole_reply = Vec::new();
     encode_reply(&mut whole_reply, &reply);
 
@@ -76,7 +74,7 @@ fn frames(c: &mut Criterion) {
     });
     group.bench_function("decode request", |b| {
         b.iter(|| {
-            let (header, frame) = parse(black_box(&whole_request));
+            let (header, frame) = parse(black_box(&mut whole_request));
             OsdRequest::decode(&header, frame.segments[segment::FRONT]).expect("a request")
         });
     });
@@ -89,7 +87,7 @@ fn frames(c: &mut Criterion) {
     });
     group.bench_function("decode reply", |b| {
         b.iter(|| {
-            let (header, frame) = parse(black_box(&whole_reply));
+            let (header, frame) = parse(black_box(&mut whole_reply));
             let reply = OsdReply::decode(&header, frame.segments[segment::FRONT]).expect("a reply");
             reply.user_version
         });

@@ -15,9 +15,10 @@ use carmine_tests::sheet::Sheet;
 use carmine_tests::tools::{ONE_BLUE, ONE_CYAN};
 use carmine_tests::{Background, Testbed, installed, succeed};
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, crc32c, errno};
-use carmine_wire::frame::{self, PREAMBLE_BYTES, Preamble, Tag, segment};
+use carmine_wire::frame::{self, FrameReader, Preamble, SEGMENTS_MAX, Tag};
 use carmine_wire::handshake::*;
 use carmine_wire::osd_op::{OsdOp, OsdReply, OsdRequest, flags};
+use carmine_wire::private::VERSION;
 use carmine_wire::{EntityAddr, EntityType, FEATURES, Header2, kinds};
 
 const OBJECT: &str = "four-megabytes";
@@ -62,20 +63,22 @@ impl Bad {
         self.stream.write_all(&bytes).expect("the OSD takes it");
     }
 
-    /// The next frame: preamble and body.
-    fn next(&mut self) -> (Preamble, Vec<u8>) {
-        let mut head = [0; PREAMBLE_BYTES];
+    /// The next frame: its tag and segments.
+    fn next(&mut self) -> (Tag, [Vec<u8>; SEGMENTS_MAX]) {
+        let mut frames = FrameReader::default();
+        let mut head = vec![0; frames.need()];
         self.stream.read_exact(&mut head).expect("a preamble");
-        let preamble = Preamble::decode(&head).expect("a preamble");
-        let mut body = vec![0; preamble.body_bytes()];
+        frames.preamble(&mut head).expect("a preamble");
+        let mut body = vec![0; frames.need()];
         self.stream.read_exact(&mut body).expect("a frame");
-        (preamble, body)
+        let frame = frames.body(&mut body).expect("a frame");
+        (frame.tag, frame.segments.map(<[u8]>::to_vec))
     }
 
     /// The payload of the next frame.
     fn frame(&mut self) -> Vec<u8> {
-        let (preamble, body) = self.next();
-        preamble.verify_head(&body).expect("a checksum").to_vec()
+        let (_, [payload, ..]) = self.next();
+        payload
     }
 
     /// Sends a request with its data and waits for its result.
@@ -84,15 +87,13 @@ impl Bad {
         push_request(&mut bytes, seq, request, data);
         assert!(self.send(&bytes), "the OSD takes it");
         loop {
-            let (preamble, body) = self.next();
-            if preamble.tag != Tag::Message {
+            let (tag, [header, front, ..]) = self.next();
+            if tag != Tag::Message {
                 continue;
             }
-            let header = preamble.verify_head(&body).expect("a checksum");
-            let header = Header2::decode(header).expect("a header");
+            let header = Header2::decode(&header).expect("a header");
             if header.kind == kinds::OSD_OP_REPLY {
-                let front = &body[preamble.segment_range(segment::FRONT)];
-                return OsdReply::decode(&header, front).expect("an answer").result;
+                return OsdReply::decode(&header, &front).expect("an answer").result;
             }
         }
     }
@@ -211,7 +212,7 @@ fn flood(target: EntityAddr, on: &AtomicBool) {
         let mut bytes = Vec::new();
         for _ in 0..500 {
             seq += 1;
-            let header = Header2 { seq, ..Header2::new(0x8fff, 1, 1) };
+            let header = Header2 { seq, ..Header2::new(0x8fff, VERSION, VERSION) };
             let tail = frame::message_head(&mut bytes, &header, &[0; 100], 0);
             frame::message_tail(&mut bytes, tail, crc32c::SEED);
         }

@@ -1,7 +1,7 @@
 //! The framing: a stream of bytes as a peer sends it, and the control frames in it.
 
 use carmine_types::crc32c;
-use carmine_wire::frame::{Frame, PREAMBLE_BYTES, Preamble, Tag, segment};
+use carmine_wire::frame::{FrameReader, PREAMBLE_BYTES, Tag, segment};
 use carmine_wire::handshake::*;
 
 use super::seeds;
@@ -12,27 +12,49 @@ const CHECKED_BYTES: usize = 28;
 /// A connection from its first byte: the banner if there is one, then frames to the end or to the first bad one. Each frame
 /// is looked at as it came, and once more as if its sender had meant it: with a right checksum of the preamble.
 pub(super) fn stream(bytes: &[u8]) {
-    let mut rest = match Banner::parse(bytes) {
+    let frames_at = match Banner::parse(bytes) {
         Ok(Some((banner, len))) => {
             let _ = banner.check_compatible();
-            bytes.get(len..).unwrap_or_default()
+            len
         }
-        _ => bytes,
+        _ => 0,
     };
+    let mut received = bytes.get(frames_at..).unwrap_or_default().to_vec();
+    let mut rest = &mut received[..];
     while rest.len() >= PREAMBLE_BYTES {
-        let mut head = rest[..PREAMBLE_BYTES].to_vec();
-        let as_sent = Preamble::decode(&head);
-        let crc = crc32c::raw(0, &head[..CHECKED_BYTES]);
-        head[CHECKED_BYTES..].copy_from_slice(&crc.to_le_bytes());
-        let Ok(preamble) = as_sent.or_else(|_| Preamble::decode(&head)) else { return };
-        rest = &rest[PREAMBLE_BYTES..];
-        let (body, next) = rest.split_at(preamble.body_bytes().min(rest.len()));
-        if let Ok(frame) = Frame::parse(&preamble, body) {
+        let mut reader = FrameReader::default();
+        let (head, body) = rest.split_at_mut(PREAMBLE_BYTES);
+        let Ok(preamble) = reader.preamble(head).or_else(|_| {
+            let crc = crc32c::raw(0, &head[..CHECKED_BYTES]);
+            head[CHECKED_BYTES..].copy_from_slice(&crc.to_le_bytes());
+            reader.preamble(head)
+        }) else {
+            return;
+        };
+        let (body, next) = body.split_at_mut(reader.need().min(body.len()));
+        in_pieces(reader, body);
+        if let Ok(frame) = reader.body(body) {
             assert_eq!(frame.tag, preamble.tag);
             one_control(frame.tag, frame.segments[segment::HEADER]);
         }
         rest = next;
     }
+}
+
+/// The same frame as a receiver takes it that has no room for the whole: it must come to the same end.
+fn in_pieces(mut reader: FrameReader, body: &mut [u8]) {
+    let mut whole = reader;
+    let expected = whole.body(body).map(|frame| (frame.aborted, frame.data_crc)).ok();
+    let mut rest = &mut body[..];
+    let mut run = || {
+        reader.head(rest.split_off_mut(..reader.head_bytes())?).ok()?;
+        while reader.left() > 0 {
+            reader.piece(rest.split_off_mut(..reader.left().min(7))?);
+        }
+        let crc = reader.data_crc();
+        reader.end(rest).ok().map(|aborted| (aborted, crc))
+    };
+    assert_eq!(run(), expected);
 }
 
 /// A tag and the payload of that control frame.

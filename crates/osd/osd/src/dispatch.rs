@@ -20,7 +20,7 @@ use crate::maps::share_map;
 use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
 use crate::shard::{ConnState, OsdShard};
-use crate::{admin, messages};
+use crate::admin;
 
 /// The dispatcher of all connections that a shard accepted.
 pub(crate) struct Incoming(pub Weak<OsdShard>);
@@ -244,13 +244,6 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
         }
         return;
     };
-    if parts.header.version != messages::VERSION {
-        let (theirs, ours) = (parts.header.version, messages::VERSION);
-        tracing::error!(
-            "pg {id}: another OSD replicates in version {theirs}, this one in {ours}: run the same Carmine on all OSDs"
-        );
-        return;
-    }
     if parts.header.kind == RepOp::KIND {
         match RepOp::read(parts.front, &parts.data, parts.data_crc) {
             Ok(op) => pg.replicate(osd, op, reply),

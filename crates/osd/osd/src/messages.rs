@@ -25,13 +25,12 @@ use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Transaction, object, pg_id};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId};
 use carmine_wire::header::Front;
+use carmine_wire::private::VERSION;
 
 /// First kind of this module.
 pub const KIND_FIRST: u16 = 0x8001;
 /// Last kind reserved for this module.
 pub const KIND_LAST: u16 = 0x800f;
-/// Version of all these messages. OSDs of different versions refuse each other's.
-pub const VERSION: u16 = 3;
 
 coded! {
     /// What every message begins with.

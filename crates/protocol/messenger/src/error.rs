@@ -1,5 +1,6 @@
 //! Why a connection ended, or never came to be.
 
+use carmine_wire::private::OtherVersion;
 use carmine_wire::{DecodeError, EntityAddr, EntityType};
 use std::io;
 use std::time::Duration;
@@ -13,6 +14,9 @@ pub(crate) enum CloseReason {
     Io(#[from] io::Error),
     #[error("bad bytes: {0}")]
     Wire(#[from] DecodeError),
+    /// `kind` is the type of the message that showed it.
+    #[error("{other}")]
+    OtherVersion { other: OtherVersion, kind: u16 },
     #[error("protocol: {0}")]
     Protocol(String),
 }

@@ -9,10 +9,9 @@ use crate::error::CloseReason;
 use crate::limits::{BANNER_BYTES_MAX, CHUNK_BYTES, CONTROL_BYTES_MAX, RECV_BUF_FIRST_BYTES};
 use crate::message::Parts;
 use carmine_reactor::{Buf, Payload, Shard, TcpStream};
-use carmine_types::crc32c;
-use carmine_wire::frame::{CRC_BYTES, EPILOGUE_BYTES, Epilogue, PREAMBLE_BYTES, Preamble, segment};
+use carmine_wire::frame::{Codec, FrameReader, Preamble, segment};
 use carmine_wire::handshake::Banner;
-use carmine_wire::header::{HEADER2_BYTES, Header2};
+use carmine_wire::header::Header2;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -22,6 +21,7 @@ type Result<T> = std::result::Result<T, CloseReason>;
 pub(crate) struct Reader {
     shard: Shard,
     stream: TcpStream,
+    frames: FrameReader,
     /// None only while the kernel has it.
     buf: Option<Buf>,
     /// Bytes `start..end` of the buffer are received and not consumed.
@@ -42,6 +42,7 @@ impl Reader {
         Reader {
             shard: shard.clone(),
             stream,
+            frames: FrameReader::new(Codec::Crc),
             buf: None,
             start: 0,
             end: 0,
@@ -57,7 +58,7 @@ impl Reader {
     pub(crate) async fn banner(&mut self) -> Result<Banner> {
         loop {
             let received = self.end - self.start;
-            if let Some((banner, len)) = Banner::parse(self.peek(0, received))? {
+            if let Some((banner, len)) = Banner::parse(self.peek(received))? {
                 self.consume(len);
                 return Ok(banner);
             }
@@ -68,99 +69,90 @@ impl Reader {
         }
     }
 
-    /// The next frame's preamble. It stays in the buffer until [`Self::control`] or [`Self::message`] takes the frame.
+    /// The next frame's preamble; [`Self::control`] or [`Self::message`] takes the rest of the frame.
     pub(crate) async fn preamble(&mut self) -> Result<Preamble> {
-        self.fill(PREAMBLE_BYTES).await?;
-        Ok(Preamble::decode(self.peek(0, PREAMBLE_BYTES))?)
+        let bytes = self.frames.need();
+        self.fill(bytes).await?;
+        let preamble = self.frames.preamble(received(&mut self.buf, self.start, bytes))?;
+        self.consume(bytes);
+        Ok(preamble)
     }
 
     /// The verified payload of a control frame.
     pub(crate) async fn control(&mut self, preamble: &Preamble) -> Result<Vec<u8>> {
-        let body = preamble.body_bytes();
-        if body > CONTROL_BYTES_MAX {
-            return Err(CloseReason::protocol(format!("{:?} frame of {body} bytes", preamble.tag)));
+        let bytes = self.frames.need();
+        if bytes > CONTROL_BYTES_MAX {
+            return Err(CloseReason::protocol(format!("{:?} frame of {bytes} bytes", preamble.tag)));
         }
-        self.fill(PREAMBLE_BYTES + body).await?;
-        let payload = preamble.verify_head(self.peek(PREAMBLE_BYTES, body))?.to_vec();
-        self.consume(PREAMBLE_BYTES + body);
+        self.fill(bytes).await?;
+        let frame = self.frames.body(received(&mut self.buf, self.start, bytes))?;
+        let payload = frame.segments[segment::HEADER].to_vec();
+        self.consume(bytes);
         Ok(payload)
     }
 
-    /// The verified message behind a MESSAGE preamble that passed [`check_message`]; `None` if its sender aborted it.
+    /// The verified message behind a MESSAGE preamble whose middle is empty; `None` if its sender aborted it.
     pub(crate) async fn message(&mut self, preamble: &Preamble) -> Result<Option<Parts>> {
-        let (front_len, data_len) = (preamble.len(segment::FRONT), preamble.len(segment::DATA));
-        let head = HEADER2_BYTES + CRC_BYTES;
-        let total = PREAMBLE_BYTES + preamble.body_bytes();
-        let in_place = total <= self.capacity_max;
-        self.fill(if in_place { total } else { PREAMBLE_BYTES + head }).await?;
-
-        let header = Header2::decode(preamble.verify_head(self.peek(PREAMBLE_BYTES, head))?)?;
-        self.consume(PREAMBLE_BYTES + head);
-
-        let (front, data, data_crc);
-        if in_place {
-            front = self.peek(0, front_len).to_vec();
-            (data, data_crc) = self.copy_data(front_len, data_len);
-            self.consume(front_len + data_len);
-        } else {
-            front = self.long_front(front_len).await?;
-            (data, data_crc) = self.long_data(data_len).await?;
+        let bytes = self.frames.need();
+        if bytes > self.capacity_max {
+            return self.long_message(preamble).await;
         }
-        let complete = preamble.count == 1 || self.epilogue(preamble, &front, data_crc).await?;
-        let data_crc = (data_len > 0).then_some(data_crc);
-        Ok(complete.then_some(Parts { header, front, data, data_crc }))
+        self.fill(bytes).await?;
+        let frame = self.frames.body(received(&mut self.buf, self.start, bytes))?;
+        let [header, front, _, data] = frame.segments;
+        let parts = Parts {
+            header: Header2::decode(header)?,
+            front: front.to_vec(),
+            data: aligned(&self.shard, data),
+            data_crc: (!data.is_empty()).then_some(frame.data_crc),
+        };
+        let complete = !frame.aborted;
+        self.copied_bytes += parts.data.len() as u64;
+        self.consume(bytes);
+        Ok(complete.then_some(parts))
     }
 
-    /// Checks the epilogue; false if the sender aborted the frame.
-    async fn epilogue(&mut self, preamble: &Preamble, front: &[u8], data_crc: u32) -> Result<bool> {
-        self.fill(EPILOGUE_BYTES).await?;
-        let epilogue = Epilogue::decode(self.peek(0, EPILOGUE_BYTES))?;
-        self.consume(EPILOGUE_BYTES);
-        if epilogue.aborted {
-            return Ok(false);
-        }
-        // The checksum of the middle, which is empty, is not looked at.
-        epilogue.verify(preamble, [crc32c::raw(crc32c::SEED, front), 0, data_crc])?;
-        Ok(true)
+    /// A message longer than the buffer, piece by piece.
+    async fn long_message(&mut self, preamble: &Preamble) -> Result<Option<Parts>> {
+        let bytes = self.frames.head_bytes();
+        self.fill(bytes).await?;
+        let header = Header2::decode(self.frames.head(received(&mut self.buf, self.start, bytes))?)?;
+        self.consume(bytes);
+
+        let front = self.long_front(preamble.len(segment::FRONT)).await?;
+        let data = self.long_data().await?;
+        let data_crc = (!data.is_empty()).then_some(self.frames.data_crc());
+
+        let bytes = self.frames.end_bytes();
+        self.fill(bytes).await?;
+        let aborted = self.frames.end(received(&mut self.buf, self.start, bytes))?;
+        self.consume(bytes);
+        Ok((!aborted).then_some(Parts { header, front, data, data_crc }))
     }
 
-    /// Copies a data segment that is in the buffer, `skip` bytes from its start, and its checksum.
-    fn copy_data(&mut self, skip: usize, len: usize) -> (Payload, u32) {
-        if len == 0 {
-            return (Payload::new(), crc32c::SEED);
-        }
-        let mut buf = self.shard.buf(len);
-        buf.set_len(len);
-        let source = self.peek(skip, len);
-        debug_assert_eq!(source.len(), len);
-        copy(&mut buf, source);
-        let crc = crc32c::raw(crc32c::SEED, &buf);
-        self.note_copy(len);
-        (buf.freeze().into(), crc)
-    }
-
-    /// A front longer than the buffer.
     async fn long_front(&mut self, len: usize) -> Result<Vec<u8>> {
         let mut front = Vec::with_capacity(len.min(CHUNK_BYTES));
-        while front.len() < len {
+        while self.frames.segment() == segment::FRONT {
             self.fill(1).await?;
-            let take = (self.end - self.start).min(len - front.len());
-            front.extend_from_slice(self.peek(0, take));
+            let take = (self.end - self.start).min(self.frames.left());
+            let piece = received(&mut self.buf, self.start, take);
+            let kept = self.frames.piece(piece);
+            front.extend_from_slice(piece.get(..kept).unwrap_or_default());
             self.consume(take);
         }
         Ok(front)
     }
 
-    /// A data segment longer than the buffer, in chunks, and its checksum.
-    async fn long_data(&mut self, len: usize) -> Result<(Payload, u32)> {
+    /// The data segment in chunks.
+    async fn long_data(&mut self) -> Result<Payload> {
         let mut data = Payload::new();
-        let mut crc = crc32c::SEED;
-        while data.len() < len {
-            let chunk = self.long_chunk((len - data.len()).min(CHUNK_BYTES)).await?;
-            crc = crc32c::raw(crc, &chunk);
+        while self.frames.segment() == segment::DATA {
+            let mut chunk = self.long_chunk(self.frames.left().min(CHUNK_BYTES)).await?;
+            let kept = self.frames.piece(&mut chunk);
+            chunk.set_len(kept);
             data.push(chunk.freeze());
         }
-        Ok((data, crc))
+        Ok(data)
     }
 
     async fn long_chunk(&mut self, len: usize) -> Result<Buf> {
@@ -172,17 +164,18 @@ impl Reader {
             if self.start == self.end && direct {
                 let (received, back) = self.stream.recv(chunk, filled).await;
                 chunk = back;
-                filled += self.received(received)?;
+                filled += self.note_received(received)?;
                 continue;
             }
             self.fill(1).await?;
             let take = (self.end - self.start).min(len - filled);
             chunk.set_len(len);
             if let Some(place) = chunk.as_mut_slice().get_mut(filled..filled + take) {
-                copy(place, self.peek(0, take));
+                copy(place, self.peek(take));
             }
             self.consume(take);
-            self.note_copy(take);
+            self.copied_bytes += take as u64;
+            self.shard.count_copy(take);
             filled += take;
         }
         chunk.set_len(len);
@@ -198,13 +191,13 @@ impl Reader {
             (received, buf) = self.stream.recv(buf, self.end).await;
             buf.set_len(capacity);
             self.buf = Some(buf);
-            self.end = (self.end + self.received(received)?).min(capacity);
+            self.end = (self.end + self.note_received(received)?).min(capacity);
             self.grow = self.end == capacity;
         }
         Ok(())
     }
 
-    fn received(&mut self, received: std::io::Result<usize>) -> Result<usize> {
+    fn note_received(&mut self, received: std::io::Result<usize>) -> Result<usize> {
         match received? {
             0 => Err(CloseReason::Eof),
             bytes => {
@@ -248,21 +241,32 @@ impl Reader {
         buf
     }
 
-    fn note_copy(&mut self, bytes: usize) {
-        self.copied_bytes += bytes as u64;
-        self.shard.count_copy(bytes);
-    }
-
-    /// `len` received bytes, `skip` bytes from the first one. Call [`Self::fill`] first.
-    fn peek(&self, skip: usize, len: usize) -> &[u8] {
-        let from = self.start + skip;
-        debug_assert!(from + len <= self.end);
-        self.buf.as_ref().and_then(|buf| buf.get(from..from + len)).unwrap_or(&[])
+    /// The first `len` received bytes. Call [`Self::fill`] first.
+    fn peek(&mut self, len: usize) -> &mut [u8] {
+        debug_assert!(self.start + len <= self.end);
+        received(&mut self.buf, self.start, len)
     }
 
     fn consume(&mut self, len: usize) {
         self.start = (self.start + len).min(self.end);
     }
+}
+
+/// `len` bytes of the receive buffer.
+fn received(buf: &mut Option<Buf>, start: usize, len: usize) -> &mut [u8] {
+    buf.as_mut().and_then(|buf| buf.get_mut(start..start + len)).unwrap_or_default()
+}
+
+/// A data segment, copied into an aligned buffer of its own.
+fn aligned(shard: &Shard, data: &[u8]) -> Payload {
+    if data.is_empty() {
+        return Payload::new();
+    }
+    let mut buf = shard.buf(data.len());
+    buf.set_len(data.len());
+    copy(&mut buf, data);
+    shard.count_copy(data.len());
+    buf.freeze().into()
 }
 
 /// Copies as much of `source` as fits.

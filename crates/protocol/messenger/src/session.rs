@@ -6,8 +6,10 @@ use crate::error::CloseReason;
 use crate::limits::DISPATCH_BATCH;
 use crate::message::Message;
 use crate::reader::Reader;
+use crate::timeout::with_timeout;
 use carmine_wire::frame::{Preamble, Tag, segment};
 use carmine_wire::handshake::{Control, Keepalive2, Keepalive2Ack};
+use carmine_wire::{kinds, private};
 use std::rc::Rc;
 
 type Result<T> = std::result::Result<T, CloseReason>;
@@ -16,6 +18,12 @@ type Result<T> = std::result::Result<T, CloseReason>;
 pub(crate) async fn run(conn: Rc<Connection>, mut reader: Reader, dispatcher: Rc<dyn Dispatcher>) {
     let ended = read_all(&conn, &mut reader, &*dispatcher).await;
     if let Err(reason) = ended {
+        if let CloseReason::OtherVersion { other, kind } = reason {
+            tracing::warn!(peer = %conn.peer(), "connection closed: {other}");
+            if kind != kinds::VERSION_NOTICE {
+                tell_version(&conn).await;
+            }
+        }
         // If it was closed from this side, the first reason stays and what the reader met after it does not matter.
         conn.close(reason.to_string());
     }
@@ -48,6 +56,17 @@ async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn D
     Ok(())
 }
 
+/// Tells the peer our version of private messages, so that its log names both, too.
+async fn tell_version(conn: &Connection) {
+    conn.send(Message::from_header(private::version_notice(), Vec::new()));
+    let sent = async {
+        while !conn.is_closed() && conn.queued_bytes() > 0 {
+            conn.drained.wait().await;
+        }
+    };
+    let _ = with_timeout(&conn.shard, conn.limits.handshake, sent).await;
+}
+
 /// Once per receive, not per frame.
 fn note_receive(conn: &Connection, reader: &Reader) {
     conn.last_received_ns.set(conn.shard.now_ns());
@@ -77,6 +96,8 @@ async fn message(
     let parts = reader.message(preamble).await?;
     conn.receiving.set(false);
     let Some(parts) = parts else { return Ok(()) };
+    let kind = parts.header.kind;
+    private::check_version(&parts.header).map_err(|other| CloseReason::OtherVersion { other, kind })?;
     let seq = parts.header.seq;
     if seq <= conn.seq_received.get() {
         tracing::warn!(peer = %conn.peer(), seq, last = conn.seq_received.get(), "message seen before: dropped");

@@ -1,4 +1,4 @@
-//! msgr v2.1 frames in crc mode (ceph-protocol.md §1.3).
+//! msgr v2.1 frames in crc mode.
 //!
 //! ```text
 //! preamble (32) | segment 0 | crc of segment 0 (4) | segments 1..3, unpadded | epilogue (13)
@@ -6,16 +6,18 @@
 //! Segment 0 and its crc are both absent if it is empty; the epilogue is absent if there is one segment only.
 //! Control frames have one segment. MESSAGE frames: 0 = header2, 1 = front, 2 = middle (unused), 3 = data.
 
+mod codec;
 mod encode;
 mod epilogue;
 mod preamble;
-mod received;
+mod reader;
 mod tag;
 
+pub use codec::Codec;
 pub use encode::{MessageTail, control, message_head, message_head_around, message_head_with, message_tail};
 pub use epilogue::{EPILOGUE_BYTES, Epilogue};
 pub use preamble::{PREAMBLE_BYTES, Preamble, SEGMENTS_MAX};
-pub use received::Frame;
+pub use reader::{Frame, FrameReader};
 pub use tag::Tag;
 
 /// Index of each segment of a MESSAGE frame.

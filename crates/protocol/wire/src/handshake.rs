@@ -1,9 +1,7 @@
-//! The banner, and the payloads of all control frames (ceph-protocol.md §1.2 to §1.6, §1.9).
+//! The banner, and the payloads of all control frames.
 
 mod auth;
 mod banner;
-mod ident;
-mod keepalive;
 mod session;
 
 use crate::frame::{self, Tag};
@@ -14,9 +12,10 @@ pub use auth::{
     AuthBadMethod, AuthDone, AuthNone, AuthRequest, AuthTarget, Signature, auth_method, connection_mode,
 };
 pub use banner::{BANNER_BYTES, Banner};
-pub use ident::{ClientIdent, FLAG_LOSSY, MissingFeatures, ServerIdent};
-pub use keepalive::{Ack, Keepalive2, Keepalive2Ack};
-pub use session::{Reconnect, ReconnectOk, Reset, Retry, RetryGlobal, Wait};
+pub use session::{
+    Ack, ClientIdent, FLAG_LOSSY, Keepalive2, Keepalive2Ack, MissingFeatures, Reconnect, ReconnectOk, Reset,
+    Retry, RetryGlobal, ServerIdent, Wait,
+};
 
 /// The payload of a control frame.
 pub trait Control: Sized {
@@ -37,25 +36,48 @@ pub trait Control: Sized {
     }
 }
 
-/// First frame of both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hello {
-    /// What the sender is; a client checks that it is what it dialled.
-    pub entity: EntityType,
-    /// The address as which the sender sees the receiver.
-    pub peer_addr: EntityAddr,
+/// Defines a control frame and says its payload's layout once: a structure as [`carmine_codec::fields!`] has it, with
+/// its tag; or one value, or none.
+macro_rules! control {
+    ($(#[$meta:meta])* pub struct $name:ident: $tag:ident { $($fields:tt)* }) => {
+        carmine_codec::fields! { $(#[$meta])* pub struct $name { $($fields)* } }
+        control! { @impl $name, $tag, self, e, d,
+            carmine_codec::Fields::put_fields(self, e, u16::MAX), carmine_codec::Fields::get_fields(d, u16::MAX) }
+    };
+    ($(#[$meta:meta])* pub struct $name:ident(pub $type:ty): $tag:ident;) => {
+        $(#[$meta])*
+        pub struct $name(pub $type);
+        control! { @impl $name, $tag, self, e, d, e.put(&self.0), d.get().map($name) }
+    };
+    ($(#[$meta:meta])* pub struct $name:ident: $tag:ident;) => {
+        $(#[$meta])*
+        pub struct $name;
+        control! { @impl $name, $tag, self, _e, _d, (), Ok($name) }
+    };
+    (@impl $name:ident, $tag:ident, $self:ident, $e:ident, $d:ident, $put:expr, $get:expr) => {
+        impl $crate::handshake::Control for $name {
+            const TAG: $crate::frame::Tag = $crate::frame::Tag::$tag;
+
+            fn encode(&$self, $e: &mut $crate::Encoder<'_>) {
+                $put
+            }
+
+            fn decode_fields($d: &mut $crate::Decoder<'_>) -> $crate::Result<$name> {
+                $get
+            }
+        }
+    };
 }
+use control;
 
-impl Control for Hello {
-    const TAG: Tag = Tag::Hello;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.u8(self.entity.0);
-        e.put(&self.peer_addr);
-    }
-
-    fn decode_fields(d: &mut Decoder<'_>) -> Result<Hello> {
-        Ok(Hello { entity: EntityType(d.u8()?), peer_addr: d.get()? })
+control! {
+    /// First frame of both sides.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Hello: Hello {
+        /// The sender's kind; a client checks that it is the one that it dialled.
+        pub entity: EntityType,
+        /// The address as which the sender sees the receiver.
+        pub peer_addr: EntityAddr,
     }
 }
 

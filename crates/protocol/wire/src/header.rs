@@ -1,4 +1,4 @@
-//! The header of a MESSAGE frame (ceph-protocol.md §1.8).
+//! The header of a MESSAGE frame.
 
 use crate::{DecodeError, Decoder, Encoder, Result};
 
@@ -136,6 +136,39 @@ pub trait Front: Sized {
         Ok(value)
     }
 }
+
+/// Defines a message and says its front's layout once: a structure as [`carmine_codec::fields!`] has it, with its type
+/// (one of [`crate::kinds`]), version and compat version. By default no older version is decoded, and the priority is
+/// [`priority::DEFAULT`]. With `then F` the decoded message goes through its method `F`.
+macro_rules! message {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident: $kind:ident, $version:tt, compat $compat:tt
+            $(, oldest $oldest:literal)? $(, priority $priority:ident)? $(, then $then:ident)?
+        { $($fields:tt)* }
+    ) => {
+        carmine_codec::fields! { $(#[$meta])* pub struct $name { $($fields)* } }
+
+        impl $crate::Front for $name {
+            const KIND: u16 = $crate::kinds::$kind;
+            const VERSION: u16 = $version;
+            const COMPAT: u16 = $compat;
+            $(const OLDEST: u16 = $oldest;)?
+            $(const PRIORITY: u16 = $crate::header::priority::$priority;)?
+
+            fn encode(&self, e: &mut $crate::Encoder<'_>) {
+                carmine_codec::Fields::put_fields(self, e, $version);
+            }
+
+            fn decode(version: u16, d: &mut $crate::Decoder<'_>) -> $crate::Result<$name> {
+                let message: $name = carmine_codec::Fields::get_fields(d, version)?;
+                $(let message = message.$then();)?
+                Ok(message)
+            }
+        }
+    };
+}
+pub(crate) use message;
 
 /// Checks that a front of type `kind` with this header can be decoded.
 pub(crate) fn check_header(header: &Header2, kind: u16, oldest: u16, newest: u16) -> Result<()> {

@@ -8,7 +8,6 @@ macro_rules! kinds {
         pub fn name(kind: u16) -> &'static str {
             match kind {
                 $($value => stringify!($name),)*
-                0x8001..=0x800f => "REPLICATION",
                 _ => "UNKNOWN",
             }
         }
@@ -45,6 +44,17 @@ kinds! {
     COMMAND = 97,
     COMMAND_REPLY = 98,
     MGR_MAP = 0x704,
+    VERSION_NOTICE = 0x8000,
+    REP_OP = 0x8001,
+    REP_ACK = 0x8002,
+    PG_QUERY = 0x8003,
+    PG_NOTIFY = 0x8004,
+    PG_REPAIR = 0x8005,
+    PUSH_OBJECT = 0x8006,
+    PG_ACTIVATE = 0x8007,
+    PG_ACK = 0x8008,
+    PG_READ = 0x8009,
+    PG_DATA = 0x800a,
     ROUTE = 0x8010,
     ROUTE_REPLY = 0x8011,
     OSD_BOOT = 0x8020,

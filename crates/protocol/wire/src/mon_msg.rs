@@ -1,28 +1,34 @@
-//! Messages between the monitor and its clients (ceph-protocol.md §2). The `Front` implementations hold the
-//! layouts; data segments (command input and output) travel beside the fronts.
+//! Messages between the monitor and its clients. The structures hold the layouts of the fronts; data segments (command
+//! input and output) travel beside them.
 
-mod command;
-mod config;
-mod fs_map;
-mod get_version;
 mod maps;
-mod mgr_map;
-mod paxos;
-mod pool_op;
-mod pool_stats;
-mod statfs;
-mod subscribe;
+mod pools;
+mod session;
 
-pub use command::{Command, CommandAck};
-pub use config::ConfigMsg;
-pub use fs_map::FsMapMsg;
-pub use get_version::{GetVersion, GetVersionReply};
-pub use maps::{GetMap, MonMapMsg, OsdMapMsg};
-pub use mgr_map::MgrMapMsg;
-pub use pool_op::{PoolOp, PoolOpReply};
-pub use pool_stats::{GetPoolStats, GetPoolStatsReply};
-pub use statfs::{StatFs, StatFsReply};
-pub use subscribe::{ONETIME, Subscribe, Subscription};
+pub use maps::{FsMapMsg, GetMap, MgrMapMsg, MonMapMsg, OsdMapMsg};
+pub use pools::{GetPoolStats, GetPoolStatsReply, PoolOp, PoolOpReply, StatFs, StatFsReply};
+pub use session::{
+    Command, CommandAck, ConfigMsg, GetVersion, GetVersionReply, ONETIME, Subscribe, Subscription,
+};
+
+/// The 18 bytes that many of them begin with: a map version that the sender knows is all that is used of them. The
+/// session's monitor and its transaction id are not.
+mod paxos {
+    use carmine_codec::{Decoder, Encoder, Result};
+
+    pub(super) fn put(version: &u64, e: &mut Encoder<'_>) {
+        e.u64(*version);
+        e.i16(-1);
+        e.u64(0);
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<u64> {
+        let version = d.u64()?;
+        d.i16()?;
+        d.u64()?;
+        Ok(version)
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
-//! Listing of a PG's objects: the cursor, and the output of PGNLS (ceph-protocol.md §3.11).
+//! Listing of a PG's objects: the cursor, and the output of PGNLS.
 
 use carmine_types::ObjectId;
 
 use carmine_codec::basic::size;
-use carmine_codec::{Coded, Decoder, Encoder, Result};
+use carmine_codec::{Coded, Decoder, Encoder, Result, coded};
 
 /// The one namespace value that asks for all namespaces.
 pub const ALL_NAMESPACES: &[u8] = b"\x01";
@@ -88,13 +88,15 @@ impl PgNlsArg {
     }
 }
 
-/// One object in a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedObject {
-    pub nspace: Box<[u8]>,
-    pub name: Box<[u8]>,
-    /// Locator key.
-    pub locator: Box<[u8]>,
+coded! {
+    /// One object in a listing.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ListedObject {
+        pub nspace: Box<[u8]>,
+        pub name: Box<[u8]>,
+        /// Locator key.
+        pub locator: Box<[u8]>,
+    }
 }
 
 impl From<&ObjectId> for ListedObject {
@@ -104,38 +106,23 @@ impl From<&ObjectId> for ListedObject {
     }
 }
 
-/// Output of PGNLS.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PgNlsReply {
-    /// Cursor of the next request: the first object not listed, or the start of the next PG.
-    pub next: HObject,
-    pub entries: Vec<ListedObject>,
+coded! {
+    /// Output of PGNLS.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgNlsReply: versioned "pgnls reply", 1, compat 1, oldest 0 {
+        /// Cursor of the next request: the first object not listed, or the start of the next PG.
+        pub next: HObject,
+        pub entries: Vec<ListedObject>,
+    }
 }
 
 impl PgNlsReply {
     pub fn decode(output: &[u8]) -> Result<PgNlsReply> {
-        Decoder::all(output, "pgnls reply", |d| {
-            let mut d = d.envelope("pgnls reply", 1)?.body;
-            let next = d.get()?;
-            let entries = d.vec(12, |d| {
-                let (nspace, name, locator) = (d.blob()?.into(), d.blob()?.into(), d.blob()?.into());
-                Ok(ListedObject { nspace, name, locator })
-            })?;
-            Ok(PgNlsReply { next, entries })
-        })
+        Decoder::all(output, "pgnls reply", |d| d.get())
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        Encoder::collect(|e| {
-            e.envelope(1, 1, |e| {
-                e.put(&self.next);
-                e.vec(&self.entries, |e, entry| {
-                    e.blob(&entry.nspace);
-                    e.blob(&entry.name);
-                    e.blob(&entry.locator);
-                });
-            });
-        })
+        Encoder::collect(|e| e.put(self))
     }
 }
 

@@ -2,52 +2,27 @@
 
 use carmine_types::Uuid;
 
+use crate::header::message;
 use crate::{Decoder, Encoder, Front, Result, kinds};
 
-/// MCommand. Its data segment is the command's input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tell {
-    pub fsid: Uuid,
-    /// One JSON object, as a string.
-    pub cmd: Vec<String>,
-}
-
-impl Front for Tell {
-    const KIND: u16 = kinds::COMMAND;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.uuid(self.fsid);
-        e.vec(&self.cmd, |e, part| e.str(part));
-    }
-
-    fn decode(_: u16, d: &mut Decoder<'_>) -> Result<Tell> {
-        Ok(Tell { fsid: d.uuid()?, cmd: d.vec(4, |d| d.string())? })
+message! {
+    /// MCommand. Its data segment is the command's input.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Tell: COMMAND, 1, compat 1 {
+        pub fsid: Uuid,
+        /// One JSON object, as a string.
+        pub cmd: Vec<String>,
     }
 }
 
-/// MCommandReply. Its data segment is the command's output; the header echoes the command's tid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TellReply {
-    /// 0 or a negative errno.
-    pub result: i32,
-    /// For people.
-    pub status: String,
-}
-
-impl Front for TellReply {
-    const KIND: u16 = kinds::COMMAND_REPLY;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.i32(self.result);
-        e.str(&self.status);
-    }
-
-    fn decode(_: u16, d: &mut Decoder<'_>) -> Result<TellReply> {
-        Ok(TellReply { result: d.i32()?, status: d.string()? })
+message! {
+    /// MCommandReply. Its data segment is the command's output; the header echoes the command's tid.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct TellReply: COMMAND_REPLY, 1, compat 1 {
+        /// 0 or a negative errno.
+        pub result: i32,
+        /// For people.
+        pub status: String,
     }
 }
 

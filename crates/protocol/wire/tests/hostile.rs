@@ -10,7 +10,7 @@ use capture::{Captured, data_dir, files, frames, split, streams};
 use carmine_codec::{MEMORY_BYTES_FIXED, MEMORY_PER_INPUT_BYTE_MAX};
 use carmine_types::crc32c;
 use carmine_wire::backoff::Backoff;
-use carmine_wire::frame::{Epilogue, Frame, PREAMBLE_BYTES, Preamble};
+use carmine_wire::frame::{FrameReader, PREAMBLE_BYTES};
 use carmine_wire::handshake::*;
 use carmine_wire::mon_msg::*;
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
@@ -85,12 +85,11 @@ fn decode_as_everything(bytes: &[u8]) {
 
 /// A frame's bytes as a receiver takes them.
 fn receive(bytes: &[u8]) {
-    bounded(bytes, "frame", |bytes| {
-        let Ok(preamble) = Preamble::decode(bytes) else { return };
-        let body = bytes.get(PREAMBLE_BYTES..).unwrap_or(&[]);
-        let _ = Frame::parse(&preamble, body);
-        let _ = preamble.verify_head(body);
-        let _ = preamble.epilogue_range().and_then(|range| body.get(range)).map(Epilogue::decode);
+    let received = std::cell::RefCell::new(bytes.to_vec());
+    bounded(bytes, "frame", |_| {
+        let (mut received, mut reader) = (received.borrow_mut(), FrameReader::default());
+        let _ = reader.next(&mut received);
+        let _ = reader.body(&mut received);
     });
 }
 

@@ -3,6 +3,7 @@
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, ServerConfig, connect, serve};
 use carmine_reactor::{Group, Shard};
 pub(crate) use carmine_testkit::{both, until};
+use carmine_wire::private::VERSION;
 use carmine_wire::{EntityAddr, EntityType};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -112,5 +113,5 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
 
 /// A message of a made-up private type.
 pub(crate) fn message(tid: u64, front: Vec<u8>, data: Vec<u8>) -> Message {
-    Message::new(0x8fff, 1, 1, front).with_tid(tid).with_data(data)
+    Message::new(0x8fff, VERSION, VERSION, front).with_tid(tid).with_data(data)
 }

@@ -10,7 +10,8 @@ use carmine_wire::handshake::{
     AuthBadMethod, AuthDone, AuthRequest, ClientIdent, Hello, Keepalive2, Keepalive2Ack, MissingFeatures,
     Reconnect, Reset, ServerIdent, Signature,
 };
-use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, Header2};
+use carmine_wire::private::VERSION;
+use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, Header2, kinds};
 use std::time::Duration;
 
 both!(
@@ -29,6 +30,7 @@ both!(
     garbage,
     wrong_frames_in_a_session,
     old_messages_are_dropped,
+    other_versions_are_refused,
 );
 
 async fn quiet(shard: &Shard) -> Server {
@@ -192,7 +194,7 @@ async fn session_bytes(addr: EntityAddr) -> Vec<u8> {
 }
 
 fn append_message(bytes: &mut Vec<u8>, seq: u64, front: &[u8], data: &[u8]) {
-    let header = Header2 { seq, ..Header2::new(0x8fff, 1, 1) };
+    let header = Header2 { seq, ..Header2::new(0x8fff, VERSION, VERSION) };
     let tail = frame::message_head(bytes, &header, front, data.len());
     bytes.extend_from_slice(data);
     frame::message_tail(bytes, tail, crc32c::raw(crc32c::SEED, data));
@@ -312,6 +314,35 @@ async fn wrong_frames_in_a_session(shard: Shard) {
         let closed = server.recorder.closed.borrow()[n].clone();
         assert!(closed.contains(reason), "{closed}");
     }
+}
+
+/// A peer with another version of private messages is told ours, and its connection ends with both in the reason. A notice
+/// is not answered.
+async fn other_versions_are_refused(shard: Shard) {
+    let server = quiet(&shard).await;
+    let other = VERSION + 1;
+    for (n, kind) in [0x8fff, kinds::VERSION_NOTICE].into_iter().enumerate() {
+        let mut raw = Raw::connect(&shard, server.addr).await;
+        raw.handshake(server.addr).await;
+        let mut bytes = Vec::new();
+        let header = Header2 { seq: 1, ..Header2::new(kind, other, other) };
+        let tail = frame::message_head(&mut bytes, &header, b"", 0);
+        frame::message_tail(&mut bytes, tail, crc32c::SEED);
+        raw.send(&bytes).await;
+        if kind != kinds::VERSION_NOTICE {
+            let (tag, segments) = raw.frame().await.expect("a notice");
+            let notice = Header2::decode(&segments[0]).unwrap();
+            assert_eq!((tag, notice.kind, notice.version), (Tag::Message, kinds::VERSION_NOTICE, VERSION));
+        }
+        assert_eq!(raw.drain().await, b"");
+        until(&shard, || server.recorder.closed.borrow().len() == n + 1).await;
+        let closed = server.recorder.closed.borrow()[n].clone();
+        assert!(
+            closed.contains(&format!("version {other}")) && closed.contains(&format!("version {VERSION}")),
+            "{closed}"
+        );
+    }
+    assert_eq!(server.recorder.messages.get(), 0);
 }
 
 /// A repeated sequence number is not dispatched twice.

@@ -1,7 +1,7 @@
 //! A peer made by hand, frame by frame.
 
 use carmine_reactor::{Chunk, Shard, TcpStream};
-use carmine_wire::frame::{Frame, PREAMBLE_BYTES, Preamble, Tag};
+use carmine_wire::frame::{FrameReader, Tag};
 use carmine_wire::handshake::{
     AuthDone, AuthNone, AuthRequest, AuthTarget, BANNER_BYTES, Banner, ClientIdent, Control, FLAG_LOSSY,
     Hello, ServerIdent, Signature,
@@ -67,10 +67,10 @@ impl Raw {
 
     /// The next frame: its tag and segments.
     pub(crate) async fn frame(&mut self) -> Option<(Tag, [Vec<u8>; 4])> {
-        let preamble = self.take(PREAMBLE_BYTES).await?;
-        let preamble = Preamble::decode(&preamble).unwrap();
-        let body = self.take(preamble.body_bytes()).await?;
-        let frame = Frame::parse(&preamble, &body).unwrap();
+        let mut frames = FrameReader::default();
+        frames.preamble(&mut self.take(frames.need()).await?).unwrap();
+        let mut body = self.take(frames.need()).await?;
+        let frame = frames.body(&mut body).unwrap();
         Some((frame.tag, frame.segments.map(<[u8]>::to_vec)))
     }
 

@@ -1,10 +1,8 @@
 //! The 32 bytes in front of every frame: its type and the lengths of its segments.
 
-use std::ops::Range;
-
 use carmine_types::crc32c;
 
-use super::{CRC_BYTES, DATA_BYTES_MAX, EPILOGUE_BYTES, SEGMENT_BYTES_MAX, Tag, segment};
+use super::{DATA_BYTES_MAX, SEGMENT_BYTES_MAX, Tag, segment};
 use crate::header::HEADER2_BYTES;
 use crate::{DecodeError, Decoder, Result};
 
@@ -101,51 +99,5 @@ impl Preamble {
     #[inline]
     pub fn len(&self, index: usize) -> usize {
         self.segments.get(index).map_or(0, |len| *len as usize)
-    }
-
-    /// Whether the frame has no bytes behind its preamble.
-    pub fn is_empty(&self) -> bool {
-        self.body_bytes() == 0
-    }
-
-    /// Number of bytes that follow the preamble.
-    pub fn body_bytes(&self) -> usize {
-        self.epilogue_range().map_or(self.head_bytes(), |range| range.end)
-    }
-
-    /// Where a segment lies, counted from the end of the preamble.
-    pub fn segment_range(&self, index: usize) -> Range<usize> {
-        let before: usize = (1..index).map(|i| self.len(i)).sum();
-        let start = if index == 0 { 0 } else { self.head_bytes() + before };
-        start..start + self.len(index)
-    }
-
-    /// Where the epilogue lies, counted from the end of the preamble; `None` if there is none.
-    pub fn epilogue_range(&self) -> Option<Range<usize>> {
-        let start = self.segment_range(SEGMENTS_MAX).start;
-        (self.count > 1).then_some(start..start + EPILOGUE_BYTES)
-    }
-
-    /// Segment 0 and its checksum.
-    fn head_bytes(&self) -> usize {
-        match self.len(0) {
-            0 => 0,
-            len => len + CRC_BYTES,
-        }
-    }
-
-    /// Checks segment 0 against the checksum behind it; `head` is both. Returns the segment.
-    pub fn verify_head<'a>(&self, head: &'a [u8]) -> Result<&'a [u8]> {
-        let mut d = Decoder::new(head, "segment 0");
-        if self.len(0) == 0 {
-            return Ok(&[]);
-        }
-        let segment = d.bytes(self.len(0))?;
-        let found = d.u32()?;
-        let computed = crc32c::raw(crc32c::SEED, segment);
-        if found != computed {
-            return Err(DecodeError::BadCrc { what: "segment 0", found, computed });
-        }
-        Ok(segment)
     }
 }

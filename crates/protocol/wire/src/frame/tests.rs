@@ -12,18 +12,56 @@ fn message(front: &[u8], data: &[u8]) -> Vec<u8> {
     out
 }
 
-fn parse(frame: &[u8]) -> crate::Result<(Preamble, Frame<'_>)> {
-    let preamble = Preamble::decode(frame)?;
-    let body = frame.get(PREAMBLE_BYTES..).unwrap_or(&[]);
-    Ok((preamble, Frame::parse(&preamble, body)?))
+/// The frame that `bytes` are.
+fn parse(bytes: &mut [u8]) -> crate::Result<Frame<'_>> {
+    let len = bytes.len();
+    let (frame, taken) = FrameReader::default().next(bytes)?.expect("a whole frame");
+    assert_eq!(taken, len);
+    Ok(frame)
+}
+
+/// The frames of a stream that comes in pieces of these lengths, over and over: their tags and segments.
+fn split(stream: &[u8], pieces: &[usize]) -> Vec<(Tag, Vec<Vec<u8>>)> {
+    let (mut reader, mut received, mut frames) = (FrameReader::default(), Vec::new(), Vec::new());
+    let (mut rest, mut lens) = (stream, pieces.iter().cycle());
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.len().min(*lens.next().unwrap()));
+        rest = after;
+        received.extend_from_slice(piece);
+        while let Some((frame, taken)) = reader.next(&mut received).unwrap() {
+            frames.push((frame.tag, frame.segments.map(<[u8]>::to_vec).to_vec()));
+            received.drain(..taken);
+        }
+    }
+    assert!(received.is_empty());
+    frames
+}
+
+/// The segments of a message frame that is taken in pieces of this length, or why not; `None` if it was aborted.
+fn in_pieces(mut bytes: Vec<u8>, len: usize) -> crate::Result<Option<[Vec<u8>; SEGMENTS_MAX]>> {
+    let (mut reader, mut segments) = (FrameReader::default(), [const { Vec::new() }; SEGMENTS_MAX]);
+    let mut rest = &mut bytes[..];
+    let mut take = |len| rest.split_off_mut(..len).unwrap();
+    reader.preamble(take(reader.need()))?;
+    segments[0] = reader.head(take(reader.head_bytes()))?.to_vec();
+    while reader.segment() < SEGMENTS_MAX {
+        let index = reader.segment();
+        let piece = take(len.min(reader.left()));
+        let kept = reader.piece(piece);
+        segments[index].extend_from_slice(&piece[..kept]);
+    }
+    let aborted = reader.end(take(reader.end_bytes()))?;
+    assert!(rest.is_empty());
+    Ok((!aborted).then_some(segments))
 }
 
 #[test]
 fn a_wait_frame_is_only_a_preamble() {
     let mut out = Vec::new();
     control(&mut out, Tag::Wait, |_| ());
-    let (preamble, frame) = parse(&out).unwrap();
-    assert_eq!((out.len(), preamble.count, preamble.is_empty()), (32, 1, true));
+    assert_eq!(out.len(), PREAMBLE_BYTES);
+    let frame = parse(&mut out).unwrap();
+    assert_eq!(frame.tag, Tag::Wait);
     assert_eq!(frame.segments, [&[][..]; 4]);
 }
 
@@ -65,22 +103,27 @@ fn an_aborted_frame_is_not_checked() {
     let at = whole.len() - EPILOGUE_BYTES;
     whole[at] = 1;
     whole[at - 1] ^= 1;
-    assert!(parse(&whole).unwrap().1.aborted);
+    assert!(parse(&mut whole).unwrap().aborted);
+    assert_eq!(in_pieces(whole.clone(), 3), Ok(None));
     whole[at] = 2;
-    assert!(parse(&whole).is_err());
+    assert!(parse(&mut whole).is_err() && in_pieces(whole, 3).is_err());
 }
 
 #[test]
 fn one_wrong_bit_anywhere_is_noticed() {
     let whole = message(b"a front", b"some data");
-    parse(&whole).unwrap();
+    parse(&mut whole.clone()).unwrap();
     for at in 0..whole.len() {
         for bit in 0..8 {
             let mut bad = whole.clone();
             bad[at] ^= 1 << bit;
             // The upper half of the late status has no meaning.
             let ignored = at == whole.len() - EPILOGUE_BYTES && bit >= 4;
-            assert_eq!(parse(&bad).is_ok(), ignored, "byte {at} bit {bit}");
+            let preamble_is_right = at >= PREAMBLE_BYTES;
+            if preamble_is_right {
+                assert_eq!(in_pieces(bad.clone(), 4).is_ok(), ignored, "byte {at} bit {bit}");
+            }
+            assert_eq!(parse(&mut bad).is_ok(), ignored, "byte {at} bit {bit}");
         }
     }
 }
@@ -98,7 +141,7 @@ fn forged(change: impl FnOnce(&mut [u8; PREAMBLE_BYTES])) -> crate::Result<Pream
 fn limits_hold_even_with_a_right_checksum() {
     forged(|_| ()).unwrap();
     let set = |at: usize, value: u32| {
-        forged(|b| b[at..at + 4].copy_from_slice(&value.to_le_bytes())).map(|p| p.body_bytes())
+        forged(|b| b[at..at + 4].copy_from_slice(&value.to_le_bytes())).map(|p| Codec::Crc.body_bytes(&p))
     };
     assert!(set(8, 16 << 20).is_ok());
     assert!(set(8, (16 << 20) + 1).unwrap_err().to_string().contains("over the limit"));
@@ -118,30 +161,53 @@ fn limits_hold_even_with_a_right_checksum() {
 proptest! {
     #[test]
     fn message_round_trip(front: Vec<u8>, data: Vec<u8>) {
-        let whole = message(&front, &data);
-        let (preamble, frame) = parse(&whole)?;
-        prop_assert_eq!(whole.len(), PREAMBLE_BYTES + preamble.body_bytes());
-        prop_assert_eq!(frame.segments[segment::FRONT], &front[..]);
-        prop_assert_eq!(frame.segments[segment::DATA], &data[..]);
-        let body = &whole[PREAMBLE_BYTES..];
-        prop_assert_eq!(&body[preamble.segment_range(segment::FRONT)], &front[..]);
-        prop_assert_eq!(&body[preamble.segment_range(segment::DATA)], &data[..]);
+        let mut whole = message(&front, &data);
+        let preamble = Preamble::decode(&whole)?;
+        let body = whole[PREAMBLE_BYTES..].to_vec();
+        prop_assert_eq!(body.len(), Codec::Crc.body_bytes(&preamble));
+        let frame = parse(&mut whole)?;
+        prop_assert_eq!(frame.data_crc, crc32c::raw(crc32c::SEED, &data));
+        for (index, bytes) in [(segment::FRONT, &front), (segment::DATA, &data)] {
+            prop_assert_eq!(frame.segments[index], &bytes[..]);
+            prop_assert_eq!(&body[Codec::Crc.segment_range(&preamble, index)], &bytes[..]);
+        }
+    }
+
+    #[test]
+    fn it_does_not_matter_how_the_bytes_come(
+        messages: Vec<(Vec<u8>, Vec<u8>)>, pieces in prop::collection::vec(1usize..50, 1..5), len in 1usize..50,
+    ) {
+        let mut stream = Vec::new();
+        let mut expected = Vec::new();
+        for (front, data) in &messages {
+            let whole = message(front, data);
+            let segments = in_pieces(whole.clone(), len)?.expect("it is not aborted");
+            prop_assert_eq!((&segments[segment::FRONT], &segments[segment::DATA]), (front, data));
+            expected.push((Tag::Message, segments.to_vec()));
+            stream.extend(whole);
+            control(&mut stream, Tag::Ack, |e| e.bytes(front));
+            expected.push((Tag::Ack, vec![front.clone(), vec![], vec![], vec![]]));
+        }
+        prop_assert_eq!(split(&stream, &pieces), expected);
     }
 
     #[test]
     fn control_round_trip(payload: Vec<u8>) {
         let mut whole = vec![1, 2, 3];
         control(&mut whole, Tag::Hello, |e| e.bytes(&payload));
-        let (preamble, frame) = parse(&whole[3..])?;
-        prop_assert_eq!(preamble.tag, Tag::Hello);
+        let frame = parse(&mut whole[3..])?;
+        prop_assert_eq!(frame.tag, Tag::Hello);
         prop_assert_eq!(frame.segments[0], &payload[..]);
     }
 
     #[test]
-    fn any_bytes(bytes: [u8; PREAMBLE_BYTES], body: Vec<u8>, lens: [u16; 4]) {
+    fn any_bytes(bytes: [u8; PREAMBLE_BYTES], mut body: Vec<u8>, lens: [u16; 4]) {
         let _ = Preamble::decode(&bytes);
         let _ = Epilogue::decode(&body);
         let preamble = Preamble::new(Tag::Message, lens.map(|len| u32::from(len % 64)));
-        let _ = Frame::parse(&preamble, &body);
+        let mut reader = FrameReader::default();
+        if reader.preamble(&mut preamble.encode()).is_ok() {
+            let _ = reader.body(&mut body);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Authentication frames. Only the method "none" is implemented.
 
-use super::Control;
-use crate::frame::Tag;
+use super::control;
 use crate::{DecodeError, Decoder, Encoder, EntityType, Result};
 
 /// Authentication methods.
@@ -16,28 +15,16 @@ pub mod connection_mode {
     pub const SECURE: u32 = 2;
 }
 
-/// Client → server: which method and modes it wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthRequest {
-    /// One of [`auth_method`].
-    pub method: u32,
-    /// [`connection_mode`]s in order of preference.
-    pub modes: Vec<u32>,
-    /// Depends on the method, see [`AuthNone`].
-    pub payload: Vec<u8>,
-}
-
-impl Control for AuthRequest {
-    const TAG: Tag = Tag::AuthRequest;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.u32(self.method);
-        e.vec(&self.modes, |e, mode| e.u32(*mode));
-        e.blob(&self.payload);
-    }
-
-    fn decode_fields(d: &mut Decoder<'_>) -> Result<AuthRequest> {
-        Ok(AuthRequest { method: d.u32()?, modes: d.vec(4, |d| d.u32())?, payload: d.blob()?.to_vec() })
+control! {
+    /// Client → server: which method and modes it wants.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AuthRequest: AuthRequest {
+        /// One of [`auth_method`].
+        pub method: u32,
+        /// [`connection_mode`]s in order of preference.
+        pub modes: Vec<u32>,
+        /// Depends on the method, see [`AuthNone`].
+        pub payload: Vec<u8>,
     }
 }
 
@@ -97,14 +84,16 @@ impl AuthNone {
     }
 }
 
-/// Server → client: that method is not possible, these are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthBadMethod {
-    pub method: u32,
-    /// Negative errno.
-    pub result: i32,
-    pub allowed_methods: Vec<u32>,
-    pub allowed_modes: Vec<u32>,
+control! {
+    /// Server → client: that method is not possible, these are.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AuthBadMethod: AuthBadMethod {
+        pub method: u32,
+        /// Negative errno.
+        pub result: i32,
+        pub allowed_methods: Vec<u32>,
+        pub allowed_modes: Vec<u32>,
+    }
 }
 
 impl AuthBadMethod {
@@ -119,55 +108,25 @@ impl AuthBadMethod {
     }
 }
 
-impl Control for AuthBadMethod {
-    const TAG: Tag = Tag::AuthBadMethod;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.u32(self.method);
-        e.i32(self.result);
-        e.vec(&self.allowed_methods, |e, method| e.u32(*method));
-        e.vec(&self.allowed_modes, |e, mode| e.u32(*mode));
-    }
-
-    fn decode_fields(d: &mut Decoder<'_>) -> Result<AuthBadMethod> {
-        Ok(AuthBadMethod {
-            method: d.u32()?,
-            result: d.i32()?,
-            allowed_methods: d.vec(4, |d| d.u32())?,
-            allowed_modes: d.vec(4, |d| d.u32())?,
-        })
+control! {
+    /// Server → client: accepted.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AuthDone: AuthDone {
+        /// The client's identity in the cluster.
+        pub global_id: u64,
+        /// The [`connection_mode`] chosen.
+        pub mode: u32,
+        /// Empty for method none.
+        pub payload: Vec<u8>,
     }
 }
 
-/// Server → client: accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthDone {
-    /// The client's identity in the cluster.
-    pub global_id: u64,
-    /// The [`connection_mode`] chosen.
-    pub mode: u32,
-    /// Empty for method none.
-    pub payload: Vec<u8>,
+control! {
+    /// Signature over what was received so far. Without a session key (method none) it is all zeros, and the
+    /// receiver checks for exactly that.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Signature(pub [u8; 32]): AuthSignature;
 }
-
-impl Control for AuthDone {
-    const TAG: Tag = Tag::AuthDone;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.u64(self.global_id);
-        e.u32(self.mode);
-        e.blob(&self.payload);
-    }
-
-    fn decode_fields(d: &mut Decoder<'_>) -> Result<AuthDone> {
-        Ok(AuthDone { global_id: d.u64()?, mode: d.u32()?, payload: d.blob()?.to_vec() })
-    }
-}
-
-/// Signature over what was received so far. Without a session key (method none) it is all zeros, and the
-/// receiver checks for exactly that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Signature(pub [u8; 32]);
 
 impl Signature {
     /// Fails unless this is the signature of method none.
@@ -176,17 +135,5 @@ impl Signature {
             None => Ok(()),
             Some(byte) => Err(DecodeError::BadValue { what: "signature", value: (*byte).into() }),
         }
-    }
-}
-
-impl Control for Signature {
-    const TAG: Tag = Tag::AuthSignature;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.bytes(&self.0);
-    }
-
-    fn decode_fields(d: &mut Decoder<'_>) -> Result<Signature> {
-        Ok(Signature(d.array()?))
     }
 }

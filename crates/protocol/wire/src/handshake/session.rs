@@ -1,104 +1,118 @@
-//! Frames of lossless sessions. We keep none: a RECONNECT is answered with a full RESET.
+//! Frames that open a session, keep it alive and take up an old one. We keep no sessions: a RECONNECT is answered with a
+//! full RESET.
 
-use super::Control;
-use crate::frame::Tag;
-use crate::{Decoder, Encoder, EntityAddrVec, Result};
+use carmine_types::UTime;
 
-/// Client → server: take up an old session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reconnect {
-    pub addrs: EntityAddrVec,
-    pub client_cookie: u64,
-    pub server_cookie: u64,
-    pub global_seq: u64,
-    pub connect_seq: u64,
-    /// Number of the last message received.
-    pub in_seq: u64,
-}
+use super::control;
+use crate::{EntityAddr, EntityAddrVec};
 
-impl Control for Reconnect {
-    const TAG: Tag = Tag::SessionReconnect;
+/// Bit of the ident frames' `flags`: nothing is kept when the connection breaks.
+pub const FLAG_LOSSY: u64 = 1;
 
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.put(&self.addrs);
-        e.u64(self.client_cookie);
-        e.u64(self.server_cookie);
-        e.u64(self.global_seq);
-        e.u64(self.connect_seq);
-        e.u64(self.in_seq);
-    }
-
-    fn decode_fields(d: &mut Decoder<'_>) -> Result<Reconnect> {
-        Ok(Reconnect {
-            addrs: d.get()?,
-            client_cookie: d.u64()?,
-            server_cookie: d.u64()?,
-            global_seq: d.u64()?,
-            connect_seq: d.u64()?,
-            in_seq: d.u64()?,
-        })
+control! {
+    /// Client → server, after the signatures.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ClientIdent: ClientIdent {
+        /// The client's own addresses.
+        pub addrs: EntityAddrVec,
+        /// The address that the client dialled.
+        pub target: EntityAddr,
+        /// Global id; -1 (all ones) before the monitor gave one to the messenger.
+        pub gid: u64,
+        /// Number of connection attempts of this process, to anybody.
+        pub global_seq: u64,
+        pub supported: u64,
+        pub required: u64,
+        /// [`FLAG_LOSSY`].
+        pub flags: u64,
+        pub cookie: u64,
     }
 }
 
-/// Server → client: no such session. The client then sends CLIENT_IDENT on the same connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reset {
-    /// Whether the client must also tell its upper layer that messages were lost.
-    pub full: bool,
-}
-
-impl Control for Reset {
-    const TAG: Tag = Tag::SessionReset;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.bool(self.full);
-    }
-
-    fn decode_fields(d: &mut Decoder<'_>) -> Result<Reset> {
-        Ok(Reset { full: d.bool()? })
+control! {
+    /// Server → client: the session is open.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ServerIdent: ServerIdent {
+        /// Must contain the address that the client dialled, nonce included, else the client gives up.
+        pub addrs: EntityAddrVec,
+        pub gid: u64,
+        pub global_seq: u64,
+        pub supported: u64,
+        pub required: u64,
+        /// [`FLAG_LOSSY`]; the server decides.
+        pub flags: u64,
+        /// 0 for lossy sessions.
+        pub cookie: u64,
     }
 }
 
-/// Defines a control frame whose payload is one u64.
-macro_rules! one_u64 {
-    ($(#[$doc:meta] $name:ident: $tag:ident,)*) => {$(
-        #[$doc]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $name(pub u64);
-
-        impl Control for $name {
-            const TAG: Tag = Tag::$tag;
-
-            fn encode(&self, e: &mut Encoder<'_>) {
-                e.u64(self.0);
-            }
-
-            fn decode_fields(d: &mut Decoder<'_>) -> Result<$name> {
-                Ok($name(d.u64()?))
-            }
-        }
-    )*};
+control! {
+    /// Server → client: the features that the server requires and the client lacks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct MissingFeatures(pub u64): IdentMissingFeatures;
 }
 
-one_u64! {
+control! {
+    /// Client → server: take up an old session.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Reconnect: SessionReconnect {
+        pub addrs: EntityAddrVec,
+        pub client_cookie: u64,
+        pub server_cookie: u64,
+        pub global_seq: u64,
+        pub connect_seq: u64,
+        /// Number of the last message received.
+        pub in_seq: u64,
+    }
+}
+
+control! {
+    /// Server → client: no such session. The client then sends CLIENT_IDENT on the same connection.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Reset: SessionReset {
+        /// Whether the client must also tell its upper layer that messages were lost.
+        pub full: bool,
+    }
+}
+
+control! {
     /// Server → client: try again with a higher connect_seq than this, the server's.
-    Retry: SessionRetry,
-    /// Server → client: try again with a higher global_seq than this, the server's record of the client's.
-    RetryGlobal: SessionRetryGlobal,
-    /// Server → client: the session goes on; the number of the last message that the server received.
-    ReconnectOk: SessionReconnectOk,
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Retry(pub u64): SessionRetry;
 }
 
-/// Server → client: both sides connect at once and the client's attempt lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait;
+control! {
+    /// Server → client: try again with a higher global_seq than this, the server's record of the client's.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RetryGlobal(pub u64): SessionRetryGlobal;
+}
 
-impl Control for Wait {
-    const TAG: Tag = Tag::Wait;
+control! {
+    /// Server → client: the session goes on; the number of the last message that the server received.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ReconnectOk(pub u64): SessionReconnectOk;
+}
 
-    fn encode(&self, _: &mut Encoder<'_>) {}
+control! {
+    /// Server → client: both sides connect at once, and the client's attempt lost.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Wait: Wait;
+}
 
-    fn decode_fields(_: &mut Decoder<'_>) -> Result<Wait> {
-        Ok(Wait)
-    }
+control! {
+    /// "Are you there?" Must be answered with the same time.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Keepalive2(pub UTime): Keepalive2;
+}
+
+control! {
+    /// The answer to [`Keepalive2`], with its time.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Keepalive2Ack(pub UTime): Keepalive2Ack;
+}
+
+control! {
+    /// Number of the last message received; only of use in lossless sessions.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Ack(pub u64): Ack;
 }

@@ -5,15 +5,14 @@ use carmine_types::UTime;
 use proptest::prelude::*;
 
 use super::*;
-use crate::frame::{Frame, PREAMBLE_BYTES, Preamble};
+use crate::frame::FrameReader;
 use crate::{DecodeError, EntityAddrVec};
 
 fn round_trip<T: Control + PartialEq + Debug>(value: T) {
     let mut bytes = Vec::new();
     value.frame_into(&mut bytes);
-    let preamble = Preamble::decode(&bytes).unwrap();
-    assert_eq!(preamble.tag, T::TAG);
-    let frame = Frame::parse(&preamble, &bytes[PREAMBLE_BYTES..]).unwrap();
+    let (frame, _) = FrameReader::default().next(&mut bytes).unwrap().unwrap();
+    assert_eq!(frame.tag, T::TAG);
     assert_eq!(T::decode(frame.segments[0]).as_ref(), Ok(&value));
     // No payload is a proper part of another.
     for cut in 0..frame.segments[0].len() {

@@ -1,4 +1,6 @@
-//! Watch and notify (ceph-protocol.md §3.10): the message to watchers, and what operations about them carry.
+//! Watch and notify: the message to watchers, and what operations about them carry.
+
+use carmine_codec::coded;
 
 use crate::header::Front;
 use crate::{Decoder, Encoder, EntityAddr, EntityName, Result, kinds};
@@ -79,62 +81,42 @@ impl Front for WatchNotify {
     }
 }
 
-/// What became of a notification, watcher by watcher: (global id, cookie), ascending.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NotifyDone {
-    /// Who answered, and what.
-    pub acked: Vec<((u64, u64), Vec<u8>)>,
-    /// Who did not.
-    pub missed: Vec<(u64, u64)>,
+coded! {
+    /// The outcome of a notification, watcher by watcher: (global id, cookie), ascending.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct NotifyDone {
+        /// Watchers that answered, and their answers.
+        pub acked: Vec<((u64, u64), Vec<u8>)>,
+        /// Watchers that did not answer.
+        pub missed: Vec<(u64, u64)>,
+    }
 }
 
 impl NotifyDone {
     pub fn encode(&self) -> Vec<u8> {
-        Encoder::collect(|e| {
-            e.vec(&self.acked, |e, ((gid, cookie), reply)| {
-                e.u64(*gid);
-                e.u64(*cookie);
-                e.blob(reply);
-            });
-            e.vec(&self.missed, |e, (gid, cookie)| {
-                e.u64(*gid);
-                e.u64(*cookie);
-            });
-        })
+        Encoder::collect(|e| e.put(self))
     }
 
     /// Decodes the data segment of a [`WatchNotify::DONE`].
     pub fn decode(bytes: &[u8]) -> Result<NotifyDone> {
-        Decoder::all(bytes, "end of a notification", |d| {
-            let acked = d.map(20, |d| Ok((d.u64()?, d.u64()?)), |d| Ok(d.blob()?.to_vec()))?;
-            Ok(NotifyDone { acked, missed: d.vec(16, |d| Ok((d.u64()?, d.u64()?)))? })
-        })
+        Decoder::all(bytes, "end of a notification", |d| d.get())
     }
 }
 
-/// watch_item_t: one watcher of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watcher {
-    pub name: EntityName,
-    pub cookie: u64,
-    pub timeout_seconds: u32,
-    pub addr: EntityAddr,
+coded! {
+    /// watch_item_t: one watcher of an object.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Watcher: versioned "watch_item", 2, compat 1, oldest 0 {
+        pub name: EntityName,
+        pub cookie: u64,
+        pub timeout_seconds: u32,
+        pub addr: EntityAddr,
+    }
 }
 
 /// Output of LIST_WATCHERS.
 pub fn encode_watchers(watchers: &[Watcher]) -> Vec<u8> {
-    Encoder::collect(|e| {
-        e.envelope(1, 1, |e| {
-            e.vec(watchers, |e, watcher| {
-                e.envelope(2, 1, |e| {
-                    e.put(&watcher.name);
-                    e.u64(watcher.cookie);
-                    e.u32(watcher.timeout_seconds);
-                    e.put(&watcher.addr);
-                });
-            });
-        });
-    })
+    Encoder::collect(|e| e.envelope(1, 1, |e| e.vec(watchers, |e, watcher| e.put(watcher))))
 }
 
 #[cfg(test)]

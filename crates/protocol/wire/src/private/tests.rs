@@ -53,6 +53,19 @@ proptest! {
 }
 
 #[test]
+fn another_version_is_refused_with_both_versions_and_the_remedy() {
+    let other = Header2 { version: VERSION + 1, compat: VERSION + 1, ..RouteReply::header() };
+    assert_eq!(check_version(&RouteReply::header()), Ok(()));
+    assert_eq!(check_version(&Header2 { kind: kinds::OSD_OP, ..other }), Ok(()), "Ceph's own");
+    let text = check_version(&other).unwrap_err().to_string();
+    for part in [VERSION.to_string(), (VERSION + 1).to_string(), "same release".to_owned()] {
+        assert!(text.contains(&part), "{text}");
+    }
+    assert!(RouteReply::from_front(&other, &[0; 12]).is_err());
+    assert!(RouteReply::from_front(&Header2 { version: VERSION - 1, ..other }, &[0; 12]).is_err());
+}
+
+#[test]
 fn private_types_are_out_of_cephs_range() {
     let kinds = [Route::KIND, RouteReply::KIND, OsdBoot::KIND, OsdBootAck::KIND, OsdDown::KIND];
     assert!(

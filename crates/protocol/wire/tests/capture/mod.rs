@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use carmine_types::crc32c;
-use carmine_wire::frame::{self, Epilogue, Preamble, Tag, segment};
+use carmine_wire::frame::{Codec, Epilogue, FrameReader, Preamble, Tag, segment};
 
 /// One frame as it was on the wire.
 #[derive(Clone, Debug)]
@@ -154,10 +154,10 @@ pub fn split(stream: &[u8]) -> (usize, Vec<Captured>) {
     let mut frames = Vec::new();
     while !rest.is_empty() {
         let preamble = Preamble::decode(rest).unwrap();
-        let (whole, left) = rest.split_at(frame::PREAMBLE_BYTES + preamble.body_bytes());
-        let body = &whole[frame::PREAMBLE_BYTES..];
-        let parsed = frame::Frame::parse(&preamble, body).unwrap();
-        let epilogue = preamble.epilogue_range().map_or(&[][..], |range| &body[range]);
+        let mut received = rest.to_vec();
+        let (parsed, len) = FrameReader::default().next(&mut received).unwrap().unwrap();
+        let (whole, left) = rest.split_at(len);
+        let epilogue = &whole[len - Codec::Crc.epilogue_bytes(&preamble)..];
         let captured = Captured {
             title: format!("{:?} at {}", preamble.tag, stream.len() - rest.len()),
             preamble,

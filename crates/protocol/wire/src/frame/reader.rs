@@ -1,0 +1,185 @@
+//! From received bytes to frames: a state machine without I/O and without buffers of its own.
+
+use carmine_types::crc32c;
+
+use super::{Codec, Preamble, SEGMENTS_MAX, Tag, segment};
+use crate::{DecodeError, Result};
+
+/// Reads the frames of one direction of a connection. Its owner receives the bytes, wherever it wants to have them,
+/// and hands them over in order:
+/// 1. [`preamble`](Self::preamble): how long the frame is and of what kind, before any memory is taken for it;
+/// 2. either [`body`](Self::body), all the rest at once, where it lies;
+/// 3. or [`head`](Self::head), then [`piece`](Self::piece) until nothing is [`left`](Self::left) of the segments,
+///    then [`end`](Self::end).
+///
+/// [`next`](Self::next) does 1 and 2 for bytes that come in one after the other. After an error the stream cannot be
+/// read on: where the next frame begins is not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameReader {
+    codec: Codec,
+    /// The frame under way.
+    frame: Option<Preamble>,
+    /// The segment whose bytes come next; [`SEGMENTS_MAX`] behind the last one.
+    segment: usize,
+    /// Bytes of it that have not come.
+    left: usize,
+    crcs: [u32; SEGMENTS_MAX - 1],
+}
+
+/// A whole frame, where it was received. All its checksums are right, unless it was aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    pub tag: Tag,
+    pub segments: [&'a [u8]; SEGMENTS_MAX],
+    /// Checksum of the data segment, with seed 0xffffffff; the seed if it is empty.
+    pub data_crc: u32,
+    /// The sender gave the frame up: drop it. Its checksums were not compared.
+    pub aborted: bool,
+}
+
+impl FrameReader {
+    pub fn new(codec: Codec) -> FrameReader {
+        FrameReader { codec, ..FrameReader::default() }
+    }
+
+    /// Number of bytes that the next call takes: of [`preamble`](Self::preamble), or behind it of [`body`](Self::body).
+    pub fn need(&self) -> usize {
+        self.frame.map_or(self.codec.preamble_bytes(), |frame| self.codec.body_bytes(&frame))
+    }
+
+    /// Begins a frame.
+    ///
+    /// # Errors
+    /// The checksum is wrong, or a declared length is over its limit.
+    pub fn preamble(&mut self, received: &mut [u8]) -> Result<Preamble> {
+        let preamble = self.codec.preamble(received)?;
+        self.frame = Some(preamble);
+        Ok(preamble)
+    }
+
+    /// All that follows the preamble, [`need`](Self::need) bytes.
+    ///
+    /// # Errors
+    /// A checksum is wrong, or these are fewer bytes.
+    pub fn body<'a>(&mut self, received: &'a mut [u8]) -> Result<Frame<'a>> {
+        let preamble = self.frame()?;
+        let (head, mut rest) = split(received, self.codec.head_bytes(&preamble))?;
+        let mut segments: [&[u8]; SEGMENTS_MAX] = [self.head(head)?, &[], &[], &[]];
+        while self.left > 0 {
+            let (index, piece);
+            (index, (piece, rest)) = (self.segment, split(rest, self.left)?);
+            let kept = self.piece(piece);
+            if let (Some(place), Some(kept)) = (segments.get_mut(index), piece.get(..kept)) {
+                *place = kept;
+            }
+        }
+        let data_crc = self.data_crc();
+        let aborted = self.end(rest)?;
+        Ok(Frame { tag: preamble.tag, segments, data_crc, aborted })
+    }
+
+    /// Length of what [`head`](Self::head) takes.
+    pub fn head_bytes(&self) -> usize {
+        self.frame.map_or(0, |frame| self.codec.head_bytes(&frame))
+    }
+
+    /// Checks and returns segment 0.
+    ///
+    /// # Errors
+    /// Its checksum is wrong.
+    pub fn head<'a>(&mut self, received: &'a mut [u8]) -> Result<&'a [u8]> {
+        let preamble = self.frame()?;
+        let head = self.codec.head(&preamble, received)?;
+        self.crcs = [crc32c::SEED; SEGMENTS_MAX - 1];
+        (self.segment, self.left) = (0, 0);
+        self.advance(&preamble);
+        Ok(head)
+    }
+
+    /// The segment whose bytes come next; [`SEGMENTS_MAX`] once all are there.
+    pub fn segment(&self) -> usize {
+        self.segment
+    }
+
+    /// Number of bytes of [`segment`](Self::segment) that have not come.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Takes bytes of the current segment, at most [`left`](Self::left). Returns how many of them are the segment's own.
+    pub fn piece(&mut self, received: &mut [u8]) -> usize {
+        let taken = received.len().min(self.left);
+        if let (Some(crc), Some(bytes)) =
+            (self.crcs.get_mut(self.segment.wrapping_sub(1)), received.get_mut(..taken))
+        {
+            self.codec.piece(crc, bytes);
+        }
+        self.left -= taken;
+        if let Some(preamble) = self.frame.filter(|_| self.left == 0) {
+            self.advance(&preamble);
+        }
+        taken
+    }
+
+    /// The checksum of the data segment, as far as it came.
+    pub fn data_crc(&self) -> u32 {
+        self.crcs[segment::DATA - 1]
+    }
+
+    /// Length of what [`end`](Self::end) takes; 0 for a frame of one segment.
+    pub fn end_bytes(&self) -> usize {
+        self.frame.map_or(0, |frame| self.codec.epilogue_bytes(&frame))
+    }
+
+    /// Ends the frame. True: its sender gave it up, so that nothing of it counts.
+    ///
+    /// # Errors
+    /// A checksum is wrong.
+    pub fn end(&mut self, received: &mut [u8]) -> Result<bool> {
+        let preamble = self.frame()?;
+        self.frame = None;
+        if self.codec.epilogue_bytes(&preamble) == 0 {
+            return Ok(false);
+        }
+        self.codec.end(&preamble, self.crcs, received)
+    }
+
+    /// The frame at the start of `received` and the number of its bytes; `None` if it is not complete. The next call is
+    /// to begin with the same bytes again, or behind the frame.
+    ///
+    /// # Errors
+    /// Those of [`preamble`](Self::preamble) and [`body`](Self::body).
+    pub fn next<'a>(&mut self, received: &'a mut [u8]) -> Result<Option<(Frame<'a>, usize)>> {
+        let Some((head, rest)) = received.split_at_mut_checked(self.codec.preamble_bytes()) else {
+            return Ok(None);
+        };
+        if self.frame.is_none() {
+            self.preamble(head)?;
+        }
+        let need = self.need();
+        let Some(body) = rest.get_mut(..need) else { return Ok(None) };
+        Ok(Some((self.body(body)?, head.len() + need)))
+    }
+
+    fn frame(&self) -> Result<Preamble> {
+        self.frame.ok_or(DecodeError::Truncated {
+            what: "preamble",
+            need: self.codec.preamble_bytes() as u64,
+            left: 0,
+        })
+    }
+
+    /// To the next segment that is not empty.
+    #[inline]
+    fn advance(&mut self, preamble: &Preamble) {
+        while self.left == 0 && self.segment < SEGMENTS_MAX {
+            self.segment += 1;
+            self.left = self.codec.segment_bytes(preamble, self.segment);
+        }
+    }
+}
+
+fn split(bytes: &mut [u8], at: usize) -> Result<(&mut [u8], &mut [u8])> {
+    let left = bytes.len();
+    bytes.split_at_mut_checked(at).ok_or(DecodeError::Truncated { what: "frame", need: at as u64, left })
+}

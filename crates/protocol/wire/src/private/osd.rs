@@ -1,0 +1,138 @@
+//! An OSD and the monitor: it reports that it is up, how full it is, and which OSDs are not there any longer.
+
+use carmine_codec::{Coded, coded};
+use carmine_types::{Epoch, OsdId, PgId, Uuid};
+
+use super::VERSION;
+use crate::header::message;
+use crate::{DecodeError, Decoder, Encoder, EntityAddr, Result};
+
+message! {
+    /// OSD → monitor: it is up.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OsdBoot: OSD_BOOT, VERSION, compat VERSION {
+        pub osd: OsdId,
+        /// Identity of its store; must be the one that the map has for this id.
+        pub uuid: Uuid,
+        /// Where clients and other OSDs find it. The nonce is new at every start.
+        pub addr: EntityAddr,
+        /// Number of its reactors.
+        pub reactors: u16,
+        /// Newest map that it has; 0 for none.
+        pub epoch: Epoch,
+        /// What it says of itself and its machine, by Ceph's names (`hostname`, `osd_objectstore`, …).
+        pub metadata: Vec<(String, String)>,
+    }
+}
+
+message! {
+    /// Monitor → OSD, with the tid of the [`OsdBoot`].
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OsdBootAck: OSD_BOOT_ACK, VERSION, compat VERSION {
+        /// 0, or a negative errno: the OSD must then stop.
+        pub result: i32,
+        /// First map in which it is up with this address.
+        pub epoch: Epoch,
+        /// Why it was refused, for the OSD's log; empty if it was not.
+        pub reason: String,
+    }
+}
+
+/// Why an OSD is to be marked down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DownReason {
+    /// It says so itself, before it stops.
+    Goodbye = 1,
+    /// The sender cannot reach it.
+    Unreachable = 2,
+}
+
+impl Coded for DownReason {
+    const BYTES_MIN: usize = 1;
+
+    fn put(&self, e: &mut Encoder<'_>) {
+        e.u8(*self as u8);
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<DownReason> {
+        match d.u8()? {
+            1 => Ok(DownReason::Goodbye),
+            2 => Ok(DownReason::Unreachable),
+            reason => Err(DecodeError::BadValue { what: "down reason", value: reason.into() }),
+        }
+    }
+}
+
+message! {
+    /// OSD → monitor: an OSD is, or is about to be, no longer there.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct OsdDown: OSD_DOWN, VERSION, compat VERSION {
+        /// Who is down; the sender itself if it says goodbye.
+        pub osd: OsdId,
+        /// Nonce of the address that is meant: a report about an earlier start is ignored.
+        pub nonce: u32,
+        pub reason: DownReason,
+        /// The sender's map.
+        pub epoch: Epoch,
+    }
+}
+
+coded! {
+    /// What the PGs of one pool hold for which this OSD is the primary: summed over all OSDs, each object counts once.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct PoolUse {
+        pub pool: i64,
+        pub objects: u64,
+        /// Sum of the objects' sizes; not their replicas'.
+        pub bytes: u64,
+    }
+}
+
+coded! {
+    /// A PG that this OSD leads and that does not serve clients.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgStuck {
+        pub pg: PgId,
+        /// `peering`, `down`, `incomplete`, …
+        pub state: String,
+        /// The reporting OSD's own copy is complete.
+        pub is_complete: bool,
+        /// A member that has to lead instead, because its copy is complete and this primary's is not, or because it has no
+        /// room for what only this primary has, which no client was told of.
+        pub successor: Option<OsdId> = osd_or_none,
+    }
+}
+
+/// The number of an OSD, or all ones for none.
+mod osd_or_none {
+    use super::*;
+
+    const NONE: u32 = u32::MAX;
+
+    pub(super) fn put(osd: &Option<OsdId>, e: &mut Encoder<'_>) {
+        e.u32(osd.map_or(NONE, |osd| osd.0));
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Option<OsdId>> {
+        Ok(Some(d.osd()?).filter(|osd| osd.0 != NONE))
+    }
+}
+
+message! {
+    /// OSD → monitor: how full it is, every few seconds. There is no answer.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OsdBeacon: OSD_BEACON, VERSION, compat VERSION {
+        pub osd: OsdId,
+        /// The map that all its reactors have: what is said of PGs is so in that epoch's intervals, or in later ones.
+        pub epoch: Epoch,
+        /// Size of its store.
+        pub total_bytes: u64,
+        /// Taken, metadata included where it is known.
+        pub used_bytes: u64,
+        /// Ascending by pool; empty if it is not known.
+        pub pools: Vec<PoolUse>,
+        /// The PGs that it leads and that are not active.
+        pub stuck: Vec<PgStuck>,
+    }
+}
