@@ -5,31 +5,23 @@
 //! thread, with each lane's position and without a sync. When the log is half full, the key-value store is told to write
 //! its tables out; then the lanes are trimmed up to the positions that were contained.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use carmine_reactor::{Group as SchedulingGroup, Shard, ShardId};
 use crossbeam::queue::SegQueue;
-use foldhash::fast::FixedState;
 
+use super::index::{MetaIndex, SortedRun};
 use super::label::Label;
 use super::log_space::LogSpace;
-use super::numbered::NumberedKv;
 use super::record::GroupId;
 use super::{codec, keys, local};
-use crate::kv::{Kv, KvBatch, KvError, KvOp};
+use crate::kv::{KvBatch, KvError};
 
 /// Bytes of keys and values that one batch takes at most (one group more may overshoot).
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Below this much room for the key-value store, writes are refused and only deleting and truncating goes on.
 const KV_FREE_BYTES_MIN: u64 = 64 << 20;
-/// Virtual time of a look at that room.
-const SIM_LOOK_NS: u64 = 5_000;
-/// Virtual time of a commit in the simulator: short, so that it can overtake whatever it should wait for.
-const SIM_COMMIT_NS: u64 = 20_000;
-/// Virtual time of writing the tables out.
-pub(crate) const SIM_FLUSH_NS: u64 = 500_000;
 
 /// A group of a lane that is durable in the log, on its way to the key-value store.
 pub(crate) struct FeedGroup {
@@ -42,7 +34,7 @@ pub(crate) struct FeedGroup {
 
 /// The log's space, the feeder and its queue.
 pub(crate) struct CommitLog {
-    kv: NumberedKv,
+    index: MetaIndex,
     log_id: u64,
     epoch: u64,
     space: LogSpace,
@@ -82,10 +74,10 @@ type Positions = Vec<(ShardId, u64)>;
 
 impl CommitLog {
     /// An empty log.
-    pub(crate) fn new(kv: Arc<dyn Kv>, label: &Label, epoch: u64) -> CommitLog {
+    pub(crate) fn new(index: MetaIndex, label: &Label, epoch: u64) -> CommitLog {
         let space = LogSpace::new(label.log());
         CommitLog {
-            kv: NumberedKv::new(kv, epoch),
+            index,
             log_id: label.log_id,
             epoch,
             queue: SegQueue::new(),
@@ -128,13 +120,13 @@ impl CommitLog {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// On an alien thread: how much room the key-value store has.
-    fn look(&self) {
-        let low = self.kv.free_bytes().is_some_and(|free| free < KV_FREE_BYTES_MIN);
+    /// Looks how much room the index has.
+    async fn look(&self, shard: &Shard) {
+        let low = self.index.free_bytes(shard).await.is_some_and(|free| free < KV_FREE_BYTES_MIN);
         if low != self.low.swap(low, Ordering::Relaxed) {
             let state =
                 if low { "is nearly full: writes are refused until there is room" } else { "has room again" };
-            tracing::warn!("the file system of the key-value store in {} {state}", self.kv.place());
+            tracing::warn!("the file system of the key-value store in {} {state}", self.index.place());
         }
     }
 
@@ -145,55 +137,63 @@ impl CommitLog {
         }
         let (log, own) = (Arc::clone(self), shard.clone());
         shard.spawn(SchedulingGroup::Admin, "blue-look-for-room", async move {
-            let looked = Arc::clone(&log);
-            own.alien(SIM_LOOK_NS, move || looked.look()).await;
+            log.look(&own).await;
             log.looking.store(false, Ordering::Release);
         });
     }
 
     /// Number of a commit of this epoch that is durable in the key-value store, as are all before it.
     pub(crate) fn commits_durable(&self) -> u64 {
-        self.kv.durable()
+        self.index.durable_number()
     }
 
-    /// On an alien thread: makes all that was committed durable.
-    pub(crate) fn flush(&self) -> Result<(), KvError> {
-        let result = self.kv.flush();
-        if let Err(error) = &result {
-            let _ = self.failed.set(error.clone());
-        }
+    /// Makes all that was committed durable.
+    pub(crate) async fn flush(&self, shard: &Shard) -> Result<(), KvError> {
+        let (result, cpu_ns) = self.index.flush(shard).await;
+        self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        self.note_failure(&result);
         result
     }
 
-    /// Why the key-value store takes nothing any more, if so.
+    /// Why the index takes nothing any more, if so.
     pub(crate) fn failure(&self) -> Option<&KvError> {
         self.failed.get()
     }
 
-    /// On an alien thread: changes that are too large for the log go straight into the key-value store.
-    pub(crate) fn commit_durably(&self, batch: KvBatch) -> Result<(), KvError> {
-        self.commit(&[batch], &Positions::new(), true)
+    fn note_failure(&self, result: &Result<(), KvError>) {
+        if let Err(error) = result {
+            let _ = self.failed.set(error.clone()); // a second failure changes nothing
+        }
     }
 
-    /// On an alien thread.
-    fn commit(&self, batches: &[KvBatch], positions: &Positions, sync: bool) -> Result<(), KvError> {
+    /// Changes that are too large for the log go straight into the index.
+    pub(crate) async fn commit_durably(&self, shard: &Shard, batch: KvBatch) -> Result<(), KvError> {
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
-        self.look();
-        let mut batch = coalesce(batches);
+        let result = self.index.apply(shard, vec![batch], true).await;
+        self.note_failure(&result);
+        result
+    }
+
+    /// Applies what lanes have handed over, with their positions.
+    async fn commit(&self, shard: &Shard, batches: &[KvBatch], positions: &Positions) -> Result<(), KvError> {
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        let mut run = SortedRun::of(batches);
         for (lane, seq) in positions {
-            batch.put_with(
+            run.put_with(
                 |out| out.extend_from_slice(&keys::lane(lane.0)),
                 |out, at| codec::push_position(out, at, self.epoch, *seq),
             );
         }
-        let result = self.kv.commit(batch, sync);
-        if let Err(error) = &result {
-            // A second failure changes nothing.
-            let _ = self.failed.set(error.clone());
-        }
+        let (result, cpu_ns) = self.index.apply_run(shard, run).await;
+        self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        self.note_failure(&result);
+        self.look(shard).await;
         result
     }
 
@@ -224,11 +224,8 @@ impl CommitLog {
             }
             let (positions, batches) = split(groups);
             self.bytes.fetch_add(batches.iter().map(|batch| batch.bytes() as u64).sum(), Ordering::Relaxed);
-            let (log, contained) = (Arc::clone(&self), positions.clone());
             let start_ns = shard.now_ns();
-            let feed = move || log.commit(&batches, &contained, false);
-            let (result, cpu_ns) = shard.alien_timed(SIM_COMMIT_NS, feed).await;
-            self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+            let result = self.commit(shard, &batches, &positions).await;
             self.busy_ns.fetch_add(shard.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
             for (to, seq) in positions {
                 if let Some(fed) = self.fed.get(usize::from(to.0)).filter(|_| result.is_ok()) {
@@ -255,9 +252,7 @@ impl CommitLog {
                 .zip(&log.fed)
                 .map(|(lane, fed)| (lane, fed.load(Ordering::Acquire)))
                 .collect();
-            let flushed = Arc::clone(&log);
-            let (result, cpu_ns) = own.alien_timed(SIM_FLUSH_NS, move || flushed.flush()).await;
-            log.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+            let result = log.flush(&own).await;
             log.trims.fetch_add(1, Ordering::Relaxed);
             log.trimming.store(false, Ordering::Release);
             for (lane, seq) in fed {
@@ -302,79 +297,9 @@ fn split(groups: Vec<FeedGroup>) -> (Positions, Vec<KvBatch>) {
     (positions, batches)
 }
 
-/// One batch with only the last change of each key. Range deletions stay where they are: what is put after one is after
-/// it still, and what is put before one and again later is put later.
-fn coalesce(batches: &[KvBatch]) -> KvBatch {
-    let mut last: HashMap<&[u8], usize, FixedState> = HashMap::default();
-    let ops = || batches.iter().flat_map(KvBatch::iter).enumerate();
-    for (number, op) in ops() {
-        if let KvOp::Put(key, _) | KvOp::Delete(key) = op {
-            last.insert(key, number);
-        }
-    }
-    let mut merged = KvBatch::with_capacity(batches.iter().map(KvBatch::bytes).sum());
-    for (number, op) in ops() {
-        match op {
-            KvOp::Put(key, value) if last.get(key) == Some(&number) => merged.put(key, value),
-            KvOp::Delete(key) if last.get(key) == Some(&number) => merged.delete(key),
-            KvOp::Put(..) | KvOp::Delete(_) => {}
-            KvOp::DeleteRange(start, end) => merged.delete_range(start, end),
-        }
-    }
-    merged
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemKv;
-    use proptest::prelude::*;
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Put(u8, u8),
-        Delete(u8),
-        DeleteRange(u8, u8),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            (0u8..6, any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),
-            (0u8..6).prop_map(Step::Delete),
-            (0u8..6, 0u8..7).prop_map(|(start, end)| Step::DeleteRange(start, end)),
-        ]
-    }
-
-    fn content(kv: &MemKv) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut out = Vec::new();
-        kv.scan(&[], &[9], &mut |key, value| {
-            out.push((key.to_vec(), value.to_vec()));
-            true
-        })
-        .unwrap();
-        out
-    }
-
-    proptest! {
-        #[test]
-        fn coalescing_changes_nothing_in_the_end(txns in prop::collection::vec(prop::collection::vec(step(), 0..6), 0..8)) {
-            let batches: Vec<KvBatch> = txns.iter().map(|steps| {
-                let mut batch = KvBatch::default();
-                for step in steps {
-                    match step {
-                        Step::Put(key, value) => batch.put(&[*key], &[*value]),
-                        Step::Delete(key) => batch.delete(&[*key]),
-                        Step::DeleteRange(start, end) => batch.delete_range(&[*start], &[*end]),
-                    }
-                }
-                batch
-            }).collect();
-            let (plain, merged) = (MemKv::new(), MemKv::new());
-            plain.commit(&batches, true).unwrap();
-            merged.commit(&[coalesce(&batches)], true).unwrap();
-            prop_assert_eq!(content(&plain), content(&merged));
-        }
-    }
 
     #[test]
     fn positions_are_the_last_of_each_lane() {

@@ -3,7 +3,6 @@
 use carmine_pgtypes::ObjectMeta;
 use carmine_types::{ObjectId, SpgId};
 
-use super::pg::scan;
 use super::{codec, keys};
 use crate::kv::Kv;
 use crate::{BLOCK_BYTES, StoreError};
@@ -40,6 +39,20 @@ pub enum Dumped {
     },
     /// A key or value that cannot be what was written.
     Damaged(StoreError),
+}
+
+/// Calls `each` for all pairs in a range, until it fails.
+fn scan(
+    kv: &dyn Kv,
+    (start, end): (Vec<u8>, Vec<u8>),
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut result = Ok(());
+    kv.scan(&start, &end, &mut |key, value| {
+        result = each(key, value);
+        result.is_ok()
+    })?;
+    result
 }
 
 /// Calls `each` for all PGs, then for all objects in their order. Blocks: call it on an alien thread, or in a tool.

@@ -8,20 +8,15 @@ use carmine_types::{ObjectId, crc32c};
 
 use super::device::Device;
 use super::extents::{Extents, SHARD_BYTES};
+use super::index::{MetaIndex, Page, Scan};
 use super::join::join_all;
-use super::pg::scan;
 use super::shared::{BlueShared, read_block};
 use super::space::Space;
 use super::{codec, keys};
-use crate::kv::Kv;
 use crate::{BLOCK_BYTES, StoreError};
 
 /// Errors that are kept in full; more are only counted.
 const ERRORS_KEPT: usize = 100;
-/// Pieces of block maps that are looked at together.
-const BATCH: usize = 1024;
-/// Virtual time of a batch in the simulator.
-const SIM_BATCH_NS: u64 = 100_000;
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
@@ -67,38 +62,27 @@ struct Piece {
     size: Option<u64>,
 }
 
-#[derive(Default)]
-struct Batch {
-    pieces: Vec<Piece>,
-    errors: Vec<String>,
-    /// Where the next batch starts; `None` at the end.
-    next: Option<Vec<u8>>,
-}
-
 /// Checks a store to which nothing is being written; with `deep` it also reads all data.
 ///
 /// # Errors
 /// If metadata cannot be read at all, or the device cannot be opened. What is wrong in it is in the report.
 pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result<FsckReport, StoreError> {
     shared.feed_all(shard).await?;
-    let kv = Arc::clone(shared.kv());
-    let mut report = shard.alien(SIM_BATCH_NS, move || check_records(&*kv)).await?;
+    let index = shared.index();
+    let mut report = check_records(index, shard).await?;
     let blocks = shared.label().blocks();
     let found = Space::of(shared.label());
     let device = Device::open(shard, shared.place(), false).await?;
-    let mut start = keys::kind_range(keys::EXTENTS).0;
-    loop {
-        let (kv, from) = (Arc::clone(shared.kv()), start);
-        let batch = shard.alien(SIM_BATCH_NS, move || fetch(&*kv, from)).await?;
-        batch.errors.into_iter().for_each(|error| report.error(error));
-        for piece in &batch.pieces {
-            check_piece(piece, &found, blocks, &mut report);
+    let mut rest = Some(Scan::of(keys::kind_range(keys::EXTENTS)));
+    while let Some(scan) = rest {
+        let page = index.scan(shard, scan.clone()).await?;
+        for piece in pieces(index, shard, &page, &mut report).await? {
+            check_piece(&piece, &found, blocks, &mut report);
             if deep {
-                check_content(shared, shard, &device, piece, &mut report).await;
+                check_content(shared, shard, &device, &piece, &mut report).await;
             }
         }
-        let Some(next) = batch.next else { break };
-        start = next;
+        rest = page.rest(scan);
     }
     report.blocks = found.used_blocks();
     let space = shared.space();
@@ -117,11 +101,11 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
     Ok(report)
 }
 
-/// On an alien thread: everything but the block maps decodes.
-fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
+/// Everything but the block maps decodes.
+async fn check_records(index: &MetaIndex, shard: &Shard) -> Result<FsckReport, StoreError> {
     let mut report = FsckReport::default();
     let mut owner: Option<ObjectId> = None;
-    scan(kv, (vec![0], vec![0xff]), |key, value| {
+    let each = async |key: &[u8], value: &[u8]| {
         let result = match key.first() {
             Some(&keys::ONODE) => {
                 report.objects += 1;
@@ -136,7 +120,7 @@ fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
             Some(&keys::EXTENTS) => Ok(()),
             Some(&keys::OMAP | &keys::OMAP_HEADER) => {
                 report.omap_keys += u64::from(key.first() == Some(&keys::OMAP));
-                check_omap(kv, key, value, &mut owner)
+                check_omap(index, shard, key, value, &mut owner).await
             }
             _ if key == keys::SUPER => Ok(()),
             _ if key == keys::LOG_EPOCH => codec::decode_epoch(key, value).map(drop),
@@ -148,21 +132,29 @@ fn check_records(kv: &dyn Kv) -> Result<FsckReport, StoreError> {
         if let Err(error) = result {
             report.error(error.to_string());
         }
-        Ok(())
-    })?;
+        Ok::<_, StoreError>(())
+    };
+    index.scan_all(shard, (vec![0], vec![0xff]), each).await?;
     Ok(report)
 }
 
 /// An omap key or header: its value decodes, and its object exists and knows that it has an omap. `owner` is the object
 /// that was looked up last.
-fn check_omap(kv: &dyn Kv, key: &[u8], value: &[u8], owner: &mut Option<ObjectId>) -> Result<(), StoreError> {
+async fn check_omap(
+    index: &MetaIndex,
+    shard: &Shard,
+    key: &[u8],
+    value: &[u8],
+    owner: &mut Option<ObjectId>,
+) -> Result<(), StoreError> {
     codec::decode_omap(key, value)?;
     let (oid, _) = keys::decode_omap(key)?;
     if owner.as_ref() == Some(&oid) {
         return Ok(());
     }
     let onode = keys::onode(&keys::oid_bytes(&oid));
-    let meta = kv.get(&onode)?.map(|value| codec::decode_onode(&onode, &value)).transpose()?;
+    let found = index.load(shard, vec![onode.clone()]).await?.pop().flatten();
+    let meta = found.map(|value| codec::decode_onode(&onode, &value)).transpose()?;
     if !meta.is_some_and(|meta| meta.has_omap) {
         return Err(StoreError::damaged(keys::printable(key), format!("object {oid} has no omap")));
     }
@@ -170,37 +162,28 @@ fn check_omap(kv: &dyn Kv, key: &[u8], value: &[u8], owner: &mut Option<ObjectId
     Ok(())
 }
 
-/// On an alien thread: the next pieces of block maps, with the sizes of their objects.
-fn fetch(kv: &dyn Kv, start: Vec<u8>) -> Result<Batch, StoreError> {
-    let mut batch = Batch::default();
-    let end = keys::kind_range(keys::EXTENTS).1;
-    kv.scan(&start, &end, &mut |key, value| {
+/// The pieces of block maps of a page, with the sizes of their objects.
+async fn pieces(
+    index: &MetaIndex,
+    shard: &Shard,
+    page: &Page,
+    report: &mut FsckReport,
+) -> Result<Vec<Piece>, StoreError> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (key, value) in &page.pairs {
         match keys::decode_extents(key).and_then(|id| Ok((id, codec::decode_extents(key, value)?))) {
-            Ok(((oid, index), extents)) => batch.pieces.push(Piece { oid, index, extents, size: None }),
-            Err(error) => batch.errors.push(error.to_string()),
+            Ok(((oid, index), extents)) => pieces.push(Piece { oid, index, extents, size: None }),
+            Err(error) => report.error(error.to_string()),
         }
-        let full = batch.pieces.len() + batch.errors.len() >= BATCH;
-        if full {
-            let mut next = key.to_vec();
-            next.push(0);
-            batch.next = Some(next);
-        }
-        !full
-    })?;
-    let mut last: Option<(ObjectId, Option<u64>)> = None;
-    for piece in &mut batch.pieces {
-        piece.size = match &last {
-            Some((oid, size)) if *oid == piece.oid => *size,
-            _ => {
-                let key = keys::onode(&keys::oid_bytes(&piece.oid));
-                // A damaged onode is reported elsewhere.
-                let meta = kv.get(&key)?.map(|value| codec::decode_onode(&key, &value));
-                meta.map(|meta| meta.map_or(u64::MAX, |meta| meta.size))
-            }
-        };
-        last = Some((piece.oid.clone(), piece.size));
     }
-    Ok(batch)
+    let onodes: Vec<_> = pieces.iter().map(|piece| keys::onode(&keys::oid_bytes(&piece.oid))).collect();
+    let values = index.load(shard, onodes.clone()).await?;
+    for ((piece, key), value) in pieces.iter_mut().zip(onodes).zip(values) {
+        // A damaged onode is reported elsewhere.
+        let meta = value.map(|value| codec::decode_onode(&key, &value));
+        piece.size = meta.map(|meta| meta.map_or(u64::MAX, |meta| meta.size));
+    }
+    Ok(pieces)
 }
 
 fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckReport) {

@@ -5,20 +5,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_pgtypes::{ObjectChange, ObjectMeta};
+use carmine_reactor::Shard;
 use carmine_reactor::sync::Notify;
 use carmine_types::ObjectId;
 use smallvec::SmallVec;
 
 use super::extents::{Extents, SHARD_BYTES};
+use super::index::MetaIndex;
 use super::onode::{Needs, Onode, Pin, PreparedPin, Recent, State, needs};
 use super::{Blue, codec, keys};
 use crate::StoreError;
-use crate::kv::Kv;
 
 /// Up to so many pieces of a block map are fetched one by one; more by a scan.
 const GETS_MAX: usize = 2;
-/// Virtual time of a load in the simulator.
-const SIM_LOAD_NS: u64 = 10_000;
 
 /// Onodes that a transaction is going to change.
 #[derive(Default)]
@@ -88,18 +87,14 @@ impl Blue {
     }
 
     async fn load_onode(&self, oid: &ObjectId, range: &Range<u64>) -> Result<(), StoreError> {
-        let kv = Arc::clone(self.shared.kv());
-        let (key, range) = (keys::oid_bytes(oid), range.clone());
-        let found = self.shard.alien(SIM_LOAD_NS, move || fetch_onode(&*kv, &key, &range)).await?;
+        let found = fetch_object(self.shared.index(), &self.shard, &keys::oid_bytes(oid), range).await?;
         self.cache.borrow_mut().insert(Onode::new(oid.clone(), state_of(found)));
         Ok(())
     }
 
     async fn load_map(&self, onode: &Rc<Onode>, range: &Range<u64>) -> Result<(), StoreError> {
         let wanted = onode.state.borrow().pieces(range);
-        let kv = Arc::clone(self.shared.kv());
-        let (key, indices) = (onode.key.clone(), wanted.clone());
-        let pieces = self.shard.alien(SIM_LOAD_NS, move || fetch_pieces(&*kv, &key, indices)).await?;
+        let pieces = fetch_pieces(self.shared.index(), &self.shard, &onode.key, wanted.clone()).await?;
         fill(&mut onode.state.borrow_mut(), wanted, pieces);
         self.cache.borrow_mut().recount(&onode.oid);
         Ok(())
@@ -174,59 +169,99 @@ pub(crate) fn state_of(found: Found) -> State {
     state
 }
 
-/// On an alien thread: these objects with all of their block maps.
-pub(crate) fn fetch_objects(
-    kv: &dyn Kv,
+/// These objects with all of their block maps.
+pub(crate) async fn fetch_objects(
+    index: &MetaIndex,
+    shard: &Shard,
     oids: impl IntoIterator<Item = Arc<ObjectId>>,
 ) -> Result<Vec<(Arc<ObjectId>, Found)>, StoreError> {
-    let fetch = |oid: Arc<ObjectId>| {
-        let found = fetch_onode(kv, &keys::oid_bytes(&oid), &(0..u64::MAX))?;
-        Ok((oid, found))
-    };
-    oids.into_iter().map(fetch).collect()
+    let names: Vec<_> = oids.into_iter().map(|oid| (keys::oid_bytes(&oid), oid)).collect();
+    let onodes: Vec<_> = names.iter().map(|(name, _)| keys::onode(name)).collect();
+    let values = index.load(shard, onodes.clone()).await?;
+    let (mut objects, mut wanted) = (Vec::new(), Vec::new());
+    for (((name, oid), key), value) in names.into_iter().zip(onodes).zip(values) {
+        let meta = value.map(|value| codec::decode_onode(&key, &value)).transpose()?;
+        let count = meta.as_ref().map_or(0, |meta| meta.size.div_ceil(SHARD_BYTES) as usize);
+        wanted.extend((0..count).map(|index| keys::extents(&name, index as u32)));
+        objects.push((oid, meta, count));
+    }
+    let pieces = index.load(shard, wanted.clone()).await?;
+    let mut pieces = wanted.into_iter().zip(pieces);
+    let mut found = Vec::new();
+    for (oid, meta, count) in objects {
+        let mut map = Pieces::new();
+        for (index, (key, value)) in pieces.by_ref().take(count).enumerate() {
+            if let Some(value) = value {
+                map.push((index, codec::decode_extents(&key, &value)?));
+            }
+        }
+        found.push((oid, meta.map(|meta| (meta, 0..count, map))));
+    }
+    Ok(found)
 }
 
-/// On an alien thread: the onode and its block map for `range`.
-fn fetch_onode(kv: &dyn Kv, oid: &[u8], range: &Range<u64>) -> Result<Found, StoreError> {
-    let key = keys::onode(oid);
-    let Some(value) = kv.get(&key)? else { return Ok(None) };
-    let meta = codec::decode_onode(&key, &value)?;
+/// The onode of an object and its block map for `range`: in one go, if that is of few pieces.
+async fn fetch_object(
+    index: &MetaIndex,
+    shard: &Shard,
+    oid: &[u8],
+    range: &Range<u64>,
+) -> Result<Found, StoreError> {
+    let guess = (range.start / SHARD_BYTES)..range.end.div_ceil(SHARD_BYTES);
+    let guess = if range.is_empty() || guess.end - guess.start > GETS_MAX as u64 { 0..0 } else { guess };
+    let guess = guess.start as usize..guess.end as usize;
+    let onode = keys::onode(oid);
+    let mut wanted = vec![onode.clone()];
+    wanted.extend(guess.clone().map(|index| keys::extents(oid, index as u32)));
+    let mut values = index.load(shard, wanted.clone()).await?.into_iter();
+    let Some(value) = values.next().flatten() else { return Ok(None) };
+    let meta = codec::decode_onode(&onode, &value)?;
     let end = range.end.min(meta.size);
-    let wanted = if range.start < end {
+    let wanted_map = if range.start < end {
         (range.start / SHARD_BYTES) as usize..end.div_ceil(SHARD_BYTES) as usize
     } else {
         0..0
     };
-    let pieces = fetch_pieces(kv, oid, wanted.clone())?;
-    Ok(Some((meta, wanted, pieces)))
+    if guess.is_empty() {
+        let pieces = fetch_pieces(index, shard, oid, wanted_map.clone()).await?;
+        return Ok(Some((meta, wanted_map, pieces)));
+    }
+    let mut pieces = Pieces::new();
+    for ((index, key), value) in guess.zip(wanted.iter().skip(1)).zip(values) {
+        if let Some(value) = value.filter(|_| wanted_map.contains(&index)) {
+            pieces.push((index, codec::decode_extents(key, &value)?));
+        }
+    }
+    Ok(Some((meta, wanted_map, pieces)))
 }
 
-/// On an alien thread: the pieces with these indices that exist, in order.
-fn fetch_pieces(kv: &dyn Kv, oid: &[u8], indices: Range<usize>) -> Result<Pieces, StoreError> {
+/// The pieces with these indices that exist, in order.
+async fn fetch_pieces(
+    index: &MetaIndex,
+    shard: &Shard,
+    oid: &[u8],
+    indices: Range<usize>,
+) -> Result<Pieces, StoreError> {
     let mut pieces = Pieces::new();
+    let key = |index: usize| keys::extents(oid, index as u32);
     if indices.len() <= GETS_MAX {
-        for index in indices {
-            let key = keys::extents(oid, index as u32);
-            if let Some(value) = kv.get(&key)? {
+        let wanted: Vec<_> = indices.clone().map(key).collect();
+        if wanted.is_empty() {
+            return Ok(pieces);
+        }
+        let values = index.load(shard, wanted.clone()).await?;
+        for ((index, key), value) in indices.zip(wanted).zip(values) {
+            if let Some(value) = value {
                 pieces.push((index, codec::decode_extents(&key, &value)?));
             }
         }
         return Ok(pieces);
     }
-    let mut result = Ok(());
-    let (start, end) = (keys::extents(oid, indices.start as u32), keys::extents(oid, indices.end as u32));
-    kv.scan(&start, &end, &mut |key, value| {
+    let each = async |key: &[u8], value: &[u8]| {
         let index = key.last_chunk::<4>().map_or(0, |index| u32::from_be_bytes(*index) as usize);
-        match codec::decode_extents(key, value) {
-            Ok(extents) => {
-                pieces.push((index, extents));
-                true
-            }
-            Err(error) => {
-                result = Err(error);
-                false
-            }
-        }
-    })?;
-    result.map(|()| pieces)
+        pieces.push((index, codec::decode_extents(key, value)?));
+        Ok::<_, StoreError>(())
+    };
+    index.scan_all(shard, (key(indices.start), key(indices.end)), each).await?;
+    Ok(pieces)
 }

@@ -206,7 +206,7 @@ impl Blue {
         let batch = self.queue.borrow_mut().get(number).map(|record| record.batch.clone());
         let Some(batch) = batch else { return Ok(()) };
         let log = std::sync::Arc::clone(self.shared.log());
-        self.shard.alien(SIM_COMMIT_NS, move || log.commit_durably(batch)).await?;
+        log.commit_durably(&self.shard, batch).await?;
         self.count(|stats| stats.around_log += 1);
         let record = {
             let mut queue = self.queue.borrow_mut();
@@ -229,9 +229,6 @@ impl Blue {
         Ok(())
     }
 }
-
-/// Virtual time of a synced commit in the simulator.
-const SIM_COMMIT_NS: u64 = 300_000;
 
 /// Puts the oldest transactions that are in no group into this one. True if it is all that is in flight.
 fn enter_group(queue: &mut Queue, seq: u64, txns: u64) -> bool {

@@ -1,7 +1,6 @@
 //! Making a new store on a file or device.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_reactor::{Bytes, Shard};
@@ -9,12 +8,13 @@ use carmine_types::{OsdId, Uuid};
 
 use super::codec::BLOCKS_MAX;
 use super::device::{Device, Place, Places};
+use super::index::MetaIndex;
 use super::join::join_all;
 use super::keys;
 use super::label::{LogArea, WAL_BYTES_MIN, wal_bytes};
 use super::shared::io;
 use super::wal::{WalLabel, write_blocks, write_label};
-use crate::kv::{Kv, KvBatch};
+use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, Label, StoreError};
 
 /// Bytes of one write of zeros.
@@ -28,8 +28,6 @@ const FORGET_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const SIZE_BYTES_MIN: u64 = 4 << 20;
 /// The first bytes of a device, which tell whether there is anything on it.
 const BLANK_BYTES: usize = 64 << 10;
-/// Virtual time of the key-value store's part in the simulator.
-const SIM_WIPE_NS: u64 = 1_000_000;
 
 /// What a new store is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +69,18 @@ pub async fn mkfs(
     shard: &Shard,
     places: impl Into<Places>,
     options: MkfsOptions,
-    kv: Arc<dyn Kv>,
+    index: impl Into<MetaIndex>,
     progress: Progress<'_>,
 ) -> Result<Label, StoreError> {
     let Places { block: place, wal } = places.into();
     let path = place.path.as_path();
-    let probe = Arc::clone(&kv);
-    let has_label = shard.alien(SIM_WIPE_NS, move || probe.get(keys::SUPER)).await?.is_some();
+    let index = index.into();
+    let has_label = index.load(shard, vec![keys::SUPER.to_vec()]).await?.iter().any(Option::is_some);
     if has_label && !options.force {
-        let why =
-            format!("the key-value store in {} belongs to a store already: remove it, or force", kv.place());
+        let why = format!(
+            "the key-value store in {} belongs to a store already: remove it, or force",
+            index.place()
+        );
         return Err(StoreError::unusable(path, why));
     }
     let MkfsOptions { fsid, osd, fill, force, .. } = options;
@@ -105,15 +105,10 @@ pub async fn mkfs(
         prepare(shard, &place.path, device, *bytes, fill, &mut |_, _| {}).await?;
         write_label(shard, place, device, &WalLabel::of(&label), *bytes).await?;
     }
-    let (kv_label, wiped) = (label.encode(), Arc::clone(&kv));
-    shard
-        .alien(SIM_WIPE_NS, move || {
-            let mut batch = KvBatch::default();
-            batch.delete_range(&[0], &[0xff]);
-            batch.put(keys::SUPER, &kv_label);
-            wiped.commit(&[batch], true)
-        })
-        .await?;
+    let mut batch = KvBatch::default();
+    batch.delete_range(&[0], &[0xff]);
+    batch.put(keys::SUPER, &label.encode());
+    index.apply(shard, vec![batch], true).await?;
     write_blocks(shard, path, &device, size_bytes, &label.encode()).await?;
     Ok(label)
 }

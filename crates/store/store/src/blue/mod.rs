@@ -21,6 +21,7 @@ mod fsck;
 #[cfg(any(test, feature = "fuzz"))]
 mod fuzz;
 mod heal;
+mod index;
 mod join;
 pub(crate) mod keys;
 mod label;
@@ -31,7 +32,6 @@ mod log_space;
 mod logging;
 mod mkfs;
 mod move_log;
-mod numbered;
 mod omap;
 mod onode;
 mod opened;
@@ -67,6 +67,7 @@ pub use dump::{Dumped, DumpedExtent, dump};
 pub use fsck::{FsckReport, fsck};
 #[cfg(any(test, feature = "fuzz"))]
 pub use fuzz::{decode_any, decode_seeds};
+pub use index::{KvIndex, MetaIndex};
 pub use label::Label;
 pub use mkfs::{Fill, MkfsOptions, Progress, mkfs};
 pub use move_log::{Expanded, LogMove, NewLog, expand, move_log};
@@ -80,7 +81,6 @@ pub(crate) use load::Prepared;
 use crate::{KvCpu, StatFs, StoreError, StoreStats};
 use apply::Trimmed;
 use cache::Cache;
-use commit_log::SIM_FLUSH_NS;
 use data_cache::DataCache;
 use device::Device;
 use discard::Discards;
@@ -91,9 +91,6 @@ use space::Lease;
 
 /// Largest single read or write of the device, in blocks: 1 MiB, the largest buffer of the arena.
 const IO_BLOCKS_MAX: u64 = 256;
-
-/// Virtual time of a look at the key-value store's threads.
-const SIM_LOOK_NS: u64 = 1_000;
 
 /// Bytes of zeros at hand for holes.
 const ZEROS_BYTES: usize = 64 << 10;
@@ -242,15 +239,14 @@ impl Blue {
         self.feed_all().await?;
         self.finish_discards().await;
         let log = Arc::clone(self.shared.log());
-        self.shard.alien(SIM_FLUSH_NS, move || log.flush()).await?;
+        log.flush(&self.shard).await?;
         self.mark_soon();
         self.wait_until(|queue| !queue.logging).await
     }
 
     /// CPU time of the key-value store's own threads, if it knows.
     pub(crate) async fn kv_cpu(&self) -> Option<KvCpu> {
-        let kv = Arc::clone(self.shared.kv());
-        self.shard.alien(SIM_LOOK_NS, move || kv.cpu()).await
+        self.shared.index().cpu(&self.shard).await
     }
 
     /// Waits until everything submitted so far is durable in the key-value store, and the log says so; then refuses more.

@@ -1,19 +1,17 @@
 //! Changing where things lie, in a store that is not mounted: the log gets another place; a device that has grown is used
 //! whole. Each change is one commit of a label in the key-value store ([`Opened::relabel`]); before it all is as it was.
 
-use std::sync::Arc;
-
 use carmine_reactor::Shard;
 
 use super::codec::BLOCKS_MAX;
 use super::device::{Device, Place, Places};
+use super::index::MetaIndex;
 use super::label::{Label, LogArea, wal_bytes};
 use super::mkfs::{Fill, claim_wal, prepare};
 use super::opened::Opened;
 use super::replay::replay;
 use super::shared::io;
 use super::wal::{WalLabel, wipe_label, write_label};
-use crate::kv::Kv;
 use crate::{BLOCK_BYTES, StoreError};
 
 /// A device for a log.
@@ -49,10 +47,10 @@ pub struct LogMove {
 pub async fn move_log(
     shard: &Shard,
     places: impl Into<Places>,
-    kv: Arc<dyn Kv>,
+    index: impl Into<MetaIndex>,
     to: Option<NewLog>,
 ) -> Result<LogMove, StoreError> {
-    let mut opened = Opened::open(shard, places.into(), kv).await?;
+    let mut opened = Opened::open(shard, places.into(), index.into()).await?;
     replay(opened.whole(shard)).await?;
     let old = opened.wal.take();
     let from = old.as_ref().map(|(place, _)| place.clone());
@@ -98,9 +96,9 @@ pub struct Expanded {
 pub async fn expand(
     shard: &Shard,
     places: impl Into<Places>,
-    kv: Arc<dyn Kv>,
+    index: impl Into<MetaIndex>,
 ) -> Result<Expanded, StoreError> {
-    let mut opened = Opened::open(shard, places.into(), kv).await?;
+    let mut opened = Opened::open(shard, places.into(), index.into()).await?;
     // The log is cut into other segments: it must be empty.
     replay(opened.whole(shard)).await?;
     let mut label = opened.label.clone();

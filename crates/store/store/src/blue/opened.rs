@@ -1,17 +1,16 @@
 //! Opening what belongs to a store: its devices, its labels and its key-value store, all of one and the same store.
 
-use std::sync::Arc;
-
 use carmine_reactor::Shard;
 
 use super::device::{Device, Place, Places};
+use super::index::MetaIndex;
 use super::keys;
 use super::label::Label;
 use super::replay::Whole;
-use super::shared::{SIM_MOUNT_NS, io, read_label};
+use super::shared::{io, read_label};
 use super::wal::{self, write_blocks};
 use crate::StoreError;
-use crate::kv::{Kv, KvBatch};
+use crate::kv::KvBatch;
 
 /// All parts of a store, which nobody else has.
 pub(crate) struct Opened {
@@ -20,7 +19,7 @@ pub(crate) struct Opened {
     /// The device of the log's own, if it has one.
     pub(crate) wal: Option<(Place, Device)>,
     pub(crate) label: Label,
-    pub(crate) kv: Arc<dyn Kv>,
+    pub(crate) index: MetaIndex,
 }
 
 impl Opened {
@@ -28,13 +27,13 @@ impl Opened {
     ///
     /// # Errors
     /// If one is missing, is another store's, or is of another time.
-    pub(crate) async fn open(shard: &Shard, places: Places, kv: Arc<dyn Kv>) -> Result<Opened, StoreError> {
+    pub(crate) async fn open(shard: &Shard, places: Places, index: MetaIndex) -> Result<Opened, StoreError> {
         let Places { block: place, wal: candidates } = places;
         let path = place.path.as_path();
         // Who shares a device cannot have it alone.
         let device = Device::open(shard, &place, place.slice.is_none()).await?;
         let found = read_label(shard, path, &device).await?;
-        let label = label_of_kv(shard, &place, &found, &kv).await?;
+        let label = label_of_kv(shard, &place, &found, &index).await?;
         let length = device.len().await.map_err(|error| io(path, "length of", &error))?;
         if length < label.size_bytes {
             let why = format!("it has {length} bytes, and its label says {}: was it cut?", label.size_bytes);
@@ -50,23 +49,23 @@ impl Opened {
             );
             write_blocks(shard, path, &device, label.size_bytes, &label.encode()).await?;
         }
-        Ok(Opened { place, device, wal, label, kv })
+        Ok(Opened { place, device, wal, label, index })
     }
 
     /// For a replay.
     pub(crate) fn whole<'a>(&'a self, shard: &'a Shard) -> Whole<'a> {
         let wal = self.wal.as_ref().map(|(place, device)| (place.path.as_path(), device));
-        let Opened { place, device, label, kv, .. } = self;
-        Whole { shard, path: &place.path, device, wal, label, kv }
+        let Opened { place, device, label, index, .. } = self;
+        Whole { shard, path: &place.path, device, wal, label, index }
     }
 
     /// Gives the store another label: one commit in the key-value store, then the device's two.
     pub(crate) async fn relabel(&mut self, shard: &Shard, mut label: Label) -> Result<(), StoreError> {
         label.revision = self.label.revision + 1;
-        let (bytes, kv) = (label.encode(), Arc::clone(&self.kv));
+        let bytes = label.encode();
         let mut batch = KvBatch::default();
         batch.put(keys::SUPER, &bytes);
-        shard.alien(SIM_MOUNT_NS, move || kv.commit(&[batch], true)).await?;
+        self.index.apply(shard, vec![batch], true).await?;
         write_blocks(shard, &self.place.path, &self.device, label.size_bytes, &bytes).await?;
         self.label = label;
         Ok(())
@@ -78,27 +77,26 @@ async fn label_of_kv(
     shard: &Shard,
     place: &Place,
     found: &Label,
-    kv: &Arc<dyn Kv>,
+    index: &MetaIndex,
 ) -> Result<Label, StoreError> {
     let refuse = |why: String| Err(StoreError::unusable(&place.path, why));
-    let reader = Arc::clone(kv);
-    let bytes = shard.alien(SIM_MOUNT_NS, move || reader.get(keys::SUPER)).await?;
+    let bytes = index.load(shard, vec![keys::SUPER.to_vec()]).await?.pop().flatten();
     let Some(bytes) = bytes else {
         return refuse(format!(
             "it holds a store, but the key-value store in {} is empty: was it lost or moved?",
-            kv.place()
+            index.place()
         ));
     };
-    let label = Label::decode(kv.place().as_ref(), &bytes)?;
+    let label = Label::decode(index.place().as_ref(), &bytes)?;
     if !label.is_of_same_store(found) || (label.revision == found.revision && label != *found) {
-        return refuse(format!("it and the key-value store in {} do not belong together", kv.place()));
+        return refuse(format!("it and the key-value store in {} do not belong together", index.place()));
     }
     if label.revision < found.revision {
         let (old, new) = (label.revision, found.revision);
         return refuse(format!(
             "the metadata in {} is older than the device: its label is revision {old}, and the device's is {new}. Restore \
              this store from its replicas",
-            kv.place()
+            index.place()
         ));
     }
     Ok(label)

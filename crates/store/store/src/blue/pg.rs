@@ -1,31 +1,26 @@
 //! PGs: their infos and logs, and listing their objects.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use carmine_pgtypes::{PgInfo, PgState, pg_range};
+use carmine_reactor::Shard;
 use carmine_types::{Eversion, ObjectId, SpgId};
 
+use super::index::{MetaIndex, Scan};
 use super::{Blue, codec, keys};
 use crate::StoreError;
-use crate::kv::Kv;
-
-/// Virtual time of a scan in the simulator.
-const SIM_SCAN_NS: u64 = 50_000;
 
 impl Blue {
     /// See [`crate::Store::list_pgs`].
     pub(crate) async fn list_pgs(&self) -> Result<Vec<SpgId>, StoreError> {
         self.feed_all().await?;
-        let kv = Arc::clone(self.shared.kv());
-        self.shard.alien(SIM_SCAN_NS, move || fetch_pgs(&*kv)).await
+        fetch_pgs(self.shared.index(), &self.shard).await
     }
 
     /// See [`crate::Store::load_pg`].
     pub(crate) async fn load_pg(&self, pg: SpgId) -> Result<Option<PgState>, StoreError> {
         self.feed_all().await?;
-        let kv = Arc::clone(self.shared.kv());
-        self.shard.alien(SIM_SCAN_NS, move || fetch_pg(&*kv, pg)).await
+        fetch_pg(self.shared.index(), &self.shard, pg).await
     }
 
     /// See [`crate::Store::list`].
@@ -47,11 +42,12 @@ impl Blue {
         while out.len() < max && start < end {
             let wanted = max - out.len();
             let overlay = self.overlay(&start, &end);
-            let (kv, range) = (Arc::clone(self.shared.kv()), (start.clone(), end.clone()));
-            let found =
-                self.shard.alien(SIM_SCAN_NS, move || fetch_keys(&*kv, &range.0, &range.1, wanted)).await?;
+            let scan = Scan { start: start.clone(), end: end.clone(), pairs_max: wanted, keys_only: true };
+            let page = self.shared.index().scan(&self.shard, scan).await?;
+            let is_full = page.is_full;
+            let found: Vec<Vec<u8>> = page.pairs.into_iter().map(|(key, _)| key).collect();
             // If the scan was cut, what lies behind its last key is for the next one.
-            let bound = found.last().filter(|_| found.len() >= wanted).cloned();
+            let bound = found.last().filter(|_| is_full).cloned();
             for key in merge(found, overlay, bound.as_deref()) {
                 if out.len() < max {
                     out.push(keys::decode_onode(&key)?);
@@ -102,65 +98,40 @@ fn merge(found: Vec<Vec<u8>>, overlay: Vec<(Vec<u8>, bool)>, bound: Option<&[u8]
     keys.into_iter().collect()
 }
 
-/// On an alien thread: up to `max` onode keys.
-fn fetch_keys(kv: &dyn Kv, start: &[u8], end: &[u8], max: usize) -> Result<Vec<Vec<u8>>, StoreError> {
-    let mut keys = Vec::new();
-    kv.scan(start, end, &mut |key, _| {
-        keys.push(key.to_vec());
-        keys.len() < max
-    })?;
-    Ok(keys)
-}
-
-/// Calls `each` for all pairs in a range, until it fails.
-pub(crate) fn scan(
-    kv: &dyn Kv,
-    (start, end): (Vec<u8>, Vec<u8>),
-    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let mut result = Ok(());
-    kv.scan(&start, &end, &mut |key, value| {
-        result = each(key, value);
-        result.is_ok()
-    })?;
-    result
-}
-
-/// On an alien thread: all PGs of which anything is known.
-fn fetch_pgs(kv: &dyn Kv) -> Result<Vec<SpgId>, StoreError> {
+/// All PGs of which anything is known.
+async fn fetch_pgs(index: &MetaIndex, shard: &Shard) -> Result<Vec<SpgId>, StoreError> {
     let mut pgs = Vec::new();
-    scan(kv, keys::kind_range(keys::PG_INFO), |key, _| {
+    let each = async |key: &[u8], _: &[u8]| {
         pgs.push(keys::decode_pg(key)?);
-        Ok(())
-    })?;
+        Ok::<_, StoreError>(())
+    };
+    index.scan_all(shard, keys::kind_range(keys::PG_INFO), each).await?;
     // A PG may have a log and no info. One step a PG: behind each found entry the next PG's log begins.
-    let (mut start, end) = keys::kind_range(keys::PREFIX_PG_LOG);
+    let mut scan = Scan { pairs_max: 1, keys_only: true, ..Scan::of(keys::kind_range(keys::PREFIX_PG_LOG)) };
     loop {
-        let mut found = None;
-        kv.scan(&start, &end, &mut |key, _| {
-            found = Some(keys::decode_pg(key));
-            false
-        })?;
-        let Some(pg) = found.transpose()? else { break };
+        let page = index.scan(shard, scan.clone()).await?;
+        let Some((key, _)) = page.pairs.first() else { break };
+        let pg = keys::decode_pg(key)?;
         pgs.push(pg);
-        start = keys::log_range(pg).1;
+        scan.start = keys::log_range(pg).1;
     }
     pgs.sort_unstable();
     pgs.dedup();
     Ok(pgs)
 }
 
-/// On an alien thread: a PG's info and log.
-fn fetch_pg(kv: &dyn Kv, pg: SpgId) -> Result<Option<PgState>, StoreError> {
-    let key = keys::pg(keys::PG_INFO, pg);
-    let info = kv.get(&key)?.map(|value| codec::decode_info(&key, &value)).transpose()?;
-    let key = keys::pg(keys::PG_TAIL, pg);
-    let tail = kv.get(&key)?.map(|value| codec::decode_tail(&key, &value)).transpose()?;
+/// A PG's info and log.
+async fn fetch_pg(index: &MetaIndex, shard: &Shard, pg: SpgId) -> Result<Option<PgState>, StoreError> {
+    let (info_key, tail_key) = (keys::pg(keys::PG_INFO, pg), keys::pg(keys::PG_TAIL, pg));
+    let mut values = index.load(shard, vec![info_key.clone(), tail_key.clone()]).await?.into_iter();
+    let info = values.next().flatten().map(|value| codec::decode_info(&info_key, &value)).transpose()?;
+    let tail = values.next().flatten().map(|value| codec::decode_tail(&tail_key, &value)).transpose()?;
     let mut log = Vec::new();
-    scan(kv, keys::log_range(pg), |key, value| {
+    let each = async |key: &[u8], value: &[u8]| {
         log.push(codec::decode_log(key, value)?);
-        Ok(())
-    })?;
+        Ok::<_, StoreError>(())
+    };
+    index.scan_all(shard, keys::log_range(pg), each).await?;
     if info.is_none() && tail.is_none() && log.is_empty() {
         return Ok(None);
     }

@@ -1,18 +1,13 @@
 //! Repairing what can be repaired without another copy: labels, and block maps that belong to nothing.
 
-use std::sync::Arc;
-
 use carmine_reactor::Shard;
 
 use super::device::{Device, Place, Places};
-use super::pg::scan;
+use super::index::MetaIndex;
 use super::shared::{io, read_block};
 use super::{codec, keys, wal};
-use crate::kv::{Kv, KvBatch};
+use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, Label, StoreError};
-
-/// Virtual time of the scan in the simulator.
-const SIM_SCAN_NS: u64 = 1_000_000;
 
 /// The label in the first block of a device, and its copy in the last.
 #[derive(Clone, Debug)]
@@ -67,13 +62,13 @@ async fn read_labels(shard: &Shard, place: &Place, device: &Device) -> Result<La
 pub async fn repair(
     shard: &Shard,
     places: impl Into<Places>,
-    kv: Arc<dyn Kv>,
+    index: impl Into<MetaIndex>,
 ) -> Result<Vec<String>, StoreError> {
     let Places { block: place, wal: candidates } = places.into();
     let device = Device::open(shard, &place, place.slice.is_none()).await?;
     let (label, mut done) = repair_labels(shard, &place, &device).await?;
     done.extend(wal::repair(shard, &place.path, &label, &candidates).await?);
-    done.extend(shard.alien(SIM_SCAN_NS, move || remove_strays(&*kv)).await?);
+    done.extend(remove_strays(&index.into(), shard).await?);
     Ok(done)
 }
 
@@ -103,22 +98,22 @@ async fn repair_labels(
 }
 
 /// Removes pieces of block maps whose object is not there.
-fn remove_strays(kv: &dyn Kv) -> Result<Vec<String>, StoreError> {
-    let mut done = Vec::new();
-    let mut batch = KvBatch::default();
-    scan(kv, keys::kind_range(keys::EXTENTS), |key, value| {
-        let Ok((oid, index)) = keys::decode_extents(key) else { return Ok(()) };
-        let onode = keys::onode(&keys::oid_bytes(&oid));
-        if kv.get(&onode)?.is_none() && codec::decode_extents(key, value).is_ok() {
+async fn remove_strays(index: &MetaIndex, shard: &Shard) -> Result<Vec<String>, StoreError> {
+    let (mut done, mut batch) = (Vec::new(), KvBatch::default());
+    let each = async |key: &[u8], value: &[u8]| {
+        let Ok((oid, piece)) = keys::decode_extents(key) else { return Ok(()) };
+        let onode = index.load(shard, vec![keys::onode(&keys::oid_bytes(&oid))]).await?;
+        if onode == [None] && codec::decode_extents(key, value).is_ok() {
             batch.delete(key);
             done.push(format!(
-                "piece {index} of the block map of object {oid}, which does not exist, is removed"
+                "piece {piece} of the block map of object {oid}, which does not exist, is removed"
             ));
         }
-        Ok(())
-    })?;
+        Ok::<_, StoreError>(())
+    };
+    index.scan_all(shard, keys::kind_range(keys::EXTENTS), each).await?;
     if !batch.is_empty() {
-        kv.commit(&[batch], true)?;
+        index.apply(shard, vec![batch], true).await?;
     }
     Ok(done)
 }

@@ -16,6 +16,7 @@ use carmine_types::{Eversion, ObjectId, SpgId, crc32c};
 
 use super::apply::{self, Placed, PlacedList, Placer, Touched, Trimmed, Work};
 use super::device::Device;
+use super::index::MetaIndex;
 use super::join::join_all;
 use super::label::Label;
 use super::onode::{Onode, Pin};
@@ -25,16 +26,14 @@ use super::replay_report::ReplayReport;
 use super::scan::{Found, LogReader, Scanned};
 use super::shared::{io, read_block};
 use super::tail::Tail;
-use super::{codec, keys, load, pg};
-use crate::kv::{Kv, KvBatch};
+use super::{codec, keys, load};
+use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, StoreError};
 
 /// Bytes of the log that are applied together: all objects that are named in them are in memory meanwhile.
 const PART_BYTES: usize = 1 << 20;
 /// Reads and writes of blocks in flight.
 const PARALLEL: usize = 64;
-/// Virtual time of the key-value store's part in the simulator.
-const SIM_KV_NS: u64 = 200_000;
 
 /// A store as a mount finds it.
 #[derive(Clone, Copy)]
@@ -46,7 +45,7 @@ pub(crate) struct Whole<'a> {
     /// The device of the log's own, if it has one.
     pub(crate) wal: Option<(&'a Path, &'a Device)>,
     pub(crate) label: &'a Label,
-    pub(crate) kv: &'a Arc<dyn Kv>,
+    pub(crate) index: &'a MetaIndex,
 }
 
 impl<'a> Whole<'a> {
@@ -65,14 +64,13 @@ impl<'a> Whole<'a> {
 
 /// Brings the key-value store up to date and ends the log's epoch. Gives the new epoch.
 pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), StoreError> {
-    let Whole { shard, path, kv, .. } = whole;
+    let Whole { shard, path, index, .. } = whole;
     let start_ns = shard.now_ns();
-    let reader = Arc::clone(kv);
-    let contained = shard.alien(SIM_KV_NS, move || contained(&*reader)).await?;
+    let contained = contained(index, shard).await?;
     let log = whole.log();
     let mut progress = Progress::new(shard);
     let scanned = log.scan(contained.epoch, &mut progress).await?;
-    check_age(&log, kv, &contained, &scanned)?;
+    check_age(&log, index, &contained, &scanned)?;
     if !scanned.groups.is_empty() {
         // What is found may be in the device's cache only. The key-value store must not come to know anything of it
         // before it is durable: it might write its tables out at any time.
@@ -91,8 +89,7 @@ pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), Stor
         last.extend(replay.apply_chain(contained.epoch, chain).await?);
     }
     let new_epoch = contained.epoch + 1;
-    let writer = Arc::clone(kv);
-    shard.alien(SIM_KV_NS, move || begin_epoch(&*writer, new_epoch, last)).await?;
+    begin_epoch(index, shard, new_epoch, last).await?;
     let mut report = replay.report;
     report.duration_ns = shard.now_ns() - start_ns;
     if report.groups + report.dropped_txns > 0 {
@@ -110,31 +107,29 @@ struct Contained {
     positions: BTreeMap<u16, u64>,
 }
 
-/// On an alien thread.
-fn contained(kv: &dyn Kv) -> Result<Contained, StoreError> {
-    let epoch = match kv.get(keys::LOG_EPOCH)? {
-        Some(value) => codec::decode_epoch(keys::LOG_EPOCH, &value)?,
-        None => 0,
-    };
-    let commits = match kv.get(keys::COMMITS)? {
-        Some(value) => Some(codec::decode_position(keys::COMMITS, &value)?).filter(|(of, _)| *of == epoch),
-        None => None,
-    };
+async fn contained(index: &MetaIndex, shard: &Shard) -> Result<Contained, StoreError> {
+    let keys = vec![keys::LOG_EPOCH.to_vec(), keys::COMMITS.to_vec()];
+    let mut values = index.load(shard, keys).await?.into_iter();
+    let epoch = values.next().flatten().map(|value| codec::decode_epoch(keys::LOG_EPOCH, &value));
+    let epoch = epoch.transpose()?.unwrap_or(0);
+    let commits = values.next().flatten().map(|value| codec::decode_position(keys::COMMITS, &value));
+    let commits = commits.transpose()?.filter(|(of, _)| *of == epoch);
     let mut positions = BTreeMap::new();
-    pg::scan(kv, keys::lane_range(), |key, value| {
+    let each = async |key: &[u8], value: &[u8]| {
         let (of, seq) = codec::decode_position(key, value)?;
         if let Some(lane) = keys::decode_lane(key).filter(|_| of == epoch) {
             positions.insert(lane, seq);
         }
-        Ok(())
-    })?;
+        Ok::<_, StoreError>(())
+    };
+    index.scan_all(shard, keys::lane_range(), each).await?;
     Ok(Contained { epoch, commits: commits.map_or(0, |(_, number)| number), positions })
 }
 
 /// The log was trimmed to what the key-value store had. If that is older now, something is in neither of the two.
 fn check_age(
     log: &LogReader<'_>,
-    kv: &Arc<dyn Kv>,
+    index: &MetaIndex,
     contained: &Contained,
     scanned: &Scanned,
 ) -> Result<(), StoreError> {
@@ -152,14 +147,19 @@ fn check_age(
     let why = format!(
         "the metadata in {} is older than what the log was trimmed to: {newer}. Files of it are lost or of another time: \
          restore this store from its replicas",
-        kv.place()
+        index.place()
     );
     Err(StoreError::unusable(log.path, why))
 }
 
-/// On an alien thread: from now on the log is empty. Makes durable what was committed before, and `batches`, the last
+/// From now on the log is empty. Makes durable what was committed before, and `batches`, the last
 /// transactions of lanes that end in the middle of a group.
-fn begin_epoch(kv: &dyn Kv, epoch: u64, mut batches: Vec<KvBatch>) -> Result<(), StoreError> {
+async fn begin_epoch(
+    index: &MetaIndex,
+    shard: &Shard,
+    epoch: u64,
+    mut batches: Vec<KvBatch>,
+) -> Result<(), StoreError> {
     let mut batch = KvBatch::default();
     let (start, end) = keys::lane_range();
     batch.delete_range(&start, &end);
@@ -169,7 +169,7 @@ fn begin_epoch(kv: &dyn Kv, epoch: u64, mut batches: Vec<KvBatch>) -> Result<(),
         |out, at| codec::push(out, at, |e| e.u64(epoch)),
     );
     batches.push(batch);
-    Ok(kv.commit(&batches, true)?)
+    Ok(index.apply(shard, batches, true).await?)
 }
 
 /// Groups of a lane that can be believed, behind those that the key-value store contains.
@@ -303,8 +303,7 @@ impl Replay<'_> {
     async fn apply(&mut self, txns: Vec<(Vec<(u64, u32)>, Transaction)>) -> Result<Vec<KvBatch>, StoreError> {
         let names = txns.iter().flat_map(|(_, txn)| txn.changes.iter().map(|change| &change.oid));
         let names: BTreeSet<Arc<ObjectId>> = names.cloned().collect();
-        let kv = Arc::clone(self.whole.kv);
-        let found = self.whole.shard.alien(SIM_KV_NS, move || load::fetch_objects(&*kv, names)).await?;
+        let found = load::fetch_objects(self.whole.index, self.whole.shard, names).await?;
         let mut objects: BTreeMap<Arc<ObjectId>, Rc<Onode>> = BTreeMap::new();
         for (oid, found) in found {
             objects.insert(Arc::clone(&oid), Onode::new(ObjectId::clone(&oid), load::state_of(found)));
@@ -399,8 +398,7 @@ impl Replay<'_> {
         if batches.is_empty() {
             return Ok(());
         }
-        let kv = Arc::clone(self.whole.kv);
-        Ok(self.whole.shard.alien(SIM_KV_NS, move || kv.commit(&batches, false)).await?)
+        Ok(self.whole.index.apply(self.whole.shard, batches, false).await?)
     }
 
     /// Writes the blocks whose content may be in the log only.

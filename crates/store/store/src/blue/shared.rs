@@ -7,17 +7,13 @@ use carmine_reactor::{Shard, ShardId};
 
 use super::commit_log::CommitLog;
 use super::device::{Device, Place, Places};
+use super::index::MetaIndex;
 use super::opened::Opened;
-use super::pg::scan;
 use super::replay::replay;
 use super::replay_report::ReplayReport;
 use super::space::Space;
 use super::{codec, keys, local};
-use crate::kv::Kv;
 use crate::{BLOCK_BYTES, Label, StatFs, StoreError};
-
-/// Virtual time of the scan at mount in the simulator.
-pub(crate) const SIM_MOUNT_NS: u64 = 1_000_000;
 
 /// Settings of a mounted store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +65,7 @@ pub struct BlueShared {
     wal: Option<Place>,
     label: Label,
     options: MountOptions,
-    kv: Arc<dyn Kv>,
+    index: MetaIndex,
     space: Arc<Space>,
     log: Arc<CommitLog>,
     replayed: ReplayReport,
@@ -86,21 +82,21 @@ impl BlueShared {
     pub async fn mount(
         shard: &Shard,
         places: impl Into<Places>,
-        kv: Arc<dyn Kv>,
+        index: impl Into<MetaIndex>,
         options: MountOptions,
     ) -> Result<Arc<BlueShared>, StoreError> {
-        let opened = Opened::open(shard, places.into(), kv).await?;
+        let opened = Opened::open(shard, places.into(), index.into()).await?;
         let (epoch, replayed) = replay(opened.whole(shard)).await?;
-        let Opened { place, device, wal, label, kv } = opened;
-        let (scan_kv, scanned) = (Arc::clone(&kv), label.clone());
-        let space = shard.alien(SIM_MOUNT_NS, move || scan_space(&*scan_kv, &scanned)).await?;
+        let Opened { place, device, wal, label, index } = opened;
+        let space = scan_space(&index, shard, &label).await?;
+        index.begin_epoch(epoch);
         let (wal, wal_device) = wal.unzip();
         let shared = Arc::new(BlueShared {
-            log: Arc::new(CommitLog::new(Arc::clone(&kv), &label, epoch)),
+            log: Arc::new(CommitLog::new(index.clone(), &label, epoch)),
             replayed,
             label,
             options,
-            kv,
+            index,
             space: Arc::new(space),
             place,
             wal,
@@ -139,10 +135,9 @@ impl BlueShared {
         self.wal.as_ref().map_or(self.path(), |place| &place.path)
     }
 
-    /// The key-value store.
-    #[must_use]
-    pub fn kv(&self) -> &Arc<dyn Kv> {
-        &self.kv
+    /// Where the metadata is.
+    pub(crate) fn index(&self) -> &MetaIndex {
+        &self.index
     }
 
     /// Space of the whole store. There is none left when metadata has no room.
@@ -243,10 +238,10 @@ pub(crate) async fn read_label(shard: &Shard, path: &Path, device: &Device) -> R
     }
 }
 
-/// On an alien thread: marks all blocks that the block maps claim.
-pub(crate) fn scan_space(kv: &dyn Kv, label: &Label) -> Result<Space, StoreError> {
+/// Marks all blocks that the block maps claim.
+pub(crate) async fn scan_space(index: &MetaIndex, shard: &Shard, label: &Label) -> Result<Space, StoreError> {
     let space = Space::of(label);
-    scan(kv, keys::kind_range(keys::EXTENTS), |key, value| {
+    let each = async |key: &[u8], value: &[u8]| {
         for entry in codec::decode_extents(key, value)?.entries() {
             if entry.has_block() && !space.mark(entry.block()) {
                 let inside = label.holds_data(entry.block(), 1);
@@ -256,6 +251,7 @@ pub(crate) fn scan_space(kv: &dyn Kv, label: &Label) -> Result<Space, StoreError
             }
         }
         Ok(())
-    })?;
+    };
+    index.scan_all(shard, keys::kind_range(keys::EXTENTS), each).await?;
     Ok(space)
 }
