@@ -15,6 +15,7 @@ mod command;
 mod config;
 mod content;
 mod error;
+#[cfg(feature = "fuzz")]
 mod fuzz;
 mod legacy;
 mod mon;
@@ -29,5 +30,6 @@ mod testing;
 
 pub use config::{InitialCluster, InitialPool, MonConfig};
 pub use error::MonError;
+#[cfg(feature = "fuzz")]
 pub use fuzz::{decode_state, state_seeds};
 pub use mon::Mon;
