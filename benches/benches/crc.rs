@@ -1,4 +1,4 @@
-//! CRC32C of 4 and 64 KiB in cache: `crc32c` (the crate that design.md names) beside what `types::crc32c` picks.
+//! CRC32C of 4 and 64 KiB in cache: the crate `crc32c` beside what `types::crc32c` picks.
 //! Expected: about 270 ns against 75 ns for 4 KiB with AVX-512, 4 µs against 0.9 µs for 64 KiB.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -143,7 +143,7 @@ fn no_source_file_is_too_long() {
     }
 }
 
-/// `unsafe` only where design.md allows it: the ring, the queues, the buffers and one small `sys` module.
+/// `unsafe` only in the reactor: the ring, the queues, the buffers and one small `sys` module.
 #[test]
 fn unsafe_stays_in_the_reactor() {
     let mut files = Vec::new();

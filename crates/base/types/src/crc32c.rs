@@ -78,7 +78,7 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Vectors of ceph-protocol.md §1.1.
+    /// Vectors that Ceph's own implementation gives (PROTOCOL.md of the wire crate, §1).
     #[test]
     fn vectors() {
         assert_eq!(raw(0, b"123456789"), 0x58e3_fa20);

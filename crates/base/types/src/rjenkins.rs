@@ -107,7 +107,7 @@ pub fn stable_mod(x: u32, n: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Vectors of ceph-protocol.md §3.7, seen with Ceph's own tools.
+    /// Vectors seen with Ceph's own tools.
     #[test]
     fn string_hash_vectors() {
         let vectors: [(&[u8], u32); 6] = [

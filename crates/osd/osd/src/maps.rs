@@ -103,7 +103,7 @@ fn report_imbalance(table: &PgTable, shards: u16) {
     }
 }
 
-/// Sends a client that is behind our map, once per epoch (ceph-protocol.md §3.9).
+/// Sends a client that is behind our map, once per epoch (PROTOCOL.md of the wire crate, §6).
 pub(crate) fn share_map(osd: &OsdShard, state: &ConnState, client_epoch: Epoch) {
     let Some(view) = osd.view() else { return };
     let known = client_epoch.max(state.epoch.get());

@@ -1,9 +1,9 @@
 //! What both sides of a connection are told.
 
 use crate::budget::Budget;
+use crate::connection::Peer;
 use crate::gate::Gate;
 use crate::limits;
-use crate::peer::Peer;
 use carmine_reactor::Group;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES};
 use std::cell::Cell;

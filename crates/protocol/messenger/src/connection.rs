@@ -2,22 +2,45 @@
 
 use crate::budget::Budget;
 use crate::config::Limits;
-use crate::encode::Outgoing;
-use crate::flush;
+use crate::encode::{self, Outgoing};
 use crate::limits::INLINE_DATA_BYTES;
 use crate::message::{Message, Parts};
-use crate::peer::Peer;
 use crate::signal::Signal;
 use crate::throttle::{PermitToken, Throttle};
 use carmine_reactor::{Bytes, Group, Payload, Shard, TcpStream};
 use carmine_types::UTime;
-use carmine_wire::EntityType;
 use carmine_wire::handshake::{Control, Keepalive2};
 use carmine_wire::header::Header2;
+use carmine_wire::{EntityAddr, EntityType};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// What the handshake told about the other side.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// What it said it is, in HELLO.
+    pub entity: EntityType,
+    /// The name it authenticated with (`admin`, or an OSD's number); empty for a server that we dialled.
+    pub name: String,
+    /// Its id: the global id of a client, the number of an OSD, the rank of a mon.
+    pub gid: u64,
+    /// The address it announced. A client's is "any" with port 0 and a random nonce.
+    pub addr: EntityAddr,
+    /// The TCP end.
+    pub sock: SocketAddr,
+    /// Features that both sides have; they decide the encodings of messages.
+    pub features: u64,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{} at {}", self.entity, self.gid, self.sock)
+    }
+}
 
 /// One end of an established connection. It lives on one shard.
 pub struct Connection {
@@ -145,7 +168,7 @@ impl Connection {
             last_received_ns: Cell::new(shard.now_ns()),
             stats: Cell::new(ConnectionStats::default()),
         });
-        shard.spawn(group, "msgr-flush", flush::run(Rc::clone(&conn)));
+        shard.spawn(group, "msgr-flush", encode::flush(Rc::clone(&conn)));
         conn
     }
 
@@ -378,8 +401,8 @@ impl Connection {
     }
 }
 
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Connection({}, {})", self.id, self.peer)
     }
 }

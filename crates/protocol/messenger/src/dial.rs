@@ -1,11 +1,11 @@
 //! The dialling side of the handshake.
 
 use crate::config::{ClientConfig, Target};
+use crate::connection::Peer;
 use crate::connection::{Connection, Established};
-use crate::dispatch::Dispatcher;
 use crate::error::{CloseReason, ConnectError};
 use crate::handshake::{Wire, unexpected};
-use crate::peer::Peer;
+use crate::message::Dispatcher;
 use crate::reader::Reader;
 use crate::{session, watch, with_timeout};
 use carmine_reactor::Shard;

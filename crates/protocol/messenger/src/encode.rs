@@ -1,5 +1,6 @@
 //! Frames on their way out.
 
+use crate::connection::Connection;
 use crate::limits::{CHUNKS_PER_SEND, INLINE_DATA_BYTES};
 use carmine_reactor::{Bytes, Chunk, Payload};
 use carmine_types::crc32c;
@@ -7,6 +8,7 @@ use carmine_wire::frame;
 use carmine_wire::handshake::Control;
 use carmine_wire::header::Header2;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// Frames that wait to be sent. The small bytes of all of them (preambles, headers, fronts, epilogues, short data) lie in
 /// one run, into which `pieces` point; long data stays where it is.
@@ -125,4 +127,29 @@ impl Outgoing {
             self.open = self.run.len();
         }
     }
+}
+
+/// The task that sends: one vectored send is in flight, and everything queued meanwhile goes with the next one. Runs until
+/// the connection ends.
+pub(crate) async fn flush(conn: Rc<Connection>) {
+    while !conn.is_closed() {
+        conn.flush.wait().await;
+        // The other tasks of this turn run first and add to the queue: one send for all their replies.
+        conn.shard.yield_now().await;
+        if let Err(error) = send_all(&conn).await {
+            conn.close(format!("network: {error}"));
+        }
+        if conn.finishing.get() && conn.queued_bytes.get() == 0 {
+            conn.close("finished");
+        }
+    }
+}
+
+async fn send_all(conn: &Connection) -> std::io::Result<()> {
+    while !conn.is_closed() {
+        let Some((chunks, bytes)) = conn.outgoing.borrow_mut().take() else { break };
+        conn.stream.send(chunks).await?;
+        conn.sent(bytes);
+    }
+    Ok(())
 }

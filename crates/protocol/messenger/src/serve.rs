@@ -1,12 +1,12 @@
 //! The accepting side of the handshake.
 
 use crate::config::{Claim, GlobalIds, ServerConfig};
+use crate::connection::Peer;
 use crate::connection::{Connection, Established};
-use crate::dispatch::Dispatcher;
 use crate::error::CloseReason;
 use crate::handshake::{Result, Wire, unexpected};
 use crate::limits::HANDSHAKE_TRIES;
-use crate::peer::Peer;
+use crate::message::Dispatcher;
 use crate::reader::Reader;
 use crate::{session, watch};
 use carmine_reactor::{Shard, Socket};

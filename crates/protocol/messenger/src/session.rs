@@ -1,12 +1,12 @@
 //! The reader task of an established connection.
 
 use crate::connection::Connection;
-use crate::dispatch::Dispatcher;
 use crate::error::CloseReason;
 use crate::limits::DISPATCH_BATCH;
+use crate::message::Dispatcher;
 use crate::message::Message;
 use crate::reader::Reader;
-use crate::timeout::with_timeout;
+use crate::watch::with_timeout;
 use carmine_wire::frame::{Preamble, Tag, segment};
 use carmine_wire::handshake::{Control, Keepalive2, Keepalive2Ack};
 use carmine_wire::{kinds, private};

@@ -1,13 +1,29 @@
-//! Time limits of a connection: the handshake, and silence.
+//! Time limits: of any future, of the handshake, and of silence.
 
 use crate::connection::Connection;
 use carmine_reactor::{Group, Shard, TcpStream};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 /// Checks per idle limit: a silent peer is closed between one limit and one and a quarter.
 const CHECKS_PER_LIMIT: u32 = 4;
+
+/// The result of `future`, or `None` if it is not there after `limit`. The future is then dropped.
+pub async fn with_timeout<T>(shard: &Shard, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut sleep = pin!(shard.sleep(limit));
+    poll_fn(|cx| {
+        if let Poll::Ready(value) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        sleep.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}
 
 /// Ends a handshake that takes too long: shuts the stream down, so that whatever waits on it ends.
 pub(crate) struct HandshakeLimit(Rc<State>);

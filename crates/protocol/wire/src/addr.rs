@@ -1,4 +1,4 @@
-//! Network addresses of entities, in the form that peers with MSG_ADDR2 use (ceph-protocol.md §1.5).
+//! Network addresses of entities, in the form that peers with MSG_ADDR2 use (PROTOCOL.md §3).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

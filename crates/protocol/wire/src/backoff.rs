@@ -1,4 +1,4 @@
-//! OSD → client: hold back operations on a range of objects, and its end (ceph-protocol.md §3.12).
+//! OSD → client: hold back operations on a range of objects, and its end (PROTOCOL.md §6).
 
 use carmine_types::{Epoch, PgId};
 

@@ -9,7 +9,6 @@ pub mod addr;
 pub mod backoff;
 pub mod crushmap;
 pub mod entity;
-pub mod features;
 pub mod frame;
 pub mod handshake;
 pub mod header;
@@ -25,7 +24,7 @@ pub mod tell;
 pub use addr::{EntityAddr, EntityAddrVec};
 pub use carmine_codec::{DecodeError, Decoder, Encoder, Envelope, Result};
 pub use entity::{EntityName, EntityType};
-pub use features::FEATURES;
+pub use handshake::FEATURES;
 pub use header::{Front, Header2};
 
 #[cfg(test)]

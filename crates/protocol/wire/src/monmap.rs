@@ -7,8 +7,8 @@ use carmine_codec::{Coded, layout};
 use carmine_types::{Epoch, UTime, Uuid};
 
 use crate::addr::EntityAddrVec;
-use crate::osdmap::coding::{put_section, section};
 use crate::osdmap::{Section, StringMap};
+use crate::osdmap::{put_section, section};
 use crate::{Decoder, Encoder, Result};
 
 /// One monitor.

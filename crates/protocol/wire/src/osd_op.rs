@@ -1,4 +1,4 @@
-//! Client operations on objects: MOSDOp and MOSDOpReply (ceph-protocol.md §3.8, §3.9).
+//! Client operations on objects: MOSDOp and MOSDOpReply (PROTOCOL.md §6).
 //!
 //! The payloads of a message's operations lie in its data segment, one after the other in their order; each
 //! op tells the length of its own.

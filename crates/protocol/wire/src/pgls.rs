@@ -137,7 +137,7 @@ mod tests {
         digits.chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
     }
 
-    /// From ceph-protocol.md §7: one object, and the end of the listing.
+    /// Bytes that a Ceph 16.2.15 OSD sent: one object, and the end of the listing.
     #[test]
     fn a_real_reply() {
         let bytes = hex("0101 3b000000 0403 21000000 00000000 00000000 0000000000000000 00000000 01 00000000

@@ -1,4 +1,4 @@
-//! Frames as they are printed in ceph-protocol.md §7, made from values.
+//! Frames that Ceph 16.2.15 clients and daemons sent, made from values.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // capture reads files
 
 mod capture;

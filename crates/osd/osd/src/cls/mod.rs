@@ -1,4 +1,4 @@
-//! Object classes: methods that clients call on an object (ceph-protocol.md §4). Each class is a module with a table of its
+//! Object classes: methods that clients call on an object. Each class is a module with a table of its
 //! methods; a method works on a [`Handle`]: the object as the request has left it so far, and who calls.
 //!
 //! What a method changes goes into the request's transaction like any other operation. A method that fails has changed

@@ -1,4 +1,4 @@
-//! PGNLS: the objects of one PG in Ceph's order (ceph-protocol.md §3.11).
+//! PGNLS: the objects of one PG in Ceph's order (PROTOCOL.md of the wire crate, §6).
 
 use carmine_reactor::Payload;
 use carmine_types::{ObjectId, SNAP_HEAD, errno};

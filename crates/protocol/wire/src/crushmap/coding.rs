@@ -1,7 +1,7 @@
 //! The binary form of a CRUSH map. It has no envelope; older writers stop early (see [`Extent`]).
 
 use super::{Bucket, BucketKind, CrushMap, Extent, Rule, Step};
-use crate::osdmap::coding::check_osds;
+use crate::osdmap::check_osds;
 use crate::{DecodeError, Decoder, Encoder, Result};
 
 const MAGIC: u32 = 0x0001_0000;

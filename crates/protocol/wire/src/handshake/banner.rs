@@ -1,6 +1,6 @@
 //! The first bytes of a connection, sent by both sides at once.
 
-use crate::features::MSGR2_REVISION_1;
+use crate::handshake::features::MSGR2_REVISION_1;
 use crate::{DecodeError, Decoder, Encoder, Result};
 
 /// Length of the banner that we send.
@@ -14,7 +14,7 @@ pub(super) const LEGACY_PEER: &str =
 /// Magic and payload length.
 const HEAD_BYTES: usize = 10;
 
-/// msgr2's own features (not [`crate::features::FEATURES`]).
+/// msgr2's own features (not [`crate::handshake::features::FEATURES`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Banner {
     pub supported: u64,

@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// ceph-protocol.md §7.
+/// Bytes that a Ceph 16.2.15 client sent.
 #[test]
 fn a_real_subscription() {
     let subscribe = Subscribe {

@@ -175,7 +175,7 @@ fn other_versions_and_types_are_refused() {
     assert!(decode(&Header2::new(kinds::OSD_OP, 12, 10)).contains("needs a reader of version 10"));
     assert!(decode(&Header2::new(kinds::STATFS, 8, 3)).contains("message type"));
     assert_eq!(OsdRequest::header(5).priority, 63);
-    assert_eq!(FEATURES & crate::features::REQUIRED, crate::features::REQUIRED);
+    assert_eq!(FEATURES & crate::handshake::features::REQUIRED, crate::handshake::features::REQUIRED);
 }
 
 #[test]

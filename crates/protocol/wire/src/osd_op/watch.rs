@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_notification_has_the_bytes_of_the_wire() {
-        // ceph-protocol.md §7, with its payload left out.
+        // Bytes that a Ceph 16.2.15 OSD sent, with the payload left out.
         let notify = WatchNotify {
             op: WatchNotify::NOTIFY,
             cookie: 0x7fbe_3c00_4c20,

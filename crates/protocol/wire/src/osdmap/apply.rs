@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 
-use super::coding::check_osds;
+use super::check_osds;
 use super::consts::{
     AFFINITY_MAX, RELEASE_UNCHANGED, STATE_AUTOOUT, STATE_EXISTS, STATE_NEW, STATE_UP, WEIGHT_OUT,
 };

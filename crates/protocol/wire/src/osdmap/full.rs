@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use carmine_types::crc32c;
 
-use super::coding::{check_osds, put_section, section};
 use super::{OsdMap, Section};
+use super::{check_osds, put_section, section};
 use crate::crushmap::CrushMap;
 use crate::{DecodeError, Decoder, Encoder, Result};
 use carmine_codec::layout;

@@ -2,9 +2,9 @@
 
 use carmine_types::crc32c;
 
-use super::coding::{put_section, section};
 use super::full::{CRC_SEED, OUTER_VERSION};
 use super::{Incremental, Section};
+use super::{put_section, section};
 use crate::{DecodeError, Decoder, Encoder, Result};
 use carmine_codec::layout;
 
