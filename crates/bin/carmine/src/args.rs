@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use carmine_testbed::Wish;
 use carmine_testbed::confine::{ConfineCpus, ConfineKind};
-use carmine_testbed::{StoreKind, Wish};
 use carmine_topology::{CpuList, Strategy};
+use carmine_types::StoreKind;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cmd::{bench, compare, doctor, peer, report, store, sweep, table, top, up};

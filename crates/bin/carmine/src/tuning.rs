@@ -1,7 +1,8 @@
 //! Options of the store `blue`, of a testbed's and of a bare one.
 
-use carmine_load::drive::{DeviceClass, FlushMode};
+use carmine_load::drive::DeviceClass;
 use carmine_testbed::{OrAuto, TuningWish};
+use carmine_types::FlushMode;
 use clap::Args;
 
 use crate::args::parse_bytes;

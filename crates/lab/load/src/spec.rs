@@ -1,7 +1,6 @@
 //! What load is wanted: fio's words, checked once before anything starts.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,17 +14,19 @@ const BS_MAX: u64 = 16 << 20;
 /// Objects, at most: their names and sequence numbers are held in memory.
 const OBJECTS_MAX: u64 = 1 << 22;
 
-/// Mix and order of operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rw {
-    #[default]
-    Read,
-    Write,
-    RandRead,
-    RandWrite,
-    /// Random, a mix of reads and writes.
-    RandRw,
+carmine_types::words! {
+    /// Mix and order of operations.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Rw: "kind of load" {
+        #[default]
+        Read = "read",
+        Write = "write",
+        RandRead = "randread",
+        RandWrite = "randwrite",
+        /// Random, a mix of reads and writes.
+        RandRw = "randrw",
+    }
 }
 
 impl Rw {
@@ -42,81 +43,49 @@ impl Rw {
     }
 }
 
-/// How requests arrive when a rate is given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arrivals {
-    /// Evenly spaced.
-    #[default]
-    Fixed,
-    /// Independent arrivals: exponential gaps.
-    Poisson,
+carmine_types::words! {
+    /// How requests arrive when a rate is given.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Arrivals: "way of arriving" {
+        /// Evenly spaced.
+        #[default]
+        Fixed = "fixed",
+        /// Independent arrivals: exponential gaps.
+        Poisson = "poisson",
+    }
 }
 
-/// Connections of the cluster client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Route {
-    /// One connection per (OSD, reactor): no hop.
-    #[default]
-    Direct,
-    /// One connection per OSD, as a stock client has.
-    Single,
+carmine_types::words! {
+    /// Connections of the cluster client.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Route: "route" {
+        /// One connection per (OSD, reactor): no hop.
+        #[default]
+        Direct = "direct",
+        /// One connection per OSD, as a stock client has.
+        Single = "single",
+    }
 }
 
-/// When objects are written before the load starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Prefill {
-    /// Objects that are missing or too small, unless the load writes them in order itself; all of them if blocks are
-    /// verified and nothing is known about them.
-    #[default]
-    Auto,
-    Always,
-    Never,
+carmine_types::words! {
+    /// When objects are written before the load starts.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Prefill: "answer" {
+        /// Objects that are missing or too small, unless the load writes them in order itself; all of them if blocks are
+        /// verified and nothing is known about them.
+        #[default]
+        Auto = "auto",
+        Always = "always",
+        Never = "never",
+    }
 }
-
-macro_rules! words {
-    ($type:ident, $what:literal, $($variant:ident = $word:literal),+) => {
-        impl FromStr for $type {
-            type Err = SpecError;
-
-            fn from_str(text: &str) -> Result<Self, SpecError> {
-                match text {
-                    $($word => Ok($type::$variant),)+
-                    _ => Err(SpecError::Word {
-                        what: $what, text: text.to_owned(), words: concat!($(" ", $word),+).to_owned(),
-                    }),
-                }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $($type::$variant => $word,)+ })
-            }
-        }
-    };
-}
-
-words!(
-    Rw,
-    "--rw",
-    Read = "read",
-    Write = "write",
-    RandRead = "randread",
-    RandWrite = "randwrite",
-    RandRw = "randrw"
-);
-words!(Arrivals, "--arrivals", Fixed = "fixed", Poisson = "poisson");
-words!(Route, "--route", Direct = "direct", Single = "single");
-words!(Prefill, "--prefill", Auto = "auto", Always = "always", Never = "never");
 
 /// A load that can't be made as asked.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    #[error("{what} {text}: no such word; take one of{words}")]
-    Word { what: &'static str, text: String, words: String },
     #[error("{what} {text}: {why}")]
     Value { what: &'static str, text: String, why: String },
 }
@@ -402,7 +371,7 @@ mod tests {
     fn words_are_fios() {
         assert_eq!("randwrite".parse(), Ok(Rw::RandWrite));
         let error = "randwrites".parse::<Rw>().unwrap_err().to_string();
-        assert!(error.contains("--rw randwrites") && error.contains(" randwrite"), "{error}");
+        assert!(error.contains("`randwrites`") && error.contains(" randwrite,"), "{error}");
         assert_eq!(serde_json::to_string(&Rw::RandRw).unwrap(), "\"randrw\"");
     }
 

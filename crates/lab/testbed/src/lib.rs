@@ -57,4 +57,4 @@ pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
 pub use testbed::{Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, require_plan, running};
 pub use tuning::{OrAuto, Tuning, TuningWish};
 pub use wal_place::{begin_wal_move, planned_wal, put_wal, remove_old_wal, settle_wal, wal_places};
-pub use wish::{StoreKind, Wish};
+pub use wish::Wish;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
 use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
-use carmine_types::OsdId;
+use carmine_types::{OsdId, StoreKind};
 use serde::{Deserialize, Serialize};
 
 use crate::confine::Confine;
@@ -14,7 +14,7 @@ use crate::error::{Result, usage};
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
 use crate::tuning::Tuning;
-use crate::wish::{StoreKind, Wish};
+use crate::wish::Wish;
 use crate::wrap;
 
 /// Number of the plan file's format; another one is refused.
@@ -68,6 +68,7 @@ pub struct Plan {
     /// False from the folder's creation until all stores are made: an interrupted `up` is recognised.
     pub complete: bool,
     /// Object store.
+    #[serde(with = "carmine_load::as_text")]
     pub store: StoreKind,
     /// Block devices; empty: files in the folder.
     pub devices: Vec<PathBuf>,

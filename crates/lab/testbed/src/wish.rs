@@ -4,52 +4,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use carmine_topology::{CpuList, Strategy};
-use serde::{Deserialize, Serialize};
+use carmine_types::StoreKind;
 
 use crate::confine::{ConfineCpus, ConfineKind};
-use crate::error::usage;
 use crate::tuning::TuningWish;
-
-/// Object store of the OSDs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StoreKind {
-    /// In memory: shows the OSD's own cost; empty after every start.
-    Cyan,
-    /// Accepts and forgets.
-    Null,
-    /// Block file or device, metadata in RocksDB.
-    Blue,
-}
-
-impl StoreKind {
-    /// True if data outlives the process.
-    pub fn is_durable(self) -> bool {
-        self == Self::Blue
-    }
-}
-
-impl std::fmt::Display for StoreKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Self::Cyan => "cyan",
-            Self::Null => "null",
-            Self::Blue => "blue",
-        })
-    }
-}
-
-impl std::str::FromStr for StoreKind {
-    type Err = crate::TestbedError;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "cyan" => Ok(Self::Cyan),
-            "null" => Ok(Self::Null),
-            "blue" => Ok(Self::Blue),
-            _ => Err(usage!("`{text}` is no store; take cyan, null or blue")),
-        }
-    }
-}
 
 /// The options of `up` and `plan` as given; `None` (or an empty list, or false) is "not given".
 #[derive(Clone, Default, Debug)]

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use carmine_testbed::{Daemon, Event, Layout, Plan, StartOptions, StoreKind, Testbed, Wish, running};
+use carmine_testbed::{Daemon, Event, Layout, Plan, StartOptions, Testbed, Wish, running};
 use carmine_topology::Topology;
+use carmine_types::StoreKind;
 
 struct World {
     root: tempfile::TempDir,

@@ -1,8 +1,5 @@
 //! The values that go into a store and come out of it.
 
-use std::fmt;
-use std::str::FromStr;
-
 use carmine_reactor::Payload;
 use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, UTime};
 use smallvec::SmallVec;
@@ -285,53 +282,6 @@ pub struct StoreStats {
     pub healed_blocks: u64,
 }
 
-/// The kinds of store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKind {
-    /// In memory.
-    Cyan,
-    /// Forgets data.
-    Null,
-    /// Block file or device.
-    Blue,
-}
-
-impl StoreKind {
-    /// Survives a restart.
-    #[must_use]
-    pub fn is_durable(self) -> bool {
-        self == StoreKind::Blue
-    }
-}
-
-impl fmt::Display for StoreKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StoreKind::Cyan => "cyan",
-            StoreKind::Null => "null",
-            StoreKind::Blue => "blue",
-        })
-    }
-}
-
-/// The text names no store.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("store {0:?} is unknown: use cyan (memory), null (forgets data) or blue (block file or device)")]
-pub struct UnknownStore(String);
-
-impl FromStr for StoreKind {
-    type Err = UnknownStore;
-
-    fn from_str(text: &str) -> Result<StoreKind, UnknownStore> {
-        match text {
-            "cyan" => Ok(StoreKind::Cyan),
-            "null" => Ok(StoreKind::Null),
-            "blue" => Ok(StoreKind::Blue),
-            _ => Err(UnknownStore(text.to_owned())),
-        }
-    }
-}
-
 /// Number of low hash bits that all objects of PG seed `ps` share while the pool has `pg_num` PGs. With it a PG is
 /// the range of reversed hashes that start with the reversed `ps`, also when `pg_num` is no power of two.
 #[must_use]
@@ -388,13 +338,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn kinds_have_names() {
-        for kind in [StoreKind::Cyan, StoreKind::Null, StoreKind::Blue] {
-            assert_eq!(kind.to_string().parse(), Ok(kind));
-        }
-        assert!("green".parse::<StoreKind>().unwrap_err().to_string().contains("green"));
     }
 }

@@ -21,8 +21,7 @@ mod pages;
 mod store;
 
 pub use api::{
-    LogEntry, ObjectMeta, PgInfo, PgState, StatFs, StoreKind, StoreStats, Transaction, TxnOp, UnknownStore,
-    pg_bits, pg_contains,
+    LogEntry, ObjectMeta, PgInfo, PgState, StatFs, StoreStats, Transaction, TxnOp, pg_bits, pg_contains,
 };
 pub use blue::{BlueShared, Label};
 pub use carmine_types::LogOp;

@@ -4,14 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_reactor::{Payload, Shard};
-use carmine_types::{ObjectId, PgId};
+use carmine_types::{ObjectId, PgId, StoreKind};
 
 use crate::api::assert_in_pg;
 use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
-use crate::{
-    Commit, KvCpu, ObjectMeta, PgState, StatFs, StoreError, StoreKind, StoreStats, Transaction, TxnOp,
-};
+use crate::{Commit, KvCpu, ObjectMeta, PgState, StatFs, StoreError, StoreStats, Transaction, TxnOp};
 
 /// What all shards of a process share of its store. Opened once; then [`Store::open_shard`] on every shard.
 #[derive(Clone)]

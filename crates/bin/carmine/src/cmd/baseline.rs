@@ -11,7 +11,8 @@ use anyhow::Context;
 use carmine_load::LoadSpec;
 use carmine_load::baseline::Baseline;
 use carmine_reactor::{Config, PollPolicy};
-use carmine_testbed::{Layout, StoreKind, archive, require_plan};
+use carmine_testbed::{Layout, archive, require_plan};
+use carmine_types::StoreKind;
 
 pub(crate) use args::BaselineArgs;
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use carmine_load::drive::StoreFacts;
-use carmine_testbed::{Daemon, Layout, Plan, StartOptions, StoreKind, Testbed, Wish};
+use carmine_testbed::{Daemon, Layout, Plan, StartOptions, Testbed, Wish};
 use carmine_topology::Topology;
-use carmine_types::OsdId;
+use carmine_types::{OsdId, StoreKind};
 
 pub(crate) use precondition::PreconditionArgs;
 

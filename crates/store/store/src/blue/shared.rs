@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carmine_reactor::{Shard, ShardId};
+use carmine_types::FlushMode;
 
 use super::commit_log::CommitLog;
 use super::device::{Device, Place, Places};
@@ -36,17 +37,6 @@ pub struct MountOptions {
     pub flush: Option<FlushMode>,
     /// Freed space is discarded before it is used again.
     pub discard: bool,
-}
-
-/// How writes of a device become durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlushMode {
-    /// Many writes, then one flush of the device's cache; a lone write by itself.
-    Flush,
-    /// Each write by itself (`RWF_DSYNC`), which is one command where the device has FUA.
-    Dsync,
-    /// Not at all: what the device took survives a power cut. On any other device acknowledged writes get lost.
-    None,
 }
 
 impl Default for MountOptions {

@@ -6,13 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use carmine_load::baseline::DeviceBaseline;
-use carmine_load::drive::FlushMode;
 use carmine_load::{DeviceTarget, Geometry, LoadSpec, Prefill, run_job};
 use carmine_metrics::Histogram;
 use carmine_reactor::PollPolicy;
 use carmine_testbed::sample::device_of;
 use carmine_testbed::{Layout, Plan};
-use carmine_types::OsdId;
+use carmine_types::{FlushMode, OsdId};
 
 use super::raw_config;
 use crate::cmd::osd::facts;

@@ -4,8 +4,9 @@ use carmine_load::hosted::limit;
 use carmine_load::report::Report;
 use carmine_load::{LoadSpec, Route};
 use carmine_peer::PeerPlan;
-use carmine_testbed::{Layout, Plan, StoreKind, Wish, require_plan};
+use carmine_testbed::{Layout, Plan, Wish, require_plan};
 use carmine_topology::Topology;
+use carmine_types::StoreKind;
 use serde_json::Value;
 
 use super::BenchArgs;

@@ -1,9 +1,9 @@
 //! What the doctor should know of a testbed.
 
 use carmine_doctor::{Finding, Options, Place, examine};
-use carmine_testbed::{Layout, Plan, StoreKind, Wish};
+use carmine_testbed::{Layout, Plan, Wish};
 use carmine_topology::{CpuList, Topology};
-use carmine_types::OsdId;
+use carmine_types::{OsdId, StoreKind};
 use serde_json::Value;
 
 use crate::cmd::osd::facts;

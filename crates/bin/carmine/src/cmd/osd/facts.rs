@@ -1,10 +1,10 @@
 //! What the store of an OSD lies on, and what is made of that: flush mode, class, threshold.
 
-use carmine_load::drive::{DeviceClass, FlushMode, StoreFacts, StorePart, WriteCache};
-use carmine_store::blue::{self, MountOptions};
+use carmine_load::drive::{DeviceClass, StoreFacts, StorePart, WriteCache};
+use carmine_store::blue::MountOptions;
 use carmine_testbed::drive::{Flushing, part_at};
-use carmine_testbed::{Layout, Plan, StoreKind, Tuning, db_place, wal_places};
-use carmine_types::OsdId;
+use carmine_testbed::{Layout, Plan, Tuning, db_place, wal_places};
+use carmine_types::{OsdId, StoreKind};
 
 use super::store::block_path;
 
@@ -58,17 +58,15 @@ pub(crate) fn mount_options(
             / reactors.max(1),
         readahead_bytes: facts.readahead_bytes,
         prefer_deferred_bytes: Some(facts.prefer_deferred_bytes),
-        flush: Some(match facts.flush_mode {
-            FlushMode::Flush => blue::FlushMode::Flush,
-            FlushMode::Dsync => blue::FlushMode::Dsync,
-            FlushMode::None => blue::FlushMode::None,
-        }),
+        flush: Some(facts.flush_mode),
         discard: facts.discard,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use carmine_types::FlushMode;
+
     use super::*;
     use carmine_load::drive::DriveFacts;
 
@@ -85,7 +83,7 @@ mod tests {
         assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::None, false));
         assert_eq!((facts.device_class, facts.prefer_deferred_bytes), (DeviceClass::Hdd, 65_536));
         assert_eq!(facts.log, facts.data);
-        assert_eq!(mount_options(&facts, 7, 1).flush, Some(blue::FlushMode::None));
+        assert_eq!(mount_options(&facts, 7, 1).flush, Some(FlushMode::None));
         // The log on another drive, with a volatile cache.
         let log = StorePart { drive: DriveFacts::default(), path: "/dev/sdb".into(), ..data.clone() };
         let facts = settle(3, &Tuning::default(), data.clone(), Some(log), None);

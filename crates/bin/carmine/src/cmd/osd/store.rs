@@ -9,8 +9,8 @@ use carmine_reactor::Shard;
 use carmine_store::blue::{Place, Places, Slice};
 use carmine_store::{Kv, StoreShared};
 use carmine_testbed::slice::{self, SliceLock};
-use carmine_testbed::{Layout, Plan, StoreKind, settle_wal, wal_places};
-use carmine_types::OsdId;
+use carmine_testbed::{Layout, Plan, settle_wal, wal_places};
+use carmine_types::{OsdId, StoreKind};
 
 use super::facts::mount_options;
 use super::memory::Memory;

@@ -8,8 +8,8 @@ use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MountOptions, Places};
 use carmine_store::{BlueShared, Kv};
 use carmine_testbed::sample::device_of;
-use carmine_testbed::{Daemon, StoreKind, Testbed, running};
-use carmine_types::OsdId;
+use carmine_testbed::{Daemon, Testbed, running};
+use carmine_types::{OsdId, StoreKind};
 use clap::Args;
 
 use crate::args::DirArgs;

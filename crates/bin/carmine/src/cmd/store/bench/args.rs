@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use carmine_load::{LoadSpec, Rw, parse_bytes, parse_millis};
 use carmine_reactor::PollPolicy;
-use carmine_testbed::{StoreKind, Tuning};
+use carmine_testbed::Tuning;
 use carmine_topology::CpuList;
+use carmine_types::StoreKind;
 use clap::{Args, ValueEnum};
 
 use crate::tuning::TuningArgs;

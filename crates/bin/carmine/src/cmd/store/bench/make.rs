@@ -9,8 +9,8 @@ use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{Fill, MkfsOptions, MountOptions, mkfs};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
 use carmine_testbed::drive::part_at;
-use carmine_testbed::{StoreKind, process};
-use carmine_types::{OsdId, Uuid};
+use carmine_testbed::process;
+use carmine_types::{OsdId, StoreKind, Uuid};
 use tempfile::TempDir;
 
 use super::args::{KvKind, StoreBenchArgs};
