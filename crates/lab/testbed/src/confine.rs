@@ -196,7 +196,6 @@ mod tests {
             assert_eq!(wished(kind, cpus).unwrap(), some(Confine::None), "{kind:?} {cpus:?}");
         }
         for (kind, cpus, part) in [
-            (Some("jail"), None, "jail"),
             (Some("cpuset"), None, "--confine-cpus"),
             (None, Some("2"), "--confine cpuset"),
             (Some("none"), Some("2"), "--confine quota"),
