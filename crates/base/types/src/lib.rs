@@ -16,7 +16,7 @@ mod words;
 pub use errno::Errno;
 pub use ids::{Epoch, NO_OSD, OsdId, PgId};
 pub use object::{ObjectId, SNAP_ATTRS, SNAP_DIR, SNAP_HEAD};
-pub use storage::{FlushMode, StoreKind};
+pub use storage::{FlushMode, READAHEAD_BYTES, StoreKind};
 pub use time::UTime;
 pub use uuid::Uuid;
 pub use version::{Eversion, LogOp, ReqId};

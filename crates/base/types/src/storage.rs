@@ -21,6 +21,9 @@ impl StoreKind {
     }
 }
 
+/// How much `blue` reads ahead of a reader who goes through an object in order, unless told otherwise, in bytes.
+pub const READAHEAD_BYTES: u64 = 256 << 10;
+
 crate::words! {
     /// How writes to a device become durable.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -58,12 +58,6 @@ pub(crate) enum Command {
     Osdmap(OsdmapArgs),
     /// Show the version, and how this program was built
     Version(VersionArgs),
-    /// One OSD process (started by `up`)
-    #[command(hide = true)]
-    Osd(OsdArgs),
-    /// The monitor process (started by `up`)
-    #[command(hide = true)]
-    Mon(DirArgs),
     /// Ask an OSD a question of its admin protocol, such as '{"prefix":"status"}', and print the answer
     #[command(hide = true)]
     Admin(AdminArgs),
@@ -145,21 +139,6 @@ pub(crate) struct VersionArgs {
     /// Folder of a testbed (not used)
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) dir: Option<PathBuf>,
-}
-
-#[derive(Args)]
-pub(crate) struct OsdArgs {
-    #[command(flatten)]
-    pub(crate) dir: DirArgs,
-    /// Number of the OSD
-    #[arg(long)]
-    pub(crate) id: u32,
-    /// Make the store and end; prints its progress
-    #[arg(long)]
-    pub(crate) mkfs: bool,
-    /// With --mkfs: overwrite a device that is not blank
-    #[arg(long, requires = "mkfs")]
-    pub(crate) force_wipe: bool,
 }
 
 #[derive(Args)]

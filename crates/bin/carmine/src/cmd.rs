@@ -10,8 +10,6 @@ pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 mod down;
-mod mon;
-pub(crate) mod osd;
 mod osdmap;
 pub(crate) mod peer;
 mod plan;
@@ -47,8 +45,6 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => plan::run(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),
-        Command::Osd(args) => osd::run(&args),
-        Command::Mon(args) => mon::run(&args),
         Command::Admin(args) => admin::run(&args),
     }
 }

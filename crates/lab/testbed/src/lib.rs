@@ -10,7 +10,6 @@
     reason = "the controller runs outside the reactors: it deals in files, processes and wall-clock limits"
 )]
 
-mod archive;
 mod bounded;
 mod conf;
 pub mod confine;
@@ -23,14 +22,13 @@ mod folder;
 mod layout;
 mod lock;
 mod mkfs;
+pub mod output;
 mod plan;
 pub mod precondition;
 mod probe;
 pub mod process;
-pub mod profile;
 mod ready;
 mod ruin;
-pub mod sample;
 pub mod slice;
 mod status;
 mod stray;
@@ -40,7 +38,6 @@ mod wal_place;
 mod wish;
 mod wrap;
 
-pub use archive::archive;
 pub use bounded::{Ended, end_recorded, run_bounded};
 pub use conf::ceph_conf;
 pub use daemons::{Daemons, Stopped};
@@ -48,7 +45,7 @@ pub use db_place::{DbMove, db_place, migrate_db, put_db};
 pub use error::{Result, TestbedError};
 pub use files::{remove_dir, remove_file, tail, write_whole};
 pub use folder::{NewFolder, daemons_of, read_plan, refuse_used_folder, stop_all};
-pub use layout::{Daemon, Layout};
+pub use layout::{Daemon, DaemonPrograms, Layout};
 pub use lock::FolderLock;
 pub use mkfs::progress_line;
 pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};

@@ -8,16 +8,18 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use carmine_bench::archive;
 use carmine_load::LoadSpec;
 use carmine_load::baseline::Baseline;
 use carmine_reactor::{Config, PollPolicy};
-use carmine_testbed::{Layout, archive, require_plan};
+use carmine_testbed::{Layout, require_plan};
 use carmine_types::StoreKind;
 
 pub(crate) use args::BaselineArgs;
 
-use crate::output::{Usage, note, print};
-use crate::signals;
+use carmine_daemon::signals;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::{note, print};
 
 /// 0: measured; 1: it failed or was interrupted; 2: it can't be measured as asked.
 pub(crate) fn run(args: &BaselineArgs) -> anyhow::Result<ExitCode> {

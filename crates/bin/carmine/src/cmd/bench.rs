@@ -20,20 +20,20 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use carmine_bench::archive;
 use carmine_load::JobResult;
 use carmine_load::hosted::Tool;
 use carmine_load::report;
 use carmine_load::verdict::MoreLoad;
 use carmine_load::window::Window;
-use carmine_testbed::archive;
 use serde_json::Value;
 
 pub(crate) use args::BenchArgs;
 use setup::Setup;
 pub(crate) use view::View;
 
-use crate::output::{note, print};
-use crate::signals;
+use carmine_daemon::signals;
+use carmine_testbed::output::{note, print};
 
 /// 0: measured, and every block was right; 1: errors, wrong blocks, or no measurement.
 pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
@@ -110,7 +110,7 @@ fn failure(result: &JobResult) -> String {
 fn check_writable(option: &str, path: &Path) -> anyhow::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
-        anyhow::bail!(crate::output::Usage(format!(
+        anyhow::bail!(carmine_testbed::TestbedError::Usage(format!(
             "{option} {}: there is no folder {}",
             path.display(),
             parent.display()

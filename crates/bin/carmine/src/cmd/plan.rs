@@ -7,7 +7,8 @@ use carmine_testbed::{Layout, Plan, load_plan};
 use carmine_topology::Topology;
 
 use crate::args::PlanArgs;
-use crate::output::{Usage, print};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::print;
 
 pub(crate) fn run(args: PlanArgs) -> anyhow::Result<ExitCode> {
     let topology = match &args.topology {

@@ -15,8 +15,9 @@ use carmine_testbed::{Layout, require_plan};
 use clap::Args;
 
 use crate::args::DirArgs;
-use crate::output::{Usage, note, print};
-use crate::signals;
+use carmine_daemon::signals;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::{note, print};
 use model::View;
 use screen::{End, PERIOD};
 use source::Source;

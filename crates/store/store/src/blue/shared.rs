@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carmine_reactor::{Shard, ShardId};
-use carmine_types::FlushMode;
+use carmine_types::{FlushMode, READAHEAD_BYTES};
 
 use super::commit_log::CommitLog;
 use super::device::{Device, Place, Places};
@@ -44,7 +44,7 @@ impl Default for MountOptions {
         MountOptions {
             cache_bytes_per_shard: 256 << 20,
             data_cache_bytes_per_shard: 0,
-            readahead_bytes: 256 << 10,
+            readahead_bytes: READAHEAD_BYTES,
             prefer_deferred_bytes: None,
             flush: None,
             discard: false,

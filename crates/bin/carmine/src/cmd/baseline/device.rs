@@ -5,18 +5,19 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use carmine_bench::sample::device_of;
 use carmine_load::baseline::DeviceBaseline;
 use carmine_load::{DeviceTarget, Geometry, LoadSpec, Prefill, run_job};
 use carmine_metrics::Histogram;
 use carmine_reactor::PollPolicy;
-use carmine_testbed::sample::device_of;
 use carmine_testbed::{Layout, Plan};
 use carmine_types::{FlushMode, OsdId};
 
 use super::raw_config;
-use crate::cmd::osd::facts;
 use crate::cmd::raw::{Measured, on_cpus, run};
-use crate::output::{Usage, note};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::drive::facts;
+use carmine_testbed::output::note;
 
 /// Direct I/O goes in whole blocks of this.
 const BLOCK_BYTES: u64 = 4096;

@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use carmine_bench::profile::Recorded;
+use carmine_bench::sample::series::{Recorder, Samples};
 use carmine_client::{Client, Options};
 use carmine_load::window::{DrainWindow, InstrumentWindow, Window};
 use carmine_load::{BenchStatus, JobResult, LoadSpec, Phase, VerifyState};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
-use carmine_testbed::profile::Recorded;
-use carmine_testbed::sample::series::{Recorder, Samples};
 use carmine_testbed::write_whole;
 
 use super::counters::Attached;
 use super::drive::{Drive, effective_spec};
 use super::setup::Setup;
 use super::view::View;
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
 
 /// How often the controller looks at its jobs.
 const LOOK: Duration = Duration::from_millis(20);

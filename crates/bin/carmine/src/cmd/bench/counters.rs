@@ -1,7 +1,7 @@
 //! The processor's counters over the window, where there are any.
 
+use carmine_bench::sample::Counters;
 use carmine_load::window::CounterWindow;
-use carmine_testbed::sample::Counters;
 
 /// Counters that are attached, or none: then nothing happens.
 pub(super) struct Attached(Option<Counters>);

@@ -3,7 +3,7 @@
 use carmine_load::{LoadSpec, Rw};
 use carmine_testbed::Plan;
 
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
 
 /// Most rounds of overwriting: a typing error would take days.
 const AGE_MAX: f64 = 1000.0;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use carmine_bench::archive;
+use carmine_bench::profile::Recorded;
 use carmine_load::profile::{Profile, ProfileMode};
-use carmine_testbed::archive;
-use carmine_testbed::profile::Recorded;
 
-use crate::output::note;
+use carmine_testbed::output::note;
 
 /// Draws what was recorded and writes it; a picture that cannot be had is a note, not an error. `json`: the result's file.
 pub(super) fn profile(

@@ -12,19 +12,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use carmine_bench::profile::length;
 use carmine_load::hosted::{self, HostedFigures, Tool, limit};
 use carmine_load::report::{self, CacheState, LatencyHistograms, Report};
 use carmine_load::{LoadSpec, Route};
 use carmine_testbed::Layout;
-use carmine_testbed::profile::length;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::peer::plan_of;
 use super::setup::{COLD_PROFILE, cache_conditions, load_baseline};
 use super::{BenchArgs, fill, flame, series, unix_seconds, write_json};
-use crate::output::{Usage, print};
-use crate::signals;
+use carmine_daemon::signals;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::print;
 use meter::Metered;
 use programs::ToolPrograms;
 use run::{Outcome, Run};
@@ -92,7 +93,8 @@ pub(super) fn require(tool: Tool) -> anyhow::Result<()> {
 fn show(figures: &HostedFigures, report: &Report) -> anyhow::Result<()> {
     print(&report::table(&figures.result, report))?;
     let Some(latency) = figures.latency else { return Ok(()) };
-    print(&format!("latency   mean {:.1} us, max {:.1} us\n", latency.mean_ns / 1e3, latency.max_ns / 1e3))
+    print(&format!("latency   mean {:.1} us, max {:.1} us\n", latency.mean_ns / 1e3, latency.max_ns / 1e3))?;
+    Ok(())
 }
 
 /// The tool times itself; its window and the kernel's should be the same one.

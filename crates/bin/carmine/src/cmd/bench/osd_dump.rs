@@ -1,7 +1,7 @@
 //! What Carmine's OSDs tell of themselves at both ends of a window, whoever makes the load.
 
+use carmine_bench::sample::{OsdClocks, clocks, difference};
 use carmine_load::window::{MetricsWindow, Window};
-use carmine_testbed::sample::{OsdClocks, clocks, difference};
 use serde_json::Value;
 
 /// What it is asked: its metrics, and which PGs its reactors have.

@@ -10,7 +10,7 @@ use carmine_types::StoreKind;
 use serde_json::Value;
 
 use super::BenchArgs;
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
 
 /// The plan of what a folder holds; with the peer's own if it holds one.
 pub(super) fn plan_of(layout: &Layout) -> anyhow::Result<(Plan, Option<PeerPlan>)> {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::Context;
+use carmine_bench::archive;
+use carmine_bench::sample::series::Samples;
 use carmine_load::{JobResult, SAMPLE_NS};
-use carmine_testbed::archive;
-use carmine_testbed::sample::series::Samples;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
+use carmine_bench::sample::series::SampleOptions;
+use carmine_bench::sample::{Sampler, WatchedOsd, host_report};
 use carmine_doctor::Finding;
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
@@ -14,8 +16,6 @@ use carmine_load::window::DrainWindow;
 use carmine_load::{LoadSpec, Prefill, VerifyState, hosted};
 use carmine_peer::PeerPlan;
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::sample::series::SampleOptions;
-use carmine_testbed::sample::{Sampler, WatchedOsd, host_report};
 use carmine_testbed::{Daemon, Layout, Plan, mon_addr};
 use carmine_topology::Grid;
 use carmine_types::{FlushMode, OsdId, StoreKind};
@@ -26,7 +26,7 @@ use super::fill;
 use super::peer::{adapt, plan_of};
 use super::stores::{self, data_drives, stores};
 use crate::cmd::doctor::findings_of;
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
 
 /// A load that can start.
 #[derive(Clone)]

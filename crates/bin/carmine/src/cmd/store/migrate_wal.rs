@@ -10,8 +10,9 @@ use serde_json::json;
 
 use super::tool::{Tool, WhichArgs};
 use crate::args::parse_bytes;
-use crate::cmd::osd::mkfs::fill;
-use crate::output::{Usage, print};
+use carmine_osd_daemon::store::fill;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::print;
 
 /// Where a log is to lie.
 #[derive(Args)]

@@ -9,7 +9,7 @@ use carmine_study::plan::{Kind, Overrides, Plan, SHIPPED, axis, shipped};
 use clap::Args;
 
 use crate::args::parse_path;
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
 
 /// Options of the sweep.
 #[derive(Args, Clone, Debug)]

@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::args::SweepArgs;
 use crate::args::RawArgs;
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
 
 /// This machine, or the one of `--topology`.
 pub(crate) fn machine(args: &SweepArgs) -> anyhow::Result<Machine> {

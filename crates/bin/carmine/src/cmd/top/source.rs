@@ -57,7 +57,7 @@ impl Source {
 
     fn ask(&self, id: OsdId) -> Result<OsdSample, String> {
         let addr = http_addr(&self.layout, id).ok_or("it does not run")?;
-        let body = get(addr, "/metrics.json").map_err(|e| crate::output::chain(&e))?;
+        let body = get(addr, "/metrics.json").map_err(|e| carmine_testbed::output::chain(&*e))?;
         OsdSample::parse(&body).ok_or_else(|| "its answer is not understood".into())
     }
 }

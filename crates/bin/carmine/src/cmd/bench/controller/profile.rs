@@ -1,7 +1,7 @@
 //! The profile: recorded under the load before the window, so that what `perf` costs is in no figure.
 
+use carmine_bench::profile::{Recording, length};
 use carmine_load::Phase;
-use carmine_testbed::profile::{Recording, length};
 
 use super::Controller;
 

@@ -1,9 +1,9 @@
 //! Readings at both ends of the window: what the OSDs say of themselves, and the kernel's accounting.
 
 use anyhow::Context;
+use carmine_bench::sample::Snapshot;
 use carmine_client::Client;
 use carmine_load::window::Window;
-use carmine_testbed::sample::Snapshot;
 use carmine_types::OsdId;
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use carmine_bench::sample::{Sampler, Snapshot, WatchedOsd};
 use carmine_load::ClientClocks;
 use carmine_load::window::{ProcessWindow, Window};
-use carmine_testbed::sample::{Sampler, Snapshot, WatchedOsd};
 
 use super::process::Clients;
 use super::target::Target;

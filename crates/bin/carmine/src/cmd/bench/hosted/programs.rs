@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::bail;
 use carmine_load::hosted::Tool;
 
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
 
 /// What a tool needs.
 pub(super) struct ToolPrograms {

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use carmine_bench::profile::{Recorded, Recording};
+use carmine_bench::sample::series::{Recorder, Samples};
 use carmine_load::hosted::{HostedFigures, Tool};
 use carmine_load::profile::ProfileMode;
 use carmine_load::window::InstrumentWindow;
 use carmine_load::{LoadSpec, Rw};
-use carmine_testbed::profile::{Recorded, Recording};
-use carmine_testbed::sample::series::{Recorder, Samples};
 use indicatif::ProgressBar;
 
 use super::meter::{Meter, Metered, Reading};

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use carmine_bench::sample::series::SampleOptions;
+use carmine_bench::sample::{Sampler, WatchedOsd, host_report};
 use carmine_doctor::{Finding, Options, examine};
 use carmine_load::drive::StoreFacts;
 use carmine_load::report::Context as ReportContext;
 use carmine_peer::About;
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::sample::series::SampleOptions;
-use carmine_testbed::sample::{Sampler, WatchedOsd, host_report};
 use carmine_testbed::{Daemon, Layout, ask_osd};
 use carmine_topology::{CpuList, Grid};
 use carmine_types::{FlushMode, OsdId};

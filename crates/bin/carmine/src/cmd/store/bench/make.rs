@@ -15,8 +15,9 @@ use tempfile::TempDir;
 
 use super::args::{KvKind, StoreBenchArgs};
 use super::compaction::{self, Compactor};
-use crate::cmd::osd::facts::{mount_options, settle};
-use crate::output::Usage;
+use carmine_osd_daemon::store::mount_options;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::drive::facts::settle;
 
 /// RocksDB's folder.
 const DB: &str = "db";

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use super::process::TICK_NS;
-use crate::error::{Result, failed};
+use crate::failed;
+use carmine_testbed::Result;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MachineCounters {

@@ -8,7 +8,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// A flag that Ctrl-C, SIGTERM or SIGHUP sets. A second signal ends the process at once: then daemons may be left over.
-pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
+///
+/// # Errors
+/// The kernel refuses the handlers.
+pub fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag))
@@ -19,7 +22,10 @@ pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// Calls `stop` at the first SIGINT or SIGTERM; a second one ends the process at once.
-pub(crate) fn on_stop(stop: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+///
+/// # Errors
+/// The kernel refuses the handlers, or a thread for them.
+pub fn on_stop(stop: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
     std::thread::Builder::new()
         .name("signals".into())

@@ -1,4 +1,4 @@
-//! `carmine osd --mkfs`: makes one OSD's store and tells its progress on standard output.
+//! `carmine-osd --mkfs`: makes one OSD's store and tells its progress on standard output.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
-use carmine_store::blue::{Fill, MkfsOptions, mkfs};
+use carmine_store::blue::{MkfsOptions, mkfs};
 use carmine_testbed::{Layout, Plan, planned_wal, progress_line, put_db, put_wal};
 use carmine_types::OsdId;
 
-use super::store::{block_path, open_kv, places};
-use crate::output::print;
+use carmine_osd_daemon::store::{fill, open_kv, places};
+use carmine_testbed::output::print;
 
 /// Time between two progress lines.
 const EVERY: Duration = Duration::from_millis(100);
 /// Writes of 1 MiB in flight, and some.
 const ARENA_BYTES: usize = 32 << 20;
 
-pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyhow::Result<()> {
+pub(super) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyhow::Result<()> {
     match (plan.device_of(osd), plan.slice_of(osd)) {
-        (Some(device), _) => link_device(device, &block_path(layout, osd))?,
-        (None, Some(slice)) => link(&shared_file(layout, slice.device)?, &block_path(layout, osd))?,
+        (Some(device), _) => link_device(device, &layout.block(osd))?,
+        (None, Some(slice)) => link(&shared_file(layout, slice.device)?, &layout.block(osd))?,
         (None, None) => {}
     }
     if let Some(dir) = &plan.db_dir {
@@ -54,15 +54,6 @@ pub(crate) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
     block_on(config, async |shard: Shard| mkfs(&shard, places, options, kv, &mut progress).await)
         .context("cannot start a reactor")??;
     Ok(())
-}
-
-/// What becomes of the space of new stores and logs.
-pub(crate) fn fill(plan: &Plan) -> Fill {
-    match (plan.sparse, plan.zero) {
-        (true, _) => Fill::Nothing,
-        (false, true) => Fill::Zeros,
-        (false, false) => Fill::Fresh,
-    }
 }
 
 /// Makes `osd.N/block` a link to the device, which must be one: a plain file named by mistake is not overwritten.

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::error::{Result, TestbedError, failed};
+use crate::failed;
 use crate::sample::smart::{Logs, Smart};
 use burst::Burst;
+use carmine_testbed::{Result, TestbedError};
 use reading::{Reading, Sources};
 pub use shape::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
 

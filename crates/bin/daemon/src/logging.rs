@@ -3,7 +3,7 @@
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging. `CARMINE_LOG` sets the level (`debug`, `carmine_mon=debug`, …); information is the default.
-pub(crate) fn start() {
+pub fn start() {
     let filter = EnvFilter::try_from_env("CARMINE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr);

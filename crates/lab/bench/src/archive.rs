@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tokio_uring::fs;
 
-use crate::error::{Result, TestbedError, failed};
+use crate::failed;
+use carmine_testbed::{Result, TestbedError};
 
 /// Entries of the ring: one file, one operation at a time.
 const RING_ENTRIES: u32 = 8;

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use carmine_testbed::sample::series::{Recorder, SampleOptions};
+use carmine_bench::sample::series::{Recorder, SampleOptions};
 
 /// CPU time of this process by the kernel's exact clock.
 fn kernel_ns() -> u64 {

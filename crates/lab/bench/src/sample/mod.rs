@@ -16,7 +16,8 @@ use std::time::Instant;
 
 use carmine_load::window::{MachineWindow, OsdWindow, Window};
 
-use crate::error::{Result, TestbedError, failed};
+use crate::failed;
+use carmine_testbed::{Result, TestbedError};
 
 pub use counters::Counters;
 pub use device::device_of;

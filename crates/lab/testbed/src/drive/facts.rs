@@ -1,16 +1,15 @@
 //! What the store of an OSD lies on, and what is made of that: flush mode, class, threshold.
 
 use carmine_load::drive::{DeviceClass, StoreFacts, StorePart, WriteCache};
-use carmine_store::blue::MountOptions;
-use carmine_testbed::drive::{Flushing, part_at};
-use carmine_testbed::{Layout, Plan, Tuning, db_place, wal_places};
-use carmine_types::{OsdId, StoreKind};
+use carmine_types::{OsdId, READAHEAD_BYTES, StoreKind};
 
-use super::store::block_path;
+use super::{Flushing, part_at};
+use crate::{Layout, Plan, Tuning, db_place, wal_places};
 
-/// Of an OSD that is made; `None` for stores in memory. Reads `/sys`: call it before the reactors run.
-pub(crate) fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts> {
-    let data = || part_at(&block_path(layout, osd));
+/// The facts of an OSD whose store exists; `None` for stores in memory. Reads `/sys`: call it before the reactors run.
+#[must_use]
+pub fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts> {
+    let data = || part_at(&layout.block(osd));
     let db = || part_at(&db_place(layout, osd));
     // While the log moves there are two places: then the one that needs more decides.
     let needs_flush = |log: &StorePart| !log.is_device || log.drive.write_cache != WriteCache::Through;
@@ -18,8 +17,9 @@ pub(crate) fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts>
     (plan.store == StoreKind::Blue).then(|| settle(osd.0, &plan.tuning, data(), log(), Some(db())))
 }
 
-/// Decides what is not asked for. `log`: if it has a device of its own.
-pub(crate) fn settle(
+/// Settles what `tuning` leaves open. `log` is the log's place if it has a device of its own.
+#[must_use]
+pub fn settle(
     osd: u32,
     tuning: &Tuning,
     data: StorePart,
@@ -41,25 +41,8 @@ pub(crate) fn settle(
         prefer_deferred_bytes: tuning.prefer_deferred_bytes(device_class),
         discard: tuning.discard,
         data_cache_bytes: tuning.data_cache_bytes,
-        readahead_bytes: tuning.readahead_bytes.unwrap_or(MountOptions::default().readahead_bytes),
+        readahead_bytes: tuning.readahead_bytes.unwrap_or(READAHEAD_BYTES),
         data,
-    }
-}
-
-/// The store's settings, with so many reactors.
-pub(crate) fn mount_options(
-    facts: &StoreFacts,
-    cache_bytes_per_shard: usize,
-    reactors: usize,
-) -> MountOptions {
-    MountOptions {
-        cache_bytes_per_shard,
-        data_cache_bytes_per_shard: usize::try_from(facts.data_cache_bytes).unwrap_or(usize::MAX)
-            / reactors.max(1),
-        readahead_bytes: facts.readahead_bytes,
-        prefer_deferred_bytes: Some(facts.prefer_deferred_bytes),
-        flush: Some(facts.flush_mode),
-        discard: facts.discard,
     }
 }
 
@@ -83,7 +66,6 @@ mod tests {
         assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::None, false));
         assert_eq!((facts.device_class, facts.prefer_deferred_bytes), (DeviceClass::Hdd, 65_536));
         assert_eq!(facts.log, facts.data);
-        assert_eq!(mount_options(&facts, 7, 1).flush, Some(FlushMode::None));
         // The log on another drive, with a volatile cache.
         let log = StorePart { drive: DriveFacts::default(), path: "/dev/sdb".into(), ..data.clone() };
         let facts = settle(3, &Tuning::default(), data.clone(), Some(log), None);
@@ -98,8 +80,7 @@ mod tests {
             readahead_bytes: Some(0),
         };
         let facts = settle(3, &tuning, data, None, None);
-        let options = mount_options(&facts, 7, 3);
-        assert_eq!((options.data_cache_bytes_per_shard, options.readahead_bytes), (1 << 20, 0));
+        assert_eq!((facts.data_cache_bytes, facts.readahead_bytes), (3 << 20, 0));
         assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::Dsync, true));
         assert_eq!((facts.device_class, facts.device_class_forced), (DeviceClass::Nvme, true));
         assert_eq!((facts.prefer_deferred_bytes, facts.discard), (0, true));

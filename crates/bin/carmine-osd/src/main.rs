@@ -1,39 +1,65 @@
-//! One OSD process: builds its reactors by the plan, opens its store, and runs.
+//! `carmine-osd`: one OSD process. Builds its reactors by the testbed's plan, opens its store, and runs.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the program starts the reactors and reads what the testbed left in files"
+)]
 
-mod bench;
-pub(crate) mod facts;
 mod hook;
 mod live;
-mod memory;
+mod load;
 mod metadata;
-pub(crate) mod mkfs;
+mod mkfs;
 mod slowdown;
-pub(super) mod store;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use carmine_daemon::{ended, logging, signals};
 use carmine_load::drive::StoreFacts;
 use carmine_osd::{Gates, OsdConfig, OsdShard};
+use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::drive::facts;
 use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan};
 use carmine_types::{OsdId, Uuid};
+use clap::Parser;
 
-use crate::args::OsdArgs;
-use crate::output::Usage;
-use crate::{logging, output, signals};
-use memory::Memory;
 use metadata::Metadata;
 
 /// How often it is looked whether the store still works.
 const STORE_WATCH: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
-    let layout = Layout::new(&args.dir.dir)?;
+/// One OSD of a testbed. `carmine up` starts it.
+#[derive(Parser)]
+#[command(name = "carmine-osd", version)]
+struct Args {
+    /// Folder of the testbed
+    #[arg(long, value_name = "FOLDER", default_value = "carmine-testbed")]
+    dir: PathBuf,
+    /// Number of the OSD
+    #[arg(long)]
+    id: u32,
+    /// Make the store and end; prints progress
+    #[arg(long)]
+    mkfs: bool,
+    /// With --mkfs: overwrite a device that is not blank
+    #[arg(long, requires = "mkfs")]
+    force_wipe: bool,
+}
+
+fn main() -> ExitCode {
+    carmine_daemon::main(run)
+}
+
+fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let layout = Layout::new(&args.dir)?;
     let plan = require_plan(&layout)?;
     let osd = OsdId(args.id);
     if args.id >= plan.osds() {
@@ -48,7 +74,7 @@ pub(crate) fn run(args: &OsdArgs) -> anyhow::Result<ExitCode> {
     confine::enter(&layout, osd)?;
     logging::start();
     say_memory(&Memory::of(&plan));
-    Ok(output::ended(serve(&layout, &plan, osd)))
+    Ok(ended(serve(&layout, &plan, osd)))
 }
 
 fn say_memory(memory: &Memory) {

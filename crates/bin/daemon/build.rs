@@ -1,4 +1,4 @@
-//! Notes for `carmine version --verbose` what only the build knows.
+//! Notes what only the build knows, for `build.rs` in src.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,9 +37,10 @@ fn git_hash() -> String {
     if changed { format!("{hash}+") } else { hash }
 }
 
-/// Runs this again when the commit changes, or a source of a crate: this crate is then built again anyway.
+/// Runs this again when the commit changes, or a source of a crate.
 fn watch(commits: Option<PathBuf>) {
-    let crates = std::fs::read_dir("..").into_iter().flatten().flatten();
+    let folders = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let crates = folders("../..".into()).flat_map(|group| folders(group.path()));
     let sources = crates.map(|folder| folder.path().join("src"));
     // Cargo takes a path that does not exist for one that has changed.
     for path in sources.chain(commits).filter(|path| path.exists()) {

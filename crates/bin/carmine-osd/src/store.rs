@@ -1,50 +1,43 @@
 //! Making and opening the store that the plan names.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
 use carmine_load::drive::StoreFacts;
 use carmine_reactor::Shard;
-use carmine_store::blue::{Place, Places, Slice};
+use carmine_store::blue::{Fill, MountOptions, Place, Places, Slice};
 use carmine_store::{Kv, StoreShared};
 use carmine_testbed::slice::{self, SliceLock};
 use carmine_testbed::{Layout, Plan, settle_wal, wal_places};
 use carmine_types::{OsdId, StoreKind};
 
-use super::facts::mount_options;
-use super::memory::Memory;
-
-/// The block file of an OSD, or the link to its device.
-pub(crate) fn block_path(layout: &Layout, osd: OsdId) -> PathBuf {
-    layout.osd_dir(osd).join("block")
-}
+use crate::memory::Memory;
 
 /// Where the data of an OSD lies: all of its file or device, or its slice.
-pub(crate) fn block_place(layout: &Layout, plan: &Plan, osd: OsdId) -> Place {
+pub fn block_place(layout: &Layout, plan: &Plan, osd: OsdId) -> Place {
     let slice = plan.slice_of(osd);
     let slice = slice.map(|s| Slice { offset_bytes: s.offset_bytes, size_bytes: s.size_bytes });
-    let path = block_path(layout, osd);
+    let path = layout.block(osd);
     // The file itself is what errors should name; a file that mkfs has yet to make is made through its link.
     Place { path: path.canonicalize().unwrap_or(path), slice }
 }
 
 /// The same, and where its log may lie.
-pub(crate) fn places(layout: &Layout, plan: &Plan, osd: OsdId) -> Places {
+pub fn places(layout: &Layout, plan: &Plan, osd: OsdId) -> Places {
     let wal = wal_places(layout, osd).iter().map(Place::from).collect();
     Places { block: block_place(layout, plan, osd), wal }
 }
 
 /// Locks the slice of an OSD that shares its device; hold it while the store is open.
-pub(crate) fn lock_slice(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Option<SliceLock>> {
+pub fn lock_slice(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Option<SliceLock>> {
     let Some(slice) = plan.slice_of(osd) else { return Ok(None) };
-    Ok(Some(slice::lock(&block_path(layout, osd), slice)?))
+    Ok(Some(slice::lock(&layout.block(osd), slice)?))
 }
 
 /// Opens the metadata store of `blue`; `None` for the others. Blocks: call it before the reactors run. RocksDB's own
 /// threads inherit the CPUs of the calling thread.
 #[cfg(feature = "rocks")]
-pub(crate) fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Option<Arc<dyn Kv>>> {
+pub fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Option<Arc<dyn Kv>>> {
     use carmine_kv_rocks::{RocksKv, RocksOptions, WRITE_BYTES_PER_S_OF_REACTOR};
     if plan.store != StoreKind::Blue {
         return Ok(None);
@@ -63,16 +56,16 @@ pub(crate) fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Resul
 
 /// Without RocksDB there is no `blue`.
 #[cfg(not(feature = "rocks"))]
-pub(crate) fn open_kv(_layout: &Layout, plan: &Plan, _osd: OsdId) -> anyhow::Result<Option<Arc<dyn Kv>>> {
+pub fn open_kv(_layout: &Layout, plan: &Plan, _osd: OsdId) -> anyhow::Result<Option<Arc<dyn Kv>>> {
     anyhow::ensure!(
         plan.store != StoreKind::Blue,
-        "this carmine was built without RocksDB, which the store blue needs"
+        "this program was built without RocksDB, which the store blue needs"
     );
     Ok(None)
 }
 
 /// Opens the store on its first shard.
-pub(crate) async fn open(
+pub async fn open(
     shard: &Shard,
     layout: &Layout,
     plan: &Plan,
@@ -104,4 +97,26 @@ pub(crate) async fn open(
         plan.fsid
     );
     Ok(StoreShared::Blue(blue))
+}
+
+/// The store's settings, with so many reactors.
+pub fn mount_options(facts: &StoreFacts, cache_bytes_per_shard: usize, reactors: usize) -> MountOptions {
+    MountOptions {
+        cache_bytes_per_shard,
+        data_cache_bytes_per_shard: usize::try_from(facts.data_cache_bytes).unwrap_or(usize::MAX)
+            / reactors.max(1),
+        readahead_bytes: facts.readahead_bytes,
+        prefer_deferred_bytes: Some(facts.prefer_deferred_bytes),
+        flush: Some(facts.flush_mode),
+        discard: facts.discard,
+    }
+}
+
+/// What becomes of the space of new stores and logs.
+pub fn fill(plan: &Plan) -> Fill {
+    match (plan.sparse, plan.zero) {
+        (true, _) => Fill::Nothing,
+        (false, true) => Fill::Zeros,
+        (false, false) => Fill::Fresh,
+    }
 }

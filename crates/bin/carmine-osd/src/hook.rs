@@ -8,8 +8,8 @@ use carmine_testbed::Plan;
 use serde_json::{Value, json};
 
 use super::Known;
-use super::bench::BenchHook;
-use super::memory::Memory;
+use super::load::BenchHook;
+use carmine_osd_daemon::Memory;
 
 /// The commands of an OSD that runs by `plan`.
 pub(super) fn hook(plan: Arc<Plan>, known: Known) -> Box<dyn AdminHook> {
@@ -26,7 +26,7 @@ impl AdminHook for Commands {
         let answer = match prefix {
             "config show" => config(&self.plan, osd.config.id.0),
             "dump_store" => json!(self.known.facts.as_deref()),
-            "git_version" => json!({ "git_version": env!("CARMINE_GIT_HASH") }),
+            "git_version" => json!({ "git_version": carmine_daemon::build::GIT_HASH }),
             _ => return BenchHook.answer(osd, prefix, question),
         };
         Some(Box::pin(async move { Ok(answer) }))

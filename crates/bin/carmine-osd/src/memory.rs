@@ -13,29 +13,29 @@ const WRITE_BUFFERS: u64 = 6;
 
 /// Shares of an OSD's memory, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// All of it.
     whole: u64,
     /// What the OSD needs whatever it is given: itself, and the logs of its PGs.
     fixed: u64,
     shards: u64,
     /// I/O buffers of each reactor.
-    pub(crate) arena_per_shard: usize,
+    pub arena_per_shard: usize,
     /// Requests of clients and their answers, of each reactor: in I/O buffers and beside them.
-    pub(crate) requests_per_shard: usize,
+    pub requests_per_shard: usize,
     /// Metadata cache of each reactor (`blue`).
-    pub(crate) onodes_per_shard: usize,
+    pub onodes_per_shard: usize,
     /// RocksDB's cache of table blocks.
-    pub(crate) kv_cache: usize,
+    pub kv_cache: usize,
     /// One of RocksDB's write buffers; it keeps up to six.
-    pub(crate) kv_write_buffer: usize,
+    pub kv_write_buffer: usize,
 }
 
 impl Memory {
     /// Of what the program and the PGs' logs leave, a quarter each for I/O buffers and onodes, an eighth each for RocksDB's
     /// cache and its write buffers; the last quarter and the I/O buffers are what requests of clients take. Each has a floor below which it
     /// would not work.
-    pub(crate) fn of(plan: &Plan) -> Self {
+    pub fn of(plan: &Plan) -> Self {
         let (whole, shards) = (plan.osd_memory_bytes, plan.cpu.reactors.max(1) as u64);
         let copies = u64::from(plan.pool.pg_num) * u64::from(plan.pool.size);
         let fixed = PROGRAM_BYTES + copies.div_ceil(u64::from(plan.osds()).max(1)) * PG_LOG_BYTES;
@@ -64,7 +64,7 @@ impl Memory {
     }
 
     /// The floors alone are more than there is.
-    pub(crate) fn is_short(&self) -> bool {
+    pub fn is_short(&self) -> bool {
         self.given() > self.whole
     }
 }

@@ -7,8 +7,9 @@ use std::path::Path;
 use carmine_load::window::{ProcessWindow, ThreadWindow};
 
 use super::read as read_file;
-use crate::confine::throttled_ns;
-use crate::error::{Result, TestbedError, failed};
+use crate::failed;
+use carmine_testbed::confine::throttled_ns;
+use carmine_testbed::{Result, TestbedError};
 
 /// Linux shows ticks of 1/100 s on every architecture that matters here, whatever the kernel's own HZ.
 pub(super) const TICK_NS: u64 = 10_000_000;

@@ -1,26 +1,44 @@
-//! The monitor process.
+//! `carmine-mon`: the monitor process of a testbed.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the program starts the reactor and reads what the testbed left in files"
+)]
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
 
 use anyhow::{Context, anyhow};
+use carmine_daemon::{ended, logging, signals};
 use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig, MonError};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
 use carmine_testbed::{Layout, Plan, process, require_plan, write_whole};
-
-use crate::args::DirArgs;
-use crate::{logging, output, signals};
+use clap::Parser;
 
 /// The monitor's I/O buffers: it moves maps of some kilobytes.
 const ARENA_BYTES: usize = 16 << 20;
 
-pub(crate) fn run(args: &DirArgs) -> anyhow::Result<ExitCode> {
+/// The monitor of a testbed. `carmine up` starts it.
+#[derive(Parser)]
+#[command(name = "carmine-mon", version)]
+struct Args {
+    /// Folder of the testbed
+    #[arg(long, value_name = "FOLDER", default_value = "carmine-testbed")]
+    dir: PathBuf,
+}
+
+fn main() -> ExitCode {
+    carmine_daemon::main(run)
+}
+
+fn run(args: Args) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir)?;
     let plan = require_plan(&layout)?;
     process::detach();
     logging::start();
-    Ok(output::ended(serve(&layout, &plan)))
+    Ok(ended(serve(&layout, &plan)))
 }
 
 /// Runs the monitor until it is asked to stop, or fails.
@@ -35,19 +53,19 @@ fn serve(layout: &Layout, plan: &Plan) -> anyhow::Result<()> {
         arena_bytes_per_shard: ARENA_BYTES,
         ..Config::default()
     };
-    let (ended, end) = mpsc::channel();
+    let (result_to, end) = mpsc::channel();
     let addr_file = layout.mon_addr();
     // A port that was merely the last one may have been taken by somebody else meanwhile.
     let fallback = plan.port == 0;
     let reactors = Reactors::start(reactor, move |shard: Shard| {
-        let (config, addr_file, ended) = (config.clone(), addr_file.clone(), ended.clone());
+        let (config, addr_file, result_to) = (config.clone(), addr_file.clone(), result_to.clone());
         async move {
             let result = async {
                 let mon = open(&shard, config, fallback).await?;
                 write_whole(&addr_file, format!("{}\n", mon.local_addr()).as_bytes())?;
                 mon.serve().await.map_err(anyhow::Error::from)
             };
-            let _ = ended.send(result.await);
+            let _ = result_to.send(result.await);
             shard.stop();
         }
     })
