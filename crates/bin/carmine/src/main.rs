@@ -10,7 +10,6 @@ use std::process::ExitCode;
 mod args;
 mod cmd;
 mod progress;
-mod tuning;
 
 fn main() -> ExitCode {
     carmine_daemon::main(|cli: args::Cli| cmd::run(cli.command))

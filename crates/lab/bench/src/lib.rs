@@ -1,4 +1,5 @@
-//! Measuring a testbed: samples of its processes and of the machine, flamegraphs of its OSDs, results on disk.
+//! Measuring a testbed: loads (`bench`), the drive and the messenger without an OSD (`baseline`), a view of a running one
+//! (`top`); samples of processes and machine, flamegraphs, results on disk.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -6,10 +7,18 @@
 )]
 
 pub mod archive;
+pub mod baseline;
+pub mod bench;
 pub mod profile;
+pub mod raw;
 pub mod sample;
+pub mod top;
+mod view;
 
 pub use archive::archive;
+
+/// Finds settings of the machine that would spoil a measurement of this testbed.
+pub type Doctor = fn(&carmine_testbed::Layout, &carmine_testbed::Plan) -> Vec<carmine_doctor::Finding>;
 
 /// An error that another option would not help against.
 macro_rules! failed {

@@ -17,7 +17,7 @@ use carmine_topology::{CpuList, Grid, OsdRow};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, usage};
-use crate::wish::Wish;
+use crate::spec::Wish;
 
 pub use cgroup::throttled_ns;
 pub use groups::enter;

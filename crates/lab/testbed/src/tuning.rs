@@ -10,6 +10,7 @@ use carmine_types::{FlushMode, StoreKind, UnknownWord};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, usage};
+use crate::spec::TuningWish;
 
 const KIB: u64 = 1 << 10;
 
@@ -39,17 +40,6 @@ pub enum OrAuto<T> {
     Auto,
     /// This.
     Is(T),
-}
-
-/// As asked for; `None`: as before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TuningWish {
-    pub flush_mode: Option<OrAuto<FlushMode>>,
-    pub device_class: Option<OrAuto<DeviceClass>>,
-    pub prefer_deferred_bytes: Option<OrAuto<u64>>,
-    pub discard: Option<bool>,
-    pub data_cache_bytes: Option<u64>,
-    pub readahead_bytes: Option<OrAuto<u64>>,
 }
 
 impl<T> OrAuto<T> {

@@ -59,13 +59,13 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> anyhow::Result<Peer> {
-    let wish = args.wish();
+    let wish = &args.wish;
     let topology = Topology::detect()?;
     let (mut peer, programs) = match Peer::open(layout.clone())? {
         Some(mut peer) => {
             peer.require_stopped()?;
             let programs = Programs::find(peer.plan().build.as_deref())?;
-            let mut plan = peer.plan().revise(&wish, &topology)?;
+            let mut plan = peer.plan().revise(wish, &topology)?;
             plan.version = programs.version()?;
             announce(&plan)?;
             peer.set_plan(plan)?;
@@ -74,7 +74,7 @@ fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> 
         None => {
             let programs = Programs::find(wish.build.as_deref())?;
             let fsid = carmine_peer::fresh_uuid()?;
-            let plan = PeerPlan::new(&wish, &topology, &fsid, &programs.version()?, programs.flavour)?;
+            let plan = PeerPlan::new(wish, &topology, &fsid, &programs.version()?, programs.flavour)?;
             announce(&plan)?;
             (Peer::create(layout, plan, &programs, wish.force_wipe, start)?, programs)
         }

@@ -22,7 +22,7 @@ use carmine_testbed::output::{note, print};
 
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
-    let wish = args.wish.wish();
+    let wish = args.wish;
     let topology = Topology::detect()?;
     let cancel = signals::cancel_flag()?;
     let mut progress = Progress::new();

@@ -19,7 +19,7 @@ use carmine_reactor::{Config, Group, Shard, ShardId, sync};
 use carmine_store::{Store, StoreShared};
 use serde_json::json;
 
-use crate::cmd::raw::{self, Edge};
+use carmine_bench::raw::{self, Edge};
 use carmine_daemon::signals;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::print;

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::tool::{Tool, WhichArgs};
-use crate::args::parse_bytes;
+use carmine_load::parse_bytes;
 use carmine_osd_daemon::store::fill;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::print;

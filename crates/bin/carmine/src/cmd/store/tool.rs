@@ -12,10 +12,10 @@ use carmine_testbed::{Daemon, Testbed, running};
 use carmine_types::{OsdId, StoreKind};
 use clap::Args;
 
-use crate::args::DirArgs;
 use crate::cmd::down;
 use carmine_osd_daemon::store::{lock_slice, open_kv, places};
 use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::spec::DirArgs;
 
 /// Which store.
 #[derive(Args)]

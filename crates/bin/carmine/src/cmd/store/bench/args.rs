@@ -9,7 +9,7 @@ use carmine_topology::CpuList;
 use carmine_types::StoreKind;
 use clap::{Args, ValueEnum};
 
-use crate::tuning::TuningArgs;
+use carmine_testbed::TuningWish;
 
 /// Where `blue` keeps its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,7 +78,7 @@ pub(crate) struct StoreBenchArgs {
     #[arg(long, value_name = "POLICY", default_value_t)]
     pub(super) poll: PollPolicy,
     #[command(flatten)]
-    tuning: TuningArgs,
+    tuning: TuningWish,
     /// Each load in four windows: in the first and the last as it is, in those between while RocksDB merges all its tables
     /// again and again (with so much beside the load's own that it never ends), so that what compaction costs is seen
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "256m", value_parser = parse_bytes)]
@@ -106,7 +106,7 @@ impl StoreBenchArgs {
 
     /// How the store is mounted.
     pub(super) fn tuning(&self) -> anyhow::Result<Tuning> {
-        Ok(Tuning::default().changed(&self.tuning.wish(), self.store)?)
+        Ok(Tuning::default().changed(&self.tuning, self.store)?)
     }
 
     pub(super) fn cpus(&self) -> Vec<usize> {

@@ -128,7 +128,7 @@ pub(super) fn plain(title: &str, view: &View) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::top::model::tests::example;
+    use crate::top::model::tests::example;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

@@ -1,6 +1,6 @@
 //! The profile: recorded under the load before the window, so that what `perf` costs is in no figure.
 
-use carmine_bench::profile::{Recording, length};
+use crate::profile::{Recording, length};
 use carmine_load::Phase;
 
 use super::Controller;

@@ -1,6 +1,6 @@
 //! What Carmine's OSDs tell of themselves at both ends of a window, whoever makes the load.
 
-use carmine_bench::sample::{OsdClocks, clocks, difference};
+use crate::sample::{OsdClocks, clocks, difference};
 use carmine_load::window::{MetricsWindow, Window};
 use serde_json::Value;
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
+use crate::sample::device_of;
 use anyhow::Context;
-use carmine_bench::sample::device_of;
 use carmine_load::baseline::DeviceBaseline;
 use carmine_load::{DeviceTarget, Geometry, LoadSpec, Prefill, run_job};
 use carmine_metrics::Histogram;
@@ -14,7 +14,7 @@ use carmine_testbed::{Layout, Plan};
 use carmine_types::{FlushMode, OsdId};
 
 use super::raw_config;
-use crate::cmd::raw::{Measured, on_cpus, run};
+use crate::raw::{Measured, on_cpus, run};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::output::note;

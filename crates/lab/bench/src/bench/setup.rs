@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::sample::series::SampleOptions;
+use crate::sample::{Sampler, WatchedOsd, host_report};
 use anyhow::{Context, bail};
-use carmine_bench::sample::series::SampleOptions;
-use carmine_bench::sample::{Sampler, WatchedOsd, host_report};
 use carmine_doctor::Finding;
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
@@ -25,7 +25,7 @@ use super::args::BenchArgs;
 use super::fill;
 use super::peer::{adapt, plan_of};
 use super::stores::{self, data_drives, stores};
-use crate::cmd::doctor::findings_of;
+use crate::Doctor;
 use carmine_testbed::TestbedError::Usage;
 
 /// A load that can start.
@@ -67,7 +67,7 @@ pub(super) const COLD_PROFILE: &str =
 const CACHED_RAMP_MS: u64 = 5_000;
 
 impl Setup {
-    pub(crate) fn prepare(args: BenchArgs) -> anyhow::Result<Setup> {
+    pub(crate) fn prepare(args: BenchArgs, doctor: Doctor) -> anyhow::Result<Setup> {
         let mut spec = args.spec();
         cache_conditions(&mut spec, args.cache)?;
         spec.check().map_err(|e| Usage(e.to_string()))?;
@@ -102,7 +102,7 @@ impl Setup {
             in_process: args.in_process.then_some(OsdId(args.osd)),
             state,
             state_path: args.verify_state,
-            doctor: findings_of(&layout, &plan),
+            doctor: doctor(&layout, &plan),
             samples: args.samples.is_some(),
             profile: args.profile,
             baseline,

@@ -7,21 +7,21 @@ use anyhow::bail;
 use carmine_load::{BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session};
 use carmine_reactor::{Config, Reactors, Shard};
 
-use crate::cmd::bench::View;
+use crate::view::View;
 
 const LOOK: Duration = Duration::from_millis(10);
 /// Time for connecting, for the scratch file, and for the last answers.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a raw load gave.
-pub(crate) struct Measured {
-    pub(crate) result: JobResult,
-    pub(crate) seconds: f64,
+pub struct Measured {
+    pub result: JobResult,
+    pub seconds: f64,
 }
 
 /// An end of the measured window.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Edge {
+pub enum Edge {
     /// It begins now.
     Begin,
     /// It is over; the load still runs.
@@ -29,16 +29,16 @@ pub(crate) enum Edge {
 }
 
 /// Called at both ends of the window, on the controller's thread.
-pub(crate) type OnEdge<'a> = &'a mut dyn FnMut(Edge) -> anyhow::Result<()>;
+pub type OnEdge<'a> = &'a mut dyn FnMut(Edge) -> anyhow::Result<()>;
 
 /// `config` with a reactor for each of the jobs, dealt to `cpus`.
-pub(crate) fn on_cpus(spec: &LoadSpec, cpus: &[usize], config: Config) -> Config {
+pub fn on_cpus(spec: &LoadSpec, cpus: &[usize], config: Config) -> Config {
     let jobs = spec.numjobs as usize;
     Config { cpus: (0..jobs).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect(), ..config }
 }
 
 /// Runs `spec.numjobs` jobs, one on each reactor; `job` is the job on its shard.
-pub(crate) fn run<F, Fut>(
+pub fn run<F, Fut>(
     spec: &LoadSpec,
     config: Config,
     cancel: &AtomicBool,

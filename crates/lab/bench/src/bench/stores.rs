@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::sample::device_of;
 use anyhow::Context;
-use carmine_bench::sample::device_of;
 use carmine_load::drive::StoreFacts;
 use carmine_testbed::{Layout, Plan, ask_osd};
 use carmine_types::OsdId;

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use carmine_load::{LoadSpec, Rw, parse_bytes, parse_millis};
 use clap::Args;
 
-use crate::args::DirArgs;
+use carmine_testbed::spec::DirArgs;
 
 /// Options of the baseline, as those of `bench`.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Exit codes: 0 measured; 1 it failed or was interrupted; 2 it cannot be measured as asked."
 )]
-pub(crate) struct BaselineArgs {
+pub struct BaselineArgs {
     /// Folder of the testbed; it may run (idle) or be stopped. Its data is not touched: files are measured by a scratch file
     /// beside them that is removed afterwards, devices are only read
     #[command(flatten)]

@@ -1,14 +1,14 @@
 //! Readings at both ends of the window: what the OSDs say of themselves, and the kernel's accounting.
 
+use crate::sample::Snapshot;
 use anyhow::Context;
-use carmine_bench::sample::Snapshot;
 use carmine_client::Client;
 use carmine_load::window::Window;
 use carmine_types::OsdId;
 use serde_json::Value;
 
 use super::Controller;
-use crate::cmd::bench::osd_dump::{self, OsdDump, QUESTIONS};
+use crate::bench::osd_dump::{self, OsdDump, QUESTIONS};
 
 /// One reading.
 pub(super) struct Reading {

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use carmine_load::LoadSpec;
 use carmine_load::hosted::Tool;
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::CacheState;
-use carmine_load::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis};
 use clap::Args;
 
-use crate::args::DirArgs;
+use carmine_testbed::spec::DirArgs;
 
 /// What stands below the options.
 const AFTER_HELP: &str = "\
@@ -24,42 +24,11 @@ samples, 6.05 us without (development build, machine busy with other things).";
 /// Options of the bench, in fio's words.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct BenchArgs {
+pub struct BenchArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
-    /// read, write, randread, randwrite or randrw
-    #[arg(long, value_name = "WORD", default_value = "read")]
-    rw: Rw,
-    /// Percentage of reads in randrw
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
-    rwmixread: u8,
-    /// Bytes of one operation, such as 4k or 1m
-    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
-    bs: u64,
-    /// Operations in flight of each job; with --rate the most that may be
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "1",
-        default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "256")
-    )]
-    iodepth: u32,
-    /// Jobs: threads of the generator, each with its own connections
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    numjobs: u32,
-    /// Length of the measured window, such as 10, 500ms or 2m
-    #[arg(long, value_name = "TIME", default_value = "10", value_parser = parse_millis)]
-    runtime: u64,
-    /// Load before the window
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_millis)]
-    ramp: u64,
-    /// Bytes that the load spreads over, in whole objects
-    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_bytes)]
-    size: u64,
-    /// End after so many bytes of all jobs together instead of --runtime: the same seed then gives the same operations, no
-    /// more and no fewer
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with_all = ["runtime", "verify_only", "in_process", "confirm"])]
-    io_size: Option<u64>,
+    #[command(flatten)]
+    load: LoadSpec,
     /// Spread over this part of what the pool can hold, instead of --size, such as 80
     #[arg(long, value_name = "PERCENT", conflicts_with = "size", value_parser = clap::value_parser!(u8).range(1..=90))]
     pub(crate) fill: Option<u8>,
@@ -67,30 +36,6 @@ pub(crate) struct BenchArgs {
     /// seed got the same writes
     #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["rw", "io_size", "runtime", "verify_only", "in_process", "confirm"])]
     pub(crate) age: Option<f64>,
-    /// Bytes of one object
-    #[arg(long, value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
-    object_size: u64,
-    /// The same seed gives the same operations
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// direct (one connection per OSD and reactor) or single (one per OSD, as stock clients have)
-    #[arg(long, value_name = "ROUTE", default_value = "direct")]
-    route: Route,
-    /// Operations per second of all jobs together, whatever the answers do; latency counts from the intended start
-    #[arg(long, value_name = "IOPS")]
-    rate: Option<f64>,
-    /// With --rate: fixed or poisson
-    #[arg(long, value_name = "WORD", default_value = "fixed", requires = "rate")]
-    arrivals: Arrivals,
-    /// Write the objects first, with incompressible data: auto (those that are missing), always or never
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    prefill: Prefill,
-    /// Write blocks that say who they are, and check every block that is read
-    #[arg(long)]
-    verify: bool,
-    /// Read every block that --verify-state knows to be written once, check it, and end
-    #[arg(long, requires = "verify_state")]
-    verify_only: bool,
     /// File that keeps what was acknowledged, so that a later run can check it
     #[arg(long, value_name = "FILE")]
     pub(crate) verify_state: Option<PathBuf>,
@@ -103,12 +48,6 @@ pub(crate) struct BenchArgs {
     /// Who makes the load: carmine (this program), rados-bench, fio-rados or fio-rbd (the stock tools, on the client CPUs)
     #[arg(long, value_name = "TOOL", default_value = "carmine")]
     pub(crate) client: Tool,
-    /// With fio-rbd: images that the bytes of --size are dealt to; the jobs load them in turn
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    volumes: u32,
-    /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    processes: u32,
     /// Pool that is loaded
     #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
     pub(crate) pool: String,
@@ -150,33 +89,17 @@ impl BenchArgs {
     /// The load that was asked for, not yet checked.
     pub(crate) fn spec(&self) -> LoadSpec {
         LoadSpec {
-            rw: self.rw,
-            rwmixread: self.rwmixread,
-            bs_bytes: self.bs,
-            iodepth: self.iodepth,
-            numjobs: self.numjobs,
-            runtime_ms: self.runtime,
-            ramp_ms: self.ramp,
-            size_bytes: self.size,
-            object_size_bytes: self.object_size,
-            seed: self.seed,
-            verify: self.verify || self.verify_only || self.verify_state.is_some(),
-            verify_only: self.verify_only,
-            route: self.route,
-            rate_iops: self.rate,
-            arrivals: self.arrivals,
-            prefill: self.prefill,
-            io_bytes: self.io_size,
-            generation: 0,
+            verify: self.load.verify || self.load.verify_only || self.verify_state.is_some(),
             keep_seconds: self.samples.is_some(),
-            volumes: self.volumes,
-            processes: self.processes,
+            ..self.load.clone()
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use carmine_load::{Arrivals, Rw};
+
     use super::*;
     use clap::Parser;
 

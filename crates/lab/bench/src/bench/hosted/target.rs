@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::sample::series::SampleOptions;
+use crate::sample::{Sampler, WatchedOsd, host_report};
 use anyhow::Context;
-use carmine_bench::sample::series::SampleOptions;
-use carmine_bench::sample::{Sampler, WatchedOsd, host_report};
 use carmine_doctor::{Finding, Options, examine};
 use carmine_load::drive::StoreFacts;
 use carmine_load::report::Context as ReportContext;
@@ -16,8 +16,8 @@ use carmine_types::{FlushMode, OsdId};
 use serde_json::{Value, json};
 
 use super::super::stores::{data_drives, stores, watched};
-use crate::cmd::bench::osd_dump::{OsdDump, QUESTIONS};
-use crate::cmd::doctor::findings_of;
+use crate::Doctor;
+use crate::bench::osd_dump::{OsdDump, QUESTIONS};
 
 /// A running cluster in a folder.
 pub(super) struct Target {
@@ -52,11 +52,11 @@ struct Known {
 
 impl Target {
     /// Looks at the cluster in `dir`, all of whose processes must run.
-    pub(super) fn open(dir: &Path) -> anyhow::Result<Target> {
+    pub(super) fn open(dir: &Path, doctor: Doctor) -> anyhow::Result<Target> {
         let layout = Layout::new(dir)?;
         let known = match carmine_peer::load_plan(&layout)? {
             Some(plan) => peer(&plan)?,
-            None => testbed(&layout)?,
+            None => testbed(&layout, doctor)?,
         };
         let alive = |daemon: Daemon| -> anyhow::Result<ProcessId> {
             ProcessId::load(&layout.pid_file(daemon))?.filter(ProcessId::alive).with_context(|| {
@@ -183,7 +183,7 @@ fn peer(plan: &carmine_peer::PeerPlan) -> anyhow::Result<Known> {
     })
 }
 
-fn testbed(layout: &Layout) -> anyhow::Result<Known> {
+fn testbed(layout: &Layout, doctor: Doctor) -> anyhow::Result<Known> {
     let plan = carmine_testbed::require_plan(layout)?;
     Ok(Known {
         grid: plan.grid.clone(),
@@ -193,7 +193,7 @@ fn testbed(layout: &Layout) -> anyhow::Result<Known> {
         devices: plan.devices.clone(),
         stores: stores(layout, &plan)?,
         start: "carmine up",
-        doctor: findings_of(layout, &plan),
+        doctor: doctor(layout, &plan),
         about: None,
     })
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use carmine_bench::sample::{Sampler, Snapshot, WatchedOsd};
+use crate::sample::{Sampler, Snapshot, WatchedOsd};
 use carmine_load::ClientClocks;
 use carmine_load::window::{ProcessWindow, Window};
 
 use super::process::Clients;
 use super::target::Target;
-use crate::cmd::bench::osd_dump::{self, OsdDump};
+use crate::bench::osd_dump::{self, OsdDump};
 
 /// Time that the machine's idle baseline is measured for.
 const BASELINE: Duration = Duration::from_millis(400);

@@ -6,30 +6,32 @@ mod echo;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
+use crate::archive;
 use anyhow::Context;
-use carmine_bench::archive;
 use carmine_load::LoadSpec;
 use carmine_load::baseline::Baseline;
 use carmine_reactor::{Config, PollPolicy};
 use carmine_testbed::{Layout, require_plan};
 use carmine_types::StoreKind;
 
-pub(crate) use args::BaselineArgs;
+pub use args::BaselineArgs;
 
-use carmine_daemon::signals;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::{note, print};
 
-/// 0: measured; 1: it failed or was interrupted; 2: it can't be measured as asked.
-pub(crate) fn run(args: &BaselineArgs) -> anyhow::Result<ExitCode> {
-    let cancel = signals::cancel_flag()?;
+/// Measures the drive and the messenger without an OSD. `cancel` ends it early.
+///
+/// # Errors
+/// It cannot be measured as asked, failed, or was interrupted.
+pub fn run(args: &BaselineArgs, cancel: &AtomicBool) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let plan = require_plan(&layout)?;
     let spec = args.spec();
     spec.check().map_err(|e| Usage(e.to_string()))?;
     let device = match plan.store {
-        StoreKind::Blue => device::measure(&layout, &plan, &spec, &cancel)?,
+        StoreKind::Blue => device::measure(&layout, &plan, &spec, cancel)?,
         StoreKind::Cyan | StoreKind::Null => {
             note(&format!(
                 "the store {} keeps nothing on a device: only the messenger is measured",
@@ -38,7 +40,7 @@ pub(crate) fn run(args: &BaselineArgs) -> anyhow::Result<ExitCode> {
             None
         }
     };
-    let messenger = Some(echo::measure(&plan, &spec, &cancel)?);
+    let messenger = Some(echo::measure(&plan, &spec, cancel)?);
     let baseline = Baseline { device, messenger };
     print(&table(&spec, &baseline))?;
     if let Some(path) = &args.json {

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::profile::Recorded;
+use crate::sample::series::{Recorder, Samples};
 use anyhow::{Context, bail};
-use carmine_bench::profile::Recorded;
-use carmine_bench::sample::series::{Recorder, Samples};
 use carmine_client::{Client, Options};
 use carmine_load::window::{DrainWindow, InstrumentWindow, Window};
 use carmine_load::{BenchStatus, JobResult, LoadSpec, Phase, VerifyState};
@@ -21,7 +21,7 @@ use carmine_testbed::write_whole;
 use super::counters::Attached;
 use super::drive::{Drive, effective_spec};
 use super::setup::Setup;
-use super::view::View;
+use crate::view::View;
 use carmine_testbed::TestbedError::Usage;
 
 /// How often the controller looks at its jobs.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use carmine_bench::archive;
-use carmine_bench::profile::Recorded;
+use crate::archive;
+use crate::profile::Recorded;
 use carmine_load::profile::{Profile, ProfileMode};
 
 use carmine_testbed::output::note;

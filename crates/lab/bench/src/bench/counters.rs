@@ -1,6 +1,6 @@
 //! The processor's counters over the window, where there are any.
 
-use carmine_bench::sample::Counters;
+use crate::sample::Counters;
 use carmine_load::window::CounterWindow;
 
 /// Counters that are attached, or none: then nothing happens.

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::archive;
+use crate::sample::series::Samples;
 use anyhow::Context;
-use carmine_bench::archive;
-use carmine_bench::sample::series::Samples;
 use carmine_load::{JobResult, SAMPLE_NS};
 
 const SECOND_NS: u64 = 1_000_000_000;

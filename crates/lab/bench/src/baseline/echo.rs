@@ -20,7 +20,7 @@ use carmine_wire::{EntityAddr, EntityType};
 
 use super::device::summary;
 use super::raw_config;
-use crate::cmd::raw::{on_cpus, run};
+use crate::raw::{on_cpus, run};
 use carmine_testbed::TestbedError::Usage;
 
 /// A message type that Ceph does not use.

@@ -14,16 +14,16 @@ use anyhow::{Context, bail};
 use carmine_testbed::{Layout, require_plan};
 use clap::Args;
 
-use crate::args::DirArgs;
-use carmine_daemon::signals;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::{note, print};
+use carmine_testbed::spec::DirArgs;
 use model::View;
 use screen::{End, PERIOD};
 use source::Source;
 
+/// Options of `top`.
 #[derive(Args)]
-pub(crate) struct TopArgs {
+pub struct TopArgs {
     #[command(flatten)]
     dir: DirArgs,
     /// Print one second's figures as text, and end
@@ -34,8 +34,11 @@ pub(crate) struct TopArgs {
     json: bool,
 }
 
-/// 0 when the user quits; 1 when the testbed goes away.
-pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
+/// Shows a running testbed until the user quits (exit code 0) or the testbed goes away (1).
+///
+/// # Errors
+/// There is no running testbed, or no terminal.
+pub fn run(args: &TopArgs, cancel: &AtomicBool) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let plan = require_plan(&layout)?;
     let dir = layout.dir().display().to_string();
@@ -44,11 +47,10 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     if !source.is_alive() {
         bail!("the testbed in {dir} does not run; start it with `carmine up --dir {dir}`");
     }
-    let cancel = signals::cancel_flag()?;
     let end = if args.json || args.once {
-        lines(&source, &title, args, &cancel)?
+        lines(&source, &title, args, cancel)?
     } else if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
-        screen::run(&source, &title, &cancel)?
+        screen::run(&source, &title, cancel)?
     } else {
         return Err(Usage("top needs a terminal: take --once or --json".into()).into());
     };

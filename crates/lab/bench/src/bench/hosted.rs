@@ -9,10 +9,11 @@ mod run;
 mod target;
 
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::profile::length;
 use anyhow::bail;
-use carmine_bench::profile::length;
 use carmine_load::hosted::{self, HostedFigures, Tool, limit};
 use carmine_load::report::{self, CacheState, LatencyHistograms, Report};
 use carmine_load::{LoadSpec, Route};
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 use super::peer::plan_of;
 use super::setup::{COLD_PROFILE, cache_conditions, load_baseline};
 use super::{BenchArgs, fill, flame, series, unix_seconds, write_json};
-use carmine_daemon::signals;
+use crate::Doctor;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::print;
 use meter::Metered;
@@ -35,7 +36,7 @@ use target::Target;
 const PERF_STARTS_MS: u64 = 1_500;
 
 /// 0: measured without errors; 1: errors, or no measurement.
-pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Result<ExitCode> {
     let tool = args.client;
     // A stock client has one connection per OSD.
     let mut spec = LoadSpec { route: Route::Single, ..args.spec() };
@@ -52,9 +53,8 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
-    let target = Target::open(&args.dir.dir)?;
+    let target = Target::open(&args.dir.dir, doctor)?;
     let programs = ToolPrograms::find(tool)?;
-    let cancel = signals::cancel_flag()?;
     print(&target.grid.render())?;
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         // It is taken in the ramp, so that what perf costs is in no figure.
         spec.ramp_ms += length(mode).as_millis() as u64 + PERF_STARTS_MS;
     }
-    let run = Run { tool, spec, target, programs, pool: &args.pool, cancel: &cancel, bar, profile };
+    let run = Run { tool, spec, target, programs, pool: &args.pool, cancel, bar, profile };
     let measured = run.measure(args.samples.is_some());
     run.bar.finish_and_clear();
     let mut outcome = measured?;

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::profile::{Recorded, Recording};
+use crate::sample::series::{Recorder, Samples};
 use anyhow::bail;
-use carmine_bench::profile::{Recorded, Recording};
-use carmine_bench::sample::series::{Recorder, Samples};
 use carmine_load::hosted::{HostedFigures, Tool};
 use carmine_load::profile::ProfileMode;
 use carmine_load::window::InstrumentWindow;
@@ -17,7 +17,7 @@ use super::prefill;
 use super::process::Clients;
 use super::programs::ToolPrograms;
 use super::target::Target;
-use crate::cmd::bench::counters::Attached;
+use crate::bench::counters::Attached;
 
 /// How often processes and Ctrl-C are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(2);

@@ -12,15 +12,14 @@ mod peer;
 mod series;
 mod setup;
 mod stores;
-mod view;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::archive;
 use anyhow::Context;
-use carmine_bench::archive;
 use carmine_load::JobResult;
 use carmine_load::hosted::Tool;
 use carmine_load::report;
@@ -28,15 +27,20 @@ use carmine_load::verdict::MoreLoad;
 use carmine_load::window::Window;
 use serde_json::Value;
 
-pub(crate) use args::BenchArgs;
+pub use args::BenchArgs;
 use setup::Setup;
-pub(crate) use view::View;
 
-use carmine_daemon::signals;
+use crate::Doctor;
+
 use carmine_testbed::output::{note, print};
 
-/// 0: measured, and every block was right; 1: errors, wrong blocks, or no measurement.
-pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+/// Loads a testbed or a peer and prints, and keeps, what was measured. `cancel` ends it early.
+///
+/// The exit code is 0 if it measured and every block was right, 1 after errors or wrong blocks.
+///
+/// # Errors
+/// The load cannot be made as asked, or gave no measurement.
+pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Result<ExitCode> {
     let (json, samples) = (args.json.clone(), args.samples.clone());
     for (option, path) in [("--json", &json), ("--samples", &samples)] {
         if let Some(path) = path {
@@ -44,13 +48,12 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if args.client != Tool::Carmine {
-        return hosted::run(&args);
+        return hosted::run(&args, cancel, doctor);
     }
     let confirm = args.confirm;
-    let cancel = signals::cancel_flag()?;
-    let setup = Setup::prepare(args)?;
+    let setup = Setup::prepare(args, doctor)?;
     print(&setup.grid().render())?;
-    let outcome = controller::run(&setup, &cancel)?;
+    let outcome = controller::run(&setup, cancel)?;
     if let Some(path) = &setup.state_path {
         note(&format!("verify state of {} blocks in {}", outcome.known_blocks, path.display()));
     }
@@ -60,7 +63,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     };
     let mut context = setup.context(outcome.marks, outcome.settled);
     if confirm {
-        context.more_load = Some(more_load(&setup, &cancel, outcome.result.ops(), &measured)?);
+        context.more_load = Some(more_load(&setup, cancel, outcome.result.ops(), &measured)?);
     }
     let mut report = report::report(&outcome.spec, &outcome.result, &measured, context);
     peer::judge(setup.peer.as_ref(), &mut report);
@@ -82,7 +85,10 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Fails with what to install if a stock tool's programs are missing.
-pub(crate) fn require_tool(tool: Tool) -> anyhow::Result<()> {
+///
+/// # Errors
+/// A program is missing.
+pub fn require_tool(tool: Tool) -> anyhow::Result<()> {
     hosted::require(tool)
 }
 
