@@ -47,6 +47,8 @@ missing_packages() {
     /usr/bin/python3 -c 'import rados' 2>/dev/null || echo python3-rados
     # Its engines rados and rbd drive a testbed.
     command -v fio >/dev/null 2>&1 || echo fio
+    # Flamegraphs and hardware counters.
+    command -v perf >/dev/null 2>&1 || echo linux-perf
     # Reports are looked at in a real browser.
     command -v chromium >/dev/null 2>&1 || echo chromium
   fi
@@ -98,10 +100,13 @@ install_missing() {
   say "not installed (optional): ${missing[*]}"
 }
 
-# The release binary, built once; prints its path.
+# The programs: `carmine`, and the daemons that it starts from its own folder.
+PROGRAMS=(-p carmine-cli -p carmine-osd-daemon -p carmine-mon-daemon)
+
+# The release binaries, built once; prints the path of `carmine`.
 build_carmine() {
   say "building carmine (release); the first build on a machine compiles RocksDB: about 15 minutes on 2 cores"
-  (cd "$CHECKOUT" && cargo build --release --locked -p carmine-cli) || die "the build failed"
+  (cd "$CHECKOUT" && cargo build --release --locked "${PROGRAMS[@]}") || die "the build failed"
   echo "$CARGO_TARGET_DIR/release/carmine"
 }
 

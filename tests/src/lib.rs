@@ -6,6 +6,8 @@ pub mod sheet;
 pub mod tools;
 mod turns;
 
+pub use carmine_testkit::{installed, skip};
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -19,17 +21,21 @@ pub fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").to_path_buf()
 }
 
-/// The `carmine` binary: `CARMINE_BIN`, or the one beside the test's own executable (scripts/test builds it first).
+/// The programs that `carmine` starts from its own folder.
+const DAEMONS: [&str; 2] = ["carmine-mon", "carmine-osd"];
+
+/// The `carmine` binary: `CARMINE_BIN`, or the one beside the test's own executable (scripts/test builds it and the daemons
+/// first).
 pub fn carmine_bin() -> PathBuf {
-    if let Some(path) = std::env::var_os("CARMINE_BIN") {
-        return path.into();
+    let bin = std::env::var_os("CARMINE_BIN").map_or_else(|| target_dir().join("carmine"), PathBuf::from);
+    for file in DAEMONS.iter().map(|daemon| bin.with_file_name(daemon)).chain([bin.clone()]) {
+        assert!(
+            file.exists(),
+            "{} is missing: run `cargo build -p carmine-cli -p carmine-osd-daemon -p carmine-mon-daemon` first (scripts/test \
+             does)",
+            file.display()
+        );
     }
-    let bin = target_dir().join("carmine");
-    assert!(
-        bin.exists(),
-        "{} is missing: run `cargo build -p carmine-cli` first (scripts/test does)",
-        bin.display()
-    );
     bin
 }
 
@@ -117,22 +123,24 @@ impl Testbed {
 
     /// All daemons of the testbed, also those that a killed `up` could not write down: by the folder on their command line.
     pub fn pids(&self) -> Vec<i32> {
-        self.pids_of(&["mon", "osd"])
+        self.pids_of(false)
     }
 
     /// As [`pids`](Testbed::pids), and those that a killed `up` has begun to start: until a process is the daemon it is to be,
     /// it looks like `up` itself.
     pub fn pids_and_starting(&self) -> Vec<i32> {
-        self.pids_of(&["mon", "osd", "up"])
+        self.pids_of(true)
     }
 
-    fn pids_of(&self, commands: &[&str]) -> Vec<i32> {
+    fn pids_of(&self, and_up: bool) -> Vec<i32> {
         let dir = self.dir();
         let ours = |pid: &i32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            let command = words.get(1).is_some_and(|word| commands.iter().any(|c| c.as_bytes() == *word));
-            command && words.contains(&dir.as_os_str().as_encoded_bytes())
+            let program = words[0].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            let is_daemon = DAEMONS.iter().any(|daemon| daemon.as_bytes() == program);
+            let is_up = and_up && words.get(1).is_some_and(|word| *word == b"up");
+            (is_daemon || is_up) && words.contains(&dir.as_os_str().as_encoded_bytes())
         };
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()
@@ -162,10 +170,13 @@ impl Testbed {
 }
 
 /// SIGKILL to processes of a testbed, all at once; returns how many of them there were, when they are gone. A pid whose process does not run
-/// the binary under test any more is a stranger's and is left alone.
+/// a program under test any more is a stranger's and is left alone.
 pub fn kill_nine(pids: &[i32]) -> usize {
     let bin = carmine_bin().canonicalize().expect("the binary is a file");
-    let ours = |pid: &&i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == bin);
+    let programs = DAEMONS.iter().map(|daemon| bin.with_file_name(daemon)).chain([bin.clone()]);
+    let programs: Vec<PathBuf> = programs.collect();
+    let ours =
+        |pid: &&i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| programs.contains(&exe));
     let ours: Vec<String> = pids.iter().filter(ours).map(ToString::to_string).collect();
     if !ours.is_empty() {
         // One may have ended by itself meanwhile: that is as good.
@@ -335,14 +346,4 @@ pub fn succeed(output: Output, what: &str) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{what} failed with {}\nstdout: {out}\nstderr: {err}", output.status);
     out.into_owned()
-}
-
-/// Whether a program is installed; if not, says why the test is skipped.
-pub fn installed(program: &str, package: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
-    if !found {
-        eprintln!("SKIPPED: {program} is not installed (package {package})");
-    }
-    found
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use carmine_tests::sheet::Sheet;
 use carmine_tests::tools::THREE_CYAN;
-use carmine_tests::{Testbed, carmine_bin, run, succeed, workspace_root};
+use carmine_tests::{Testbed, carmine_bin, run, skip, succeed, workspace_root};
 
 /// The client, built in a folder beside the binary under test; `None`, with the reason, where its crates cannot be had.
 fn build() -> Option<PathBuf> {
@@ -28,7 +28,7 @@ fn build() -> Option<PathBuf> {
     let fetched = cargo(&["fetch"]);
     if !fetched.status.success() {
         let why = String::from_utf8_lossy(&fetched.stderr);
-        eprintln!("SKIPPED: the crates of tests/foreign cannot be fetched: {}", why.trim());
+        skip(format_args!("the crates of tests/foreign cannot be fetched: {}", why.trim()));
         return None;
     }
     succeed(cargo(&["build", "--offline"]), "cargo build of tests/foreign");

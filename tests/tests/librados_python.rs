@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carmine_tests::sheet::Sheet;
 use carmine_tests::tools::THREE_CYAN;
-use carmine_tests::{Testbed, run, workspace_root};
+use carmine_tests::{Testbed, run, skip, workspace_root};
 
 /// Debian's: the one for which python3-rados is made; another may come first on the PATH.
 const PYTHON: &str = "/usr/bin/python3";
@@ -15,7 +15,7 @@ fn has_rados() -> bool {
     let found = Path::new(PYTHON).exists()
         && run(Path::new(PYTHON), &["-c", "import rados"], Duration::from_secs(30)).status.success();
     if !found {
-        eprintln!("SKIPPED: {PYTHON} cannot import rados (package python3-rados)");
+        skip(format_args!("{PYTHON} cannot import rados: apt-get install python3-rados"));
     }
     found
 }

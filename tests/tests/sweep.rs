@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use carmine_tests::{carmine_bin, run};
+use carmine_tests::{carmine_bin, run, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -261,7 +261,7 @@ fn a_part_of_a_cpu_throttles_and_the_sweep_shows_how_long() {
     let free = stems.iter().find(|stem| stem.contains("no-limit")).expect("the point without a limit");
     let state = bed.state(confined);
     if let Some(why) = state["error"].as_str().filter(|why| why.contains("no control group")) {
-        return eprintln!("skipped: {why}");
+        return skip(why);
     }
     assert!(swept.status.success(), "{}{}", text(&swept.stdout), text(&swept.stderr));
     let result = |stem: &str| bed.json(&format!("points/{stem}.json"))["carmine"].clone();

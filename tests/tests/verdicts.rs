@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use carmine_tests::{Testbed, carmine_bin};
+use carmine_tests::{Testbed, carmine_bin, skip};
 use serde_json::Value;
 
 const ATTEMPTS: usize = 3;
@@ -94,7 +94,7 @@ fn wants_mark(result: &Value, word: &str, part: &str) -> Result<(), String> {
 fn two_cpus() -> bool {
     let enough = std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2);
     if !enough {
-        eprintln!("left out: this needs two CPUs");
+        skip("this needs two CPUs");
     }
     enough
 }
@@ -209,7 +209,9 @@ fn a_slow_drive_is_the_limit() {
     // The objects are written before the drive is slow.
     bench(&bed, &[], &["--rw", "randread", "--runtime", "100ms"]);
     let Some(drive) = SlowDrive::new(&bed.dir(), 300) else {
-        eprintln!("left out: no cgroup controller limits block devices here");
+        skip(
+            "no control group can limit block devices: run as root, with cgroup v2's controller io (or v1's blkio)",
+        );
         return;
     };
     drive.put(bed.pid("osd.0").expect("a running OSD"));

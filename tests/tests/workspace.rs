@@ -73,7 +73,7 @@ fn only_kv_rocks_links_rocksdb_and_only_the_reactor_sees_the_ring() {
     let owners: [(&str, &[&str]); 3] = [
         ("rocksdb", &["carmine-kv-rocks"]),
         ("io-uring", &["carmine-reactor"]),
-        ("tokio-uring", &["carmine-testbed", "carmine-benches"]),
+        ("tokio-uring", &["carmine-bench", "carmine-benches"]),
     ];
     for package in metadata()["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
@@ -88,6 +88,56 @@ fn only_kv_rocks_links_rocksdb_and_only_the_reactor_sees_the_ring() {
             }
         }
     }
+}
+
+/// Names of all packages that a program of `package` links, with all features.
+fn linked(meta: &Value, package: &str) -> BTreeSet<String> {
+    let name = |id: &str| {
+        let packages = meta["packages"].as_array().into_iter().flatten();
+        let mut found = packages.filter(|package| package["id"] == id);
+        found.next().and_then(|package| package["name"].as_str()).unwrap_or_default().to_owned()
+    };
+    let node = |id: &str| meta["resolve"]["nodes"].as_array()?.iter().find(|node| node["id"] == id);
+    let members = strings(meta, "workspace_members");
+    let mut waiting: Vec<&str> = members.into_iter().filter(|id| name(id) == package).collect();
+    let mut seen: BTreeSet<&str> = waiting.iter().copied().collect();
+    assert_eq!(waiting.len(), 1, "{package} is in the workspace");
+    while let Some(id) = waiting.pop() {
+        for dependency in node(id).and_then(|node| node["deps"].as_array()).into_iter().flatten() {
+            let kinds = dependency["dep_kinds"].as_array().into_iter().flatten();
+            let is_linked = kinds.into_iter().any(|kind| kind["kind"].is_null());
+            let id = dependency["pkg"].as_str().unwrap_or_default();
+            if is_linked && seen.insert(id) {
+                waiting.push(id);
+            }
+        }
+    }
+    seen.into_iter().map(name).collect()
+}
+
+#[test]
+fn daemons_link_no_charts_and_no_terminal() {
+    let meta = metadata();
+    let none_of = [
+        "ratatui",
+        "crossterm",
+        "indicatif",
+        "plotters",
+        "comfy-table",
+        "inferno",
+        "maud",
+        "zip",
+        "tokio-uring",
+    ];
+    for daemon in ["carmine-osd-daemon", "carmine-mon-daemon"] {
+        let linked = linked(&meta, daemon);
+        assert!(linked.contains("carmine-reactor"), "{daemon} links {linked:?}");
+        let found: Vec<_> = none_of.into_iter().filter(|name| linked.contains(*name)).collect();
+        assert!(found.is_empty(), "{daemon} links {found:?}");
+    }
+    // The names are those of packages that `carmine` links.
+    let linked = linked(&meta, "carmine-cli");
+    assert!(none_of.into_iter().all(|name| linked.contains(name)), "carmine links {linked:?}");
 }
 
 /// Crate and licence of each exception that deny.toml makes.

@@ -1,6 +1,7 @@
 //! For tests only: one scenario in both worlds, over real sockets and in the simulator; and real block devices.
 
 mod loop_device;
+mod skip;
 
 use carmine_reactor::sim::Sim;
 use carmine_reactor::{Config, Group, PollPolicy, Shard, block_on};
@@ -10,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use loop_device::LoopDevice;
+pub use skip::{installed, skip};
 
 /// Longest a scenario may take over real sockets.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -11,6 +11,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::skip;
+
 /// A loop device on a file of its own. Detached when dropped; the file stays.
 #[derive(Debug)]
 pub struct LoopDevice {
@@ -19,8 +21,8 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// A device of `bytes` with sectors of `sector_bytes`, on a new file `backing` in `folder`. `None`, with the reason
-    /// printed, where no such device can be made: that takes root, and a kernel with loop devices.
+    /// A device of `bytes` with sectors of `sector_bytes`, on a new file `backing` in `folder`. `None`, by way of [`skip`],
+    /// where no such device can be made: that takes root, and a kernel with loop devices.
     pub fn new(folder: &Path, bytes: u64, sector_bytes: u32) -> Option<LoopDevice> {
         let backing = folder.join("backing");
         let path = File::create(&backing).and_then(|file| file.set_len(bytes)).and_then(|()| {
@@ -29,7 +31,9 @@ impl LoopDevice {
         match path {
             Ok(path) => Some(LoopDevice { path: PathBuf::from(path), backing }),
             Err(why) => {
-                eprintln!("SKIPPED: no loop device can be made here: {why}");
+                skip(format_args!(
+                    "no loop device can be made ({why}): run as root, with util-linux and the kernel module loop"
+                ));
                 None
             }
         }

@@ -2,27 +2,23 @@
 
 use std::process::ExitCode;
 
+use carmine_daemon::signals::cancel_flag;
+
 use crate::args::Command;
 
 mod admin;
-pub(crate) mod baseline;
-pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 mod down;
-mod mon;
-pub(crate) mod osd;
 mod osdmap;
 pub(crate) mod peer;
 mod plan;
-mod raw;
 pub(crate) mod report;
 mod restart;
 mod status;
 pub(crate) mod store;
 pub(crate) mod sweep;
 pub(crate) mod table;
-pub(crate) mod top;
 pub(crate) mod up;
 mod version;
 
@@ -34,8 +30,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Restart(args) => restart::run(&args),
         Command::Down(args) => down::down(&args),
         Command::Destroy(args) => down::destroy(&args),
-        Command::Baseline(args) => baseline::run(&args),
-        Command::Bench(args) => bench::run(args),
+        Command::Baseline(args) => carmine_bench::baseline::run(&args, &*cancel_flag()?),
+        Command::Bench(args) => carmine_bench::bench::run(args, &*cancel_flag()?, doctor::findings_of),
         Command::Store(args) => store::run(args),
         Command::Sweep(args) => sweep::run(args),
         Command::Table(args) => table::run(&args),
@@ -43,12 +39,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
-        Command::Top(args) => top::run(&args),
+        Command::Top(args) => carmine_bench::top::run(&args, &*cancel_flag()?),
         Command::Plan(args) => plan::run(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),
-        Command::Osd(args) => osd::run(&args),
-        Command::Mon(args) => mon::run(&args),
         Command::Admin(args) => admin::run(&args),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use carmine_testbed::Event;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::output::note;
+use carmine_testbed::output::note;
 
 /// What the line has now.
 #[derive(PartialEq, Eq)]

@@ -123,7 +123,7 @@ fn a_device_that_cannot_be_written_is_named() {
         .status()
         .is_ok_and(|status| status.success())
     {
-        return eprintln!("SKIPPED: blockdev cannot make a device read-only");
+        return carmine_testkit::skip("blockdev cannot make a device read-only: apt-get install util-linux");
     }
     bed.fails(&up, 1, "is read-only");
     assert!(Command::new("blockdev").args(["--setrw", device.name()]).status().unwrap().success());

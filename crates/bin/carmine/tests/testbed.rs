@@ -264,7 +264,8 @@ fn osds_in_a_wrapper() {
             let pid = status["osds"][osd]["pid"].as_i64().unwrap();
             let line = text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap());
             assert!(
-                line.split('\0').any(|word| word == "osd") && !line.contains("wrap.sh"),
+                line.split('\0').next().is_some_and(|word| word.ends_with("/carmine-osd"))
+                    && !line.contains("wrap.sh"),
                 "{name}: {line}"
             );
             let environ = text(&fs::read(format!("/proc/{pid}/environ")).unwrap());

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{File, FileOptions, Payload, Shard};
+use carmine_types::FlushMode;
 
-use crate::drive::FlushMode;
 use crate::target::{Target, TargetError};
 
 /// Objects of a load laid end to end on a device or file. Writes are made durable as the store `blue` does it in the same

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use carmine_types::FlushMode;
 use serde::{Deserialize, Serialize};
 
 /// What a drive has done with a write when it says that it is done.
@@ -19,30 +19,19 @@ pub enum WriteCache {
     Unknown,
 }
 
-/// Kind of a drive, by Ceph's names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DeviceClass {
-    /// It rotates.
-    Hdd,
-    /// It does not, or nobody knows.
-    #[default]
-    Ssd,
-    /// It is reached by NVMe.
-    Nvme,
-}
-
-/// How writes of a store become durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FlushMode {
-    /// Many writes, then one flush of the drive's cache (`fdatasync`).
-    #[default]
-    Flush,
-    /// Each write by itself (`RWF_DSYNC`).
-    Dsync,
-    /// Not at all: what the drive has taken survives.
-    None,
+carmine_types::words! {
+    /// Kind of a drive, by Ceph's names.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum DeviceClass: "class of drives" {
+        /// It rotates.
+        Hdd = "hdd",
+        /// It does not rotate, or the kernel does not know.
+        #[default]
+        Ssd = "ssd",
+        /// It is reached by NVMe.
+        Nvme = "nvme",
+    }
 }
 
 /// A block device, as `/sys` describes it. What is not known is `None`.
@@ -91,6 +80,7 @@ pub struct StoreFacts {
     pub log: StorePart,
     /// RocksDB; `None`: metadata in memory.
     pub db: Option<StorePart>,
+    #[serde(with = "crate::as_text")]
     pub flush_mode: FlushMode,
     /// It was asked for, not chosen.
     pub flush_forced: bool,
@@ -133,46 +123,6 @@ impl fmt::Display for WriteCache {
             WriteCache::Back => "write back",
             WriteCache::Unknown => "unknown",
         })
-    }
-}
-
-impl fmt::Display for DeviceClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            DeviceClass::Hdd => "hdd",
-            DeviceClass::Ssd => "ssd",
-            DeviceClass::Nvme => "nvme",
-        })
-    }
-}
-
-impl FromStr for DeviceClass {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [DeviceClass::Hdd, DeviceClass::Ssd, DeviceClass::Nvme];
-        let found = all.into_iter().find(|class| class.to_string() == text);
-        found.ok_or_else(|| format!("`{text}` is no class of drives; take hdd, ssd, nvme or auto"))
-    }
-}
-
-impl fmt::Display for FlushMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            FlushMode::Flush => "flush",
-            FlushMode::Dsync => "dsync",
-            FlushMode::None => "none",
-        })
-    }
-}
-
-impl FromStr for FlushMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [FlushMode::Flush, FlushMode::Dsync, FlushMode::None];
-        let found = all.into_iter().find(|mode| mode.to_string() == text);
-        found.ok_or_else(|| format!("`{text}` is no flush mode; take flush, dsync, none or auto"))
     }
 }
 
@@ -299,8 +249,8 @@ mod tests {
         let mixed = DriveFacts { drives: vec!["nvme0n1".into(), "sda".into()], ..drive("dm-0", Some(true)) };
         assert_eq!(DeviceClass::of(&mixed), DeviceClass::Hdd);
         assert_eq!(DeviceClass::of(&DriveFacts::default()), DeviceClass::Ssd);
-        assert!("tape".parse::<DeviceClass>().unwrap_err().contains("tape"));
-        assert!("never".parse::<FlushMode>().unwrap_err().contains("never"));
+        assert!("tape".parse::<DeviceClass>().unwrap_err().to_string().contains("tape"));
+        assert!("never".parse::<FlushMode>().unwrap_err().to_string().contains("never"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! [`report`] makes figures of it all.
 
 mod arrivals;
+pub mod as_text;
 pub mod baseline;
 mod cluster;
 mod compare;

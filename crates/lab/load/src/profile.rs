@@ -1,38 +1,16 @@
 //! What a result says of a flamegraph of the OSDs.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
-/// What a flamegraph is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProfileMode {
-    /// Where the OSDs' threads spend CPU time.
-    OnCpu,
-    /// Where they wait without a CPU, and for how long.
-    OffCpu,
-}
-
-impl fmt::Display for ProfileMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            ProfileMode::OnCpu => "oncpu",
-            ProfileMode::OffCpu => "offcpu",
-        })
-    }
-}
-
-impl FromStr for ProfileMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ProfileMode, String> {
-        match text {
-            "oncpu" => Ok(ProfileMode::OnCpu),
-            "offcpu" => Ok(ProfileMode::OffCpu),
-            _ => Err("take oncpu or offcpu".to_owned()),
-        }
+carmine_types::words! {
+    /// What a flamegraph is of.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum ProfileMode: "kind of profile" {
+        /// Where the OSDs' threads spend CPU time.
+        OnCpu = "oncpu",
+        /// Where they wait without a CPU, and for how long.
+        OffCpu = "offcpu",
     }
 }
 
@@ -76,6 +54,6 @@ mod tests {
             assert_eq!(mode.to_string().parse(), Ok(mode));
             assert_eq!(serde_json::to_value(mode).unwrap(), mode.to_string());
         }
-        assert!("cpu".parse::<ProfileMode>().unwrap_err().contains("offcpu"));
+        assert!("cpu".parse::<ProfileMode>().unwrap_err().to_string().contains("offcpu"));
     }
 }

@@ -1,7 +1,6 @@
 //! What load is wanted: fio's words, checked once before anything starts.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,17 +14,19 @@ const BS_MAX: u64 = 16 << 20;
 /// Objects, at most: their names and sequence numbers are held in memory.
 const OBJECTS_MAX: u64 = 1 << 22;
 
-/// Mix and order of operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rw {
-    #[default]
-    Read,
-    Write,
-    RandRead,
-    RandWrite,
-    /// Random, a mix of reads and writes.
-    RandRw,
+carmine_types::words! {
+    /// Mix and order of operations.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Rw: "kind of load" {
+        #[default]
+        Read = "read",
+        Write = "write",
+        RandRead = "randread",
+        RandWrite = "randwrite",
+        /// Random, a mix of reads and writes.
+        RandRw = "randrw",
+    }
 }
 
 impl Rw {
@@ -42,126 +43,133 @@ impl Rw {
     }
 }
 
-/// How requests arrive when a rate is given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arrivals {
-    /// Evenly spaced.
-    #[default]
-    Fixed,
-    /// Independent arrivals: exponential gaps.
-    Poisson,
+carmine_types::words! {
+    /// How requests arrive when a rate is given.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Arrivals: "way of arriving" {
+        /// Evenly spaced.
+        #[default]
+        Fixed = "fixed",
+        /// Independent arrivals: exponential gaps.
+        Poisson = "poisson",
+    }
 }
 
-/// Connections of the cluster client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Route {
-    /// One connection per (OSD, reactor): no hop.
-    #[default]
-    Direct,
-    /// One connection per OSD, as a stock client has.
-    Single,
+carmine_types::words! {
+    /// Connections of the cluster client.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Route: "route" {
+        /// One connection per (OSD, reactor): no hop.
+        #[default]
+        Direct = "direct",
+        /// One connection per OSD, as a stock client has.
+        Single = "single",
+    }
 }
 
-/// When objects are written before the load starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Prefill {
-    /// Objects that are missing or too small, unless the load writes them in order itself; all of them if blocks are
-    /// verified and nothing is known about them.
-    #[default]
-    Auto,
-    Always,
-    Never,
+carmine_types::words! {
+    /// When objects are written before the load starts.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Prefill: "answer" {
+        /// Objects that are missing or too small, unless the load writes them in order itself; all of them if blocks are
+        /// verified and nothing is known about them.
+        #[default]
+        Auto = "auto",
+        Always = "always",
+        Never = "never",
+    }
 }
-
-macro_rules! words {
-    ($type:ident, $what:literal, $($variant:ident = $word:literal),+) => {
-        impl FromStr for $type {
-            type Err = SpecError;
-
-            fn from_str(text: &str) -> Result<Self, SpecError> {
-                match text {
-                    $($word => Ok($type::$variant),)+
-                    _ => Err(SpecError::Word {
-                        what: $what, text: text.to_owned(), words: concat!($(" ", $word),+).to_owned(),
-                    }),
-                }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $($type::$variant => $word,)+ })
-            }
-        }
-    };
-}
-
-words!(
-    Rw,
-    "--rw",
-    Read = "read",
-    Write = "write",
-    RandRead = "randread",
-    RandWrite = "randwrite",
-    RandRw = "randrw"
-);
-words!(Arrivals, "--arrivals", Fixed = "fixed", Poisson = "poisson");
-words!(Route, "--route", Direct = "direct", Single = "single");
-words!(Prefill, "--prefill", Auto = "auto", Always = "always", Never = "never");
 
 /// A load that can't be made as asked.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    #[error("{what} {text}: no such word; take one of{words}")]
-    Word { what: &'static str, text: String, words: String },
     #[error("{what} {text}: {why}")]
     Value { what: &'static str, text: String, why: String },
 }
 
-/// One load, for all its jobs together. Defaults are fio's where fio has any.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One load, for all its jobs together, and the options of `bench` that make it. Defaults are fio's where fio has any.
+#[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadSpec {
+    /// read, write, randread, randwrite or randrw
+    #[arg(long, value_name = "WORD", default_value = "read")]
     pub rw: Rw,
-    /// Percentage of reads in `randrw`.
+    /// Percentage of reads in randrw
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub rwmixread: u8,
+    /// Bytes of one operation, such as 4k or 1m
+    #[arg(id = "bs", long = "bs", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
     pub bs_bytes: u64,
-    /// Requests in flight of each job; with a rate, the most that may be in flight.
+    /// Operations in flight of each job; with --rate, the most that may be in flight
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "256")
+    )]
     pub iodepth: u32,
+    /// Jobs: threads of the generator, each with its own connections
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub numjobs: u32,
+    /// Length of the measured window, such as 10, 500ms or 2m
+    #[arg(id = "runtime", long = "runtime", value_name = "TIME", default_value = "10", value_parser = parse_millis)]
     pub runtime_ms: u64,
-    /// Load before the measured window.
+    /// Load before the window
+    #[arg(id = "ramp", long = "ramp", value_name = "TIME", default_value = "0", value_parser = parse_millis)]
     pub ramp_ms: u64,
-    /// Bytes that the load spreads over, in whole objects.
+    /// Bytes that the load spreads over, in whole objects
+    #[arg(id = "size", long = "size", value_name = "SIZE", default_value = "1g", value_parser = parse_bytes)]
     pub size_bytes: u64,
-    pub object_size_bytes: u64,
-    pub seed: u64,
-    /// Blocks carry who they are and are checked when read.
-    pub verify: bool,
-    /// Reads every block that is known to be written once, checks it, and ends.
-    pub verify_only: bool,
-    pub route: Route,
-    /// Operations per second of all jobs together, whatever the answers do (open loop); `None`: closed loop.
-    pub rate_iops: Option<f64>,
-    pub arrivals: Arrivals,
-    pub prefill: Prefill,
-    /// Bytes that all jobs together read and write; then the load ends, whatever the time. `None`: the runtime ends it.
+    /// End after this many bytes of all jobs together instead of after --runtime: the same seed then gives the same
+    /// operations, no more and no fewer
+    #[arg(
+        id = "io_size", long = "io-size", value_name = "SIZE", value_parser = parse_bytes,
+        conflicts_with_all = ["runtime", "verify_only", "in_process", "confirm"]
+    )]
     #[serde(default)]
     pub io_bytes: Option<u64>,
+    /// Bytes of one object
+    #[arg(id = "object_size", long = "object-size", value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
+    pub object_size_bytes: u64,
+    /// The same seed gives the same operations
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// direct (one connection per OSD and reactor) or single (one per OSD, as stock clients have)
+    #[arg(long, value_name = "ROUTE", default_value = "direct")]
+    pub route: Route,
+    /// Operations per second of all jobs together, regardless of the answers; latency counts from the intended start
+    #[arg(id = "rate", long = "rate", value_name = "IOPS")]
+    pub rate_iops: Option<f64>,
+    /// With --rate: fixed or poisson
+    #[arg(long, value_name = "WORD", default_value = "fixed", requires = "rate")]
+    pub arrivals: Arrivals,
+    /// Write the objects first, with incompressible data: auto (those that are missing), always or never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub prefill: Prefill,
+    /// Write blocks that carry their own address and version, and check every block that is read
+    #[arg(long)]
+    pub verify: bool,
+    /// Read every block that --verify-state knows to be written once, check it, and end
+    #[arg(long, requires = "verify_state")]
+    pub verify_only: bool,
+    /// With fio-rbd: images that the bytes of --size are dealt to; the jobs load them in turn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[serde(default = "one")]
+    pub volumes: u32,
+    /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[serde(default = "one")]
+    pub processes: u32,
     /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
+    #[arg(skip)]
     #[serde(default)]
     pub generation: u64,
     /// Keeps the latencies of each second, for time series.
+    #[arg(skip)]
     #[serde(default)]
     pub keep_seconds: bool,
-    /// Images that the bytes are dealt to (fio-rbd); jobs load them in turn.
-    #[serde(default = "one")]
-    pub volumes: u32,
-    /// Processes of the generator that the jobs are dealt to (fio); otherwise jobs are threads of one.
-    #[serde(default = "one")]
-    pub processes: u32,
 }
 
 fn one() -> u32 {
@@ -402,7 +410,7 @@ mod tests {
     fn words_are_fios() {
         assert_eq!("randwrite".parse(), Ok(Rw::RandWrite));
         let error = "randwrites".parse::<Rw>().unwrap_err().to_string();
-        assert!(error.contains("--rw randwrites") && error.contains(" randwrite"), "{error}");
+        assert!(error.contains("`randwrites`") && error.contains("randwrite or"), "{error}");
         assert_eq!(serde_json::to_string(&Rw::RandRw).unwrap(), "\"randrw\"");
     }
 

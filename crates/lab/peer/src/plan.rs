@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use carmine_testbed::{Result, TestbedError};
+use carmine_load::parse_bytes;
+use carmine_testbed::spec::parse_path;
+use carmine_testbed::{PoolPlan, Result, TestbedError};
 use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +15,6 @@ use crate::programs::Flavour;
 pub const PEER_FORMAT: u32 = 1;
 
 const OSDS_MAX: u32 = 64;
-const SIZE_MAX: u8 = 8;
-const PGS_MAX: u32 = 16_384;
-/// About so many PG copies per OSD, as in a Carmine testbed.
-const PGS_PER_OSD: u32 = 100;
 const OSD_SIZE_DEFAULT_BYTES: u64 = 4 << 30;
 /// BlueStore refuses to make a file system in less.
 const OSD_SIZE_MIN_BYTES: u64 = 512 << 20;
@@ -25,36 +23,50 @@ const OSD_MEMORY_DEFAULT_BYTES: u64 = 4 << 30;
 const OSD_MEMORY_MIN_BYTES: u64 = 896 << 20;
 
 /// The options of `peer up` as given; `None`, an empty list or false is "not given".
-#[derive(Clone, Default, Debug)]
+#[derive(clap::Args, Clone, Default, Debug)]
 pub struct PeerWish {
-    /// OSD processes.
+    /// Number of OSD processes [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
     pub osds: Option<u32>,
-    /// Replicas.
+    /// Replicas [default: 3, or the number of OSDs if that is less]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
     pub size: Option<u8>,
-    /// PGs of the pool.
+    /// PGs of the pool `bench`, a power of two [default: about 100 per OSD]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
     pub pgs: Option<u32>,
-    /// Bytes of each block file.
-    pub osd_size_bytes: Option<u64>,
-    /// Do not write the block files through.
-    pub sparse: bool,
-    /// Block devices, one per OSD.
-    pub devices: Vec<PathBuf>,
-    /// Overwrite devices that are not blank.
-    pub force_wipe: bool,
-    /// CPUs of the OSDs, divided evenly.
-    pub cpus: Option<CpuList>,
-    /// CPUs of clients and of the monitor.
-    pub client_cpus: Option<CpuList>,
-    /// OSDs and clients may share CPUs.
-    pub overprovisioned: bool,
-    /// `osd_memory_target`, bytes.
-    pub osd_memory_bytes: Option<u64>,
-    /// Settings fitted to solid-state drives and to the cores.
-    pub tuned: bool,
-    /// Folder of a build: `DIR/bin`, `DIR/lib`.
+    /// Folder of a Ceph build (with bin/ and lib/), classic or Crimson, instead of the installed packages
+    #[arg(long = "peer-build", value_name = "FOLDER", value_parser = parse_path, help_heading = "Cluster")]
     pub build: Option<PathBuf>,
-    /// Settings of the OSDs, by Ceph's names.
-    pub options: BTreeMap<String, String>,
+    /// Settings for solid-state drives, op shards and threads that fit the cores, no debug logs; say it at each `up`
+    #[arg(long, help_heading = "Settings")]
+    pub tuned: bool,
+    /// A setting of the OSDs by Ceph's name, which overrides the profile's; repeatable; say them at each `up`
+    #[arg(long = "opt", value_name = "NAME=VALUE", value_parser = parse_option, help_heading = "Settings")]
+    pub options: Vec<(String, String)>,
+    /// osd_memory_target of each OSD, such as 2G [default: 4G]
+    #[arg(long = "osd-memory", value_name = "SIZE", value_parser = parse_bytes, help_heading = "Settings")]
+    pub osd_memory_bytes: Option<u64>,
+    /// Block devices, one per OSD; without them plain files in the folder
+    #[arg(long = "devs", value_name = "DEVICE,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
+    pub devices: Vec<PathBuf>,
+    /// Overwrite devices that are not blank
+    #[arg(long, help_heading = "Storage")]
+    pub force_wipe: bool,
+    /// Size of each OSD's block file, such as 8G [default: 4G]
+    #[arg(long = "osd-size", value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
+    pub osd_size_bytes: Option<u64>,
+    /// Do not write the block files in advance: a quick start, but first writes also pay for the file system
+    #[arg(long, help_heading = "Storage")]
+    pub sparse: bool,
+    /// CPUs of the OSDs, divided evenly among them, such as 0-7,16
+    #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+    pub cpus: Option<CpuList>,
+    /// CPUs of clients and of the monitor
+    #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+    pub client_cpus: Option<CpuList>,
+    /// Let OSDs and clients share CPUs
+    #[arg(long, help_heading = "CPUs")]
+    pub overprovisioned: bool,
 }
 
 /// A peer as it is started; kept in `peer.json`.
@@ -123,17 +135,8 @@ impl PeerPlan {
         flavour: Flavour,
     ) -> Result<Self> {
         let osds = in_range("--osds", wish.osds.unwrap_or(1), 1, OSDS_MAX)?;
-        let size = in_range("--size", wish.size.unwrap_or(osds.min(3) as u8), 1, SIZE_MAX)?;
-        if u32::from(size) > osds {
-            return Err(usage(format!("--size {size}: there are only {osds} OSDs; raise --osds")));
-        }
-        let pgs = wish
-            .pgs
-            .unwrap_or_else(|| (osds * PGS_PER_OSD / u32::from(size)).next_power_of_two().clamp(32, PGS_MAX));
-        in_range("--pgs", pgs, 1, PGS_MAX)?;
-        if !pgs.is_power_of_two() {
-            return Err(usage(format!("--pgs {pgs}: take a power of two")));
-        }
+        let pool = PoolPlan::new(osds, wish.size, None, wish.pgs)?;
+        let (size, pgs) = (pool.size, pool.pg_num);
         if !wish.devices.is_empty() && wish.devices.len() != osds as usize {
             return Err(usage(format!("--devs names {} devices for {osds} OSDs", wish.devices.len())));
         }
@@ -225,7 +228,7 @@ impl PeerPlan {
             check_option(name, value)?;
         }
         self.tuned = wish.tuned;
-        self.options.clone_from(&wish.options);
+        self.options = wish.options.iter().cloned().collect();
         self.grid = Grid::plan(topology, &self.cpu).map_err(|e| usage(e.to_string()))?;
         Ok(())
     }
@@ -253,6 +256,13 @@ impl PeerPlan {
     /// `stock` or `tuned`.
     pub fn profile(&self) -> &'static str {
         if self.tuned { "tuned" } else { "stock" }
+    }
+}
+
+fn parse_option(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("write a setting as NAME=VALUE, such as osd_op_num_shards=4".into()),
     }
 }
 
@@ -326,5 +336,13 @@ mod tests {
         assert_eq!(same.osd_cpus(0), [0]);
         let refused = made.revise(&PeerWish { pgs: Some(64), ..PeerWish::default() }, &machine());
         assert!(refused.unwrap_err().to_string().contains("--pgs 64: this peer was made with 128"));
+    }
+
+    #[test]
+    fn settings() {
+        let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(parse_option("osd_op_num_shards=4"), pair("osd_op_num_shards", "4"));
+        assert_eq!(parse_option("a=b=c"), pair("a", "b=c"));
+        assert!(parse_option("=4").is_err() && parse_option("a").is_err());
     }
 }

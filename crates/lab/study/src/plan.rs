@@ -8,7 +8,8 @@ mod shipped;
 mod value;
 mod workload;
 
-pub use axis::{AXES, Axis, Kind, Role, axis};
+pub use axis::{axes, axis};
+pub use carmine_testbed::spec::{Axis, Kind, Role};
 pub use error::PlanError;
 pub use expr::Expr;
 pub use file::{Case, Exclude, Order, Overrides, Plan};

@@ -17,7 +17,7 @@ use carmine_topology::{CpuList, Grid, OsdRow};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, usage};
-use crate::wish::Wish;
+use crate::spec::Wish;
 
 pub use cgroup::throttled_ns;
 pub use groups::enter;
@@ -28,26 +28,16 @@ const MILLI: f64 = 1000.0;
 /// Least quota: the kernel takes no less than 1 ms of a period of 100 ms.
 const QUOTA_MILLI_CPUS_MIN: u32 = 10;
 
-/// What `--confine` takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfineKind {
-    /// No limit.
-    None,
-    /// A list of CPUs for each OSD.
-    Cpuset,
-    /// CPU time for each OSD.
-    Quota,
-}
-
-impl std::str::FromStr for ConfineKind {
-    type Err = crate::TestbedError;
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "none" => Ok(Self::None),
-            "cpuset" => Ok(Self::Cpuset),
-            "quota" => Ok(Self::Quota),
-            _ => Err(usage!("`{text}` is no confinement; take cpuset, quota or none")),
-        }
+carmine_types::words! {
+    /// What `--confine` takes.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum ConfineKind: "confinement" {
+        /// No limit.
+        None = "none",
+        /// A list of CPUs for each OSD.
+        Cpuset = "cpuset",
+        /// CPU time for each OSD.
+        Quota = "quota",
     }
 }
 
@@ -175,7 +165,7 @@ mod tests {
 
     fn wished(kind: Option<&str>, cpus: Option<&str>) -> Result<Option<Confine>> {
         let wish = Wish {
-            confine: kind.map(|k| k.parse()).transpose()?,
+            confine: kind.map(|k| k.parse().expect(k)),
             confine_cpus: cpus.map(|c| c.parse()).transpose()?,
             ..Wish::default()
         };
@@ -206,7 +196,6 @@ mod tests {
             assert_eq!(wished(kind, cpus).unwrap(), some(Confine::None), "{kind:?} {cpus:?}");
         }
         for (kind, cpus, part) in [
-            (Some("jail"), None, "jail"),
             (Some("cpuset"), None, "--confine-cpus"),
             (None, Some("2"), "--confine cpuset"),
             (Some("none"), Some("2"), "--confine quota"),

@@ -1,7 +1,6 @@
 //! Starting daemons so that none is left behind when something goes wrong.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use carmine_types::OsdId;
 
 use crate::error::{Result, failed};
 use crate::files;
-use crate::layout::{Daemon, Layout};
+use crate::layout::{Daemon, DaemonPrograms, Layout};
 use crate::plan::Plan;
 use crate::process::{self, ProcessId};
 use crate::wrap::{self, Wrapper};
@@ -40,11 +39,7 @@ struct Started {
 
 /// Command line of a daemon, after the program.
 pub(crate) fn arguments(layout: &Layout, daemon: Daemon) -> Vec<OsString> {
-    let mut args: Vec<OsString> = match daemon {
-        Daemon::Mon => vec!["mon".into()],
-        Daemon::Osd(_) => vec!["osd".into()],
-    };
-    args.extend(["--dir".into(), layout.dir().as_os_str().to_owned()]);
+    let mut args: Vec<OsString> = vec!["--dir".into(), layout.dir().as_os_str().to_owned()];
     if let Daemon::Osd(OsdId(id)) = daemon {
         args.extend(["--id".into(), id.to_string().into()]);
     }
@@ -57,11 +52,11 @@ impl Daemons {
         Self { layout: layout.clone(), running: Vec::new(), kept: false }
     }
 
-    /// Starts one daemon of the `carmine` program by the plan and records its identity in the folder.
-    pub(crate) fn start(&mut self, plan: &Plan, program: &Path, daemon: Daemon) -> Result<()> {
+    /// Starts one daemon by the plan and records its identity in the folder.
+    pub(crate) fn start(&mut self, plan: &Plan, programs: &DaemonPrograms, daemon: Daemon) -> Result<()> {
         // A record of an earlier life would be taken for the new one's.
         files::remove_file(&self.layout.pid_file(daemon))?;
-        let own = std::iter::once(program.into()).chain(arguments(&self.layout, daemon));
+        let own = std::iter::once(programs.of(daemon)?.into()).chain(arguments(&self.layout, daemon));
         match daemon {
             Daemon::Osd(osd) if !plan.osd_wrap.is_empty() => self.start_wrapped(plan, osd, own),
             _ => {

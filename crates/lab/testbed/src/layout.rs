@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_types::OsdId;
 
-use crate::error::{Result, TestbedError};
+use crate::error::{Result, TestbedError, failed};
 
 /// A process of a testbed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -33,12 +33,60 @@ pub enum Daemon {
     Osd(OsdId),
 }
 
+impl Daemon {
+    /// Name of its program's file.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Mon => "carmine-mon",
+            Self::Osd(_) => "carmine-osd",
+        }
+    }
+}
+
 impl std::fmt::Display for Daemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Mon => f.write_str("mon"),
             Self::Osd(id) => write!(f, "osd.{}", id.0),
         }
+    }
+}
+
+/// Where the daemons' programs are: `carmine-mon` and `carmine-osd` in one folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DaemonPrograms {
+    folder: PathBuf,
+}
+
+impl DaemonPrograms {
+    /// Those in `folder`.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf() }
+    }
+
+    /// Those in the folder of the program that runs now.
+    ///
+    /// # Errors
+    /// The kernel does not tell where that is.
+    pub fn beside_own() -> Result<Self> {
+        let own = std::env::current_exe().map_err(TestbedError::io("find", Path::new("/proc/self/exe")))?;
+        Ok(Self::new(own.parent().unwrap_or(Path::new("/"))))
+    }
+
+    /// The program of a daemon.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub(crate) fn of(&self, daemon: Daemon) -> Result<PathBuf> {
+        let path = self.folder.join(daemon.program());
+        if path.is_file() {
+            return Ok(path);
+        }
+        Err(failed!(
+            "{} is missing: the daemons lie in the same folder as carmine; `scripts/quickstart --build` builds all three \
+             (or: cargo build --release -p carmine-cli -p carmine-osd-daemon -p carmine-mon-daemon)",
+            path.display()
+        ))
     }
 }
 
@@ -87,6 +135,10 @@ impl Layout {
     /// An OSD's store folder.
     pub fn osd_dir(&self, id: OsdId) -> PathBuf {
         self.dir.join(format!("osd.{}", id.0))
+    }
+    /// The block file of an OSD, or the link to its device.
+    pub fn block(&self, id: OsdId) -> PathBuf {
+        self.osd_dir(id).join("block")
     }
     /// The folder of an OSD's RocksDB, or the link to it.
     pub fn db(&self, id: OsdId) -> PathBuf {

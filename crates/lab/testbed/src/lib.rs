@@ -10,7 +10,6 @@
     reason = "the controller runs outside the reactors: it deals in files, processes and wall-clock limits"
 )]
 
-mod archive;
 mod bounded;
 mod conf;
 pub mod confine;
@@ -23,24 +22,22 @@ mod folder;
 mod layout;
 mod lock;
 mod mkfs;
+pub mod output;
 mod plan;
 pub mod precondition;
 mod probe;
 pub mod process;
-pub mod profile;
 mod ready;
 mod ruin;
-pub mod sample;
 pub mod slice;
+pub mod spec;
 mod status;
 mod stray;
 mod testbed;
 mod tuning;
 mod wal_place;
-mod wish;
 mod wrap;
 
-pub use archive::archive;
 pub use bounded::{Ended, end_recorded, run_bounded};
 pub use conf::ceph_conf;
 pub use daemons::{Daemons, Stopped};
@@ -48,13 +45,13 @@ pub use db_place::{DbMove, db_place, migrate_db, put_db};
 pub use error::{Result, TestbedError};
 pub use files::{remove_dir, remove_file, tail, write_whole};
 pub use folder::{NewFolder, daemons_of, read_plan, refuse_used_folder, stop_all};
-pub use layout::{Daemon, Layout};
+pub use layout::{Daemon, DaemonPrograms, Layout};
 pub use lock::FolderLock;
 pub use mkfs::progress_line;
 pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};
 pub use ruin::Ruin;
+pub use spec::{TuningWish, Wish};
 pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
 pub use testbed::{Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, require_plan, running};
-pub use tuning::{OrAuto, Tuning, TuningWish};
+pub use tuning::{OrAuto, Tuning};
 pub use wal_place::{begin_wal_move, planned_wal, put_wal, remove_old_wal, settle_wal, wal_places};
-pub use wish::{StoreKind, Wish};

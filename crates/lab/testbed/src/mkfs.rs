@@ -1,7 +1,6 @@
-//! Making the stores: one `carmine osd --mkfs` per OSD, which prints its progress.
+//! Making the stores: one `carmine-osd --mkfs` per OSD, which prints its progress.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +9,7 @@ use carmine_types::OsdId;
 use crate::Event;
 use crate::daemons::arguments;
 use crate::error::{Result, TestbedError, failed};
-use crate::layout::{Daemon, Layout};
+use crate::layout::{Daemon, DaemonPrograms, Layout};
 
 /// What a child prints for each step: `progress DONE TOTAL`, in bytes.
 const PROGRESS: &str = "progress ";
@@ -28,12 +27,13 @@ fn parse_progress(line: &str) -> Option<(u64, u64)> {
 /// Makes the store of one OSD. `wipe` lets it overwrite a device that is not blank.
 pub(crate) fn run(
     layout: &Layout,
-    program: &Path,
+    programs: &DaemonPrograms,
     osd: OsdId,
     wipe: bool,
     cancel: &AtomicBool,
     events: &mut dyn FnMut(Event),
 ) -> Result<()> {
+    let program = &programs.of(Daemon::Osd(osd))?;
     let mut command = Command::new(program);
     command.args(arguments(layout, Daemon::Osd(osd))).arg("--mkfs");
     if wipe {

@@ -6,32 +6,26 @@ use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
 use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
-use carmine_types::OsdId;
+use carmine_types::{OsdId, StoreKind};
 use serde::{Deserialize, Serialize};
 
 use crate::confine::Confine;
 use crate::error::{Result, usage};
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
+use crate::spec::{Wish, in_range};
 use crate::tuning::Tuning;
-use crate::wish::{StoreKind, Wish};
 use crate::wrap;
 
 /// Number of the plan file's format; another one is refused.
 pub const PLAN_FORMAT: u32 = 1;
-/// Most OSD processes on one machine.
-const OSDS_MAX: u32 = 1_024;
-/// Most OSDs on one device.
-const OSDS_PER_DEVICE_MAX: u32 = 64;
-/// Most reactors of one OSD.
-const REACTORS_MAX: u16 = 256;
-/// Most replicas: the CRUSH rule takes 1 to 10.
-const SIZE_MAX: u8 = 10;
-/// Most PGs of a pool.
-const PGS_MAX: u32 = 65_536;
 /// PGs per OSD that are aimed at (as in Ceph).
 const PGS_PER_OSD: u32 = 100;
+/// Most PGs unless more are asked for.
+const PGS_DEFAULT_MAX: u32 = 65_536;
 const MIB: u64 = 1 << 20;
+/// More than any machine has; sums of sizes stay far from overflow.
+const SIZE_MAX_BYTES: u64 = 1 << 50;
 /// Below this an OSD's metadata would not fit.
 const OSD_SIZE_MIN_BYTES: u64 = 64 * MIB;
 const OSD_SIZE_DEFAULT_BYTES: u64 = 4096 * MIB;
@@ -39,7 +33,6 @@ const OSD_SIZE_DEFAULT_BYTES: u64 = 4096 * MIB;
 const OSD_MEMORY_MIN_BYTES: u64 = 256 * MIB;
 const OSD_MEMORY_DEFAULT_BYTES: u64 = 1024 * MIB;
 const ALIEN_THREADS_DEFAULT: u16 = 2;
-const ALIEN_THREADS_MAX: u16 = 256;
 /// Name of the pool that every testbed starts with.
 pub const POOL_NAME: &str = "bench";
 
@@ -56,6 +49,28 @@ pub struct PoolPlan {
     pub pg_num: u32,
 }
 
+impl PoolPlan {
+    /// The pool of `osds` OSDs; `None`: the default.
+    ///
+    /// # Errors
+    /// A value that is out of range or that the OSDs cannot hold, by its option.
+    pub fn new(osds: u32, size: Option<u8>, min_size: Option<u8>, pgs: Option<u32>) -> Result<Self> {
+        let size = in_range("pool_size", size.unwrap_or(osds.min(3) as u8))?;
+        if u32::from(size) > osds {
+            return Err(usage!("--size {size}: there are only {osds} OSDs; raise --osds or lower --size"));
+        }
+        let min_size = min_size.unwrap_or(size - size / 2);
+        if min_size == 0 || min_size > size {
+            return Err(usage!("--min-size {min_size}: take 1 to {size}, which is --size"));
+        }
+        let pg_num = in_range("pgs", pgs.unwrap_or_else(|| default_pgs(osds, size)))?;
+        if !pg_num.is_power_of_two() {
+            return Err(usage!("--pgs {pg_num}: take a power of two"));
+        }
+        Ok(PoolPlan { name: POOL_NAME.into(), size, min_size, pg_num })
+    }
+}
+
 /// Everything about a testbed that was decided before its first start.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
@@ -68,6 +83,7 @@ pub struct Plan {
     /// False from the folder's creation until all stores are made: an interrupted `up` is recognised.
     pub complete: bool,
     /// Object store.
+    #[serde(with = "carmine_load::as_text")]
     pub store: StoreKind,
     /// Block devices; empty: files in the folder.
     pub devices: Vec<PathBuf>,
@@ -124,16 +140,12 @@ pub struct Plan {
     pub osd_env: BTreeMap<String, String>,
 }
 
-fn range<T: PartialOrd + std::fmt::Display>(option: &str, value: T, min: T, max: T) -> Result<T> {
-    if value < min || value > max {
-        return Err(usage!("{option} {value}: take {min} to {max}"));
-    }
-    Ok(value)
-}
-
 fn at_least(option: &str, bytes: u64, min_bytes: u64) -> Result<u64> {
     if bytes < min_bytes {
         return Err(usage!("{option} {}: at least {} is needed", mib(bytes), mib(min_bytes)));
+    }
+    if bytes > SIZE_MAX_BYTES {
+        return Err(usage!("{option} {}: at most {} is possible", mib(bytes), mib(SIZE_MAX_BYTES)));
     }
     Ok(bytes)
 }
@@ -183,15 +195,15 @@ fn mib(bytes: u64) -> String {
 
 /// Next power of two of the PGs that give every OSD about [`PGS_PER_OSD`] copies.
 fn default_pgs(osds: u32, size: u8) -> u32 {
-    (osds * PGS_PER_OSD / u32::from(size)).next_power_of_two().clamp(32, PGS_MAX)
+    (osds * PGS_PER_OSD / u32::from(size)).next_power_of_two().clamp(32, PGS_DEFAULT_MAX)
 }
 
 impl Plan {
     /// Makes a plan on `topology`; every option that does not fit is an error that names it.
     pub fn new(wish: &Wish, topology: &Topology, fsid: &str) -> Result<Self> {
-        let osds = range("--osds", wish.osds.unwrap_or(1), 1, OSDS_MAX)?;
+        let osds = in_range("osds", wish.osds.unwrap_or(1))?;
         let store = wish.store.unwrap_or(StoreKind::Blue);
-        let pool = pool(wish, osds)?;
+        let pool = PoolPlan::new(osds, wish.size, wish.min_size, wish.pgs)?;
         let per_device = per_device(wish, store, osds)?;
         check_devices(wish, store, osds / per_device)?;
         let (addr, port) = wish.addr.unwrap_or((IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
@@ -246,7 +258,7 @@ impl Plan {
         let per_device = self.osds_per_device() as usize;
         let cpu = &mut self.cpu;
         if let Some(reactors) = wish.reactors {
-            cpu.reactors = usize::from(range("--reactors", reactors, 1, REACTORS_MAX)?);
+            cpu.reactors = usize::from(in_range("reactors", reactors)?);
         }
         if let Some(balance) = wish.balance {
             cpu.strategy = balance;
@@ -270,7 +282,7 @@ impl Plan {
         }
         cpu.clients = client_count(cpu, topology);
         if let Some(threads) = wish.alien_threads {
-            self.alien_threads = range("--alien-threads", threads, 1, ALIEN_THREADS_MAX)?;
+            self.alien_threads = in_range("alien_threads", threads)?;
         }
         if let Some(poll) = &wish.poll {
             poll.parse::<PollPolicy>().map_err(|e| usage!("--poll {poll}: {e}"))?;
@@ -424,29 +436,9 @@ fn client_count(cpu: &PlanRequest, topology: &Topology) -> usize {
     topology.allowed().len().saturating_sub(taken + aliens).min(reactors.div_ceil(2)).max(1)
 }
 
-fn pool(wish: &Wish, osds: u32) -> Result<PoolPlan> {
-    let most = osds.min(u32::from(SIZE_MAX)) as u8;
-    let size = wish.size.unwrap_or(most.min(3));
-    if size == 0 || size > SIZE_MAX {
-        return Err(usage!("--size {size}: take 1 to {SIZE_MAX}"));
-    }
-    if size > most {
-        return Err(usage!("--size {size}: there are only {osds} OSDs; raise --osds or lower --size"));
-    }
-    let min_size = wish.min_size.unwrap_or(size - size / 2);
-    if min_size == 0 || min_size > size {
-        return Err(usage!("--min-size {min_size}: take 1 to {size}, which is --size"));
-    }
-    let pg_num = wish.pgs.unwrap_or_else(|| default_pgs(osds, size));
-    if !pg_num.is_power_of_two() || pg_num > PGS_MAX {
-        return Err(usage!("--pgs {pg_num}: take a power of two from 1 to {PGS_MAX}"));
-    }
-    Ok(PoolPlan { name: POOL_NAME.into(), size, min_size, pg_num })
-}
-
 /// How many OSDs share a device.
 fn per_device(wish: &Wish, store: StoreKind, osds: u32) -> Result<u32> {
-    let per_device = range("--osds-per-device", wish.osds_per_device.unwrap_or(1), 1, OSDS_PER_DEVICE_MAX)?;
+    let per_device = in_range("osds_per_device", wish.osds_per_device.unwrap_or(1))?;
     if per_device > 1 && store != StoreKind::Blue {
         return Err(usage!(
             "--osds-per-device {per_device}: the store {store} uses no device; take --store blue"

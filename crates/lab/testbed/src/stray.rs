@@ -12,7 +12,7 @@ use crate::layout::{Daemon, Layout};
 use crate::process::ProcessId;
 
 /// The daemons of this folder that run. A process is one of them if its command line is the one that a daemon of this very
-/// folder is started with, and its program is a `carmine`.
+/// folder is started with, and its program has the name of the daemon's.
 pub(crate) fn find(layout: &Layout) -> Vec<(Daemon, ProcessId)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -29,20 +29,20 @@ fn daemon_of(layout: &Layout, process: &Path) -> Option<Daemon> {
     let line = fs::read(process.join("cmdline")).ok()?;
     let words: Vec<&[u8]> = line.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
     let daemon = match words.as_slice() {
-        [_, b"mon", ..] => Daemon::Mon,
-        [_, b"osd", .., number] => Daemon::Osd(OsdId(std::str::from_utf8(number).ok()?.parse().ok()?)),
+        [_, b"--dir", _] => Daemon::Mon,
+        [_, b"--dir", _, b"--id", number] => {
+            Daemon::Osd(OsdId(std::str::from_utf8(number).ok()?.parse().ok()?))
+        }
         _ => return None,
     };
     let is_ours = words[1..].iter().copied().eq(arguments(layout, daemon).iter().map(|word| word.as_bytes()));
     // What another user runs has no name here; it cannot be signalled either, and the error says so.
     let program = fs::read_link(process.join("exe")).ok();
-    let is_carmine =
-        program.is_none_or(|path| path.to_string_lossy().rsplit('/').next().is_some_and(is_carmine));
-    (is_ours && is_carmine).then_some(daemon)
-}
-
-fn is_carmine(program: &str) -> bool {
-    program.starts_with("carmine")
+    // The name of a file that was replaced since ends in " (deleted)".
+    let is_daemon = program.is_none_or(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(daemon.program()))
+    });
+    (is_ours && is_daemon).then_some(daemon)
 }
 
 /// Writes the records of daemons anew that run and have none, or a damaged one.

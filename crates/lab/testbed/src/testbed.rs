@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use carmine_types::OsdId;
 use crate::daemons::{self, Daemons, Stopped};
 use crate::error::{Result, TestbedError, failed, usage};
 use crate::folder::{NewFolder, daemons_of, read_plan, stop_all};
-use crate::layout::{Daemon, Layout};
+use crate::layout::{Daemon, DaemonPrograms, Layout};
 use crate::lock::FolderLock;
 use crate::plan::{PLAN_FORMAT, Plan};
 use crate::process::ProcessId;
@@ -51,8 +50,8 @@ pub enum Event {
 
 /// How a start goes about it.
 pub struct StartOptions<'a> {
-    /// The `carmine` program.
-    pub program: PathBuf,
+    /// The daemons' programs.
+    pub programs: DaemonPrograms,
     /// Set from outside (Ctrl-C): the start gives up and cleans up.
     pub cancel: &'a AtomicBool,
     /// Told what happens.
@@ -118,7 +117,7 @@ impl Testbed {
         if self.plan.store.is_durable() {
             self.check_space()?;
             for osd in osds {
-                mkfs::run(&self.layout, &start.program, osd, wipe, start.cancel, start.events)?;
+                mkfs::run(&self.layout, &start.programs, osd, wipe, start.cancel, start.events)?;
             }
         }
         self.plan.complete = true;
@@ -221,7 +220,7 @@ impl Testbed {
 
     fn start_daemons(&mut self, start: &mut StartOptions<'_>, end: Instant) -> Result<SocketAddr> {
         let mut daemons = Daemons::new(&self.layout);
-        daemons.start(&self.plan, &start.program, Daemon::Mon)?;
+        daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
         (start.events)(Event::Started(Daemon::Mon));
         let mon = self.wait_for_mon(&mut daemons, start)?;
         self.plan.mon_port = mon.port();
@@ -237,7 +236,7 @@ impl Testbed {
     fn start_osds(&self, osds: &[OsdId], daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
         for osd in osds.iter().copied() {
             files::remove_file(&self.layout.http_addr(osd))?;
-            daemons.start(&self.plan, &start.program, Daemon::Osd(osd))?;
+            daemons.start(&self.plan, &start.programs, Daemon::Osd(osd))?;
             (start.events)(Event::Started(Daemon::Osd(osd)));
         }
         Ok(())
@@ -266,7 +265,7 @@ impl Testbed {
         let mut daemons = Daemons::new(&self.layout);
         if missing.contains(&Daemon::Mon) {
             files::remove_file(&self.layout.mon_addr())?;
-            daemons.start(&self.plan, &start.program, Daemon::Mon)?;
+            daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
             (start.events)(Event::Started(Daemon::Mon));
             let mon = self.wait_for_mon(&mut daemons, start)?;
             if mon.port() != self.plan.mon_port {

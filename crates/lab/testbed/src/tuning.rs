@@ -5,11 +5,12 @@
 
 use std::str::FromStr;
 
-use carmine_load::drive::{DeviceClass, FlushMode};
+use carmine_load::drive::DeviceClass;
+use carmine_types::{FlushMode, StoreKind, UnknownWord};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, usage};
-use crate::wish::StoreKind;
+use crate::spec::TuningWish;
 
 const KIB: u64 = 1 << 10;
 
@@ -18,6 +19,7 @@ const KIB: u64 = 1 << 10;
 #[serde(default)]
 pub struct Tuning {
     /// How writes become durable; `None`: as the drives need it.
+    #[serde(with = "carmine_load::as_text::option")]
     pub flush_mode: Option<FlushMode>,
     /// Class of the drives; `None`: as the kernel says.
     pub device_class: Option<DeviceClass>,
@@ -40,17 +42,6 @@ pub enum OrAuto<T> {
     Is(T),
 }
 
-/// As asked for; `None`: as before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TuningWish {
-    pub flush_mode: Option<OrAuto<FlushMode>>,
-    pub device_class: Option<OrAuto<DeviceClass>>,
-    pub prefer_deferred_bytes: Option<OrAuto<u64>>,
-    pub discard: Option<bool>,
-    pub data_cache_bytes: Option<u64>,
-    pub readahead_bytes: Option<OrAuto<u64>>,
-}
-
 impl<T> OrAuto<T> {
     fn value(self) -> Option<T> {
         match self {
@@ -71,11 +62,11 @@ impl<T> OrAuto<T> {
     }
 }
 
-impl<T: FromStr> FromStr for OrAuto<T> {
-    type Err = T::Err;
+impl<T: FromStr<Err = UnknownWord>> FromStr for OrAuto<T> {
+    type Err = String;
 
-    fn from_str(text: &str) -> std::result::Result<Self, T::Err> {
-        OrAuto::parse(text, T::from_str)
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        OrAuto::parse(text, |text| text.parse().map_err(|e: UnknownWord| format!("{e}, or auto")))
     }
 }
 

@@ -8,12 +8,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use carmine_testbed::{Daemon, Event, Layout, Plan, StartOptions, StoreKind, Testbed, Wish, running};
+use carmine_testbed::{Daemon, DaemonPrograms, Event, Layout, Plan, StartOptions, Testbed, Wish, running};
 use carmine_topology::Topology;
+use carmine_types::StoreKind;
 
 struct World {
     root: tempfile::TempDir,
@@ -30,12 +30,14 @@ impl World {
         Layout::new(&self.root.path().join("bed")).unwrap()
     }
 
-    /// A program that runs this shell script with a daemon's arguments.
-    fn program(&self, script: &str) -> PathBuf {
-        let path = self.root.path().join("daemon.sh");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path
+    /// Programs of both daemons that run this shell script, in which `$program` is their name.
+    fn programs(&self, script: &str) -> DaemonPrograms {
+        for name in ["carmine-mon", "carmine-osd"] {
+            let path = self.root.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\nprogram={name}\n{script}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        DaemonPrograms::new(self.root.path())
     }
 
     fn plan(&self, store: StoreKind) -> Plan {
@@ -51,10 +53,10 @@ impl World {
 
     /// Makes and starts a testbed whose program is `script`; returns how it ended.
     fn up(&mut self, store: StoreKind, script: &str) -> Result<(), String> {
-        let (layout, plan, program) = (self.layout(), self.plan(store), self.program(script));
+        let (layout, plan, programs) = (self.layout(), self.plan(store), self.programs(script));
         let events = &mut self.events;
         let mut start = StartOptions {
-            program,
+            programs,
             cancel: &self.cancel,
             events: &mut |event| events.push(event),
             limit: Duration::from_secs(2),
@@ -94,7 +96,7 @@ fn a_monitor_that_ends_is_quoted() {
 fn an_osd_that_ends_takes_the_rest_along() {
     let mut world = World::new();
     let script = r#"
-        if [ "$1" = mon ]; then echo 127.0.0.1:1 > "$3/run/mon.addr"; exec sleep 60; fi
+        if [ "$program" = carmine-mon ]; then echo 127.0.0.1:1 > "$2/run/mon.addr"; exec sleep 60; fi
         echo "osd $5: the device is dead" >&2; exit 1"#;
     let error = world.up(StoreKind::Cyan, script).unwrap_err();
     // Nothing answers at port 1, so either of the two is noticed first.
@@ -132,7 +134,7 @@ fn a_failed_mkfs_leaves_no_folder() {
 #[test]
 fn mkfs_tells_its_progress() {
     let mut world = World::new();
-    let script = "[ $1 = osd ] && [ $6 = --mkfs ] && echo progress 5 10 && exit 0; exit 1";
+    let script = "[ $program = carmine-osd ] && [ $5 = --mkfs ] && echo progress 5 10 && exit 0; exit 1";
     let _ = world.up(StoreKind::Blue, script);
     let steps =
         world.events.iter().filter(|e| matches!(e, Event::Mkfs { done_bytes: 5, total_bytes: 10, .. }));
@@ -142,10 +144,10 @@ fn mkfs_tells_its_progress() {
 #[test]
 fn one_folder_one_testbed() {
     let world = World::new();
-    let (layout, plan, program) = (world.layout(), world.plan(StoreKind::Cyan), world.program("exit 1"));
+    let (layout, plan, programs) = (world.layout(), world.plan(StoreKind::Cyan), world.programs("exit 1"));
     let mut events = |_| ();
     let mut start =
-        StartOptions { program, cancel: &world.cancel, events: &mut events, limit: Duration::from_secs(1) };
+        StartOptions { programs, cancel: &world.cancel, events: &mut events, limit: Duration::from_secs(1) };
     let bed = Testbed::create(layout.clone(), plan.clone(), false, &mut start).unwrap();
     let busy = Testbed::open(layout.clone()).unwrap_err().to_string();
     assert!(busy.contains("another carmine command"), "{busy}");
@@ -164,10 +166,10 @@ fn one_folder_one_testbed() {
 #[test]
 fn a_stranger_with_the_pid_of_a_daemon_lives() {
     let world = World::new();
-    let (layout, plan, program) = (world.layout(), world.plan(StoreKind::Cyan), world.program("exit 1"));
+    let (layout, plan, programs) = (world.layout(), world.plan(StoreKind::Cyan), world.programs("exit 1"));
     let mut events = |_| ();
     let mut start =
-        StartOptions { program, cancel: &world.cancel, events: &mut events, limit: Duration::from_secs(1) };
+        StartOptions { programs, cancel: &world.cancel, events: &mut events, limit: Duration::from_secs(1) };
     let mut bed = Testbed::create(layout.clone(), plan, false, &mut start).unwrap();
     let mut stranger = std::process::Command::new("sleep").arg("30").spawn().unwrap();
     let record = format!(r#"{{"pid":{},"start_ticks":1,"boot_id":"of before"}}"#, stranger.id());
@@ -189,4 +191,20 @@ fn a_plan_of_another_format_is_refused() {
     fs::write(layout.plan(), "{").unwrap();
     let error = Testbed::open(layout).unwrap_err().to_string();
     assert!(error.contains("damaged"), "{error}");
+}
+
+#[test]
+fn a_missing_daemon_is_named_with_how_to_build_it() {
+    let world = World::new();
+    let mut events = |_| ();
+    let mut start = StartOptions {
+        programs: DaemonPrograms::new(world.root.path()),
+        cancel: &world.cancel,
+        events: &mut events,
+        limit: Duration::from_secs(1),
+    };
+    let mut bed = Testbed::create(world.layout(), world.plan(StoreKind::Cyan), false, &mut start).unwrap();
+    let error = bed.start(&mut start).unwrap_err().to_string();
+    assert!(error.contains("carmine-mon is missing") && error.contains("quickstart --build"), "{error}");
+    assert!(world.is_quiet());
 }

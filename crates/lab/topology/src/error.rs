@@ -76,6 +76,4 @@ pub enum PlanError {
          --reactors, give --client-cpus, or share CPUs with --overprovisioned"
     )]
     NoClientCpu { used: usize, cpus: CpuList },
-    #[error("`{text}` is no strategy; take default, osd, socket or l3")]
-    Strategy { text: String },
 }

@@ -1,8 +1,6 @@
 //! From a request to a grid: which CPUs may be used, who gets them, and what is shared.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,43 +9,20 @@ use crate::grid::{AlienHome, ClientSlot, Grid, OsdRow, ReactorSlot};
 use crate::place::{self, Pool};
 use crate::{Cpu, CpuList, PlanError, Topology};
 
-/// Where an OSD's reactors sit relative to each other. SMT siblings are used last in all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Strategy {
-    /// Consecutive CPUs.
-    #[default]
-    Default,
-    /// All reactors of an OSD in one socket: OSD id mod sockets.
-    Osd,
-    /// An OSD's reactors spread evenly over the sockets.
-    Socket,
-    /// An OSD within one L3 group where it fits.
-    L3,
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Strategy::Default => "default",
-            Strategy::Osd => "osd",
-            Strategy::Socket => "socket",
-            Strategy::L3 => "l3",
-        })
-    }
-}
-
-impl FromStr for Strategy {
-    type Err = PlanError;
-
-    fn from_str(text: &str) -> Result<Self, PlanError> {
-        match text {
-            "default" => Ok(Strategy::Default),
-            "osd" => Ok(Strategy::Osd),
-            "socket" => Ok(Strategy::Socket),
-            "l3" => Ok(Strategy::L3),
-            _ => Err(PlanError::Strategy { text: text.to_owned() }),
-        }
+carmine_types::words! {
+    /// Where an OSD's reactors sit relative to each other. SMT siblings are used last in all of them.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Strategy: "placement" {
+        /// Consecutive CPUs.
+        #[default]
+        Default = "default",
+        /// All reactors of an OSD in one socket: OSD id mod sockets.
+        Osd = "osd",
+        /// An OSD's reactors spread evenly over the sockets.
+        Socket = "socket",
+        /// An OSD within one L3 group where it fits.
+        L3 = "l3",
     }
 }
 

@@ -15,12 +15,12 @@ use carmine_wire::osd_op::{OsdRequest, peek, peek_output};
 use carmine_wire::private::{Admin, Route};
 use carmine_wire::{EntityType, kinds};
 
+use crate::admin;
 use crate::config::OUTPUT_BYTES_MAX;
 use crate::maps::share_map;
 use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
 use crate::shard::{ConnState, OsdShard};
-use crate::admin;
 
 /// The dispatcher of all connections that a shard accepted.
 pub(crate) struct Incoming(pub Weak<OsdShard>);

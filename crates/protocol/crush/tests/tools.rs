@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_crush::{Placement, build_simple_crush, pg_mapping};
+use carmine_testkit::installed;
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 use carmine_wire::crushmap::{ChooseArg, CrushMap, Rule, Step};
 use carmine_wire::monmap::MonMap;
@@ -25,11 +26,7 @@ struct Tool(tempfile::TempDir);
 
 impl Tool {
     fn find() -> Option<Tool> {
-        if Command::new("osdmaptool").arg("--version").output().is_err() {
-            eprintln!("skipped: osdmaptool is not installed (apt-get install ceph-base)");
-            return None;
-        }
-        Some(Tool(tempfile::tempdir().unwrap()))
+        installed("osdmaptool", "ceph-base").then(|| Tool(tempfile::tempdir().unwrap()))
     }
 
     fn run(&self, map: &OsdMap, args: &[&str]) -> String {
@@ -259,8 +256,7 @@ fn objects() {
 
 #[test]
 fn a_mon_map() {
-    if Command::new("monmaptool").arg("--version").output().is_err() {
-        eprintln!("skipped: monmaptool is not installed (apt-get install ceph-base)");
+    if !installed("monmaptool", "ceph-base") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

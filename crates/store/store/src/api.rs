@@ -1,8 +1,5 @@
 //! What a store tells of itself, and how its omap is read.
 
-use std::fmt;
-use std::str::FromStr;
-
 use carmine_reactor::Bytes;
 
 /// Which omap keys of an object are wanted: those from `start` on that begin with `prefix`, as many as `entries_max` and
@@ -162,64 +159,4 @@ pub struct StoreStats {
     pub unreadable_blocks: u64,
     /// Blocks that were given their content back from another copy.
     pub healed_blocks: u64,
-}
-
-/// The kinds of store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKind {
-    /// In memory.
-    Cyan,
-    /// Forgets data.
-    Null,
-    /// Block file or device.
-    Blue,
-}
-
-impl StoreKind {
-    /// Survives a restart.
-    #[must_use]
-    pub fn is_durable(self) -> bool {
-        self == StoreKind::Blue
-    }
-}
-
-impl fmt::Display for StoreKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StoreKind::Cyan => "cyan",
-            StoreKind::Null => "null",
-            StoreKind::Blue => "blue",
-        })
-    }
-}
-
-/// The text names no store.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("store {0:?} is unknown: use cyan (memory), null (forgets data) or blue (block file or device)")]
-pub struct UnknownStore(String);
-
-impl FromStr for StoreKind {
-    type Err = UnknownStore;
-
-    fn from_str(text: &str) -> Result<StoreKind, UnknownStore> {
-        match text {
-            "cyan" => Ok(StoreKind::Cyan),
-            "null" => Ok(StoreKind::Null),
-            "blue" => Ok(StoreKind::Blue),
-            _ => Err(UnknownStore(text.to_owned())),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_have_names() {
-        for kind in [StoreKind::Cyan, StoreKind::Null, StoreKind::Blue] {
-            assert_eq!(kind.to_string().parse(), Ok(kind));
-        }
-        assert!("green".parse::<StoreKind>().unwrap_err().to_string().contains("green"));
-    }
 }

@@ -20,7 +20,7 @@ mod memkv;
 mod pages;
 mod store;
 
-pub use api::{OmapPage, OmapRange, StatFs, StoreKind, StoreStats, UnknownStore};
+pub use api::{OmapPage, OmapRange, StatFs, StoreStats};
 pub use blue::{BlueShared, Label};
 pub use commit::Commit;
 pub use error::StoreError;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use carmine_pgtypes::{ObjectChange, ObjectMeta, PgState, Sealed, Transaction, pg_contains};
 use carmine_reactor::{Bytes, Payload, Shard};
-use carmine_types::{ObjectId, SpgId};
+use carmine_types::{ObjectId, SpgId, StoreKind};
 
 use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
-use crate::{Commit, KvCpu, OmapPage, OmapRange, StatFs, StoreError, StoreKind, StoreStats};
+use crate::{Commit, KvCpu, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
 /// What all shards of a process share of its store. Opened once; then [`Store::open_shard`] on every shard.
 #[derive(Clone)]

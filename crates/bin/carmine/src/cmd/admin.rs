@@ -6,7 +6,7 @@ use carmine_testbed::{Layout, ask_osd};
 use carmine_types::OsdId;
 
 use crate::args::AdminArgs;
-use crate::output::print;
+use carmine_testbed::output::print;
 
 /// Prints the OSD's answer.
 pub(crate) fn run(args: &AdminArgs) -> anyhow::Result<ExitCode> {

@@ -10,7 +10,8 @@ use carmine_study::archive::{Run, write_whole};
 use carmine_study::compare::{Arm, Judgement, arm_of_files, arm_of_run, arms_of_run, compare};
 use clap::Args;
 
-use crate::output::{Usage, note, print};
+use carmine_testbed::TestbedError::{self, Usage};
+use carmine_testbed::output::{note, print};
 
 /// Pairs of points with the same configuration are compared by Student's t on the logarithms of their ratios, with Holm's
 /// correction over all figures. Exits with 0 if nothing is rejected, 1 if something is, 2 if the two cannot be compared.
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     Ok(if judged.accepted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn usage(error: impl std::fmt::Display) -> Usage {
+fn usage(error: impl std::fmt::Display) -> TestbedError {
     Usage(error.to_string())
 }
 

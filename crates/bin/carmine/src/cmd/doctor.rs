@@ -11,7 +11,8 @@ use carmine_doctor::{Build, Finding, Options, examine};
 use carmine_testbed::{Layout, load_plan};
 use clap::Args;
 
-use crate::output::{Usage, print};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::print;
 
 pub(crate) use testbed::findings_of;
 
@@ -59,10 +60,10 @@ pub(crate) fn findings_of_machine() -> Vec<Finding> {
 /// What `build.rs` noted.
 fn build() -> Build {
     Build {
-        profile: env!("CARMINE_PROFILE").to_owned(),
+        profile: carmine_daemon::build::PROFILE.to_owned(),
         assertions: cfg!(debug_assertions),
-        rocksdb: cfg!(feature = "rocks").then(|| env!("CARMINE_ROCKSDB").to_owned()),
-        rocksdb_flags: env!("CARMINE_CXXFLAGS").to_owned(),
-        allocator: super::version::allocator(),
+        rocksdb: cfg!(feature = "rocks").then(|| carmine_daemon::build::ROCKSDB.to_owned()),
+        rocksdb_flags: carmine_daemon::build::CXXFLAGS.to_owned(),
+        allocator: carmine_daemon::build::ALLOCATOR.to_owned(),
     }
 }

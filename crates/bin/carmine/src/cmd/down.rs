@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use carmine_testbed::{Daemon, Layout, Ruin, Stopped, Testbed};
 
-use crate::args::DirArgs;
-use crate::output::{Usage, note, print};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::{note, print};
+use carmine_testbed::spec::DirArgs;
 
 pub(super) fn open(args: &DirArgs) -> anyhow::Result<Testbed> {
     let layout = Layout::new(&args.dir)?;

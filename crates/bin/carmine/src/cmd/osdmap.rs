@@ -7,7 +7,7 @@ use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_wire::osdmap::OsdMap;
 
 use crate::args::OsdmapArgs;
-use crate::output::print;
+use carmine_testbed::output::print;
 
 /// Longest file that is read: a map of 100,000 OSDs takes about 30 MB.
 const FILE_BYTES_MAX: u64 = 1 << 30;

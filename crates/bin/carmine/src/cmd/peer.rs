@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 use carmine_peer::{About, Peer, PeerPlan, PeerStatus, Programs, status};
-use carmine_testbed::{Layout, StartOptions};
+use carmine_testbed::{DaemonPrograms, Layout, StartOptions};
 use carmine_topology::{CpuList, Topology};
 
 pub(crate) use args::PeerArgs;
 use args::{PeerCommand, PeerDirArgs, PeerStatusArgs, PeerUpArgs};
 
 use super::down::stopped_lines;
-use crate::output::{Usage, note, print};
 use crate::progress::Progress;
-use crate::signals;
+use carmine_daemon::signals;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::{note, print};
 
 pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
@@ -33,7 +34,7 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
     let cancel = signals::cancel_flag()?;
     let mut progress = Progress::new();
     let mut start = StartOptions {
-        program: std::env::current_exe().context("cannot find this program's own file")?,
+        programs: DaemonPrograms::beside_own()?,
         cancel: &cancel,
         events: &mut |event| progress.show(event),
         limit: Duration::from_secs(args.timeout),
@@ -58,13 +59,13 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> anyhow::Result<Peer> {
-    let wish = args.wish();
+    let wish = &args.wish;
     let topology = Topology::detect()?;
     let (mut peer, programs) = match Peer::open(layout.clone())? {
         Some(mut peer) => {
             peer.require_stopped()?;
             let programs = Programs::find(peer.plan().build.as_deref())?;
-            let mut plan = peer.plan().revise(&wish, &topology)?;
+            let mut plan = peer.plan().revise(wish, &topology)?;
             plan.version = programs.version()?;
             announce(&plan)?;
             peer.set_plan(plan)?;
@@ -73,7 +74,7 @@ fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> 
         None => {
             let programs = Programs::find(wish.build.as_deref())?;
             let fsid = carmine_peer::fresh_uuid()?;
-            let plan = PeerPlan::new(&wish, &topology, &fsid, &programs.version()?, programs.flavour)?;
+            let plan = PeerPlan::new(wish, &topology, &fsid, &programs.version()?, programs.flavour)?;
             announce(&plan)?;
             (Peer::create(layout, plan, &programs, wish.force_wipe, start)?, programs)
         }

@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
-use crate::output::{note, print};
+use carmine_testbed::output::{note, print};
 
 /// What takes longer has a progress bar.
 const MOMENT: Duration = Duration::from_secs(1);

@@ -3,15 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
-use carmine_testbed::StartOptions;
+use carmine_testbed::{DaemonPrograms, StartOptions};
 use carmine_types::OsdId;
 
 use super::down;
 use crate::args::RestartArgs;
-use crate::output::print;
 use crate::progress::Progress;
-use crate::signals;
+use carmine_daemon::signals;
+use carmine_testbed::output::print;
 
 pub(crate) fn run(args: &RestartArgs) -> anyhow::Result<ExitCode> {
     let mut testbed = down::open(&args.dir)?;
@@ -22,7 +21,7 @@ pub(crate) fn run(args: &RestartArgs) -> anyhow::Result<ExitCode> {
     let cancel = signals::cancel_flag()?;
     let mut progress = Progress::new();
     let mut start = StartOptions {
-        program: std::env::current_exe().context("cannot find this program's own file")?,
+        programs: DaemonPrograms::beside_own()?,
         cancel: &cancel,
         events: &mut |event| progress.show(event),
         limit: Duration::from_secs(args.timeout),

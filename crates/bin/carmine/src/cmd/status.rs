@@ -7,7 +7,7 @@ use anyhow::Context;
 use carmine_testbed::{Layout, Status, status};
 
 use crate::args::StatusArgs;
-use crate::output::print;
+use carmine_testbed::output::print;
 
 /// 0 for a testbed that runs as it should or is stopped; 1 for one with a problem.
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {

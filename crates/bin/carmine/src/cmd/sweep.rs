@@ -24,8 +24,9 @@ use begin::Place;
 use executor::Processes;
 use view::View;
 
-use crate::output::{Usage, note, print};
-use crate::signals;
+use carmine_daemon::signals;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::{note, print};
 
 /// 0: every point was measured; 1: some were not, or the sweep was stopped; 2: the plan can't be used.
 pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {

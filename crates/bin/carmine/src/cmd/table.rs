@@ -8,7 +8,7 @@ use carmine_load::compare;
 use clap::Args;
 use serde_json::Value;
 
-use crate::output::print;
+use carmine_testbed::output::print;
 
 /// Options of the table.
 #[derive(Args)]

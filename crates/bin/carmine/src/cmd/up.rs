@@ -7,26 +7,27 @@ use std::time::Duration;
 
 use anyhow::Context;
 use carmine_load::drive::StoreFacts;
-use carmine_testbed::{Daemon, Layout, Plan, StartOptions, StoreKind, Testbed, Wish};
+use carmine_testbed::{Daemon, DaemonPrograms, Layout, Plan, StartOptions, Testbed, Wish};
 use carmine_topology::Topology;
-use carmine_types::OsdId;
+use carmine_types::{OsdId, StoreKind};
 
 pub(crate) use precondition::PreconditionArgs;
 
 use crate::args::UpArgs;
-use crate::cmd::osd::facts;
-use crate::output::{Usage, note, print};
 use crate::progress::Progress;
-use crate::signals;
+use carmine_daemon::signals;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::drive::facts;
+use carmine_testbed::output::{note, print};
 
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
-    let wish = args.wish.wish();
+    let wish = args.wish;
     let topology = Topology::detect()?;
     let cancel = signals::cancel_flag()?;
     let mut progress = Progress::new();
     let mut start = StartOptions {
-        program: std::env::current_exe().context("cannot find this program's own file")?,
+        programs: DaemonPrograms::beside_own()?,
         cancel: &cancel,
         events: &mut |event| progress.show(event),
         limit: Duration::from_secs(args.timeout),

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use carmine_daemon::build;
+
 use crate::args::VersionArgs;
-use crate::output::print;
+use carmine_testbed::output::print;
 
 pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     let mut text = format!("carmine {}\n", env!("CARGO_PKG_VERSION"));
@@ -11,22 +13,17 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
         let features: Vec<&str> =
             [("rocks", cfg!(feature = "rocks"))].iter().filter(|f| f.1).map(|f| f.0).collect();
         let rows = [
-            ("commit", commit().into()),
+            ("commit", build::commit().into()),
             (
                 "profile",
-                format!(
-                    "{} (opt-level {}, debug {})",
-                    env!("CARMINE_PROFILE"),
-                    env!("CARMINE_OPT_LEVEL"),
-                    env!("CARMINE_DEBUG")
-                ),
+                format!("{} (opt-level {}, debug {})", build::PROFILE, build::OPT_LEVEL, build::DEBUG),
             ),
             ("assertions", if cfg!(debug_assertions) { "on".into() } else { "off".into() }),
-            ("rustc", env!("CARMINE_RUSTC").into()),
-            ("target", env!("CARMINE_TARGET").into()),
-            ("rustflags", env!("CARMINE_RUSTFLAGS").into()),
+            ("rustc", build::RUSTC.into()),
+            ("target", build::TARGET.into()),
+            ("rustflags", build::RUSTFLAGS.into()),
             ("features", features.join(" ")),
-            ("allocator", allocator()),
+            ("allocator", build::ALLOCATOR.into()),
             ("rocksdb", rocksdb()),
         ];
         for (name, value) in rows {
@@ -35,19 +32,6 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     }
     print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The commit that was built, with `+` if files differed from it.
-pub(super) fn commit() -> &'static str {
-    match env!("CARMINE_GIT_HASH") {
-        "" => "unknown (not built in a git repository)",
-        hash => hash,
-    }
-}
-
-/// See the `global_allocator` in main.rs.
-pub(super) fn allocator() -> String {
-    "mimalloc".into()
 }
 
 /// Version, flags, and what RocksDB itself says of its checksums: it is asked by opening an empty database.
@@ -62,7 +46,7 @@ fn rocksdb() -> String {
         Ok(answer) => answer.unwrap_or_else(|| "not told".into()),
         Err(e) => format!("not known ({e})"),
     };
-    format!("{} (-O3 {}), fast CRC32C: {crc}", env!("CARMINE_ROCKSDB"), env!("CARMINE_CXXFLAGS"))
+    format!("{} (-O3 {}), fast CRC32C: {crc}", build::ROCKSDB, build::CXXFLAGS)
 }
 
 #[cfg(not(feature = "rocks"))]

@@ -108,7 +108,9 @@ fn top_gives_the_terminal_back() {
     let mut script = Command::new("script");
     script.args(["-qefc", &top, "/dev/null"]).env("TERM", "xterm");
     let mut script = match script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
-        Err(e) if e.kind() == ErrorKind::NotFound => return eprintln!("skipped: there is no `script` here"),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return carmine_testkit::skip("`script` is missing: apt-get install bsdutils");
+        }
         child => child.unwrap(),
     };
     let mut screen = script.stdout.take().unwrap();
@@ -129,7 +131,9 @@ fn the_stock_tool_asks_the_admin_socket() {
     let conf = bed.dir().join("ceph.conf");
     let ceph = |args: &[&str]| Command::new("ceph").arg("-c").arg(&conf).args(args).output();
     let dump = match ceph(&["daemon", "osd.0", "dump_metrics"]) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return eprintln!("skipped: there is no `ceph` here"),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return carmine_testkit::skip("`ceph` is missing: apt-get install ceph-common");
+        }
         out => out.unwrap(),
     };
     assert!(dump.status.success(), "{}", text(&dump.stderr));

@@ -6,53 +6,26 @@ pub mod fio;
 pub mod limit;
 pub mod rados;
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 use crate::spec::{LoadSpec, Rw, SpecError};
 
 pub use figures::{HostedFigures, Latency};
 
-/// Who makes the load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tool {
-    /// This program.
-    #[default]
-    Carmine,
-    /// `rados bench`.
-    RadosBench,
-    /// fio with `ioengine=rados`.
-    FioRados,
-    /// fio with `ioengine=rbd`.
-    FioRbd,
-}
-
-const WORDS: [(Tool, &str); 4] = [
-    (Tool::Carmine, "carmine"),
-    (Tool::RadosBench, "rados-bench"),
-    (Tool::FioRados, "fio-rados"),
-    (Tool::FioRbd, "fio-rbd"),
-];
-
-impl FromStr for Tool {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        WORDS.iter().find(|(_, word)| *word == text).map(|(tool, _)| *tool).ok_or_else(|| SpecError::Word {
-            what: "--client",
-            text: text.to_owned(),
-            words: WORDS.map(|(_, word)| format!(" {word}")).concat(),
-        })
-    }
-}
-
-impl fmt::Display for Tool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = WORDS.iter().find(|(tool, _)| tool == self).map_or("", |(_, word)| word);
-        f.pad(word)
+carmine_types::words! {
+    /// Who makes the load.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Tool: "client" {
+        /// This program.
+        #[default]
+        Carmine = "carmine",
+        /// `rados bench`.
+        RadosBench = "rados-bench",
+        /// fio with `ioengine=rados`.
+        FioRados = "fio-rados",
+        /// fio with `ioengine=rbd`.
+        FioRbd = "fio-rbd",
     }
 }
 
@@ -117,11 +90,12 @@ mod tests {
 
     #[test]
     fn words() {
-        for (tool, word) in WORDS {
-            assert_eq!((word.parse(), tool.to_string()), (Ok(tool), word.to_owned()));
+        for tool in Tool::ALL {
+            assert_eq!(tool.to_string().parse(), Ok(*tool));
+            assert_eq!(serde_json::to_value(tool).unwrap(), tool.word());
         }
         let error = "cosbench".parse::<Tool>().unwrap_err().to_string();
-        assert!(error.contains("--client cosbench") && error.contains("fio-rbd"), "{error}");
+        assert!(error.contains("`cosbench`") && error.contains("fio-rbd"), "{error}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use carmine_testbed::spec::{place_axes, tuning_axes};
 use carmine_topology::Grid;
 
 use super::load::bs_bytes;
@@ -23,28 +24,6 @@ const PRECONDITION_LIMIT_S: f64 = 9.0 * 3600.0;
 const PRECONDITION_BS_MAX: u64 = 1 << 20;
 /// Block file of an OSD unless the plan says otherwise.
 const OSD_SIZE_BYTES: u64 = 4 << 30;
-
-/// Axes that are options of `up` by another name, in the order in which they are given.
-const OPTIONS: [(&str, &str); 18] = [
-    ("osds", "--osds"),
-    ("osds_per_device", "--osds-per-device"),
-    ("store", "--store"),
-    ("pool_size", "--size"),
-    ("pgs", "--pgs"),
-    ("osd_size_bytes", "--osd-size"),
-    ("reactors", "--reactors"),
-    ("alien_threads", "--alien-threads"),
-    ("balance", "--balance"),
-    ("poll", "--poll"),
-    ("osd_memory_bytes", "--osd-memory"),
-    ("flush_mode", "--flush-mode"),
-    ("device_class", "--device-class"),
-    ("prefer_deferred_bytes", "--prefer-deferred-size"),
-    ("data_cache_bytes", "--data-cache"),
-    ("readahead_bytes", "--readahead"),
-    ("osd_wrap", "--osd-wrap"),
-    ("osd_env", "--osd-env"),
-];
 
 /// Who would sit where, and the options of `carmine up` (of `carmine peer up` for a peer) for that, without the folder. A
 /// peer gets the CPUs that Carmine would have. Fails if it does not fit the machine.
@@ -68,20 +47,13 @@ fn own_options(config: &Config, overprovisioned: bool, machine: &Machine) -> Res
     let devices = devices(config, machine)?;
     let blue = config.text("store").is_none_or(|store| store == "blue");
     // Devices are used whole; a store in memory has none.
-    let given = |axis: &str| match axis {
-        "osd_size_bytes" => devices.is_empty(),
-        "flush_mode" | "device_class" | "prefer_deferred_bytes" | "data_cache_bytes" | "readahead_bytes" => {
-            blue
+    let given = place_axes().filter(|axis| axis.name != "osd_size_bytes" || devices.is_empty());
+    for axis in given.chain(tuning_axes().filter(|_| blue)) {
+        let Some(value) = config.show(axis.name) else { continue };
+        match axis.option.ends_with('=') {
+            true => options.push(format!("{}{value}", axis.option)),
+            false => options.extend([axis.option.to_owned(), value]),
         }
-        _ => true,
-    };
-    for (axis, option) in OPTIONS.into_iter().filter(|(axis, _)| given(axis)) {
-        if let Some(value) = config.show(axis) {
-            options.extend([option.to_owned(), value]);
-        }
-    }
-    if let Some(discard) = config.text("discard").filter(|_| blue) {
-        options.push(format!("--discard={discard}"));
     }
     if let Some(smt) = config.text("smt") {
         let reactors = config.number("osds").unwrap_or(1) * config.number("reactors").unwrap_or(1);

@@ -3,8 +3,8 @@
 use carmine_load::parse_bytes;
 use serde_json::Value;
 
-use super::axis::{Axis, Kind};
 use super::expr::Expr;
+use carmine_testbed::spec::{Axis, Kind};
 
 /// Least part of a CPU: the kernel's quotas go no lower.
 const CPUS_MIN: f64 = 0.01;
@@ -41,12 +41,18 @@ impl Values {
 }
 
 fn one(name: &str, axis: Axis, given: &toml::Value) -> Result<AxisValue, String> {
-    let wrong = |why: &str| format!("{name} = {given}: {why} ({})", axis.about);
+    let wrong = |why: &str| format!("{name} = {given}: {why} ({})", axis.about());
     let fixed = match (given, axis.kind) {
         (toml::Value::String(text), Kind::Word(words)) => match words.contains(&text.as_str()) {
             true => Value::from(text.as_str()),
             false => return Err(wrong(&format!("take one of {}", words.join(", ")))),
         },
+        (toml::Value::String(text), Kind::WordOrAuto(words))
+            if text == "auto" || words.contains(&text.as_str()) =>
+        {
+            Value::from(text.as_str())
+        }
+        (toml::Value::String(_), Kind::WordOrAuto(_)) => return Err(wrong(&takes(axis.kind))),
         (toml::Value::String(text), Kind::Text) => Value::from(text.as_str()),
         (toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_), Kind::Text) => {
             Value::from(given.to_string())
@@ -82,6 +88,7 @@ fn takes(kind: Kind) -> String {
         Kind::Bytes => "take bytes such as 4096, \"64K\" or \"1G\", or an expression".to_owned(),
         Kind::Float => "take a number above 0, or an expression".to_owned(),
         Kind::Word(words) => format!("take one of {}", words.join(", ")),
+        Kind::WordOrAuto(words) => format!("take one of auto, {}", words.join(", ")),
         Kind::Text => "take a text".to_owned(),
     }
 }

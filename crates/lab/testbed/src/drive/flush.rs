@@ -1,6 +1,7 @@
 //! How a store's writes are made durable, as its drives need it.
 
-use carmine_load::drive::{FlushMode, StorePart, WriteCache};
+use carmine_load::drive::{StorePart, WriteCache};
+use carmine_types::FlushMode;
 
 /// What a store does, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! What the kernel says of the drives under a store, and what follows for it: class, flush mode.
 
+pub mod facts;
 mod flush;
 mod sysfs;
 #[cfg(test)]

@@ -1,7 +1,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use carmine_load::drive::{DeviceClass, FlushMode, WriteCache};
+use carmine_load::drive::{DeviceClass, WriteCache};
+use carmine_types::FlushMode;
 use tempfile::TempDir;
 
 use super::*;

@@ -33,7 +33,7 @@ fn a_store_fails(victim: u32) {
     };
     let states = cluster.states(0);
     assert!(states.iter().any(names_the_culprit), "{states:?}");
-    // The process ends, as `carmine osd` sees to; the map says so; it comes back.
+    // The process ends, as `carmine-osd` sees to; the map says so; it comes back.
     cluster.kill(victim);
     cluster.mon.down(victim);
     cluster.pass(SECOND);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use carmine_reactor::Group as SchedulingGroup;
+use carmine_types::FlushMode;
 use smallvec::SmallVec;
 
 use super::Blue;
@@ -12,7 +13,6 @@ use super::join::join_all;
 use super::onode::Pin;
 use super::queue::{Deferred, DeviceWrites};
 use super::reads::Freed;
-use super::shared::FlushMode;
 use crate::kv::{KvBatch, KvError};
 use crate::{BLOCK_BYTES, StoreError};
 

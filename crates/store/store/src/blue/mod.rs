@@ -73,7 +73,7 @@ pub use mkfs::{Fill, MkfsOptions, Progress, mkfs};
 pub use move_log::{Expanded, LogMove, NewLog, expand, move_log};
 pub use repair::{Labels, labels, repair};
 pub use replay_report::ReplayReport;
-pub use shared::{BlueShared, FlushMode, MountOptions};
+pub use shared::{BlueShared, MountOptions};
 
 pub use keys::PREFIX_PG_LOG;
 pub(crate) use load::Prepared;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Group as SchedulingGroup};
+use carmine_types::FlushMode;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
@@ -15,7 +16,6 @@ use super::lane::Lane;
 use super::onode::{Onode, Pin};
 use super::reads::Freed;
 use super::record::{Known, TxnParts, txn_bytes};
-use super::shared::FlushMode;
 use super::{Blue, IO_BLOCKS_MAX};
 use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, StoreError};

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carmine_reactor::{Shard, ShardId};
+use carmine_types::{FlushMode, READAHEAD_BYTES};
 
 use super::commit_log::CommitLog;
 use super::device::{Device, Place, Places};
@@ -34,23 +35,12 @@ pub struct MountOptions {
     pub discard: bool,
 }
 
-/// How writes of a device become durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlushMode {
-    /// Many writes, then one flush of the device's cache; a lone write by itself.
-    Flush,
-    /// Each write by itself (`RWF_DSYNC`), which is one command where the device has FUA.
-    Dsync,
-    /// Not at all: what the device took survives a power cut. On any other device acknowledged writes get lost.
-    None,
-}
-
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
             cache_bytes_per_shard: 256 << 20,
             data_cache_bytes_per_shard: 0,
-            readahead_bytes: 256 << 10,
+            readahead_bytes: READAHEAD_BYTES,
             prefer_deferred_bytes: None,
             flush: None,
             discard: false,

@@ -1,12 +1,12 @@
 //! What the doctor should know of a testbed.
 
 use carmine_doctor::{Finding, Options, Place, examine};
-use carmine_testbed::{Layout, Plan, StoreKind, Wish};
+use carmine_testbed::{Layout, Plan, Wish};
 use carmine_topology::{CpuList, Topology};
-use carmine_types::OsdId;
+use carmine_types::{OsdId, StoreKind};
 use serde_json::Value;
 
-use crate::cmd::osd::facts;
+use carmine_testbed::drive::facts;
 
 /// Fields of a plan that are no options, or differ from testbed to testbed anyway.
 const NO_OPTIONS: [&str; 6] = ["format", "made_by", "fsid", "complete", "mon_port", "grid"];

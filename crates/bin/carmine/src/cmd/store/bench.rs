@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use carmine_bench::archive;
+use carmine_bench::sample::host_report;
 use carmine_load::{Geometry, LoadSpec, run_job};
 use carmine_reactor::{Config, Group, Shard, ShardId, sync};
 use carmine_store::{Store, StoreShared};
-use carmine_testbed::archive;
-use carmine_testbed::sample::host_report;
 use serde_json::json;
 
-use crate::cmd::raw::{self, Edge};
-use crate::output::{Usage, print};
-use crate::signals;
+use carmine_bench::raw::{self, Edge};
+use carmine_daemon::signals;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::print;
 use compaction::Compactor;
 use figures::Row;
 use make::Bare;

@@ -7,7 +7,7 @@ use carmine_store::blue::{self, Dumped};
 use serde_json::{Value, json};
 
 use super::tool::{Tool, WhichArgs};
-use crate::output::print;
+use carmine_testbed::output::print;
 
 /// 0: all of it could be read; 1: something is damaged.
 pub(super) fn run(args: &WhichArgs) -> anyhow::Result<ExitCode> {

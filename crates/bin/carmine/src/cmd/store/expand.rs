@@ -6,7 +6,7 @@ use carmine_store::blue::expand;
 use serde_json::json;
 
 use super::tool::{Tool, WhichArgs};
-use crate::output::print;
+use carmine_testbed::output::print;
 
 pub(super) fn run(args: &WhichArgs) -> anyhow::Result<ExitCode> {
     let tool = Tool::open(args)?;

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::tool::{Tool, WhichArgs};
-use crate::output::print;
+use carmine_testbed::output::print;
 
 /// Options of `carmine store migrate-db`.
 #[derive(Args)]

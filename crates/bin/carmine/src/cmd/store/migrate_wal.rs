@@ -9,9 +9,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::tool::{Tool, WhichArgs};
-use crate::args::parse_bytes;
-use crate::cmd::osd::mkfs::fill;
-use crate::output::{Usage, print};
+use carmine_load::parse_bytes;
+use carmine_osd_daemon::store::fill;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::print;
 
 /// Where a log is to lie.
 #[derive(Args)]

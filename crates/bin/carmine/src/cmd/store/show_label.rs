@@ -7,7 +7,7 @@ use carmine_store::{Label, StoreError};
 use serde_json::{Value, json};
 
 use super::tool::{Tool, WhichArgs};
-use crate::output::print;
+use carmine_testbed::output::print;
 
 /// 0: both labels are good and equal; 1: not so.
 pub(super) fn run(args: &WhichArgs) -> anyhow::Result<ExitCode> {

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use carmine_bench::sample::device_of;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MountOptions, Places};
 use carmine_store::{BlueShared, Kv};
-use carmine_testbed::sample::device_of;
-use carmine_testbed::{Daemon, StoreKind, Testbed, running};
-use carmine_types::OsdId;
+use carmine_testbed::{Daemon, Testbed, running};
+use carmine_types::{OsdId, StoreKind};
 use clap::Args;
 
-use crate::args::DirArgs;
 use crate::cmd::down;
-use crate::cmd::osd::store::{lock_slice, open_kv, places};
-use crate::output::Usage;
+use carmine_osd_daemon::store::{lock_slice, open_kv, places};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::spec::DirArgs;
 
 /// Which store.
 #[derive(Args)]

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use carmine_load::parse_millis;
 use carmine_load::profile::ProfileMode;
-use carmine_study::plan::{Kind, Overrides, Plan, SHIPPED, axis, shipped};
+use carmine_study::plan::{Overrides, Plan, SHIPPED, axis, shipped};
+use carmine_testbed::spec::Kind;
 use clap::Args;
 
-use crate::args::parse_path;
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::spec::parse_path;
 
 /// Options of the sweep.
 #[derive(Args, Clone, Debug)]

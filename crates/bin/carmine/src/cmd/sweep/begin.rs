@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use carmine_bench::sample::host_report;
 use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
 use carmine_study::expand::{Expansion, Planned};
 use carmine_study::plan::Plan;
-use carmine_testbed::sample::host_report;
 use clap::Parser;
 
 use super::args::SweepArgs;
 use crate::args::{Cli, Command};
-use crate::cmd::{doctor, version};
-use crate::output::Usage;
+use crate::cmd::doctor;
+use carmine_testbed::TestbedError::Usage;
 
 /// Windows under this say little (the studies use minutes).
 const SMOKE_S: f64 = 60.0;
@@ -156,9 +156,9 @@ fn command_line(args: &SweepArgs) -> Vec<String> {
 fn build() -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        git_hash: env!("CARMINE_GIT_HASH").to_owned(),
-        profile: env!("CARMINE_PROFILE").to_owned(),
-        allocator: version::allocator(),
+        git_hash: carmine_daemon::build::GIT_HASH.to_owned(),
+        profile: carmine_daemon::build::PROFILE.to_owned(),
+        allocator: carmine_daemon::build::ALLOCATOR.to_owned(),
     }
 }
 

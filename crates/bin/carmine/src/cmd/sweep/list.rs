@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Context;
 use carmine_study::archive::Run;
 use carmine_study::expand::Expansion;
-use carmine_study::plan::{AXES, SHIPPED, WORKLOADS, shipped};
+use carmine_study::plan::{SHIPPED, WORKLOADS, axes, shipped};
 use carmine_study::scaling::scaling_of_run;
 use serde_json::{Value, json};
 
@@ -16,8 +16,7 @@ pub(crate) fn list(as_json: bool) -> anyhow::Result<String> {
     if as_json {
         let plans: Vec<Value> =
             plans.iter().map(|(name, about)| json!({"name": name, "about": about})).collect();
-        let axes: Vec<Value> =
-            AXES.iter().map(|axis| json!({"name": axis.name, "about": axis.about})).collect();
+        let axes: Vec<Value> = axes().map(|axis| json!({"name": axis.name, "about": axis.about()})).collect();
         return pretty(&json!({"plans": plans, "axes": axes, "workloads": WORKLOADS.map(|w| w.name)}));
     }
     let mut text = String::from("Plans (a copy of one is in each archive, as plan.toml):\n");
@@ -25,8 +24,8 @@ pub(crate) fn list(as_json: bool) -> anyhow::Result<String> {
         let _ = writeln!(text, "  {name:<18} {about}");
     }
     text.push_str("\nAxes of plans:\n");
-    for axis in AXES {
-        let _ = writeln!(text, "  {:<18} {}", axis.name, axis.about);
+    for axis in axes() {
+        let _ = writeln!(text, "  {:<18} {}", axis.name, axis.about());
     }
     let _ = writeln!(text, "  {:<18} an option of the peer's configuration", "peer_opt.NAME");
     let _ = writeln!(text, "\nWorkloads: {}", WORKLOADS.map(|w| w.name).join(" "));

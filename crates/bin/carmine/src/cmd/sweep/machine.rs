@@ -1,13 +1,12 @@
 //! The machine as the study's expansion sees it: grids are those that `carmine up` would make.
 
 use carmine_study::expand::Machine;
-use carmine_testbed::Plan;
+use carmine_testbed::{Plan, Wish};
 use carmine_topology::{Grid, Topology};
 use clap::Parser;
 
 use super::args::SweepArgs;
-use crate::args::RawArgs;
-use crate::output::Usage;
+use carmine_testbed::TestbedError::Usage;
 
 /// This machine, or the one of `--topology`.
 pub(crate) fn machine(args: &SweepArgs) -> anyhow::Result<Machine> {
@@ -24,11 +23,11 @@ pub(crate) fn machine(args: &SweepArgs) -> anyhow::Result<Machine> {
 #[command(no_binary_name = true)]
 struct Up {
     #[command(flatten)]
-    wish: RawArgs,
+    wish: Wish,
 }
 
 fn place(topology: &Topology, up: &[String]) -> Result<Grid, String> {
     let up =
         Up::try_parse_from(up).map_err(|e| e.to_string().lines().next().unwrap_or_default().to_owned())?;
-    Plan::new(&up.wish.wish(), topology, "").map(|plan| plan.grid).map_err(|e| e.to_string())
+    Plan::new(&up.wish, topology, "").map(|plan| plan.grid).map_err(|e| e.to_string())
 }

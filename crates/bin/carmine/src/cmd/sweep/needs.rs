@@ -8,7 +8,7 @@ use carmine_peer::Programs;
 use carmine_study::commands::{is_hosted, is_peer, tool};
 use carmine_study::expand::Expansion;
 
-use crate::cmd::bench::require_tool;
+use carmine_bench::bench::require_tool;
 
 /// Fails with what to install, or what is wrong with `--peer-build`.
 pub(crate) fn check(expansion: &Expansion) -> anyhow::Result<()> {

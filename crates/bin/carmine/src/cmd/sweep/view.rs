@@ -10,7 +10,7 @@ use carmine_study::scaling::{KNEE, Scaling};
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::output::note;
+use carmine_testbed::output::note;
 
 /// The bar of a sweep; on anything but a terminal, a line per point that failed.
 pub(crate) struct View {

@@ -7,7 +7,8 @@ use carmine_testbed::precondition::{self, Outcome, PreconditionOptions};
 use carmine_testbed::{Layout, Plan, StartOptions, refuse_used_folder};
 use clap::Args;
 
-use crate::output::{Usage, note};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::note;
 
 /// Largest random write: a buffer's size.
 const BS_MAX: u64 = 1 << 20;

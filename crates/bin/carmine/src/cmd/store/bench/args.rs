@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use carmine_load::{LoadSpec, Rw, parse_bytes, parse_millis};
 use carmine_reactor::PollPolicy;
-use carmine_testbed::{StoreKind, Tuning};
+use carmine_testbed::Tuning;
 use carmine_topology::CpuList;
+use carmine_types::StoreKind;
 use clap::{Args, ValueEnum};
 
-use crate::tuning::TuningArgs;
+use carmine_testbed::TuningWish;
 
 /// Where `blue` keeps its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,7 +78,7 @@ pub(crate) struct StoreBenchArgs {
     #[arg(long, value_name = "POLICY", default_value_t)]
     pub(super) poll: PollPolicy,
     #[command(flatten)]
-    tuning: TuningArgs,
+    tuning: TuningWish,
     /// Each load in four windows: in the first and the last as it is, in those between while RocksDB merges all its tables
     /// again and again (with so much beside the load's own that it never ends), so that what compaction costs is seen
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "256m", value_parser = parse_bytes)]
@@ -105,7 +106,7 @@ impl StoreBenchArgs {
 
     /// How the store is mounted.
     pub(super) fn tuning(&self) -> anyhow::Result<Tuning> {
-        Ok(Tuning::default().changed(&self.tuning.wish(), self.store)?)
+        Ok(Tuning::default().changed(&self.tuning, self.store)?)
     }
 
     pub(super) fn cpus(&self) -> Vec<usize> {

@@ -6,7 +6,7 @@ use carmine_store::StoreStats;
 use serde::Serialize;
 
 use super::probe::Reading;
-use crate::cmd::raw::Measured;
+use carmine_bench::raw::Measured;
 
 /// One load's figures; `_us` are microseconds of CPU per operation.
 #[derive(Clone, Debug, Serialize)]

@@ -9,14 +9,15 @@ use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{Fill, MkfsOptions, MountOptions, mkfs};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
 use carmine_testbed::drive::part_at;
-use carmine_testbed::{StoreKind, process};
-use carmine_types::{OsdId, Uuid};
+use carmine_testbed::process;
+use carmine_types::{OsdId, StoreKind, Uuid};
 use tempfile::TempDir;
 
 use super::args::{KvKind, StoreBenchArgs};
 use super::compaction::{self, Compactor};
-use crate::cmd::osd::facts::{mount_options, settle};
-use crate::output::Usage;
+use carmine_osd_daemon::store::mount_options;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::drive::facts::settle;
 
 /// RocksDB's folder.
 const DB: &str = "db";

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use carmine_bench::sample::{Sampler, Snapshot, WatchedOsd};
 use carmine_reactor::{ReactorStats, Shard};
 use carmine_store::{Store, StoreStats};
-use carmine_testbed::sample::{Sampler, Snapshot, WatchedOsd};
 
 /// How often a shard looks whether it is asked.
 const LOOK: Duration = Duration::from_millis(2);

@@ -1,0 +1,89 @@
+//! Enums whose values have names: what options, plans and results call them.
+
+use std::fmt;
+
+/// A text that is none of the names of an enum made by [`words!`](crate::words).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownWord {
+    /// What the enum is, such as `store`.
+    pub kind: &'static str,
+    /// The text.
+    pub text: String,
+    /// All names of the enum.
+    pub words: &'static [&'static str],
+}
+
+impl fmt::Display for UnknownWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no {}; take ", self.text, self.kind)?;
+        match self.words {
+            [most @ .., last] if !most.is_empty() => write!(f, "{} or {last}", most.join(", ")),
+            words => f.write_str(&words.concat()),
+        }
+    }
+}
+
+impl std::error::Error for UnknownWord {}
+
+/// Declares an enum with a name for each value: `Display` and `FromStr` use them, `WORDS` and `ALL` list names and values.
+///
+/// ```
+/// carmine_types::words! {
+///     /// How it is done.
+///     #[derive(Clone, Copy, Debug, PartialEq)]
+///     pub enum Way: "way" {
+///         /// Directly.
+///         Direct = "direct",
+///         Detour = "detour",
+///     }
+/// }
+/// assert_eq!("detour".parse(), Ok(Way::Detour));
+/// assert_eq!("no".parse::<Way>().unwrap_err().to_string(), "`no` is no way; take direct or detour");
+/// ```
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[$attr:meta])*
+        $vis:vis enum $name:ident: $kind:literal {
+            $($(#[$variant_attr:meta])* $variant:ident = $word:literal),+ $(,)?
+        }
+    ) => {
+        $(#[$attr])*
+        $vis enum $name {
+            $($(#[$variant_attr])* $variant),+
+        }
+
+        #[allow(dead_code, reason = "an enum need not use all of this")]
+        impl $name {
+            /// Names of the values, in order.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+            /// All values, in order.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The name.
+            #[must_use]
+            pub fn word(&self) -> &'static str {
+                match self {
+                    $($name::$variant => $word),+
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.word())
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::UnknownWord;
+
+            fn from_str(text: &str) -> ::std::result::Result<Self, $crate::UnknownWord> {
+                match text {
+                    $($word => Ok($name::$variant),)+
+                    _ => Err($crate::UnknownWord { kind: $kind, text: text.to_owned(), words: $name::WORDS }),
+                }
+            }
+        }
+    };
+}

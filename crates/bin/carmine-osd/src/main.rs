@@ -1,0 +1,233 @@
+//! `carmine-osd`: one OSD process. Builds its reactors by the testbed's plan, opens its store, and runs.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the program starts the reactors and reads what the testbed left in files"
+)]
+
+mod hook;
+mod live;
+mod load;
+mod metadata;
+mod mkfs;
+mod slowdown;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use carmine_daemon::{ended, logging, signals};
+use carmine_load::drive::StoreFacts;
+use carmine_osd::{Gates, OsdConfig, OsdShard};
+use carmine_osd_daemon::{Memory, store};
+use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
+use carmine_store::StoreShared;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::drive::facts;
+use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan};
+use carmine_types::{OsdId, Uuid};
+use clap::Parser;
+
+use metadata::Metadata;
+
+/// How often it is looked whether the store still works.
+const STORE_WATCH: Duration = Duration::from_secs(1);
+
+/// One OSD of a testbed. `carmine up` starts it.
+#[derive(Parser)]
+#[command(name = "carmine-osd", version)]
+struct Args {
+    /// Folder of the testbed
+    #[arg(long, value_name = "FOLDER", default_value = "carmine-testbed")]
+    dir: PathBuf,
+    /// Number of the OSD
+    #[arg(long)]
+    id: u32,
+    /// Make the store and end; prints progress
+    #[arg(long)]
+    mkfs: bool,
+    /// With --mkfs: overwrite a device that is not blank
+    #[arg(long, requires = "mkfs")]
+    force_wipe: bool,
+}
+
+fn main() -> ExitCode {
+    carmine_daemon::main(run)
+}
+
+fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let layout = Layout::new(&args.dir)?;
+    let plan = require_plan(&layout)?;
+    let osd = OsdId(args.id);
+    if args.id >= plan.osds() {
+        return Err(Usage(format!("--id {}: this testbed has OSDs 0 to {}", args.id, plan.osds() - 1)).into());
+    }
+    if args.mkfs {
+        mkfs::run(&layout, &plan, osd, args.force_wipe)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    process::detach();
+    process::record_own(&layout, Daemon::Osd(osd))?;
+    confine::enter(&layout, osd)?;
+    logging::start();
+    say_memory(&Memory::of(&plan));
+    Ok(ended(serve(&layout, &plan, osd)))
+}
+
+fn say_memory(memory: &Memory) {
+    if memory.is_short() {
+        tracing::warn!("memory {memory}: that is more than there is to be, raise --osd-memory");
+    } else {
+        tracing::info!("memory {memory}");
+    }
+}
+
+/// The reactors, pinned as planned.
+fn reactors(plan: &Plan, osd: OsdId) -> anyhow::Result<Config> {
+    let row = plan.grid.osds.get(osd.0 as usize).context("the plan has no row for this OSD")?;
+    Ok(Config {
+        name: osd.to_string(),
+        cpus: row.reactor_cpus().into_iter().map(Some).collect(),
+        poll: plan.poll.parse()?,
+        alien_threads: plan.alien_threads.into(),
+        alien_cpus: row.aliens.cpus.to_vec(),
+        alien_shares_cpu: row.aliens.own,
+        arena_bytes_per_shard: Memory::of(plan).arena_per_shard,
+        ..Config::default()
+    })
+}
+
+/// Identity of an OSD's store: the cluster's, with the OSD's number mixed in. `cyan` keeps it over restarts, too.
+fn store_uuid(fsid: Uuid, osd: OsdId) -> Uuid {
+    let mut bytes = fsid.0;
+    // An odd factor: different numbers give different ids.
+    let mix = (osd.0 + 1).wrapping_mul(0x9e37_79b1).to_be_bytes();
+    bytes.iter_mut().rev().zip(mix).for_each(|(byte, mix)| *byte ^= mix);
+    Uuid(bytes)
+}
+
+/// Runs the OSD until it is asked to stop, or fails.
+fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
+    let reactors = reactors(plan, osd)?;
+    // For the threads that nobody pins: RocksDB's, the signal handler's, this one.
+    process::restrict_to(&reactors.alien_cpus)?;
+    let fsid = plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?;
+    let config = Arc::new(OsdConfig {
+        id: osd,
+        uuid: store_uuid(fsid, osd),
+        listen: plan.addr,
+        nonce: std::process::id(),
+        gates: Gates::within(process::raise_open_files()),
+        request_bytes_per_shard: Memory::of(plan).requests_per_shard,
+        mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
+    });
+    let _slice = store::lock_slice(layout, plan, osd)?;
+    let kv = store::open_kv(layout, plan, osd)?;
+    let (failed, failure) = mpsc::channel();
+    let (layout, plan) = (layout.clone(), plan.clone());
+    let facts = facts::of(&layout, &plan, osd).map(Arc::new);
+    if let Some(facts) = &facts {
+        tracing::info!("{}; {}: {}", facts.line(), facts.flush_mode, facts.flush_reason);
+    }
+    let metadata: Metadata = metadata::of(&layout, &plan, osd, facts.as_deref()).into();
+    let known = Known { metadata, facts };
+    let running = Reactors::start(reactors, move |shard: Shard| {
+        let (layout, plan, config, kv, failed) =
+            (layout.clone(), plan.clone(), Arc::clone(&config), kv.clone(), failed.clone());
+        let known = known.clone();
+        async move {
+            // Shard 0 opens what all share, then starts the others.
+            if shard.id() != ShardId(0) {
+                return;
+            }
+            let started = async {
+                let store = store::open(&shard, &layout, &plan, osd, kv, known.facts.as_deref()).await?;
+                let plan = Arc::new(plan);
+                for to in (1..shard.shards()).map(ShardId) {
+                    let parts = (Arc::clone(&plan), Arc::clone(&config), store.clone(), known.clone());
+                    let failed = failed.clone();
+                    shard.submit_to(to, move |shard| start_shard(shard, parts, failed));
+                }
+                let osd = run_shard(&shard, (plan, config, store, known), failed.clone()).await?;
+                live::start(&osd, &layout).await
+            };
+            if let Err(e) = started.await {
+                give_up(&shard, &failed, e);
+            }
+        }
+    })
+    .context("cannot start the reactors")?;
+    let stopper = running.stopper();
+    signals::on_stop(move || stopper.stop())?;
+    running.join().context("a reactor failed")?;
+    match failure.try_recv() {
+        Ok(e) => Err(e),
+        Err(_) => Ok(()),
+    }
+}
+
+/// What every shard of an OSD is started with.
+type Parts = (Arc<Plan>, Arc<OsdConfig>, StoreShared, Known);
+
+/// What was looked up before the reactors ran.
+#[derive(Clone)]
+struct Known {
+    metadata: Metadata,
+    /// `None`: the store is in memory.
+    facts: Option<Arc<StoreFacts>>,
+}
+
+fn start_shard(shard: &Shard, parts: Parts, failed: mpsc::Sender<anyhow::Error>) {
+    let own = shard.clone();
+    shard.spawn(Group::Admin, "osd", async move {
+        if let Err(e) = run_shard(&own, parts, failed.clone()).await {
+            give_up(&own, &failed, e);
+        }
+    });
+}
+
+async fn run_shard(
+    shard: &Shard,
+    (plan, config, store, known): Parts,
+    failed: mpsc::Sender<anyhow::Error>,
+) -> anyhow::Result<Rc<OsdShard>> {
+    let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan, known))).await?;
+    if let Some(part) = slowdown::asked()? {
+        slowdown::start(shard, part);
+    }
+    let (own, watched) = (shard.clone(), Rc::clone(&osd));
+    // A store that has stopped (a full disk, a dead device) acknowledges nothing any more: better a dead OSD, which
+    // everybody sees, than one that only seems to live.
+    shard.spawn(Group::Admin, "store-watch", async move {
+        loop {
+            own.sleep(STORE_WATCH).await;
+            if let Err(e) = watched.store.sync().await {
+                return give_up(&own, &failed, anyhow!(e));
+            }
+        }
+    });
+    Ok(osd)
+}
+
+/// One shard that cannot run ends the process.
+fn give_up(shard: &Shard, failed: &mpsc::Sender<anyhow::Error>, error: anyhow::Error) {
+    // The receiver lives as long as the reactors do.
+    let _ = failed.send(error);
+    shard.stop();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_store_has_its_own_id() {
+        let fsid: Uuid = "b79dd65e-35b4-47de-95c3-97d67e42c11d".parse().unwrap();
+        let ids: std::collections::BTreeSet<Uuid> = (0..1000).map(|n| store_uuid(fsid, OsdId(n))).collect();
+        assert_eq!(ids.len(), 1000);
+        assert!(!ids.contains(&fsid));
+    }
+}

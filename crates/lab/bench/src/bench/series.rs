@@ -1,0 +1,62 @@
+//! The file of `--samples`: what the sampler saw, with what the generator counted in the same seconds.
+
+use std::path::Path;
+
+use crate::archive;
+use crate::sample::series::Samples;
+use anyhow::Context;
+use carmine_load::{JobResult, SAMPLE_NS};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Writes the samples, whole or not at all.
+pub(super) fn write(path: &Path, samples: Samples, result: &JobResult, window_s: f64) -> anyhow::Result<()> {
+    let samples = with_load(samples, result, window_s);
+    let mut text = serde_json::to_string(&samples).context("cannot make the JSON of the samples")?;
+    text.push('\n');
+    Ok(archive(path, text.into_bytes())?)
+}
+
+/// Adds the load's own series. Its window begins within milliseconds of the sampler's.
+fn with_load(mut samples: Samples, result: &JobResult, window_s: f64) -> Samples {
+    samples.put("iops", per_second(&result.iops_samples(window_s)));
+    for (name, stats) in [("read_iops", &result.read), ("write_iops", &result.write)] {
+        if stats.ops > 0 {
+            samples.put(name, per_second(&stats.iops_samples(window_s)));
+        }
+    }
+    for (name, percent) in [("p50_ns", 50.0), ("p99_ns", 99.0)] {
+        samples.put(name, result.seconds.percentiles(percent));
+    }
+    samples
+}
+
+/// Means of the samples of each whole second.
+fn per_second(rates: &[f64]) -> Vec<Option<f64>> {
+    let each = (SECOND_NS / SAMPLE_NS) as usize;
+    rates.chunks_exact(each).map(|chunk| Some(chunk.iter().sum::<f64>() / each as f64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carmine_study::archive::Samples as Archived;
+
+    #[test]
+    fn the_study_reads_what_is_written() {
+        let mut samples = Samples { interval_ms: 1000, t_ms: vec![1000.0, 2000.0], ..Samples::default() };
+        samples.put("osd_cores", vec![Some(0.5), None]);
+        let mut result = JobResult::default();
+        (0..2_000u64).for_each(|n| {
+            result.read.record(4096, 5_000, n * 1_000_000);
+            result.seconds.record(5_000, n * 1_000_000);
+        });
+        result.seconds.close();
+        let samples = with_load(samples, &result, 2.4);
+        let read: Archived = serde_json::from_value(serde_json::to_value(&samples).unwrap()).unwrap();
+        assert_eq!(read.series["iops"], [Some(1000.0), Some(1000.0)]);
+        assert_eq!((read.series["osd_cores"][1], read.interval_ms), (None, 1000));
+        assert!(read.series["p99_ns"][1].is_some_and(|ns| (ns / 5_000.0 - 1.0).abs() < 0.01));
+        assert!(!read.series.contains_key("write_iops") && read.instrument.is_some());
+    }
+}

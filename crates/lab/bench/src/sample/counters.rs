@@ -1,0 +1,163 @@
+//! Cycles and instructions of the OSDs by `perf stat`, where the processor's counters can be had: most virtual machines
+//! have none, and then there are no figures. Facts: perf-stat(1), "CSV FORMAT" and `--control`.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use carmine_load::window::CounterWindow;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Time for `perf` to do as it is told; it does so at once, or never.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// What is counted.
+const EVENTS: &str = "cycles,instructions";
+
+/// A `perf stat` that is attached to processes. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Counters {
+    perf: Child,
+    /// A byte for each word that `perf` has obeyed; closed when it has ended.
+    obeyed: Receiver<()>,
+}
+
+impl Counters {
+    /// Attaches to all threads of these processes, and counts nothing yet. `None` if there is no `perf`, or it may not.
+    pub fn attach(pids: &[u32]) -> Option<Counters> {
+        let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+        let mut command = Command::new("perf");
+        command.args(["stat", "--field-separator", ",", "--event", EVENTS, "--pid", &pids.join(",")]);
+        // Words come in by 0, their acknowledgements go out by 1; figures go to 2 when it ends.
+        command.args(["--delay", "-1", "--control", "fd:0,1"]).env("LC_ALL", "C").process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut perf = command.spawn().ok()?;
+        let mut acks = perf.stdout.take()?;
+        let (obey, obeyed) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0_u8; 64];
+            while let Ok(n @ 1..) = acks.read(&mut bytes) {
+                // Each is "ack\n", with a zero byte behind it.
+                let words = bytes[..n].iter().filter(|byte| **byte == b'\n').count();
+                if (0..words).any(|_| obey.send(()).is_err()) {
+                    return;
+                }
+            }
+        });
+        let mut counters = Counters { perf, obeyed };
+        counters.tell("disable").then_some(counters)
+    }
+
+    /// The window begins. False if nothing counts.
+    pub fn start(&mut self) -> bool {
+        self.tell("enable")
+    }
+
+    /// The window ends here.
+    pub fn stop(&mut self) -> bool {
+        self.tell("disable")
+    }
+
+    /// What was counted; `None` if nothing was.
+    pub fn read(mut self) -> Option<CounterWindow> {
+        let pid = Pid::from_raw(self.perf.id() as i32)?;
+        kill_process(pid, Signal::INT).ok()?;
+        let mut text = String::new();
+        self.perf.stderr.take()?.read_to_string(&mut text).ok()?;
+        parse(&text)
+    }
+
+    fn tell(&mut self, word: &str) -> bool {
+        let Some(stdin) = &mut self.perf.stdin else { return false };
+        writeln!(stdin, "{word}").is_ok() && self.obeyed.recv_timeout(ANSWER_LIMIT).is_ok()
+    }
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        // One that has ended keeps its number until it has been waited for.
+        let _ = self.perf.kill();
+        let _ = self.perf.wait();
+    }
+}
+
+/// Lines `VALUE,UNIT,EVENT,…`. A processor with two kinds of cores has a line for each kind; `:u` is user mode only.
+fn parse(text: &str) -> Option<CounterWindow> {
+    let mut window = CounterWindow::default();
+    for line in text.lines() {
+        let mut fields = line.split(',');
+        let (value, event) = (fields.next().unwrap_or_default(), fields.nth(1).unwrap_or_default());
+        // `cycles`, `cycles:u`, `cpu_core/cycles/`, `cpu_core/cycles/u`
+        let mut parts = event.split([':', '/']).filter(|part| !part.is_empty());
+        let name = parts.by_ref().find(|part| !part.starts_with("cpu_"));
+        let modifier = parts.next().unwrap_or_default();
+        let sum = match name {
+            Some("cycles" | "cpu-cycles") => &mut window.cycles,
+            Some("instructions") => &mut window.instructions,
+            _ => continue,
+        };
+        // `<not supported>` and `<not counted>` are no numbers, and no zeros.
+        let Ok(value) = value.parse::<u64>() else { continue };
+        *sum = Some(sum.unwrap_or(0) + value);
+        window.user_only |= modifier.contains('u') && !modifier.contains('k');
+    }
+    (window.cycles.is_some() || window.instructions.is_some()).then_some(window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What perf 6.1 says on a virtual machine without counters.
+    #[test]
+    fn absent_is_not_zero() {
+        let said = "Events disabled\nEvents enabled\n<not supported>,,cycles,0,100.00,,\n\
+                    <not supported>,,instructions,0,100.00,,\n";
+        assert_eq!(parse(said), None);
+        assert_eq!(parse("<not counted>,,cycles,0,0.00,,\n"), None);
+        assert_eq!(parse("Error:\nNo permission to enable cycles event.\n"), None);
+    }
+
+    #[test]
+    fn both_are_read() {
+        let said = "Events enabled\n3456789012,,cycles,1000123,100.00,,\n\
+                    6912345678,,instructions,1000123,100.00,2.00,insn per cycle\n";
+        let want = CounterWindow {
+            cycles: Some(3_456_789_012),
+            instructions: Some(6_912_345_678),
+            user_only: false,
+        };
+        assert_eq!(parse(said), Some(want));
+        let user = parse("77,,cycles:u,5,100.00,,\n<not supported>,,instructions:u,0,100.00,,\n").unwrap();
+        assert_eq!((user.cycles, user.instructions, user.user_only), (Some(77), None, true));
+    }
+
+    #[test]
+    fn two_kinds_of_cores_are_added_up() {
+        let said = "10,,cpu_core/cycles/,5,50.00,,\n<not counted>,,cpu_atom/cycles/,0,0.00,,\n\
+                    20,,cpu_core/instructions/,5,50.00,,\n30,,cpu_atom/instructions/u,5,50.00,,\n";
+        let found = parse(said).unwrap();
+        assert_eq!((found.cycles, found.instructions, found.user_only), (Some(10), Some(50), true));
+    }
+
+    /// With the real `perf`, of this process: figures that can be, or none.
+    #[test]
+    fn counts_ourselves_or_nothing() {
+        let Some(mut counters) = Counters::attach(&[std::process::id()]) else {
+            return carmine_testkit::skip(
+                "perf cannot count: apt-get install linux-perf, and allow it (kernel.perf_event_paranoid)",
+            );
+        };
+        assert!(counters.start());
+        let end = std::time::Instant::now() + Duration::from_millis(60);
+        while std::time::Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        assert!(counters.stop());
+        match counters.read() {
+            Some(window) => assert!(window.cycles.is_none_or(|n| n > 1_000_000), "{window:?}"),
+            None => eprintln!("this machine has no hardware counters"),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Where the figures come from: the metrics that each OSD serves, and the kernel's account of each CPU.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use carmine_testbed::process::ProcessId;
+use carmine_testbed::{Daemon, Layout, Plan, http_addr};
+use carmine_types::OsdId;
+use serde_json::Value;
+
+use super::sample::{CpuTimes, OsdSample, Sample};
+
+/// Time for an OSD's answer: longer than a busy reactor needs, shorter than a user's patience.
+const LIMIT: Duration = Duration::from_millis(900);
+/// Longest answer that is read, bytes.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads the figures of one testbed.
+pub(super) struct Source {
+    layout: Layout,
+    plan: Plan,
+}
+
+impl Source {
+    pub(super) fn new(layout: Layout, plan: Plan) -> Source {
+        Source { layout, plan }
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// True as long as any process of the testbed lives.
+    pub(super) fn is_alive(&self) -> bool {
+        let daemons = (0..self.plan.osds()).map(|id| Daemon::Osd(OsdId(id)));
+        daemons.chain([Daemon::Mon]).any(|daemon| {
+            let record = ProcessId::load(&self.layout.pid_file(daemon));
+            record.is_ok_and(|process| process.is_some_and(|process| process.alive()))
+        })
+    }
+
+    /// Asks all OSDs. One that does not answer is an error of its own row only.
+    pub(super) fn sample(&self) -> Sample {
+        let ids: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
+        // All at once: one that hangs costs its time limit, not everybody's.
+        let osds = std::thread::scope(|scope| {
+            let asked: Vec<_> = ids.iter().map(|id| scope.spawn(|| self.ask(*id))).collect();
+            asked
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err("the question failed".into())))
+                .collect()
+        });
+        Sample { osds, cpus: cpu_times(&std::fs::read_to_string("/proc/stat").unwrap_or_default()) }
+    }
+
+    fn ask(&self, id: OsdId) -> Result<OsdSample, String> {
+        let addr = http_addr(&self.layout, id).ok_or("it does not run")?;
+        let body = get(addr, "/metrics.json").map_err(|e| carmine_testbed::output::chain(&*e))?;
+        OsdSample::parse(&body).ok_or_else(|| "its answer is not understood".into())
+    }
+}
+
+/// The JSON behind `http://ADDR/TARGET`.
+fn get(addr: SocketAddr, target: &str) -> anyhow::Result<Value> {
+    let mut stream =
+        TcpStream::connect_timeout(&addr, LIMIT).with_context(|| format!("cannot reach {addr}"))?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_write_timeout(Some(LIMIT))?;
+    stream.write_all(
+        format!("GET {target} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n").as_bytes(),
+    )?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).context("no answer in time")?;
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut response = httparse::Response::new(&mut headers);
+    let head = response.parse(&answer).context("not HTTP")?;
+    ensure!(head.is_complete() && response.code == Some(200), "{addr} answers {:?}", response.code);
+    serde_json::from_slice(&answer[head.unwrap()..]).context("not JSON")
+}
+
+/// Clock ticks of each CPU: all, and those that were not idle.
+fn cpu_times(stat: &str) -> Vec<(usize, CpuTimes)> {
+    let cpus = stat.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(' ')?;
+        let cpu = name.strip_prefix("cpu")?.parse().ok()?;
+        // user nice system idle iowait irq softirq steal; guest time is in user already.
+        let times: Vec<u64> = rest.split_whitespace().take(8).filter_map(|t| t.parse().ok()).collect();
+        let idle = times.get(3)? + times.get(4)?;
+        let total = times.iter().sum::<u64>();
+        Some((cpu, CpuTimes { total, busy: total - idle }))
+    });
+    cpus.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_cpus() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 10 0 5 80 5 0 0 0 3 0\ncpu12 1 2 3 4 5 6 7 8 0 0\nintr 5";
+        let times = cpu_times(stat);
+        assert_eq!(times, [(0, CpuTimes { total: 100, busy: 15 }), (12, CpuTimes { total: 36, busy: 27 })]);
+        assert!(cpu_times("cpu0 x").is_empty());
+    }
+
+    #[test]
+    fn a_server_that_is_none_of_ours() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            for answer in ["HTTP/1.1 404 Not Found\r\n\r\n", "hello", "HTTP/1.1 200 OK\r\n\r\n{\"a\": 1}"] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 512];
+                let n = stream.read(&mut request).unwrap();
+                assert!(request[..n].starts_with(b"GET /x HTTP/1.1\r\n"));
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        assert!(get(addr, "/x").unwrap_err().to_string().contains("404"));
+        assert!(get(addr, "/x").is_err());
+        assert_eq!(get(addr, "/x").unwrap()["a"], 1);
+        server.join().unwrap();
+        assert!(get(addr, "/x").unwrap_err().to_string().contains("cannot reach"));
+    }
+}

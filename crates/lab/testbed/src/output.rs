@@ -1,0 +1,51 @@
+//! Text for people. Writing to a closed pipe (`carmine plan | head`) is no error and no panic.
+
+use std::error::Error;
+use std::io::{self, ErrorKind, Write};
+
+use crate::error::TestbedError;
+
+/// Prints to standard output.
+///
+/// # Errors
+/// It cannot be written to.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Prints a note to standard error.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// An error and its causes.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |e: &&'a (dyn Error + 'static)| (*e).source())
+}
+
+/// An error with its causes on one line. A cause whose text its effect already has is left out.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    for cause in causes(error).map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// The exit code of a program that ends by `error`: 2 for options that cannot work, 1 for everything else.
+pub fn exit_code(error: &(dyn Error + 'static)) -> u8 {
+    let usage =
+        |e: &(dyn Error + 'static)| e.downcast_ref::<TestbedError>().is_some_and(TestbedError::is_usage);
+    if causes(error).any(usage) { 2 } else { 1 }
+}
+
+/// True if the reader of our output has gone.
+pub fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    causes(error).any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe))
+}
