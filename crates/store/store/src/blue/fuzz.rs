@@ -6,12 +6,13 @@ use carmine_codec::Encoder;
 use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, PgInfo, Sealed, Step, Transaction, Xattrs};
 use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, Uuid, crc32c};
 
-use super::extents::{Entry, Extents};
-use super::label::LogArea;
-use super::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, TxnParts, decode_txns};
-use super::scan::Scanned;
-use super::wal::WalLabel;
-use super::{codec, keys};
+use crate::blue::device::label::LogArea;
+use crate::blue::device::wal::WalLabel;
+use crate::blue::log::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, TxnParts, decode_txns};
+use crate::blue::log::scan::Scanned;
+use crate::blue::meta::codec;
+use crate::blue::meta::extents::{Entry, Extents};
+use crate::blue::meta::keys;
 use crate::{BLOCK_BYTES, Label};
 
 /// The log that groups are looked for of.

@@ -1,0 +1,221 @@
+//! [`Device`]: the file or block device that holds a store's data, or the slice of one that is the store's.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use carmine_reactor::{Buf, Bytes, File, FileOptions, Shard};
+
+use crate::blue::device::label::Label;
+use crate::{BLOCK_BYTES, StoreError};
+
+/// A part of a device that several stores share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Where it begins, bytes; a multiple of the block size.
+    pub offset_bytes: u64,
+    /// Its length, bytes.
+    pub size_bytes: u64,
+}
+
+/// Where a store's data lies: a whole file or block device, or a slice of one. Nothing here keeps two stores from using
+/// one slice at the same time: whoever opens it holds a lock on that range (the testbed does).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file or device.
+    pub path: PathBuf,
+    /// The store's part of it; `None`: all.
+    pub slice: Option<Slice>,
+}
+
+impl From<&Path> for Place {
+    fn from(path: &Path) -> Place {
+        Place { path: path.to_owned(), slice: None }
+    }
+}
+
+impl From<&PathBuf> for Place {
+    fn from(path: &PathBuf) -> Place {
+        Place::from(path.as_path())
+    }
+}
+
+/// The places of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Of its data.
+    pub block: Place,
+    /// Devices of which one may be that of the log's own, if the store has one. There is more than one while the log moves.
+    pub wal: Vec<Place>,
+}
+
+impl From<Place> for Places {
+    fn from(block: Place) -> Places {
+        Places { block, wal: Vec::new() }
+    }
+}
+
+impl From<&Path> for Places {
+    fn from(path: &Path) -> Places {
+        Places::from(Place::from(path))
+    }
+}
+
+impl From<&PathBuf> for Places {
+    fn from(path: &PathBuf) -> Places {
+        Places::from(Place::from(path))
+    }
+}
+
+impl Place {
+    /// Bytes before the slice.
+    fn offset_bytes(&self) -> u64 {
+        self.slice.map_or(0, |slice| slice.offset_bytes)
+    }
+
+    /// # Errors
+    /// A slice that does not begin at a block.
+    fn check(&self) -> Result<(), StoreError> {
+        let offset_bytes = self.offset_bytes();
+        if offset_bytes.is_multiple_of(BLOCK_BYTES) {
+            return Ok(());
+        }
+        let why =
+            format!("a slice cannot begin at byte {offset_bytes}, which is not a multiple of {BLOCK_BYTES}");
+        Err(StoreError::unusable(&self.path, why))
+    }
+}
+
+/// An open place; offsets count from its beginning.
+pub(crate) struct Device {
+    file: File,
+    slice: Option<Slice>,
+}
+
+impl Device {
+    /// Opens what is there past the page cache. `exclusive` refuses a block device that is in use by anybody else.
+    pub(crate) async fn open(shard: &Shard, place: &Place, exclusive: bool) -> Result<Device, StoreError> {
+        place.check()?;
+        let path = &place.path;
+        let options = FileOptions { exclusive_device: exclusive, ..direct() };
+        let file = shard.open(path, options).await.map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => StoreError::unusable(
+                path,
+                format!("it is mounted or in use ({error}): name another device, or unmount this one first"),
+            ),
+            io::ErrorKind::InvalidInput => StoreError::unusable(
+                path,
+                format!("its file system takes no direct I/O ({error}): use ext4, xfs or a block device"),
+            ),
+            _ => io_error(path, "open", &error),
+        })?;
+        Ok(Device { file, slice: place.slice })
+    }
+
+    /// Makes a new file.
+    pub(crate) async fn create(shard: &Shard, place: &Place) -> Result<Device, StoreError> {
+        place.check()?;
+        let options = FileOptions { create: true, ..direct() };
+        let file = shard.open(&place.path, options).await;
+        let file = file.map_err(|error| io_error(&place.path, "create", &error))?;
+        // What is written to a new file is lost with its name.
+        let folder = place.path.parent().filter(|folder| *folder != Path::new(""));
+        let synced = shard.sync_folder(folder.unwrap_or(Path::new("."))).await;
+        synced.map_err(|error| io_error(&place.path, "sync the folder of", &error))?;
+        Ok(Device { file, slice: place.slice })
+    }
+
+    fn base(&self) -> u64 {
+        self.slice.map_or(0, |slice| slice.offset_bytes)
+    }
+
+    pub(crate) async fn read_at(&self, buf: Buf, len: usize, at: u64) -> (io::Result<usize>, Buf) {
+        self.file.read_at(buf, len, self.base() + at).await
+    }
+
+    pub(crate) async fn write_at(&self, data: Vec<Bytes>, at: u64, durable: bool) -> io::Result<()> {
+        let durable = durable && !cfg!(carmine_mutation = "skip_flush");
+        self.file.write_at(data, self.base() + at, durable).await
+    }
+
+    pub(crate) async fn fdatasync(&self) -> io::Result<()> {
+        if cfg!(carmine_mutation = "skip_flush") {
+            return Ok(());
+        }
+        self.file.fdatasync().await
+    }
+
+    /// Says that nothing needs these bytes any more.
+    pub(crate) async fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.file.discard(self.base() + at, bytes).await
+    }
+
+    /// Lets the drive or file system write zeros by itself.
+    pub(crate) async fn write_zeros(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.file.write_zeros(self.base() + at, bytes).await
+    }
+
+    /// Bytes from the beginning of the place to its end, or to the end of the device if that comes first.
+    pub(crate) async fn len(&self) -> io::Result<u64> {
+        let length = self.file.len().await?.saturating_sub(self.base());
+        Ok(self.slice.map_or(length, |slice| length.min(slice.size_bytes)))
+    }
+
+    /// Makes a file long enough for `bytes` of this place; what other slices have behind it stays.
+    pub(crate) async fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let end = self.base() + bytes;
+        if self.slice.is_some() && self.file.len().await? >= end {
+            return Ok(());
+        }
+        self.file.set_len(end).await
+    }
+
+    pub(crate) fn is_device(&self) -> bool {
+        self.file.is_device()
+    }
+
+    /// True if others have other parts of it.
+    pub(crate) fn is_slice(&self) -> bool {
+        self.slice.is_some()
+    }
+}
+
+fn direct() -> FileOptions {
+    FileOptions { read: true, write: true, direct: true, ..FileOptions::default() }
+}
+
+/// An operation on a file or device failed.
+pub(crate) fn io_error(path: &Path, what: &str, error: &std::io::Error) -> StoreError {
+    StoreError::io(format!("{what} {}", path.display()), error)
+}
+
+/// Reads one block.
+pub(crate) async fn read_block(
+    shard: &Shard,
+    path: &Path,
+    device: &Device,
+    block: u64,
+) -> Result<Vec<u8>, StoreError> {
+    let bytes = BLOCK_BYTES as usize;
+    let (result, buf) = device.read_at(shard.buf(bytes), bytes, block * BLOCK_BYTES).await;
+    let found = result.map_err(|error| io_error(path, "read", &error))?;
+    Ok(buf.get(..found.min(buf.len())).unwrap_or_default().to_vec())
+}
+
+/// The label in the first block, or its copy in the last if the first is unreadable.
+pub(crate) async fn read_label(shard: &Shard, path: &Path, device: &Device) -> Result<Label, StoreError> {
+    let first = match read_block(shard, path, device, 0).await {
+        Ok(bytes) => Label::decode(path, &bytes),
+        Err(error) => Err(error),
+    };
+    let Err(error) = first else { return first };
+    let length = device.len().await.map_err(|error| io_error(path, "length of", &error))?;
+    let Some(last) = (length / BLOCK_BYTES).checked_sub(1) else { return Err(error) };
+    let copy = read_block(shard, path, device, last).await.and_then(|bytes| Label::decode(path, &bytes));
+    match copy {
+        Ok(label) => {
+            tracing::warn!(%error, "the first label is unusable, its copy in the last block is good");
+            Ok(label)
+        }
+        Err(_) => Err(error),
+    }
+}

@@ -1,0 +1,373 @@
+//! Which blocks of the device are taken: one bitmap for all shards, derived from the block maps at mount.
+//!
+//! Chunks of blocks are leased to shards at run time. Only the leaseholder sets bits in a chunk, anyone clears bits;
+//! so an allocation is a scan of words that nobody else fills. Nothing of this is stored: the block maps are the truth.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use smallvec::SmallVec;
+
+use crate::blue::device::label::Label;
+use crate::{BLOCK_BYTES, StatFs};
+
+/// Blocks of the largest chunk: 16 MiB.
+const CHUNK_BLOCKS_MAX: u64 = 4096;
+/// Blocks of the smallest chunk: one word of the bitmap.
+const CHUNK_BLOCKS_MIN: u64 = 64;
+/// A device has at least so many chunks, if they are not of the smallest size.
+const CHUNKS_MIN: u64 = 64;
+/// Blocks kept back so that truncating and zeroing work on a full device: at least, …
+const RESERVE_BLOCKS_MIN: u64 = 8;
+/// … and at most.
+const RESERVE_BLOCKS_MAX: u64 = 4096;
+/// No chunk.
+const NOBODY: u16 = 0;
+
+/// A run of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) start: u64,
+    pub(crate) blocks: u64,
+}
+
+/// Runs of one allocation, in the order in which they are to be used.
+pub(crate) type Runs = SmallVec<[Run; 2]>;
+
+/// The bitmap and who leases which part of it.
+pub(crate) struct Space {
+    blocks: u64,
+    /// Blocks that never hold data: the labels and the log.
+    kept_blocks: u64,
+    chunk_blocks: u64,
+    reserve_blocks: u64,
+    words: Box<[AtomicU64]>,
+    /// Leaseholder's shard number + 1, or [`NOBODY`].
+    owners: Box<[AtomicU16]>,
+    /// Bits set in each chunk.
+    chunk_used: Box<[AtomicU32]>,
+    /// Bits set in all, less the labels.
+    used: AtomicU64,
+    /// Where the next search for a chunk starts.
+    hint: AtomicUsize,
+    /// Blocks freed that were not taken: always 0, or there is a bug.
+    double_frees: AtomicU64,
+}
+
+/// What a shard holds of the space.
+#[derive(Default)]
+pub(crate) struct Lease {
+    chunk: Option<usize>,
+    /// Next word to look at, counted in the whole bitmap.
+    word: usize,
+}
+
+impl Space {
+    /// The device that a label describes: its log and the two labels hold no data.
+    pub(crate) fn of(label: &Label) -> Space {
+        let mut space = Space::new(label.blocks());
+        for block in label.home.blocks() {
+            space.mark(block);
+            space.kept_blocks += 1;
+        }
+        space.used.store(0, Ordering::Relaxed);
+        space
+    }
+
+    /// A device of so many blocks, the first and the last of which hold labels.
+    pub(crate) fn new(blocks: u64) -> Space {
+        let chunk_blocks =
+            (blocks / CHUNKS_MIN).next_power_of_two().clamp(CHUNK_BLOCKS_MIN, CHUNK_BLOCKS_MAX);
+        let chunks = blocks.div_ceil(chunk_blocks) as usize;
+        let words = chunks * (chunk_blocks / 64) as usize;
+        let space = Space {
+            blocks,
+            kept_blocks: 2,
+            chunk_blocks,
+            reserve_blocks: (blocks / 128).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX),
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            owners: (0..chunks).map(|_| AtomicU16::new(NOBODY)).collect(),
+            chunk_used: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            used: AtomicU64::new(0),
+            hint: AtomicUsize::new(0),
+            double_frees: AtomicU64::new(0),
+        };
+        // The labels, and what the last chunk has beyond the device.
+        for block in [0].into_iter().chain(blocks.saturating_sub(1)..words as u64 * 64) {
+            space.mark(block);
+        }
+        space.used.store(0, Ordering::Relaxed);
+        space
+    }
+
+    /// Blocks that can hold data.
+    pub(crate) fn data_blocks(&self) -> u64 {
+        self.blocks.saturating_sub(self.kept_blocks)
+    }
+
+    fn word(&self, block: u64) -> Option<(&AtomicU64, u64)> {
+        self.words.get((block / 64) as usize).map(|word| (word, 1 << (block % 64)))
+    }
+
+    fn chunk_of(&self, block: u64) -> usize {
+        (block / self.chunk_blocks) as usize
+    }
+
+    fn count(&self, block: u64, taken: bool) {
+        if let Some(used) = self.chunk_used.get(self.chunk_of(block)) {
+            if taken {
+                used.fetch_add(1, Ordering::Relaxed);
+                self.used.fetch_add(1, Ordering::Relaxed);
+            } else {
+                used.fetch_sub(1, Ordering::Relaxed);
+                self.used.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes a block at mount. `false`: it was taken already, or is outside of the device.
+    pub(crate) fn mark(&self, block: u64) -> bool {
+        let Some((word, bit)) = self.word(block) else { return false };
+        let fresh = word.fetch_or(bit, Ordering::Relaxed) & bit == 0;
+        if fresh {
+            self.count(block, true);
+        }
+        fresh
+    }
+
+    /// Gives a block back. From now on any shard may take it.
+    pub(crate) fn free(&self, block: u64) {
+        let Some((word, bit)) = self.word(block) else { return };
+        if word.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
+            self.double_frees.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(block, "block freed twice: the store's accounting is wrong, run fsck");
+        } else {
+            self.count(block, false);
+        }
+    }
+
+    pub(crate) fn is_taken(&self, block: u64) -> bool {
+        self.word(block).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// Blocks taken by data.
+    pub(crate) fn used_blocks(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Blocks that were freed twice.
+    pub(crate) fn double_frees(&self) -> u64 {
+        self.double_frees.load(Ordering::Relaxed)
+    }
+
+    /// Blocks free for data; without `reserve` less what is kept back.
+    pub(crate) fn free_blocks(&self, reserve: bool) -> u64 {
+        let kept = if reserve { 0 } else { self.reserve_blocks };
+        self.data_blocks().saturating_sub(self.used_blocks()).saturating_sub(kept)
+    }
+
+    pub(crate) fn statfs(&self) -> StatFs {
+        StatFs {
+            total: self.data_blocks() * BLOCK_BYTES,
+            used: self.used_blocks() * BLOCK_BYTES,
+            free: self.free_blocks(false) * BLOCK_BYTES,
+        }
+    }
+
+    /// Takes `blocks` blocks for shard number `shard`, from its lease and from new ones; `reserve` allows what is
+    /// kept back. `None`, and nothing taken, if there are not so many (in chunks that no other shard holds).
+    pub(crate) fn allocate(&self, shard: u16, lease: &mut Lease, blocks: u64, reserve: bool) -> Option<Runs> {
+        if blocks > self.free_blocks(reserve) {
+            return None;
+        }
+        let mut runs = Runs::new();
+        let mut left = blocks;
+        // Every turn uses up a chunk; after one round over all of them (and the leased one again) there is no hope.
+        for _ in 0..self.owners.len() + 2 {
+            self.take_from(lease, &mut left, &mut runs);
+            if left == 0 {
+                return Some(runs);
+            }
+            if !self.lease_next(shard, lease) {
+                break;
+            }
+        }
+        for run in runs {
+            (run.start..run.start + run.blocks).for_each(|block| self.free(block));
+        }
+        None
+    }
+
+    /// Takes up to `left` blocks of the leased chunk, from the cursor on.
+    fn take_from(&self, lease: &mut Lease, left: &mut u64, runs: &mut Runs) {
+        let Some(chunk) = lease.chunk else { return };
+        let words_per_chunk = (self.chunk_blocks / 64) as usize;
+        let end = (chunk + 1) * words_per_chunk;
+        let mut taken = 0;
+        while *left > 0 && lease.word < end {
+            let Some(word) = self.words.get(lease.word) else { break };
+            // Acquire: whoever cleared a bit is done with the block.
+            let mut free = !word.load(Ordering::Acquire);
+            if free == 0 {
+                lease.word += 1;
+                continue;
+            }
+            let mut mask = 0;
+            while free != 0 && *left > 0 {
+                let bit = free.trailing_zeros();
+                let ones = u64::from((free >> bit).trailing_ones()).min(*left);
+                let run = (u64::MAX >> (64 - ones)) << bit;
+                mask |= run;
+                free &= !run;
+                *left -= ones;
+                push_run(runs, Run { start: lease.word as u64 * 64 + u64::from(bit), blocks: ones });
+            }
+            word.fetch_or(mask, Ordering::Relaxed);
+            taken += mask.count_ones();
+        }
+        if let Some(used) = self.chunk_used.get(chunk) {
+            used.fetch_add(taken, Ordering::Relaxed);
+            self.used.fetch_add(u64::from(taken), Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the leased chunk back and leases another: first one that is at least an eighth free, else any with room.
+    fn lease_next(&self, shard: u16, lease: &mut Lease) -> bool {
+        self.release(lease);
+        let chunks = self.owners.len();
+        let start = self.hint.load(Ordering::Relaxed);
+        let eighth = (self.chunk_blocks / 8) as u32;
+        for room in [eighth, 1] {
+            for step in 0..chunks {
+                let chunk = (start + step) % chunks;
+                let (Some(owner), Some(used)) = (self.owners.get(chunk), self.chunk_used.get(chunk)) else {
+                    continue;
+                };
+                if used.load(Ordering::Relaxed) + room <= self.chunk_blocks as u32
+                    && owner.compare_exchange(NOBODY, shard + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                {
+                    self.hint.store((chunk + 1) % chunks, Ordering::Relaxed);
+                    *lease = Lease { chunk: Some(chunk), word: chunk * (self.chunk_blocks / 64) as usize };
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Gives the leased chunk back.
+    pub(crate) fn release(&self, lease: &mut Lease) {
+        if let Some(owner) = lease.chunk.take().and_then(|chunk| self.owners.get(chunk)) {
+            owner.store(NOBODY, Ordering::Release);
+        }
+    }
+}
+
+/// Appends a run, joined to the last one where they touch.
+fn push_run(runs: &mut Runs, run: Run) {
+    match runs.last_mut() {
+        Some(last) if last.start + last.blocks == run.start => last.blocks += run.blocks,
+        _ => runs.push(run),
+    }
+}
+
+#[cfg(test)]
+mod aging;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn blocks(runs: &Runs) -> Vec<u64> {
+        runs.iter().flat_map(|run| run.start..run.start + run.blocks).collect()
+    }
+
+    #[test]
+    fn a_fresh_device_gives_one_run() {
+        let space = Space::new(16_384);
+        let mut lease = Lease::default();
+        let runs = space.allocate(0, &mut lease, 200, false).unwrap();
+        assert_eq!(runs.as_slice(), [Run { start: 1, blocks: 200 }]);
+        assert_eq!(space.used_blocks(), 200);
+        blocks(&runs).into_iter().for_each(|block| space.free(block));
+        assert_eq!((space.used_blocks(), space.double_frees()), (0, 0));
+        space.free(5);
+        assert_eq!((space.used_blocks(), space.double_frees()), (0, 1));
+    }
+
+    #[test]
+    fn all_but_the_reserve_can_be_taken_and_no_block_twice() {
+        for total in [128u64, 1000, 5000, 16_384] {
+            let space = Space::new(total);
+            let mut lease = Lease::default();
+            let mut seen = BTreeSet::new();
+            while let Some(runs) = space.allocate(0, &mut lease, 7, false) {
+                for block in blocks(&runs) {
+                    assert!(block > 0 && block < total - 1 && seen.insert(block), "block {block} of {total}");
+                }
+            }
+            assert!(space.free_blocks(false) < 7, "{total}");
+            // The reserve, down to the last block.
+            while let Some(runs) = space.allocate(0, &mut lease, 1, true) {
+                assert!(seen.insert(runs[0].start));
+            }
+            assert_eq!(seen.len() as u64, total - 2);
+            assert_eq!(space.used_blocks(), total - 2);
+            // What is freed comes back, wherever it is.
+            for block in [1, total / 2, total - 2] {
+                space.free(block);
+            }
+            let again = space.allocate(0, &mut lease, 3, true).unwrap();
+            assert_eq!(
+                blocks(&again).into_iter().collect::<BTreeSet<_>>(),
+                BTreeSet::from([1, total / 2, total - 2])
+            );
+        }
+    }
+
+    #[test]
+    fn a_failed_allocation_takes_nothing() {
+        let space = Space::new(1000);
+        let (mut lease, mut other) = (Lease::default(), Lease::default());
+        // The other shard's lease is out of reach, so not all that is free can be had.
+        assert!(space.allocate(1, &mut other, 1, false).is_some());
+        let used = space.used_blocks();
+        let free = space.free_blocks(true);
+        assert!(space.allocate(0, &mut lease, free, true).is_none());
+        assert_eq!(space.used_blocks(), used);
+        space.release(&mut other);
+        assert!(space.allocate(0, &mut lease, free, true).is_some());
+    }
+
+    #[test]
+    fn shards_in_parallel_never_get_the_same_block() {
+        let space = Space::new(20_000);
+        let taken: Vec<Vec<u64>> = std::thread::scope(|scope| {
+            let jobs: Vec<_> = (0..4)
+                .map(|shard| {
+                    let space = &space;
+                    scope.spawn(move || {
+                        let mut lease = Lease::default();
+                        let mut mine = Vec::new();
+                        let mut turn = 0u64;
+                        while let Some(runs) = space.allocate(shard, &mut lease, 1 + turn % 9, false) {
+                            mine.extend(blocks(&runs));
+                            turn += 1;
+                            if turn.is_multiple_of(3)
+                                && turn < 2000
+                                && let Some(block) = mine.pop()
+                            {
+                                space.free(block);
+                            }
+                        }
+                        mine
+                    })
+                })
+                .collect();
+            jobs.into_iter().map(|job| job.join().unwrap()).collect()
+        });
+        let all: Vec<u64> = taken.concat();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert_eq!(space.used_blocks(), all.len() as u64);
+    }
+}

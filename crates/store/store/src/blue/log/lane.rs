@@ -1,0 +1,80 @@
+//! [`Lane`]: where a shard's next group goes in the log.
+
+use std::collections::VecDeque;
+
+use crate::blue::log::log_space::LogSpace;
+
+/// A shard's part of the log: segments, the last of which is being filled.
+#[derive(Default)]
+pub(crate) struct Lane {
+    /// Oldest first, each with the number of the last group in it.
+    segments: VecDeque<(u32, u64)>,
+    /// Blocks used of the last segment.
+    used_blocks: u64,
+    /// Number of the last group.
+    seq: u64,
+}
+
+impl Lane {
+    /// Takes the place of the next group, which has `blocks` blocks (at most a segment's). Its number and first block;
+    /// `None` if a new segment is needed and none is free.
+    pub(crate) fn place(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
+        let (seq, block) = self.next(blocks, space)?;
+        self.seq = seq;
+        self.used_blocks += blocks;
+        if let Some((_, last)) = self.segments.back_mut() {
+            *last = seq;
+        }
+        Some((seq, block))
+    }
+
+    /// Where [`place`](Lane::place) would put the next group.
+    pub(crate) fn next(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
+        let area = space.area();
+        let fits = self.used_blocks + blocks <= u64::from(area.segment_blocks);
+        if self.segments.is_empty() || !fits {
+            self.segments.push_back((space.take()?, self.seq));
+            self.used_blocks = 0;
+        }
+        let (index, _) = self.segments.back()?;
+        Some((self.seq + 1, area.segment(*index) + self.used_blocks))
+    }
+
+    /// Gives back the segments whose groups are all among the first `seq`; not the one that is being filled.
+    pub(crate) fn trim(&mut self, seq: u64, space: &LogSpace) {
+        while self.segments.len() > 1
+            && let Some((index, last)) = self.segments.front().copied()
+            && last <= seq
+        {
+            self.segments.pop_front();
+            space.give(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blue::device::label::LogArea;
+
+    #[test]
+    fn groups_lie_in_segments_and_segments_come_back_when_all_of_them_is_elsewhere() {
+        let space = LogSpace::new(LogArea { start: 100, segments: 3, segment_blocks: 4 });
+        let mut lane = Lane::default();
+        assert_eq!(lane.place(3, &space), Some((1, 100)));
+        assert_eq!(lane.next(1, &space), Some((2, 103)));
+        assert_eq!(lane.place(1, &space), Some((2, 103)));
+        assert_eq!(lane.place(2, &space), Some((3, 104)));
+        assert_eq!(lane.place(3, &space), Some((4, 108)));
+        assert!(space.wants_trim());
+        assert_eq!(lane.place(2, &space), None);
+        assert_eq!(lane.place(1, &space), Some((5, 111)), "what failed took nothing");
+        lane.trim(1, &space);
+        assert_eq!((lane.place(4, &space), space.used()), (None, 3));
+        lane.trim(2, &space);
+        assert_eq!(space.used(), 2);
+        assert_eq!(lane.place(4, &space), Some((6, 100)));
+        lane.trim(6, &space);
+        assert_eq!((space.used(), lane.place(1, &space)), (1, Some((7, 104))));
+    }
+}

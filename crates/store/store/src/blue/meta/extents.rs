@@ -1,0 +1,111 @@
+//! [`Extents`]: the block map of 64 consecutive blocks of an object.
+
+/// Blocks that one piece of a block map covers: 256 KiB of object. A 4 KiB overwrite rewrites one piece, about 600
+/// bytes, whatever the size of the object.
+pub(crate) const SHARD_BLOCKS: usize = 64;
+
+/// Bytes of object that one piece covers.
+pub(crate) const SHARD_BYTES: u64 = SHARD_BLOCKS as u64 * crate::BLOCK_BYTES;
+
+/// The last block of the largest device: it holds a label, never data.
+const LOST_BLOCK: u64 = crate::blue::meta::codec::BLOCKS_MAX - 1;
+
+/// Where a block of an object is, and its checksum; or a hole. Twelve bytes, since there are so many of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry([u32; 3]);
+
+impl Entry {
+    /// Block number 0 (which is the label, never data) is a hole.
+    pub(crate) fn new(block: u64, crc: u32) -> Entry {
+        if block == 0 { Entry::default() } else { Entry([block as u32, (block >> 32) as u32, crc]) }
+    }
+
+    pub(crate) fn block(self) -> u64 {
+        let [low, high, _] = self.0;
+        u64::from(high) << 32 | u64::from(low)
+    }
+
+    /// CRC32C of the block, seed [`carmine_types::crc32c::SEED`].
+    pub(crate) fn crc(self) -> u32 {
+        let [_, _, crc] = self.0;
+        crc
+    }
+
+    pub(crate) fn is_hole(self) -> bool {
+        self.block() == 0
+    }
+
+    /// The object has bytes here that no copy could give. A device has fewer blocks than this number.
+    pub(crate) fn lost() -> Entry {
+        Entry::new(LOST_BLOCK, 0)
+    }
+
+    pub(crate) fn is_lost(self) -> bool {
+        self.block() == LOST_BLOCK
+    }
+
+    /// It names a block of the device.
+    pub(crate) fn has_block(self) -> bool {
+        !self.is_hole() && !self.is_lost()
+    }
+}
+
+/// Up to [`SHARD_BLOCKS`] entries; what is not there is a hole, and the last entry is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extents(Vec<Entry>);
+
+impl Extents {
+    pub(crate) fn get(&self, index: usize) -> Entry {
+        self.0.get(index).copied().unwrap_or_default()
+    }
+
+    /// Replaces an entry (`index` below [`SHARD_BLOCKS`], or nothing happens); gives back the old one.
+    pub(crate) fn set(&mut self, index: usize, entry: Entry) -> Entry {
+        let old = self.get(index);
+        if index >= SHARD_BLOCKS {
+            return old;
+        }
+        if index >= self.0.len() && !entry.is_hole() {
+            self.0.resize(index + 1, Entry::default());
+        }
+        if let Some(slot) = self.0.get_mut(index) {
+            *slot = entry;
+        }
+        while self.0.last().is_some_and(|entry| entry.is_hole()) {
+            self.0.pop();
+        }
+        old
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All entries up to the last that is no hole.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Entry>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailing_holes_are_cut() {
+        let mut extents = Extents::default();
+        assert!(extents.set(63, Entry::new(1 << 39, 7)).is_hole());
+        assert_eq!(extents.get(63).block(), 1 << 39);
+        extents.set(3, Entry::new(5, 1));
+        assert_eq!(extents.set(63, Entry::default()), Entry::new(1 << 39, 7));
+        assert_eq!(extents.entries().len(), 4);
+        extents.set(3, Entry::new(0, 9));
+        assert!(extents.is_empty());
+        extents.set(64, Entry::new(5, 1));
+        assert!(extents.is_empty());
+    }
+}

@@ -1,0 +1,355 @@
+//! [`MetaIndex`]: the one seam behind which `blue` keeps its metadata: an ordered map of bytes that is asked and changed
+//! without blocking a reactor. RocksDB, whose calls block, is one implementation ([`KvIndex`]); one that works on the ring
+//! itself fits beside it as another variant.
+//!
+//! Changes become visible at once and durable in the order in which they were applied, at the latest with the next
+//! [`flush`](MetaIndex::flush). Changes of one epoch are numbered: the log says now and then which of them is durable, and
+//! a mount that finds fewer refuses (FORMAT.md §5).
+// A lock is held on alien threads only, never on a reactor.
+#![allow(clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use carmine_reactor::Shard;
+
+use crate::blue::meta::codec;
+use crate::blue::meta::keys;
+use crate::kv::{Kv, KvBatch, KvCpu, KvError, KvOp};
+
+/// Virtual times of its calls in the simulator. An application is short, so that it can overtake whatever it should wait for.
+const SIM_LOAD_NS: u64 = 10_000;
+const SIM_SCAN_NS: u64 = 50_000;
+const SIM_APPLY_NS: u64 = 20_000;
+const SIM_FLUSH_NS: u64 = 500_000;
+const SIM_LOOK_NS: u64 = 1_000;
+
+/// Pairs of one page of a scan, and the bytes of keys and values after which it ends.
+const PAGE_PAIRS: usize = 1024;
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Where metadata is kept. Clones are handles of the same.
+#[derive(Clone)]
+pub enum MetaIndex {
+    /// A key-value store that blocks, behind alien threads.
+    Kv(KvIndex),
+}
+
+/// A key-value store, and the numbers of what is applied to it.
+#[derive(Clone)]
+pub struct KvIndex {
+    kv: Arc<dyn Kv>,
+    numbers: Arc<Numbers>,
+}
+
+#[derive(Default)]
+struct Numbers {
+    /// The epoch of the log, and the number of the last application in it; nothing is numbered before one begins. Held
+    /// while something is applied, so that the numbers come in order.
+    last: Mutex<Option<(u64, u64)>>,
+    durable: AtomicU64,
+}
+
+impl From<Arc<dyn Kv>> for MetaIndex {
+    fn from(kv: Arc<dyn Kv>) -> MetaIndex {
+        MetaIndex::Kv(KvIndex { kv, numbers: Arc::default() })
+    }
+}
+
+/// Keys to scan: from `start` (inclusive) to `end` (exclusive), in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Scan {
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Vec<u8>,
+    /// Pairs of a page at most.
+    pub(crate) pairs_max: usize,
+    /// Values are left out.
+    pub(crate) keys_only: bool,
+}
+
+impl Scan {
+    /// All pairs of a range.
+    pub(crate) fn of((start, end): (Vec<u8>, Vec<u8>)) -> Scan {
+        Scan { start, end, pairs_max: PAGE_PAIRS, keys_only: false }
+    }
+}
+
+/// What a scan found.
+#[derive(Default)]
+pub(crate) struct Page {
+    pub(crate) pairs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The page is full: there may be more behind its last key.
+    pub(crate) is_full: bool,
+}
+
+impl Page {
+    /// The scan that goes on behind this page; `None` at the end of the range.
+    pub(crate) fn rest(&self, scan: Scan) -> Option<Scan> {
+        let (last, _) = self.pairs.last().filter(|_| self.is_full)?;
+        let mut start = last.clone();
+        start.push(0); // the smallest key above it
+        Some(Scan { start, ..scan })
+    }
+}
+
+impl MetaIndex {
+    /// The values of these keys; `None` for those that are not there.
+    pub(crate) async fn load(
+        &self,
+        shard: &Shard,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<Vec<u8>>>, KvError> {
+        let MetaIndex::Kv(KvIndex { kv, .. }) = self.clone();
+        shard.alien(SIM_LOAD_NS, move || keys.iter().map(|key| kv.get(key)).collect()).await
+    }
+
+    /// A page of a range. It has at least one pair if the range has any.
+    pub(crate) async fn scan(&self, shard: &Shard, scan: Scan) -> Result<Page, KvError> {
+        let MetaIndex::Kv(KvIndex { kv, .. }) = self.clone();
+        shard.alien(SIM_SCAN_NS, move || scan_page(&*kv, &scan)).await
+    }
+
+    /// Calls `each` for all pairs of a range, in order, until it fails.
+    pub(crate) async fn scan_all<E: From<KvError>>(
+        &self,
+        shard: &Shard,
+        range: (Vec<u8>, Vec<u8>),
+        mut each: impl AsyncFnMut(&[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut rest = Some(Scan::of(range));
+        while let Some(scan) = rest {
+            let page = self.scan(shard, scan.clone()).await?;
+            for (key, value) in &page.pairs {
+                each(key, value).await?;
+            }
+            rest = page.rest(scan);
+        }
+        Ok(())
+    }
+
+    /// Applies batches as one atomic change; with `sync` it is durable on return.
+    pub(crate) async fn apply(
+        &self,
+        shard: &Shard,
+        batches: Vec<KvBatch>,
+        sync: bool,
+    ) -> Result<(), KvError> {
+        let MetaIndex::Kv(index) = self.clone();
+        shard.alien(SIM_APPLY_NS, move || index.apply(batches, sync)).await
+    }
+
+    /// Applies a sorted run as one atomic change, which becomes durable later. With the CPU time that it took, nanoseconds.
+    pub(crate) async fn apply_run(&self, shard: &Shard, run: SortedRun) -> (Result<(), KvError>, u64) {
+        let MetaIndex::Kv(index) = self.clone();
+        shard.alien_timed(SIM_APPLY_NS, move || index.apply(vec![run.0], false)).await
+    }
+
+    /// Makes everything applied so far durable. With the CPU time that it took, nanoseconds.
+    pub(crate) async fn flush(&self, shard: &Shard) -> (Result<(), KvError>, u64) {
+        let MetaIndex::Kv(index) = self.clone();
+        shard.alien_timed(SIM_FLUSH_NS, move || index.flush()).await
+    }
+
+    /// Room left for growth, in bytes, if it is known.
+    pub(crate) async fn free_bytes(&self, shard: &Shard) -> Option<u64> {
+        let MetaIndex::Kv(KvIndex { kv, .. }) = self.clone();
+        shard.alien(SIM_LOOK_NS, move || kv.free_bytes()).await
+    }
+
+    /// CPU time of its own threads, if it has any and knows.
+    pub(crate) async fn cpu(&self, shard: &Shard) -> Option<KvCpu> {
+        let MetaIndex::Kv(KvIndex { kv, .. }) = self.clone();
+        shard.alien(SIM_LOOK_NS, move || kv.cpu()).await
+    }
+
+    /// Where it is, for messages.
+    pub(crate) fn place(&self) -> String {
+        let MetaIndex::Kv(KvIndex { kv, .. }) = self;
+        kv.place()
+    }
+
+    /// From now on what is applied belongs to this epoch of the log, and is numbered from 1.
+    pub(crate) fn begin_epoch(&self, epoch: u64) {
+        let MetaIndex::Kv(KvIndex { numbers, .. }) = self;
+        *numbers.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, 0));
+        numbers.durable.store(0, Ordering::Release);
+    }
+
+    /// The number of an application of this epoch that is durable, as are all before it.
+    pub(crate) fn durable_number(&self) -> u64 {
+        let MetaIndex::Kv(KvIndex { numbers, .. }) = self;
+        numbers.durable.load(Ordering::Acquire)
+    }
+}
+
+/// On an alien thread.
+fn scan_page(kv: &dyn Kv, scan: &Scan) -> Result<Page, KvError> {
+    let (mut page, mut bytes) = (Page::default(), 0);
+    kv.scan(&scan.start, &scan.end, &mut |key, value| {
+        bytes += key.len() + value.len();
+        let value = if scan.keys_only { Vec::new() } else { value.to_vec() };
+        page.pairs.push((key.to_vec(), value));
+        page.is_full = page.pairs.len() >= scan.pairs_max || bytes >= PAGE_BYTES;
+        !page.is_full
+    })?;
+    Ok(page)
+}
+
+/// All on alien threads.
+impl KvIndex {
+    fn apply(&self, mut batches: Vec<KvBatch>, sync: bool) -> Result<(), KvError> {
+        let mut last = self.numbers.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((epoch, number)) = &mut *last {
+            *number += 1;
+            let mut numbered = KvBatch::default();
+            numbered.put_with(
+                |out| out.extend_from_slice(keys::COMMITS),
+                |out, at| codec::push_position(out, at, *epoch, *number),
+            );
+            batches.push(numbered);
+        }
+        self.kv.commit(&batches, sync)?;
+        if let Some((_, number)) = last.filter(|_| sync) {
+            self.numbers.durable.fetch_max(number, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), KvError> {
+        let last = *self.numbers.last.lock().unwrap_or_else(PoisonError::into_inner);
+        self.kv.flush()?;
+        if let Some((_, number)) = last {
+            self.numbers.durable.fetch_max(number, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
+
+/// Changes in the order of their keys, behind all removals of ranges.
+pub(crate) struct SortedRun(KvBatch);
+
+impl SortedRun {
+    /// What batches come to, one after the other: of each key the last change, unless a range that was removed later has it.
+    pub(crate) fn of(batches: &[KvBatch]) -> SortedRun {
+        let mut last: BTreeMap<&[u8], Option<&[u8]>> = BTreeMap::new();
+        let mut run = KvBatch::with_capacity(batches.iter().map(KvBatch::bytes).sum());
+        for op in batches.iter().flat_map(KvBatch::iter) {
+            match op {
+                KvOp::Put(key, value) => drop(last.insert(key, Some(value))),
+                KvOp::Delete(key) => drop(last.insert(key, None)),
+                KvOp::DeleteRange(start, end) => {
+                    last.extract_if(start..end.max(start), |_, _| true).for_each(drop);
+                    run.delete_range(start, end);
+                }
+            }
+        }
+        for (key, value) in last {
+            match value {
+                Some(value) => run.put(key, value),
+                None => run.delete(key),
+            }
+        }
+        SortedRun(run)
+    }
+
+    /// Adds a pair that no other change is of.
+    pub(crate) fn put_with(
+        &mut self,
+        key: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce(&mut Vec<u8>, usize),
+    ) {
+        self.0.put_with(key, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemKv;
+    use proptest::prelude::*;
+
+    #[test]
+    fn applications_are_numbered_and_known_to_be_durable_when_they_are() {
+        let mem = Arc::new(MemKv::new());
+        let index = MetaIndex::from(Arc::clone(&mem) as Arc<dyn Kv>);
+        let MetaIndex::Kv(kv) = &index;
+        let number =
+            || mem.get(keys::COMMITS).unwrap().map(|v| codec::decode_position(keys::COMMITS, &v).unwrap());
+        kv.apply(vec![KvBatch::default()], true).unwrap();
+        assert_eq!((number(), index.durable_number()), (None, 0), "no epoch has begun");
+        index.begin_epoch(9);
+        kv.apply(Vec::new(), false).unwrap();
+        kv.apply(Vec::new(), false).unwrap();
+        assert_eq!((number(), index.durable_number()), (Some((9, 2)), 0));
+        kv.flush().unwrap();
+        assert_eq!(index.durable_number(), 2);
+        kv.apply(Vec::new(), true).unwrap();
+        assert_eq!((number(), index.durable_number()), (Some((9, 3)), 3));
+        index.begin_epoch(10);
+        assert_eq!(index.durable_number(), 0);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Change {
+        Put(u8, u8),
+        Delete(u8),
+        DeleteRange(u8, u8),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        prop_oneof![
+            (0u8..6, any::<u8>()).prop_map(|(key, value)| Change::Put(key, value)),
+            (0u8..6).prop_map(Change::Delete),
+            (0u8..6, 0u8..7).prop_map(|(start, end)| Change::DeleteRange(start, end)),
+        ]
+    }
+
+    fn content(kv: &MemKv) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let scan = Scan { start: vec![], end: vec![9], pairs_max: usize::MAX, keys_only: false };
+        scan_page(kv, &scan).unwrap().pairs
+    }
+
+    proptest! {
+        #[test]
+        fn a_sorted_run_changes_the_same_in_the_end(before in prop::collection::vec(any::<u8>(), 0..6),
+                                                    txns in prop::collection::vec(prop::collection::vec(change(), 0..6), 0..8)) {
+            let batches: Vec<KvBatch> = txns.iter().map(|changes| {
+                let mut batch = KvBatch::default();
+                for change in changes {
+                    match change {
+                        Change::Put(key, value) => batch.put(&[*key], &[*value]),
+                        Change::Delete(key) => batch.delete(&[*key]),
+                        Change::DeleteRange(start, end) => batch.delete_range(&[*start], &[*end]),
+                    }
+                }
+                batch
+            }).collect();
+            let mut first = KvBatch::default();
+            before.iter().enumerate().for_each(|(key, value)| first.put(&[key as u8], &[*value]));
+            let (plain, sorted) = (MemKv::new(), MemKv::new());
+            for kv in [&plain, &sorted] {
+                kv.commit(&[first.clone()], true).unwrap();
+            }
+            plain.commit(&batches, true).unwrap();
+            sorted.commit(&[SortedRun::of(&batches).0], true).unwrap();
+            prop_assert_eq!(content(&plain), content(&sorted));
+        }
+    }
+
+    #[test]
+    fn pages_follow_one_another() {
+        let kv = MemKv::new();
+        let mut batch = KvBatch::default();
+        (0..10u8).for_each(|n| batch.put(&[n], &[n]));
+        kv.commit(&[batch], true).unwrap();
+        let (mut rest, mut found) = (Some(Scan { pairs_max: 3, ..Scan::of((vec![1], vec![9])) }), Vec::new());
+        while let Some(scan) = rest {
+            let page = scan_page(&kv, &scan).unwrap();
+            assert!(page.pairs.len() <= 3);
+            rest = page.rest(scan);
+            found.extend(page.pairs.into_iter().map(|(key, _)| key[0]));
+        }
+        assert_eq!(found, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Changing where things lie, in a store that is not mounted: the log gets another place; a device that has grown is used
+//! whole. Each change is one commit of a label in the key-value store ([`Opened::relabel`]); before it all is as it was.
+
+use carmine_reactor::Shard;
+
+use crate::blue::device::device::io_error;
+use crate::blue::device::device::{Device, Place, Places};
+use crate::blue::device::label::{Label, LogArea, wal_bytes};
+use crate::blue::device::wal::{WalLabel, wipe_label, write_label};
+use crate::blue::meta::codec::BLOCKS_MAX;
+use crate::blue::meta::index::MetaIndex;
+use crate::blue::mount::mkfs::{Fill, claim_wal, prepare};
+use crate::blue::mount::opened::Opened;
+use crate::blue::mount::replay::replay;
+use crate::{BLOCK_BYTES, StoreError};
+
+/// A device for a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewLog {
+    /// Which.
+    pub place: Place,
+    /// Bytes to use. `None`: a device is used whole, a file gets as many as the log would have beside the data.
+    pub size_bytes: Option<u64>,
+    /// What becomes of the rest of it.
+    pub fill: Fill,
+    /// Overwrite what is there.
+    pub force: bool,
+}
+
+/// Where a log was and is; `None`: beside the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogMove {
+    /// The old device of its own. It has no label any more.
+    pub from: Option<Place>,
+    /// The new device of its own.
+    pub to: Option<Place>,
+    /// Bytes of the new log.
+    pub log_bytes: u64,
+}
+
+/// Gives the log another place: a device of its own, or (`None`) that beside the data. What stands in the old log goes to
+/// the key-value store first, so nothing is copied. After a crash in between the store has one of the two places; `places`
+/// of the next mount must have both devices.
+///
+/// # Errors
+/// Those of a mount; if the new device is not blank or too small, or is the one that the log has.
+pub async fn move_log(
+    shard: &Shard,
+    places: impl Into<Places>,
+    index: impl Into<MetaIndex>,
+    to: Option<NewLog>,
+) -> Result<LogMove, StoreError> {
+    let mut opened = Opened::open(shard, places.into(), index.into()).await?;
+    replay(opened.whole(shard)).await?;
+    let old = opened.wal.take();
+    let from = old.as_ref().map(|(place, _)| place.clone());
+    if to.is_none() && from.is_none() {
+        return Err(StoreError::unusable(
+            &opened.place.path,
+            "its log lies beside the data already: there is nothing to move",
+        ));
+    }
+    if let Some(new) = to.as_ref().filter(|new| Some(&new.place) == from.as_ref()) {
+        return Err(StoreError::unusable(&new.place.path, "the log lies there already"));
+    }
+    let mut label = Label { log_id: shard.random_u64(), wal: None, ..opened.label.clone() };
+    if let Some(new) = &to {
+        let of_file = wal_bytes(label.size_bytes);
+        let (device, bytes) = claim_wal(shard, &new.place, new.size_bytes, of_file, new.force).await?;
+        label.wal = Some((LogArea::alone(bytes / BLOCK_BYTES), bytes));
+        prepare(shard, &new.place.path, &device, bytes, new.fill, &mut |_, _| {}).await?;
+        write_label(shard, &new.place, &device, &WalLabel::of(&label), bytes).await?;
+    }
+    let old_bytes = opened.label.wal_bytes();
+    let log = label.log_range();
+    opened.relabel(shard, label).await?;
+    if let (Some((place, device)), Some(bytes)) = (old, old_bytes) {
+        wipe_label(shard, &place, &device, bytes).await?;
+    }
+    Ok(LogMove { from, to: to.map(|new| new.place), log_bytes: log.end - log.start })
+}
+
+/// Bytes in use before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expanded {
+    /// Of the device with the data.
+    pub block: (u64, u64),
+    /// Of the log's own, if it has one.
+    pub wal: Option<(u64, u64)>,
+}
+
+/// Takes devices into use whole that have grown since the store was made.
+///
+/// # Errors
+/// Those of a mount; if a device is larger than the format can address.
+pub async fn expand(
+    shard: &Shard,
+    places: impl Into<Places>,
+    index: impl Into<MetaIndex>,
+) -> Result<Expanded, StoreError> {
+    let mut opened = Opened::open(shard, places.into(), index.into()).await?;
+    // The log is cut into other segments: it must be empty.
+    replay(opened.whole(shard)).await?;
+    let mut label = opened.label.clone();
+    let block = (label.size_bytes, length(&opened.place, &opened.device).await?);
+    label.size_bytes = block.1;
+    let mut wal = None;
+    if let (Some((place, device)), Some(old)) = (&opened.wal, opened.label.wal_bytes()) {
+        let new = length(place, device).await?;
+        wal = Some((old, new));
+        label.wal = Some((LogArea::alone(new / BLOCK_BYTES), new));
+    }
+    if label == opened.label {
+        return Ok(Expanded { block, wal });
+    }
+    if let (Some((place, device)), Some((_, new))) = (&opened.wal, wal) {
+        // Its label does not tell its length, so both are good from now on.
+        write_label(shard, place, device, &WalLabel::of(&label), new).await?;
+    }
+    opened.relabel(shard, label).await?;
+    Ok(Expanded { block, wal })
+}
+
+/// Whole blocks of a device, in bytes.
+async fn length(place: &Place, device: &Device) -> Result<u64, StoreError> {
+    let bytes = device.len().await.map_err(|error| io_error(&place.path, "length of", &error))?;
+    if bytes / BLOCK_BYTES > BLOCKS_MAX {
+        let why = format!("it has {bytes} bytes, more than the format can address");
+        return Err(StoreError::unusable(&place.path, why));
+    }
+    Ok(bytes / BLOCK_BYTES * BLOCK_BYTES)
+}

@@ -1,0 +1,340 @@
+//! Applying a transaction's changes to onodes, and the metadata that follows. The same code applies it when it is submitted
+//! and when it is replayed: only where blocks go differs ([`Placer`]).
+
+use std::collections::HashMap;
+
+use carmine_pgtypes::{ObjectMeta, Step, Transaction};
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::{Eversion, SpgId};
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+
+use crate::BLOCK_BYTES;
+use crate::blue::meta::codec;
+use crate::blue::meta::extents::{Entry, SHARD_BLOCKS, SHARD_BYTES};
+use crate::blue::meta::keys;
+use crate::blue::objects::onode::{Onode, Pin, Recent, State};
+use crate::blue::objects::reads::Freed;
+use crate::kv::KvBatch;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// How far each PG's log is trimmed, as far as is known.
+pub(crate) type Trimmed = HashMap<SpgId, Eversion, FixedState>;
+
+/// A block that got its place: its number, checksum and content, which is empty if nobody needs it.
+pub(crate) struct Placed {
+    pub(crate) block: u64,
+    pub(crate) crc: u32,
+    pub(crate) content: Bytes,
+}
+
+/// Blocks that a write got.
+pub(crate) type PlacedList = SmallVec<[Placed; 1]>;
+
+/// Finds places for blocks that are written.
+pub(crate) trait Placer {
+    /// Whole blocks of data. `crc` is the checksum if it is one block and that is known.
+    fn whole(&mut self, data: &Payload, crc: Option<u32>, out: &mut PlacedList);
+
+    /// A block of which a part is replaced, by zeros if there is no data; `old` is what it held, if it was no hole.
+    fn part(&mut self, old: Option<&Bytes>, within: usize, len: usize, data: Option<&Payload>) -> Placed;
+}
+
+/// An object that a transaction changes.
+pub(crate) struct Touched {
+    pub(crate) pin: Pin,
+    pub(crate) existed: bool,
+    /// Pieces of the block map that changed, with repetitions.
+    pieces: SmallVec<[u32; 2]>,
+    /// Blocks written.
+    pub(crate) blocks: SmallVec<[u64; 2]>,
+    /// The onode's memory changed.
+    pub(crate) resized: bool,
+}
+
+/// What applying produces.
+pub(crate) struct Work<P> {
+    pub(crate) placer: P,
+    pub(crate) freed: Freed,
+    /// Metadata: what is done to omaps so far, in order.
+    pub(crate) batch: KvBatch,
+    /// Number of this transaction.
+    number: u64,
+}
+
+impl Touched {
+    pub(crate) fn new(pin: Pin) -> Touched {
+        let existed = pin.state.borrow().exists;
+        Touched { pin, existed, pieces: SmallVec::new(), blocks: SmallVec::new(), resized: false }
+    }
+
+    /// Its block map changed.
+    pub(crate) fn is_remapped(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    fn changed(&mut self, index: u64) {
+        let piece = (index / SHARD_BLOCKS as u64) as u32;
+        if self.pieces.last() != Some(&piece) {
+            self.pieces.push(piece);
+        }
+    }
+}
+
+impl<P: Placer> Work<P> {
+    pub(crate) fn new(placer: P, number: u64) -> Work<P> {
+        Work { placer, freed: Freed::new(), batch: KvBatch::with_capacity(1536), number }
+    }
+
+    pub(crate) fn apply(&mut self, step: &Step, object: &mut Touched, state: &mut State) {
+        state.exists |= step.creates();
+        match step {
+            Step::Touch => {}
+            Step::Write { off, data, crc } => {
+                self.write(object, state, *off, data, *crc);
+                state.meta.size = state.meta.size.max(step.end());
+            }
+            Step::Zero { off, len } => {
+                let end = off.saturating_add(*len).min(state.meta.size);
+                self.zero(object, state, *off, end);
+            }
+            Step::Truncate { size } => {
+                self.zero(object, state, *size, state.meta.size);
+                if *size < state.meta.size {
+                    state.map.truncate(size.div_ceil(SHARD_BYTES) as usize);
+                }
+                state.meta.size = *size;
+            }
+            Step::Remove => {
+                self.zero(object, state, 0, state.meta.size);
+                self.clear_omap(object, state);
+                state.map.clear();
+                state.meta = ObjectMeta::default();
+                state.exists = false;
+            }
+            Step::Lose { off, len } => {
+                let end = off.saturating_add(*len).min(state.meta.size);
+                for index in off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
+                    self.map(object, state, index, Entry::lost());
+                }
+            }
+            Step::SetMeta { version, user_version, mtime } => {
+                let meta = &mut state.meta;
+                (meta.version, meta.user_version, meta.mtime) = (*version, *user_version, *mtime);
+            }
+            Step::SetXattr { name, value } => {
+                state.meta.xattrs.set(name, value.clone());
+                object.resized = true;
+            }
+            Step::RemoveXattr { name } => {
+                state.meta.xattrs.remove(name);
+                object.resized = true;
+            }
+            Step::SetOmap { .. } | Step::SetOmapHeader { .. } => {
+                state.meta.has_omap = true;
+                self.change_omap(step, object, state);
+            }
+            Step::RemoveOmap { .. } | Step::RemoveOmapRange { .. } if state.meta.has_omap => {
+                self.change_omap(step, object, state);
+            }
+            Step::RemoveOmap { .. } | Step::RemoveOmapRange { .. } => {}
+            Step::ClearOmap => self.clear_omap(object, state),
+        }
+    }
+
+    fn change_omap(&mut self, step: &Step, object: &Touched, state: &mut State) {
+        state.omap_changed = Some(self.number);
+        let (oid, batch) = (&*object.pin.key, &mut self.batch);
+        match step {
+            Step::SetOmap { entries } => entries.iter().for_each(|(key, value)| {
+                batch.put_with(
+                    |out| keys::push_omap(out, oid, key),
+                    |out, at| codec::push(out, at, |e| e.bytes(value)),
+                );
+            }),
+            Step::SetOmapHeader { header } => batch.put_with(
+                |out| out.extend_from_slice(&keys::omap_header(oid)),
+                |out, at| codec::push(out, at, |e| e.bytes(header)),
+            ),
+            Step::RemoveOmap { keys } => keys.iter().for_each(|key| batch.delete(&keys::omap(oid, key))),
+            Step::RemoveOmapRange { from, to } if from < to => {
+                batch.delete_range(&keys::omap(oid, from), &keys::omap(oid, to));
+            }
+            _ => {}
+        }
+    }
+
+    fn clear_omap(&mut self, object: &Touched, state: &mut State) {
+        if std::mem::take(&mut state.meta.has_omap) {
+            state.omap_changed = Some(self.number);
+            let (start, end) = keys::omap_range(&object.pin.key, &[]);
+            self.batch.delete_range(&start, &end);
+            self.batch.delete(&keys::omap_header(&object.pin.key));
+        }
+    }
+
+    fn write(&mut self, object: &mut Touched, state: &mut State, off: u64, data: &Payload, crc: Option<u32>) {
+        let end = off + data.len() as u64;
+        let mut at = off;
+        while at < end {
+            let (index, within) = (at / BLOCK_BYTES, (at % BLOCK_BYTES) as usize);
+            let skip = (at - off) as usize;
+            let whole = ((end - at) / BLOCK_BYTES * BLOCK_BYTES) as usize;
+            if within == 0 && whole > 0 {
+                let mut placed = PlacedList::new();
+                let crc = crc.filter(|_| data.len() == BLOCK);
+                if whole == data.len() {
+                    self.placer.whole(data, crc, &mut placed);
+                } else {
+                    self.placer.whole(&data.slice(skip, whole), crc, &mut placed);
+                }
+                for (index, placed) in (index..).zip(placed) {
+                    self.place(object, state, index, placed);
+                }
+                at += whole as u64;
+            } else {
+                let len = (BLOCK - within).min((end - at) as usize);
+                self.patch(object, state, index, within, len, Some(&data.slice(skip, len)));
+                at += len as u64;
+            }
+        }
+    }
+
+    /// Replaces a part of a block, by zeros if there is no data.
+    fn patch(
+        &mut self,
+        object: &mut Touched,
+        state: &mut State,
+        index: u64,
+        within: usize,
+        len: usize,
+        data: Option<&Payload>,
+    ) {
+        let old = state.entry(index).filter(|old| !old.is_hole());
+        let old = old.and_then(|old| state.recent.get(&old.block())).map(|recent| &recent.data);
+        let placed = self.placer.part(old, within, len, data);
+        self.place(object, state, index, placed);
+    }
+
+    /// A block of the object is written to its place.
+    fn place(&mut self, object: &mut Touched, state: &mut State, index: u64, placed: Placed) {
+        let Placed { block, crc, content } = placed;
+        self.map(object, state, index, Entry::new(block, crc));
+        if !content.is_empty() {
+            state.recent.insert(block, Recent { data: content, writing: true });
+            object.blocks.push(block);
+        }
+    }
+
+    /// Points a block of the object somewhere else; what it pointed to is free once this is durable.
+    fn map(&mut self, object: &mut Touched, state: &mut State, index: u64, entry: Entry) {
+        let old = state.set_entry(index, entry);
+        if old.has_block() {
+            self.freed.push(old.block());
+        }
+        object.resized |= old.is_hole() != entry.is_hole();
+        object.changed(index);
+    }
+
+    /// Makes bytes `from..to` (within the object) zeros.
+    fn zero(&mut self, object: &mut Touched, state: &mut State, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        // Behind the end of the object all is zero anyway, so the last block may go as a whole.
+        let to = if to == state.meta.size { to.next_multiple_of(BLOCK_BYTES) } else { to };
+        let (first, last) = (from / BLOCK_BYTES, to / BLOCK_BYTES);
+        let (head, tail) = ((from % BLOCK_BYTES) as usize, (to % BLOCK_BYTES) as usize);
+        if first == last {
+            self.zero_part(object, state, first, head, tail - head);
+            return;
+        }
+        if head > 0 {
+            self.zero_part(object, state, first, head, BLOCK - head);
+        }
+        let end = last.min((state.map.len() * SHARD_BLOCKS) as u64);
+        for index in from.div_ceil(BLOCK_BYTES)..end {
+            if state.entry(index).is_some_and(|entry| !entry.is_hole()) {
+                self.map(object, state, index, Entry::default());
+            }
+        }
+        if tail > 0 {
+            self.zero_part(object, state, last, 0, tail);
+        }
+    }
+
+    fn zero_part(&mut self, object: &mut Touched, state: &mut State, index: u64, within: usize, len: usize) {
+        if state.entry(index).is_some_and(|entry| !entry.is_hole()) {
+            self.patch(object, state, index, within, len, None);
+        }
+    }
+}
+
+/// Adds the metadata of a transaction whose changes are applied. `trimmed` remembers how far each PG's log was trimmed.
+pub(crate) fn encode(batch: &mut KvBatch, txn: &Transaction, touched: &mut [Touched], trimmed: &mut Trimmed) {
+    for object in touched {
+        object.pieces.sort_unstable();
+        object.pieces.dedup();
+        encode_object(batch, object);
+    }
+    if let Some(keep_to) = txn.log_rewind_to {
+        let (mut start, end) = (keys::log(txn.pg, keep_to), keys::log_range(txn.pg).1);
+        start.push(0);
+        batch.delete_range(&start, &end);
+        // The tail is what the info says from now on; it may be an older one.
+        batch.delete(&keys::pg(keys::PG_TAIL, txn.pg));
+        trimmed.remove(&txn.pg);
+    }
+    for entry in &txn.log {
+        batch.put_with(
+            |out| keys::push_log(out, txn.pg, entry.version),
+            |out, at| codec::push(out, at, |e| e.put(entry)),
+        );
+    }
+    if let Some(to) = txn.log_trim_to {
+        // What was trimmed before is not there: beginning behind it keeps the store's range deletions apart.
+        let from = trimmed.insert(txn.pg, to).unwrap_or(Eversion::ZERO);
+        let (start, mut end) = (keys::log(txn.pg, from.min(to)), keys::log(txn.pg, to));
+        end.push(0);
+        batch.delete_range(&start, &end);
+        batch.put_with(
+            |out| out.extend_from_slice(&keys::pg(keys::PG_TAIL, txn.pg)),
+            |out, at| codec::push(out, at, |e| e.eversion(to)),
+        );
+    }
+    if let Some(info) = &txn.info {
+        batch.put_with(
+            |out| out.extend_from_slice(&keys::pg(keys::PG_INFO, txn.pg)),
+            |out, at| codec::push(out, at, |e| e.put(info)),
+        );
+    }
+    if txn.forget_pg {
+        let (start, end) = keys::log_range(txn.pg);
+        batch.delete_range(&start, &end);
+        [keys::PG_INFO, keys::PG_TAIL].iter().for_each(|kind| batch.delete(&keys::pg(*kind, txn.pg)));
+        trimmed.remove(&txn.pg);
+    }
+}
+
+fn encode_object(batch: &mut KvBatch, object: &Touched) {
+    let onode: &Onode = &object.pin;
+    let state = onode.state.borrow();
+    if state.exists {
+        batch.put_with(
+            |out| keys::push_onode(out, &onode.key),
+            |out, at| codec::push(out, at, |e| e.put(&state.meta)),
+        );
+    } else if object.existed {
+        batch.delete(&keys::onode(&onode.key));
+    }
+    for &piece in &object.pieces {
+        match state.map.get(piece as usize) {
+            Some(Some(extents)) if !extents.is_empty() => batch.put_with(
+                |out| keys::push_extents(out, &onode.key, piece),
+                |out, at| codec::push_extents(out, at, extents),
+            ),
+            _ => batch.delete(&keys::extents(&onode.key, piece)),
+        }
+    }
+}

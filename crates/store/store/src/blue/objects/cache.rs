@@ -1,0 +1,166 @@
+//! The onode cache of a shard: a hash map, and a clock that evicts what is neither used nor pinned.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use carmine_types::ObjectId;
+use foldhash::fast::FixedState;
+
+use crate::blue::objects::onode::Onode;
+
+/// Slots that one insertion looks at when the cache is full: enough to find something to evict, and a bound for the
+/// time it takes.
+const HAND_STEPS: usize = 64;
+
+/// Objects by name, within a budget of bytes. Pinned objects stay even beyond the budget.
+pub(crate) struct Cache {
+    objects: HashMap<ObjectId, usize, FixedState>,
+    /// The clock's face; empty slots are in `vacant`.
+    slots: Vec<Option<Slot>>,
+    vacant: Vec<usize>,
+    hand: usize,
+    bytes: usize,
+    budget_bytes: usize,
+}
+
+struct Slot {
+    onode: Rc<Onode>,
+    /// What it counts for in `bytes`.
+    bytes: usize,
+}
+
+impl Cache {
+    pub(crate) fn new(budget_bytes: usize) -> Cache {
+        Cache {
+            objects: HashMap::default(),
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            hand: 0,
+            bytes: 0,
+            budget_bytes,
+        }
+    }
+
+    /// Estimated bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn get(&self, oid: &ObjectId) -> Option<&Rc<Onode>> {
+        let slot = self.slots.get(*self.objects.get(oid)?)?.as_ref()?;
+        slot.onode.referenced.set(true);
+        Some(&slot.onode)
+    }
+
+    /// Adds an onode that is not there yet, and evicts others as needed.
+    pub(crate) fn insert(&mut self, onode: Rc<Onode>) {
+        self.shrink();
+        let bytes = onode.bytes();
+        self.bytes += bytes;
+        let oid = onode.oid.clone();
+        let slot = Some(Slot { onode, bytes });
+        let index = match self.vacant.pop() {
+            Some(index) => {
+                if let Some(place) = self.slots.get_mut(index) {
+                    *place = slot;
+                }
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        self.objects.insert(oid, index);
+    }
+
+    /// Counts an onode again after its map grew or shrank.
+    pub(crate) fn recount(&mut self, oid: &ObjectId) {
+        if let Some(slot) =
+            self.objects.get(oid).and_then(|index| self.slots.get_mut(*index)).and_then(Option::as_mut)
+        {
+            let bytes = slot.onode.bytes();
+            self.bytes = self.bytes + bytes - slot.bytes;
+            slot.bytes = bytes;
+        }
+    }
+
+    /// Evicts while the budget is exceeded, a bounded number of steps.
+    pub(crate) fn shrink(&mut self) {
+        for _ in 0..HAND_STEPS {
+            if self.bytes <= self.budget_bytes || self.slots.is_empty() {
+                return;
+            }
+            self.hand = (self.hand + 1) % self.slots.len();
+            let Some(place) = self.slots.get_mut(self.hand) else { return };
+            let Some(slot) = place else { continue };
+            // Whoever else holds the onode (a read, say) goes on with it; a copy loaded meanwhile would be equal,
+            // since only pinned onodes change.
+            if slot.onode.referenced.replace(false)
+                || slot.onode.is_pinned()
+                || Rc::strong_count(&slot.onode) > 1
+            {
+                continue;
+            }
+            self.bytes -= slot.bytes;
+            self.objects.remove(&slot.onode.oid);
+            *place = None;
+            self.vacant.push(self.hand);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blue::objects::onode::{Pin, State};
+
+    fn onode(n: u32) -> Rc<Onode> {
+        Onode::new(ObjectId::head(1, b"", b"", format!("object{n}").as_bytes()), State::default())
+    }
+
+    #[test]
+    fn stays_within_its_budget_but_for_what_is_pinned() {
+        let one = onode(0).bytes() + 8;
+        let mut cache = Cache::new(50 * one);
+        let pinned: Vec<Pin> = (0..10)
+            .map(|n| {
+                let onode = onode(n);
+                let pin = Pin::new(&onode);
+                cache.insert(onode);
+                pin
+            })
+            .collect();
+        for n in 10..1000 {
+            cache.insert(onode(n));
+            assert!(cache.bytes() <= 52 * one, "{n}");
+            // One that is used all the time stays.
+            assert!(n < 20 || cache.get(&onode(15).oid).is_some(), "{n}");
+        }
+        for pin in &pinned {
+            assert!(cache.get(&pin.oid).is_some());
+        }
+        assert!(cache.get(&onode(999).oid).is_some());
+        assert!(cache.slots.len() < 60, "slots are reused");
+    }
+
+    #[test]
+    fn more_pinned_than_fits_is_kept() {
+        let mut cache = Cache::new(1);
+        let pins: Vec<Pin> = (0..100)
+            .map(|n| {
+                let onode = onode(n);
+                let pin = Pin::new(&onode);
+                cache.insert(onode);
+                pin
+            })
+            .collect();
+        assert_eq!(pins.iter().filter(|pin| cache.get(&pin.oid).is_some()).count(), 100);
+        drop(pins);
+        cache.shrink();
+        cache.shrink();
+        cache.shrink();
+        cache.shrink();
+        assert!(cache.objects.len() < 100);
+    }
+}

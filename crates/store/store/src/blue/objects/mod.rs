@@ -1,0 +1,9 @@
+//! Objects in memory: onodes, their cache, and what transactions do to them.
+
+pub(crate) mod apply;
+pub(crate) mod cache;
+pub(crate) mod data_cache;
+pub(crate) mod fetch;
+pub(crate) mod onode;
+pub(crate) mod reads;
+pub(crate) mod stream;

@@ -1,0 +1,274 @@
+//! [`Onode`]: what a shard holds in memory of one object.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use carmine_pgtypes::{ObjectMeta, Step};
+use carmine_reactor::Bytes;
+use carmine_types::ObjectId;
+
+use crate::BLOCK_BYTES;
+use crate::blue::meta::extents::{Entry, Extents, SHARD_BLOCKS, SHARD_BYTES};
+use crate::blue::meta::keys;
+use crate::blue::objects::stream::Stream;
+
+/// A cached object. Shared by the cache, the transactions in flight and the reads that use it.
+pub(crate) struct Onode {
+    pub(crate) oid: ObjectId,
+    /// The part of its keys that names it.
+    pub(crate) key: Box<[u8]>,
+    /// Users that keep it in the cache: transactions that are not durable, loads, preparations.
+    pins: Cell<u32>,
+    /// Preparations that are not submitted yet: block contents stay while there is one.
+    prepared: Cell<u32>,
+    /// Used since the clock's hand last came by.
+    pub(crate) referenced: Cell<bool>,
+    pub(crate) state: RefCell<State>,
+    pub(crate) stream: Stream,
+}
+
+/// The projected state: all submitted transactions are applied, durable or not.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) exists: bool,
+    pub(crate) meta: ObjectMeta,
+    /// Pieces of the block map: `None` is not loaded; behind the end of the list are holes.
+    pub(crate) map: Vec<Option<Extents>>,
+    /// Contents of blocks that are not on the device yet, or that a preparation read.
+    pub(crate) recent: BTreeMap<u64, Recent>,
+    /// Number of the last transaction that changed the omap, which is only in the key-value store: until that contains the
+    /// transaction, the omap cannot be read.
+    pub(crate) omap_changed: Option<u64>,
+}
+
+/// Content of a block.
+pub(crate) struct Recent {
+    pub(crate) data: Bytes,
+    /// Its write is in flight.
+    pub(crate) writing: bool,
+}
+
+impl Onode {
+    pub(crate) fn new(oid: ObjectId, state: State) -> Rc<Onode> {
+        let key = keys::oid_bytes(&oid);
+        Rc::new(Onode {
+            oid,
+            key,
+            pins: Cell::new(0),
+            prepared: Cell::new(0),
+            referenced: Cell::new(true),
+            state: RefCell::new(state),
+            stream: Stream::default(),
+        })
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.get() > 0
+    }
+
+    /// Estimated bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        // The struct, the object id twice (cache and here), the key, the hash map's slot.
+        const FIXED: usize = size_of::<Onode>() + 2 * size_of::<ObjectId>() + 64;
+        let state = self.state.borrow();
+        let map: usize = state.map.iter().flatten().map(Extents::heap_bytes).sum();
+        FIXED
+            + 2 * self.oid.heap_bytes()
+            + self.key.len()
+            + map
+            + state.meta.xattrs.bytes()
+            + state.map.capacity() * size_of::<Option<Extents>>()
+    }
+
+    /// The write of a block is done.
+    pub(crate) fn written(&self, block: u64) {
+        let mut state = self.state.borrow_mut();
+        if self.prepared.get() == 0 {
+            state.recent.remove(&block);
+        } else if let Some(recent) = state.recent.get_mut(&block) {
+            recent.writing = false;
+        }
+    }
+}
+
+/// Keeps an onode in the cache.
+pub(crate) struct Pin(Rc<Onode>);
+
+impl Pin {
+    pub(crate) fn new(onode: &Rc<Onode>) -> Pin {
+        onode.pins.set(onode.pins.get() + 1);
+        Pin(Rc::clone(onode))
+    }
+}
+
+impl std::ops::Deref for Pin {
+    type Target = Rc<Onode>;
+    fn deref(&self) -> &Rc<Onode> {
+        &self.0
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.0.pins.set(self.0.pins.get() - 1);
+    }
+}
+
+/// Keeps an onode in the cache, and the contents of its blocks that a write will need.
+pub(crate) struct PreparedPin(Pin);
+
+impl PreparedPin {
+    pub(crate) fn new(pin: Pin) -> PreparedPin {
+        pin.prepared.set(pin.prepared.get() + 1);
+        PreparedPin(pin)
+    }
+}
+
+impl std::ops::Deref for PreparedPin {
+    type Target = Rc<Onode>;
+    fn deref(&self) -> &Rc<Onode> {
+        &self.0
+    }
+}
+
+impl Drop for PreparedPin {
+    fn drop(&mut self) {
+        self.0.prepared.set(self.0.prepared.get() - 1);
+        if self.0.prepared.get() == 0 {
+            self.0.state.borrow_mut().recent.retain(|_, recent| recent.writing);
+        }
+    }
+}
+
+impl State {
+    /// Index of a block's piece of the map, and its place in there.
+    fn place(index: u64) -> (usize, usize) {
+        ((index / SHARD_BLOCKS as u64) as usize, (index % SHARD_BLOCKS as u64) as usize)
+    }
+
+    /// The entry of the `index`th block of the object; `None` if its piece of the map is not loaded.
+    pub(crate) fn entry(&self, index: u64) -> Option<Entry> {
+        let (shard, within) = State::place(index);
+        match self.map.get(shard) {
+            Some(piece) => piece.as_ref().map(|extents| extents.get(within)),
+            None => Some(Entry::default()),
+        }
+    }
+
+    /// Replaces an entry and gives back the old one.
+    pub(crate) fn set_entry(&mut self, index: u64, entry: Entry) -> Entry {
+        let (shard, within) = State::place(index);
+        if shard >= self.map.len() {
+            if entry.is_hole() {
+                return entry;
+            }
+            self.map.resize_with(shard + 1, || Some(Extents::default()));
+        }
+        match self.map.get_mut(shard) {
+            Some(piece) => piece.get_or_insert_default().set(within, entry),
+            None => Entry::default(),
+        }
+    }
+
+    /// Pieces of the map that bytes `range` of the object fall into, less those behind the end of the list.
+    pub(crate) fn pieces(&self, range: &Range<u64>) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        let end = range.end.div_ceil(SHARD_BYTES).min(self.map.len() as u64) as usize;
+        let start = (range.start / SHARD_BYTES).min(end as u64) as usize;
+        start..end
+    }
+
+    /// All pieces for `range` are loaded.
+    pub(crate) fn is_loaded(&self, range: &Range<u64>) -> bool {
+        self.map.get(self.pieces(range)).is_none_or(|pieces| pieces.iter().all(Option::is_some))
+    }
+}
+
+/// What a step needs in memory before it can be applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Bytes whose block map must be loaded.
+    pub(crate) map: Range<u64>,
+    /// Blocks (by index in the object) that keep a part of their content.
+    pub(crate) edges: [Option<u64>; 2],
+    /// Blocks that it writes, at most.
+    pub(crate) blocks: u64,
+    /// It only gives space back in the end, so it may use what is kept back.
+    pub(crate) reserve: bool,
+}
+
+/// What a step needs, whatever the object's size.
+pub(crate) fn needs(step: &Step) -> Needs {
+    let partial = |at: u64| (!at.is_multiple_of(BLOCK_BYTES)).then_some(at / BLOCK_BYTES);
+    let range = |from: u64, to: u64| {
+        let (first, last) = (partial(from), partial(to));
+        Needs { map: from..to, edges: [first, last.filter(|_| last != first)], blocks: 0, reserve: false }
+    };
+    match step {
+        Step::Remove => Needs { map: 0..u64::MAX, ..Needs::default() },
+        Step::Write { off, data, .. } if !data.is_empty() => {
+            let end = off.saturating_add(data.len() as u64);
+            Needs { blocks: end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES, ..range(*off, end) }
+        }
+        Step::Write { .. } | Step::Zero { len: 0, .. } => Needs::default(),
+        Step::Zero { off, len } => {
+            let needs = range(*off, off.saturating_add(*len));
+            Needs { blocks: needs.edges.iter().flatten().count() as u64, reserve: true, ..needs }
+        }
+        Step::Lose { off, len } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
+        Step::Truncate { size } => {
+            Needs { map: *size..u64::MAX, edges: [partial(*size), None], blocks: 1, reserve: true }
+        }
+        Step::Touch
+        | Step::SetMeta { .. }
+        | Step::SetXattr { .. }
+        | Step::RemoveXattr { .. }
+        | Step::SetOmap { .. }
+        | Step::SetOmapHeader { .. }
+        | Step::RemoveOmap { .. }
+        | Step::RemoveOmapRange { .. }
+        | Step::ClearOmap => Needs::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carmine_reactor::Payload;
+
+    fn write(off: u64, len: usize) -> Needs {
+        needs(&Step::Write { off, data: Payload::from(vec![1; len]), crc: None })
+    }
+
+    #[test]
+    fn edges_are_the_blocks_that_are_written_in_part() {
+        assert_eq!((write(0, 4096).edges, write(0, 4096).blocks), ([None, None], 1));
+        assert_eq!((write(100, 50).edges, write(100, 50).blocks), ([Some(0), None], 1));
+        assert_eq!((write(0, 50).edges, write(0, 50).blocks), ([None, Some(0)], 1));
+        assert_eq!((write(4095, 2).edges, write(4095, 2).blocks), ([Some(0), Some(1)], 2));
+        assert_eq!((write(4096, 8193).edges, write(4096, 8193).blocks), ([None, Some(3)], 3));
+        assert_eq!(write(5, 0), Needs::default());
+        assert_eq!(needs(&Step::Zero { off: 5, len: 0 }), Needs::default());
+        let zero = needs(&Step::Zero { off: 10, len: u64::MAX });
+        assert_eq!((zero.edges[0], zero.blocks), (Some(0), 2));
+    }
+
+    #[test]
+    fn entries_behind_the_map_are_holes_and_unloaded_pieces_are_not() {
+        let mut state = State { map: vec![None], ..State::default() };
+        assert_eq!(state.entry(0), None);
+        assert_eq!(state.entry(64), Some(Entry::default()));
+        assert!(!state.is_loaded(&(0..1)));
+        assert!(state.is_loaded(&(SHARD_BYTES..u64::MAX)));
+        assert!(state.is_loaded(&(0..0)));
+        state.set_entry(200, Entry::new(5, 6));
+        assert_eq!(state.map.len(), 4);
+        assert_eq!(state.entry(200), Some(Entry::new(5, 6)));
+        assert_eq!(state.pieces(&(0..u64::MAX)), 0..4);
+        assert_eq!(state.pieces(&(SHARD_BYTES - 1..SHARD_BYTES + 1)), 0..2);
+    }
+}

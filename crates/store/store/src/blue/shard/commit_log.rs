@@ -1,0 +1,314 @@
+//! [`CommitLog`]: what all shards share of the log, and the feeder behind it.
+//!
+//! A shard writes its groups into its lane (queue.rs); that is what makes them durable. Some time later they come here:
+//! a task of some shard takes what all shards have, makes one batch of it, and gives it to the key-value store on an alien
+//! thread, with each lane's position and without a sync. When the log is half full, the key-value store is told to write
+//! its tables out; then the lanes are trimmed up to the positions that were contained.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use carmine_reactor::{Group as SchedulingGroup, Shard, ShardId};
+use crossbeam::queue::SegQueue;
+
+use crate::blue::device::label::Label;
+use crate::blue::log::log_space::LogSpace;
+use crate::blue::log::record::GroupId;
+use crate::blue::meta::codec;
+use crate::blue::meta::index::{MetaIndex, SortedRun};
+use crate::blue::meta::keys;
+use crate::blue::shard::local;
+use crate::kv::{KvBatch, KvError};
+
+/// Bytes of keys and values that one batch takes at most (one group more may overshoot).
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Below this much room for the key-value store, writes are refused and only deleting and truncating goes on.
+const KV_FREE_BYTES_MIN: u64 = 64 << 20;
+
+/// A group of a lane that is durable in the log, on its way to the key-value store.
+pub(crate) struct FeedGroup {
+    /// Whose it is: the lane has the same number.
+    pub(crate) shard: ShardId,
+    pub(crate) seq: u64,
+    /// The changes of its transactions, in order, one batch each.
+    pub(crate) batches: Vec<KvBatch>,
+}
+
+/// The log's space, the feeder and its queue.
+pub(crate) struct CommitLog {
+    index: MetaIndex,
+    log_id: u64,
+    epoch: u64,
+    space: LogSpace,
+    queue: SegQueue<FeedGroup>,
+    /// A task of some shard is emptying the queue.
+    busy: AtomicBool,
+    /// The key-value store is writing its tables out.
+    trimming: AtomicBool,
+    /// By lane: the last group that the key-value store contains, durable or not.
+    fed: Box<[AtomicU64]>,
+    commits: AtomicU64,
+    bytes: AtomicU64,
+    busy_ns: AtomicU64,
+    /// CPU time of the alien threads that feed and trim.
+    cpu_ns: AtomicU64,
+    trims: AtomicU64,
+    /// The key-value store has little room left.
+    low: AtomicBool,
+    /// A task is there that looks whether it has.
+    looking: AtomicBool,
+    /// The first failure. What is in the queue after it must not get in either: it would leave a gap.
+    failed: OnceLock<KvError>,
+}
+
+/// What the feeder did so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CommitStats {
+    pub(crate) commits: u64,
+    pub(crate) bytes: u64,
+    pub(crate) busy_ns: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) trims: u64,
+}
+
+/// How far each lane is contained.
+type Positions = Vec<(ShardId, u64)>;
+
+impl CommitLog {
+    /// An empty log.
+    pub(crate) fn new(index: MetaIndex, label: &Label, epoch: u64) -> CommitLog {
+        let space = LogSpace::new(label.log());
+        CommitLog {
+            index,
+            log_id: label.log_id,
+            epoch,
+            queue: SegQueue::new(),
+            busy: AtomicBool::new(false),
+            trimming: AtomicBool::new(false),
+            fed: (0..space.lanes_max()).map(|_| AtomicU64::new(0)).collect(),
+            space,
+            commits: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            busy_ns: AtomicU64::new(0),
+            cpu_ns: AtomicU64::new(0),
+            trims: AtomicU64::new(0),
+            low: AtomicBool::new(false),
+            looking: AtomicBool::new(false),
+            failed: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn space(&self) -> &LogSpace {
+        &self.space
+    }
+
+    /// The name of a group of this mount.
+    pub(crate) fn group_id(&self, lane: u16, seq: u64) -> GroupId {
+        GroupId { log_id: self.log_id, epoch: self.epoch, lane, seq }
+    }
+
+    pub(crate) fn stats(&self) -> CommitStats {
+        CommitStats {
+            commits: self.commits.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            busy_ns: self.busy_ns.load(Ordering::Relaxed),
+            cpu_ns: self.cpu_ns.load(Ordering::Relaxed),
+            trims: self.trims.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The key-value store has little room left: only what gives space back may be taken.
+    pub(crate) fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
+    }
+
+    /// Looks how much room the index has.
+    async fn look(&self, shard: &Shard) {
+        let low = self.index.free_bytes(shard).await.is_some_and(|free| free < KV_FREE_BYTES_MIN);
+        if low != self.low.swap(low, Ordering::Relaxed) {
+            let state =
+                if low { "is nearly full: writes are refused until there is room" } else { "has room again" };
+            tracing::warn!("the file system of the key-value store in {} {state}", self.index.place());
+        }
+    }
+
+    /// Looks at that room in a moment: where nothing is committed nobody else does.
+    pub(crate) fn look_for_room(self: &Arc<Self>, shard: &Shard) {
+        if self.looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (log, own) = (Arc::clone(self), shard.clone());
+        shard.spawn(SchedulingGroup::Admin, "blue-look-for-room", async move {
+            log.look(&own).await;
+            log.looking.store(false, Ordering::Release);
+        });
+    }
+
+    /// Number of a commit of this epoch that is durable in the key-value store, as are all before it.
+    pub(crate) fn commits_durable(&self) -> u64 {
+        self.index.durable_number()
+    }
+
+    /// Makes all that was committed durable.
+    pub(crate) async fn flush(&self, shard: &Shard) -> Result<(), KvError> {
+        let (result, cpu_ns) = self.index.flush(shard).await;
+        self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        self.note_failure(&result);
+        result
+    }
+
+    /// Why the index takes nothing any more, if so.
+    pub(crate) fn failure(&self) -> Option<&KvError> {
+        self.failed.get()
+    }
+
+    fn note_failure(&self, result: &Result<(), KvError>) {
+        if let Err(error) = result {
+            let _ = self.failed.set(error.clone()); // a second failure changes nothing
+        }
+    }
+
+    /// Changes that are too large for the log go straight into the index.
+    pub(crate) async fn commit_durably(&self, shard: &Shard, batch: KvBatch) -> Result<(), KvError> {
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        let result = self.index.apply(shard, vec![batch], true).await;
+        self.note_failure(&result);
+        result
+    }
+
+    /// Applies what lanes have handed over, with their positions.
+    async fn commit(&self, shard: &Shard, batches: &[KvBatch], positions: &Positions) -> Result<(), KvError> {
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        let mut run = SortedRun::of(batches);
+        for (lane, seq) in positions {
+            run.put_with(
+                |out| out.extend_from_slice(&keys::lane(lane.0)),
+                |out, at| codec::push_position(out, at, self.epoch, *seq),
+            );
+        }
+        let (result, cpu_ns) = self.index.apply_run(shard, run).await;
+        self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        self.note_failure(&result);
+        self.look(shard).await;
+        result
+    }
+
+    /// Queues a group. [`local::fed`] is called on its shard when the key-value store contains it or has failed; groups
+    /// of a shard come in order. The queue is as bounded as what shards hold back is.
+    pub(crate) fn feed(self: &Arc<Self>, shard: &Shard, instance: usize, group: FeedGroup) {
+        self.queue.push(group);
+        if !self.busy.swap(true, Ordering::AcqRel) {
+            let log = Arc::clone(self);
+            let task_shard = shard.clone();
+            shard.spawn(SchedulingGroup::Client, "blue-feeder", async move {
+                log.run(&task_shard, instance).await;
+            });
+        }
+    }
+
+    /// Feeds until the queue is empty. Runs as one task at a time in the whole process.
+    async fn run(self: Arc<Self>, shard: &Shard, instance: usize) {
+        loop {
+            let groups = self.take();
+            if groups.is_empty() {
+                self.busy.store(false, Ordering::Release);
+                // Whoever appended between the look and the store found `busy` set and went away.
+                if self.queue.is_empty() || self.busy.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+                continue;
+            }
+            let (positions, batches) = split(groups);
+            self.bytes.fetch_add(batches.iter().map(|batch| batch.bytes() as u64).sum(), Ordering::Relaxed);
+            let start_ns = shard.now_ns();
+            let result = self.commit(shard, &batches, &positions).await;
+            self.busy_ns.fetch_add(shard.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
+            for (to, seq) in positions {
+                if let Some(fed) = self.fed.get(usize::from(to.0)).filter(|_| result.is_ok()) {
+                    fed.store(seq, Ordering::Release);
+                }
+                let result = result.clone();
+                tell(shard, to, move |shard| local::fed(shard, instance, seq, &result));
+            }
+            if self.space.wants_trim() {
+                self.trim(shard, instance);
+            }
+        }
+    }
+
+    /// Lets the key-value store write its tables out and the lanes forget what is in them, unless that is going on.
+    pub(crate) fn trim(self: &Arc<Self>, shard: &Shard, instance: usize) {
+        if self.trimming.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (log, own) = (Arc::clone(self), shard.clone());
+        shard.spawn(SchedulingGroup::Client, "blue-trim", async move {
+            let fed: Positions = (0..own.shards())
+                .map(ShardId)
+                .zip(&log.fed)
+                .map(|(lane, fed)| (lane, fed.load(Ordering::Acquire)))
+                .collect();
+            let result = log.flush(&own).await;
+            log.trims.fetch_add(1, Ordering::Relaxed);
+            log.trimming.store(false, Ordering::Release);
+            for (lane, seq) in fed {
+                let result = result.clone();
+                tell(&own, lane, move |shard| local::trimmed(shard, instance, seq, &result));
+            }
+        });
+    }
+
+    fn take(&self) -> Vec<FeedGroup> {
+        let mut groups = Vec::new();
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES_MAX {
+            let Some(group) = self.queue.pop() else { break };
+            bytes += group.batches.iter().map(KvBatch::bytes).sum::<usize>();
+            groups.push(group);
+        }
+        groups
+    }
+}
+
+/// Runs `f` on shard `to`; at once if that is here.
+fn tell(shard: &Shard, to: ShardId, f: impl FnOnce(&Shard) + Send + 'static) {
+    if to == shard.id() {
+        f(shard);
+    } else {
+        shard.submit_to(to, f);
+    }
+}
+
+/// How far the groups bring each lane, and all batches in order.
+fn split(groups: Vec<FeedGroup>) -> (Positions, Vec<KvBatch>) {
+    let mut positions = Positions::new();
+    let mut batches = Vec::new();
+    for group in groups {
+        match positions.iter_mut().find(|(shard, _)| *shard == group.shard) {
+            Some((_, seq)) => *seq = group.seq,
+            None => positions.push((group.shard, group.seq)),
+        }
+        batches.extend(group.batches);
+    }
+    (positions, batches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_the_last_of_each_lane() {
+        let group =
+            |shard, seq| FeedGroup { shard: ShardId(shard), seq, batches: vec![KvBatch::default(); 2] };
+        let (positions, batches) = split(vec![group(0, 1), group(1, 7), group(0, 2)]);
+        assert_eq!(positions, [(ShardId(0), 2), (ShardId(1), 7)]);
+        assert_eq!(batches.len(), 6);
+    }
+}

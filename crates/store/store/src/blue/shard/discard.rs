@@ -1,0 +1,258 @@
+//! Discards: the drive is told, in batches, which space is free.
+//!
+//! A block comes here when its freeing is durable, no read needs it any more and nothing writes to it. It stays taken until
+//! its discard is done, so a block that was allocated again is never discarded. Nothing depends on a discard: where the
+//! drive is slower than the store, and when space gets short, blocks go back without one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use carmine_reactor::Group as SchedulingGroup;
+
+use crate::BLOCK_BYTES;
+use crate::blue::device::join::join_all;
+use crate::blue::device::space::{Run, Space};
+use crate::blue::objects::reads::Freed;
+use crate::blue::shard::Blue;
+
+/// A batch is this part of the store's space, …
+const BATCH_PART: u64 = 1024;
+/// … and at most so many blocks: 16 MiB.
+const BATCH_BLOCKS_MAX: u64 = 4096;
+/// What comes goes back without a discard while this part of the space waits on a shard, …
+const WAITING_PART: u64 = 64;
+/// … or so many blocks: 256 MiB.
+const WAITING_BLOCKS_MAX: u64 = 1 << 16;
+/// When less than this part of the space is free, nothing waits.
+const FREE_PART: u64 = 32;
+/// Time that less than a batch waits.
+const DELAY: Duration = Duration::from_millis(100);
+/// Discards in flight.
+const PARALLEL: usize = 8;
+
+/// A shard's freed blocks on their way to the drive.
+pub(crate) struct Discards {
+    state: RefCell<State>,
+    batch_blocks: usize,
+    waiting_blocks_max: usize,
+    free_blocks_min: u64,
+    /// The drive takes none.
+    refused: Cell<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<u64>,
+    /// A task discards what waits.
+    running: bool,
+    /// A task will begin to.
+    delayed: bool,
+}
+
+/// What is to be done about blocks that came.
+enum Next {
+    Nothing,
+    Run,
+    Delay,
+}
+
+impl Discards {
+    pub(crate) fn new(space: &Space) -> Discards {
+        let blocks = space.data_blocks();
+        Discards {
+            state: RefCell::default(),
+            batch_blocks: (blocks / BATCH_PART).clamp(1, BATCH_BLOCKS_MAX) as usize,
+            waiting_blocks_max: (blocks / WAITING_PART).clamp(1, WAITING_BLOCKS_MAX) as usize,
+            free_blocks_min: blocks / FREE_PART,
+            refused: Cell::new(false),
+        }
+    }
+
+    /// Space is not so short that nothing may wait.
+    fn may_wait(&self, free_blocks: u64) -> bool {
+        free_blocks >= self.free_blocks_min && !self.refused.get()
+    }
+
+    /// Takes blocks in; gives back those that are not to wait.
+    fn add(&self, freed: Freed, free_blocks: u64) -> (Option<Freed>, Next) {
+        let mut state = self.state.borrow_mut();
+        if !self.may_wait(free_blocks) || state.waiting.len() >= self.waiting_blocks_max {
+            return (Some(freed), Next::Nothing);
+        }
+        state.waiting.extend(freed);
+        let next = if state.running {
+            Next::Nothing
+        } else if state.waiting.len() >= self.batch_blocks {
+            state.running = true;
+            Next::Run
+        } else if !std::mem::replace(&mut state.delayed, true) {
+            Next::Delay
+        } else {
+            Next::Nothing
+        };
+        (None, next)
+    }
+
+    /// What is to be discarded now; `None`: nothing waits any more, and the task ends.
+    fn next_batch(&self) -> Option<Vec<u64>> {
+        let mut state = self.state.borrow_mut();
+        let blocks = state.waiting.len().min(self.batch_blocks);
+        let batch: Vec<u64> = state.waiting.drain(..blocks).collect();
+        state.running = !batch.is_empty();
+        state.running.then_some(batch)
+    }
+
+    fn is_idle(&self) -> bool {
+        let state = self.state.borrow();
+        state.waiting.is_empty() && !state.running
+    }
+}
+
+impl Blue {
+    /// Lets blocks be taken again that nothing needs any more.
+    pub(crate) fn give_back(&self, freed: Freed) {
+        let Some(discards) = &self.discards else { return self.free(freed) };
+        if cfg!(carmine_mutation = "discard_reused") {
+            self.free(freed.iter().copied());
+        }
+        let (rest, next) = discards.add(freed, self.shared.space().free_blocks(true));
+        self.discarded(rest.into_iter().flatten());
+        match next {
+            Next::Nothing => {}
+            Next::Run => self.spawn_discards(),
+            Next::Delay => {
+                let Some(store) = self.rc() else { return };
+                self.shard.spawn(SchedulingGroup::Admin, "blue-discard-later", async move {
+                    store.shard.sleep(DELAY).await;
+                    store.start_discards();
+                });
+            }
+        }
+    }
+
+    /// Discards what waits, however little.
+    fn start_discards(&self) {
+        let Some(discards) = &self.discards else { return };
+        let mut state = discards.state.borrow_mut();
+        state.delayed = false;
+        if !state.waiting.is_empty() && !std::mem::replace(&mut state.running, true) {
+            drop(state);
+            self.spawn_discards();
+        }
+    }
+
+    fn spawn_discards(&self) {
+        let Some(store) = self.rc() else { return };
+        self.shard.spawn(SchedulingGroup::Admin, "blue-discard", async move {
+            store.run_discards().await;
+        });
+    }
+
+    async fn run_discards(&self) {
+        let Some(discards) = &self.discards else { return };
+        loop {
+            if !discards.may_wait(self.shared.space().free_blocks(true)) {
+                self.skip_discards();
+            }
+            let Some(batch) = discards.next_batch() else { return self.progress.notify_all() };
+            for part in runs_of(batch).chunks(PARALLEL) {
+                self.discard_runs(discards, part).await;
+                self.discarded(part.iter().flat_map(|run| run.start..run.start + run.blocks));
+            }
+        }
+    }
+
+    async fn discard_runs(&self, discards: &Discards, runs: &[Run]) {
+        if discards.refused.get() || self.has_failed() {
+            return;
+        }
+        let all = runs.iter().map(|run| self.file.discard(run.start * BLOCK_BYTES, run.blocks * BLOCK_BYTES));
+        let result: std::io::Result<()> = join_all(all).await.into_iter().collect();
+        match result {
+            Ok(()) => self.count(|stats| {
+                stats.discards += runs.len() as u64;
+                stats.discard_bytes += runs.iter().map(|run| run.blocks * BLOCK_BYTES).sum::<u64>();
+            }),
+            Err(error) => {
+                discards.refused.set(true);
+                tracing::warn!(%error, "{} takes no discards: freed space is reused without", self.shared.path().display());
+            }
+        }
+    }
+
+    /// Blocks whose discard is done, or is not to be.
+    fn discarded(&self, blocks: impl IntoIterator<Item = u64>) {
+        if !cfg!(carmine_mutation = "discard_reused") {
+            self.free(blocks);
+        }
+    }
+
+    fn free(&self, blocks: impl IntoIterator<Item = u64>) {
+        blocks.into_iter().for_each(|block| self.shared.space().free(block));
+    }
+
+    /// Gives back what waits to be discarded; false if nothing does.
+    pub(crate) fn skip_discards(&self) -> bool {
+        let Some(discards) = &self.discards else { return false };
+        let waiting = std::mem::take(&mut discards.state.borrow_mut().waiting);
+        let any = !waiting.is_empty();
+        self.discarded(waiting);
+        any
+    }
+
+    /// Discards what waits, and waits for that.
+    pub(crate) async fn finish_discards(&self) {
+        while self.discards.as_ref().is_some_and(|discards| !discards.is_idle()) {
+            self.start_discards();
+            self.progress.notified().await;
+        }
+    }
+}
+
+/// Neighbours together, in the order of the device.
+fn runs_of(mut blocks: Vec<u64>) -> Vec<Run> {
+    blocks.sort_unstable();
+    let mut runs: Vec<Run> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some(last) if last.start + last.blocks == block && last.blocks < BATCH_BLOCKS_MAX => {
+                last.blocks += 1;
+            }
+            _ => runs.push(Run { start: block, blocks: 1 }),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smallvec::smallvec;
+
+    #[test]
+    fn neighbours_are_one_discard() {
+        let runs = runs_of(vec![9, 3, 5, 4, 20]);
+        let run = |start, blocks| Run { start, blocks };
+        assert_eq!(runs, [run(3, 3), run(9, 1), run(20, 1)]);
+    }
+
+    #[test]
+    fn a_batch_runs_less_waits_and_too_much_is_given_back() {
+        let discards = Discards::new(&Space::new(2 + 2 * BATCH_PART));
+        let back = |(back, next): (Option<Freed>, Next)| matches!(next, Next::Nothing).then_some(back);
+        let add = |block: u64, free: u64| discards.add(smallvec![block], free);
+        assert_eq!(back(add(1, 63)), Some(Some(smallvec![1])), "space is short");
+        assert!(matches!(add(1, 64), (None, Next::Delay)));
+        assert!(matches!(add(2, 64), (None, Next::Run)));
+        for block in 3..=32 {
+            assert_eq!(back(add(block, 64)), Some(None));
+        }
+        assert_eq!(back(add(33, 64)), Some(Some(smallvec![33])), "too many wait");
+        assert_eq!(discards.next_batch(), Some(vec![1, 2]));
+        for _ in 1..16 {
+            assert!(discards.next_batch().is_some() && !discards.is_idle());
+        }
+        assert_eq!((discards.next_batch(), discards.is_idle()), (None, true));
+    }
+}

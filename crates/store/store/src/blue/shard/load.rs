@@ -1,0 +1,138 @@
+//! Loading onodes and block maps into the cache, and what a transaction needs before it can be applied.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use carmine_pgtypes::ObjectChange;
+use carmine_reactor::sync::Notify;
+use carmine_types::ObjectId;
+use smallvec::SmallVec;
+
+use crate::StoreError;
+use crate::blue::meta::keys;
+use crate::blue::objects::fetch::{fetch_object, fetch_pieces, fill, state_of};
+use crate::blue::objects::onode::{Needs, Onode, Pin, PreparedPin, Recent, needs};
+use crate::blue::shard::Blue;
+
+/// Onodes that a transaction is going to change.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    pins: SmallVec<[PreparedPin; 2]>,
+}
+
+/// "This object is being loaded": ends, and tells who waits, when dropped.
+struct Claim<'a> {
+    store: &'a Blue,
+    oid: &'a ObjectId,
+    notify: Rc<Notify>,
+}
+
+impl<'a> Claim<'a> {
+    fn new(store: &'a Blue, oid: &'a ObjectId) -> Claim<'a> {
+        let notify = Rc::new(Notify::new());
+        store.loading.borrow_mut().insert(oid.clone(), Rc::clone(&notify));
+        Claim { store, oid, notify }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.store.loading.borrow_mut().remove(self.oid);
+        self.notify.notify_all();
+    }
+}
+
+impl Blue {
+    /// The onode with the block map for bytes `range`, loaded if need be. Does not suspend on a hit.
+    pub(crate) async fn load(&self, oid: &ObjectId, range: &Range<u64>) -> Result<Pin, StoreError> {
+        let pin = self.cache.borrow().get(oid).map(Pin::new);
+        match pin {
+            Some(pin) if pin.state.borrow().is_loaded(range) => {
+                self.count(|stats| stats.cache_hits += 1);
+                Ok(pin)
+            }
+            // On the heap, since the future of each operation that hits is as large as all that it might have to wait for.
+            _ => Box::pin(self.load_missed(oid, range)).await,
+        }
+    }
+
+    async fn load_missed(&self, oid: &ObjectId, range: &Range<u64>) -> Result<Pin, StoreError> {
+        loop {
+            let pin = self.cache.borrow().get(oid).map(Pin::new);
+            if let Some(pin) = &pin
+                && pin.state.borrow().is_loaded(range)
+            {
+                self.count(|stats| stats.cache_misses += 1);
+                return Ok(Pin::new(pin));
+            }
+            let other = self.loading.borrow().get(oid).cloned();
+            if let Some(other) = other {
+                other.notified().await;
+                continue;
+            }
+            let _claim = Claim::new(self, oid);
+            match pin {
+                None => self.load_onode(oid, range).await?,
+                Some(pin) => self.load_map(&pin, range).await?,
+            }
+        }
+    }
+
+    async fn load_onode(&self, oid: &ObjectId, range: &Range<u64>) -> Result<(), StoreError> {
+        let found = fetch_object(self.shared.index(), &self.shard, &keys::oid_bytes(oid), range).await?;
+        self.cache.borrow_mut().insert(Onode::new(oid.clone(), state_of(found)));
+        Ok(())
+    }
+
+    async fn load_map(&self, onode: &Rc<Onode>, range: &Range<u64>) -> Result<(), StoreError> {
+        let wanted = onode.state.borrow().pieces(range);
+        let pieces = fetch_pieces(self.shared.index(), &self.shard, &onode.key, wanted.clone()).await?;
+        fill(&mut onode.state.borrow_mut(), wanted, pieces);
+        self.cache.borrow_mut().recount(&onode.oid);
+        Ok(())
+    }
+
+    /// See [`crate::Store::prepare`].
+    pub(crate) async fn prepare(&self, changes: &[ObjectChange]) -> Result<Prepared, StoreError> {
+        self.wait_for_room().await?;
+        let mut prepared = Prepared::default();
+        for change in changes {
+            let mut steps = change.steps.iter().map(needs);
+            let first = steps.next().unwrap_or_default();
+            let pin = PreparedPin::new(self.load(&change.oid, &first.map).await?);
+            self.load_edges(&pin, &first).await?;
+            for needs in steps {
+                if !pin.state.borrow().is_loaded(&needs.map) {
+                    Box::pin(self.load(&change.oid, &needs.map)).await?;
+                }
+                self.load_edges(&pin, &needs).await?;
+            }
+            prepared.pins.push(pin);
+        }
+        Ok(prepared)
+    }
+
+    async fn load_edges(&self, pin: &PreparedPin, needs: &Needs) -> Result<(), StoreError> {
+        for index in needs.edges.into_iter().flatten() {
+            Box::pin(self.load_edge(pin, index)).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a block that is going to be overwritten in part, unless its content is at hand.
+    async fn load_edge(&self, onode: &Rc<Onode>, index: u64) -> Result<(), StoreError> {
+        let entry = {
+            let state = onode.state.borrow();
+            match state.entry(index) {
+                Some(entry) if entry.is_lost() => return Err(self.lost(&onode.oid, index)),
+                Some(entry) if !entry.is_hole() && !state.recent.contains_key(&entry.block()) => entry,
+                _ => return Ok(()),
+            }
+        };
+        let _reading = self.begin_read();
+        let data = self.read_block(&onode.oid, index, entry.block(), entry.crc()).await?;
+        let mut state = onode.state.borrow_mut();
+        state.recent.entry(entry.block()).or_insert(Recent { data, writing: false });
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! The writer of a shard's lane: one group at a time, of all transactions that are there.
+
+use std::rc::Rc;
+
+use carmine_reactor::{Bytes, Group as SchedulingGroup};
+use smallvec::SmallVec;
+
+use crate::blue::log::record::{GroupHeader, HEADER_BYTES, Known, Out};
+use crate::blue::shard::Blue;
+use crate::blue::shard::queue::{InFlight, Queue};
+use crate::{BLOCK_BYTES, StoreError};
+
+/// Bytes of the largest group: the largest buffer of the arena.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+/// Time between two looks for a free segment.
+const ROOM_POLL: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// What is to be done next.
+enum Step {
+    /// Nothing.
+    Rest,
+    /// Write so many transactions, encoded in the group but for its header, which is of so many bytes.
+    Write { group: carmine_reactor::Buf, txns: u64, bytes: usize },
+    /// Commit one that fits into no group.
+    Around(u64),
+}
+
+impl Blue {
+    /// Bytes of the largest group that this store's log takes.
+    pub(crate) fn group_bytes_max(&self) -> usize {
+        let segment = u64::from(self.shared.label().log().segment_blocks) * BLOCK_BYTES;
+        (segment as usize).min(GROUP_BYTES_MAX)
+    }
+
+    /// Sees to it that what was enqueued gets into the log.
+    pub(crate) fn start_logging(&self) {
+        if std::mem::replace(&mut self.queue.borrow_mut().logging, true) {
+            return;
+        }
+        // The task runs after those that are ready now: what they submit is in the first group too.
+        let Some(store) = self.rc() else { return };
+        self.shard.spawn(SchedulingGroup::Client, "blue-log", async move {
+            store.run_log().await;
+            store.queue.borrow_mut().logging = false;
+            store.progress.notify_all();
+        });
+    }
+
+    async fn run_log(self: &Rc<Self>) {
+        while !self.has_failed() {
+            let step = self.next_step();
+            match step {
+                Step::Rest if !self.mark().await => return,
+                Step::Rest => {}
+                Step::Write { group, txns, bytes } => self.write_group(group, txns, bytes).await,
+                Step::Around(number) => {
+                    if let Err(error) = self.commit_around(number).await {
+                        self.fail(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Encodes what waits for a group, as far as it fits into one.
+    fn next_step(&self) -> Step {
+        let queue = self.queue.borrow();
+        let waiting = queue.records.range((queue.grouped - queue.base) as usize..);
+        let max = self.group_bytes_max();
+        let (mut bytes, mut txns) = (HEADER_BYTES, 0);
+        for record in waiting.clone() {
+            let more = record.log_bytes();
+            if bytes + more > max {
+                if txns == 0 {
+                    return Step::Around(queue.grouped);
+                }
+                break;
+            }
+            bytes += more;
+            txns += 1;
+        }
+        if txns == 0 {
+            return Step::Rest;
+        }
+        let mut group = self.shard.buf(bytes.next_multiple_of(BLOCK_BYTES as usize));
+        let mut out = Out::new(&mut group, HEADER_BYTES);
+        for record in waiting.take(txns) {
+            let images: SmallVec<[(u64, &[Bytes]); 1]> =
+                record.deferred.writes.0.iter().map(|write| (write.block, write.data.as_slice())).collect();
+            out.txn(&record.parts(&images));
+        }
+        let bytes = out.at();
+        if let Some(rest) = group.get_mut(bytes..) {
+            rest.fill(0);
+        }
+        Step::Write { group, txns: txns as u64, bytes }
+    }
+
+    /// Lets the lane say what is durable by now, when no group will come to say it; so a group that is damaged later is not
+    /// taken for one that never got there.
+    pub(crate) fn mark_soon(&self) {
+        self.queue.borrow_mut().mark_wanted = true;
+        self.start_logging();
+    }
+
+    /// What is known to be durable now.
+    fn known(&self, queue: &Queue) -> Known {
+        Known { durable: queue.durable_seq, commits: self.shared.log().commits_durable() }
+    }
+
+    /// Writes the mark that is wanted, if it has news. The next group takes its place.
+    async fn mark(&self) -> bool {
+        let log = self.shared.log();
+        let (known, place) = {
+            let mut queue = self.queue.borrow_mut();
+            let known = self.known(&queue);
+            if !std::mem::take(&mut queue.mark_wanted) || known == queue.told {
+                return false;
+            }
+            (known, queue.lane.next(1, log.space()))
+        };
+        // Without room there are groups to come.
+        let Some((seq, block)) = place else { return false };
+        let mut mark = self.shard.buf(BLOCK_BYTES as usize);
+        mark.fill(0);
+        GroupHeader::seal(log.group_id(self.shard.id().0, seq), known, 0, 0, &mut mark);
+        let result = self.log_file().write_at(vec![mark.freeze()], block * BLOCK_BYTES, false).await;
+        if let Err(error) = result {
+            self.fail(self.log_error("write to", &error));
+            return false;
+        }
+        self.queue.borrow_mut().told = known;
+        self.count(|stats| stats.log_marks += 1);
+        true
+    }
+
+    async fn write_group(&self, mut group: carmine_reactor::Buf, txns: u64, bytes: usize) {
+        let blocks = (bytes as u64).div_ceil(BLOCK_BYTES);
+        let Some((seq, block)) = self.room(blocks).await else { return };
+        let id = self.shared.log().group_id(self.shard.id().0, seq);
+        let (known, alone) = {
+            let mut queue = self.queue.borrow_mut();
+            queue.told = self.known(&queue);
+            (queue.told, enter_group(&mut queue, seq, txns))
+        };
+        GroupHeader::seal(id, known, txns as u32, bytes - HEADER_BYTES, &mut group);
+        let durable = self.write_durably(alone);
+        self.count(|stats| {
+            stats.groups += 1;
+            stats.log_bytes += blocks * BLOCK_BYTES;
+        });
+        let data = group.freeze().slice(..(blocks * BLOCK_BYTES) as usize);
+        let result = self.log_file().write_at(vec![data], block * BLOCK_BYTES, durable).await;
+        if let Err(error) = result {
+            return self.fail(self.log_error("write to", &error));
+        }
+        self.logged(seq, durable);
+    }
+
+    /// A group is in the log, in the device's cache at least.
+    fn logged(&self, seq: u64, durable: bool) {
+        let mut queue = self.queue.borrow_mut();
+        let flush = self.flush_for(&queue, durable);
+        if let Some(group) = queue.group(seq) {
+            group.logged = true;
+            group.flush = group.flush.max(flush);
+        }
+        drop(queue);
+        self.pump();
+    }
+
+    /// An operation on the log failed.
+    pub(crate) fn log_error(&self, what: &str, error: &std::io::Error) -> StoreError {
+        StoreError::io(format!("{what} the log on {}", self.shared.log_path().display()), error)
+    }
+
+    /// The place of the next group; waits while the log is full. `None` if the store has stopped.
+    async fn room(&self, blocks: u64) -> Option<(u64, u64)> {
+        loop {
+            let log = self.shared.log();
+            let place = self.queue.borrow_mut().lane.place(blocks, log.space());
+            if place.is_some() {
+                return place;
+            }
+            if let Some(error) = log.failure() {
+                self.fail(StoreError::Kv(error.clone()));
+            }
+            if self.has_failed() {
+                return None;
+            }
+            // Whatever shard holds the segments: it feeds within a moment, and this makes it durable.
+            self.count(|stats| stats.log_waits += 1);
+            self.start_feeding();
+            log.trim(&self.shard, self.shared.instance());
+            self.shard.sleep(ROOM_POLL).await;
+        }
+    }
+
+    /// Commits a transaction that is too large for the log straight to the key-value store, behind all before it.
+    async fn commit_around(&self, number: u64) -> Result<(), StoreError> {
+        self.start_feeding();
+        self.wait_until(|queue| queue.fed >= number).await?;
+        let written = |queue: &Queue| queue.records.front().is_none_or(|record| record.progress.written);
+        self.wait_until(written).await?;
+        self.flush_device().await?;
+        let batch = self.queue.borrow_mut().get(number).map(|record| record.batch.clone());
+        let Some(batch) = batch else { return Ok(()) };
+        let log = std::sync::Arc::clone(self.shared.log());
+        log.commit_durably(&self.shard, batch).await?;
+        self.count(|stats| stats.around_log += 1);
+        let record = {
+            let mut queue = self.queue.borrow_mut();
+            let record = queue.records.pop_front();
+            if let Some(record) = &record {
+                queue.base += 1;
+                queue.grouped += 1;
+                queue.fed += 1;
+                queue.held_bytes -= record.held_bytes();
+            }
+            record
+        };
+        if let Some(mut record) = record {
+            self.release(std::mem::take(&mut record.freed));
+            self.settle_existence(record.existence);
+            drop(record.pins);
+            let _ = record.reply.send(Ok(())); // the caller may not be interested
+        }
+        self.progress.notify_all();
+        Ok(())
+    }
+}
+
+/// Puts the oldest transactions that are in no group into this one. True if it is all that is in flight.
+fn enter_group(queue: &mut Queue, seq: u64, txns: u64) -> bool {
+    let mut group = InFlight { seq, txns, logged: false, outstanding: 0, flush: 0 };
+    let mut alone = queue.groups.is_empty() && txns == 1;
+    for _ in 0..txns {
+        let number = queue.grouped;
+        queue.grouped += 1;
+        let Some(record) = queue.get(number) else { continue };
+        record.progress.group = Some(seq);
+        alone &= record.progress.alone;
+        group.outstanding += u64::from(!record.progress.written);
+        group.flush = group.flush.max(record.progress.flush);
+    }
+    queue.groups.push_back(group);
+    alone
+}

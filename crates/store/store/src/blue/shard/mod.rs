@@ -1,0 +1,212 @@
+//! One reactor's part of a mounted store: transactions on their way to durability, reads, and the cache of onodes.
+
+mod commit_log;
+mod discard;
+mod feeding;
+mod heal;
+pub(crate) mod load;
+pub(crate) mod local;
+mod logging;
+mod omap;
+mod pg;
+mod queue;
+mod read;
+mod readahead;
+pub(crate) mod shared;
+mod submit;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use carmine_reactor::sync::Notify;
+use carmine_reactor::{Bytes, Shard};
+use carmine_types::ObjectId;
+use foldhash::fast::FixedState;
+
+use crate::blue::device::device::Device;
+use crate::blue::device::space::Lease;
+use crate::blue::objects::apply::Trimmed;
+use crate::blue::objects::cache::Cache;
+use crate::blue::objects::data_cache::DataCache;
+use crate::blue::objects::reads::{Freed, ReadGuard, Reads};
+use crate::{KvCpu, StatFs, StoreError, StoreStats};
+
+use discard::Discards;
+use queue::Queue;
+use readahead::Readahead;
+use shared::BlueShared;
+
+/// Bytes of zeros at hand for holes.
+const ZEROS_BYTES: usize = 64 << 10;
+
+/// One shard's part of the store.
+pub(crate) struct Blue {
+    shard: Shard,
+    shared: Arc<BlueShared>,
+    /// Where the data lies, …
+    file: Device,
+    /// … and the log, if not there too.
+    log_file: Option<Device>,
+    me: Weak<Blue>,
+    cache: RefCell<Cache>,
+    data_cache: Option<RefCell<DataCache>>,
+    readahead: Readahead,
+    /// Objects that are being loaded, so that each is loaded once.
+    loading: RefCell<HashMap<ObjectId, Rc<Notify>, FixedState>>,
+    lease: RefCell<Lease>,
+    /// Transactions that are not durable yet.
+    queue: RefCell<Queue>,
+    /// Told whenever transactions become durable or fail.
+    progress: Notify,
+    reads: Rc<Reads>,
+    /// Freed blocks that are to be discarded; `None`: they may be taken again at once.
+    discards: Option<Discards>,
+    /// Objects (by the naming part of their keys) created or removed by transactions that are not durable yet.
+    existence: RefCell<BTreeMap<Box<[u8]>, Existence>>,
+    /// How far each PG's log is trimmed, as far as this shard knows.
+    trimmed: RefCell<Trimmed>,
+    /// Set once; nothing is acknowledged any more.
+    failed: RefCell<Option<StoreError>>,
+    closed: Cell<bool>,
+    stats: RefCell<StoreStats>,
+    zeros: Bytes,
+}
+
+/// What uncommitted transactions made of an object's existence.
+#[derive(Clone, Copy)]
+struct Existence {
+    exists: bool,
+    /// Transactions that changed it.
+    transactions: u32,
+}
+
+impl Blue {
+    /// Opens the device on this shard's ring.
+    pub(crate) async fn open(shared: &Arc<BlueShared>, shard: &Shard) -> Result<Rc<Blue>, StoreError> {
+        let lanes = shared.log().space().lanes_max();
+        if usize::from(shard.shards()) > lanes {
+            let why = format!("its log is too small for {} reactors: take {lanes} at most", shard.shards());
+            return Err(StoreError::unusable(shared.path(), why));
+        }
+        let file = Device::open(shard, shared.place(), false).await?;
+        let log_file = match shared.wal() {
+            Some(place) => Some(Device::open(shard, place, false).await?),
+            None => None,
+        };
+        let options = shared.options();
+        let cache = Cache::new(options.cache_bytes_per_shard);
+        let data_cache = DataCache::new(options.data_cache_bytes_per_shard).map(RefCell::new);
+        let store = Rc::new_cyclic(|me| Blue {
+            shard: shard.clone(),
+            shared: Arc::clone(shared),
+            file,
+            log_file,
+            me: me.clone(),
+            cache: RefCell::new(cache),
+            data_cache,
+            readahead: Readahead::new(options.readahead_bytes),
+            loading: RefCell::default(),
+            lease: RefCell::default(),
+            queue: RefCell::default(),
+            progress: Notify::new(),
+            reads: Rc::default(),
+            discards: shared.options().discard.then(|| Discards::new(shared.space())),
+            existence: RefCell::default(),
+            trimmed: RefCell::default(),
+            failed: RefCell::new(None),
+            closed: Cell::new(false),
+            stats: RefCell::default(),
+            zeros: Bytes::from(vec![0; ZEROS_BYTES]),
+        });
+        local::stores(shard).add(shared.instance(), &store);
+        Ok(store)
+    }
+
+    /// The device that the log lies on.
+    fn log_file(&self) -> &Device {
+        self.log_file.as_ref().unwrap_or(&self.file)
+    }
+
+    /// A handle for a task.
+    fn rc(&self) -> Option<Rc<Blue>> {
+        self.me.upgrade()
+    }
+
+    /// Why nothing more is taken, if so.
+    fn refusal(&self) -> Option<StoreError> {
+        if self.closed.get() {
+            return Some(StoreError::failed("it was unmounted"));
+        }
+        self.failed.borrow().clone()
+    }
+
+    /// Begins a read of the device: blocks that are freed from now on stay until it ends.
+    fn begin_read(&self) -> ReadGuard<impl Fn(Freed) + use<>> {
+        // Whoever reads holds the store.
+        let me = Weak::clone(&self.me);
+        self.reads.begin(move |freed| {
+            if let Some(store) = me.upgrade() {
+                store.give_back(freed);
+            }
+        })
+    }
+
+    fn count(&self, change: impl FnOnce(&mut StoreStats)) {
+        change(&mut self.stats.borrow_mut());
+    }
+
+    pub(crate) fn statfs(&self) -> StatFs {
+        if self.shared.is_kv_low() {
+            self.shared.log().look_for_room(&self.shard);
+        }
+        self.shared.statfs()
+    }
+
+    pub(crate) fn stats(&self) -> StoreStats {
+        let commits = self.shared.log().stats();
+        StoreStats {
+            txns_in_flight: self.queue.borrow().len(),
+            cache_bytes: self.cache.borrow().bytes() as u64,
+            data_cache_bytes: self.data_cache.as_ref().map_or(0, |cache| cache.borrow().bytes() as u64),
+            kv_commits: commits.commits,
+            kv_bytes: commits.bytes,
+            kv_commit_ns: commits.busy_ns,
+            feeder_cpu_ns: commits.cpu_ns,
+            log_trims: commits.trims,
+            ..*self.stats.borrow()
+        }
+    }
+
+    /// Waits until everything submitted so far is durable in the key-value store, the log says so, and what it freed is
+    /// discarded.
+    async fn settle(&self) -> Result<(), StoreError> {
+        self.feed_all().await?;
+        self.finish_discards().await;
+        let log = Arc::clone(self.shared.log());
+        log.flush(&self.shard).await?;
+        self.mark_soon();
+        self.wait_until(|queue| !queue.logging).await
+    }
+
+    /// CPU time of the key-value store's own threads, if it knows.
+    pub(crate) async fn kv_cpu(&self) -> Option<KvCpu> {
+        self.shared.index().cpu(&self.shard).await
+    }
+
+    /// Waits until everything submitted so far is durable in the key-value store, and the log says so; then refuses more.
+    pub(crate) async fn umount(&self) -> Result<(), StoreError> {
+        self.closed.set(true);
+        let result = self.settle().await;
+        self.shared.space().release(&mut self.lease.borrow_mut());
+        local::stores(&self.shard).release_device(self.shared.instance());
+        result
+    }
+}
+
+impl Drop for Blue {
+    fn drop(&mut self) {
+        self.shared.space().release(self.lease.get_mut());
+    }
+}

@@ -1,0 +1,145 @@
+//! PGs: their infos and logs, and listing their objects.
+
+use std::ops::Bound;
+
+use carmine_pgtypes::{PgInfo, PgState, pg_range};
+use carmine_reactor::Shard;
+use carmine_types::{Eversion, ObjectId, SpgId};
+
+use crate::StoreError;
+use crate::blue::meta::codec;
+use crate::blue::meta::index::{MetaIndex, Scan};
+use crate::blue::meta::keys;
+use crate::blue::shard::Blue;
+
+impl Blue {
+    /// See [`crate::Store::list_pgs`].
+    pub(crate) async fn list_pgs(&self) -> Result<Vec<SpgId>, StoreError> {
+        self.feed_all().await?;
+        fetch_pgs(self.shared.index(), &self.shard).await
+    }
+
+    /// See [`crate::Store::load_pg`].
+    pub(crate) async fn load_pg(&self, pg: SpgId) -> Result<Option<PgState>, StoreError> {
+        self.feed_all().await?;
+        fetch_pg(self.shared.index(), &self.shard, pg).await
+    }
+
+    /// See [`crate::Store::list`].
+    pub(crate) async fn list(
+        &self,
+        pg: SpgId,
+        bits: u32,
+        from: Option<&ObjectId>,
+        max: usize,
+    ) -> Result<Vec<ObjectId>, StoreError> {
+        let (first, last) = pg_range(pg.pgid.ps, bits);
+        let (mut start, end) = keys::hash_range(pg, first, last);
+        if let Some(from) = from {
+            start = start.max(keys::onode(&keys::oid_bytes(from)));
+        }
+        let mut out = Vec::new();
+        // What is uncommitted is looked at before the scan: what becomes durable during it may be seen twice, never
+        // not at all. Removed objects make a scan give less than it was asked for, so it goes on.
+        while out.len() < max && start < end {
+            let wanted = max - out.len();
+            let overlay = self.overlay(&start, &end);
+            let scan = Scan { start: start.clone(), end: end.clone(), pairs_max: wanted, keys_only: true };
+            let page = self.shared.index().scan(&self.shard, scan).await?;
+            let is_full = page.is_full;
+            let found: Vec<Vec<u8>> = page.pairs.into_iter().map(|(key, _)| key).collect();
+            // If the scan was cut, what lies behind its last key is for the next one.
+            let bound = found.last().filter(|_| is_full).cloned();
+            for key in merge(found, overlay, bound.as_deref()) {
+                if out.len() < max {
+                    out.push(keys::decode_onode(&key)?);
+                }
+            }
+            match bound {
+                Some(mut next) => {
+                    next.push(0);
+                    start = next;
+                }
+                None => break,
+            }
+        }
+        Ok(out)
+    }
+
+    /// Uncommitted comings and goings in a range of onode keys, in order.
+    fn overlay(&self, start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, bool)> {
+        let existence = self.existence.borrow();
+        if existence.is_empty() {
+            return Vec::new();
+        }
+        // `start` and `end` begin with the kind; the map's keys do not.
+        let from = Bound::Included(start.get(1..).unwrap_or_default());
+        existence
+            .range::<[u8], _>((from, Bound::Unbounded))
+            .map(|(oid, entry)| (keys::onode(oid), entry.exists))
+            .take_while(|(key, _)| key.as_slice() < end)
+            .collect()
+    }
+}
+
+/// The keys found, with what the overlay adds and takes away up to `bound` (inclusive).
+fn merge(found: Vec<Vec<u8>>, overlay: Vec<(Vec<u8>, bool)>, bound: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let overlay: Vec<_> =
+        overlay.into_iter().filter(|(key, _)| bound.is_none_or(|bound| key.as_slice() <= bound)).collect();
+    if overlay.is_empty() {
+        return found;
+    }
+    let mut keys: std::collections::BTreeSet<Vec<u8>> = found.into_iter().collect();
+    for (key, exists) in overlay {
+        if exists {
+            keys.insert(key);
+        } else {
+            keys.remove(&key);
+        }
+    }
+    keys.into_iter().collect()
+}
+
+/// All PGs of which anything is known.
+async fn fetch_pgs(index: &MetaIndex, shard: &Shard) -> Result<Vec<SpgId>, StoreError> {
+    let mut pgs = Vec::new();
+    let each = async |key: &[u8], _: &[u8]| {
+        pgs.push(keys::decode_pg(key)?);
+        Ok::<_, StoreError>(())
+    };
+    index.scan_all(shard, keys::kind_range(keys::PG_INFO), each).await?;
+    // A PG may have a log and no info. One step a PG: behind each found entry the next PG's log begins.
+    let mut scan = Scan { pairs_max: 1, keys_only: true, ..Scan::of(keys::kind_range(keys::PREFIX_PG_LOG)) };
+    loop {
+        let page = index.scan(shard, scan.clone()).await?;
+        let Some((key, _)) = page.pairs.first() else { break };
+        let pg = keys::decode_pg(key)?;
+        pgs.push(pg);
+        scan.start = keys::log_range(pg).1;
+    }
+    pgs.sort_unstable();
+    pgs.dedup();
+    Ok(pgs)
+}
+
+/// A PG's info and log.
+async fn fetch_pg(index: &MetaIndex, shard: &Shard, pg: SpgId) -> Result<Option<PgState>, StoreError> {
+    let (info_key, tail_key) = (keys::pg(keys::PG_INFO, pg), keys::pg(keys::PG_TAIL, pg));
+    let mut values = index.load(shard, vec![info_key.clone(), tail_key.clone()]).await?.into_iter();
+    let info = values.next().flatten().map(|value| codec::decode_info(&info_key, &value)).transpose()?;
+    let tail = values.next().flatten().map(|value| codec::decode_tail(&tail_key, &value)).transpose()?;
+    let mut log = Vec::new();
+    let each = async |key: &[u8], value: &[u8]| {
+        log.push(codec::decode_log(key, value)?);
+        Ok::<_, StoreError>(())
+    };
+    index.scan_all(shard, keys::log_range(pg), each).await?;
+    if info.is_none() && tail.is_none() && log.is_empty() {
+        return Ok(None);
+    }
+    let mut info = info.unwrap_or(PgInfo { pg, ..PgInfo::default() });
+    info.log_tail = info.log_tail.max(tail.unwrap_or(Eversion::ZERO));
+    info.last_update =
+        info.last_update.max(info.log_tail).max(log.last().map_or(Eversion::ZERO, |entry| entry.version));
+    Ok(Some(PgState { info, log }))
+}

@@ -1,0 +1,466 @@
+//! Transactions on their way to durability: data and log in flight together, one flush, in the order of submission.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::rc::Rc;
+
+use carmine_reactor::sync::oneshot;
+use carmine_reactor::{Bytes, Group as SchedulingGroup};
+use carmine_types::FlushMode;
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+
+use crate::blue::device::IO_BLOCKS_MAX;
+use crate::blue::device::join::{join, join_all};
+use crate::blue::log::lane::Lane;
+use crate::blue::log::record::{Known, TxnParts, txn_bytes};
+use crate::blue::objects::onode::{Onode, Pin};
+use crate::blue::objects::reads::Freed;
+use crate::blue::shard::Blue;
+use crate::blue::shard::feeding::{Handed, Unfed};
+use crate::kv::KvBatch;
+use crate::{BLOCK_BYTES, StoreError};
+
+/// Gathered pieces of one write at most (the kernel takes 1024).
+const PIECES_MAX: usize = 256;
+
+/// One write of the device.
+pub(crate) struct DeviceWrite {
+    pub(crate) block: u64,
+    pub(crate) blocks: u64,
+    pub(crate) data: Vec<Bytes>,
+}
+
+/// The writes of a transaction; neighbours on the device become one.
+#[derive(Default)]
+pub(crate) struct DeviceWrites(pub(crate) SmallVec<[DeviceWrite; 1]>);
+
+impl DeviceWrites {
+    /// Adds whole blocks.
+    pub(crate) fn push(&mut self, block: u64, data: Bytes) {
+        let blocks = data.len() as u64 / BLOCK_BYTES;
+        if block == 0 {
+            return; // the label; see `Work::take`
+        }
+        match self.0.last_mut() {
+            Some(last)
+                if last.block + last.blocks == block
+                    && last.blocks + blocks <= IO_BLOCKS_MAX
+                    && last.data.len() < PIECES_MAX =>
+            {
+                last.blocks += blocks;
+                last.data.push(data);
+            }
+            _ => self.0.push(DeviceWrite { block, blocks, data: vec![data] }),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn blocks(&self) -> u64 {
+        self.0.iter().map(|write| write.blocks).sum()
+    }
+}
+
+/// Blocks that a transaction wrote of one object.
+pub(crate) type Written = SmallVec<[(Rc<Onode>, SmallVec<[u64; 2]>); 1]>;
+
+/// Blocks whose content goes into the log now, and to its place when the log has it.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    pub(crate) writes: DeviceWrites,
+    pub(crate) written: Written,
+}
+
+/// A transaction that is not durable yet.
+pub(crate) struct Record {
+    /// The transaction, encoded, for the log.
+    pub(crate) encoded: Bytes,
+    /// Its metadata, for the key-value store.
+    pub(crate) batch: KvBatch,
+    /// Blocks that it writes beside the log, with their checksums.
+    pub(crate) writes: SmallVec<[(u64, u32); 1]>,
+    pub(crate) deferred: Deferred,
+    /// Blocks that nothing points to once it is durable.
+    pub(crate) freed: Freed,
+    pub(crate) pins: SmallVec<[Pin; 1]>,
+    /// Objects that it created or removed.
+    pub(crate) existence: Vec<Box<[u8]>>,
+    pub(crate) reply: oneshot::Sender<Result<(), StoreError>>,
+    pub(crate) progress: Progress,
+}
+
+/// How far a transaction is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Progress {
+    /// Its data is on the device (in its cache), or it has none.
+    pub(crate) written: bool,
+    /// The flush that makes its data durable.
+    pub(crate) flush: u64,
+    /// The group that it is in.
+    pub(crate) group: Option<u64>,
+    /// Nothing else was in flight when it came: its writes are made durable by themselves.
+    pub(crate) alone: bool,
+}
+
+impl Record {
+    /// Bytes that it takes in the log, at most.
+    pub(crate) fn log_bytes(&self) -> usize {
+        let image_blocks = self.deferred.writes.blocks() as usize;
+        txn_bytes(self.encoded.len(), self.writes.len(), image_blocks, self.freed.len())
+    }
+
+    /// Bytes that are held back until the key-value store contains it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.batch.bytes() + self.log_bytes()
+    }
+
+    /// What goes into the log; `images` borrows from the record, too.
+    pub(crate) fn parts<'a>(&'a self, images: &'a [(u64, &'a [Bytes])]) -> TxnParts<'a> {
+        TxnParts { txn: &self.encoded, writes: &self.writes, images, freed: &self.freed }
+    }
+}
+
+/// A group that is in the log, or on its way there, and not durable.
+pub(crate) struct InFlight {
+    pub(crate) seq: u64,
+    /// Transactions in it.
+    pub(crate) txns: u64,
+    /// The log has it (in the device's cache).
+    pub(crate) logged: bool,
+    /// Transactions of it whose data is not on the device.
+    pub(crate) outstanding: u64,
+    /// The flush that makes it durable.
+    pub(crate) flush: u64,
+}
+
+impl InFlight {
+    fn is_written(&self) -> bool {
+        self.logged && self.outstanding == 0
+    }
+}
+
+/// The transactions of a shard, oldest first: those that only the key-value store lacks; in the log; and not yet there.
+#[derive(Default)]
+pub(crate) struct Queue {
+    /// Not durable.
+    pub(crate) records: VecDeque<Record>,
+    /// Number of the first of them.
+    pub(crate) base: u64,
+    /// Number of the first that is in no group.
+    pub(crate) grouped: u64,
+    pub(crate) groups: VecDeque<InFlight>,
+    pub(crate) lane: Lane,
+    /// Number of the last group that is durable.
+    pub(crate) durable_seq: u64,
+    /// A task is there that writes groups.
+    pub(crate) logging: bool,
+    /// What the lane says is durable.
+    pub(crate) told: Known,
+    /// It is to say so if more is.
+    pub(crate) mark_wanted: bool,
+    /// Number of the last flush that was begun, …
+    pub(crate) flush_begun: u64,
+    /// … and that is complete.
+    pub(crate) flush_done: u64,
+    /// A task is there that will begin a flush, or has begun one.
+    flushing: bool,
+    /// Data was written that no flush covers which was begun.
+    pub(crate) unflushed_data: bool,
+    /// Durable groups that the feeder was not given.
+    pub(crate) unfed: VecDeque<Unfed>,
+    /// Those that it was given.
+    pub(crate) handed: VecDeque<Handed>,
+    /// Number of the first transaction that the key-value store lacks.
+    pub(crate) fed: u64,
+    /// A task is there that hands groups to the feeder.
+    pub(crate) feeding: bool,
+    /// A task is there that will begin to.
+    pub(crate) feed_waits: bool,
+    /// Bytes of all transactions that the key-value store lacks.
+    pub(crate) held_bytes: usize,
+    /// Blocks that the log has, but not their place; `true` if nothing points to them any more.
+    pub(crate) deferred: HashMap<u64, bool, FixedState>,
+}
+
+impl Queue {
+    /// Transactions that are not durable.
+    pub(crate) fn len(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// Nothing is on its way, neither into the log nor to the key-value store.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.records.is_empty() && self.unfed.is_empty() && self.handed.is_empty()
+    }
+
+    /// Number of the next transaction.
+    pub(crate) fn next(&self) -> u64 {
+        self.base + self.records.len() as u64
+    }
+
+    pub(crate) fn get(&mut self, number: u64) -> Option<&mut Record> {
+        let index = number.checked_sub(self.base)?;
+        self.records.get_mut(index as usize)
+    }
+
+    pub(crate) fn group(&mut self, seq: u64) -> Option<&mut InFlight> {
+        let index = seq.checked_sub(self.groups.front()?.seq)?;
+        self.groups.get_mut(index as usize)
+    }
+
+    /// Takes the oldest group if it is durable.
+    fn pop_durable(&mut self) -> Option<InFlight> {
+        let flush_done = self.flush_done;
+        self.groups.pop_front_if(|group| group.is_written() && group.flush <= flush_done)
+    }
+
+    /// A flush would make something durable, and none is about to begin.
+    fn wants_flush(&self) -> bool {
+        // Not only the last of them: data of an earlier group may have come later.
+        let mut written = self.groups.iter().take_while(|group| group.is_written());
+        !self.flushing && written.any(|group| group.flush > self.flush_begun)
+    }
+
+    fn clear(&mut self) -> VecDeque<Record> {
+        let records = std::mem::take(&mut self.records);
+        self.base += records.len() as u64;
+        self.grouped = self.base;
+        self.groups.clear();
+        records
+    }
+}
+
+impl Blue {
+    /// Queues a transaction that is applied, and starts its writes.
+    pub(crate) fn enqueue(&self, mut record: Record, writes: DeviceWrites, written: Written) {
+        if cfg!(carmine_mutation = "reuse_early") {
+            let freed = record.freed.clone();
+            self.reads.park(freed).into_iter().flatten().for_each(|block| self.shared.space().free(block));
+        }
+        record.progress.written = writes.is_empty();
+        let (number, alone) = {
+            let mut queue = self.queue.borrow_mut();
+            let idle = queue.records.is_empty() && !queue.flushing && !queue.logging;
+            // A write that is alone is made durable by itself, which is one operation in place of two. As soon as there
+            // are more, one flush for many costs less.
+            let alone = idle && writes.0.len() <= 1;
+            record.progress.alone = alone;
+            queue.held_bytes += record.held_bytes();
+            queue.records.push_back(record);
+            (queue.next() - 1, alone)
+        };
+        self.start_logging();
+        if writes.is_empty() {
+            return;
+        }
+        self.count(|stats| {
+            stats.device_writes += writes.0.len() as u64;
+            stats.device_write_bytes += writes.blocks() * BLOCK_BYTES;
+        });
+        let Some(store) = self.rc() else { return };
+        let durable = self.write_durably(alone);
+        self.shard.spawn(SchedulingGroup::Client, "blue-data", async move {
+            let result = store.write(writes, durable).await;
+            for (onode, blocks) in written {
+                blocks.into_iter().for_each(|block| onode.written(block));
+            }
+            store.data_done(number, result, durable);
+        });
+    }
+
+    /// A write is to be durable when it is done; counts it as a flush then.
+    pub(crate) fn write_durably(&self, alone: bool) -> bool {
+        let durable = match self.shared.flush_mode() {
+            FlushMode::Flush => alone,
+            FlushMode::Dsync => true,
+            FlushMode::None => false,
+        };
+        self.count(|stats| stats.flushes += u64::from(durable));
+        durable
+    }
+
+    /// The flush that a write which is done now needs; 0: none.
+    pub(crate) fn flush_for(&self, queue: &Queue, durable: bool) -> u64 {
+        let none = durable || self.shared.flush_mode() == FlushMode::None;
+        if none { 0 } else { queue.flush_begun + 1 }
+    }
+
+    pub(crate) async fn write(&self, writes: DeviceWrites, durable: bool) -> io::Result<()> {
+        let mut writes = writes.0;
+        if writes.len() == 1
+            && let Some(write) = writes.pop()
+        {
+            return self.file.write_at(write.data, write.block * BLOCK_BYTES, durable).await;
+        }
+        let writes = writes
+            .into_iter()
+            .map(|write| self.file.write_at(write.data, write.block * BLOCK_BYTES, durable));
+        join_all(writes).await.into_iter().collect()
+    }
+
+    fn data_done(&self, number: u64, result: io::Result<()>, durable: bool) {
+        if let Err(error) = result {
+            let what = format!("write to {}", self.shared.path().display());
+            self.fail(StoreError::io(what, &error));
+            return;
+        }
+        let mut queue = self.queue.borrow_mut();
+        let flush = self.flush_for(&queue, durable);
+        queue.unflushed_data |= flush > 0;
+        let Some(record) = queue.get(number) else { return };
+        record.progress.written = true;
+        record.progress.flush = flush;
+        match record.progress.group {
+            Some(seq) => {
+                if let Some(group) = queue.group(seq) {
+                    group.outstanding -= 1;
+                    group.flush = group.flush.max(flush);
+                }
+            }
+            // It may be one that waits for its data to get around the log.
+            None => self.progress.notify_all(),
+        }
+        drop(queue);
+        self.pump();
+    }
+
+    /// Answers for what is durable, and begins a flush if one is wanted and none is running.
+    pub(crate) fn pump(&self) {
+        loop {
+            let group = self.queue.borrow_mut().pop_durable();
+            let Some(group) = group else { break };
+            self.durable(&group);
+        }
+        let mut queue = self.queue.borrow_mut();
+        if !queue.wants_flush() {
+            return;
+        }
+        queue.flushing = true;
+        drop(queue);
+        if let Some(store) = self.rc() {
+            // The flush begins when this task first runs: after the other completions of this turn have been seen.
+            self.shard.spawn(SchedulingGroup::Client, "blue-flush", async move { store.flush().await });
+        }
+    }
+
+    async fn flush(&self) {
+        let (number, data) = {
+            let mut queue = self.queue.borrow_mut();
+            queue.flush_begun += 1;
+            (queue.flush_begun, std::mem::take(&mut queue.unflushed_data))
+        };
+        let result = self.flush_data_and_log(data).await;
+        let mut queue = self.queue.borrow_mut();
+        queue.flushing = false;
+        if result.is_ok() {
+            queue.flush_done = number;
+            drop(queue);
+            self.pump();
+        }
+    }
+
+    /// Makes the log durable, and the data beside it if any was written; a failure stops the store.
+    async fn flush_data_and_log(&self, data: bool) -> Result<(), StoreError> {
+        let Some(log) = &self.log_file else { return self.flush_device().await };
+        let flush_log = async {
+            self.count(|stats| stats.flushes += 1);
+            log.fdatasync().await.map_err(|error| {
+                let error = self.log_error("flush of", &error);
+                self.fail(error.clone());
+                error
+            })
+        };
+        if !data {
+            return flush_log.await;
+        }
+        let (data, log) = join(self.flush_device(), flush_log).await;
+        data.and(log)
+    }
+
+    /// Flushes the device that has the data; a failure stops the store.
+    pub(crate) async fn flush_device(&self) -> Result<(), StoreError> {
+        self.count(|stats| stats.flushes += 1);
+        let result = self.file.fdatasync().await;
+        result.map_err(|error| {
+            let error = StoreError::io(format!("flush of {}", self.shared.path().display()), &error);
+            self.fail(error.clone());
+            error
+        })
+    }
+
+    /// A group is durable: its transactions are answered for, and wait for the feeder.
+    fn durable(&self, group: &InFlight) {
+        let mut unfed = Unfed::new(group.seq);
+        for _ in 0..group.txns {
+            let record = {
+                let mut queue = self.queue.borrow_mut();
+                queue.durable_seq = group.seq;
+                let record = queue.records.pop_front();
+                queue.base += u64::from(record.is_some());
+                record
+            };
+            let Some(mut record) = record else { break };
+            let bytes = record.held_bytes();
+            self.note_deferred(&record.deferred);
+            self.release(std::mem::take(&mut record.freed));
+            let _ = record.reply.send(Ok(())); // the caller may not be interested
+            unfed.push(record.batch, record.deferred, record.pins, record.existence, bytes);
+        }
+        self.feed_later(unfed);
+        self.progress.notify_all();
+    }
+
+    /// Gives blocks back that nothing durable points to, when no read needs them any more and nothing writes to them.
+    pub(crate) fn release(&self, freed: Freed) {
+        if cfg!(carmine_mutation = "reuse_early") {
+            return; // they were given back when they were freed
+        }
+        let freed = self.hold_deferred(freed);
+        if let Some(freed) = self.reads.park(freed) {
+            self.give_back(freed);
+        }
+    }
+
+    /// Stops the store: what is not durable now never will be acknowledged, and nothing new is taken. The failed
+    /// write or flush is not tried again: the kernel may have dropped the data and would call the next one a success.
+    pub(crate) fn fail(&self, error: StoreError) {
+        if self.failed.borrow().is_none() {
+            tracing::error!(%error, shard = %self.shard.id(), "the store stops: restart the OSD when the cause is repaired");
+            *self.failed.borrow_mut() = Some(StoreError::failed(&error.to_string()));
+        }
+        let refusal = self.failed.borrow().clone();
+        let records = self.queue.borrow_mut().clear();
+        for record in records {
+            let error = refusal.clone().unwrap_or(error.clone());
+            let _ = record.reply.send(Err(error));
+        }
+        self.progress.notify_all();
+    }
+
+    /// The store has stopped.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
+    /// See [`crate::Store::sync`].
+    pub(crate) async fn sync(&self) -> Result<(), StoreError> {
+        let until = self.queue.borrow().next();
+        self.wait_until(|queue| queue.base >= until).await
+    }
+
+    /// Waits until something is so, or the store has stopped.
+    pub(crate) async fn wait_until(&self, is_so: impl Fn(&Queue) -> bool) -> Result<(), StoreError> {
+        loop {
+            if let Some(error) = self.failed.borrow().clone() {
+                return Err(error);
+            }
+            if is_so(&self.queue.borrow()) {
+                return Ok(());
+            }
+            self.progress.notified().await;
+        }
+    }
+}

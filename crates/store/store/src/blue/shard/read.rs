@@ -1,0 +1,287 @@
+//! Reading objects: every block is checked against its checksum before anyone sees it.
+
+use std::ops::Range;
+
+use carmine_pgtypes::ObjectMeta;
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::{ObjectId, crc32c};
+use smallvec::SmallVec;
+
+use crate::blue::device::IO_BLOCKS_MAX;
+use crate::blue::device::join::join_all;
+use crate::blue::meta::extents::Entry;
+use crate::blue::objects::onode::Onode;
+use crate::blue::shard::Blue;
+use crate::blue::shard::ZEROS_BYTES;
+use crate::{BLOCK_BYTES, StoreError};
+
+/// Device reads of one object read that are in flight together.
+const PARALLEL: usize = 64;
+
+/// Where a run of an object's blocks is.
+pub(crate) enum Source {
+    /// Nowhere: zeros.
+    Hole { blocks: u64 },
+    /// In memory, since its write is in flight.
+    Memory(Bytes),
+    /// In no copy; the `index`th block of the object.
+    Lost { index: u64 },
+    /// On the device.
+    Device { index: u64, block: u64, crcs: SmallVec<[u32; 1]> },
+}
+
+impl Blue {
+    /// See [`crate::Store::stat`].
+    pub(crate) async fn stat(&self, oid: &ObjectId) -> Result<Option<ObjectMeta>, StoreError> {
+        let pin = self.load(oid, &(0..0)).await?;
+        let state = pin.state.borrow();
+        Ok(state.exists.then(|| state.meta.clone()))
+    }
+
+    /// See [`crate::Store::read`].
+    pub(crate) async fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
+        self.count(|stats| stats.reads += 1);
+        let wanted_end = off.saturating_add(len);
+        let pin = self.load(oid, &(off..wanted_end)).await?;
+        let _stream = pin.stream.begin(off, wanted_end);
+        self.wait_for_readahead(&pin, &(off / BLOCK_BYTES..wanted_end.div_ceil(BLOCK_BYTES))).await;
+        let _reading = self.begin_read();
+        let (sources, end) = {
+            let state = pin.state.borrow();
+            if !state.exists {
+                return Err(StoreError::NotFound(oid.clone()));
+            }
+            let end = wanted_end.min(state.meta.size);
+            if off >= end {
+                return Ok(Payload::new());
+            }
+            drop(state);
+            // Size and map may change while the blocks are read: the answer is what they say now.
+            (self.sources(&pin, &(off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES))), end)
+        };
+        self.read_ahead(&pin, end.div_ceil(BLOCK_BYTES));
+        let blocks = self.gather(&pin, sources).await?;
+        let within = (off % BLOCK_BYTES) as usize;
+        let wanted = end - off;
+        if within == 0 && wanted == blocks.len() as u64 {
+            return Ok(blocks);
+        }
+        Ok(blocks.slice(within, wanted as usize))
+    }
+
+    /// Reads the runs, several at a time, and strings them together.
+    pub(crate) async fn gather(&self, onode: &Onode, sources: Vec<Source>) -> Result<Payload, StoreError> {
+        let mut out = Payload::new();
+        let mut sources = sources.into_iter();
+        match (sources.next(), sources.len()) {
+            (None, _) => {}
+            // The usual case needs no joining.
+            (Some(one), 0) => self.push_source(onode, one, &mut out).await?,
+            (Some(first), _) => {
+                Box::pin(self.gather_many(onode, std::iter::once(first).chain(sources), &mut out)).await?;
+            }
+        }
+        Ok(out)
+    }
+
+    async fn gather_many(
+        &self,
+        onode: &Onode,
+        sources: impl Iterator<Item = Source>,
+        out: &mut Payload,
+    ) -> Result<(), StoreError> {
+        let mut sources = sources.peekable();
+        while sources.peek().is_some() {
+            let reads: Vec<_> = sources.by_ref().take(PARALLEL).collect();
+            let parts = join_all(reads.into_iter().map(|source| async {
+                let mut part = Payload::new();
+                self.push_source(onode, source, &mut part).await.map(|()| part)
+            }))
+            .await;
+            for part in parts {
+                part?.iter().for_each(|bytes| out.push(bytes.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn push_source(&self, onode: &Onode, source: Source, out: &mut Payload) -> Result<(), StoreError> {
+        match source {
+            Source::Memory(bytes) => out.push(bytes),
+            Source::Lost { index } => return Err(self.lost(&onode.oid, index)),
+            Source::Device { index, block, crcs } => {
+                let oid = &onode.oid;
+                match self.read_blocks(oid, index, block, &crcs).await {
+                    // Which of them is it?
+                    Err(StoreError::Io { .. }) => {
+                        for (n, crc) in (0u64..).zip(&crcs) {
+                            let read = Box::pin(self.read_block(oid, index + n, block + n, *crc));
+                            out.push(read.await?);
+                        }
+                    }
+                    read => {
+                        let data = read?;
+                        self.keep(onode, index, block, &data);
+                        out.push(data);
+                    }
+                }
+            }
+            Source::Hole { blocks } => {
+                let mut left = (blocks * BLOCK_BYTES) as usize;
+                while left > 0 {
+                    let n = left.min(ZEROS_BYTES);
+                    out.push(self.zeros.slice(..n));
+                    left -= n;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one block as [`read_blocks`](Blue::read_blocks) does; an error of the device names the block.
+    pub(crate) async fn read_block(
+        &self,
+        oid: &ObjectId,
+        index: u64,
+        block: u64,
+        crc: u32,
+    ) -> Result<Bytes, StoreError> {
+        let read = self.read_blocks(oid, index, block, &[crc]).await;
+        read.map_err(|error| match error {
+            StoreError::Io { message, .. } => {
+                let (offset, device_offset) = (index * BLOCK_BYTES, block * BLOCK_BYTES);
+                let error = StoreError::Unreadable { oid: oid.clone(), offset, device_offset, message };
+                self.count(|stats| stats.unreadable_blocks += 1);
+                tracing::error!(%error, "unreadable block");
+                error
+            }
+            other => other,
+        })
+    }
+
+    /// The error for a block that no copy could give when this one was made.
+    pub(crate) fn lost(&self, oid: &ObjectId, index: u64) -> StoreError {
+        self.count(|stats| stats.unreadable_blocks += 1);
+        StoreError::Lost { oid: oid.clone(), offset: index * BLOCK_BYTES }
+    }
+
+    /// Reads consecutive blocks of the device, which hold the object's blocks from `index` on, and checks each against
+    /// its checksum. The caller has begun a read ([`Blue::begin_read`]) when it looked the blocks up.
+    pub(crate) async fn read_blocks(
+        &self,
+        oid: &ObjectId,
+        index: u64,
+        block: u64,
+        crcs: &[u32],
+    ) -> Result<Bytes, StoreError> {
+        let bytes = crcs.len() * BLOCK_BYTES as usize;
+        let at = block * BLOCK_BYTES;
+        self.count(|stats| {
+            stats.device_reads += 1;
+            stats.device_read_bytes += bytes as u64;
+        });
+        let (result, buf) = self.file.read_at(self.shard.buf(bytes), bytes, at).await;
+        let failed = |why: &std::io::Error| {
+            let what =
+                format!("object {oid}: read {bytes} bytes at {at} of {}", self.shared.path().display());
+            StoreError::io(what, why)
+        };
+        let found = result.map_err(|error| failed(&error))?;
+        if found != bytes {
+            return Err(failed(&std::io::Error::new(
+                std::io::ErrorKind::UnexpectedEof,
+                format!("only {found} bytes are there: was the file cut?"),
+            )));
+        }
+        for ((n, content), expected) in
+            (0u64..).zip(buf.as_slice().chunks_exact(BLOCK_BYTES as usize)).zip(crcs)
+        {
+            let found = crc32c::raw(crc32c::SEED, content);
+            if found != *expected {
+                // Then it may be a block whose write failed: nothing is wrong with a drive that holds what was there before.
+                if let Some(stopped) = self.failed.borrow().clone() {
+                    return Err(stopped);
+                }
+                self.count(|stats| stats.corrupt_blocks += 1);
+                let (offset, device_offset) = ((index + n) * BLOCK_BYTES, at + n * BLOCK_BYTES);
+                let error = StoreError::Corrupt {
+                    oid: oid.clone(),
+                    offset,
+                    device_offset,
+                    expected: *expected,
+                    found,
+                };
+                tracing::error!(%error, "corrupt block");
+                return Err(error);
+            }
+        }
+        Ok(buf.freeze())
+    }
+
+    /// Keeps what was read, as far as the object still has it. The read began when the object had it, so that a block
+    /// that was freed since is not in use for anything else yet.
+    fn keep(&self, onode: &Onode, index: u64, block: u64, data: &[u8]) {
+        let Some(cache) = &self.data_cache else { return };
+        let (state, mut cache) = (onode.state.borrow(), cache.borrow_mut());
+        for (n, content) in (0u64..).zip(data.chunks_exact(BLOCK_BYTES as usize)) {
+            if state.entry(index + n).is_some_and(|entry| entry.block() == block + n) {
+                cache.put(block + n, content);
+            }
+        }
+    }
+
+    /// A block was freed.
+    pub(crate) fn forget_content(&self, block: u64) {
+        if let Some(cache) = &self.data_cache {
+            cache.borrow_mut().forget(block);
+        }
+    }
+
+    /// A block's content, if it is in memory though its write is done.
+    fn at_hand(&self, onode: &Onode, index: u64, entry: Entry) -> Option<Bytes> {
+        if let Some(bytes) = self.readahead.get(onode, index, entry) {
+            self.count(|stats| stats.readahead_hits += 1);
+            return Some(bytes);
+        }
+        let bytes = self.data_cache.as_ref()?.borrow_mut().get(entry.block())?;
+        self.count(|stats| stats.data_cache_hits += 1);
+        Some(bytes)
+    }
+
+    /// Where blocks `range` of the object are; neighbours on the device are one run.
+    pub(crate) fn sources(&self, onode: &Onode, range: &Range<u64>) -> Vec<Source> {
+        let state = onode.state.borrow();
+        let mut out: Vec<Source> = Vec::new();
+        for index in range.clone() {
+            let entry = state.entry(index).unwrap_or_default();
+            if entry.is_hole() {
+                match out.last_mut() {
+                    Some(Source::Hole { blocks }) => *blocks += 1,
+                    _ => out.push(Source::Hole { blocks: 1 }),
+                }
+                continue;
+            }
+            if entry.is_lost() {
+                out.push(Source::Lost { index });
+                continue;
+            }
+            let recent = state.recent.get(&entry.block()).map(|recent| recent.data.clone());
+            if let Some(bytes) = recent.or_else(|| self.at_hand(onode, index, entry)) {
+                out.push(Source::Memory(bytes));
+                continue;
+            }
+            match out.last_mut() {
+                Some(Source::Device { block, crcs, .. })
+                    if *block + crcs.len() as u64 == entry.block() && (crcs.len() as u64) < IO_BLOCKS_MAX =>
+                {
+                    crcs.push(entry.crc());
+                }
+                _ => {
+                    let crcs = SmallVec::from_slice(&[entry.crc()]);
+                    out.push(Source::Device { index, block: entry.block(), crcs });
+                }
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,171 @@
+//! [`BlueShared`]: what the shards of a process share of one store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use carmine_reactor::{Shard, ShardId};
+use carmine_types::{FlushMode, READAHEAD_BYTES};
+
+use crate::blue::device::device::Place;
+use crate::blue::device::space::Space;
+use crate::blue::log::replay_report::ReplayReport;
+use crate::blue::meta::index::MetaIndex;
+use crate::blue::shard::commit_log::CommitLog;
+use crate::blue::shard::local;
+use crate::{BLOCK_BYTES, Label, StatFs, StoreError};
+
+/// Settings of a mounted store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Budget of each shard's onode cache, in bytes. An onode of a 4 MiB object with all of its map takes about 13 KiB.
+    pub cache_bytes_per_shard: usize,
+    /// Budget of each shard's cache of data, in bytes; 0: none, as in BlueStore on fast drives, where a read of the
+    /// device costs little and hits would hide what the device does.
+    pub data_cache_bytes_per_shard: usize,
+    /// How much of an object is read ahead of one who reads it from front to back, in bytes; 0: nothing.
+    pub readahead_bytes: u64,
+    /// A transaction with less data than this goes into the log first, and to its place later; 0: none does. `None`: as
+    /// suits the device.
+    pub prefer_deferred_bytes: Option<u64>,
+    /// How writes become durable. `None`: flushed, which is right for every device.
+    pub flush: Option<FlushMode>,
+    /// Freed space is discarded before it is used again.
+    pub discard: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            cache_bytes_per_shard: 256 << 20,
+            data_cache_bytes_per_shard: 0,
+            readahead_bytes: READAHEAD_BYTES,
+            prefer_deferred_bytes: None,
+            flush: None,
+            discard: false,
+        }
+    }
+}
+
+/// A mounted store: its device, its key-value store, its space and its log.
+pub struct BlueShared {
+    place: Place,
+    /// Of the log, if it has a device of its own.
+    wal: Option<Place>,
+    label: Label,
+    options: MountOptions,
+    index: MetaIndex,
+    space: Arc<Space>,
+    log: Arc<CommitLog>,
+    replayed: ReplayReport,
+}
+
+impl BlueShared {
+    /// A store whose log was replayed, in this epoch of the log. `places`: of the data, and of the log if it has its own.
+    pub(crate) fn new(
+        (place, wal): (Place, Option<Place>),
+        label: Label,
+        options: MountOptions,
+        index: MetaIndex,
+        space: Space,
+        epoch: u64,
+        replayed: ReplayReport,
+    ) -> Arc<BlueShared> {
+        index.begin_epoch(epoch);
+        let log = Arc::new(CommitLog::new(index.clone(), &label, epoch));
+        Arc::new(BlueShared { place, wal, label, options, index, space: Arc::new(space), log, replayed })
+    }
+
+    /// The device's label.
+    #[must_use]
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// The block file or device.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.place.path
+    }
+
+    /// The block file or device, and the part of it that is the store's.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The device of the log's own, if it has one.
+    #[must_use]
+    pub fn wal(&self) -> Option<&Place> {
+        self.wal.as_ref()
+    }
+
+    /// The file or device that the log lies on.
+    pub(crate) fn log_path(&self) -> &Path {
+        self.wal.as_ref().map_or(self.path(), |place| &place.path)
+    }
+
+    /// Where the metadata is.
+    pub(crate) fn index(&self) -> &MetaIndex {
+        &self.index
+    }
+
+    /// Space of the whole store. There is none left when metadata has no room.
+    #[must_use]
+    pub fn statfs(&self) -> StatFs {
+        let space = self.space.statfs();
+        if self.is_kv_low() { StatFs { free: 0, ..space } } else { space }
+    }
+
+    /// What the mount found in the log.
+    #[must_use]
+    pub fn replayed(&self) -> &ReplayReport {
+        &self.replayed
+    }
+
+    /// How writes become durable.
+    #[must_use]
+    pub fn flush_mode(&self) -> FlushMode {
+        self.options.flush.unwrap_or(FlushMode::Flush)
+    }
+
+    /// Transactions with less data than this go into the log first.
+    #[must_use]
+    pub fn prefer_deferred_bytes(&self) -> u64 {
+        self.options.prefer_deferred_bytes.unwrap_or(BLOCK_BYTES)
+    }
+
+    /// Waits until the key-value store contains what all shards of this process have submitted.
+    pub(crate) async fn feed_all(&self, shard: &Shard) -> Result<(), StoreError> {
+        let instance = self.instance();
+        for to in (0..shard.shards()).map(ShardId) {
+            let fed = if to == shard.id() {
+                local::feed_all(shard, instance).await
+            } else {
+                shard.call(to, move |there| async move { local::feed_all(&there, instance).await }).await
+            };
+            fed?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn options(&self) -> MountOptions {
+        self.options
+    }
+
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    pub(crate) fn log(&self) -> &Arc<CommitLog> {
+        &self.log
+    }
+
+    /// Writes are refused, since metadata could not be written any more.
+    pub(crate) fn is_kv_low(&self) -> bool {
+        self.log.is_low()
+    }
+
+    /// Tells the mounted stores of a process apart.
+    pub(crate) fn instance(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}

@@ -1,0 +1,299 @@
+//! Submitting a transaction: first everything that could refuse it, then the cached state, the metadata, the writes.
+
+use std::rc::Rc;
+
+use carmine_pgtypes::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, Sealed};
+use carmine_reactor::sync::oneshot;
+use carmine_reactor::{Buf, Bytes, Payload};
+use carmine_types::{ObjectId, crc32c};
+use smallvec::SmallVec;
+
+use crate::blue::device::IO_BLOCKS_MAX;
+use crate::blue::device::space::{Run, Runs};
+use crate::blue::log::record::txn_bytes;
+use crate::blue::objects::apply::{Placed, PlacedList, Placer, Touched, Work, encode};
+use crate::blue::objects::onode::{Pin, needs};
+use crate::blue::shard::Blue;
+use crate::blue::shard::Existence;
+use crate::blue::shard::queue::{Deferred, DeviceWrites, Progress, Record, Written};
+use crate::{BLOCK_BYTES, Commit, StoreError};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// A transaction that takes more than this part of the largest group is not deferred.
+const DEFERRED_PART: usize = 2;
+
+type TouchedList = SmallVec<[Touched; 1]>;
+
+/// What [`Blue::admit`] settles.
+struct Admitted {
+    touched: TouchedList,
+    /// The place in `touched` of each change's object.
+    places: SmallVec<[usize; 1]>,
+    runs: Runs,
+}
+
+impl Blue {
+    /// See [`crate::Store::submit`].
+    pub(crate) fn submit(&self, txn: Sealed) -> Commit {
+        if let Some(error) = self.refusal() {
+            return Commit::ready(Err(error));
+        }
+        match self.admit(&txn) {
+            Ok(admitted) => self.apply(txn, admitted),
+            Err(error) => Commit::ready(Err(error)),
+        }
+    }
+
+    /// Checks everything that could refuse the transaction and takes the space that it needs. Changes nothing else.
+    fn admit(&self, txn: &Sealed) -> Result<Admitted, StoreError> {
+        let (mut touched, mut places) = (TouchedList::new(), SmallVec::new());
+        let (mut blocks, mut reserve) = (0, true);
+        for change in &txn.changes {
+            let oid = &*change.oid;
+            check_names(oid)?;
+            let place = self.touch(&mut touched, oid)?;
+            places.push(place);
+            let Some(object) = touched.get(place) else { continue };
+            let state = object.pin.state.borrow();
+            let at_hand = |index: u64| {
+                state
+                    .entry(index)
+                    .is_some_and(|entry| entry.is_hole() || state.recent.contains_key(&entry.block()))
+            };
+            for step in &change.steps {
+                if step.end() > OBJECT_BYTES_MAX {
+                    return Err(StoreError::TooLarge { oid: oid.clone(), size: step.end() });
+                }
+                let needs = needs(step);
+                if !state.is_loaded(&needs.map) || !needs.edges.into_iter().flatten().all(at_hand) {
+                    return Err(StoreError::NotPrepared(oid.clone()));
+                }
+                blocks += needs.blocks;
+                reserve &= needs.blocks == 0 || needs.reserve;
+            }
+        }
+        for entry in &txn.log {
+            check_names(&entry.oid)?;
+        }
+        Ok(Admitted { touched, places, runs: self.allocate(blocks, reserve)? })
+    }
+
+    /// The place of an object in the list.
+    fn touch(&self, touched: &mut TouchedList, oid: &ObjectId) -> Result<usize, StoreError> {
+        if let Some(place) = touched.iter().position(|touched| touched.pin.oid == *oid) {
+            return Ok(place);
+        }
+        let pin = self.cache.borrow().get(oid).map(Pin::new);
+        let pin = pin.ok_or_else(|| StoreError::NotPrepared(oid.clone()))?;
+        touched.push(Touched::new(pin));
+        Ok(touched.len() - 1)
+    }
+
+    fn allocate(&self, blocks: u64, reserve: bool) -> Result<Runs, StoreError> {
+        if blocks == 0 {
+            return Ok(Runs::new());
+        }
+        let space = self.shared.space();
+        let no_space = || StoreError::NoSpace {
+            needed_bytes: blocks * BLOCK_BYTES,
+            free_bytes: space.free_blocks(reserve) * BLOCK_BYTES,
+        };
+        if !reserve && self.shared.is_kv_low() {
+            return Err(StoreError::NoSpace { needed_bytes: blocks * BLOCK_BYTES, free_bytes: 0 });
+        }
+        let take = || space.allocate(self.shard.id().0, &mut self.lease.borrow_mut(), blocks, reserve);
+        // What only waits to be discarded is as good as free.
+        let runs = take().or_else(|| if self.skip_discards() { take() } else { None });
+        let mut runs = runs.ok_or_else(no_space)?;
+        runs.reverse();
+        Ok(runs)
+    }
+
+    fn apply(&self, txn: Sealed, admitted: Admitted) -> Commit {
+        let Admitted { mut touched, places, runs } = admitted;
+        self.count(|stats| stats.txns += 1);
+        let placer = Allocated { store: self, runs, writes: DeviceWrites::default(), crcs: SmallVec::new() };
+        let mut work = Work::new(placer, self.queue.borrow().next());
+        for (change, place) in txn.changes.iter().zip(places) {
+            if let Some(object) = touched.get_mut(place) {
+                let onode = Rc::clone(&object.pin);
+                let mut state = onode.state.borrow_mut();
+                change.steps.iter().for_each(|step| work.apply(step, object, &mut state));
+            }
+        }
+        let Work { placer, freed, mut batch, .. } = work;
+        let Allocated { runs, mut writes, mut crcs, .. } = placer;
+        for run in runs {
+            (run.start..run.start + run.blocks).for_each(|block| self.shared.space().free(block));
+        }
+        for object in touched.iter().filter(|object| object.is_remapped()) {
+            self.readahead.forget(&object.pin);
+        }
+        freed.iter().for_each(|block| self.forget_content(*block));
+        encode(&mut batch, &txn, &mut touched, &mut self.trimmed.borrow_mut());
+        let existence = self.note_existence(&touched);
+        let mut written = Written::new();
+        let mut pins = SmallVec::new();
+        for object in touched {
+            if object.resized {
+                self.cache.borrow_mut().recount(&object.pin.oid);
+            }
+            if !object.blocks.is_empty() {
+                written.push((Rc::clone(&object.pin), object.blocks));
+            }
+            pins.push(object.pin);
+        }
+        let mut deferred = Deferred::default();
+        if self.defers(&txn, &writes) {
+            self.count(|stats| stats.deferred_txns += 1);
+            crcs.clear();
+            deferred =
+                Deferred { writes: std::mem::take(&mut writes), written: std::mem::take(&mut written) };
+        }
+        let (reply, receiver) = oneshot::channel();
+        let progress = Progress::default();
+        let record = Record {
+            encoded: txn.encoded().clone(),
+            batch,
+            writes: crcs,
+            deferred,
+            freed,
+            pins,
+            existence,
+            reply,
+            progress,
+        };
+        self.enqueue(record, writes, written);
+        Commit::pending(receiver)
+    }
+
+    /// The transaction's blocks go into the log first, and to their places later.
+    fn defers(&self, txn: &Sealed, writes: &DeviceWrites) -> bool {
+        let in_log = txn_bytes(txn.encoded().len(), 0, writes.blocks() as usize, 0);
+        !writes.is_empty()
+            && txn.data_bytes() < self.shared.prefer_deferred_bytes()
+            && in_log <= self.group_bytes_max() / DEFERRED_PART
+    }
+
+    /// Remembers for listings which objects came and went.
+    fn note_existence(&self, touched: &TouchedList) -> Vec<Box<[u8]>> {
+        let mut changed = Vec::new();
+        for object in touched {
+            let exists = object.pin.state.borrow().exists;
+            if exists != object.existed {
+                let mut existence = self.existence.borrow_mut();
+                let entry =
+                    existence.entry(object.pin.key.clone()).or_insert(Existence { exists, transactions: 0 });
+                entry.exists = exists;
+                entry.transactions += 1;
+                changed.push(object.pin.key.clone());
+            }
+        }
+        changed
+    }
+}
+
+fn check_names(oid: &ObjectId) -> Result<(), StoreError> {
+    match [&oid.nspace, &oid.key, &oid.name].into_iter().find(|name| name.len() > NAME_BYTES_MAX) {
+        Some(name) => Err(StoreError::NameTooLong { bytes: name.len(), max: NAME_BYTES_MAX }),
+        None => Ok(()),
+    }
+}
+
+/// Places blocks in what was allocated for them, and collects the writes.
+struct Allocated<'a> {
+    store: &'a Blue,
+    /// Blocks not used yet, last run first.
+    runs: Runs,
+    writes: DeviceWrites,
+    /// The blocks of `writes` with their checksums.
+    crcs: SmallVec<[(u64, u32); 1]>,
+}
+
+impl Placer for Allocated<'_> {
+    fn whole(&mut self, data: &Payload, crc: Option<u32>, out: &mut PlacedList) {
+        let (mut at, end) = (0, data.len() as u64 / BLOCK_BYTES);
+        while at < end {
+            let run = self.take((end - at).min(IO_BLOCKS_MAX));
+            let part = data.slice((at * BLOCK_BYTES) as usize, (run.blocks * BLOCK_BYTES) as usize);
+            self.write_run(run, &part, crc, out);
+            at += run.blocks;
+        }
+    }
+
+    fn part(&mut self, old: Option<&Bytes>, within: usize, len: usize, data: Option<&Payload>) -> Placed {
+        let mut buf = self.store.shard.buf(BLOCK);
+        match old {
+            Some(old) => buf.copy_from_slice(old),
+            None => buf.fill(0),
+        }
+        self.store.count(|stats| stats.bytes_copied += BLOCK as u64);
+        fill_part(&mut buf, within, len, data);
+        let block = self.take(1).start;
+        let crc = crc32c::raw(crc32c::SEED, &buf);
+        let content = buf.freeze();
+        self.crcs.push((block, crc));
+        self.writes.push(block, content.clone());
+        Placed { block, crc, content }
+    }
+}
+
+impl Allocated<'_> {
+    /// Takes up to `blocks` neighbouring blocks of what was allocated.
+    fn take(&mut self, blocks: u64) -> Run {
+        let Some(last) = self.runs.last_mut() else {
+            // Cannot happen: `admit` counts at least what `apply` takes. If it does, nothing may be acknowledged any
+            // more; a write to block 0 is dropped (`DeviceWrites::push`).
+            self.store.fail(StoreError::failed(
+                "internal error: a transaction needs more blocks than were counted",
+            ));
+            return Run { start: 0, blocks };
+        };
+        let run = Run { start: last.start, blocks: last.blocks.min(blocks) };
+        last.start += run.blocks;
+        last.blocks -= run.blocks;
+        if last.blocks == 0 {
+            self.runs.pop();
+        }
+        run
+    }
+
+    /// Writes whole blocks to a run of the device.
+    fn write_run(&mut self, run: Run, data: &Payload, crc: Option<u32>, out: &mut PlacedList) {
+        let mut block = run.start;
+        for bytes in self.aligned(data) {
+            let first = block;
+            for at in (0..bytes.len()).step_by(BLOCK) {
+                let content = bytes.slice(at..at + BLOCK);
+                let crc = crc.unwrap_or_else(|| crc32c::raw(crc32c::SEED, &content));
+                self.crcs.push((block, crc));
+                out.push(Placed { block, crc, content });
+                block += 1;
+            }
+            self.writes.push(first, bytes);
+        }
+    }
+
+    /// The bytes in pieces fit for the device: themselves if they are, else a copy.
+    fn aligned(&self, data: &Payload) -> SmallVec<[Bytes; 1]> {
+        if data.iter().all(|bytes| bytes.is_aligned(BLOCK)) {
+            return data.iter().cloned().collect();
+        }
+        let mut buf = self.store.shard.buf(data.len());
+        data.copy_to(&mut buf);
+        self.store.count(|stats| stats.bytes_copied += data.len() as u64);
+        SmallVec::from_iter([buf.freeze()])
+    }
+}
+
+fn fill_part(buf: &mut Buf, within: usize, len: usize, data: Option<&Payload>) {
+    if let Some(part) = buf.get_mut(within..within + len) {
+        match data {
+            Some(data) => {
+                data.copy_to(part);
+            }
+            None => part.fill(0),
+        }
+    }
+}
