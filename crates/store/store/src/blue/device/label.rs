@@ -9,8 +9,8 @@ use std::path::Path;
 
 use carmine_types::{OsdId, Uuid, crc32c};
 
-use crate::blue::meta::codec::BLOCKS_MAX;
-use crate::blue::meta::extents::SHARD_BLOCKS;
+use crate::blue::device::BLOCKS_MAX;
+use crate::blue::device::PIECE_BLOCKS;
 use crate::{BLOCK_BYTES, StoreError};
 
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
@@ -152,7 +152,7 @@ impl Label {
         out.extend_from_slice(&self.fsid.0);
         out.extend_from_slice(&self.osd.0.to_le_bytes());
         out.extend_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
-        out.extend_from_slice(&(SHARD_BLOCKS as u32).to_le_bytes());
+        out.extend_from_slice(&(PIECE_BLOCKS as u32).to_le_bytes());
         out.extend_from_slice(&self.size_bytes.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
         out.extend_from_slice(&self.revision.to_le_bytes());
@@ -200,7 +200,7 @@ impl Label {
             let (wal_bytes, wal) = take_area(&mut rest)?;
             let home = LogArea { start, ..home };
             let wal = (wal_bytes > 0).then_some((LogArea { start: 1, ..wal }, wal_bytes));
-            let known = u64::from(block) == BLOCK_BYTES && shard as usize == SHARD_BLOCKS;
+            let known = u64::from(block) == BLOCK_BYTES && shard as usize == PIECE_BLOCKS;
             let fits = |area: &LogArea, bytes: u64| {
                 let blocks = bytes / BLOCK_BYTES;
                 let possible = bytes.is_multiple_of(BLOCK_BYTES) && (2..=BLOCKS_MAX).contains(&blocks);

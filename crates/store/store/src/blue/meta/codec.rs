@@ -5,14 +5,12 @@ use carmine_pgtypes::{LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo};
 use carmine_types::{Eversion, crc32c};
 
 use crate::StoreError;
-use crate::blue::meta::extents::{Entry, Extents, SHARD_BLOCKS};
+use crate::blue::device::PIECE_BLOCKS;
+use crate::blue::meta::extents::{Entry, Extents};
 use crate::blue::meta::keys;
 
 /// Version of all values of this form.
 const VERSION: u8 = 2;
-
-/// Block numbers are stored in five bytes.
-pub(crate) const BLOCKS_MAX: u64 = 1 << 40;
 
 /// Appends a value after its key, which begins at `out[key_start]`.
 pub(crate) fn push(out: &mut Vec<u8>, key_start: usize, encode: impl FnOnce(&mut Encoder<'_>)) {
@@ -74,7 +72,7 @@ pub(crate) fn decode_extents(key: &[u8], value: &[u8]) -> Result<Extents, StoreE
             Ok(Entry::new(u64::from_le_bytes([a, b, c, d4, f, 0, 0, 0]), d.u32()?))
         })
     })?;
-    if entries.len() > SHARD_BLOCKS {
+    if entries.len() > PIECE_BLOCKS {
         let why = "it has more entries than a piece of a block map can have";
         return Err(StoreError::damaged(keys::printable(key), why));
     }
@@ -164,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extents_round_trip(entries in prop::collection::vec((0usize..SHARD_BLOCKS, 0..BLOCKS_MAX, any::<u32>()), 0..SHARD_BLOCKS)) {
+        fn extents_round_trip(entries in prop::collection::vec((0usize..PIECE_BLOCKS, 0..BLOCKS_MAX, any::<u32>()), 0..PIECE_BLOCKS)) {
             let mut extents = Extents::default();
             for (index, block, crc) in entries {
                 extents.set(index, Entry::new(block, crc));

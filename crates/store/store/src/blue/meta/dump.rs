@@ -108,7 +108,7 @@ fn extents(
                 return Ok(());
             }
         };
-        let first = u64::from(index) * crate::blue::meta::extents::SHARD_BYTES;
+        let first = u64::from(index) * crate::blue::meta::extents::PIECE_BYTES;
         for (n, entry) in (0u64..).zip(piece.entries()).filter(|(_, entry)| entry.has_block()) {
             let (offset, device_offset) = (first + n * BLOCK_BYTES, entry.block() * BLOCK_BYTES);
             match runs.last_mut() {

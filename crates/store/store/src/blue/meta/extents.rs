@@ -1,14 +1,10 @@
 //! [`Extents`]: the block map of 64 consecutive blocks of an object.
 
-/// Blocks that one piece of a block map covers: 256 KiB of object. A 4 KiB overwrite rewrites one piece, about 600
-/// bytes, whatever the size of the object.
-pub(crate) const SHARD_BLOCKS: usize = 64;
-
 /// Bytes of object that one piece covers.
-pub(crate) const SHARD_BYTES: u64 = SHARD_BLOCKS as u64 * crate::BLOCK_BYTES;
+pub(crate) const PIECE_BYTES: u64 = PIECE_BLOCKS as u64 * crate::BLOCK_BYTES;
 
 /// The last block of the largest device: it holds a label, never data.
-const LOST_BLOCK: u64 = crate::blue::meta::codec::BLOCKS_MAX - 1;
+const LOST_BLOCK: u64 = crate::blue::device::BLOCKS_MAX - 1;
 
 /// Where a block of an object is, and its checksum; or a hole. Twelve bytes, since there are so many of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +46,7 @@ impl Entry {
     }
 }
 
-/// Up to [`SHARD_BLOCKS`] entries; what is not there is a hole, and the last entry is none.
+/// Up to [`PIECE_BLOCKS`] entries; what is not there is a hole, and the last entry is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extents(Vec<Entry>);
 
@@ -59,10 +55,10 @@ impl Extents {
         self.0.get(index).copied().unwrap_or_default()
     }
 
-    /// Replaces an entry (`index` below [`SHARD_BLOCKS`], or nothing happens); gives back the old one.
+    /// Replaces an entry (`index` below [`PIECE_BLOCKS`], or nothing happens); gives back the old one.
     pub(crate) fn set(&mut self, index: usize, entry: Entry) -> Entry {
         let old = self.get(index);
-        if index >= SHARD_BLOCKS {
+        if index >= PIECE_BLOCKS {
             return old;
         }
         if index >= self.0.len() && !entry.is_hole() {

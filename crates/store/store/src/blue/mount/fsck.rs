@@ -11,7 +11,7 @@ use crate::blue::device::device::read_block;
 use crate::blue::device::join::join_all;
 use crate::blue::device::space::Space;
 use crate::blue::meta::codec;
-use crate::blue::meta::extents::{Extents, SHARD_BYTES};
+use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::{MetaIndex, Page, Scan};
 use crate::blue::meta::keys;
 use crate::blue::shard::shared::BlueShared;
@@ -192,7 +192,7 @@ fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckRepor
     let Piece { oid, index, extents, size } = piece;
     match size {
         None => report.error(format!("object {oid} does not exist but has a block map")),
-        Some(size) if u64::from(*index) * SHARD_BYTES >= *size => {
+        Some(size) if u64::from(*index) * PIECE_BYTES >= *size => {
             report.error(format!("object {oid} of {size} bytes has blocks behind its end (piece {index})"));
         }
         Some(_) => {}
@@ -205,7 +205,7 @@ fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckRepor
         report.extents += u64::from(entry.has_block() && next != Some(entry.block()));
         next = entry.has_block().then_some(entry.block() + 1);
         if entry.is_lost() {
-            let offset = u64::from(*index) * SHARD_BYTES + n * BLOCK_BYTES;
+            let offset = u64::from(*index) * PIECE_BYTES + n * BLOCK_BYTES;
             report.error(StoreError::Lost { oid: oid.clone(), offset }.to_string());
         }
     }

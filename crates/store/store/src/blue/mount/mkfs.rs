@@ -6,12 +6,12 @@ use std::time::Duration;
 use carmine_reactor::{Bytes, Shard};
 use carmine_types::{OsdId, Uuid};
 
+use crate::blue::device::BLOCKS_MAX;
 use crate::blue::device::device::io_error;
 use crate::blue::device::device::{Device, Place, Places};
 use crate::blue::device::join::join_all;
 use crate::blue::device::label::{LogArea, WAL_BYTES_MIN, wal_bytes};
 use crate::blue::device::wal::{WalLabel, write_blocks, write_label};
-use crate::blue::meta::codec::BLOCKS_MAX;
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::keys;
 use crate::kv::KvBatch;

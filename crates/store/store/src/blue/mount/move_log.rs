@@ -3,11 +3,11 @@
 
 use carmine_reactor::Shard;
 
+use crate::blue::device::BLOCKS_MAX;
 use crate::blue::device::device::io_error;
 use crate::blue::device::device::{Device, Place, Places};
 use crate::blue::device::label::{Label, LogArea, wal_bytes};
 use crate::blue::device::wal::{WalLabel, wipe_label, write_label};
-use crate::blue::meta::codec::BLOCKS_MAX;
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::mount::mkfs::{Fill, claim_wal, prepare};
 use crate::blue::mount::opened::Opened;

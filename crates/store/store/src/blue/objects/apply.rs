@@ -10,8 +10,9 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use crate::BLOCK_BYTES;
+use crate::blue::device::PIECE_BLOCKS;
 use crate::blue::meta::codec;
-use crate::blue::meta::extents::{Entry, SHARD_BLOCKS, SHARD_BYTES};
+use crate::blue::meta::extents::{Entry, PIECE_BYTES};
 use crate::blue::meta::keys;
 use crate::blue::objects::onode::{Onode, Pin, Recent, State};
 use crate::blue::objects::reads::Freed;
@@ -75,7 +76,7 @@ impl Touched {
     }
 
     fn changed(&mut self, index: u64) {
-        let piece = (index / SHARD_BLOCKS as u64) as u32;
+        let piece = (index / PIECE_BLOCKS as u64) as u32;
         if self.pieces.last() != Some(&piece) {
             self.pieces.push(piece);
         }
@@ -102,7 +103,7 @@ impl<P: Placer> Work<P> {
             Step::Truncate { size } => {
                 self.zero(object, state, *size, state.meta.size);
                 if *size < state.meta.size {
-                    state.map.truncate(size.div_ceil(SHARD_BYTES) as usize);
+                    state.map.truncate(size.div_ceil(PIECE_BYTES) as usize);
                 }
                 state.meta.size = *size;
             }
@@ -253,7 +254,7 @@ impl<P: Placer> Work<P> {
         if head > 0 {
             self.zero_part(object, state, first, head, BLOCK - head);
         }
-        let end = last.min((state.map.len() * SHARD_BLOCKS) as u64);
+        let end = last.min((state.map.len() * PIECE_BLOCKS) as u64);
         for index in from.div_ceil(BLOCK_BYTES)..end {
             if state.entry(index).is_some_and(|entry| !entry.is_hole()) {
                 self.map(object, state, index, Entry::default());

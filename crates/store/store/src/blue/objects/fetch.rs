@@ -9,7 +9,7 @@ use carmine_types::ObjectId;
 
 use crate::StoreError;
 use crate::blue::meta::codec;
-use crate::blue::meta::extents::{Extents, SHARD_BYTES};
+use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::keys;
 use crate::blue::objects::onode::State;
@@ -37,7 +37,7 @@ pub(crate) type Found = Option<(ObjectMeta, Range<usize>, Pieces)>;
 /// The state of an object as it was fetched.
 pub(crate) fn state_of(found: Found) -> State {
     let Some((meta, loaded, pieces)) = found else { return State::default() };
-    let count = meta.size.div_ceil(SHARD_BYTES) as usize;
+    let count = meta.size.div_ceil(PIECE_BYTES) as usize;
     let mut state = State { exists: true, meta, ..State::default() };
     state.map.resize_with(count, || None);
     fill(&mut state, loaded, pieces);
@@ -56,7 +56,7 @@ pub(crate) async fn fetch_objects(
     let (mut objects, mut wanted) = (Vec::new(), Vec::new());
     for (((name, oid), key), value) in names.into_iter().zip(onodes).zip(values) {
         let meta = value.map(|value| codec::decode_onode(&key, &value)).transpose()?;
-        let count = meta.as_ref().map_or(0, |meta| meta.size.div_ceil(SHARD_BYTES) as usize);
+        let count = meta.as_ref().map_or(0, |meta| meta.size.div_ceil(PIECE_BYTES) as usize);
         wanted.extend((0..count).map(|index| keys::extents(&name, index as u32)));
         objects.push((oid, meta, count));
     }
@@ -82,7 +82,7 @@ pub(crate) async fn fetch_object(
     oid: &[u8],
     range: &Range<u64>,
 ) -> Result<Found, StoreError> {
-    let guess = (range.start / SHARD_BYTES)..range.end.div_ceil(SHARD_BYTES);
+    let guess = (range.start / PIECE_BYTES)..range.end.div_ceil(PIECE_BYTES);
     let guess = if range.is_empty() || guess.end - guess.start > GETS_MAX as u64 { 0..0 } else { guess };
     let guess = guess.start as usize..guess.end as usize;
     let onode = keys::onode(oid);
@@ -93,7 +93,7 @@ pub(crate) async fn fetch_object(
     let meta = codec::decode_onode(&onode, &value)?;
     let end = range.end.min(meta.size);
     let wanted_map = if range.start < end {
-        (range.start / SHARD_BYTES) as usize..end.div_ceil(SHARD_BYTES) as usize
+        (range.start / PIECE_BYTES) as usize..end.div_ceil(PIECE_BYTES) as usize
     } else {
         0..0
     };

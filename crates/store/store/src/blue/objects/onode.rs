@@ -10,7 +10,8 @@ use carmine_reactor::Bytes;
 use carmine_types::ObjectId;
 
 use crate::BLOCK_BYTES;
-use crate::blue::meta::extents::{Entry, Extents, SHARD_BLOCKS, SHARD_BYTES};
+use crate::blue::device::PIECE_BLOCKS;
+use crate::blue::meta::extents::{Entry, Extents, PIECE_BYTES};
 use crate::blue::meta::keys;
 use crate::blue::objects::stream::Stream;
 
@@ -145,7 +146,7 @@ impl Drop for PreparedPin {
 impl State {
     /// Index of a block's piece of the map, and its place in there.
     fn place(index: u64) -> (usize, usize) {
-        ((index / SHARD_BLOCKS as u64) as usize, (index % SHARD_BLOCKS as u64) as usize)
+        ((index / PIECE_BLOCKS as u64) as usize, (index % PIECE_BLOCKS as u64) as usize)
     }
 
     /// The entry of the `index`th block of the object; `None` if its piece of the map is not loaded.
@@ -177,8 +178,8 @@ impl State {
         if range.is_empty() {
             return 0..0;
         }
-        let end = range.end.div_ceil(SHARD_BYTES).min(self.map.len() as u64) as usize;
-        let start = (range.start / SHARD_BYTES).min(end as u64) as usize;
+        let end = range.end.div_ceil(PIECE_BYTES).min(self.map.len() as u64) as usize;
+        let start = (range.start / PIECE_BYTES).min(end as u64) as usize;
         start..end
     }
 
@@ -263,12 +264,12 @@ mod tests {
         assert_eq!(state.entry(0), None);
         assert_eq!(state.entry(64), Some(Entry::default()));
         assert!(!state.is_loaded(&(0..1)));
-        assert!(state.is_loaded(&(SHARD_BYTES..u64::MAX)));
+        assert!(state.is_loaded(&(PIECE_BYTES..u64::MAX)));
         assert!(state.is_loaded(&(0..0)));
         state.set_entry(200, Entry::new(5, 6));
         assert_eq!(state.map.len(), 4);
         assert_eq!(state.entry(200), Some(Entry::new(5, 6)));
         assert_eq!(state.pieces(&(0..u64::MAX)), 0..4);
-        assert_eq!(state.pieces(&(SHARD_BYTES - 1..SHARD_BYTES + 1)), 0..2);
+        assert_eq!(state.pieces(&(PIECE_BYTES - 1..PIECE_BYTES + 1)), 0..2);
     }
 }
