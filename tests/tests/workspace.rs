@@ -211,3 +211,45 @@ fn unsafe_stays_in_the_reactor() {
         }
     }
 }
+
+/// Code of all crates, tests left out: path and text.
+fn code() -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    sources(&workspace_root().join("crates"), &mut files);
+    files.retain(|path| !path.components().any(|c| c.as_os_str() == "tests"));
+    files
+        .into_iter()
+        .map(|path| (path.clone(), std::fs::read_to_string(&path).expect("UTF-8 source")))
+        .collect()
+}
+
+/// One type for one thing: what there was beside it stays gone.
+#[test]
+fn a_change_a_frame_and_an_attribute_have_one_form_each() {
+    let gone = ["TxnOp", "RepTxn", "encode_rep", "transaction_ops", "Frame::parse", "SNAP_ATTRS"];
+    for (path, text) in code() {
+        for name in gone {
+            assert!(!text.contains(name), "{}: {name} is back", path.display());
+        }
+    }
+}
+
+/// Modules of `blue`, each of which uses those before it only.
+const BLUE: [&str; 6] = ["device", "meta", "log", "objects", "shard", "mount"];
+
+#[test]
+fn modules_of_the_store_make_no_circle() {
+    let blue = workspace_root().join("crates/store/store/src/blue");
+    for (rank, module) in BLUE.iter().enumerate() {
+        let mut files = Vec::new();
+        sources(&blue.join(module), &mut files);
+        assert!(!files.is_empty(), "{module} is gone: mend this test");
+        for file in files {
+            let text = std::fs::read_to_string(&file).expect("UTF-8 source");
+            for above in BLUE.iter().skip(rank + 1) {
+                let path = format!("crate::blue::{above}");
+                assert!(!text.contains(&path), "{}: {module} must not use {above}", file.display());
+            }
+        }
+    }
+}

@@ -15,7 +15,7 @@ mod words;
 
 pub use errno::Errno;
 pub use ids::{Epoch, NO_OSD, NO_SHARD, OsdId, PgId, SpgId};
-pub use object::{NO_GENERATION, ObjectId, SNAP_ATTRS, SNAP_DIR, SNAP_HEAD};
+pub use object::{NO_GENERATION, ObjectId, SNAP_DIR, SNAP_HEAD};
 pub use storage::{FlushMode, READAHEAD_BYTES, StoreKind};
 pub use time::UTime;
 pub use uuid::Uuid;

@@ -11,8 +11,6 @@ use crate::rjenkins::object_hash;
 pub const SNAP_HEAD: u64 = u64::MAX - 1;
 /// Snap id that addresses all clones of an object (SNAPDIR).
 pub const SNAP_DIR: u64 = u64::MAX;
-/// Carmine's own: the object that keeps the attributes of the head. No client names it, and none sees it.
-pub const SNAP_ATTRS: u64 = u64::MAX - 2;
 
 /// Generation of an object that is the only one of its name (NO_GEN). Erasure coding keeps older generations until all
 /// shards have the newer one.
@@ -50,11 +48,6 @@ impl ObjectId {
             snap: SNAP_HEAD,
             ..ObjectId::cursor(pool, hash)
         }
-    }
-
-    /// The object that keeps this one's attributes: in the same PG, listed right before it.
-    pub fn attrs(&self) -> ObjectId {
-        ObjectId { snap: SNAP_ATTRS, ..self.clone() }
     }
 
     /// The smallest possible id with this pool and hash: a cursor, not an object.
@@ -155,7 +148,6 @@ impl fmt::Display for ObjectId {
         match self.snap {
             SNAP_HEAD => f.write_str("head"),
             SNAP_DIR => f.write_str("snapdir"),
-            SNAP_ATTRS => f.write_str("attrs"),
             snap => write!(f, "{snap:x}"),
         }?;
         match (self.shard, self.generation) {

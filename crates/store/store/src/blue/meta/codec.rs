@@ -129,6 +129,7 @@ pub(crate) fn decode_position(key: &[u8], value: &[u8]) -> Result<(u64, u64), St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blue::device::BLOCKS_MAX;
     use carmine_types::{LogOp, ObjectId, PgId, ReqId, SpgId, UTime};
     use proptest::prelude::*;
 

@@ -1,5 +1,7 @@
 //! [`Extents`]: the block map of 64 consecutive blocks of an object.
 
+use crate::blue::device::PIECE_BLOCKS;
+
 /// Bytes of object that one piece covers.
 pub(crate) const PIECE_BYTES: u64 = PIECE_BLOCKS as u64 * crate::BLOCK_BYTES;
 
