@@ -61,6 +61,8 @@ coded! {
 mod bare_pg {
     use super::*;
 
+    pub(super) const BYTES_MIN: usize = 12;
+
     #[inline]
     pub(super) fn put(pg: &PgId, e: &mut Encoder<'_>) {
         e.i64(pg.pool);
@@ -100,6 +102,8 @@ impl RepOp {
 
 mod steps {
     use super::*;
+
+    pub(super) const BYTES_MIN: usize = 4;
 
     #[inline]
     pub(super) fn put(steps: &[RepTxn], e: &mut Encoder<'_>) {

@@ -24,9 +24,13 @@ coded! {
     }
 }
 
+const _: () = assert!(RepEntry::BYTES_MIN == 89);
+
 /// A request's id, without Ceph's envelope.
 mod reqid {
     use super::*;
+
+    pub(super) const BYTES_MIN: usize = 20;
 
     #[inline]
     pub(super) fn put(reqid: &ReqId, e: &mut Encoder<'_>) {
@@ -43,6 +47,8 @@ mod reqid {
 
 mod log_op {
     use super::*;
+
+    pub(super) const BYTES_MIN: usize = 1;
 
     #[inline]
     pub(super) fn put(op: &LogOp, e: &mut Encoder<'_>) {
@@ -67,6 +73,8 @@ mod log_op {
 /// An object's id without its pool, which is that of the message's PG: the message puts it in.
 pub(super) mod object {
     use super::*;
+
+    pub(in super::super) const BYTES_MIN: usize = 4 + 8 + 3 * 4;
 
     #[inline]
     pub(in super::super) fn put(oid: &ObjectId, e: &mut Encoder<'_>) {
