@@ -215,7 +215,7 @@ impl<T: Coded + Ord> Coded for BTreeSet<T> {
 
 /// The fields of a structure, without a head. [`fields!`](crate::fields) implements it.
 pub trait Fields: Sized {
-    /// No value takes fewer bytes: the sum over the fields that are in all versions, in the layout of their type.
+    /// No value takes fewer bytes: the sum over the fields that are in all versions.
     const FIELDS_BYTES_MIN: usize;
 
     /// Appends the fields that `version` has.
@@ -227,7 +227,8 @@ pub trait Fields: Sized {
 
 /// Defines a structure and implements [`Fields`] for it: its fields lie in the order in which they stand, each
 /// in the layout of its type. A field may differ in three ways:
-/// - `name: type = module` is written by `module::put(&value, e)` and read by `module::get(d)`;
+/// - `name: type = module` is written by `module::put(&value, e)` and read by `module::get(d)`, and takes at least
+///   `module::BYTES_MIN` bytes (which [`layout!`](crate::layout) does not need);
 /// - `name: type; since N` is there from version N on;
 /// - `name: type [unused]` is followed by an unused field of that type, which is written as its default and not read.
 #[macro_export]
@@ -271,7 +272,8 @@ macro_rules! fields {
         }
     };
     (@min $type:ty) => { <$type as $crate::Coded>::BYTES_MIN };
-    (@min $type:ty, $($differs:tt)+) => { 0 };
+    (@min $type:ty, = $module:ident) => { $module::BYTES_MIN };
+    (@min $type:ty $(, = $module:ident)?, $since:literal) => { 0 };
     (@put $value:expr, $e:ident, $version:ident) => { $crate::Coded::put(&$value, $e) };
     (@put $value:expr, $e:ident, $version:ident, = $module:ident) => { $module::put(&$value, $e) };
     (@put $value:expr, $e:ident, $version:ident $(, = $module:ident)?, $since:literal) => {

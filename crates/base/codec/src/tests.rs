@@ -65,6 +65,8 @@ fn all_demands_that_every_byte_is_used() {
 mod squared {
     use super::*;
 
+    pub(super) const BYTES_MIN: usize = 2;
+
     pub(super) fn put(root: &u8, e: &mut Encoder<'_>) {
         e.u16(u16::from(*root) * u16::from(*root));
     }
@@ -97,7 +99,7 @@ fn a_layout_is_said_once() {
     let bytes = Encoder::collect(|e| e.put(&value));
     assert_eq!(bytes, [1, 0, 0, 0, 0, 2, 0, 0, 0, 2, 0, 3, 0, 16, 0]);
     assert_eq!(Decoder::all(&bytes, "plain", |d| d.get()), Ok(value));
-    assert_eq!(Plain::BYTES_MIN, 1 + 4 + 4);
+    assert_eq!(Plain::BYTES_MIN, 1 + 4 + 4 + 2);
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub use session::{
 mod paxos {
     use carmine_codec::{Decoder, Encoder, Result};
 
+    pub(super) const BYTES_MIN: usize = 18;
+
     pub(super) fn put(version: &u64, e: &mut Encoder<'_>) {
         e.u64(*version);
         e.i16(-1);

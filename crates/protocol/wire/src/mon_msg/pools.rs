@@ -77,6 +77,8 @@ message! {
 mod pool_stats {
     use carmine_codec::{Decoder, Encoder, Result, basic::size};
 
+    pub(super) const BYTES_MIN: usize = 4;
+
     pub(super) fn put(stats: &[(String, Vec<u8>)], e: &mut Encoder<'_>) {
         e.vec(stats, |e, (name, stat)| {
             e.str(name);

@@ -108,6 +108,7 @@ coded! {
 mod osd_or_none {
     use super::*;
 
+    pub(super) const BYTES_MIN: usize = 4;
     const NONE: u32 = u32::MAX;
 
     pub(super) fn put(osd: &Option<OsdId>, e: &mut Encoder<'_>) {
