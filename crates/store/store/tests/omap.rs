@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use carmine_pgtypes::{ObjectChange, Step};
 use carmine_reactor::Bytes;
+use carmine_store::blue::MountOptions;
 use carmine_store::{OmapRange, Store};
 use carmine_types::ObjectId;
 use common::*;
@@ -68,5 +69,18 @@ fn a_change_is_read_right_after_it_was_submitted() {
         for commit in commits {
             commit.await.unwrap();
         }
+    });
+}
+
+/// What a removed object had is no longer counted as cached.
+#[test]
+fn xattrs_of_a_removed_object_are_not_counted() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (_, store) = mount_with(&shard, &path, &kv, MountOptions::default()).await;
+        let xattr = Step::SetXattr { name: (*b"large").into(), value: noise(1, 60_000).into() };
+        submit(&store, txn([only(&oid(1), xattr)])).await.unwrap();
+        assert!(store.stats().cache_bytes > 60_000);
+        submit(&store, txn([remove(&oid(1))])).await.unwrap();
+        assert!(store.stats().cache_bytes < 10_000, "{}", store.stats().cache_bytes);
     });
 }

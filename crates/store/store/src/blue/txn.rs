@@ -336,6 +336,7 @@ impl Work<'_> {
                 self.clear_omap(object, state);
                 state.map.clear();
                 state.meta = ObjectMeta::default();
+                object.resized = true;
                 state.exists = false;
             }
             Step::Lose { off, len } => {
