@@ -35,8 +35,8 @@ type Map = BTreeMap<Box<[u8]>, Bytes>;
 pub struct Xattrs(Option<Arc<Map>>);
 
 impl Xattrs {
-    /// Bytes that an attribute takes in an encoding besides its name and value.
-    const ENTRY_BYTES: usize = 8;
+    /// Bytes that an attribute takes in memory besides its name and value, about.
+    const ENTRY_BYTES: usize = 96;
 
     /// There are none.
     #[must_use]
@@ -44,7 +44,7 @@ impl Xattrs {
         self.0.as_ref().is_none_or(|map| map.is_empty())
     }
 
-    /// Bytes of all names and values, as encoded.
+    /// Bytes that all of them take in memory, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.iter().map(|(name, value)| Self::ENTRY_BYTES + name.len() + value.len()).sum()
@@ -99,7 +99,7 @@ impl Coded for Xattrs {
     }
 
     fn get(d: &mut Decoder<'_>) -> Result<Xattrs> {
-        let pairs = d.map(Self::ENTRY_BYTES, |d| Ok(d.blob()?.into()), decode_bytes)?;
+        let pairs = d.map(8, |d| Ok(d.blob()?.into()), decode_bytes)?;
         Ok(Xattrs((!pairs.is_empty()).then(|| Arc::new(pairs.into_iter().collect()))))
     }
 }

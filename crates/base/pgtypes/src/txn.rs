@@ -51,6 +51,9 @@ const INFO: u8 = 4;
 const FORGET: u8 = 8;
 const FLAGS: u8 = TRIM | REWIND | INFO | FORGET;
 
+/// Steps that are decoded of one transaction at most: they take more memory than bytes. An object has fewer xattrs.
+const STEPS_MAX: usize = 1 << 17;
+
 /// Where a change's object is named.
 const NAMED_BY_ENTRY: u8 = 0;
 const NAMED_HERE: u8 = 1;
@@ -174,6 +177,9 @@ impl Transaction {
         for _ in 0..d.count(<LogEntry as Coded>::BYTES_MIN)? {
             txn.log.push(d.get()?);
         }
+        let too_many =
+            DecodeError::BadValue { what: "number of steps of a transaction", value: STEPS_MAX as u64 };
+        let mut steps_left = STEPS_MAX;
         for _ in 0..d.count(1 + 4)? {
             let oid = match d.u8()? {
                 NAMED_BY_ENTRY => txn.log.last().map(|entry| Arc::clone(&entry.oid)),
@@ -184,7 +190,9 @@ impl Transaction {
                 return Err(DecodeError::BadValue { what: "name of a change's object", value: 0 });
             };
             let mut steps = SmallVec::new();
-            for _ in 0..d.count(STEP_BYTES_MIN)? {
+            let count = d.count(STEP_BYTES_MIN)?;
+            steps_left = steps_left.checked_sub(count).ok_or(too_many)?;
+            for _ in 0..count {
                 steps.push(Step::decode(d, beside)?);
             }
             txn.changes.push(ObjectChange { oid, steps });

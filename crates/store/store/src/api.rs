@@ -3,7 +3,7 @@
 use carmine_reactor::Bytes;
 
 /// Which omap keys of an object are wanted: those from `start` on that begin with `prefix`, as many as `entries_max` and
-/// `bytes_max` allow. At least one, if there is any.
+/// `bytes_max` allow. The first one is given however long it is, unless `entries_max` is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OmapRange {
     /// The first key wanted, …
@@ -64,7 +64,8 @@ pub struct OmapPage {
 impl OmapPage {
     /// Takes the next entry of the range, if the page has room for it.
     pub fn push(&mut self, range: &OmapRange, key: &[u8], value: impl Into<Bytes>) -> bool {
-        if self.entries.len() >= range.entries_max || self.bytes >= range.bytes_max {
+        let is_first = self.entries.is_empty();
+        if self.entries.len() >= range.entries_max || (self.bytes >= range.bytes_max && !is_first) {
             self.more = true;
             return false;
         }
@@ -159,4 +160,25 @@ pub struct StoreStats {
     pub unreadable_blocks: u64,
     /// Blocks that were given their content back from another copy.
     pub healed_blocks: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_at_least_one_entry_unless_none_are_wanted() {
+        let fill = |entries_max, bytes_max| {
+            let range = OmapRange { entries_max, ..OmapRange::all(bytes_max) };
+            let mut page = OmapPage::default();
+            let taken = (b'a'..=b'e').filter(|key| page.push(&range, &[*key], vec![0; 9])).count();
+            assert_eq!(taken, page.entries.len());
+            (taken, page.more)
+        };
+        assert_eq!(fill(usize::MAX, usize::MAX), (5, false));
+        assert_eq!(fill(3, usize::MAX), (3, true));
+        assert_eq!(fill(usize::MAX, 11), (2, true));
+        assert_eq!(fill(usize::MAX, 0), (1, true));
+        assert_eq!(fill(0, usize::MAX), (0, true));
+    }
 }

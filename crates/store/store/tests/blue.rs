@@ -53,7 +53,8 @@ fn a_transaction_with_an_object_of_another_pg_is_not_taken() {
                 let pg = pg_id(1, ps);
                 let empty = Transaction::new(pg, pg_bits(ps, pgs));
                 let oid = in_pg(hash);
-                let changes = [only(&oid, Step::Touch), only(&oid.attrs(), Step::Touch)];
+                let changes =
+                    [only(&oid, Step::Touch), only(&ObjectId { snap: 7, ..oid.clone() }, Step::Touch)];
                 let prepared = store.prepare(&changes).await.unwrap();
                 let of_changes = Transaction { changes: changes.into_iter().collect(), ..empty.clone() };
                 let of_log = Transaction { log: [log_entry(1, &oid)].into_iter().collect(), ..empty };

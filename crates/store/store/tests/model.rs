@@ -54,7 +54,7 @@ enum Act {
 }
 
 fn omap_range() -> impl Strategy<Value = OmapRange> {
-    (key(), any::<bool>(), key(), 1usize..5, prop_oneof![Just(usize::MAX), 1usize..100]).prop_map(
+    (key(), any::<bool>(), key(), 1usize..5, prop_oneof![Just(usize::MAX), 0usize..100]).prop_map(
         |(start, is_after, prefix, entries_max, bytes_max)| OmapRange {
             start: start.into(),
             is_after,

@@ -112,6 +112,7 @@ impl<P: Placer> Work<P> {
                 self.clear_omap(object, state);
                 state.map.clear();
                 state.meta = ObjectMeta::default();
+                object.resized = true;
                 state.exists = false;
             }
             Step::Lose { off, len } => {
