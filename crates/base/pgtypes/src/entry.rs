@@ -33,6 +33,8 @@ coded! {
 mod reqid {
     use super::*;
 
+    pub(super) const BYTES_MIN: usize = 8 + 4 + 8;
+
     pub(super) fn put(id: &ReqId, e: &mut Encoder<'_>) {
         e.u64(id.client);
         e.i32(id.inc);
@@ -46,6 +48,8 @@ mod reqid {
 
 mod log_op {
     use super::*;
+
+    pub(super) const BYTES_MIN: usize = 1;
 
     pub(super) fn put(op: &LogOp, e: &mut Encoder<'_>) {
         e.u8(match op {

@@ -40,6 +40,9 @@ pub struct PgState {
 pub mod pg_id {
     use super::*;
 
+    /// Bytes of an id.
+    pub const BYTES_MIN: usize = 8 + 4 + 1;
+
     /// Appends an id.
     pub fn put(pg: &SpgId, e: &mut Encoder<'_>) {
         e.i64(pg.pgid.pool);

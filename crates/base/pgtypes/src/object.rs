@@ -5,6 +5,9 @@ use carmine_types::ObjectId;
 
 use crate::NAME_BYTES_MAX;
 
+/// Bytes of an id with an empty name.
+pub const BYTES_MIN: usize = 8 + 4 + 8 + 8 + 1 + 3 * 4;
+
 /// Appends an id: pool, hash, snap, generation, shard, namespace, key, name.
 pub fn put(oid: &ObjectId, e: &mut Encoder<'_>) {
     e.i64(oid.pool);

@@ -171,6 +171,7 @@ impl Reactors {
         Fut: Future<Output = ()> + 'static,
     {
         check(&config)?;
+        crate::sys::use_crc32c_instruction();
         let pool = Arc::new(AlienPool::new(&config.name, config.alien_threads, &config.alien_cpus));
         let parts = parts(config.cpus.len(), true, Some(&pool))?;
         let process = Arc::clone(&parts[0].process);

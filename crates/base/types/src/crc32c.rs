@@ -3,6 +3,8 @@
 //!
 //! Preambles use seed 0; segments, maps and stored blocks use seed 0xffffffff ([`SEED`]).
 
+use std::sync::OnceLock;
+
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Seed of all checksums except the preamble's.
@@ -15,10 +17,26 @@ const WIDE_BYTES_MIN: usize = 512;
 /// Reflected Castagnoli polynomial.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
+/// A function that gives the checksum of `data`, continuing from the register value `seed`.
+pub type Short = fn(seed: u32, data: &[u8]) -> u32;
+
+/// For short data. The libraries take some 150 instructions a call to find out what the CPU can do and to cut the data into
+/// parts; each frame has half a dozen headers of 28 to 200 bytes.
+static SHORT: OnceLock<Short> = OnceLock::new();
+
+/// Uses this function for short data from now on: the CPU's own instruction, where the reactor has found that it is there.
+pub fn use_for_short(short: Short) {
+    let _ = SHORT.set(short); // whoever comes first: all give the same
+}
+
 /// Checksum of `data`, continuing from the register value `seed`.
 #[inline]
 pub fn raw(seed: u32, data: &[u8]) -> u32 {
-    if data.len() < WIDE_BYTES_MIN { !::crc32c::crc32c_append(!seed, data) } else { wide(seed, data) }
+    match SHORT.get() {
+        _ if data.len() >= WIDE_BYTES_MIN => wide(seed, data),
+        Some(short) => short(seed, data),
+        None => !::crc32c::crc32c_append(!seed, data),
+    }
 }
 
 fn wide(seed: u32, data: &[u8]) -> u32 {
