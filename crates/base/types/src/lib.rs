@@ -20,4 +20,4 @@ pub use storage::{FlushMode, READAHEAD_BYTES, StoreKind};
 pub use time::UTime;
 pub use uuid::Uuid;
 pub use version::{Eversion, LogOp, ReqId};
-pub use words::UnknownWord;
+pub use words::{UnknownWord, counted};

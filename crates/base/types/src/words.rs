@@ -25,6 +25,12 @@ impl fmt::Display for UnknownWord {
 
 impl std::error::Error for UnknownWord {}
 
+/// A number of things, such as `1 OSD` or `3 OSDs`; `noun` takes an s.
+#[must_use]
+pub fn counted(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
 /// Declares an enum with a name for each value: `Display` and `FromStr` use them, `WORDS` and `ALL` list names and values.
 ///
 /// ```

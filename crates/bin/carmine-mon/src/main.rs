@@ -55,7 +55,7 @@ fn serve(layout: &Layout, plan: &Plan) -> anyhow::Result<()> {
     };
     let (result_to, end) = mpsc::channel();
     let addr_file = layout.mon_addr();
-    // A port that was merely the last one may have been taken by somebody else meanwhile.
+    // The port of the last run may be in use by another process now.
     let fallback = plan.port == 0;
     let reactors = Reactors::start(reactor, move |shard: Shard| {
         let (config, addr_file, result_to) = (config.clone(), addr_file.clone(), result_to.clone());

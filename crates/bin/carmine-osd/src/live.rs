@@ -17,7 +17,7 @@ pub(crate) async fn start(osd: &Rc<OsdShard>, layout: &Layout) -> anyhow::Result
     if let Err(e) = serve_admin_socket(osd, &layout.admin_socket(id)) {
         tracing::warn!("no admin socket: {e}; `carmine admin --osd {} QUESTION` asks the same", id.0);
     }
-    // Never the cluster's address: whoever reads metrics from afar should do so through something that asks who he is.
+    // Never the cluster's address: remote readers of metrics need a proxy that authenticates them.
     let local = match osd.config.listen {
         IpAddr::V6(ip) if ip.is_loopback() => IpAddr::V6(ip),
         _ => IpAddr::V4(Ipv4Addr::LOCALHOST),

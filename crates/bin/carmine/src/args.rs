@@ -20,43 +20,43 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Start a testbed: make it if the folder is empty, start it again if it is stopped, or those of its processes that have died
+    /// Start a testbed: create it in an empty folder, start a stopped one, or restart its dead processes
     Up(UpArgs),
     /// Show the state of a testbed
     Status(StatusArgs),
-    /// Start OSDs of a running testbed again, such as one that died; those that run are stopped first
+    /// Restart OSDs of a running testbed, or start those that died
     Restart(RestartArgs),
-    /// Stop a testbed; its data stays
+    /// Stop a testbed and keep its data
     Down(DirArgs),
     /// Stop a testbed and remove its data
     Destroy(DirArgs),
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
-    /// Measure the drive and the messenger without an OSD: what `bench --baseline` compares with
+    /// Measure the drive and the messenger without an OSD, for `bench --baseline`
     Baseline(baseline::BaselineArgs),
-    /// The object store alone, without an OSD
+    /// Work on the object store without an OSD: load it, check it, move its parts
     Store(store::StoreArgs),
-    /// Run a plan of many points in a fair order and archive them: the studies as one command
+    /// Run a study: measure many points in a fair order and archive the results
     Sweep(sweep::SweepArgs),
     /// Print results of `bench --json` side by side
     Table(table::TableArgs),
-    /// Compare two runs, or two arms of one: accepted, or rejected for a regression
+    /// Compare two runs, or two arms of one, and accept or reject the change
     Compare(compare::CompareArgs),
-    /// Write the report of archived runs: one page with charts, and the same tables as text
+    /// Write a report of archived runs: an HTML page with charts, and the tables as text
     Report(report::ReportArgs),
     /// Watch a running testbed: CPUs, operations, latency, queues, second by second
     Top(top::TopArgs),
-    /// Look for settings of this machine that would spoil a measurement; nothing is changed
+    /// Find settings of this machine that would spoil a measurement; changes nothing
     Doctor(doctor::DoctorArgs),
-    /// A real Ceph on loopback, to measure beside
+    /// Run a real Ceph on loopback, as a baseline to compare with
     Peer(peer::PeerArgs),
-    /// Print who would sit on which CPU; nothing is started
+    /// Print what would run on which CPU; starts nothing
     Plan(PlanArgs),
-    /// Print any Ceph OSDMap file, and the PG mappings, as osdmaptool does
+    /// Print a Ceph OSDMap file and its PG mappings, as osdmaptool does
     Osdmap(OsdmapArgs),
-    /// Show the version, and how this program was built
+    /// Show the version and how this program was built
     Version(VersionArgs),
-    /// Ask an OSD a question of its admin protocol, such as '{"prefix":"status"}', and print the answer
+    /// Send an OSD an admin command, such as '{"prefix":"status"}', and print its answer
     #[command(hide = true)]
     Admin(AdminArgs),
 }
@@ -138,7 +138,7 @@ pub(crate) struct AdminArgs {
     /// Number of the OSD
     #[arg(long)]
     pub(crate) osd: u32,
-    /// The question, as JSON
+    /// The command, as JSON
     pub(crate) question: String,
 }
 

@@ -26,7 +26,7 @@ const UP: &[&str] = &["up", "--osds", "2", "--store", "cyan", "--pgs", "16", "--
 fn a_testbed_lives_and_leaves_nothing() {
     let bed = Bed::new();
     let said = bed.ok(UP);
-    assert!(said.contains("reactor CPUs") && said.contains("up: 2 OSDs x 1 reactors, cyan"), "{said}");
+    assert!(said.contains("reactor CPUs") && said.contains("up: 2 OSDs x 1 reactor, cyan"), "{said}");
     let status = bed.status();
     assert_eq!((&status["state"], &status["pgs"]["active"]), (&Value::from("running"), &Value::from(16)));
     assert_eq!(bed.processes().len(), 3);

@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use carmine_testbed::output::json_text;
+use serde::Serialize;
 use tokio_uring::fs;
 
 use crate::failed;
@@ -38,6 +40,14 @@ pub fn archive(path: &Path, bytes: Vec<u8>) -> Result<()> {
         written
     })
     .map_err(TestbedError::io("write", path))
+}
+
+/// The same for a value as JSON.
+///
+/// # Errors
+/// As [`archive`].
+pub fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> Result<()> {
+    archive(path, json_text(value)?.into_bytes())
 }
 
 async fn write_and_rename(temp: &Path, path: &Path, bytes: Vec<u8>) -> io::Result<()> {

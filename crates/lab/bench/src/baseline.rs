@@ -4,12 +4,10 @@ mod args;
 mod device;
 mod echo;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use crate::archive;
-use anyhow::Context;
+use crate::archive::write_json;
 use carmine_load::LoadSpec;
 use carmine_load::baseline::Baseline;
 use carmine_reactor::{Config, PollPolicy};
@@ -52,12 +50,6 @@ pub fn run(args: &BaselineArgs, cancel: &AtomicBool) -> anyhow::Result<ExitCode>
 /// Reactors of a raw load: nothing in it blocks.
 fn raw_config(poll: PollPolicy) -> Config {
     Config { name: "raw".into(), poll, alien_threads: 0, ..Config::default() }
-}
-
-fn write_json(path: &Path, baseline: &Baseline) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(baseline).context("cannot make the baseline's JSON")?;
-    text.push('\n');
-    Ok(archive(path, text.into_bytes())?)
 }
 
 fn table(spec: &LoadSpec, baseline: &Baseline) -> String {

@@ -18,14 +18,13 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::archive;
+use crate::archive::write_json;
 use anyhow::Context;
 use carmine_load::JobResult;
 use carmine_load::hosted::Tool;
 use carmine_load::report;
 use carmine_load::verdict::MoreLoad;
 use carmine_load::window::Window;
-use serde_json::Value;
 
 pub use args::BenchArgs;
 use setup::Setup;
@@ -127,10 +126,4 @@ fn check_writable(option: &str, path: &Path) -> anyhow::Result<()> {
 
 fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
-}
-
-fn write_json(path: &Path, result: &Value) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(result).context("cannot make the result's JSON")?;
-    text.push('\n');
-    Ok(archive(path, text.into_bytes())?)
 }

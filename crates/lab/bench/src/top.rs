@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use carmine_testbed::{Layout, require_plan};
+use carmine_types::counted;
 use clap::Args;
 
 use carmine_testbed::TestbedError::Usage;
@@ -42,7 +43,12 @@ pub fn run(args: &TopArgs, cancel: &AtomicBool) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let plan = require_plan(&layout)?;
     let dir = layout.dir().display().to_string();
-    let title = format!("{dir}: {} OSDs x {} reactors, {}", plan.osds(), plan.cpu.reactors, plan.store);
+    let title = format!(
+        "{dir}: {} x {}, {}",
+        counted(plan.osds() as usize, "OSD"),
+        counted(plan.cpu.reactors, "reactor"),
+        plan.store
+    );
     let source = Source::new(layout, plan);
     if !source.is_alive() {
         bail!("the testbed in {dir} does not run; start it with `carmine up --dir {dir}`");

@@ -6,6 +6,7 @@ use crate::spec::{LoadSpec, Rw};
 
 /// The file of `carmine baseline --json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Baseline {
     /// One drive; `None` for stores that keep nothing on a device.
     pub device: Option<DeviceBaseline>,
@@ -14,7 +15,8 @@ pub struct Baseline {
 }
 
 /// A drive through the reactor, without an OSD.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeviceBaseline {
     pub iops: f64,
     pub bw_bytes: f64,
@@ -31,7 +33,8 @@ pub struct DeviceBaseline {
 }
 
 /// Messages of the load's size, echoed through `carmine-messenger` on loopback.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MessengerBaseline {
     pub iops: f64,
     pub bw_bytes: f64,

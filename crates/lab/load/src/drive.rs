@@ -1,4 +1,4 @@
-//! The drives under the parts of a store, as results and `ceph osd metadata` name them. Whoever reads `/sys` makes them.
+//! The drives under the parts of a store, as results and `ceph osd metadata` name them. The testbed fills them in from `/sys`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use carmine_types::FlushMode;
 use serde::{Deserialize, Serialize};
 
-/// What a drive has done with a write when it says that it is done.
+/// What a drive guarantees about a write that it has acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteCache {
     /// It survives a power cut: there is no cache, or it is power-safe (the kernel's `write through`).
     Through,
-    /// It may be in a cache that loses it, until a flush (the kernel's `write back`).
+    /// It is lost in a power cut until a flush (the kernel's `write back`).
     Back,
     /// The kernel does not tell: as bad as `Back`.
     #[default]

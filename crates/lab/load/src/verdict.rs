@@ -66,7 +66,7 @@ impl fmt::Display for Limiter {
 /// What the verdict needs beside the window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// Some CPU of the grid is not had alone.
+    /// A CPU of the grid is shared with something else.
     pub shared: bool,
     /// Part of the window that the busiest generator thread was busy or waited for a CPU; `None` for in-process load,
     /// which has none.
@@ -125,9 +125,9 @@ fn nothing(evidence: &Evidence) -> String {
         Some(percent) => {
             text.push_str(&format!("; the raw device gives more ({percent:.0} % of it were reached)"))
         }
-        None => {
-            text.push_str("; without a raw baseline of the device (`carmine baseline`) it can't be ruled out")
-        }
+        None => text.push_str(
+            "; without a raw baseline of the device (`carmine baseline`) the device cannot be excluded",
+        ),
     }
     if let Some(more) = evidence.more_load.as_ref().filter(|more| more.ratio < GAIN) {
         text.push_str(&format!("; more load ({}) gave {}", more.what, gain(more)));

@@ -1,4 +1,4 @@
-//! Another server to measure beside: a Ceph cluster started from its own binaries on loopback.
+//! A baseline to compare with: a Ceph cluster on loopback, started from its own binaries.
 //!
 //! One folder holds one peer: a monitor and OSDs, without a manager and without authentication. It gets the same block
 //! files, pool, PGs and CPUs as a Carmine testbed, so that the same client can load both. Processes are known by pid and

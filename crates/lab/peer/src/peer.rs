@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use carmine_testbed::output::json_text;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{
     Daemon, Daemons, Event, FolderLock, Layout, NewFolder, Result, StartOptions, Stopped, TestbedError,
@@ -103,10 +104,7 @@ impl Peer {
     }
 
     fn write_plan(&self) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(&self.plan)
-            .map_err(|e| TestbedError::Failed(format!("cannot write the plan: {e}")))?;
-        text.push('\n');
-        write_whole(&plan_path(&self.layout), text.as_bytes())
+        write_whole(&plan_path(&self.layout), json_text(&self.plan)?.as_bytes())
     }
 
     /// Opens an existing peer; `None` if the folder holds none.

@@ -90,7 +90,10 @@ pub(crate) fn peaks(view: &View<'_>) -> Vec<String> {
         let cpu = best.mean(|r| r.carmine.machine_cpu_us_per_op);
         let cpu = cpu.map_or(String::new(), |us| format!(", {us:.1} µs of CPU per op"));
         let marks = if best.is_clean { String::new() } else { format!(" ({})", best.words.join(" ")) };
-        let limit = best.limiter().map_or(String::new(), |(name, why)| format!(" Limited by {name}: {why}."));
+        let limit = best.limiter().map_or(String::new(), |(name, why)| match name {
+            "UNKNOWN" => format!(" The limiter is unknown: {why}."),
+            name => format!(" Limited by {name}: {why}."),
+        });
         let figure = format!(
             "{} IOPS, {} MB/s",
             grouped(best.iops(), 0),

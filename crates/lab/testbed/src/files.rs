@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Result, TestbedError, failed};
+use crate::output::json_text;
 
 /// Writes `bytes` to `path` so that a reader (also after a crash) sees the old file or the new one.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -26,10 +27,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Writes `value` as indented JSON, see [`write_whole`].
 pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
-    let mut text =
-        serde_json::to_string_pretty(value).map_err(|e| failed!("cannot write {}: {e}", path.display()))?;
-    text.push('\n');
-    write_whole(path, text.as_bytes())
+    write_whole(path, json_text(value)?.as_bytes())
 }
 
 /// Reads a JSON file; `None` if it does not exist.

@@ -44,7 +44,7 @@ pub struct NewFolder {
     pub layout: Layout,
     /// Held from here on.
     pub lock: FolderLock,
-    /// False if it was made now: whoever fails to fill it removes it again.
+    /// False if it was created now: it is removed again if filling it fails.
     pub existed: bool,
 }
 

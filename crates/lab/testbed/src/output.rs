@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};
 
-use crate::error::TestbedError;
+use serde::Serialize;
+
+use crate::error::{Result, TestbedError, failed};
 
 /// Prints to standard output.
 ///
@@ -13,6 +15,15 @@ pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// A value as JSON for people: indented, with a line break at the end.
+///
+/// # Errors
+/// The value has something that JSON has not, such as a map whose keys are no text.
+pub fn json_text<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    let text = serde_json::to_string_pretty(value);
+    Ok(text.map_err(|e| failed!("cannot make JSON: {e}"))? + "\n")
 }
 
 /// Prints a note to standard error.

@@ -17,7 +17,7 @@ pub(crate) fn find(layout: &Layout) -> Vec<(Daemon, ProcessId)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter_map(|pid| {
-        // The identity first: if the pid changes hands after this, the identity is that of nobody.
+        // The identity first: if the pid is reused after this, the identity matches no process.
         let id = ProcessId::of(pid)?;
         let daemon = daemon_of(layout, &Path::new("/proc").join(pid.to_string()))?;
         id.alive().then_some((daemon, id))

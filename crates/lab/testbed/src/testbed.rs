@@ -19,7 +19,7 @@ use crate::{conf, confine, db_place, files, mkfs, ready, stray, wal_place};
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
 
-/// What happens while a testbed is made or started, for whoever shows it.
+/// Progress of making or starting a testbed, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A drive is written into its steady state.
@@ -139,8 +139,8 @@ impl Testbed {
             .map_err(|e| failed!("cannot ask for the free space of {}: {e}", dir.display()))?;
         if need > have {
             return Err(failed!(
-                "{} OSDs x {} MiB need {} MiB, {} has {} MiB free: lower --osd-size or --osds, or take --sparse",
-                self.plan.osds(),
+                "{} x {} MiB need {} MiB, {} has {} MiB free: lower --osd-size or --osds, or take --sparse",
+                carmine_types::counted(self.plan.osds() as usize, "OSD"),
                 self.plan.osd_size_bytes >> 20,
                 need >> 20,
                 dir.display(),

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use carmine_types::counted;
+
 use crate::{CpuList, Strategy};
 
 /// A topology that could not be read or described.
@@ -43,8 +45,9 @@ pub enum PlanError {
     )]
     Overlap { first: &'static str, second: &'static str, both: CpuList },
     #[error(
-        "too few CPUs: {osds} OSDs x {reactors} reactors need {need}, there are {have} ({cpus}){reserved}; lower --osds \
-         or --reactors, widen --cpus, or share CPUs with --overprovisioned"
+        "too few CPUs: {} x {} need {need}, there are {have} ({cpus}){reserved}; lower --osds \
+         or --reactors, widen --cpus, or share CPUs with --overprovisioned",
+        counted(*osds, "OSD"), counted(*reactors, "reactor")
     )]
     TooFew { osds: usize, reactors: usize, need: usize, have: usize, cpus: CpuList, reserved: String },
     #[error(
@@ -52,8 +55,9 @@ pub enum PlanError {
     )]
     CpusetTooLarge { each: usize, have: usize, cpus: CpuList },
     #[error(
-        "too few CPUs: {osds} OSDs x {each} CPUs of --confine-cpus need {need}, there are {have} ({cpus}); lower --osds \
-         or --confine-cpus, widen --cpus, or share CPUs with --overprovisioned"
+        "too few CPUs: {} x {} of --confine-cpus need {need}, there are {have} ({cpus}); lower --osds \
+         or --confine-cpus, widen --cpus, or share CPUs with --overprovisioned",
+        counted(*osds, "OSD"), counted(*each, "CPU")
     )]
     CpusetsTooMany { osds: usize, each: usize, need: usize, have: usize, cpus: CpuList },
     #[error(

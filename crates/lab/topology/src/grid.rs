@@ -69,7 +69,7 @@ pub struct Grid {
     pub overprovisioned: bool,
     pub osds: Vec<OsdRow>,
     pub clients: Vec<ClientSlot>,
-    /// Some CPU is not had alone: per-core figures are left out.
+    /// A CPU is shared with something else: per-core figures are left out.
     pub shared: bool,
     /// PG copies each reactor will own on average, when the number of PGs is known.
     pub pgs_per_reactor: Option<f64>,

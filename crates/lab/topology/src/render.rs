@@ -20,7 +20,9 @@ pub(crate) fn render(grid: &Grid) -> String {
     let allocated = grid.allocated_cpus();
     let _ = writeln!(text, "allocated {} CPUs ({allocated})", allocated.len());
     if grid.shared {
-        text.push_str("marks     * SHARED: this CPU is not had alone; per-core figures are left out\n");
+        text.push_str(
+            "marks     * SHARED: something else runs on this CPU, too; per-core figures are left out\n",
+        );
     }
     if has_smt(grid) {
         text.push_str("marks     + an SMT sibling of this CPU is in use\n");

@@ -1,4 +1,4 @@
-//! `carmine admin`: a question to one OSD, for tests and for whoever debugs.
+//! `carmine admin`: an admin command to one OSD, for tests and debugging.
 
 use std::process::ExitCode;
 

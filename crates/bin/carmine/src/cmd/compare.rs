@@ -11,7 +11,7 @@ use carmine_study::compare::{Arm, Judgement, arm_of_files, arm_of_run, arms_of_r
 use clap::Args;
 
 use carmine_testbed::TestbedError::{self, Usage};
-use carmine_testbed::output::{note, print};
+use carmine_testbed::output::{json_text, note, print};
 
 /// Pairs of points with the same configuration are compared by Student's t on the logarithms of their ratios, with Holm's
 /// correction over all figures. Exits with 0 if nothing is rejected, 1 if something is, 2 if the two cannot be compared.
@@ -20,16 +20,16 @@ pub(crate) struct CompareArgs {
     /// Folder of a run, or results of `carmine bench --json`: FILE,FILE,… or a folder of them
     #[arg(value_name = "BASE")]
     base: PathBuf,
-    /// The same of what is new; without it, BASE is a run whose arms are compared
+    /// The results to compare with BASE, in the same form; without it, compare two arms of the run BASE
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
     /// Two arms of the run BASE [default: those that its plan compares]
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1, conflicts_with = "new")]
     arms: Vec<String>,
-    /// What may get worse by less is accepted, such as 5% or 0.05
+    /// Accept what gets worse by less than this, such as 5% or 0.05
     #[arg(long, value_name = "PART", default_value = "5%", value_parser = parse_part)]
     tolerance: f64,
-    /// File for the comparison as JSON
+    /// Write the comparison to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Folder of a testbed (not used: BASE and NEW name the results)
@@ -91,9 +91,7 @@ fn results_in(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 fn write_json(path: &Path, judged: &Judgement) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(judged)?;
-    text.push('\n');
-    write_whole(path, text.as_bytes())?;
+    write_whole(path, json_text(judged)?.as_bytes())?;
     note(&format!("comparison in {}", path.display()));
     Ok(())
 }

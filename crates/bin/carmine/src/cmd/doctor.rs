@@ -6,13 +6,12 @@ mod testbed;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use carmine_doctor::{Build, Finding, Options, examine};
 use carmine_testbed::{Layout, load_plan};
 use clap::Args;
 
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::print;
+use carmine_testbed::output::{json_text, print};
 
 pub(crate) use testbed::findings_of;
 
@@ -33,8 +32,7 @@ const DEFAULT_DIR: &str = "carmine-testbed";
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let findings = examine(&options(args)?);
     if args.json {
-        let json = serde_json::to_string_pretty(&findings).context("cannot print the findings")?;
-        print(&format!("{json}\n"))?;
+        print(&json_text(&findings)?)?;
     } else {
         print(&show::render(&findings))?;
     }

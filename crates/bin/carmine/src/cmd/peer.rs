@@ -1,4 +1,4 @@
-//! `carmine peer`: a real Ceph on loopback, to measure beside.
+//! `carmine peer`: a real Ceph on loopback, as a baseline.
 
 mod args;
 
@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use carmine_peer::{About, Peer, PeerPlan, PeerStatus, Programs, status};
 use carmine_testbed::{DaemonPrograms, Layout, StartOptions};
 use carmine_topology::{CpuList, Topology};
@@ -18,7 +17,7 @@ use super::down::stopped_lines;
 use crate::progress::Progress;
 use carmine_daemon::signals;
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{note, print};
+use carmine_testbed::output::{json_text, note, print};
 
 pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
@@ -101,9 +100,7 @@ fn announce(plan: &PeerPlan) -> anyhow::Result<()> {
 fn show(args: &PeerStatusArgs) -> anyhow::Result<ExitCode> {
     let status = status(&Layout::new(&args.dir.dir)?)?;
     if args.json {
-        let mut text = serde_json::to_string_pretty(&status).context("cannot print the status")?;
-        text.push('\n');
-        print(&text)?;
+        print(&json_text(&status)?)?;
     } else {
         print(&render(&status))?;
     }

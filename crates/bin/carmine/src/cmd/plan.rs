@@ -2,13 +2,12 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use carmine_testbed::{Layout, Plan, load_plan};
 use carmine_topology::Topology;
 
 use crate::args::PlanArgs;
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::print;
+use carmine_testbed::output::{json_text, print};
 
 pub(crate) fn run(args: PlanArgs) -> anyhow::Result<ExitCode> {
     let topology = match &args.topology {
@@ -23,9 +22,7 @@ pub(crate) fn run(args: PlanArgs) -> anyhow::Result<ExitCode> {
         None => Plan::new(&wish, &topology, "")?,
     };
     if args.json {
-        let mut text = serde_json::to_string_pretty(&plan).context("cannot print the plan")?;
-        text.push('\n');
-        print(&text)?;
+        print(&json_text(&plan)?)?;
     } else {
         print(&plan.render())?;
     }

@@ -18,13 +18,13 @@ const TICK: Duration = Duration::from_millis(100);
 /// Options of the report.
 #[derive(Args)]
 pub(crate) struct ReportArgs {
-    /// Folders of runs, as `carmine sweep --out` made them; several are compared, the first is the base
+    /// Folders of runs that `carmine sweep --out` made; if there are several, they are compared with the first
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Folder for report.html and report.md [default: the first run's]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Print as JSON what was written
+    /// Print the names of the written files as JSON
     #[arg(long)]
     json: bool,
 }

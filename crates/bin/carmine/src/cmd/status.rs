@@ -3,19 +3,17 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use carmine_testbed::{Layout, Status, status};
 
 use crate::args::StatusArgs;
-use carmine_testbed::output::print;
+use carmine_testbed::output::{json_text, print};
+use carmine_types::counted;
 
 /// 0 for a testbed that runs as it should or is stopped; 1 for one with a problem.
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = status(&Layout::new(&args.dir.dir)?)?;
     if args.json {
-        let mut text = serde_json::to_string_pretty(&status).context("cannot print the status")?;
-        text.push('\n');
-        print(&text)?;
+        print(&json_text(&status)?)?;
     } else {
         print(&render(&status))?;
     }
@@ -51,9 +49,9 @@ fn render(status: &Status) -> String {
     let pool = &plan.pool;
     let _ = writeln!(
         out,
-        "plan     {} OSDs x {} reactors, {}, pool {} size {} min_size {} PGs {}",
-        plan.osds(),
-        plan.cpu.reactors,
+        "plan     {} x {}, {}, pool {} size {} min_size {} PGs {}",
+        counted(plan.osds() as usize, "OSD"),
+        counted(plan.cpu.reactors, "reactor"),
         plan.store,
         pool.name,
         pool.size,

@@ -23,23 +23,23 @@ pub(crate) struct StoreArgs {
 
 #[derive(Subcommand)]
 enum StoreCommand {
-    /// Load a bare store: what it costs without an OSD, a messenger or a network
+    /// Load a bare store, to measure its cost without OSD, messenger and network
     Bench(Box<bench::StoreBenchArgs>),
-    /// Show who the device of an OSD that does not run belongs to, and the drives of its parts
+    /// Show which OSD and cluster a device belongs to, and the drives of the parts
     ShowLabel(tool::WhichArgs),
-    /// Show how full the store of an OSD that does not run is
+    /// Show how full a store is
     Df(tool::WhichArgs),
-    /// Check the store of an OSD that does not run; exits with 1 if something is wrong
+    /// Check a store; the exit code is 1 if something is wrong
     Fsck(fsck::FsckArgs),
-    /// Print the PGs and objects in the store of an OSD that does not run, and where on the device they are
+    /// Print the PGs and objects in a store, and where they are on the device
     Dump(tool::WhichArgs),
-    /// Move the RocksDB of an OSD that does not run to another folder
+    /// Move the RocksDB to another folder
     MigrateDb(migrate_db::MigrateDbArgs),
-    /// Give the log of an OSD that does not run a device or file of its own (as bluefs-bdev-new-wal)
+    /// Give the log a device or file of its own (like bluefs-bdev-new-wal)
     NewWal(migrate_wal::NewWalArgs),
-    /// Move the log of an OSD that does not run from its own device to another one, or beside the data (as bluefs-bdev-migrate)
+    /// Move the log from its own device to another one, or beside the data (like bluefs-bdev-migrate)
     MigrateWal(migrate_wal::MigrateWalArgs),
-    /// Use the devices of an OSD that does not run whole, after they have grown (as bluefs-bdev-expand)
+    /// Use all of the devices after they have grown (like bluefs-bdev-expand)
     Expand(tool::WhichArgs),
 }
 

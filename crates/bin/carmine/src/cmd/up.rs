@@ -9,7 +9,7 @@ use anyhow::Context;
 use carmine_load::drive::StoreFacts;
 use carmine_testbed::{Daemon, DaemonPrograms, Layout, Plan, StartOptions, Testbed, Wish};
 use carmine_topology::Topology;
-use carmine_types::{OsdId, StoreKind};
+use carmine_types::{OsdId, StoreKind, counted};
 
 pub(crate) use precondition::PreconditionArgs;
 
@@ -40,10 +40,10 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
     let conf = testbed.layout().ceph_conf();
     print(&format!(
-        "up: {} OSDs x {} reactors, {}, pool {} size {} with {} PGs; monitor at {mon}\n\
+        "up: {} x {}, {}, pool {} size {} with {} PGs; monitor at {mon}\n\
          stock clients: rados -c {} -p {} ls\n",
-        plan.osds(),
-        plan.cpu.reactors,
+        counted(plan.osds() as usize, "OSD"),
+        counted(plan.cpu.reactors, "reactor"),
         plan.store,
         plan.pool.name,
         plan.pool.size,
@@ -112,7 +112,7 @@ fn refuse_other_settings(
     }
     let (dir, running, missing) = (testbed.layout().dir().display(), names(running), names(missing));
     let why = format!(
-        "other settings than the recorded ones, but {running} run with those: leave the options out to start {missing} \
+        "these settings differ from the recorded ones, with which {running} still run: leave the options out to start {missing} \
          beside them, or stop all with `carmine down --dir {dir}` first"
     );
     Err(Usage(why).into())
@@ -123,7 +123,7 @@ fn announce(plan: &Plan) -> anyhow::Result<()> {
     print(&plan.render())?;
     if !plan.addr.is_loopback() {
         note(&format!(
-            "warning: --addr {}: there is no authentication and no encryption; whoever reaches this address can read \
+            "warning: --addr {}: there is no authentication and no encryption; anyone who reaches this address can read \
              and destroy all data",
             plan.addr
         ));

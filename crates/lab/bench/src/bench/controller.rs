@@ -179,7 +179,7 @@ impl Controller<'_> {
                 (moved, bytes) = (Instant::now(), status.progress.prefill_bytes_done);
             }
             if moved.elapsed() > limit {
-                bail!("waited {} s for {what} in vain (see `carmine status`)", limit.as_secs());
+                bail!("gave up after waiting {} s for {what} (see `carmine status`)", limit.as_secs());
             }
             self.shard.sleep(self.pause()).await;
         }

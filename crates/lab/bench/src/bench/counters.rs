@@ -24,7 +24,7 @@ impl Attached {
         self.0.and_then(Counters::read)
     }
 
-    /// One that does not obey has counted who knows what.
+    /// Counters that do not follow a command are dropped: their figures would be of another window.
     fn tell(&mut self, word: fn(&mut Counters) -> bool) {
         if self.0.as_mut().is_some_and(|counters| !word(counters)) {
             self.0 = None;

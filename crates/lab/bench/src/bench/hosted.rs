@@ -23,8 +23,9 @@ use serde_json::{Value, json};
 
 use super::peer::plan_of;
 use super::setup::{COLD_PROFILE, cache_conditions, load_baseline};
-use super::{BenchArgs, fill, flame, series, unix_seconds, write_json};
+use super::{BenchArgs, fill, flame, series, unix_seconds};
 use crate::Doctor;
+use crate::archive::write_json;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::print;
 use meter::Metered;

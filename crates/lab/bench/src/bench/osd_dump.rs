@@ -1,4 +1,4 @@
-//! What Carmine's OSDs tell of themselves at both ends of a window, whoever makes the load.
+//! What Carmine's OSDs report about themselves at both ends of a window, with any load generator.
 
 use crate::sample::{OsdClocks, clocks, difference};
 use carmine_load::window::{MetricsWindow, Window};

@@ -41,7 +41,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let iops = ratio(ops, wall).unwrap_or(0.0);
     let osd_ops = result.read.ops as f64 + result.write.ops as f64 * f64::from(context.size.max(1));
     let osd_iops = ratio(osd_ops, wall).unwrap_or(0.0);
-    // Controller and monitor sit on a reactor's CPU when the machine has no other: as long as they sleep, it is had alone.
+    // Controller and monitor sit on a reactor's CPU when the machine has no other: while they sleep, the reactor has it to itself.
     context.shared |= context.in_process && marks::guests_seconds(window) > GUESTS_MAX * wall;
     let kernel: f64 = window.osds.iter().map(|o| seconds(o.process.cpu_ns)).sum();
     let spin: f64 = window.osds.iter().map(|o| seconds(o.spin_ns())).sum();

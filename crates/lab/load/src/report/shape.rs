@@ -19,7 +19,7 @@ pub struct Context {
     pub grid: Value,
     /// Machine, kernel, versions.
     pub host: Value,
-    /// Some CPU of the grid is not had alone.
+    /// A CPU of the grid is shared with something else.
     pub shared: bool,
     /// Distinct CPUs of reactors and aliens, or less where a quota gives them less time.
     pub allocated_cores: f64,

@@ -8,7 +8,7 @@ use super::step::{Step, What};
 use super::{is_hosted, is_peer};
 use crate::archive::Config;
 
-/// Block file of an OSD unless the plan says otherwise.
+/// Block file of an OSD if the plan does not name it.
 const OSD_SIZE_BYTES: u64 = 4 << 30;
 /// A prefill that is slower than this hangs.
 const SLOW_BYTES_PER_S: f64 = 10e6;

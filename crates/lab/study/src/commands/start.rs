@@ -15,14 +15,14 @@ use crate::expand::{Machine, cpu_list};
 const SLOW_BYTES_PER_S: f64 = 40e6;
 /// Time in which processes start and every PG gets active.
 const START_S: f64 = 60.0;
-/// `up` has a limit of its own; past it and this it hangs.
+/// `up` has a time limit of its own; if it still runs this long after it, it hangs.
 const GRACE_S: f64 = 30.0;
 const STOP_S: f64 = 60.0;
 /// `up` gives a drive up after 8 hours.
 const PRECONDITION_LIMIT_S: f64 = 9.0 * 3600.0;
 /// Largest write that `up --precondition` makes.
 const PRECONDITION_BS_MAX: u64 = 1 << 20;
-/// Block file of an OSD unless the plan says otherwise.
+/// Block file of an OSD if the plan does not name it.
 const OSD_SIZE_BYTES: u64 = 4 << 30;
 
 /// Who would sit where, and the options of `carmine up` (of `carmine peer up` for a peer) for that, without the folder. A

@@ -20,7 +20,7 @@ pub struct Measured {
 #[derive(Clone, Debug, Default)]
 pub struct Arm {
     pub name: String,
-    /// Folder of the run that it was measured in; `None` for plain files, of which nobody knows.
+    /// Folder of the run that it was measured in; `None` for plain files, whose run is not known.
     pub run: Option<PathBuf>,
     pub points: Vec<Measured>,
     /// What is the same for all of its points but stands in no configuration: builds, kernel, host. Name → value.

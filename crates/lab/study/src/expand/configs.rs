@@ -12,11 +12,11 @@ use crate::plan::{AxisValue, Expr, Kind, Plan, PlanError, Values, axis, settle};
 /// Most points of a plan, repeats not counted: a typing error should not fill the disk.
 const CONFIGS_MAX: usize = 20_000;
 
-/// What is so unless the plan says otherwise.
+/// Values of axes that the plan does not name.
 const DEFAULTS: [(&str, &str); 5] =
     [("osds", "1"), ("reactors", "1"), ("pool_size", "3 min osds"), ("iodepth", "1"), ("jobs", "1")];
 
-/// Words that are so unless the plan says otherwise.
+/// Words of axes that the plan does not name.
 const DEFAULT_WORDS: [(&str, &str); 3] =
     [("store", "blue"), ("balance", "default"), ("workload", "randread4k")];
 

@@ -19,9 +19,9 @@ const RESTART_S: f64 = 3.0;
 const AROUND_LOAD_S: f64 = 1.5;
 /// Both baselines, for every new load.
 const BASELINE_S: f64 = 6.0;
-/// Block file of an OSD unless the plan says otherwise.
+/// Block file of an OSD if the plan does not name it.
 const OSD_SIZE_BYTES: u64 = 4 << 30;
-/// What is loaded unless the plan says otherwise.
+/// Bytes that are loaded if the plan does not name them.
 const SIZE_BYTES: u64 = 1 << 30;
 
 pub(super) fn point(plan: &Plan, config: &Config, restart: bool) -> Duration {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use carmine_peer::PeerWish;
 use clap::{Args, Subcommand};
 
-/// A real Ceph on loopback, to measure beside.
+/// A real Ceph on loopback, as a baseline to compare with.
 #[derive(Args)]
 pub(crate) struct PeerArgs {
     #[command(subcommand)]
@@ -14,11 +14,11 @@ pub(crate) struct PeerArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum PeerCommand {
-    /// Start a peer: make it if the folder is empty, start it again (with other CPUs or settings) if it is stopped
+    /// Start a peer: create it in an empty folder, or start a stopped one (also with other CPUs or settings)
     Up(Box<PeerUpArgs>),
-    /// Show the state of a peer, its settings and what it leaves undone
+    /// Show the state of a peer, its settings, and what it does not support
     Status(PeerStatusArgs),
-    /// Stop a peer; its data stays
+    /// Stop a peer and keep its data
     Down(PeerDirArgs),
     /// Stop a peer and remove its data
     Destroy(PeerDirArgs),

@@ -11,8 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context;
-use carmine_bench::archive;
+use carmine_bench::archive::write_json;
 use carmine_bench::sample::host_report;
 use carmine_load::{Geometry, LoadSpec, run_job};
 use carmine_reactor::{Config, Group, Shard, ShardId, sync};
@@ -56,9 +55,7 @@ pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
         let value = json!({
             "store": bare.kind().to_string(), "on": bare.facts(), "host": host_report(), "rows": rows,
         });
-        let mut text = serde_json::to_string_pretty(&value).context("cannot make the result's JSON")?;
-        text.push('\n');
-        archive(path, text.into_bytes())?;
+        write_json(path, &value)?;
     }
     Ok(ExitCode::SUCCESS)
 }

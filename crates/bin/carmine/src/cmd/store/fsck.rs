@@ -15,10 +15,10 @@ use carmine_testbed::output::print;
 pub(super) struct FsckArgs {
     #[command(flatten)]
     which: WhichArgs,
-    /// Read all data too, and compare it with its checksums
+    /// Also read all data and verify its checksums
     #[arg(long)]
     deep: bool,
-    /// First repair what needs no other copy: labels, and block maps that belong to no object
+    /// First repair what needs no other copy: labels, and block maps without an object
     #[arg(long)]
     repair: bool,
 }

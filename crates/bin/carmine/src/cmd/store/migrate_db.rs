@@ -15,7 +15,7 @@ use carmine_testbed::output::print;
 pub(super) struct MigrateDbArgs {
     #[command(flatten)]
     which: WhichArgs,
-    /// Its new folder, which is empty or not there
+    /// Its new folder, which must be empty or absent
     #[arg(long, value_name = "FOLDER")]
     to: PathBuf,
 }

@@ -17,7 +17,7 @@ use carmine_testbed::output::print;
 /// Where a log is to lie.
 #[derive(Args)]
 struct TargetArgs {
-    /// Bytes of it to use, such as 1G [default: all of a device; a file gets as many as the log has beside the data]
+    /// How much of it to use, such as 1G [default: all of a device; a file gets the size of the log beside the data]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     size: Option<u64>,
     /// Overwrite it if it is not blank
@@ -30,7 +30,7 @@ struct TargetArgs {
 pub(super) struct NewWalArgs {
     #[command(flatten)]
     which: WhichArgs,
-    /// A block device, or a file, which is made if it is not there
+    /// A block device, or a file, which is created if it is absent
     #[arg(long, value_name = "PATH")]
     dev: PathBuf,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(super) struct NewWalArgs {
 pub(super) struct MigrateWalArgs {
     #[command(flatten)]
     which: WhichArgs,
-    /// A block device, or a file, which is made if it is not there [default: beside the data]
+    /// A block device, or a file, which is created if it is absent [default: beside the data]
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
     #[command(flatten)]

@@ -21,7 +21,7 @@ pub(crate) struct SweepArgs {
     /// List shipped plans, axes and workloads
     #[arg(long)]
     pub(crate) list: bool,
-    /// Show every point, its grid, what does not fit and why, and the estimated time; nothing is started
+    /// Show every point with its grid, what does not fit and why, and the estimated time; starts nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// With --dry-run: another machine, a description file or sockets x cores x threads such as 2x28x2
@@ -34,32 +34,32 @@ pub(crate) struct SweepArgs {
     /// Folder of the archive [default: carmine-runs/PLAN-TIME]
     #[arg(long, value_name = "FOLDER", help_heading = "Archive")]
     pub(crate) out: Option<PathBuf>,
-    /// Go on with the stopped run in --out: with its plan and options; points that were run stay
+    /// Continue the stopped run in --out, with its plan and options; measured points are kept
     #[arg(long, requires = "out", help_heading = "Archive")]
     pub(crate) resume: bool,
     /// Pack the archive into OUT.zip as well
     #[arg(long, help_heading = "Archive")]
     pub(crate) zip: bool,
-    /// Folder for the OSDs' data: put it on the drive that is to be measured [default: OUT/layouts]
+    /// Folder for the OSDs' data, on the drive to be measured [default: OUT/layouts]
     #[arg(long, value_name = "FOLDER", help_heading = "Storage")]
     pub(crate) layouts: Option<PathBuf>,
     /// Keep the OSDs' data when all points have run
     #[arg(long, help_heading = "Storage")]
     pub(crate) keep_layouts: bool,
-    /// Block devices for the OSDs, the first ones first; they hold one layout at a time
+    /// Block devices for the OSDs, used in this order; they hold one layout at a time
     #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
     pub(crate) devs: Vec<PathBuf>,
     /// Overwrite devices that are not blank
     #[arg(long, requires = "devs", help_heading = "Storage")]
     pub(crate) force_wipe: bool,
-    /// Write the devices into their steady state before the stores of each layout are made (hours; virtual disks are n/a)
+    /// Bring the devices into their steady state before the stores of each layout are made (takes hours; not for virtual disks)
     #[arg(long, requires = "devs", help_heading = "Storage")]
     pub(crate) precondition: bool,
 
     /// Shuffle configurations by this number instead of the plan's
     #[arg(long, value_name = "N", help_heading = "Plan")]
     pub(crate) seed: Option<u64>,
-    /// Length of every window instead of the plan's, such as 10s or 5m; ramps and pauses are no longer than it, either
+    /// Length of every window instead of the plan's, such as 10s or 5m; also the limit of ramps and pauses
     #[arg(long, value_name = "TIME", value_parser = parse_millis, help_heading = "Plan")]
     pub(crate) runtime: Option<u64>,
     /// Repeats of every configuration instead of the plan's
@@ -68,13 +68,13 @@ pub(crate) struct SweepArgs {
     /// Values of an axis instead of the plan's, such as osd_size_bytes=512M or reactors=1,2; repeatable
     #[arg(long = "set", value_name = "AXIS=VALUE,…", value_parser = parse_axis, help_heading = "Plan")]
     pub(crate) axes: Vec<(String, Vec<String>)>,
-    /// Stop a curve when stdev/mean of latency reaches 0.5 or the plan's latency_cap is passed
+    /// Stop a curve when stdev/mean of latency reaches 0.5 or latency exceeds the plan's latency_cap
     #[arg(long, help_heading = "Plan")]
     pub(crate) early_exit: bool,
-    /// Run points with too few CPUs as well; they are marked SHARED and stay out of slopes
+    /// Also run points with too few CPUs; they are marked SHARED and left out of slopes
     #[arg(long, help_heading = "Plan")]
     pub(crate) overprovisioned: bool,
-    /// Who is measured: none (Carmine), ceph, ceph-tuned; several by commas, side by side
+    /// What to measure: none (Carmine), ceph, ceph-tuned; a list measures them side by side
     #[arg(long, value_name = "PEER,…", value_delimiter = ',', help_heading = "Plan")]
     pub(crate) peer: Vec<String>,
     /// Folder of a Ceph build (with bin/ and lib/), classic or Crimson, to be the peer instead of the installed packages
@@ -97,7 +97,7 @@ impl SweepArgs {
             None if !Path::new(name).exists() && !name.contains(['/', '.']) => {
                 let names: Vec<&str> = SHIPPED.iter().map(|plan| plan.name).collect();
                 let what = format!(
-                    "{name}: no file and no shipped plan has this name; shipped: {}",
+                    "{name}: there is no such file or shipped plan; shipped plans: {}",
                     names.join(", ")
                 );
                 return Err(Usage(what).into());

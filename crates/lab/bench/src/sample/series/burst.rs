@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use carmine_metrics::Histogram;
 
-use super::shape::CoresUsed;
+use carmine_load::samples::CoresUsed;
 
 /// Cores are counted in thousandths.
 const MILLI: f64 = 1_000.0;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::shape::CpuSamples;
+use carmine_load::samples::CpuSamples;
 
 /// Ticks of one CPU since boot: user (with nice), system, irq, softirq, steal, idle (with iowait).
 type Ticks = [u64; 6];

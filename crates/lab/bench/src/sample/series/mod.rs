@@ -4,7 +4,6 @@ mod burst;
 mod cpus;
 mod hardware;
 mod reading;
-mod shape;
 mod threads;
 
 use std::path::Path;
@@ -17,9 +16,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::failed;
 use crate::sample::smart::{Logs, Smart};
 use burst::Burst;
+pub use carmine_load::samples::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
 use carmine_testbed::{Result, TestbedError};
 use reading::{Reading, Sources};
-pub use shape::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
 
 /// Name of the sampler's thread.
 const SAMPLER: &str = "sampler";

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::shape::ThreadSamples;
 use crate::sample::process::TICK_NS;
+use carmine_load::samples::ThreadSamples;
 
 /// Counters of a thread since its start. User and system time come in ticks of 10 ms; the time on a CPU is exact.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -14,7 +14,7 @@ const VALUE_BYTES: usize = 400;
 /// Of one commit.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// Writes so many bytes for the compactions to move, and lets RocksDB finish what that gives it to do.
+/// Writes this many bytes for the compactions to move, then waits until RocksDB is idle.
 ///
 /// # Errors
 /// They could not be written.
