@@ -1,9 +1,10 @@
 //! What goes into the state machine and what comes out of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_pgtypes::PgInfo;
-use carmine_types::{Epoch, Errno, Eversion, OsdId};
+use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId};
 
 use crate::{AttemptId, Member, Reason};
 
@@ -153,6 +154,8 @@ pub struct Copy {
     pub incomplete: bool,
     /// Newest entry that its log and the primary's have in common; `None` if they do not touch.
     pub common: Option<Eversion>,
+    /// Objects that its log changed after that.
+    pub changed: Vec<Arc<ObjectId>>,
 }
 
 /// Why a replica's part was not done.
@@ -195,6 +198,8 @@ pub enum Effect {
         to: OsdId,
         /// Newest common entry; `None`: its copy is emptied and all objects are pushed.
         common: Option<Eversion>,
+        /// Objects that its log changed after that.
+        changed: Vec<Arc<ObjectId>>,
         /// The replica could lead as well: ask it first whether it has room, and say [`Trouble::Full`] if not.
         may_lead: bool,
     },

@@ -126,6 +126,12 @@ impl Peering {
         self.under_way.is_some() && self.attempt == attempt
     }
 
+    /// It takes writes of this attempt of its primary.
+    #[must_use]
+    pub fn takes_writes_of(&self, attempt: AttemptId) -> bool {
+        self.phase == Phase::Replica { active: true } && self.following == Some(attempt)
+    }
+
     /// The attempt of the primary that this copy follows.
     #[must_use]
     pub fn following(&self) -> Option<AttemptId> {
@@ -144,6 +150,7 @@ impl Peering {
         match event {
             Event::Loaded => {
                 self.loaded = true;
+                self.next_generation(&mut fx);
                 self.begin(own, &mut fx);
             }
             Event::Map(map) => self.on_map(own, map, &mut fx),

@@ -247,7 +247,8 @@ impl Peering {
             first = first.or(Some(*osd));
             // A member that has all that clients were told of: it could lead as well.
             let may_lead = common == Some(copy.last_update) && owners.contains(osd);
-            fx.push(Effect::Repair { attempt: number, to: *osd, common, may_lead });
+            let changed = std::mem::take(&mut copy.changed);
+            fx.push(Effect::Repair { attempt: number, to: *osd, common, changed, may_lead });
             *step = Step::Marking(copy.clone());
         }
         if let Some(osd) = first {

@@ -63,7 +63,11 @@ impl Peering {
             return AGAIN;
         }
         if activates {
-            assert!(!own.incomplete, "an activated copy is complete");
+            // Another order may have changed the info meanwhile, if the primary does not keep to the order of its steps.
+            let is_started = self.following.is_some_and(|id| id.interval == own.last_epoch_started);
+            if own.incomplete || !is_started {
+                return AGAIN;
+            }
             self.phase = Phase::Replica { active: true };
         }
         Then::Answer

@@ -635,6 +635,7 @@ impl World {
                         last_epoch_started: info.last_epoch_started,
                         incomplete: info.incomplete,
                         common: Some(self.osd(n).memory.common_with(&copy.log)),
+                        changed: Vec::new(),
                     }
                 });
                 Event::Notified { attempt, from: from_id, copy }
