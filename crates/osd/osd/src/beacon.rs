@@ -50,9 +50,9 @@ async fn pools(osd: &OsdShard) -> Vec<PoolUse> {
 
 fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
     let mut sums = BTreeMap::new();
-    for pg in osd.pgs.borrow().values().filter(|pg| pg.leads(osd)) {
-        let usage = pg.usage.borrow();
-        add(&mut sums, PoolUse { pool: pg.id.pgid.pool, objects: usage.objects, bytes: usage.bytes });
+    for pg in osd.pgs.borrow().values().filter(|pg| pg.leads()) {
+        let (objects, bytes) = pg.usage();
+        add(&mut sums, PoolUse { pool: pg.id.pgid.pool, objects, bytes });
     }
     sums.into_values().collect()
 }
@@ -77,10 +77,10 @@ async fn stuck(osd: &OsdShard) -> (Epoch, Vec<PgStuck>) {
     (oldest, all)
 }
 
-fn stuck_of_shard(osd: &OsdShard, epoch: Epoch) -> Vec<PgStuck> {
+fn stuck_of_shard(osd: &Rc<OsdShard>, epoch: Epoch) -> Vec<PgStuck> {
     let Some(view) = osd.view() else { return Vec::new() };
     let pgs = osd.pgs.borrow();
-    pgs.values().filter(|pg| pg.leads(osd)).filter_map(|pg| pg.report(&view, epoch)).collect()
+    pgs.values().filter(|pg| pg.leads()).filter_map(|pg| pg.report(osd, &view, epoch)).collect()
 }
 
 fn add(sums: &mut BTreeMap<i64, PoolUse>, part: PoolUse) {

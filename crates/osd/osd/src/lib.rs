@@ -18,6 +18,7 @@ mod cls;
 mod concurrent;
 mod config;
 mod dispatch;
+mod error;
 mod live;
 mod local;
 mod maps;

@@ -66,7 +66,7 @@ impl OsdShard {
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
             let id = SpgId::from(id);
             let known = self.pg(id);
-            let pg = known.clone().unwrap_or_else(|| Pg::new(id));
+            let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id));
             pg.on_map(self, &view);
             if known.is_none() {
                 self.pgs.borrow_mut().insert(id, Rc::clone(&pg));

@@ -37,10 +37,43 @@ pub(crate) struct ClientOp {
     pub(crate) arrived_ns: u64,
     /// When it was last started.
     pub(crate) started_ns: Cell<u64>,
+    /// Where it is.
+    pub(crate) stage: Cell<Stage>,
     /// Where the answer goes; `None` once it went.
     to: RefCell<Option<ReplyTo>>,
     /// Room for memory that it turned out to need.
     more: RefCell<Option<More>>,
+}
+
+/// Where an operation is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The PG is not active.
+    WaitingForPg,
+    /// Other operations of its object come first.
+    Queued,
+    /// It reads what it needs from the store.
+    Executing,
+    /// Submitted, and not durable here.
+    Store,
+    /// Durable here with this version number, and not on all members.
+    Replicas { version: u64 },
+    /// Durable everywhere.
+    Reply,
+}
+
+impl Stage {
+    /// As `dump_ops_in_flight` prints it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Stage::WaitingForPg => "waiting_for_pg",
+            Stage::Queued => "queued",
+            Stage::Executing => "executing",
+            Stage::Store => "store",
+            Stage::Replicas { .. } => "replicas",
+            Stage::Reply => "reply",
+        }
+    }
 }
 
 /// A connection, from any shard.
@@ -151,8 +184,20 @@ impl ClientOp {
             _ => op.is_write(),
         });
         let (started_ns, to) = (Cell::new(arrived_ns), RefCell::new(Some(to)));
-        let more = RefCell::default();
-        Rc::new(ClientOp { request, oid, data, data_crc, reqid, is_write, arrived_ns, started_ns, to, more })
+        let (stage, more) = (Cell::new(Stage::WaitingForPg), RefCell::default());
+        Rc::new(ClientOp {
+            request,
+            oid,
+            data,
+            data_crc,
+            reqid,
+            is_write,
+            arrived_ns,
+            started_ns,
+            stage,
+            to,
+            more,
+        })
     }
 
     /// Nothing of it changes what clients see of an object.

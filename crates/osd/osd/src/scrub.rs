@@ -37,7 +37,7 @@ async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {
     let mut objects = Map::new();
     let mut from = None;
     loop {
-        let page = osd.store.list(pg.id, pg.bits.get(), from.as_ref(), PAGE + 1).await;
+        let page = osd.store.list(pg.id, pg.bits(), from.as_ref(), PAGE + 1).await;
         let page = page.map_err(|e| e.to_string())?;
         for oid in page.iter().take(PAGE) {
             let Some(meta) = osd.store.stat(oid).await.map_err(|e| e.to_string())? else { continue };
@@ -54,5 +54,5 @@ async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {
             break;
         }
     }
-    Ok(json!({ "last_update": pg.log.borrow().info.last_update.to_string(), "objects": objects }))
+    Ok(json!({ "last_update": pg.last_update().to_string(), "objects": objects }))
 }

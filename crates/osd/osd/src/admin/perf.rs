@@ -49,7 +49,7 @@ pub(super) async fn dump(osd: &Rc<OsdShard>) -> Value {
 fn one(osd: &OsdShard) -> Value {
     let m = osd.metrics.borrow();
     let pgs = osd.pgs.borrow();
-    let led = pgs.values().filter(|pg| pg.leads(osd)).count();
+    let led = pgs.values().filter(|pg| pg.leads()).count();
     let served = pgs.values().filter(|pg| pg.acting().contains(&osd.config.id)).count();
     let busy: usize = pgs.values().map(|pg| pg.ops_in_flight().len()).sum();
     let pair = |times: &Histogram| json!([times.count(), u64::try_from(times.sum()).unwrap_or(u64::MAX)]);

@@ -28,7 +28,7 @@ pub(super) async fn status(osd: &Rc<OsdShard>) -> Value {
 fn pg_states(osd: &OsdShard) -> Value {
     let pgs = osd.pgs.borrow();
     let states = pgs.values().map(|pg| {
-        let (state, why) = pg.phase.borrow().describe();
+        let (state, why) = pg.describe();
         let members = pg.acting();
         json!({
             "pg": pg.id.to_string(),
@@ -37,8 +37,8 @@ fn pg_states(osd: &OsdShard) -> Value {
             "reactor": osd.shard.id().0,
             "primary": members.first() == Some(&osd.config.id),
             "acting": members.iter().map(|m| m.0).collect::<Vec<_>>(),
-            "last_update": pg.log.borrow().info.last_update.to_string(),
-            "ops_waiting": pg.waiting.borrow().len(),
+            "last_update": pg.last_update().to_string(),
+            "ops_waiting": pg.lengths().0,
         })
     });
     json!({ "pgs": states.collect::<Vec<_>>() })

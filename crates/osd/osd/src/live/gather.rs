@@ -342,9 +342,9 @@ fn held(osd: &OsdShard) -> HeldMetrics {
     HeldMetrics {
         pgs: gauge(pgs.len() as u64),
         connections: gauge(osd.conns.borrow().len() as u64),
-        objects_in_use: gauge(sum(crate::pg::Pg::busy_objects)),
-        writes_in_flight: gauge(sum(|pg| pg.in_flight.borrow().len())),
-        ops_waiting: gauge(sum(|pg| pg.waiting.borrow().len()) + parked as u64),
+        objects_in_use: gauge(sum(|pg| pg.lengths().1)),
+        writes_in_flight: gauge(sum(|pg| pg.lengths().2)),
+        ops_waiting: gauge(sum(|pg| pg.lengths().0) + parked as u64),
     }
 }
 

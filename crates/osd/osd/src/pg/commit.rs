@@ -9,7 +9,7 @@ use carmine_reactor::sync::Notify;
 use carmine_store::{Commit, StoreError};
 use carmine_types::Eversion;
 
-use super::{Pg, Phase};
+use super::Pg;
 use crate::shard::OsdShard;
 
 /// Commits of a PG that are still to come.
@@ -23,15 +23,15 @@ pub(crate) struct Commits {
 
 struct Pending {
     /// Turn in which it was submitted.
-    turn: u64,
+    generation: u64,
     version: Eversion,
     commit: Commit,
 }
 
 impl Commits {
-    pub(super) fn push(&self, turn: u64, version: Eversion, commit: Commit) {
+    pub(super) fn push(&self, generation: u64, version: Eversion, commit: Commit) {
         let mut queue = self.queue.borrow_mut();
-        queue.push_back(Pending { turn, version, commit });
+        queue.push_back(Pending { generation, version, commit });
         if queue.len() == 1 {
             self.wake.notify_one();
         }
@@ -47,7 +47,7 @@ impl Commits {
     fn pop_ready(&self) -> Option<(u64, Eversion, Result<(), StoreError>)> {
         let mut queue = self.queue.borrow_mut();
         let result = queue.front()?.commit.peek()?;
-        queue.pop_front().map(|next| (next.turn, next.version, result))
+        queue.pop_front().map(|next| (next.generation, next.version, result))
     }
 }
 
@@ -56,24 +56,24 @@ impl Pg {
     pub(super) async fn pump_commits(self: Rc<Self>, osd: Rc<OsdShard>) {
         loop {
             let next = self.commits.queue.borrow_mut().pop_front();
-            let Some(Pending { turn, version, commit }) = next else {
+            let Some(Pending { generation, version, commit }) = next else {
                 if self.commits.closed.get() {
                     return;
                 }
                 self.commits.wake.notified().await;
                 continue;
             };
-            let mut done = (turn, version, commit.await);
+            let mut done = (generation, version, commit.await);
             // One batch of the store makes many transactions durable: what follows is told of the last one only.
             loop {
-                let (turn, version, result) = done;
+                let (generation, version, result) = done;
                 if let Err(error) = result {
                     self.fail(&osd, "its store failed", &error);
                     break;
                 }
                 let more = self.commits.pop_ready();
-                if more.as_ref().is_none_or(|(next, _, result)| *next != turn || result.is_err()) {
-                    self.durable(&osd, turn, version.version);
+                if more.as_ref().is_none_or(|(next, _, result)| *next != generation || result.is_err()) {
+                    self.durable(&osd, generation, version.version);
                 }
                 match more {
                     Some(more) => done = more,
@@ -83,29 +83,15 @@ impl Pg {
         }
     }
 
-    /// Everything up to this version number, submitted in this turn, is durable here.
-    fn durable(self: &Rc<Self>, osd: &Rc<OsdShard>, turn: u64, version: u64) {
-        if self.is_past(turn) {
+    /// Everything up to this version number, submitted in this generation, is durable here.
+    fn durable(self: &Rc<Self>, osd: &Rc<OsdShard>, generation: u64, version: u64) {
+        if self.is_past(generation) {
             return;
         }
-        if matches!(*self.phase.borrow(), Phase::Replica(_)) {
-            self.replica_commit(osd, version);
-        } else {
+        if self.leads() {
             self.local_commit(osd, version);
+        } else {
+            self.replica_commit(osd, version);
         }
-    }
-
-    /// As primary: everything up to this version number is durable here.
-    pub(super) fn local_commit(self: &Rc<Self>, osd: &Rc<OsdShard>, version: u64) {
-        let (now, from) = (osd.shard.now_ns(), self.local.get());
-        let mut in_flight = self.in_flight.borrow_mut();
-        for version in from + 1..=version {
-            if let Some(write) = in_flight.get_mut(version) {
-                write.local_ns = now;
-            }
-        }
-        drop(in_flight);
-        self.local.set(version.max(from));
-        self.settle(osd, now);
     }
 }

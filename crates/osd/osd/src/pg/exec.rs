@@ -231,7 +231,7 @@ pub(super) async fn read_bytes(
     if len == 0 {
         return Ok(Payload::new());
     }
-    heal::read(osd, oid, extent.offset, len).await.map_err(|error| failed(&error))
+    heal::read(osd, oid, extent.offset, len).await.map_err(|unhealed| failed(&unhealed.error))
 }
 
 fn stat_output(size: u64, mtime: UTime) -> Payload {

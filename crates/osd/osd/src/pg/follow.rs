@@ -8,11 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_messenger::Message;
+use carmine_peering::{AttemptId, Event, Order, Then};
 use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction};
 use carmine_store::{Commit, StoreError};
-use carmine_types::{Epoch, Eversion, errno};
+use carmine_types::{Errno, Eversion, errno};
 
-use super::{Pg, PgLog, Phase};
+use super::{Pg, PgLog};
+use crate::error::OpError;
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
@@ -22,71 +24,78 @@ const SPARE_BYTES: u64 = 4 << 20;
 const REMOVE_PAGE: usize = 256;
 
 impl Pg {
-    /// A primary begins an interval.
+    /// A primary begins an interval. What it is told must last.
     pub(crate) async fn answer_query(self: &Rc<Self>, osd: &Rc<OsdShard>, query: PgQuery) -> Message {
-        let head = query.head;
-        // Only with the same members as the primary's is it the same interval; until then it asks again.
-        let follows = matches!(*self.phase.borrow(), Phase::Replica(_));
-        // A primary that died, or was called dead, had not seen all of today's members up.
-        // A question that was overtaken by one of a later attempt must not take that one's place.
-        let is_old = head.interval < self.members_since()
-            || (head.interval, head.attempt) <= self.replica.attempt.get();
-        if osd.epoch() < head.epoch || self.acting() != query.acting || !follows || is_old {
-            return not_ready(head);
-        }
-        self.next_turn();
-        self.replica.begin((head.interval, head.attempt));
-        self.set_phase(Phase::Replica(false));
-        let turn = self.turn.get();
-        // What is told must last.
-        if let Err(error) = osd.store.sync().await {
+        let (head, last_update) = (query.head, query.last_update);
+        let result = async {
+            let (generation, _) = self.take_order(osd, head, Order::Query { acting: query.acting })?;
+            osd.store.sync().await?;
+            self.carried_out(osd, generation, false)
+        };
+        if let Err(error) = result.await {
             return no_answer(head, error.errno());
         }
-        if self.is_past(turn) {
-            return not_ready(head);
-        }
         let log = self.log.borrow();
-        self.local.set(log.info.last_update.version);
-        let same = log.info.last_update == query.last_update;
-        let entries = if same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
-        Message::of(&PgNotify { head, result: 0, info: log.info.clone(), log: entries })
+        let is_same = log.info().last_update == last_update;
+        let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
+        Message::of(&PgNotify { head, result: 0, info: log.info().clone(), log: entries })
     }
 
-    /// The turn that an order belongs to; EAGAIN unless it is of the attempt of the last query.
-    fn check(&self, head: Head) -> Result<u64, i32> {
-        let valid = *self.phase.borrow() == Phase::Replica(false)
-            && head.interval != Epoch(0)
-            && (head.interval, head.attempt) == self.replica.attempt.get();
-        if valid { Ok(self.turn.get()) } else { Err(errno::EAGAIN) }
+    /// Asks the state machine whether an order is taken: the generation with which it ends, and the info to write first.
+    fn take_order(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        head: Head,
+        order: Order,
+    ) -> Result<(u64, Option<PgInfo>), OpError> {
+        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
+        match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
+            Then::CarryOut { generation, info } => Ok((generation, info)),
+            Then::Refuse(errno) => Err(errno.into()),
+            Then::Nothing | Then::Answer | Then::Push => Err(Errno(errno::EAGAIN).into()),
+        }
+    }
+
+    /// What was ordered is durable: it counts, unless it was overtaken.
+    fn carried_out(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        generation: u64,
+        activates: bool,
+    ) -> Result<(), OpError> {
+        match self.on(osd, Event::CarriedOut { generation, activates }) {
+            Then::Answer => Ok(()),
+            _ => Err(Errno(errno::EAGAIN).into()),
+        }
     }
 
     /// The primary will change objects behind this copy's log.
     pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
+        let room_bytes = osd.store.statfs().free.saturating_sub(SPARE_BYTES);
+        let has_room = repair.needs_bytes == 0 || repair.needs_bytes <= room_bytes;
         let result = async {
-            let turn = self.check(repair.head)?;
-            let room_bytes = osd.store.statfs().free.saturating_sub(SPARE_BYTES);
-            if repair.needs_bytes > room_bytes && repair.needs_bytes > 0 {
-                return Err(errno::ENOSPC);
+            let (generation, info) = self.take_order(osd, repair.head, Order::Repair { has_room })?;
+            if let Some(info) = info {
+                let txn = Transaction { info: Some(info.clone()), ..self.transaction() };
+                self.carry_out(osd, txn, generation, |log| log.set_info(info)).await?;
             }
-            let mut info = self.log.borrow().info.clone();
-            (info.last_epoch_started, info.incomplete) = (Epoch(0), true);
-            let txn = Transaction { info: Some(info.clone()), ..self.transaction() };
-            self.carry_out(osd, txn, turn, |log| log.info = info).await?;
-            if repair.reset { self.remove_all(osd, turn).await } else { Ok(()) }
+            if repair.reset {
+                self.remove_all(osd, generation).await?;
+            }
+            self.carried_out(osd, generation, false)
         };
         answer(repair.head, result.await)
     }
 
-    async fn remove_all(&self, osd: &Rc<OsdShard>, turn: u64) -> Result<(), i32> {
+    async fn remove_all(self: &Rc<Self>, osd: &Rc<OsdShard>, generation: u64) -> Result<(), OpError> {
         loop {
-            let page = osd.store.list(self.id, self.bits.get(), None, REMOVE_PAGE).await;
-            let page = page.map_err(|e| e.errno())?;
+            let page = osd.store.list(self.id, self.bits.get(), None, REMOVE_PAGE).await?;
             if page.is_empty() {
                 return Ok(());
             }
             let mut txn = self.transaction();
             txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
-            self.carry_out(osd, txn, turn, |_| {}).await?;
+            self.carry_out(osd, txn, generation, |_| {}).await?;
         }
     }
 
@@ -94,7 +103,7 @@ impl Pg {
     pub(crate) async fn answer_push(self: &Rc<Self>, osd: &Rc<OsdShard>, push: PushObject) -> Message {
         let PushObject { head, txn } = push;
         let result = async {
-            let turn = self.check(head)?;
+            let (generation, _) = self.take_order(osd, head, Order::Push)?;
             let is_push = txn.pg == self.id
                 && txn.log.is_empty()
                 && txn.info.is_none()
@@ -103,10 +112,11 @@ impl Pg {
                 && !txn.forget_pg
                 && txn.objects().all(|oid| self.contains(oid));
             if !is_push {
-                return Err(errno::EINVAL);
+                return Err(Errno(errno::EINVAL).into());
             }
             let txn = Transaction { bits: self.bits.get(), ..txn.into_txn() };
-            self.carry_out(osd, txn, turn, |_| {}).await
+            self.carry_out(osd, txn, generation, |_| {}).await?;
+            self.carried_out(osd, generation, false)
         };
         answer(head, result.await)
     }
@@ -117,61 +127,63 @@ impl Pg {
         osd: &Rc<OsdShard>,
         activate: PgActivate,
     ) -> Message {
-        let (head, last) = (activate.head, activate.info.last_update.version);
+        let (head, last_epoch_started) = (activate.head, activate.info.last_epoch_started);
         let result = async {
-            let turn = self.check(head)?;
-            if activate.log.iter().any(|entry| !self.contains(&entry.oid)) {
-                return Err(errno::EINVAL);
+            let (generation, _) = self.take_order(osd, head, Order::Activate { last_epoch_started })?;
+            if !self.fits(&activate) {
+                return Err(Errno(errno::EINVAL).into());
             }
             let new = NewLog::from(activate);
             let txn = new.transaction(self.transaction(), &self.log.borrow());
-            self.carry_out(osd, txn, turn, |log| new.replace(log)).await?;
-            if self.is_past(turn) {
-                return Err(errno::EAGAIN);
-            }
-            self.local.set(last);
-            self.set_phase(Phase::Replica(true));
+            self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;
+            self.carried_out(osd, generation, true)?;
+            self.backend.start_over(self.last_update().version);
             Ok(())
         };
         answer(head, result.await)
     }
 
-    /// Prepares a transaction, submits it unless `turn` is over, and waits until it is durable. `note` changes the log in
+    /// All that the log of an activation names is this PG's.
+    fn fits(&self, activate: &PgActivate) -> bool {
+        activate.log.iter().all(|entry| self.contains(&entry.oid))
+    }
+
+    /// Prepares a transaction, submits it unless `generation` is over, and waits until it is durable. `note` changes the log in
     /// memory as the transaction does in the store.
     async fn carry_out(
-        &self,
-        osd: &OsdShard,
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
         txn: Transaction,
-        turn: u64,
+        generation: u64,
         note: impl FnOnce(&mut PgLog),
-    ) -> Result<(), i32> {
-        let submitted = match self.submit_repair(osd, &txn, turn).await {
+    ) -> Result<(), OpError> {
+        let submitted = match self.submit_repair(osd, &txn, generation).await {
             // An object that is removed and written anew: neither its lost block nor its room is needed once the old object
             // is gone.
             Err(error) if error.lost_block().is_some() || matches!(error, StoreError::NoSpace { .. }) => {
-                self.remove_first(osd, &txn, turn).await.map_err(|error| error.errno())?;
-                self.submit_repair(osd, &txn, turn).await
+                self.remove_first(osd, &txn, generation).await?;
+                self.submit_repair(osd, &txn, generation).await
             }
             submitted => submitted,
         };
-        let commit = submitted.map_err(|error| error.errno())?.ok_or(errno::EAGAIN)?;
+        let commit = submitted?.ok_or(Errno(errno::EAGAIN))?;
         note(&mut self.log.borrow_mut());
         let result = commit.await;
         if let Err(error) = &result {
             self.fail(osd, "a step of its repair failed", error);
         }
-        result.map_err(|error| error.errno())
+        Ok(result?)
     }
 
-    /// Submits a transaction, unless `turn` is over. An error means that nothing was changed.
+    /// Submits a transaction, unless `generation` is over. An error means that nothing was changed.
     async fn submit_repair(
         &self,
         osd: &OsdShard,
         txn: &Transaction,
-        turn: u64,
+        generation: u64,
     ) -> Result<Option<Commit>, StoreError> {
         let _prepared = osd.store.prepare(&txn.changes).await?;
-        if self.is_past(turn) {
+        if self.is_past(generation) {
             return Ok(None);
         }
         let commit = osd.store.submit(txn.clone());
@@ -182,13 +194,18 @@ impl Pg {
     }
 
     /// What a transaction removes, alone. This copy counts as incomplete until its repair ends, so it may stop in between.
-    async fn remove_first(&self, osd: &OsdShard, txn: &Transaction, turn: u64) -> Result<(), StoreError> {
+    async fn remove_first(
+        &self,
+        osd: &OsdShard,
+        txn: &Transaction,
+        generation: u64,
+    ) -> Result<(), StoreError> {
         let is_removed =
             |change: &&ObjectChange| change.steps.iter().any(|step| matches!(step, Step::Remove));
         let removed = txn.changes.iter().filter(is_removed);
         let removed = removed.map(|change| ObjectChange::new(Arc::clone(&change.oid), [Step::Remove]));
         let first = Transaction { changes: removed.collect(), ..self.transaction() };
-        match self.submit_repair(osd, &first, turn).await? {
+        match self.submit_repair(osd, &first, generation).await? {
             Some(commit) => commit.await,
             None => Ok(()),
         }
@@ -212,7 +229,7 @@ impl From<PgActivate> for NewLog {
 
 impl NewLog {
     fn is_other(&self, log: &PgLog) -> bool {
-        log.info.last_update != self.info.last_update || !self.entries.is_empty()
+        log.info().last_update != self.info.last_update || !self.entries.is_empty()
     }
 
     /// Info of the PG with this log: its tail stays where it is while an entry of it is kept.
@@ -220,7 +237,7 @@ impl NewLog {
         let tail = if self.keep_to == Eversion::ZERO && self.is_other(log) {
             self.info.log_tail
         } else {
-            log.info.log_tail
+            log.info().log_tail
         };
         PgInfo { log_tail: tail, ..self.info.clone() }
     }
@@ -241,7 +258,7 @@ impl NewLog {
             log.rewind(self.keep_to);
             self.entries.into_iter().for_each(|entry| log.push(entry));
         }
-        log.info = info;
+        log.set_info(info);
     }
 }
 
@@ -254,6 +271,6 @@ fn no_answer(head: Head, result: i32) -> Message {
     Message::of(&PgNotify { head, result, info: PgInfo::default(), log: Vec::new() })
 }
 
-fn answer(head: Head, result: Result<(), i32>) -> Message {
-    Message::of(&PgAck { head, result: result.err().unwrap_or(0) })
+fn answer(head: Head, result: Result<(), OpError>) -> Message {
+    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.errno()) })
 }

@@ -5,13 +5,14 @@
 use std::rc::Rc;
 
 use carmine_messenger::Message;
+use carmine_peering::Phase;
 use carmine_pgtypes::ObjectChange;
 use carmine_reactor::Payload;
 use carmine_store::{Prepared, StoreError};
 use carmine_types::{Errno, ObjectId, errno};
 
+use super::Pg;
 use super::exec::failed;
-use super::{Pg, Phase};
 use crate::messages::{Head, PgData, PgRead};
 use crate::shard::OsdShard;
 
@@ -24,12 +25,13 @@ const READ_BYTES_MAX: u32 = 1 << 20;
 
 /// Reads from the store, and heals what is damaged. Healing waits on the heap: it is rare, and each operation's future would
 /// have room for it.
-pub(crate) async fn read(osd: &OsdShard, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
+pub(super) async fn read(osd: &OsdShard, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, Unhealed> {
     let mut healed = 0;
     loop {
         match osd.store.read(oid, off, len).await {
             Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error)).await?,
-            done => return done,
+            Err(error) => return Err(Unhealed { error, is_lost: false }),
+            Ok(data) => return Ok(data),
         }
         healed += 1;
     }
@@ -42,24 +44,6 @@ pub(super) async fn prepare(osd: &OsdShard, changes: &[ObjectChange]) -> Result<
         match osd.store.prepare(changes).await {
             Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error)).await?,
             done => return done,
-        }
-        healed += 1;
-    }
-}
-
-/// Reads from the store for another copy, and heals what is damaged.
-pub(super) async fn read_for_copy(
-    osd: &OsdShard,
-    oid: &ObjectId,
-    off: u64,
-    len: u64,
-) -> Result<Payload, Unhealed> {
-    let mut healed = 0;
-    loop {
-        match osd.store.read(oid, off, len).await {
-            Err(error) if healed < BLOCKS_MAX => heal(osd, error).await?,
-            Err(error) => return Err(Unhealed { error, is_lost: false }),
-            Ok(data) => return Ok(data),
         }
         healed += 1;
     }
@@ -129,7 +113,7 @@ impl Pg {
     /// Another member of the acting set lacks bytes of an object. It knows by its own checksum whether ours are those.
     pub(crate) async fn answer_read(self: &Rc<Self>, osd: &OsdShard, read: PgRead) -> Message {
         let head = read.head;
-        let serves = matches!(*self.phase.borrow(), Phase::Active | Phase::Replica(_));
+        let serves = matches!(self.peering.borrow().phase(), Phase::Active | Phase::Replica { .. });
         if !serves || read.len > READ_BYTES_MAX {
             return answer(head, Err(errno::EAGAIN));
         }

@@ -19,7 +19,7 @@ pub(crate) struct Done {
 /// Entries and info of one PG; the same as what the store holds once everything submitted is durable.
 #[derive(Debug)]
 pub(crate) struct PgLog {
-    pub info: PgInfo,
+    info: PgInfo,
     entries: VecDeque<LogEntry>,
     by_reqid: HashMap<ReqId, Done, FixedState>,
 }
@@ -35,6 +35,16 @@ impl PgLog {
         log.info = state.info;
         state.log.into_iter().for_each(|entry| log.push(entry));
         log
+    }
+
+    /// What the PG remembers of itself.
+    pub(crate) fn info(&self) -> &PgInfo {
+        &self.info
+    }
+
+    /// Takes an info that was given to the store.
+    pub(crate) fn set_info(&mut self, info: PgInfo) {
+        self.info = info;
     }
 
     /// Appends an entry; its version becomes the last update.

@@ -27,13 +27,13 @@ pub(crate) struct Objects<T> {
 }
 
 /// One such object.
-pub(super) struct Busy<T> {
+struct Busy<T> {
     /// Waiting, oldest first.
-    pub(super) queue: VecDeque<T>,
+    queue: VecDeque<T>,
     /// Started and not finished: one write, or any number of reads.
-    pub(super) running: SmallVec<[T; 1]>,
+    running: SmallVec<[T; 1]>,
     /// Version number of the last submitted write; 0 if all are known to be committed.
-    pub(super) submitted: u64,
+    submitted: u64,
 }
 
 impl<T> Default for Objects<T> {
@@ -110,9 +110,9 @@ impl<T: Queued> Objects<T> {
         all.into_iter().flat_map(|(_, busy)| busy.running.into_iter().chain(busy.queue))
     }
 
-    /// All such objects, in no order.
-    pub(super) fn each(&self) -> impl Iterator<Item = &Busy<T>> {
-        self.busy.values()
+    /// Everything that runs or waits, in no order.
+    pub(super) fn each(&self) -> impl Iterator<Item = &T> {
+        self.busy.values().flat_map(|busy| busy.running.iter().chain(&busy.queue))
     }
 
     /// Number of such objects.

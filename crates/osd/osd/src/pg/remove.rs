@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use carmine_crush::MapView;
+use carmine_peering::Event;
 use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
 use carmine_types::{PgId, SpgId};
 
-use super::{Pg, Phase};
+use super::Pg;
 use crate::shard::OsdShard;
 
 /// Objects removed in one transaction.
@@ -20,10 +21,7 @@ pub(crate) const WHOLE_POOL: u32 = 0;
 impl Pg {
     /// Its pool was deleted.
     pub(crate) fn remove(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        self.members.borrow_mut().clear();
-        self.next_turn();
-        self.drop_ops(osd);
-        self.set_phase(Phase::Stray);
+        self.on(osd, Event::Removed);
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-remove", async move {
             remove_data(&own, pg.id, pg.bits.get()).await;

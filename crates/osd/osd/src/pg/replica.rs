@@ -1,7 +1,7 @@
 //! The replica's side: log entries are applied in the order of their versions, whatever order their preparation ends in,
 //! and acknowledged when they are durable.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
@@ -9,20 +9,19 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use carmine_messenger::Message;
+use carmine_peering::{AttemptId, Event};
 use carmine_pgtypes::{Sealed, Transaction};
 use carmine_reactor::Group;
 use carmine_store::{Prepared, StoreError};
-use carmine_types::{Epoch, Eversion, ObjectId, errno};
+use carmine_types::{Errno, Eversion, ObjectId, errno};
 
-use super::{Pg, Phase, heal};
+use super::{Pg, heal};
 use crate::messages::{Head, RepAck, RepOp};
 use crate::shard::OsdShard;
 
 /// What a PG does for its primary.
 #[derive(Default)]
 pub(crate) struct Replica {
-    /// The primary's interval and its attempt, from its last query: nothing of another one is taken.
-    pub attempt: Cell<(Epoch, u64)>,
     /// Arrived and not yet applied, in the order of versions.
     queue: RefCell<VecDeque<Arrived>>,
     /// Where acknowledgements go: the connection that was used last.
@@ -48,9 +47,8 @@ enum State {
 }
 
 impl Replica {
-    /// Only entries of this attempt are taken from now on; those that were not applied yet are forgotten.
-    pub(super) fn begin(&self, attempt: (Epoch, u64)) {
-        self.attempt.set(attempt);
+    /// A new generation: what was not applied yet is forgotten.
+    pub(super) fn start_over(&self) {
         self.queue.borrow_mut().clear();
         self.back.borrow_mut().take();
     }
@@ -87,16 +85,16 @@ impl Pg {
     /// A write of the primary.
     pub(crate) fn replicate(self: &Rc<Self>, osd: &Rc<OsdShard>, op: RepOp, reply: ReplyPath) {
         let RepOp { head, txn } = op;
-        let is_current = (head.interval, head.attempt) == self.replica.attempt.get();
-        if *self.phase.borrow() != Phase::Replica(true) || !is_current {
+        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
+        if !self.peering.borrow().takes_writes_of(attempt) {
             return self.refuse(head, errno::ESTALE, &reply);
         }
         *self.replica.back.borrow_mut() = Some(Rc::clone(&reply));
         let version = txn.version();
-        let last = self.replica.last().unwrap_or_else(|| self.log.borrow().info.last_update);
+        let last = self.replica.last().unwrap_or_else(|| self.last_update());
         if version <= last {
             // Sent again. If it is durable its acknowledgement was lost; else that will come.
-            if version.version <= self.local.get() {
+            if version.version <= self.backend.local() {
                 self.acknowledge(osd);
             }
             return;
@@ -138,11 +136,11 @@ impl Pg {
             arrived.state = State::Preparing;
             Rc::clone(&arrived.txn)
         };
-        let (pg, own, turn) = (Rc::clone(self), Rc::clone(osd), self.turn.get());
+        let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.generation());
         let mut task = Box::pin(async move {
             let prepared = heal::prepare(&own, &txn.changes).await;
             match prepared {
-                _ if pg.is_past(turn) => {}
+                _ if pg.is_past(generation) => {}
                 Ok(prepared) => pg.replica.set_ready(version, prepared),
                 Err(error) if error.lost_block().is_some() => pg.begin_anew(&own, &error),
                 Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
@@ -154,7 +152,7 @@ impl Pg {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Replication, "replica-prepare", async move {
             task.await;
-            if !pg.is_past(turn) {
+            if !pg.is_past(generation) {
                 pg.apply_ready(&own);
             }
         });
@@ -194,25 +192,24 @@ impl Pg {
         for entry in entries {
             self.note_entry(entry, trim_to);
         }
+        self.backend.follow(version.version);
         osd.metrics.borrow_mut().replica_ops.inc();
         match ready {
             Some(_) => self.replica_commit(osd, version.version),
-            None => self.commits.push(self.turn.get(), version, commit),
+            None => self.commits.push(self.generation(), version, commit),
         }
         Ok(())
     }
 
     /// A write cannot be applied here, though the store is well: it changes a part of a block that is lost here and on the
     /// primary, which has changed its own already, or there is no room. The primary makes the copies equal again.
-    fn begin_anew(&self, osd: &OsdShard, error: &StoreError) {
+    fn begin_anew(self: &Rc<Self>, osd: &Rc<OsdShard>, error: &StoreError) {
         tracing::warn!("pg {}: this copy has to be made equal again: {error}", self.id);
-        self.next_turn();
-        self.set_phase(Phase::Replica(false));
-        self.report_failure(osd, error.errno());
+        self.on(osd, Event::CannotApply { errno: Errno(error.errno()) });
     }
 
     /// Tells the primary, if this PG has one, that this copy cannot go on: the primary must not go on without it.
-    pub(super) fn report_failure(&self, osd: &OsdShard, errno: i32) {
+    pub(super) fn tell_primary(&self, osd: &OsdShard, errno: i32) {
         let head = self.replica_head(osd);
         let back = self.replica.back.borrow_mut().take();
         if let Some(back) = back {
@@ -221,19 +218,19 @@ impl Pg {
     }
 
     fn replica_head(&self, osd: &OsdShard) -> Head {
-        let (interval, attempt) = self.replica.attempt.get();
+        let AttemptId { interval, attempt } = self.peering.borrow().following().unwrap_or_default();
         Head { pg: self.id, epoch: osd.epoch(), interval, attempt }
     }
 
     /// As a replica: everything up to this version number is durable here.
     pub(super) fn replica_commit(&self, osd: &OsdShard, version: u64) {
-        self.local.set(version.max(self.local.get()));
+        self.backend.durable(version);
         self.acknowledge(osd);
     }
 
     fn acknowledge(&self, osd: &OsdShard) {
         let head = self.replica_head(osd);
-        let version = Eversion::new(0, self.local.get());
+        let version = Eversion::new(0, self.backend.local());
         let back = self.replica.back.borrow().clone();
         if let Some(back) = back {
             back(Message::of(&RepAck { head, version, result: 0 }));
@@ -241,12 +238,8 @@ impl Pg {
     }
 
     pub(crate) fn refuse(&self, head: Head, result: i32, reply: &ReplyPath) {
-        tracing::debug!(
-            "pg {}: a write of its primary is refused: {}",
-            self.id,
-            carmine_types::Errno(result)
-        );
-        let version = self.log.borrow().info.last_update;
+        tracing::debug!("pg {}: a write of its primary is refused: {}", self.id, Errno(result));
+        let version = self.last_update();
         reply(Message::of(&RepAck { head, version, result }));
     }
 }

@@ -21,7 +21,7 @@ const INTERNAL_INC: i32 = i32::MIN;
 impl Pg {
     /// Looks at the deadlines from now on, as long as there are any.
     pub(super) fn keep_time(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        if self.with_watches(|watches| std::mem::replace(&mut watches.is_timed, true)) {
+        if self.watched().with(|watches| std::mem::replace(&mut watches.is_timed, true)) {
             return;
         }
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
@@ -35,22 +35,21 @@ impl Pg {
 
     /// There is something to wait for; else all of it is forgotten.
     fn is_watched(&self) -> bool {
-        let mut watches = self.watches.borrow_mut();
-        let is_watched = watches.as_ref().is_some_and(|watches| !watches.is_idle());
+        let is_watched = self.watched().with(|watches| !watches.is_idle());
         if !is_watched {
-            *watches = None;
+            self.watched().forget();
         }
         is_watched
     }
 
     fn look_at_time(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let now = osd.shard.now_ns();
-        let ended = self.with_watches(|watches| watches.expire(now));
+        let ended = self.watched().with(|watches| watches.expire(now));
         finish(osd, ended);
         if !self.is_active() {
             return; // the clients cannot be heard either
         }
-        let silent = self.with_watches(|watches| watches.silent(now));
+        let silent = self.watched().with(|watches| watches.silent(now));
         for (oid, id, origin) in silent {
             tracing::info!(
                 "pg {}: client.{} watches {oid} no longer: nothing was heard of it",

@@ -11,6 +11,7 @@ mod registry;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use carmine_wire::{Decoder, Encoder, EntityAddr};
 
 pub(crate) use notices::Notices;
 use registry::Ended;
-pub(crate) use registry::Watches;
+use registry::Watches;
 
 use crate::op::Origin;
 use crate::pg::Pg;
@@ -89,6 +90,27 @@ pub(crate) struct Notification {
 /// Notifications of one PG that wait for answers, at the most.
 const NOTIFICATIONS_MAX: usize = 1024;
 
+/// Who watches the objects of a PG; nothing until somebody does.
+#[derive(Default)]
+pub(crate) struct Watched(RefCell<Option<Box<Watches>>>);
+
+impl Watched {
+    /// Works on what is there; the default if nobody watches.
+    fn with<T: Default>(&self, work: impl FnOnce(&mut Watches) -> T) -> T {
+        self.0.borrow_mut().as_mut().map(|watches| work(watches)).unwrap_or_default()
+    }
+
+    /// Works on what is there; from now on there is something.
+    fn begin<T>(&self, work: impl FnOnce(&mut Watches) -> T) -> T {
+        work(self.0.borrow_mut().get_or_insert_default())
+    }
+
+    /// Forgets everything.
+    pub(crate) fn forget(&self) {
+        self.0.take();
+    }
+}
+
 impl Pg {
     /// A client watches an object, or shows that it still does.
     pub(crate) fn watch(
@@ -100,15 +122,13 @@ impl Pg {
         origin: Option<Origin>,
     ) {
         let now = osd.shard.now_ns();
-        let missed = {
-            let mut watches = self.watches.borrow_mut();
-            let watches = watches.get_or_insert_default();
+        let missed = self.watched().begin(|watches| {
             let is_new = watches.connect(oid, id, registered, origin, now);
             match origin.filter(|_| is_new) {
                 Some(origin) => watches.unanswered(oid, id, origin),
                 None => Vec::new(),
             }
-        };
+        });
         missed.into_iter().for_each(|sends| notices::send(osd, sends));
         self.keep_time(osd);
     }
@@ -123,7 +143,7 @@ impl Pg {
         if watchers.is_empty() {
             return;
         }
-        self.watches.borrow_mut().get_or_insert_default().know(oid, watchers, osd.shard.now_ns());
+        self.watched().begin(|watches| watches.know(oid, watchers, osd.shard.now_ns()));
         if let Some(view) = osd.view() {
             self.end_barred_watches(view.map());
         }
@@ -133,19 +153,19 @@ impl Pg {
     /// The watches of clients that the map keeps out are over: nobody waits for their answers.
     pub(crate) fn end_barred_watches(&self, map: &OsdMap) {
         if !map.blocklist.is_empty() {
-            self.with_watches(|watches| watches.end(|addr| map.is_blocklisted(addr)));
+            self.watched().with(|watches| watches.end(|addr| map.is_blocklisted(addr)));
         }
     }
 
     /// A client watches no longer.
     pub(crate) fn unwatch(&self, osd: &OsdShard, oid: &ObjectId, id: WatcherId) {
-        let ended = self.with_watches(|watches| watches.remove(oid, id));
+        let ended = self.watched().with(|watches| watches.remove(oid, id));
         finish(osd, ended);
     }
 
     /// The object is gone: its watchers are told.
     pub(crate) fn unwatch_all(&self, osd: &OsdShard, oid: &ObjectId) {
-        let (watchers, ended) = self.with_watches(|watches| watches.remove_object(oid));
+        let (watchers, ended) = self.watched().with(|watches| watches.remove_object(oid));
         for (id, origin) in watchers {
             disconnect(osd, id, origin);
         }
@@ -165,11 +185,9 @@ impl Pg {
         if text.is_none() {
             notices::tell_short(osd);
         }
-        let (sends, ended) = {
-            let mut watches = self.watches.borrow_mut();
-            let now = osd.shard.now_ns();
-            watches.get_or_insert_default().notify(oid, notification, text, origin, version, now)
-        };
+        let now = osd.shard.now_ns();
+        let (sends, ended) =
+            self.watched().begin(|watches| watches.notify(oid, notification, text, origin, version, now));
         notices::send(osd, sends);
         finish(osd, ended);
         self.keep_time(osd);
@@ -178,17 +196,13 @@ impl Pg {
     /// A watcher has answered a notification.
     pub(crate) fn answer_notify(&self, osd: &OsdShard, notify_id: u64, id: WatcherId, reply: Vec<u8>) {
         let room = osd.notices.room(reply.len());
-        let ended = self.with_watches(|watches| watches.answer(notify_id, id, reply, room));
+        let ended = self.watched().with(|watches| watches.answer(notify_id, id, reply, room));
         finish(osd, ended);
     }
 
     /// A connection is gone.
     pub(crate) fn disconnect(&self, origin: Origin) {
-        self.with_watches(|watches| watches.disconnect(origin));
-    }
-
-    fn with_watches<T: Default>(&self, work: impl FnOnce(&mut Watches) -> T) -> T {
-        self.watches.borrow_mut().as_mut().map(|watches| work(watches)).unwrap_or_default()
+        self.watched().with(|watches| watches.disconnect(origin));
     }
 }
 

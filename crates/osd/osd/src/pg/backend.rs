@@ -1,0 +1,207 @@
+//! How a change becomes durable on all members of the acting set.
+//!
+//! A backend gets a sealed transaction, sends every member its part, and knows up to which version number all have it
+//! durably. That happens in the order of versions, on each member, so that one number a member says it all.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use carmine_pgtypes::Sealed;
+use carmine_reactor::Payload;
+use carmine_types::{OsdId, SpgId};
+
+use crate::messages::{Head, RepOp};
+use crate::peers::Peers;
+
+/// How the members of a PG hold its data.
+pub(super) enum Backend {
+    /// Each has a whole copy.
+    Replicated(Replicated),
+}
+
+/// A change as another member is sent it, until all have it.
+pub(super) struct Sent {
+    version: u64,
+    front: Vec<u8>,
+    data: Payload,
+    /// Checksum of `data`, if it is known.
+    crc: Option<u32>,
+}
+
+/// Whole copies.
+#[derive(Default)]
+pub(super) struct Replicated {
+    /// The replicas (primary, active).
+    followers: RefCell<Vec<Follower>>,
+    /// What they were sent and is not durable everywhere, oldest first; version numbers have no gaps. Empty without replicas.
+    sent: RefCell<VecDeque<Sent>>,
+    /// Version number of the newest change.
+    last: Cell<u64>,
+    /// Version number up to which everything is durable here.
+    local: Cell<u64>,
+    /// Version number up to which everything is durable everywhere (primary).
+    committed: Cell<u64>,
+}
+
+/// Another member, seen by the primary.
+struct Follower {
+    osd: OsdId,
+    /// Version number up to which everything is durable there.
+    acked: u64,
+    /// The version number after which changes were last sent again because it asked for them: once is enough.
+    resent: Option<u64>,
+}
+
+impl Default for Backend {
+    fn default() -> Backend {
+        Backend::Replicated(Replicated::default())
+    }
+}
+
+impl Backend {
+    fn replicated(&self) -> &Replicated {
+        let Backend::Replicated(replicated) = self;
+        replicated
+    }
+
+    /// A new generation: nothing is in flight, and everything up to this version number counts as durable. Until the PG is
+    /// active nothing is told of it.
+    pub(super) fn start_over(&self, last: u64) {
+        let this = self.replicated();
+        this.followers.borrow_mut().clear();
+        this.sent.borrow_mut().clear();
+        this.last.set(last);
+        this.local.set(last);
+        this.committed.set(last);
+    }
+
+    /// The PG is active, and these members have all that this one has.
+    pub(super) fn serve(&self, followers: &[OsdId]) {
+        let this = self.replicated();
+        let acked = this.last.get();
+        let follower = |osd: &OsdId| Follower { osd: *osd, acked, resent: None };
+        *this.followers.borrow_mut() = followers.iter().map(follower).collect();
+    }
+
+    /// Version number up to which everything is durable here.
+    pub(super) fn local(&self) -> u64 {
+        self.replicated().local.get()
+    }
+
+    /// Version number up to which everything is durable on all members.
+    pub(super) fn committed(&self) -> u64 {
+        self.replicated().committed.get()
+    }
+
+    /// A change as the other members will be sent it; `None` if there are none. The store takes the transaction itself next.
+    pub(super) fn encode(&self, head: impl FnOnce() -> Head, txn: &Sealed) -> Option<Sent> {
+        if self.replicated().followers.borrow().is_empty() {
+            return None;
+        }
+        let (data, crc) = txn.data();
+        Some(Sent { version: txn.version().version, front: RepOp::front(&head(), txn), data, crc })
+    }
+
+    /// The store took the change with this version number: sends it to the other members.
+    pub(super) fn submit(&self, peers: &Peers, pg: SpgId, version: u64, sent: Option<Sent>) {
+        let this = self.replicated();
+        assert_eq!(version, this.last.get() + 1, "pg {pg}: versions have no gaps");
+        this.last.set(version);
+        let Some(sent) = sent else { return };
+        this.followers.borrow().iter().for_each(|follower| sent.send(peers, pg, follower.osd));
+        if cfg!(carmine_mutation = "forget_sent") && version.is_multiple_of(3) {
+            return;
+        }
+        let mut all = this.sent.borrow_mut();
+        assert!(
+            all.back().is_none_or(|last| last.version + 1 == version),
+            "pg {pg}: what is in flight has no gaps"
+        );
+        all.push_back(sent);
+    }
+
+    /// A replica took a change of its primary with this version number.
+    pub(super) fn follow(&self, version: u64) {
+        self.replicated().last.set(version);
+    }
+
+    /// Everything up to this version number is durable here.
+    pub(super) fn durable(&self, version: u64) {
+        let this = self.replicated();
+        assert!(version <= this.last.get(), "nothing is durable before it was submitted");
+        this.local.set(version.max(this.local.get()));
+    }
+
+    /// Another member says that everything up to this version number is durable there; false if that cannot be.
+    pub(super) fn acked(&self, from: OsdId, version: u64) -> bool {
+        let this = self.replicated();
+        if version > this.last.get() {
+            return false;
+        }
+        if let Some(follower) = this.followers.borrow_mut().iter_mut().find(|f| f.osd == from) {
+            let version = version + u64::from(cfg!(carmine_mutation = "ack_ahead"));
+            follower.acked = version.max(follower.acked);
+            assert!(follower.acked <= this.last.get(), "{from} acknowledged more than it was sent");
+        }
+        true
+    }
+
+    /// Moves on to what has become durable on all members since; the version number up to which that is.
+    pub(super) fn advance(&self) -> Option<u64> {
+        let this = self.replicated();
+        let followers = this.followers.borrow();
+        let local = if cfg!(carmine_mutation = "forget_local") { this.last.get() } else { this.local.get() };
+        let acked = followers.iter().filter(|_| !cfg!(carmine_mutation = "forget_replicas")).map(|f| f.acked);
+        let committed = acked.fold(local, u64::min);
+        if committed <= this.committed.get() {
+            return None;
+        }
+        assert!(committed <= this.local.get(), "what is committed is durable here");
+        assert!(
+            followers.iter().all(|f| committed <= f.acked),
+            "what is committed is durable on every member"
+        );
+        this.committed.set(committed);
+        let mut sent = this.sent.borrow_mut();
+        while sent.pop_front_if(|sent| sent.version <= committed).is_some() {}
+        Some(committed)
+    }
+
+    /// Members that have not acknowledged this version number.
+    pub(super) fn missing(&self, version: u64) -> Vec<OsdId> {
+        let followers = self.replicated().followers.borrow();
+        followers.iter().filter(|f| f.acked < version).map(|f| f.osd).collect()
+    }
+
+    /// A member missed something after `version`: what was lost with a connection, and not sent again yet.
+    pub(super) fn fill_gap(&self, peers: &Peers, pg: SpgId, to: OsdId, version: u64) {
+        let this = self.replicated();
+        let mut followers = this.followers.borrow_mut();
+        let Some(follower) = followers.iter_mut().find(|f| f.osd == to) else { return };
+        if follower.resent.replace(version) != Some(version) {
+            this.send_after(peers, pg, to, version);
+        }
+    }
+
+    /// Sends a member everything that it has not acknowledged, after its connection was lost.
+    pub(super) fn resend(&self, peers: &Peers, pg: SpgId, to: OsdId) {
+        let this = self.replicated();
+        let mut followers = this.followers.borrow_mut();
+        let Some(follower) = followers.iter_mut().find(|f| f.osd == to) else { return };
+        follower.resent = None;
+        this.send_after(peers, pg, to, follower.acked);
+    }
+}
+
+impl Replicated {
+    fn send_after(&self, peers: &Peers, pg: SpgId, to: OsdId, version: u64) {
+        let sent = self.sent.borrow();
+        sent.iter().filter(|sent| sent.version > version).for_each(|sent| sent.send(peers, pg, to));
+    }
+}
+
+impl Sent {
+    fn send(&self, peers: &Peers, pg: SpgId, to: OsdId) {
+        peers.send(to, pg, RepOp::message(self.front.clone(), self.data.clone(), self.crc));
+    }
+}

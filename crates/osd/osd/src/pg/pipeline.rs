@@ -1,0 +1,208 @@
+//! The operations of a PG from their arrival to their answer: those that wait for the PG, the queue of each object, and the
+//! writes that are submitted and not yet durable on all members.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_types::{Eversion, ObjectId};
+
+use super::object::Objects;
+use crate::op::{ClientOp, Outcome, Stage};
+
+/// The operations of a PG.
+#[derive(Default)]
+pub(super) struct Pipeline {
+    /// Wait until the PG is active.
+    waiting: RefCell<VecDeque<Rc<ClientOp>>>,
+    objects: RefCell<Objects<Rc<ClientOp>>>,
+    /// Writes not yet durable everywhere, oldest first; their version numbers have no gaps (primary).
+    in_flight: RefCell<VecDeque<Write>>,
+    /// Answers are being given.
+    settling: Cell<bool>,
+}
+
+/// A submitted write.
+pub(super) struct Write {
+    pub(super) version: Eversion,
+    pub(super) op: Rc<ClientOp>,
+    /// Its answer.
+    pub(super) outcome: Outcome,
+    /// Given to the store at this time.
+    pub(super) submitted_ns: u64,
+    /// Durable here since this time; 0: not yet.
+    pub(super) local_ns: u64,
+    /// Requests that are answered when this write is durable everywhere: resends of it, and others whose answer tells of it.
+    pub(super) followers: Vec<(Rc<ClientOp>, Outcome)>,
+}
+
+impl Write {
+    fn ops(&self) -> impl Iterator<Item = &Rc<ClientOp>> {
+        std::iter::once(&self.op).chain(self.followers.iter().map(|(op, _)| op))
+    }
+}
+
+impl Pipeline {
+    /// Keeps an operation until the PG is active; gives it back if there are too many. A client sends its operations
+    /// again in a new interval, and believes the answer to the last sending only: that one takes the place of the one
+    /// before it, and otherwise goes before what its client sent after it.
+    pub(super) fn wait(&self, op: Rc<ClientOp>) -> Option<Rc<ClientOp>> {
+        let mut waiting = self.waiting.borrow_mut();
+        let id = op.reqid;
+        let is_after =
+            |w: &Rc<ClientOp>| (w.reqid.client, w.reqid.inc) == (id.client, id.inc) && w.reqid.tid >= id.tid;
+        let again = op.request.retry_attempt > 0;
+        let at = if again { waiting.iter().position(is_after) } else { None };
+        op.stage.set(Stage::WaitingForPg);
+        if let Some(same) = at.and_then(|at| waiting.get_mut(at)).filter(|w| w.reqid == id) {
+            let is_newer = op.request.retry_attempt > same.request.retry_attempt;
+            let replaced = if is_newer { std::mem::replace(same, op) } else { op };
+            drop(waiting);
+            replaced.abandon(); // gives its room back, which may wake its connection
+            return None;
+        }
+        if waiting.len() >= crate::config::WAITING_OPS_MAX {
+            return Some(op);
+        }
+        let at = at.unwrap_or(waiting.len());
+        waiting.insert(at, op);
+        None
+    }
+
+    /// The operation that has waited for the PG longest.
+    pub(super) fn next_waiting(&self) -> Option<Rc<ClientOp>> {
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    /// Takes out what waits for the PG.
+    pub(super) fn take_waiting(&self) -> VecDeque<Rc<ClientOp>> {
+        self.waiting.take()
+    }
+
+    /// Forgets the waiting operations of a client that is gone: it sends them again if it comes back.
+    pub(super) fn forget(&self, is_gone: impl Fn(&ClientOp) -> bool) {
+        let (gone, left): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.take().into_iter().partition(|op| is_gone(op));
+        *self.waiting.borrow_mut() = left;
+        gone.iter().for_each(|op| op.abandon());
+    }
+
+    /// All operations wait for the PG again, in the order in which they have to be started over.
+    pub(super) fn start_over(&self) {
+        let mut ops = VecDeque::new();
+        for Write { op, followers, .. } in self.in_flight.take() {
+            ops.push_back(op);
+            ops.extend(followers.into_iter().map(|(op, _)| op));
+        }
+        ops.extend(self.objects.borrow_mut().drain());
+        ops.extend(self.waiting.take());
+        for op in &ops {
+            op.stage.set(Stage::WaitingForPg);
+            op.release_more();
+        }
+        *self.waiting.borrow_mut() = ops;
+    }
+
+    /// Queues an operation behind others of its object; true if there are none, and it runs.
+    pub(super) fn enter(&self, op: &Rc<ClientOp>) -> bool {
+        let mut objects = self.objects.borrow_mut();
+        match objects.start_alone(&op.oid, Rc::clone(op)) {
+            Ok(()) => true,
+            Err(op) => {
+                op.stage.set(Stage::Queued);
+                let oid = Arc::clone(&op.oid);
+                objects.push(&oid, op);
+                false
+            }
+        }
+    }
+
+    /// The object's next operation, if it may run now. `committed` is the version number up to which everything is durable
+    /// everywhere.
+    pub(super) fn next(&self, oid: &ObjectId, committed: u64) -> Option<Rc<ClientOp>> {
+        self.objects.borrow_mut().next(oid, committed)
+    }
+
+    /// An operation has left its object's queue without a change.
+    pub(super) fn leave(&self, op: &Rc<ClientOp>) {
+        self.objects.borrow_mut().finish(&op.oid, op, None);
+    }
+
+    /// A write was submitted: the next one of its object may run.
+    pub(super) fn submitted(&self, write: Write) {
+        let version = write.version.version;
+        write.op.stage.set(Stage::Store);
+        self.objects.borrow_mut().finish(&write.op.oid, &write.op, Some(version));
+        let mut in_flight = self.in_flight.borrow_mut();
+        let is_next = in_flight.back().is_none_or(|last| last.version.version + 1 == version);
+        assert!(is_next, "writes in flight have no gaps");
+        in_flight.push_back(write);
+    }
+
+    /// Answers a request together with the write of this version number; gives it back if that is not in flight.
+    pub(super) fn attach(
+        &self,
+        version: u64,
+        op: Rc<ClientOp>,
+        outcome: Outcome,
+    ) -> Result<(), (Rc<ClientOp>, Outcome)> {
+        let mut in_flight = self.in_flight.borrow_mut();
+        match find(&mut in_flight, version) {
+            Some(write) => {
+                op.stage.set(write.op.stage.get());
+                write.followers.push((op, outcome));
+                Ok(())
+            }
+            None => Err((op, outcome)),
+        }
+    }
+
+    /// Writes with these version numbers are durable here since now.
+    pub(super) fn durable(&self, versions: std::ops::RangeInclusive<u64>, now_ns: u64) {
+        let mut in_flight = self.in_flight.borrow_mut();
+        for version in versions {
+            if let Some(write) = find(&mut in_flight, version) {
+                write.local_ns = now_ns;
+                write.ops().for_each(|op| op.stage.set(Stage::Replicas { version }));
+            }
+        }
+    }
+
+    /// Takes the oldest write in flight, if everything up to it is durable everywhere.
+    pub(super) fn committed(&self, committed: u64) -> Option<Write> {
+        let is_committed = |write: &mut Write| write.version.version <= committed;
+        let write = self.in_flight.borrow_mut().pop_front_if(is_committed)?;
+        write.ops().for_each(|op| op.stage.set(Stage::Reply));
+        self.objects.borrow_mut().commit(&write.op.oid, write.version.version);
+        Some(write)
+    }
+
+    /// Begins to give answers, unless somebody does.
+    pub(super) fn begin_settling(&self) -> bool {
+        !self.settling.replace(true)
+    }
+
+    pub(super) fn end_settling(&self) {
+        self.settling.set(false);
+    }
+
+    /// Calls `see` with each operation.
+    pub(super) fn each(&self, mut see: impl FnMut(&Rc<ClientOp>)) {
+        self.waiting.borrow().iter().for_each(&mut see);
+        self.objects.borrow().each().for_each(&mut see);
+        self.in_flight.borrow().iter().flat_map(Write::ops).for_each(&mut see);
+    }
+
+    /// Operations that wait for the PG, objects in use, and writes in flight.
+    pub(super) fn lengths(&self) -> (usize, usize, usize) {
+        (self.waiting.borrow().len(), self.objects.borrow().len(), self.in_flight.borrow().len())
+    }
+}
+
+/// The write with this version number.
+fn find(in_flight: &mut VecDeque<Write>, version: u64) -> Option<&mut Write> {
+    let first = in_flight.front()?.version.version;
+    let at = usize::try_from(version.checked_sub(first)?).ok()?;
+    in_flight.get_mut(at)
+}

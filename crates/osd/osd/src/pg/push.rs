@@ -1,0 +1,237 @@
+//! Makes the objects of a replica's copy equal to the primary's.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_messenger::Message;
+use carmine_peering::{Event, Then, Trouble};
+use carmine_pgtypes::{ObjectChange, ObjectMeta, Sealed, Step};
+use carmine_reactor::{Group, Payload};
+use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
+use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, errno};
+
+use super::{Pg, heal};
+use crate::concurrent::for_each;
+use crate::messages::{PgAck, PgRepair, PushObject};
+use crate::shard::OsdShard;
+
+/// Bytes of an object in one push.
+const PUSH_BYTES: u64 = 1 << 20;
+/// Bytes of omap keys and values in one push.
+const OMAP_PAGE_BYTES: usize = 512 << 10;
+/// Objects of a PG that are pushed at the same time.
+const PUSHES: usize = 4;
+/// Objects listed at a time when all are copied.
+const LIST_PAGE: usize = 512;
+
+/// The repair of one replica's copy.
+pub(super) struct Repair {
+    pub osd: Rc<OsdShard>,
+    pub pg: Rc<Pg>,
+    /// It ends with this attempt.
+    pub attempt: u64,
+    /// The replica.
+    pub to: OsdId,
+    /// Newest entry that both logs have; `None`: the copy is made anew.
+    pub common: Option<Eversion>,
+    /// Objects that the replica's log changed after that.
+    pub changed: Vec<Arc<ObjectId>>,
+    /// The replica could lead as well.
+    pub may_lead: bool,
+}
+
+/// Why a repair ended.
+enum Stop {
+    /// Another attempt is under way: nobody waits for this one.
+    Superseded,
+    /// It failed.
+    Failed(Trouble),
+}
+
+/// Starts a repair; a few run at the same time.
+pub(super) fn start(repair: Repair) {
+    let shard = repair.osd.shard.clone();
+    shard.spawn(Group::Recovery, "repair", async move {
+        let _permit = repair.osd.repairs.acquire(1).await;
+        repair.run().await;
+    });
+}
+
+impl Repair {
+    async fn run(&self) {
+        let (attempt, from, differ) = (self.attempt, self.to, self.differing());
+        let Some(result) = ended(self.begin(&differ).await) else { return };
+        if self.pg.on(&self.osd, Event::RepairAcked { attempt, from, result }) != Then::Push {
+            return;
+        }
+        let pushed = match self.common {
+            None => self.push_all().await,
+            Some(_) => for_each(PUSHES, &differ, |oid| self.push(oid)).await,
+        };
+        if let Some(result) = ended(pushed) {
+            self.pg.on(&self.osd, Event::Pushed { attempt, from, result });
+        }
+    }
+
+    /// Objects that one of the logs changed after their newest common entry.
+    fn differing(&self) -> BTreeSet<Arc<ObjectId>> {
+        let Some(common) = self.common else { return BTreeSet::new() };
+        let log = self.pg.log.borrow();
+        let ours = log.after(common).filter(|e| e.op != LogOp::Error).map(|e| &e.oid);
+        ours.chain(&self.changed).cloned().collect()
+    }
+
+    /// The copy counts as incomplete from here on. One that could lead is asked first whether it has room for the repair:
+    /// without, it leads, and what only this copy has is undone. So a full OSD does not keep its PGs from serving.
+    async fn begin(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
+        self.current()?;
+        let needs_bytes = if self.may_lead { self.bytes_of(differ).await? } else { 0 };
+        let order = PgRepair { head: self.pg.head(&self.osd), reset: self.common.is_none(), needs_bytes };
+        let ack: PgAck = self.pg.ask(&self.osd, self.to, Message::of(&order)).await.map_err(Stop::Failed)?;
+        match ack.result {
+            0 => Ok(()),
+            errno::ENOSPC if needs_bytes > 0 => Err(Stop::Failed(Trouble::Full)),
+            errno => Err(Stop::Failed(Trouble::Refused(Errno(errno)))),
+        }
+    }
+
+    fn current(&self) -> Result<(), Stop> {
+        if self.pg.peering.borrow().is_under_way(self.attempt) { Ok(()) } else { Err(Stop::Superseded) }
+    }
+
+    fn stuck(&self, error: &StoreError) -> Stop {
+        tracing::warn!("pg {}: {} cannot be repaired: {error}", self.pg.id, self.to);
+        Stop::Failed(Trouble::OwnStore(Errno(error.errno())))
+    }
+
+    async fn bytes_of(&self, objects: &BTreeSet<Arc<ObjectId>>) -> Result<u64, Stop> {
+        let mut bytes = 0u64;
+        for oid in objects {
+            let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+            bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size.next_multiple_of(BLOCK_BYTES)));
+        }
+        self.current()?;
+        Ok(bytes)
+    }
+
+    async fn push_all(&self) -> Result<(), Stop> {
+        let mut from: Option<ObjectId> = None;
+        loop {
+            let bits = self.pg.bits.get();
+            let page = self.osd.store.list(self.pg.id, bits, from.as_ref(), LIST_PAGE + 1).await;
+            let page = page.map_err(|error| self.stuck(&error))?;
+            self.current()?;
+            let objects: Vec<_> = page.iter().take(LIST_PAGE).cloned().map(Arc::new).collect();
+            for_each(PUSHES, &objects, |oid| self.push(oid)).await?;
+            match page.into_iter().nth(LIST_PAGE) {
+                Some(next) => from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Copies one object, or its absence.
+    async fn push(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+        let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+        match meta {
+            None => self.push_steps(oid, [Step::Remove]).await?,
+            Some(meta) => {
+                self.push_data(oid, &meta).await?;
+                if meta.has_omap {
+                    self.push_omap(oid).await?;
+                }
+            }
+        }
+        self.osd.metrics.borrow_mut().objects_pushed.inc();
+        Ok(())
+    }
+
+    async fn push_steps(
+        &self,
+        oid: &Arc<ObjectId>,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Result<(), Stop> {
+        self.current()?;
+        let mut txn = self.pg.transaction();
+        txn.changes.push(ObjectChange::new(Arc::clone(oid), steps));
+        let txn = Sealed::from(txn);
+        let (data, crc) = txn.data();
+        let push = PushObject::message(PushObject::front(&self.pg.head(&self.osd), &txn), data, crc);
+        self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
+    }
+
+    /// The first piece is read before the replica's old copy goes: a block that is bad here may be good there.
+    async fn push_data(&self, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<(), Stop> {
+        let (mut off, mut steps) = (0, whole(meta));
+        loop {
+            let (data, lost_bytes) = self.piece(oid, off, meta.size).await?;
+            let (begin, end) = (off, off + data.len() as u64);
+            off = end + lost_bytes;
+            steps.extend((!data.is_empty()).then_some(Step::Write { off: begin, data, crc: None }));
+            steps.extend((lost_bytes > 0).then_some(Step::Lose { off: end, len: lost_bytes }));
+            self.push_steps(oid, std::mem::take(&mut steps)).await?;
+            if off >= meta.size {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn push_omap(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+        let store = &self.osd.store;
+        let header = store.omap_header(oid).await.map_err(|error| self.stuck(&error))?;
+        self.push_steps(oid, [Step::SetOmapHeader { header }]).await?;
+        let mut range = OmapRange::all(OMAP_PAGE_BYTES);
+        loop {
+            let page = store.omap_page(oid, &range).await.map_err(|error| self.stuck(&error))?;
+            range = range.after(&page);
+            if !page.entries.is_empty() {
+                self.push_steps(oid, [Step::SetOmap { entries: page.entries }]).await?;
+            }
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next bytes of an object, and how many after them no copy can give: those are an error in the new copy, too. One
+    /// bad block must not keep all else in the PG from being served. It is lost only if all members have said so; while one
+    /// does not answer it is asked again.
+    async fn piece(&self, oid: &ObjectId, off: u64, size: u64) -> Result<(Payload, u64), Stop> {
+        let (mut len, mut lost_bytes) = ((size - off).min(PUSH_BYTES), 0);
+        while len > 0 {
+            match heal::read(&self.osd, oid, off, len).await {
+                Ok(data) => return Ok((data, lost_bytes)),
+                Err(unhealed) => {
+                    let lost = unhealed.error.lost_block().filter(|_| unhealed.is_lost);
+                    let Some((_, at)) = lost else { return Err(self.stuck(&unhealed.error)) };
+                    lost_bytes = size.saturating_sub(at).min(BLOCK_BYTES);
+                    len = at.saturating_sub(off);
+                }
+            }
+        }
+        if lost_bytes > 0 {
+            tracing::error!("pg {}: object {oid}, offset {off}: the block is copied as lost", self.pg.id);
+        }
+        Ok((Payload::new(), lost_bytes))
+    }
+}
+
+/// The steps that make an object anew, without its data and its omap.
+fn whole(meta: &ObjectMeta) -> Vec<Step> {
+    let ObjectMeta { size, version, user_version, mtime, .. } = *meta;
+    let mut steps =
+        vec![Step::Remove, Step::Truncate { size }, Step::SetMeta { version, user_version, mtime }];
+    let xattrs = meta.xattrs.iter();
+    steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
+    steps
+}
+
+/// What the state machine is told; `None` if nobody waits for it.
+fn ended(result: Result<(), Stop>) -> Option<Result<(), Trouble>> {
+    match result {
+        Ok(()) => Some(Ok(())),
+        Err(Stop::Failed(trouble)) => Some(Err(trouble)),
+        Err(Stop::Superseded) => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! Reads of objects and listings of the PG.
+
+use std::rc::Rc;
+
+use carmine_reactor::Group;
+
+use super::{Pg, exec, list};
+use crate::metrics::{EXECUTE, QUEUE, REPLY};
+use crate::op::{ClientOp, Outcome};
+use crate::shard::OsdShard;
+
+impl Pg {
+    pub(super) async fn run_read(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
+        let mut outcome = exec::read_only(&osd, &op).await;
+        // In a new interval the operation was started over, or dropped: this run of it counts no longer.
+        if self.is_past(generation) {
+            return op.release_more();
+        }
+        self.pipeline.leave(&op);
+        let extra =
+            outcome.extra.take().map(|extra| (extra, outcome.user_version, op.origin(osd.shard.id())));
+        self.finish_read(&osd, &op, outcome);
+        if let Some((extra, version, origin)) = extra {
+            extra.take_effect(&osd, &self, &op, origin, version);
+        }
+    }
+
+    /// Lists the PG. What is not durable everywhere may not be shown: it waits until all is.
+    pub(super) fn list(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+        let task = Rc::clone(self).run_list(Rc::clone(osd), op, self.generation());
+        osd.shard.spawn(Group::Client, "pg-list", task);
+    }
+
+    async fn run_list(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
+        let last = self.last_update().version;
+        while self.backend.committed() < last && !self.is_past(generation) {
+            self.changed.notified().await;
+        }
+        op.started_ns.set(osd.shard.now_ns());
+        let outcome =
+            if self.is_past(generation) { None } else { Some(list::execute(&osd, &self, &op).await) };
+        match outcome.filter(|_| !self.is_past(generation)) {
+            Some(outcome) => self.finish_read(&osd, &op, outcome),
+            // It stands in no queue, so nobody else starts it over.
+            None => self.take(&osd, op),
+        }
+    }
+
+    /// Answers an operation that changed nothing.
+    pub(super) fn finish_read(&self, osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
+        let (bytes, error, done) = (outcome.bytes(), outcome.result < 0, osd.shard.now_ns());
+        op.reply(osd, outcome);
+        let end = osd.shard.now_ns();
+        let (arrived, started) = (op.arrived_ns, op.started_ns.get());
+        let mut metrics = osd.metrics.borrow_mut();
+        metrics.ops.inc();
+        metrics.read_ops.inc();
+        metrics.read_bytes.add(bytes);
+        metrics.read_latency_ns.record(end.saturating_sub(arrived));
+        if error {
+            metrics.errors.inc();
+        }
+        drop(metrics);
+        let mut stages = osd.stages.borrow_mut();
+        stages.record(QUEUE, started.saturating_sub(arrived));
+        stages.record(EXECUTE, done.saturating_sub(started));
+        stages.record(REPLY, end.saturating_sub(done));
+    }
+}

@@ -1,0 +1,253 @@
+//! Carries out what [`Peering`](carmine_peering::Peering) decides, and brings it what happens: maps, answers of replicas,
+//! the ends of pauses, what became durable.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_crush::MapView;
+use carmine_messenger::Message;
+use carmine_peering::{Copy, Effect, Effects, Event, Level, Map, Member, Phase, Then, Trouble};
+use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
+use carmine_reactor::Group;
+use carmine_store::StoreError;
+use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, errno};
+use carmine_wire::header::Front;
+use carmine_wire::osdmap::Pin;
+use carmine_wire::private::PgStuck;
+
+use super::push::{self, Repair};
+use super::{Pg, PgLog};
+use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery};
+use crate::shard::OsdShard;
+
+impl Pg {
+    /// Reads the PG's state from the store and then follows the newest map.
+    pub(crate) fn load(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-load", async move {
+            match own.store.load_pg(pg.id).await {
+                Ok(state) => {
+                    if let Some(state) = state {
+                        *pg.log.borrow_mut() = PgLog::load(state);
+                    }
+                    pg.on(&own, Event::Loaded);
+                }
+                Err(error) => pg.fail(&own, "its state cannot be read", &error),
+            }
+        });
+        osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(self).pump_commits(Rc::clone(osd)));
+    }
+
+    /// Follows a new map.
+    pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) {
+        let map = view.map();
+        let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
+        let bits = pool.map_or(self.bits.get(), |pool| pg_bits(self.id.pgid.ps, pool.pg_num));
+        let is_split = self.bits.replace(bits) != bits;
+        let mut members: Vec<Member> = mapping.acting_osds().filter_map(|osd| member(view, osd)).collect();
+        // Stable: the primary to the front, if it is not there.
+        members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
+        let pin = Pin::of(map, self.id.pgid, &mapping.raw);
+        let owners = pin.owners.into_iter().filter_map(OsdId::from_item).collect();
+        let size = pool.map_or(0, |pool| usize::from(pool.size));
+        self.on(osd, Event::Map(Map { epoch: view.epoch(), members, owners, size, is_split }));
+    }
+
+    /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
+    pub(super) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
+        let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
+        list.into_iter().for_each(|effect| self.perform(osd, effect));
+        self.changed.notify_all();
+        then
+    }
+
+    fn perform(self: &Rc<Self>, osd: &Rc<OsdShard>, effect: Effect) {
+        match effect {
+            Effect::StartOver => {
+                self.pipeline.start_over();
+                self.backend.start_over(self.last_update().version);
+                self.replica.start_over();
+            }
+            Effect::DropOps => {
+                let ops = self.pipeline.take_waiting();
+                osd.metrics.borrow_mut().ops_dropped.add(ops.len() as u64);
+                ops.iter().for_each(|op| op.abandon());
+                // The clients go to the new primary, which knows who watches.
+                self.watched.forget();
+                self.usage.borrow_mut().reset();
+            }
+            Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
+            Effect::Repair { attempt, to, common, changed, may_lead } => {
+                let (osd, pg) = (Rc::clone(osd), Rc::clone(self));
+                push::start(Repair { osd, pg, attempt, to, common, changed, may_lead });
+            }
+            Effect::WriteInfo { attempt, info } => self.write_info(osd, attempt, info),
+            Effect::Activate { attempt, to, common } => {
+                self.work(osd, Work::Activate { attempt, to, common });
+            }
+            Effect::Serve { followers } => {
+                self.backend.serve(&followers);
+                osd.metrics.borrow_mut().activations.inc();
+                self.count_objects(osd);
+                self.resume(osd);
+            }
+            Effect::Timer { attempt, after } => self.work(osd, Work::Pause { attempt, after }),
+            Effect::TellPrimary { errno } => self.tell_primary(osd, errno.0),
+            Effect::Log(Level::Info, why) => {
+                tracing::info!("pg {}: begins its interval anew: {why}", self.id);
+            }
+            Effect::Log(Level::Error, why) => tracing::error!("pg {}: {why}", self.id),
+        }
+    }
+
+    /// Does what takes time in a task, which brings the event that follows.
+    fn work(self: &Rc<Self>, osd: &Rc<OsdShard>, work: Work) {
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "peering", async move {
+            // A message of an attempt that is over must not go out in the name of the next one.
+            let is_over = |attempt| !pg.peering.borrow().is_under_way(attempt);
+            let event = match work {
+                Work::Query { attempt, .. } | Work::Activate { attempt, .. } if is_over(attempt) => return,
+                Work::Query { attempt, to: from } => {
+                    Event::Notified { attempt, from, copy: pg.query(&own, from).await }
+                }
+                Work::Activate { attempt, to: from, common } => {
+                    let result = pg.activate(&own, from, common).await;
+                    Event::ActivateAcked { attempt, from, result }
+                }
+                Work::Pause { attempt, after } => {
+                    own.shard.sleep(after).await;
+                    Event::Timer { attempt }
+                }
+            };
+            pg.on(&own, event);
+        });
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(super) async fn ask<T: Front>(
+        &self,
+        osd: &OsdShard,
+        to: OsdId,
+        request: Message,
+    ) -> Result<T, Trouble> {
+        let answer = osd.peers.request(to, self.id, request).await.ok_or(Trouble::NoAnswer)?;
+        answer.decode().map_err(|error| {
+            tracing::warn!("pg {}: {to} answers nonsense: {error}", self.id);
+            Trouble::BadAnswer
+        })
+    }
+
+    /// Sends an order and waits until it is done.
+    pub(super) async fn order(&self, osd: &OsdShard, to: OsdId, order: Message) -> Result<(), Trouble> {
+        let ack: PgAck = self.ask(osd, to, order).await?;
+        if ack.result == 0 { Ok(()) } else { Err(Trouble::Refused(Errno(ack.result))) }
+    }
+
+    async fn query(&self, osd: &OsdShard, to: OsdId) -> Result<Copy, Trouble> {
+        let (last_update, acting) = (self.last_update(), self.acting());
+        let query = PgQuery { head: self.head(osd), last_update, acting };
+        let PgNotify { result, info, log, .. } = self.ask(osd, to, Message::of(&query)).await?;
+        match result {
+            0 if log.iter().any(|entry| !self.contains(&entry.oid)) => Err(Trouble::BadAnswer),
+            0 => {
+                let common = self.log.borrow().common_with(info.log_tail, &log);
+                let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
+                let changed = log.into_iter().filter(differs).map(|e| e.oid).collect();
+                let PgInfo { last_update, last_epoch_started, incomplete, .. } = info;
+                Ok(Copy { last_update, last_epoch_started, incomplete, common, changed })
+            }
+            errno::EAGAIN => Err(Trouble::OtherMap),
+            errno => Err(Trouble::Refused(Errno(errno))),
+        }
+    }
+
+    /// Tells a replica that its copy is whole, with the log entries that it lacks.
+    async fn activate(&self, osd: &OsdShard, to: OsdId, common: Option<Eversion>) -> Result<(), Trouble> {
+        let activate = {
+            let log = self.log.borrow();
+            let from = common.unwrap_or(log.info().log_tail);
+            PgActivate {
+                head: self.head(osd),
+                keep_to: common.unwrap_or(Eversion::ZERO),
+                info: log.info().clone(),
+                log: log.after(from).cloned().collect(),
+            }
+        };
+        self.order(osd, to, Message::of(&activate)).await
+    }
+
+    fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
+        self.log.borrow_mut().set_info(info.clone());
+        let commit = osd.store.submit(Transaction { info: Some(info), ..self.transaction() });
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-info", async move {
+            match commit.await {
+                Ok(()) => drop(pg.on(&own, Event::InfoWritten { attempt })),
+                Err(error) => pg.fail(&own, "its store failed", &error),
+            }
+        });
+    }
+
+    pub(super) fn head(&self, osd: &OsdShard) -> Head {
+        let id = self.peering.borrow().attempt_id();
+        Head { pg: self.id, epoch: osd.epoch(), interval: id.interval, attempt: id.attempt }
+    }
+
+    /// The store failed: nothing may be acknowledged any more. Operations wait, as for a PG without OSDs; a primary that
+    /// waits for this copy is told.
+    pub(super) fn fail(self: &Rc<Self>, osd: &Rc<OsdShard>, what: &str, error: &StoreError) {
+        tracing::error!("pg {}: {what}: {error}", self.id);
+        self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
+    }
+
+    /// Why the PG does not serve clients; `None` if it does. `epoch` is the one that the report speaks of: for a PG that is
+    /// active in it, it is a promise to leave all members complete. By these reports the monitor decides who may leave, and
+    /// who leads.
+    pub(crate) fn report(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        view: &MapView,
+        epoch: Epoch,
+    ) -> Option<PgStuck> {
+        let stuck = self.peering.borrow().phase().stuck();
+        let Some(state) = stuck else {
+            let may_leave = view.epoch() == epoch && self.somebody_may_leave(view);
+            self.on(osd, Event::Reported { epoch, may_leave });
+            return None;
+        };
+        let peering = self.peering.borrow();
+        let is_well = !matches!(peering.phase(), Phase::Loading | Phase::Failed(_));
+        let is_complete = is_well && !self.log.borrow().info().incomplete;
+        Some(PgStuck {
+            pg: self.id.pgid,
+            state: state.to_owned(),
+            is_complete,
+            successor: peering.successor(),
+        })
+    }
+
+    fn somebody_may_leave(&self, view: &MapView) -> bool {
+        let Some(entry) = view.map().pg_temp.get(&self.id.pgid) else { return false };
+        let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
+        let mapping = view.mapping(self.id.pgid);
+        let stays = |osd: OsdId| mapping.raw.iter().any(|item| OsdId::from_item(*item) == Some(osd));
+        let pin = Pin::parse(entry);
+        let all_up = pin.members().all(|osd| view.map().is_up(osd));
+        all_up && mapping.raw.len() >= size && !pin.members().all(stays)
+    }
+}
+
+/// What takes time.
+enum Work {
+    Query { attempt: u64, to: OsdId },
+    Activate { attempt: u64, to: OsdId, common: Option<Eversion> },
+    Pause { attempt: u64, after: Duration },
+}
+
+fn member(view: &MapView, osd: OsdId) -> Option<Member> {
+    let at = osd.0 as usize;
+    let addr = view.map().client_addrs.get(at)?.msgr2()?;
+    let up_from = view.map().osd_info.get(at).map_or(Epoch(0), |info| info.up_from);
+    Some(Member { osd, addr: addr.sock?, nonce: addr.nonce, up_from })
+}

@@ -1,0 +1,307 @@
+//! The path of a write, from its arrival at an active PG to its answer:
+//!
+//! 1. [admit](Pg::start): requests that are refused whatever the state of their object end here; the rest take their turn on
+//!    their object (`object`). Reads part ways here (`read`).
+//! 2. [plan](Pg::run_write): alone on its object. A resend is found in the log; otherwise the request is turned into changes
+//!    (`exec`), and what these need is loaded.
+//! 3. [submit](Pg::submit), one step without a suspension: version, log entry, local store, replicas. The object's next write
+//!    may run.
+//! 4. [commit](Pg::local_commit): it becomes durable here (`commit` waits for that) and on the replicas ([`Pg::on_ack`]).
+//! 5. [reply](Pg::settle): what is durable on all members is answered, in the order of the log.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use carmine_peering::{AttemptId, Event, Reason};
+use carmine_pgtypes::{LogEntry, Sealed, Step, Transaction};
+use carmine_reactor::{Group, Payload};
+use carmine_store::StoreError;
+use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno};
+
+use super::exec::{Plan, failed};
+use super::log::Done;
+use super::pipeline::Write;
+use super::{Pg, exec, heal};
+use crate::messages::RepAck;
+use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
+use crate::op::{ClientOp, Outcome, Stage};
+use crate::shard::OsdShard;
+
+impl Pg {
+    /// Admits an operation: runs it, or queues it behind others of its object.
+    pub(super) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+        let refusal = if osd.bars(&op) { Some(errno::ESHUTDOWN) } else { op.refusal() };
+        if let Some(result) = refusal {
+            return self.finish_read(osd, &op, Outcome::error(result));
+        }
+        if op.is_pg_op() {
+            return self.list(osd, op);
+        }
+        if self.pipeline.enter(&op) {
+            self.execute(osd, op);
+        } else {
+            self.pump(osd, &Arc::clone(&op.oid));
+        }
+    }
+
+    /// Starts what may run now on an object.
+    pub(super) fn pump(self: &Rc<Self>, osd: &Rc<OsdShard>, oid: &ObjectId) {
+        while let Some(op) = self.pipeline.next(oid, self.backend.committed()) {
+            self.execute(osd, op);
+        }
+    }
+
+    /// Runs an operation whose turn it is.
+    fn execute(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+        op.started_ns.set(osd.shard.now_ns());
+        op.stage.set(Stage::Executing);
+        let generation = self.generation();
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        // Two futures, each no larger than it must be: it is made on the stack and moved to the heap.
+        if op.is_write {
+            self.run(osd, Rc::clone(&op), Box::pin(pg.run_write(own, op, generation)));
+        } else {
+            self.run(osd, Rc::clone(&op), Box::pin(pg.run_read(own, op, generation)));
+        }
+    }
+
+    /// If there is nothing to wait for it needs no task.
+    fn run(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        op: Rc<ClientOp>,
+        mut running: Pin<Box<impl Future<Output = ()> + 'static>>,
+    ) {
+        if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Client, "client-op", async move {
+            running.await;
+            pg.pump(&own, &op.oid);
+        });
+    }
+
+    /// Plans a write and submits it.
+    async fn run_write(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
+        let osd = &osd;
+        let done = self.log.borrow().find(&op.reqid);
+        if let Some(done) = done {
+            osd.metrics.borrow_mut().dups.inc();
+            return self.follow(osd, op.clone(), replayed(&op, done), done.version.version);
+        }
+        let planned = exec::plan_write(osd, &op).await;
+        if self.is_past(generation) {
+            return op.release_more();
+        }
+        let plan = planned.unwrap_or_else(|result| Box::new(Plan::failed(result)));
+        let prepared = heal::prepare(osd, &plan.changes).await;
+        if self.is_past(generation) {
+            return op.release_more();
+        }
+        match prepared {
+            // Nothing suspends from here on: versions, the log and the store stay in step.
+            Ok(_prepared) => self.submit(osd, op, plan),
+            Err(error) => self.submit(osd, op, Box::new(Plan::failed(self.refused(&error)))),
+        }
+    }
+
+    /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect,
+    /// goes the same way, as an entry of the log: sent again it must not be executed on what was written after it.
+    fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Box<Plan>) {
+        debug_assert!(self.is_active());
+        let version = self.next_version(osd.epoch());
+        let Plan { mut changes, effect, result, prior, sizes, user_version, outputs, extra } = *plan;
+        // A watch changes nothing that clients see.
+        let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
+        let user_version = if unseen { user_version } else { version.version };
+        let entry = LogEntry {
+            version,
+            prior,
+            reqid: op.reqid,
+            oid: Arc::clone(&op.oid),
+            op: effect,
+            user_version,
+            result,
+            mtime: op.mtime(osd),
+        };
+        let trim_to = self.log.borrow().trim_point();
+        if effect == LogOp::Modify
+            && let Some(change) = changes.last_mut()
+        {
+            change.steps.push(Step::SetMeta { version, user_version, mtime: entry.mtime });
+        }
+        let mut txn = Transaction { changes, ..self.transaction() };
+        txn.log.push(entry.clone());
+        txn.log_trim_to = trim_to;
+        let txn = Sealed::from(txn);
+        let sent = self.backend.encode(|| self.head(osd), &txn);
+        let commit = osd.store.submit(txn);
+        let ready = commit.peek();
+        if let Some(Err(error)) = ready {
+            let result = self.refused(&error);
+            // That it failed can be noted where its data has no room.
+            return match effect {
+                LogOp::Error => self.follow(osd, op, Outcome::error(result), 0),
+                LogOp::Modify | LogOp::Delete => self.submit(osd, op, Box::new(Plan::failed(result))),
+            };
+        }
+        self.note_entry(entry, trim_to);
+        if effect != LogOp::Error {
+            self.usage.borrow_mut().change(&op.oid, sizes.0, sizes.1);
+        }
+        if let Some(extra) = extra.filter(|_| result == 0) {
+            extra.take_effect(osd, self, &op, op.origin(osd.shard.id()), user_version);
+        }
+        let submitted_ns = osd.shard.now_ns();
+        self.backend.submit(&osd.peers, self.id, version.version, sent);
+        let outcome = Outcome { result, outputs, version, user_version, extra: None };
+        let (local_ns, followers) = (0, Vec::new());
+        self.pipeline.submitted(Write { version, op, outcome, submitted_ns, local_ns, followers });
+        match ready {
+            Some(_) => self.local_commit(osd, version.version),
+            None => self.commits.push(self.generation(), version, commit),
+        }
+    }
+
+    /// The errno that the client is told when the store takes nothing.
+    fn refused(&self, error: &StoreError) -> i32 {
+        tracing::warn!("pg {}: write refused: {error}", self.id);
+        failed(error)
+    }
+
+    /// Everything up to this version number is durable here.
+    pub(super) fn local_commit(self: &Rc<Self>, osd: &Rc<OsdShard>, version: u64) {
+        let now = osd.shard.now_ns();
+        self.pipeline.durable(self.backend.local() + 1..=version, now);
+        self.backend.durable(version);
+        self.settle(osd, now);
+    }
+
+    /// A replica answers a write.
+    pub(crate) fn on_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &RepAck) {
+        let (attempt, version) = (ack.head.attempt, ack.version.version);
+        let id = AttemptId { interval: ack.head.interval, attempt };
+        if !self.is_active() || self.peering.borrow().attempt_id() != id {
+            return;
+        }
+        let why = match ack.result {
+            0 if self.backend.acked(from, version) => return self.settle(osd, osd.shard.now_ns()),
+            0 => {
+                return tracing::error!(
+                    "pg {}: {from} acknowledges version {version}, which it was not sent",
+                    self.id
+                );
+            }
+            errno::EAGAIN => return self.backend.fill_gap(&osd.peers, self.id, from, version),
+            // It is in another interval: either a map is on its way to us, or a late question of ours made it begin anew.
+            // Doing the same is right in both cases.
+            errno::ESTALE => Reason::NotActive(from),
+            // Its store failed: nothing can be acknowledged without it until a map says that it is down, or back.
+            error => Reason::CannotWrite(from, Errno(error)),
+        };
+        self.on(osd, Event::ReplicaStopped { attempt, why });
+    }
+
+    /// Sends a replica everything that it has not acknowledged, after its connection was lost.
+    pub(crate) fn resend_to(&self, osd: &OsdShard, replica: OsdId) {
+        self.backend.resend(&osd.peers, self.id, replica);
+    }
+
+    /// Answers what has become durable on all members, in the order of the log, and starts what waited for it.
+    fn settle(self: &Rc<Self>, osd: &Rc<OsdShard>, now: u64) {
+        // An answer may start requests that are durable at once: the loop below finds them, without recursion.
+        if !self.pipeline.begin_settling() {
+            return;
+        }
+        while self.is_active()
+            && let Some(committed) = self.backend.advance()
+        {
+            self.changed.notify_all();
+            while let Some(write) = self.pipeline.committed(committed) {
+                let oid = Arc::clone(&write.op.oid);
+                finish_write(osd, write, now);
+                self.pump(osd, &oid);
+            }
+        }
+        self.pipeline.end_settling();
+    }
+
+    /// Ends a write that was executed before, or that the log has no room for. It is answered when everything up to this
+    /// version number is durable everywhere.
+    fn follow(&self, osd: &OsdShard, op: Rc<ClientOp>, outcome: Outcome, version: u64) {
+        self.pipeline.leave(&op);
+        if version <= self.backend.committed() {
+            return finish_unchanged(osd, &op, outcome);
+        }
+        if let Err((op, outcome)) = self.pipeline.attach(version, op, outcome) {
+            finish_unchanged(osd, &op, outcome);
+        }
+    }
+}
+
+/// The outcome of a request that was executed before.
+fn replayed(op: &ClientOp, done: Done) -> Outcome {
+    let outputs = op.request.ops.iter().map(|_| (0, Payload::new())).collect();
+    let (version, user_version) = (done.version, done.user_version);
+    Outcome { result: done.result, outputs, version, user_version, extra: None }
+}
+
+/// Answers a write that is durable everywhere.
+fn finish_write(osd: &OsdShard, write: Write, now: u64) {
+    let Write { op, outcome, submitted_ns, local_ns, followers, .. } = write;
+    let (bytes, failed) = (op.data.len() as u64, outcome.result < 0);
+    op.reply(osd, outcome);
+    let end = osd.shard.now_ns();
+    {
+        let mut metrics = osd.metrics.borrow_mut();
+        metrics.ops.inc();
+        metrics.write_ops.inc();
+        if failed {
+            metrics.errors.inc();
+        } else {
+            metrics.write_bytes.add(bytes);
+        }
+        metrics.write_latency_ns.record(end.saturating_sub(op.arrived_ns));
+        let started = op.started_ns.get();
+        let mut stages = osd.stages.borrow_mut();
+        stages.record(QUEUE, started.saturating_sub(op.arrived_ns));
+        stages.record(EXECUTE, submitted_ns.saturating_sub(started));
+        stages.record(STORE, local_ns.saturating_sub(submitted_ns));
+        stages.record(REPLICATE, now.saturating_sub(local_ns));
+        stages.record(REPLY, end.saturating_sub(now));
+    }
+    followers.into_iter().for_each(|(op, outcome)| finish_unchanged(osd, &op, outcome));
+}
+
+/// Counts and answers a write that changed nothing.
+fn finish_unchanged(osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
+    let mut metrics = osd.metrics.borrow_mut();
+    metrics.ops.inc();
+    metrics.write_ops.inc();
+    if outcome.result < 0 {
+        metrics.errors.inc();
+    }
+    metrics.write_latency_ns.record(osd.shard.now_ns().saturating_sub(op.arrived_ns));
+    drop(metrics);
+    op.reply(osd, outcome);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each operation's future is copied to the heap, and allocators have a fast way up to 1 KiB. What waits rarely (for
+    /// another copy, for metadata that is not cached, for steps of other operations) belongs into a box of its own.
+    #[test]
+    fn futures_of_plain_operations_are_small() {
+        fn bytes<F>(_: impl FnOnce(Rc<Pg>, Rc<OsdShard>, Rc<ClientOp>, u64) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(bytes(Pg::run_read) <= 1024, "{}", bytes(Pg::run_read));
+        assert!(bytes(Pg::run_write) <= 1024, "{}", bytes(Pg::run_write));
+    }
+}

@@ -1,0 +1,286 @@
+//! What goes into the state machine and what comes out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_pgtypes::PgInfo;
+use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId};
+
+use crate::{AttemptId, Member, Reason};
+
+/// Something that happened to a PG.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Info and log were read from the store.
+    Loaded,
+    /// A new map.
+    Map(Map),
+    /// The pool was deleted.
+    Removed,
+    /// A primary gave an order. The effects say how to go on ([`Then`]).
+    Ordered {
+        /// The primary's interval and attempt.
+        attempt: AttemptId,
+        /// The primary's map when it gave the order.
+        epoch: Epoch,
+        /// What it wants.
+        order: Order,
+    },
+    /// An order was carried out durably, in this generation.
+    CarriedOut {
+        /// As [`Then::CarryOut`] gave it.
+        generation: u64,
+        /// The order was an activation.
+        activates: bool,
+    },
+    /// A replica said what it has, or did not.
+    Notified {
+        /// The attempt that asked.
+        attempt: u64,
+        /// The replica.
+        from: OsdId,
+        /// Its copy.
+        copy: Result<Copy, Trouble>,
+    },
+    /// A replica has written down that its copy is incomplete, or has not.
+    RepairAcked {
+        /// The attempt that ordered it.
+        attempt: u64,
+        /// The replica.
+        from: OsdId,
+        /// Its answer.
+        result: Result<(), Trouble>,
+    },
+    /// All objects of a replica are equal now, or one could not be copied.
+    Pushed {
+        /// The attempt that pushed.
+        attempt: u64,
+        /// The replica.
+        from: OsdId,
+        /// How it ended.
+        result: Result<(), Trouble>,
+    },
+    /// The info of [`Effect::WriteInfo`] is durable.
+    InfoWritten {
+        /// The attempt that wrote it.
+        attempt: u64,
+    },
+    /// A replica has activated the interval durably, or has not.
+    ActivateAcked {
+        /// The attempt that ordered it.
+        attempt: u64,
+        /// The replica.
+        from: OsdId,
+        /// Its answer.
+        result: Result<(), Trouble>,
+    },
+    /// The pause of [`Effect::Timer`] is over.
+    Timer {
+        /// The attempt after which it was set.
+        attempt: u64,
+    },
+    /// A replica cannot take the writes of the active primary. The primary must not go on without it.
+    ReplicaStopped {
+        /// The primary's attempt that the replica answers.
+        attempt: u64,
+        /// Why.
+        why: Reason,
+    },
+    /// A write of the primary cannot be applied here, though the store is well: the copies have to be made equal again.
+    CannotApply {
+        /// Why.
+        errno: Errno,
+    },
+    /// The store failed: nothing may be acknowledged any more.
+    StoreFailed {
+        /// How.
+        errno: Errno,
+    },
+    /// The monitor hears that the PG does not need help in this epoch. If a member may leave because of that, it is a
+    /// promise.
+    Reported {
+        /// The epoch that the report speaks of.
+        epoch: Epoch,
+        /// The monitor may let a member go.
+        may_leave: bool,
+    },
+}
+
+/// Facts of a map, for one PG.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Map {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The acting set, primary first.
+    pub members: Vec<Member>,
+    /// OSDs that have the PG's data, up or down.
+    pub owners: Vec<OsdId>,
+    /// The pool's size.
+    pub size: usize,
+    /// The PG was split: it has other objects than before.
+    pub is_split: bool,
+}
+
+/// What a primary orders.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Say what you have.
+    Query {
+        /// The primary's acting set.
+        acting: Vec<OsdId>,
+    },
+    /// Write down that your copy is incomplete.
+    Repair {
+        /// There is room for it.
+        has_room: bool,
+    },
+    /// Apply a piece of an object.
+    Push,
+    /// Take over my log: your copy is complete.
+    Activate {
+        /// The primary's epoch of activation.
+        last_epoch_started: Epoch,
+    },
+}
+
+/// What a replica says it has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Copy {
+    /// Newest entry of its log.
+    pub last_update: Eversion,
+    /// Epoch in which it was last activated.
+    pub last_epoch_started: Epoch,
+    /// Its repair did not end.
+    pub incomplete: bool,
+    /// Newest entry that its log and the primary's have in common; `None` if they do not touch.
+    pub common: Option<Eversion>,
+    /// Objects that its log changed after that.
+    pub changed: Vec<Arc<ObjectId>>,
+}
+
+/// Why a replica's part was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trouble {
+    /// It did not answer.
+    NoAnswer,
+    /// Its answer makes no sense.
+    BadAnswer,
+    /// It has another map.
+    OtherMap,
+    /// It has no room for what it was asked to make room for.
+    Full,
+    /// It refused.
+    Refused(Errno),
+    /// The primary's own store failed to give the data.
+    OwnStore(Errno),
+}
+
+/// What the shell has to do. Effects are carried out in order; those that take time bring an event when they end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A new generation: tasks of the old one end without effect, operations wait to be started over, followers are
+    /// forgotten, and the log's newest entry counts as committed.
+    StartOver,
+    /// Drop all operations: their clients send them to another primary. Forget who watches and how much is stored.
+    DropOps,
+    /// Ask a replica what it has: [`Event::Notified`].
+    Query {
+        /// The attempt.
+        attempt: u64,
+        /// The replica.
+        to: OsdId,
+    },
+    /// Order a replica to mark its copy incomplete ([`Event::RepairAcked`]), then do as [`Then::Push`] says.
+    Repair {
+        /// The attempt.
+        attempt: u64,
+        /// The replica.
+        to: OsdId,
+        /// Newest common entry; `None`: its copy is emptied and all objects are pushed.
+        common: Option<Eversion>,
+        /// Objects that its log changed after that.
+        changed: Vec<Arc<ObjectId>>,
+        /// The replica could lead as well: ask it first whether it has room, and say [`Trouble::Full`] if not.
+        may_lead: bool,
+    },
+    /// Write this info: [`Event::InfoWritten`].
+    WriteInfo {
+        /// The attempt.
+        attempt: u64,
+        /// The new info.
+        info: PgInfo,
+    },
+    /// Give a replica the log: [`Event::ActivateAcked`].
+    Activate {
+        /// The attempt.
+        attempt: u64,
+        /// The replica.
+        to: OsdId,
+        /// Newest common entry; `None`: the log is replaced.
+        common: Option<Eversion>,
+    },
+    /// The PG is active: serve clients, with these followers, which have all that the primary has.
+    Serve {
+        /// The replicas.
+        followers: Vec<OsdId>,
+    },
+    /// Bring [`Event::Timer`] after a pause.
+    Timer {
+        /// The attempt.
+        attempt: u64,
+        /// How long.
+        after: Duration,
+    },
+    /// Tell this copy's primary that it cannot go on.
+    TellPrimary {
+        /// Why.
+        errno: Errno,
+    },
+    /// Write a line to the log.
+    Log(Level, Reason),
+}
+
+/// How important a line of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The interval begins anew.
+    Info,
+    /// The PG cannot go on by itself.
+    Error,
+}
+
+/// What the one who brought an event does next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Refuse the order with this errno.
+    Refuse(Errno),
+    /// Answer the order.
+    Answer,
+    /// Carry the order out, unless the generation changes meanwhile, and bring [`Event::CarriedOut`] when it is durable.
+    CarryOut {
+        /// Ends with it.
+        generation: u64,
+        /// Write this info first.
+        info: Option<PgInfo>,
+    },
+    /// Push to the replica the objects that differ (all, if the logs do not touch), and bring [`Event::Pushed`].
+    Push,
+}
+
+/// What follows from an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// To be carried out in this order.
+    pub list: Vec<Effect>,
+    /// For the one who brought the event.
+    pub then: Then,
+}
+
+impl Effects {
+    pub(crate) fn push(&mut self, effect: Effect) {
+        self.list.push(effect);
+    }
+}

@@ -1,0 +1,275 @@
+//! The state of a PG's interval, and the events that concern primaries and replicas alike.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use carmine_pgtypes::PgInfo;
+use carmine_types::{Epoch, Errno, OsdId};
+
+use crate::primary::Attempt;
+use crate::{Effect, Effects, Event, Map, Phase, Reason};
+
+/// One OSD of the acting set. A restarted one has another address; one that was thought dead meanwhile is up from another
+/// epoch, also when the map that said so was never seen here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// The OSD.
+    pub osd: OsdId,
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// Tells its starts apart.
+    pub nonce: u32,
+    /// Epoch since which the map shows it as up.
+    pub up_from: Epoch,
+}
+
+/// A primary's attempt to activate an interval. Later attempts are greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId {
+    /// The primary's epoch at which the interval began for it.
+    pub interval: Epoch,
+    /// Counts the primary's attempts since its process started.
+    pub attempt: u64,
+}
+
+/// Everything about a PG's interval.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Peering {
+    pub(crate) me: OsdId,
+    /// Info and log were read from the store.
+    loaded: bool,
+    /// The newest map's facts; its members are those of the interval.
+    pub(crate) map: Map,
+    /// Epoch at which this OSD saw the interval begin.
+    pub(crate) interval: Epoch,
+    /// Counts intervals, and their restarts.
+    pub(crate) generation: u64,
+    pub(crate) phase: Phase,
+    /// Number of the last attempt (primary).
+    pub(crate) attempt: u64,
+    /// The attempt under way; `None` before the first, while a timer runs, and behind the last.
+    pub(crate) under_way: Option<Attempt>,
+    /// Pause before the next attempt.
+    pub(crate) pause: Duration,
+    /// Who has to lead instead of this primary, which cannot make the copies equal.
+    pub(crate) successor: Option<OsdId>,
+    /// In this epoch the monitor was told that all members are complete, and some of them may now leave (primary).
+    pub(crate) promised: Epoch,
+    /// The attempt of the last query answered: nothing of another one is taken (replica).
+    pub(crate) following: Option<AttemptId>,
+}
+
+impl Peering {
+    /// A PG whose state has yet to be read, on this OSD.
+    #[must_use]
+    pub fn new(me: OsdId) -> Peering {
+        Peering {
+            me,
+            loaded: false,
+            map: Map::default(),
+            interval: Epoch(0),
+            generation: 0,
+            phase: Phase::Loading,
+            attempt: 0,
+            under_way: None,
+            pause: Duration::ZERO,
+            successor: None,
+            promised: Epoch(0),
+            following: None,
+        }
+    }
+
+    /// What the PG is doing.
+    #[must_use]
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// It serves clients.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.phase == Phase::Active
+    }
+
+    /// Counts intervals, and their restarts. A task that was suspended compares it before it touches anything.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// This OSD is its primary.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.map.members.first().is_some_and(|first| first.osd == self.me)
+    }
+
+    /// The acting set, primary first.
+    pub fn acting(&self) -> impl Iterator<Item = OsdId> + '_ {
+        self.map.members.iter().map(|member| member.osd)
+    }
+
+    /// Who has to lead instead of this primary.
+    #[must_use]
+    pub fn successor(&self) -> Option<OsdId> {
+        self.successor
+    }
+
+    /// This primary's last attempt.
+    #[must_use]
+    pub fn attempt_id(&self) -> AttemptId {
+        AttemptId { interval: self.interval, attempt: self.attempt }
+    }
+
+    /// The attempt with this number is under way.
+    #[must_use]
+    pub fn is_under_way(&self, attempt: u64) -> bool {
+        self.under_way.is_some() && self.attempt == attempt
+    }
+
+    /// It takes writes of this attempt of its primary.
+    #[must_use]
+    pub fn takes_writes_of(&self, attempt: AttemptId) -> bool {
+        self.phase == Phase::Replica { active: true } && self.following == Some(attempt)
+    }
+
+    /// The attempt of the primary that this copy follows.
+    #[must_use]
+    pub fn following(&self) -> Option<AttemptId> {
+        self.following
+    }
+
+    /// Takes an event. `own` is the info of this copy as it is in memory: the shell changes it in the step that submits the
+    /// same change to the store.
+    ///
+    /// # Panics
+    /// If a rule of this crate is broken, which is a fault of the program.
+    #[must_use]
+    pub fn on(&mut self, own: &PgInfo, event: Event) -> Effects {
+        let mut fx = Effects::default();
+        let before = (self.generation, self.attempt);
+        match event {
+            Event::Loaded => {
+                self.loaded = true;
+                self.next_generation(&mut fx);
+                self.begin(own, &mut fx);
+            }
+            Event::Map(map) => self.on_map(own, map, &mut fx),
+            Event::Removed => {
+                self.map.members.clear();
+                self.next_generation(&mut fx);
+                self.following = None;
+                self.step_back(&mut fx);
+            }
+            Event::StoreFailed { errno } => self.fail(errno, &mut fx),
+            Event::Reported { epoch, may_leave } => {
+                if may_leave && self.is_active() && epoch == self.map.epoch {
+                    self.promised = epoch;
+                }
+            }
+            Event::Ordered { attempt, epoch, order } => {
+                fx.then = self.on_order(own, attempt, epoch, order, &mut fx)
+            }
+            Event::CarriedOut { generation, activates } => {
+                fx.then = self.carried_out(own, generation, activates)
+            }
+            Event::CannotApply { errno } => self.cannot_apply(errno, &mut fx),
+            event => self.on_answer(own, event, &mut fx),
+        }
+        assert!(before <= (self.generation, self.attempt), "generations and attempts only grow");
+        self.check(own);
+        fx
+    }
+
+    fn on_map(&mut self, own: &PgInfo, map: Map, fx: &mut Effects) {
+        assert!(map.epoch >= self.map.epoch, "maps come in order");
+        // With other objects it is another PG: what waits or is under way is looked at again.
+        let is_same = self.map.members == map.members && !map.is_split && self.interval != Epoch(0);
+        self.map = map;
+        // The monitor may have given up one who was waited for, though those who are here are the same.
+        let may_begin = matches!(self.phase, Phase::Down(_)) && self.missing().is_none();
+        if is_same && !may_begin {
+            return;
+        }
+        self.interval = self.map.epoch;
+        self.next_generation(fx);
+        // Nothing of the interval before is taken from its primary any more, until this interval's primary asks.
+        self.following = None;
+        if self.loaded {
+            self.begin(own, fx);
+        }
+    }
+
+    /// Begins the interval that the map describes.
+    pub(crate) fn begin(&mut self, own: &PgInfo, fx: &mut Effects) {
+        if matches!(self.phase, Phase::Failed(_)) {
+            return;
+        }
+        if !self.leads() {
+            return self.step_back(fx);
+        }
+        // What was under way when the interval ended is started over, also if this OSD did not lead in between, unseen:
+        // the log tells what was applied.
+        if let Some(why) = self.missing() {
+            self.phase = Phase::Down(why);
+            return;
+        }
+        self.phase = Phase::Peering(Reason::AsksReplicas);
+        self.start_attempts(own, fx);
+    }
+
+    /// This OSD does not lead.
+    fn step_back(&mut self, fx: &mut Effects) {
+        let is_member = self.acting().any(|osd| osd == self.me);
+        self.phase = if is_member { Phase::Replica { active: false } } else { Phase::Stray };
+        fx.push(Effect::DropOps);
+    }
+
+    /// Tasks of the old generation end without effect.
+    pub(crate) fn next_generation(&mut self, fx: &mut Effects) {
+        self.generation += 1;
+        self.under_way = None;
+        self.successor = None;
+        fx.push(Effect::StartOver);
+    }
+
+    fn fail(&mut self, errno: Errno, fx: &mut Effects) {
+        fx.push(Effect::TellPrimary { errno });
+        self.next_generation(fx);
+        self.phase = Phase::Failed(Reason::StoreFailed(errno));
+    }
+
+    /// Who is missing for the PG to be active; `None` if all are here.
+    fn missing(&self) -> Option<Reason> {
+        let is_member = |osd: &OsdId| self.acting().any(|member| member == *osd);
+        let down: Vec<OsdId> = self.map.owners.iter().filter(|osd| !is_member(osd)).copied().collect();
+        let (found, size) = (self.map.members.len(), self.map.size);
+        match down.as_slice() {
+            [] if found >= size => None,
+            [] => Some(Reason::TooFew { found, size }),
+            _ => Some(Reason::WaitsFor(down)),
+        }
+    }
+
+    /// The epoch since which all members are up: their interval cannot have begun before.
+    pub(crate) fn members_since(&self) -> Epoch {
+        self.map.members.iter().map(|member| member.up_from).max().unwrap_or_default()
+    }
+
+    /// What holds between events.
+    fn check(&self, own: &PgInfo) {
+        let is_primary =
+            matches!(self.phase, Phase::Down(_) | Phase::Peering(_) | Phase::Incomplete(_) | Phase::Active);
+        assert!(!is_primary || self.leads(), "only a primary peers and serves clients");
+        assert!(self.under_way.is_none() || is_primary, "only a primary has an attempt under way");
+        assert!(!self.is_active() || !own.incomplete, "an incomplete copy must not lead");
+        assert!(
+            !self.is_active() || own.last_epoch_started == self.interval,
+            "an active PG has written that it started"
+        );
+        assert!(
+            self.phase != Phase::Replica { active: true }
+                || self.following.is_some_and(|id| id.interval == own.last_epoch_started),
+            "an active replica follows the attempt that started it"
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! What a PG is doing, and why it does not serve clients.
+
+use std::fmt;
+
+use carmine_types::{Epoch, Errno, OsdId};
+
+/// What a PG is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Its state is being read from the store.
+    Loading,
+    /// Not all OSDs that it needs are up.
+    Down(Reason),
+    /// The primary is making all copies equal; with what it does or waits for.
+    Peering(Reason),
+    /// The primary found something that it must not overwrite.
+    Incomplete(Reason),
+    /// Serves clients.
+    Active,
+    /// Serves a primary.
+    Replica {
+        /// The primary has activated the interval.
+        active: bool,
+    },
+    /// Not a member of the acting set.
+    Stray,
+    /// Its store failed: nothing is acknowledged any more.
+    Failed(Reason),
+}
+
+impl Phase {
+    /// Ceph's name of the state in which a primary does not serve clients; `None` if it does.
+    #[must_use]
+    pub fn stuck(&self) -> Option<&'static str> {
+        match self {
+            Phase::Active => None,
+            Phase::Loading | Phase::Replica { .. } | Phase::Stray => Some("peering"),
+            Phase::Failed(_) | Phase::Down(_) | Phase::Peering(_) | Phase::Incomplete(_) => Some(self.name()),
+        }
+    }
+
+    /// The state as `status` shows it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Phase::Loading => "loading",
+            Phase::Down(_) => "down",
+            Phase::Peering(_) => "peering",
+            Phase::Incomplete(_) => "incomplete",
+            Phase::Active => "active+clean",
+            Phase::Replica { .. } => "replica",
+            Phase::Stray => "stray",
+            Phase::Failed(_) => "failed",
+        }
+    }
+
+    /// What the PG does or waits for in this phase; `None` if the name says it all.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        match self {
+            Phase::Down(why) | Phase::Peering(why) | Phase::Incomplete(why) | Phase::Failed(why) => Some(why),
+            Phase::Replica { active: false } => Some(&Reason::WaitsForPrimary),
+            Phase::Loading | Phase::Active | Phase::Replica { active: true } | Phase::Stray => None,
+        }
+    }
+}
+
+/// Why a PG is in its phase, or why its interval begins anew.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The primary asks the replicas what they have.
+    AsksReplicas,
+    /// The primary makes this copy equal to its own.
+    Repairs(OsdId),
+    /// The primary has not activated the interval yet.
+    WaitsForPrimary,
+    /// This OSD did not answer in time.
+    NoAnswer(OsdId),
+    /// This OSD's answer cannot be decoded, or names objects of another PG.
+    BadAnswer(OsdId),
+    /// This OSD has not seen the map yet, or has a newer one.
+    OtherMap(OsdId),
+    /// This OSD refused to do its part.
+    Refused(OsdId, Errno),
+    /// This OSD has no room for its repair, and could lead.
+    Full(OsdId),
+    /// The primary's own store cannot give what a repair needs.
+    OwnStore(OsdId, Errno),
+    /// The monitor was told that all copies are complete, and has not made a new map since.
+    Promised,
+    /// No member has a complete copy.
+    AllIncomplete,
+    /// This copy is incomplete; that OSD has a complete one.
+    Interrupted(OsdId),
+    /// Another member has data that the primary may lack.
+    NewerData {
+        /// The other member.
+        osd: OsdId,
+        /// Epoch in which it was last active.
+        started: Epoch,
+        /// Epoch in which the primary was last active.
+        ours: Epoch,
+    },
+    /// Owners of the data that are down.
+    WaitsFor(Vec<OsdId>),
+    /// CRUSH finds fewer OSDs than the pool's size.
+    TooFew {
+        /// Members of the acting set.
+        found: usize,
+        /// The pool's size.
+        size: usize,
+    },
+    /// A replica left the interval.
+    NotActive(OsdId),
+    /// A replica cannot apply a write.
+    CannotWrite(OsdId, Errno),
+    /// The store of this OSD failed.
+    StoreFailed(Errno),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::AsksReplicas => f.write_str("asks the replicas"),
+            Reason::Repairs(osd) => write!(f, "repairs {osd}"),
+            Reason::WaitsForPrimary => f.write_str("waits for the primary"),
+            Reason::NoAnswer(osd) => write!(f, "waits for an answer of {osd}"),
+            Reason::BadAnswer(osd) => write!(f, "{osd} gave an answer that makes no sense"),
+            Reason::OtherMap(osd) => write!(f, "waits until {osd} has the same map"),
+            Reason::Refused(osd, errno) => write!(f, "{osd} cannot do its part: {errno}"),
+            Reason::Full(osd) => {
+                write!(f, "{osd} is full: it must lead, without the writes that only this copy has")
+            }
+            Reason::OwnStore(osd, errno) => write!(f, "{osd}, its store: {errno}"),
+            Reason::Promised => {
+                f.write_str("waits for the monitor's next map: it was told that all copies are complete")
+            }
+            Reason::AllIncomplete => f.write_str("every copy is incomplete"),
+            Reason::Interrupted(osd) => {
+                write!(f, "the repair of this copy was interrupted: {osd} has a complete one and must lead")
+            }
+            Reason::NewerData { osd, started, ours } => write!(
+                f,
+                "{osd} has newer data: it was active in epoch {started}, this primary last in {ours}"
+            ),
+            Reason::WaitsFor(osds) => {
+                let names: Vec<String> = osds.iter().map(OsdId::to_string).collect();
+                write!(f, "waits for {}, which is down", names.join(", "))
+            }
+            Reason::TooFew { found, size } => {
+                write!(f, "{found} of {size} OSDs found by CRUSH: add OSDs or lower the pool's size")
+            }
+            Reason::NotActive(osd) => write!(f, "{osd} is not active"),
+            Reason::CannotWrite(osd, errno) => write!(f, "{osd} cannot write: {errno}"),
+            Reason::StoreFailed(errno) => write!(f, "its store failed: {errno}"),
+        }
+    }
+}

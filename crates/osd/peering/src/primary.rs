@@ -1,0 +1,313 @@
+//! The primary's side: an attempt to make all copies equal and to activate the interval.
+
+use std::time::Duration;
+
+use carmine_pgtypes::PgInfo;
+use carmine_types::{Epoch, Eversion, OsdId};
+
+use crate::{Copy, Effect, Effects, Event, Level, Peering, Phase, Reason, Then, Trouble};
+
+/// Pause before a replica that is not ready is asked again; it doubles up to [`RETRY_MAX`].
+const RETRY: Duration = Duration::from_millis(20);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// Pause before a PG that lacks data looks again.
+const INCOMPLETE_RETRY: Duration = Duration::from_secs(5);
+
+/// An attempt under way: what is known of each replica.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Attempt {
+    replicas: Vec<(OsdId, Step)>,
+    /// The primary's own info was given to the store.
+    starts: bool,
+}
+
+/// How far a replica is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    /// Asked what it has.
+    Asked,
+    /// It said so.
+    Known(Copy),
+    /// Its copy is to be marked incomplete.
+    Marking(Copy),
+    /// Objects are being pushed.
+    Pushing(Copy),
+    /// Its objects are equal to the primary's; with the newest entry that both logs have.
+    Equal(Option<Eversion>),
+    /// It was sent the log.
+    Activating,
+    /// It has activated the interval.
+    Active,
+}
+
+/// Why an attempt did not make the PG active.
+enum Stop {
+    /// It is tried again soon.
+    Again(Reason),
+    /// It must not go on.
+    Incomplete(Reason),
+}
+
+impl Step {
+    fn copy(&self) -> Option<&Copy> {
+        match self {
+            Step::Known(copy) => Some(copy),
+            _ => None,
+        }
+    }
+}
+
+impl Attempt {
+    fn step(&mut self, of: OsdId) -> Option<&mut Step> {
+        self.replicas.iter_mut().find(|(osd, _)| *osd == of).map(|(_, step)| step)
+    }
+
+    fn all(&self, is: impl Fn(&Step) -> bool) -> bool {
+        self.replicas.iter().all(|(_, step)| is(step))
+    }
+}
+
+impl Peering {
+    /// Begins to try; the pauses start anew.
+    pub(crate) fn start_attempts(&mut self, own: &PgInfo, fx: &mut Effects) {
+        self.pause = RETRY;
+        self.try_again(own, fx);
+    }
+
+    fn try_again(&mut self, own: &PgInfo, fx: &mut Effects) {
+        // Messages of an earlier attempt that come late are not taken by the replicas any more.
+        self.attempt += 1;
+        // The monitor's next map, which comes because of the promise, may keep just the copies that an attempt would mark
+        // incomplete.
+        if self.promised == self.map.epoch && !cfg!(carmine_mutation = "forget_promise") {
+            return self.stop(Stop::Again(Reason::Promised), fx);
+        }
+        let attempt = self.attempt;
+        let replicas: Vec<_> = self.acting().skip(1).map(|osd| (osd, Step::Asked)).collect();
+        replicas.iter().for_each(|(to, _)| fx.push(Effect::Query { attempt, to: *to }));
+        self.under_way = Some(Attempt { replicas, starts: false });
+        self.go_on(own, fx);
+    }
+
+    /// The attempt ends without success; another one follows after a pause.
+    fn stop(&mut self, stop: Stop, fx: &mut Effects) {
+        self.under_way = None;
+        let after = match stop {
+            Stop::Again(why) => {
+                self.phase = Phase::Peering(why);
+                let after = self.pause;
+                self.pause = (after * 2).min(RETRY_MAX);
+                after
+            }
+            Stop::Incomplete(why) => {
+                if !matches!(self.phase, Phase::Incomplete(_)) {
+                    fx.push(Effect::Log(Level::Error, why.clone()));
+                }
+                self.phase = Phase::Incomplete(why);
+                INCOMPLETE_RETRY
+            }
+        };
+        fx.push(Effect::Timer { attempt: self.attempt, after });
+    }
+
+    /// Takes an answer that an attempt waits for; those to an earlier attempt mean nothing.
+    pub(crate) fn on_answer(&mut self, own: &PgInfo, event: Event, fx: &mut Effects) {
+        match event {
+            Event::Timer { attempt } => {
+                let waits = matches!(self.phase, Phase::Peering(_) | Phase::Incomplete(_));
+                if waits && self.attempt == attempt && self.under_way.is_none() {
+                    self.try_again(own, fx);
+                }
+            }
+            Event::ReplicaStopped { attempt, why } if self.is_active() && attempt == self.attempt => {
+                fx.push(Effect::Log(Level::Info, why));
+                self.next_generation(fx);
+                self.begin(own, fx);
+            }
+            Event::InfoWritten { attempt } if self.is_under_way(attempt) => self.activate(own, fx),
+            Event::Notified { attempt, from, copy } if self.is_under_way(attempt) => match copy {
+                Ok(copy) => self.advance(own, from, fx, |step| match step {
+                    Step::Asked => Some(Step::Known(copy)),
+                    _ => None,
+                }),
+                Err(trouble) => self.stop(self.trouble(from, trouble), fx),
+            },
+            Event::RepairAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
+                Ok(()) => {
+                    fx.then = Then::Push;
+                    self.advance(own, from, fx, |step| match step {
+                        Step::Marking(copy) => Some(Step::Pushing(copy)),
+                        _ => None,
+                    });
+                }
+                Err(trouble) => {
+                    self.successor = (trouble == Trouble::Full).then_some(from);
+                    self.stop(self.trouble(from, trouble), fx);
+                }
+            },
+            Event::Pushed { attempt, from, result } if self.is_under_way(attempt) => match result {
+                Ok(()) => self.advance(own, from, fx, |step| match step {
+                    Step::Pushing(copy) => Some(Step::Equal(common(&copy, own))),
+                    _ => None,
+                }),
+                Err(trouble) => self.stop(self.trouble(from, trouble), fx),
+            },
+            Event::ActivateAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
+                Ok(()) => self.advance(own, from, fx, |step| match step {
+                    Step::Activating => Some(Step::Active),
+                    _ => None,
+                }),
+                Err(trouble) => self.stop(self.trouble(from, trouble), fx),
+            },
+            _ => {}
+        }
+    }
+
+    fn trouble(&self, from: OsdId, trouble: Trouble) -> Stop {
+        Stop::Again(match trouble {
+            Trouble::NoAnswer => Reason::NoAnswer(from),
+            Trouble::BadAnswer => Reason::BadAnswer(from),
+            Trouble::OtherMap => Reason::OtherMap(from),
+            Trouble::Full => Reason::Full(from),
+            Trouble::Refused(errno) => Reason::Refused(from, errno),
+            Trouble::OwnStore(errno) => Reason::OwnStore(self.me, errno),
+        })
+    }
+
+    /// A replica has done its part.
+    fn advance(
+        &mut self,
+        own: &PgInfo,
+        from: OsdId,
+        fx: &mut Effects,
+        next: impl FnOnce(Step) -> Option<Step>,
+    ) {
+        let Some(step) = self.under_way.as_mut().and_then(|attempt| attempt.step(from)) else { return };
+        if let Some(next) = next(step.clone()) {
+            *step = next;
+            self.go_on(own, fx);
+        }
+    }
+
+    /// Goes as far as what is known allows.
+    fn go_on(&mut self, own: &PgInfo, fx: &mut Effects) {
+        let Some(attempt) = &self.under_way else { return };
+        if !attempt.starts && attempt.all(|step| step.copy().is_some()) {
+            match self.check_lead(own) {
+                Ok(()) => self.repair(own, fx),
+                Err(stop) => return self.stop(stop, fx),
+            }
+        }
+        let Some(attempt) = &mut self.under_way else { return };
+        if !attempt.starts && attempt.all(|step| matches!(step, Step::Equal(_))) {
+            attempt.starts = true;
+            self.write_started(own, fx);
+        } else if attempt.starts
+            && (attempt.all(|step| *step == Step::Active) || cfg!(carmine_mutation = "early_active"))
+        {
+            self.serve(fx);
+        }
+    }
+
+    /// Nobody else has to lead.
+    fn check_lead(&mut self, own: &PgInfo) -> Result<(), Stop> {
+        let Some(attempt) = &self.under_way else { return Ok(()) };
+        let copies = attempt.replicas.iter().filter_map(|(osd, step)| Some((*osd, step.copy()?)));
+        let complete = copies.filter(|(_, copy)| !copy.incomplete && copy.last_epoch_started > Epoch(0));
+        let best = complete.max_by_key(|(_, copy)| (copy.last_epoch_started, copy.last_update));
+        let ours = own.last_epoch_started;
+        let is_better = |copy: &Copy| copy.last_epoch_started > ours && copy.last_update != own.last_update;
+        let better = best.filter(|(_, copy)| {
+            (own.incomplete || is_better(copy)) && !cfg!(carmine_mutation = "ignore_better")
+        });
+        let better = better.map(|(osd, copy)| (osd, copy.last_epoch_started));
+        self.successor = better.map(|(osd, _)| osd);
+        match better {
+            None if own.incomplete && !cfg!(carmine_mutation = "lead_incomplete") => {
+                Err(Stop::Incomplete(Reason::AllIncomplete))
+            }
+            None => Ok(()),
+            Some((osd, _)) if own.incomplete => Err(Stop::Incomplete(Reason::Interrupted(osd))),
+            Some((osd, started)) => Err(Stop::Incomplete(Reason::NewerData { osd, started, ours })),
+        }
+    }
+
+    /// Repairs the copies that differ, all at the same time.
+    fn repair(&mut self, own: &PgInfo, fx: &mut Effects) {
+        let (number, owners) = (self.attempt, &self.map.owners);
+        let Some(attempt) = &mut self.under_way else { return };
+        let mut first = None;
+        for (osd, step) in &mut attempt.replicas {
+            let Step::Known(copy) = step else { continue };
+            let common = common(copy, own);
+            if common == Some(own.last_update) && copy.last_update == own.last_update {
+                *step = Step::Equal(common);
+                continue;
+            }
+            first = first.or(Some(*osd));
+            // A member that has all that clients were told of: it could lead as well.
+            let may_lead = common == Some(copy.last_update) && owners.contains(osd);
+            let changed = std::mem::take(&mut copy.changed);
+            fx.push(Effect::Repair { attempt: number, to: *osd, common, changed, may_lead });
+            *step = Step::Marking(copy.clone());
+        }
+        if let Some(osd) = first {
+            self.phase = Phase::Peering(Reason::Repairs(osd));
+        }
+    }
+
+    /// Writes down that this copy is whole in this interval.
+    fn write_started(&mut self, own: &PgInfo, fx: &mut Effects) {
+        assert!(!own.incomplete, "an incomplete copy must not lead");
+        assert!(self.promised != self.map.epoch, "no attempt goes on in an epoch with a promise");
+        let info = PgInfo {
+            last_epoch_started: self.interval,
+            same_interval_since: self.interval,
+            acting: self.acting().collect(),
+            ..own.clone()
+        };
+        fx.push(Effect::WriteInfo { attempt: self.attempt, info: info.clone() });
+        if cfg!(carmine_mutation = "replica_first") {
+            self.activate(&info, fx);
+        }
+    }
+
+    /// The primary's own info is durable: the replicas follow.
+    fn activate(&mut self, own: &PgInfo, fx: &mut Effects) {
+        let number = self.attempt;
+        let Some(attempt) = &mut self.under_way else { return };
+        assert_eq!(
+            own.last_epoch_started, self.interval,
+            "the primary is first to write that the PG started"
+        );
+        for (osd, step) in &mut attempt.replicas {
+            if let Step::Equal(common) = *step {
+                fx.push(Effect::Activate { attempt: number, to: *osd, common });
+                *step = Step::Activating;
+            }
+        }
+        if attempt.replicas.is_empty() {
+            self.serve(fx);
+        }
+    }
+
+    fn serve(&mut self, fx: &mut Effects) {
+        let Some(attempt) = self.under_way.take() else { return };
+        assert!(
+            attempt.all(|step| *step == Step::Active) || cfg!(carmine_mutation = "early_active"),
+            "all members have activated the interval"
+        );
+        self.successor = None;
+        self.phase = Phase::Active;
+        fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
+    }
+}
+
+/// Up to where a replica's copy and the primary's went through the same changes; `None` if it has to be made anew.
+fn common(copy: &Copy, own: &PgInfo) -> Option<Eversion> {
+    match copy {
+        _ if copy.incomplete => None,
+        _ if copy.last_update == own.last_update => Some(own.last_update),
+        _ => copy.common,
+    }
+}

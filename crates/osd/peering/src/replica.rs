@@ -1,0 +1,85 @@
+//! The replica's side: which orders of a primary are taken.
+
+use carmine_pgtypes::PgInfo;
+use carmine_types::{Epoch, Errno, OsdId, errno};
+
+use crate::{AttemptId, Effect, Effects, Order, Peering, Phase, Then};
+
+const AGAIN: Then = Then::Refuse(Errno(errno::EAGAIN));
+
+impl Peering {
+    pub(crate) fn on_order(
+        &mut self,
+        own: &PgInfo,
+        attempt: AttemptId,
+        epoch: Epoch,
+        order: Order,
+        fx: &mut Effects,
+    ) -> Then {
+        if let Order::Query { acting } = order {
+            return self.on_query(attempt, epoch, &acting, fx);
+        }
+        let is_current = self.following == Some(attempt) || cfg!(carmine_mutation = "late_order");
+        if self.phase != (Phase::Replica { active: false }) || !is_current {
+            return AGAIN;
+        }
+        let generation = self.generation;
+        match order {
+            Order::Repair { has_room: false } => Then::Refuse(Errno(errno::ENOSPC)),
+            Order::Repair { has_room: true } => {
+                let incomplete = !cfg!(carmine_mutation = "unmarked_repair");
+                let info = PgInfo { last_epoch_started: Epoch(0), incomplete, ..own.clone() };
+                Then::CarryOut { generation, info: Some(info) }
+            }
+            Order::Activate { last_epoch_started } if last_epoch_started != attempt.interval => {
+                Then::Refuse(Errno(errno::EINVAL))
+            }
+            Order::Push | Order::Activate { .. } | Order::Query { .. } => {
+                Then::CarryOut { generation, info: None }
+            }
+        }
+    }
+
+    /// A primary begins an interval. Only with the same members as the primary's is it the same interval; until then it
+    /// asks again.
+    fn on_query(&mut self, attempt: AttemptId, epoch: Epoch, acting: &[OsdId], fx: &mut Effects) -> Then {
+        let follows = matches!(self.phase, Phase::Replica { .. });
+        // A primary that died, or was called dead, had not seen all of today's members up. A question that was overtaken by
+        // one of a later attempt must not take that one's place.
+        let is_old = (attempt.interval < self.members_since() || Some(attempt) <= self.following)
+            && !cfg!(carmine_mutation = "old_query");
+        let has_map = epoch <= self.map.epoch && self.acting().eq(acting.iter().copied());
+        if !has_map || !follows || is_old || attempt.interval == Epoch(0) {
+            return AGAIN;
+        }
+        self.next_generation(fx);
+        self.following = Some(attempt);
+        self.phase = Phase::Replica { active: false };
+        Then::CarryOut { generation: self.generation, info: None }
+    }
+
+    pub(crate) fn carried_out(&mut self, own: &PgInfo, generation: u64, activates: bool) -> Then {
+        if self.generation != generation {
+            return AGAIN;
+        }
+        if activates {
+            // Another order may have changed the info meanwhile, if the primary does not keep to the order of its steps.
+            let is_started = self.following.is_some_and(|id| id.interval == own.last_epoch_started);
+            if own.incomplete || !is_started {
+                return AGAIN;
+            }
+            self.phase = Phase::Replica { active: true };
+        }
+        Then::Answer
+    }
+
+    /// A write of the primary cannot be applied here: the primary makes the copies equal again.
+    pub(crate) fn cannot_apply(&mut self, errno: Errno, fx: &mut Effects) {
+        if self.phase != (Phase::Replica { active: true }) {
+            return;
+        }
+        fx.push(Effect::TellPrimary { errno });
+        self.next_generation(fx);
+        self.phase = Phase::Replica { active: false };
+    }
+}

@@ -1,0 +1,161 @@
+//! Every sequence of events, up to a bound: messages arrive in any order, twice or too late; OSDs die and come back at any
+//! moment; maps change while all of that goes on; transactions are durable when they please. After each step the rules of
+//! peering must hold, and from every state a run without further trouble must end with a PG that serves clients.
+//!
+//! `PEERING_STATES=n` explores so many states of each scenario instead of the default.
+
+mod world;
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use world::{Action, Budget, World};
+
+/// States that a scenario explores unless `PEERING_STATES` says otherwise.
+const STATES: usize = 40_000;
+/// A run without trouble ends long before this.
+const QUIET_STEPS_MAX: usize = 3_000;
+
+const CALM: Budget = Budget { writes: 0, kills: 0, late: 0, duplicates: 0, timers: 0, moves: 0 };
+
+/// The way to the state that is being worked on, printed if it breaks a rule.
+#[derive(Default)]
+struct Trail {
+    /// Parent and action of each state.
+    steps: Vec<(usize, Option<Action>)>,
+    at: usize,
+    quiet: Vec<Action>,
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let (mut at, mut way) = (self.at, Vec::new());
+        while let Some((parent, Some(action))) = self.steps.get(at) {
+            way.push(*action);
+            at = *parent;
+        }
+        way.reverse();
+        eprintln!(
+            "PEERING_TRAIL: {way:?}, then in quiet {:?}",
+            self.quiet.iter().take(60).collect::<Vec<_>>()
+        );
+    }
+}
+
+struct Explorer {
+    trail: Trail,
+    /// States from which a quiet run is known to end well.
+    quiet: HashSet<u64, FixedState>,
+}
+
+fn hash(world: &World) -> u64 {
+    FixedState::default().hash_one(world)
+}
+
+impl Explorer {
+    /// Explores breadth first; gives the number of states, and whether those were all.
+    fn explore(first: World) -> (usize, bool) {
+        let limit = std::env::var("PEERING_STATES").ok().and_then(|n| n.parse().ok()).unwrap_or(STATES);
+        let mut explorer = Explorer { trail: Trail::default(), quiet: HashSet::default() };
+        let mut seen: HashSet<u64, FixedState> = HashSet::default();
+        seen.insert(hash(&first));
+        explorer.trail.steps.push((0, None));
+        let mut queue = VecDeque::from([(first, 0)]);
+        while let Some((world, at)) = queue.pop_front() {
+            for action in world.actions() {
+                explorer.trail.at = explorer.trail.steps.len();
+                explorer.trail.steps.push((at, Some(action)));
+                let mut next = world.clone();
+                next.step(action);
+                if !seen.insert(hash(&next)) {
+                    explorer.trail.steps.pop();
+                    continue;
+                }
+                explorer.run_quietly(next.clone());
+                queue.push_back((next, explorer.trail.at));
+            }
+            if seen.len() >= limit {
+                return (seen.len(), queue.is_empty());
+            }
+        }
+        (seen.len(), true)
+    }
+
+    /// No more trouble: what is under way ends, and the PG serves clients.
+    fn run_quietly(&mut self, mut world: World) {
+        let mut on_the_way = Vec::new();
+        self.trail.quiet.clear();
+        world.budget = Budget { timers: 1, ..CALM };
+        for _ in 0..QUIET_STEPS_MAX {
+            let state = hash(&world);
+            if self.quiet.contains(&state) {
+                self.quiet.extend(on_the_way);
+                return;
+            }
+            on_the_way.push(state);
+            let Some(action) = world.actions().first().copied() else {
+                world.check_quiet();
+                self.quiet.extend(on_the_way);
+                return;
+            };
+            self.trail.quiet.push(action);
+            world.step(action);
+            world.budget.timers = 1;
+        }
+        panic!("the PG never comes to rest");
+    }
+}
+
+/// A cluster whose PG is active and has this many writes.
+fn active(osds: u8, writes: u8) -> World {
+    let mut world = World::new(osds, CALM);
+    for write in 0..=writes {
+        world.budget = Budget { timers: 9, ..CALM };
+        while let Some(action) = world.actions().first().copied() {
+            world.step(action);
+        }
+        world.check_quiet();
+        if write < writes {
+            world.budget = Budget { writes: 1, ..CALM };
+            world.step(Action::Write(0));
+        }
+    }
+    world.with(CALM)
+}
+
+fn scenario(name: &str, first: World) {
+    let (states, is_all) = Explorer::explore(first);
+    eprintln!("{name}: {states} states{}", if is_all { ", all there are" } else { "" });
+}
+
+#[test]
+fn messages_are_late_or_doubled_when_a_pg_begins() {
+    scenario("begin", World::new(2, Budget { writes: 1, late: 1, duplicates: 1, timers: 2, ..CALM }));
+}
+
+#[test]
+fn members_die_while_they_write() {
+    scenario("die", active(2, 1).with(Budget { writes: 1, kills: 2, timers: 2, ..CALM }));
+}
+
+#[test]
+fn messages_are_late_while_a_member_dies() {
+    scenario(
+        "late",
+        active(2, 0).with(Budget { writes: 1, kills: 1, late: 1, duplicates: 1, timers: 1, ..CALM }),
+    );
+}
+
+#[test]
+fn a_copy_moves_while_members_die() {
+    scenario("move", active(3, 1).with(Budget { kills: 1, moves: 1, timers: 1, ..CALM }));
+}
+
+#[test]
+fn a_copy_moves_back_and_forth() {
+    scenario("back", active(3, 1).with(Budget { writes: 1, moves: 2, late: 1, timers: 1, ..CALM }));
+}

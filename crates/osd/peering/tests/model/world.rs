@@ -1,0 +1,786 @@
+//! A small cluster: OSDs with a real [`Peering`] each, a model of the log and the store, a network that keeps no order, and
+//! a monitor with pins. [`World::actions`] lists everything that can happen next, [`World::step`] does one of it.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use carmine_peering::{
+    AttemptId, Copy, Effect, Effects, Event, Map, Member, Order, Peering, Phase, Reason, Then, Trouble,
+};
+use carmine_pgtypes::PgInfo;
+use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
+
+/// How often each kind of trouble may happen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Budget {
+    pub(crate) writes: u8,
+    pub(crate) kills: u8,
+    /// Requests whose sender gives up though they are still on their way.
+    pub(crate) late: u8,
+    pub(crate) duplicates: u8,
+    pub(crate) timers: u8,
+    /// Changes of the OSDs that CRUSH names.
+    pub(crate) moves: u8,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// The oldest transaction of this OSD becomes durable.
+    Durable(u8),
+    /// A message arrives.
+    Deliver(usize),
+    /// It arrives, and will again.
+    Duplicate(usize),
+    /// This OSD stops waiting for an answer.
+    GiveUp(u8, usize),
+    /// This OSD sees the next map.
+    SeeMap(u8),
+    Timer(u8),
+    Kill(u8),
+    /// The monitor marks this OSD down.
+    MarkDown(u8),
+    Start(u8),
+    /// The monitor marks this start of this OSD up.
+    Boot(u8),
+    Write(u8),
+    /// This OSD tells the monitor of its PG.
+    Report(u8),
+    /// CRUSH names other OSDs.
+    Move([u8; 2]),
+}
+
+/// What a copy consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Stored {
+    /// Epoch of the version and id of the write; version numbers count from 1.
+    log: Vec<(u32, u8)>,
+    started: u32,
+    incomplete: bool,
+    /// Last write of each object.
+    data: [u8; 2],
+}
+
+impl Stored {
+    fn version(&self, len: usize) -> Eversion {
+        let epoch = len.checked_sub(1).map_or(0, |at| self.log[at].0);
+        Eversion::new(epoch, len as u64)
+    }
+
+    fn info(&self) -> PgInfo {
+        PgInfo {
+            last_update: self.version(self.log.len()),
+            last_epoch_started: Epoch(self.started),
+            incomplete: self.incomplete,
+            ..PgInfo::default()
+        }
+    }
+
+    fn common_with(&self, other: &[(u32, u8)]) -> Eversion {
+        self.version(self.log.iter().zip(other).take_while(|(a, b)| a == b).count())
+    }
+
+    /// The objects as the log says.
+    fn replayed(&self) -> [u8; 2] {
+        let mut data = [0; 2];
+        self.log.iter().for_each(|(_, id)| data[usize::from(id % 2)] = id + 1);
+        data
+    }
+
+    fn ids(&self) -> u32 {
+        self.log.iter().fold(0, |ids, (_, id)| ids | 1 << id)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Kind {
+    Query,
+    Repair,
+    Push,
+    Activate,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Body {
+    Query { acting: Vec<u8> },
+    Repair { reset: bool },
+    Push { data: [u8; 2] },
+    Activate { copy: Stored },
+    Answer { kind: Kind, result: Result<Option<Stored>, i32> },
+    Write { version: u64, entry: (u32, u8) },
+    Acked { durable: u64 },
+    Refused,
+    Report { leader: u8, epoch: u32, state: Report },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Report {
+    Active,
+    Stuck { is_complete: bool, successor: Option<u8> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Message {
+    from: u8,
+    /// The start of the sender, to which the answer goes.
+    from_start: u32,
+    to: u8,
+    to_start: u32,
+    attempt: AttemptId,
+    epoch: u32,
+    body: Body,
+}
+
+/// What happens when a transaction is durable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Done {
+    Nothing,
+    Started { attempt: u64 },
+    Order { generation: u64, kind: Kind, order: Message },
+    Write,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Osd {
+    is_up: bool,
+    start: u32,
+    epoch: u32,
+    peering: Peering,
+    memory: Stored,
+    disk: Stored,
+    /// What the disk will hold, in order.
+    pending: VecDeque<(Stored, Done)>,
+    /// Requests without an answer.
+    waits: Vec<(Kind, u8, u64)>,
+    timer: Option<u64>,
+    /// Replicas and up to where each has acknowledged.
+    followers: Vec<(u8, u64)>,
+    /// Where acknowledgements go.
+    primary: Option<(u8, u32)>,
+}
+
+/// The monitor's map.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct OsdMap {
+    /// Start and epoch since which it is up.
+    up: Vec<Option<(u32, u32)>>,
+    owners: Vec<u8>,
+    joiners: Vec<u8>,
+    wanted: [u8; 2],
+}
+
+impl OsdMap {
+    fn acting(&self) -> Vec<u8> {
+        let all = self.owners.iter().chain(&self.joiners).copied();
+        all.filter(|osd| self.up[usize::from(*osd)].is_some()).collect()
+    }
+}
+
+const MONITOR: u8 = 99;
+const SIZE: usize = 2;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    maps: Vec<OsdMap>,
+    osds: Vec<Osd>,
+    net: Vec<Message>,
+    /// Writes that a client was told of.
+    acked: u32,
+    next_write: u8,
+    pub(crate) budget: Budget,
+}
+
+fn id(osd: u8) -> OsdId {
+    OsdId(osd.into())
+}
+
+impl World {
+    /// A cluster that has just been made.
+    pub(crate) fn new(osds: u8, budget: Budget) -> World {
+        let first = OsdMap {
+            up: (0..osds).map(|_| Some((1, 1))).collect(),
+            owners: vec![0, 1],
+            joiners: Vec::new(),
+            wanted: [0, 1],
+        };
+        let osd = |me| Osd {
+            is_up: true,
+            start: 1,
+            epoch: 0,
+            peering: Peering::new(id(me)),
+            memory: Stored::default(),
+            disk: Stored::default(),
+            pending: VecDeque::new(),
+            waits: Vec::new(),
+            timer: None,
+            followers: Vec::new(),
+            primary: None,
+        };
+        let mut world = World {
+            maps: vec![first],
+            osds: (0..osds).map(osd).collect(),
+            net: Vec::new(),
+            acked: 0,
+            next_write: 0,
+            budget,
+        };
+        (0..osds).for_each(|osd| world.begin(osd));
+        world
+    }
+
+    /// The same cluster with room for other troubles.
+    pub(crate) fn with(mut self, budget: Budget) -> World {
+        self.budget = budget;
+        self
+    }
+
+    fn osd(&mut self, osd: u8) -> &mut Osd {
+        &mut self.osds[usize::from(osd)]
+    }
+
+    /// An OSD reads its store and the newest map.
+    fn begin(&mut self, osd: u8) {
+        self.osd(osd).epoch = self.maps.len() as u32 - 1;
+        self.see_map(osd);
+        self.on(osd, Event::Loaded);
+    }
+
+    /// Everything that can happen next. The first of it is what happens soonest when nothing goes wrong.
+    pub(crate) fn actions(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (n, osd) in (0u8..).zip(&self.osds) {
+            if osd.is_up && !osd.pending.is_empty() {
+                actions.push(Action::Durable(n));
+            }
+        }
+        actions.extend((0..self.net.len()).filter(|at| !self.is_early(&self.net[*at])).map(Action::Deliver));
+        let newest = self.maps.len() as u32;
+        let map = &self.maps[self.maps.len() - 1];
+        for (n, osd) in (0u8..).zip(&self.osds) {
+            if osd.is_up && osd.epoch < newest {
+                actions.push(Action::SeeMap(n));
+            }
+            let late = self.budget.late > 0;
+            let waits = osd.waits.iter().enumerate().filter(|(_, wait)| late || !self.is_on_its_way(n, wait));
+            actions.extend(waits.map(|(at, _)| Action::GiveUp(n, at)));
+            let up = map.up[usize::from(n)];
+            if !osd.is_up {
+                actions.push(Action::Start(n));
+            }
+            if !osd.is_up && up.is_some() {
+                actions.push(Action::MarkDown(n));
+            }
+            if osd.is_up && up.is_none_or(|(start, _)| start != osd.start) {
+                actions.push(Action::Boot(n));
+            }
+        }
+        actions.extend((0..self.osds.len() as u8).filter(|n| self.report(*n).is_some()).map(Action::Report));
+        for (n, osd) in (0u8..).zip(&self.osds) {
+            if self.budget.timers > 0 && osd.is_up && osd.timer.is_some() {
+                actions.push(Action::Timer(n));
+            }
+        }
+        for (n, osd) in (0u8..).zip(&self.osds) {
+            if osd.is_up && self.budget.kills > 0 {
+                actions.push(Action::Kill(n));
+            }
+            if osd.is_up && self.budget.writes > 0 && osd.peering.is_active() {
+                actions.push(Action::Write(n));
+            }
+        }
+        if self.budget.duplicates > 0 {
+            actions
+                .extend((0..self.net.len()).filter(|at| self.net[*at].to != MONITOR).map(Action::Duplicate));
+        }
+        if self.budget.moves > 0 && self.osds.len() > 2 {
+            let others = [[0, 1], [0, 2], [1, 2]].into_iter().filter(|wanted| *wanted != map.wanted);
+            actions.extend(others.map(Action::Move));
+        }
+        actions
+    }
+
+    /// A write that would leave a gap: the sessions of OSDs keep their order.
+    fn is_early(&self, message: &Message) -> bool {
+        let Body::Write { version, .. } = message.body else { return false };
+        version > self.osds[usize::from(message.to)].memory.log.len() as u64 + 1
+            && self.net.iter().any(
+                |m| matches!(m.body, Body::Write { version: v, .. } if v < version && m.to == message.to),
+            )
+    }
+
+    fn is_on_its_way(&self, osd: u8, (kind, to, attempt): &(Kind, u8, u64)) -> bool {
+        let me = &self.osds[usize::from(osd)];
+        let asked = |m: &Message| {
+            m.from == osd
+                && m.from_start == me.start
+                && m.to == *to
+                && m.attempt.attempt == *attempt
+                && m.body.kind() == Some(*kind)
+        };
+        let answered = |m: &Message| {
+            m.from == *to
+                && m.to == osd
+                && m.attempt.attempt == *attempt
+                && matches!(&m.body, Body::Answer { kind: k, .. } if k == kind)
+        };
+        let worked_on = |done: &Done| matches!(done, Done::Order { order, .. } if asked(order));
+        self.net.iter().any(|m| asked(m) || answered(m))
+            || self.osds[usize::from(*to)].pending.iter().any(|(_, done)| worked_on(done))
+    }
+
+    /// Does one thing.
+    pub(crate) fn step(&mut self, action: Action) {
+        match action {
+            Action::Durable(n) => self.durable(n),
+            Action::Deliver(at) => {
+                let message = self.net.remove(at);
+                self.deliver(message);
+            }
+            Action::Duplicate(at) => {
+                self.budget.duplicates -= 1;
+                let message = self.net[at].clone();
+                self.deliver(message);
+            }
+            Action::GiveUp(n, at) => {
+                let wait = self.osd(n).waits.remove(at);
+                self.budget.late -= u8::from(self.is_on_its_way(n, &wait));
+                let (kind, from, attempt) = wait;
+                self.answered(n, kind, from, attempt, Err(Trouble::NoAnswer));
+            }
+            Action::SeeMap(n) => self.see_map(n),
+            Action::Timer(n) => {
+                self.budget.timers -= 1;
+                let attempt = self.osd(n).timer.take().unwrap();
+                self.on(n, Event::Timer { attempt });
+            }
+            Action::Kill(n) => {
+                self.budget.kills -= 1;
+                let start = self.osd(n).start;
+                let osd = self.osd(n);
+                (osd.is_up, osd.memory, osd.timer, osd.primary) = (false, Stored::default(), None, None);
+                osd.pending.clear();
+                osd.waits.clear();
+                osd.followers.clear();
+                osd.peering = Peering::new(id(n));
+                self.net.retain(|m| m.to != n || m.to_start != start);
+            }
+            Action::MarkDown(n) => self.new_map(|map, _| map.up[usize::from(n)] = None),
+            Action::Start(n) => {
+                let osd = self.osd(n);
+                (osd.is_up, osd.start, osd.memory) = (true, osd.start + 1, osd.disk.clone());
+                self.begin(n);
+            }
+            Action::Boot(n) => {
+                let start = self.osd(n).start;
+                self.new_map(|map, epoch| map.up[usize::from(n)] = Some((start, epoch)));
+            }
+            Action::Write(n) => self.write(n),
+            Action::Report(n) => {
+                let state = self.report(n).unwrap();
+                let epoch = self.osd(n).epoch;
+                let map = self.maps[epoch as usize - 1].clone();
+                let stays = map.owners.iter().chain(&map.joiners).all(|osd| map.wanted.contains(osd));
+                let all_up = map.acting().len() == map.owners.len() + map.joiners.len();
+                if state == Report::Active {
+                    self.on(n, Event::Reported { epoch: Epoch(epoch), may_leave: all_up && !stays });
+                }
+                self.send(n, MONITOR, 0, AttemptId::default(), Body::Report { leader: n, epoch, state });
+            }
+            Action::Move(wanted) => {
+                self.budget.moves -= 1;
+                self.new_map(|map, _| {
+                    map.wanted = wanted;
+                    map.joiners = wanted.into_iter().filter(|osd| !map.owners.contains(osd)).collect();
+                });
+            }
+        }
+        self.net.sort_by_key(|m| (m.to, m.from, m.attempt));
+        self.check();
+    }
+
+    /// What this OSD would tell the monitor, if that changes something and is not on its way.
+    fn report(&self, n: u8) -> Option<Report> {
+        let osd = &self.osds[usize::from(n)];
+        if !osd.is_up || !osd.peering.leads() || osd.epoch as usize != self.maps.len() {
+            return None;
+        }
+        let state = if osd.peering.is_active() {
+            Report::Active
+        } else {
+            let successor = osd.peering.successor().map(|osd| osd.0 as u8);
+            let is_well = !matches!(osd.peering.phase(), Phase::Loading | Phase::Failed(_));
+            Report::Stuck { is_complete: is_well && !osd.memory.incomplete, successor }
+        };
+        let mut map = self.maps[self.maps.len() - 1].clone();
+        heed(&mut map, n, state);
+        let sent = |m: &Message| matches!(m.body, Body::Report { leader, state: s, epoch } if leader == n && s == state && epoch == osd.epoch);
+        (map != self.maps[self.maps.len() - 1] && !self.net.iter().any(sent)).then_some(state)
+    }
+
+    fn new_map(&mut self, change: impl FnOnce(&mut OsdMap, u32)) {
+        let mut map = self.maps[self.maps.len() - 1].clone();
+        change(&mut map, self.maps.len() as u32 + 1);
+        self.maps.push(map);
+    }
+
+    fn see_map(&mut self, n: u8) {
+        self.osd(n).epoch += 1;
+        let epoch = self.osd(n).epoch;
+        let map = &self.maps[epoch as usize - 1];
+        let member = |osd: u8| {
+            let (nonce, up_from) = map.up[usize::from(osd)].unwrap();
+            let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, u16::from(osd)));
+            Member { osd: id(osd), addr, nonce, up_from: Epoch(up_from) }
+        };
+        let members = map.acting().into_iter().map(member).collect();
+        let owners = map.owners.iter().map(|osd| id(*osd)).collect();
+        let map = Map { epoch: Epoch(epoch), members, owners, size: SIZE, is_split: false };
+        self.on(n, Event::Map(map));
+    }
+
+    fn send(&mut self, from: u8, to: u8, to_start: u32, attempt: AttemptId, body: Body) {
+        let (from_start, epoch) = (self.osd(from).start, self.osd(from).epoch);
+        let is_there = to == MONITOR || (self.osd(to).is_up && self.osd(to).start == to_start);
+        if is_there {
+            self.net.push(Message { from, from_start, to, to_start, attempt, epoch, body });
+        }
+    }
+
+    /// Sends a request to where the sender's map says that the OSD is.
+    fn ask(&mut self, from: u8, to: u8, body: Body) {
+        let (attempt, epoch) = (self.osd(from).peering.attempt_id(), self.osd(from).epoch);
+        let start = self.maps[epoch as usize - 1].up[usize::from(to)].map_or(0, |(start, _)| start);
+        if let Some(kind) = body.kind() {
+            self.osd(from).waits.push((kind, to, attempt.attempt));
+        }
+        self.send(from, to, start, attempt, body);
+    }
+
+    fn on(&mut self, n: u8, event: Event) -> Then {
+        let osd = self.osd(n);
+        let own = osd.memory.info();
+        let Effects { list, then } = osd.peering.on(&own, event);
+        list.into_iter().for_each(|effect| self.perform(n, effect));
+        then
+    }
+
+    fn perform(&mut self, n: u8, effect: Effect) {
+        match effect {
+            Effect::StartOver => self.osd(n).followers.clear(),
+            Effect::DropOps | Effect::Log(..) => {}
+            Effect::Query { to, .. } => {
+                let acting = self.osd(n).peering.acting().map(|osd| osd.0 as u8).collect();
+                self.ask(n, to.0 as u8, Body::Query { acting });
+            }
+            Effect::Repair { to, common, .. } => {
+                self.ask(n, to.0 as u8, Body::Repair { reset: common.is_none() })
+            }
+            Effect::WriteInfo { attempt, info } => {
+                assert!(!info.incomplete);
+                let osd = self.osd(n);
+                osd.memory.started = info.last_epoch_started.0;
+                osd.pending.push_back((osd.memory.clone(), Done::Started { attempt }));
+            }
+            Effect::Activate { to, .. } => {
+                let copy = self.osd(n).memory.clone();
+                self.ask(n, to.0 as u8, Body::Activate { copy });
+            }
+            Effect::Serve { followers } => {
+                let osd = self.osd(n);
+                let len = osd.memory.log.len() as u64;
+                osd.followers = followers.iter().map(|osd| (osd.0 as u8, len)).collect();
+                self.check_equal(n);
+                // Clients send again what they were not told of: the log has it, so they are told now.
+                self.acked |= self.osds[usize::from(n)].memory.ids();
+            }
+            Effect::Timer { attempt, .. } => self.osd(n).timer = Some(attempt),
+            Effect::TellPrimary { .. } => {
+                if let (Some((to, start)), Some(attempt)) =
+                    (self.osd(n).primary, self.osd(n).peering.following())
+                {
+                    self.send(n, to, start, attempt, Body::Refused);
+                }
+            }
+        }
+    }
+
+    fn durable(&mut self, n: u8) {
+        let osd = self.osd(n);
+        let (stored, done) = osd.pending.pop_front().unwrap();
+        osd.disk = stored;
+        match done {
+            Done::Nothing => {}
+            Done::Started { attempt } => drop(self.on(n, Event::InfoWritten { attempt })),
+            Done::Order { generation, kind, order } => {
+                let activates = kind == Kind::Activate;
+                let then = self.on(n, Event::CarriedOut { generation, activates });
+                self.answer_order(n, kind, &order, then);
+            }
+            Done::Write => {
+                let durable = osd.disk.log.len() as u64;
+                match osd.primary.filter(|_| *osd.peering.phase() == Phase::Replica { active: true }) {
+                    Some((to, start)) => {
+                        let attempt = osd.peering.following().unwrap();
+                        self.send(n, to, start, attempt, Body::Acked { durable });
+                    }
+                    None => self.settle(n),
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, message: Message) {
+        let n = message.to;
+        if n == MONITOR {
+            let Body::Report { leader, epoch, state } = message.body else { return };
+            if epoch as usize == self.maps.len() {
+                self.new_map(|map, _| heed(map, leader, state));
+            }
+            return;
+        }
+        if !self.osd(n).is_up || self.osd(n).start != message.to_start {
+            return;
+        }
+        let attempt = message.attempt;
+        match message.body.clone() {
+            Body::Answer { kind, result } => {
+                let wait = (kind, message.from, attempt.attempt);
+                let Some(at) = self.osd(n).waits.iter().position(|w| *w == wait) else { return };
+                self.osd(n).waits.remove(at);
+                let result = result.map_err(|code| match code {
+                    errno::EAGAIN if kind == Kind::Query => Trouble::OtherMap,
+                    code => Trouble::Refused(Errno(code)),
+                });
+                self.answered(n, kind, message.from, attempt.attempt, result);
+            }
+            Body::Write { version, entry } => self.replicate(n, &message, version, entry),
+            Body::Acked { durable } => {
+                let is_ours = self.osd(n).peering.attempt_id() == attempt && self.osd(n).peering.is_active();
+                if let Some(follower) =
+                    self.osd(n).followers.iter_mut().find(|f| f.0 == message.from && is_ours)
+                {
+                    follower.1 = follower.1.max(durable);
+                    self.settle(n);
+                }
+            }
+            Body::Refused => {
+                if self.osd(n).peering.attempt_id() == attempt {
+                    let why = Reason::NotActive(id(message.from));
+                    self.on(n, Event::ReplicaStopped { attempt: attempt.attempt, why });
+                }
+            }
+            Body::Report { .. } => {}
+            order => self.order(n, order, message),
+        }
+    }
+
+    fn order(&mut self, n: u8, body: Body, message: Message) {
+        let kind = body.kind().unwrap();
+        let order = match &body {
+            Body::Query { acting } => Order::Query { acting: acting.iter().map(|osd| id(*osd)).collect() },
+            Body::Repair { .. } => Order::Repair { has_room: true },
+            Body::Push { .. } => Order::Push,
+            Body::Activate { copy } => Order::Activate { last_epoch_started: Epoch(copy.started) },
+            _ => return,
+        };
+        let then =
+            self.on(n, Event::Ordered { attempt: message.attempt, epoch: Epoch(message.epoch), order });
+        let Then::CarryOut { generation, info } = then else {
+            return self.answer_order(n, kind, &message, then);
+        };
+        let osd = self.osd(n);
+        if let Some(info) = info {
+            (osd.memory.started, osd.memory.incomplete) = (info.last_epoch_started.0, info.incomplete);
+        }
+        match body {
+            Body::Query { .. } => osd.primary = Some((message.from, message.from_start)),
+            Body::Repair { reset: true } => {
+                osd.pending.push_back((osd.memory.clone(), Done::Nothing));
+                osd.memory.data = [0; 2];
+            }
+            Body::Push { data } => osd.memory.data = data,
+            Body::Activate { copy } => {
+                osd.memory = Stored { data: osd.memory.data, incomplete: false, ..copy }
+            }
+            _ => {}
+        }
+        osd.pending.push_back((osd.memory.clone(), Done::Order { generation, kind, order: message }));
+    }
+
+    fn answer_order(&mut self, n: u8, kind: Kind, order: &Message, then: Then) {
+        let result = match then {
+            Then::Refuse(errno) => Err(errno.0),
+            _ => Ok((kind == Kind::Query).then(|| self.osd(n).memory.clone())),
+        };
+        self.send(n, order.from, order.from_start, order.attempt, Body::Answer { kind, result });
+    }
+
+    fn answered(
+        &mut self,
+        n: u8,
+        kind: Kind,
+        from: u8,
+        attempt: u64,
+        result: Result<Option<Stored>, Trouble>,
+    ) {
+        let done = result.clone().map(|_| ());
+        let from_id = id(from);
+        let event = match kind {
+            Kind::Query => {
+                let copy = result.map(|copy| {
+                    let copy = copy.unwrap();
+                    let info = copy.info();
+                    Copy {
+                        last_update: info.last_update,
+                        last_epoch_started: info.last_epoch_started,
+                        incomplete: info.incomplete,
+                        common: Some(self.osd(n).memory.common_with(&copy.log)),
+                        changed: Vec::new(),
+                    }
+                });
+                Event::Notified { attempt, from: from_id, copy }
+            }
+            Kind::Repair => Event::RepairAcked { attempt, from: from_id, result: done },
+            Kind::Push => Event::Pushed { attempt, from: from_id, result: done },
+            Kind::Activate => Event::ActivateAcked { attempt, from: from_id, result: done },
+        };
+        if self.on(n, event) == Then::Push {
+            let data = self.osd(n).memory.data;
+            self.ask(n, from, Body::Push { data });
+        }
+    }
+
+    fn write(&mut self, n: u8) {
+        self.budget.writes -= 1;
+        let write = self.next_write;
+        self.next_write += 1;
+        let osd = self.osd(n);
+        let entry = (osd.epoch.max(osd.memory.log.last().map_or(0, |last| last.0)), write);
+        osd.memory.log.push(entry);
+        osd.memory.data[usize::from(write % 2)] = write + 1;
+        osd.pending.push_back((osd.memory.clone(), Done::Write));
+        let version = osd.memory.log.len() as u64;
+        let followers = osd.followers.clone();
+        followers.into_iter().for_each(|(to, _)| self.ask(n, to, Body::Write { version, entry }));
+    }
+
+    fn replicate(&mut self, n: u8, message: &Message, version: u64, entry: (u32, u8)) {
+        let osd = self.osd(n);
+        let takes = *osd.peering.phase() == Phase::Replica { active: true }
+            && osd.peering.following() == Some(message.attempt);
+        let last = osd.memory.log.len() as u64;
+        if !takes {
+            return self.send(n, message.from, message.from_start, message.attempt, Body::Refused);
+        }
+        if version == last + 1 {
+            osd.memory.log.push(entry);
+            osd.memory.data[usize::from(entry.1 % 2)] = entry.1 + 1;
+            osd.pending.push_back((osd.memory.clone(), Done::Write));
+        }
+    }
+
+    /// What is durable everywhere is acknowledged.
+    fn settle(&mut self, n: u8) {
+        let osd = self.osd(n);
+        if !osd.peering.is_active() {
+            return;
+        }
+        let committed = osd.followers.iter().map(|f| f.1).fold(osd.disk.log.len() as u64, u64::min);
+        let told = osd.memory.log.iter().take(committed as usize).fold(0, |ids, (_, id)| ids | 1 << id);
+        self.acked |= told;
+    }
+
+    /// A PG that became active has equal copies on all members that still follow it.
+    fn check_equal(&self, n: u8) {
+        let primary = &self.osds[usize::from(n)];
+        assert_eq!(
+            primary.memory.data,
+            primary.memory.replayed(),
+            "the primary's objects are those of its log"
+        );
+        assert!(!primary.disk.incomplete && primary.disk.started == primary.peering.attempt_id().interval.0);
+        let map = &self.maps[primary.epoch as usize - 1];
+        for osd in primary.peering.acting().skip(1).map(|osd| osd.0 as u8) {
+            let replica = &self.osds[usize::from(osd)];
+            let is_same =
+                replica.is_up && map.up[usize::from(osd)].is_some_and(|(start, _)| start == replica.start);
+            if is_same && replica.peering.following() == Some(primary.peering.attempt_id()) {
+                assert_eq!(replica.disk, primary.disk, "osd.{osd} has what its primary has");
+            }
+        }
+    }
+
+    /// What holds in every state.
+    fn check(&self) {
+        let active = || self.osds.iter().filter(|osd| osd.is_up && osd.peering.is_active());
+        for (n, osd) in self.osds.iter().enumerate() {
+            assert!(
+                osd.disk.incomplete || osd.disk.data == osd.disk.replayed(),
+                "osd.{n}: a copy that is changed says so"
+            );
+            assert!(
+                !osd.peering.is_active() || !osd.memory.incomplete,
+                "osd.{n} leads with an incomplete copy"
+            );
+        }
+        let newest = active().map(|osd| osd.peering.attempt_id().interval).max();
+        let leading: Vec<_> =
+            active().filter(|osd| Some(osd.peering.attempt_id().interval) == newest).collect();
+        assert!(leading.len() <= 1, "two primaries are active in interval {newest:?}");
+        for osd in leading {
+            let lost = self.acked & !osd.memory.ids();
+            assert!(lost == 0, "acknowledged writes {lost:b} are not in the log of the copy that leads");
+        }
+    }
+
+    /// Nothing is left to do: the PG serves clients.
+    pub(crate) fn check_quiet(&self) {
+        let map = &self.maps[self.maps.len() - 1];
+        let primary = &self.osds[usize::from(map.acting()[0])];
+        assert!(primary.peering.is_active(), "a quiet cluster does not serve: {:#?}", primary.peering);
+        assert_eq!(self.acked, primary.memory.ids(), "clients are told of every write that is kept");
+        for osd in map.acting() {
+            assert_eq!(self.osds[usize::from(osd)].disk, primary.disk, "osd.{osd} has what its primary has");
+        }
+    }
+}
+
+impl Body {
+    fn kind(&self) -> Option<Kind> {
+        match self {
+            Body::Query { .. } => Some(Kind::Query),
+            Body::Repair { .. } => Some(Kind::Repair),
+            Body::Push { .. } => Some(Kind::Push),
+            Body::Activate { .. } => Some(Kind::Activate),
+            _ => None,
+        }
+    }
+}
+
+/// What the monitor makes of a report about the map in force: the rules of `mon/change/pins.rs`.
+fn heed(map: &mut OsdMap, leader: u8, state: Report) {
+    let all_up = map.acting().len() == map.owners.len() + map.joiners.len();
+    match state {
+        Report::Active => {
+            let is_member = |osd: &u8| map.owners.contains(osd) || map.joiners.contains(osd);
+            if all_up
+                && map.wanted.iter().all(is_member)
+                && (!map.joiners.is_empty() || map.owners.len() > SIZE)
+            {
+                (map.owners, map.joiners) = (map.wanted.to_vec(), Vec::new());
+            }
+        }
+        Report::Stuck { successor: Some(osd), .. } => {
+            let place = map.owners.iter().position(|owner| *owner == osd);
+            if let Some(place) = place.filter(|_| map.up[usize::from(osd)].is_some()) {
+                map.owners[..=place].rotate_right(1);
+            }
+        }
+        Report::Stuck { is_complete, successor: None } => {
+            if is_complete && map.owners.contains(&leader) && !map.joiners.is_empty() {
+                let (up, wanted) = (&map.up, &map.wanted);
+                map.owners.retain(|osd| up[usize::from(*osd)].is_some() || wanted.contains(osd));
+            }
+        }
+    }
+}
