@@ -49,8 +49,6 @@ pub(crate) struct Space {
     used: AtomicU64,
     /// Where the next search for a chunk starts.
     hint: AtomicUsize,
-    /// Blocks freed that were not taken: always 0, or there is a bug.
-    double_frees: AtomicU64,
 }
 
 /// What a shard holds of the space.
@@ -89,7 +87,6 @@ impl Space {
             chunk_used: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             used: AtomicU64::new(0),
             hint: AtomicUsize::new(0),
-            double_frees: AtomicU64::new(0),
         };
         // The labels, and what the last chunk has beyond the device.
         for block in [0].into_iter().chain(blocks.saturating_sub(1)..words as u64 * 64) {
@@ -137,12 +134,9 @@ impl Space {
     /// Gives a block back. From now on any shard may take it.
     pub(crate) fn free(&self, block: u64) {
         let Some((word, bit)) = self.word(block) else { return };
-        if word.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
-            self.double_frees.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(block, "block freed twice: the store's accounting is wrong, run fsck");
-        } else {
-            self.count(block, false);
-        }
+        let was_taken = word.fetch_and(!bit, Ordering::AcqRel) & bit != 0;
+        assert!(was_taken, "block {block} is freed twice: two objects may get it next");
+        self.count(block, false);
     }
 
     pub(crate) fn is_taken(&self, block: u64) -> bool {
@@ -152,11 +146,6 @@ impl Space {
     /// Blocks taken by data.
     pub(crate) fn used_blocks(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
-    }
-
-    /// Blocks that were freed twice.
-    pub(crate) fn double_frees(&self) -> u64 {
-        self.double_frees.load(Ordering::Relaxed)
     }
 
     /// Blocks free for data; without `reserve` less what is kept back.
@@ -290,9 +279,16 @@ mod tests {
         assert_eq!(runs.as_slice(), [Run { start: 1, blocks: 200 }]);
         assert_eq!(space.used_blocks(), 200);
         blocks(&runs).into_iter().for_each(|block| space.free(block));
-        assert_eq!((space.used_blocks(), space.double_frees()), (0, 0));
+        assert_eq!(space.used_blocks(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "block 5 is freed twice")]
+    fn a_block_is_freed_once() {
+        let space = Space::new(16_384);
+        space.allocate(0, &mut Lease::default(), 200, false).unwrap();
         space.free(5);
-        assert_eq!((space.used_blocks(), space.double_frees()), (0, 1));
+        space.free(5);
     }
 
     #[test]

@@ -189,7 +189,12 @@ impl Blue {
     }
 
     fn free(&self, blocks: impl IntoIterator<Item = u64>) {
-        blocks.into_iter().for_each(|block| self.shared.space().free(block));
+        for block in blocks {
+            self.shared.space().free(block);
+            if cfg!(carmine_mutation = "free_twice") {
+                self.shared.space().free(block);
+            }
+        }
     }
 
     /// Gives back what waits to be discarded; false if nothing does.

@@ -119,6 +119,7 @@ impl Blue {
             for group in groups {
                 let Unfed { seq, batches, held, .. } = group;
                 self.queue.borrow_mut().handed.push_back(held);
+                let seq = seq + u64::from(cfg!(carmine_mutation = "feed_ahead"));
                 let group = FeedGroup { shard: self.shard.id(), seq, batches };
                 self.shared.log().feed(&self.shard, self.shared.instance(), group);
             }
@@ -200,6 +201,11 @@ impl Blue {
         if let Err(error) = result {
             return self.fail(StoreError::Kv(error.clone()));
         }
+        let durable = self.queue.borrow().durable_seq;
+        assert!(
+            seq <= durable,
+            "the index contains group {seq}, and the log is durable up to {durable} only"
+        );
         loop {
             let group = self.queue.borrow_mut().handed.pop_front_if(|group| group.seq <= seq);
             let Some(group) = group else { break };
