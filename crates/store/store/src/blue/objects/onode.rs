@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use carmine_pgtypes::{ObjectMeta, Step};
+use carmine_pgtypes::ObjectMeta;
 use carmine_reactor::Bytes;
 use carmine_types::ObjectId;
 
-use crate::BLOCK_BYTES;
 use crate::blue::device::PIECE_BLOCKS;
 use crate::blue::meta::extents::{Entry, Extents, PIECE_BYTES};
 use crate::blue::meta::keys;
@@ -189,74 +188,9 @@ impl State {
     }
 }
 
-/// What a step needs in memory before it can be applied.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
-    /// Bytes whose block map must be loaded.
-    pub(crate) map: Range<u64>,
-    /// Blocks (by index in the object) that keep a part of their content.
-    pub(crate) edges: [Option<u64>; 2],
-    /// Blocks that it writes, at most.
-    pub(crate) blocks: u64,
-    /// It only gives space back in the end, so it may use what is kept back.
-    pub(crate) reserve: bool,
-}
-
-/// What a step needs, whatever the object's size.
-pub(crate) fn needs(step: &Step) -> Needs {
-    let partial = |at: u64| (!at.is_multiple_of(BLOCK_BYTES)).then_some(at / BLOCK_BYTES);
-    let range = |from: u64, to: u64| {
-        let (first, last) = (partial(from), partial(to));
-        Needs { map: from..to, edges: [first, last.filter(|_| last != first)], blocks: 0, reserve: false }
-    };
-    match step {
-        Step::Remove => Needs { map: 0..u64::MAX, ..Needs::default() },
-        Step::Write { off, data, .. } if !data.is_empty() => {
-            let end = off.saturating_add(data.len() as u64);
-            Needs { blocks: end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES, ..range(*off, end) }
-        }
-        Step::Write { .. } | Step::Zero { len: 0, .. } => Needs::default(),
-        Step::Zero { off, len } => {
-            let needs = range(*off, off.saturating_add(*len));
-            Needs { blocks: needs.edges.iter().flatten().count() as u64, reserve: true, ..needs }
-        }
-        Step::Lose { off, len } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
-        Step::Truncate { size } => {
-            Needs { map: *size..u64::MAX, edges: [partial(*size), None], blocks: 1, reserve: true }
-        }
-        Step::Touch
-        | Step::SetMeta { .. }
-        | Step::SetXattr { .. }
-        | Step::RemoveXattr { .. }
-        | Step::SetOmap { .. }
-        | Step::SetOmapHeader { .. }
-        | Step::RemoveOmap { .. }
-        | Step::RemoveOmapRange { .. }
-        | Step::ClearOmap => Needs::default(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carmine_reactor::Payload;
-
-    fn write(off: u64, len: usize) -> Needs {
-        needs(&Step::Write { off, data: Payload::from(vec![1; len]), crc: None })
-    }
-
-    #[test]
-    fn edges_are_the_blocks_that_are_written_in_part() {
-        assert_eq!((write(0, 4096).edges, write(0, 4096).blocks), ([None, None], 1));
-        assert_eq!((write(100, 50).edges, write(100, 50).blocks), ([Some(0), None], 1));
-        assert_eq!((write(0, 50).edges, write(0, 50).blocks), ([None, Some(0)], 1));
-        assert_eq!((write(4095, 2).edges, write(4095, 2).blocks), ([Some(0), Some(1)], 2));
-        assert_eq!((write(4096, 8193).edges, write(4096, 8193).blocks), ([None, Some(3)], 3));
-        assert_eq!(write(5, 0), Needs::default());
-        assert_eq!(needs(&Step::Zero { off: 5, len: 0 }), Needs::default());
-        let zero = needs(&Step::Zero { off: 10, len: u64::MAX });
-        assert_eq!((zero.edges[0], zero.blocks), (Some(0), 2));
-    }
 
     #[test]
     fn entries_behind_the_map_are_holes_and_unloaded_pieces_are_not() {

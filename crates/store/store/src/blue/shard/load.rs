@@ -10,8 +10,9 @@ use smallvec::SmallVec;
 
 use crate::StoreError;
 use crate::blue::meta::keys;
+use crate::blue::objects::apply::{Needs, needs};
 use crate::blue::objects::fetch::{fetch_object, fetch_pieces, fill, state_of};
-use crate::blue::objects::onode::{Needs, Onode, Pin, PreparedPin, Recent, needs};
+use crate::blue::objects::onode::{Onode, Pin, PreparedPin, Recent};
 use crate::blue::shard::Blue;
 
 /// Onodes that a transaction is going to change.
