@@ -73,6 +73,12 @@ impl Xattrs {
         Arc::make_mut(self.0.get_or_insert_default()).insert(name.into(), value);
     }
 
+    /// Removes the attributes whose names begin with `prefix`.
+    pub fn clear(&mut self, prefix: &[u8]) {
+        let names: Vec<Box<[u8]>> = self.with_prefix(prefix).map(|(name, _)| name.into()).collect();
+        names.iter().for_each(|name| self.remove(name));
+    }
+
     /// Removes an attribute, if it is there.
     pub fn remove(&mut self, name: &[u8]) {
         if self.get(name).is_some()
