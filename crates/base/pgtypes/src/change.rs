@@ -79,6 +79,11 @@ pub enum Step {
         /// Its name.
         name: Box<[u8]>,
     },
+    /// Removes the xattrs whose names begin with `prefix`.
+    ClearXattrs {
+        /// What the names begin with; empty: all.
+        prefix: Box<[u8]>,
+    },
     /// Sets omap keys; creates the object as needed.
     SetOmap {
         /// Keys and values, in any order; of a key that comes twice the last counts.
@@ -146,6 +151,7 @@ impl Step {
             | Step::Remove
             | Step::Lose { .. }
             | Step::RemoveXattr { .. }
+            | Step::ClearXattrs { .. }
             | Step::RemoveOmap { .. }
             | Step::RemoveOmapRange { .. }
             | Step::ClearOmap => false,
@@ -230,6 +236,10 @@ impl Step {
                 e.blob(to);
             }
             Step::ClearOmap => e.u8(14),
+            Step::ClearXattrs { prefix } => {
+                e.u8(15);
+                e.blob(prefix);
+            }
         }
     }
 
@@ -253,6 +263,7 @@ impl Step {
             12 => Step::RemoveOmap { keys: d.vec(4, |d| Ok(d.blob()?.into()))? },
             13 => Step::RemoveOmapRange { from: d.blob()?.into(), to: d.blob()?.into() },
             14 => Step::ClearOmap,
+            15 => Step::ClearXattrs { prefix: d.blob()?.into() },
             value => return Err(DecodeError::BadValue { what: "step of a change", value: value.into() }),
         })
     }

@@ -86,6 +86,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         (name(), bytes(50)).prop_map(|(name, value)| Step::SetXattr { name, value }),
         name().prop_map(|name| Step::RemoveXattr { name }),
+        name().prop_map(|prefix| Step::ClearXattrs { prefix }),
         vec((name(), bytes(50)), 0..4).prop_map(|entries| Step::SetOmap { entries }),
         bytes(50).prop_map(|header| Step::SetOmapHeader { header }),
         vec(name(), 0..4).prop_map(|keys| Step::RemoveOmap { keys }),

@@ -290,6 +290,7 @@ impl State {
             }
             Step::SetXattr { name, value } => object.meta.xattrs.set(name, value.clone()),
             Step::RemoveXattr { name } => object.meta.xattrs.remove(name),
+            Step::ClearXattrs { prefix } => object.meta.xattrs.clear(prefix),
             Step::SetOmap { .. }
             | Step::SetOmapHeader { .. }
             | Step::RemoveOmap { .. }

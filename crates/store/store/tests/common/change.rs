@@ -68,6 +68,7 @@ fn attribute_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (key(), value()).prop_map(|(name, value)| Step::SetXattr { name, value }),
         2 => key().prop_map(|name| Step::RemoveXattr { name }),
+        1 => key().prop_map(|prefix| Step::ClearXattrs { prefix }),
         4 => vec((key(), value()), 0..6).prop_map(|entries| Step::SetOmap { entries }),
         1 => value().prop_map(|header| Step::SetOmapHeader { header }),
         2 => vec(key(), 0..4).prop_map(|keys| Step::RemoveOmap { keys }),

@@ -197,6 +197,7 @@ impl Object {
             }
             Step::SetXattr { name, value } => self.meta.xattrs.set(name, value.clone()),
             Step::RemoveXattr { name } => self.meta.xattrs.remove(name),
+            Step::ClearXattrs { prefix } => self.meta.xattrs.clear(prefix),
             Step::SetOmap { .. }
             | Step::SetOmapHeader { .. }
             | Step::RemoveOmap { .. }

@@ -134,6 +134,10 @@ impl<P: Placer> Work<P> {
                 state.meta.xattrs.remove(name);
                 object.resized = true;
             }
+            Step::ClearXattrs { prefix } => {
+                state.meta.xattrs.clear(prefix);
+                object.resized = true;
+            }
             Step::SetOmap { .. } | Step::SetOmapHeader { .. } => {
                 state.meta.has_omap = true;
                 self.change_omap(step, object, state);
