@@ -122,8 +122,7 @@ impl Source {
         client_op: &ClientOp,
         state: &mut State<'_>,
     ) -> Result<(), i32> {
-        let old: Vec<Vec<u8>> = state.user_xattrs().into_iter().map(|(name, _)| name.to_vec()).collect();
-        old.iter().for_each(|name| state.remove_xattr(name));
+        state.clear_xattrs();
         if state.was.as_ref().is_some_and(|was| was.has_omap) {
             state.change_omap(Step::ClearOmap);
         }

@@ -88,6 +88,14 @@ impl State<'_> {
         self.remove_stored_xattr(&[USER, name].concat());
     }
 
+    /// Removes all xattrs of clients.
+    pub(crate) fn clear_xattrs(&mut self) {
+        if self.xattrs.with_prefix(USER).next().is_some() {
+            self.xattrs.clear(USER);
+            self.steps.push(Step::ClearXattrs { prefix: USER.into() });
+        }
+    }
+
     /// Sets an xattr by the name that the store knows.
     pub(super) fn set_stored_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), i32> {
         let old = self.xattrs.get(name).map_or(0, |old| name.len() + old.len());
