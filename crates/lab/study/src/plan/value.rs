@@ -166,7 +166,7 @@ mod tests {
             ("osds", "0", "1 to 1024"),
             ("osds", "[]", "at least one"),
             ("osds", "true", "whole number"),
-            ("store", "\"sea\"", "blue, cyan, null"),
+            ("store", "\"sea\"", "cyan, null, blue"),
             ("pgs", "\"100 * (osds\"", "expression"),
             ("rate_iops", "-1", "above 0"),
             ("cpus", "0.001", "0.01 to 4096"),
