@@ -136,9 +136,7 @@ impl Pg {
             let new = NewLog::from(activate);
             let txn = new.transaction(self.transaction(), &self.log.borrow());
             self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;
-            self.carried_out(osd, generation, true)?;
-            self.backend.start_over(self.last_update().version);
-            Ok(())
+            self.carried_out(osd, generation, true)
         };
         answer(head, result.await)
     }

@@ -238,7 +238,7 @@ impl Pg {
         if version <= self.backend.committed() {
             return finish_unchanged(osd, &op, outcome);
         }
-        if let Err((op, outcome)) = self.pipeline.attach(version, op, outcome) {
+        if let Some((op, outcome)) = self.pipeline.attach(version, op, outcome) {
             finish_unchanged(osd, &op, outcome);
         }
     }

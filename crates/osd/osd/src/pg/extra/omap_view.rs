@@ -13,6 +13,9 @@ use crate::shard::OsdShard;
 
 type Entries = BTreeMap<Box<[u8]>, Option<Bytes>>;
 
+/// A range of keys: the first, and the first behind it.
+type KeyRange = (Box<[u8]>, Box<[u8]>);
+
 /// The changes of a request, and the answers of the store that a class method works on.
 #[derive(Default)]
 pub(crate) struct OmapView {
@@ -20,8 +23,8 @@ pub(crate) struct OmapView {
     is_hidden: bool,
     /// New values; `None` removes.
     changes: Entries,
-    /// Ranges in which nothing that is stored counts: the first key, and the first that stays.
-    removed: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// Ranges in which nothing that is stored counts.
+    removed: Vec<KeyRange>,
     header: Option<Bytes>,
     /// Looked up for a method, …
     values: Entries,
