@@ -17,6 +17,7 @@ use carmine_wire::{EntityType, kinds};
 
 use crate::admin;
 use crate::config::OUTPUT_BYTES_MAX;
+use crate::error::OpError;
 use crate::maps::share_map;
 use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
@@ -130,7 +131,7 @@ pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
             let to = ReplyTo::Conn(Rc::clone(&conn), permit);
             match decode(osd, parts, conn.peer().gid, to) {
                 Ok(op) => route_op(osd, op),
-                Err(why) => conn.close(why),
+                Err(why) => conn.close(why.to_string()),
             }
         }
     }
@@ -148,7 +149,7 @@ fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
         let back = HopBack { here: osd.shard.clone(), home, conn, token };
         match decode(&osd, parts, gid, ReplyTo::Hop(back)) {
             Ok(op) => route_op(&osd, op),
-            Err(why) => close_at(&osd, home, conn, why),
+            Err(why) => close_at(&osd, home, conn, why.to_string()),
         }
     });
 }
@@ -163,9 +164,9 @@ fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
     });
 }
 
-fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<Rc<ClientOp>, String> {
-    let request =
-        OsdRequest::decode(&parts.header, &parts.front).map_err(|e| format!("bad operation: {e}"))?;
+fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<Rc<ClientOp>, OpError> {
+    let request = OsdRequest::decode(&parts.header, &parts.front)
+        .map_err(|error| OpError::because(errno::EINVAL, format_args!("bad operation: {error}")))?;
     let reqid = ReqId { client: gid, inc: request.client_inc, tid: parts.header.tid };
     let data = (parts.data, parts.data_crc);
     Ok(ClientOp::new(request, reqid, data, osd.shard.now_ns(), to))
@@ -259,24 +260,26 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
         let answered = match parts.header.kind {
             PushObject::KIND => match PushObject::read(parts.front, &parts.data, parts.data_crc) {
                 Ok(push) => Ok(pg.answer_push(&own, push).await),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(OpError::because(errno::EINVAL, error)),
             },
             PgQuery::KIND => answer(parts, |query| pg.answer_query(&own, query)).await,
             PgRepair::KIND => answer(parts, |repair| pg.answer_repair(&own, repair)).await,
             PgActivate::KIND => answer(parts, |activate| pg.answer_activate(&own, activate)).await,
             PgRead::KIND => answer(parts, |read| pg.answer_read(&own, read)).await,
-            kind => Err(format!("replication message {kind:#x} is unknown")),
+            kind => {
+                Err(OpError::because(errno::EINVAL, format_args!("replication message {kind:#x} is unknown")))
+            }
         };
         let answer = answered.unwrap_or_else(|error| {
             tracing::error!("pg {id}: {error}");
-            Message::of(&PgAck { head, result: errno::EINVAL })
+            Message::of(&PgAck { head, result: error.errno() })
         });
         reply(answer.with_tid(tid));
     });
 }
 
 /// Decodes a request and answers it.
-async fn answer<T: Front>(parts: Parts, answer: impl AsyncFnOnce(T) -> Message) -> Result<Message, String> {
-    let request = Message::from(parts).decode().map_err(|error| error.to_string())?;
+async fn answer<T: Front>(parts: Parts, answer: impl AsyncFnOnce(T) -> Message) -> Result<Message, OpError> {
+    let request = Message::from(parts).decode().map_err(|error| OpError::because(errno::EINVAL, error))?;
     Ok(answer(request).await)
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use carmine_store::StoreError;
-use carmine_types::Errno;
+use carmine_types::{Errno, errno};
 
 /// An errno, which clients and other OSDs are told, and its cause, which the log is told. One without a cause costs no
 /// allocation: most of them are answers that clients expect, as ENOENT is.
@@ -21,9 +21,24 @@ enum Cause {
 }
 
 impl OpError {
+    /// An error that says no more than its errno.
+    pub(crate) const fn of(errno: i32) -> OpError {
+        OpError { errno: Errno(errno), cause: None }
+    }
+
     /// An error with words that say more than the errno.
     pub(crate) fn because(errno: i32, why: impl fmt::Display) -> OpError {
         OpError { errno: Errno(errno), cause: Some(Box::new(Cause::Said(why.to_string()))) }
+    }
+
+    /// What whoever asked is told; the log is told the cause. Failures of this OSD are errors there, those of clients are not.
+    pub(crate) fn told(&self) -> i32 {
+        match self.cause.as_deref() {
+            None => {}
+            Some(Cause::Said(_)) if self.errno.0 != errno::EIO => tracing::debug!("{self}"),
+            Some(_) => tracing::error!("{self}"),
+        }
+        self.errno()
     }
 
     /// What tools are told: a negative errno.
@@ -40,7 +55,11 @@ impl From<Errno> for OpError {
 
 impl From<StoreError> for OpError {
     fn from(error: StoreError) -> OpError {
-        OpError { errno: Errno(error.errno()), cause: Some(Box::new(Cause::Store(error))) }
+        let errno = Errno(error.errno());
+        match error {
+            StoreError::NotFound(_) => OpError::from(errno),
+            error => OpError { errno, cause: Some(Box::new(Cause::Store(error))) },
+        }
     }
 }
 
@@ -51,5 +70,26 @@ impl fmt::Display for OpError {
             Some(Cause::Store(error)) => write!(f, "{error} ({:?})", self.errno),
             Some(Cause::Said(why)) => write!(f, "{why} ({:?})", self.errno),
         }
+    }
+}
+
+#[cfg(test)]
+impl PartialEq for OpError {
+    /// Tools see the errno only.
+    fn eq(&self, other: &OpError) -> bool {
+        self.errno == other.errno
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_its_cause_and_stays_small() {
+        assert_eq!(OpError::of(errno::ENOENT).to_string(), Errno(errno::ENOENT).to_string());
+        assert_eq!(OpError::because(errno::EINVAL, "too short").to_string(), "too short (EINVAL)");
+        assert_eq!(OpError::from(Errno(errno::EIO)).errno(), errno::EIO);
+        assert!(size_of::<OpError>() <= 16);
     }
 }

@@ -1,10 +1,10 @@
 //! The OSD: placement groups on reactors, the way of a client's operation, replication and activation.
 //!
 //! A message arrives on the shard that serves its connection (`dispatch`), hops to the shard that owns its PG if that is
-//! another one, waits there for its map and for an active PG (`pg`), takes its object's turn (`pg/object`), is executed
-//! (`pg/exec`), and if it writes: gets its version, goes to the store and to the replicas in one step (`pg/txn`,
-//! `pg/replicate`) and is answered when it is durable everywhere. Maps come in on shard 0 (`maps`); a new acting set
-//! begins an interval (`pg/interval`), which the primary activates (`pg/activate`, answered by `pg/follow`).
+//! another one, waits there for its map and for an active PG (`pg`), is queued on its object (`pg/object`), is executed
+//! (`pg/exec`), and if it writes (`pg/write`): gets its version, goes to the store and to the replicas (`pg/backend`) in one
+//! step and is answered when it is durable everywhere. Maps come in on shard 0 (`maps`); a new acting set begins an
+//! interval, in which `carmine-peering` makes the copies equal (`pg/shell` and `pg/push`, answered by `pg/follow`).
 //!
 //! Invariants: a PG is touched by its shard only; this crate makes no system call and knows no monitor but through
 //! `carmine-client`'s session; nothing that a client or a peer sends panics.

@@ -46,7 +46,7 @@ metric_set! {
 
 /// Stages of an operation, in order; each begins where the one before ends. Reads have no `store` and `replicate`.
 pub(crate) const STAGES: [&str; 5] = ["queue", "execute", "store", "replicate", "reply"];
-/// From decoded to its object's turn.
+/// From decoded until it runs.
 pub(crate) const QUEUE: usize = 0;
 /// Checks, loading, reading or submitting.
 pub(crate) const EXECUTE: usize = 1;

@@ -10,10 +10,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::OpError;
 use crate::messages::{RepAck, peek_pg};
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, Target, connect, with_timeout};
 use carmine_reactor::{Group, Shard, sync::oneshot};
-use carmine_types::{OsdId, SpgId};
+use carmine_types::{OsdId, SpgId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::private::{Route, RouteReply};
 use carmine_wire::{EntityAddr, EntityType};
@@ -175,7 +176,7 @@ impl Session {
     }
 
     /// Makes whatever is missing for the messages that wait.
-    async fn establish(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<(), String> {
+    async fn establish(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<(), OpError> {
         let has_route = self.route.borrow().is_some();
         if !has_route {
             let route = self.ask_route(osd).await?;
@@ -193,7 +194,9 @@ impl Session {
             if !stands {
                 let port =
                     self.route.borrow().as_ref().and_then(|r| r.reactors.get(usize::from(reactor)).copied());
-                let port = port.ok_or("the peer named a reactor without a port")?;
+                let port = port.ok_or_else(|| {
+                    OpError::because(errno::ENOTCONN, "the peer named a reactor without a port")
+                })?;
                 let conn = self.dial(osd, Target::port_of(self.addr, port), Some(reactor)).await?;
                 self.conns.borrow_mut().insert(reactor, conn);
             }
@@ -206,7 +209,7 @@ impl Session {
         osd: &Rc<OsdShard>,
         target: Target,
         reactor: Option<u16>,
-    ) -> Result<Rc<Connection>, String> {
+    ) -> Result<Rc<Connection>, OpError> {
         let handler = Rc::new(PeerDispatch {
             osd: Rc::downgrade(osd),
             session: Rc::downgrade(self),
@@ -214,10 +217,12 @@ impl Session {
             made_ns: osd.shard.now_ns(),
         });
         let config = Rc::clone(&osd.peers.config);
-        connect(&osd.shard, target, EntityType::OSD, config, handler).await.map_err(|e| e.to_string())
+        connect(&osd.shard, target, EntityType::OSD, config, handler)
+            .await
+            .map_err(|error| OpError::because(errno::ENOTCONN, error))
     }
 
-    async fn ask_route(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<RouteReply, String> {
+    async fn ask_route(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<RouteReply, OpError> {
         let conn = self.dial(osd, Target::from(self.addr), None).await?;
         let (tell, told) = oneshot::channel();
         let tid = osd.peers.next_tid.get();
@@ -227,8 +232,11 @@ impl Session {
         let answer = with_timeout(&osd.shard, ANSWER_LIMIT, told).await;
         osd.peers.pending.borrow_mut().remove(&tid);
         conn.finish();
-        let answer = answer.and_then(|a| a.ok()).ok_or("no answer to Route")?;
-        let mut route: RouteReply = answer.decode().map_err(|e| e.to_string())?;
+        let answer = answer
+            .and_then(|a| a.ok())
+            .ok_or_else(|| OpError::because(errno::ENOTCONN, "no answer to Route"))?;
+        let mut route: RouteReply =
+            answer.decode().map_err(|error| OpError::because(errno::ENOTCONN, error))?;
         route.pgs.sort_unstable();
         Ok(route)
     }

@@ -57,6 +57,8 @@ pub struct Peering {
     pub(crate) promised: Epoch,
     /// The attempt of the last query answered: nothing of another one is taken (replica).
     pub(crate) following: Option<AttemptId>,
+    /// That attempt has ordered a repair (replica).
+    pub(crate) is_repaired: bool,
 }
 
 impl Peering {
@@ -76,6 +78,7 @@ impl Peering {
             successor: None,
             promised: Epoch(0),
             following: None,
+            is_repaired: false,
         }
     }
 
@@ -170,7 +173,7 @@ impl Peering {
                 fx.then = self.on_order(own, attempt, epoch, order, &mut fx)
             }
             Event::CarriedOut { generation, activates } => {
-                fx.then = self.carried_out(own, generation, activates)
+                fx.then = self.carried_out(own, generation, activates, &mut fx)
             }
             Event::CannotApply { errno } => self.cannot_apply(errno, &mut fx),
             event => self.on_answer(own, event, &mut fx),

@@ -215,19 +215,17 @@ impl Peering {
         let copies = attempt.replicas.iter().filter_map(|(osd, step)| Some((*osd, step.copy()?)));
         let complete = copies.filter(|(_, copy)| !copy.incomplete && copy.last_epoch_started > Epoch(0));
         let best = complete.max_by_key(|(_, copy)| (copy.last_epoch_started, copy.last_update));
+        let incomplete = own.incomplete && !cfg!(carmine_mutation = "lead_incomplete");
         let ours = own.last_epoch_started;
         let is_better = |copy: &Copy| copy.last_epoch_started > ours && copy.last_update != own.last_update;
-        let better = best.filter(|(_, copy)| {
-            (own.incomplete || is_better(copy)) && !cfg!(carmine_mutation = "ignore_better")
-        });
+        let better = best
+            .filter(|(_, copy)| (incomplete || is_better(copy)) && !cfg!(carmine_mutation = "ignore_better"));
         let better = better.map(|(osd, copy)| (osd, copy.last_epoch_started));
         self.successor = better.map(|(osd, _)| osd);
         match better {
-            None if own.incomplete && !cfg!(carmine_mutation = "lead_incomplete") => {
-                Err(Stop::Incomplete(Reason::AllIncomplete))
-            }
+            None if incomplete => Err(Stop::Incomplete(Reason::AllIncomplete)),
             None => Ok(()),
-            Some((osd, _)) if own.incomplete => Err(Stop::Incomplete(Reason::Interrupted(osd))),
+            Some((osd, _)) if incomplete => Err(Stop::Incomplete(Reason::Interrupted(osd))),
             Some((osd, started)) => Err(Stop::Incomplete(Reason::NewerData { osd, started, ours })),
         }
     }

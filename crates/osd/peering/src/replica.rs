@@ -26,7 +26,10 @@ impl Peering {
         let generation = self.generation;
         match order {
             Order::Repair { has_room: false } => Then::Refuse(Errno(errno::ENOSPC)),
+            // Once an attempt, before anything is pushed: a second one would empty what was pushed.
+            Order::Repair { has_room: true } if self.is_repaired => AGAIN,
             Order::Repair { has_room: true } => {
+                self.is_repaired = true;
                 let incomplete = !cfg!(carmine_mutation = "unmarked_repair");
                 let info = PgInfo { last_epoch_started: Epoch(0), incomplete, ..own.clone() };
                 Then::CarryOut { generation, info: Some(info) }
@@ -34,6 +37,8 @@ impl Peering {
             Order::Activate { last_epoch_started } if last_epoch_started != attempt.interval => {
                 Then::Refuse(Errno(errno::EINVAL))
             }
+            // What is changed is marked first.
+            Order::Push if !own.incomplete => AGAIN,
             Order::Push | Order::Activate { .. } | Order::Query { .. } => {
                 Then::CarryOut { generation, info: None }
             }
@@ -53,12 +58,18 @@ impl Peering {
             return AGAIN;
         }
         self.next_generation(fx);
-        self.following = Some(attempt);
+        (self.following, self.is_repaired) = (Some(attempt), false);
         self.phase = Phase::Replica { active: false };
         Then::CarryOut { generation: self.generation, info: None }
     }
 
-    pub(crate) fn carried_out(&mut self, own: &PgInfo, generation: u64, activates: bool) -> Then {
+    pub(crate) fn carried_out(
+        &mut self,
+        own: &PgInfo,
+        generation: u64,
+        activates: bool,
+        fx: &mut Effects,
+    ) -> Then {
         if self.generation != generation {
             return AGAIN;
         }
@@ -68,6 +79,8 @@ impl Peering {
             if own.incomplete || !is_started {
                 return AGAIN;
             }
+            // Orders that are still being carried out end without effect.
+            self.next_generation(fx);
             self.phase = Phase::Replica { active: true };
         }
         Then::Answer

@@ -7,6 +7,7 @@ use carmine_store::OmapRange;
 use carmine_types::{UTime, errno};
 use carmine_wire::{EntityAddr, EntityName};
 
+use crate::error::OpError;
 use crate::pg::{State, decode_input};
 
 /// Who calls a method.
@@ -39,7 +40,7 @@ impl<'a, 'b> Handle<'a, 'b> {
     }
 
     /// ENOENT if there is no object.
-    pub(super) fn must_exist(&self) -> Result<(), i32> {
+    pub(super) fn must_exist(&self) -> Result<(), OpError> {
         self.state.must_exist()
     }
 
@@ -53,7 +54,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         self.state.xattr(name)
     }
 
-    pub(super) fn set_xattr(&mut self, name: &[u8], value: Vec<u8>) -> Result<(), i32> {
+    pub(super) fn set_xattr(&mut self, name: &[u8], value: Vec<u8>) -> Result<(), OpError> {
         if self.state.is_in_vain() {
             return Ok(());
         }
@@ -102,11 +103,11 @@ impl<'a, 'b> Handle<'a, 'b> {
     }
 
     /// Replaces some of the object's bytes, or appends.
-    pub(super) fn write(&mut self, at: u64, bytes: Vec<u8>) -> Result<(), i32> {
+    pub(super) fn write(&mut self, at: u64, bytes: Vec<u8>) -> Result<(), OpError> {
         if self.state.is_in_vain() {
             return Ok(());
         }
-        let start = usize::try_from(at).map_err(|_| errno::EFBIG)?;
+        let start = usize::try_from(at).map_err(|_| OpError::of(errno::EFBIG))?;
         self.state.write(at, Payload::from(bytes.clone()), None)?;
         if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
             let end = start + bytes.len();
@@ -119,7 +120,7 @@ impl<'a, 'b> Handle<'a, 'b> {
     }
 
     /// Replaces all of the object's bytes.
-    pub(super) fn write_full(&mut self, bytes: Vec<u8>) -> Result<(), i32> {
+    pub(super) fn write_full(&mut self, bytes: Vec<u8>) -> Result<(), OpError> {
         if self.state.is_in_vain() {
             return Ok(());
         }
@@ -143,7 +144,7 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 pub(super) fn decode<'a, T>(
     input: &'a [u8],
     read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
-) -> Result<T, i32> {
+) -> Result<T, OpError> {
     decode_input(input, read)
 }
 
@@ -154,9 +155,6 @@ pub(super) fn decode<'a, T>(
 pub(super) fn stored<'a, T>(
     value: &'a [u8],
     read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
-) -> Result<T, i32> {
-    Decoder::all(value, "stored by a method", read).map_err(|error| {
-        tracing::error!("{error}");
-        errno::EIO
-    })
+) -> Result<T, OpError> {
+    Decoder::all(value, "stored by a method", read).map_err(|error| OpError::because(errno::EIO, error))
 }

@@ -5,6 +5,7 @@ use carmine_wire::{DecodeError, Decoder, Encoder, EntityAddr, EntityName};
 
 use super::handle::{Handle, decode, stored};
 use super::{Done, Method, read, write};
+use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
     write("lock", lock),
@@ -86,7 +87,7 @@ impl Lock {
     }
 
     /// The lock of this name, without holders whose time is over.
-    fn load(h: &mut Handle<'_, '_>, name: &[u8]) -> Result<Lock, i32> {
+    fn load(h: &mut Handle<'_, '_>, name: &[u8]) -> Result<Lock, OpError> {
         let Some(value) = h.xattr(&[PREFIX, name].concat()) else { return Ok(Lock::default()) };
         let mut lock = stored(&value, Lock::decode)?;
         let now = h.now();
@@ -94,7 +95,7 @@ impl Lock {
         Ok(lock)
     }
 
-    fn store(&self, h: &mut Handle<'_, '_>, name: &[u8]) -> Result<(), i32> {
+    fn store(&self, h: &mut Handle<'_, '_>, name: &[u8]) -> Result<(), OpError> {
         h.set_xattr(&[PREFIX, name].concat(), self.encode())
     }
 
@@ -103,10 +104,10 @@ impl Lock {
     }
 
     /// The caller holds exactly this lock; else EBUSY.
-    fn held(&self, h: &Handle<'_, '_>, wish: &Claim) -> Result<usize, i32> {
+    fn held(&self, h: &Handle<'_, '_>, wish: &Claim) -> Result<usize, OpError> {
         let same = self.kind == wish.kind && self.tag == wish.tag;
         let at = self.find(h.caller.name(), &wish.cookie);
-        at.filter(|_| same).ok_or(errno::EBUSY)
+        at.filter(|_| same).ok_or(OpError::of(errno::EBUSY))
     }
 }
 
@@ -125,9 +126,9 @@ impl Claim {
     }
 
     /// EINVAL for what is no lock.
-    fn check(&self) -> Result<(), i32> {
+    fn check(&self) -> Result<(), OpError> {
         let valid = !self.name.is_empty() && matches!(self.kind, EXCLUSIVE | SHARED | EXCLUSIVE_EPHEMERAL);
-        if valid { Ok(()) } else { Err(errno::EINVAL) }
+        if valid { Ok(()) } else { Err(OpError::of(errno::EINVAL)) }
     }
 }
 
@@ -140,16 +141,16 @@ fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let mut lock = Lock::load(h, &wish.name)?;
     let caller = h.caller;
     if !lock.holders.is_empty() && lock.tag != wish.tag {
-        return Err(errno::EBUSY);
+        return Err(OpError::of(errno::EBUSY));
     }
     match lock.find(caller.name(), &wish.cookie) {
-        Some(_) if flags & (MAY_RENEW | MUST_RENEW) == 0 => return Err(errno::EEXIST),
+        Some(_) if flags & (MAY_RENEW | MUST_RENEW) == 0 => return Err(OpError::of(errno::EEXIST)),
         Some(at) => drop(lock.holders.remove(at)),
-        None if flags & MUST_RENEW != 0 => return Err(errno::ENOENT),
+        None if flags & MUST_RENEW != 0 => return Err(OpError::of(errno::ENOENT)),
         None => {}
     }
     if !lock.holders.is_empty() && (wish.kind != SHARED || lock.kind != wish.kind) {
-        return Err(errno::EBUSY);
+        return Err(OpError::of(errno::EBUSY));
     }
     let expires = if duration == UTime::ZERO { UTime::ZERO } else { sum(h.now(), duration) };
     let (name, addr) = (caller.name(), caller.addr);
@@ -184,7 +185,7 @@ fn break_lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn release(h: &mut Handle<'_, '_>, name: &[u8], holder: EntityName, cookie: &[u8]) -> Done {
     h.must_exist()?;
     let mut lock = Lock::load(h, name)?;
-    let at = lock.find(holder, cookie).ok_or(errno::ENOENT)?;
+    let at = lock.find(holder, cookie).ok_or(OpError::of(errno::ENOENT))?;
     lock.holders.remove(at);
     if lock.holders.is_empty() && lock.kind == EXCLUSIVE_EPHEMERAL {
         h.remove_object();
@@ -204,7 +205,7 @@ fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let mut lock = Lock::load(h, &wish.name)?;
     let at = lock.held(h, &wish)?;
     if lock.find(h.caller.name(), cookie).is_some() {
-        return Err(errno::EBUSY);
+        return Err(OpError::of(errno::EBUSY));
     }
     if let Some(holder) = lock.holders.get_mut(at) {
         holder.cookie = cookie.to_vec();

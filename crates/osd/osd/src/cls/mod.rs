@@ -16,12 +16,13 @@ use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
 
 pub(crate) use handle::{Caller, Handle};
 
+use crate::error::OpError;
 use crate::op::{ClientOp, input_of};
 use crate::pg::State;
 use crate::shard::OsdShard;
 
 /// What a method gives back: its output, or an errno.
-type Done = Result<Vec<u8>, i32>;
+type Done = Result<Vec<u8>, OpError>;
 
 /// A method that clients can call.
 struct Method {
@@ -91,13 +92,13 @@ pub(crate) async fn call(
     state: &mut State<'_>,
     request: &OsdOp,
     input: &[u8],
-) -> Result<Payload, i32> {
-    let (class, method, input) = parts(request, input).ok_or(errno::EINVAL)?;
+) -> Result<Payload, OpError> {
+    let (class, method, input) = parts(request, input).ok_or(OpError::of(errno::EINVAL))?;
     let Some(found) = find(class, method) else {
         osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
         // Tools ask objects that are not there for what they may not have: that is the answer they know.
         state.must_exist()?;
-        return Err(errno::EOPNOTSUPP);
+        return Err(OpError::of(errno::EOPNOTSUPP));
     };
     if !found.writes {
         state.must_exist()?;
@@ -114,8 +115,8 @@ pub(crate) async fn call(
         }
         if state.steps() != before {
             tracing::error!("method {} changes an object before it has looked at it", found.name);
-            return Err(errno::EIO);
+            return Err(OpError::of(errno::EIO));
         }
     }
-    Err(errno::E2BIG)
+    Err(OpError::of(errno::E2BIG))
 }

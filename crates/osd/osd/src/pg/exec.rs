@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
 use carmine_reactor::Payload;
-use carmine_store::StoreError;
 use carmine_types::{Eversion, LogOp, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
 use carmine_wire::osd_op::{OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_ranges};
 use smallvec::SmallVec;
@@ -17,6 +16,7 @@ use smallvec::SmallVec;
 use super::extra::{self, Extra, OmapView};
 use super::heal;
 use crate::config::{OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX};
+use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
 
@@ -98,7 +98,7 @@ fn is_plain(code: u16) -> bool {
 pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
     let meta = match stat(osd, op).await {
         Ok(meta) => meta,
-        Err(result) => return Outcome::error(result),
+        Err(error) => return Outcome::error(error.told()),
     };
     let user_version = meta.as_ref().map_or(0, |m| m.user_version);
     let mut outcome = Outcome { user_version, ..Outcome::default() };
@@ -116,12 +116,12 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
         };
         match step.and_then(|data| counted(&mut left, data)) {
             Ok(data) => outcome.outputs.push((0, data)),
-            Err(result) if request.flags & flags::op::FAILOK != 0 => {
-                outcome.outputs.push((result, Payload::new()));
+            Err(error) if request.flags & flags::op::FAILOK != 0 => {
+                outcome.outputs.push((error.told(), Payload::new()));
             }
-            Err(result) => {
-                outcome.outputs.push((result, Payload::new()));
-                outcome.result = result;
+            Err(error) => {
+                outcome.result = error.told();
+                outcome.outputs.push((outcome.result, Payload::new()));
                 break;
             }
         }
@@ -131,8 +131,8 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
 }
 
 /// Executes a request with writes against the object as it is now.
-pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan>, i32> {
-    let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| errno::EINVAL)?;
+pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan>, OpError> {
+    let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| OpError::of(errno::EINVAL))?;
     let meta = stat(osd, op).await?;
     let mut outputs = SmallVec::new();
     let mut state = State::new(osd, op, meta.clone());
@@ -149,8 +149,11 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
         match step.and_then(|data| counted(&mut state.left, data)) {
             Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
             Ok(_) => outputs.push((0, Payload::new())),
-            Err(result) if request.flags & flags::op::FAILOK != 0 => outputs.push((result, Payload::new())),
-            Err(result) => {
+            Err(error) if request.flags & flags::op::FAILOK != 0 => {
+                outputs.push((error.told(), Payload::new()))
+            }
+            Err(error) => {
+                let result = error.told();
                 outputs.push((result, Payload::new()));
                 return Ok(Box::new(Plan { outputs, ..Plan::failed(result) }));
             }
@@ -173,16 +176,16 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
 }
 
 /// An output, if there is room left for it.
-fn counted(left: &mut u64, output: Payload) -> Result<Payload, i32> {
-    *left = left.checked_sub(output.len() as u64).ok_or(errno::EMSGSIZE)?;
+fn counted(left: &mut u64, output: Payload) -> Result<Payload, OpError> {
+    *left = left.checked_sub(output.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
     Ok(output)
 }
 
-async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, i32> {
+async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, OpError> {
     if op.oid.snap != SNAP_HEAD {
         return Ok(None); // no snapshots: nothing but the head exists
     }
-    osd.store.stat(&op.oid).await.map_err(|error| failed(&error))
+    osd.store.stat(&op.oid).await.map_err(OpError::from)
 }
 
 async fn read_op(
@@ -191,8 +194,8 @@ async fn read_op(
     meta: Option<&ObjectMeta>,
     op: &OsdOp,
     left: u64,
-) -> Result<Payload, i32> {
-    let found = meta.ok_or(errno::ENOENT);
+) -> Result<Payload, OpError> {
+    let found = meta.ok_or(OpError::of(errno::ENOENT));
     match op.code {
         ops::READ | ops::SPARSE_READ => {
             let meta = found?;
@@ -207,11 +210,11 @@ async fn read_op(
             let (want, have) = (op.assert_ver().ver, found?.user_version);
             match want.cmp(&have) {
                 std::cmp::Ordering::Equal => Ok(Payload::new()),
-                std::cmp::Ordering::Less => Err(errno::ERANGE),
-                std::cmp::Ordering::Greater => Err(errno::EOVERFLOW),
+                std::cmp::Ordering::Less => Err(OpError::of(errno::ERANGE)),
+                std::cmp::Ordering::Greater => Err(OpError::of(errno::EOVERFLOW)),
             }
         }
-        _ => Err(errno::EOPNOTSUPP),
+        _ => Err(OpError::of(errno::EOPNOTSUPP)),
     }
 }
 
@@ -221,17 +224,17 @@ pub(super) async fn read_bytes(
     size: u64,
     op: &OsdOp,
     left: u64,
-) -> Result<Payload, i32> {
+) -> Result<Payload, OpError> {
     let extent = op.extent();
     let to_end = size.saturating_sub(extent.offset);
     let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
     if len > left {
-        return Err(errno::EMSGSIZE);
+        return Err(OpError::of(errno::EMSGSIZE));
     }
     if len == 0 {
         return Ok(Payload::new());
     }
-    heal::read(osd, oid, extent.offset, len).await.map_err(|unhealed| failed(&unhealed.error))
+    heal::read(osd, oid, extent.offset, len).await.map_err(|unhealed| unhealed.error.into())
 }
 
 fn stat_output(size: u64, mtime: UTime) -> Payload {
@@ -297,21 +300,27 @@ impl<'a> State<'a> {
         client: &ClientOp,
         meta: Option<&ObjectMeta>,
         op: &OsdOp,
-    ) -> Result<Payload, i32> {
+    ) -> Result<Payload, OpError> {
         let is_changed = !self.steps.is_empty();
         match op.code {
-            ops::STAT if is_changed && !self.exists => Err(errno::ENOENT),
+            ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
-            ops::READ | ops::SPARSE_READ if is_changed => Err(errno::EOPNOTSUPP),
+            ops::READ | ops::SPARSE_READ if is_changed => Err(OpError::of(errno::EOPNOTSUPP)),
             _ => read_op(osd, client, meta, op, self.left).await,
         }
     }
 
-    fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>, range: Range<usize>) -> Result<(), i32> {
+    fn apply(
+        &mut self,
+        op: &OsdOp,
+        data: Payload,
+        crc: Option<u32>,
+        range: Range<usize>,
+    ) -> Result<(), OpError> {
         let extent = op.extent();
         match op.code {
             ops::WRITE | ops::WRITE_FULL | ops::APPEND if extent.length != data.len() as u64 => {
-                Err(errno::EINVAL)
+                Err(OpError::of(errno::EINVAL))
             }
             ops::WRITE => self.write(extent.offset, data, crc),
             ops::APPEND => self.write(self.size, data, crc),
@@ -335,12 +344,12 @@ impl<'a> State<'a> {
                 }
                 Ok(())
             }
-            ops::DELETE if !self.exists => Err(errno::ENOENT),
+            ops::DELETE if !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::DELETE => {
                 self.remove();
                 Ok(())
             }
-            ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(errno::EEXIST),
+            ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(OpError::of(errno::EEXIST)),
             // Also of one that is there: `rados touch` sets its time.
             ops::CREATE => {
                 self.steps.push(Step::Touch);
@@ -351,7 +360,7 @@ impl<'a> State<'a> {
                 self.touch();
                 Ok(())
             }
-            _ => Err(errno::EOPNOTSUPP),
+            _ => Err(OpError::of(errno::EOPNOTSUPP)),
         }
     }
 
@@ -385,21 +394,21 @@ impl<'a> State<'a> {
         }
     }
 
-    pub(crate) fn write(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), i32> {
+    pub(crate) fn write(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), OpError> {
         if data.len() as u64 > WRITE_BYTES_MAX {
-            return Err(errno::EMSGSIZE);
+            return Err(OpError::of(errno::EMSGSIZE));
         }
         self.place(off, data, crc)
     }
 
     /// Writes as much as one request may; a client's own operation may only write [`WRITE_BYTES_MAX`].
-    pub(super) fn place(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), i32> {
+    pub(super) fn place(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), OpError> {
         let len = data.len() as u64;
         self.written = self.written.saturating_add(len);
         if self.written > REQUEST_BYTES_MAX {
-            return Err(errno::EMSGSIZE);
+            return Err(OpError::of(errno::EMSGSIZE));
         }
-        let end = bounded(off.checked_add(len).ok_or(errno::EFBIG)?)?;
+        let end = bounded(off.checked_add(len).ok_or(OpError::of(errno::EFBIG))?)?;
         if len == 0 {
             self.touch();
             return Ok(());
@@ -411,14 +420,6 @@ impl<'a> State<'a> {
     }
 }
 
-fn bounded(size: u64) -> Result<u64, i32> {
-    if size > OBJECT_BYTES_MAX { Err(errno::EFBIG) } else { Ok(size) }
-}
-
-/// What a client is told of a store's error. A checksum mismatch is an error, never data.
-pub(crate) fn failed(error: &StoreError) -> i32 {
-    if !matches!(error, StoreError::NotFound(_)) {
-        tracing::error!("{error}");
-    }
-    error.errno()
+fn bounded(size: u64) -> Result<u64, OpError> {
+    if size > OBJECT_BYTES_MAX { Err(OpError::of(errno::EFBIG)) } else { Ok(size) }
 }

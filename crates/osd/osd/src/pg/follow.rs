@@ -11,7 +11,7 @@ use carmine_messenger::Message;
 use carmine_peering::{AttemptId, Event, Order, Then};
 use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction};
 use carmine_store::{Commit, StoreError};
-use carmine_types::{Errno, Eversion, errno};
+use carmine_types::{Eversion, errno};
 
 use super::{Pg, PgLog};
 use crate::error::OpError;
@@ -33,7 +33,7 @@ impl Pg {
             self.carried_out(osd, generation, false)
         };
         if let Err(error) = result.await {
-            return no_answer(head, error.errno());
+            return no_answer(head, error.told());
         }
         let log = self.log.borrow();
         let is_same = log.info().last_update == last_update;
@@ -52,7 +52,7 @@ impl Pg {
         match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
             Then::CarryOut { generation, info } => Ok((generation, info)),
             Then::Refuse(errno) => Err(errno.into()),
-            Then::Nothing | Then::Answer | Then::Push => Err(Errno(errno::EAGAIN).into()),
+            Then::Nothing | Then::Answer | Then::Push => Err(OpError::of(errno::EAGAIN)),
         }
     }
 
@@ -65,7 +65,7 @@ impl Pg {
     ) -> Result<(), OpError> {
         match self.on(osd, Event::CarriedOut { generation, activates }) {
             Then::Answer => Ok(()),
-            _ => Err(Errno(errno::EAGAIN).into()),
+            _ => Err(OpError::of(errno::EAGAIN)),
         }
     }
 
@@ -112,7 +112,7 @@ impl Pg {
                 && !txn.forget_pg
                 && txn.objects().all(|oid| self.contains(oid));
             if !is_push {
-                return Err(Errno(errno::EINVAL).into());
+                return Err(OpError::of(errno::EINVAL));
             }
             let txn = Transaction { bits: self.bits.get(), ..txn.into_txn() };
             self.carry_out(osd, txn, generation, |_| {}).await?;
@@ -131,14 +131,12 @@ impl Pg {
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Activate { last_epoch_started })?;
             if !self.fits(&activate) {
-                return Err(Errno(errno::EINVAL).into());
+                return Err(OpError::of(errno::EINVAL));
             }
             let new = NewLog::from(activate);
             let txn = new.transaction(self.transaction(), &self.log.borrow());
             self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;
-            self.carried_out(osd, generation, true)?;
-            self.backend.start_over(self.last_update().version);
-            Ok(())
+            self.carried_out(osd, generation, true)
         };
         answer(head, result.await)
     }
@@ -166,7 +164,7 @@ impl Pg {
             }
             submitted => submitted,
         };
-        let commit = submitted?.ok_or(Errno(errno::EAGAIN))?;
+        let commit = submitted?.ok_or(OpError::of(errno::EAGAIN))?;
         note(&mut self.log.borrow_mut());
         let result = commit.await;
         if let Err(error) = &result {
@@ -272,5 +270,5 @@ fn no_answer(head: Head, result: i32) -> Message {
 }
 
 fn answer(head: Head, result: Result<(), OpError>) -> Message {
-    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.errno()) })
+    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.told()) })
 }

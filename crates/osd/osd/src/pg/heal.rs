@@ -12,7 +12,7 @@ use carmine_store::{Prepared, StoreError};
 use carmine_types::{Errno, ObjectId, errno};
 
 use super::Pg;
-use super::exec::failed;
+use crate::error::OpError;
 use crate::messages::{Head, PgData, PgRead};
 use crate::shard::OsdShard;
 
@@ -115,19 +115,19 @@ impl Pg {
         let head = read.head;
         let serves = matches!(self.peering.borrow().phase(), Phase::Active | Phase::Replica { .. });
         if !serves || read.len > READ_BYTES_MAX {
-            return answer(head, Err(errno::EAGAIN));
+            return answer(head, Err(OpError::of(errno::EAGAIN)));
         }
         if !self.contains(&read.oid) {
-            return answer(head, Err(errno::EINVAL));
+            return answer(head, Err(OpError::of(errno::EINVAL)));
         }
         let data = osd.store.read(&read.oid, read.off, read.len.into()).await;
-        answer(head, data.map_err(|error| failed(&error)))
+        answer(head, data.map_err(OpError::from))
     }
 }
 
-fn answer(head: Head, data: Result<Payload, i32>) -> Message {
+fn answer(head: Head, data: Result<Payload, OpError>) -> Message {
     match data {
         Ok(data) => Message::of(&PgData { head, result: 0 }).with_data(data),
-        Err(result) => Message::of(&PgData { head, result }),
+        Err(error) => Message::of(&PgData { head, result: error.told() }),
     }
 }

@@ -7,7 +7,7 @@ use carmine_wire::pgls::{ALL_NAMESPACES, END_OF_PG, HObject, ListedObject, PgNls
 use smallvec::smallvec;
 
 use super::Pg;
-use super::exec::failed;
+use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
 
@@ -23,16 +23,16 @@ pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
             let outputs = smallvec![(result, Payload::from(reply.encode()))];
             Outcome { result, outputs, ..Outcome::default() }
         }
-        Err(result) => Outcome::error(result),
+        Err(error) => Outcome::error(error.told()),
     }
 }
 
-async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply), i32> {
-    let [request] = op.request.ops.as_slice() else { return Err(errno::EOPNOTSUPP) };
+async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply), OpError> {
+    let [request] = op.request.ops.as_slice() else { return Err(OpError::of(errno::EOPNOTSUPP)) };
     if request.code != ops::PGNLS {
-        return Err(errno::EOPNOTSUPP);
+        return Err(OpError::of(errno::EOPNOTSUPP));
     }
-    let cursor = PgNlsArg::decode(&op.data.to_vec()).map_err(|_| errno::EINVAL)?.cursor;
+    let cursor = PgNlsArg::decode(&op.data.to_vec()).map_err(|_| OpError::of(errno::EINVAL))?.cursor;
     if cursor.max {
         return Ok((END_OF_PG, PgNlsReply { next: HObject::max(), entries: Vec::new() }));
     }
@@ -40,7 +40,7 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
     let from = (!cursor.is_min()).then_some(&cursor.object);
     let _turn = osd.lists.acquire(1).await;
     // One more than wanted: it is where the next page begins.
-    let found = osd.store.list(pg.id, pg.bits.get(), from, wanted + 1).await.map_err(|e| failed(&e))?;
+    let found = osd.store.list(pg.id, pg.bits.get(), from, wanted + 1).await?;
     let wanted = fitting(&found).min(wanted);
     let more = found.get(wanted).cloned();
     let entries = found.iter().take(wanted).filter(|o| wanted_namespace(op, o)).map(ListedObject::from);

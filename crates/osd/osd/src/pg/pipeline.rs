@@ -146,15 +146,15 @@ impl Pipeline {
         version: u64,
         op: Rc<ClientOp>,
         outcome: Outcome,
-    ) -> Result<(), (Rc<ClientOp>, Outcome)> {
+    ) -> Option<(Rc<ClientOp>, Outcome)> {
         let mut in_flight = self.in_flight.borrow_mut();
         match find(&mut in_flight, version) {
             Some(write) => {
                 op.stage.set(write.op.stage.get());
                 write.followers.push((op, outcome));
-                Ok(())
+                None
             }
-            None => Err((op, outcome)),
+            None => Some((op, outcome)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The path of a write, from its arrival at an active PG to its answer:
 //!
-//! 1. [admit](Pg::start): requests that are refused whatever the state of their object end here; the rest take their turn on
+//! 1. [admit](Pg::start): requests that are refused whatever the state of their object end here; the rest are queued on
 //!    their object (`object`). Reads part ways here (`read`).
 //! 2. [plan](Pg::run_write): alone on its object. A resend is found in the log; otherwise the request is turned into changes
 //!    (`exec`), and what these need is loaded.
@@ -21,10 +21,11 @@ use carmine_reactor::{Group, Payload};
 use carmine_store::StoreError;
 use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno};
 
-use super::exec::{Plan, failed};
+use super::exec::Plan;
 use super::log::Done;
 use super::pipeline::Write;
 use super::{Pg, exec, heal};
+use crate::error::OpError;
 use crate::messages::RepAck;
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
 use crate::op::{ClientOp, Outcome, Stage};
@@ -54,7 +55,7 @@ impl Pg {
         }
     }
 
-    /// Runs an operation whose turn it is.
+    /// Runs an operation that is next on its object.
     fn execute(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         op.started_ns.set(osd.shard.now_ns());
         op.stage.set(Stage::Executing);
@@ -97,7 +98,7 @@ impl Pg {
         if self.is_past(generation) {
             return op.release_more();
         }
-        let plan = planned.unwrap_or_else(|result| Box::new(Plan::failed(result)));
+        let plan = planned.unwrap_or_else(|error| Box::new(Plan::failed(error.told())));
         let prepared = heal::prepare(osd, &plan.changes).await;
         if self.is_past(generation) {
             return op.release_more();
@@ -105,7 +106,7 @@ impl Pg {
         match prepared {
             // Nothing suspends from here on: versions, the log and the store stay in step.
             Ok(_prepared) => self.submit(osd, op, plan),
-            Err(error) => self.submit(osd, op, Box::new(Plan::failed(self.refused(&error)))),
+            Err(error) => self.submit(osd, op, Box::new(Plan::failed(self.refused(error)))),
         }
     }
 
@@ -142,7 +143,7 @@ impl Pg {
         let commit = osd.store.submit(txn);
         let ready = commit.peek();
         if let Some(Err(error)) = ready {
-            let result = self.refused(&error);
+            let result = self.refused(error);
             // That it failed can be noted where its data has no room.
             return match effect {
                 LogOp::Error => self.follow(osd, op, Outcome::error(result), 0),
@@ -168,9 +169,9 @@ impl Pg {
     }
 
     /// The errno that the client is told when the store takes nothing.
-    fn refused(&self, error: &StoreError) -> i32 {
+    fn refused(&self, error: StoreError) -> i32 {
         tracing::warn!("pg {}: write refused: {error}", self.id);
-        failed(error)
+        OpError::from(error).errno()
     }
 
     /// Everything up to this version number is durable here.
@@ -237,7 +238,7 @@ impl Pg {
         if version <= self.backend.committed() {
             return finish_unchanged(osd, &op, outcome);
         }
-        if let Err((op, outcome)) = self.pipeline.attach(version, op, outcome) {
+        if let Some((op, outcome)) = self.pipeline.attach(version, op, outcome) {
             finish_unchanged(osd, &op, outcome);
         }
     }

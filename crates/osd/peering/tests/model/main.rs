@@ -13,11 +13,11 @@ use foldhash::fast::FixedState;
 use world::{Action, Budget, World};
 
 /// States that a scenario explores unless `PEERING_STATES` says otherwise.
-const STATES: usize = 40_000;
+const STATES: usize = 30_000;
 /// A run without trouble ends long before this.
 const QUIET_STEPS_MAX: usize = 3_000;
 
-const CALM: Budget = Budget { writes: 0, kills: 0, late: 0, duplicates: 0, timers: 0, moves: 0 };
+const CALM: Budget = Budget { writes: 0, kills: 0, late: 0, duplicates: 0, timers: 0, moves: 0, failures: 0 };
 
 /// The way to the state that is being worked on, printed if it breaks a rule.
 #[derive(Default)]
@@ -148,6 +148,38 @@ fn messages_are_late_while_a_member_dies() {
         "late",
         active(2, 0).with(Budget { writes: 1, kills: 1, late: 1, duplicates: 1, timers: 1, ..CALM }),
     );
+}
+
+#[test]
+fn orders_are_late_while_a_copy_is_repaired() {
+    let mut world = active(2, 1);
+    world.spoil(1);
+    world.budget = Budget { timers: 9, ..CALM };
+    while !world.is_activating() {
+        let action = world.actions()[0];
+        world.step(action);
+    }
+    scenario("repair", world.with(Budget { kills: 1, late: 1, duplicates: 1, timers: 1, ..CALM }));
+}
+
+#[test]
+fn an_incomplete_copy_is_asked_to_lead() {
+    let mut world = active(2, 1);
+    world.spoil(0);
+    scenario("lead", world.with(Budget { kills: 1, late: 1, timers: 1, ..CALM }));
+}
+
+#[test]
+fn a_replica_fails_after_the_promise() {
+    let mut world = active(3, 1);
+    world.budget.moves = 1;
+    world.step(Action::Move([0, 2]));
+    world.budget = Budget { timers: 9, ..CALM };
+    while !matches!(world.actions()[0], Action::Report(_)) {
+        let action = world.actions()[0];
+        world.step(action);
+    }
+    scenario("promise", world.with(Budget { failures: 1, kills: 1, timers: 1, ..CALM }));
 }
 
 #[test]

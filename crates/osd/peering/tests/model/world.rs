@@ -21,6 +21,8 @@ pub(crate) struct Budget {
     pub(crate) timers: u8,
     /// Changes of the OSDs that CRUSH names.
     pub(crate) moves: u8,
+    /// Writes that a replica cannot apply.
+    pub(crate) failures: u8,
 }
 
 /// What can happen next.
@@ -37,6 +39,8 @@ pub(crate) enum Action {
     /// This OSD sees the next map.
     SeeMap(u8),
     Timer(u8),
+    /// This replica cannot apply a write.
+    CannotApply(u8),
     Kill(u8),
     /// The monitor marks this OSD down.
     MarkDown(u8),
@@ -234,6 +238,19 @@ impl World {
         self
     }
 
+    /// A dead member whose repair did not end.
+    pub(crate) fn spoil(&mut self, osd: u8) {
+        self.budget.kills = 1;
+        self.step(Action::Kill(osd));
+        let disk = &mut self.osd(osd).disk;
+        (disk.started, disk.incomplete, disk.data) = (0, true, [0; 2]);
+    }
+
+    /// A replica is about to be told that its copy is complete.
+    pub(crate) fn is_activating(&self) -> bool {
+        self.net.iter().any(|message| matches!(message.body, Body::Activate { .. }))
+    }
+
     fn osd(&mut self, osd: u8) -> &mut Osd {
         &mut self.osds[usize::from(osd)]
     }
@@ -281,6 +298,12 @@ impl World {
             }
         }
         for (n, osd) in (0u8..).zip(&self.osds) {
+            if self.budget.failures > 0
+                && osd.is_up
+                && *osd.peering.phase() == (Phase::Replica { active: true })
+            {
+                actions.push(Action::CannotApply(n));
+            }
             if osd.is_up && self.budget.kills > 0 {
                 actions.push(Action::Kill(n));
             }
@@ -352,6 +375,10 @@ impl World {
                 self.budget.timers -= 1;
                 let attempt = self.osd(n).timer.take().unwrap();
                 self.on(n, Event::Timer { attempt });
+            }
+            Action::CannotApply(n) => {
+                self.budget.failures -= 1;
+                self.on(n, Event::CannotApply { errno: Errno(errno::ENOSPC) });
             }
             Action::Kill(n) => {
                 self.budget.kills -= 1;

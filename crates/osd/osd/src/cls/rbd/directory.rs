@@ -6,6 +6,7 @@ use carmine_wire::Encoder;
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, with_data, write};
 use super::{done, text, u64_bytes};
+use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
     read("dir_list", |h, input| list(h, NAME, input)),
@@ -33,14 +34,14 @@ const STATE_READY: u8 = 0;
 const STATE_CLOSED: u8 = 1;
 
 /// The value of a name: a text.
-fn look_up(h: &mut Handle<'_, '_>, prefix: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, i32> {
+fn look_up(h: &mut Handle<'_, '_>, prefix: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, OpError> {
     let value = h.omap(&[prefix, name].concat());
     value.map(|value| stored(&value, |d| d.blob().map(<[u8]>::to_vec))).transpose()
 }
 
 fn get(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Done {
     let name = decode(input, |d| d.blob())?;
-    look_up(h, prefix, name)?.map(|value| text(&value)).ok_or(errno::ENOENT)
+    look_up(h, prefix, name)?.map(|value| text(&value)).ok_or(OpError::of(errno::ENOENT))
 }
 
 fn list(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Done {
@@ -63,13 +64,13 @@ fn set_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) {
 fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (name, id) = decode(input, |d| Ok((d.blob()?, d.blob()?)))?;
     if name.is_empty() || !is_id(id) {
-        return Err(errno::EINVAL);
+        return Err(OpError::of(errno::EINVAL));
     }
     if look_up(h, NAME, name)?.is_some() {
-        return Err(errno::EEXIST);
+        return Err(OpError::of(errno::EEXIST));
     }
     if look_up(h, ID, id)?.is_some() {
-        return Err(errno::EBADF);
+        return Err(OpError::of(errno::EBADF));
     }
     set_pair(h, name, id);
     done()
@@ -82,11 +83,11 @@ fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     done()
 }
 
-fn take_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) -> Result<(), i32> {
-    let found_id = look_up(h, NAME, name)?.ok_or(errno::ENOENT)?;
-    let found_name = look_up(h, ID, id)?.ok_or(errno::ENOENT)?;
+fn take_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) -> Result<(), OpError> {
+    let found_id = look_up(h, NAME, name)?.ok_or(OpError::of(errno::ENOENT))?;
+    let found_name = look_up(h, ID, id)?.ok_or(OpError::of(errno::ENOENT))?;
     if found_id != id || found_name != name {
-        return Err(errno::ESTALE);
+        return Err(OpError::of(errno::ESTALE));
     }
     h.remove_omap(&[NAME, name].concat());
     h.remove_omap(&[ID, id].concat());
@@ -96,7 +97,7 @@ fn take_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) -> Result<(), i32> 
 fn rename(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (from, to, id) = decode(input, |d| Ok((d.blob()?, d.blob()?, d.blob()?)))?;
     if look_up(h, NAME, to)?.is_some() {
-        return Err(errno::EEXIST);
+        return Err(OpError::of(errno::EEXIST));
     }
     take_pair(h, from, id)?;
     set_pair(h, to, id);
@@ -110,16 +111,16 @@ fn state(h: &mut Handle<'_, '_>) -> u8 {
 /// EBUSY: the directory is in another state.
 fn state_assert(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let wanted = decode(input, |d| d.u8())?;
-    if state(h) == wanted { done() } else { Err(errno::EBUSY) }
+    if state(h) == wanted { done() } else { Err(OpError::of(errno::EBUSY)) }
 }
 
 fn state_set(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     match decode(input, |d| d.u8())? {
         STATE_READY => {}
         // A directory that still has images stays open.
-        STATE_CLOSED if !h.omap_page(NAME, b"", 1).is_empty() => return Err(errno::EBUSY),
+        STATE_CLOSED if !h.omap_page(NAME, b"", 1).is_empty() => return Err(OpError::of(errno::EBUSY)),
         STATE_CLOSED => {}
-        _ => return Err(errno::EINVAL),
+        _ => return Err(OpError::of(errno::EINVAL)),
     }
     h.set_omap(STATE, input.to_vec());
     done()
@@ -132,7 +133,7 @@ fn is_id(id: &[u8]) -> bool {
 
 fn get_id(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     if h.data().is_empty() {
-        return Err(errno::ENOENT);
+        return Err(OpError::of(errno::ENOENT));
     }
     let id = stored(h.data(), |d| d.blob().map(<[u8]>::to_vec))?;
     Ok(text(&id))
@@ -142,11 +143,11 @@ fn get_id(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 fn set_id(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.blob())?;
     if !is_id(id) {
-        return Err(errno::EINVAL);
+        return Err(OpError::of(errno::EINVAL));
     }
     h.must_exist()?;
     if !h.data().is_empty() {
-        return Err(errno::EEXIST);
+        return Err(OpError::of(errno::EEXIST));
     }
     h.write(0, text(id))?;
     done()
@@ -155,7 +156,7 @@ fn set_id(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn namespace_add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let key = [NAMESPACE, decode(input, |d| d.blob())?].concat();
     if h.omap(&key).is_some() {
-        return Err(errno::EEXIST);
+        return Err(OpError::of(errno::EEXIST));
     }
     h.set_omap(&key, Vec::new());
     done()
@@ -163,7 +164,7 @@ fn namespace_add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn namespace_remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let key = [NAMESPACE, decode(input, |d| d.blob())?].concat();
-    h.omap(&key).ok_or(errno::ENOENT)?;
+    h.omap(&key).ok_or(OpError::of(errno::ENOENT))?;
     h.remove_omap(&key);
     done()
 }

@@ -6,6 +6,7 @@ use carmine_wire::Encoder;
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, write};
 use super::{NO_SNAP, done, no_snap, number, u64_bytes};
+use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
     write("create", create),
@@ -65,13 +66,13 @@ fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         Ok((size, order, features, prefix, pool))
     })?;
     if features & !feature::ALL != 0 {
-        return Err(errno::ENOSYS);
+        return Err(OpError::of(errno::ENOSYS));
     }
     if prefix.is_empty() || !ORDERS.contains(&order) || (features & feature::DATA_POOL != 0) != (pool >= 0) {
-        return Err(errno::EINVAL);
+        return Err(OpError::of(errno::EINVAL));
     }
     if h.omap(b"size").is_some() {
-        return Err(errno::EEXIST);
+        return Err(OpError::of(errno::EEXIST));
     }
     h.set_omap(b"size", u64_bytes(size));
     h.set_omap(b"order", vec![order]);
@@ -89,7 +90,7 @@ fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 /// A field as it is stored. ENOENT: it is no header.
 fn field(h: &mut Handle<'_, '_>, name: &str) -> Done {
-    h.omap(name.as_bytes()).map(|value| value.to_vec()).ok_or(errno::ENOENT)
+    h.omap(name.as_bytes()).map(|value| value.to_vec()).ok_or(OpError::of(errno::ENOENT))
 }
 
 fn get_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
@@ -104,8 +105,8 @@ fn set_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     done()
 }
 
-fn features(h: &mut Handle<'_, '_>) -> Result<u64, i32> {
-    number(h, "features")?.ok_or(errno::ENOENT)
+fn features(h: &mut Handle<'_, '_>) -> Result<u64, OpError> {
+    number(h, "features")?.ok_or(OpError::of(errno::ENOENT))
 }
 
 fn get_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
@@ -120,7 +121,7 @@ fn set_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (bits, mask) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
     features(h)?;
     if mask & !feature::ALL != 0 {
-        return Err(errno::EINVAL);
+        return Err(OpError::of(errno::EINVAL));
     }
     set_bits(h, "features", bits, mask)
 }
@@ -139,7 +140,7 @@ fn get_data_pool(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 /// ENOEXEC: the image is not striped.
 fn get_striping(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     if features(h)? & feature::STRIPING == 0 {
-        return Err(errno::ENOEXEC);
+        return Err(OpError::of(errno::ENOEXEC));
     }
     Ok([field(h, "stripe_unit")?, field(h, "stripe_count")?].concat())
 }
@@ -147,12 +148,12 @@ fn get_striping(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 fn set_striping(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (unit, count) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
     if features(h)? & feature::STRIPING == 0 {
-        return Err(errno::ENOEXEC);
+        return Err(OpError::of(errno::ENOEXEC));
     }
     let order = stored(&field(h, "order")?, |d| d.u8())?;
     let object = 1u64.checked_shl(order.into()).unwrap_or(0);
     if unit == 0 || unit > object || !object.is_multiple_of(unit) || count == 0 {
-        return Err(errno::EINVAL);
+        return Err(OpError::of(errno::EINVAL));
     }
     h.set_omap(b"stripe_unit", u64_bytes(unit));
     h.set_omap(b"stripe_count", u64_bytes(count));

@@ -6,6 +6,7 @@ use carmine_wire::Encoder;
 use super::super::handle::{Handle, decode};
 use super::super::{Done, Method, read, write};
 use super::{done, text};
+use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
     read("metadata_list", list),
@@ -29,7 +30,7 @@ fn list(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let key = decode(input, |d| d.blob())?;
-    let value = h.omap(&[PREFIX, key].concat()).ok_or(errno::ENOENT)?;
+    let value = h.omap(&[PREFIX, key].concat()).ok_or(OpError::of(errno::ENOENT))?;
     Ok(text(&value))
 }
 
@@ -42,7 +43,7 @@ fn set(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let key = [PREFIX, decode(input, |d| d.blob())?].concat();
-    h.omap(&key).ok_or(errno::ENOENT)?;
+    h.omap(&key).ok_or(OpError::of(errno::ENOENT))?;
     h.remove_omap(&key);
     done()
 }

@@ -12,6 +12,7 @@ use carmine_wire::Encoder;
 
 use super::handle::{Handle, stored};
 use super::{Done, Method};
+use crate::error::OpError;
 use carmine_types::errno;
 
 /// Tables of the class.
@@ -28,14 +29,14 @@ pub(super) const METHODS: &[&[Method]] = &[
 const NO_SNAP: u64 = u64::MAX - 1;
 
 /// A u64 of the omap.
-fn number(h: &mut Handle<'_, '_>, name: &str) -> Result<Option<u64>, i32> {
+fn number(h: &mut Handle<'_, '_>, name: &str) -> Result<Option<u64>, OpError> {
     let value = h.omap(name.as_bytes());
     value.map(|value| stored(&value, |d| d.u64())).transpose()
 }
 
 /// ENOENT for a snapshot: there are none.
-fn no_snap(snap: u64) -> Result<(), i32> {
-    if snap == NO_SNAP { Ok(()) } else { Err(errno::ENOENT) }
+fn no_snap(snap: u64) -> Result<(), OpError> {
+    if snap == NO_SNAP { Ok(()) } else { Err(OpError::of(errno::ENOENT)) }
 }
 
 fn u64_bytes(value: u64) -> Vec<u8> {

@@ -4,13 +4,14 @@
 use carmine_types::errno;
 
 use super::super::{Method, read, write};
+use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
-    read("mirror_uuid_get", |_, _| Err(errno::ENOENT)),
-    read("mirror_mode_get", |_, _| Err(errno::ENOENT)),
-    read("mirror_image_get", |_, _| Err(errno::ENOENT)),
-    read("mirror_image_get_image_id", |_, _| Err(errno::ENOENT)),
-    write("mirror_image_remove", |_, _| Err(errno::ENOENT)),
-    read("migration_get", |_, _| Err(errno::ENOENT)),
-    read("group_dir_list", |_, _| Err(errno::ENOENT)),
+    read("mirror_uuid_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("mirror_mode_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("mirror_image_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("mirror_image_get_image_id", |_, _| Err(OpError::of(errno::ENOENT))),
+    write("mirror_image_remove", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("migration_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("group_dir_list", |_, _| Err(OpError::of(errno::ENOENT))),
 ];

@@ -8,6 +8,7 @@ use carmine_wire::{DecodeError, Decoder, Encoder};
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, with_data, write};
 use super::done;
+use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
     with_data(read("object_map_load", load)),
@@ -42,7 +43,7 @@ impl Map {
     }
 
     /// The map that is stored; an object without bytes has an empty one.
-    fn of(h: &Handle<'_, '_>) -> Result<Map, i32> {
+    fn of(h: &Handle<'_, '_>) -> Result<Map, OpError> {
         if h.data().is_empty() {
             return Ok(Map::new(0, Vec::new()));
         }
@@ -91,7 +92,7 @@ fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         Ok(map)
     })?;
     if bytes_of(map.len) > BYTES_MAX - HEAD_BYTES as u64 {
-        return Err(errno::EFBIG);
+        return Err(OpError::of(errno::EFBIG));
     }
     h.write_full(map.encode())?;
     done()
@@ -105,11 +106,11 @@ fn too_long(len: u64) -> DecodeError {
 fn resize(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (len, state) = decode(input, |d| Ok((d.u64()?, d.u8()?)))?;
     if len > OBJECTS_MAX || bytes_of(len) > BYTES_MAX - HEAD_BYTES as u64 {
-        return Err(errno::EFBIG);
+        return Err(OpError::of(errno::EFBIG));
     }
     let mut map = Map::of(h)?;
     if (len..map.len).any(|at| map.get(at) != state) {
-        return Err(errno::ESTALE);
+        return Err(OpError::of(errno::ESTALE));
     }
     let old = map.len;
     map.len = len;
@@ -129,7 +130,7 @@ fn update(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     h.must_exist()?;
     let mut map = Map::of(h)?;
     if from > to || to > map.len {
-        return Err(errno::ERANGE);
+        return Err(OpError::of(errno::ERANGE));
     }
     let (mut first, mut last) = (u64::MAX, 0);
     for at in from..to {

@@ -6,6 +6,7 @@ use carmine_wire::{DecodeError, Decoder, Encoder};
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, write};
 use super::done;
+use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
     write("trash_add", add),
@@ -59,7 +60,7 @@ fn key(id: &[u8]) -> Vec<u8> {
 fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, spec) = decode(input, |d| Ok((d.blob()?, Spec::decode(d)?)))?;
     if h.omap(&key(id)).is_some() {
-        return Err(errno::EEXIST);
+        return Err(OpError::of(errno::EEXIST));
     }
     h.set_omap(&key(id), spec.encode());
     done()
@@ -67,7 +68,7 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.blob())?;
-    h.omap(&key(id)).ok_or(errno::ENOENT)?;
+    h.omap(&key(id)).ok_or(OpError::of(errno::ENOENT))?;
     h.remove_omap(&key(id));
     done()
 }
@@ -85,19 +86,19 @@ fn list(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.blob())?;
-    h.omap(&key(id)).map(|spec| spec.to_vec()).ok_or(errno::ENOENT)
+    h.omap(&key(id)).map(|spec| spec.to_vec()).ok_or(OpError::of(errno::ENOENT))
 }
 
 /// ESTALE: it is neither in the state that is expected nor in the new one.
 fn set_state(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, state, expected) = decode(input, |d| Ok((d.blob()?, d.u8()?, d.u8()?)))?;
-    let value = h.omap(&key(id)).ok_or(errno::ENOENT)?;
+    let value = h.omap(&key(id)).ok_or(OpError::of(errno::ENOENT))?;
     let mut spec = stored(&value, Spec::decode)?;
     if spec.state == expected {
         spec.state = state;
         h.set_omap(&key(id), spec.encode());
     } else if spec.state != state {
-        return Err(errno::ESTALE);
+        return Err(OpError::of(errno::ESTALE));
     }
     done()
 }

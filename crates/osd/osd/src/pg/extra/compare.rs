@@ -2,12 +2,13 @@
 
 use std::cmp::Ordering;
 
+use crate::error::OpError;
 use carmine_reactor::Payload;
 use carmine_types::errno;
 use carmine_wire::osd_op::{Xattr, flags::compare};
 
 /// Whether a value that relates so to another one passes the comparison.
-fn holds(cmp_op: u8, given_to_stored: Ordering) -> Result<bool, i32> {
+fn holds(cmp_op: u8, given_to_stored: Ordering) -> Result<bool, OpError> {
     Ok(match cmp_op {
         compare::EQ => given_to_stored == Ordering::Equal,
         compare::NE => given_to_stored != Ordering::Equal,
@@ -15,23 +16,26 @@ fn holds(cmp_op: u8, given_to_stored: Ordering) -> Result<bool, i32> {
         compare::GTE => given_to_stored != Ordering::Less,
         compare::LT => given_to_stored == Ordering::Less,
         compare::LTE => given_to_stored != Ordering::Greater,
-        _ => return Err(errno::EINVAL),
+        _ => return Err(OpError::of(errno::EINVAL)),
     })
 }
 
-fn verdict(holds: bool) -> Result<(), i32> {
-    if holds { Ok(()) } else { Err(errno::ECANCELED) }
+fn verdict(holds: bool) -> Result<(), OpError> {
+    if holds { Ok(()) } else { Err(OpError::of(errno::ECANCELED)) }
 }
 
 /// CMP_XATTR: numbers are stored as decimal text; an attribute that is not there is empty, or 0.
-pub(super) fn xattr(how: &Xattr, given: &[u8], stored: &[u8]) -> Result<(), i32> {
+pub(super) fn xattr(how: &Xattr, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
     let order = match how.cmp_mode {
         compare::MODE_STRING => given.cmp(stored),
         compare::MODE_U64 => {
-            let given = given.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).ok_or(errno::EINVAL)?;
+            let given = given
+                .first_chunk()
+                .map(|bytes| u64::from_le_bytes(*bytes))
+                .ok_or(OpError::of(errno::EINVAL))?;
             given.cmp(&number(stored))
         }
-        _ => return Err(errno::EINVAL),
+        _ => return Err(OpError::of(errno::EINVAL)),
     };
     verdict(holds(how.cmp_op, order)?)
 }
@@ -43,18 +47,18 @@ fn number(text: &[u8]) -> u64 {
 }
 
 /// One value of OMAP_CMP, where it is told how the stored one relates to the given one.
-pub(super) fn omap(cmp_op: i32, given: &[u8], stored: &[u8]) -> Result<(), i32> {
-    let cmp_op = u8::try_from(cmp_op).map_err(|_| errno::EINVAL)?;
+pub(super) fn omap(cmp_op: i32, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
+    let cmp_op = u8::try_from(cmp_op).map_err(|_| OpError::of(errno::EINVAL))?;
     verdict(holds(cmp_op, stored.cmp(given))?)
 }
 
 /// CMPEXT: bytes behind the end of the object are zeros. The errno tells the first difference.
-pub(super) fn extent(given: &Payload, stored: &Payload) -> Result<(), i32> {
+pub(super) fn extent(given: &Payload, stored: &Payload) -> Result<(), OpError> {
     /// The highest errno: differences are told beyond it.
     const ERRNO_MAX: i32 = 4095;
     match difference(given, stored) {
         None => Ok(()),
-        Some(at) => Err(-ERRNO_MAX - i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX)),
+        Some(at) => Err(OpError::of(-ERRNO_MAX - i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX))),
     }
 }
 
@@ -85,36 +89,39 @@ mod tests {
 
     use super::*;
 
-    fn cmp(cmp_op: u8, cmp_mode: u8, given: &[u8], stored: &[u8]) -> Result<(), i32> {
+    fn cmp(cmp_op: u8, cmp_mode: u8, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
         xattr(&Xattr { cmp_op, cmp_mode, ..Xattr::default() }, given, stored)
     }
 
     #[test]
     fn the_given_value_is_on_the_left() {
         assert_eq!(cmp(compare::GT, compare::MODE_STRING, b"b", b"a"), Ok(()));
-        assert_eq!(cmp(compare::GT, compare::MODE_STRING, b"a", b"a"), Err(errno::ECANCELED));
+        assert_eq!(cmp(compare::GT, compare::MODE_STRING, b"a", b"a"), Err(OpError::of(errno::ECANCELED)));
         assert_eq!(cmp(compare::LTE, compare::MODE_STRING, b"a", b"a"), Ok(()));
         assert_eq!(cmp(compare::LT, compare::MODE_U64, &9u64.to_le_bytes(), b"10"), Ok(()));
-        assert_eq!(cmp(compare::NE, compare::MODE_U64, &0u64.to_le_bytes(), b""), Err(errno::ECANCELED));
-        assert_eq!(cmp(compare::EQ, compare::MODE_U64, b"short", b""), Err(errno::EINVAL));
-        assert_eq!(cmp(0, compare::MODE_STRING, b"", b""), Err(errno::EINVAL));
-        assert_eq!(cmp(compare::EQ, 9, b"", b""), Err(errno::EINVAL));
+        assert_eq!(
+            cmp(compare::NE, compare::MODE_U64, &0u64.to_le_bytes(), b""),
+            Err(OpError::of(errno::ECANCELED))
+        );
+        assert_eq!(cmp(compare::EQ, compare::MODE_U64, b"short", b""), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(cmp(0, compare::MODE_STRING, b"", b""), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(cmp(compare::EQ, 9, b"", b""), Err(OpError::of(errno::EINVAL)));
     }
 
     #[test]
     fn omap_values_are_on_the_right() {
         assert_eq!(omap(compare::GT.into(), b"a", b"b"), Ok(()));
-        assert_eq!(omap(compare::EQ.into(), b"a", b"b"), Err(errno::ECANCELED));
-        assert_eq!(omap(-1, b"a", b"b"), Err(errno::EINVAL));
+        assert_eq!(omap(compare::EQ.into(), b"a", b"b"), Err(OpError::of(errno::ECANCELED)));
+        assert_eq!(omap(-1, b"a", b"b"), Err(OpError::of(errno::EINVAL)));
     }
 
     #[test]
     fn the_first_difference_is_told() {
         let extent = |given: &[u8], stored: &[u8]| extent(&payload(given, 99), &payload(stored, 99));
         assert_eq!(extent(b"abc", b"abcd"), Ok(()));
-        assert_eq!(extent(b"abc", b"abd"), Err(-4097));
+        assert_eq!(extent(b"abc", b"abd"), Err(OpError::of(-4097)));
         assert_eq!(extent(b"ab\0", b"ab"), Ok(()));
-        assert_eq!(extent(b"x", b""), Err(-4095));
+        assert_eq!(extent(b"x", b""), Err(OpError::of(-4095)));
     }
 
     /// In chunks of so many bytes.

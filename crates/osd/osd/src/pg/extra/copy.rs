@@ -1,6 +1,6 @@
 //! COPY_FROM: the object becomes a copy of another one, which may be on any OSD: it is read like by any client.
 //!
-//! The object's turn is kept meanwhile. Two objects that are copied to each other at once would wait for ever: a copy that
+//! The object is kept busy meanwhile. Two objects that are copied to each other at once would wait for ever: a copy that
 //! takes too long ends with an error.
 
 use std::rc::Rc;
@@ -15,6 +15,7 @@ use carmine_wire::osd_op::{Locator, OsdOp, WHOLE_OBJECT_BYTES, ops};
 
 use super::decode;
 use crate::config::{COPY_CLIENT, REQUEST_BYTES_MAX};
+use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::exec::State;
 use crate::shard::OsdShard;
@@ -40,7 +41,7 @@ pub(super) async fn from(
     state: &mut State<'_>,
     op: &OsdOp,
     input: &[u8],
-) -> Result<(), i32> {
+) -> Result<(), OpError> {
     let wish = op.copy_from();
     // COPY_FROM2 tells how to cut what it copies, which only CephFS uses.
     let (name, locator) = decode(input, |d| {
@@ -54,13 +55,13 @@ pub(super) async fn from(
         && locator.nspace == oid.nspace
         && locator.key == oid.key;
     if wish.snapid != SNAP_HEAD || is_itself {
-        return Err(errno::EINVAL);
+        return Err(OpError::of(errno::EINVAL));
     }
     let pool = client(osd).await?.pool_by_id(locator.pool).map_err(told)?;
     let pool = pool.in_namespace(&locator.nspace).with_locator(&locator.key).with_timeout(Some(TIMEOUT));
     let (source, size) = Source::open(pool, name, wish.src_version).await?;
     if size > REQUEST_BYTES_MAX {
-        return Err(errno::EFBIG);
+        return Err(OpError::of(errno::EFBIG));
     }
     if size > WHOLE_OBJECT_BYTES {
         client_op.take_more(osd).await;
@@ -71,7 +72,7 @@ pub(super) async fn from(
         let mut reply = source.ask(OsdOp::read(data.len() as u64, left), Vec::new()).await?;
         let piece = reply.take_data(1);
         if piece.is_empty() {
-            return Err(errno::EAGAIN);
+            return Err(OpError::of(errno::EAGAIN));
         }
         data.append(&piece);
     }
@@ -82,7 +83,7 @@ pub(super) async fn from(
 }
 
 /// This shard's client, for reading what other OSDs have. It is made at the first copy.
-async fn client(osd: &OsdShard) -> Result<Rc<Client>, i32> {
+async fn client(osd: &OsdShard) -> Result<Rc<Client>, OpError> {
     let known = osd.client.borrow().clone();
     if let Some(client) = known {
         return Ok(client);
@@ -92,26 +93,25 @@ async fn client(osd: &OsdShard) -> Result<Rc<Client>, i32> {
     Ok(Rc::clone(osd.client.borrow_mut().get_or_insert(client)))
 }
 
-/// The errno for whoever asked for the copy.
-fn told(error: ClientError) -> i32 {
-    tracing::debug!("a copy fails: {error}");
-    error.errno()
+/// The error for whoever asked for the copy.
+fn told(error: ClientError) -> OpError {
+    OpError::because(error.errno(), format_args!("a copy fails: {error}"))
 }
 
 impl Source {
     /// The object and its size. `version` 0 is any.
-    async fn open(pool: Pool, name: Vec<u8>, version: u64) -> Result<(Source, u64), i32> {
+    async fn open(pool: Pool, name: Vec<u8>, version: u64) -> Result<(Source, u64), OpError> {
         let mut stat = pool.exec(&name, vec![(OsdOp::stat(), Payload::new())]).await.map_err(told)?;
         if version != 0 && version != stat.user_version {
-            return Err(errno::ERANGE);
+            return Err(OpError::of(errno::ERANGE));
         }
         let out = stat.take_data(0).to_vec();
-        let size = Decoder::new(&out, "stat").u64().map_err(|_| errno::EIO)?;
+        let size = Decoder::new(&out, "stat").u64().map_err(|_| OpError::of(errno::EIO))?;
         Ok((Source { pool, name, version: stat.user_version }, size))
     }
 
     /// The answer to an operation, whose output is the second, at the version that the copy began with.
-    async fn ask(&self, op: OsdOp, input: Vec<u8>) -> Result<Reply, i32> {
+    async fn ask(&self, op: OsdOp, input: Vec<u8>) -> Result<Reply, OpError> {
         let guard = (OsdOp::assert_version(self.version), Payload::new());
         self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(told)
     }
@@ -121,7 +121,7 @@ impl Source {
         osd: &OsdShard,
         client_op: &ClientOp,
         state: &mut State<'_>,
-    ) -> Result<(), i32> {
+    ) -> Result<(), OpError> {
         state.clear_xattrs();
         if state.was.as_ref().is_some_and(|was| was.has_omap) {
             state.change_omap(Step::ClearOmap);
@@ -130,7 +130,7 @@ impl Source {
             self.ask(OsdOp::with_payload(ops::GET_XATTRS, 0), Vec::new()).await?.take_data(1).to_vec();
         let xattrs_len = xattrs.len();
         let xattrs = Decoder::all(&xattrs, "xattrs", |d| d.map(8, |d| d.blob(), |d| d.blob()));
-        for (name, value) in xattrs.map_err(|_| errno::EIO)? {
+        for (name, value) in xattrs.map_err(|_| OpError::of(errno::EIO))? {
             state.set_xattr(name, Bytes::from(value.to_vec()))?;
         }
         let header = self.ask(OsdOp::with_payload(ops::OMAP_GET_HEADER, 0), Vec::new()).await?.take_data(1);
@@ -154,7 +154,7 @@ impl Source {
                 let own = |d: &mut Decoder<'_>| Ok(d.blob()?.to_vec());
                 Ok((d.map(8, own, own)?, d.bool()?))
             };
-            let (entries, more) = Decoder::all(&page, "omap", read).map_err(|_| errno::EIO)?;
+            let (entries, more) = Decoder::all(&page, "omap", read).map_err(|_| OpError::of(errno::EIO))?;
             let Some((last, _)) = entries.last() else { return Ok(()) };
             after.clone_from(last);
             let entries = entries.into_iter().map(|(key, value)| (key.into(), Bytes::from(value)));

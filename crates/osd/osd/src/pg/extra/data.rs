@@ -7,6 +7,7 @@ use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::compare;
 use crate::config::WRITE_BYTES_MAX;
+use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::exec::{State, read_bytes};
 use crate::shard::OsdShard;
@@ -21,7 +22,7 @@ pub(super) async fn step(
     state: &mut State<'_>,
     op: &OsdOp,
     input: Payload,
-) -> Result<Payload, i32> {
+) -> Result<Payload, OpError> {
     match op.code {
         ops::CMPEXT => {
             let stored = state.bytes(osd, op).await?;
@@ -45,7 +46,7 @@ pub(super) async fn step(
         _ => {
             let wanted = op.write_same();
             // The store and other members hold all of it, though it is one piece of memory here.
-            state.left = state.left.checked_sub(wanted.length).ok_or(errno::EMSGSIZE)?;
+            state.left = state.left.checked_sub(wanted.length).ok_or(OpError::of(errno::EMSGSIZE))?;
             state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?, None)?;
             Ok(Payload::new())
         }
@@ -69,13 +70,13 @@ fn no_snaps(size: u64) -> Vec<u8> {
 }
 
 /// The pattern over and over, `length` bytes in all.
-fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload, i32> {
+fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload, OpError> {
     let is_whole = data_length > 0 && length.is_multiple_of(data_length);
     if pattern.len() as u64 != data_length || !is_whole {
-        return Err(errno::EINVAL);
+        return Err(OpError::of(errno::EINVAL));
     }
     if length > WRITE_BYTES_MAX {
-        return Err(errno::EMSGSIZE);
+        return Err(OpError::of(errno::EMSGSIZE));
     }
     let times = (REPEAT_BYTES / pattern.len()).clamp(1, (length / data_length).max(1) as usize);
     // Aligned, so that the store writes these bytes themselves where whole blocks repeat.
@@ -94,12 +95,12 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
 
 impl State<'_> {
     /// The bytes of an operation's range. What this request has written is in no store yet: it cannot be read.
-    async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, i32> {
+    async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
         self.must_exist()?;
         match &self.was {
             Some(was) if self.is_unwritten() => read_bytes(osd, self.oid, was.size, op, self.left).await,
             None if self.is_unwritten() => Ok(Payload::new()),
-            _ => Err(errno::EOPNOTSUPP),
+            _ => Err(OpError::of(errno::EOPNOTSUPP)),
         }
     }
 
@@ -108,12 +109,12 @@ impl State<'_> {
     }
 
     /// Makes the object's bytes known, for a class method.
-    pub(crate) async fn load_data(&mut self, osd: &OsdShard, op: &ClientOp) -> Result<(), i32> {
+    pub(crate) async fn load_data(&mut self, osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
         if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
             return Ok(());
         }
         if self.size > METHOD_BYTES_MAX {
-            return Err(errno::EFBIG);
+            return Err(OpError::of(errno::EFBIG));
         }
         if self.size > ANSWER_BYTES {
             op.take_more(osd).await;
@@ -136,9 +137,9 @@ mod tests {
         assert!(long.chunks().len() < 10);
         assert_eq!(repeated(&pattern(), 6, 3).unwrap().to_vec(), b"abcabc");
         assert_eq!(repeated(&pattern(), 0, 3).unwrap().len(), 0);
-        assert_eq!(repeated(&pattern(), 7, 3), Err(errno::EINVAL));
-        assert_eq!(repeated(&pattern(), 8, 4), Err(errno::EINVAL));
-        assert_eq!(repeated(&Payload::new(), 8, 0), Err(errno::EINVAL));
-        assert_eq!(repeated(&pattern(), 3 << 40, 3), Err(errno::EMSGSIZE));
+        assert_eq!(repeated(&pattern(), 7, 3), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(repeated(&pattern(), 8, 4), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(repeated(&Payload::new(), 8, 0), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(repeated(&pattern(), 3 << 40, 3), Err(OpError::of(errno::EMSGSIZE)));
     }
 }

@@ -20,6 +20,7 @@ pub(crate) use omap_view::OmapView;
 
 use super::exec::State;
 use crate::cls;
+use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::shard::OsdShard;
 use crate::watch::{Registered, WatcherId};
@@ -57,11 +58,11 @@ pub(super) async fn step(
     op: &ClientOp,
     state: &mut State<'_>,
     at: usize,
-) -> Result<Payload, i32> {
-    let Some(request) = op.request.ops.get(at) else { return Err(errno::EINVAL) };
+) -> Result<Payload, OpError> {
+    let Some(request) = op.request.ops.get(at) else { return Err(OpError::of(errno::EINVAL)) };
     let input = op.input(at);
     if is_attr_op(request.code) && input.len() > INPUT_BYTES_MAX {
-        return Err(errno::E2BIG); // before there are copies of it
+        return Err(OpError::of(errno::E2BIG)); // before there are copies of it
     }
     match request.code {
         ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
@@ -89,7 +90,7 @@ pub(super) async fn step(
         ops::CALL => cls::call(osd, op, state, request, &input.to_vec()).await,
         code => {
             osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
-            Err(errno::EOPNOTSUPP)
+            Err(OpError::of(errno::EOPNOTSUPP))
         }
     }
 }
@@ -104,8 +105,8 @@ fn is_attr_op(code: u16) -> bool {
 
 impl State<'_> {
     /// ENOENT if there is no object.
-    pub(crate) fn must_exist(&self) -> Result<(), i32> {
-        if self.exists { Ok(()) } else { Err(errno::ENOENT) }
+    pub(crate) fn must_exist(&self) -> Result<(), OpError> {
+        if self.exists { Ok(()) } else { Err(OpError::of(errno::ENOENT)) }
     }
 
     fn after(&mut self, effect: Effect) {
@@ -120,9 +121,6 @@ impl State<'_> {
 pub(crate) fn decode<'a, T>(
     input: &'a [u8],
     read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
-) -> Result<T, i32> {
-    Decoder::all(input, "input of an operation", read).map_err(|error| {
-        tracing::debug!("{error}");
-        errno::EINVAL
-    })
+) -> Result<T, OpError> {
+    Decoder::all(input, "input of an operation", read).map_err(|error| OpError::because(errno::EINVAL, error))
 }

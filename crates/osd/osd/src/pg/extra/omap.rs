@@ -8,6 +8,7 @@ use carmine_types::errno;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::{compare, decode};
+use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::exec::State;
 use crate::shard::OsdShard;
@@ -25,7 +26,7 @@ pub(super) async fn step(
     state: &mut State<'_>,
     op: &OsdOp,
     input: &[u8],
-) -> Result<Payload, i32> {
+) -> Result<Payload, OpError> {
     match op.code {
         ops::OMAP_SET_VALS => {
             let own = |d: &mut Decoder<'_>| Ok(Bytes::from(d.blob()?.to_vec()));
@@ -64,7 +65,7 @@ pub(super) async fn step(
             let (from, to) = decode(input, |d| Ok((key(d)?, key(d)?)))?;
             change(state, Step::RemoveOmapRange { from, to })
         }
-        _ => Err(errno::EOPNOTSUPP),
+        _ => Err(OpError::of(errno::EOPNOTSUPP)),
     }
 }
 
@@ -76,7 +77,7 @@ fn keys(d: &mut Decoder<'_>) -> Result<Vec<Key>, DecodeError> {
     d.vec(4, key)
 }
 
-fn change(state: &mut State<'_>, step: Step) -> Result<Payload, i32> {
+fn change(state: &mut State<'_>, step: Step) -> Result<Payload, OpError> {
     state.change_omap(step);
     Ok(Payload::new())
 }
@@ -87,7 +88,7 @@ async fn page(
     after: &[u8],
     max: u64,
     prefix: &[u8],
-) -> Result<OmapPage, i32> {
+) -> Result<OmapPage, OpError> {
     let range = OmapRange {
         start: after.to_vec(),
         is_after: !after.is_empty(),
@@ -117,7 +118,7 @@ async fn values_of(
     client_op: &ClientOp,
     state: &mut State<'_>,
     mut keys: Vec<Key>,
-) -> Result<Payload, i32> {
+) -> Result<Payload, OpError> {
     keys.sort_unstable();
     keys.dedup();
     let (mut found, mut bytes) = (Vec::new(), 0);
@@ -126,7 +127,7 @@ async fn values_of(
         let there = keys.iter().cloned().zip(values).filter_map(|(key, value)| Some((key, value?)));
         found.extend(there.inspect(|(key, value)| bytes += (key.len() + value.len()) as u64));
         if bytes > state.left {
-            return Err(errno::EMSGSIZE);
+            return Err(OpError::of(errno::EMSGSIZE));
         }
         if bytes > ANSWER_BYTES {
             client_op.take_more(osd).await;
@@ -136,7 +137,7 @@ async fn values_of(
 }
 
 /// OMAP_CMP: all values must compare as they are asked to.
-async fn compare_values(osd: &OsdShard, state: &mut State<'_>, input: &[u8]) -> Result<(), i32> {
+async fn compare_values(osd: &OsdShard, state: &mut State<'_>, input: &[u8]) -> Result<(), OpError> {
     let wanted = |d: &mut Decoder<'_>| Ok((d.blob()?.to_vec(), d.i32()?));
     for (key, (given, cmp_op)) in decode(input, |d| d.map(12, key, wanted))? {
         let stored = state.omap_values(osd, &[key]).await?.pop().flatten().unwrap_or_default();

@@ -7,10 +7,14 @@ use carmine_pgtypes::Step;
 use carmine_reactor::Bytes;
 use carmine_store::{OmapPage, OmapRange};
 
-use crate::pg::exec::{State, failed};
+use crate::error::OpError;
+use crate::pg::exec::State;
 use crate::shard::OsdShard;
 
 type Entries = BTreeMap<Box<[u8]>, Option<Bytes>>;
+
+/// A range of keys: the first, and the first behind it.
+type KeyRange = (Box<[u8]>, Box<[u8]>);
 
 /// The changes of a request, and the answers of the store that a class method works on.
 #[derive(Default)]
@@ -19,8 +23,8 @@ pub(crate) struct OmapView {
     is_hidden: bool,
     /// New values; `None` removes.
     changes: Entries,
-    /// Ranges in which nothing that is stored counts: the first key, and the first that stays.
-    removed: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// Ranges in which nothing that is stored counts.
+    removed: Vec<KeyRange>,
     header: Option<Bytes>,
     /// Looked up for a method, …
     values: Entries,
@@ -108,11 +112,11 @@ impl State<'_> {
     }
 
     /// The omap header.
-    pub(super) async fn omap_header(&mut self, osd: &OsdShard) -> Result<Bytes, i32> {
+    pub(super) async fn omap_header(&mut self, osd: &OsdShard) -> Result<Bytes, OpError> {
         match self.omap() {
             OmapView { header: Some(header), .. } => Ok(header.clone()),
             OmapView { is_hidden: true, .. } => Ok(Bytes::new()),
-            _ => osd.store.omap_header(self.oid).await.map_err(|error| failed(&error)),
+            _ => osd.store.omap_header(self.oid).await.map_err(OpError::from),
         }
     }
 
@@ -121,24 +125,24 @@ impl State<'_> {
         &mut self,
         osd: &OsdShard,
         keys: &[Box<[u8]>],
-    ) -> Result<Vec<Option<Bytes>>, i32> {
+    ) -> Result<Vec<Option<Bytes>>, OpError> {
         let stored = if self.omap().is_hidden {
             vec![None; keys.len()]
         } else {
-            osd.store.omap_values(self.oid, keys).await.map_err(|error| failed(&error))?
+            osd.store.omap_values(self.oid, keys).await?
         };
         let view = self.omap();
         Ok(keys.iter().zip(stored).map(|(key, stored)| view.known(key).unwrap_or(stored)).collect())
     }
 
     /// A page of the omap.
-    pub(super) async fn omap_page(&mut self, osd: &OsdShard, range: &OmapRange) -> Result<OmapPage, i32> {
+    pub(super) async fn omap_page(&mut self, osd: &OsdShard, range: &OmapRange) -> Result<OmapPage, OpError> {
         let (mut out, mut rest) = (OmapPage::default(), Some(range.clone()));
         while let Some(range) = rest {
             let page = if self.omap().is_hidden {
                 OmapPage::default()
             } else {
-                osd.store.omap_page(self.oid, &range).await.map_err(|error| failed(&error))?
+                osd.store.omap_page(self.oid, &range).await?
             };
             rest = self.omap().merge(range, page, &mut out);
         }
@@ -179,16 +183,16 @@ impl State<'_> {
     }
 
     /// Looks up what a class method has asked for; `false` if there is nothing.
-    pub(crate) async fn look_up_missing(&mut self, osd: &OsdShard) -> Result<bool, i32> {
+    pub(crate) async fn look_up_missing(&mut self, osd: &OsdShard) -> Result<bool, OpError> {
         match self.omap().missing.take() {
             None => return Ok(false),
             Some(Missing::Value(key)) => {
                 let keys = [key];
-                let values = osd.store.omap_values(self.oid, &keys).await.map_err(|error| failed(&error))?;
+                let values = osd.store.omap_values(self.oid, &keys).await?;
                 self.omap().values.extend(keys.into_iter().zip(values));
             }
             Some(Missing::Page(range)) => {
-                let page = osd.store.omap_page(self.oid, &range).await.map_err(|error| failed(&error))?;
+                let page = osd.store.omap_page(self.oid, &range).await?;
                 self.omap().pages.push((range, page));
             }
         }

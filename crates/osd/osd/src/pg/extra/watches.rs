@@ -10,6 +10,7 @@ use carmine_wire::{Encoder, EntityName};
 
 use super::xattr::WATCHER;
 use super::{Effect, decode};
+use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::exec::State;
 use crate::shard::OsdShard;
@@ -37,7 +38,7 @@ pub(super) fn step(
     state: &mut State<'_>,
     request: &OsdOp,
     input: &[u8],
-) -> Result<Payload, i32> {
+) -> Result<Payload, OpError> {
     state.must_exist()?;
     // Also those who have not come back to this primary: from now on their time runs.
     let known = registered(state);
@@ -50,7 +51,7 @@ pub(super) fn step(
     }
 }
 
-fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) -> Result<(), i32> {
+fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) -> Result<(), OpError> {
     let wish = request.watch();
     let id = WatcherId { gid: op.reqid.client, cookie: wish.cookie };
     let name = [WATCHER, &id.key()].concat();
@@ -58,7 +59,7 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) 
     match wish.op {
         flags::watch::WATCH | flags::watch::LEGACY_WATCH => {
             if registered(state).len() >= WATCHERS_MAX && known.is_none() {
-                return Err(errno::E2BIG);
+                return Err(OpError::of(errno::E2BIG));
             }
             let timeout = timeout(wish.timeout);
             let registered = Registered { timeout, addr: osd.client_addr(op) };
@@ -72,10 +73,10 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) 
             state.after(Effect::Unwatch(id));
         }
         flags::watch::RECONNECT | flags::watch::PING => {
-            let registered = known.ok_or(errno::ENOTCONN)?;
+            let registered = known.ok_or(OpError::of(errno::ENOTCONN))?;
             state.after(Effect::Watch { id, registered });
         }
-        _ => return Err(errno::EINVAL),
+        _ => return Err(OpError::of(errno::EINVAL)),
     }
     Ok(())
 }
@@ -108,9 +109,9 @@ fn notify(
     request: &OsdOp,
     input: &[u8],
     watchers: Vec<(WatcherId, Registered)>,
-) -> Result<Payload, i32> {
+) -> Result<Payload, OpError> {
     if input.len() > NOTIFY_BYTES_MAX {
-        return Err(errno::EMSGSIZE);
+        return Err(OpError::of(errno::EMSGSIZE));
     }
     let (seconds, payload) = decode(input, |d| {
         d.u32()?; // version
@@ -129,9 +130,9 @@ fn notify(
     Ok(Payload::from(Encoder::collect(|e| e.u64(id))))
 }
 
-fn answer(op: &ClientOp, state: &mut State<'_>, input: &[u8]) -> Result<(), i32> {
+fn answer(op: &ClientOp, state: &mut State<'_>, input: &[u8]) -> Result<(), OpError> {
     if input.len() > NOTIFY_BYTES_MAX {
-        return Err(errno::EMSGSIZE);
+        return Err(OpError::of(errno::EMSGSIZE));
     }
     let (notify_id, cookie, reply) = decode(input, |d| {
         let (notify_id, cookie) = (d.u64()?, d.u64()?);

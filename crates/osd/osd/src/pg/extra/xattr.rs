@@ -7,6 +7,7 @@ use carmine_types::errno;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::compare;
+use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::exec::State;
 use crate::shard::OsdShard;
@@ -27,16 +28,17 @@ pub(super) async fn step(
     state: &mut State<'_>,
     op: &OsdOp,
     input: &[u8],
-) -> Result<Payload, i32> {
-    let (name, value) = input.split_at_checked(op.xattr().name_len as usize).ok_or(errno::EINVAL)?;
+) -> Result<Payload, OpError> {
+    let (name, value) =
+        input.split_at_checked(op.xattr().name_len as usize).ok_or(OpError::of(errno::EINVAL))?;
     if name.len() > NAME_BYTES_MAX {
-        return Err(errno::ENAMETOOLONG);
+        return Err(OpError::of(errno::ENAMETOOLONG));
     }
     if op.code != ops::SET_XATTR {
         state.must_exist()?;
     }
     match op.code {
-        ops::GET_XATTR => state.xattr(name).map(Payload::from).ok_or(errno::ENODATA),
+        ops::GET_XATTR => state.xattr(name).map(Payload::from).ok_or(OpError::of(errno::ENODATA)),
         ops::GET_XATTRS => {
             if state.xattrs.bytes() as u64 > ANSWER_BYTES {
                 client_op.take_more(osd).await;
@@ -80,7 +82,7 @@ impl State<'_> {
     ///
     /// # Errors
     /// E2BIG: more than an object may have.
-    pub(crate) fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), i32> {
+    pub(crate) fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), OpError> {
         self.set_stored_xattr(&[USER, name].concat(), value)
     }
 
@@ -97,10 +99,10 @@ impl State<'_> {
     }
 
     /// Sets an xattr by the name that the store knows.
-    pub(super) fn set_stored_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), i32> {
+    pub(super) fn set_stored_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), OpError> {
         let old = self.xattrs.get(name).map_or(0, |old| name.len() + old.len());
         if self.xattrs.bytes() - old + name.len() + value.len() > XATTRS_BYTES_MAX {
-            return Err(errno::E2BIG);
+            return Err(OpError::of(errno::E2BIG));
         }
         self.touch();
         self.xattrs.set(name, value.clone());
