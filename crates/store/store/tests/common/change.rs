@@ -45,7 +45,7 @@ pub fn key() -> impl Strategy<Value = Box<[u8]>> {
 
 /// Values of xattrs and omap keys: short ones, some that do not fit a block, and a few that fit into no group of the log.
 fn value() -> impl Strategy<Value = Bytes> {
-    let len = prop_oneof![18 => 0usize..40, 2 => 0usize..6000, 1 => 0usize..30_000];
+    let len = prop_oneof![54 => 0usize..40, 6 => 0usize..6000, 1 => 0usize..30_000];
     (any::<u64>(), len).prop_map(|(seed, len)| noise(seed, len).into())
 }
 
