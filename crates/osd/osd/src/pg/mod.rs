@@ -109,8 +109,7 @@ impl Pg {
 
     /// Objects and bytes that it holds, as far as they are counted (primary).
     pub(crate) fn usage(&self) -> (u64, u64) {
-        let usage = self.usage.borrow();
-        (usage.objects, usage.bytes)
+        self.usage.borrow().totals()
     }
 
     /// The object is one of this PG's by the newest map. What comes from outside is asked before anything else: an object

@@ -20,8 +20,8 @@ const PAGE: usize = 256;
 /// Objects of a PG and the sum of their sizes.
 #[derive(Default)]
 pub(crate) struct Usage {
-    pub objects: u64,
-    pub bytes: u64,
+    objects: u64,
+    bytes: u64,
     state: State,
     /// Number of the last count that began.
     number: u64,
@@ -45,6 +45,11 @@ struct Walk {
 }
 
 impl Usage {
+    /// Objects and bytes.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        (self.objects, self.bytes)
+    }
+
     /// A write was submitted: the object's size before and after it; `None`: it does not exist.
     pub(super) fn change(&mut self, oid: &ObjectId, before: Option<u64>, after: Option<u64>) {
         let is_counted = match &mut self.state {
