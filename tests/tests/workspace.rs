@@ -234,6 +234,51 @@ fn a_change_a_frame_and_an_attribute_have_one_form_each() {
     }
 }
 
+/// The fields of a struct as they are written, one a line, without comments.
+fn fields(text: &str, name: &str) -> Vec<String> {
+    let (_, body) =
+        text.split_once(&format!("struct {name} {{")).unwrap_or_else(|| panic!("no struct {name}"));
+    let (body, _) = body.split_once("\n}").expect("its end");
+    let is_field = |line: &&str| line.ends_with(',') && !line.starts_with("//") && !line.starts_with('#');
+    body.lines().map(str::trim).filter(is_field).map(str::to_owned).collect()
+}
+
+/// Each part of a PG changes by its own methods only.
+#[test]
+fn no_module_changes_the_fields_of_a_pg_or_of_its_parts() {
+    let pg = workspace_root().join("crates/osd/osd/src/pg");
+    let read =
+        |file: &str| std::fs::read_to_string(pg.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    for field in fields(&read("mod.rs"), "Pg") {
+        // A PG lies behind an `Rc`: a field changes only if it has a cell. One of a part is changed by the part's methods.
+        let is_plain_cell = field.contains(" Cell<");
+        assert!(
+            !is_plain_cell && (!field.starts_with("pub") || field == "pub(crate) id: SpgId,"),
+            "Pg: {field}"
+        );
+    }
+    let parts = [
+        ("pipeline.rs", "Pipeline"),
+        ("log.rs", "PgLog"),
+        ("backend.rs", "Replicated"),
+        ("replica.rs", "Replica"),
+        ("commit.rs", "Commits"),
+        ("usage.rs", "Usage"),
+        ("../../../peering/src/peering.rs", "Peering"),
+    ];
+    for (file, part) in parts {
+        for field in fields(&read(file), part) {
+            assert!(!field.starts_with("pub"), "{part}: {field}");
+        }
+    }
+    for (path, text) in code() {
+        for part in ["peering", "log", "usage"] {
+            let whole = format!(".{part}.borrow_mut() =");
+            assert!(!text.contains(&whole), "{}: {whole}", path.display());
+        }
+    }
+}
+
 /// Modules of `blue`, each of which uses those before it only.
 const BLUE: [&str; 6] = ["device", "meta", "log", "objects", "shard", "mount"];
 

@@ -1,5 +1,7 @@
 //! PGNLS: the objects of one PG in Ceph's order (PROTOCOL.md of the wire crate, §6).
 
+use std::cell::Cell;
+
 use carmine_reactor::Payload;
 use carmine_types::{ObjectId, SNAP_HEAD, errno};
 use carmine_wire::osd_op::{ANSWER_BYTES, ops};
@@ -15,6 +17,21 @@ use crate::shard::OsdShard;
 const ENTRIES_MAX: u64 = 4096;
 /// What an object takes in an answer beside its name.
 const ENTRY_BYTES: usize = 12;
+
+/// Low hash bits that the PG's objects share: where they lie in the store's order.
+#[derive(Default)]
+pub(crate) struct Bits(Cell<u32>);
+
+impl Bits {
+    pub(super) fn get(&self) -> u32 {
+        self.0.get()
+    }
+
+    /// Follows the pool's number of PGs; true: it has changed.
+    pub(super) fn follow(&self, bits: u32) -> bool {
+        self.0.replace(bits) != bits
+    }
+}
 
 /// Answers a request that is one listing operation.
 pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {

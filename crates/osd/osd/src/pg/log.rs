@@ -30,11 +30,11 @@ impl PgLog {
         PgLog { info, entries: VecDeque::new(), by_reqid: HashMap::default() }
     }
 
-    pub(crate) fn load(state: PgState) -> PgLog {
-        let mut log = PgLog::new(state.info.pg);
-        log.info = state.info;
-        state.log.into_iter().for_each(|entry| log.push(entry));
-        log
+    /// Takes what the store has of the PG.
+    pub(crate) fn load(&mut self, state: PgState) {
+        *self = PgLog::new(state.info.pg);
+        self.info = state.info;
+        state.log.into_iter().for_each(|entry| self.push(entry));
     }
 
     /// What the PG remembers of itself.

@@ -33,7 +33,7 @@ mod shell;
 mod usage;
 mod write;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use carmine_peering::{Peering, Phase};
@@ -54,6 +54,7 @@ use crate::shard::OsdShard;
 use crate::watch::Watched;
 use backend::Backend;
 use commit::Commits;
+use list::Bits;
 use log::PgLog;
 use pipeline::Pipeline;
 use replica::Replica;
@@ -62,8 +63,7 @@ use usage::Usage;
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {
     pub(crate) id: SpgId,
-    /// Low hash bits that its objects share.
-    bits: Cell<u32>,
+    bits: Bits,
     peering: RefCell<Peering>,
     pipeline: Pipeline,
     log: RefCell<PgLog>,
@@ -84,7 +84,7 @@ impl Pg {
     pub(crate) fn new(id: SpgId, me: OsdId) -> Rc<Pg> {
         Rc::new(Pg {
             id,
-            bits: Cell::new(0),
+            bits: Bits::default(),
             peering: RefCell::new(Peering::new(me)),
             pipeline: Pipeline::default(),
             log: RefCell::new(PgLog::new(id)),

@@ -15,8 +15,8 @@ use carmine_wire::header::Front;
 use carmine_wire::osdmap::Pin;
 use carmine_wire::private::PgStuck;
 
+use super::Pg;
 use super::push::{self, Repair};
-use super::{Pg, PgLog};
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery};
 use crate::shard::OsdShard;
 
@@ -28,7 +28,7 @@ impl Pg {
             match own.store.load_pg(pg.id).await {
                 Ok(state) => {
                     if let Some(state) = state {
-                        *pg.log.borrow_mut() = PgLog::load(state);
+                        pg.log.borrow_mut().load(state);
                     }
                     pg.on(&own, Event::Loaded);
                 }
@@ -43,7 +43,7 @@ impl Pg {
         let map = view.map();
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
         let bits = pool.map_or(self.bits.get(), |pool| pg_bits(self.id.pgid.ps, pool.pg_num));
-        let is_split = self.bits.replace(bits) != bits;
+        let is_split = self.bits.follow(bits);
         let mut members: Vec<Member> = mapping.acting_osds().filter_map(|osd| member(view, osd)).collect();
         // Stable: the primary to the front, if it is not there.
         members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
