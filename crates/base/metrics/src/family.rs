@@ -65,9 +65,7 @@ pub struct Series {
 /// A metric with the values of all shards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Family {
-    /// `PREFIX_NAME`.
-    pub name: String,
-    /// Kind, unit and description.
+    /// Name, kind and description.
     pub info: MetricInfo,
     /// In the order in which they were added.
     pub series: Vec<Series>,
@@ -78,27 +76,26 @@ pub struct Family {
 pub struct Families(Vec<Family>);
 
 impl Families {
-    /// Adds every metric of `set` as `PREFIX_NAME` with these labels.
-    pub fn add_set<S: MetricSet>(&mut self, prefix: &str, labels: &[Label], set: &S) {
-        set.each(&mut |info, sample| self.add(prefix, info, labels.to_vec(), sample));
+    /// Adds every metric that `set` shows, with these labels.
+    pub fn add_set<S: MetricSet>(&mut self, labels: &[Label], set: &S) {
+        set.each(&mut |info, sample| self.add(info, labels.to_vec(), sample));
     }
 
     /// Adds one value.
-    pub fn add(&mut self, prefix: &str, info: MetricInfo, labels: Vec<Label>, sample: Sample) {
-        let name = format!("{prefix}_{}", info.name);
-        self.family(name, info).series.push(Series { labels, sample });
+    pub fn add(&mut self, info: MetricInfo, labels: Vec<Label>, sample: Sample) {
+        self.family(info).series.push(Series { labels, sample });
     }
 
     /// Adds the values of another shard.
     pub fn merge(&mut self, other: Families) {
         for family in other.0 {
-            self.family(family.name, family.info).series.extend(family.series);
+            self.family(family.info).series.extend(family.series);
         }
     }
 
-    fn family(&mut self, name: String, info: MetricInfo) -> &mut Family {
-        let at = self.0.iter().position(|family| family.name == name).unwrap_or_else(|| {
-            self.0.push(Family { name, info, series: Vec::new() });
+    fn family(&mut self, info: MetricInfo) -> &mut Family {
+        let at = self.0.iter().position(|family| family.info.name == info.name).unwrap_or_else(|| {
+            self.0.push(Family { info, series: Vec::new() });
             self.0.len() - 1
         });
         &mut self.0[at]
@@ -111,9 +108,9 @@ impl Families {
     /// The metrics whose names begin with `prefix`, described:
     /// `[{"name": …, "kind": …, "unit": …, "description": …, "values": [{"shard": "0", "value": …}, …]}, …]`.
     pub fn describe_json(&self, prefix: &str) -> Value {
-        let families = self.0.iter().filter(|family| family.name.starts_with(prefix)).map(|family| {
+        let families = self.0.iter().filter(|family| family.info.name.starts_with(prefix)).map(|family| {
             json!({
-                "name": family.name,
+                "name": family.info.name,
                 "kind": family.info.kind.name(),
                 "unit": family.info.unit(),
                 "description": family.info.description,
@@ -126,7 +123,7 @@ impl Families {
     /// One object per value, as Crimson's `dump_metrics` has them: `[{"NAME": {"shard": "0", "value": …}}, …]`.
     pub fn flat_json(&self) -> Value {
         let flat = |family: &Family| -> Vec<Value> {
-            family.series.iter().map(|series| json!({ &family.name: series.to_json() })).collect()
+            family.series.iter().map(|series| json!({ family.info.name: series.to_json() })).collect()
         };
         Value::Array(self.0.iter().flat_map(flat).collect())
     }
@@ -156,6 +153,16 @@ impl Sample {
         }
     }
 
+    /// The value of a field of this name as `info` shows it: its name tells the unit.
+    pub fn in_unit_of(self, info: &MetricInfo, field: &str) -> Sample {
+        match self {
+            Sample::Count(ns) if field.ends_with("_ns") && info.unit() == "ms" => {
+                Sample::Count(ns / 1_000_000)
+            }
+            other => other,
+        }
+    }
+
     /// The kind of metric that has such values.
     pub fn fits(&self, kind: Kind) -> bool {
         matches!(
@@ -170,17 +177,21 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counter, Level, metric_set};
+    use crate::{Gauge, Level, Max, Sum, metric_set};
 
     metric_set! {
         /// A test's metrics.
-        struct Sampled {
+        struct Sampled: "osd" {
             /// Operations answered.
-            ops: Counter,
+            ops: Sum,
             /// Share of time.
             utilization: Level,
             /// Time in the kernel.
-            cpu_busy_ms: Counter,
+            busy_ns: Sum => "osd_cpu_busy_ms",
+            /// Commits of the process.
+            commits: Max => "kv_commits",
+            /// Operations that the kernel holds.
+            held: Gauge => _,
             /// Latency.
             latency_ns: Histogram,
         }
@@ -190,12 +201,15 @@ mod tests {
         let mut all = Families::default();
         for shard in 0..2_u64 {
             let mut set = Sampled::default();
-            set.ops.add(3 + shard);
-            set.utilization.set(12.5);
+            set.ops += 3 + shard;
+            set.utilization = 12.5;
+            set.busy_ns = 5_999_999;
+            set.commits = 7;
+            set.held = 2;
             set.latency_ns.record(40_000);
             set.latency_ns.record(20_000_000_000);
             let mut own = Families::default();
-            own.add_set("osd", &[("shard", shard.to_string())], &set);
+            own.add_set(&[("shard", shard.to_string())], &set);
             all.merge(own);
         }
         all
@@ -204,7 +218,7 @@ mod tests {
     #[test]
     fn shards_share_a_family() {
         let all = two_shards();
-        let ops = all.iter().find(|family| family.name == "osd_ops").unwrap();
+        let ops = all.iter().find(|family| family.info.name == "osd_ops").unwrap();
         assert_eq!(ops.series.len(), 2);
         assert_eq!(ops.series[1].sample, Sample::Count(4));
         assert!(all.iter().all(|family| family.series.iter().all(|s| s.sample.fits(family.info.kind))));
@@ -212,8 +226,34 @@ mod tests {
 
     #[test]
     fn units_come_from_the_names() {
-        let units: Vec<&str> = Sampled::describe().iter().map(MetricInfo::unit).collect();
-        assert_eq!(units, ["count", "percent", "ms", "ns"]);
+        let all = two_shards();
+        let units: Vec<&str> = all.iter().map(|family| family.info.unit()).collect();
+        assert_eq!(units, ["count", "percent", "ms", "count", "ns"]);
+    }
+
+    #[test]
+    fn a_counter_that_is_declared_appears_everywhere() {
+        let mut set = Sampled { ops: 3, busy_ns: 5_999_999, commits: 7, held: 2, ..Sampled::default() };
+        set.merge_from(&Sampled { ops: 4, busy_ns: 1, commits: 6, held: 1, ..Sampled::default() });
+        assert_eq!((set.ops, set.busy_ns, set.commits, set.held), (7, 6_000_000, 7, 3));
+        let raw = set.to_json();
+        assert_eq!((&raw["ops"], &raw["busy_ns"], &raw["held"]), (&json!(7), &json!(6_000_000), &json!(3)));
+        let mut shown = Families::default();
+        shown.add_set(&[("shard", "0".to_owned())], &set);
+        let text = shown.prometheus(&[]);
+        for line in [
+            "# HELP osd_ops Operations answered. Unit: count.",
+            "# TYPE kv_commits counter",
+            "kv_commits{shard=\"0\"} 7",
+            "osd_cpu_busy_ms{shard=\"0\"} 6",
+        ] {
+            assert!(text.lines().any(|l| l == line), "no `{line}` in\n{text}");
+        }
+        assert!(!text.contains("held"), "{text}");
+        let described = shown.describe_json("osd_cpu")[0].clone();
+        assert_eq!((&described["unit"], &described["kind"]), (&json!("ms"), &json!("counter")));
+        assert_eq!(described["description"], "Time in the kernel.");
+        assert_eq!(shown.flat_json()[0], json!({ "osd_ops": { "shard": "0", "value": 7 } }));
     }
 
     #[test]
@@ -221,7 +261,7 @@ mod tests {
         let all = two_shards();
         let chosen = all.describe_json("osd_cpu");
         assert_eq!(chosen.as_array().unwrap().len(), 1);
-        assert_eq!(chosen[0]["values"][1], json!({ "shard": "1", "value": 0 }));
+        assert_eq!(chosen[0]["values"][1], json!({ "shard": "1", "value": 5 }));
         assert_eq!(all.describe_json("nothing"), json!([]));
         assert_eq!(all.flat_json()[1], json!({ "osd_ops": { "shard": "1", "value": 4 } }));
     }

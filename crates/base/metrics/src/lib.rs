@@ -1,9 +1,9 @@
 //! Counters, histograms and stage clocks: plain structs of one shard, without locks or atomics. A shard adds to its own;
-//! whoever wants the whole merges copies that the shards hand over.
+//! a reader merges copies that the shards hand over.
 //!
-//! [`metric_set!`] declares a struct of metrics whose doc comments are the descriptions and whose field names end in
-//! their units, and gives it merging and a JSON dump. [`Families`] collects the sets of several shards under one name
-//! each: the one source of Prometheus text and of JSON.
+//! [`metric_set!`] declares a struct of metrics: their names, which end in units, their descriptions, how two shards'
+//! values are merged, and how they are shown. [`Families`] collects the sets of several shards under one name each: the
+//! one source of Prometheus text and of JSON.
 
 mod family;
 mod histogram;
@@ -13,7 +13,7 @@ mod stage;
 
 pub use family::{Distribution, Families, Family, Label, Sample, Series};
 pub use histogram::{Histogram, SparseHistogram};
-pub use set::{Counter, Gauge, Kind, Level, Metric, MetricInfo, MetricSet};
+pub use set::{Counter, Gauge, Kind, Level, Max, Metric, MetricInfo, MetricSet, Sum};
 pub use stage::{StageClock, StageClocks, StageStat};
 
 #[doc(hidden)]

@@ -9,7 +9,7 @@ impl Families {
     pub fn prometheus(&self, labels: &[(&str, String)]) -> String {
         let mut text = String::new();
         for family in self.iter() {
-            let (name, kind, unit) = (&family.name, family.info.kind.name(), family.info.unit());
+            let (name, kind, unit) = (family.info.name, family.info.kind.name(), family.info.unit());
             let description = escape_help(family.info.description);
             // Writing to a String does not fail.
             let _ = writeln!(text, "# HELP {name} {description} Unit: {unit}.\n# TYPE {name} {kind}");
@@ -54,14 +54,14 @@ fn escape_help(description: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Counter, Families, Gauge, Histogram, MetricSet, metric_set};
+    use crate::{Families, Gauge, Histogram, MetricSet, Sum, metric_set};
 
     metric_set! {
         /// A test's metrics.
-        struct Shown {
+        struct Shown: "osd" {
             /// Operations
             /// answered.
-            ops: Counter,
+            ops: Sum,
             /// Bytes held.
             held_bytes: Gauge,
             /// Latency.
@@ -71,14 +71,14 @@ mod tests {
 
     fn shown() -> Families {
         let mut one = Shown::default();
-        one.ops.add(2);
-        one.held_bytes.set(-3);
+        one.ops += 2;
+        one.held_bytes = 3;
         one.latency_ns.record(12_000);
         let mut two = one.clone();
         two.merge_from(&one);
         let mut families = Families::default();
         for (shard, set) in [(0, &one), (1, &two)] {
-            families.add_set("osd", &[("shard", shard.to_string())], set);
+            families.add_set(&[("shard", shard.to_string())], set);
         }
         families
     }
@@ -92,7 +92,7 @@ mod tests {
             "# TYPE osd_latency_ns histogram",
             "osd_ops{osd=\"1\",shard=\"0\"} 2",
             "osd_ops{osd=\"1\",shard=\"1\"} 4",
-            "osd_held_bytes{osd=\"1\",shard=\"1\"} -6",
+            "osd_held_bytes{osd=\"1\",shard=\"1\"} 6",
             "osd_latency_ns_bucket{osd=\"1\",shard=\"1\",le=\"10000\"} 0",
             "osd_latency_ns_bucket{osd=\"1\",shard=\"1\",le=\"15000\"} 2",
             "osd_latency_ns_bucket{osd=\"1\",shard=\"1\",le=\"+Inf\"} 2",

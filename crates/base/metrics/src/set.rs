@@ -1,13 +1,26 @@
 //! Sets of metrics: a struct whose fields are metrics, each with a name that ends in its unit and a description.
 
-use serde::{Deserialize, Serialize};
-
 use crate::Histogram;
 use crate::family::{Distribution, Sample};
 
-/// A number that only grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+/// Metric: a `u64` that only grows. The values of two shards add up.
+#[derive(Clone, Copy, Debug)]
+pub enum Sum {}
+
+/// Metric: a `u64` of the whole process that only grows and that each shard reports: of two shards the larger value counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Max {}
+
+/// Metric: a `u64` that goes up and down. The values of two shards add up.
+#[derive(Clone, Copy, Debug)]
+pub enum Gauge {}
+
+/// Metric: an `f64` that goes up and down, such as a utilisation. The values of two shards add up.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {}
+
+/// Metric: like [`Sum`], for code that counts by method.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter(u64);
 
 impl Counter {
@@ -22,45 +35,6 @@ impl Counter {
     }
 
     pub fn get(&self) -> u64 {
-        self.0
-    }
-
-    /// Takes over a value that is counted elsewhere (the reactor's statistics).
-    pub fn set(&mut self, total: u64) {
-        self.0 = total;
-    }
-}
-
-/// A number that goes up and down; merging adds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Gauge(i64);
-
-impl Gauge {
-    pub fn add(&mut self, n: i64) {
-        self.0 = self.0.wrapping_add(n);
-    }
-
-    pub fn set(&mut self, value: i64) {
-        self.0 = value;
-    }
-
-    pub fn get(&self) -> i64 {
-        self.0
-    }
-}
-
-/// A number with a fraction that goes up and down, such as a utilisation; merging adds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Level(f64);
-
-impl Level {
-    pub fn set(&mut self, value: f64) {
-        self.0 = value;
-    }
-
-    pub fn get(&self) -> f64 {
         self.0
     }
 }
@@ -84,7 +58,7 @@ impl Kind {
     }
 }
 
-/// Name (with its unit at the end) and description of a metric.
+/// Name (with its unit at the end) and description of a metric, as they are shown outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricInfo {
     pub name: &'static str,
@@ -105,144 +79,166 @@ impl MetricInfo {
     }
 }
 
-/// A field of a metric set.
+/// The type of a field of a metric set: how its value is kept, merged and shown.
 pub trait Metric {
+    /// The field's own type.
+    type Value;
     const KIND: Kind;
-    fn merge_from(&mut self, other: &Self);
-    /// The metric for `dump_metrics`: a number, or for a histogram an object.
-    fn to_json(&self) -> serde_json::Value;
-    /// The metric for an exposition.
-    fn sample(&self) -> Sample;
+    /// Adds another shard's value.
+    fn merge(value: &mut Self::Value, other: &Self::Value);
+    /// The value for `dump_metrics`: a number, or for a histogram an object.
+    fn to_json(value: &Self::Value) -> serde_json::Value;
+    /// The value for an exposition.
+    fn sample(value: &Self::Value) -> Sample;
 }
+
+/// Implements [`Metric`] for a number.
+macro_rules! number {
+    ($metric:ty, $value:ty, $kind:ident, $merge:expr, $sample:expr) => {
+        impl Metric for $metric {
+            type Value = $value;
+            const KIND: Kind = Kind::$kind;
+
+            #[allow(clippy::redundant_closure_call)] // the closures are the table below
+            fn merge(value: &mut $value, other: &$value) {
+                *value = $merge(*value, *other);
+            }
+
+            fn to_json(value: &$value) -> serde_json::Value {
+                (*value).into()
+            }
+
+            #[allow(clippy::redundant_closure_call)]
+            fn sample(value: &$value) -> Sample {
+                $sample(*value)
+            }
+        }
+    };
+}
+
+number!(Sum, u64, Counter, u64::wrapping_add, Sample::Count);
+number!(Max, u64, Counter, u64::max, Sample::Count);
+number!(Gauge, u64, Gauge, u64::wrapping_add, |value| Sample::Level(value as f64));
+number!(Level, f64, Gauge, |a: f64, b: f64| a + b, Sample::Level);
 
 impl Metric for Counter {
+    type Value = Counter;
     const KIND: Kind = Kind::Counter;
 
-    fn merge_from(&mut self, other: &Self) {
-        self.add(other.0);
+    fn merge(value: &mut Counter, other: &Counter) {
+        value.add(other.0);
     }
 
-    fn to_json(&self) -> serde_json::Value {
-        self.0.into()
+    fn to_json(value: &Counter) -> serde_json::Value {
+        value.0.into()
     }
 
-    fn sample(&self) -> Sample {
-        Sample::Count(self.0)
-    }
-}
-
-impl Metric for Level {
-    const KIND: Kind = Kind::Gauge;
-
-    fn merge_from(&mut self, other: &Self) {
-        self.0 += other.0;
-    }
-
-    fn to_json(&self) -> serde_json::Value {
-        self.0.into()
-    }
-
-    fn sample(&self) -> Sample {
-        Sample::Level(self.0)
-    }
-}
-
-impl Metric for Gauge {
-    const KIND: Kind = Kind::Gauge;
-
-    fn merge_from(&mut self, other: &Self) {
-        self.add(other.0);
-    }
-
-    fn to_json(&self) -> serde_json::Value {
-        self.0.into()
-    }
-
-    fn sample(&self) -> Sample {
-        Sample::Level(self.0 as f64)
+    fn sample(value: &Counter) -> Sample {
+        Sample::Count(value.0)
     }
 }
 
 impl Metric for Histogram {
+    type Value = Histogram;
     const KIND: Kind = Kind::Histogram;
 
-    fn merge_from(&mut self, other: &Self) {
-        self.merge(other);
+    fn merge(value: &mut Histogram, other: &Histogram) {
+        value.merge(other);
     }
 
-    fn to_json(&self) -> serde_json::Value {
+    fn to_json(value: &Histogram) -> serde_json::Value {
         serde_json::json!({
-            "count": self.count(), "mean": self.mean(), "min": self.min(), "max": self.max(),
-            "p50": self.percentile(50.0), "p95": self.percentile(95.0),
-            "p99": self.percentile(99.0), "p999": self.percentile(99.9),
+            "count": value.count(), "mean": value.mean(), "min": value.min(), "max": value.max(),
+            "p50": value.percentile(50.0), "p95": value.percentile(95.0),
+            "p99": value.percentile(99.0), "p999": value.percentile(99.9),
         })
     }
 
-    fn sample(&self) -> Sample {
-        Sample::Histogram(Distribution::of(self))
+    fn sample(value: &Histogram) -> Sample {
+        Sample::Histogram(Distribution::of(value))
     }
 }
 
 /// A struct made by [`crate::metric_set!`].
 pub trait MetricSet {
-    /// Every metric of the set, in order of declaration.
-    fn describe() -> Vec<MetricInfo>;
     /// Adds another shard's numbers.
     fn merge_from(&mut self, other: &Self);
-    /// `{"name": value, …}`
+    /// `{"FIELD": value, …}`
     fn to_json(&self) -> serde_json::Value;
-    /// Calls back with every metric and its value.
+    /// Calls back with every metric that is shown, and its value.
     fn each(&self, visit: &mut dyn FnMut(MetricInfo, Sample));
 }
 
-/// Declares a struct of metrics. Doc comments of fields become descriptions; field names end in their units.
+/// Declares a struct of metrics: the one place that a new counter needs.
+///
+/// A field's type is a [`Metric`]; its doc comment is the description that users see. Outside, a field is shown as
+/// `PREFIX_FIELD`, or under the name after `=>`; `=> _` leaves it to JSON, for values that are shown in another way. A
+/// field in nanoseconds (`_ns`) with a shown name in milliseconds (`_ms`) is converted.
 ///
 /// ```
-/// use carmine_metrics::{Counter, Histogram, MetricSet, metric_set};
+/// use carmine_metrics::{Families, Histogram, MetricSet, Sum, metric_set};
 /// metric_set! {
-///     /// What a shard counts.
-///     pub struct ShardMetrics {
+///     /// The work of a shard.
+///     pub struct Work: "osd" {
 ///         /// Client operations that were answered.
-///         client_ops: Counter,
+///         client_ops: Sum,
+///         /// CPU time.
+///         busy_ns: Sum => "osd_cpu_busy_ms",
 ///         /// Time from a read's first byte to its reply.
 ///         read_latency_ns: Histogram,
 ///     }
 /// }
-/// let mut metrics = ShardMetrics::default();
-/// metrics.client_ops.inc();
-/// assert_eq!(metrics.to_json()["client_ops"], 1);
-/// assert_eq!(ShardMetrics::describe()[0].description, "Client operations that were answered.");
+/// let mut work = Work::default();
+/// work.client_ops += 1;
+/// assert_eq!(work.to_json()["client_ops"], 1);
+/// let mut shown = Families::default();
+/// shown.add_set(&[], &work);
+/// assert!(shown.prometheus(&[]).contains("# HELP osd_client_ops Client operations that were answered. Unit: count."));
 /// ```
 #[macro_export]
 macro_rules! metric_set {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident { $( $(#[doc = $doc:literal])+ $field:ident : $kind:ty ),* $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident : $prefix:literal {
+        $( $(#[doc = $doc:literal])+ $field:ident : $metric:ty $(=> $shown:tt)? ),* $(,)?
+    }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default)]
-        $vis struct $name { $( $(#[doc = $doc])+ pub $field: $kind, )* }
+        $vis struct $name { $( $(#[doc = $doc])+ pub $field: <$metric as $crate::Metric>::Value, )* }
 
         impl $crate::MetricSet for $name {
-            fn describe() -> Vec<$crate::MetricInfo> {
-                vec![$( $crate::MetricInfo {
-                    name: stringify!($field),
-                    kind: <$kind as $crate::Metric>::KIND,
-                    description: concat!($($doc),+).trim_ascii(),
-                }, )*]
-            }
-
             fn merge_from(&mut self, other: &Self) {
-                $( $crate::Metric::merge_from(&mut self.$field, &other.$field); )*
+                $( <$metric as $crate::Metric>::merge(&mut self.$field, &other.$field); )*
             }
 
             fn to_json(&self) -> $crate::__json::Value {
                 let mut map = $crate::__json::Map::new();
-                $( map.insert(stringify!($field).to_owned(), $crate::Metric::to_json(&self.$field)); )*
+                $( map.insert(
+                    stringify!($field).to_owned(),
+                    <$metric as $crate::Metric>::to_json(&self.$field),
+                ); )*
                 $crate::__json::Value::Object(map)
             }
 
             fn each(&self, visit: &mut dyn FnMut($crate::MetricInfo, $crate::Sample)) {
-                let mut infos = <Self as $crate::MetricSet>::describe().into_iter();
-                $( if let Some(info) = infos.next() { visit(info, $crate::Metric::sample(&self.$field)); } )*
+                $( $crate::__show!(visit, $field, $crate::MetricInfo {
+                    name: concat!($prefix, "_", stringify!($field)),
+                    kind: <$metric as $crate::Metric>::KIND,
+                    description: concat!($($doc),+).trim_ascii(),
+                }, <$metric as $crate::Metric>::sample(&self.$field) $(, $shown)?); )*
             }
         }
+    };
+}
+
+/// How one field of [`metric_set!`] is shown.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __show {
+    ($visit:ident, $field:ident, $info:expr, $sample:expr, _) => {};
+    ($visit:ident, $field:ident, $info:expr, $sample:expr) => {
+        $visit($info, $sample)
+    };
+    ($visit:ident, $field:ident, $info:expr, $sample:expr, $shown:literal) => {
+        let info = $crate::MetricInfo { name: $shown, ..$info };
+        $visit(info, $sample.in_unit_of(&info, stringify!($field)))
     };
 }

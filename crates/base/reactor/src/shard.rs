@@ -22,7 +22,7 @@ use crate::config::PollPolicy;
 use crate::driver::Driver;
 use crate::exec::{self, Current, Exec};
 use crate::file::{self, File, FileOptions};
-use crate::group::Group;
+use crate::group::{GROUPS, Group};
 use crate::mailbox::Mail;
 use crate::net::{self, Listener, TcpStream};
 use crate::op::{Ops, WakeTarget};
@@ -347,11 +347,16 @@ impl Shard {
             registered_bytes: i.driver.try_borrow().map_or(0, |d| d.registered_bytes()),
             bytes_copied: c.bytes_copied.get(),
             stalls: c.stalls.get(),
-            group_ns: c.group_ticks().map(|t| i.clock.to_ns(t)),
             ..ReactorStats::default()
         };
         self.fill_clocks(&mut s);
         s
+    }
+
+    /// Nanoseconds of ready tasks by group, in the order of [`Group::ALL`].
+    #[must_use]
+    pub fn group_ns(&self) -> [u64; GROUPS] {
+        self.0.counters.group_ticks().map(|ticks| self.0.clock.to_ns(ticks))
     }
 
     fn fill_clocks(&self, s: &mut ReactorStats) {

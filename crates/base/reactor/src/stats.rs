@@ -2,61 +2,63 @@
 
 use std::cell::Cell;
 
+use carmine_metrics::{Gauge, Sum, metric_set};
+
 use crate::group::{GROUPS, Group};
 
-/// A snapshot of one reactor's counters; all are since its start. `busy + spin + sleep + wait = wall`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReactorStats {
-    /// Turns of the loop.
-    pub turns: u64,
-    /// System calls `io_uring_enter`.
-    pub enters: u64,
-    /// Turns that slept in the kernel.
-    pub sleeps: u64,
-    /// Times that the reactor spun because it had nothing to do.
-    pub spins: u64,
-    /// Polls of tasks.
-    pub polls: u64,
-    /// Tasks alive.
-    pub tasks: u64,
-    /// I/O operations completed.
-    pub ops: u64,
-    /// I/O operations in flight.
-    pub ops_in_flight: u64,
-    /// Of those the accepts and receives: they stand until a peer does something, also on an idle reactor.
-    pub ops_standing: u64,
-    /// Messages sent to other shards.
-    pub hops_sent: u64,
-    /// Messages received from other shards.
-    pub hops_received: u64,
-    /// Messages that found a peer's queue full, counted once per turn that they waited.
-    pub hops_delayed: u64,
-    /// Sleeping peers woken.
-    pub wakes_sent: u64,
-    /// Nanoseconds since the reactor started.
-    pub wall_ns: u64,
-    /// Thread CPU time less `spin_ns`.
-    pub busy_ns: u64,
-    /// CPU time of spinning with nothing to do.
-    pub spin_ns: u64,
-    /// Time asleep in the kernel.
-    pub sleep_ns: u64,
-    /// Time runnable but without a CPU (schedstat).
-    pub wait_ns: u64,
-    /// CPU time of alien threads on behalf of this shard.
-    pub alien_busy_ns: u64,
-    /// Closures given to alien threads.
-    pub alien_jobs: u64,
-    /// Buffers that the arena could not give and the heap gave.
-    pub buf_fallbacks: u64,
-    /// Bytes of buffers registered with the ring; 0 if the kernel refused or nobody asked.
-    pub registered_bytes: u64,
-    /// Bytes copied by code that could not avoid it ([`Shard::count_copy`](crate::Shard::count_copy)).
-    pub bytes_copied: u64,
-    /// Polls of one task that took longer than the stall limit.
-    pub stalls: u64,
-    /// Time of ready tasks by group, in the order of [`Group::ALL`].
-    pub group_ns: [u64; 5],
+metric_set! {
+    /// A snapshot of one reactor's counters; all are since its start. `busy + spin + sleep + wait = wall`.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct ReactorStats: "reactor" {
+        /// Turns of the reactor's loop.
+        turns: Sum => "reactor_polls",
+        /// System calls `io_uring_enter`.
+        enters: Sum => "reactor_kernel_enters",
+        /// Times that the reactor went to sleep in the kernel.
+        sleeps: Sum,
+        /// Times that the reactor spun because it had nothing to do.
+        spins: Sum,
+        /// Polls of tasks.
+        polls: Sum => "reactor_tasks_processed",
+        /// Tasks alive.
+        tasks: Gauge,
+        /// Operations that the kernel completed: disk and network.
+        ops: Sum => "reactor_io_completed",
+        /// Operations that the kernel works on or holds.
+        ops_in_flight: Gauge => _,
+        /// Accepts and receives that the kernel holds until a peer sends something, on an idle reactor, too.
+        ops_standing: Gauge => "reactor_io_standing",
+        /// Messages (hops) sent to other shards.
+        hops_sent: Sum => "smp_total_sent_messages",
+        /// Messages (hops) received from other shards.
+        hops_received: Sum => "smp_total_received_messages",
+        /// Messages that found the other shard's queue full, once per turn that they waited.
+        hops_delayed: Sum => "smp_delayed_messages",
+        /// Sleeping shards woken.
+        wakes_sent: Sum => "smp_wakes_sent",
+        /// Time since the start.
+        wall_ns: Sum => "reactor_uptime_ms",
+        /// CPU time of work: thread CPU time less spinning.
+        busy_ns: Sum => "reactor_cpu_busy_ms",
+        /// CPU time of spinning with nothing to do.
+        spin_ns: Sum => "reactor_cpu_spin_ms",
+        /// Time asleep in the kernel.
+        sleep_ns: Sum => "reactor_sleep_time_ms_total",
+        /// Time in which the reactor could have run and something else had its CPU (schedstat).
+        wait_ns: Sum => "reactor_cpu_steal_time_ms",
+        /// CPU time of alien threads on behalf of this shard.
+        alien_busy_ns: Sum => "alien_cpu_busy_ms",
+        /// Closures given to alien threads.
+        alien_jobs: Sum => "alien_jobs",
+        /// Buffers that the arena could not give and the heap gave.
+        buf_fallbacks: Sum => "reactor_buffer_fallbacks",
+        /// Bytes of buffers registered with the ring; 0 if the kernel refused or nobody asked.
+        registered_bytes: Gauge,
+        /// Bytes copied by code that could not avoid it.
+        bytes_copied: Sum => "reactor_copied_bytes",
+        /// Polls of one task that held the reactor longer than the stall limit.
+        stalls: Sum,
+    }
 }
 
 /// The counters of a running shard.

@@ -4,7 +4,7 @@ use carmine_metrics::{Counter, Gauge, Histogram, StageClocks, metric_set};
 
 metric_set! {
     /// Counters of one shard. Times are in nanoseconds.
-    pub struct ShardMetrics {
+    pub struct ShardMetrics: "osd" {
         /// Client operations that were answered, reads and writes.
         ops: Counter,
         /// Client reads (and listings) that were answered.

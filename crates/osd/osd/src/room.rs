@@ -81,7 +81,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
     osd.shard.spawn(Group::Admin, "room", async move {
         while !own.stopping.get() {
             own.shard.sleep(EVERY).await;
-            own.metrics.borrow_mut().request_bytes.set(own.budget.used_bytes() as i64);
+            own.metrics.borrow_mut().request_bytes = own.budget.used_bytes() as u64;
             own.close_stalled();
         }
     });

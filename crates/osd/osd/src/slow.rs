@@ -21,7 +21,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
         while !own.stopping.get() {
             own.shard.sleep(EVERY).await;
             let slow = slow_ops(&own);
-            own.metrics.borrow_mut().slow_ops.set(slow.len() as i64);
+            own.metrics.borrow_mut().slow_ops = slow.len() as u64;
             if let Some(text) = describe(&slow, own.shard.now_ns()) {
                 tracing::warn!("{text}");
             }

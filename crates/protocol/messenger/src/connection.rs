@@ -7,6 +7,7 @@ use crate::limits::INLINE_DATA_BYTES;
 use crate::message::{Message, Parts};
 use crate::signal::Signal;
 use crate::throttle::{PermitToken, Throttle};
+use carmine_metrics::{Sum, metric_set};
 use carmine_reactor::{Bytes, Group, Payload, Shard, TcpStream};
 use carmine_types::UTime;
 use carmine_wire::handshake::{Control, Keepalive2};
@@ -111,13 +112,17 @@ pub(crate) struct Common {
     traffic: Cell<Traffic>,
 }
 
-/// Bytes that sockets of a shard took and gave, of all connections since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    pub sent_bytes: u64,
-    /// The part of `sent_bytes` that went to OSDs: they count it again as received.
-    pub sent_to_osds_bytes: u64,
-    pub received_bytes: u64,
+metric_set! {
+    /// Bytes that sockets of a shard took and gave, of all connections since its start.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct Traffic: "net" {
+        /// Bytes sent on all connections.
+        sent_bytes: Sum,
+        /// Bytes sent to other OSDs, which count them again as received.
+        sent_to_osds_bytes: Sum,
+        /// Bytes received on all connections.
+        received_bytes: Sum,
+    }
 }
 
 /// Traffic of the calling shard.

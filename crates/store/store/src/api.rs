@@ -1,5 +1,6 @@
 //! What a store tells of itself, and how its omap is read.
 
+use carmine_metrics::{Gauge, Max, Sum, metric_set};
 use carmine_reactor::Bytes;
 
 /// Which omap keys of an object are wanted: those from `start` on that begin with `prefix`, as many as `entries_max` and
@@ -87,79 +88,81 @@ pub struct StatFs {
     pub free: u64,
 }
 
-/// Counters of one shard's store since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreStats {
-    /// Transactions submitted.
-    pub txns: u64,
-    /// Transactions not durable yet.
-    pub txns_in_flight: u64,
-    /// Reads of objects.
-    pub reads: u64,
-    /// Writes to the device, and their bytes.
-    pub device_writes: u64,
-    /// Bytes written to the device.
-    pub device_write_bytes: u64,
-    /// Reads from the device, and their bytes.
-    pub device_reads: u64,
-    /// Bytes read from the device.
-    pub device_read_bytes: u64,
-    /// Flushes of the device (`fdatasync`).
-    pub flushes: u64,
-    /// Groups written to the log.
-    pub groups: u64,
-    /// Bytes of those.
-    pub log_bytes: u64,
-    /// Blocks written to the log only to say what is durable.
-    pub log_marks: u64,
-    /// Times that a group waited for room in the log.
-    pub log_waits: u64,
-    /// Times that the key-value store was told to write its tables out, so that the log could be trimmed (the same for all
-    /// shards).
-    pub log_trims: u64,
-    /// Transactions whose data went into the log first.
-    pub deferred_txns: u64,
-    /// Writes of such data to its place; they are in `device_writes` too.
-    pub deferred_writes: u64,
-    /// Transactions too large for the log, committed straight to the key-value store.
-    pub around_log: u64,
-    /// Transactions that were held back because the key-value store was behind.
-    pub held_back: u64,
-    /// Discards of freed space.
-    pub discards: u64,
-    /// Bytes of those.
-    pub discard_bytes: u64,
-    /// Batches that the key-value store was fed by the feeder of the process (the same for all shards).
-    pub kv_commits: u64,
-    /// Bytes of keys and values in those batches.
-    pub kv_bytes: u64,
-    /// Nanoseconds in the key-value store's commit (wall time; the same for all shards).
-    pub kv_commit_ns: u64,
-    /// CPU time of the alien threads that fed the key-value store and told it to write its tables out (the same for all
-    /// shards). What the key-value store's own threads use is not in it.
-    pub feeder_cpu_ns: u64,
-    /// Objects found in the cache.
-    pub cache_hits: u64,
-    /// Objects that had to be loaded.
-    pub cache_misses: u64,
-    /// Estimated bytes of the cache.
-    pub cache_bytes: u64,
-    /// Blocks found in the cache of data.
-    pub data_cache_hits: u64,
-    /// Bytes of the cache of data.
-    pub data_cache_bytes: u64,
-    /// Blocks read ahead.
-    pub readahead_blocks: u64,
-    /// Blocks that a read found read ahead.
-    pub readahead_hits: u64,
-    /// Bytes copied to reach the alignment that the device needs, or to merge into a block.
-    pub bytes_copied: u64,
-    /// Times that a block's checksum was wrong.
-    pub corrupt_blocks: u64,
-    /// Times that the device did not give a block.
-    pub unreadable_blocks: u64,
-    /// Blocks that were given their content back from another copy.
-    pub healed_blocks: u64,
+metric_set! {
+    /// Counters of one shard's store since it was opened.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct StoreStats: "store" {
+        /// Transactions submitted.
+        txns: Sum,
+        /// Transactions not durable yet.
+        txns_in_flight: Gauge,
+        /// Reads of objects.
+        reads: Sum,
+        /// Writes to the device.
+        device_writes: Sum,
+        /// Bytes written to the device.
+        device_write_bytes: Sum,
+        /// Reads from the device.
+        device_reads: Sum,
+        /// Bytes read from the device.
+        device_read_bytes: Sum,
+        /// Flushes of the device (`fdatasync`).
+        flushes: Sum,
+        /// Groups written to the log.
+        groups: Sum,
+        /// Bytes written to the log.
+        log_bytes: Sum,
+        /// Blocks written to the log only to say what is durable.
+        log_marks: Sum,
+        /// Times that a group waited for room in the log.
+        log_waits: Sum,
+        /// Times that the key-value store was told to write its tables out, so that the log could be trimmed (of the whole
+        /// process).
+        log_trims: Max,
+        /// Transactions whose data went into the log first.
+        deferred_txns: Sum,
+        /// Writes of such data to its place; they are in `device_writes`, too.
+        deferred_writes: Sum,
+        /// Transactions too large for the log, committed straight to the key-value store.
+        around_log: Sum,
+        /// Transactions that were held back because the key-value store was behind.
+        held_back: Sum,
+        /// Discards of freed space.
+        discards: Sum,
+        /// Bytes discarded.
+        discard_bytes: Sum,
+        /// Batches committed to the key-value store (of the whole process).
+        kv_commits: Max,
+        /// Bytes of keys and values in those batches (of the whole process).
+        kv_bytes: Max,
+        /// Wall time of those commits (of the whole process).
+        kv_commit_ns: Max => "store_kv_commit_ms",
+        /// CPU time of the alien threads that fed the key-value store and told it to write its tables out (of the whole
+        /// process). The time of the key-value store's own threads is not in it.
+        feeder_cpu_ns: Max => _,
+        /// Objects found in the cache.
+        cache_hits: Sum,
+        /// Objects that had to be loaded.
+        cache_misses: Sum,
+        /// Estimated size of the cache.
+        cache_bytes: Gauge,
+        /// Blocks found in the cache of data.
+        data_cache_hits: Sum,
+        /// Size of the cache of data.
+        data_cache_bytes: Gauge,
+        /// Blocks read ahead of a reader.
+        readahead_blocks: Sum,
+        /// Blocks that a reader found read ahead.
+        readahead_hits: Sum,
+        /// Bytes copied to reach the alignment that the device needs, or to merge into a block.
+        bytes_copied: Sum => "store_copied_bytes",
+        /// Times that a block's checksum was wrong.
+        corrupt_blocks: Sum,
+        /// Times that the device did not give a block.
+        unreadable_blocks: Sum,
+        /// Blocks that were given their content back from another copy.
+        healed_blocks: Sum,
+    }
 }
 
 #[cfg(test)]

@@ -3,59 +3,80 @@
 
 use std::rc::Rc;
 
-use carmine_metrics::Histogram;
+use carmine_metrics::{Histogram, MetricSet};
+use carmine_reactor::ShardId;
 use serde_json::{Value, json};
 
-use super::on_all;
+use crate::metrics::ShardMetrics;
 use crate::shard::OsdShard;
 
-/// The counters of a shard, in the order in which [`sums`] adds them.
-const COUNTS: [&str; 9] =
-    ["op", "op_r", "op_w", "op_out_bytes", "op_in_bytes", "subop", "numpg", "numpg_primary", "op_wip"];
-
-pub(super) async fn dump(osd: &Rc<OsdShard>) -> Value {
-    let shards = on_all(osd, one).await;
-    let sum = |key: &str| shards.iter().filter_map(|shard| shard[key].as_u64()).sum::<u64>();
-    let time = |keys: &[&str]| {
-        let part = |at: usize| {
-            let values = keys.iter().flat_map(|key| shards.iter().map(|shard| &shard[*key][at]));
-            values.filter_map(Value::as_u64).sum::<u64>()
-        };
-        let (count, sum_s) = (part(0), part(1) as f64 / 1e9);
-        json!({ "avgcount": count, "sum": sum_s, "avgtime": if count == 0 { 0.0 } else { sum_s / count as f64 } })
-    };
-    let mut out: serde_json::Map<String, Value> =
-        COUNTS.iter().map(|key| ((*key).to_owned(), json!(sum(key)))).collect();
-    let space = osd.store.statfs();
-    let replicas = sum("numpg").saturating_sub(sum("numpg_primary"));
-    let more = [
-        ("op_latency", time(&["read_ns", "write_ns"])),
-        ("op_r_latency", time(&["read_ns"])),
-        ("op_w_latency", time(&["write_ns"])),
-        ("op_r_out_bytes", json!(sum("op_out_bytes"))),
-        ("op_w_in_bytes", json!(sum("op_in_bytes"))),
-        ("subop_w", json!(sum("subop"))),
-        ("numpg_replica", json!(replicas)),
-        ("numpg_stray", json!(0)),
-        ("osd_map_epoch", json!(osd.epoch().0)),
-        ("stat_bytes", json!(space.total)),
-        ("stat_bytes_used", json!(space.used)),
-        ("stat_bytes_avail", json!(space.free)),
-    ];
-    out.extend(more.map(|(key, value)| (key.to_owned(), value)));
-    json!({ "osd": out })
+/// The part of one shard, or of several.
+#[derive(Default)]
+struct Part {
+    metrics: ShardMetrics,
+    /// PGs whose acting set this OSD is in.
+    served: usize,
+    /// PGs that it leads.
+    led: usize,
+    /// Operations in flight.
+    busy: usize,
 }
 
-fn one(osd: &OsdShard) -> Value {
-    let m = osd.metrics.borrow();
-    let pgs = osd.pgs.borrow();
-    let led = pgs.values().filter(|pg| pg.leads()).count();
-    let served = pgs.values().filter(|pg| pg.acting().contains(&osd.config.id)).count();
-    let busy: usize = pgs.values().map(|pg| pg.ops_in_flight().len()).sum();
-    let pair = |times: &Histogram| json!([times.count(), u64::try_from(times.sum()).unwrap_or(u64::MAX)]);
-    json!({
-        "op": m.ops.get(), "op_r": m.read_ops.get(), "op_w": m.write_ops.get(), "op_out_bytes": m.read_bytes.get(),
-        "op_in_bytes": m.write_bytes.get(), "subop": m.replica_ops.get(), "numpg": served, "numpg_primary": led,
-        "op_wip": busy, "read_ns": pair(&m.read_latency_ns), "write_ns": pair(&m.write_latency_ns),
-    })
+pub(super) async fn dump(osd: &Rc<OsdShard>) -> Value {
+    let mut all = Part::default();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part = osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| Part::of(&osd)) });
+        all.add(&part.await.unwrap_or_default());
+    }
+    let (m, space) = (&all.metrics, osd.store.statfs());
+    let mut both = m.read_latency_ns.clone();
+    both.merge(&m.write_latency_ns);
+    json!({ "osd": {
+        "op": m.ops.get(),
+        "op_r": m.read_ops.get(),
+        "op_w": m.write_ops.get(),
+        "op_out_bytes": m.read_bytes.get(),
+        "op_r_out_bytes": m.read_bytes.get(),
+        "op_in_bytes": m.write_bytes.get(),
+        "op_w_in_bytes": m.write_bytes.get(),
+        "subop": m.replica_ops.get(),
+        "subop_w": m.replica_ops.get(),
+        "op_latency": time(&both),
+        "op_r_latency": time(&m.read_latency_ns),
+        "op_w_latency": time(&m.write_latency_ns),
+        "op_wip": all.busy,
+        "numpg": all.served,
+        "numpg_primary": all.led,
+        "numpg_replica": all.served.saturating_sub(all.led),
+        "numpg_stray": 0,
+        "osd_map_epoch": osd.epoch().0,
+        "stat_bytes": space.total,
+        "stat_bytes_used": space.used,
+        "stat_bytes_avail": space.free,
+    }})
+}
+
+/// A time as Ceph has it: seconds, and how many of them.
+fn time(times: &Histogram) -> Value {
+    let (count, sum_s) = (times.count(), times.sum() as f64 / 1e9);
+    json!({ "avgcount": count, "sum": sum_s, "avgtime": if count == 0 { 0.0 } else { sum_s / count as f64 } })
+}
+
+impl Part {
+    fn of(osd: &OsdShard) -> Part {
+        let pgs = osd.pgs.borrow();
+        Part {
+            metrics: osd.metrics.borrow().clone(),
+            served: pgs.values().filter(|pg| pg.acting().contains(&osd.config.id)).count(),
+            led: pgs.values().filter(|pg| pg.leads()).count(),
+            busy: pgs.values().map(|pg| pg.ops_in_flight().len()).sum(),
+        }
+    }
+
+    fn add(&mut self, other: &Part) {
+        self.metrics.merge_from(&other.metrics);
+        self.served += other.served;
+        self.led += other.led;
+        self.busy += other.busy;
+    }
 }

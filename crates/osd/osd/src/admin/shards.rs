@@ -15,8 +15,11 @@ pub(super) async fn dump(osd: &Rc<OsdShard>) -> Value {
 fn one(osd: &OsdShard) -> Value {
     let s = osd.shard.stats();
     let pgs = osd.pgs.borrow();
-    let groups: Map<String, Value> =
-        Group::ALL.iter().zip(s.group_ns).map(|(group, ns)| (group.name().to_owned(), ns.into())).collect();
+    let groups: Map<String, Value> = Group::ALL
+        .iter()
+        .zip(osd.shard.group_ns())
+        .map(|(group, ns)| (group.name().to_owned(), ns.into()))
+        .collect();
     let primary = pgs.values().filter(|pg| pg.acting().first() == Some(&osd.config.id)).count();
     json!({
         "shard": osd.shard.id().0,

@@ -2,10 +2,9 @@
 
 use carmine_load::window::OsdWindow;
 use carmine_load::{LoadSpec, Rw};
-use carmine_store::StoreStats;
 use serde::Serialize;
 
-use super::probe::Reading;
+use super::probe::{Reading, ShardReading};
 use carmine_bench::raw::Measured;
 
 /// One load's figures; `_us` are microseconds of CPU per operation.
@@ -82,30 +81,20 @@ pub(super) fn header() -> String {
     )
 }
 
-/// Sum over the shards of a counter's growth.
-fn grown(begin: &Reading, end: &Reading, of: impl Fn(&super::probe::ShardReading) -> u64) -> f64 {
-    let sum = |reading: &Reading| reading.shards.iter().map(&of).sum::<u64>();
-    sum(end).saturating_sub(sum(begin)) as f64
-}
-
 impl Row {
     pub(super) fn new(spec: &LoadSpec, measured: &Measured, begin: &Reading, end: &Reading) -> Row {
         let window = end.sampler.window(&begin.kernel, &end.kernel, 0.0);
         let process = window.osds.first().map(|osd| osd.process.clone()).unwrap_or_default();
         let ops = (measured.result.ops() as f64).max(1.0);
         let us = |ns: f64| ns / ops / 1e3;
-        let spin_ns = grown(begin, end, |shard| shard.reactor.spin_ns);
+        let grown = |of: fn(&ShardReading) -> u64| of(&end.all).saturating_sub(of(&begin.all)) as f64;
+        let spin_ns = grown(|all| all.reactor.spin_ns);
         let rocksdb = window.osds.first().map(OsdWindow::rocksdb_ns).unwrap_or_default();
         let used_ns = process.cpu_ns as f64 - spin_ns;
         let bytes = ops * spec.bs_bytes as f64;
-        let log_bytes = grown(begin, end, |shard| shard.store.log_bytes);
+        let log_bytes = grown(|all| all.store.log_bytes);
         let mut latency = measured.result.read.latency_ns.clone();
         latency.merge(&measured.result.write.latency_ns);
-        // The same for all shards.
-        let one = |of: fn(&StoreStats) -> u64| {
-            let now = |reading: &Reading| reading.shards.first().map_or(0, |shard| of(&shard.store));
-            now(end).saturating_sub(now(begin)) as f64
-        };
         Row {
             rw: spec.rw,
             bs_bytes: spec.bs_bytes,
@@ -117,24 +106,24 @@ impl Row {
             p99_us: latency.percentile(99.0) as f64 / 1e3,
             iops_per_core_used: ops * 1e9 / (process.cpu_ns as f64).max(1.0),
             process_us: us(used_ns),
-            reactor_us: us(grown(begin, end, |shard| shard.reactor.busy_ns)),
-            alien_us: us(grown(begin, end, |shard| shard.reactor.alien_busy_ns)),
-            feeder_us: us(one(|store| store.feeder_cpu_ns)),
+            reactor_us: us(grown(|all| all.reactor.busy_ns)),
+            alien_us: us(grown(|all| all.reactor.alien_busy_ns)),
+            feeder_us: us(grown(|all| all.store.feeder_cpu_ns)),
             rocksdb_us: us((rocksdb.flush + rocksdb.compaction) as f64),
             compaction_us: us(rocksdb.compaction as f64),
             machine_us: us(window.machine.busy_ns as f64 - spin_ns),
-            flushes_per_op: grown(begin, end, |shard| shard.store.flushes) / ops,
-            device_writes_per_op: grown(begin, end, |shard| shard.store.device_writes) / ops,
+            flushes_per_op: grown(|all| all.store.flushes) / ops,
+            device_writes_per_op: grown(|all| all.store.device_writes) / ops,
             log_per_byte: log_bytes / bytes,
-            groups_per_op: grown(begin, end, |shard| shard.store.groups) / ops,
-            log_waits_per_op: grown(begin, end, |shard| shard.store.log_waits) / ops,
-            deferred_per_op: grown(begin, end, |shard| shard.store.deferred_txns) / ops,
-            written_per_byte: (grown(begin, end, |shard| shard.store.device_write_bytes) + log_bytes) / bytes,
+            groups_per_op: grown(|all| all.store.groups) / ops,
+            log_waits_per_op: grown(|all| all.store.log_waits) / ops,
+            deferred_per_op: grown(|all| all.store.deferred_txns) / ops,
+            written_per_byte: (grown(|all| all.store.device_write_bytes) + log_bytes) / bytes,
             process_written_per_byte: process.device_write_bytes as f64 / bytes,
-            enters_per_op: grown(begin, end, |shard| shard.reactor.enters) / ops,
-            kv_commits_per_op: one(|store| store.kv_commits) / ops,
-            waits: grown(begin, end, |shard| shard.store.held_back + shard.store.log_waits) as u64,
-            copied_per_op_bytes: grown(begin, end, |shard| shard.store.bytes_copied) / ops,
+            enters_per_op: grown(|all| all.reactor.enters) / ops,
+            kv_commits_per_op: grown(|all| all.store.kv_commits) / ops,
+            waits: grown(|all| all.store.held_back + all.store.log_waits) as u64,
+            copied_per_op_bytes: grown(|all| all.store.bytes_copied) / ops,
             rss_bytes: process.rss_bytes,
         }
     }

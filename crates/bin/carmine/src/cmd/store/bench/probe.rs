@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use carmine_bench::sample::{Sampler, Snapshot, WatchedOsd};
+use carmine_metrics::MetricSet;
 use carmine_reactor::{ReactorStats, Shard};
 use carmine_store::{Store, StoreStats};
 
@@ -22,8 +23,8 @@ pub(super) struct Probe {
     answers: Mutex<Vec<ShardReading>>,
 }
 
-/// One shard's counters.
-#[derive(Clone, Copy)]
+/// The counters of one shard, or of all.
+#[derive(Clone, Copy, Default)]
 pub(super) struct ShardReading {
     pub(super) reactor: ReactorStats,
     pub(super) store: StoreStats,
@@ -31,7 +32,7 @@ pub(super) struct ShardReading {
 
 /// All counters of one moment.
 pub(super) struct Reading {
-    pub(super) shards: Vec<ShardReading>,
+    pub(super) all: ShardReading,
     pub(super) sampler: Sampler,
     pub(super) kernel: Snapshot,
 }
@@ -75,10 +76,14 @@ impl Probe {
 
 impl Reading {
     pub(super) fn take(probe: &Probe) -> anyhow::Result<Reading> {
-        let shards = probe.ask()?;
+        let mut all = ShardReading::default();
+        for shard in probe.ask()? {
+            all.reactor.merge_from(&shard.reactor);
+            all.store.merge_from(&shard.store);
+        }
         let me = WatchedOsd { id: 0, pid: std::process::id(), alien_cpus: 0 };
         let sampler = Sampler::new(vec![me], None, Vec::new());
         let kernel = sampler.sample()?;
-        Ok(Reading { shards, sampler, kernel })
+        Ok(Reading { all, sampler, kernel })
     }
 }
