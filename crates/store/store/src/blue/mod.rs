@@ -20,7 +20,7 @@ mod mount;
 mod objects;
 mod shard;
 
-pub use device::device::{Place, Places, Slice};
+pub use device::data::{Place, Places, Slice};
 pub use device::label::Label;
 #[cfg(any(test, feature = "fuzz"))]
 pub use fuzz::{decode_any, decode_seeds};

@@ -1,6 +1,6 @@
 //! Files and devices, what their first blocks say, and which of their blocks are free.
 
-pub(crate) mod device;
+pub(crate) mod data;
 pub(crate) mod join;
 pub(crate) mod label;
 pub(crate) mod space;

@@ -5,8 +5,8 @@ use std::path::Path;
 use carmine_reactor::Shard;
 use carmine_types::{OsdId, Uuid, crc32c};
 
-use crate::blue::device::device::{Device, Place};
-use crate::blue::device::device::{io_error, read_block};
+use crate::blue::device::data::{Device, Place};
+use crate::blue::device::data::{io_error, read_block};
 use crate::blue::device::label::Label;
 use crate::{BLOCK_BYTES, StoreError};
 

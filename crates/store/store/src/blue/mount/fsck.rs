@@ -6,8 +6,8 @@ use std::sync::Arc;
 use carmine_reactor::Shard;
 use carmine_types::{ObjectId, crc32c};
 
-use crate::blue::device::device::Device;
-use crate::blue::device::device::read_block;
+use crate::blue::device::data::Device;
+use crate::blue::device::data::read_block;
 use crate::blue::device::join::join_all;
 use crate::blue::device::space::Space;
 use crate::blue::meta::codec;

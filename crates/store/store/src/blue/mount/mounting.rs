@@ -5,7 +5,7 @@ use std::sync::Arc;
 use carmine_reactor::Shard;
 
 use crate::StoreError;
-use crate::blue::device::device::Places;
+use crate::blue::device::data::Places;
 use crate::blue::device::label::Label;
 use crate::blue::device::space::Space;
 use crate::blue::meta::codec;

@@ -2,8 +2,8 @@
 
 use carmine_reactor::Shard;
 
-use crate::blue::device::device::{Device, Place, Places};
-use crate::blue::device::device::{io_error, read_block};
+use crate::blue::device::data::{Device, Place, Places};
+use crate::blue::device::data::{io_error, read_block};
 use crate::blue::device::wal;
 use crate::blue::meta::codec;
 use crate::blue::meta::index::MetaIndex;

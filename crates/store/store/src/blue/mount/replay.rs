@@ -14,8 +14,8 @@ use carmine_pgtypes::Transaction;
 use carmine_reactor::{Bytes, Payload, Shard};
 use carmine_types::{Eversion, ObjectId, SpgId, crc32c};
 
-use crate::blue::device::device::Device;
-use crate::blue::device::device::{io_error, read_block};
+use crate::blue::device::data::Device;
+use crate::blue::device::data::{io_error, read_block};
 use crate::blue::device::join::join_all;
 use crate::blue::device::label::Label;
 use crate::blue::log::progress::Progress;

@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 
 use carmine_reactor::Shard;
 
-use crate::blue::device::device::Device;
+use crate::blue::device::data::Device;
 use crate::blue::shard::Blue;
 use crate::{KvError, StoreError};
 

@@ -25,7 +25,7 @@ use carmine_reactor::{Bytes, Shard};
 use carmine_types::ObjectId;
 use foldhash::fast::FixedState;
 
-use crate::blue::device::device::Device;
+use crate::blue::device::data::Device;
 use crate::blue::device::space::Lease;
 use crate::blue::objects::apply::Trimmed;
 use crate::blue::objects::cache::Cache;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use carmine_reactor::{Shard, ShardId};
 use carmine_types::{FlushMode, READAHEAD_BYTES};
 
-use crate::blue::device::device::Place;
+use crate::blue::device::data::Place;
 use crate::blue::device::space::Space;
 use crate::blue::log::replay_report::ReplayReport;
 use crate::blue::meta::index::MetaIndex;
