@@ -40,21 +40,23 @@ impl std::fmt::Display for RouteMode {
     }
 }
 
-/// Options of a [`crate::Client`].
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// See [`RouteMode`].
-    pub route: RouteMode,
-    /// Name after `client.`
-    pub name: String,
-    /// Time for [`crate::Client::connect`] to get its first map.
-    pub connect_timeout: Duration,
-    /// Limit of every operation that sets none of its own; `None`: as long as it takes, as in Ceph.
-    pub op_timeout: Option<Duration>,
-    /// Operations in flight; more wait in order. At most [`OPS_IN_FLIGHT_MAX`].
-    pub ops_in_flight: usize,
-    /// Bytes in flight: data of writes, and lengths asked for by reads.
-    pub bytes_in_flight: usize,
+carmine_types::defaults! {
+    /// Options of a [`crate::Client`].
+    #[derive(Clone, Debug)]
+    pub struct Options {
+        /// See [`RouteMode`].
+        pub route: RouteMode,
+        /// Name after `client.`
+        pub name: String = "admin".to_owned(),
+        /// Time for [`crate::Client::connect`] to get its first map.
+        pub connect_timeout: Duration = Duration::from_secs(30),
+        /// Limit of every operation that sets none of its own; `None`: as long as it takes, as in Ceph.
+        pub op_timeout: Option<Duration>,
+        /// Operations in flight; more wait in order. At most [`OPS_IN_FLIGHT_MAX`].
+        pub ops_in_flight: usize = OPS_IN_FLIGHT,
+        /// Bytes in flight: data of writes, and lengths asked for by reads.
+        pub bytes_in_flight: usize = BYTES_IN_FLIGHT,
+    }
 }
 
 /// What librados allows by default.
@@ -63,19 +65,6 @@ pub const OPS_IN_FLIGHT: usize = 1024;
 pub const BYTES_IN_FLIGHT: usize = 100 << 20;
 /// Bound of [`Options::ops_in_flight`]: a transaction id has 16 bits for the operation's slot.
 pub const OPS_IN_FLIGHT_MAX: usize = 1 << 16;
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            route: RouteMode::default(),
-            name: "admin".to_owned(),
-            connect_timeout: Duration::from_secs(30),
-            op_timeout: None,
-            ops_in_flight: OPS_IN_FLIGHT,
-            bytes_in_flight: BYTES_IN_FLIGHT,
-        }
-    }
-}
 
 impl Options {
     /// The defaults with this route.
