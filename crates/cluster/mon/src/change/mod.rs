@@ -2,9 +2,9 @@
 
 pub(crate) mod blocklist;
 mod full;
-mod osd;
+pub(crate) mod osd;
 mod pins;
-mod pool;
+pub(crate) mod pool;
 #[cfg(test)]
 mod tests;
 mod weight;

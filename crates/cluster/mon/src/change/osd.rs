@@ -41,20 +41,18 @@ pub(super) fn boot(
 }
 
 pub(super) fn down(map: &OsdMap, osd: OsdId, addrs: &EntityAddrVec, now: UTime) -> Option<Incremental> {
-    if map.client_addr(osd) != Some(addrs) {
-        return None;
-    }
-    let mut inc = Incremental::next(map, now);
-    inc.mark_down(osd);
-    let old = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
-    inc.new_xinfo.insert(osd, OsdXinfo { down_stamp: now, ..old });
-    inc.new_last_up_change = now;
-    Some(inc)
+    (map.client_addr(osd) == Some(addrs)).then(|| all_down(map, &[osd], now))
 }
 
 /// Those that are up; one that there is not is refused.
 pub(super) fn mark_down(map: &OsdMap, osds: &[OsdId], now: UTime) -> Result<Option<Incremental>, Refusal> {
     check_exist(map, osds)?;
+    let inc = all_down(map, osds, now);
+    Ok((!inc.new_state.is_empty()).then_some(inc))
+}
+
+/// Those of `osds` that are up go down.
+fn all_down(map: &OsdMap, osds: &[OsdId], now: UTime) -> Incremental {
     let mut inc = Incremental::next(map, now);
     for osd in osds.iter().filter(|osd| map.is_up(**osd)) {
         inc.mark_down(*osd);
@@ -62,11 +60,11 @@ pub(super) fn mark_down(map: &OsdMap, osds: &[OsdId], now: UTime) -> Result<Opti
         inc.new_xinfo.insert(*osd, OsdXinfo { down_stamp: now, ..old });
         inc.new_last_up_change = now;
     }
-    Ok((!inc.new_state.is_empty()).then_some(inc))
+    inc
 }
 
 /// Names the first OSD that is not in the map.
-pub(super) fn check_exist(map: &OsdMap, osds: &[OsdId]) -> Result<(), Refusal> {
+pub(crate) fn check_exist(map: &OsdMap, osds: &[OsdId]) -> Result<(), Refusal> {
     match osds.iter().find(|osd| !map.exists(**osd)) {
         None => Ok(()),
         Some(osd) => {

@@ -3,24 +3,12 @@
 use serde_json::{Value, json};
 
 use super::output::{done, pretty, said};
-use super::{Known, Outcome, View};
+use super::{Known, Outcome, View, read, write};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known {
-        words: "balancer status",
-        parameters: &[],
-        help: "show that nothing moves PGs by itself",
-        perm: "r",
-        run: status,
-    },
-    Known {
-        words: "balancer off",
-        parameters: &[],
-        help: "switch the balancer off (it always is)",
-        perm: "rw",
-        run: off,
-    },
+    read("balancer status", "show that nothing moves PGs by itself", status),
+    write("balancer off", "switch the balancer off (it always is)", off),
 ];
 
 fn status(command: &Value, _: &View<'_>) -> Outcome {

@@ -4,46 +4,22 @@ use serde_json::{Value, json};
 
 use super::args::text;
 use super::output::{done, either, pretty};
-use super::{Known, Outcome, View};
+use super::{Known, Outcome, View, read};
 use crate::report::{df, health, mon, status};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known { words: "status", parameters: &[], help: "show the cluster's state", perm: "r", run: status },
-    Known {
-        words: "health",
-        parameters: &["detail:(detail)?"],
-        help: "show the cluster's health",
-        perm: "r",
-        run: health,
-    },
-    Known {
-        words: "df",
-        parameters: &["detail:(detail)?"],
-        help: "show used and free space",
-        perm: "r",
-        run: df,
-    },
-    Known { words: "fsid", parameters: &[], help: "show the cluster's id", perm: "r", run: fsid },
-    Known { words: "version", parameters: &[], help: "show the monitor's version", perm: "r", run: version },
-    Known { words: "versions", parameters: &[], help: "count daemons by version", perm: "r", run: versions },
-    Known { words: "mon dump", parameters: &[], help: "print the MonMap", perm: "r", run: mon_dump },
-    Known { words: "mon stat", parameters: &[], help: "show the monitors", perm: "r", run: mon_stat },
-    Known { words: "quorum_status", parameters: &[], help: "show the quorum", perm: "r", run: quorum_status },
-    Known {
-        words: "mgr dump",
-        parameters: &[],
-        help: "print the MgrMap (the monitor is the manager)",
-        perm: "r",
-        run: mgr_dump,
-    },
-    Known {
-        words: "mgr module ls",
-        parameters: &[],
-        help: "list the manager's modules (there are none)",
-        perm: "r",
-        run: mgr_module_ls,
-    },
+    read("status", "show the cluster's state", status),
+    read("health detail:(detail)?", "show the cluster's health", health),
+    read("df detail:(detail)?", "show used and free space", df),
+    read("fsid", "show the cluster's id", fsid),
+    read("version", "show the monitor's version", version),
+    read("versions", "count daemons by version", versions),
+    read("mon dump", "print the MonMap", mon_dump),
+    read("mon stat", "show the monitors", mon_stat),
+    read("quorum_status", "show the quorum", quorum_status),
+    read("mgr dump", "print the MgrMap (the monitor is the manager)", mgr_dump),
+    read("mgr module ls", "list the manager's modules (there are none)", mgr_module_ls),
 ];
 
 /// What this program calls itself where Ceph's daemons tell their version.
