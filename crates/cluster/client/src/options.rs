@@ -1,6 +1,5 @@
 //! How a client behaves.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 /// How operations travel to the reactor that owns their PG.
@@ -12,32 +11,6 @@ pub enum RouteMode {
     /// One connection per OSD, as stock clients have it. Works with any OSD.
     #[default]
     Single,
-}
-
-/// The text was not a route mode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("route {0:?} is unknown: use direct or single")]
-pub struct RouteModeError(String);
-
-impl FromStr for RouteMode {
-    type Err = RouteModeError;
-
-    fn from_str(text: &str) -> Result<RouteMode, RouteModeError> {
-        match text {
-            "direct" => Ok(RouteMode::Direct),
-            "single" => Ok(RouteMode::Single),
-            other => Err(RouteModeError(other.to_owned())),
-        }
-    }
-}
-
-impl std::fmt::Display for RouteMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            RouteMode::Direct => "direct",
-            RouteMode::Single => "single",
-        })
-    }
 }
 
 carmine_types::defaults! {

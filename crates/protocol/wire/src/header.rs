@@ -11,7 +11,6 @@ pub mod priority {
     pub const DEFAULT: u16 = 127;
     /// Replies of a monitor.
     pub const MON_REPLY: u16 = 196;
-    pub const HIGHEST: u16 = 255;
 }
 
 /// What real peers send as [`Header2::flags`].

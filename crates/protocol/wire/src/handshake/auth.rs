@@ -6,13 +6,11 @@ use crate::{DecodeError, Decoder, Encoder, EntityType, Result};
 /// Authentication methods.
 pub mod auth_method {
     pub const NONE: u32 = 1;
-    pub const CEPHX: u32 = 2;
 }
 
 /// Connection modes.
 pub mod connection_mode {
     pub const CRC: u32 = 1;
-    pub const SECURE: u32 = 2;
 }
 
 controls! {

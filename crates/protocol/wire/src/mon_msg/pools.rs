@@ -26,9 +26,7 @@ messages! {
 impl PoolOp {
     pub const CREATE: u32 = 0x01;
     pub const DELETE: u32 = 0x02;
-    pub const AUID_CHANGE: u32 = 0x03;
     pub const CREATE_SNAP: u32 = 0x11;
-    pub const DELETE_SNAP: u32 = 0x12;
     pub const CREATE_UNMANAGED_SNAP: u32 = 0x21;
     pub const DELETE_UNMANAGED_SNAP: u32 = 0x22;
 }

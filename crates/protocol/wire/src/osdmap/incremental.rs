@@ -8,6 +8,7 @@ use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 use super::consts::{RELEASE_UNCHANGED, STATE_UP};
 use super::{IntervalSet, OsdMap, OsdXinfo, PgPool, Section, StringMap};
 use crate::addr::{EntityAddr, EntityAddrVec};
+use crate::handshake::features::SIGNIFICANT;
 
 carmine_types::defaults! {
     /// `OSDMap::Incremental`: what to change in epoch `epoch - 1` to get `epoch`. Apply it with `OsdMap::apply`.
@@ -95,7 +96,7 @@ carmine_types::defaults! {
         /// Front-side heartbeat addresses of OSDs that come up.
         pub new_hb_front_up: BTreeMap<OsdId, EntityAddrVec>,
         /// Features with which the full map is to be encoded.
-        pub encode_features: u64 = 0x0f00_0880_1021_2a04,
+        pub encode_features: u64 = SIGNIFICANT,
         /// Negative: unchanged.
         pub new_nearfull_ratio: f32 = -1.0,
         /// Negative: unchanged.

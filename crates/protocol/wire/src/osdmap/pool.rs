@@ -184,22 +184,4 @@ impl PgPool {
     pub fn is_erasure(&self) -> bool {
         self.kind == POOL_ERASURE
     }
-
-    /// The power of two at or above `pg_num`, minus one.
-    pub fn pg_num_mask(&self) -> u32 {
-        mask_of(self.pg_num)
-    }
-
-    /// The power of two at or above `pgp_num`, minus one.
-    pub fn pgp_num_mask(&self) -> u32 {
-        mask_of(self.pgp_num)
-    }
-}
-
-/// `next_power_of_two(n) - 1` that never overflows.
-fn mask_of(n: u32) -> u32 {
-    match n.saturating_sub(1) {
-        0 => 0,
-        rest => u32::MAX >> rest.leading_zeros(),
-    }
 }
