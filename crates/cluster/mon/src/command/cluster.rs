@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::args::text;
-use super::output::{done, either, pretty};
-use super::{Known, Outcome, View, read};
+use super::output::{done, either, pretty, said};
+use super::{Known, Outcome, View, read, write};
 use crate::report::{df, health, mon, status};
 
 /// The commands of this family.
@@ -20,6 +20,8 @@ pub(super) const COMMANDS: &[Known] = &[
     read("quorum_status", "show the quorum", quorum_status),
     read("mgr dump", "print the MgrMap (the monitor is the manager)", mgr_dump),
     read("mgr module ls", "list the manager's modules (there are none)", mgr_module_ls),
+    read("balancer status", "show that nothing moves PGs by itself", balancer_status),
+    write("balancer off", "switch the balancer off (it always is)", balancer_off),
 ];
 
 /// What this program calls itself where Ceph's daemons tell their version.
@@ -75,4 +77,16 @@ fn mgr_dump(command: &Value, _: &View<'_>) -> Outcome {
 fn mgr_module_ls(command: &Value, _: &View<'_>) -> Outcome {
     let none = json!({ "always_on_modules": [], "enabled_modules": [], "disabled_modules": [] });
     done(pretty(command, &none))
+}
+
+fn balancer_status(command: &Value, _: &View<'_>) -> Outcome {
+    let value = json!({
+        "active": false, "last_optimize_duration": "", "last_optimize_started": "", "mode": "none",
+        "optimize_result": "", "plans": [],
+    });
+    done(pretty(command, &value))
+}
+
+fn balancer_off(_: &Value, _: &View<'_>) -> Outcome {
+    said("")
 }

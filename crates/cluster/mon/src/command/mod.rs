@@ -5,7 +5,6 @@
 //! descriptions say so by not sending the tool there.
 
 mod args;
-mod balancer;
 mod blocklist;
 mod cluster;
 mod crush;
@@ -87,7 +86,7 @@ impl Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 10] = [
+const FAMILIES: [&[Known]; 9] = [
     describe::COMMANDS,
     cluster::COMMANDS,
     osd::COMMANDS,
@@ -97,7 +96,6 @@ const FAMILIES: [&[Known]; 10] = [
     pool::COMMANDS,
     pool_value::COMMANDS,
     pg::COMMANDS,
-    balancer::COMMANDS,
 ];
 
 fn all() -> impl Iterator<Item = &'static Known> {
