@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crc32c;
+mod defaults;
 pub mod errno;
 mod ids;
 mod object;

@@ -24,5 +24,5 @@ pub use error::{ClientError, Result};
 pub use list::{Cursor, ListPage};
 pub use mon::{CommandReply, MonHandler, MonSession, NoHandler};
 pub use objecter::{Output, Reply};
-pub use options::{BYTES_IN_FLIGHT, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, RouteMode, RouteModeError};
+pub use options::{BYTES_IN_FLIGHT, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, RouteMode};
 pub use pool::{ObjectStat, Pool};

@@ -1,6 +1,5 @@
 //! How a client behaves.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 /// How operations travel to the reactor that owns their PG.
@@ -14,47 +13,23 @@ pub enum RouteMode {
     Single,
 }
 
-/// The text was not a route mode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("route {0:?} is unknown: use direct or single")]
-pub struct RouteModeError(String);
-
-impl FromStr for RouteMode {
-    type Err = RouteModeError;
-
-    fn from_str(text: &str) -> Result<RouteMode, RouteModeError> {
-        match text {
-            "direct" => Ok(RouteMode::Direct),
-            "single" => Ok(RouteMode::Single),
-            other => Err(RouteModeError(other.to_owned())),
-        }
+carmine_types::defaults! {
+    /// Options of a [`crate::Client`].
+    #[derive(Clone, Debug)]
+    pub struct Options {
+        /// See [`RouteMode`].
+        pub route: RouteMode,
+        /// Name after `client.`
+        pub name: String = "admin".to_owned(),
+        /// Time for [`crate::Client::connect`] to get its first map.
+        pub connect_timeout: Duration = Duration::from_secs(30),
+        /// Limit of every operation that sets none of its own; `None`: as long as it takes, as in Ceph.
+        pub op_timeout: Option<Duration>,
+        /// Operations in flight; more wait in order. At most [`OPS_IN_FLIGHT_MAX`].
+        pub ops_in_flight: usize = OPS_IN_FLIGHT,
+        /// Bytes in flight: data of writes, and lengths asked for by reads.
+        pub bytes_in_flight: usize = BYTES_IN_FLIGHT,
     }
-}
-
-impl std::fmt::Display for RouteMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            RouteMode::Direct => "direct",
-            RouteMode::Single => "single",
-        })
-    }
-}
-
-/// Options of a [`crate::Client`].
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// See [`RouteMode`].
-    pub route: RouteMode,
-    /// Name after `client.`
-    pub name: String,
-    /// Time for [`crate::Client::connect`] to get its first map.
-    pub connect_timeout: Duration,
-    /// Limit of every operation that sets none of its own; `None`: as long as it takes, as in Ceph.
-    pub op_timeout: Option<Duration>,
-    /// Operations in flight; more wait in order. At most [`OPS_IN_FLIGHT_MAX`].
-    pub ops_in_flight: usize,
-    /// Bytes in flight: data of writes, and lengths asked for by reads.
-    pub bytes_in_flight: usize,
 }
 
 /// What librados allows by default.
@@ -63,19 +38,6 @@ pub const OPS_IN_FLIGHT: usize = 1024;
 pub const BYTES_IN_FLIGHT: usize = 100 << 20;
 /// Bound of [`Options::ops_in_flight`]: a transaction id has 16 bits for the operation's slot.
 pub const OPS_IN_FLIGHT_MAX: usize = 1 << 16;
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            route: RouteMode::default(),
-            name: "admin".to_owned(),
-            connect_timeout: Duration::from_secs(30),
-            op_timeout: None,
-            ops_in_flight: OPS_IN_FLIGHT,
-            bytes_in_flight: BYTES_IN_FLIGHT,
-        }
-    }
-}
 
 impl Options {
     /// The defaults with this route.

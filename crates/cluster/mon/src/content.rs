@@ -6,8 +6,11 @@
 
 use carmine_types::Uuid;
 
-use crate::legacy;
 use crate::record::{Durable, HEAD_BYTES, Record};
+
+/// Where a file of the first version names itself, and how.
+const FIRST_VERSION_AT: usize = 12;
+const FIRST_VERSION: [u8; 8] = *b"crmmon\x00\x01";
 
 /// The state in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,16 +22,6 @@ pub(crate) struct Content {
     pub(crate) map: Vec<u8>,
     /// Bytes of the records that say so.
     pub(crate) valid_bytes: usize,
-    /// The file is one of the first version.
-    pub(crate) is_legacy: bool,
-}
-
-/// What a file's first record says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Opening {
-    pub(crate) generation: u64,
-    pub(crate) fsid: Uuid,
-    pub(crate) is_legacy: bool,
 }
 
 /// What was found in a file.
@@ -40,6 +33,8 @@ pub(crate) struct Reading {
     pub(crate) good_bytes: usize,
     /// The newest state, of this file or the other one, that was durable according to what is behind the good records.
     pub(crate) durable: Durable,
+    /// The file is one of the first version, which is not read any more.
+    pub(crate) is_first_version: bool,
 }
 
 impl Content {
@@ -54,45 +49,33 @@ impl Reading {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let (content, good_bytes) = match Record::decode(bytes) {
             Some((Record::Header { fsid }, Durable { generation, .. }, len)) => {
-                let same = |(record, durable, len): (Record, Durable, usize)| {
-                    (durable.generation == generation).then_some((record, len))
-                };
-                read(bytes, Opening { generation, fsid, is_legacy: false }, len, |bytes| {
-                    Record::decode(bytes).and_then(same)
-                })
+                read(bytes, (generation, fsid), len)
             }
-            _ => match legacy::header(bytes) {
-                Some((opening, len)) => read(bytes, opening, len, legacy::record),
-                None => (None, 0),
-            },
+            _ => (None, 0),
         };
         // A torn opening is proof as well, and has good records.
         let from = if content.is_some() { good_bytes } else { 0 };
         let proofs = (from..bytes.len()).filter_map(|at| Durable::decode(bytes.get(at..)?)).map(proven);
-        let durable = proofs.chain(legacy::durable(bytes, good_bytes)).max().unwrap_or_default();
-        Self { content, good_bytes, durable }
+        let durable = proofs.max().unwrap_or_default();
+        let is_first_version = bytes.get(FIRST_VERSION_AT..).is_some_and(|at| at.starts_with(&FIRST_VERSION));
+        Self { content, good_bytes, durable, is_first_version }
     }
 }
 
 /// The state in a file that begins so, and the bytes of its good records.
-fn read(
-    bytes: &[u8],
-    opening: Opening,
-    header_bytes: usize,
-    decode: impl Fn(&[u8]) -> Option<(Record, usize)>,
-) -> (Option<Content>, usize) {
+fn read(bytes: &[u8], (generation, fsid): (u64, Uuid), header_bytes: usize) -> (Option<Content>, usize) {
     let mut good_bytes = header_bytes;
     let mut next = || {
-        let (record, len) = decode(bytes.get(good_bytes..)?)?;
+        let (record, durable, len) = Record::decode(bytes.get(good_bytes..)?)?;
         let is_change = matches!(record, Record::Gid { .. } | Record::Map(_));
-        good_bytes += if is_change { len } else { 0 };
-        is_change.then_some(record)
+        let is_ours = is_change && durable.generation == generation;
+        good_bytes += if is_ours { len } else { 0 };
+        is_ours.then_some(record)
     };
     let (Some(Record::Gid { next: next_gid }), Some(Record::Map(map))) = (next(), next()) else {
         return (None, good_bytes);
     };
-    let Opening { generation, fsid, is_legacy } = opening;
-    let mut content = Content { generation, fsid, next_gid, map, valid_bytes: 0, is_legacy };
+    let mut content = Content { generation, fsid, next_gid, map, valid_bytes: 0 };
     while let Some(record) = next() {
         match record {
             Record::Gid { next } => content.next_gid = content.next_gid.max(next),
@@ -116,7 +99,6 @@ fn proven(head: Durable) -> Durable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carmine_types::crc32c;
     use proptest::prelude::*;
 
     const FSID: Uuid = Uuid([9; 16]);
@@ -143,30 +125,10 @@ mod tests {
         out
     }
 
-    /// The same file as the first version wrote it.
-    fn encode_legacy(records: &[Record]) -> Vec<u8> {
-        let mut out = Vec::new();
-        for record in records {
-            let (kind, payload) = match record {
-                Record::Header { fsid } => {
-                    (1, [b"crmmon\x00\x01", GENERATION.to_le_bytes().as_slice(), &fsid.0].concat())
-                }
-                Record::Gid { next } => (2, next.to_le_bytes().to_vec()),
-                Record::Map(map) => (3, map.clone()),
-                Record::Mark => unreachable!("the first version has no marks"),
-            };
-            let len = (payload.len() as u32).to_le_bytes();
-            let crc = crc32c::raw(crc32c::raw(u32::MAX, &[&[kind], len.as_slice()].concat()), &payload);
-            out.extend([len, crc.to_le_bytes(), [kind, 0, 0, 0]].concat());
-            out.extend(payload);
-        }
-        out
-    }
-
     /// End offset, next global id and map after each record.
     type States = Vec<(usize, u64, Vec<u8>)>;
 
-    fn states(records: &[Record], encode: fn(&[Record]) -> Vec<u8>) -> (Vec<u8>, States) {
+    fn states(records: &[Record]) -> (Vec<u8>, States) {
         let (mut gid, mut map, mut out) = (0, Vec::new(), Vec::new());
         for (n, record) in records.iter().enumerate() {
             match record {
@@ -179,18 +141,14 @@ mod tests {
         (encode(records), out)
     }
 
-    fn encoders() -> impl Strategy<Value = fn(&[Record]) -> Vec<u8>> {
-        prop_oneof![Just(encode as fn(&[Record]) -> Vec<u8>), Just(encode_legacy as fn(&[Record]) -> Vec<u8>)]
-    }
-
     proptest! {
         #[test]
         fn any_truncation_reopens_with_a_prefix(
             more in proptest::collection::vec(any_change(), 0..8), cut in any::<prop::sample::Index>(),
-            garbage in proptest::collection::vec(any::<u8>(), 0..40), encode in encoders(),
+            garbage in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let records = [opening().to_vec(), more].concat();
-            let (bytes, states) = states(&records, encode);
+            let (bytes, states) = states(&records);
             let cut = cut.index(bytes.len() + 1);
             let mut torn = bytes[..cut].to_vec();
             if cut < bytes.len() {
@@ -212,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_is_found(at in any::<prop::sample::Index>(), bit in 0..8u8, encode in encoders()) {
+        fn a_flipped_bit_is_found(at in any::<prop::sample::Index>(), bit in 0..8u8) {
             let mut bytes = encode(&opening());
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
@@ -223,24 +181,11 @@ mod tests {
         fn damage_before_the_last_record_is_no_torn_tail(
             more in proptest::collection::vec(any_change(), 1..5), at in any::<prop::sample::Index>(), bit in 0..8u8,
         ) {
-            let (mut bytes, states) = states(&[opening().to_vec(), more].concat(), encode);
+            let (mut bytes, states) = states(&[opening().to_vec(), more].concat());
             let at = at.index(states[states.len() - 2].0);
             bytes[at] ^= 1 << bit;
-            let Reading { content, good_bytes, durable } = Reading::of(&bytes);
+            let Reading { content, good_bytes, durable, .. } = Reading::of(&bytes);
             prop_assert!(good_bytes <= at);
-            prop_assert!(content.is_none_or(|content| content.reach() < durable));
-        }
-
-        #[test]
-        fn damage_in_the_first_version_is_found_where_lengths_lead_past_it(
-            more in proptest::collection::vec(any_change(), 1..5), at in any::<prop::sample::Index>(), bit in 0..8u8,
-        ) {
-            let (mut bytes, states) = states(&[opening().to_vec(), more].concat(), encode_legacy);
-            let at = at.index(states[states.len() - 2].0);
-            let begins = states.iter().map(|state| state.0).rev().find(|end| *end <= at).unwrap_or_default();
-            prop_assume!(at - begins >= 4);
-            bytes[at] ^= 1 << bit;
-            let Reading { content, durable, .. } = Reading::of(&bytes);
             prop_assert!(content.is_none_or(|content| content.reach() < durable));
         }
 

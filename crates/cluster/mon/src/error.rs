@@ -45,6 +45,16 @@ pub enum MonError {
         /// The commands that give up what is newer, if there is anything older.
         remedy: String,
     },
+    /// The state has the format of the first version, which earlier builds replace.
+    #[error(
+        "{}: this state has Carmine's first format; start a monitor of commit 3eec49e on this folder once, which \
+         rewrites it",
+        path.display()
+    )]
+    FirstVersion {
+        /// The file.
+        path: PathBuf,
+    },
     /// Far too long to be a state file.
     #[error("{} has {len} bytes: this is no monitor state of carmine", path.display())]
     NotAState {

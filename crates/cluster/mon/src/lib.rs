@@ -17,7 +17,6 @@ mod content;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]
 mod fuzz;
-mod legacy;
 mod mon;
 mod record;
 mod report;

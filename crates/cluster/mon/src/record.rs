@@ -12,7 +12,7 @@
 //!          then one MARK at most, which speaks of the other file
 //! ```
 //! All integers are little-endian. Generations and global ids end at [`NUMBER_MAX`]: the next one always exists.
-//! `content.rs` reads a file, `legacy.rs` one of the first version.
+//! `content.rs` reads a file.
 
 use carmine_types::{Uuid, crc32c};
 

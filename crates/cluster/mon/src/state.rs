@@ -41,8 +41,6 @@ pub(crate) struct StateFile {
     generation: u64,
     /// Of each file the end of its records: the next append goes there, or the mark.
     ends: [u64; 2],
-    /// The current file is one of the first version: nothing is appended to it.
-    is_legacy: bool,
     /// Bytes of the opening records: the file is rewritten only when that makes it much smaller.
     base_bytes: u64,
     failed: bool,
@@ -77,7 +75,10 @@ fn newest(paths: [&Path; 2], readings: &[Reading; 2]) -> Result<Option<usize>, M
     let durable = readings.iter().map(|reading| reading.durable).max().unwrap_or_default();
     let reach = best.and_then(|slot| readings[slot].content.as_ref()).map(Content::reach);
     if reach.unwrap_or_default() >= durable {
-        return Ok(best);
+        return match readings.iter().position(|reading| reading.is_first_version) {
+            Some(slot) if best.is_none() => Err(MonError::FirstVersion { path: paths[slot].to_path_buf() }),
+            _ => Ok(best),
+        };
     }
     let damaged = match (best, reach) {
         (Some(slot), Some(reach)) if reach.generation == durable.generation => slot,
@@ -116,13 +117,12 @@ impl StateFile {
         let found = newest([&paths[0], &paths[1]], &readings)?;
         let ends =
             readings.each_ref().map(|reading| reading.content.as_ref().map_or(0, |c| c.valid_bytes as u64));
-        let mut state =
-            Self { files, current: 1, generation: 0, ends, is_legacy: false, base_bytes: 0, failed: false };
+        let mut state = Self { files, current: 1, generation: 0, ends, base_bytes: 0, failed: false };
         let Some((slot, content)) = found.and_then(|slot| Some((slot, readings[slot].content.take()?)))
         else {
             return Ok((state, None));
         };
-        (state.current, state.generation, state.is_legacy) = (slot, content.generation, content.is_legacy);
+        (state.current, state.generation) = (slot, content.generation);
         state.base_bytes = ends[slot];
         let (path, file) = &state.files[slot];
         if lens[slot] > content.valid_bytes {
@@ -173,7 +173,7 @@ impl StateFile {
         file.set_len(0).await.map_err(|e| MonError::state("truncate", path, e))?;
         self.write(slot, 0, bytes, true).await?;
         info!("{}: generation {generation}, {len} bytes", self.files[slot].0.display());
-        (self.current, self.generation, self.is_legacy) = (slot, generation, false);
+        (self.current, self.generation) = (slot, generation);
         (self.ends[slot], self.base_bytes) = (len, len);
         self.mark().await
     }
@@ -181,7 +181,7 @@ impl StateFile {
     /// Appends records; durable when this returns. `saved` is the state *after* them, for compaction.
     pub(crate) async fn append(&mut self, records: &[Record], saved: &Saved) -> Result<(), MonError> {
         let end = self.ends[self.current];
-        if self.is_legacy || (end > COMPACT_BYTES && end > 4 * self.base_bytes) {
+        if end > COMPACT_BYTES && end > 4 * self.base_bytes {
             return self.rewrite(saved).await;
         }
         let durable = Durable { generation: self.generation, bytes: end };
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_first_version_is_read_and_replaced() {
+    fn a_file_of_the_first_version_is_refused() {
         let sim = Sim::new(6);
         on(&sim, |shard| async move {
             let options = FileOptions { write: true, create: true, ..FileOptions::default() };
@@ -415,11 +415,21 @@ mod tests {
             }
             file.write_at(vec![Bytes::from(bytes)], 0, true).await.unwrap();
         });
+        let refused = opened(&sim).unwrap_err();
+        assert!(refused.contains("state.1") && refused.contains("3eec49e"), "{refused}");
+        // Beside a newer file it is what that one replaced.
         on(&sim, |shard| async move {
-            let (mut state, found) = StateFile::open(&shard, Path::new(DIR)).await.unwrap();
-            assert_eq!(found, Some(saved(10, b"two")));
-            state.append(&[Record::Map(b"three".to_vec())], &saved(10, b"three")).await.unwrap();
-            assert_eq!(state.generation, 8);
+            let options = FileOptions { write: true, create: true, ..FileOptions::default() };
+            let file = shard.open(&Path::new(DIR).join("state.0"), options).await.unwrap();
+            let mut bytes = Vec::new();
+            for record in [
+                Record::Header { fsid: Uuid([1; 16]) },
+                Record::Gid { next: 10 },
+                Record::Map(b"three".to_vec()),
+            ] {
+                record.encode(Durable { generation: 8, bytes: 0 }, &mut bytes);
+            }
+            file.write_at(vec![Bytes::from(bytes)], 0, true).await.unwrap();
         });
         assert_eq!(opened(&sim), Ok(Some(saved(10, b"three"))));
     }

@@ -65,6 +65,11 @@ impl Finding {
         }
     }
 
+    /// What was found, or that there is nothing to judge.
+    pub(crate) fn or_absent(found: Vec<Finding>, topic: &str, what: &str) -> Vec<Finding> {
+        if found.is_empty() { vec![Finding::absent(topic, what)] } else { found }
+    }
+
     pub(crate) fn ok(topic: &str, is: impl Into<String>) -> Finding {
         Finding::new(topic, Severity::Ok, is)
     }

@@ -70,38 +70,29 @@ pub struct Achieved {
 impl Baseline {
     /// Compares a load with its baselines. A baseline of another block size, depth, direction or flush mode is refused.
     pub fn percentages(&self, load: &LoadSpec, flush_mode: &str, achieved: &Achieved) -> Percentages {
-        let mut percentages = Percentages::default();
-        if let Some(device) = &self.device {
-            let other = [
-                (device.bs_bytes != load.bs_bytes).then_some("block size"),
-                (u64::from(device.iodepth) != load.depth_total()).then_some("depth"),
-                (device.rw != load.rw).then_some("direction"),
-                (load.rw.writes() && device.flush_mode != flush_mode).then_some("flush mode"),
-            ];
-            match differences(&other) {
-                None => percentages.device = percent(achieved.osd_iops, device.iops, achieved.drives),
-                Some(other) => percentages.refused.push(format!("the device's baseline has another {other}")),
+        let mut refused = Vec::new();
+        let mut judge = |what: &str, other: &[Option<&str>], part: Option<f64>| {
+            let other: Vec<&str> = other.iter().flatten().copied().collect();
+            if other.is_empty() {
+                return part;
             }
-        }
-        if let Some(messenger) = self.messenger.as_ref().filter(|_| achieved.pairs > 0) {
-            let other = [
-                (messenger.bs_bytes != load.bs_bytes).then_some("block size"),
-                (u64::from(messenger.iodepth) != load.depth_total()).then_some("depth"),
-            ];
-            match differences(&other) {
-                None => percentages.messenger = percent(achieved.iops, messenger.iops, achieved.pairs),
-                Some(other) => {
-                    percentages.refused.push(format!("the messenger's baseline has another {other}"));
-                }
-            }
-        }
-        percentages
+            refused.push(format!("the {what}'s baseline has another {}", other.join(", ")));
+            None
+        };
+        let size = |bs_bytes: u64| (bs_bytes != load.bs_bytes).then_some("block size");
+        let depth = |iodepth: u32| (u64::from(iodepth) != load.depth_total()).then_some("depth");
+        let device = self.device.as_ref().and_then(|raw| {
+            let direction = (raw.rw != load.rw).then_some("direction");
+            let flush = (load.rw.writes() && raw.flush_mode != flush_mode).then_some("flush mode");
+            let other = [size(raw.bs_bytes), depth(raw.iodepth), direction, flush];
+            judge("device", &other, percent(achieved.osd_iops, raw.iops, achieved.drives))
+        });
+        let messenger = self.messenger.as_ref().filter(|_| achieved.pairs > 0).and_then(|raw| {
+            let other = [size(raw.bs_bytes), depth(raw.iodepth)];
+            judge("messenger", &other, percent(achieved.iops, raw.iops, achieved.pairs))
+        });
+        Percentages { device, messenger, refused }
     }
-}
-
-fn differences(found: &[Option<&str>]) -> Option<String> {
-    let words: Vec<&str> = found.iter().flatten().copied().collect();
-    (!words.is_empty()).then(|| words.join(", "))
 }
 
 fn percent(iops: f64, raw_iops: f64, times: u32) -> Option<f64> {

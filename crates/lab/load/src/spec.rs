@@ -90,118 +90,92 @@ pub enum SpecError {
     Value { what: &'static str, text: String, why: String },
 }
 
-/// One load, for all its jobs together, and the options of `bench` that make it. Defaults are fio's where fio has any.
-#[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LoadSpec {
-    /// read, write, randread, randwrite or randrw
-    #[arg(long, value_name = "WORD", default_value = "read")]
-    pub rw: Rw,
-    /// Percentage of reads in randrw
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub rwmixread: u8,
-    /// Bytes of one operation, such as 4k or 1m
-    #[arg(id = "bs", long = "bs", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
-    pub bs_bytes: u64,
-    /// Operations in flight of each job; with --rate, the most that may be in flight
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "1",
-        default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "256")
-    )]
-    pub iodepth: u32,
-    /// Jobs: threads of the generator, each with its own connections
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub numjobs: u32,
-    /// Length of the measured window, such as 10, 500ms or 2m
-    #[arg(id = "runtime", long = "runtime", value_name = "TIME", default_value = "10", value_parser = parse_millis)]
-    pub runtime_ms: u64,
-    /// Load before the window
-    #[arg(id = "ramp", long = "ramp", value_name = "TIME", default_value = "0", value_parser = parse_millis)]
-    pub ramp_ms: u64,
-    /// Bytes that the load spreads over, in whole objects
-    #[arg(id = "size", long = "size", value_name = "SIZE", default_value = "1g", value_parser = parse_bytes)]
-    pub size_bytes: u64,
-    /// End after this many bytes of all jobs together instead of after --runtime: the same seed then gives the same
-    /// operations, no more and no fewer
-    #[arg(
-        id = "io_size", long = "io-size", value_name = "SIZE", value_parser = parse_bytes,
-        conflicts_with_all = ["runtime", "verify_only", "in_process", "confirm"]
-    )]
-    #[serde(default)]
-    pub io_bytes: Option<u64>,
-    /// Bytes of one object
-    #[arg(id = "object_size", long = "object-size", value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
-    pub object_size_bytes: u64,
-    /// The same seed gives the same operations
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// direct (one connection per OSD and reactor) or single (one per OSD, as stock clients have)
-    #[arg(long, value_name = "ROUTE", default_value = "direct")]
-    pub route: Route,
-    /// Operations per second of all jobs together, regardless of the answers; latency counts from the intended start
-    #[arg(id = "rate", long = "rate", value_name = "IOPS")]
-    pub rate_iops: Option<f64>,
-    /// With --rate: fixed or poisson
-    #[arg(long, value_name = "WORD", default_value = "fixed", requires = "rate")]
-    pub arrivals: Arrivals,
-    /// Write the objects first, with incompressible data: auto (those that are missing), always or never
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub prefill: Prefill,
-    /// Write blocks that carry their own address and version, and check every block that is read
-    #[arg(long)]
-    pub verify: bool,
-    /// Read every block that --verify-state knows to be written once, check it, and end
-    #[arg(long, requires = "verify_state")]
-    pub verify_only: bool,
-    /// With fio-rbd: images that the bytes of --size are dealt to; the jobs load them in turn
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    #[serde(default = "one")]
-    pub volumes: u32,
-    /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    #[serde(default = "one")]
-    pub processes: u32,
-    /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
-    #[arg(skip)]
-    #[serde(default)]
-    pub generation: u64,
-    /// Keeps the latencies of each second, for time series.
-    #[arg(skip)]
-    #[serde(default)]
-    pub keep_seconds: bool,
+carmine_types::defaults! {
+    /// One load, for all its jobs together, and the options of `bench` that make it. Defaults are fio's where fio has any.
+    #[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct LoadSpec {
+        /// read, write, randread, randwrite or randrw
+        #[arg(long, value_name = "WORD", default_value = "read")]
+        pub rw: Rw,
+        /// Percentage of reads in randrw
+        #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+        pub rwmixread: u8 = 50,
+        /// Bytes of one operation, such as 4k or 1m
+        #[arg(id = "bs", long = "bs", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
+        pub bs_bytes: u64 = 4096,
+        /// Operations in flight of each job; with --rate, the most that may be in flight
+        #[arg(
+            long,
+            value_name = "N",
+            default_value = "1",
+            default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "256")
+        )]
+        pub iodepth: u32 = 1,
+        /// Jobs: threads of the generator, each with its own connections
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        pub numjobs: u32 = 1,
+        /// Length of the measured window, such as 10, 500ms or 2m
+        #[arg(id = "runtime", long = "runtime", value_name = "TIME", default_value = "10", value_parser = parse_millis)]
+        pub runtime_ms: u64 = 10_000,
+        /// Load before the window
+        #[arg(id = "ramp", long = "ramp", value_name = "TIME", default_value = "0", value_parser = parse_millis)]
+        pub ramp_ms: u64,
+        /// Bytes that the load spreads over, in whole objects
+        #[arg(id = "size", long = "size", value_name = "SIZE", default_value = "1g", value_parser = parse_bytes)]
+        pub size_bytes: u64 = 1 << 30,
+        /// End after this many bytes of all jobs together instead of after --runtime: the same seed then gives the same
+        /// operations, no more and no fewer
+        #[arg(
+            id = "io_size", long = "io-size", value_name = "SIZE", value_parser = parse_bytes,
+            conflicts_with_all = ["runtime", "verify_only", "in_process", "confirm"]
+        )]
+        #[serde(default)]
+        pub io_bytes: Option<u64>,
+        /// Bytes of one object
+        #[arg(id = "object_size", long = "object-size", value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
+        pub object_size_bytes: u64 = 4 << 20,
+        /// The same seed gives the same operations
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        pub seed: u64 = 1,
+        /// direct (one connection per OSD and reactor) or single (one per OSD, as stock clients have)
+        #[arg(long, value_name = "ROUTE", default_value = "direct")]
+        pub route: Route,
+        /// Operations per second of all jobs together, regardless of the answers; latency counts from the intended start
+        #[arg(id = "rate", long = "rate", value_name = "IOPS")]
+        pub rate_iops: Option<f64>,
+        /// With --rate: fixed or poisson
+        #[arg(long, value_name = "WORD", default_value = "fixed", requires = "rate")]
+        pub arrivals: Arrivals,
+        /// Write the objects first, with incompressible data: auto (those that are missing), always or never
+        #[arg(long, value_name = "WHEN", default_value = "auto")]
+        pub prefill: Prefill,
+        /// Write blocks that carry their own address and version, and check every block that is read
+        #[arg(long)]
+        pub verify: bool,
+        /// Read every block that --verify-state knows to be written once, check it, and end
+        #[arg(long, requires = "verify_state")]
+        pub verify_only: bool,
+        /// With fio-rbd: images that the bytes of --size are dealt to; the jobs load them in turn
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[serde(default = "one")]
+        pub volumes: u32 = 1,
+        /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[serde(default = "one")]
+        pub processes: u32 = 1,
+        /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
+        #[arg(skip)]
+        #[serde(default)]
+        pub generation: u64,
+        /// Keeps the latencies of each second, for time series.
+        #[arg(skip)]
+        #[serde(default)]
+        pub keep_seconds: bool,
+    }
 }
 
 fn one() -> u32 {
     1
-}
-
-impl Default for LoadSpec {
-    fn default() -> Self {
-        LoadSpec {
-            rw: Rw::Read,
-            rwmixread: 50,
-            bs_bytes: 4096,
-            iodepth: 1,
-            numjobs: 1,
-            runtime_ms: 10_000,
-            ramp_ms: 0,
-            size_bytes: 1 << 30,
-            object_size_bytes: 4 << 20,
-            seed: 1,
-            verify: false,
-            verify_only: false,
-            route: Route::Direct,
-            rate_iops: None,
-            arrivals: Arrivals::Fixed,
-            prefill: Prefill::Auto,
-            io_bytes: None,
-            generation: 0,
-            keep_seconds: false,
-            volumes: one(),
-            processes: one(),
-        }
-    }
 }
 
 impl LoadSpec {

@@ -1,7 +1,5 @@
 //! What limited the load: simple rules over the window, the first that holds wins.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::window::{ReactorWindow, Window};
@@ -24,42 +22,28 @@ const DEEP_PER_REACTOR: f64 = 32.0;
 /// Reactors that were ready but without a CPU for this part of the window were disturbed by other processes.
 pub(crate) const NOISE: f64 = 0.10;
 
-/// The limiter of a point (design contract 7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Limiter {
-    /// The OSDs' reactors.
-    Osd,
-    /// Blocking threads: RocksDB, the committer.
-    Alien,
-    /// The load generator: the figures say nothing about the OSDs.
-    Client,
-    /// The drive: its raw baseline is reached.
-    Device,
-    /// The messenger: its raw baseline is reached.
-    Net,
-    /// Requests in flight (or the offered rate): nothing is saturated.
-    Qd,
-    /// One reactor has more to do than the others, which wait for it.
-    Imbalanced,
-    /// CPUs are shared: no limiter can be named.
-    Shared,
-    Unknown,
-}
-
-impl fmt::Display for Limiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Limiter::Osd => "OSD",
-            Limiter::Alien => "ALIEN",
-            Limiter::Client => "CLIENT",
-            Limiter::Device => "DEVICE",
-            Limiter::Net => "NET",
-            Limiter::Qd => "QD",
-            Limiter::Imbalanced => "IMBALANCED",
-            Limiter::Shared => "SHARED",
-            Limiter::Unknown => "UNKNOWN",
-        })
+carmine_types::words! {
+    /// The limiter of a point (design contract 7).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "UPPERCASE")]
+    pub enum Limiter: "limiter" {
+        /// The OSDs' reactors.
+        Osd = "OSD",
+        /// Blocking threads: RocksDB, the committer.
+        Alien = "ALIEN",
+        /// The load generator: the figures say nothing about the OSDs.
+        Client = "CLIENT",
+        /// The drive: its raw baseline is reached.
+        Device = "DEVICE",
+        /// The messenger: its raw baseline is reached.
+        Net = "NET",
+        /// Requests in flight (or the offered rate): nothing is saturated.
+        Qd = "QD",
+        /// One reactor has more to do than the others, which wait for it.
+        Imbalanced = "IMBALANCED",
+        /// CPUs are shared: no limiter can be named.
+        Shared = "SHARED",
+        Unknown = "UNKNOWN",
     }
 }
 

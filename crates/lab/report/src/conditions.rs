@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::data::{Ended, RunData, drift, text_of};
 use crate::figures::View;
+use crate::lists::grouped;
 use crate::report::Section;
 use crate::table::{Cell, Table};
 use crate::units::{date, duration};
@@ -48,7 +49,7 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Section> {
 }
 
 fn pairs(rows: Vec<(&str, String)>) -> Table {
-    let mut table = Table::new(&["what", "value"]);
+    let mut table = Table::new("what | value");
     for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
         table.push(vec![name.into(), value.into()]);
     }
@@ -77,7 +78,7 @@ fn facts(run: &RunData) -> Table {
 }
 
 fn common(view: &View<'_>) -> Table {
-    let mut table = Table::new(&["setting", "value"]);
+    let mut table = Table::new("setting | value");
     for (axis, value) in &view.axes.common {
         table.push(vec![axis.as_str().into(), value.as_str().into()]);
     }
@@ -86,7 +87,7 @@ fn common(view: &View<'_>) -> Table {
 
 /// An object as names and values; nested objects by `outer.inner`.
 fn listed(value: &Value) -> Table {
-    let mut table = Table::new(&["what", "value"]);
+    let mut table = Table::new("what | value");
     flatten("", value, &mut table);
     table
 }
@@ -106,18 +107,13 @@ fn flatten(name: &str, value: &Value, table: &mut Table) {
 
 /// Marks in full, each with how many points have it and one of them.
 fn marks(run: &RunData) -> Table {
-    let mut table = Table::new(&["mark", "points", "for example"]);
-    let mut seen: Vec<(&str, usize, &str)> = Vec::new();
-    for measured in &run.points {
-        for mark in measured.result.iter().flat_map(|r| &r.carmine.marks) {
-            match seen.iter_mut().find(|(text, ..)| text == mark) {
-                Some((_, count, _)) => *count += 1,
-                None => seen.push((mark, 1, &measured.point.stem)),
-            }
-        }
-    }
-    for (mark, count, stem) in seen {
-        table.push(vec![mark.into(), Cell::Number(count as f64, 0), stem.into()]);
+    let mut table = Table::new("mark | points | for example");
+    let marks = run.points.iter().flat_map(|measured| {
+        let marks = measured.result.iter().flat_map(|r| &r.carmine.marks);
+        marks.map(|mark| (mark.as_str(), measured.point.stem.as_str()))
+    });
+    for (mark, stems) in grouped(marks) {
+        table.push(vec![mark.into(), Cell::Number(stems.len() as f64, 0), stems[0].into()]);
     }
     table
 }

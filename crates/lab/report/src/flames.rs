@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use carmine_load::profile::{Profile, ProfileMode};
 
 use crate::data::{Measured, RunData};
+use crate::lists::tally;
 use crate::units::grouped;
 
 /// Functions that are named beside a link.
@@ -38,7 +39,7 @@ impl Flames {
 /// Flamegraphs of all points, as a report in the folder `out` links to them.
 pub(crate) fn flames(runs: &[RunData], out: &Path) -> Flames {
     let mut flames = Flames::default();
-    let mut missing: Vec<(String, usize)> = Vec::new();
+    let mut missing = Vec::new();
     for run in runs {
         for measured in &run.points {
             let Some(profile) = measured.result.as_ref().and_then(|r| r.carmine.profile.as_ref()) else {
@@ -50,15 +51,12 @@ pub(crate) fn flames(runs: &[RunData], out: &Path) -> Flames {
             };
             match href(run, measured, profile, out) {
                 Ok(href) => flames.all.push(Flame { point: name, href, text: text(profile) }),
-                Err(why) => match missing.iter_mut().find(|(held, _)| *held == why) {
-                    Some((_, count)) => *count += 1,
-                    None => missing.push((why, 1)),
-                },
+                Err(why) => missing.push(why),
             }
         }
     }
     flames.missing =
-        missing.into_iter().map(|(why, n)| format!("No flamegraph of {n} points: {why}.")).collect();
+        tally(missing).into_iter().map(|(why, n)| format!("No flamegraph of {n} points: {why}.")).collect();
     flames
 }
 

@@ -3,6 +3,7 @@
 use crate::conditions::doctor;
 use crate::data::{Ended, RunData, drift};
 use crate::figures::View;
+use crate::lists::{distinct, tally};
 use crate::units::{date, grouped};
 
 /// More drift than this part between the first point and its repetition is worth a warning.
@@ -10,13 +11,7 @@ const DRIFT_WARN: f64 = 0.05;
 
 /// Names of the plans.
 pub(crate) fn title(runs: &[RunData]) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for run in runs {
-        let name = run.file().name.as_str();
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = distinct(runs.iter().map(|run| run.file().name.as_str()));
     match runs.len() {
         1 => names.join(", "),
         n => format!("{} ({n} runs)", names.join(", ")),
@@ -61,13 +56,7 @@ pub(crate) fn notices(runs: &[RunData]) -> Vec<String> {
 
 /// Marks with the number of points that have them: `SHARED 4, NOISY 1`.
 fn spoiled_by(points: &[&crate::data::Measured]) -> String {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for word in points.iter().filter(|m| !m.is_clean()).flat_map(|m| &m.words) {
-        match counts.iter_mut().find(|(w, _)| w == word) {
-            Some((_, n)) => *n += 1,
-            None => counts.push((word, 1)),
-        }
-    }
+    let counts = tally(points.iter().filter(|m| !m.is_clean()).flat_map(|m| &m.words));
     counts.into_iter().map(|(w, n)| format!("{w} {n}")).collect::<Vec<_>>().join(", ")
 }
 

@@ -15,6 +15,7 @@ mod data;
 mod figures;
 mod flames;
 mod headline;
+mod lists;
 mod markdown;
 mod page;
 mod points;

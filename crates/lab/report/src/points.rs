@@ -3,42 +3,19 @@
 use crate::data::{Ended, Latency, Measured};
 use crate::figures::View;
 use crate::table::{Cell, Table};
+use crate::units::shortened;
 
-const COLUMNS: [&str; 26] = [
-    "point",
-    "state",
-    "marks",
-    "IOPS",
-    "MB/s",
-    "mean (µs)",
-    "p50 (µs)",
-    "p99 (µs)",
-    "p99.9 (µs)",
-    "limiter",
-    "decided by",
-    "IOPS/core allocated",
-    "IOPS/core used",
-    "IOPS/core busy",
-    "machine µs/op",
-    "OSD µs/op",
-    "cycles/op",
-    "instructions/op",
-    "client cores",
-    "hops/op",
-    "of device (%)",
-    "of messenger (%)",
-    "throttled (s)",
-    "cache",
-    "before it",
-    "seconds",
-];
+const COLUMNS: &str = "point | state | marks | IOPS | MB/s | mean (µs) | p50 (µs) | p99 (µs) | p99.9 (µs) | limiter | \
+    decided by | IOPS/core allocated | IOPS/core used | IOPS/core busy | machine µs/op | OSD µs/op | \
+    cycles/op | instructions/op | client cores | hops/op | of device (%) | of messenger (%) | \
+    throttled (s) | cache | before it | seconds";
 
 /// Characters of an error that the table shows.
 const ERROR_MAX: usize = 240;
 
 /// All points of all runs in the order of running; the error stands beside a point that failed.
 pub(crate) fn table(view: &View<'_>) -> Table {
-    let mut table = Table::new(&COLUMNS);
+    let mut table = Table::new(COLUMNS);
     let several = view.runs.len() > 1;
     for run in view.runs {
         for point in &run.points {
@@ -47,14 +24,6 @@ pub(crate) fn table(view: &View<'_>) -> Table {
         }
     }
     table.without_empty_columns()
-}
-
-/// The begin of an error; the archive's log has the rest.
-fn shortened(error: &str) -> String {
-    match error.char_indices().nth(ERROR_MAX) {
-        Some((at, _)) => format!("{}…", error[..at].trim_end()),
-        None => error.to_owned(),
-    }
 }
 
 fn row(prefix: &str, measured: &Measured) -> Vec<Cell> {
@@ -69,8 +38,8 @@ fn row(prefix: &str, measured: &Measured) -> Vec<Cell> {
     let mut row = vec![name.into(), state.into(), measured.words.join(" ").into()];
     let Some(result) = &measured.result else {
         row.resize(10, Cell::None);
-        row.push(why.map_or(Cell::None, |why| shortened(&why).into()));
-        row.resize(COLUMNS.len() - 1, Cell::None);
+        row.push(why.map_or(Cell::None, |why| shortened(&why, ERROR_MAX).into()));
+        row.resize(COLUMNS.split(" | ").count() - 1, Cell::None);
         row.push(Cell::number((measured.seconds > 0.0).then_some(measured.seconds), 1));
         return row;
     };

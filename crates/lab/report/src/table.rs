@@ -59,9 +59,9 @@ impl Cell {
 }
 
 impl Table {
-    /// A table without rows.
-    pub(crate) fn new(columns: &[&str]) -> Table {
-        Table { columns: columns.iter().map(|c| (*c).to_owned()).collect(), rows: Vec::new() }
+    /// A table without rows; ` | ` stands between the names of its columns.
+    pub(crate) fn new(columns: &str) -> Table {
+        Table { columns: columns.split(" | ").map(str::to_owned).collect(), rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn case() -> Table {
-        let mut table = Table::new(&["point", "IOPS", "p99 (ms)"]);
+        let mut table = Table::new("point | IOPS | p99 (ms)");
         table.push(vec!["a|b <script>".into(), Cell::Number(182_400.4, 0), Cell::None]);
         table.push(vec!["c, \"d\"".into(), Cell::number(Some(f64::NAN), 0), Cell::None]);
         table

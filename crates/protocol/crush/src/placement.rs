@@ -35,11 +35,6 @@ impl Mapping {
     pub fn acting_osds(&self) -> impl Iterator<Item = OsdId> + '_ {
         self.acting.iter().filter_map(|osd| OsdId::from_item(*osd))
     }
-
-    /// The OSDs of `up`, without holes.
-    pub fn up_osds(&self) -> impl Iterator<Item = OsdId> + '_ {
-        self.up.iter().filter_map(|osd| OsdId::from_item(*osd))
-    }
 }
 
 /// Placement questions to an `OsdMap`.

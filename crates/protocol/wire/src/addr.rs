@@ -66,6 +66,31 @@ impl EntityAddr {
         let sock = sock.parse().or_else(|_| ip().map(|ip| SocketAddr::new(ip, 0))).ok()?;
         Some(EntityAddr { kind: kind::ANY, nonce, sock: Some(sock) })
     }
+
+    /// What stands in its envelope. Ceph sorts an encoded blocklist by the address as it lies in memory, which is the
+    /// order of these bytes.
+    pub(crate) fn put_fields(&self, e: &mut Encoder<'_>) {
+        e.u32(self.kind);
+        e.u32(self.nonce);
+        match self.sock {
+            None => e.count(0),
+            Some(SocketAddr::V4(v4)) => {
+                e.count(SOCKADDR_IPV4_BYTES);
+                e.u16(FAMILY_IPV4);
+                e.bytes(&v4.port().to_be_bytes());
+                e.bytes(&v4.ip().octets());
+                e.zeros(8);
+            }
+            Some(SocketAddr::V6(v6)) => {
+                e.count(SOCKADDR_IPV6_BYTES);
+                e.u16(FAMILY_IPV6);
+                e.bytes(&v6.port().to_be_bytes());
+                e.u32(v6.flowinfo());
+                e.bytes(&v6.ip().octets());
+                e.u32(v6.scope_id());
+            }
+        }
+    }
 }
 
 impl fmt::Display for EntityAddr {
@@ -113,11 +138,7 @@ impl Coded for EntityAddr {
 
     fn put(&self, e: &mut Encoder<'_>) {
         e.u8(MARKER_ADDR);
-        e.envelope(1, 1, |e| {
-            e.u32(self.kind);
-            e.u32(self.nonce);
-            encode_sockaddr(e, self.sock);
-        });
+        e.envelope(1, 1, |e| self.put_fields(e));
     }
 
     fn get(d: &mut Decoder<'_>) -> Result<EntityAddr> {
@@ -177,27 +198,6 @@ fn decode_sockaddr(bytes: &[u8]) -> Result<Option<SocketAddr>> {
             Ok(Some(SocketAddrV6::new(ip, port, flow, d.u32()?).into()))
         }
         other => Err(DecodeError::BadValue { what: "address family", value: other.into() }),
-    }
-}
-
-fn encode_sockaddr(e: &mut Encoder<'_>, sock: Option<SocketAddr>) {
-    match sock {
-        None => e.count(0),
-        Some(SocketAddr::V4(v4)) => {
-            e.count(SOCKADDR_IPV4_BYTES);
-            e.u16(FAMILY_IPV4);
-            e.bytes(&v4.port().to_be_bytes());
-            e.bytes(&v4.ip().octets());
-            e.zeros(8);
-        }
-        Some(SocketAddr::V6(v6)) => {
-            e.count(SOCKADDR_IPV6_BYTES);
-            e.u16(FAMILY_IPV6);
-            e.bytes(&v6.port().to_be_bytes());
-            e.u32(v6.flowinfo());
-            e.bytes(&v6.ip().octets());
-            e.u32(v6.scope_id());
-        }
     }
 }
 

@@ -52,24 +52,9 @@ pub trait Control: Sized {
     }
 }
 
-/// Defines a control frame and says its payload's layout once: a structure as [`carmine_codec::fields!`] has it, with
-/// its tag; or one value, or none.
-macro_rules! control {
-    ($(#[$meta:meta])* pub struct $name:ident: $tag:ident { $($fields:tt)* }) => {
-        carmine_codec::fields! { $(#[$meta])* pub struct $name { $($fields)* } }
-        control! { @impl $name, $tag, self, e, d,
-            carmine_codec::Fields::put_fields(self, e, u16::MAX), carmine_codec::Fields::get_fields(d, u16::MAX) }
-    };
-    ($(#[$meta:meta])* pub struct $name:ident(pub $type:ty): $tag:ident;) => {
-        $(#[$meta])*
-        pub struct $name(pub $type);
-        control! { @impl $name, $tag, self, e, d, e.put(&self.0), d.get().map($name) }
-    };
-    ($(#[$meta:meta])* pub struct $name:ident: $tag:ident;) => {
-        $(#[$meta])*
-        pub struct $name;
-        control! { @impl $name, $tag, self, _e, _d, (), Ok($name) }
-    };
+/// Defines control frames and says the layout of each payload once: a structure as [`carmine_codec::fields!`] has it,
+/// with its tag; or one value, or none.
+macro_rules! controls {
     (@impl $name:ident, $tag:ident, $self:ident, $e:ident, $d:ident, $put:expr, $get:expr) => {
         impl $crate::handshake::Control for $name {
             const TAG: $crate::frame::Tag = $crate::frame::Tag::$tag;
@@ -83,12 +68,36 @@ macro_rules! control {
             }
         }
     };
+    ($(#[$meta:meta])* pub struct $name:ident: $tag:ident { $($fields:tt)* } $($rest:tt)*) => {
+        carmine_codec::fields! {
+            $(#[$meta])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub struct $name { $($fields)* }
+        }
+        controls! { @impl $name, $tag, self, e, d,
+            carmine_codec::Fields::put_fields(self, e, u16::MAX), carmine_codec::Fields::get_fields(d, u16::MAX) }
+        controls! { $($rest)* }
+    };
+    ($(#[$meta:meta])* pub struct $name:ident(pub $type:ty): $tag:ident; $($rest:tt)*) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name(pub $type);
+        controls! { @impl $name, $tag, self, e, d, e.put(&self.0), d.get().map($name) }
+        controls! { $($rest)* }
+    };
+    ($(#[$meta:meta])* pub struct $name:ident: $tag:ident; $($rest:tt)*) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name;
+        controls! { @impl $name, $tag, self, _e, _d, (), Ok($name) }
+        controls! { $($rest)* }
+    };
+    () => {};
 }
-use control;
+use controls;
 
-control! {
+controls! {
     /// First frame of both sides.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Hello: Hello {
         /// The sender's kind; a client checks that it is the one that it dialled.
         pub entity: EntityType,

@@ -11,7 +11,6 @@ pub mod priority {
     pub const DEFAULT: u16 = 127;
     /// Replies of a monitor.
     pub const MON_REPLY: u16 = 196;
-    pub const HIGHEST: u16 = 255;
 }
 
 /// What real peers send as [`Header2::flags`].
@@ -137,17 +136,21 @@ pub trait Front: Sized {
     }
 }
 
-/// Defines a message and says its front's layout once: a structure as [`carmine_codec::fields!`] has it, with its type
-/// (one of [`crate::kinds`]), version and compat version. By default no older version is decoded, and the priority is
-/// [`priority::DEFAULT`]. With `then F` the decoded message goes through its method `F`.
-macro_rules! message {
-    (
+/// Defines messages and says the layout of each front once: a structure as [`carmine_codec::fields!`] has it, with its
+/// type (one of [`crate::kinds`]), version and compat version. By default no older version is decoded, and the priority
+/// is [`priority::DEFAULT`].
+macro_rules! messages {
+    ($(
         $(#[$meta:meta])*
         pub struct $name:ident: $kind:ident, $version:tt, compat $compat:tt
-            $(, oldest $oldest:literal)? $(, priority $priority:ident)? $(, then $then:ident)?
+            $(, oldest $oldest:literal)? $(, priority $priority:ident)?
         { $($fields:tt)* }
-    ) => {
-        carmine_codec::fields! { $(#[$meta])* pub struct $name { $($fields)* } }
+    )*) => {$(
+        carmine_codec::fields! {
+            $(#[$meta])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub struct $name { $($fields)* }
+        }
 
         impl $crate::Front for $name {
             const KIND: u16 = $crate::kinds::$kind;
@@ -161,14 +164,12 @@ macro_rules! message {
             }
 
             fn decode(version: u16, d: &mut $crate::Decoder<'_>) -> $crate::Result<$name> {
-                let message: $name = carmine_codec::Fields::get_fields(d, version)?;
-                $(let message = message.$then();)?
-                Ok(message)
+                carmine_codec::Fields::get_fields(d, version)
             }
         }
-    };
+    )*};
 }
-pub(crate) use message;
+pub(crate) use messages;
 
 /// Checks that a front of type `kind` with this header can be decoded.
 pub(crate) fn check_header(header: &Header2, kind: u16, oldest: u16, newest: u16) -> Result<()> {

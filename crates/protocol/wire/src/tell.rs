@@ -2,22 +2,18 @@
 
 use carmine_types::Uuid;
 
-use crate::header::message;
+use crate::header::messages;
 use crate::{Decoder, Encoder, Front, Result, kinds};
 
-message! {
+messages! {
     /// MCommand. Its data segment is the command's input.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Tell: COMMAND, 1, compat 1 {
         pub fsid: Uuid,
         /// One JSON object, as a string.
         pub cmd: Vec<String>,
     }
-}
 
-message! {
     /// MCommandReply. Its data segment is the command's output; the header echoes the command's tid.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct TellReply: COMMAND_REPLY, 1, compat 1 {
         /// 0 or a negative errno.
         pub result: i32,

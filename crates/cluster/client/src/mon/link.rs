@@ -62,7 +62,7 @@ async fn establish(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
         conn.close("shut down");
         return Err("shut down".to_owned());
     }
-    conn.send(Message::of(&GetMap));
+    conn.send(Message::of(&GetMap {}));
     let what = vec![
         Subscription::new("config", 0, false),
         Subscription::new("monmap", 0, false),

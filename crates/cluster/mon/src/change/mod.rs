@@ -2,12 +2,11 @@
 
 pub(crate) mod blocklist;
 mod full;
-mod osd;
+pub(crate) mod osd;
 mod pins;
-mod pool;
+pub(crate) mod pool;
 #[cfg(test)]
 mod tests;
-mod weight;
 
 use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
@@ -76,7 +75,7 @@ impl Change {
             }
             Self::SetPool { pool, size, min_size } => pool::set(map, pool, *size, *min_size, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
-            Self::Weight { osds, weight } => weight::set(map, osds, *weight, now),
+            Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
             Self::Report { leader, epoch, stuck } => Ok(pins::heed(map, (*leader, *epoch), stuck, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {
                 Ok(full::set(map, *osd, *used_bytes, *total_bytes, now))

@@ -100,11 +100,17 @@ pub(super) fn delete(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incre
     Ok(Some(inc))
 }
 
-/// The named pool, ready to be changed in `inc`.
-fn pool_of(map: &OsdMap, name: &str) -> Result<(i64, PgPool), Refusal> {
-    map.pool_id(name)
-        .and_then(|id| Some((id, map.pool(id)?.clone())))
-        .ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{name}'")))
+/// The named pool.
+pub(crate) fn pool_of<'a>(map: &'a OsdMap, name: &str) -> Result<(i64, &'a PgPool), Refusal> {
+    let found = map.pool_id(name).and_then(|id| Some((id, map.pool(id)?)));
+    found.ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{name}'")))
+}
+
+/// The pool as it is to be from the next epoch on.
+pub(super) fn changed(map: &OsdMap, id: i64, pool: PgPool, now: UTime) -> Incremental {
+    let mut inc = Incremental::next(map, now);
+    inc.new_pools.insert(id, PgPool { last_change: inc.epoch, ..pool });
+    inc
 }
 
 pub(super) fn enable_app(
@@ -114,15 +120,13 @@ pub(super) fn enable_app(
     now: UTime,
 ) -> Result<Option<Incremental>, Refusal> {
     check_name("application", app)?;
-    let (id, mut pool) = pool_of(map, name)?;
+    let (id, pool) = pool_of(map, name)?;
+    let mut pool = pool.clone();
     if pool.application_metadata.contains_key(app) {
         return Ok(None);
     }
-    let mut inc = Incremental::next(map, now);
     pool.application_metadata.insert(app.to_string(), Default::default());
-    pool.last_change = inc.epoch;
-    inc.new_pools.insert(id, pool);
-    Ok(Some(inc))
+    Ok(Some(changed(map, id, pool, now)))
 }
 
 /// Changes one value of an application of a pool.
@@ -133,7 +137,8 @@ pub(super) fn app_value(
     value: Option<&str>,
     now: UTime,
 ) -> Result<Option<Incremental>, Refusal> {
-    let (id, mut pool) = pool_of(map, name)?;
+    let (id, pool) = pool_of(map, name)?;
+    let mut pool = pool.clone();
     let missing = || refuse(errno::ENOENT, format!("application '{app}' is not enabled on pool '{name}'"));
     let values = pool.application_metadata.get_mut(app).ok_or_else(missing)?;
     if values.get(key).map(String::as_str) == value {
@@ -154,10 +159,7 @@ pub(super) fn app_value(
         }
         None => drop(values.remove(key)),
     }
-    let mut inc = Incremental::next(map, now);
-    pool.last_change = inc.epoch;
-    inc.new_pools.insert(id, pool);
-    Ok(Some(inc))
+    Ok(Some(changed(map, id, pool, now)))
 }
 
 /// Changes the number of replicas. Who has the data goes on as a member until those that CRUSH wants have it.
@@ -181,16 +183,15 @@ pub(super) fn set(
         }
         pool.min_size = min_size;
     }
-    if pool == old {
+    if pool == *old {
         return Ok(None);
     }
-    let mut inc = Incremental::next(map, now);
-    pool.last_change = inc.epoch;
-    if pool.size != old.size {
-        let mut next = map.clone();
-        next.pools.insert(id, pool.clone());
+    let mut next = map.clone();
+    next.pools.insert(id, pool.clone());
+    let is_resized = pool.size != old.size;
+    let mut inc = changed(map, id, pool, now);
+    if is_resized {
         inc.new_pg_temp = pins::follow(map, &next, Some(id));
     }
-    inc.new_pools.insert(id, pool);
     Ok(Some(inc))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::args::{required, text};
 use super::output::{change, pretty};
-use super::{Answer, Known, Outcome, View};
+use super::{Answer, Known, Outcome, View, read, write};
 use crate::change::{Change, blocklist::shown, refuse};
 use crate::report::dump;
 
@@ -24,24 +24,20 @@ const HELP_CLEAR: &str = "let all clients in again";
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known {
-        words: "osd blocklist",
-        parameters: &["blocklistop:(add|rm)", "addr:CephEntityAddr", "expire:CephFloat?"],
-        help: HELP,
-        perm: "rw",
-        run: |command, view| set(command, "blocklistop", view),
-    },
-    Known { words: "osd blocklist ls", parameters: &[], help: HELP_LS, perm: "r", run: ls },
-    Known { words: "osd blocklist clear", parameters: &[], help: HELP_CLEAR, perm: "rw", run: clear },
-    Known {
-        words: "osd blacklist",
-        parameters: &["blacklistop:(add|rm)", "addr:CephEntityAddr", "expire:CephFloat?"],
-        help: HELP,
-        perm: "rw",
-        run: |command, view| set(command, "blacklistop", view),
-    },
-    Known { words: "osd blacklist ls", parameters: &[], help: HELP_LS, perm: "r", run: ls },
-    Known { words: "osd blacklist clear", parameters: &[], help: HELP_CLEAR, perm: "rw", run: clear },
+    write(
+        "osd blocklist blocklistop:(add|rm) addr:CephEntityAddr expire:CephFloat?",
+        HELP,
+        |command, view| set(command, "blocklistop", view),
+    ),
+    read("osd blocklist ls", HELP_LS, ls),
+    write("osd blocklist clear", HELP_CLEAR, clear),
+    write(
+        "osd blacklist blacklistop:(add|rm) addr:CephEntityAddr expire:CephFloat?",
+        HELP,
+        |command, view| set(command, "blacklistop", view),
+    ),
+    read("osd blacklist ls", HELP_LS, ls),
+    write("osd blacklist clear", HELP_CLEAR, clear),
 ];
 
 fn set(command: &Value, op: &str, view: &View<'_>) -> Outcome {

@@ -3,47 +3,25 @@
 use serde_json::{Value, json};
 
 use super::args::text;
-use super::output::{done, either, pretty};
-use super::{Known, Outcome, View};
+use super::output::{done, either, pretty, said};
+use super::{Known, Outcome, View, read, write};
 use crate::report::{df, health, mon, status};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known { words: "status", parameters: &[], help: "show the cluster's state", perm: "r", run: status },
-    Known {
-        words: "health",
-        parameters: &["detail:(detail)?"],
-        help: "show the cluster's health",
-        perm: "r",
-        run: health,
-    },
-    Known {
-        words: "df",
-        parameters: &["detail:(detail)?"],
-        help: "show used and free space",
-        perm: "r",
-        run: df,
-    },
-    Known { words: "fsid", parameters: &[], help: "show the cluster's id", perm: "r", run: fsid },
-    Known { words: "version", parameters: &[], help: "show the monitor's version", perm: "r", run: version },
-    Known { words: "versions", parameters: &[], help: "count daemons by version", perm: "r", run: versions },
-    Known { words: "mon dump", parameters: &[], help: "print the MonMap", perm: "r", run: mon_dump },
-    Known { words: "mon stat", parameters: &[], help: "show the monitors", perm: "r", run: mon_stat },
-    Known { words: "quorum_status", parameters: &[], help: "show the quorum", perm: "r", run: quorum_status },
-    Known {
-        words: "mgr dump",
-        parameters: &[],
-        help: "print the MgrMap (the monitor is the manager)",
-        perm: "r",
-        run: mgr_dump,
-    },
-    Known {
-        words: "mgr module ls",
-        parameters: &[],
-        help: "list the manager's modules (there are none)",
-        perm: "r",
-        run: mgr_module_ls,
-    },
+    read("status", "show the cluster's state", status),
+    read("health detail:(detail)?", "show the cluster's health", health),
+    read("df detail:(detail)?", "show used and free space", df),
+    read("fsid", "show the cluster's id", fsid),
+    read("version", "show the monitor's version", version),
+    read("versions", "count daemons by version", versions),
+    read("mon dump", "print the MonMap", mon_dump),
+    read("mon stat", "show the monitors", mon_stat),
+    read("quorum_status", "show the quorum", quorum_status),
+    read("mgr dump", "print the MgrMap (the monitor is the manager)", mgr_dump),
+    read("mgr module ls", "list the manager's modules (there are none)", mgr_module_ls),
+    read("balancer status", "show that nothing moves PGs by itself", balancer_status),
+    write("balancer off", "switch the balancer off (it always is)", balancer_off),
 ];
 
 /// What this program calls itself where Ceph's daemons tell their version.
@@ -99,4 +77,16 @@ fn mgr_dump(command: &Value, _: &View<'_>) -> Outcome {
 fn mgr_module_ls(command: &Value, _: &View<'_>) -> Outcome {
     let none = json!({ "always_on_modules": [], "enabled_modules": [], "disabled_modules": [] });
     done(pretty(command, &none))
+}
+
+fn balancer_status(command: &Value, _: &View<'_>) -> Outcome {
+    let value = json!({
+        "active": false, "last_optimize_duration": "", "last_optimize_started": "", "mode": "none",
+        "optimize_result": "", "plans": [],
+    });
+    done(pretty(command, &value))
+}
+
+fn balancer_off(_: &Value, _: &View<'_>) -> Outcome {
+    said("")
 }

@@ -6,34 +6,20 @@ use serde_json::{Value, json};
 
 use super::args::required;
 use super::output::{done, either, pretty, said};
-use super::{Known, Outcome, View};
+use super::{Known, Outcome, View, read, write};
 use crate::change::refuse;
 use crate::report::crush as report;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known {
-        words: "osd crush show-tunables",
-        parameters: &[],
-        help: "show the CRUSH tunables",
-        perm: "r",
-        run: show_tunables,
-    },
-    Known {
-        words: "osd crush tunables",
-        parameters: &["profile:(legacy|argonaut|bobtail|firefly|hammer|jewel|optimal|default)"],
-        help: "set the CRUSH tunables to a profile",
-        perm: "rw",
-        run: tunables,
-    },
-    Known {
-        words: "osd crush rule ls",
-        parameters: &[],
-        help: "list the CRUSH rules",
-        perm: "r",
-        run: rule_ls,
-    },
-    Known { words: "osd crush dump", parameters: &[], help: "print the CRUSH map", perm: "r", run: dump },
+    read("osd crush show-tunables", "show the CRUSH tunables", show_tunables),
+    write(
+        "osd crush tunables profile:(legacy|argonaut|bobtail|firefly|hammer|jewel|optimal|default)",
+        "set the CRUSH tunables to a profile",
+        tunables,
+    ),
+    read("osd crush rule ls", "list the CRUSH rules", rule_ls),
+    read("osd crush dump", "print the CRUSH map", dump),
 ];
 
 fn show_tunables(command: &Value, view: &View<'_>) -> Outcome {

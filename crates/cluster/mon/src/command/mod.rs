@@ -5,7 +5,6 @@
 //! descriptions say so by not sending the tool there.
 
 mod args;
-mod balancer;
 mod blocklist;
 mod cluster;
 mod crush;
@@ -57,18 +56,37 @@ pub(crate) enum Answer {
 
 type Outcome = Result<Answer, Refusal>;
 
-/// One known command: its words and parameters as the `ceph` tool is told about them, and its help.
+/// One known command, as the `ceph` tool is told about it.
 struct Known {
-    words: &'static str,
-    /// `name:type`; behind the type `?` for an optional one, `+` for one or more; a type in parentheses names its choices: `(a|b)`.
-    parameters: &'static [&'static str],
+    /// Its words, then its parameters as `name:type`; behind the type `?` for an optional one, `+` for one or more; a
+    /// type in parentheses names its choices: `(a|b)`.
+    signature: &'static str,
     help: &'static str,
     perm: &'static str,
-    run: fn(&Value, &View<'_>) -> Outcome,
+    run: Run,
+}
+
+type Run = fn(&Value, &View<'_>) -> Outcome;
+
+/// A command that changes nothing.
+const fn read(signature: &'static str, help: &'static str, run: Run) -> Known {
+    Known { signature, help, perm: "r", run }
+}
+
+/// A command that changes the map.
+const fn write(signature: &'static str, help: &'static str, run: Run) -> Known {
+    Known { signature, help, perm: "rw", run }
+}
+
+impl Known {
+    fn words(&self) -> &'static str {
+        let before = self.signature.split_once(':').and_then(|(before, _)| before.rsplit_once(' '));
+        before.map_or(self.signature, |(words, _)| words)
+    }
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 10] = [
+const FAMILIES: [&[Known]; 9] = [
     describe::COMMANDS,
     cluster::COMMANDS,
     osd::COMMANDS,
@@ -78,7 +96,6 @@ const FAMILIES: [&[Known]; 10] = [
     pool::COMMANDS,
     pool_value::COMMANDS,
     pg::COMMANDS,
-    balancer::COMMANDS,
 ];
 
 fn all() -> impl Iterator<Item = &'static Known> {
@@ -97,7 +114,7 @@ pub(crate) fn run(cmd: &[String], view: &View<'_>) -> Outcome {
         .unwrap_or(Ok(Value::Null))
         .map_err(|e| refuse(errno::EINVAL, format!("the command is no JSON object: {e}")))?;
     let prefix = command.get("prefix").and_then(Value::as_str).unwrap_or_default();
-    match all().find(|known| known.words == prefix) {
+    match all().find(|known| known.words() == prefix) {
         Some(known) => (known.run)(&command, view),
         None => Err(refuse(
             errno::EINVAL,

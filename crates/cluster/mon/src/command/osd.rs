@@ -5,62 +5,36 @@ use serde_json::{Value, json};
 
 use super::args::{number, osd as osd_arg, required, text, texts};
 use super::output::{done, either, pretty};
-use super::{Answer, Known, Outcome, View};
+use super::{Answer, Known, Outcome, View, read};
+use crate::change::osd::check_exist;
 use crate::change::{Refusal, refuse};
 use crate::report::{dump, osd_df, osd_map, osd_metadata, tree};
 
-const ID: &str = "id:CephOsdName";
-const EPOCH: &[&str] = &["epoch:CephInt?"];
-
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known { words: "osd dump", parameters: EPOCH, help: "print the OSDMap", perm: "r", run: osd_dump },
-    Known {
-        words: "osd tree",
-        parameters: &["epoch:CephInt?", "states:(up|down|in|out|destroyed)+?"],
-        help: "print the CRUSH tree, or what of it is in these states",
-        perm: "r",
-        run: osd_tree,
-    },
-    Known {
-        words: "osd df",
-        parameters: &["output_method:(plain|tree)?"],
-        help: "show used and free space and PGs of each OSD",
-        perm: "r",
-        run: osd_df,
-    },
-    Known { words: "osd stat", parameters: &[], help: "count the OSDs", perm: "r", run: osd_stat },
-    Known { words: "osd ls", parameters: &[], help: "list the OSD ids", perm: "r", run: osd_ls },
-    Known {
-        words: "osd getmaxosd",
-        parameters: &[],
-        help: "show the end of the OSD ids",
-        perm: "r",
-        run: getmaxosd,
-    },
-    Known { words: "osd getmap", parameters: EPOCH, help: "get the OSDMap", perm: "r", run: osd_getmap },
-    Known {
-        words: "osd getcrushmap",
-        parameters: &[],
-        help: "get the CRUSH map",
-        perm: "r",
-        run: osd_getcrushmap,
-    },
-    Known {
-        words: "osd map",
-        parameters: &["pool:CephPoolname", "object:CephObjectname", "nspace:CephString?"],
-        help: "show the PG of an object, and its OSDs",
-        perm: "r",
-        run: osd_map,
-    },
-    Known {
-        words: "osd metadata",
-        parameters: &["id:CephOsdName?"],
-        help: "show what an OSD, or each, said of itself when it booted",
-        perm: "r",
-        run: osd_metadata,
-    },
-    Known { words: "osd find", parameters: &[ID], help: "show where an OSD is", perm: "r", run: osd_find },
+    read("osd dump epoch:CephInt?", "print the OSDMap", osd_dump),
+    read(
+        "osd tree epoch:CephInt? states:(up|down|in|out|destroyed)+?",
+        "print the CRUSH tree, or what of it is in these states",
+        osd_tree,
+    ),
+    read("osd df output_method:(plain|tree)?", "show used and free space and PGs of each OSD", osd_df),
+    read("osd stat", "count the OSDs", osd_stat),
+    read("osd ls", "list the OSD ids", osd_ls),
+    read("osd getmaxosd", "show the end of the OSD ids", getmaxosd),
+    read("osd getmap epoch:CephInt?", "get the OSDMap", osd_getmap),
+    read("osd getcrushmap", "get the CRUSH map", osd_getcrushmap),
+    read(
+        "osd map pool:CephPoolname object:CephObjectname nspace:CephString?",
+        "show the PG of an object, and its OSDs",
+        osd_map,
+    ),
+    read(
+        "osd metadata id:CephOsdName?",
+        "show what an OSD, or each, said of itself when it booted",
+        osd_metadata,
+    ),
+    read("osd find id:CephOsdName", "show where an OSD is", osd_find),
 ];
 
 /// Only the newest map is kept: a command that asks for another epoch is refused as in Ceph for one that is trimmed.
@@ -78,10 +52,7 @@ fn check_epoch(command: &Value, view: &View<'_>) -> Result<(), Refusal> {
 
 fn osd_dump(command: &Value, view: &View<'_>) -> Outcome {
     check_epoch(command, view)?;
-    let Answer::Done { data, .. } = either(command, || dump::json(view.map), || dump::text(view.map))? else {
-        return done("");
-    };
-    Ok(Answer::Done { status: String::new(), data })
+    either(command, || dump::json(view.map), || dump::text(view.map))
 }
 
 fn osd_tree(command: &Value, view: &View<'_>) -> Outcome {
@@ -152,10 +123,8 @@ fn osd_find(command: &Value, view: &View<'_>) -> Outcome {
 }
 
 /// An OSD of the map.
-fn known(view: &View<'_>, id: &Value) -> Result<OsdId, Refusal> {
+pub(super) fn known(view: &View<'_>, id: &Value) -> Result<OsdId, Refusal> {
     let osd = osd_arg(id)?;
-    if view.map.exists(osd) {
-        return Ok(osd);
-    }
-    Err(refuse(errno::ENOENT, format!("{osd} does not exist: the cluster has {} OSDs", view.map.max_osd)))
+    check_exist(view.map, &[osd])?;
+    Ok(osd)
 }

@@ -6,38 +6,20 @@ use serde_json::Value;
 
 use super::args::{osds, required};
 use super::output::change;
-use super::{Known, Outcome, View};
+use super::{Known, Outcome, View, write};
 use crate::change::{Change, Refusal, refuse};
 
-const IDS: &[&str] = &["ids:CephString+"];
 /// Flags that change nothing here, or only what this monitor does: it marks nobody out, and there is neither scrub nor backfill.
-const FLAGS: &[&str] = &["key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)"];
+const SET: &str = "osd set key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
+const UNSET: &str = "osd unset key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known {
-        words: "osd out",
-        parameters: IDS,
-        help: "take OSDs out of the placement",
-        perm: "rw",
-        run: osd_out,
-    },
-    Known { words: "osd in", parameters: IDS, help: "put OSDs back", perm: "rw", run: osd_in },
-    Known {
-        words: "osd down",
-        parameters: IDS,
-        help: "call OSDs down; those that run boot again",
-        perm: "rw",
-        run: osd_down,
-    },
-    Known { words: "osd set", parameters: FLAGS, help: "set a flag of the map", perm: "rw", run: osd_set },
-    Known {
-        words: "osd unset",
-        parameters: FLAGS,
-        help: "clear a flag of the map",
-        perm: "rw",
-        run: osd_unset,
-    },
+    write("osd out ids:CephString+", "take OSDs out of the placement", osd_out),
+    write("osd in ids:CephString+", "put OSDs back", osd_in),
+    write("osd down ids:CephString+", "call OSDs down; those that run boot again", osd_down),
+    write(SET, "set a flag of the map", osd_set),
+    write(UNSET, "clear a flag of the map", osd_unset),
 ];
 
 /// A sentence for each OSD, as scripts that do things twice expect it.
@@ -69,7 +51,7 @@ fn osd_down(command: &Value, view: &View<'_>) -> Outcome {
 /// Name and bit of the flag that a command names.
 fn flag(command: &Value) -> Result<(&str, u32), Refusal> {
     let key = required(command, "key")?;
-    let is_offered = FLAGS.iter().any(|choices| choices.split(['(', '|', ')']).any(|name| name == key));
+    let is_offered = SET.split(['(', '|', ')']).any(|name| name == key);
     match FLAG_NAMES.iter().find(|(_, name)| is_offered && *name == key) {
         Some((bit, _)) => Ok((key, *bit)),
         None => Err(refuse(errno::EOPNOTSUPP, format!("the flag '{key}' is not supported"))),

@@ -1,75 +1,50 @@
 //! Commands about PGs.
 
-use carmine_types::{OsdId, errno};
+use carmine_types::errno;
 use serde_json::Value;
 
-use super::args::{number, osd, text};
+use super::args::{number, text, texts};
+use super::osd::known;
 use super::output::{either, said};
-use super::{Answer, Known, Outcome, View};
+use super::{Answer, Known, Outcome, View, read};
+use crate::change::pool::pool_of;
 use crate::change::{Refusal, refuse};
 use crate::report::pg;
 use crate::report::pg_dump::{self, Filter, Part};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known { words: "pg stat", parameters: &[], help: "count the PGs by state", perm: "r", run: stat },
-    Known {
-        words: "pg dump",
-        parameters: &["dumpcontents:(all|summary|sum|pools|osds|pgs|pgs_brief)+?"],
-        help: "show PGs, pools and OSDs, or parts of that",
-        perm: "r",
-        run: dump,
-    },
-    Known {
-        words: "pg ls",
-        parameters: &["pool:CephInt?", "states:CephString+?"],
-        help: "list the PGs in all of these states, of a pool",
-        perm: "r",
-        run: list,
-    },
-    Known {
-        words: "pg ls-by-pool",
-        parameters: &["poolstr:CephString", "states:CephString+?"],
-        help: "list the PGs of the pool of that name",
-        perm: "r",
-        run: list,
-    },
-    Known {
-        words: "pg ls-by-osd",
-        parameters: &["osd:CephOsdName", "pool:CephInt?", "states:CephString+?"],
-        help: "list the PGs that an OSD serves",
-        perm: "r",
-        run: list,
-    },
-    Known {
-        words: "pg ls-by-primary",
-        parameters: &["osd:CephOsdName", "pool:CephInt?", "states:CephString+?"],
-        help: "list the PGs whose primary is an OSD",
-        perm: "r",
-        run: list,
-    },
-    Known {
-        words: "pg map",
-        parameters: &["pgid:CephPgid"],
-        help: "show the OSDs of a PG",
-        perm: "r",
-        run: map,
-    },
+    read("pg stat", "count the PGs by state", stat),
+    read(
+        "pg dump dumpcontents:(all|summary|sum|pools|osds|pgs|pgs_brief)+?",
+        "show PGs, pools and OSDs, or parts of that",
+        dump,
+    ),
+    read("pg ls pool:CephInt? states:CephString+?", "list the PGs in all of these states, of a pool", list),
+    read(
+        "pg ls-by-pool poolstr:CephString states:CephString+?",
+        "list the PGs of the pool of that name",
+        list,
+    ),
+    read(
+        "pg ls-by-osd osd:CephOsdName pool:CephInt? states:CephString+?",
+        "list the PGs that an OSD serves",
+        list,
+    ),
+    read(
+        "pg ls-by-primary osd:CephOsdName pool:CephInt? states:CephString+?",
+        "list the PGs whose primary is an OSD",
+        list,
+    ),
+    read("pg map pgid:CephPgid", "show the OSDs of a PG", map),
 ];
 
 fn stat(command: &Value, view: &View<'_>) -> Outcome {
     either(command, || pg::stat_json(view), || pg::stat_text(view))
 }
 
-/// The words of a list parameter; a single one may come without its list.
-fn words<'a>(command: &'a Value, name: &str) -> Vec<&'a str> {
-    let list = command.get(name);
-    let list = list.map_or(&[][..], |list| list.as_array().map_or(std::slice::from_ref(list), Vec::as_slice));
-    list.iter().filter_map(Value::as_str).collect()
-}
-
 fn dump(command: &Value, view: &View<'_>) -> Outcome {
-    let mut asked = words(command, "dumpcontents");
+    let mut asked = texts(command, "dumpcontents");
     if asked.is_empty() {
         asked.push("all");
     }
@@ -105,26 +80,20 @@ fn list(command: &Value, view: &View<'_>) -> Outcome {
 fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {
     let mut filter = Filter {
         pool: number::<u32>(command, "pool")?.map(i64::from),
-        states: words(command, "states").into_iter().map(str::to_owned).collect(),
+        states: texts(command, "states").into_iter().map(str::to_owned).collect(),
         ..Filter::default()
     };
     if let Some(name) = text(command, "poolstr") {
-        let missing = || refuse(errno::ENOENT, format!("there is no pool '{name}'"));
-        filter.pool = Some(view.map.pool_id(name).ok_or_else(missing)?);
+        filter.pool = Some(pool_of(view.map, name)?.0);
     }
     if let Some(name) = command.get("osd") {
-        let osd = Some(existing(osd(name)?, view)?);
+        let osd = Some(known(view, name)?);
         match text(command, "prefix") {
             Some("pg ls-by-primary") => filter.primary = osd,
             _ => filter.osd = osd,
         }
     }
     Ok(filter)
-}
-
-fn existing(osd: OsdId, view: &View<'_>) -> Result<OsdId, Refusal> {
-    let missing = || refuse(errno::ENOENT, format!("{osd} does not exist"));
-    view.map.exists(osd).then_some(osd).ok_or_else(missing)
 }
 
 fn map(command: &Value, view: &View<'_>) -> Outcome {

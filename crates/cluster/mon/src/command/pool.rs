@@ -5,96 +5,51 @@ use serde_json::{Value, json};
 
 use super::args::{is_set, number, required, text};
 use super::output::{change, done, either, pretty, said};
-use super::{Known, Outcome, View};
+use super::{Known, Outcome, View, read, write};
+use crate::change::pool::pool_of;
 use crate::change::{Change, refuse};
 use crate::report::pools;
 
-pub(super) const POOL: &str = "pool:CephPoolname";
-const DELETE: &[&str] = &[POOL, "pool2:CephPoolname?", "yes_i_really_really_mean_it:CephBool?"];
-
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known {
-        words: "osd lspools",
-        parameters: &[],
-        help: "list the pools with their numbers",
-        perm: "r",
-        run: lspools,
-    },
-    Known {
-        words: "osd pool ls",
-        parameters: &["detail:(detail)?"],
-        help: "list the pools",
-        perm: "r",
-        run: ls,
-    },
-    Known {
-        words: "osd pool stats",
-        parameters: &["pool_name:CephPoolname?"],
-        help: "show what pools hold",
-        perm: "r",
-        run: stats,
-    },
-    Known {
-        words: "osd pool create",
-        parameters: &[
-            POOL,
-            "pg_num:CephInt?",
-            "pgp_num:CephInt?",
-            "pool_type:(replicated|erasure)?",
-            "erasure_code_profile:CephString?",
-            "rule:CephString?",
-            "expected_num_objects:CephInt?",
-            "size:CephInt?",
-            "pg_num_min:CephInt?",
-            "autoscale_mode:(on|off|warn)?",
-        ],
-        help: "create a pool",
-        perm: "rw",
-        run: create,
-    },
-    Known {
-        words: "osd pool delete",
-        parameters: DELETE,
-        help: "delete a pool (name it twice)",
-        perm: "rw",
-        run: delete,
-    },
-    Known {
-        words: "osd pool rm",
-        parameters: DELETE,
-        help: "delete a pool (name it twice)",
-        perm: "rw",
-        run: delete,
-    },
-    Known {
-        words: "osd pool application enable",
-        parameters: &[POOL, "app:CephString", "yes_i_really_mean_it:CephBool?"],
-        help: "note which application uses a pool",
-        perm: "rw",
-        run: application_enable,
-    },
-    Known {
-        words: "osd pool application set",
-        parameters: &[POOL, "app:CephString", "key:CephString", "value:CephString"],
-        help: "note a value of an application that uses a pool",
-        perm: "rw",
-        run: application_set,
-    },
-    Known {
-        words: "osd pool application rm",
-        parameters: &[POOL, "app:CephString", "key:CephString"],
-        help: "forget a value of an application that uses a pool",
-        perm: "rw",
-        run: application_rm,
-    },
-    Known {
-        words: "osd pool application get",
-        parameters: &["pool:CephPoolname?"],
-        help: "tell which applications use a pool",
-        perm: "r",
-        run: application_get,
-    },
+    read("osd lspools", "list the pools with their numbers", lspools),
+    read("osd pool ls detail:(detail)?", "list the pools", ls),
+    read("osd pool stats pool_name:CephPoolname?", "show what pools hold", stats),
+    write(
+        "osd pool create pool:CephPoolname pg_num:CephInt? pgp_num:CephInt? pool_type:(replicated|erasure)? erasure_code_profile:CephString? rule:CephString? expected_num_objects:CephInt? size:CephInt? pg_num_min:CephInt? autoscale_mode:(on|off|warn)?",
+        "create a pool",
+        create,
+    ),
+    write(
+        "osd pool delete pool:CephPoolname pool2:CephPoolname? yes_i_really_really_mean_it:CephBool?",
+        "delete a pool (name it twice)",
+        delete,
+    ),
+    write(
+        "osd pool rm pool:CephPoolname pool2:CephPoolname? yes_i_really_really_mean_it:CephBool?",
+        "delete a pool (name it twice)",
+        delete,
+    ),
+    write(
+        "osd pool application enable pool:CephPoolname app:CephString yes_i_really_mean_it:CephBool?",
+        "note which application uses a pool",
+        application_enable,
+    ),
+    write(
+        "osd pool application set pool:CephPoolname app:CephString key:CephString value:CephString",
+        "note a value of an application that uses a pool",
+        application_set,
+    ),
+    write(
+        "osd pool application rm pool:CephPoolname app:CephString key:CephString",
+        "forget a value of an application that uses a pool",
+        application_rm,
+    ),
+    read(
+        "osd pool application get pool:CephPoolname?",
+        "tell which applications use a pool",
+        application_get,
+    ),
 ];
 
 fn lspools(command: &Value, view: &View<'_>) -> Outcome {
@@ -118,8 +73,8 @@ fn ls(command: &Value, view: &View<'_>) -> Outcome {
 
 fn stats(command: &Value, view: &View<'_>) -> Outcome {
     let name = text(command, "pool_name");
-    if let Some(name) = name.filter(|name| view.map.pool_id(name).is_none()) {
-        return Err(refuse(errno::ENOENT, format!("there is no pool '{name}'")));
+    if let Some(name) = name {
+        pool_of(view.map, name)?;
     }
     either(command, || pools::stats_json(view, name), || pools::stats_text(view, name))
 }
@@ -191,10 +146,7 @@ fn application_value(command: &Value, value: Option<String>) -> Outcome {
 fn application_get(command: &Value, view: &View<'_>) -> Outcome {
     let of = |id: &i64| view.map.pool(*id).map_or(json!({}), |p| json!(p.application_metadata));
     let value = match text(command, "pool") {
-        Some(name) => {
-            let id = view.map.pool_id(name);
-            of(&id.ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{name}'")))?)
-        }
+        Some(name) => of(&pool_of(view.map, name)?.0),
         None => view.map.pool_names.iter().map(|(id, name)| (name.clone(), of(id))).collect(),
     };
     done(pretty(command, &value))

@@ -6,60 +6,27 @@ use serde_json::{Value, json};
 
 use super::args::{number, required};
 use super::output::{change, either, said};
-use super::pool::POOL;
-use super::{Known, Outcome, View};
-use crate::change::{Change, Refusal, refuse};
+use super::{Known, Outcome, View, read, write};
+use crate::change::pool::pool_of;
+use crate::change::{Change, refuse};
 use crate::report::pools;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    Known {
-        words: "osd pool get",
-        parameters: &[POOL, "var:(size|min_size|pg_num|pgp_num|crush_rule|pg_autoscale_mode|all)"],
-        help: "get a value of a pool",
-        perm: "r",
-        run: get,
-    },
-    Known {
-        words: "osd pool set",
-        parameters: &[
-            POOL,
-            "var:(size|min_size|pg_num|pgp_num|crush_rule|pg_autoscale_mode)",
-            "val:CephString",
-            "yes_i_really_mean_it:CephBool?",
-        ],
-        help: "set a value of a pool",
-        perm: "rw",
-        run: set,
-    },
-    Known {
-        words: "osd pool autoscale-status",
-        parameters: &[],
-        help: "show that nothing scales the pools",
-        perm: "r",
-        run: autoscale_status,
-    },
-    Known {
-        words: "osd pool set noautoscale",
-        parameters: &[],
-        help: "switch the autoscaler off (it always is)",
-        perm: "rw",
-        run: set_noautoscale,
-    },
-    Known {
-        words: "osd pool get noautoscale",
-        parameters: &[],
-        help: "tell whether the autoscaler is off (it always is)",
-        perm: "r",
-        run: get_noautoscale,
-    },
+    read(
+        "osd pool get pool:CephPoolname var:(size|min_size|pg_num|pgp_num|crush_rule|pg_autoscale_mode|all)",
+        "get a value of a pool",
+        get,
+    ),
+    write(
+        "osd pool set pool:CephPoolname var:(size|min_size|pg_num|pgp_num|crush_rule|pg_autoscale_mode) val:CephString yes_i_really_mean_it:CephBool?",
+        "set a value of a pool",
+        set,
+    ),
+    read("osd pool autoscale-status", "show that nothing scales the pools", autoscale_status),
+    write("osd pool set noautoscale", "switch the autoscaler off (it always is)", set_noautoscale),
+    read("osd pool get noautoscale", "tell whether the autoscaler is off (it always is)", get_noautoscale),
 ];
-
-fn pool_of<'a>(view: &View<'a>, name: &str) -> Result<(i64, &'a PgPool), Refusal> {
-    let id = view.map.pool_id(name);
-    let found = id.and_then(|id| Some((id, view.map.pool(id)?)));
-    found.ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{name}'")))
-}
 
 /// A value as JSON and as the text that Ceph prints.
 fn value(view: &View<'_>, pool: &PgPool, var: &str) -> Option<Value> {
@@ -82,7 +49,7 @@ const VARS: [&str; 6] = ["size", "min_size", "pg_num", "pgp_num", "crush_rule", 
 
 fn get(command: &Value, view: &View<'_>) -> Outcome {
     let (name, var) = (required(command, "pool")?, required(command, "var")?);
-    let (id, pool) = pool_of(view, name)?;
+    let (id, pool) = pool_of(view.map, name)?;
     let wanted: Vec<&str> = if var == "all" { VARS.to_vec() } else { vec![var] };
     let mut out = json!({ "pool": name, "pool_id": id });
     let mut plain = String::new();
@@ -98,7 +65,7 @@ fn get(command: &Value, view: &View<'_>) -> Outcome {
 
 fn set(command: &Value, view: &View<'_>) -> Outcome {
     let (name, var) = (required(command, "pool")?, required(command, "var")?);
-    let (id, old) = pool_of(view, name)?;
+    let (id, old) = pool_of(view.map, name)?;
     let wanted = command.get("val").map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
     let wanted = wanted.ok_or_else(|| refuse(errno::EINVAL, "the parameter 'val' is missing"))?;
     let status = format!("set pool {id} {var} to {wanted}");

@@ -80,17 +80,17 @@ fn every_command_is_described_and_answers() {
     for known in all() {
         for format in ["plain", "json", "json-pretty"] {
             let mut command = json!({
-                "prefix": known.words, "format": format, "pool": "bench", "app": "rgw", "var": "size", "val": "3",
+                "prefix": known.words(), "format": format, "pool": "bench", "app": "rgw", "var": "size", "val": "3",
                 "pool2": "bench", "yes_i_really_really_mean_it": true, "pg_num": 8, "ids": ["0", "osd.1"], "id": 1,
                 "key": "noout", "object": "o", "pgid": "1.3", "profile": "optimal", "dumpcontents": ["pgs_brief"],
                 "blocklistop": "add", "blacklistop": "add", "addr": "127.0.0.1:0/5",
                 "value": "v", "poolstr": "bench", "osd": 1,
             });
-            if known.words.starts_with("pg ls") {
+            if known.words().starts_with("pg ls") {
                 command["pool"] = json!(1); // a name elsewhere
             }
             let answer = run_on(&map, &command.to_string());
-            assert!(answer.is_ok(), "{}: {answer:?}", known.words);
+            assert!(answer.is_ok(), "{}: {answer:?}", known.words());
         }
     }
 }
@@ -131,7 +131,7 @@ fn osds_by_state_and_by_all_names() {
 
 #[test]
 fn words_are_told_apart() {
-    let mut words: Vec<&str> = all().map(|known| known.words).collect();
+    let mut words: Vec<&str> = all().map(|known| known.words()).collect();
     let count = words.len();
     words.sort_unstable();
     words.dedup();
@@ -322,7 +322,7 @@ proptest! {
     fn any_text_is_answered(text in ".{0,60}", prefix: prop::sample::Index, key in "[a-z_]{1,8}", value: Option<i64>) {
         let map = cluster(2);
         let _ = run_on(&map, &text);
-        let words = all().nth(prefix.index(all().count())).unwrap().words;
+        let words = all().nth(prefix.index(all().count())).unwrap().words();
         let mut command = json!({ "prefix": words, "pool": "bench" });
         command[key] = json!(value);
         let _ = run_on(&map, &command.to_string());

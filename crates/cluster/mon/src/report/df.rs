@@ -4,7 +4,7 @@ use carmine_wire::private::PoolUse;
 use serde_json::{Value, json};
 
 use super::pg;
-use super::table::{Side, Table};
+use super::table::Table;
 use super::units::{bytes, count, ratio};
 use crate::command::View;
 
@@ -53,30 +53,13 @@ fn pools<'a>(view: &View<'a>) -> Vec<Pool<'a>> {
 /// Two tables, as Ceph has them.
 pub(crate) fn text(view: &View<'_>) -> String {
     let (total, used) = view.stats.space();
-    let right = |name| (name, Side::Right);
-    let mut raw = Table::new(&[
-        ("CLASS", Side::Left),
-        right("SIZE"),
-        right("AVAIL"),
-        right("USED"),
-        right("RAW USED"),
-        right("%RAW USED"),
-    ]);
+    let mut raw = Table::new("<CLASS|SIZE|AVAIL|USED|RAW USED|%RAW USED");
     for class in [CLASS, "TOTAL"] {
         let percent = format!("{:.2}", 100.0 * ratio(used, total));
         let avail = bytes(total.saturating_sub(used));
         raw.row([class.to_owned(), bytes(total), avail, bytes(used), bytes(used), percent]);
     }
-    let mut table = Table::new(&[
-        ("POOL", Side::Left),
-        right("ID"),
-        right("PGS"),
-        right("STORED"),
-        right("OBJECTS"),
-        right("USED"),
-        right("%USED"),
-        right("MAX AVAIL"),
-    ]);
+    let mut table = Table::new("<POOL|ID|PGS|STORED|OBJECTS|USED|%USED|MAX AVAIL");
     for pool in pools(view) {
         table.row([
             pool.name.to_owned(),

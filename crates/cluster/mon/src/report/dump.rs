@@ -29,16 +29,16 @@ pub(crate) fn text(map: &OsdMap) -> String {
 
 /// Every field that Ceph 16's dump has.
 pub(crate) fn json(map: &OsdMap) -> Value {
-    let mut out = head(map);
-    let parts = [osds(map), pins(map), tail(map)];
-    if let Value::Object(out) = &mut out {
-        for part in parts {
-            if let Value::Object(part) = part {
-                out.extend(part);
-            }
-        }
-    }
-    out
+    joined([head(map), osds(map), pins(map), tail(map)])
+}
+
+/// One object with the fields of all: `json!` takes only so many at once.
+pub(super) fn joined<const N: usize>(parts: [Value; N]) -> Value {
+    let fields = parts.into_iter().filter_map(|part| match part {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    });
+    Value::Object(fields.flatten().collect())
 }
 
 fn head(map: &OsdMap) -> Value {

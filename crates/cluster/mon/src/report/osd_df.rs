@@ -6,7 +6,7 @@ use carmine_types::OsdId;
 use serde_json::{Value, json};
 
 use super::pg;
-use super::table::{Side, Table};
+use super::table::Table;
 use super::tree::{self, Node, device, up_or_down, weight, weight_json};
 use super::units::{bytes, ratio};
 use crate::command::View;
@@ -66,28 +66,24 @@ fn nodes(view: &View<'_>, is_tree: bool) -> Vec<Node> {
     tree::walk(view.map).into_iter().filter(|node| is_tree || node.id >= 0).collect()
 }
 
+/// Columns before the name of a tree's node.
+const NAME_AT: usize = 14;
+
 /// A line for each OSD, and the sums.
 pub(crate) fn text(view: &View<'_>, is_tree: bool) -> String {
     let pgs = pg::per_osd(view);
     let uses: Vec<Use> = view.map.osds().map(|osd| Use::of(view, &pgs, osd)).collect();
     let summary = summary(&uses);
     let mean = summary.all.utilization();
-    let right = |name| (name, Side::Right);
-    let names = [
-        "ID", "CLASS", "WEIGHT", "REWEIGHT", "SIZE", "RAW USE", "DATA", "OMAP", "META", "AVAIL", "%USE",
-        "VAR",
-    ];
-    let mut columns: Vec<(&'static str, Side)> = names.map(right).to_vec();
-    columns.extend([right("PGS"), right("STATUS")]);
-    if is_tree {
-        columns.push(("TYPE NAME", Side::Left));
-    }
-    let mut table = Table::new(&columns);
+    let name = if is_tree { "|<TYPE NAME" } else { "" };
+    let mut table = Table::new(&format!(
+        "ID|CLASS|WEIGHT|REWEIGHT|SIZE|RAW USE|DATA|OMAP|META|AVAIL|%USE|VAR|PGS|STATUS{name}"
+    ));
     for Node { depth, id, weight: raw } in nodes(view, is_tree) {
         let name = format!("{}{}", "    ".repeat(depth), tree::item_name(view.map, id));
         let Some(osd) = device(id) else {
             let mut row = vec![id.to_string(), String::new(), format!("{:.5}", weight(raw)), "-".into()];
-            row.resize(columns.len() - 1, String::new());
+            row.resize(NAME_AT, String::new());
             row.push(name);
             table.row(row);
             continue;

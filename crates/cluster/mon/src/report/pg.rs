@@ -8,7 +8,7 @@ use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
 
 use super::status::{held, usage};
-use super::table::{Side, Table};
+use super::table::Table;
 use super::units::bytes;
 use crate::command::View;
 
@@ -79,14 +79,7 @@ pub(super) fn list(osds: &[i32]) -> String {
 
 /// A line for each of these PGs.
 pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> String {
-    let mut table = Table::new(&[
-        ("PG_STAT", Side::Left),
-        ("STATE", Side::Left),
-        ("UP", Side::Left),
-        ("UP_PRIMARY", Side::Right),
-        ("ACTING", Side::Left),
-        ("ACTING_PRIMARY", Side::Right),
-    ]);
+    let mut table = Table::new("<PG_STAT|<STATE|<UP|UP_PRIMARY|<ACTING|ACTING_PRIMARY");
     for pg in pgs {
         let mapping = view.placement.mapping(pg);
         table.row([

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::pg;
 use super::status::held;
-use super::table::{Side, Table};
+use super::table::Table;
 use crate::command::View;
 
 /// Which PGs are listed.
@@ -132,8 +132,7 @@ fn pools(view: &View<'_>) -> Vec<(i64, u32, u64, u64)> {
 }
 
 fn pools_text(view: &View<'_>) -> String {
-    let right = |name| (name, Side::Right);
-    let mut table = Table::new(&["POOLID", "PGS", "OBJECTS", "BYTES"].map(right));
+    let mut table = Table::new("POOLID|PGS|OBJECTS|BYTES");
     for (id, pgs, objects, bytes) in pools(view) {
         table.row([id.to_string(), pgs.to_string(), objects.to_string(), bytes.to_string()]);
     }
@@ -146,8 +145,7 @@ fn pools_json(view: &View<'_>) -> Value {
 }
 
 fn osds_text(view: &View<'_>) -> String {
-    let right = |name| (name, Side::Right);
-    let mut table = Table::new(&["OSD_STAT", "KB_USED", "KB_AVAIL", "KB_TOTAL", "PGS"].map(right));
+    let mut table = Table::new("OSD_STAT|KB_USED|KB_AVAIL|KB_TOTAL|PGS");
     let pgs = pg::per_osd(view);
     for osd in view.map.osds() {
         let (total, used) = view.stats.space_of(osd);

@@ -5,8 +5,8 @@ use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_REPLICATED};
 use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt};
 use serde_json::{Map, Value, json};
 
-use super::dump::time;
-use super::table::{Side, Table};
+use super::dump::{joined, time};
+use super::table::Table;
 use super::units::{bytes, ratio};
 use crate::command::View;
 
@@ -21,14 +21,7 @@ pub(crate) fn json(map: &OsdMap) -> Value {
 }
 
 fn one(id: i64, name: &str, pool: &PgPool) -> Value {
-    let parts = [identity(id, name, pool), numbers(pool), snapshots(pool), tiering(pool), rest(pool)];
-    let mut out = Map::new();
-    for part in parts {
-        if let Value::Object(part) = part {
-            out.extend(part);
-        }
-    }
-    Value::Object(out)
+    joined([identity(id, name, pool), numbers(pool), snapshots(pool), tiering(pool), rest(pool)])
 }
 
 fn identity(id: i64, name: &str, pool: &PgPool) -> Value {
@@ -151,13 +144,10 @@ fn scales<'a>(view: &View<'a>) -> Vec<Scale<'a>> {
 
 /// `osd pool autoscale-status`.
 pub(crate) fn autoscale_text(view: &View<'_>) -> String {
-    let right = |name| (name, Side::Right);
-    let mut columns = vec![("POOL", Side::Left)];
-    let names =
-        ["SIZE", "TARGET SIZE", "RATE", "RAW CAPACITY", "RATIO", "TARGET RATIO", "EFFECTIVE RATIO", "BIAS"];
-    columns.extend(names.map(right));
-    columns.extend([right("PG_NUM"), right("NEW PG_NUM"), ("AUTOSCALE", Side::Left), ("BULK", Side::Left)]);
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(
+        "<POOL|SIZE|TARGET SIZE|RATE|RAW CAPACITY|RATIO|TARGET RATIO|EFFECTIVE RATIO|BIAS|PG_NUM|NEW PG_NUM|\
+         <AUTOSCALE|<BULK",
+    );
     for s in scales(view) {
         let mut row =
             vec![s.name.to_owned(), bytes(s.bytes), String::new(), format!("{:.1}", f64::from(s.pool.size))];

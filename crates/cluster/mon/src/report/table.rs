@@ -1,21 +1,16 @@
 //! Tables of text: each column as wide as its widest cell, two blanks between columns.
 
-/// Side to which a column is pushed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Left,
-    Right,
-}
-
 /// Rows under headings.
 pub(super) struct Table {
-    columns: Vec<(&'static str, Side)>,
+    columns: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(columns: &[(&'static str, Side)]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
+    /// A table without rows; `|` stands between the names of its columns, `<` before that of a column of words, whose
+    /// cells are pushed to the left.
+    pub(super) fn new(columns: &str) -> Table {
+        Table { columns: columns.split('|').map(str::to_owned).collect(), rows: Vec::new() }
     }
 
     /// Adds a row; missing cells are empty.
@@ -25,19 +20,18 @@ impl Table {
 
     /// The lines, each with its end.
     pub(super) fn render(&self) -> String {
-        let width = |at: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
-            cells.chain([self.columns[at].0.len()]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let heads = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-        std::iter::once(&heads).chain(&self.rows).map(|row| self.line(row, &widths)).collect()
+        let heads: Vec<String> =
+            self.columns.iter().map(|name| name.trim_start_matches('<').to_owned()).collect();
+        let lines = || std::iter::once(&heads).chain(&self.rows);
+        let width = |at: usize| lines().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..heads.len()).map(|at| width(at).unwrap_or(0)).collect();
+        lines().map(|row| self.line(row, &widths)).collect()
     }
 
     fn line(&self, row: &[String], widths: &[usize]) -> String {
-        let cells = self.columns.iter().zip(widths).enumerate().map(|(at, ((_, side), width))| {
+        let cells = self.columns.iter().zip(widths).enumerate().map(|(at, (column, width))| {
             let cell = row.get(at).map_or("", String::as_str);
-            if *side == Side::Left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            if column.starts_with('<') { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         let mut line = cells.collect::<Vec<_>>().join("  ");
         line.truncate(line.trim_end().len());
@@ -52,7 +46,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&[("NAME", Side::Left), ("N", Side::Right)]);
+        let mut table = Table::new("<NAME|N");
         table.row(["a".to_owned(), "100".to_owned()]);
         table.row(["longer".to_owned()]);
         assert_eq!(table.render(), "NAME      N\na       100\nlonger\n");

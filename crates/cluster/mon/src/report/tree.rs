@@ -4,7 +4,7 @@ use carmine_types::OsdId;
 use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
 
-use super::table::{Side, Table};
+use super::table::Table;
 
 /// A line of the tree: how deep, which bucket or device, its weight within its parent (16.16).
 #[derive(Clone, Copy)]
@@ -101,15 +101,7 @@ pub(super) fn up_or_down(map: &OsdMap, osd: OsdId) -> &'static str {
 
 /// A line for each node that is [`shown`], indented by depth.
 pub(crate) fn text(map: &OsdMap, states: &[&str]) -> String {
-    let mut table = Table::new(&[
-        ("ID", Side::Right),
-        ("CLASS", Side::Right),
-        ("WEIGHT", Side::Left),
-        ("TYPE NAME", Side::Left),
-        ("STATUS", Side::Right),
-        ("REWEIGHT", Side::Right),
-        ("PRI-AFF", Side::Right),
-    ]);
+    let mut table = Table::new("ID|CLASS|<WEIGHT|<TYPE NAME|STATUS|REWEIGHT|PRI-AFF");
     for Node { depth, id, weight: raw } in shown(map, states) {
         let indent = "    ".repeat(depth);
         let mut row = vec![id.to_string(), String::new(), format!("{:.5}", weight(raw))];

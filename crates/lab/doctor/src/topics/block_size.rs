@@ -9,29 +9,25 @@ const TOPIC: &str = "logical block size";
 const BLOCK_BYTES: i64 = 4096;
 
 pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
-    if machine.drives.is_empty() {
-        return vec![Finding::absent(TOPIC, "no drive")];
-    }
-    machine.drives.iter().map(|drive| judge(machine, drive)).collect()
+    let found = machine.drives.iter().map(|drive| judge(machine, drive).on(&drive.name)).collect();
+    Finding::or_absent(found, TOPIC, "no drive")
 }
 
 fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
     let bytes = |name: &str| machine.host.number(format!("{}/queue/{name}", drive.dir));
     let Some(logical) = bytes("logical_block_size") else {
-        return Finding::absent(TOPIC, "not shown").on(&drive.name);
+        return Finding::absent(TOPIC, "not shown");
     };
     let physical = bytes("physical_block_size").unwrap_or(logical);
     let is = format!("{logical} bytes, {physical} inside the drive");
     if logical > BLOCK_BYTES {
         return Finding::bad(TOPIC, is)
-            .on(&drive.name)
             .better(format!("at most {BLOCK_BYTES} bytes: the store cannot use this drive"));
     }
     if logical == BLOCK_BYTES || !drive.name.starts_with("nvme") {
-        return Finding::ok(TOPIC, is).on(&drive.name);
+        return Finding::ok(TOPIC, is);
     }
     Finding::info(TOPIC, is)
-        .on(&drive.name)
         .better(format!(
             "{BLOCK_BYTES} bytes where the drive offers it: less work in its own tables; this erases it"
         ))

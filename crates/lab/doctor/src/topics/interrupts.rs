@@ -9,12 +9,8 @@ const TOPIC: &str = "interrupts";
 
 pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
     let devices = machine.drives.iter().chain(&machine.nics);
-    let found: Vec<Finding> = devices.map(|device| judge(machine, device)).collect();
-    if found.is_empty() {
-        vec![Finding::absent(TOPIC, "no drive and no interface with hardware")]
-    } else {
-        found
-    }
+    let found = devices.map(|device| judge(machine, device).on(&device.name)).collect();
+    Finding::or_absent(found, TOPIC, "no drive and no interface with hardware")
 }
 
 /// An interrupt that has come at least once, and the CPUs that take it.
@@ -26,7 +22,7 @@ struct Line {
 fn judge(machine: &Machine<'_>, device: &Device) -> Finding {
     let lines = lines(machine, device);
     if lines.is_empty() {
-        return Finding::absent(TOPIC, "no interrupt of its own has come yet").on(&device.name);
+        return Finding::absent(TOPIC, "no interrupt of its own has come yet");
     }
     let cpus = lines.iter().fold(CpuList::default(), |all, line| all.union(&line.cpus));
     let is = format!("{} interrupts, on CPUs {cpus}", lines.len());
@@ -35,17 +31,15 @@ fn judge(machine: &Machine<'_>, device: &Device) -> Finding {
         return Finding::ok(
             TOPIC,
             format!("{is}: a queue for each CPU, completions come where they were asked for"),
-        )
-        .on(&device.name);
+        );
     }
     let hit = cpus.intersection(reactors);
     if hit.is_empty() {
-        return Finding::ok(TOPIC, is).on(&device.name);
+        return Finding::ok(TOPIC, is);
     }
     let on_reactors = lines.iter().filter(|line| !line.cpus.intersection(reactors).is_empty());
     let irqs: Vec<&str> = on_reactors.map(|line| line.irq.as_str()).collect();
     Finding::warn(TOPIC, format!("{is}; reactors sit on {hit} and lose that time"))
-        .on(&device.name)
         .better("CPUs without reactors, or reactors elsewhere; it shows as irq and softirq of that CPU in `carmine top`")
         .command(format!(
             "systemctl stop irqbalance; for i in {}; do echo CPU > /proc/irq/$i/smp_affinity_list; done",

@@ -12,12 +12,8 @@ pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
     let up = machine.nics.iter().filter(|nic| {
         machine.host.text(format!("{}/operstate", nic.dir)).is_none_or(|state| state != "down")
     });
-    let found: Vec<Finding> = up.filter_map(|nic| judge(machine, nic)).collect();
-    if found.is_empty() {
-        vec![Finding::absent(TOPIC, "no interface is up; loopback carries 64 KiB frames")]
-    } else {
-        found
-    }
+    let found = up.filter_map(|nic| Some(judge(machine, nic)?.on(&nic.name))).collect();
+    Finding::or_absent(found, TOPIC, "no interface is up; loopback carries 64 KiB frames")
 }
 
 fn judge(machine: &Machine<'_>, nic: &Device) -> Option<Finding> {
@@ -25,10 +21,9 @@ fn judge(machine: &Machine<'_>, nic: &Device) -> Option<Finding> {
     let speed = machine.host.number(format!("{}/speed", nic.dir)).filter(|mbit| *mbit > 0);
     let is = format!("{mtu} bytes{}", speed.map_or(String::new(), |mbit| format!(", {mbit} Mbit/s")));
     Some(if mtu >= JUMBO_BYTES {
-        Finding::ok(TOPIC, is).on(&nic.name)
+        Finding::ok(TOPIC, is)
     } else {
         Finding::info(TOPIC, format!("{is}; a testbed on one machine does not use it"))
-            .on(&nic.name)
             .better(format!("{JUMBO_BYTES} bytes on both ends and the switch, once data leaves the machine"))
             .cost("a larger MTU helped; no figure of its own", TUNING_GUIDE)
             .command(format!("ip link set {} mtu {JUMBO_BYTES}", nic.name))

@@ -15,7 +15,7 @@ pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
                 .command("add nvme_core.multipath=N to the kernel's command line; reboot"),
         );
     }
-    if found.is_empty() { vec![Finding::absent(TOPIC, "no drive is used through it")] } else { found }
+    Finding::or_absent(found, TOPIC, "no drive is used through it")
 }
 
 /// Drives that device-mapper's multipath holds: it would be measured with them.

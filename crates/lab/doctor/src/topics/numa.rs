@@ -16,14 +16,14 @@ pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
         return vec![Finding::absent(TOPIC, "one NUMA node: all is equally near")];
     }
     let devices = machine.drives.iter().chain(&machine.nics);
-    devices.map(|device| judge(machine, device)).collect()
+    devices.map(|device| judge(machine, device).on(&device.name)).collect()
 }
 
 fn judge(machine: &Machine<'_>, device: &Device) -> Finding {
     let path = device.hardware(&machine.host, "numa_node");
     let node = path.and_then(|path| machine.host.number(path)).filter(|node| *node >= 0);
     let Some(node) = node else {
-        return Finding::absent(TOPIC, "the firmware does not say on which node it is").on(&device.name);
+        return Finding::absent(TOPIC, "the firmware does not say on which node it is");
     };
     let used = nodes_of_reactors(machine);
     let far: Vec<String> = used
@@ -34,13 +34,12 @@ fn judge(machine: &Machine<'_>, device: &Device) -> Finding {
         .collect();
     let is = format!("on node {node}");
     if used.is_empty() {
-        return Finding::info(TOPIC, is).on(&device.name);
+        return Finding::info(TOPIC, is);
     }
     if far.is_empty() {
-        return Finding::ok(TOPIC, format!("{is}, as the reactors are")).on(&device.name);
+        return Finding::ok(TOPIC, format!("{is}, as the reactors are"));
     }
     Finding::info(TOPIC, format!("{is}: {} (itself: {LOCAL})", far.join(", ")))
-        .on(&device.name)
         .better("reactors on the drive's node, where the plan leaves a choice; measure it with the plan `placement`")
         .cost("no strategy of placing reactors won over all workloads", CRIMSON_CORES)
         .command(format!("carmine up --cpus $(cat /sys/devices/system/node/node{node}/cpulist), as any user"))

@@ -8,12 +8,8 @@ const TOPIC: &str = "PCIe link";
 
 pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
     let devices = machine.drives.iter().chain(&machine.nics);
-    let found: Vec<Finding> = devices.filter_map(|device| judge(machine, device)).collect();
-    if found.is_empty() {
-        vec![Finding::absent(TOPIC, "no device tells its link (virtual, or not PCIe)")]
-    } else {
-        found
-    }
+    let found = devices.filter_map(|device| Some(judge(machine, device)?.on(&device.name))).collect();
+    Finding::or_absent(found, TOPIC, "no device tells its link (virtual, or not PCIe)")
 }
 
 fn judge(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
@@ -26,12 +22,11 @@ fn judge(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
     let slower = gigatransfers(&speed) < gigatransfers(&fastest) || width != widest;
     Some(if slower {
         Finding::warn(TOPIC, format!("{is}; the device can {fastest} x{widest}"))
-            .on(&device.name)
             .better("a slot with all its lanes; some devices also slow their link down while idle: look again under load")
             .cost(loss(&speed, &width, &fastest, &widest), PCIE)
             .command(format!("lspci -vv -s {} shows slot and link; another slot, or its speed in the firmware", slot(machine, device)))
     } else {
-        Finding::ok(TOPIC, is).on(&device.name)
+        Finding::ok(TOPIC, is)
     })
 }
 

@@ -7,10 +7,8 @@ use crate::source::TUNING_GUIDE;
 const TOPIC: &str = "I/O scheduler";
 
 pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
-    if machine.drives.is_empty() {
-        return vec![Finding::absent(TOPIC, "no drive")];
-    }
-    machine.drives.iter().map(|drive| judge(machine, drive)).collect()
+    let found = machine.drives.iter().map(|drive| judge(machine, drive).on(&drive.name)).collect();
+    Finding::or_absent(found, TOPIC, "no drive")
 }
 
 fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
@@ -20,13 +18,10 @@ fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
     let rotates =
         machine.host.number(format!("{}/queue/rotational", drive.dir)) == Some(1) && !machine.is_virtual();
     match chosen.or((choices == "none").then_some("none")) {
-        None => Finding::absent(TOPIC, "not shown").on(&drive.name),
-        Some("none") => Finding::ok(TOPIC, "none").on(&drive.name),
-        Some(other) if rotates => {
-            Finding::info(TOPIC, format!("{other}, on a disk that rotates")).on(&drive.name)
-        }
+        None => Finding::absent(TOPIC, "not shown"),
+        Some("none") => Finding::ok(TOPIC, "none"),
+        Some(other) if rotates => Finding::info(TOPIC, format!("{other}, on a disk that rotates")),
         Some(other) => Finding::warn(TOPIC, other)
-            .on(&drive.name)
             .better("none: flash has nothing to gain from sorting, and each request is cheaper")
             .cost("set before measuring; no figure of its own", TUNING_GUIDE)
             .command(format!("echo none > /{}/queue/scheduler", drive.dir)),

@@ -13,8 +13,8 @@ pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
         Some((free, total)) => judge(place, free, total),
         None => Finding::absent(TOPIC, "the folder does not exist").on(place.folder.display().to_string()),
     });
-    let found: Vec<Finding> = found.collect();
-    if found.is_empty() { vec![Finding::absent(TOPIC, "no folder was named: give --dir")] } else { found }
+    let found = found.collect();
+    Finding::or_absent(found, TOPIC, "no folder was named: give --dir")
 }
 
 /// Free and all bytes of the folder's file system.

@@ -14,8 +14,8 @@ const WARM_MC: i64 = 75_000;
 
 pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
     let sensors = machine.host.list("sys/class/hwmon");
-    let found: Vec<Finding> = sensors.iter().filter_map(|sensor| judge(machine, sensor)).collect();
-    if found.is_empty() { vec![Finding::absent(TOPIC, "no sensor of a CPU or drive")] } else { found }
+    let found = sensors.iter().filter_map(|sensor| judge(machine, sensor)).collect();
+    Finding::or_absent(found, TOPIC, "no sensor of a CPU or drive")
 }
 
 fn judge(machine: &Machine<'_>, sensor: &str) -> Option<Finding> {

@@ -7,10 +7,8 @@ use crate::source::KERNEL;
 const TOPIC: &str = "write cache";
 
 pub(super) fn examine(machine: &Machine<'_>) -> Vec<Finding> {
-    if machine.drives.is_empty() {
-        return vec![Finding::absent(TOPIC, "no drive")];
-    }
-    machine.drives.iter().map(|drive| judge(machine, drive)).collect()
+    let found = machine.drives.iter().map(|drive| judge(machine, drive).on(&drive.name)).collect();
+    Finding::or_absent(found, TOPIC, "no drive")
 }
 
 fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
@@ -18,11 +16,10 @@ fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
     match machine.host.text(format!("{}/queue/write_cache", drive.dir)).as_deref() {
         Some("write through") => {
             Finding::ok(TOPIC, "write through: what is acknowledged is durable, a flush costs nothing")
-                .on(&drive.name)
         }
         Some("write back") => {
             let with = if fua { "with FUA" } else { "without FUA" };
-            Finding::info(TOPIC, format!("write back, {with}: every commit pays a flush of the drive")).on(&drive.name)
+            Finding::info(TOPIC, format!("write back, {with}: every commit pays a flush of the drive"))
                 .better("drives with power-loss protection, which take flushes for nothing; never set by hand on a drive without it")
                 .cost("a flush is answered when all of the drive's cache is on its medium", KERNEL)
                 .command(format!(
@@ -30,7 +27,7 @@ fn judge(machine: &Machine<'_>, drive: &Device) -> Finding {
                     drive.dir
                 ))
         }
-        _ => Finding::absent(TOPIC, "not shown").on(&drive.name),
+        _ => Finding::absent(TOPIC, "not shown"),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::draw::{CHAR_WIDTH, WIDTH};
+use crate::units::shortened;
 
 /// Half of the least width and height that a finger or pointer finds.
 const REACH: i32 = 12;
@@ -40,10 +41,7 @@ impl Hit {
 pub(crate) fn layer(hits: &[Hit]) -> String {
     let mut svg = String::new();
     for Hit { place: [left, top, right, bottom], text } in hits {
-        let shown: String = match text.char_indices().nth(SHOWN_MAX) {
-            Some((at, _)) => format!("{}…", &text[..at]),
-            None => text.clone(),
-        };
+        let shown = shortened(text, SHOWN_MAX);
         let half = shown.chars().count() as f64 * f64::from(TIP) * CHAR_WIDTH / 2.0;
         let middle = f64::from(left + right) / 2.0;
         let x = middle

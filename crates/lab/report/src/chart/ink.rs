@@ -28,11 +28,6 @@ const HEAT: [(u32, u32); 9] = [
     (0x205ba5, 0x86b9ec),
     (0x123f7a, 0xb9dafb),
 ];
-const TEXT: (u32, u32) = (0x24292f, 0xe2e6ea);
-const MUTED: (u32, u32) = (0x626b75, 0x9aa4af);
-const GRID: (u32, u32) = (0xe3e7eb, 0x2c333b);
-const AXIS: (u32, u32) = (0x8c959f, 0x5b6570);
-const PAPER: (u32, u32) = (0xfefefe, 0x161b22);
 
 /// What a colour is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,40 +48,36 @@ impl Ink {
     /// How many steps a heat map has.
     pub(crate) const HEAT_STEPS: usize = HEAT.len();
 
-    fn pair(self) -> (u32, u32) {
+    /// Its colours in the light and the dark theme, and its name.
+    fn parts(self) -> ((u32, u32), String) {
         match self {
-            Ink::Series(n) => SERIES[n % SERIES.len()],
-            Ink::Heat(n) => HEAT[n.min(HEAT.len() - 1)],
-            Ink::Text => TEXT,
-            Ink::Muted => MUTED,
-            Ink::Grid => GRID,
-            Ink::Axis => AXIS,
-            Ink::Paper => PAPER,
+            Ink::Series(n) => (SERIES[n % SERIES.len()], format!("series-{}", n % SERIES.len())),
+            Ink::Heat(n) => {
+                let step = n.min(HEAT.len() - 1);
+                (HEAT[step], format!("heat-{step}"))
+            }
+            Ink::Text => ((0x24292f, 0xe2e6ea), "text".into()),
+            Ink::Muted => ((0x626b75, 0x9aa4af), "muted".into()),
+            Ink::Grid => ((0xe3e7eb, 0x2c333b), "grid".into()),
+            Ink::Axis => ((0x8c959f, 0x5b6570), "axis".into()),
+            Ink::Paper => ((0xfefefe, 0x161b22), "paper".into()),
         }
     }
 
     /// The colour in the light theme.
     pub(crate) fn rgb(self) -> RGBColor {
-        let [_, r, g, b] = self.pair().0.to_be_bytes();
+        let [_, r, g, b] = self.parts().0.0.to_be_bytes();
         RGBColor(r, g, b)
     }
 
     /// The colour in the light theme as CSS has it.
     pub(crate) fn hex(self) -> String {
-        format!("#{:06X}", self.pair().0)
+        format!("#{:06X}", self.parts().0.0)
     }
 
     /// Name of the colour's variable in the page's style sheet.
     pub(crate) fn variable(self) -> String {
-        match self {
-            Ink::Series(n) => format!("--series-{}", n % SERIES.len()),
-            Ink::Heat(n) => format!("--heat-{}", n.min(HEAT.len() - 1)),
-            Ink::Text => "--text".into(),
-            Ink::Muted => "--muted".into(),
-            Ink::Grid => "--grid".into(),
-            Ink::Axis => "--axis".into(),
-            Ink::Paper => "--paper".into(),
-        }
+        format!("--{}", self.parts().1)
     }
 
     fn all() -> impl Iterator<Item = Ink> {
@@ -100,7 +91,7 @@ impl Ink {
 pub(crate) fn style_sheet() -> String {
     let (mut light, mut dark, mut paint) = (String::new(), String::new(), String::new());
     for ink in Ink::all() {
-        let ((on_light, on_dark), name, hex) = (ink.pair(), ink.variable(), ink.hex());
+        let (((on_light, on_dark), _), name, hex) = (ink.parts(), ink.variable(), ink.hex());
         let _ = write!(light, "{name}:#{on_light:06x};");
         let _ = write!(dark, "{name}:#{on_dark:06x};");
         let _ = write!(paint, ".chart [fill=\"{hex}\"]{{fill:var({name})}}");

@@ -2,6 +2,7 @@
 
 use super::ink::Ink;
 use super::scale::Scale;
+use crate::lists::span;
 use crate::table::Table;
 
 /// One figure of the page.
@@ -60,8 +61,7 @@ impl Axis {
     pub(crate) fn range(&self, values: impl Iterator<Item = f64>) -> (f64, f64) {
         let told = self.at_least.into_iter().flat_map(|(low, high)| [low, high]);
         let zero = (self.from_zero && !self.log).then_some(0.0);
-        let all = values.chain(told).chain(zero).filter(|v| v.is_finite());
-        all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+        span(values.chain(told).chain(zero).filter(|v| v.is_finite()))
     }
 }
 
@@ -138,6 +138,13 @@ pub(crate) struct HeatPlot {
     pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
 }
 
+impl Key {
+    /// A key in the ink of series `number`.
+    pub(crate) fn series(number: usize, name: impl Into<String>) -> Key {
+        Key { name: name.into(), ink: Ink::Series(number), dotted: false }
+    }
+}
+
 impl Plot {
     /// What the colours mean; nothing if there is one meaning only.
     pub(crate) fn keys(&self) -> Vec<Key> {
@@ -150,11 +157,7 @@ impl Plot {
             Plot::Rows(plot) => plot.keys.clone(),
             Plot::Heat(_) => {
                 let steps = [(0, "idle"), (2, "25 %"), (4, "50 %"), (6, "75 %"), (8, "busy all the time")];
-                let key = |(step, name): (usize, &str)| Key {
-                    name: name.into(),
-                    ink: Ink::Heat(step),
-                    dotted: false,
-                };
+                let key = |(step, name)| Key { ink: Ink::Heat(step), ..Key::series(step, name) };
                 steps.map(key).to_vec()
             }
             // A panel with one line is named by its axis.

@@ -10,6 +10,7 @@ use super::lines::marker;
 use super::model::{Row, RowPlot};
 use super::scale::Scale;
 use super::share::row_range;
+use crate::lists::span;
 use crate::units::{figure, short};
 
 const ROW: u32 = 46;
@@ -138,8 +139,7 @@ fn stack(area: &Grid<'_>, plot: &RowPlot, row: &Row, y: f64) -> Drawn {
 }
 
 fn dots(area: &Grid<'_>, plot: &RowPlot, row: &Row, y: f64) -> Drawn {
-    let shown = row.values.iter().flatten().copied();
-    let (low, high) = shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    let (low, high) = span(row.values.iter().flatten().copied());
     if low < high {
         area.draw(&PathElement::new(vec![(low, y), (high, y)], Ink::Axis.rgb().stroke_width(2)))?;
     }

@@ -7,37 +7,19 @@ use carmine_stats::{Comparison, Outcome};
 use super::Compared;
 use super::duel::{Line, TOLERANCE};
 use super::sentence::metric_name;
-use crate::chart::{Axis, Chart, Ink, Key, Plot, Row, RowPlot};
+use crate::chart::{Axis, Chart, Key, Plot, Row, RowPlot};
 use crate::figures::{View, context, slug};
+use crate::lists::distinct;
 use crate::table::{Cell, Table};
 
 /// Rows that one chart shows; its table has all.
 const ROWS_MAX: usize = 40;
-const COLUMNS: [&str; 13] = [
-    "load",
-    "base",
-    "new",
-    "pairs",
-    "of base",
-    "of new",
-    "difference (%)",
-    "from (%)",
-    "to (%)",
-    "p (Holm)",
-    "outcome",
-    "smallest detectable (%)",
-    "marks",
-];
+const COLUMNS: &str = "load | base | new | pairs | of base | of new | difference (%) | from (%) | to (%) | p (Holm) | \
+    outcome | smallest detectable (%) | marks";
 
 /// A chart for each workload and figure.
 pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> Vec<Chart> {
-    let mut keys: Vec<(&str, &'static str)> = Vec::new();
-    for line in &compared.lines {
-        let key = (line.panel.as_str(), line.row.metric);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
+    let keys = distinct(compared.lines.iter().map(|line| (line.panel.as_str(), line.row.metric)));
     keys.into_iter().map(|(panel, metric)| chart(view, compared, panel, metric)).collect()
 }
 
@@ -45,7 +27,7 @@ fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &str) -> Cha
     let lines: Vec<&Line> =
         compared.lines.iter().filter(|l| l.panel == panel && l.row.metric == metric).collect();
     let arms: BTreeSet<&str> = lines.iter().map(|l| l.new.as_str()).collect();
-    let mut table = Table::new(&COLUMNS);
+    let mut table = Table::new(COLUMNS);
     lines.iter().for_each(|line| table.push(table_row(line)));
     let rows: Vec<Row> = lines.iter().take(ROWS_MAX).map(|line| row(line, arms.len() > 1)).collect();
     let name = metric_name(metric);
@@ -66,11 +48,7 @@ fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &str) -> Cha
     }
     let plot = RowPlot {
         x: Axis { label: format!("{name}: difference to the base (%)"), ..Axis::default() },
-        keys: vec![Key {
-            name: "ratio of pairs with its 95 % interval".into(),
-            ink: Ink::Series(0),
-            dotted: false,
-        }],
+        keys: vec![Key::series(0, "ratio of pairs with its 95 % interval")],
         rows,
         stacked: false,
         reference: Some(0.0),

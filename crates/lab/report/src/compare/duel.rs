@@ -11,6 +11,7 @@ use carmine_study::compare::{
 
 use crate::data::{PANEL_AXES, RunData, words};
 use crate::figures::View;
+use crate::lists::distinct;
 
 /// Differences up to this part count as equal.
 pub(crate) const TOLERANCE: f64 = 0.05;
@@ -101,22 +102,14 @@ impl Compared {
             });
         }
         self.lines.sort_by_key(|line| line.order);
-        add_new(&mut self.differences, judgement.differences);
-        add_new(&mut self.warnings, judgement.warnings);
+        self.differences = distinct(self.differences.drain(..).chain(judgement.differences));
+        self.warnings = distinct(self.warnings.drain(..).chain(judgement.warnings));
     }
 }
 
 fn name(view: &View<'_>, config: &Config, axes: &BTreeSet<&str>) -> String {
     let without: Vec<&str> = axes.iter().copied().chain(PANEL_AXES).collect();
     view.axes.short_name(config, &without)
-}
-
-fn add_new<T: PartialEq>(held: &mut Vec<T>, more: Vec<T>) {
-    for item in more {
-        if !held.contains(&item) {
-            held.push(item);
-        }
-    }
 }
 
 /// Each comparison was corrected for itself; a report with several is corrected as one.

@@ -7,6 +7,7 @@ use carmine_study::compare::METRICS;
 
 use super::Compared;
 use super::duel::{Line, TOLERANCE};
+use crate::lists::span;
 
 /// A figure's name as people say it.
 pub(super) fn metric_name(metric: &str) -> String {
@@ -62,8 +63,7 @@ fn sentence(base: &str, new: &str, lines: &[&Line]) -> String {
 
 /// The smallest and the largest difference.
 fn extremes(comparisons: &[Comparison]) -> String {
-    let ratios = comparisons.iter().map(|c| c.ratio);
-    let (low, high) = ratios.fold((f64::INFINITY, 0.0f64), |(l, h), r| (l.min(r), h.max(r)));
+    let (low, high) = span(comparisons.iter().map(|c| c.ratio));
     if percent(low) == percent(high) {
         percent(low)
     } else {

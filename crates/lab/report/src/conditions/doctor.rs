@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::data::{RunData, text_of};
+use crate::lists::tally;
 use crate::report::Section;
 use crate::table::{Cell, Table};
 
@@ -35,7 +36,7 @@ pub(super) fn of_machine(findings: &Value) -> Section {
     if !absent.is_empty() {
         text.push(format!("Not present on this machine, so not judged: {}.", absent.join(", ")));
     }
-    let mut table = Table::new(&COLUMNS.map(|(name, _)| name));
+    let mut table = Table::new(&COLUMNS.map(|(name, _)| name).join(" | "));
     sorted(list).iter().for_each(|finding| table.push(row(finding)));
     if table.rows.is_empty() {
         text.push("Nothing to change.".into());
@@ -46,19 +47,10 @@ pub(super) fn of_machine(findings: &Value) -> Section {
 /// What is worth a warning of single points, and not of the machine: who sits where differs from point to point.
 pub(super) fn of_points(run: &RunData) -> Section {
     let known: Vec<&Value> = run.file().doctor.as_array().into_iter().flatten().collect();
-    let mut found: Vec<(&Value, usize)> = Vec::new();
-    for result in run.points.iter().filter_map(|m| m.result.as_ref()) {
-        for finding in result.carmine.doctor.as_array().into_iter().flatten() {
-            if !is_warning(finding) || known.contains(&finding) {
-                continue;
-            }
-            match found.iter_mut().find(|(held, _)| *held == finding) {
-                Some((_, count)) => *count += 1,
-                None => found.push((finding, 1)),
-            }
-        }
-    }
-    let mut table = Table::new(&COLUMNS.map(|(name, _)| name));
+    let results = run.points.iter().filter_map(|m| m.result.as_ref());
+    let findings = results.flat_map(|result| result.carmine.doctor.as_array().into_iter().flatten());
+    let found = tally(findings.filter(|finding| is_warning(finding) && !known.contains(finding)));
+    let mut table = Table::new(&COLUMNS.map(|(name, _)| name).join(" | "));
     table.columns.push("points".into());
     for (finding, count) in found {
         let mut cells = row(finding);

@@ -13,22 +13,11 @@ const UNIT_BYTES: f64 = 512_000.0;
 
 /// The logs of all points that have some; empty on machines without such drives.
 pub(super) fn section(run: &RunData) -> Section {
-    let mut table = Table::new(&[
-        "point",
-        "drive",
-        "used (%)",
-        "spare (%)",
-        "critical warning (bits)",
-        "temperature, start (°C)",
-        "temperature, end (°C)",
-        "media errors",
-        "new media errors",
-        "unsafe shutdowns",
-        "read (MB)",
-        "written (MB)",
-        "read commands",
-        "write commands",
-    ]);
+    let mut table = Table::new(
+        "point | drive | used (%) | spare (%) | critical warning (bits) | temperature, start (°C) | \
+        temperature, end (°C) | media errors | new media errors | unsafe shutdowns | read (MB) | \
+        written (MB) | read commands | write commands",
+    );
     let mut text = BTreeSet::new();
     for measured in &run.points {
         let Ok(Some(samples)) = run.run.samples(&measured.point) else { continue };

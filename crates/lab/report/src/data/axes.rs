@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_study::archive::Config;
-use serde_json::Value;
 
-use super::measured::Measured;
+use super::measured::{Measured, text_of};
 use crate::units::{bytes, short};
 
 /// Axes along a response-latency curve: how much is asked.
@@ -36,7 +35,7 @@ impl Axes {
             match values.into_iter().collect::<Vec<_>>().as_slice() {
                 [Some(_)] => {
                     let value = configs.first().and_then(|c| c.get(name));
-                    axes.common.insert(name.clone(), value.map(plain_value).unwrap_or_default());
+                    axes.common.insert(name.clone(), value.map(text_of).unwrap_or_default());
                 }
                 _ => {
                     axes.varying.insert(name.clone());
@@ -59,15 +58,18 @@ impl Axes {
 
     /// A configuration by the axes that vary and are not in `without`; empty if there are none.
     pub(crate) fn name(&self, config: &Config, without: &[&str]) -> String {
-        let shown = self.ordered().filter(|axis| !without.contains(axis) && self.tells(axis));
-        shown.filter_map(|axis| axis_value(config, axis)).collect::<Vec<_>>().join(" · ")
+        self.shown(without, |axis| axis_value(config, axis))
     }
 
     /// The same in few words: of axes whose values are words, the value alone.
     pub(crate) fn short_name(&self, config: &Config, without: &[&str]) -> String {
-        let shown = self.ordered().filter(|axis| !without.contains(axis) && self.tells(axis));
         let say = |axis: &str| config.text(axis).map(str::to_owned).or_else(|| axis_value(config, axis));
-        shown.filter_map(say).collect::<Vec<_>>().join(" · ")
+        self.shown(without, say)
+    }
+
+    fn shown(&self, without: &[&str], say: impl Fn(&str) -> Option<String>) -> String {
+        let told = self.ordered().filter(|axis| !without.contains(axis) && self.tells(axis));
+        told.filter_map(say).collect::<Vec<_>>().join(" · ")
     }
 
     /// Axes that vary, those first that people name first.
@@ -92,13 +94,6 @@ fn is_coupled(axis: &str, configs: &[&Config]) -> bool {
         let value = config.show(axis);
         config.float(axis).is_some() && *seen.entry(size).or_insert_with(|| value.clone()) == value
     })
-}
-
-fn plain_value(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// An axis' value with its name as people say it: `2 reactors`, `qd 16`, `4K blocks`.
@@ -132,6 +127,8 @@ pub(crate) fn axis_value(config: &Config, axis: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use serde_json::json;
 

@@ -35,15 +35,10 @@ impl Latency {
     fn of_histogram(histogram: &Histogram, direction: &'static str) -> Latency {
         let at = |percent| Some(histogram.percentile(percent) as f64);
         Latency {
-            direction,
             mean_ns: Some(histogram.mean()),
-            p50_ns: at(50.0),
-            p95_ns: at(95.0),
-            p99_ns: at(99.0),
-            p999_ns: at(99.9),
             max_ns: Some(histogram.max() as f64),
             stddev_ns: Some(histogram.stddev()),
-            unmerged: false,
+            ..Latency::of_percentiles(at, direction)
         }
     }
 
@@ -54,16 +49,16 @@ impl Latency {
         let clat = &found.clat_ns;
         let known = |value: f64| (value > 0.0).then_some(value);
         Latency {
-            direction,
             mean_ns: known(clat.mean),
-            p50_ns: clat.at(50.0),
-            p95_ns: clat.at(95.0),
-            p99_ns: clat.at(99.0),
-            p999_ns: clat.at(99.9),
             max_ns: known(clat.max),
             stddev_ns: known(clat.stddev),
-            unmerged: false,
+            ..Latency::of_percentiles(|percent| clat.at(percent), direction)
         }
+    }
+
+    fn of_percentiles(at: impl Fn(f64) -> Option<f64>, direction: &'static str) -> Latency {
+        let (p50_ns, p95_ns, p99_ns, p999_ns) = (at(50.0), at(95.0), at(99.0), at(99.9));
+        Latency { direction, p50_ns, p95_ns, p99_ns, p999_ns, ..Latency::default() }
     }
 }
 

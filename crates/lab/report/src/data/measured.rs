@@ -5,6 +5,8 @@ use std::path::Path;
 use carmine_study::archive::{ArchiveError, Point, PointKind, PointResult, Run, RunFile, State};
 use serde_json::Value;
 
+use crate::lists::distinct;
+
 /// Marks that keep a point out of slopes.
 const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE"];
 
@@ -151,13 +153,7 @@ pub(crate) fn words(result: &PointResult, smoke: bool) -> Vec<String> {
     words.extend((smoke || is_short(carmine.window_seconds)).then(|| "SMOKE".to_owned()));
     words.extend(carmine.above_baseline.then(|| "ABOVE-BASELINE".to_owned()));
     words.extend((carmine.errors > 0).then(|| "ERRORS".to_owned()));
-    let mut kept: Vec<String> = Vec::new();
-    for word in words {
-        if !kept.contains(&word) {
-            kept.push(word);
-        }
-    }
-    kept
+    distinct(words)
 }
 
 /// Windows under a minute are a smoke test; a minute's window may end a moment early.

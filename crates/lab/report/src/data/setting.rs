@@ -6,6 +6,7 @@ use carmine_study::archive::{Config, PerCore, PointResult};
 
 use super::latency::Latency;
 use super::measured::{Measured, RunData};
+use crate::lists::distinct;
 
 /// Cores that were busy on average in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,12 +62,7 @@ fn setting(points: Vec<&Measured>) -> Option<Setting<'_>> {
         points.iter().filter(|p| p.is_clean()).filter_map(|p| p.result.as_ref()).collect();
     let is_clean = !clean.is_empty();
     let used = if is_clean { clean } else { points.iter().filter_map(|p| p.result.as_ref()).collect() };
-    let mut words: Vec<String> = Vec::new();
-    for word in points.iter().flat_map(|p| &p.words) {
-        if !words.contains(word) {
-            words.push(word.clone());
-        }
-    }
+    let words = distinct(points.iter().flat_map(|p| p.words.iter().cloned()));
     let latency = Latency::of(&used);
     let found =
         Setting { run: first.run, config: &first.point.config, points, used, words, is_clean, latency };

@@ -1,8 +1,8 @@
 //! One row a setting: what plans show that vary neither size nor load.
 
 use super::View;
-use super::view::{Panel, context};
-use crate::chart::{Axis, Chart, Ink, Key, Plot, Row, RowPlot};
+use super::view::Panel;
+use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
 use crate::data::{PANEL_AXES, Setting};
 use crate::table::{Cell, Table};
 
@@ -14,7 +14,7 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
 fn iops(view: &View<'_>, panel: &Panel<'_, '_>) -> Chart {
     let plot = RowPlot {
         x: Axis::from_zero("IOPS"),
-        keys: vec![key("IOPS", 0)],
+        keys: vec![Key::series(0, "IOPS")],
         stacked: true,
         ..RowPlot::default()
     };
@@ -24,17 +24,13 @@ fn iops(view: &View<'_>, panel: &Panel<'_, '_>) -> Chart {
 fn latency(view: &View<'_>, panel: &Panel<'_, '_>) -> Chart {
     let plot = RowPlot {
         x: Axis::from_zero("Latency (ms)"),
-        keys: vec![key("p50", 0), key("mean", 1), key("p99", 2)],
+        keys: vec![Key::series(0, "p50"), Key::series(1, "mean"), Key::series(2, "p99")],
         ..RowPlot::default()
     };
     let ms = |ns: Option<f64>| ns.map(|ns| ns / 1e6);
     chart(view, panel, ("latency", "Latency"), plot, |s| {
         [s.latency.p50_ns, s.latency.mean_ns, s.latency.p99_ns].map(ms).to_vec()
     })
-}
-
-fn key(name: &str, number: usize) -> Key {
-    Key { name: name.into(), ink: Ink::Series(number), dotted: false }
 }
 
 fn chart(
@@ -45,35 +41,19 @@ fn chart(
     values: impl Fn(&Setting<'_>) -> Vec<Option<f64>>,
 ) -> Chart {
     let (shown, cut) = view.rows(panel);
-    let row = |s: &&Setting<'_>| Row {
-        name: view.row_name(s),
-        values: values(s),
-        interval: None,
-        marked: !s.is_clean,
-    };
-    Chart {
-        id: format!("{id}-{}", panel.id),
-        title: format!("{title}: {}", panel.title),
-        context: context(&panel.settings),
-        plot: Plot::Rows(RowPlot { rows: shown.iter().map(row).collect(), ..plot }),
-        table: table(view, panel),
-        remarks: cut.into_iter().collect(),
-        family: format!("{id}-{}", panel.kind),
-    }
+    let rows = shown.iter().map(|s| view.row(s, values(s))).collect();
+    panel.chart(
+        id,
+        title,
+        Plot::Rows(RowPlot { rows, ..plot }),
+        table(view, panel),
+        cut.into_iter().collect(),
+    )
 }
 
 fn table(view: &View<'_>, panel: &Panel<'_, '_>) -> Table {
-    let mut table = Table::new(&[
-        "setting",
-        "IOPS",
-        "MB/s",
-        "p50 (µs)",
-        "mean (µs)",
-        "p99 (µs)",
-        "limiter",
-        "repeats",
-        "marks",
-    ]);
+    let mut table =
+        Table::new("setting | IOPS | MB/s | p50 (µs) | mean (µs) | p99 (µs) | limiter | repeats | marks");
     for setting in &panel.settings {
         let latency = &setting.latency;
         let mut row = vec![view.name(setting, &PANEL_AXES).into(), Cell::Number(setting.iops(), 0)];
@@ -85,5 +65,5 @@ fn table(view: &View<'_>, panel: &Panel<'_, '_>) -> Table {
         row.push(setting.words.join(" ").into());
         table.push(row);
     }
-    table.without_empty_columns()
+    table
 }

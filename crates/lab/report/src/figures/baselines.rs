@@ -1,8 +1,8 @@
 //! How near a result is to what the raw device and the raw messenger can do.
 
 use super::View;
-use super::view::{Panel, context};
-use crate::chart::{Axis, Chart, Ink, Key, Plot, Row, RowPlot};
+use super::view::Panel;
+use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
 use crate::data::PANEL_AXES;
 use crate::table::{Cell, Table};
 
@@ -13,17 +13,11 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
 fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     let (shown, cut) = view.rows(panel);
     let mut rows = Vec::new();
-    let mut table = Table::new(&[
-        "setting",
-        "of the raw device (%)",
-        "of the raw messenger (%)",
-        "IOPS per drive",
-        "device bytes per client byte",
-        "wire bytes per client byte",
-        "raw device IOPS",
-        "raw messenger IOPS",
-        "marks",
-    ]);
+    let mut table = Table::new(
+        "setting | of the raw device (%) | of the raw messenger (%) | IOPS per drive | \
+        device bytes per client byte | wire bytes per client byte | raw device IOPS | raw messenger IOPS | \
+        marks",
+    );
     let mut above = false;
     for setting in &panel.settings {
         let device = setting.mean(|r| r.carmine.percent_of_device);
@@ -42,13 +36,7 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
             setting.words.join(" ").into(),
         ]);
         if device.or(messenger).is_some() && shown.iter().any(|s| std::ptr::eq(*s, *setting)) {
-            let name = view.row_name(setting);
-            rows.push(Row {
-                name,
-                values: vec![device, messenger],
-                interval: None,
-                marked: !setting.is_clean,
-            });
+            rows.push(view.row(setting, vec![device, messenger]));
         }
     }
     if rows.is_empty() {
@@ -64,21 +52,12 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
         );
     }
     remarks.extend(cut);
-    let key = |name: &str, n| Key { name: name.into(), ink: Ink::Series(n), dotted: false };
     let plot = RowPlot {
         x: Axis::from_zero("Percent of the raw baseline"),
-        keys: vec![key("raw device", 0), key("raw messenger", 1)],
+        keys: vec![Key::series(0, "raw device"), Key::series(1, "raw messenger")],
         rows,
         reference: Some(100.0),
         ..RowPlot::default()
     };
-    Some(Chart {
-        id: format!("baseline-{}", panel.id),
-        title: format!("Against the raw device and messenger: {}", panel.title),
-        context: context(&panel.settings),
-        plot: Plot::Rows(plot),
-        table: table.without_empty_columns(),
-        remarks,
-        family: format!("baseline-{}", panel.kind),
-    })
+    Some(panel.chart("baseline", "Against the raw device and messenger", Plot::Rows(plot), table, remarks))
 }

@@ -1,8 +1,8 @@
 //! What a core gives: IOPS per core, and MB/s per core for large blocks.
 
 use super::View;
-use super::view::{Panel, context};
-use crate::chart::{Axis, Chart, Ink, Key, Plot, Row, RowPlot};
+use super::view::Panel;
+use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
 use crate::data::{PANEL_AXES, Setting};
 use crate::table::{Cell, Table};
 
@@ -38,8 +38,9 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>, as_bytes: bool) -> Option<Chart
     let unit = if as_bytes { "MB/s per core" } else { "IOPS per core" };
     let (shown, cut) = view.rows(panel);
     let (mut rows, mut unknown) = (Vec::new(), 0);
-    let mut table = Table::new(&["setting", unit, "per core used", "per core busy", "IOPS", "MB/s", "marks"]);
-    table.columns[1] = format!("{unit} allocated");
+    let mut table = Table::new(&format!(
+        "setting | {unit} allocated | per core used | per core busy | IOPS | MB/s | marks"
+    ));
     for setting in &panel.settings {
         let values = figures(setting, as_bytes);
         let mut row: Vec<Cell> = vec![view.name(setting, &PANEL_AXES).into()];
@@ -50,18 +51,13 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>, as_bytes: bool) -> Option<Chart
         let is_known = values.iter().any(Option::is_some);
         unknown += usize::from(!is_known);
         if is_known && shown.iter().any(|s| std::ptr::eq(*s, *setting)) {
-            let name = view.row_name(setting);
-            rows.push(Row { name, values: values.to_vec(), interval: None, marked: !setting.is_clean });
+            rows.push(view.row(setting, values.to_vec()));
         }
     }
     if rows.is_empty() {
         return None;
     }
-    let key = |(n, kind): (usize, &&str)| Key {
-        name: format!("per core {kind}"),
-        ink: Ink::Series(n),
-        dotted: false,
-    };
+    let key = |(n, kind): (usize, &&str)| Key::series(n, format!("per core {kind}"));
     let mut remarks = vec![
         "Allocated: distinct CPUs of reactors and aliens. Used: CPU seconds of all OSD processes by the kernel. Busy: \
          used without spinning."
@@ -80,13 +76,5 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>, as_bytes: bool) -> Option<Chart
         ..RowPlot::default()
     };
     let id = if as_bytes { "mb-per-core" } else { "iops-per-core" };
-    Some(Chart {
-        id: format!("{id}-{}", panel.id),
-        title: format!("{unit}: {}", panel.title),
-        context: context(&panel.settings),
-        plot: Plot::Rows(plot),
-        table: table.without_empty_columns(),
-        remarks,
-        family: format!("{id}-{}", panel.kind),
-    })
+    Some(panel.chart(id, unit, Plot::Rows(plot), table, remarks))
 }

@@ -2,7 +2,7 @@
 
 use super::View;
 use super::view::{Panel, context};
-use crate::chart::{Axis, Chart, Ink, Key, Plot, Row, RowPlot};
+use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
 use crate::data::{Cores, PANEL_AXES, Setting};
 use crate::table::{Cell, Table};
 
@@ -36,7 +36,7 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     let kinds: Vec<usize> = (0..KINDS.len()).filter(has).collect();
     let (shown, cut) = view.rows(panel);
     let mut rows = Vec::new();
-    let mut table = Table::new(&["setting"]);
+    let mut table = Table::new("setting");
     table.columns.extend(kinds.iter().map(|kind| format!("{} (cores)", KINDS[*kind])));
     table.columns.extend(["machine CPU (µs per op)", "OSD CPU (µs per op)", "marks"].map(str::to_owned));
     for ((setting, _), parts) in known.iter().zip(&parts) {
@@ -48,15 +48,14 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
         row.push(setting.words.join(" ").into());
         table.push(row);
         if shown.iter().any(|s| std::ptr::eq(*s, *setting)) {
-            let name = view.row_name(setting);
-            rows.push(Row { name, values, interval: None, marked: !setting.is_clean });
+            rows.push(view.row(setting, values));
         }
     }
     let mut remarks: Vec<String> = cut.into_iter().collect();
     if known.iter().any(|(_, c)| c.kernel_elsewhere.is_none()) {
         remarks.push("Kernel elsewhere is not known where the machine was busy with other things.".into());
     }
-    let key = |kind: &usize| Key { name: KINDS[*kind].into(), ink: Ink::Series(*kind), dotted: false };
+    let key = |kind: &usize| Key::series(*kind, KINDS[*kind]);
     let plot = RowPlot {
         x: Axis::from_zero("Cores, average of the window"),
         keys: kinds.iter().map(key).collect(),
@@ -65,15 +64,8 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
         ..RowPlot::default()
     };
     let settings: Vec<&Setting> = known.iter().map(|(s, _)| *s).collect();
-    Some(Chart {
-        id: format!("cpu-{}", panel.id),
-        title: format!("Where CPU time goes: {}", panel.title),
-        context: context(&settings),
-        plot: Plot::Rows(plot),
-        table: table.without_empty_columns(),
-        remarks,
-        family: format!("cpu-{}", panel.kind),
-    })
+    let chart = panel.chart("cpu", "Where CPU time goes", Plot::Rows(plot), table, remarks);
+    Some(Chart { context: context(&settings), ..chart })
 }
 
 /// In the order of [`KINDS`].

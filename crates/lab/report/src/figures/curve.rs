@@ -1,11 +1,10 @@
 //! Hockey sticks: latency against IOPS while more and more is asked.
 
-use std::collections::BTreeMap;
-
 use super::View;
-use super::view::{Panel, context, slug};
+use super::view::{Panel, slug};
 use crate::chart::{Axis, Chart, Dot, Ink, Line, LinePlot, Plot};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting, axis_value};
+use crate::lists::{grouped, span};
 use crate::table::{Cell, Table};
 
 /// Latencies that differ by more than this factor are drawn on a logarithmic axis.
@@ -33,35 +32,33 @@ fn split<'a, 'b>(view: &View<'_>, panel: Panel<'a, 'b>) -> Vec<Panel<'a, 'b>> {
     if curves(view, &panel).len() <= CURVES_MAX {
         return vec![panel];
     }
-    let mut parts: Vec<Panel> = Vec::new();
-    for setting in &panel.settings {
+    let titled = |setting: &'b Setting<'a>| {
         let size = SIZE_AXES.into_iter().filter(|axis| view.axes.tells(axis));
         let size: Vec<String> = size.filter_map(|axis| axis_value(setting.config, axis)).collect();
-        let title = [panel.title.as_str(), &size.join(" · ")].join(", ");
-        match parts.iter_mut().find(|p| p.title == title) {
-            Some(part) => part.settings.push(setting),
-            None => {
-                let (id, kind) = (slug(&title), panel.kind.clone());
-                parts.push(Panel { id, kind, title, settings: vec![setting] });
-            }
-        }
-    }
-    parts
+        ([panel.title.as_str(), &size.join(" · ")].join(", "), setting)
+    };
+    let part = |(title, settings): (String, _)| Panel {
+        id: slug(&title),
+        kind: panel.kind.clone(),
+        title,
+        settings,
+    };
+    grouped(panel.settings.iter().copied().map(titled)).into_iter().map(part).collect()
 }
 
 fn wants_log(chart: &Chart) -> bool {
     let Plot::Lines(plot) = &chart.plot else { return false };
     let values = plot.lines.iter().flat_map(|l| &l.dots).flat_map(|d| [d.y, d.bar.map_or(d.y, |b| b.1)]);
-    let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
+    let (low, high) = span(values);
     low > 0.0 && high > low * LOG_FACTOR
 }
 
 fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     let curves = curves(view, panel);
-    if !curves.values().any(|(_, points)| points.len() > 1) {
+    if !curves.iter().any(|(_, points)| points.len() > 1) {
         return None;
     }
-    let lines = curves.values().enumerate().map(|(n, (name, points))| line(n, name, points)).collect();
+    let lines = curves.iter().enumerate().map(|(n, (name, points))| line(n, name, points)).collect();
     let mut remarks = vec!["Dots are mean latencies; bars reach from p50 to p99.".to_owned()];
     if panel.settings.iter().any(|s| !s.is_clean) {
         remarks
@@ -72,30 +69,18 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     }
     let plot =
         LinePlot { x: Axis::from_zero("IOPS"), y: Axis::from_zero("Latency (ms)"), lines, flags: Vec::new() };
-    Some(Chart {
-        id: format!("curve-{}", panel.id),
-        title: format!("Latency against IOPS: {}", panel.title),
-        context: context(&panel.settings),
-        plot: Plot::Lines(plot),
-        table: table(view, panel),
-        remarks,
-        family: format!("curve-{}", panel.kind),
-    })
+    let table = table(view, panel);
+    Some(panel.chart("curve", "Latency against IOPS", Plot::Lines(plot), table, remarks))
 }
 
-type Curves<'a, 'b> = BTreeMap<usize, (String, Vec<&'b Setting<'a>>)>;
+type Curves<'a, 'b> = Vec<(String, Vec<&'b Setting<'a>>)>;
 
 /// Settings of one curve each: those that differ in load only.
 fn curves<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>) -> Curves<'a, 'b> {
     let without: Vec<&str> = LOAD_AXES.into_iter().chain(PANEL_AXES).collect();
-    let mut curves: Curves = BTreeMap::new();
-    for setting in &panel.settings {
-        let name = view.name(setting, &without);
-        let found = curves.iter().find(|(_, (n, _))| *n == name).map(|(at, _)| *at);
-        let at = found.unwrap_or(curves.len());
-        curves.entry(at).or_insert_with(|| (name, Vec::new())).1.push(setting);
-    }
-    for (_, points) in curves.values_mut() {
+    let named = |setting: &&'b Setting<'a>| (view.name(setting, &without), *setting);
+    let mut curves = grouped(panel.settings.iter().map(named));
+    for (_, points) in &mut curves {
         points.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
     }
     curves
@@ -125,19 +110,10 @@ fn line(number: usize, name: &str, points: &[&Setting<'_>]) -> Line {
 }
 
 fn table(view: &View<'_>, panel: &Panel<'_, '_>) -> Table {
-    let mut table = Table::new(&[
-        "setting",
-        "IOPS",
-        "mean (µs)",
-        "stddev (µs)",
-        "p50 (µs)",
-        "p95 (µs)",
-        "p99 (µs)",
-        "p99.9 (µs)",
-        "of",
-        "limiter",
-        "marks",
-    ]);
+    let mut table = Table::new(
+        "setting | IOPS | mean (µs) | stddev (µs) | p50 (µs) | p95 (µs) | p99 (µs) | p99.9 (µs) | of | \
+        limiter | marks",
+    );
     for setting in &panel.settings {
         let latency = &setting.latency;
         let us = |ns: Option<f64>| Cell::number(ns.map(|ns| ns / 1e3), 0);
@@ -147,7 +123,7 @@ fn table(view: &View<'_>, panel: &Panel<'_, '_>) -> Table {
         row.extend([latency.direction.into(), limiter(setting), setting.words.join(" ").into()]);
         table.push(row);
     }
-    table.without_empty_columns()
+    table
 }
 
 /// The limiter's name.

@@ -8,6 +8,7 @@ use super::curve::limiter;
 use super::view::{Panel, context};
 use crate::chart::{Axis, Chart, Dot, Ink, Line, LinePlot, Plot};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting};
+use crate::lists::{grouped, span};
 use crate::table::{Cell, Table};
 
 /// One line: the most IOPS at each size.
@@ -56,14 +57,8 @@ fn series<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
     };
     let without: Vec<&str> =
         LOAD_AXES.into_iter().chain(PANEL_AXES).chain(size_axes.iter().copied()).collect();
-    let mut named: Vec<(String, Vec<&'b Setting<'a>>)> = Vec::new();
-    for setting in panel.settings.iter().filter(|setting| along.value(setting.config).is_some()) {
-        let name = view.name(setting, &without);
-        match named.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, settings)) => settings.push(setting),
-            None => named.push((name, vec![setting])),
-        }
-    }
+    let settings = panel.settings.iter().filter(|setting| along.value(setting.config).is_some());
+    let named = grouped(settings.map(|setting| (view.name(setting, &without), *setting)));
     let one = |(name, settings): (String, Vec<&'b Setting<'a>>)| {
         let repeats = settings.iter().flat_map(|s| s.points.iter().map(|p| (s.config, p.result.as_ref())));
         let all: Vec<(&Config, Option<&PointResult>)> = repeats.collect();
@@ -90,7 +85,7 @@ fn keep_best<'a, 'b>(points: &mut Vec<(f64, &'b Setting<'a>)>, x: f64, setting: 
 fn line(number: usize, series: &Series<'_, '_>, y: impl Fn(f64, f64) -> f64) -> Line {
     let dots = series.points.iter().map(|(x, s)| {
         let each = s.each(|r| r.iops());
-        let (low, high) = each.iter().fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(*v), h.max(*v)));
+        let (low, high) = span(each.iter().copied());
         let bar = (each.len() > 1).then(|| (y(*x, low), y(*x, high)));
         Dot { x: *x, y: y(*x, s.iops()), bar, marked: !s.is_clean }
     });
@@ -110,9 +105,8 @@ fn ideal(series: &[Series<'_, '_>], y: impl Fn(f64, f64) -> f64) -> Option<Line>
 }
 
 fn total(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Chart {
-    let mut chart = chart(panel, series, along, "IOPS", |_, iops| iops);
-    chart.id = format!("scaling-{}", panel.id);
-    chart.title = format!("IOPS against {}: {}", along.title(), panel.title);
+    let title = format!("IOPS against {}", along.title());
+    let mut chart = chart(panel, series, along, ("scaling", &title, "IOPS"), |_, iops| iops);
     if let Plot::Lines(plot) = &mut chart.plot {
         plot.flags = match series {
             [only] => {
@@ -125,24 +119,20 @@ fn total(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Char
         let name = if one.name.is_empty() { String::new() } else { format!("{}: ", one.name) };
         chart.remarks.push(format!("{name}{}.", one.scaling));
     }
-    chart.family = format!("scaling-{}", panel.kind);
     chart
 }
 
 fn per_unit(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Chart {
     let unit = along.unit();
-    let mut chart = chart(panel, series, along, &format!("IOPS per {unit}"), |x, iops| iops / x);
-    chart.id = format!("scaling-per-{}-{}", unit.to_lowercase(), panel.id);
-    chart.title = format!("IOPS per {unit}: {}", panel.title);
-    chart.family = format!("scaling-per-unit-{}", panel.kind);
-    chart
+    let (id, title) = (format!("scaling-per-{}", unit.to_lowercase()), format!("IOPS per {unit}"));
+    chart(panel, series, along, (&id, &title, &title), |x, iops| iops / x)
 }
 
 fn chart(
     panel: &Panel<'_, '_>,
     series: &[Series<'_, '_>],
     along: Along,
-    y: &str,
+    (id, title, y): (&str, &str, &str),
     of: impl Fn(f64, f64) -> f64,
 ) -> Chart {
     let mut lines: Vec<Line> = series.iter().enumerate().map(|(n, s)| line(n, s, &of)).collect();
@@ -156,32 +146,15 @@ fn chart(
     let settings: Vec<&Setting> = series.iter().flat_map(|s| &s.points).map(|(_, s)| *s).collect();
     let plot =
         LinePlot { x: Axis::from_zero(along.title()), y: Axis::from_zero(y), lines, flags: Vec::new() };
-    Chart {
-        id: String::new(),
-        title: String::new(),
-        context: context(&settings),
-        plot: Plot::Lines(plot),
-        table: table(panel, series, along),
-        remarks,
-        family: String::new(),
-    }
+    let chart = panel.chart(id, title, Plot::Lines(plot), table(panel, series, along), remarks);
+    Chart { context: context(&settings), ..chart }
 }
 
 fn table(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Table {
     let (unit, plural) = (along.unit(), along.title());
-    let per = format!("IOPS per {unit}");
-    let mut table = Table::new(&[
-        "series",
-        plural,
-        "at",
-        "IOPS",
-        &per,
-        "of ideal (%)",
-        "p99 (µs)",
-        "limiter",
-        "repeats",
-        "marks",
-    ]);
+    let mut table = Table::new(&format!(
+        "series | {plural} | at | IOPS | IOPS per {unit} | of ideal (%) | p99 (µs) | limiter | repeats | marks"
+    ));
     for one in series {
         let gain = one.points.first().map(|(x, s)| s.iops() / x);
         for (x, setting) in &one.points {
@@ -202,5 +175,5 @@ fn table(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Tabl
             ]);
         }
     }
-    table.without_empty_columns()
+    table
 }

@@ -138,7 +138,7 @@ fn samples(view: &View<'_>, setting: &Setting<'_>) -> Option<(String, Samples)> 
 /// Panels and the same figures as a table.
 fn figures(samples: &Samples) -> (Vec<LinePlot>, Table) {
     let seconds: Vec<f64> = samples.t_ms.iter().map(|t| t / 1e3).collect();
-    let mut table = Table::new(&["time (s)"]);
+    let mut table = Table::new("time (s)");
     table.rows = seconds.iter().map(|t| vec![Cell::Number(*t, 0)]).collect();
     let mut plots = Vec::new();
     for (label, series) in PANELS {
@@ -216,15 +216,9 @@ fn heat(about: &About, samples: &Samples) -> Option<Chart> {
     let edges: Vec<f64> =
         (0..=columns).map(|n| begin.max(0.0) + (n * per_column).min(count) as f64 * interval_s).collect();
     let by_cpu: BTreeMap<u32, &CpuSamples> = samples.cpus.iter().map(|c| (c.cpu, c)).collect();
-    let mut table = Table::new(&[
-        "CPU",
-        "busy, mean (%)",
-        "busy, p99 (%)",
-        "user (%)",
-        "system (%)",
-        "irq + softirq (%)",
-        "steal (%)",
-    ]);
+    let mut table = Table::new(
+        "CPU | busy, mean (%) | busy, p99 (%) | user (%) | system (%) | irq + softirq (%) | steal (%)",
+    );
     let mut rows = Vec::new();
     for (number, cpu) in by_cpu {
         let busy: Vec<Option<f64>> =

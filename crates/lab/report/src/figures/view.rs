@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use carmine_study::archive::{Config, PointResult};
 use serde_json::Value;
 
+use crate::chart::{Chart, Plot, Row};
 use crate::data::{Axes, LOAD_AXES, PANEL_AXES, RunData, Setting, settings};
+use crate::lists::grouped;
+use crate::table::Table;
 
 /// Rows that one chart shows.
 const ROWS_MAX: usize = 24;
@@ -29,6 +32,28 @@ pub(crate) struct Panel<'a, 'b> {
     pub(crate) settings: Vec<&'b Setting<'a>>,
 }
 
+impl Panel<'_, '_> {
+    /// A chart of the panel; its axes are those of its kin in panels of the same kind.
+    pub(crate) fn chart(
+        &self,
+        id: &str,
+        title: &str,
+        plot: Plot,
+        table: Table,
+        remarks: Vec<String>,
+    ) -> Chart {
+        Chart {
+            id: format!("{id}-{}", self.id),
+            title: format!("{title}: {}", self.title),
+            context: context(&self.settings),
+            plot,
+            table: table.without_empty_columns(),
+            remarks,
+            family: format!("{id}-{}", self.kind),
+        }
+    }
+}
+
 impl<'a> View<'a> {
     pub(crate) fn new(runs: &'a [RunData]) -> View<'a> {
         let planned: Vec<_> = runs.iter().flat_map(|r| &r.points).filter(|p| p.is_planned()).collect();
@@ -36,19 +61,13 @@ impl<'a> View<'a> {
     }
 
     /// Settings by workload, in the order of running.
-    pub(crate) fn panels(&self) -> Vec<Panel<'a, '_>> {
-        let mut panels: Vec<Panel> = Vec::new();
-        for setting in &self.settings {
-            let title = self.panel_title(setting.config, setting.first());
-            match panels.iter_mut().find(|p| p.title == title) {
-                Some(panel) => panel.settings.push(setting),
-                None => {
-                    let kind = setting.config.show("bs_bytes").unwrap_or_default();
-                    panels.push(Panel { id: slug(&title), kind, title, settings: vec![setting] });
-                }
-            }
-        }
-        panels
+    pub(crate) fn panels<'b>(&'b self) -> Vec<Panel<'a, 'b>> {
+        let titled = |s: &'b Setting<'a>| (self.panel_title(s.config, s.first()), s);
+        let panel = |(title, settings): (String, Vec<&'b Setting<'a>>)| {
+            let kind = settings[0].config.show("bs_bytes").unwrap_or_default();
+            Panel { id: slug(&title), kind, title, settings }
+        };
+        grouped(self.settings.iter().map(titled)).into_iter().map(panel).collect()
     }
 
     /// Workload, and what else is never mixed.
@@ -69,8 +88,13 @@ impl<'a> View<'a> {
         words.join(": ")
     }
 
+    /// A setting's row in a chart.
+    pub(crate) fn row(&self, setting: &Setting<'_>, values: Vec<Option<f64>>) -> Row {
+        Row { name: self.row_name(setting), values, interval: None, marked: !setting.is_clean }
+    }
+
     /// The name of a row: in few words, without the workload, with the marks.
-    pub(crate) fn row_name(&self, setting: &Setting<'_>) -> String {
+    fn row_name(&self, setting: &Setting<'_>) -> String {
         let name = self.axes.short_name(setting.config, &PANEL_AXES);
         let run = self.runs.get(setting.run).filter(|_| self.runs.len() > 1).map(|r| r.label.as_str());
         let mark = setting.words.first().filter(|_| !setting.is_clean).map(String::as_str);

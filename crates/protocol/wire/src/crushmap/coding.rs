@@ -42,18 +42,8 @@ impl CrushMap {
             e.count(self.buckets.len());
             e.count(self.rules.len());
             e.i32(self.max_devices);
-            for bucket in &self.buckets {
-                match bucket {
-                    None => e.u32(0),
-                    Some(bucket) => put_bucket(e, bucket),
-                }
-            }
-            for rule in &self.rules {
-                match rule {
-                    None => e.u32(0),
-                    Some(rule) => put_rule(e, rule),
-                }
-            }
+            put_slots(e, &self.buckets, put_bucket);
+            put_slots(e, &self.rules, put_rule);
             for names in [&self.type_names, &self.item_names, &self.rule_names] {
                 e.put(names);
             }
@@ -164,6 +154,15 @@ fn get_slots<T>(
         slot += 1;
         if head == 0 { Ok(None) } else { get(d, head, slot - 1).map(Some) }
     })
+}
+
+fn put_slots<T>(e: &mut Encoder<'_>, slots: &[Option<T>], put: impl Fn(&mut Encoder<'_>, &T)) {
+    for slot in slots {
+        match slot {
+            None => e.u32(0),
+            Some(value) => put(e, value),
+        }
+    }
 }
 
 fn get_bucket(d: &mut Decoder<'_>, head: u32, slot: usize) -> Result<Bucket> {

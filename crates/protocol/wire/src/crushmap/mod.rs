@@ -148,40 +148,26 @@ pub struct Rule {
     pub steps: Vec<Step>,
 }
 
-/// Limits and switches of the placement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunables {
-    /// Retries in the same bucket; 0 today.
-    pub choose_local_tries: u32,
-    /// Retries by permutation; 0 today.
-    pub choose_local_fallback_tries: u32,
-    /// Retries from the top, 50.
-    pub choose_total_tries: u32,
-    /// The recursion to a device tries only once.
-    pub chooseleaf_descend_once: u32,
-    /// The recursion's seed depends on the parent's.
-    pub chooseleaf_vary_r: u8,
-    /// Version of the straw computation.
-    pub straw_calc_version: u8,
-    /// Bit per allowed bucket algorithm.
-    pub allowed_bucket_algs: u32,
-    /// A replaced OSD does not move the others.
-    pub chooseleaf_stable: u8,
-}
-
-impl Default for Tunables {
-    /// The "jewel" profile, which Pacific uses.
-    fn default() -> Self {
-        Self {
-            choose_local_tries: 0,
-            choose_local_fallback_tries: 0,
-            choose_total_tries: 50,
-            chooseleaf_descend_once: 1,
-            chooseleaf_vary_r: 1,
-            straw_calc_version: 1,
-            allowed_bucket_algs: 54,
-            chooseleaf_stable: 1,
-        }
+carmine_types::defaults! {
+    /// Limits and switches of the placement.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Tunables {
+        /// Retries in the same bucket; 0 today.
+        pub choose_local_tries: u32,
+        /// Retries by permutation; 0 today.
+        pub choose_local_fallback_tries: u32,
+        /// Retries from the top, 50.
+        pub choose_total_tries: u32 = 50,
+        /// The recursion to a device tries only once.
+        pub chooseleaf_descend_once: u32 = 1,
+        /// The recursion's seed depends on the parent's.
+        pub chooseleaf_vary_r: u8 = 1,
+        /// Version of the straw computation.
+        pub straw_calc_version: u8 = 1,
+        /// Bit per allowed bucket algorithm.
+        pub allowed_bucket_algs: u32 = 54,
+        /// A replaced OSD does not move the others.
+        pub chooseleaf_stable: u8 = 1,
     }
 }
 

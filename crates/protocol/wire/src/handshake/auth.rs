@@ -1,23 +1,20 @@
 //! Authentication frames. Only the method "none" is implemented.
 
-use super::control;
+use super::controls;
 use crate::{DecodeError, Decoder, Encoder, EntityType, Result};
 
 /// Authentication methods.
 pub mod auth_method {
     pub const NONE: u32 = 1;
-    pub const CEPHX: u32 = 2;
 }
 
 /// Connection modes.
 pub mod connection_mode {
     pub const CRC: u32 = 1;
-    pub const SECURE: u32 = 2;
 }
 
-control! {
+controls! {
     /// Client → server: which method and modes it wants.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct AuthRequest: AuthRequest {
         /// One of [`auth_method`].
         pub method: u32,
@@ -84,9 +81,8 @@ impl AuthNone {
     }
 }
 
-control! {
+controls! {
     /// Server → client: that method is not possible, these are.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct AuthBadMethod: AuthBadMethod {
         pub method: u32,
         /// Negative errno.
@@ -108,9 +104,8 @@ impl AuthBadMethod {
     }
 }
 
-control! {
+controls! {
     /// Server → client: accepted.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct AuthDone: AuthDone {
         /// The client's identity in the cluster.
         pub global_id: u64,
@@ -119,12 +114,10 @@ control! {
         /// Empty for method none.
         pub payload: Vec<u8>,
     }
-}
 
-control! {
     /// Signature over what was received so far. Without a session key (method none) it is all zeros, and the
     /// receiver checks for exactly that.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Default)]
     pub struct Signature(pub [u8; 32]): AuthSignature;
 }
 

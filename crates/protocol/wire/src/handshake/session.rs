@@ -3,15 +3,14 @@
 
 use carmine_types::UTime;
 
-use super::control;
+use super::controls;
 use crate::{EntityAddr, EntityAddrVec};
 
 /// Bit of the ident frames' `flags`: nothing is kept when the connection breaks.
 pub const FLAG_LOSSY: u64 = 1;
 
-control! {
+controls! {
     /// Client → server, after the signatures.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ClientIdent: ClientIdent {
         /// The client's own addresses.
         pub addrs: EntityAddrVec,
@@ -27,11 +26,8 @@ control! {
         pub flags: u64,
         pub cookie: u64,
     }
-}
 
-control! {
     /// Server → client: the session is open.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ServerIdent: ServerIdent {
         /// Must contain the address that the client dialled, nonce included, else the client gives up.
         pub addrs: EntityAddrVec,
@@ -44,17 +40,11 @@ control! {
         /// 0 for lossy sessions.
         pub cookie: u64,
     }
-}
 
-control! {
     /// Server → client: the features that the server requires and the client lacks.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MissingFeatures(pub u64): IdentMissingFeatures;
-}
 
-control! {
     /// Client → server: take up an old session.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Reconnect: SessionReconnect {
         pub addrs: EntityAddrVec,
         pub client_cookie: u64,
@@ -64,55 +54,31 @@ control! {
         /// Number of the last message received.
         pub in_seq: u64,
     }
-}
 
-control! {
     /// Server → client: no such session. The client then sends CLIENT_IDENT on the same connection.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Reset: SessionReset {
         /// Whether the client must also tell its upper layer that messages were lost.
         pub full: bool,
     }
-}
 
-control! {
     /// Server → client: try again with a higher connect_seq than this, the server's.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Retry(pub u64): SessionRetry;
-}
 
-control! {
     /// Server → client: try again with a higher global_seq than this, the server's record of the client's.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RetryGlobal(pub u64): SessionRetryGlobal;
-}
 
-control! {
     /// Server → client: the session goes on; the number of the last message that the server received.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReconnectOk(pub u64): SessionReconnectOk;
-}
 
-control! {
     /// Server → client: both sides connect at once, and the client's attempt lost.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Wait: Wait;
-}
 
-control! {
     /// "Are you there?" Must be answered with the same time.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Keepalive2(pub UTime): Keepalive2;
-}
 
-control! {
     /// The answer to [`Keepalive2`], with its time.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Keepalive2Ack(pub UTime): Keepalive2Ack;
-}
 
-control! {
     /// Number of the last message received; only of use in lossless sessions.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Ack(pub u64): Ack;
 }

@@ -3,37 +3,20 @@
 use carmine_codec::Fields;
 use carmine_types::{Epoch, Uuid};
 
-use crate::header::{message, priority};
+use crate::header::{messages, priority};
 use crate::{Decoder, Encoder, EntityAddrVec, Front, Result, kinds};
 
-/// MMonGetMap: "send the MonMap".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GetMap;
+messages! {
+    /// MMonGetMap: "send the MonMap".
+    pub struct GetMap: MON_GET_MAP, 1, compat 1 {}
 
-impl Front for GetMap {
-    const KIND: u16 = kinds::MON_GET_MAP;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
-
-    fn encode(&self, _: &mut Encoder<'_>) {}
-
-    fn decode(_: u16, _: &mut Decoder<'_>) -> Result<GetMap> {
-        Ok(GetMap)
-    }
-}
-
-message! {
     /// MMonMap.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct MonMapMsg: MON_MAP, 1, compat 1, priority MON_REPLY {
         /// An encoded MonMap.
         pub monmap: Vec<u8>,
     }
-}
 
-message! {
     /// MOSDMap v4: from a monitor, or from an OSD to a client with an old map.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct OsdMapMsg: OSD_MAP, 4, compat 3, oldest 3, priority MON_REPLY {
         pub fsid: Uuid,
         /// Encoded incrementals, ascending: each makes its epoch out of the one before.

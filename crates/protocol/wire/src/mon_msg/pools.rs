@@ -3,11 +3,10 @@
 use carmine_types::{Epoch, Uuid};
 
 use super::paxos;
-use crate::header::message;
+use crate::header::messages;
 
-message! {
+messages! {
     /// MPoolOp v4.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PoolOp: POOL_OP, 4, compat 2 {
         /// Map version that the client knows.
         pub version: u64 = paxos,
@@ -27,16 +26,13 @@ message! {
 impl PoolOp {
     pub const CREATE: u32 = 0x01;
     pub const DELETE: u32 = 0x02;
-    pub const AUID_CHANGE: u32 = 0x03;
     pub const CREATE_SNAP: u32 = 0x11;
-    pub const DELETE_SNAP: u32 = 0x12;
     pub const CREATE_UNMANAGED_SNAP: u32 = 0x21;
     pub const DELETE_UNMANAGED_SNAP: u32 = 0x22;
 }
 
-message! {
+messages! {
     /// MPoolOpReply. The client waits for the map of its epoch.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PoolOpReply: POOL_OP_REPLY, 1, compat 1, priority MON_REPLY {
         pub version: u64 = paxos,
         pub fsid: Uuid,
@@ -47,11 +43,8 @@ message! {
         /// For [`PoolOp::CREATE_UNMANAGED_SNAP`]: the new snap id, a u64.
         pub data: Option<Vec<u8>>,
     }
-}
 
-message! {
     /// MGetPoolStats.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct GetPoolStats: GET_POOL_STATS, 1, compat 1 {
         /// Map version that the client knows.
         pub version: u64 = paxos,
@@ -59,11 +52,8 @@ message! {
         /// Pool names.
         pub pools: Vec<String>,
     }
-}
 
-message! {
     /// MGetPoolStatsReply v2. A client takes an empty list: it then shows the totals only.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct GetPoolStatsReply: GET_POOL_STATS_REPLY, 2, compat 1, oldest 1, priority MON_REPLY {
         pub version: u64 = paxos,
         pub fsid: Uuid,
@@ -98,9 +88,8 @@ mod pool_stats {
     }
 }
 
-message! {
+messages! {
     /// MStatfs v2.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct StatFs: STATFS, 2, compat 1, oldest 1 {
         /// Map version that the client knows.
         pub version: u64 = paxos,
@@ -108,11 +97,9 @@ message! {
         /// One pool, or the whole cluster.
         pub pool: Option<i64>; since 2,
     }
-}
 
-message! {
     /// MStatfsReply.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Default)]
     pub struct StatFsReply: STATFS_REPLY, 1, compat 1, priority MON_REPLY {
         pub fsid: Uuid,
         pub version: u64,

@@ -4,7 +4,7 @@ use carmine_codec::coded;
 use carmine_types::Uuid;
 
 use super::paxos;
-use crate::header::message;
+use crate::header::messages;
 
 /// Bit of [`Subscription::flags`]: send one and forget the subscription.
 pub const ONETIME: u8 = 1;
@@ -28,49 +28,37 @@ impl Subscription {
     }
 }
 
-message! {
+messages! {
     /// MMonSubscribe v3: "send me these maps, now and when they change".
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Subscribe: MON_SUBSCRIBE, 3, compat 1 {
         /// Real clients write them ascending by name.
         pub what: Vec<Subscription>,
         pub hostname: String,
     }
-}
 
-message! {
     /// MConfig: options that the monitor pushes to a client, which waits for this message even if it is empty.
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[derive(Default)]
     pub struct ConfigMsg: CONFIG, 1, compat 1, priority MON_REPLY {
         /// Option and value.
         pub options: Vec<(String, String)>,
     }
-}
 
-message! {
     /// MMonGetVersion: "which version of this map is the newest?"
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct GetVersion: MON_GET_VERSION, 1, compat 1 {
         /// Chosen by the client; the reply echoes it (header tids are 0).
         pub handle: u64,
         /// "osdmap".
         pub what: String,
     }
-}
 
-message! {
     /// MMonGetVersionReply. The client then waits for that version: never name one that is not delivered.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct GetVersionReply: MON_GET_VERSION_REPLY, 2, compat 2, priority MON_REPLY {
         pub handle: u64,
         pub newest: u64,
         pub oldest: u64,
     }
-}
 
-message! {
     /// MMonCommand: `{"prefix": "osd pool ls", ...}`. Its data segment is the command's input.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Command: MON_COMMAND, 1, compat 1 {
         /// Map version that the client knows.
         pub version: u64 = paxos,
@@ -78,11 +66,8 @@ message! {
         /// One JSON object, as a string.
         pub cmd: Vec<String>,
     }
-}
 
-message! {
     /// MMonCommandAck. Its data segment is the command's output; the header echoes the command's tid.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CommandAck: MON_COMMAND_ACK, 1, compat 1, priority MON_REPLY {
         pub version: u64 = paxos,
         /// 0 or a negative errno.

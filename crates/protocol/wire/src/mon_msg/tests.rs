@@ -27,7 +27,7 @@ proptest! {
         round_trip(ConfigMsg { options });
         round_trip(GetVersion { handle: n[0], what: text });
         round_trip(GetVersionReply { handle: n[0], newest: n[1], oldest: n[2] });
-        round_trip(GetMap);
+        round_trip(GetMap {});
     }
 
     #[test]

@@ -8,22 +8,7 @@ pub const ONDISK: u32 = 4;
 pub const RETRY: u32 = 8;
 pub const READ: u32 = 0x10;
 pub const WRITE: u32 = 0x20;
-pub const ORDER_SNAP: u32 = 0x40;
-pub const BALANCE_READS: u32 = 0x100;
-pub const PARALLEL_EXEC: u32 = 0x200;
-/// Addresses a PG, not an object.
-pub const PG_OP: u32 = 0x400;
-pub const EXEC: u32 = 0x800;
-pub const LOCALIZE_READS: u32 = 0x2000;
-/// A read that is ordered like a write.
-pub const RW_ORDERED: u32 = 0x4000;
-pub const IGNORE_CACHE: u32 = 0x8000;
-pub const SKIP_RW_LOCKS: u32 = 0x1_0000;
 pub const IGNORE_OVERLAY: u32 = 0x2_0000;
-pub const FLUSH: u32 = 0x4_0000;
-pub const MAP_SNAP_CLONE: u32 = 0x8_0000;
-pub const ENFORCE_SNAPC: u32 = 0x10_0000;
-pub const REDIRECTED: u32 = 0x20_0000;
 /// Set by all clients of today.
 pub const KNOWN_IF_REDIRECTED: u32 = 0x40_0000;
 pub const FULL_TRY: u32 = 0x80_0000;

@@ -1,13 +1,9 @@
 //! Operation codes: mode | type | number.
 
-/// Mode bits.
-pub const MODE_READ: u16 = 0x1000;
 pub const MODE_WRITE: u16 = 0x2000;
 /// Type bits, and the types.
 pub const TYPE_MASK: u16 = 0x0f00;
 pub const TYPE_DATA: u16 = 0x0200;
-pub const TYPE_ATTR: u16 = 0x0300;
-pub const TYPE_EXEC: u16 = 0x0400;
 pub const TYPE_PG: u16 = 0x0500;
 
 macro_rules! ops {

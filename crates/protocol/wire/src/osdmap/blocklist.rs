@@ -1,9 +1,9 @@
 //! Clients that are kept out, by address.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use super::{Incremental, OsdMap};
+use crate::Encoder;
 use crate::addr::{EntityAddr, kind};
 
 impl OsdMap {
@@ -21,40 +21,17 @@ impl OsdMap {
         if inc.new_blocklist.is_empty() && inc.old_blocklist.is_empty() {
             return;
         }
+        let bytes = |addr: &EntityAddr| Encoder::collect(|e| addr.put_fields(e));
         let mut sorted = BTreeMap::new();
         for (addr, until) in self.blocklist.iter().chain(&inc.new_blocklist) {
             // An entry that is there already keeps its end, as in Ceph.
-            sorted.entry(addr_bytes(addr)).or_insert((*addr, *until));
+            sorted.entry(bytes(addr)).or_insert((*addr, *until));
         }
         for addr in &inc.old_blocklist {
-            sorted.remove(&addr_bytes(addr));
+            sorted.remove(&bytes(addr));
         }
         self.blocklist = sorted.into_values().collect();
     }
-}
-
-/// What Ceph sorts an encoded blocklist by: the address as it lies in memory.
-fn addr_bytes(addr: &EntityAddr) -> [u8; 36] {
-    let mut bytes = [0; 36];
-    let (head, sock) = bytes.split_at_mut(8);
-    head[..4].copy_from_slice(&addr.kind.to_le_bytes());
-    head[4..].copy_from_slice(&addr.nonce.to_le_bytes());
-    match addr.sock {
-        None => {}
-        Some(SocketAddr::V4(v4)) => {
-            sock[0] = 2;
-            sock[2..4].copy_from_slice(&v4.port().to_be_bytes());
-            sock[4..8].copy_from_slice(&v4.ip().octets());
-        }
-        Some(SocketAddr::V6(v6)) => {
-            sock[0] = 10;
-            sock[2..4].copy_from_slice(&v6.port().to_be_bytes());
-            sock[4..8].copy_from_slice(&v6.flowinfo().to_le_bytes());
-            sock[8..24].copy_from_slice(&v6.ip().octets());
-            sock[24..28].copy_from_slice(&v6.scope_id().to_le_bytes());
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]

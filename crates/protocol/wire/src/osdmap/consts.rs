@@ -113,28 +113,7 @@ pub const RELEASE_UNCHANGED: u8 = 0xff;
 
 /// Name of a Ceph release by number (`12` is `luminous`); `unknown` when it has none here.
 pub fn release_name(number: u8) -> &'static str {
-    const NAMES: [&str; 21] = [
-        "unknown",
-        "argonaut",
-        "bobtail",
-        "cuttlefish",
-        "dumpling",
-        "emperor",
-        "firefly",
-        "giant",
-        "hammer",
-        "infernalis",
-        "jewel",
-        "kraken",
-        "luminous",
-        "mimic",
-        "nautilus",
-        "octopus",
-        "pacific",
-        "quincy",
-        "reef",
-        "squid",
-        "tentacle",
-    ];
-    NAMES.get(usize::from(number)).copied().unwrap_or("unknown")
+    const NAMES: &str = "unknown argonaut bobtail cuttlefish dumpling emperor firefly giant hammer infernalis jewel kraken \
+        luminous mimic nautilus octopus pacific quincy reef squid tentacle";
+    NAMES.split(' ').nth(number.into()).unwrap_or("unknown")
 }

@@ -8,114 +8,117 @@ use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 use super::consts::{RELEASE_UNCHANGED, STATE_UP};
 use super::{IntervalSet, OsdMap, OsdXinfo, PgPool, Section, StringMap};
 use crate::addr::{EntityAddr, EntityAddrVec};
+use crate::handshake::features::SIGNIFICANT;
 
-/// `OSDMap::Incremental`: what to change in epoch `epoch - 1` to get `epoch`. Apply it with `OsdMap::apply`.
-///
-/// `Incremental::next` starts an empty one; every field's default means "no change".
-#[derive(Clone, Debug, PartialEq)]
-pub struct Incremental {
-    /// Identity of the cluster.
-    pub fsid: Uuid,
-    /// The epoch it leads to.
-    pub epoch: Epoch,
-    /// When it was made.
-    pub modified: UTime,
-    /// -1: unchanged.
-    pub new_pool_max: i64,
-    /// -1: unchanged.
-    pub new_flags: i32,
-    /// An encoded full map that replaces everything, or empty.
-    pub fullmap: Vec<u8>,
-    /// An encoded crush map, or empty.
-    pub crush: Vec<u8>,
-    /// -1: unchanged.
-    pub new_max_osd: i32,
-    /// New and changed pools.
-    pub new_pools: BTreeMap<i64, PgPool>,
-    /// New and changed names.
-    pub new_pool_names: BTreeMap<i64, String>,
-    /// Deleted pools.
-    pub old_pools: BTreeSet<i64>,
-    /// OSDs that come up, and where clients reach them.
-    pub new_up_client: BTreeMap<OsdId, EntityAddrVec>,
-    /// State bits to flip; 0 means "goes down".
-    pub new_state: BTreeMap<OsdId, u32>,
-    /// New weights (16.16).
-    pub new_weight: BTreeMap<OsdId, u32>,
-    /// New `pg_temp` entries; an empty list removes one.
-    pub new_pg_temp: BTreeMap<PgId, Vec<i32>>,
-    /// New `primary_temp` entries; -1 removes one.
-    pub new_primary_temp: BTreeMap<PgId, i32>,
-    /// New primary affinities.
-    pub new_primary_affinity: BTreeMap<OsdId, u32>,
-    /// New and changed erasure code profiles.
-    pub new_erasure_code_profiles: BTreeMap<String, StringMap>,
-    /// Deleted ones.
-    pub old_erasure_code_profiles: Vec<String>,
-    /// New pins.
-    pub new_pg_upmap: BTreeMap<PgId, Vec<i32>>,
-    /// Removed pins.
-    pub old_pg_upmap: BTreeSet<PgId>,
-    /// New replacements.
-    pub new_pg_upmap_items: BTreeMap<PgId, Vec<(i32, i32)>>,
-    /// Removed replacements.
-    pub old_pg_upmap_items: BTreeSet<PgId>,
-    /// Snapshots removed by this epoch.
-    pub new_removed_snaps: BTreeMap<i64, IntervalSet>,
-    /// Snapshots purged by this epoch.
-    pub new_purged_snaps: BTreeMap<i64, IntervalSet>,
-    /// Zero: unchanged.
-    pub new_last_up_change: UTime,
-    /// Zero: unchanged.
-    pub new_last_in_change: UTime,
-    /// Envelope of the client section.
-    pub client_section: Section,
+carmine_types::defaults! {
+    /// `OSDMap::Incremental`: what to change in epoch `epoch - 1` to get `epoch`. Apply it with `OsdMap::apply`.
+    ///
+    /// `Incremental::next` starts an empty one; every field's default means "no change".
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Incremental {
+        /// Identity of the cluster.
+        pub fsid: Uuid,
+        /// The epoch it leads to.
+        pub epoch: Epoch,
+        /// When it was made.
+        pub modified: UTime,
+        /// -1: unchanged.
+        pub new_pool_max: i64 = -1,
+        /// -1: unchanged.
+        pub new_flags: i32 = -1,
+        /// An encoded full map that replaces everything, or empty.
+        pub fullmap: Vec<u8>,
+        /// An encoded crush map, or empty.
+        pub crush: Vec<u8>,
+        /// -1: unchanged.
+        pub new_max_osd: i32 = -1,
+        /// New and changed pools.
+        pub new_pools: BTreeMap<i64, PgPool>,
+        /// New and changed names.
+        pub new_pool_names: BTreeMap<i64, String>,
+        /// Deleted pools.
+        pub old_pools: BTreeSet<i64>,
+        /// OSDs that come up, and where clients reach them.
+        pub new_up_client: BTreeMap<OsdId, EntityAddrVec>,
+        /// State bits to flip; 0 means "goes down".
+        pub new_state: BTreeMap<OsdId, u32>,
+        /// New weights (16.16).
+        pub new_weight: BTreeMap<OsdId, u32>,
+        /// New `pg_temp` entries; an empty list removes one.
+        pub new_pg_temp: BTreeMap<PgId, Vec<i32>>,
+        /// New `primary_temp` entries; -1 removes one.
+        pub new_primary_temp: BTreeMap<PgId, i32>,
+        /// New primary affinities.
+        pub new_primary_affinity: BTreeMap<OsdId, u32>,
+        /// New and changed erasure code profiles.
+        pub new_erasure_code_profiles: BTreeMap<String, StringMap>,
+        /// Deleted ones.
+        pub old_erasure_code_profiles: Vec<String>,
+        /// New pins.
+        pub new_pg_upmap: BTreeMap<PgId, Vec<i32>>,
+        /// Removed pins.
+        pub old_pg_upmap: BTreeSet<PgId>,
+        /// New replacements.
+        pub new_pg_upmap_items: BTreeMap<PgId, Vec<(i32, i32)>>,
+        /// Removed replacements.
+        pub old_pg_upmap_items: BTreeSet<PgId>,
+        /// Snapshots removed by this epoch.
+        pub new_removed_snaps: BTreeMap<i64, IntervalSet>,
+        /// Snapshots purged by this epoch.
+        pub new_purged_snaps: BTreeMap<i64, IntervalSet>,
+        /// Zero: unchanged.
+        pub new_last_up_change: UTime,
+        /// Zero: unchanged.
+        pub new_last_in_change: UTime,
+        /// Envelope of the client section.
+        pub client_section: Section = Section::new(8, 1),
 
-    /// Back-side heartbeat addresses of OSDs that come up.
-    pub new_hb_back_up: BTreeMap<OsdId, EntityAddrVec>,
-    /// New `up_thru`.
-    pub new_up_thru: BTreeMap<OsdId, Epoch>,
-    /// New clean intervals.
-    pub new_last_clean_interval: BTreeMap<OsdId, (Epoch, Epoch)>,
-    /// OSDs declared lost.
-    pub new_lost: BTreeMap<OsdId, Epoch>,
-    /// Addresses to refuse, and until when.
-    pub new_blocklist: Vec<(EntityAddr, UTime)>,
-    /// Addresses to accept again.
-    pub old_blocklist: Vec<EntityAddr>,
-    /// Cluster-side addresses of OSDs that come up.
-    pub new_up_cluster: BTreeMap<OsdId, EntityAddrVec>,
-    /// Name of a cluster snapshot, usually empty.
-    pub cluster_snapshot: String,
-    /// New store identities.
-    pub new_uuid: BTreeMap<OsdId, Uuid>,
-    /// New `osd_xinfo` records.
-    pub new_xinfo: BTreeMap<OsdId, OsdXinfo>,
-    /// Front-side heartbeat addresses of OSDs that come up.
-    pub new_hb_front_up: BTreeMap<OsdId, EntityAddrVec>,
-    /// Features with which the full map is to be encoded.
-    pub encode_features: u64,
-    /// Negative: unchanged.
-    pub new_nearfull_ratio: f32,
-    /// Negative: unchanged.
-    pub new_full_ratio: f32,
-    /// Negative: unchanged.
-    pub new_backfillfull_ratio: f32,
-    /// 0xff: unchanged.
-    pub new_require_min_compat_client: u8,
-    /// 0xff: unchanged.
-    pub new_require_osd_release: u8,
-    /// New flags of crush nodes; 0 removes an entry.
-    pub new_crush_node_flags: BTreeMap<i32, u32>,
-    /// New flags of device classes; 0 removes an entry.
-    pub new_device_class_flags: BTreeMap<i32, u32>,
-    /// Envelope of the OSD section.
-    pub osd_section: Section,
+        /// Back-side heartbeat addresses of OSDs that come up.
+        pub new_hb_back_up: BTreeMap<OsdId, EntityAddrVec>,
+        /// New `up_thru`.
+        pub new_up_thru: BTreeMap<OsdId, Epoch>,
+        /// New clean intervals.
+        pub new_last_clean_interval: BTreeMap<OsdId, (Epoch, Epoch)>,
+        /// OSDs declared lost.
+        pub new_lost: BTreeMap<OsdId, Epoch>,
+        /// Addresses to refuse, and until when.
+        pub new_blocklist: Vec<(EntityAddr, UTime)>,
+        /// Addresses to accept again.
+        pub old_blocklist: Vec<EntityAddr>,
+        /// Cluster-side addresses of OSDs that come up.
+        pub new_up_cluster: BTreeMap<OsdId, EntityAddrVec>,
+        /// Name of a cluster snapshot, usually empty.
+        pub cluster_snapshot: String,
+        /// New store identities.
+        pub new_uuid: BTreeMap<OsdId, Uuid>,
+        /// New `osd_xinfo` records.
+        pub new_xinfo: BTreeMap<OsdId, OsdXinfo>,
+        /// Front-side heartbeat addresses of OSDs that come up.
+        pub new_hb_front_up: BTreeMap<OsdId, EntityAddrVec>,
+        /// Features with which the full map is to be encoded.
+        pub encode_features: u64 = SIGNIFICANT,
+        /// Negative: unchanged.
+        pub new_nearfull_ratio: f32 = -1.0,
+        /// Negative: unchanged.
+        pub new_full_ratio: f32 = -1.0,
+        /// Negative: unchanged.
+        pub new_backfillfull_ratio: f32 = -1.0,
+        /// 0xff: unchanged.
+        pub new_require_min_compat_client: u8 = RELEASE_UNCHANGED,
+        /// 0xff: unchanged.
+        pub new_require_osd_release: u8 = RELEASE_UNCHANGED,
+        /// New flags of crush nodes; 0 removes an entry.
+        pub new_crush_node_flags: BTreeMap<i32, u32>,
+        /// New flags of device classes; 0 removes an entry.
+        pub new_device_class_flags: BTreeMap<i32, u32>,
+        /// Envelope of the OSD section.
+        pub osd_section: Section = Section::new(9, 1),
 
-    /// Checksum of the encoded full map it leads to. librados does not check it, Ceph's OSDs do.
-    pub full_crc: u32,
-    /// Outer envelope; version 7 carries no checksums.
-    pub section: Section,
+        /// Checksum of the encoded full map it leads to. librados does not check it, Ceph's OSDs do.
+        pub full_crc: u32,
+        /// Outer envelope; version 7 carries no checksums.
+        pub section: Section = Section::new(8, 7),
+    }
 }
 
 impl Incremental {
@@ -145,62 +148,5 @@ impl Incremental {
         let mut next = map.clone();
         next.apply(self)?;
         Ok(Arc::new(next))
-    }
-}
-
-impl Default for Incremental {
-    fn default() -> Self {
-        Self {
-            fsid: Uuid::default(),
-            epoch: Epoch::default(),
-            modified: UTime::default(),
-            new_pool_max: -1,
-            new_flags: -1,
-            fullmap: Vec::new(),
-            crush: Vec::new(),
-            new_max_osd: -1,
-            new_pools: BTreeMap::new(),
-            new_pool_names: BTreeMap::new(),
-            old_pools: BTreeSet::new(),
-            new_up_client: BTreeMap::new(),
-            new_state: BTreeMap::new(),
-            new_weight: BTreeMap::new(),
-            new_pg_temp: BTreeMap::new(),
-            new_primary_temp: BTreeMap::new(),
-            new_primary_affinity: BTreeMap::new(),
-            new_erasure_code_profiles: BTreeMap::new(),
-            old_erasure_code_profiles: Vec::new(),
-            new_pg_upmap: BTreeMap::new(),
-            old_pg_upmap: BTreeSet::new(),
-            new_pg_upmap_items: BTreeMap::new(),
-            old_pg_upmap_items: BTreeSet::new(),
-            new_removed_snaps: BTreeMap::new(),
-            new_purged_snaps: BTreeMap::new(),
-            new_last_up_change: UTime::default(),
-            new_last_in_change: UTime::default(),
-            client_section: Section::new(8, 1),
-            new_hb_back_up: BTreeMap::new(),
-            new_up_thru: BTreeMap::new(),
-            new_last_clean_interval: BTreeMap::new(),
-            new_lost: BTreeMap::new(),
-            new_blocklist: Vec::new(),
-            old_blocklist: Vec::new(),
-            new_up_cluster: BTreeMap::new(),
-            cluster_snapshot: String::new(),
-            new_uuid: BTreeMap::new(),
-            new_xinfo: BTreeMap::new(),
-            new_hb_front_up: BTreeMap::new(),
-            encode_features: 0x0f00_0880_1021_2a04,
-            new_nearfull_ratio: -1.0,
-            new_full_ratio: -1.0,
-            new_backfillfull_ratio: -1.0,
-            new_require_min_compat_client: RELEASE_UNCHANGED,
-            new_require_osd_release: RELEASE_UNCHANGED,
-            new_crush_node_flags: BTreeMap::new(),
-            new_device_class_flags: BTreeMap::new(),
-            osd_section: Section::new(9, 1),
-            full_crc: 0,
-            section: Section::new(8, 7),
-        }
     }
 }

@@ -12,101 +12,103 @@ use super::{IntervalSet, OsdInfo, OsdXinfo, PgPool, Section, StringMap};
 use crate::addr::{EntityAddr, EntityAddrVec};
 use crate::crushmap::CrushMap;
 
-/// The full OSDMap.
-///
-/// The per-OSD vectors are indexed by OSD id; `set_max_osd` keeps them equally long, a map off the wire may have
-/// empty ones, so readers use the accessors, which answer as if missing entries were those of an absent OSD.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OsdMap {
-    /// Identity of the cluster.
-    pub fsid: Uuid,
-    /// Number of this map.
-    pub epoch: Epoch,
-    /// When the cluster was made.
-    pub created: UTime,
-    /// When this epoch was made.
-    pub modified: UTime,
-    /// Pools by id.
-    pub pools: BTreeMap<i64, PgPool>,
-    /// Names of pools by id.
-    pub pool_names: BTreeMap<i64, String>,
-    /// Highest pool id ever given; -1 before the first (Ceph writes it as an i32).
-    pub pool_max: i32,
-    /// See `consts::FLAG_NAMES`.
-    pub flags: u32,
-    /// Length of the per-OSD vectors.
-    pub max_osd: u32,
-    /// Bits `consts::STATE_*`.
-    pub osd_state: Vec<u32>,
-    /// 16.16: 0 is out, 0x10000 is in.
-    pub osd_weight: Vec<u32>,
-    /// Where clients reach each OSD.
-    pub client_addrs: Vec<EntityAddrVec>,
-    /// PGs that are served by other OSDs than CRUSH says, for a while.
-    pub pg_temp: BTreeMap<PgId, Vec<i32>>,
-    /// PGs with another primary, for a while.
-    pub primary_temp: BTreeMap<PgId, i32>,
-    /// 16.16 by OSD; empty means the default for all.
-    pub primary_affinity: Vec<u32>,
-    /// Placement rules and tree. Shared, because it is large and changes seldom.
-    pub crush: Arc<CrushMap>,
-    /// Erasure code profiles by name.
-    pub erasure_code_profiles: BTreeMap<String, StringMap>,
-    /// PGs pinned to a list of OSDs.
-    pub pg_upmap: BTreeMap<PgId, Vec<i32>>,
-    /// PGs with OSDs replaced: `(from, to)`.
-    pub pg_upmap_items: BTreeMap<PgId, Vec<(i32, i32)>>,
-    /// Number of changes of `crush`.
-    pub crush_version: i32,
-    /// Snapshots removed by this epoch.
-    pub new_removed_snaps: BTreeMap<i64, IntervalSet>,
-    /// Snapshots purged by this epoch.
-    pub new_purged_snaps: BTreeMap<i64, IntervalSet>,
-    /// When an OSD last went up or down.
-    pub last_up_change: UTime,
-    /// When an OSD last went in or out.
-    pub last_in_change: UTime,
-    /// Envelope of the client section.
-    pub client_section: Section,
+carmine_types::defaults! {
+    /// The full OSDMap.
+    ///
+    /// The per-OSD vectors are indexed by OSD id; `set_max_osd` keeps them equally long, a map off the wire may have
+    /// empty ones, so readers use the accessors, which answer as if missing entries were those of an absent OSD.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct OsdMap {
+        /// Identity of the cluster.
+        pub fsid: Uuid,
+        /// Number of this map.
+        pub epoch: Epoch,
+        /// When the cluster was made.
+        pub created: UTime,
+        /// When this epoch was made.
+        pub modified: UTime,
+        /// Pools by id.
+        pub pools: BTreeMap<i64, PgPool>,
+        /// Names of pools by id.
+        pub pool_names: BTreeMap<i64, String>,
+        /// Highest pool id ever given; -1 before the first (Ceph writes it as an i32).
+        pub pool_max: i32 = -1,
+        /// See `consts::FLAG_NAMES`.
+        pub flags: u32,
+        /// Length of the per-OSD vectors.
+        pub max_osd: u32,
+        /// Bits `consts::STATE_*`.
+        pub osd_state: Vec<u32>,
+        /// 16.16: 0 is out, 0x10000 is in.
+        pub osd_weight: Vec<u32>,
+        /// Where clients reach each OSD.
+        pub client_addrs: Vec<EntityAddrVec>,
+        /// PGs that are served by other OSDs than CRUSH says, for a while.
+        pub pg_temp: BTreeMap<PgId, Vec<i32>>,
+        /// PGs with another primary, for a while.
+        pub primary_temp: BTreeMap<PgId, i32>,
+        /// 16.16 by OSD; empty means the default for all.
+        pub primary_affinity: Vec<u32>,
+        /// Placement rules and tree. Shared, because it is large and changes seldom.
+        pub crush: Arc<CrushMap>,
+        /// Erasure code profiles by name.
+        pub erasure_code_profiles: BTreeMap<String, StringMap>,
+        /// PGs pinned to a list of OSDs.
+        pub pg_upmap: BTreeMap<PgId, Vec<i32>>,
+        /// PGs with OSDs replaced: `(from, to)`.
+        pub pg_upmap_items: BTreeMap<PgId, Vec<(i32, i32)>>,
+        /// Number of changes of `crush`.
+        pub crush_version: i32 = 1,
+        /// Snapshots removed by this epoch.
+        pub new_removed_snaps: BTreeMap<i64, IntervalSet>,
+        /// Snapshots purged by this epoch.
+        pub new_purged_snaps: BTreeMap<i64, IntervalSet>,
+        /// When an OSD last went up or down.
+        pub last_up_change: UTime,
+        /// When an OSD last went in or out.
+        pub last_in_change: UTime,
+        /// Envelope of the client section.
+        pub client_section: Section = Section::new(9, 1),
 
-    /// Back-side heartbeat addresses.
-    pub hb_back_addrs: Vec<EntityAddrVec>,
-    /// Epochs of each OSD.
-    pub osd_info: Vec<OsdInfo>,
-    /// Refused client addresses and until when; in the order Ceph sorts them.
-    pub blocklist: Vec<(EntityAddr, UTime)>,
-    /// Where OSDs reach each other.
-    pub cluster_addrs: Vec<EntityAddrVec>,
-    /// Epoch of the cluster snapshot.
-    pub cluster_snapshot_epoch: Epoch,
-    /// Name of the cluster snapshot, usually empty.
-    pub cluster_snapshot: String,
-    /// Identity of each OSD's store.
-    pub osd_uuid: Vec<Uuid>,
-    /// More about each OSD.
-    pub osd_xinfo: Vec<OsdXinfo>,
-    /// Front-side heartbeat addresses.
-    pub hb_front_addrs: Vec<EntityAddrVec>,
-    /// Share at which an OSD counts as nearly full.
-    pub nearfull_ratio: f32,
-    /// Share at which an OSD counts as full.
-    pub full_ratio: f32,
-    /// Share at which an OSD takes no backfill.
-    pub backfillfull_ratio: f32,
-    /// Oldest client release that may connect.
-    pub require_min_compat_client: u8,
-    /// Oldest OSD release that may boot.
-    pub require_osd_release: u8,
-    /// Snapshots still to be trimmed.
-    pub removed_snaps_queue: BTreeMap<i64, IntervalSet>,
-    /// Flags by crush node id.
-    pub crush_node_flags: BTreeMap<i32, u32>,
-    /// Flags by device class id.
-    pub device_class_flags: BTreeMap<i32, u32>,
-    /// Envelope of the OSD section.
-    pub osd_section: Section,
-    /// Outer envelope.
-    pub section: Section,
+        /// Back-side heartbeat addresses.
+        pub hb_back_addrs: Vec<EntityAddrVec>,
+        /// Epochs of each OSD.
+        pub osd_info: Vec<OsdInfo>,
+        /// Refused client addresses and until when; in the order Ceph sorts them.
+        pub blocklist: Vec<(EntityAddr, UTime)>,
+        /// Where OSDs reach each other.
+        pub cluster_addrs: Vec<EntityAddrVec>,
+        /// Epoch of the cluster snapshot.
+        pub cluster_snapshot_epoch: Epoch,
+        /// Name of the cluster snapshot, usually empty.
+        pub cluster_snapshot: String,
+        /// Identity of each OSD's store.
+        pub osd_uuid: Vec<Uuid>,
+        /// More about each OSD.
+        pub osd_xinfo: Vec<OsdXinfo>,
+        /// Front-side heartbeat addresses.
+        pub hb_front_addrs: Vec<EntityAddrVec>,
+        /// Share at which an OSD counts as nearly full.
+        pub nearfull_ratio: f32 = 0.0,
+        /// Share at which an OSD counts as full.
+        pub full_ratio: f32 = 0.0,
+        /// Share at which an OSD takes no backfill.
+        pub backfillfull_ratio: f32 = 0.0,
+        /// Oldest client release that may connect.
+        pub require_min_compat_client: u8,
+        /// Oldest OSD release that may boot.
+        pub require_osd_release: u8,
+        /// Snapshots still to be trimmed.
+        pub removed_snaps_queue: BTreeMap<i64, IntervalSet>,
+        /// Flags by crush node id.
+        pub crush_node_flags: BTreeMap<i32, u32>,
+        /// Flags by device class id.
+        pub device_class_flags: BTreeMap<i32, u32>,
+        /// Envelope of the OSD section.
+        pub osd_section: Section = Section::new(9, 1),
+        /// Outer envelope.
+        pub section: Section = Section::new(8, 7),
+    }
 }
 
 impl OsdMap {
@@ -203,56 +205,5 @@ impl OsdMap {
     /// Name of the pool of that id.
     pub fn pool_name(&self, pool: i64) -> Option<&str> {
         self.pool_names.get(&pool).map(String::as_str)
-    }
-}
-
-impl Default for OsdMap {
-    fn default() -> Self {
-        Self {
-            fsid: Uuid::default(),
-            epoch: Epoch::default(),
-            created: UTime::default(),
-            modified: UTime::default(),
-            pools: BTreeMap::new(),
-            pool_names: BTreeMap::new(),
-            pool_max: -1,
-            flags: 0,
-            max_osd: 0,
-            osd_state: Vec::new(),
-            osd_weight: Vec::new(),
-            client_addrs: Vec::new(),
-            pg_temp: BTreeMap::new(),
-            primary_temp: BTreeMap::new(),
-            primary_affinity: Vec::new(),
-            crush: Arc::default(),
-            erasure_code_profiles: BTreeMap::new(),
-            pg_upmap: BTreeMap::new(),
-            pg_upmap_items: BTreeMap::new(),
-            crush_version: 1,
-            new_removed_snaps: BTreeMap::new(),
-            new_purged_snaps: BTreeMap::new(),
-            last_up_change: UTime::default(),
-            last_in_change: UTime::default(),
-            client_section: Section::new(9, 1),
-            hb_back_addrs: Vec::new(),
-            osd_info: Vec::new(),
-            blocklist: Vec::new(),
-            cluster_addrs: Vec::new(),
-            cluster_snapshot_epoch: Epoch::default(),
-            cluster_snapshot: String::new(),
-            osd_uuid: Vec::new(),
-            osd_xinfo: Vec::new(),
-            hb_front_addrs: Vec::new(),
-            nearfull_ratio: 0.0,
-            full_ratio: 0.0,
-            backfillfull_ratio: 0.0,
-            require_min_compat_client: 0,
-            require_osd_release: 0,
-            removed_snaps_queue: BTreeMap::new(),
-            crush_node_flags: BTreeMap::new(),
-            device_class_flags: BTreeMap::new(),
-            osd_section: Section::new(9, 1),
-            section: Section::new(8, 7),
-        }
     }
 }

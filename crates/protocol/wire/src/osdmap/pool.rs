@@ -39,125 +39,127 @@ pub struct HitSetParams {
     pub raw: Section,
 }
 
-/// A pool of the OSDMap. `PgPool::replicated` makes one as Pacific would.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PgPool {
-    /// 1 replicated, 3 erasure coded.
-    pub kind: u8,
-    /// Number of replicas (or of chunks).
-    pub size: u8,
-    /// Rule that places its PGs: `ruleset` of a crush rule, which is its slot.
-    pub crush_rule: u8,
-    /// 2 is rjenkins.
-    pub object_hash: u8,
-    /// Number of PGs.
-    pub pg_num: u32,
-    /// Number of PGs as used for placement.
-    pub pgp_num: u32,
-    /// Two former fields, always 0.
-    pub localized: [u32; 2],
-    /// Epoch of the last change.
-    pub last_change: Epoch,
-    /// Highest snapshot id.
-    pub snap_seq: u64,
-    /// Epoch of the last snapshot change.
-    pub snap_epoch: Epoch,
-    /// Pool snapshots by id.
-    pub snaps: BTreeMap<u64, PoolSnap>,
-    /// Removed self-managed snapshots.
-    pub removed_snaps: IntervalSet,
-    /// Former owner id, 0.
-    pub auid: u64,
-    /// See `consts::POOL_FLAG_NAMES`.
-    pub flags: u64,
-    /// Former replay interval, 0.
-    pub crash_replay_interval: u32,
-    /// Replicas needed to take I/O.
-    pub min_size: u8,
-    /// Byte quota, 0 = none.
-    pub quota_max_bytes: u64,
-    /// Object quota, 0 = none.
-    pub quota_max_objects: u64,
-    /// Cache tiers.
-    pub tiers: BTreeSet<u64>,
-    /// Base pool of this tier, -1 = none.
-    pub tier_of: i64,
-    /// 0 = none.
-    pub cache_mode: u8,
-    /// Tier that takes reads, -1 = none.
-    pub read_tier: i64,
-    /// Tier that takes writes, -1 = none.
-    pub write_tier: i64,
-    /// Unused dictionary.
-    pub properties: StringMap,
-    /// Cache tier: hit sets.
-    pub hit_set_params: HitSetParams,
-    /// Cache tier: seconds per hit set.
-    pub hit_set_period_s: u32,
-    /// Cache tier: number of hit sets.
-    pub hit_set_count: u32,
-    /// Stripe width of an erasure-coded pool, bytes.
-    pub stripe_width: u32,
-    /// Cache tier: size limit.
-    pub target_max_bytes: u64,
-    /// Cache tier: object limit.
-    pub target_max_objects: u64,
-    /// Cache tier: millionths of dirty data at which to flush.
-    pub cache_target_dirty_ratio_micro: u32,
-    /// Cache tier: millionths at which to evict.
-    pub cache_target_full_ratio_micro: u32,
-    /// Cache tier: seconds before a flush.
-    pub cache_min_flush_age_s: u32,
-    /// Cache tier: seconds before an eviction.
-    pub cache_min_evict_age_s: u32,
-    /// Name of the erasure code profile.
-    pub erasure_code_profile: String,
-    /// Clients older than Luminous resend ops when this epoch passes.
-    pub last_force_op_resend_preluminous: Epoch,
-    /// Cache tier.
-    pub min_read_recency_for_promote: u32,
-    /// Hint for directory splitting.
-    pub expected_num_objects: u64,
-    /// Cache tier.
-    pub cache_target_dirty_high_ratio_micro: u32,
-    /// Cache tier.
-    pub min_write_recency_for_promote: u32,
-    /// Cache tier.
-    pub use_gmt_hitset: bool,
-    /// Erasure coding: read all shards.
-    pub fast_read: bool,
-    /// Cache tier.
-    pub hit_set_grade_decay_rate: i32,
-    /// Cache tier.
-    pub hit_set_search_last_n: u32,
-    /// Options by key number.
-    pub opts: BTreeMap<i32, PoolOpt>,
-    /// Versions of the options' envelope.
-    pub opts_section: Section,
-    /// Clients older than Nautilus resend ops when this epoch passes.
-    pub last_force_op_resend_prenautilus: Epoch,
-    /// Which application uses the pool, with its own keys.
-    pub application_metadata: BTreeMap<String, StringMap>,
-    /// When the pool was made.
-    pub create_time: UTime,
-    /// Wanted number of PGs.
-    pub pg_num_target: u32,
-    /// Wanted number of PGs for placement.
-    pub pgp_num_target: u32,
-    /// Number of PGs after the merge under way.
-    pub pg_num_pending: u32,
-    /// Two former fields, always 0.
-    pub old_pg_num_dec: [u32; 2],
-    /// Clients resend ops when this epoch passes.
-    pub last_force_op_resend: Epoch,
-    /// 0 off, 1 warn, 2 on.
-    pub pg_autoscale_mode: u8,
-    /// What the last merge found.
-    pub last_pg_merge_meta: MergeMeta,
-    /// Versions of the merge record's envelope.
-    pub merge_section: Section,
-    /// Versions of the pool's envelope, and what a newer writer added.
-    pub section: Section,
+carmine_types::defaults! {
+    /// A pool of the OSDMap. `PgPool::replicated` makes one as Pacific would.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct PgPool {
+        /// 1 replicated, 3 erasure coded.
+        pub kind: u8 = POOL_REPLICATED,
+        /// Number of replicas (or of chunks).
+        pub size: u8,
+        /// Rule that places its PGs: `ruleset` of a crush rule, which is its slot.
+        pub crush_rule: u8,
+        /// 2 is rjenkins.
+        pub object_hash: u8 = HASH_RJENKINS,
+        /// Number of PGs.
+        pub pg_num: u32,
+        /// Number of PGs as used for placement.
+        pub pgp_num: u32,
+        /// Two former fields, always 0.
+        pub localized: [u32; 2],
+        /// Epoch of the last change.
+        pub last_change: Epoch,
+        /// Highest snapshot id.
+        pub snap_seq: u64,
+        /// Epoch of the last snapshot change.
+        pub snap_epoch: Epoch,
+        /// Pool snapshots by id.
+        pub snaps: BTreeMap<u64, PoolSnap>,
+        /// Removed self-managed snapshots.
+        pub removed_snaps: IntervalSet,
+        /// Former owner id, 0.
+        pub auid: u64,
+        /// See `consts::POOL_FLAG_NAMES`.
+        pub flags: u64 = POOL_HASHPSPOOL,
+        /// Former replay interval, 0.
+        pub crash_replay_interval: u32,
+        /// Replicas needed to take I/O.
+        pub min_size: u8,
+        /// Byte quota, 0 = none.
+        pub quota_max_bytes: u64,
+        /// Object quota, 0 = none.
+        pub quota_max_objects: u64,
+        /// Cache tiers.
+        pub tiers: BTreeSet<u64>,
+        /// Base pool of this tier, -1 = none.
+        pub tier_of: i64 = -1,
+        /// 0 = none.
+        pub cache_mode: u8,
+        /// Tier that takes reads, -1 = none.
+        pub read_tier: i64 = -1,
+        /// Tier that takes writes, -1 = none.
+        pub write_tier: i64 = -1,
+        /// Unused dictionary.
+        pub properties: StringMap,
+        /// Cache tier: hit sets.
+        pub hit_set_params: HitSetParams = HitSetParams { raw: Section { version: 1, compat: 1, tail: vec![0] } },
+        /// Cache tier: seconds per hit set.
+        pub hit_set_period_s: u32,
+        /// Cache tier: number of hit sets.
+        pub hit_set_count: u32,
+        /// Stripe width of an erasure-coded pool, bytes.
+        pub stripe_width: u32,
+        /// Cache tier: size limit.
+        pub target_max_bytes: u64,
+        /// Cache tier: object limit.
+        pub target_max_objects: u64,
+        /// Cache tier: millionths of dirty data at which to flush.
+        pub cache_target_dirty_ratio_micro: u32 = 400_000,
+        /// Cache tier: millionths at which to evict.
+        pub cache_target_full_ratio_micro: u32 = 800_000,
+        /// Cache tier: seconds before a flush.
+        pub cache_min_flush_age_s: u32,
+        /// Cache tier: seconds before an eviction.
+        pub cache_min_evict_age_s: u32,
+        /// Name of the erasure code profile.
+        pub erasure_code_profile: String,
+        /// Clients older than Luminous resend ops when this epoch passes.
+        pub last_force_op_resend_preluminous: Epoch,
+        /// Cache tier.
+        pub min_read_recency_for_promote: u32,
+        /// Hint for directory splitting.
+        pub expected_num_objects: u64,
+        /// Cache tier.
+        pub cache_target_dirty_high_ratio_micro: u32 = 600_000,
+        /// Cache tier.
+        pub min_write_recency_for_promote: u32,
+        /// Cache tier.
+        pub use_gmt_hitset: bool = true,
+        /// Erasure coding: read all shards.
+        pub fast_read: bool,
+        /// Cache tier.
+        pub hit_set_grade_decay_rate: i32,
+        /// Cache tier.
+        pub hit_set_search_last_n: u32,
+        /// Options by key number.
+        pub opts: BTreeMap<i32, PoolOpt>,
+        /// Versions of the options' envelope.
+        pub opts_section: Section = Section::new(2, 1),
+        /// Clients older than Nautilus resend ops when this epoch passes.
+        pub last_force_op_resend_prenautilus: Epoch,
+        /// Which application uses the pool, with its own keys.
+        pub application_metadata: BTreeMap<String, StringMap>,
+        /// When the pool was made.
+        pub create_time: UTime,
+        /// Wanted number of PGs.
+        pub pg_num_target: u32,
+        /// Wanted number of PGs for placement.
+        pub pgp_num_target: u32,
+        /// Number of PGs after the merge under way.
+        pub pg_num_pending: u32,
+        /// Two former fields, always 0.
+        pub old_pg_num_dec: [u32; 2],
+        /// Clients resend ops when this epoch passes.
+        pub last_force_op_resend: Epoch,
+        /// 0 off, 1 warn, 2 on.
+        pub pg_autoscale_mode: u8,
+        /// What the last merge found.
+        pub last_pg_merge_meta: MergeMeta,
+        /// Versions of the merge record's envelope.
+        pub merge_section: Section = Section::new(1, 1),
+        /// Versions of the pool's envelope, and what a newer writer added.
+        pub section: Section = Section::new(29, 5),
+    }
 }
 
 impl PgPool {
@@ -181,88 +183,5 @@ impl PgPool {
     /// Whether it is erasure coded, so that the position in a PG's set matters and holes stay.
     pub fn is_erasure(&self) -> bool {
         self.kind == POOL_ERASURE
-    }
-
-    /// The power of two at or above `pg_num`, minus one.
-    pub fn pg_num_mask(&self) -> u32 {
-        mask_of(self.pg_num)
-    }
-
-    /// The power of two at or above `pgp_num`, minus one.
-    pub fn pgp_num_mask(&self) -> u32 {
-        mask_of(self.pgp_num)
-    }
-}
-
-/// `next_power_of_two(n) - 1` that never overflows.
-fn mask_of(n: u32) -> u32 {
-    match n.saturating_sub(1) {
-        0 => 0,
-        rest => u32::MAX >> rest.leading_zeros(),
-    }
-}
-
-impl Default for PgPool {
-    fn default() -> Self {
-        Self {
-            kind: POOL_REPLICATED,
-            size: 0,
-            crush_rule: 0,
-            object_hash: HASH_RJENKINS,
-            pg_num: 0,
-            pgp_num: 0,
-            localized: [0; 2],
-            last_change: Epoch::default(),
-            snap_seq: 0,
-            snap_epoch: Epoch::default(),
-            snaps: BTreeMap::new(),
-            removed_snaps: Vec::new(),
-            auid: 0,
-            flags: POOL_HASHPSPOOL,
-            crash_replay_interval: 0,
-            min_size: 0,
-            quota_max_bytes: 0,
-            quota_max_objects: 0,
-            tiers: BTreeSet::new(),
-            tier_of: -1,
-            cache_mode: 0,
-            read_tier: -1,
-            write_tier: -1,
-            properties: BTreeMap::new(),
-            hit_set_params: HitSetParams { raw: Section { version: 1, compat: 1, tail: vec![0] } },
-            hit_set_period_s: 0,
-            hit_set_count: 0,
-            stripe_width: 0,
-            target_max_bytes: 0,
-            target_max_objects: 0,
-            cache_target_dirty_ratio_micro: 400_000,
-            cache_target_full_ratio_micro: 800_000,
-            cache_min_flush_age_s: 0,
-            cache_min_evict_age_s: 0,
-            erasure_code_profile: String::new(),
-            last_force_op_resend_preluminous: Epoch::default(),
-            min_read_recency_for_promote: 0,
-            expected_num_objects: 0,
-            cache_target_dirty_high_ratio_micro: 600_000,
-            min_write_recency_for_promote: 0,
-            use_gmt_hitset: true,
-            fast_read: false,
-            hit_set_grade_decay_rate: 0,
-            hit_set_search_last_n: 0,
-            opts: BTreeMap::new(),
-            opts_section: Section::new(2, 1),
-            last_force_op_resend_prenautilus: Epoch::default(),
-            application_metadata: BTreeMap::new(),
-            create_time: UTime::default(),
-            pg_num_target: 0,
-            pgp_num_target: 0,
-            pg_num_pending: 0,
-            old_pg_num_dec: [0; 2],
-            last_force_op_resend: Epoch::default(),
-            pg_autoscale_mode: 0,
-            last_pg_merge_meta: MergeMeta::default(),
-            merge_section: Section::new(1, 1),
-            section: Section::new(29, 5),
-        }
     }
 }

@@ -4,12 +4,11 @@ use carmine_codec::{Coded, coded};
 use carmine_types::{Epoch, OsdId, PgId, Uuid};
 
 use super::VERSION;
-use crate::header::message;
+use crate::header::messages;
 use crate::{DecodeError, Decoder, Encoder, EntityAddr, Result};
 
-message! {
+messages! {
     /// OSD → monitor: it is up.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct OsdBoot: OSD_BOOT, VERSION, compat VERSION {
         pub osd: OsdId,
         /// Identity of its store; must be the one that the map has for this id.
@@ -23,11 +22,8 @@ message! {
         /// What it says of itself and its machine, by Ceph's names (`hostname`, `osd_objectstore`, …).
         pub metadata: Vec<(String, String)>,
     }
-}
 
-message! {
     /// Monitor → OSD, with the tid of the [`OsdBoot`].
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct OsdBootAck: OSD_BOOT_ACK, VERSION, compat VERSION {
         /// 0, or a negative errno: the OSD must then stop.
         pub result: i32,
@@ -64,9 +60,8 @@ impl Coded for DownReason {
     }
 }
 
-message! {
+messages! {
     /// OSD → monitor: an OSD is, or is about to be, no longer there.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OsdDown: OSD_DOWN, VERSION, compat VERSION {
         /// Who is down; the sender itself if it says goodbye.
         pub osd: OsdId,
@@ -120,9 +115,8 @@ mod osd_or_none {
     }
 }
 
-message! {
+messages! {
     /// OSD → monitor: how full it is, every few seconds. There is no answer.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct OsdBeacon: OSD_BEACON, VERSION, compat VERSION {
         pub osd: OsdId,
         /// The map that all its reactors have: what is said of PGs is so in that epoch's intervals, or in later ones.

@@ -3,20 +3,16 @@
 use carmine_types::{Epoch, PgId};
 
 use super::VERSION;
-use crate::header::message;
+use crate::header::messages;
 
-message! {
+messages! {
     /// Client → OSD: "how are your PGs dealt to reactors?" The reply has the same tid.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Route: ROUTE, VERSION, compat VERSION {
         /// The client's map; the OSD answers for this epoch or a newer one.
         pub epoch: Epoch,
     }
-}
 
-message! {
     /// OSD → client. A PG that is not listed may be sent anywhere: the OSD forwards it.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct RouteReply: ROUTE_REPLY, VERSION, compat VERSION {
         /// Map that the answer is for.
         pub epoch: Epoch,
@@ -25,20 +21,14 @@ message! {
         /// Each PG of this OSD, and the reactor (index into `reactors`) that owns it.
         pub pgs: Vec<(PgId, u16)>,
     }
-}
 
-message! {
     /// Tool → process: status, counters, start of an in-process load.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Admin: ADMIN, VERSION, compat VERSION {
         /// One JSON object.
         pub json: Vec<u8>,
     }
-}
 
-message! {
     /// The answer, with the tid of the question.
-    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct AdminReply: ADMIN_REPLY, VERSION, compat VERSION {
         /// 0 or a negative errno.
         pub result: i32,
