@@ -47,7 +47,7 @@ pub enum MonError {
     },
     /// The state has the format of the first version, which earlier builds replace.
     #[error(
-        "{}: this state has Carmine's first format; start a monitor of commit 3eec49e on this folder once, which \
+        "{}: this state has Carmine's first format; start a monitor of commit 4bd758c on this folder once, which \
          rewrites it",
         path.display()
     )]

@@ -416,7 +416,7 @@ mod tests {
             file.write_at(vec![Bytes::from(bytes)], 0, true).await.unwrap();
         });
         let refused = opened(&sim).unwrap_err();
-        assert!(refused.contains("state.1") && refused.contains("3eec49e"), "{refused}");
+        assert!(refused.contains("state.1") && refused.contains("4bd758c"), "{refused}");
         // Beside a newer file it is what that one replaced.
         on(&sim, |shard| async move {
             let options = FileOptions { write: true, create: true, ..FileOptions::default() };
