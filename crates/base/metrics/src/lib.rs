@@ -13,7 +13,7 @@ mod stage;
 
 pub use family::{Distribution, Families, Family, Label, Sample, Series};
 pub use histogram::{Histogram, SparseHistogram};
-pub use set::{Counter, Gauge, Kind, Level, Max, Metric, MetricInfo, MetricSet, Sum};
+pub use set::{Gauge, Kind, Level, Max, Metric, MetricInfo, MetricSet, Sum};
 pub use stage::{StageClock, StageClocks, StageStat};
 
 #[doc(hidden)]

@@ -19,26 +19,6 @@ pub enum Gauge {}
 #[derive(Clone, Copy, Debug)]
 pub enum Level {}
 
-/// Metric: like [`Sum`], for code that counts by method.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counter(u64);
-
-impl Counter {
-    #[inline]
-    pub fn inc(&mut self) {
-        self.add(1);
-    }
-
-    #[inline]
-    pub fn add(&mut self, n: u64) {
-        self.0 = self.0.wrapping_add(n);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0
-    }
-}
-
 /// What a metric's numbers mean when they are read twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -120,23 +100,6 @@ number!(Sum, u64, Counter, u64::wrapping_add, Sample::Count);
 number!(Max, u64, Counter, u64::max, Sample::Count);
 number!(Gauge, u64, Gauge, u64::wrapping_add, |value| Sample::Level(value as f64));
 number!(Level, f64, Gauge, |a: f64, b: f64| a + b, Sample::Level);
-
-impl Metric for Counter {
-    type Value = Counter;
-    const KIND: Kind = Kind::Counter;
-
-    fn merge(value: &mut Counter, other: &Counter) {
-        value.add(other.0);
-    }
-
-    fn to_json(value: &Counter) -> serde_json::Value {
-        value.0.into()
-    }
-
-    fn sample(value: &Counter) -> Sample {
-        Sample::Count(value.0)
-    }
-}
 
 impl Metric for Histogram {
     type Value = Histogram;

@@ -125,7 +125,7 @@ pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
     match osd.owner(op.pg) {
         Some(owner) if owner != osd.shard.id() => hop(osd, owner, op),
         None if op.epoch > osd.epoch() => osd.unplaced.borrow_mut().push(op),
-        None => osd.metrics.borrow_mut().ops_dropped.inc(),
+        None => osd.metrics.borrow_mut().ops_dropped += 1,
         Some(_) => {
             let Unplaced { conn, parts, permit, .. } = op;
             let to = ReplyTo::Conn(Rc::clone(&conn), permit);
@@ -145,7 +145,7 @@ fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
     osd.shard.submit_to(owner, move |shard| {
         let Some(osd) = OsdShard::of(shard) else { return };
         osd.hop_in(home, number);
-        osd.metrics.borrow_mut().op_hops.inc();
+        osd.metrics.borrow_mut().op_hops += 1;
         let back = HopBack { here: osd.shard.clone(), home, conn, token };
         match decode(&osd, parts, gid, ReplyTo::Hop(back)) {
             Ok(op) => route_op(&osd, op),
@@ -183,7 +183,7 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     match osd.pg(id.into()) {
         Some(pg) if primary == Some(osd.config.id) => pg.take(osd, op),
         // Not ours by our map, which the client has or was just sent: it finds the right OSD itself.
-        _ => osd.metrics.borrow_mut().ops_dropped.inc(),
+        _ => osd.metrics.borrow_mut().ops_dropped += 1,
     }
 }
 

@@ -1,42 +1,42 @@
 //! What a shard counts, and how long the stages of its operations take.
 
-use carmine_metrics::{Counter, Gauge, Histogram, StageClocks, metric_set};
+use carmine_metrics::{Gauge, Histogram, StageClocks, Sum, metric_set};
 
 metric_set! {
     /// Counters of one shard. Times are in nanoseconds.
     pub struct ShardMetrics: "osd" {
         /// Client operations that were answered, reads and writes.
-        ops: Counter,
+        ops: Sum,
         /// Client reads (and listings) that were answered.
-        read_ops: Counter,
+        read_ops: Sum,
         /// Client writes that were answered.
-        write_ops: Counter,
+        write_ops: Sum,
         /// Bytes returned to clients.
-        read_bytes: Counter,
+        read_bytes: Sum,
         /// Bytes written by clients.
-        write_bytes: Counter,
+        write_bytes: Sum,
         /// Operations that arrived on a connection of another shard.
-        op_hops: Counter,
+        op_hops: Sum,
         /// Resends that were answered from the PG log.
-        dups: Counter,
+        dups: Sum,
         /// Operations dropped: not ours, or too many waiting. The client sends them again.
-        ops_dropped: Counter,
+        ops_dropped: Sum,
         /// Transactions applied for other primaries.
-        replica_ops: Counter,
+        replica_ops: Sum,
         /// Times that a PG became active, as primary.
-        activations: Counter,
+        activations: Sum,
         /// Objects copied to replicas at activation.
-        objects_pushed: Counter,
+        objects_pushed: Sum,
         /// Times that an operation met a block whose checksum did not hold, or that the drive did not give.
-        blocks_lost: Counter,
+        blocks_lost: Sum,
         /// Such blocks that another copy gave back.
-        blocks_healed: Counter,
+        blocks_healed: Sum,
         /// Operations that are not answered for 30 seconds or more.
         slow_ops: Gauge,
         /// Memory of clients' requests in flight and of answers that wait to be sent, as of the last look.
         request_bytes: Gauge,
         /// Replies with an error.
-        errors: Counter,
+        errors: Sum,
         /// Time in the OSD of a read, from decoded to answered.
         read_latency_ns: Histogram,
         /// Time in the OSD of a write, from decoded to answered.

@@ -169,7 +169,7 @@ impl OsdShard {
         if waiting.len() < WAITING_OPS_MAX {
             waiting.push(op);
         } else {
-            self.metrics.borrow_mut().ops_dropped.inc();
+            self.metrics.borrow_mut().ops_dropped += 1;
         }
     }
 

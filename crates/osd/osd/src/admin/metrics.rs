@@ -28,7 +28,7 @@ fn raw(osd: &OsdShard) -> Value {
         "reactor": reactor,
         "osd": metrics.to_json(),
         "net": carmine_messenger::traffic(&osd.shard).to_json(),
-        "hopped_ops": metrics.op_hops.get(),
+        "hopped_ops": metrics.op_hops,
         "stages": osd.stages.borrow().to_json(),
         "store": osd.store.stats().to_json(),
     })

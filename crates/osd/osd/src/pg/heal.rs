@@ -66,7 +66,7 @@ impl From<Unhealed> for StoreError {
 async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), Unhealed> {
     let unknown = |error| Unhealed { error, is_lost: false };
     let Some((oid, off)) = error.lost_block() else { return Err(unknown(error)) };
-    osd.metrics.borrow_mut().blocks_lost.inc();
+    osd.metrics.borrow_mut().blocks_lost += 1;
     let id = osd.view().and_then(|view| view.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name));
     let Some(pg) = id.and_then(|id| osd.pg(id.into())) else { return Err(unknown(error)) };
     let mut is_lost = true;
@@ -87,7 +87,7 @@ async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), Unhealed> {
         };
         match healed {
             Ok(()) => {
-                osd.metrics.borrow_mut().blocks_healed.inc();
+                osd.metrics.borrow_mut().blocks_healed += 1;
                 return Ok(());
             }
             Err(why) => tracing::warn!("pg {}: object {oid}, offset {off}: not from {member}: {why}", pg.id),

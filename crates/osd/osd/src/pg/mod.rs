@@ -191,7 +191,7 @@ impl Pg {
         match not_ours {
             None => self.start(osd, op),
             Some(true) => {
-                osd.metrics.borrow_mut().ops_dropped.inc();
+                osd.metrics.borrow_mut().ops_dropped += 1;
                 op.abandon();
             }
             Some(false) => {
@@ -211,7 +211,7 @@ impl Pg {
     /// or was just sent it, finds the right one itself.
     fn turn_away(&self, osd: &OsdShard, op: &ClientOp) {
         if op.request.epoch < osd.epoch() {
-            osd.metrics.borrow_mut().ops_dropped.inc();
+            osd.metrics.borrow_mut().ops_dropped += 1;
             return op.abandon();
         }
         tracing::debug!("pg {}: {} is misdirected", self.id, op.oid);

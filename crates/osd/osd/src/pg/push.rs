@@ -143,7 +143,7 @@ impl Repair {
                 }
             }
         }
-        self.osd.metrics.borrow_mut().objects_pushed.inc();
+        self.osd.metrics.borrow_mut().objects_pushed += 1;
         Ok(())
     }
 

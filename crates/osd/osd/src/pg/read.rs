@@ -53,12 +53,12 @@ impl Pg {
         let end = osd.shard.now_ns();
         let (arrived, started) = (op.arrived_ns, op.started_ns.get());
         let mut metrics = osd.metrics.borrow_mut();
-        metrics.ops.inc();
-        metrics.read_ops.inc();
-        metrics.read_bytes.add(bytes);
+        metrics.ops += 1;
+        metrics.read_ops += 1;
+        metrics.read_bytes += bytes;
         metrics.read_latency_ns.record(end.saturating_sub(arrived));
         if error {
-            metrics.errors.inc();
+            metrics.errors += 1;
         }
         drop(metrics);
         let mut stages = osd.stages.borrow_mut();

@@ -193,7 +193,7 @@ impl Pg {
             self.note_entry(entry, trim_to);
         }
         self.backend.follow(version.version);
-        osd.metrics.borrow_mut().replica_ops.inc();
+        osd.metrics.borrow_mut().replica_ops += 1;
         match ready {
             Some(_) => self.replica_commit(osd, version.version),
             None => self.commits.push(self.generation(), version, commit),

@@ -70,7 +70,7 @@ impl Pg {
             }
             Effect::DropOps => {
                 let ops = self.pipeline.take_waiting();
-                osd.metrics.borrow_mut().ops_dropped.add(ops.len() as u64);
+                osd.metrics.borrow_mut().ops_dropped += ops.len() as u64;
                 ops.iter().for_each(|op| op.abandon());
                 // The clients go to the new primary, which knows who watches.
                 self.watched.forget();
@@ -87,7 +87,7 @@ impl Pg {
             }
             Effect::Serve { followers } => {
                 self.backend.serve(&followers);
-                osd.metrics.borrow_mut().activations.inc();
+                osd.metrics.borrow_mut().activations += 1;
                 self.count_objects(osd);
                 self.resume(osd);
             }

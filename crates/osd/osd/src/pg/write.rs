@@ -91,7 +91,7 @@ impl Pg {
         let osd = &osd;
         let done = self.log.borrow().find(&op.reqid);
         if let Some(done) = done {
-            osd.metrics.borrow_mut().dups.inc();
+            osd.metrics.borrow_mut().dups += 1;
             return self.follow(osd, op.clone(), replayed(&op, done), done.version.version);
         }
         let planned = exec::plan_write(osd, &op).await;
@@ -259,12 +259,12 @@ fn finish_write(osd: &OsdShard, write: Write, now: u64) {
     let end = osd.shard.now_ns();
     {
         let mut metrics = osd.metrics.borrow_mut();
-        metrics.ops.inc();
-        metrics.write_ops.inc();
+        metrics.ops += 1;
+        metrics.write_ops += 1;
         if failed {
-            metrics.errors.inc();
+            metrics.errors += 1;
         } else {
-            metrics.write_bytes.add(bytes);
+            metrics.write_bytes += bytes;
         }
         metrics.write_latency_ns.record(end.saturating_sub(op.arrived_ns));
         let started = op.started_ns.get();
@@ -281,10 +281,10 @@ fn finish_write(osd: &OsdShard, write: Write, now: u64) {
 /// Counts and answers a write that changed nothing.
 fn finish_unchanged(osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
     let mut metrics = osd.metrics.borrow_mut();
-    metrics.ops.inc();
-    metrics.write_ops.inc();
+    metrics.ops += 1;
+    metrics.write_ops += 1;
     if outcome.result < 0 {
-        metrics.errors.inc();
+        metrics.errors += 1;
     }
     metrics.write_latency_ns.record(osd.shard.now_ns().saturating_sub(op.arrived_ns));
     drop(metrics);
