@@ -232,7 +232,7 @@ fn an_osd_that_dies_under_the_load_fails_its_point_only() {
     let bed = Bed::new("workload = [\"randread4k\", \"randwrite4k\"]\niodepth = 16\nseconds = 2");
     let sweep = bed.start();
     bed.wait_for_load();
-    let is_osd = |line: &str| line.split('\0').nth(1) == Some("osd");
+    let is_osd = |line: &str| line.split('\0').next().is_some_and(|program| program.ends_with("carmine-osd"));
     let osds: Vec<i32> =
         bed.processes().into_iter().filter(|(_, line)| is_osd(line)).map(|(pid, _)| pid).collect();
     assert_eq!(carmine_tests::kill_nine(&osds), 1);
