@@ -1,6 +1,26 @@
-//! One finding.
+//! One finding, and who measured what findings quote.
 
 use serde::{Deserialize, Serialize};
+
+/// A Ceph cluster of 68 nodes with 10 NVMe drives each, Quincy.
+pub(crate) const TEBIBYTE: &str =
+    "ceph.io 2024, a Ceph cluster at 1 TiB/s (Quincy 17.2.7, 68 nodes, 10 NVMe each)";
+/// One and sixty OSDs with 2 to 16 cores each, Pacific.
+pub(crate) const CPU_SCALING: &str = "ceph.io 2022, Ceph OSD CPU scaling (Pacific 16.2.9, EPYC 7742)";
+/// Placement of Crimson's reactors.
+pub(crate) const CRIMSON_CORES: &str = "ceph.io 2025, Crimson CPU core allocation, part one (2 x Xeon 8276M)";
+/// Three nodes that run both OSDs and virtual machines.
+pub(crate) const HYPERCONVERGED: &str = "a hyperconverged builder's CPU-set study (3 x EPYC 7543P)";
+/// Settings of a small cluster, one by one.
+pub(crate) const TUNING_GUIDE: &str = "a tuning guide of a small cluster, measured with rados bench";
+/// Linux's own documentation.
+pub(crate) const KERNEL: &str = "Linux kernel documentation";
+/// What drives promise.
+pub(crate) const NVME: &str = "NVM Express base specification";
+/// What links carry: transfers per second, lanes and encoding.
+pub(crate) const PCIE: &str = "PCI Express base specification";
+/// Measured with this program.
+pub(crate) const OWN: &str = "Carmine's own measurements (ARCHITECTURE.md)";
 
 /// How much a finding matters to a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,59 +56,47 @@ impl Severity {
 pub struct Finding {
     /// The topic, such as `CPU governor`.
     pub topic: String,
-    /// Which drive, interface or CPU; none for the whole machine.
+    /// The drive, interface or CPU; none for the whole machine.
     pub subject: Option<String>,
     pub severity: Severity,
-    /// What is.
+    /// The present state.
     pub is: String,
-    /// What is better; none if nothing is.
+    /// A better state; none if there is none.
     pub better: Option<String>,
     /// What the difference is known to cost; none if nobody is known to have measured it.
     pub cost: Option<String>,
     /// Who measured or documented that.
     pub source: Option<String>,
-    /// The command that changes it, to be run as root if not said otherwise.
+    /// The command that changes it, to be run as root unless it says otherwise.
     pub command: Option<String>,
 }
 
+/// The machine has no such thing: `what` says which file or device is missing.
+pub(crate) fn absent(what: impl Into<String>) -> Finding {
+    Finding::new(Severity::NotPresent, what)
+}
+
+pub(crate) fn ok(is: impl Into<String>) -> Finding {
+    Finding::new(Severity::Ok, is)
+}
+
+pub(crate) fn info(is: impl Into<String>) -> Finding {
+    Finding::new(Severity::Info, is)
+}
+
+pub(crate) fn warn(is: impl Into<String>) -> Finding {
+    Finding::new(Severity::Warn, is)
+}
+
+pub(crate) fn bad(is: impl Into<String>) -> Finding {
+    Finding::new(Severity::Bad, is)
+}
+
 impl Finding {
-    pub(crate) fn new(topic: &str, severity: Severity, is: impl Into<String>) -> Finding {
-        Finding {
-            topic: topic.to_owned(),
-            subject: None,
-            severity,
-            is: is.into(),
-            better: None,
-            cost: None,
-            source: None,
-            command: None,
-        }
-    }
-
-    /// What was found, or that there is nothing to judge.
-    pub(crate) fn or_absent(found: Vec<Finding>, topic: &str, what: &str) -> Vec<Finding> {
-        if found.is_empty() { vec![Finding::absent(topic, what)] } else { found }
-    }
-
-    pub(crate) fn ok(topic: &str, is: impl Into<String>) -> Finding {
-        Finding::new(topic, Severity::Ok, is)
-    }
-
-    pub(crate) fn info(topic: &str, is: impl Into<String>) -> Finding {
-        Finding::new(topic, Severity::Info, is)
-    }
-
-    pub(crate) fn warn(topic: &str, is: impl Into<String>) -> Finding {
-        Finding::new(topic, Severity::Warn, is)
-    }
-
-    pub(crate) fn bad(topic: &str, is: impl Into<String>) -> Finding {
-        Finding::new(topic, Severity::Bad, is)
-    }
-
-    /// The machine has no such thing: `what` says which file or device is missing.
-    pub(crate) fn absent(topic: &str, what: impl Into<String>) -> Finding {
-        Finding::new(topic, Severity::NotPresent, what)
+    /// [`crate::examine`] adds the topic.
+    fn new(severity: Severity, is: impl Into<String>) -> Finding {
+        let (topic, is) = (String::new(), is.into());
+        Finding { topic, subject: None, severity, is, better: None, cost: None, source: None, command: None }
     }
 
     pub(crate) fn on(mut self, subject: impl Into<String>) -> Finding {
@@ -119,7 +127,7 @@ mod tests {
 
     #[test]
     fn findings_survive_json() {
-        let finding = Finding::warn("a", "b").on("c").better("d").cost("e", "f").command("g");
+        let finding = warn("b").on("c").better("d").cost("e", "f").command("g");
         let json = serde_json::to_string(&finding).unwrap();
         assert!(json.contains("\"severity\":\"warn\""), "{json}");
         assert_eq!(serde_json::from_str::<Finding>(&json).unwrap(), finding);

@@ -1,14 +1,16 @@
-//! The machine as all topics see it: its drives, its network interfaces, its CPUs, and what it is used for.
+//! The machine as all topics see it: its kernel files, its drives, its network interfaces, its CPUs, and its use.
 
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use carmine_topology::Topology;
 
-use crate::host::Host;
-use crate::options::Options;
+use crate::{Finding, Options};
 
 /// Block devices that are no drives.
 const NO_DRIVES: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd"];
+/// Most bytes of a file that are looked at.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A drive or a network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +21,8 @@ pub(crate) struct Device {
     pub(crate) dir: String,
 }
 
-/// Everything that topics need.
+/// Everything that topics need. All paths are below the root of [`Options`].
 pub(crate) struct Machine<'a> {
-    pub(crate) host: Host,
     pub(crate) options: &'a Options,
     /// `None` if the CPUs cannot be read.
     pub(crate) topology: Option<Topology>,
@@ -31,26 +32,86 @@ pub(crate) struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     pub(crate) fn look(options: &'a Options) -> Machine<'a> {
-        let host = Host::new(&options.root);
         let topology = Topology::detect_at(&options.root).ok();
-        Machine { topology, drives: drives(&host, &options.drives), nics: nics(&host), host, options }
+        let mut machine = Machine { options, topology, drives: Vec::new(), nics: Vec::new() };
+        let devices = |dir: &str| -> Vec<Device> {
+            let names = machine.list(dir).into_iter();
+            names.map(|name| Device { dir: format!("{dir}/{name}"), name }).collect()
+        };
+        let (mut drives, mut nics) = (devices("sys/block"), devices("sys/class/net"));
+        let wanted = &options.drives;
+        drives.retain(|drive| {
+            NO_DRIVES.iter().all(|no| !drive.name.starts_with(no))
+                && (wanted.is_empty() || wanted.iter().any(|wanted| is_of(wanted, &drive.name)))
+        });
+        // Interfaces with hardware behind them: loopback and bridges have none.
+        nics.retain(|nic| machine.path(&nic.dir).join("device").exists());
+        (machine.drives, machine.nics) = (drives, nics);
+        machine
+    }
+
+    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.options.root.join(path)
+    }
+
+    /// A file's text without the white space around it; `None` if it cannot be read.
+    pub(crate) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let mut bytes = Vec::new();
+        std::fs::File::open(self.path(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// A file that holds one number.
+    pub(crate) fn number(&self, path: impl AsRef<Path>) -> Option<i64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// What follows `prefix` in the first line of a file that begins with it.
+    pub(crate) fn field(&self, path: impl AsRef<Path>, prefix: &str) -> Option<String> {
+        let text = self.text(path)?;
+        text.lines().find_map(|line| line.strip_prefix(prefix)).map(|rest| rest.trim().to_owned())
+    }
+
+    /// The names in a folder, sorted; none if it cannot be read.
+    pub(crate) fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort_unstable_by_key(|name| (name.len(), name.clone()));
+        names
+    }
+
+    /// The first of `path` (its links resolved) and the folders around it that has an entry `name`.
+    fn find_up(&self, path: &str, name: &str) -> Option<PathBuf> {
+        let (start, root) = (self.path(path).canonicalize().ok()?, self.path("").canonicalize().ok()?);
+        let inside = start.ancestors().take_while(|at| at.starts_with(&root) && *at != root);
+        inside.map(|at| at.join(name)).find(|found| found.exists())
+    }
+
+    /// A file of the hardware behind a device: of itself, or of the nearest bus device around it.
+    pub(crate) fn hardware(&self, device: &Device, name: &str) -> Option<PathBuf> {
+        let dir = format!("{}/device", device.dir);
+        // The namespace of a drive with several ports belongs to a subsystem, which lists its controllers.
+        let controllers = || self.list(&dir).into_iter().filter(|entry| is_controller(entry));
+        let of_controller = |nvme| self.find_up(&format!("{dir}/{nvme}"), name);
+        self.find_up(&dir, name).or_else(|| controllers().find_map(of_controller))
     }
 
     /// True inside a virtual machine.
     pub(crate) fn is_virtual(&self) -> bool {
-        let cpuinfo = self.host.text("proc/cpuinfo").unwrap_or_default();
+        let cpuinfo = self.text("proc/cpuinfo").unwrap_or_default();
         cpuinfo.lines().any(|line| line.starts_with("flags") && line.split(' ').any(|f| f == "hypervisor"))
     }
-}
 
-impl Device {
-    /// A file of the hardware behind the device: of itself, or of the nearest bus device around it.
-    pub(crate) fn hardware(&self, host: &Host, name: &str) -> Option<PathBuf> {
-        let device = format!("{}/device", self.dir);
-        let direct = host.find_up(&device, name);
-        // The namespace of a drive with several ports belongs to a subsystem, which lists its controllers.
-        let controllers = || host.list(&device).into_iter().filter(|entry| is_controller(entry));
-        direct.or_else(|| controllers().find_map(|nvme| host.find_up(&format!("{device}/{nvme}"), name)))
+    /// What `judge` finds of each drive.
+    pub(crate) fn each_drive(&self, judge: fn(&Machine<'_>, &Device) -> Finding) -> Vec<Finding> {
+        self.drives.iter().map(|drive| judge(self, drive).on(&drive.name)).collect()
+    }
+
+    /// What `judge` finds of each drive and each interface.
+    pub(crate) fn each_device(&self, judge: fn(&Machine<'_>, &Device) -> Option<Finding>) -> Vec<Finding> {
+        let devices = self.drives.iter().chain(&self.nics);
+        devices.filter_map(|device| Some(judge(self, device)?.on(&device.name))).collect()
     }
 }
 
@@ -59,25 +120,10 @@ fn is_controller(entry: &str) -> bool {
     entry.strip_prefix("nvme").is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn drives(host: &Host, wanted: &[String]) -> Vec<Device> {
-    let all = host.list("sys/block").into_iter();
-    let all = all.filter(|name| NO_DRIVES.iter().all(|no| !name.starts_with(no)));
-    let chosen = all.filter(|name| wanted.is_empty() || wanted.iter().any(|w| is_of(w, name)));
-    chosen.map(|name| Device { dir: format!("sys/block/{name}"), name }).collect()
-}
-
 /// True if `wanted` is this drive or a partition of it.
 fn is_of(wanted: &str, drive: &str) -> bool {
     let Some(rest) = wanted.strip_prefix(drive) else { return false };
-    let rest = rest.strip_prefix('p').unwrap_or(rest);
-    rest.bytes().all(|b| b.is_ascii_digit())
-}
-
-/// Interfaces with hardware behind them: loopback and bridges have none.
-fn nics(host: &Host) -> Vec<Device> {
-    let all = host.list("sys/class/net").into_iter();
-    let all = all.map(|name| Device { dir: format!("sys/class/net/{name}"), name });
-    all.filter(|nic| host.exists(&format!("{}/device", nic.dir))).collect()
+    rest.strip_prefix('p').unwrap_or(rest).bytes().all(|b| b.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::machine::Machine;
-use crate::{Finding, Options};
+use crate::{Finding, Options, examine};
 
 /// A folder with the files of another machine.
 pub(crate) struct Tree(tempfile::TempDir);
@@ -31,15 +30,20 @@ impl Tree {
         Options { root: self.path().to_path_buf(), ..Options::default() }
     }
 
-    /// What a topic finds in it.
-    pub(crate) fn find(&self, topic: fn(&Machine<'_>) -> Vec<Finding>) -> Vec<Finding> {
-        topic(&Machine::look(&self.options()))
+    /// What is found in it about a topic.
+    pub(crate) fn find(&self, topic: &str) -> Vec<Finding> {
+        find(&self.options(), topic)
     }
 
-    /// The only finding of a topic.
-    pub(crate) fn one(&self, topic: fn(&Machine<'_>) -> Vec<Finding>) -> Finding {
+    /// The only finding about a topic.
+    pub(crate) fn one(&self, topic: &str) -> Finding {
         let found = self.find(topic);
         assert_eq!(found.len(), 1, "{found:?}");
         found.into_iter().next().unwrap()
     }
+}
+
+/// What is found about a topic.
+pub(crate) fn find(options: &Options, topic: &str) -> Vec<Finding> {
+    examine(options).into_iter().filter(|found| found.topic == topic).collect()
 }

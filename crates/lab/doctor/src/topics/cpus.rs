@@ -1,0 +1,205 @@
+//! How fast CPUs run, how deep they sleep, and with whom they share their time.
+
+use std::collections::BTreeMap;
+
+use crate::Finding;
+use crate::finding::{CPU_SCALING, KERNEL, TEBIBYTE, TUNING_GUIDE, absent, info, ok, warn};
+use crate::machine::Machine;
+
+/// 1: boost is off.
+const INTEL_BOOST: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
+/// 1: boost is on.
+const GENERIC_BOOST: &str = "sys/devices/system/cpu/cpufreq/boost";
+/// Profiles of the daemon `tuned` that keep CPUs awake and fast.
+const FITTING_PROFILES: [&str; 3] = ["network-latency", "latency-performance", "network-throughput"];
+/// A wake-up that takes longer shows in the latency of a drive's read.
+const EXIT_US_MAX: i64 = 10;
+/// Time given to others since boot, of all CPU time: more than this shows in measurements.
+const STEAL_PERCENT_MAX: f64 = 1.0;
+
+/// Frequency governor of each CPU.
+pub(super) fn governor(machine: &Machine<'_>) -> Vec<Finding> {
+    let dir = "sys/devices/system/cpu";
+    let mut by_governor: BTreeMap<String, usize> = BTreeMap::new();
+    for cpu in machine.list(dir) {
+        if let Some(governor) = machine.text(format!("{dir}/{cpu}/cpufreq/scaling_governor")) {
+            *by_governor.entry(governor).or_default() += 1;
+        }
+    }
+    let judge = |(governor, cpus): (String, usize)| {
+        let is = format!("{governor} on {cpus} CPUs");
+        if governor == "performance" {
+            return ok(is);
+        }
+        warn(is)
+            .better("performance: the clock does not follow the load, so points of one curve are comparable")
+            .cost("power management is switched off before measuring; no figure of its own", TUNING_GUIDE)
+            .command("cpupower frequency-set -g performance")
+    };
+    let found = by_governor.into_iter().map(judge).collect();
+    super::or_absent(found, "no cpufreq: firmware or a hypervisor sets the frequency")
+}
+
+/// Turbo or boost frequencies.
+pub(super) fn boost(machine: &Machine<'_>) -> Finding {
+    let intel = machine.number(INTEL_BOOST).map(|off| (off == 0, INTEL_BOOST, "1"));
+    let generic = || machine.number(GENERIC_BOOST).map(|on| (on != 0, GENERIC_BOOST, "0"));
+    match intel.or_else(generic) {
+        None => absent("no switch for boost frequencies"),
+        Some((false, ..)) => info("off: figures are lower, and steadier"),
+        Some((true, path, off)) => {
+            info("on: the clock depends on how many cores work and how warm they are")
+                .better("off while figures of different core counts are compared; on for the highest figure")
+                .cost("a core's speed varies with the load of its whole package, so results may not be reproducible", KERNEL)
+                .command(format!("echo {off} > /{path}"))
+        }
+    }
+}
+
+/// Profile of the daemon `tuned`.
+pub(super) fn tuned(machine: &Machine<'_>) -> Finding {
+    let Some(profile) = machine.text("etc/tuned/active_profile") else {
+        return absent("tuned is not installed");
+    };
+    if profile.split_whitespace().any(|p| FITTING_PROFILES.contains(&p)) {
+        return ok(profile);
+    }
+    warn(if profile.is_empty() { "none is active".to_owned() } else { profile })
+        .better("network-latency")
+        .cost("the published core-scaling figures were taken with it", CPU_SCALING)
+        .command("tuned-adm profile network-latency")
+}
+
+/// How deep an idle CPU sleeps, and how long it takes to wake up.
+pub(super) fn c_states(machine: &Machine<'_>) -> Finding {
+    let dir = "sys/devices/system/cpu/cpu0/cpuidle";
+    let states = machine.list(dir).into_iter().filter(|name| name.starts_with("state"));
+    let enabled = states.filter_map(|state| {
+        let path = |file: &str| format!("{dir}/{state}/{file}");
+        let is_off = machine.number(path("disable")).is_some_and(|off| off != 0);
+        let exit_us = machine.number(path("latency"))?;
+        (!is_off).then(|| (machine.text(path("name")).unwrap_or_default(), exit_us))
+    });
+    let Some((name, exit_us)) = enabled.max_by_key(|(_, exit_us)| *exit_us) else {
+        return absent("no cpuidle: a hypervisor or the firmware decides");
+    };
+    let is = format!("the deepest is {name}, from which a CPU wakes up in {exit_us} us");
+    if exit_us <= EXIT_US_MAX {
+        return ok(is);
+    }
+    warn(is)
+        .better(format!("nothing deeper than {EXIT_US_MAX} us while measuring; or `up --poll poll`, whose reactors never sleep"))
+        .cost("10 to 20 % of a cluster's throughput", TEBIBYTE)
+        .command(format!("cpupower idle-set -D {EXIT_US_MAX}"))
+}
+
+/// Two threads on one core.
+pub(super) fn smt(machine: &Machine<'_>) -> Finding {
+    match machine.number("sys/devices/system/cpu/smt/active") {
+        None => absent("the kernel has no switch for it"),
+        Some(0) => {
+            let control = machine.text("sys/devices/system/cpu/smt/control").unwrap_or_default();
+            info(format!("off ({control}): a CPU is a core"))
+        }
+        Some(_) => info("on: a CPU is half a core while its sibling works")
+            .better(
+                "reactors on different cores, or no load on their siblings; \
+                 `carmine plan` marks siblings, the plan `placement` measures it",
+            )
+            .command("echo off > /sys/devices/system/cpu/smt/control"),
+    }
+}
+
+/// Time that a hypervisor gave to others.
+pub(super) fn steal(machine: &Machine<'_>) -> Finding {
+    if !machine.is_virtual() {
+        return absent("not a virtual machine");
+    }
+    let stat = machine.field("proc/stat", "cpu ").unwrap_or_default();
+    let times: Vec<f64> = stat.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    // user nice system idle iowait irq softirq steal; guest time is counted in user already.
+    let Some(steal) = times.get(7) else { return absent("the kernel does not show it") };
+    let percent = 100.0 * steal / times.iter().take(8).sum::<f64>().max(1.0);
+    let is = format!("{percent:.2} % of all CPU time since boot, in a virtual machine");
+    if percent > STEAL_PERCENT_MAX {
+        return warn(is)
+            .better("a host that is not shared: steal changes from minute to minute, and figures with it");
+    }
+    info(format!("{is}; its neighbours can change that")).better("bare metal for figures to publish")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Severity;
+    use crate::testing::Tree;
+
+    #[test]
+    fn governors() {
+        let tree = Tree::new(&[("sys/devices/system/cpu/online", "0-1")]);
+        assert_eq!(tree.one("CPU governor").severity, Severity::NotPresent);
+        tree.put("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n");
+        assert_eq!(tree.one("CPU governor").severity, Severity::Ok);
+        tree.put("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n");
+        let found = tree.find("CPU governor");
+        assert_eq!((found.len(), found[1].severity), (2, Severity::Warn));
+        assert!(found[1].is.contains("powersave on 1") && found[1].command.is_some());
+    }
+
+    #[test]
+    fn both_switches() {
+        assert_eq!(Tree::new(&[]).one("boost").severity, Severity::NotPresent);
+        let intel = Tree::new(&[(INTEL_BOOST, "0\n")]).one("boost");
+        assert!(intel.is.starts_with("on") && intel.command.unwrap().starts_with("echo 1 "));
+        assert!(Tree::new(&[(INTEL_BOOST, "1\n")]).one("boost").is.starts_with("off"));
+        let amd = Tree::new(&[(GENERIC_BOOST, "1\n")]).one("boost");
+        assert!(amd.command.unwrap().starts_with("echo 0 "));
+    }
+
+    #[test]
+    fn profiles() {
+        let of = |text| Tree::new(&[("etc/tuned/active_profile", text)]).one("tuned profile").severity;
+        assert_eq!(of("network-latency\n"), Severity::Ok);
+        assert_eq!((of("balanced\n"), of("")), (Severity::Warn, Severity::Warn));
+        assert_eq!(Tree::new(&[]).one("tuned profile").severity, Severity::NotPresent);
+    }
+
+    #[test]
+    fn the_deepest_enabled_state_counts() {
+        assert_eq!(Tree::new(&[]).one("C-states").severity, Severity::NotPresent);
+        let dir = "sys/devices/system/cpu/cpu0/cpuidle";
+        let tree = Tree::new(&[]);
+        for (n, name, latency) in [(0, "POLL", "0"), (1, "C1", "2"), (2, "C6", "133")] {
+            tree.put(&format!("{dir}/state{n}/name"), name);
+            tree.put(&format!("{dir}/state{n}/latency"), latency);
+        }
+        let found = tree.one("C-states");
+        assert_eq!(found.severity, Severity::Warn);
+        assert!(found.is.contains("C6") && found.is.contains("133 us"), "{}", found.is);
+        tree.put(&format!("{dir}/state2/disable"), "1\n");
+        assert_eq!(tree.one("C-states").severity, Severity::Ok);
+    }
+
+    #[test]
+    fn on_off_absent() {
+        let active = "sys/devices/system/cpu/smt/active";
+        assert!(Tree::new(&[(active, "1\n")]).one("SMT").is.starts_with("on"));
+        assert!(Tree::new(&[(active, "0\n")]).one("SMT").is.starts_with("off"));
+        assert_eq!(Tree::new(&[]).one("SMT").severity, Severity::NotPresent);
+    }
+
+    #[test]
+    fn only_virtual_machines_are_stolen_from() {
+        let tree = Tree::new(&[
+            ("proc/stat", "cpu  10 0 10 60 0 0 0 20 0 0\n"),
+            ("proc/cpuinfo", "flags : fpu sse4_2\n"),
+        ]);
+        assert_eq!(tree.one("steal").severity, Severity::NotPresent);
+        tree.put("proc/cpuinfo", "flags\t\t: fpu hypervisor sse4_2\n");
+        let found = tree.one("steal");
+        assert_eq!(found.severity, Severity::Warn);
+        assert!(found.is.starts_with("20.00 %"), "{}", found.is);
+        tree.put("proc/stat", "cpu  10 0 10 60 0 0 0 0 0 0\n");
+        assert_eq!(tree.one("steal").severity, Severity::Info);
+    }
+}

@@ -1,0 +1,390 @@
+//! Where reactors, generators and devices sit, and which CPUs this process may use.
+//! Facts of control groups: the kernel's Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst.
+
+use std::collections::BTreeSet;
+
+use carmine_topology::{CpuList, Topology};
+
+use crate::Finding;
+use crate::finding::{CPU_SCALING, CRIMSON_CORES, HYPERCONVERGED, absent, bad, info, ok, warn};
+use crate::machine::{Device, Machine};
+
+/// The distance of a node to itself.
+const LOCAL: i64 = 10;
+/// Length of a period of CPU time where its file does not say, microseconds.
+const PERIOD_US: f64 = 100_000.0;
+
+/// The generator on the other thread of a reactor's core.
+pub(super) fn siblings(machine: &Machine<'_>) -> Finding {
+    let (reactors, clients) = (&machine.options.reactor_cpus, &machine.options.client_cpus);
+    let Some(topology) = machine.topology.as_ref().filter(|_| !reactors.is_empty()) else {
+        return absent("no testbed was named: give --dir");
+    };
+    let same = clients.intersection(reactors);
+    if !same.is_empty() {
+        return bad(format!("CPUs {same} run reactors and generators: each is measured with the other"))
+            .better("CPUs of their own; per-core figures are left out until then")
+            .command("carmine up --client-cpus LIST (or --cpus LIST for the OSDs), as any user");
+    }
+    let core = |cpu: usize| topology.cpu(cpu).map(|c| c.core);
+    let busy: Vec<usize> = reactors.iter().filter_map(core).collect();
+    let beside: Vec<usize> =
+        clients.iter().filter(|cpu| core(*cpu).is_some_and(|core| busy.contains(&core))).collect();
+    if beside.is_empty() {
+        return ok("generators and reactors have cores of their own");
+    }
+    warn(format!("generator CPUs {beside:?} are SMT siblings of reactors"))
+        .better("generators on other cores: threads share their core, so that load slows the reactor")
+        .command("carmine up --client-cpus LIST, as any user")
+}
+
+/// How far drives and network interfaces are from the reactors.
+pub(super) fn numa(machine: &Machine<'_>) -> Vec<Finding> {
+    if machine.topology.as_ref().map_or(0, Topology::nodes) < 2 {
+        return vec![absent("one NUMA node: everything is equally near")];
+    }
+    machine.each_device(|machine, device| Some(distance(machine, device)))
+}
+
+fn distance(machine: &Machine<'_>, device: &Device) -> Finding {
+    let path = machine.hardware(device, "numa_node");
+    let node = path.and_then(|path| machine.number(path)).filter(|node| *node >= 0);
+    let Some(node) = node.and_then(|node| usize::try_from(node).ok()) else {
+        return absent("the firmware does not say on which node it is");
+    };
+    let node_of = |cpu| Some(machine.topology.as_ref()?.cpu(cpu)?.node);
+    let used: BTreeSet<usize> = machine.options.reactor_cpus.iter().filter_map(node_of).collect();
+    let far = used.iter().filter_map(|from| {
+        let row = machine.text(format!("sys/devices/system/node/node{from}/distance"))?;
+        let distance = row.split_whitespace().nth(node)?.parse::<i64>().ok()?;
+        (distance > LOCAL).then(|| format!("{distance} from node {from}"))
+    });
+    let far: Vec<String> = far.collect();
+    let is = format!("on node {node}");
+    if used.is_empty() {
+        return info(is);
+    }
+    if far.is_empty() {
+        return ok(format!("{is}, as the reactors are"));
+    }
+    info(format!("{is}: {} (itself: {LOCAL})", far.join(", ")))
+        .better("reactors on the drive's node, where the plan leaves a choice; measure it with the plan `placement`")
+        .cost("no strategy of placing reactors won over all workloads", CRIMSON_CORES)
+        .command(format!("carmine up --cpus $(cat /sys/devices/system/node/node{node}/cpulist), as any user"))
+}
+
+/// Which CPUs take the interrupts of drives and network interfaces, and whether reactors sit there.
+pub(super) fn interrupts(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
+    let lines = interrupt_lines(machine, device);
+    if lines.is_empty() {
+        return Some(absent("no interrupt of its own has come yet"));
+    }
+    let cpus = lines.iter().fold(CpuList::default(), |all, (_, cpus)| all.union(cpus));
+    let is = format!("{} interrupts, on CPUs {cpus}", lines.len());
+    let queues = machine.list(format!("{}/mq", device.dir)).len();
+    if machine.topology.as_ref().is_some_and(|topology| queues >= topology.all().len()) {
+        return Some(ok(format!("{is}: a queue for each CPU, completions come where they were asked for")));
+    }
+    let reactors = &machine.options.reactor_cpus;
+    let hit = cpus.intersection(reactors);
+    if hit.is_empty() {
+        return Some(ok(is));
+    }
+    let on_reactors = lines.iter().filter(|(_, cpus)| !cpus.intersection(reactors).is_empty());
+    let irqs: Vec<&str> = on_reactors.map(|(irq, _)| irq.as_str()).collect();
+    let found = warn(format!("{is}; reactors sit on {hit} and lose that time"))
+        .better("CPUs without reactors, or reactors elsewhere; it shows as irq and softirq of that CPU in `carmine top`")
+        .command(format!(
+            "systemctl stop irqbalance; for i in {}; do echo CPU > /proc/irq/$i/smp_affinity_list; done",
+            irqs.join(" ")
+        ));
+    Some(found)
+}
+
+/// The device's interrupts that have come at least once, each with the CPUs that take it.
+fn interrupt_lines(machine: &Machine<'_>, device: &Device) -> Vec<(String, CpuList)> {
+    let interrupts = machine.text("proc/interrupts").unwrap_or_default();
+    let Some(folder) = machine.hardware(device, "msi_irqs") else { return Vec::new() };
+    let has_come = |irq: &String| {
+        let mut lines = interrupts.lines();
+        let line = lines.find_map(|line| line.trim_start().strip_prefix(irq)?.strip_prefix(':'));
+        let counts = line.unwrap_or_default().split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        counts.sum::<u64>() > 0
+    };
+    let with_cpus = |irq: String| {
+        let file = |name: &str| machine.text(format!("proc/irq/{irq}/{name}"));
+        let cpus = file("effective_affinity_list").filter(|cpus| !cpus.is_empty());
+        let cpus = cpus.or_else(|| file("smp_affinity_list"))?.parse().ok()?;
+        Some((irq, cpus))
+    };
+    machine.list(&folder).into_iter().filter(has_come).filter_map(with_cpus).collect()
+}
+
+/// A hierarchy of control groups that limits CPU time, as it is mounted.
+struct Hierarchy {
+    /// 1 or 2.
+    version: u8,
+    /// Where it is mounted, below the root.
+    at: String,
+    /// Which part of it is mounted there.
+    root: String,
+}
+
+/// A limit of a group.
+struct Limit {
+    cores: f64,
+    /// Its file, below the root.
+    file: String,
+    /// The text that lifts it, written into that file.
+    none: &'static str,
+}
+
+/// The CPU time that control groups leave to this process.
+pub(super) fn cpu_limit(machine: &Machine<'_>) -> Finding {
+    let mountinfo = machine.text("proc/self/mountinfo").unwrap_or_default();
+    let hierarchies: Vec<Hierarchy> = mountinfo.lines().filter_map(hierarchy).collect();
+    if hierarchies.is_empty() {
+        return absent("no control groups for CPU time are mounted");
+    }
+    // Every group from ours up to the root may have a limit: the smallest rules.
+    let limits = hierarchies.iter().flat_map(|hierarchy| limits(machine, hierarchy));
+    match limits.min_by(|a, b| a.cores.total_cmp(&b.cores)) {
+        None => ok("none"),
+        Some(Limit { cores, file, none }) => warn(format!("{cores:.2} cores, by /{file}"))
+            .better("no limit; confine by CPU lists instead (`up --cpus`)")
+            .cost(
+                "bursts need many cores for moments, so a hard limit hurts more than averages say; random writes were \
+                 best without one",
+                &format!("{CPU_SCALING}; {HYPERCONVERGED}"),
+            )
+            .command(format!("echo {none} > /{file}")),
+    }
+}
+
+/// A line of `mountinfo`: `ID PARENT DEVICE ROOT AT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`.
+fn hierarchy(line: &str) -> Option<Hierarchy> {
+    let (front, back) = line.split_once(" - ")?;
+    let (front, back): (Vec<&str>, Vec<&str>) = (front.split(' ').collect(), back.split(' ').collect());
+    let version = match *back.first()? {
+        "cgroup2" => 2,
+        "cgroup" if back.get(2)?.split(',').any(|option| option == "cpu") => 1,
+        _ => return None,
+    };
+    let below = |path: &str| path.trim_matches('/').to_owned();
+    Some(Hierarchy { version, root: below(front.get(3)?), at: below(front.get(4)?) })
+}
+
+fn limits(machine: &Machine<'_>, hierarchy: &Hierarchy) -> Vec<Limit> {
+    let own = machine.text("proc/self/cgroup").unwrap_or_default();
+    let path = own.lines().find_map(|line| own_group(line, hierarchy.version)).unwrap_or_default();
+    // A container sees its own part as the root, whatever the path is.
+    let inside = path.strip_prefix(&hierarchy.root).unwrap_or_default().trim_matches('/');
+    let groups = std::iter::successors(Some(inside), |group| {
+        (!group.is_empty()).then(|| group.rsplit_once('/').map_or("", |(above, _)| above))
+    });
+    groups.filter_map(|group| limit(machine, hierarchy, group)).collect()
+}
+
+/// The path in a line `NUMBER:CONTROLLERS:PATH`, if it is of the hierarchy of this version that limits CPU time.
+fn own_group(line: &str, version: u8) -> Option<&str> {
+    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+    let fits = match version {
+        2 => controllers.is_empty(),
+        _ => controllers.split(',').any(|controller| controller == "cpu"),
+    };
+    fits.then(|| path.trim_matches('/'))
+}
+
+fn limit(machine: &Machine<'_>, hierarchy: &Hierarchy, group: &str) -> Option<Limit> {
+    let dir = format!("{}/{group}", hierarchy.at);
+    let dir = dir.trim_matches('/');
+    let (name, none) = if hierarchy.version == 2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
+    let file = format!("{dir}/{name}");
+    let text = machine.text(&file)?;
+    let mut words = text.split_whitespace();
+    // `max` and -1 are no limit.
+    let quota_us = words.next()?.parse::<f64>().ok().filter(|quota| *quota > 0.0)?;
+    let period_us = match words.next() {
+        Some(word) => word.parse().ok(),
+        None => machine.number(format!("{dir}/cpu.cfs_period_us")).map(|us| us as f64),
+    };
+    Some(Limit { cores: quota_us / period_us.unwrap_or(PERIOD_US), file, none })
+}
+
+/// CPUs that a cpuset, or who started this process, leaves to it.
+pub(super) fn allowed_cpus(machine: &Machine<'_>) -> Finding {
+    let allowed = machine.field("proc/self/status", "Cpus_allowed_list:");
+    let online = machine.text("sys/devices/system/cpu/online");
+    let [Some(allowed), Some(online)] = [allowed, online].map(|list| list?.parse::<CpuList>().ok()) else {
+        return absent("the kernel does not show them");
+    };
+    let usable = allowed.intersection(&online);
+    if usable == online {
+        return ok(format!("all that are online: {online}"));
+    }
+    info(format!("{usable}, while {online} are online: a cpuset, or taskset"))
+        .better("all, or a testbed that is planned for these (it is: `carmine plan` shows them)")
+        .command("for a cgroup: echo LIST > its cpuset.cpus; for one process: taskset -apc LIST PID")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Tree, find};
+    use crate::{Options, Severity};
+
+    /// Four CPUs, two cores: 0 and 2, 1 and 3.
+    fn found(reactors: &str, clients: &str) -> Finding {
+        let tree = Tree::new(&[("sys/devices/system/cpu/online", "0-3")]);
+        for cpu in 0..4 {
+            let pair = format!("{},{}", cpu % 2, cpu % 2 + 2);
+            tree.put(&format!("sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list"), &pair);
+        }
+        let list = |text: &str| if text.is_empty() { Default::default() } else { text.parse().unwrap() };
+        let options = Options { reactor_cpus: list(reactors), client_cpus: list(clients), ..tree.options() };
+        find(&options, "generator on an OSD's core").remove(0)
+    }
+
+    #[test]
+    fn siblings_are_known() {
+        assert_eq!(found("0", "1").severity, Severity::Ok);
+        let beside = found("0", "1-2");
+        assert_eq!(beside.severity, Severity::Warn);
+        assert!(beside.is.contains("[2]"), "{}", beside.is);
+        assert_eq!(found("0-1", "1").severity, Severity::Bad);
+        assert_eq!(found("", "1").severity, Severity::NotPresent);
+    }
+
+    #[test]
+    fn a_drive_of_the_other_socket() {
+        let tree = Tree::new(&[
+            ("sys/devices/system/cpu/online", "0-1"),
+            ("sys/devices/system/node/online", "0-1"),
+            ("sys/devices/system/node/node0/cpulist", "0"),
+            ("sys/devices/system/node/node1/cpulist", "1"),
+            ("sys/devices/system/node/node0/distance", "10 21"),
+            ("sys/devices/system/node/node1/distance", "21 10"),
+            ("sys/block/nvme0n1/device/numa_node", "1"),
+            ("sys/block/nvme1n1/device/numa_node", "-1"),
+        ]);
+        let with = |cpus: &str| Options { reactor_cpus: cpus.parse().unwrap(), ..tree.options() };
+        let far = find(&with("0"), "NUMA distance");
+        assert!(far[0].is.contains("21 from node 0"), "{}", far[0].is);
+        assert_eq!(far[1].severity, Severity::NotPresent);
+        assert_eq!(find(&with("1"), "NUMA distance")[0].severity, Severity::Ok);
+        assert_eq!(Tree::new(&[]).one("NUMA distance").severity, Severity::NotPresent);
+    }
+
+    const INTERRUPTS: &str = "      CPU0 CPU1\n 30:  0  0  PCI-MSIX config\n 31:  0  7  PCI-MSIX virtio1-req.0\n\
+                              131: 5 5 other\nLOC: 5 5 timer";
+
+    fn tree() -> Tree {
+        Tree::new(&[
+            ("proc/interrupts", INTERRUPTS),
+            ("sys/devices/system/cpu/online", "0-1"),
+            ("sys/block/vda/device/msi_irqs/30", "msix"),
+            ("sys/block/vda/device/msi_irqs/31", "msix"),
+            ("proc/irq/30/effective_affinity_list", "0"),
+            ("proc/irq/31/effective_affinity_list", "1"),
+        ])
+    }
+
+    fn with_reactors(tree: &Tree, cpus: &str) -> Finding {
+        let options = Options { reactor_cpus: cpus.parse().unwrap(), ..tree.options() };
+        find(&options, "interrupts").remove(0)
+    }
+
+    #[test]
+    fn only_interrupts_that_come_count() {
+        let tree = tree();
+        let apart = with_reactors(&tree, "0");
+        assert_eq!((apart.severity, apart.is.as_str()), (Severity::Ok, "1 interrupts, on CPUs 1"));
+        let hit = with_reactors(&tree, "1");
+        assert_eq!(hit.severity, Severity::Warn);
+        assert!(hit.command.unwrap().contains("in 31;"));
+        assert_eq!(Tree::new(&[]).one("interrupts").severity, Severity::NotPresent);
+    }
+
+    #[test]
+    fn a_queue_for_each_cpu_is_as_it_should_be() {
+        let tree = tree();
+        tree.put("proc/interrupts", "30: 3 0 q1\n31: 0 7 q2");
+        tree.put("sys/block/vda/mq/0/cpu_list", "0, 1");
+        assert_eq!(with_reactors(&tree, "0-1").severity, Severity::Warn, "one queue and its other interrupt");
+        tree.put("sys/block/vda/mq/1/cpu_list", "1");
+        assert_eq!(with_reactors(&tree, "0-1").severity, Severity::Ok);
+    }
+
+    fn of(tree: &Tree) -> Finding {
+        tree.one("CPU limit (cgroup)")
+    }
+
+    #[test]
+    fn the_smallest_limit_above_us_rules() {
+        assert_eq!(of(&Tree::new(&[])).severity, Severity::NotPresent);
+        let tree = Tree::new(&[
+            ("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+        ]);
+        assert_eq!(of(&tree).severity, Severity::Ok);
+        tree.put("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+        let found = of(&tree);
+        assert_eq!(
+            (found.severity, found.is.as_str()),
+            (Severity::Warn, "1.50 cores, by /sys/fs/cgroup/a/cpu.max")
+        );
+    }
+
+    /// As on a host with both versions: CPU time is limited by version 1, version 2 has no controller.
+    #[test]
+    fn version_1_beside_version_2() {
+        let tree = Tree::new(&[
+            (
+                "proc/self/mountinfo",
+                "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n\
+                 34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n\
+                 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n",
+            ),
+            ("proc/self/cgroup", "3:cpuset:/x\n1:cpu,cpuacct:/pod/one\n0::/\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/pod/one/cpu.cfs_quota_us", "-1\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/pod/one/cpu.cfs_period_us", "100000\n"),
+        ]);
+        assert_eq!(of(&tree).severity, Severity::Ok);
+        tree.put("sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_quota_us", "100000\n");
+        tree.put("sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_period_us", "50000\n");
+        let found = of(&tree);
+        assert_eq!((found.severity, &found.is[..10]), (Severity::Warn, "2.00 cores"));
+        assert_eq!(
+            found.command.as_deref(),
+            Some("echo -1 > /sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_quota_us")
+        );
+    }
+
+    #[test]
+    fn a_container_is_mounted_as_the_root() {
+        let tree = Tree::new(&[
+            ("proc/self/mountinfo", "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"),
+            ("proc/self/cgroup", "0::/docker/abc\n"),
+            ("sys/fs/cgroup/cpu.max", "50000 100000\n"),
+        ]);
+        assert!(of(&tree).is.starts_with("0.50 cores, by /sys/fs/cgroup/cpu.max"));
+        tree.put("proc/self/cgroup", "0::/../elsewhere\n");
+        assert!(of(&tree).is.starts_with("0.50 cores"));
+    }
+
+    #[test]
+    fn cpus_that_are_taken_away() {
+        let of = |allowed: &str| {
+            let status = format!("Name:\tx\nCpus_allowed_list:\t{allowed}\n");
+            let tree =
+                Tree::new(&[("proc/self/status", &status), ("sys/devices/system/cpu/online", "0-3\n")]);
+            tree.one("allowed CPUs")
+        };
+        assert_eq!(of("0-63").severity, Severity::Ok);
+        let some = of("1-2");
+        assert_eq!(some.severity, Severity::Info);
+        assert!(some.is.starts_with("1-2, while 0-3"), "{}", some.is);
+        assert_eq!(Tree::new(&[]).one("allowed CPUs").severity, Severity::NotPresent);
+    }
+}
