@@ -55,7 +55,12 @@ pub fn run_bounded(
 }
 
 /// `said` is asked when it has failed.
-fn wait(child: &mut Child, said: &dyn Fn() -> String, limit: Duration, cancel: Option<&AtomicBool>) -> Ended {
+pub(crate) fn wait(
+    child: &mut Child,
+    said: &dyn Fn() -> String,
+    limit: Duration,
+    cancel: Option<&AtomicBool>,
+) -> Ended {
     let end = Instant::now() + limit;
     loop {
         match child.try_wait() {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::Child;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use carmine_types::OsdId;
@@ -11,6 +12,7 @@ use crate::files;
 use crate::layout::{Daemon, DaemonPrograms, Layout};
 use crate::plan::Plan;
 use crate::process::{self, ProcessId};
+use crate::testbed::{Event, StartOptions};
 use crate::wrap::{self, Wrapper};
 
 /// Lines of a dead daemon's log that an error quotes.
@@ -23,7 +25,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 const WRAPPER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Daemons started by this command. Dropped before [`Daemons::keep`], it ends them all.
-pub struct Daemons {
+pub(crate) struct Daemons {
     layout: Layout,
     running: Vec<Started>,
     kept: bool,
@@ -48,7 +50,7 @@ pub(crate) fn arguments(layout: &Layout, daemon: Daemon) -> Vec<OsString> {
 
 impl Daemons {
     /// None yet; `layout` is the folder that records them.
-    pub fn new(layout: &Layout) -> Self {
+    pub(crate) fn new(layout: &Layout) -> Self {
         Self { layout: layout.clone(), running: Vec::new(), kept: false }
     }
 
@@ -88,7 +90,7 @@ impl Daemons {
     ///
     /// # Errors
     /// It ended at once (the text quotes its log), or the record cannot be written.
-    pub fn adopt(&mut self, daemon: Daemon, mut child: Child) -> Result<()> {
+    pub(crate) fn adopt(&mut self, daemon: Daemon, mut child: Child) -> Result<()> {
         let Some(id) = ProcessId::of(child.id() as i32) else {
             let status = child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
             return Err(self.death(daemon, &format!("ended at once ({status})")));
@@ -98,7 +100,8 @@ impl Daemons {
         id.store(&self.layout.pid_file(daemon))
     }
 
-    fn death(&self, daemon: Daemon, how: &str) -> crate::TestbedError {
+    /// An error for a daemon that has ended or does not get ready, with the end of its log.
+    pub(crate) fn death(&self, daemon: Daemon, how: &str) -> crate::TestbedError {
         let log = self.layout.log(daemon);
         match files::last_words(&log, TAIL_LINES) {
             said if said.is_empty() => failed!("{daemon} {how}; {} is empty", log.display()),
@@ -107,7 +110,7 @@ impl Daemons {
     }
 
     /// An error that quotes the log if one of them has ended.
-    pub fn check(&mut self) -> Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         for at in 0..self.running.len() {
             if let Some(how) = self.running[at].ended(&self.layout)? {
                 return Err(self.death(self.running[at].daemon, &how));
@@ -116,14 +119,35 @@ impl Daemons {
         Ok(())
     }
 
-    /// Lets them run on after this command.
-    pub fn keep(mut self) {
-        self.kept = true;
+    /// Waits until `missing` names nothing any more, looking after each `pause`.
+    ///
+    /// # Errors
+    /// One of them ends, it is `end`, or the start is cancelled.
+    pub(crate) fn wait(
+        &mut self,
+        daemon: Daemon,
+        start: &mut StartOptions<'_>,
+        end: Instant,
+        pause: Duration,
+        mut missing: impl FnMut() -> Option<String>,
+    ) -> Result<()> {
+        while let Some(what) = missing() {
+            self.check()?;
+            if start.cancel.load(Ordering::Relaxed) {
+                return Err(failed!("interrupted"));
+            }
+            if Instant::now() > end {
+                return Err(self.death(daemon, &format!("is not ready in time: still waiting for {what}")));
+            }
+            (start.events)(Event::Waiting(what));
+            std::thread::sleep(pause);
+        }
+        Ok(())
     }
 
-    /// An error for a daemon that runs but does not get ready.
-    pub fn stuck(&self, daemon: Daemon, what: &str) -> crate::TestbedError {
-        self.death(daemon, what)
+    /// Lets them run on after this command.
+    pub(crate) fn keep(mut self) {
+        self.kept = true;
     }
 }
 
@@ -212,12 +236,9 @@ pub enum Stopped {
 pub(crate) fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
     let mut ids = Vec::new();
     for &daemon in daemons {
-        let id = ProcessId::load(&layout.pid_file(daemon))?;
-        let running = id.as_ref().is_some_and(ProcessId::alive);
-        if let Some(id) = &id {
-            id.terminate()?;
-        }
-        ids.push((daemon, id.filter(|_| running)));
+        let id = ProcessId::running(layout, daemon)?;
+        id.as_ref().map_or(Ok(()), ProcessId::terminate)?;
+        ids.push((daemon, id));
     }
     let end = Instant::now() + STOP_LIMIT;
     let mut report = Vec::new();

@@ -42,8 +42,14 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     })
 }
 
+/// A new random id, from the kernel.
+pub fn fresh_uuid() -> Result<String> {
+    let path = Path::new("/proc/sys/kernel/random/uuid");
+    Ok(fs::read_to_string(path).map_err(TestbedError::io("read", path))?.trim().to_owned())
+}
+
 /// Removes a file or a link; a missing one is fine.
-pub fn remove_file(path: &Path) -> Result<()> {
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(TestbedError::io("remove", path)(e)),
         _ => Ok(()),
@@ -51,7 +57,7 @@ pub fn remove_file(path: &Path) -> Result<()> {
 }
 
 /// Removes a folder with all in it; a missing one is fine. Links inside are removed, not followed.
-pub fn remove_dir(path: &Path) -> Result<()> {
+pub(crate) fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(TestbedError::io("remove", path)(e)),
         _ => Ok(()),

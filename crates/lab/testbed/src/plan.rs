@@ -1,6 +1,7 @@
 //! The plan of a testbed: everything that was decided, stored in its folder.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::confine::Confine;
 use crate::error::{Result, usage};
+use crate::folder::FolderPlan;
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
 use crate::spec::{Wish, in_range};
@@ -188,8 +190,36 @@ fn wal_devs(wish: &Wish, store: StoreKind, osds: u32) -> Result<Vec<PathBuf>> {
     Ok(devs)
 }
 
+/// Fails if an option asks for another value than that with which the stores were made.
+pub(crate) fn fixed<P: FolderPlan, T: PartialEq + Display>(
+    option: &str,
+    given: Option<T>,
+    stored: T,
+) -> Result<()> {
+    match given {
+        Some(given) if given != stored => Err(usage!(
+            "{option} {given}: this {0} was made with {stored}; leave the option out, or make another {0} in another --dir \
+             (`{1} destroy` removes this one)",
+            P::WHAT,
+            P::COMMAND
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Names of devices, for people.
+pub(crate) fn names(devices: &[PathBuf]) -> String {
+    let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
+    if names.is_empty() { "files".into() } else { names.join(",") }
+}
+
+/// A size as it is used, for people.
+pub(crate) fn whole_blocks(bytes: u64) -> String {
+    mib(bytes / 4096 * 4096)
+}
+
 /// Bytes for people.
-fn mib(bytes: u64) -> String {
+pub(crate) fn mib(bytes: u64) -> String {
     if bytes.is_multiple_of(MIB) { format!("{}M", bytes / MIB) } else { format!("{bytes} bytes") }
 }
 
@@ -263,15 +293,11 @@ impl Plan {
         if let Some(balance) = wish.balance {
             cpu.strategy = balance;
         }
-        for (given, stored) in [
-            (&wish.cpus, &mut cpu.cpus),
-            (&wish.client_cpus, &mut cpu.client_cpus),
-            (&wish.alien_cpus, &mut cpu.alien_cpus),
-        ] {
-            if given.is_some() {
-                stored.clone_from(given);
-            }
-        }
+        let or =
+            |given: &Option<CpuList>, stored: &mut Option<CpuList>| *stored = given.clone().or(stored.take());
+        or(&wish.cpus, &mut cpu.cpus);
+        or(&wish.client_cpus, &mut cpu.client_cpus);
+        or(&wish.alien_cpus, &mut cpu.alien_cpus);
         cpu.overprovisioned |= wish.overprovisioned;
         cpu.osds_per_device = per_device;
         cpu.pgs = self.pool.pg_num;
@@ -306,34 +332,16 @@ impl Plan {
     /// The plan for the next start of a stopped testbed. `--reactors`, `--balance`, `--poll`, the wrapper, the
     /// environment, the CPU and memory options and the store's tuning may change; another value of any other option is refused, for the data depends on it.
     pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
-        let fixed = |option: &str, given: Option<String>, stored: String| match given {
-            Some(given) if given != stored => Err(usage!(
-                "{option} {given}: this testbed was made with {stored}; leave the option out, or make another \
-                 testbed in another --dir (`carmine destroy` removes this one)"
-            )),
-            _ => Ok(()),
-        };
-        let text = |v: Option<u64>| v.map(|v| v.to_string());
-        fixed("--osds", text(wish.osds.map(u64::from)), self.cpu.osds.to_string())?;
-        fixed(
-            "--osds-per-device",
-            text(wish.osds_per_device.map(u64::from)),
-            self.osds_per_device().to_string(),
-        )?;
-        fixed("--store", wish.store.map(|s| s.to_string()), self.store.to_string())?;
-        fixed("--size", text(wish.size.map(u64::from)), self.pool.size.to_string())?;
-        fixed("--min-size", text(wish.min_size.map(u64::from)), self.pool.min_size.to_string())?;
-        fixed("--pgs", text(wish.pgs.map(u64::from)), self.pool.pg_num.to_string())?;
-        fixed("--osd-size", wish.osd_size_bytes.map(|b| mib(b / 4096 * 4096)), mib(self.osd_size_bytes))?;
-        fixed("--addr", wish.addr.map(|(a, _)| a.to_string()), self.addr.to_string())?;
-        let devices =
-            |list: &[PathBuf]| list.iter().map(|d| d.display().to_string()).collect::<Vec<_>>().join(",");
-        let given = (!wish.devices.is_empty()).then(|| devices(&wish.devices));
-        fixed(
-            "--devs",
-            given,
-            if self.devices.is_empty() { "files".into() } else { devices(&self.devices) },
-        )?;
+        fixed::<Self, _>("--osds", wish.osds, self.osds())?;
+        fixed::<Self, _>("--osds-per-device", wish.osds_per_device, self.osds_per_device())?;
+        fixed::<Self, _>("--store", wish.store, self.store)?;
+        fixed::<Self, _>("--size", wish.size, self.pool.size)?;
+        fixed::<Self, _>("--min-size", wish.min_size, self.pool.min_size)?;
+        fixed::<Self, _>("--pgs", wish.pgs, self.pool.pg_num)?;
+        fixed::<Self, _>("--osd-size", wish.osd_size_bytes.map(whole_blocks), mib(self.osd_size_bytes))?;
+        fixed::<Self, _>("--addr", wish.addr.map(|(addr, _)| addr), self.addr)?;
+        let devices = (!wish.devices.is_empty()).then(|| names(&wish.devices));
+        fixed::<Self, _>("--devs", devices, names(&self.devices))?;
         let other_db = wish.db_dir.is_some() && wish.db_dir != self.db_dir;
         let other_wal = !wish.wal_devs.is_empty() && wish.wal_devs != self.wal_devs;
         for (option, given) in [

@@ -65,6 +65,11 @@ impl ProcessId {
         }
     }
 
+    /// The process of a daemon by its record, if it runs.
+    pub fn running(layout: &Layout, daemon: Daemon) -> Result<Option<Self>> {
+        Ok(Self::load(&layout.pid_file(daemon))?.filter(Self::alive))
+    }
+
     /// Asks the process to stop cleanly (SIGTERM).
     pub fn terminate(&self) -> Result<()> {
         self.signal(Signal::TERM)
@@ -109,16 +114,37 @@ pub(crate) fn spawn(
     log: &Path,
 ) -> Result<Child> {
     let (program, args) = line.split_first().ok_or_else(|| failed!("an empty command line"))?;
-    let out =
-        OpenOptions::new().create(true).append(true).open(log).map_err(TestbedError::io("open", log))?;
-    let err = out.try_clone().map_err(TestbedError::io("open", log))?;
     let mut command = Command::new(program);
-    command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir("/");
+    command.args(args).envs(env.iter().map(|(name, value)| (name, value))).current_dir("/");
     if own_group {
         command.process_group(0);
     }
-    command.spawn().map_err(TestbedError::io("start", Path::new(program)))
+    log_to(&mut command, log)?.spawn().map_err(TestbedError::io("start", Path::new(program)))
+}
+
+/// Lets a command append its standard output and error to `log`, and gives it no standard input.
+pub(crate) fn log_to<'a>(command: &'a mut Command, log: &Path) -> Result<&'a mut Command> {
+    let open = || {
+        let out = OpenOptions::new().create(true).append(true).open(log)?;
+        Ok((out.try_clone()?, out))
+    };
+    let (out, err) = open().map_err(TestbedError::io("open", log))?;
+    Ok(command.stdin(Stdio::null()).stdout(out).stderr(err))
+}
+
+/// Starts a command confined to `cpus`: a child inherits the affinity of the thread that starts it, so a thread of its
+/// own is confined for it.
+///
+/// # Errors
+/// The CPUs may not be used, or the program does not start.
+pub fn spawn_on(command: &mut Command, cpus: &[usize]) -> Result<Child> {
+    let program = Path::new(command.get_program()).to_path_buf();
+    let start = || {
+        restrict_to(cpus)?;
+        command.spawn().map_err(TestbedError::io("start", &program))
+    };
+    std::thread::scope(|scope| scope.spawn(start).join())
+        .unwrap_or_else(|_| Err(failed!("cannot start {}", program.display())))
 }
 
 /// Called first by a daemon: leaves the terminal's session, so that Ctrl-C and hang-up in the terminal
@@ -207,5 +233,15 @@ mod tests {
         id.terminate().unwrap();
         assert!(id.wait_gone(Duration::from_secs(5)));
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_child_is_confined_and_its_parent_is_not() {
+        let before = std::thread::available_parallelism().unwrap();
+        let mut command = Command::new("grep");
+        command.args(["Cpus_allowed_list", "/proc/self/status"]).stdout(Stdio::piped());
+        let said = spawn_on(&mut command, &[0]).unwrap().wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout).split_whitespace().last(), Some("0"));
+        assert_eq!(std::thread::available_parallelism().unwrap(), before);
     }
 }

@@ -48,8 +48,6 @@ pub(crate) fn wait(
 
 fn late(found: &Probe, plan: &Plan, daemons: &Daemons, limit: Duration) -> crate::TestbedError {
     let what = format!("not ready after {} s: still waiting for {}", limit.as_secs(), found.missing(plan));
-    match (0..plan.osds()).map(OsdId).find(|osd| !found.is_up(*osd)) {
-        Some(osd) => daemons.stuck(Daemon::Osd(osd), &what),
-        None => daemons.stuck(Daemon::Osd(OsdId(0)), &what),
-    }
+    let down = (0..plan.osds()).map(OsdId).find(|osd| !found.is_up(*osd));
+    daemons.death(Daemon::Osd(down.unwrap_or(OsdId(0))), &what)
 }

@@ -8,12 +8,11 @@ use std::path::Path;
 use carmine_types::OsdId;
 
 use crate::error::{Result, failed};
-use crate::folder::{has_other_format, stop_daemons};
+use crate::folder::{FolderLock, FolderPlan, has_other_format, remove_files, stop_daemons};
 use crate::layout::{Daemon, Layout};
-use crate::lock::FolderLock;
-use crate::plan::PLAN_FORMAT;
+use crate::plan::Plan;
 use crate::stray;
-use crate::testbed::{load_plan, remove_files};
+use crate::testbed::load_plan;
 
 /// Such a testbed, with its folder locked.
 #[derive(Debug)]
@@ -71,13 +70,14 @@ impl Ruin {
     /// # Errors
     /// Another version made it: that one knows what there is to remove.
     pub fn destroy(self) -> Result<()> {
-        if has_other_format(&self.layout.plan(), PLAN_FORMAT) {
+        if has_other_format(&self.layout.plan(), Plan::FORMAT) {
             return Err(failed!("{}", self.why));
         }
         self.stop()?;
         let names = names_in(self.layout.dir());
         let devices = names.iter().filter_map(|name| name.strip_prefix("device.")?.parse().ok());
-        remove_files(&self.layout, self.osds(), devices)?;
+        let devices = devices.map(|device| self.layout.device_file(device));
+        remove_files(&self.layout, Plan::FILE, self.osds(), devices)?;
         let _ = fs::remove_dir(self.layout.dir());
         Ok(())
     }

@@ -66,8 +66,9 @@ pub struct Status {
     pub plan: Plan,
 }
 
-fn pid(layout: &Layout, daemon: Daemon) -> Result<Option<i32>> {
-    Ok(ProcessId::load(&layout.pid_file(daemon))?.filter(ProcessId::alive).map(|id| id.pid))
+/// The process of a daemon that runs.
+pub(crate) fn pid(layout: &Layout, daemon: Daemon) -> Result<Option<i32>> {
+    Ok(ProcessId::running(layout, daemon)?.map(|id| id.pid))
 }
 
 /// Time for the answer to a question, which may read a whole store.

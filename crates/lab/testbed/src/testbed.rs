@@ -2,22 +2,22 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use carmine_types::OsdId;
 
-use crate::daemons::{self, Daemons, Stopped};
+use crate::daemons::{self, Daemons};
 use crate::error::{Result, TestbedError, failed, usage};
-use crate::folder::{NewFolder, daemons_of, read_plan, stop_all};
+use crate::folder::{self, Bed, FolderPlan, daemons_of, running};
 use crate::layout::{Daemon, DaemonPrograms, Layout};
-use crate::lock::FolderLock;
 use crate::plan::{PLAN_FORMAT, Plan};
-use crate::process::ProcessId;
-use crate::{conf, confine, db_place, files, mkfs, ready, stray, wal_place};
+use crate::{conf, confine, files, mkfs, ready};
 
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
+const MON_PAUSE: Duration = Duration::from_millis(5);
 
 /// Progress of making or starting a testbed, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,54 +61,47 @@ pub struct StartOptions<'a> {
 }
 
 /// A testbed whose folder this command has locked.
-#[derive(Debug)]
-pub struct Testbed {
-    layout: Layout,
-    plan: Plan,
-    _lock: FolderLock,
+pub type Testbed = Bed<Plan>;
+
+impl FolderPlan for Plan {
+    const FORMAT: u32 = PLAN_FORMAT;
+    const FILE: &'static str = "testbed.json";
+    const WHAT: &'static str = "testbed";
+    const COMMAND: &'static str = "carmine";
+
+    fn osds(&self) -> u32 {
+        self.cpu.osds as u32
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Block files that OSDs share.
+    fn own_files(&self, layout: &Layout) -> Vec<PathBuf> {
+        let slices = self.slices.iter().filter(|_| self.devices.is_empty());
+        slices.map(|slice| layout.device_file(slice.device)).collect()
+    }
 }
 
 /// Reads the plan of a folder; `None` if there is no testbed in it.
 pub fn load_plan(layout: &Layout) -> Result<Option<Plan>> {
-    read_plan(&layout.plan(), PLAN_FORMAT)
+    folder::load(layout)
 }
 
 /// Reads the plan of a folder that must hold a testbed.
 pub fn require_plan(layout: &Layout) -> Result<Plan> {
-    load_plan(layout)?.ok_or_else(|| {
-        usage!("there is no testbed in {}: start one with `carmine up --dir {0}`", layout.dir().display())
-    })
-}
-
-/// Those that run now.
-pub fn running(layout: &Layout, plan: &Plan) -> Result<Vec<Daemon>> {
-    let mut list = Vec::new();
-    for daemon in daemons_of(plan.osds()) {
-        if ProcessId::load(&layout.pid_file(daemon))?.is_some_and(|id| id.alive()) {
-            list.push(daemon);
-        }
-    }
-    Ok(list)
+    folder::require(layout)
 }
 
 impl Testbed {
     /// Makes a new testbed in an empty or absent folder: plan, store folders, stores. If that fails, what was
     /// made is removed again.
     pub fn create(layout: Layout, plan: Plan, wipe: bool, start: &mut StartOptions<'_>) -> Result<Self> {
-        let NewFolder { layout, lock, existed } = NewFolder::take(&layout, "testbed")?;
-        let mut testbed = Self { layout, plan, _lock: lock };
-        if let Err(e) = testbed.fill(wipe, start) {
-            testbed.remove_files()?;
-            if !existed {
-                let _ = fs::remove_dir(testbed.layout.dir());
-            }
-            return Err(e);
-        }
-        Ok(testbed)
+        Bed::make(&layout, plan, |testbed| testbed.fill(wipe, start))
     }
 
     fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
-        files::write_json(&self.layout.plan(), &self.plan)?;
         let osds: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
         let stores = osds.iter().map(|id| self.layout.osd_dir(*id));
         for dir in [self.layout.run_dir(), self.layout.mon_dir()].into_iter().chain(stores) {
@@ -121,7 +114,7 @@ impl Testbed {
             }
         }
         self.plan.complete = true;
-        files::write_json(&self.layout.plan(), &self.plan)?;
+        self.write_plan()?;
         // The daemons sync what they make in their folders; these folders are there after a power cut by this.
         let dir = self.layout.dir();
         fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(TestbedError::io("sync", dir))
@@ -150,57 +143,6 @@ impl Testbed {
         Ok(())
     }
 
-    /// Opens an existing testbed; `None` if the folder holds none.
-    pub fn open(layout: Layout) -> Result<Option<Self>> {
-        if load_plan(&layout)?.is_none() {
-            return Ok(None);
-        }
-        let lock = FolderLock::take(&layout)?;
-        // Read again under the lock: another command may have changed it meanwhile.
-        let Some(plan) = load_plan(&layout)? else { return Ok(None) };
-        stray::restore_records(&layout)?;
-        Ok(Some(Self { layout, plan, _lock: lock }))
-    }
-
-    /// The plan.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// Paths of its files.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// Takes over a revised plan for the next start.
-    pub fn set_plan(&mut self, plan: Plan) -> Result<()> {
-        files::write_json(&self.layout.plan(), &plan)?;
-        self.plan = plan;
-        Ok(())
-    }
-
-    /// Fails unless the testbed is whole and nothing of it runs.
-    pub fn require_stopped(&self) -> Result<()> {
-        let dir = self.layout.dir().display();
-        if !self.plan.complete {
-            return Err(failed!(
-                "{dir}: an earlier `up` was interrupted while it made this testbed; `carmine destroy --dir {dir}` removes it"
-            ));
-        }
-        let running = running(&self.layout, &self.plan)?;
-        if running.len() == daemons_of(self.plan.osds()).len() {
-            return Err(usage!("the testbed in {dir} already runs; see `carmine status --dir {dir}`"));
-        }
-        if !running.is_empty() {
-            let names: Vec<String> = running.iter().map(ToString::to_string).collect();
-            return Err(failed!(
-                "of the testbed in {dir} {} still run: `carmine down --dir {dir}` stops them, `carmine up --dir {dir}` starts the rest",
-                names.join(", ")
-            ));
-        }
-        Ok(())
-    }
-
     /// Starts all processes and waits until every PG is active. If that fails, all are stopped again.
     pub fn start(&mut self, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
         self.require_stopped()?;
@@ -224,7 +166,7 @@ impl Testbed {
         (start.events)(Event::Started(Daemon::Mon));
         let mon = self.wait_for_mon(&mut daemons, start)?;
         self.plan.mon_port = mon.port();
-        files::write_json(&self.layout.plan(), &self.plan)?;
+        self.write_plan()?;
         conf::write(&self.layout.ceph_conf(), &self.plan.fsid, mon)?;
         let osds: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
         self.start_osds(&osds, &mut daemons, start)?;
@@ -320,66 +262,11 @@ impl Testbed {
     }
 
     fn wait_for_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
-        let end = Instant::now() + MON_LIMIT;
-        (start.events)(Event::Waiting("the monitor".into()));
-        loop {
-            if let Some(addr) = mon_addr(&self.layout) {
-                return Ok(addr);
-            }
-            daemons.check()?;
-            if start.cancel.load(Ordering::Relaxed) {
-                return Err(failed!("interrupted"));
-            }
-            if Instant::now() > end {
-                return Err(daemons.stuck(Daemon::Mon, "does not listen"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let layout = &self.layout;
+        let missing = || mon_addr(layout).is_none().then(|| "the monitor".to_owned());
+        daemons.wait(Daemon::Mon, start, Instant::now() + MON_LIMIT, MON_PAUSE, missing)?;
+        mon_addr(layout).ok_or_else(|| failed!("the monitor tells no address"))
     }
-
-    /// Stops all processes; the data stays.
-    pub fn stop(&mut self) -> Result<Vec<(Daemon, Stopped)>> {
-        stop_all(&self.layout, self.plan.osds())
-    }
-
-    /// Stops all processes and removes what the testbed made; a file that it did not make stays, and so does
-    /// the folder then. Named devices are not touched.
-    pub fn destroy(mut self) -> Result<()> {
-        self.stop()?;
-        self.remove_files()?;
-        let _ = fs::remove_dir(self.layout.dir());
-        Ok(())
-    }
-
-    fn remove_files(&self) -> Result<()> {
-        let slices = self.plan.slices.iter().filter(|_| self.plan.devices.is_empty());
-        remove_files(&self.layout, (0..self.plan.osds()).map(OsdId), slices.map(|slice| slice.device))
-    }
-}
-
-/// Removes what a testbed with these OSDs, and these block files that they share, made in its folder.
-pub(crate) fn remove_files(
-    layout: &Layout,
-    osds: impl IntoIterator<Item = OsdId>,
-    devices: impl IntoIterator<Item = u32>,
-) -> Result<()> {
-    for id in osds {
-        db_place::remove_db(layout, id)?;
-        wal_place::remove_wal(layout, id)?;
-        files::remove_dir(&layout.osd_dir(id))?;
-        files::remove_file(&layout.admin_socket(id))?;
-        files::remove_file(&layout.log(Daemon::Osd(id)))?;
-    }
-    for device in devices {
-        files::remove_file(&layout.device_file(device))?;
-    }
-    files::remove_file(&layout.log(Daemon::Mon))?;
-    files::remove_dir(&layout.mon_dir())?;
-    files::remove_dir(&layout.run_dir())?;
-    files::remove_file(&layout.ceph_conf())?;
-    // The plan goes last but one: until then an interrupted removal can be repeated.
-    files::remove_file(&layout.plan())?;
-    files::remove_file(&layout.lock())
 }
 
 /// Address of the running monitor, as it wrote it down itself.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use carmine_load::parse_bytes;
-use carmine_testbed::spec::parse_path;
-use carmine_testbed::{PoolPlan, Result, TestbedError};
-use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
+use carmine_topology::{CpuList, Grid, OsdRow, PlanRequest, Topology};
 use serde::{Deserialize, Serialize};
 
-use crate::programs::Flavour;
+use super::Flavour;
+use crate::error::{Result, usage};
+use crate::plan::{PoolPlan, fixed, names, whole_blocks};
+use crate::spec::parse_path;
 
 /// Format of `peer.json`.
 pub const PEER_FORMAT: u32 = 1;
@@ -111,13 +112,9 @@ pub struct PeerPlan {
     pub grid: Grid,
 }
 
-fn usage(text: String) -> TestbedError {
-    TestbedError::Usage(text)
-}
-
 fn in_range<T: PartialOrd + std::fmt::Display>(option: &str, value: T, min: T, max: T) -> Result<T> {
     if value < min || value > max {
-        return Err(usage(format!("{option} {value}: take {min} to {max}")));
+        return Err(usage!("{option} {value}: take {min} to {max}"));
     }
     Ok(value)
 }
@@ -138,7 +135,7 @@ impl PeerPlan {
         let pool = PoolPlan::new(osds, wish.size, None, wish.pgs)?;
         let (size, pgs) = (pool.size, pool.pg_num);
         if !wish.devices.is_empty() && wish.devices.len() != osds as usize {
-            return Err(usage(format!("--devs names {} devices for {osds} OSDs", wish.devices.len())));
+            return Err(usage!("--devs names {} devices for {osds} OSDs", wish.devices.len()));
         }
         let cpu = PlanRequest { osds: osds as usize, pgs, size: u32::from(size), ..PlanRequest::default() };
         let mut plan = Self {
@@ -165,7 +162,7 @@ impl PeerPlan {
             options: BTreeMap::new(),
             mon_port: 0,
             grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })
-                .map_err(|e| usage(e.to_string()))?,
+                .map_err(|e| usage!("{e}"))?,
             cpu,
         };
         plan.apply(wish, topology)?;
@@ -178,29 +175,19 @@ impl PeerPlan {
     /// # Errors
     /// An option that does not fit or may not change, by its name.
     pub fn revise(&self, wish: &PeerWish, topology: &Topology) -> Result<Self> {
-        let fixed = |option: &str, given: Option<String>, stored: String| match given {
-            Some(given) if given != stored => Err(usage(format!(
-                "{option} {given}: this peer was made with {stored}; leave the option out, or take another --dir \
-                 (`carmine peer destroy` removes this one)"
-            ))),
-            _ => Ok(()),
-        };
-        fixed("--osds", wish.osds.map(|n| n.to_string()), self.osds().to_string())?;
-        fixed("--size", wish.size.map(|n| n.to_string()), self.size.to_string())?;
-        fixed("--pgs", wish.pgs.map(|n| n.to_string()), self.pgs.to_string())?;
-        let bytes = wish.osd_size_bytes.map(|b| (b / 4096 * 4096).to_string());
-        fixed("--osd-size", bytes, self.osd_size_bytes.to_string())?;
-        let list = |devices: &[PathBuf]| {
-            devices.iter().map(|d| d.display().to_string()).collect::<Vec<_>>().join(",")
-        };
-        let devices = (!wish.devices.is_empty()).then(|| list(&wish.devices));
-        fixed("--devs", devices, list(&self.devices))?;
-        let build = wish.build.as_ref().map(|b| b.display().to_string());
+        fixed::<Self, _>("--osds", wish.osds, self.osds())?;
+        fixed::<Self, _>("--size", wish.size, self.size)?;
+        fixed::<Self, _>("--pgs", wish.pgs, self.pgs)?;
+        let bytes = wish.osd_size_bytes.map(whole_blocks);
+        fixed::<Self, _>("--osd-size", bytes, whole_blocks(self.osd_size_bytes))?;
+        let devices = (!wish.devices.is_empty()).then(|| names(&wish.devices));
+        fixed::<Self, _>("--devs", devices, names(&self.devices))?;
+        let build = wish.build.as_ref().map(|build| build.display().to_string());
         let stored = self.build.as_ref().map_or("the installed packages".into(), |b| b.display().to_string());
-        fixed("--peer-build", build, stored)?;
+        fixed::<Self, _>("--peer-build", build, stored)?;
         if wish.force_wipe {
-            return Err(usage(
-                "--force-wipe: the stores of this peer exist; `carmine peer destroy` removes them".into(),
+            return Err(usage!(
+                "--force-wipe: the stores of this peer exist; `carmine peer destroy` removes them"
             ));
         }
         let mut plan = self.clone();
@@ -210,13 +197,8 @@ impl PeerPlan {
 
     /// Takes over what may change at every start, and places the OSDs anew.
     fn apply(&mut self, wish: &PeerWish, topology: &Topology) -> Result<()> {
-        for (given, stored) in
-            [(&wish.cpus, &mut self.cpu.cpus), (&wish.client_cpus, &mut self.cpu.client_cpus)]
-        {
-            if given.is_some() {
-                stored.clone_from(given);
-            }
-        }
+        self.cpu.cpus = wish.cpus.clone().or(self.cpu.cpus.take());
+        self.cpu.client_cpus = wish.client_cpus.clone().or(self.cpu.client_cpus.take());
         self.cpu.overprovisioned |= wish.overprovisioned;
         let given = self.cpu.cpus.as_ref().map_or(0, CpuList::len);
         self.cpu.reactors = (given / self.cpu.osds).max(1);
@@ -229,7 +211,7 @@ impl PeerPlan {
         }
         self.tuned = wish.tuned;
         self.options = wish.options.iter().cloned().collect();
-        self.grid = Grid::plan(topology, &self.cpu).map_err(|e| usage(e.to_string()))?;
+        self.grid = Grid::plan(topology, &self.cpu).map_err(|e| usage!("{e}"))?;
         Ok(())
     }
 
@@ -245,7 +227,7 @@ impl PeerPlan {
 
     /// CPUs that an OSD is confined to.
     pub fn osd_cpus(&self, osd: u32) -> Vec<usize> {
-        self.grid.osds.get(osd as usize).map(carmine_topology::OsdRow::reactor_cpus).unwrap_or_default()
+        self.grid.osds.get(osd as usize).map(OsdRow::reactor_cpus).unwrap_or_default()
     }
 
     /// CPUs of clients and of the monitor.
@@ -270,10 +252,10 @@ fn parse_option(text: &str) -> std::result::Result<(String, String), String> {
 fn check_option(name: &str, value: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(plain) {
-        return Err(usage(format!("--opt {name}: write Ceph's name with underscores, as osd_op_num_shards")));
+        return Err(usage!("--opt {name}: write Ceph's name with underscores, as osd_op_num_shards"));
     }
     if value.chars().any(char::is_control) {
-        return Err(usage(format!("--opt {name}: its value has a line break or another control character")));
+        return Err(usage!("--opt {name}: its value has a line break or another control character"));
     }
     Ok(())
 }

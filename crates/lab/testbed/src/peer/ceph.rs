@@ -1,0 +1,300 @@
+//! Ceph's programs: the installed packages or a build of the user's, run as tools or started as daemons.
+
+use std::cell::Cell;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::PeerPlan;
+use crate::bounded::{self, Ended};
+use crate::error::{Result, TestbedError, failed, usage};
+use crate::layout::{Daemon, Layout};
+use crate::process::{log_to, spawn_on};
+
+/// A tool answers within this, or its monitor or disk is stuck. A mkfs on a busy disk takes the longest.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Text of a tool that is kept.
+const TEXT_MAX: u64 = 1 << 20;
+/// Lines of its errors that are quoted.
+const TAIL_LINES: usize = 4;
+/// Upstream's packages set this beside tcmalloc: 128 MiB of caches of its threads.
+const THREAD_CACHE: (&str, &str) = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "134217728");
+/// tcmalloc as Debian's libgoogle-perftools4 names it.
+const TCMALLOC: &str = "libtcmalloc.so.4";
+/// Debian's folders of shared libraries.
+const LIBRARY_FOLDERS: [&str; 4] =
+    ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+/// Where Debian puts programs, for a `PATH` without them.
+const SYSTEM_FOLDERS: [&str; 2] = ["/usr/bin", "/usr/sbin"];
+/// Programs and the Debian packages that have them.
+const PACKAGES: [(&str, &str); 4] = [
+    ("ceph-mon", "ceph-mon"),
+    ("ceph-osd", "ceph-osd"),
+    ("ceph", "ceph-common"),
+    ("monmaptool", "ceph-base"),
+];
+
+/// Which OSD it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Flavour {
+    /// `ceph-osd`, threads and queues.
+    Classic,
+    /// `crimson-osd`, a Seastar reactor per core.
+    Crimson,
+}
+
+/// Ceph's programs.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `ceph-mon`.
+    pub(super) mon: PathBuf,
+    /// `ceph-osd` or `crimson-osd`.
+    pub(super) osd: PathBuf,
+    /// `ceph`, the administration tool.
+    pub(super) ceph: PathBuf,
+    /// `monmaptool`.
+    pub(super) monmaptool: PathBuf,
+    /// Classic or Crimson.
+    pub flavour: Flavour,
+    /// Shared libraries and plugins of a build.
+    pub(super) lib: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Finds the programs of `build` (a folder with `bin/`), or the installed ones.
+    ///
+    /// # Errors
+    /// Some are missing: the text has the line that installs them.
+    pub fn find(build: Option<&Path>) -> Result<Self> {
+        match build {
+            Some(folder) => Self::built(folder),
+            None => Self::installed(),
+        }
+    }
+
+    fn installed() -> Result<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = || std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
+        let found = PACKAGES
+            .map(|(program, _)| folders().map(|folder| folder.join(program)).find(|file| file.is_file()));
+        let missing = PACKAGES.iter().zip(&found).filter(|(_, at)| at.is_none());
+        let missing: Vec<&str> = missing.map(|((_, package), _)| *package).collect();
+        let [Some(mon), Some(osd), Some(ceph), Some(monmaptool)] = found else {
+            return Err(usage!(
+                "the peer needs Ceph's own programs; as root run:  apt-get install -y --no-install-recommends {} \
+                 (and libgoogle-perftools4, the allocator that Debian's build lacks), or name a build with --peer-build",
+                missing.join(" ")
+            ));
+        };
+        Ok(Self { mon, osd, ceph, monmaptool, flavour: Flavour::Classic, lib: None })
+    }
+
+    fn built(folder: &Path) -> Result<Self> {
+        let file = |program: &str| {
+            let path = folder.join("bin").join(program);
+            if path.is_file() {
+                return Ok(path);
+            }
+            Err(usage!(
+                "--peer-build {}: there is no bin/{program} in it; name the build folder of a Ceph tree",
+                folder.display()
+            ))
+        };
+        let (osd, flavour) = match file("crimson-osd") {
+            Ok(crimson) => (crimson, Flavour::Crimson),
+            Err(_) => (file("ceph-osd")?, Flavour::Classic),
+        };
+        let (mon, ceph, monmaptool) = (file("ceph-mon")?, file("ceph")?, file("monmaptool")?);
+        Ok(Self { mon, osd, ceph, monmaptool, flavour, lib: Some(folder.join("lib")) })
+    }
+
+    /// The version line of the OSD.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn version(&self) -> Result<String> {
+        let mut tool = self.tool(&self.osd);
+        tool.arg("--version");
+        Ok(run(tool, None)?.lines().next().unwrap_or_default().trim().to_owned())
+    }
+
+    /// A command with the libraries of the build.
+    pub(super) fn tool(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if let Some(lib) = &self.lib {
+            command.env("LD_LIBRARY_PATH", lib).env("PYTHONPATH", lib.join("cython_modules/lib.3"));
+        }
+        command.current_dir("/");
+        command
+    }
+
+    /// Starts a daemon in the foreground (the process that is started is the one that is recorded), confined to its CPUs:
+    /// the monitor to the clients'.
+    pub(super) fn launch(
+        &self,
+        layout: &Layout,
+        plan: &PeerPlan,
+        allocator: &Allocator,
+        daemon: Daemon,
+    ) -> Result<Child> {
+        let (program, id, cpus) = match daemon {
+            Daemon::Mon => (&self.mon, "a".to_owned(), plan.client_cpus().to_vec()),
+            Daemon::Osd(id) => (&self.osd, id.0.to_string(), plan.osd_cpus(id.0)),
+        };
+        let mut command = Command::new(program);
+        command.args(["-f", "-i", &id, "-c"]).arg(layout.ceph_conf()).env_remove("CEPH_ARGS");
+        if let Some(lib) = &self.lib {
+            command.env("LD_LIBRARY_PATH", lib);
+        }
+        if let (Some(library), Daemon::Osd(_)) = (&allocator.preload, daemon) {
+            command.env("LD_PRELOAD", library).env(THREAD_CACHE.0, THREAD_CACHE.1);
+        }
+        // A group of its own: Ctrl-C in the terminal does not reach it.
+        command.current_dir(layout.run_dir()).process_group(0);
+        spawn_on(log_to(&mut command, &layout.log(daemon))?, &cpus)
+    }
+}
+
+/// Runs a tool, with all that it starts; its standard output. It is ended when `cancel` is set.
+///
+/// # Errors
+/// It does not start, fails (with what it said), takes too long, or was interrupted.
+pub(super) fn run(mut tool: Command, cancel: Option<&AtomicBool>) -> Result<String> {
+    let name = tool.get_program().to_string_lossy().into_owned();
+    // A group of its own: Ctrl-C is for the controller, which then ends the tool.
+    tool.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = tool.spawn().map_err(TestbedError::io("start", Path::new(&name)))?;
+    let (out, err) = (collect(child.stdout.take()), Cell::new(Some(collect(child.stderr.take()))));
+    let said = || {
+        let text = err.take().and_then(|err| err.join().ok()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("; ")
+    };
+    match bounded::wait(&mut child, &said, LIMIT, cancel) {
+        Ended::Ok => Ok(out.join().unwrap_or_default()),
+        Ended::Failed(why) => Err(failed!("{name} failed: {why}")),
+        Ended::Cancelled => Err(failed!("interrupted")),
+    }
+}
+
+/// Reads a pipe on a thread of its own: a full one would stop the tool.
+fn collect(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = (&mut pipe).take(TEXT_MAX).read_to_end(&mut bytes);
+            let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// What the OSDs allocate memory with: Debian builds Ceph without tcmalloc, which upstream's packages have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocator {
+    /// `tcmalloc (preloaded)`, `tcmalloc (linked)`, or `libc`.
+    pub name: String,
+    /// The library that is preloaded.
+    pub preload: Option<PathBuf>,
+    /// Advice for people; empty if nothing is to be done.
+    pub advice: String,
+}
+
+impl Allocator {
+    /// How `programs`' OSD allocates: linked, preloaded, or the C library's.
+    pub fn of(programs: &Programs) -> Self {
+        let linked = std::fs::read(&programs.osd).is_ok_and(|bytes| contains(&bytes, b"libtcmalloc"));
+        let libraries = LIBRARY_FOLDERS.map(|folder| Path::new(folder).join(TCMALLOC));
+        Self::choose(linked, libraries.into_iter().find(|file| file.is_file()))
+    }
+
+    fn choose(linked: bool, library: Option<PathBuf>) -> Self {
+        let (name, preload, advice) = match (linked, library) {
+            (true, _) => ("tcmalloc (linked)", None, ""),
+            (false, Some(library)) => ("tcmalloc (preloaded)", Some(library), ""),
+            (false, None) => (
+                "libc",
+                None,
+                "this ceph-osd has no tcmalloc, which makes it slower than upstream's builds; as root run:  \
+                 apt-get install -y --no-install-recommends libgoogle-perftools4",
+            ),
+        };
+        Self { name: name.into(), preload, advice: advice.into() }
+    }
+}
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+    use std::time::Instant;
+
+    fn build(programs: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("bin")).unwrap();
+        programs.iter().for_each(|p| std::fs::write(dir.path().join("bin").join(p), "").unwrap());
+        dir
+    }
+
+    #[test]
+    fn a_build_with_crimson_is_crimson() {
+        let dir = build(&["ceph-mon", "ceph-osd", "crimson-osd", "ceph", "monmaptool"]);
+        let programs = Programs::find(Some(dir.path())).unwrap();
+        assert_eq!((programs.flavour, programs.osd), (Flavour::Crimson, dir.path().join("bin/crimson-osd")));
+    }
+
+    #[test]
+    fn an_incomplete_build_is_told() {
+        let dir = build(&["ceph-mon", "ceph"]);
+        let error = Programs::find(Some(dir.path())).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("no bin/ceph-osd"), "{error}");
+    }
+
+    fn shell(script: &str, cancel: Option<&AtomicBool>) -> Result<String> {
+        let mut tool = Command::new("/bin/sh");
+        tool.args(["-c", script]);
+        run(tool, cancel)
+    }
+
+    #[test]
+    fn a_tool_tells_what_it_said() {
+        assert_eq!(shell("echo yes", None).unwrap(), "yes\n");
+        let error = shell("echo no space >&2; exit 3", None).unwrap_err().to_string();
+        assert!(error.contains("no space") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn an_interrupted_tool_is_ended() {
+        let cancel = AtomicBool::new(false);
+        let begin = Instant::now();
+        let error = std::thread::scope(|scope| {
+            // The tool has started a child of its own by then.
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                cancel.store(true, Ordering::Relaxed);
+            });
+            shell("sleep 60; true", Some(&cancel)).unwrap_err()
+        });
+        assert!(error.to_string().contains("interrupted") && begin.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_linked_one_needs_no_preload_and_none_is_said() {
+        let library = PathBuf::from("/x/libtcmalloc.so.4");
+        assert_eq!(Allocator::choose(true, Some(library.clone())).preload, None);
+        assert_eq!(Allocator::choose(false, Some(library.clone())).preload, Some(library));
+        let none = Allocator::choose(false, None);
+        assert!(none.name == "libc" && none.advice.contains("libgoogle-perftools4"));
+        assert!(contains(b"..libtcmalloc.so", b"libtcmalloc") && !contains(b"lib", b"libtcmalloc"));
+    }
+}
