@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use carmine_peer::{About, Peer, PeerPlan, PeerStatus, Programs, status};
+use carmine_testbed::peer::{About, Peer, PeerPlan, PeerStatus, Programs, status};
 use carmine_testbed::{DaemonPrograms, Layout, StartOptions};
 use carmine_topology::{CpuList, Topology};
 
@@ -42,14 +42,14 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
     progress.finish();
     let peer = result?;
     let (plan, conf) = (peer.plan(), peer.layout().ceph_conf());
-    let about = carmine_peer::about(plan)?;
+    let about = carmine_testbed::peer::about(plan)?;
     print(&format!(
         "up: {} OSDs, {}, size {} with {} PGs active+clean; monitor at {}\n{}stock clients: rados -c {} -p {} ls\n",
         plan.osds(),
         plan.profile(),
         plan.size,
         plan.pgs,
-        carmine_peer::monitor(plan),
+        carmine_testbed::peer::monitor(plan),
         render_about(&about),
         conf.display(),
         carmine_testbed::POOL_NAME,
@@ -72,7 +72,7 @@ fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> 
         }
         None => {
             let programs = Programs::find(wish.build.as_deref())?;
-            let fsid = carmine_peer::fresh_uuid()?;
+            let fsid = carmine_testbed::fresh_uuid()?;
             let plan = PeerPlan::new(wish, &topology, &fsid, &programs.version()?, programs.flavour)?;
             announce(&plan)?;
             (Peer::create(layout, plan, &programs, wish.force_wipe, start)?, programs)

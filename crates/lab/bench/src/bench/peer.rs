@@ -3,7 +3,7 @@
 use carmine_load::hosted::limit;
 use carmine_load::report::Report;
 use carmine_load::{LoadSpec, Route};
-use carmine_peer::PeerPlan;
+use carmine_testbed::peer::PeerPlan;
 use carmine_testbed::{Layout, Plan, Wish, require_plan};
 use carmine_topology::Topology;
 use carmine_types::StoreKind;
@@ -14,7 +14,7 @@ use carmine_testbed::TestbedError::Usage;
 
 /// The plan of what a folder holds; with the peer's own if it holds one.
 pub(super) fn plan_of(layout: &Layout) -> anyhow::Result<(Plan, Option<PeerPlan>)> {
-    match carmine_peer::load_plan(layout)? {
+    match carmine_testbed::peer::load_plan(layout)? {
         None => Ok((require_plan(layout)?, None)),
         Some(peer) => Ok((as_testbed(&peer)?, Some(peer))),
     }
@@ -51,7 +51,7 @@ pub(super) fn adapt(spec: &mut LoadSpec, args: &BenchArgs) -> anyhow::Result<()>
 
 /// `carmine.peer` of a result; `null` for a testbed.
 pub(super) fn about_json(peer: Option<&PeerPlan>) -> anyhow::Result<Value> {
-    let about = peer.map(carmine_peer::about).transpose()?;
+    let about = peer.map(carmine_testbed::peer::about).transpose()?;
     Ok(serde_json::to_value(about)?)
 }
 

@@ -14,7 +14,7 @@ use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext};
 use carmine_load::window::DrainWindow;
 use carmine_load::{LoadSpec, Prefill, VerifyState, hosted};
-use carmine_peer::PeerPlan;
+use carmine_testbed::peer::PeerPlan;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{Daemon, Layout, Plan, mon_addr};
 use carmine_topology::Grid;

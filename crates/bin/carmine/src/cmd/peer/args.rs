@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carmine_peer::PeerWish;
+use carmine_testbed::peer::PeerWish;
 use clap::{Args, Subcommand};
 
 /// A real Ceph on loopback, as a baseline to compare with.

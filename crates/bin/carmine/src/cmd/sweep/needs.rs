@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use carmine_load::hosted::Tool;
-use carmine_peer::Programs;
 use carmine_study::commands::{is_hosted, is_peer, tool};
 use carmine_study::expand::Expansion;
+use carmine_testbed::peer::Programs;
 
 use carmine_bench::bench::require_tool;
 

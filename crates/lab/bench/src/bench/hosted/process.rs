@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail};
 use carmine_load::LoadSpec;
 use carmine_load::hosted::{HostedFigures, Place, Tool, fio, rados};
-use carmine_peer::spawn_on;
+use carmine_testbed::process::spawn_on;
 use tempfile::TempDir;
 
 use super::programs::ToolPrograms;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use carmine_doctor::{Finding, Options, examine};
 use carmine_load::drive::StoreFacts;
 use carmine_load::report::Context as ReportContext;
-use carmine_peer::About;
+use carmine_testbed::peer::About;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{Daemon, Layout, ask_osd};
 use carmine_topology::{CpuList, Grid};
@@ -54,7 +54,7 @@ impl Target {
     /// Looks at the cluster in `dir`, all of whose processes must run.
     pub(super) fn open(dir: &Path, doctor: Doctor) -> anyhow::Result<Target> {
         let layout = Layout::new(dir)?;
-        let known = match carmine_peer::load_plan(&layout)? {
+        let known = match carmine_testbed::peer::load_plan(&layout)? {
             Some(plan) => peer(&plan)?,
             None => testbed(&layout, doctor)?,
         };
@@ -165,7 +165,7 @@ fn without_grid(plan: Value) -> Value {
     }
 }
 
-fn peer(plan: &carmine_peer::PeerPlan) -> anyhow::Result<Known> {
+fn peer(plan: &carmine_testbed::peer::PeerPlan) -> anyhow::Result<Known> {
     Ok(Known {
         grid: plan.grid.clone(),
         allocated_cores: plan.grid.allocated_cpus().len() as f64,
@@ -179,7 +179,7 @@ fn peer(plan: &carmine_peer::PeerPlan) -> anyhow::Result<Known> {
             client_cpus: plan.client_cpus(),
             ..Options::default()
         }),
-        about: Some(carmine_peer::about(plan)?),
+        about: Some(carmine_testbed::peer::about(plan)?),
     })
 }
 
