@@ -1,48 +1,113 @@
-//! The commands, one module each.
+//! The command line, and the commands, one module each.
+
+mod compare;
+mod doctor;
+mod osdmap;
+mod peer;
+mod report;
+mod store;
+mod sweep;
+mod testbed;
+mod up;
+mod version;
 
 use std::process::ExitCode;
 
+use carmine_bench::{baseline, bench, top};
 use carmine_daemon::signals::cancel_flag;
+use carmine_testbed::output::{json_text, print};
+use carmine_testbed::spec::DirArgs;
+use clap::{Parser, Subcommand};
+use serde::Serialize;
 
-use crate::args::Command;
+/// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
+#[derive(Parser)]
+#[command(name = "carmine", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
 
-mod admin;
-pub(crate) mod compare;
-pub(crate) mod doctor;
-mod down;
-mod osdmap;
-pub(crate) mod peer;
-mod plan;
-pub(crate) mod report;
-mod restart;
-mod status;
-pub(crate) mod store;
-pub(crate) mod sweep;
-pub(crate) mod table;
-pub(crate) mod up;
-mod version;
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Start a testbed: create it in an empty folder, start a stopped one, or restart its dead processes
+    Up(up::UpArgs),
+    /// Show the state of a testbed
+    Status(testbed::StatusArgs),
+    /// Restart OSDs of a running testbed, or start those that died
+    Restart(testbed::RestartArgs),
+    /// Stop a testbed and keep its data
+    Down(DirArgs),
+    /// Stop a testbed and remove its data
+    Destroy(DirArgs),
+    /// Load a testbed and measure it
+    Bench(bench::BenchArgs),
+    /// Measure the drive and the messenger without an OSD, for `bench --baseline`
+    Baseline(baseline::BaselineArgs),
+    /// Work on the object store without an OSD: load it, check it, move its parts
+    Store(store::StoreArgs),
+    /// Run a study: measure many points in a fair order and archive the results
+    Sweep(sweep::SweepArgs),
+    /// Print results of `bench --json` side by side
+    Table(compare::TableArgs),
+    /// Compare two runs, or two arms of one, and accept or reject the change
+    Compare(compare::CompareArgs),
+    /// Write a report of archived runs: an HTML page with charts, and the tables as text
+    Report(report::ReportArgs),
+    /// Watch a running testbed: CPUs, operations, latency, queues, second by second
+    Top(top::TopArgs),
+    /// Find settings of this machine that would spoil a measurement; changes nothing
+    Doctor(doctor::DoctorArgs),
+    /// Run a real Ceph on loopback, as a baseline to compare with
+    Peer(peer::PeerArgs),
+    /// Print what would run on which CPU; starts nothing
+    Plan(testbed::PlanArgs),
+    /// Print a Ceph OSDMap file and its PG mappings, as osdmaptool does
+    Osdmap(osdmap::OsdmapArgs),
+    /// Show the version and how this program was built
+    Version(version::VersionArgs),
+    /// Send an OSD an admin command, such as '{"prefix":"status"}', and print its answer
+    #[command(hide = true)]
+    Admin(testbed::AdminArgs),
+}
 
 /// Runs a command; the exit code is its own, errors are printed by the caller.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up(args) => up::run(args),
-        Command::Status(args) => status::run(&args),
-        Command::Restart(args) => restart::run(&args),
-        Command::Down(args) => down::down(&args),
-        Command::Destroy(args) => down::destroy(&args),
-        Command::Baseline(args) => carmine_bench::baseline::run(&args, &*cancel_flag()?),
-        Command::Bench(args) => carmine_bench::bench::run(args, &*cancel_flag()?, doctor::findings_of),
+        Command::Status(args) => testbed::show(&args),
+        Command::Restart(args) => testbed::restart(&args),
+        Command::Down(args) => testbed::down(&args),
+        Command::Destroy(args) => testbed::destroy(&args),
+        Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
+        Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
         Command::Store(args) => store::run(args),
         Command::Sweep(args) => sweep::run(args),
-        Command::Table(args) => table::run(&args),
+        Command::Table(args) => compare::table(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
-        Command::Top(args) => carmine_bench::top::run(&args, &*cancel_flag()?),
-        Command::Plan(args) => plan::run(args),
+        Command::Top(args) => top::run(&args, &*cancel_flag()?),
+        Command::Plan(args) => testbed::plan(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),
-        Command::Admin(args) => admin::run(&args),
+        Command::Admin(args) => testbed::admin(&args),
+    }
+}
+
+/// Prints a value as JSON, or its text.
+fn show<T: Serialize>(as_json: bool, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    Ok(print(&if as_json { json_text(value)? } else { text() })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
     }
 }

@@ -7,10 +7,9 @@
 
 use std::process::ExitCode;
 
-mod args;
 mod cmd;
 mod progress;
 
 fn main() -> ExitCode {
-    carmine_daemon::main(|cli: args::Cli| cmd::run(cli.command))
+    carmine_daemon::main(|cli: cmd::Cli| cmd::run(cli.command))
 }

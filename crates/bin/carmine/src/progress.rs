@@ -2,10 +2,27 @@
 
 use std::time::Duration;
 
-use carmine_testbed::Event;
+use carmine_daemon::signals;
+use carmine_testbed::output::note;
+use carmine_testbed::{DaemonPrograms, Event, StartOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use carmine_testbed::output::note;
+/// Runs a start that Ctrl-C cancels and that may take `limit_s`, and shows how far it is.
+pub(crate) fn shown<R>(
+    limit_s: u64,
+    work: impl FnOnce(&mut StartOptions<'_>) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
+    let cancel = signals::cancel_flag()?;
+    let mut progress = Progress::new();
+    let result = work(&mut StartOptions {
+        programs: DaemonPrograms::beside_own()?,
+        cancel: &cancel,
+        events: &mut |event| progress.show(event),
+        limit: Duration::from_secs(limit_s),
+    });
+    progress.bar.finish_and_clear();
+    result
+}
 
 /// What the line has now.
 #[derive(PartialEq, Eq)]
@@ -17,7 +34,7 @@ enum Shown {
 }
 
 /// Shows the events of a start.
-pub(crate) struct Progress {
+struct Progress {
     bar: ProgressBar,
     shown: Shown,
 }
@@ -27,14 +44,14 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl Progress {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let bar = ProgressBar::new_spinner().with_style(style("{spinner} {msg}"));
         bar.enable_steady_tick(Duration::from_millis(100));
         Self { bar, shown: Shown::Text }
     }
 
     /// Shows one event.
-    pub(crate) fn show(&mut self, event: Event) {
+    fn show(&mut self, event: Event) {
         match event {
             Event::Mkfs { osd, done_bytes, total_bytes } => {
                 if std::mem::replace(&mut self.shown, Shown::Mkfs(osd.0)) != Shown::Mkfs(osd.0) {
@@ -64,10 +81,5 @@ impl Progress {
             self.bar.set_style(style("{spinner} {msg}"));
         }
         self.bar.set_message(text.to_string());
-    }
-
-    /// Wipes the line.
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
     }
 }

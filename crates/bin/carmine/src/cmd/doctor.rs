@@ -1,19 +1,24 @@
-//! `carmine doctor`: what of this machine, and of a testbed on it, would spoil a measurement. Changes nothing.
+//! `carmine doctor`: settings of this machine, and of a testbed on it, that would spoil a measurement. Changes nothing.
 
-mod show;
-mod testbed;
-
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use carmine_doctor::{Build, Finding, Options, examine};
-use carmine_testbed::{Layout, load_plan};
-use clap::Args;
-
+use carmine_doctor::{Build, Finding, Options, Place, Severity, examine};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{json_text, print};
+use carmine_testbed::drive::facts;
+use carmine_testbed::{Layout, Plan, Wish, load_plan};
+use carmine_topology::{CpuList, Topology};
+use carmine_types::{OsdId, StoreKind};
+use clap::Args;
+use serde_json::Value;
 
-pub(crate) use testbed::findings_of;
+/// The folder that is looked at when none is named.
+const DEFAULT_DIR: &str = "carmine-testbed";
+/// Fields of a plan that are no options, or differ from testbed to testbed anyway.
+const NO_OPTIONS: [&str; 6] = ["format", "made_by", "fsid", "complete", "mon_port", "grid"];
+/// Width of the column of severities.
+const SEVERITY: usize = 5;
 
 #[derive(Args)]
 pub(crate) struct DoctorArgs {
@@ -25,24 +30,17 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// The folder that is looked at when none is named.
-const DEFAULT_DIR: &str = "carmine-testbed";
-
 /// 0 whatever was found: a finding is no failure.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let findings = examine(&options(args)?);
-    if args.json {
-        print(&json_text(&findings)?)?;
-    } else {
-        print(&show::render(&findings))?;
-    }
+    super::show(args.json, &findings, || render(&findings))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn options(args: &DoctorArgs) -> anyhow::Result<Options> {
     let layout = Layout::new(args.dir.as_deref().unwrap_or(DEFAULT_DIR.as_ref()))?;
     match load_plan(&layout)? {
-        Some(plan) => Ok(testbed::options(&layout, &plan)),
+        Some(plan) => Ok(options_of(&layout, &plan)),
         None if args.dir.is_some() => {
             Err(Usage(format!("there is no testbed in {}", layout.dir().display())).into())
         }
@@ -63,5 +61,160 @@ fn build() -> Build {
         rocksdb: cfg!(feature = "rocks").then(|| carmine_daemon::build::ROCKSDB.to_owned()),
         rocksdb_flags: carmine_daemon::build::CXXFLAGS.to_owned(),
         allocator: carmine_daemon::build::ALLOCATOR.to_owned(),
+    }
+}
+
+/// Findings about the machine and this testbed.
+pub(crate) fn findings_of(layout: &Layout, plan: &Plan) -> Vec<Finding> {
+    examine(&options_of(layout, plan))
+}
+
+fn options_of(layout: &Layout, plan: &Plan) -> Options {
+    let reactors = plan.grid.osds.iter().flat_map(|row| row.reactor_cpus());
+    Options {
+        reactor_cpus: reactors.collect::<CpuList>(),
+        client_cpus: plan.client_cpus(),
+        drives: drives(layout, plan),
+        places: places(layout, plan),
+        build: Some(build()),
+        changed: changed(plan),
+        ..Options::default()
+    }
+}
+
+/// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not tell.
+fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
+    let stores: Vec<_> = (0..plan.osds()).filter_map(|id| facts::of(layout, plan, OsdId(id))).collect();
+    let mut names: Vec<String> = stores.iter().flat_map(|store| store.nodes()).map(str::to_owned).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Block files that are not written through still need their room.
+fn places(layout: &Layout, plan: &Plan) -> Vec<Place> {
+    let in_files = plan.store == StoreKind::Blue && plan.devices.is_empty();
+    let all_bytes = plan.osd_size_bytes.saturating_mul(u64::from(plan.osds()));
+    let needed_bytes = if in_files && plan.sparse { all_bytes } else { 0 };
+    vec![Place { folder: layout.dir().to_path_buf(), needed_bytes }]
+}
+
+/// Options that are not their defaults: name, value, default.
+fn changed(plan: &Plan) -> Vec<(String, String, String)> {
+    let default = Topology::detect().ok().and_then(|t| Plan::new(&Wish::default(), &t, &plan.fsid).ok());
+    let Some(default) = default else { return Vec::new() };
+    let json = |plan: &Plan| serde_json::to_value(plan).unwrap_or_default();
+    let mut out = Vec::new();
+    compare("", &json(plan), &json(&default), &mut out);
+    out
+}
+
+fn compare(name: &str, is: &Value, default: &Value, out: &mut Vec<(String, String, String)>) {
+    match (is, default) {
+        (Value::Object(is), Value::Object(default)) => {
+            for (key, value) in is.iter().filter(|(key, _)| !NO_OPTIONS.contains(&key.as_str())) {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                compare(&name, value, default.get(key).unwrap_or(&Value::Null), out);
+            }
+        }
+        (is, default) if is != default => out.push((name.to_owned(), is.to_string(), default.to_string())),
+        _ => {}
+    }
+}
+
+/// For people: the worst first, what is absent in one list at the end.
+fn render(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for severity in [Severity::Bad, Severity::Warn, Severity::Info, Severity::Ok] {
+        findings.iter().filter(|f| f.severity == severity).for_each(|f| one(&mut text, f));
+    }
+    let absent: Vec<&Finding> = findings.iter().filter(|f| f.severity == Severity::NotPresent).collect();
+    if !absent.is_empty() {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "\nnot present on this machine, so not judged:");
+        absent.iter().for_each(|f| {
+            let _ = writeln!(text, "      {}: {}", title(f), f.is);
+        });
+    }
+    let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let _ = writeln!(
+        text,
+        "\n{} bad, {} to warn of, {} to know, {} ok; nothing was changed",
+        count(Severity::Bad),
+        count(Severity::Warn),
+        count(Severity::Info),
+        count(Severity::Ok)
+    );
+    text
+}
+
+fn title(finding: &Finding) -> String {
+    match &finding.subject {
+        Some(subject) => format!("{} of {subject}", finding.topic),
+        None => finding.topic.clone(),
+    }
+}
+
+fn one(text: &mut String, finding: &Finding) {
+    let _ = writeln!(text, "{:<SEVERITY$} {}: {}", finding.severity.name(), title(finding), finding.is);
+    let mut more = |what: &str, value: &str| {
+        let _ = writeln!(text, "{:SEVERITY$}   {what:<7}{value}", "");
+    };
+    if let Some(better) = &finding.better {
+        more("better", better);
+    }
+    match (&finding.cost, &finding.source) {
+        (Some(cost), Some(source)) => more("cost", &format!("{cost} [{source}]")),
+        (Some(cost), None) => more("cost", cost),
+        // Nothing is claimed that nobody measured.
+        (None, _) if finding.severity >= Severity::Warn => more("cost", "no published figure is known"),
+        (None, _) => {}
+    }
+    if let Some(command) = &finding.command {
+        more("change", command);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(severity: Severity, topic: &str) -> Finding {
+        let json = serde_json::json!({
+            "topic": topic, "subject": null, "severity": severity, "is": "so", "better": "otherwise",
+            "cost": null, "source": null, "command": "do it",
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn the_worst_come_first_and_the_absent_last() {
+        let findings =
+            [finding(Severity::NotPresent, "a"), finding(Severity::Ok, "b"), finding(Severity::Bad, "c")];
+        let text = render(&findings);
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part} in\n{text}"));
+        assert!(at("bad   c: so") < at("ok    b: so") && at("ok    b: so") < at("a: so"));
+        assert!(text.contains("change do it") && text.contains("no published figure"));
+        assert!(text.contains("1 bad, 0 to warn of, 0 to know, 1 ok"));
+    }
+
+    fn plan(wish: &Wish) -> Plan {
+        Plan::new(wish, &Topology::detect().unwrap(), "f").unwrap()
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_changed() {
+        assert_eq!(changed(&plan(&Wish::default())), []);
+        let wish = Wish { poll: Some("sleep".into()), alien_threads: Some(5), ..Wish::default() };
+        let names: Vec<String> = changed(&plan(&wish)).into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["alien_threads", "poll"]);
+    }
+
+    #[test]
+    fn a_sparse_testbed_needs_its_room_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path()).unwrap();
+        let of = |sparse| places(&layout, &plan(&Wish { sparse, ..Wish::default() }))[0].needed_bytes;
+        assert_eq!((of(true), of(false)), (4 << 30, 0));
     }
 }

@@ -1,55 +1,86 @@
 //! `carmine peer`: a real Ceph on loopback, as a baseline.
 
-mod args;
-
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use carmine_testbed::peer::{About, Peer, PeerPlan, PeerStatus, Programs, status};
-use carmine_testbed::{DaemonPrograms, Layout, StartOptions};
+use carmine_testbed::output::{note, print};
+use carmine_testbed::peer::{self, About, Peer, PeerPlan, PeerStatus, PeerWish, Programs};
+use carmine_testbed::{Layout, StartOptions, fresh_uuid};
 use carmine_topology::{CpuList, Topology};
+use clap::{Args, Subcommand};
 
-pub(crate) use args::PeerArgs;
-use args::{PeerCommand, PeerDirArgs, PeerStatusArgs, PeerUpArgs};
+use super::{show, testbed};
+use crate::progress;
 
-use super::down::stopped_lines;
-use crate::progress::Progress;
-use carmine_daemon::signals;
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{json_text, note, print};
+/// A real Ceph on loopback, as a baseline to compare with.
+#[derive(Args)]
+pub(crate) struct PeerArgs {
+    #[command(subcommand)]
+    command: PeerCommand,
+}
+
+#[derive(Subcommand)]
+enum PeerCommand {
+    /// Start a peer: create it in an empty folder, or start a stopped one (also with other CPUs or settings)
+    Up(Box<PeerUpArgs>),
+    /// Show the state of a peer, its settings, and what it does not support
+    Status(PeerStatusArgs),
+    /// Stop a peer and keep its data
+    Down(PeerDirArgs),
+    /// Stop a peer and remove its data
+    Destroy(PeerDirArgs),
+}
+
+/// Where a peer lives.
+#[derive(Args, Clone, Debug)]
+struct PeerDirArgs {
+    /// Folder of the peer
+    #[arg(long, value_name = "FOLDER", default_value = "carmine-peer")]
+    dir: PathBuf,
+}
+
+#[derive(Args)]
+struct PeerStatusArgs {
+    #[command(flatten)]
+    dir: PeerDirArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct PeerUpArgs {
+    #[command(flatten)]
+    dir: PeerDirArgs,
+    #[command(flatten)]
+    wish: PeerWish,
+    /// Seconds until every PG must be active and clean
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+}
 
 pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         PeerCommand::Up(args) => up(args),
-        PeerCommand::Status(args) => show(args),
-        PeerCommand::Down(args) => down(args),
-        PeerCommand::Destroy(args) => destroy(args),
+        PeerCommand::Status(args) => status(args),
+        PeerCommand::Down(args) => testbed::stop::<PeerPlan>(&args.dir),
+        PeerCommand::Destroy(args) => testbed::destroy_bed::<PeerPlan>(&args.dir),
     }
 }
 
 fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
-    let cancel = signals::cancel_flag()?;
-    let mut progress = Progress::new();
-    let mut start = StartOptions {
-        programs: DaemonPrograms::beside_own()?,
-        cancel: &cancel,
-        events: &mut |event| progress.show(event),
-        limit: Duration::from_secs(args.timeout),
-    };
-    let result = bring_up(layout, args, &mut start);
-    progress.finish();
-    let peer = result?;
+    let peer = progress::shown(args.timeout, |start| bring_up(layout, args, start))?;
     let (plan, conf) = (peer.plan(), peer.layout().ceph_conf());
-    let about = carmine_testbed::peer::about(plan)?;
+    let about = peer::about(plan)?;
     print(&format!(
         "up: {} OSDs, {}, size {} with {} PGs active+clean; monitor at {}\n{}stock clients: rados -c {} -p {} ls\n",
         plan.osds(),
         plan.profile(),
         plan.size,
         plan.pgs,
-        carmine_testbed::peer::monitor(plan),
+        peer::monitor(plan),
         render_about(&about),
         conf.display(),
         carmine_testbed::POOL_NAME,
@@ -72,7 +103,7 @@ fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> 
         }
         None => {
             let programs = Programs::find(wish.build.as_deref())?;
-            let fsid = carmine_testbed::fresh_uuid()?;
+            let fsid = fresh_uuid()?;
             let plan = PeerPlan::new(wish, &topology, &fsid, &programs.version()?, programs.flavour)?;
             announce(&plan)?;
             (Peer::create(layout, plan, &programs, wish.force_wipe, start)?, programs)
@@ -97,13 +128,9 @@ fn announce(plan: &PeerPlan) -> anyhow::Result<()> {
 }
 
 /// 0 for a peer that runs as it should or is stopped; 1 for one with a problem.
-fn show(args: &PeerStatusArgs) -> anyhow::Result<ExitCode> {
-    let status = status(&Layout::new(&args.dir.dir)?)?;
-    if args.json {
-        print(&json_text(&status)?)?;
-    } else {
-        print(&render(&status))?;
-    }
+fn status(args: &PeerStatusArgs) -> anyhow::Result<ExitCode> {
+    let status = peer::status(&Layout::new(&args.dir.dir)?)?;
+    show(args.json, &status, || render(&status))?;
     let fine = matches!(status.state.as_str(), "running" | "stopped");
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -149,26 +176,4 @@ fn render_about(about: &About) -> String {
     let _ = write!(out, "profile  {}: {}", about.profile, settings.join(" "));
     let _ = writeln!(out, "{}", if silent > 0 { format!(", {silent} debug levels") } else { String::new() });
     out
-}
-
-fn open(args: &PeerDirArgs) -> anyhow::Result<Peer> {
-    let layout = Layout::new(&args.dir)?;
-    match Peer::open(layout.clone())? {
-        Some(peer) => Ok(peer),
-        None => Err(Usage(format!("there is no peer in {}", layout.dir().display())).into()),
-    }
-}
-
-fn down(args: &PeerDirArgs) -> anyhow::Result<ExitCode> {
-    print(&stopped_lines(&open(args)?.stop()?))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn destroy(args: &PeerDirArgs) -> anyhow::Result<ExitCode> {
-    let peer = open(args)?;
-    let dir = peer.layout().dir().to_path_buf();
-    peer.destroy()?;
-    let left = if dir.exists() { " (the folder stays: it has other files)" } else { "" };
-    print(&format!("removed the peer in {}{left}\n", dir.display()))?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,17 +1,23 @@
 //! `carmine store`: the object store alone: measured, looked at, checked, moved.
 
 mod bench;
-mod df;
-mod dump;
-mod expand;
-mod fsck;
-mod migrate_db;
-mod migrate_wal;
-mod show_label;
-mod tool;
+mod look;
+mod place;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use anyhow::{Context, anyhow};
+use carmine_bench::sample::device_of;
+use carmine_osd_daemon::store::{lock_slice, open_kv, places};
+use carmine_reactor::{Config, PollPolicy, Shard, block_on};
+use carmine_store::blue::{MountOptions, Places};
+use carmine_store::{BlueShared, Kv};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::spec::DirArgs;
+use carmine_testbed::{Daemon, Testbed, running};
+use carmine_types::{OsdId, StoreKind};
 use clap::{Args, Subcommand};
 
 /// Options of `carmine store`.
@@ -26,33 +32,109 @@ enum StoreCommand {
     /// Load a bare store, to measure its cost without OSD, messenger and network
     Bench(Box<bench::StoreBenchArgs>),
     /// Show which OSD and cluster a device belongs to, and the drives of the parts
-    ShowLabel(tool::WhichArgs),
+    ShowLabel(WhichArgs),
     /// Show how full a store is
-    Df(tool::WhichArgs),
+    Df(WhichArgs),
     /// Check a store; the exit code is 1 if something is wrong
-    Fsck(fsck::FsckArgs),
+    Fsck(look::FsckArgs),
     /// Print the PGs and objects in a store, and where they are on the device
-    Dump(tool::WhichArgs),
+    Dump(WhichArgs),
     /// Move the RocksDB to another folder
-    MigrateDb(migrate_db::MigrateDbArgs),
+    MigrateDb(place::MigrateDbArgs),
     /// Give the log a device or file of its own (like bluefs-bdev-new-wal)
-    NewWal(migrate_wal::NewWalArgs),
+    NewWal(place::NewWalArgs),
     /// Move the log from its own device to another one, or beside the data (like bluefs-bdev-migrate)
-    MigrateWal(migrate_wal::MigrateWalArgs),
+    MigrateWal(place::MigrateWalArgs),
     /// Use all of the devices after they have grown (like bluefs-bdev-expand)
-    Expand(tool::WhichArgs),
+    Expand(WhichArgs),
 }
 
 pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         StoreCommand::Bench(args) => bench::run(&args),
-        StoreCommand::ShowLabel(args) => show_label::run(&args),
-        StoreCommand::Df(args) => df::run(&args),
-        StoreCommand::Fsck(args) => fsck::run(&args),
-        StoreCommand::Dump(args) => dump::run(&args),
-        StoreCommand::MigrateDb(args) => migrate_db::run(&args),
-        StoreCommand::NewWal(args) => migrate_wal::new(&args),
-        StoreCommand::MigrateWal(args) => migrate_wal::migrate(&args),
-        StoreCommand::Expand(args) => expand::run(&args),
+        StoreCommand::ShowLabel(args) => look::show_label(&args),
+        StoreCommand::Df(args) => look::df(&args),
+        StoreCommand::Fsck(args) => look::fsck(&args),
+        StoreCommand::Dump(args) => look::dump(&args),
+        StoreCommand::MigrateDb(args) => place::migrate_database(&args),
+        StoreCommand::NewWal(args) => place::new_wal(&args),
+        StoreCommand::MigrateWal(args) => place::migrate_wal(&args),
+        StoreCommand::Expand(args) => place::grow(&args),
+    }
+}
+
+/// Which store.
+#[derive(Args)]
+struct WhichArgs {
+    #[command(flatten)]
+    dir: DirArgs,
+    /// Number of the OSD
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    osd: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// An OSD's store, which nobody else uses as long as this is held.
+struct Tool {
+    testbed: Testbed,
+    osd: OsdId,
+    json: bool,
+}
+
+impl Tool {
+    /// Finds the store of an OSD that does not run.
+    fn open(args: &WhichArgs) -> anyhow::Result<Tool> {
+        let testbed: Testbed = super::testbed::open(&args.dir.dir)?;
+        let osd = OsdId(args.osd);
+        let osds = testbed.plan().osds();
+        if osd.0 >= osds {
+            return Err(Usage(format!("--osd {}: this testbed has {osds}", osd.0)).into());
+        }
+        if testbed.plan().store != StoreKind::Blue {
+            let store = testbed.plan().store;
+            let why =
+                format!("the OSDs have the store {store}, which keeps nothing: there is nothing to look at");
+            return Err(Usage(why).into());
+        }
+        if running(testbed.layout(), testbed.plan())?.contains(&Daemon::Osd(osd)) {
+            let dir = testbed.layout().dir().display();
+            return Err(Usage(format!("{osd} runs: stop it with `carmine down --dir {dir}` first")).into());
+        }
+        Ok(Tool { testbed, osd, json: args.json })
+    }
+
+    /// Where its data lies, and its log may lie.
+    fn places(&self) -> Places {
+        places(self.testbed.layout(), self.testbed.plan(), self.osd)
+    }
+
+    /// Its RocksDB.
+    fn kv(&self) -> anyhow::Result<Arc<dyn Kv>> {
+        let kv = open_kv(self.testbed.layout(), self.testbed.plan(), self.osd)?;
+        kv.ok_or_else(|| anyhow!("the store of {} has no database", self.osd))
+    }
+
+    /// Runs `work` on a reactor, with the store's slice locked.
+    fn on_reactor<R>(&self, work: impl AsyncFnOnce(Shard) -> anyhow::Result<R>) -> anyhow::Result<R> {
+        let _slice = lock_slice(self.testbed.layout(), self.testbed.plan(), self.osd)?;
+        let config = Config { name: "store".into(), poll: PollPolicy::Sleep, ..Config::default() };
+        block_on(config, work).context("cannot start a reactor")?
+    }
+
+    /// Mounts the store.
+    async fn mount(&self, shard: &Shard, kv: Arc<dyn Kv>) -> anyhow::Result<Arc<BlueShared>> {
+        Ok(BlueShared::mount(shard, self.places(), kv, MountOptions::default()).await?)
+    }
+
+    /// The name of the drive under a path.
+    fn drive(path: &Path) -> String {
+        device_of(path).unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    /// The folder of its RocksDB, behind all links.
+    fn db(&self) -> PathBuf {
+        carmine_testbed::db_place(self.testbed.layout(), self.osd)
     }
 }

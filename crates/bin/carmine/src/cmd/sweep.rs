@@ -2,53 +2,57 @@
 
 mod args;
 mod begin;
-mod executor;
-mod list;
-mod machine;
-mod needs;
-mod pack;
+mod end;
 mod view;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use carmine_study::archive::{Chart, Run, RunWriter, State};
+use carmine_bench::bench::require_tool;
+use carmine_daemon::signals;
+use carmine_load::hosted::Tool;
+use carmine_study::archive::RunWriter;
+use carmine_study::commands::{Step, What, is_hosted, is_peer, tool};
 use carmine_study::expand::{Expansion, Machine, dry_run, expand};
 use carmine_study::plan::Plan;
-use carmine_study::run::{Ending, Job, Options, Sweep};
-use carmine_study::scaling::scaling_of_run;
+use carmine_study::run::{End, Ending, Executor, Job, Options, Sweep};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::output::{note, print};
+use carmine_testbed::peer::Programs;
+use carmine_testbed::{Ended, Wish, end_recorded, run_bounded};
+use carmine_topology::{Grid, Topology};
+use clap::Parser;
 
 pub(crate) use args::SweepArgs;
 use begin::Place;
-use executor::Processes;
 use view::View;
-
-use carmine_daemon::signals;
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{note, print};
 
 /// 0: every point was measured; 1: some were not, or the sweep was stopped; 2: the plan can't be used.
 pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
     if args.list {
-        print(&list::list(args.json)?)?;
+        print(&end::list(args.json)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let args = if args.resume { begin::resumed(args)? } else { args };
     let plan = args.plan()?;
-    let machine = machine::machine(&args)?;
+    let machine = machine(&args)?;
     let expansion = expand(&plan, &machine).map_err(|e| Usage(e.to_string()))?;
     if args.dry_run {
-        print(&if args.json { list::points_json(&expansion)? } else { dry_run(&plan, &expansion) })?;
+        print(&if args.json { end::points_json(&expansion)? } else { dry_run(&plan, &expansion) })?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.topology.is_some() {
         return Err(Usage("--topology: another machine can only be looked at; add --dry-run".into()).into());
     }
-    needs::check(&expansion)?;
+    check_needs(&expansion)?;
     let place = Place::take(&args, &plan)?;
     let ending = go(&args, &plan, &machine, expansion, &place)?;
-    finish(&args, &place.dir, ending)
+    end::finish(&args, &place.dir, ending)
 }
 
 fn go(
@@ -83,27 +87,93 @@ fn go(
     ending.context("the sweep could not go on")
 }
 
-/// The table, the report, the archive's place.
-fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Result<ExitCode> {
-    let run = Run::open(dir)?;
-    print(&if args.json { list::summary_json(&run)? } else { view::table(&run) })?;
-    if ending == Ending::Stopped {
-        note(&format!("stopped; go on with: carmine sweep --resume --out {}", dir.display()));
-        return Ok(ExitCode::FAILURE);
+/// This machine, or the one of `--topology`, as the study's expansion sees it: grids are those that `carmine up` would make.
+fn machine(args: &SweepArgs) -> anyhow::Result<Machine> {
+    let topology = super::testbed::topology(args.topology.as_deref())?;
+    let devices = args.devs.iter().map(|device| device.display().to_string()).collect();
+    Ok(Machine { topology, devices, place })
+}
+
+/// The options of `carmine up`, parsed as it does.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Up {
+    #[command(flatten)]
+    wish: Wish,
+}
+
+fn place(topology: &Topology, up: &[String]) -> Result<Grid, String> {
+    let up =
+        Up::try_parse_from(up).map_err(|e| e.to_string().lines().next().unwrap_or_default().to_owned())?;
+    carmine_testbed::Plan::new(&up.wish, topology, "").map(|plan| plan.grid).map_err(|e| e.to_string())
+}
+
+/// Looks for programs that the points need and that are not ours, before anything is started: fails with what to install, or
+/// what is wrong with `--peer-build`.
+fn check_needs(expansion: &Expansion) -> anyhow::Result<()> {
+    let configs = || expansion.points.iter().map(|planned| &planned.point.config);
+    let builds: BTreeSet<Option<&str>> =
+        configs().filter(|config| is_peer(config)).map(|config| config.text("peer_build")).collect();
+    for build in builds {
+        Programs::find(build.map(Path::new))?;
     }
-    if !args.json && run.file.chart == Chart::Scaling {
-        print(&view::scaling(&scaling_of_run(&run)?))?;
+    let mut tools: Vec<Tool> = Vec::new();
+    for tool in configs().filter(|config| is_hosted(config)).map(tool) {
+        if !tools.contains(&tool) {
+            tools.push(tool);
+        }
     }
-    match super::report::write(&[dir.to_path_buf()], None) {
-        Ok(written) => note(&format!("report: {}", written.html.display())),
-        Err(e) => note(&format!("warning: no report could be made of it: {e}")),
+    tools.into_iter().try_for_each(require_tool)
+}
+
+/// The processes of one sweep.
+struct Processes<'a> {
+    /// This very binary.
+    program: PathBuf,
+    /// Names the command that runs, for a sweep that resumes after this one was killed.
+    record: PathBuf,
+    cancel: &'a AtomicBool,
+}
+
+impl<'a> Processes<'a> {
+    /// Ends what a killed sweep of the same folder has left running.
+    fn new(dir: &Path, cancel: &'a AtomicBool) -> anyhow::Result<Processes<'a>> {
+        let record = dir.join("running.json");
+        end_recorded(&record)?;
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        Ok(Processes { program, record, cancel })
     }
-    if args.zip {
-        note(&format!("packed in {}", pack::pack(dir)?.display()));
+
+    fn line(&self, argv: &[String]) -> Vec<OsString> {
+        let program = |word: &String| match word.as_str() {
+            "carmine" => self.program.clone().into_os_string(),
+            other => other.into(),
+        };
+        argv.first().map(program).into_iter().chain(argv.iter().skip(1).map(OsString::from)).collect()
     }
-    note(&format!("archived in {}", dir.display()));
-    let missed = run.points.iter().filter(|point| {
-        !matches!(run.state(point), Ok(Some(state)) if matches!(state.state, State::Done | State::Skipped))
-    });
-    Ok(if missed.count() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Executor for Processes<'_> {
+    fn run(&mut self, step: &Step, log: &Path) -> End {
+        // What tidies up is not cancelled: it is short, and leaves nothing behind.
+        let cancel = (!matches!(step.what, What::Stop | What::Destroy)).then_some(self.cancel);
+        match run_bounded(&self.line(&step.argv), log, step.limit, cancel, &self.record) {
+            Ok(Ended::Ok) => End::Ok,
+            Ok(Ended::Failed(why)) => End::Failed(why),
+            Ok(Ended::Cancelled) => End::Cancelled,
+            Err(e) => End::Failed(e.to_string()),
+        }
+    }
+
+    fn unix_s(&self) -> f64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+    }
+
+    fn rest(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while Instant::now() < end && !self.cancel.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        !self.cancel.load(Ordering::Relaxed)
+    }
 }

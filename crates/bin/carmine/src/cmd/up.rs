@@ -1,40 +1,66 @@
 //! `carmine up`: makes a testbed, or starts a stopped one again.
 
-mod precondition;
-
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use carmine_load::drive::StoreFacts;
-use carmine_testbed::{Daemon, DaemonPrograms, Layout, Plan, StartOptions, Testbed, Wish};
-use carmine_topology::Topology;
-use carmine_types::{OsdId, StoreKind, counted};
-
-pub(crate) use precondition::PreconditionArgs;
-
-use crate::args::UpArgs;
-use crate::progress::Progress;
-use carmine_daemon::signals;
+use carmine_load::{parse_bytes, parse_millis};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::output::{note, print};
+use carmine_testbed::precondition::{self, Outcome, PreconditionOptions};
+use carmine_testbed::spec::DirArgs;
+use carmine_testbed::{Daemon, Layout, Plan, StartOptions, Testbed, Wish, fresh_uuid, refuse_used_folder};
+use carmine_topology::Topology;
+use carmine_types::{OsdId, StoreKind, counted};
+use clap::Args;
+
+use crate::progress;
+
+/// Largest random write: a buffer's size.
+const BS_MAX: u64 = 1 << 20;
+
+#[derive(Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    dir: DirArgs,
+    #[command(flatten)]
+    wish: Wish,
+    #[command(flatten)]
+    precondition: PreconditionArgs,
+    /// Seconds until every PG must be active
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+}
+
+/// Preconditioning of drives.
+#[derive(Args)]
+struct PreconditionArgs {
+    /// Write the drives of --devs into their steady state before the stores are made: twice their capacity sequentially,
+    /// then rounds of random writes until five rounds differ by at most 20 % and drift by at most 10 % (SNIA's definition).
+    /// Takes hours; on files and virtual disks it is n/a
+    #[arg(long, help_heading = "Storage")]
+    precondition: bool,
+    /// Size of the random writes: the one that will be tested
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_bytes, help_heading = "Storage")]
+    precondition_bs: u64,
+    /// Go on with a drive that is not steady after this time
+    #[arg(long, value_name = "TIME", default_value = "8h", value_parser = parse_millis, help_heading = "Storage")]
+    precondition_limit: u64,
+    /// Length of a round
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_millis, hide = true)]
+    precondition_round: u64,
+    /// Also on virtual disks
+    #[arg(long, hide = true)]
+    precondition_virtual: bool,
+}
 
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let wish = args.wish;
     let topology = Topology::detect()?;
-    let cancel = signals::cancel_flag()?;
-    let mut progress = Progress::new();
-    let mut start = StartOptions {
-        programs: DaemonPrograms::beside_own()?,
-        cancel: &cancel,
-        events: &mut |event| progress.show(event),
-        limit: Duration::from_secs(args.timeout),
-    };
-    let result = bring_up(layout, &wish, &topology, &args.precondition, &mut start);
-    progress.finish();
-    let (testbed, mon) = result?;
+    let (testbed, mon) =
+        progress::shown(args.timeout, |start| bring_up(layout, &wish, &topology, &args.precondition, start))?;
     let plan = testbed.plan();
     let stores = (0..plan.osds()).filter_map(|id| facts::of(testbed.layout(), plan, OsdId(id)));
     StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
@@ -81,9 +107,7 @@ fn bring_up(
             testbed
         }
         None => {
-            let fsid = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
-                .context("cannot make a cluster id")?;
-            let mut plan = Plan::new(wish, topology, fsid.trim())?;
+            let mut plan = Plan::new(wish, topology, &fresh_uuid()?)?;
             announce(&plan)?;
             let written = precondition.run(&layout, &mut plan, wish.force_wipe, start)?;
             Testbed::create(layout, plan, wish.force_wipe || written, start)?
@@ -129,4 +153,49 @@ fn announce(plan: &Plan) -> anyhow::Result<()> {
         ));
     }
     Ok(())
+}
+
+impl PreconditionArgs {
+    /// Fails if it is asked for where stores are made already.
+    fn refuse_for_existing_stores(&self) -> anyhow::Result<()> {
+        if self.precondition {
+            let why = "--precondition: the stores of this testbed exist, and it would overwrite them; \
+                       `carmine destroy` removes them";
+            return Err(Usage(why.into()).into());
+        }
+        Ok(())
+    }
+
+    /// Preconditions the drives of `plan`, if asked to, and notes the outcome there; true if something was written.
+    fn run(
+        &self,
+        layout: &Layout,
+        plan: &mut Plan,
+        wipe: bool,
+        start: &mut StartOptions<'_>,
+    ) -> anyhow::Result<bool> {
+        if !self.precondition {
+            return Ok(false);
+        }
+        let bs_bytes = self.precondition_bs;
+        if bs_bytes > BS_MAX || !bs_bytes.is_multiple_of(4096) || bs_bytes == 0 {
+            return Err(
+                Usage(format!("--precondition-bs {bs_bytes}: take a multiple of 4096 up to 1m")).into()
+            );
+        }
+        refuse_used_folder(layout.dir(), "testbed")?;
+        let options = PreconditionOptions {
+            bs_bytes,
+            round: Duration::from_millis(self.precondition_round),
+            limit: Duration::from_millis(self.precondition_limit),
+            virtual_too: self.precondition_virtual,
+        };
+        let done = precondition::run(&plan.devices, wipe, &options, start.cancel, start.events)?;
+        done.iter().for_each(|drive| note(&format!("precondition {drive}")));
+        let written = done.iter().any(|drive| drive.outcome != Outcome::Na);
+        // Zeros everywhere would undo it.
+        plan.sparse |= written;
+        plan.preconditioned = done;
+        Ok(written)
+    }
 }

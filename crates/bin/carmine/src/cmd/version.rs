@@ -1,17 +1,25 @@
 //! `carmine version`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use carmine_daemon::build;
-
-use crate::args::VersionArgs;
 use carmine_testbed::output::print;
+use clap::Args;
+
+#[derive(Args)]
+pub(crate) struct VersionArgs {
+    /// Compiler, flags, RocksDB, allocator
+    #[arg(long, short)]
+    verbose: bool,
+    /// Folder of a testbed (not used)
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    dir: Option<PathBuf>,
+}
 
 pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     let mut text = format!("carmine {}\n", env!("CARGO_PKG_VERSION"));
     if args.verbose {
-        let features: Vec<&str> =
-            [("rocks", cfg!(feature = "rocks"))].iter().filter(|f| f.1).map(|f| f.0).collect();
         let rows = [
             ("commit", build::commit().into()),
             (
@@ -22,7 +30,7 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
             ("rustc", build::RUSTC.into()),
             ("target", build::TARGET.into()),
             ("rustflags", build::RUSTFLAGS.into()),
-            ("features", features.join(" ")),
+            ("features", if cfg!(feature = "rocks") { "rocks".into() } else { String::new() }),
             ("allocator", build::ALLOCATOR.into()),
             ("rocksdb", rocksdb()),
         ];

@@ -1,34 +1,144 @@
 //! `carmine store bench`: the load generator on a bare store.
 
-mod args;
-mod compaction;
+mod bare;
 mod figures;
-mod make;
-mod probe;
 mod target;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use carmine_bench::archive::write_json;
+use carmine_bench::raw::{self, Edge};
 use carmine_bench::sample::host_report;
-use carmine_load::{Geometry, LoadSpec, run_job};
-use carmine_reactor::{Config, Group, Shard, ShardId, sync};
+use carmine_daemon::signals;
+use carmine_load::{Geometry, LoadSpec, Rw, parse_bytes, parse_millis, run_job};
+use carmine_reactor::{Config, Group, PollPolicy, Shard, ShardId, sync};
 use carmine_store::{Store, StoreShared};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::TuningWish;
+use carmine_testbed::output::print;
+use carmine_topology::CpuList;
+use carmine_types::StoreKind;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use carmine_bench::raw::{self, Edge};
-use carmine_daemon::signals;
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::print;
-use compaction::Compactor;
-use figures::Row;
-use make::Bare;
-use probe::{Probe, Reading};
+use bare::{Bare, Compactor, Parts};
+use figures::{Probe, Reading, Row};
 use target::{StoreTarget, owner};
 
-pub(crate) use args::StoreBenchArgs;
+/// Where `blue` keeps its metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KvKind {
+    /// RocksDB, in the folder.
+    Rocks,
+    /// A map in memory: what the store costs without RocksDB; nothing survives.
+    Memory,
+}
+
+/// Options of the load, as those of `bench`, and of the store under it.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Each load runs on the store that the one before it left, mounted anew. The figures are of this process: the \
+                  generator's own work is in them.\n\
+                  Columns: IOPS/core is per core that the process used; CPU, reactor, alien (of that: feeder), rocksdb (of that: \
+                  compact) and machine are us of CPU per operation; flush/op, enter/op count per operation; B/B are bytes \
+                  written per byte of the load: log to the log, dev to the device with the log, all by the process to all \
+                  drives; waits are transactions held back because RocksDB or the log was behind.\n\
+                  Exit codes: 0 measured; 1 it failed or was interrupted; 2 it cannot be measured as asked."
+)]
+pub(crate) struct StoreBenchArgs {
+    /// Folder for the store; what it makes there is removed afterwards
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    dir: PathBuf,
+    /// cyan, null or blue
+    #[arg(long, value_name = "STORE", default_value = "blue")]
+    store: StoreKind,
+    /// Metadata of blue: rocks or memory
+    #[arg(long, value_name = "WORD", default_value = "rocks")]
+    kv: KvKind,
+    /// Bytes of blue's block file
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = parse_bytes)]
+    store_size: u64,
+    /// Loads, one after the other
+    #[arg(long, value_name = "WORD,…", default_value = "randwrite,randread", value_delimiter = ',')]
+    rw: Vec<Rw>,
+    /// Bytes of one operation
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
+    bs: u64,
+    /// Operations in flight, of each reactor; each load is run with each depth
+    #[arg(long, value_name = "N,…", default_value = "1,16,64", value_delimiter = ',')]
+    iodepth: Vec<u32>,
+    /// Reactors
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    numjobs: u32,
+    /// Length of each window
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = parse_millis)]
+    runtime: u64,
+    /// Load before each window
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_millis)]
+    ramp: u64,
+    /// Bytes of the objects that are loaded
+    #[arg(long, value_name = "SIZE", default_value = "512m", value_parser = parse_bytes)]
+    size: u64,
+    /// CPUs of the reactors [default: not pinned]
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+    /// CPUs of alien threads and of RocksDB's [default: not pinned]
+    #[arg(long, value_name = "LIST")]
+    alien_cpus: Option<CpuList>,
+    /// Alien threads
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    alien_threads: u16,
+    /// What idle reactors do: poll, adaptive, adaptive:MICROSECONDS, sleep
+    #[arg(long, value_name = "POLICY", default_value_t)]
+    poll: PollPolicy,
+    #[command(flatten)]
+    tuning: TuningWish,
+    /// Each load in four windows: in the first and the last as it is, in those between while RocksDB merges all its tables
+    /// again and again (with so much beside the load's own that it never ends), so that what compaction costs is seen
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "256m", value_parser = parse_bytes)]
+    compaction: Option<u64>,
+    /// File for the result, in JSON: what the store lies on, how it was mounted, and a row of figures for each load
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl StoreBenchArgs {
+    /// Every load with every depth.
+    fn specs(&self) -> Vec<LoadSpec> {
+        let one = |rw: Rw, iodepth: u32| LoadSpec {
+            rw,
+            bs_bytes: self.bs,
+            iodepth,
+            numjobs: self.numjobs,
+            runtime_ms: self.runtime,
+            ramp_ms: self.ramp,
+            size_bytes: self.size,
+            ..LoadSpec::default()
+        };
+        self.rw.iter().flat_map(|rw| self.iodepth.iter().map(move |depth| one(*rw, *depth))).collect()
+    }
+
+    fn cpus(&self) -> Vec<usize> {
+        self.cpus.as_ref().map(CpuList::to_vec).unwrap_or_default()
+    }
+
+    /// The reactors, but for their CPUs.
+    fn reactors(&self) -> Config {
+        let aliens = self.alien_cpus.as_ref().map(CpuList::to_vec).unwrap_or_default();
+        let own = self.cpus();
+        Config {
+            name: "store".into(),
+            poll: self.poll,
+            alien_threads: self.alien_threads.into(),
+            alien_shares_cpu: aliens.iter().any(|cpu| own.contains(cpu)),
+            alien_cpus: aliens,
+            ..Config::default()
+        }
+    }
+}
 
 /// 0: measured; 1: it failed or was interrupted; 2: it can't be measured as asked.
 pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
@@ -41,19 +151,18 @@ pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
     print(&format!("{}\n{}\n", bare.describe(), figures::header()))?;
     let mut rows = Vec::new();
     let windows: &[bool] = if args.compaction.is_some() { &[false, true, true, false] } else { &[false] };
-    for (spec, compacts) in
-        specs.iter().flat_map(|spec| windows.iter().map(move |compacts| (spec, *compacts)))
-    {
+    for (spec, compacts) in specs.iter().flat_map(|spec| windows.iter().map(move |window| (spec, *window))) {
         let compactor = if compacts { bare.compactor()? } else { None };
         let measured = measure(args, &bare, spec, &cancel);
         compactor.map_or(Ok(()), Compactor::end)?;
-        let row = measured?.with_compaction(compacts);
+        let mut row = measured?;
+        row.compacting = compacts;
         print(&format!("{}\n", row.text()))?;
         rows.push(row);
     }
     if let Some(path) = &args.json {
         let value = json!({
-            "store": bare.kind().to_string(), "on": bare.facts(), "host": host_report(), "rows": rows,
+            "store": bare.kind.to_string(), "on": bare.facts, "host": host_report(), "rows": rows,
         });
         write_json(path, &value)?;
     }
@@ -65,7 +174,7 @@ fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicB
     let config = raw::on_cpus(spec, &args.cpus(), args.reactors());
     let probe = Arc::new(Probe::new(spec.numjobs));
     let (mut begin, mut end) = (None, None);
-    let (shared, asked) = (bare.parts(), Arc::clone(&probe));
+    let (shared, asked) = (bare.parts.clone(), Arc::clone(&probe));
     let mut on_edge = |edge: Edge| {
         let reading = Reading::take(&probe)?;
         *(if edge == Edge::Begin { &mut begin } else { &mut end }) = Some(reading);
@@ -96,7 +205,7 @@ fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicB
 }
 
 /// Shard 0 mounts the store and tells the others.
-async fn open(shard: &Shard, parts: &make::Parts) -> Result<Store, String> {
+async fn open(shard: &Shard, parts: &Parts) -> Result<Store, String> {
     let shared = if shard.id() == ShardId(0) {
         let shared = parts.mount(shard).await?;
         for to in (1..shard.shards()).map(ShardId) {
@@ -137,22 +246,6 @@ impl Inbox {
                 return store;
             }
             self.told.notified().await;
-        }
-    }
-}
-
-impl StoreBenchArgs {
-    /// The reactors, but for their CPUs.
-    fn reactors(&self) -> Config {
-        let aliens = self.alien_cpus.as_ref().map(|cpus| cpus.to_vec()).unwrap_or_default();
-        let own = self.cpus();
-        Config {
-            name: "store".into(),
-            poll: self.poll,
-            alien_threads: self.alien_threads.into(),
-            alien_shares_cpu: aliens.iter().any(|cpu| own.contains(cpu)),
-            alien_cpus: aliens,
-            ..Config::default()
         }
     }
 }

@@ -12,8 +12,7 @@ use carmine_study::plan::Plan;
 use clap::Parser;
 
 use super::args::SweepArgs;
-use crate::args::{Cli, Command};
-use crate::cmd::doctor;
+use crate::cmd::{Cli, Command, doctor};
 use carmine_testbed::TestbedError::Usage;
 
 /// Windows under this say little (the studies use minutes).

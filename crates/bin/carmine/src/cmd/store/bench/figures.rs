@@ -1,11 +1,24 @@
-//! What a load on a bare store cost.
+//! The cost of a load on a bare store: what reactors and store say of themselves, and the kernel of this process, at both ends
+//! of its window.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use carmine_bench::raw::Measured;
+use carmine_bench::sample::{Sampler, Snapshot, WatchedOsd};
 use carmine_load::window::OsdWindow;
 use carmine_load::{LoadSpec, Rw};
+use carmine_metrics::MetricSet;
+use carmine_reactor::{ReactorStats, Shard};
+use carmine_store::{Store, StoreStats};
 use serde::Serialize;
 
-use super::probe::{Reading, ShardReading};
-use carmine_bench::raw::Measured;
+/// How often a shard looks whether it is asked.
+const LOOK: Duration = Duration::from_millis(2);
+/// Time for the shards to answer.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// One load's figures; `_us` are microseconds of CPU per operation.
 #[derive(Clone, Debug, Serialize)]
@@ -15,7 +28,7 @@ pub(super) struct Row {
     iodepth: u32,
     reactors: u32,
     /// RocksDB was made to compact all the time.
-    compacting: bool,
+    pub(super) compacting: bool,
     iops: f64,
     mean_us: f64,
     p99_us: f64,
@@ -55,30 +68,34 @@ pub(super) struct Row {
     rss_bytes: u64,
 }
 
+/// A column: title, width, digits behind the point, figure.
+type Column = (&'static str, usize, usize, fn(&Row) -> f64);
+
+const COLUMNS: [Column; 18] = [
+    ("depth", 5, 0, |row| row.iodepth.into()),
+    ("IOPS", 8, 0, |row| row.iops),
+    ("mean us", 8, 1, |row| row.mean_us),
+    ("p99 us", 8, 1, |row| row.p99_us),
+    ("IOPS/core", 9, 0, |row| row.iops_per_core_used),
+    ("CPU us", 8, 2, |row| row.process_us),
+    ("reactor", 8, 2, |row| row.reactor_us),
+    ("alien", 8, 2, |row| row.alien_us),
+    ("feeder", 7, 2, |row| row.feeder_us),
+    ("rocksdb", 7, 2, |row| row.rocksdb_us),
+    ("compact", 7, 2, |row| row.compaction_us),
+    ("machine", 8, 2, |row| row.machine_us),
+    ("flush/op", 8, 3, |row| row.flushes_per_op),
+    ("B/B log", 8, 2, |row| row.log_per_byte),
+    ("B/B dev", 8, 2, |row| row.written_per_byte),
+    ("B/B all", 7, 2, |row| row.process_written_per_byte),
+    ("enter/op", 8, 2, |row| row.enters_per_op),
+    ("waits", 6, 0, |row| row.waits as f64),
+];
+
 /// Column titles of [`Row::text`].
 pub(super) fn header() -> String {
-    format!(
-        "{:<10} {:>5} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>6}",
-        "rw",
-        "depth",
-        "IOPS",
-        "mean us",
-        "p99 us",
-        "IOPS/core",
-        "CPU us",
-        "reactor",
-        "alien",
-        "feeder",
-        "rocksdb",
-        "compact",
-        "machine",
-        "flush/op",
-        "B/B log",
-        "B/B dev",
-        "B/B all",
-        "enter/op",
-        "waits"
-    )
+    let titles = COLUMNS.map(|(title, width, ..)| format!(" {title:>width$}"));
+    format!("{:<10}{}", "rw", titles.concat())
 }
 
 impl Row {
@@ -128,35 +145,83 @@ impl Row {
         }
     }
 
-    /// Says whether RocksDB was made to compact meanwhile.
-    pub(super) fn with_compaction(self, compacting: bool) -> Row {
-        Row { compacting, ..self }
-    }
-
     /// One line, as [`header`] has it.
     pub(super) fn text(&self) -> String {
-        format!(
-            "{:<10} {:>5} {:>8.0} {:>8.1} {:>8.1} {:>9.0} {:>8.2} {:>8.2} {:>8.2} {:>7.2} {:>7.2} {:>7.2} {:>8.2} {:>8.3} {:>8.2} {:>8.2} {:>7.2} {:>8.2} {:>6}{}",
-            self.rw,
-            self.iodepth,
-            self.iops,
-            self.mean_us,
-            self.p99_us,
-            self.iops_per_core_used,
-            self.process_us,
-            self.reactor_us,
-            self.alien_us,
-            self.feeder_us,
-            self.rocksdb_us,
-            self.compaction_us,
-            self.machine_us,
-            self.flushes_per_op,
-            self.log_per_byte,
-            self.written_per_byte,
-            self.process_written_per_byte,
-            self.enters_per_op,
-            self.waits,
-            if self.compacting { "  compacting" } else { "" }
-        )
+        let cells = COLUMNS.map(|(_, width, digits, of)| format!(" {:>width$.digits$}", of(self)));
+        let compacting = if self.compacting { "  compacting" } else { "" };
+        format!("{:<10}{}{compacting}", self.rw, cells.concat())
+    }
+}
+
+/// The question, and the shards' answers to it.
+pub(super) struct Probe {
+    shards: u32,
+    /// Number of the question.
+    asked: AtomicU32,
+    answers: Mutex<Vec<ShardReading>>,
+}
+
+/// The counters of one shard, or of all.
+#[derive(Clone, Copy, Default)]
+struct ShardReading {
+    reactor: ReactorStats,
+    store: StoreStats,
+}
+
+/// All counters of one moment.
+pub(super) struct Reading {
+    all: ShardReading,
+    sampler: Sampler,
+    kernel: Snapshot,
+}
+
+impl Probe {
+    pub(super) fn new(shards: u32) -> Probe {
+        Probe { shards, asked: AtomicU32::new(0), answers: Mutex::default() }
+    }
+
+    /// Answers as long as the shard runs.
+    pub(super) async fn answer(&self, shard: &Shard, store: &Store) {
+        let mut seen = 0;
+        loop {
+            let asked = self.asked.load(Ordering::Acquire);
+            if asked > seen {
+                seen = asked;
+                let reading = ShardReading { reactor: shard.stats(), store: store.stats() };
+                // Held for the push only, by the controller too.
+                self.answers.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
+            }
+            shard.sleep(LOOK).await;
+        }
+    }
+
+    fn ask(&self) -> anyhow::Result<Vec<ShardReading>> {
+        self.asked.fetch_add(1, Ordering::Release);
+        let began = Instant::now();
+        loop {
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            if answers.len() == self.shards as usize {
+                return Ok(std::mem::take(&mut *answers));
+            }
+            drop(answers);
+            if began.elapsed() > LIMIT {
+                bail!("the reactors did not answer for {} s", LIMIT.as_secs());
+            }
+            std::thread::sleep(LOOK / 4);
+        }
+    }
+}
+
+impl Reading {
+    pub(super) fn take(probe: &Probe) -> anyhow::Result<Reading> {
+        let mut all = ShardReading::default();
+        for shard in probe.ask()? {
+            all.reactor.merge_from(&shard.reactor);
+            all.store.merge_from(&shard.store);
+        }
+        let me = WatchedOsd { id: 0, pid: std::process::id(), alien_cpus: 0 };
+        let sampler = Sampler::new(vec![me], None, Vec::new());
+        let kernel = sampler.sample()?;
+        Ok(Reading { all, sampler, kernel })
     }
 }

@@ -1,33 +1,41 @@
-//! The store under the load: made once, mounted for every load.
+//! The store under the load: made once, mounted for every load; and RocksDB that merges its tables all the time beside a load
+//! (`--compaction`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use carmine_load::drive::StoreFacts;
+use carmine_osd_daemon::store::mount_options;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{Fill, MkfsOptions, MountOptions, mkfs};
-use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
+use carmine_store::{BlueShared, Kv, KvBatch, KvError, MemKv, StoreShared};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::drive::facts::settle;
 use carmine_testbed::drive::part_at;
-use carmine_testbed::process;
+use carmine_testbed::{Tuning, process};
 use carmine_types::{OsdId, StoreKind, Uuid};
 use tempfile::TempDir;
 
-use super::args::{KvKind, StoreBenchArgs};
-use super::compaction::{self, Compactor};
-use carmine_osd_daemon::store::mount_options;
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::drive::facts::settle;
+use super::{KvKind, StoreBenchArgs};
 
 /// RocksDB's folder.
 const DB: &str = "db";
+/// A key of `blue` never begins with it: a mount does not look at what is there.
+const FILLER: u8 = b'~';
+/// About an onode with a small block map.
+const VALUE_BYTES: usize = 400;
+/// Of one commit.
+const BATCH_BYTES: u64 = 1 << 20;
 
 /// A store that belongs to nobody, in a folder that goes with it.
 pub(super) struct Bare {
-    parts: Parts,
-    kind: StoreKind,
+    pub(super) parts: Parts,
+    pub(super) kind: StoreKind,
     /// What it lies on; `None`: in memory.
-    facts: Option<StoreFacts>,
+    pub(super) facts: Option<StoreFacts>,
     _folder: TempDir,
 }
 
@@ -53,7 +61,7 @@ impl Bare {
         }
         let folder = tempfile::Builder::new().prefix("carmine-store-bench-").tempdir_in(&args.dir);
         let folder = folder.with_context(|| format!("cannot make a folder in {}", args.dir.display()))?;
-        let tuning = args.tuning()?;
+        let tuning = Tuning::default().changed(&args.tuning, args.store)?;
         let (parts, facts) = match args.store {
             StoreKind::Cyan => (Parts::Memory(StoreShared::cyan(args.store_size)), None),
             StoreKind::Null => (Parts::Memory(StoreShared::null()), None),
@@ -66,32 +74,16 @@ impl Bare {
                 let block = folder.path().join("block");
                 make_blue(&block, &kv, args.store_size)?;
                 if let Some(bytes) = args.compaction {
-                    compaction::fill(&*kv, bytes)?;
+                    fill_tables(&*kv, bytes)?;
                 }
                 let db = (args.kv == KvKind::Rocks).then(|| part_at(&folder.path().join(DB)));
                 let facts = settle(0, &tuning, part_at(&block), None, db);
-                let options = mount_options(
-                    &facts,
-                    MountOptions::default().cache_bytes_per_shard,
-                    args.numjobs as usize,
-                );
+                let cache_bytes = MountOptions::default().cache_bytes_per_shard;
+                let options = mount_options(&facts, cache_bytes, args.numjobs as usize);
                 (Parts::Blue { block, kv, options }, Some(facts))
             }
         };
         Ok(Bare { parts, kind: args.store, facts, _folder: folder })
-    }
-
-    pub(super) fn parts(&self) -> Parts {
-        self.parts.clone()
-    }
-
-    pub(super) fn kind(&self) -> StoreKind {
-        self.kind
-    }
-
-    /// What it lies on; `None`: in memory.
-    pub(super) fn facts(&self) -> Option<&StoreFacts> {
-        self.facts.as_ref()
     }
 
     /// Lets RocksDB compact until that is ended; `None` for stores without it.
@@ -152,4 +144,59 @@ fn open_kv(args: &StoreBenchArgs, folder: &TempDir) -> anyhow::Result<Arc<dyn Kv
 fn open_kv(args: &StoreBenchArgs, _folder: &TempDir) -> anyhow::Result<Arc<dyn Kv>> {
     anyhow::ensure!(args.kv == KvKind::Memory, "this carmine was built without RocksDB: take --kv memory");
     Ok(Arc::new(MemKv::new()))
+}
+
+/// Writes this many bytes for the compactions to move, then waits until RocksDB is idle.
+///
+/// # Errors
+/// They could not be written.
+fn fill_tables(kv: &dyn Kv, bytes: u64) -> Result<(), KvError> {
+    let mut written = 0;
+    while written < bytes {
+        let mut batch = KvBatch::with_capacity(BATCH_BYTES as usize);
+        while (batch.bytes() as u64) < BATCH_BYTES {
+            let number = written + batch.bytes() as u64;
+            let key = [&[FILLER][..], &number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat();
+            batch.put(&key, &[number as u8; VALUE_BYTES]);
+        }
+        written += batch.bytes() as u64;
+        kv.commit(&[batch], false)?;
+    }
+    kv.flush()?;
+    kv.compact()
+}
+
+/// Compacts until it is ended.
+pub(super) struct Compactor {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), KvError>>,
+}
+
+impl Compactor {
+    /// Starts a thread that only waits: RocksDB's own do the work.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    fn start(kv: Arc<dyn Kv>) -> anyhow::Result<Compactor> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let compact = move || -> Result<(), KvError> {
+            while !stopped.load(Ordering::Relaxed) {
+                kv.compact()?;
+            }
+            Ok(())
+        };
+        let thread = std::thread::Builder::new().name("compactor".into()).spawn(compact)?;
+        Ok(Compactor { stop, thread })
+    }
+
+    /// Lets the compaction that runs come to its end.
+    ///
+    /// # Errors
+    /// One has failed.
+    pub(super) fn end(self) -> anyhow::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| anyhow!("the thread that compacts panicked"))??;
+        Ok(())
+    }
 }

@@ -1,18 +1,64 @@
-//! `carmine store new-wal` and `migrate-wal`: the log of an OSD gets another place.
+//! Other places for the parts of a store: its log, its RocksDB, devices that have grown.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use carmine_store::blue::{NewLog, Place, move_log};
-use carmine_testbed::{begin_wal_move, remove_old_wal, settle_wal};
-use clap::Args;
-use serde_json::json;
-
-use super::tool::{Tool, WhichArgs};
 use carmine_load::parse_bytes;
 use carmine_osd_daemon::store::fill;
+use carmine_store::blue::{NewLog, Place, expand, move_log};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::print;
+use carmine_testbed::{begin_wal_move, migrate_db, remove_old_wal, settle_wal};
+use clap::Args;
+use serde_json::{Map, json};
+
+use super::{Tool, WhichArgs};
+use crate::cmd::show;
+
+/// Uses devices and files whole that have grown.
+pub(super) fn grow(args: &WhichArgs) -> anyhow::Result<ExitCode> {
+    let tool = Tool::open(args)?;
+    let kv = tool.kv()?;
+    let expanded = tool.on_reactor(async |shard| Ok(expand(&shard, tool.places(), kv).await?))?;
+    let parts = [("block", Some(expanded.block)), ("wal", expanded.wal)];
+    let parts = parts.into_iter().filter_map(|(part, bytes)| bytes.map(|(from, to)| (part, from, to)));
+    let parts: Vec<_> = parts.collect();
+    let sizes = |(part, from, to): &(&str, u64, u64)| ((*part).to_owned(), json!({ "from": from, "to": to }));
+    show(tool.json, &parts.iter().map(sizes).collect::<Map<_, _>>(), || {
+        let line = |(part, from, to): &(&str, u64, u64)| match from == to {
+            true => format!("{part}: {from} bytes, nothing to expand\n"),
+            false => format!("{part}: expanded from {from} to {to} bytes\n"),
+        };
+        parts.iter().map(line).collect()
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Options of `carmine store migrate-db`.
+#[derive(Args)]
+pub(super) struct MigrateDbArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Its new folder, which must be empty or absent
+    #[arg(long, value_name = "FOLDER")]
+    to: PathBuf,
+}
+
+pub(super) fn migrate_database(args: &MigrateDbArgs) -> anyhow::Result<ExitCode> {
+    let tool = Tool::open(&args.which)?;
+    // Opened and closed: so it is known to be whole, and that no process has it.
+    drop(tool.kv()?);
+    let moved = migrate_db(tool.testbed.layout(), tool.osd, &std::path::absolute(&args.to)?)?;
+    let drive = Tool::drive(&moved.to);
+    let shown = json!({
+        "from": moved.from, "to": moved.to, "drive": drive, "files": moved.files, "bytes": moved.bytes,
+    });
+    show(tool.json, &shown, || {
+        let (from, to) = (moved.from.display(), moved.to.display());
+        let (files, bytes) = (moved.files, moved.bytes);
+        format!("{files} files, {bytes} bytes: from {from} (removed) to {to} on {drive}\n")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Where a log is to lie.
 #[derive(Args)]
@@ -49,21 +95,21 @@ pub(super) struct MigrateWalArgs {
     target: TargetArgs,
 }
 
-pub(super) fn new(args: &NewWalArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn new_wal(args: &NewWalArgs) -> anyhow::Result<ExitCode> {
     let tool = Tool::open(&args.which)?;
     if let Some(path) = settled(&tool)? {
         let path = path.display();
         return Err(Usage(format!("the log of {} lies on {path} already: take migrate-wal", tool.osd)).into());
     }
-    run(&tool, Some(&args.dev), &args.target)
+    move_wal(&tool, Some(&args.dev), &args.target)
 }
 
-pub(super) fn migrate(args: &MigrateWalArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn migrate_wal(args: &MigrateWalArgs) -> anyhow::Result<ExitCode> {
     let tool = Tool::open(&args.which)?;
     if settled(&tool)?.is_none() {
         return Err(Usage(format!("the log of {} lies beside its data: take new-wal", tool.osd)).into());
     }
-    run(&tool, args.to.as_deref(), &args.target)
+    move_wal(&tool, args.to.as_deref(), &args.target)
 }
 
 /// The device of the log's own. A move that was cut short is settled.
@@ -77,7 +123,7 @@ fn settled(tool: &Tool) -> anyhow::Result<Option<PathBuf>> {
     Ok(used)
 }
 
-fn run(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Result<ExitCode> {
+fn move_wal(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Result<ExitCode> {
     let kv = tool.kv()?;
     let layout = tool.testbed.layout();
     let places = tool.places();
@@ -100,15 +146,10 @@ fn run(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Result<Ex
     settle_wal(layout, tool.osd, used.as_deref())?;
     before.as_deref().map(remove_old_wal).transpose()?;
     let block = tool.places().block.path;
-    let path =
-        |place: &Option<Place>| place.as_ref().map_or_else(|| block.clone(), |place| place.path.clone());
-    let (from, to) = (path(&moved.from), path(&moved.to));
-    let drive = Tool::drive(&to);
-    print(&if tool.json {
-        let shown = json!({ "from": from, "to": to, "drive": drive, "bytes": moved.log_bytes });
-        format!("{shown:#}\n")
-    } else {
-        let bytes = moved.log_bytes;
+    let path = |place: Option<Place>| place.map_or_else(|| block.clone(), |place| place.path);
+    let (from, to) = (path(moved.from), path(moved.to));
+    let (drive, bytes) = (Tool::drive(&to), moved.log_bytes);
+    show(tool.json, &json!({ "from": from, "to": to, "drive": drive, "bytes": bytes }), || {
         format!("the log, {bytes} bytes: from {} to {} on {drive}\n", from.display(), to.display())
     })?;
     Ok(ExitCode::SUCCESS)
