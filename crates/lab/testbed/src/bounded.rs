@@ -70,11 +70,11 @@ pub(crate) fn wait(
             Err(e) => return Ended::Failed(format!("cannot be waited for: {e}")),
         }
         if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            end_group(child);
+            end_child(child);
             return Ended::Cancelled;
         }
         if Instant::now() >= end {
-            end_group(child);
+            end_child(child);
             return Ended::Failed(format!("did not end within {} s: {}", limit.as_secs(), said()));
         }
         std::thread::sleep(POLL);
@@ -94,38 +94,31 @@ fn said(log: &Path, from: u64) -> String {
 }
 
 /// Its group can't be a stranger's: a child keeps its number until it has been waited for.
-fn end_group(child: &mut Child) {
-    let group = Pid::from_raw(child.id() as i32);
-    let signal = |signal| {
-        if let Some(group) = group {
+fn end_child(child: &mut Child) {
+    if let Some(id) = ProcessId::of(child.id() as i32) {
+        end_group(&id);
+    }
+    // What it leaves behind.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
+}
+
+/// Asks a process and its group to end, and ends them if they do not.
+fn end_group(id: &ProcessId) {
+    for signal in [Signal::TERM, Signal::KILL] {
+        if let Some(group) = Pid::from_raw(id.pid) {
             let _ = kill_process_group(group, signal);
         }
-    };
-    signal(Signal::TERM);
-    let end = Instant::now() + TERM_LIMIT;
-    while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
-        std::thread::sleep(POLL);
+        if id.wait_gone(TERM_LIMIT) {
+            break;
+        }
     }
-    if matches!(child.try_wait(), Ok(None)) {
-        signal(Signal::KILL);
-    }
-    let _ = child.wait();
 }
 
 /// Ends the command that `record` names, and its group, if its runner was killed and it still runs.
 pub fn end_recorded(record: &Path) -> Result<()> {
-    if let Some(id) = ProcessId::load(record)?
-        && id.alive()
-    {
-        if let Some(group) = Pid::from_raw(id.pid) {
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-        if !id.wait_gone(TERM_LIMIT)
-            && let Some(group) = Pid::from_raw(id.pid)
-        {
-            let _ = kill_process_group(group, Signal::KILL);
-            id.wait_gone(TERM_LIMIT);
-        }
+    if let Some(id) = ProcessId::load(record)?.filter(ProcessId::alive) {
+        end_group(&id);
     }
     files::remove_file(record)
 }

@@ -11,7 +11,7 @@ use crate::daemons::{Stopped, stop};
 use crate::error::{Result, TestbedError, failed, usage};
 use crate::layout::{Daemon, Layout};
 use crate::process::ProcessId;
-use crate::{confine, db_place, files, stray, wal_place};
+use crate::{confine, files, places, ruin};
 
 /// A plan that is kept in a folder.
 pub trait FolderPlan: Serialize + DeserializeOwned {
@@ -69,7 +69,7 @@ impl<P: FolderPlan> Bed<P> {
         let lock = FolderLock::take(&layout)?;
         // Read again under the lock: another command may have changed it meanwhile.
         let Some(plan) = load(&layout)? else { return Ok(None) };
-        stray::restore_records(&layout)?;
+        ruin::restore_records(&layout)?;
         Ok(Some(Self { layout, plan, _lock: lock }))
     }
 
@@ -179,8 +179,8 @@ pub(crate) fn remove_files(
     others: impl IntoIterator<Item = PathBuf>,
 ) -> Result<()> {
     for id in osds {
-        db_place::remove_db(layout, id)?;
-        wal_place::remove_wal(layout, id)?;
+        places::remove_db(layout, id)?;
+        places::remove_wal(layout, id)?;
         files::remove_dir(&layout.osd_dir(id))?;
         files::remove_file(&layout.admin_socket(id))?;
         files::remove_file(&layout.log(Daemon::Osd(id)))?;

@@ -14,7 +14,6 @@ mod bounded;
 mod conf;
 pub mod confine;
 mod daemons;
-mod db_place;
 pub mod drive;
 mod error;
 mod files;
@@ -23,34 +22,34 @@ mod layout;
 mod mkfs;
 pub mod output;
 pub mod peer;
+mod places;
 mod plan;
 pub mod precondition;
 mod probe;
 pub mod process;
-mod ready;
 mod ruin;
 pub mod slice;
 pub mod spec;
 mod status;
-mod stray;
 mod testbed;
 mod tuning;
-mod wal_place;
 mod wrap;
 
 pub use bounded::{Ended, end_recorded, run_bounded};
 pub use conf::ceph_conf;
 pub use daemons::Stopped;
-pub use db_place::{DbMove, db_place, migrate_db, put_db};
 pub use error::{Result, TestbedError};
 pub use files::{fresh_uuid, tail, write_whole};
 pub use folder::{Bed, FolderPlan, refuse_used_folder, running};
 pub use layout::{Daemon, DaemonPrograms, Layout};
 pub use mkfs::progress_line;
+pub use places::{
+    DbMove, begin_wal_move, db_place, migrate_db, planned_wal, put_db, put_wal, remove_old_wal, settle_wal,
+    wal_places,
+};
 pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};
 pub use ruin::Ruin;
 pub use spec::{TuningWish, Wish};
 pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
 pub use testbed::{Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, require_plan};
 pub use tuning::{OrAuto, Tuning};
-pub use wal_place::{begin_wal_move, planned_wal, put_wal, remove_old_wal, settle_wal, wal_places};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use carmine_client::{Client, Options};
 use carmine_reactor::sync::oneshot;
@@ -12,11 +13,18 @@ use carmine_types::OsdId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::daemons::Daemons;
 use crate::error::{Result, failed};
+use crate::layout::Daemon;
 use crate::plan::Plan;
+use crate::testbed::{Event, StartOptions};
 
 /// Time for one OSD's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// The monitor listens already: its first map comes at once, or not at all.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Buffers of the controller's reactor: it moves maps of some kilobytes.
 const ARENA_BYTES: usize = 8 << 20;
 /// It has a handful of operations in flight.
@@ -127,6 +135,40 @@ pub(crate) fn with_client<R>(
         Ok(result)
     })
     .map_err(|e| failed!("cannot start a reactor: {e}"))?
+}
+
+/// Returns when all OSDs are up and all PGs active; an error when a daemon ends, at `end`, or when cancelled.
+pub(crate) fn wait_until_ready(
+    plan: &Plan,
+    mon: SocketAddr,
+    daemons: &mut Daemons,
+    start: &mut StartOptions<'_>,
+    end: Instant,
+) -> Result<()> {
+    let limit = end.saturating_duration_since(Instant::now()).min(CONNECT_LIMIT);
+    with_client(mon, limit, async |shard, client| {
+        loop {
+            let found = look(client).await;
+            if found.is_ready(plan) {
+                return Ok(());
+            }
+            daemons.check()?;
+            if start.cancel.load(Ordering::Relaxed) {
+                return Err(failed!("interrupted"));
+            }
+            (start.events)(Event::Waiting(found.missing(plan)));
+            if Instant::now() > end {
+                return Err(late(&found, plan, daemons, start.limit));
+            }
+            shard.sleep(PAUSE).await;
+        }
+    })?
+}
+
+fn late(found: &Probe, plan: &Plan, daemons: &Daemons, limit: Duration) -> crate::TestbedError {
+    let what = format!("not ready after {} s: still waiting for {}", limit.as_secs(), found.missing(plan));
+    let down = (0..plan.osds()).map(OsdId).find(|osd| !found.is_up(*osd));
+    daemons.death(Daemon::Osd(down.unwrap_or(OsdId(0))), &what)
 }
 
 /// One question to one OSD, whose answer may take `limit`.

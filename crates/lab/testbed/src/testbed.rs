@@ -13,7 +13,7 @@ use crate::error::{Result, TestbedError, failed, usage};
 use crate::folder::{self, Bed, FolderPlan, daemons_of, running};
 use crate::layout::{Daemon, DaemonPrograms, Layout};
 use crate::plan::{PLAN_FORMAT, Plan};
-use crate::{conf, confine, files, mkfs, ready};
+use crate::{conf, confine, files, mkfs, probe};
 
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
@@ -162,15 +162,13 @@ impl Testbed {
 
     fn start_daemons(&mut self, start: &mut StartOptions<'_>, end: Instant) -> Result<SocketAddr> {
         let mut daemons = Daemons::new(&self.layout);
-        daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
-        (start.events)(Event::Started(Daemon::Mon));
-        let mon = self.wait_for_mon(&mut daemons, start)?;
+        let mon = self.start_mon(&mut daemons, start)?;
         self.plan.mon_port = mon.port();
         self.write_plan()?;
         conf::write(&self.layout.ceph_conf(), &self.plan.fsid, mon)?;
         let osds: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
         self.start_osds(&osds, &mut daemons, start)?;
-        ready::wait(&self.plan, mon, &mut daemons, start, end)?;
+        probe::wait_until_ready(&self.plan, mon, &mut daemons, start, end)?;
         daemons.keep();
         Ok(mon)
     }
@@ -207,9 +205,7 @@ impl Testbed {
         let mut daemons = Daemons::new(&self.layout);
         if missing.contains(&Daemon::Mon) {
             files::remove_file(&self.layout.mon_addr())?;
-            daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
-            (start.events)(Event::Started(Daemon::Mon));
-            let mon = self.wait_for_mon(&mut daemons, start)?;
+            let mon = self.start_mon(&mut daemons, start)?;
             if mon.port() != self.plan.mon_port {
                 return Err(failed!(
                     "port {} of the monitor is taken, and the OSDs that run look for it there: `carmine down --dir {dir}`, \
@@ -226,7 +222,7 @@ impl Testbed {
             Daemon::Mon => None,
         });
         self.start_osds(&osds.collect::<Vec<_>>(), &mut daemons, start)?;
-        ready::wait(&self.plan, mon, &mut daemons, start, end)?;
+        probe::wait_until_ready(&self.plan, mon, &mut daemons, start, end)?;
         daemons.keep();
         Ok(mon)
     }
@@ -256,13 +252,15 @@ impl Testbed {
         daemons::stop(&self.layout, &daemons)?;
         let mut daemons = Daemons::new(&self.layout);
         self.start_osds(osds, &mut daemons, start)?;
-        ready::wait(&self.plan, mon, &mut daemons, start, end)?;
+        probe::wait_until_ready(&self.plan, mon, &mut daemons, start, end)?;
         daemons.keep();
         Ok(())
     }
 
-    fn wait_for_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+    fn start_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
         let layout = &self.layout;
+        daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
+        (start.events)(Event::Started(Daemon::Mon));
         let missing = || mon_addr(layout).is_none().then(|| "the monitor".to_owned());
         daemons.wait(Daemon::Mon, start, Instant::now() + MON_LIMIT, MON_PAUSE, missing)?;
         mon_addr(layout).ok_or_else(|| failed!("the monitor tells no address"))

@@ -1,8 +1,10 @@
-//! Where RocksDB's folder of an OSD lies: in the OSD's folder, or behind a link there, on another drive. The link is the
-//! only thing that says so: when it points elsewhere, nothing of the old place is used any more.
+//! Where the parts of an OSD's store lie that need not lie in its folder: each behind a link there, which is the only thing that
+//! says so. When it points elsewhere, nothing of the old place is used any more.
+//!
+//! RocksDB's folder is `db`, or behind that link on another drive. A log with a device or file of its own is behind the link
+//! `block.wal`; while the log moves there is a second link, `block.wal.new`, and the store's label says which of the two counts.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -65,8 +67,9 @@ pub fn migrate_db(layout: &Layout, osd: OsdId, to: &Path) -> Result<DbMove> {
             ));
         }
         let target = to.join(entry.file_name());
-        moved.bytes +=
-            copy_durably(&entry.path(), &target).map_err(TestbedError::io("copy", &entry.path()))?;
+        let copied = fs::copy(entry.path(), &target);
+        let copied = copied.and_then(|bytes| File::open(&target)?.sync_all().map(|()| bytes));
+        moved.bytes += copied.map_err(TestbedError::io("copy", &entry.path()))?;
         moved.files += 1;
     }
     sync(&to)?;
@@ -96,10 +99,71 @@ fn make_empty(folder: &Path) -> Result<PathBuf> {
     folder.canonicalize().map_err(TestbedError::io("find", folder))
 }
 
-fn copy_durably(from: &Path, to: &Path) -> io::Result<u64> {
-    let bytes = fs::copy(from, to)?;
-    File::open(to)?.sync_all()?;
-    Ok(bytes)
+/// The places where the log of an OSD may lie: what the links point to.
+#[must_use]
+pub fn wal_places(layout: &Layout, osd: OsdId) -> Vec<PathBuf> {
+    [layout.wal(osd), layout.wal_new(osd)].iter().filter_map(|link| target(link)).collect()
+}
+
+/// Where a link points to, behind all links.
+fn target(link: &Path) -> Option<PathBuf> {
+    let to = fs::read_link(link).ok()?;
+    Some(to.canonicalize().unwrap_or(to))
+}
+
+/// Where the logs of all OSDs lie when the stores are made: each in a file in one folder, or each at a path of its own.
+#[must_use]
+pub fn planned_wal(wal_devs: &[PathBuf], fsid: &str, osd: OsdId) -> Option<PathBuf> {
+    match wal_devs {
+        [folder] if folder.is_dir() => Some(folder.join(format!("{fsid}-osd.{}.wal", osd.0))),
+        all => all.get(osd.0 as usize).cloned(),
+    }
+}
+
+/// Before the store is made: its log will lie there.
+///
+/// # Errors
+/// If the link cannot be made.
+pub fn put_wal(layout: &Layout, osd: OsdId, to: &Path) -> Result<()> {
+    link(to, &layout.wal(osd))
+}
+
+/// Before the log moves: it may lie there soon.
+///
+/// # Errors
+/// If the link cannot be made.
+pub fn begin_wal_move(layout: &Layout, osd: OsdId, to: &Path) -> Result<()> {
+    link(to, &layout.wal_new(osd))
+}
+
+/// When it is known where the log lies (`None`: beside the data): there is one link, to that place.
+///
+/// # Errors
+/// If a link cannot be made or removed.
+pub fn settle_wal(layout: &Layout, osd: OsdId, used: Option<&Path>) -> Result<()> {
+    let wal = layout.wal(osd);
+    match used {
+        Some(used) if target(&wal).as_deref() != Some(used) => link(used, &wal)?,
+        Some(_) => {}
+        None => files::remove_file(&wal)?,
+    }
+    files::remove_file(&layout.wal_new(osd))
+}
+
+/// Removes what was an OSD's log, if it is a file.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_old_wal(path: &Path) -> Result<()> {
+    if fs::metadata(path).is_ok_and(|found| found.is_file()) { files::remove_file(path) } else { Ok(()) }
+}
+
+/// Removes the log of an OSD if it is a file of its own.
+pub(crate) fn remove_wal(layout: &Layout, osd: OsdId) -> Result<()> {
+    match fs::read_link(layout.wal(osd)) {
+        Ok(target) => remove_old_wal(&target),
+        Err(_) => Ok(()),
+    }
 }
 
 fn sync(folder: &Path) -> Result<()> {
@@ -107,19 +171,23 @@ fn sync(folder: &Path) -> Result<()> {
     synced.map_err(TestbedError::io("flush", folder))
 }
 
-/// Lets `link` point to `target`, at one stroke. A folder that stands where the link is to be is put aside and removed.
+/// Lets `link` point to `target`, at one stroke and durably. A folder that stands where the link is to be is put aside and
+/// removed.
 fn link(target: &Path, link: &Path) -> Result<()> {
-    let parent = link.parent().unwrap_or(link);
-    let fresh = link.with_extension("new");
+    let target = std::path::absolute(target).map_err(TestbedError::io("find", target))?;
+    let beside = |ending: &str| {
+        let name = link.file_name().unwrap_or_default().to_string_lossy();
+        link.with_file_name(format!("{name}.{ending}"))
+    };
+    let (fresh, aside) = (beside("tmp"), beside("old"));
     files::remove_file(&fresh)?;
-    symlink(target, &fresh).map_err(TestbedError::io("link", &fresh))?;
+    symlink(&target, &fresh).map_err(TestbedError::io("link", &fresh))?;
     let is_folder = fs::symlink_metadata(link).is_ok_and(|found| found.is_dir());
-    let aside = link.with_extension("old");
     if is_folder {
         fs::rename(link, &aside).map_err(TestbedError::io("move", link))?;
     }
     fs::rename(&fresh, link).map_err(TestbedError::io("move", &fresh))?;
-    sync(parent)?;
+    sync(link.parent().unwrap_or(link))?;
     if is_folder { files::remove_dir(&aside) } else { Ok(()) }
 }
 
@@ -166,5 +234,45 @@ mod tests {
         let error = migrate_db(&layout, OsdId(0), &inside).unwrap_err();
         assert!(error.to_string().contains("inside"), "{error}");
         assert!(layout.db(OsdId(0)).join("CURRENT").exists());
+    }
+
+    #[test]
+    fn a_log_that_has_moved_leaves_one_link() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::new(&root.path().join("bed")).unwrap();
+        let osd = OsdId(0);
+        fs::create_dir_all(layout.osd_dir(osd)).unwrap();
+        let place = |name: &str| {
+            let path = root.path().canonicalize().unwrap().join(name);
+            fs::write(&path, b"log").unwrap();
+            path
+        };
+        let (first, second) = (place("first"), place("second"));
+        assert_eq!(wal_places(&layout, osd), [] as [PathBuf; 0]);
+        // From beside the data.
+        begin_wal_move(&layout, osd, &first).unwrap();
+        settle_wal(&layout, osd, Some(&first)).unwrap();
+        begin_wal_move(&layout, osd, &second).unwrap();
+        assert_eq!(wal_places(&layout, osd), [first.clone(), second.clone()]);
+        settle_wal(&layout, osd, Some(&second)).unwrap();
+        assert_eq!(wal_places(&layout, osd), std::slice::from_ref(&second));
+        // A move that was refused, of a place where something else is.
+        begin_wal_move(&layout, osd, &first).unwrap();
+        settle_wal(&layout, osd, Some(&second)).unwrap();
+        assert_eq!(wal_places(&layout, osd), std::slice::from_ref(&second));
+        remove_wal(&layout, osd).unwrap();
+        assert!(first.exists() && !second.exists());
+        settle_wal(&layout, osd, None).unwrap();
+        assert!(wal_places(&layout, osd).is_empty());
+    }
+
+    #[test]
+    fn logs_get_a_file_each_in_a_folder_or_the_paths_that_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = [root.path().to_owned()];
+        assert_eq!(planned_wal(&folder, "f", OsdId(3)), Some(root.path().join("f-osd.3.wal")));
+        let paths = [PathBuf::from("/dev/a"), PathBuf::from("/dev/b")];
+        assert_eq!(planned_wal(&paths, "f", OsdId(1)).as_deref(), Some(Path::new("/dev/b")));
+        assert_eq!(planned_wal(&[], "f", OsdId(0)), None);
     }
 }

@@ -1,0 +1,173 @@
+//! What the kernel says of the drives under a store, and what follows for it: class, flush mode.
+
+pub mod facts;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use carmine_load::drive::{DriveFacts, StorePart};
+use carmine_types::FlushMode;
+use rustix::fs::{major, minor};
+
+pub use carmine_load::drive::WriteCache;
+
+/// Most loop devices on files on loop devices that are looked through.
+const LOOPS_MAX: usize = 4;
+/// Most layers of volumes (`dm`, `md`) that are looked through.
+const LAYERS_MAX: usize = 8;
+
+/// A file, folder or device, and what it lies on. Of a path that does not exist yet, the folder around it counts.
+#[must_use]
+pub fn part_at(path: &Path) -> StorePart {
+    part_in(Path::new("/sys"), path)
+}
+
+fn part_in(sys: &Path, path: &Path) -> StorePart {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let is_device = fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());
+    StorePart { drive: drive_in(sys, &path), path, is_device }
+}
+
+/// The device's own queue says how it must be treated; what the file behind a loop device lies on says only which drive.
+fn drive_in(sys: &Path, path: &Path) -> DriveFacts {
+    let Some(mut found) = look(sys, path) else { return DriveFacts::default() };
+    let mut facts = found.facts.clone();
+    for _ in 0..LOOPS_MAX {
+        let Some(below) = found.backing_file.as_deref().and_then(|file| look(sys, file)) else { break };
+        facts.drives.clone_from(&below.facts.drives);
+        facts.model.clone_from(&below.facts.model);
+        facts.serial.clone_from(&below.facts.serial);
+        found = below;
+    }
+    facts
+}
+
+fn look(sys: &Path, path: &Path) -> Option<Found> {
+    let device = number(&path.ancestors().find_map(|at| fs::metadata(at).ok())?);
+    look_at(sys, major(device), minor(device))
+}
+
+/// Number of the device that this is, or on which its file system lies.
+fn number(found: &Metadata) -> u64 {
+    if found.file_type().is_block_device() { found.rdev() } else { found.dev() }
+}
+
+/// What the tree says of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    facts: DriveFacts,
+    /// The file behind a loop device.
+    backing_file: Option<PathBuf>,
+}
+
+/// The device with this number. The queue of a partition is its drive's; that of a volume says what holds for all of it.
+fn look_at(sys: &Path, major: u32, minor: u32) -> Option<Found> {
+    let folder = sys.join(format!("dev/block/{major}:{minor}")).canonicalize().ok()?;
+    let whole = whole(&folder);
+    let queue = |name: &str| text(&whole.join("queue").join(name));
+    let number = |name: &str| queue(name)?.parse::<u64>().ok();
+    let mut drives = Vec::new();
+    leaves(&whole, LAYERS_MAX, &mut drives);
+    drives.sort_unstable();
+    drives.dedup();
+    // What only one drive has.
+    let alone = (drives.len() == 1).then(|| drives.first()).flatten();
+    let of_alone = |names: [&str; 2]| alone.and_then(|drive| names.iter().find_map(|n| text(&drive.join(n))));
+    let facts = DriveFacts {
+        node: name(&folder),
+        drives: drives.iter().filter_map(|drive| name(drive)).collect(),
+        model: of_alone(["device/model", "device/name"]),
+        serial: of_alone(["device/serial", "serial"]),
+        rotational: number("rotational").map(|rotational| rotational != 0),
+        logical_block_bytes: number("logical_block_size"),
+        physical_block_bytes: number("physical_block_size"),
+        write_cache: match queue("write_cache").as_deref() {
+            Some("write through") => WriteCache::Through,
+            Some("write back") => WriteCache::Back,
+            _ => WriteCache::Unknown,
+        },
+        fua: number("fua").map(|fua| fua != 0),
+        discard_granularity_bytes: discards(number("discard_max_bytes"), number("discard_granularity")),
+    };
+    let backing_file = text(&whole.join("loop/backing_file")).map(PathBuf::from);
+    Some(Found { facts, backing_file })
+}
+
+/// A granularity counts only where there are discards at all.
+fn discards(max_bytes: Option<u64>, granularity_bytes: Option<u64>) -> Option<u64> {
+    if max_bytes == Some(0) { Some(0) } else { granularity_bytes }
+}
+
+/// A text without the white space around it; `None` if there is none.
+fn text(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn name(folder: &Path) -> Option<String> {
+    folder.file_name().map(|name| name.to_string_lossy().into_owned())
+}
+
+/// The drive of a partition; any other device itself.
+fn whole(folder: &Path) -> PathBuf {
+    let drive = folder.parent().filter(|_| folder.join("partition").exists());
+    drive.unwrap_or(folder).to_path_buf()
+}
+
+/// The drives below a device, each by its folder.
+fn leaves(whole_device: &Path, layers: usize, drives: &mut Vec<PathBuf>) {
+    let slaves = fs::read_dir(whole_device.join("slaves")).into_iter().flatten().flatten();
+    let slaves: Vec<PathBuf> = slaves.filter_map(|entry| entry.path().canonicalize().ok()).collect();
+    if slaves.is_empty() || layers == 0 {
+        drives.push(whole_device.to_path_buf());
+    } else {
+        slaves.iter().for_each(|slave| leaves(&whole(slave), layers - 1, drives));
+    }
+}
+
+/// What a store does, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flushing {
+    pub mode: FlushMode,
+    /// It was asked for.
+    pub forced: bool,
+    /// In words.
+    pub reason: String,
+}
+
+impl Flushing {
+    /// What is asked for; else what the parts that hold data and log need.
+    ///
+    /// - All are block devices without a volatile cache (`write through`): nothing. The kernel would drop a flush of such a
+    ///   device anyway, so this saves the calls and gives nothing away. Such is a drive with power-loss protection.
+    /// - A file is flushed, whatever the drive below: `fdatasync` also makes durable what the file system must know to find
+    ///   the bytes again. A file that was written through at mkfs would not need that on ext4 or xfs as they mostly are,
+    ///   but nothing here can see whether its blocks are shared (reflink), moved (btrfs, ZFS), journalled with their data
+    ///   (`data=journal`, where O_DIRECT goes through the page cache) or were given back since by `--discard`. On a drive
+    ///   without a volatile cache such a flush costs a system call.
+    /// - All else, and what is not known: flush. FUA does not change that: a lone write is written through by itself in
+    ///   this mode already, and many share one flush, where with `dsync` each of them would be slow by itself. Where FUA is
+    ///   cheap and `dsync` measures better, it can be asked for.
+    #[must_use]
+    pub fn choose(asked: Option<FlushMode>, parts: &[&StorePart]) -> Flushing {
+        if let Some(mode) = asked {
+            return Flushing { mode, forced: true, reason: format!("--flush-mode {mode}") };
+        }
+        let needs = parts.iter().find_map(|part| {
+            let name = part.drive.name();
+            match part.drive.write_cache {
+                _ if !part.is_device => Some(format!("{} is a file", part.path.display())),
+                WriteCache::Through => None,
+                WriteCache::Back => Some(format!("{name} has a volatile write cache")),
+                WriteCache::Unknown => Some(format!("the kernel does not tell the write cache of {name}")),
+            }
+        });
+        let mode = if needs.is_some() { FlushMode::Flush } else { FlushMode::None };
+        let reason = needs.unwrap_or_else(|| "no volatile write cache".to_owned());
+        Flushing { mode, forced: false, reason }
+    }
+}
