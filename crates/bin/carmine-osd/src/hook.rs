@@ -1,15 +1,25 @@
-//! Admin commands that only this program can answer: how the OSD was configured and built, and load from within.
+//! Admin commands that only this program can answer: how the OSD was configured and built, and `load`, a load from within whose
+//! target is a shard's own PGs.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use carmine_osd::{AdminAnswer, AdminHook, OsdShard};
+use carmine_load::{BenchHost, Geometry, JobSetup, Target, TargetError, object_name, run_job};
+use carmine_osd::{AdminAnswer, AdminHook, LocalPgs, LocalReply, OsdShard};
+use carmine_osd_daemon::Memory;
+use carmine_reactor::{Group, Payload, Shard, ShardId};
 use carmine_testbed::Plan;
+use carmine_types::errno::{self, Errno};
+use carmine_wire::osd_op::OsdOp;
 use serde_json::{Value, json};
+use smallvec::smallvec;
 
 use super::Known;
-use super::load::BenchHook;
-use carmine_osd_daemon::Memory;
+
+/// How often a running load's lease is looked at.
+const LEASE_POLL: Duration = Duration::from_secs(1);
 
 /// The commands of an OSD that runs by `plan`.
 pub(super) fn hook(plan: Arc<Plan>, known: Known) -> Box<dyn AdminHook> {
@@ -27,7 +37,13 @@ impl AdminHook for Commands {
             "config show" => config(&self.plan, osd.config.id.0),
             "dump_store" => json!(self.known.facts.as_deref()),
             "git_version" => json!({ "git_version": carmine_daemon::build::GIT_HASH }),
-            _ => return BenchHook.answer(osd, prefix, question),
+            "load" => {
+                let (shard, question) = (osd.shard.clone(), question.clone());
+                return Some(Box::pin(async move {
+                    shard.call(ShardId(0), move |first| async move { handle(&first, &question) }).await
+                }));
+            }
+            _ => return None,
         };
         Some(Box::pin(async move { Ok(answer) }))
     }
@@ -67,6 +83,100 @@ fn config(plan: &Plan, osd: u32) -> Value {
         );
     }
     config
+}
+
+/// The load of this OSD; lives on shard 0, wherever the command arrives.
+#[derive(Default)]
+struct Host(RefCell<BenchHost>);
+
+fn handle(first: &Shard, question: &Value) -> Result<Value, String> {
+    let host = first.local::<Host>().unwrap_or_else(|| {
+        let host = Rc::new(Host::default());
+        first.set_local(Rc::clone(&host));
+        host
+    });
+    let start = |pool: &str, setups| start_load(first, &host, pool, setups);
+    let status = host.0.borrow_mut().handle(question, first.now_ns(), first.shards().into(), start)?;
+    serde_json::to_value(status).map_err(|e| e.to_string())
+}
+
+/// Starts job N on shard N, and the watch over the lease.
+fn start_load(first: &Shard, host: &Rc<Host>, pool: &str, setups: Vec<JobSetup>) {
+    for (to, setup) in (0..first.shards()).map(ShardId).zip(setups) {
+        let pool = pool.to_owned();
+        first.submit_to(to, move |shard| {
+            let own = shard.clone();
+            shard.spawn(Group::Client, "bench", async move { run_load(&own, &pool, setup).await });
+        });
+    }
+    let (own, host) = (first.clone(), Rc::clone(host));
+    first.spawn(Group::Admin, "bench-lease", async move {
+        loop {
+            own.sleep(LEASE_POLL).await;
+            if host.0.borrow_mut().expire(own.now_ns()) {
+                break;
+            }
+        }
+    });
+}
+
+async fn run_load(shard: &Shard, pool: &str, setup: JobSetup) {
+    let target = shard
+        .local::<OsdShard>()
+        .ok_or_else(|| "the OSD has not started on this reactor".to_owned())
+        .and_then(|osd| LocalPgs::new(&osd, pool));
+    match target {
+        Ok(pgs) => {
+            let spec = setup.spec().clone();
+            let geometry = Geometry::new(&spec, |object| pgs.owns(&object_name(&spec, object)));
+            run_job(shard, Rc::new(LocalTarget(pgs)), geometry, setup).await;
+        }
+        Err(error) => setup.abort(&error),
+    }
+}
+
+/// The PGs of one reactor.
+struct LocalTarget(LocalPgs);
+
+impl LocalTarget {
+    async fn one(&self, object: &str, op: OsdOp, data: Payload) -> Result<LocalReply, TargetError> {
+        self.0.execute(object, smallvec![op], data).await.map_err(TargetError)
+    }
+}
+
+fn failed(object: &str, result: i32) -> TargetError {
+    TargetError(format!("{object}: {}", Errno(result)))
+}
+
+impl Target for LocalTarget {
+    async fn read(&self, object: &str, off: u64, len: u64) -> Result<Payload, TargetError> {
+        let reply = self.one(object, OsdOp::read(off, len), Payload::new()).await?;
+        match reply.result {
+            0 => Ok(reply.outputs.into_iter().next().unwrap_or_default()),
+            errno::ENOENT => Ok(Payload::new()),
+            error => Err(failed(object, error)),
+        }
+    }
+
+    async fn write(&self, object: &str, off: u64, data: Payload) -> Result<(), TargetError> {
+        let len = u32::try_from(data.len()).map_err(|_| TargetError("a write of over 4 GiB".into()))?;
+        match self.one(object, OsdOp::write(off, len), data).await?.result {
+            0 => Ok(()),
+            error => Err(failed(object, error)),
+        }
+    }
+
+    async fn stat(&self, object: &str) -> Result<Option<u64>, TargetError> {
+        let reply = self.one(object, OsdOp::stat(), Payload::new()).await?;
+        match reply.result {
+            0 => {
+                let bytes = reply.outputs.first().map(Payload::to_vec).unwrap_or_default();
+                Ok(bytes.first_chunk::<8>().map(|size| u64::from_le_bytes(*size)))
+            }
+            errno::ENOENT => Ok(None),
+            error => Err(failed(object, error)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 
 mod hook;
 mod live;
-mod load;
 mod metadata;
 mod mkfs;
 mod slowdown;
