@@ -97,7 +97,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints a value as JSON, or its text.
-fn show<T: Serialize>(as_json: bool, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+fn print_as<T: Serialize>(as_json: bool, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
     Ok(print(&if as_json { json_text(value)? } else { text() })?)
 }
 

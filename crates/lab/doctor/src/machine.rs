@@ -24,6 +24,7 @@ pub(crate) struct Device {
 /// Everything that topics need. All paths are below the root of [`Options`].
 pub(crate) struct Machine<'a> {
     pub(crate) options: &'a Options,
+    root: PathBuf,
     /// `None` if the CPUs cannot be read.
     pub(crate) topology: Option<Topology>,
     pub(crate) drives: Vec<Device>,
@@ -32,8 +33,9 @@ pub(crate) struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     pub(crate) fn look(options: &'a Options) -> Machine<'a> {
-        let topology = Topology::detect_at(&options.root).ok();
-        let mut machine = Machine { options, topology, drives: Vec::new(), nics: Vec::new() };
+        let root = Path::new("/").join(&options.root);
+        let topology = Topology::detect_at(&root).ok();
+        let mut machine = Machine { options, root, topology, drives: Vec::new(), nics: Vec::new() };
         let devices = |dir: &str| -> Vec<Device> {
             let names = machine.list(dir).into_iter();
             names.map(|name| Device { dir: format!("{dir}/{name}"), name }).collect()
@@ -51,7 +53,7 @@ impl<'a> Machine<'a> {
     }
 
     fn path(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.options.root.join(path)
+        self.root.join(path)
     }
 
     /// A file's text without the white space around it; `None` if it cannot be read.

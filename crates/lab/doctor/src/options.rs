@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use carmine_topology::CpuList;
 
 /// Where a measurement would run, and how the program was built.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where `/sys`, `/proc` and `/etc` are; `/` but for captured trees.
+    /// Where `/sys`, `/proc` and `/etc` are; empty for `/`, another folder for captured trees.
     pub root: PathBuf,
     /// CPUs of reactors; empty if there is no testbed.
     pub reactor_cpus: CpuList,
@@ -21,20 +21,6 @@ pub struct Options {
     pub build: Option<Build>,
     /// Options of the testbed that are not their defaults: name, value, default.
     pub changed: Vec<(String, String, String)>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            root: PathBuf::from("/"),
-            reactor_cpus: CpuList::default(),
-            client_cpus: CpuList::default(),
-            drives: Vec::new(),
-            places: Vec::new(),
-            build: None,
-            changed: Vec::new(),
-        }
-    }
 }
 
 /// A folder that must have room.

@@ -33,7 +33,7 @@ pub(crate) struct DoctorArgs {
 /// 0 whatever was found: a finding is no failure.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let findings = examine(&options(args)?);
-    super::show(args.json, &findings, || render(&findings))?;
+    super::print_as(args.json, &findings, || render(&findings))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,7 +10,7 @@ use carmine_testbed::{Layout, StartOptions, fresh_uuid};
 use carmine_topology::{CpuList, Topology};
 use clap::{Args, Subcommand};
 
-use super::{show, testbed};
+use super::{print_as, testbed};
 use crate::progress;
 
 /// A real Ceph on loopback, as a baseline to compare with.
@@ -130,7 +130,7 @@ fn announce(plan: &PeerPlan) -> anyhow::Result<()> {
 /// 0 for a peer that runs as it should or is stopped; 1 for one with a problem.
 fn status(args: &PeerStatusArgs) -> anyhow::Result<ExitCode> {
     let status = peer::status(&Layout::new(&args.dir.dir)?)?;
-    show(args.json, &status, || render(&status))?;
+    print_as(args.json, &status, || render(&status))?;
     let fine = matches!(status.state.as_str(), "running" | "stopped");
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -14,7 +14,7 @@ use carmine_topology::Topology;
 use carmine_types::{OsdId, counted};
 use clap::Args;
 
-use super::show as print_one;
+use super::print_as;
 use crate::progress;
 
 #[derive(Args)]
@@ -146,7 +146,7 @@ pub(crate) fn plan(args: PlanArgs) -> anyhow::Result<ExitCode> {
         Some(plan) => plan.revise(&wish, &topology)?,
         None => Plan::new(&wish, &topology, "")?,
     };
-    print_one(args.json, &plan, || plan.render())?;
+    print_as(args.json, &plan, || plan.render())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn admin(args: &AdminArgs) -> anyhow::Result<ExitCode> {
 /// 0 for a testbed that runs as it should or is stopped; 1 for one with a problem.
 pub(crate) fn show(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = status(&Layout::new(&args.dir.dir)?)?;
-    print_one(args.json, &status, || render(&status))?;
+    print_as(args.json, &status, || render(&status))?;
     Ok(if status.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

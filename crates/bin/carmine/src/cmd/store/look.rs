@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Tool, WhichArgs};
-use crate::cmd::show;
+use crate::cmd::print_as;
 
 /// 0: both labels are good and equal; 1: not so.
 pub(super) fn show_label(args: &WhichArgs) -> anyhow::Result<ExitCode> {
@@ -29,7 +29,7 @@ pub(super) fn show_label(args: &WhichArgs) -> anyhow::Result<ExitCode> {
         "wal": log, "wal_drive": Tool::drive(&log), "dedicated_wal": has_wal,
         "label": label_json(&labels.first), "copy": label_json(&labels.copy),
     });
-    show(tool.json, &shown, || {
+    print_as(tool.json, &shown, || {
         format!(
             "{} on {}\n  label: {}\n  copy:  {}\n  db:    {} on {}\n  wal:   {} on {}\n",
             path.display(),
@@ -84,7 +84,7 @@ pub(super) fn df(args: &WhichArgs) -> anyhow::Result<ExitCode> {
         "db": { "path": db, "drive": Tool::drive(&db), "used": db_bytes },
         "wal": { "path": log, "drive": Tool::drive(log), "dedicated": wal.is_some(), "total": log_bytes },
     });
-    show(tool.json, &shown, || {
+    print_as(tool.json, &shown, || {
         format!(
             "{}: {} bytes, {} used ({:.1} %), {} available; {} on {}\ndb: {db_bytes} bytes used; {} on {}\n\
              wal: {log_bytes} bytes; {} on {}\n",
@@ -191,7 +191,7 @@ pub(super) fn fsck(args: &FsckArgs) -> anyhow::Result<ExitCode> {
         "blocks_read": report.blocks_read, "log_entries": report.log_entries,
         "repaired": repaired, "error_count": report.error_count, "errors": report.errors,
     });
-    show(tool.json, &shown, || report_text(&repaired, &report))?;
+    print_as(tool.json, &shown, || report_text(&repaired, &report))?;
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

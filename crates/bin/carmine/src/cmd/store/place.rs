@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Map, json};
 
 use super::{Tool, WhichArgs};
-use crate::cmd::show;
+use crate::cmd::print_as;
 
 /// Uses devices and files whole that have grown.
 pub(super) fn grow(args: &WhichArgs) -> anyhow::Result<ExitCode> {
@@ -23,7 +23,7 @@ pub(super) fn grow(args: &WhichArgs) -> anyhow::Result<ExitCode> {
     let parts = parts.into_iter().filter_map(|(part, bytes)| bytes.map(|(from, to)| (part, from, to)));
     let parts: Vec<_> = parts.collect();
     let sizes = |(part, from, to): &(&str, u64, u64)| ((*part).to_owned(), json!({ "from": from, "to": to }));
-    show(tool.json, &parts.iter().map(sizes).collect::<Map<_, _>>(), || {
+    print_as(tool.json, &parts.iter().map(sizes).collect::<Map<_, _>>(), || {
         let line = |(part, from, to): &(&str, u64, u64)| match from == to {
             true => format!("{part}: {from} bytes, nothing to expand\n"),
             false => format!("{part}: expanded from {from} to {to} bytes\n"),
@@ -52,7 +52,7 @@ pub(super) fn migrate_database(args: &MigrateDbArgs) -> anyhow::Result<ExitCode>
     let shown = json!({
         "from": moved.from, "to": moved.to, "drive": drive, "files": moved.files, "bytes": moved.bytes,
     });
-    show(tool.json, &shown, || {
+    print_as(tool.json, &shown, || {
         let (from, to) = (moved.from.display(), moved.to.display());
         let (files, bytes) = (moved.files, moved.bytes);
         format!("{files} files, {bytes} bytes: from {from} (removed) to {to} on {drive}\n")
@@ -149,7 +149,7 @@ fn move_wal(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Resu
     let path = |place: Option<Place>| place.map_or_else(|| block.clone(), |place| place.path);
     let (from, to) = (path(moved.from), path(moved.to));
     let (drive, bytes) = (Tool::drive(&to), moved.log_bytes);
-    show(tool.json, &json!({ "from": from, "to": to, "drive": drive, "bytes": bytes }), || {
+    print_as(tool.json, &json!({ "from": from, "to": to, "drive": drive, "bytes": bytes }), || {
         format!("the log, {bytes} bytes: from {} to {} on {drive}\n", from.display(), to.display())
     })?;
     Ok(ExitCode::SUCCESS)
