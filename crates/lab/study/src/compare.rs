@@ -1,22 +1,288 @@
 //! Comparing two arms: pairs of points with the same configuration, a verdict for each figure, Holm over all of them.
 
-mod arm;
-mod files;
-mod judgement;
-mod metric;
+mod arms;
 mod pairs;
-mod refusal;
-mod run;
-mod settings;
-
 #[cfg(test)]
 mod tests;
 
-pub use arm::{Arm, Measured};
-pub use files::arm_of_files;
-pub use judgement::{Judgement, Row, compare};
-pub use metric::{METRICS, Metric, merged_percentile};
-pub use pairs::{Group, pair_up};
-pub use refusal::Refusal;
-pub use run::{arm_of_run, arms_of_run};
-pub use settings::{Difference, differing_axes};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use carmine_metrics::Histogram;
+use carmine_stats::{Comparison, NoComparison, Outcome, PAIRS_MIN, holm, judge, paired_log_ratios};
+use serde::Serialize;
+
+use crate::archive::{ArchiveError, Config, PointResult};
+
+pub use arms::{arm_of_files, arm_of_run, arms_of_run};
+pub use pairs::{Difference, Group, differing_axes, pair_up};
+use pairs::{check, differences};
+
+/// A measured point.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Name of its files.
+    pub name: String,
+    pub config: Config,
+    /// Points of both arms with the same configuration and the same turn are a pair.
+    pub turn: u32,
+    pub result: PointResult,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Arm {
+    pub name: String,
+    /// Folder of the run that it was measured in; `None` for plain files, whose run is not known.
+    pub run: Option<PathBuf>,
+    pub points: Vec<Measured>,
+    /// What is the same for all of its points but stands in no configuration: builds, kernel, host. Name → value.
+    pub facts: BTreeMap<String, String>,
+    /// Points that were not measured, with the reason.
+    pub left_out: Vec<String>,
+}
+
+/// What is wrong with a comparison that was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error(
+        "{run}: the run is not complete, {missing} of its {all} points were not run; finish it, then compare"
+    )]
+    Incomplete { run: String, missing: usize, all: usize },
+    #[error("{run}: none of its points was measured")]
+    Nothing { run: String },
+    #[error("{run} has no arm `{arm}`; its arms are: {arms}")]
+    NoArm { run: String, arm: String, arms: String },
+    #[error(
+        "{run}: its plan compares nothing ({found} arms); name a second run, or two arms with --arms A,B"
+    )]
+    NoArms { run: String, found: usize },
+    #[error(
+        "{base} and {new} have different flush modes ({base_mode} and {new_mode}): what they promise differs, so their speed is not compared"
+    )]
+    FlushModes { base: String, new: String, base_mode: String, new_mode: String },
+    #[error(
+        "{base} and {new} are identical: on this machine both place everything on the same CPUs, so there is nothing to compare"
+    )]
+    Identical { base: String, new: String },
+    #[error("{side} has no counterpart of {names} ({count} configurations); compare runs of the same plan")]
+    Mixed { side: String, names: String, count: usize },
+    #[error("{most} pairs at the most are too few to decide anything: measure each arm {min} times at least")]
+    TooFewPairs { most: usize, min: usize },
+    #[error("{path}: {problem}; give results of `carmine bench --json`")]
+    NoResult { path: String, problem: String },
+}
+
+/// One figure of a result.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name in tables and JSON; ends in the unit.
+    pub name: &'static str,
+    pub more_is_better: bool,
+    /// Of one result; `None` where it was not measured.
+    pub of: fn(&PointResult) -> Option<f64>,
+    /// Of several results together.
+    pub of_all: fn(&[&PointResult]) -> Option<f64>,
+}
+
+/// All figures, in the order of the table.
+pub const METRICS: [Metric; 4] = [
+    Metric { name: "iops", more_is_better: true, of: iops, of_all: |all| mean(all, iops) },
+    Metric { name: "p99_latency_us", more_is_better: false, of: |result| p99_us(&[result]), of_all: p99_us },
+    Metric {
+        name: "osd_cpu_us_per_op",
+        more_is_better: false,
+        of: |result| result.carmine.osd_cpu_us_per_op,
+        of_all: |all| mean(all, |result| result.carmine.osd_cpu_us_per_op),
+    },
+    Metric {
+        name: "machine_cpu_us_per_op",
+        more_is_better: false,
+        of: |result| result.carmine.machine_cpu_us_per_op,
+        of_all: |all| mean(all, |result| result.carmine.machine_cpu_us_per_op),
+    },
+];
+
+fn iops(result: &PointResult) -> Option<f64> {
+    Some(result.iops())
+}
+
+/// Geometric mean, as the ratio is one of geometric means; `None` if there is no positive value.
+fn mean(results: &[&PointResult], of: fn(&PointResult) -> Option<f64>) -> Option<f64> {
+    let logs: Vec<f64> = results.iter().filter_map(|r| of(r)).filter(|v| *v > 0.0).map(f64::ln).collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+fn p99_us(results: &[&PointResult]) -> Option<f64> {
+    merged_percentile(results, 99.0).map(|ns| ns / 1e3)
+}
+
+/// A percentile (nanoseconds) of all operations of all results: of their histograms merged, never a mean of percentiles.
+/// A single result without a histogram (a peer's) gives fio's own figure of its larger direction; several give `None`.
+pub fn merged_percentile(results: &[&PointResult], percent: f64) -> Option<f64> {
+    let mut merged = Histogram::new();
+    for result in results {
+        let histograms = &result.carmine.latency_histogram;
+        let mut known = [&histograms.read, &histograms.write].into_iter().flatten().peekable();
+        if known.peek().is_none() {
+            return match results {
+                [alone] => alone.latency()?.at(percent).filter(|ns| *ns > 0.0),
+                _ => None,
+            };
+        }
+        known.for_each(|histogram| merged.merge_sparse(histogram));
+    }
+    (!merged.is_empty()).then(|| merged.percentile(percent) as f64)
+}
+
+/// One figure of one group of pairs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What tells the group's configuration apart; empty if there is one only.
+    pub config: String,
+    pub metric: &'static str,
+    pub more_is_better: bool,
+    pub pairs: usize,
+    /// Of the points of each arm together: geometric means; percentiles of merged histograms.
+    pub base: Option<f64>,
+    pub new: Option<f64>,
+    /// `None` if nothing could be computed; the outcome says why.
+    pub comparison: Option<Comparison>,
+    /// p after Holm's correction over all rows.
+    pub adjusted_p: f64,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// False for a regression: different, for the worse, and not surely within the tolerance.
+    pub accepted: bool,
+}
+
+/// A comparison of two arms.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judgement {
+    pub base: String,
+    pub new: String,
+    /// Part of 1.
+    pub tolerance: f64,
+    /// Every setting that differs between the arms.
+    pub differences: Vec<Difference>,
+    /// What to mind when reading it.
+    pub warnings: Vec<String>,
+    pub rows: Vec<Row>,
+    /// No row is a regression.
+    pub accepted: bool,
+}
+
+/// Compares two arms, configuration by configuration and figure by figure; regressions beyond `tolerance` (part of 1)
+/// are rejected.
+///
+/// # Errors
+/// Arms that can't be compared: different flush modes, identical grids, configurations of one side only, fewer than
+/// [`PAIRS_MIN`] pairs everywhere.
+pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refusal> {
+    let (old, young): (Vec<&Measured>, Vec<&Measured>) =
+        (base.points.iter().collect(), new.points.iter().collect());
+    let axes = differing_axes(&old, &young);
+    check(base, new, &axes)?;
+    let groups = pair_up((&base.name, &old), (&new.name, &young), &axes)?;
+    let most = groups.iter().map(|g| g.pairs.len()).max().unwrap_or(0);
+    if most < PAIRS_MIN {
+        return Err(Refusal::TooFewPairs { most, min: PAIRS_MIN });
+    }
+    let rows = rows(&groups, tolerance);
+    let differences = differences(base, new, &axes);
+    let warnings = warnings(base, new, &groups, &differences);
+    let accepted = rows.iter().all(|row| row.accepted);
+    Ok(Judgement {
+        base: base.name.clone(),
+        new: new.name.clone(),
+        tolerance,
+        differences,
+        warnings,
+        rows,
+        accepted,
+    })
+}
+
+/// Every figure of every group, those left out that neither arm has.
+fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
+    let mut found: Vec<(&Group<'_>, &Metric, Result<Comparison, NoComparison>)> = Vec::new();
+    for (group, metric) in groups.iter().flat_map(|group| METRICS.iter().map(move |metric| (group, metric))) {
+        let of = |m: &Measured| (metric.of)(&m.result).filter(|value| *value > 0.0);
+        let values = group.pairs.iter().filter_map(|(base, new)| of(base).zip(of(new)));
+        let (base, new): (Vec<f64>, Vec<f64>) = values.unzip();
+        if !base.is_empty() {
+            found.push((group, metric, paired_log_ratios(&base, &new)));
+        }
+    }
+    // What could not be computed is no test, and takes nothing from the others.
+    let p: Vec<f64> = found.iter().filter_map(|(_, _, c)| c.as_ref().ok().map(|c| c.p)).collect();
+    let mut adjusted = holm(&p).into_iter();
+    let row = |(group, metric, comparison): (&Group<'_>, &Metric, Result<Comparison, NoComparison>)| {
+        let adjusted_p = if comparison.is_ok() { adjusted.next().unwrap_or(1.0) } else { 1.0 };
+        row(group, metric, comparison, adjusted_p, tolerance)
+    };
+    found.into_iter().map(row).collect()
+}
+
+fn row(
+    group: &Group<'_>,
+    metric: &Metric,
+    comparison: Result<Comparison, NoComparison>,
+    adjusted_p: f64,
+    tolerance: f64,
+) -> Row {
+    let outcome = judge(&comparison, adjusted_p, tolerance);
+    let comparison = comparison.ok();
+    let worse = comparison.is_some_and(|c| (c.ratio < 1.0) == metric.more_is_better);
+    let (base, new): (Vec<_>, Vec<_>) =
+        group.pairs.iter().map(|(base, new)| (&base.result, &new.result)).unzip();
+    Row {
+        config: group.name.clone(),
+        metric: metric.name,
+        more_is_better: metric.more_is_better,
+        pairs: comparison.map_or(group.pairs.len(), |c| c.pairs),
+        base: (metric.of_all)(&base),
+        new: (metric.of_all)(&new),
+        comparison,
+        adjusted_p,
+        accepted: !(worse && outcome == Outcome::Different { within: false }),
+        outcome,
+    }
+}
+
+fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Difference]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if base.run.as_ref().zip(new.run.as_ref()).is_some_and(|(base, new)| base != new) {
+        warnings.push(
+            "the arms are of different runs and were not measured in turn: what the machine did between them counts as \
+             a difference"
+                .to_owned(),
+        );
+    }
+    if differences.len() > 1 {
+        let names: Vec<&str> = differences.iter().map(|d| d.setting.as_str()).collect();
+        warnings.push(format!(
+            "the arms differ in {} settings ({}): a difference can't be put down to one of them",
+            names.len(),
+            names.join(", ")
+        ));
+    }
+    let alone: usize = groups.iter().map(|g| g.alone).sum();
+    if alone > 0 {
+        warnings.push(format!("{alone} points have no partner of the same turn and are left out"));
+    }
+    for arm in [base, new] {
+        warnings.extend(arm.left_out.iter().map(|point| format!("left out: {point}")));
+    }
+    for word in ["SHARED", "NOISY", "UNSTEADY"] {
+        let marked = |m: &Measured| m.result.carmine.marks.iter().any(|mark| mark.starts_with(word));
+        let pairs = groups.iter().flat_map(|g| &g.pairs);
+        let count = pairs.filter(|(base, new)| marked(base) || marked(new)).count();
+        if count > 0 {
+            warnings.push(format!("{count} pairs have a point marked {word}"));
+        }
+    }
+    warnings
+}

@@ -1,17 +1,290 @@
 //! Running the points: layouts are made once, OSDs restart between points, a point that fails is recorded and the next one
 //! runs. What was done is known from the archive, so that a stopped sweep goes on where it was.
 
-mod attempts;
-mod baselines;
 mod curve;
-mod event;
-mod executor;
-mod layouts;
-mod logs;
 mod point;
-mod script;
-mod sweep;
+mod records;
 
-pub use event::Event;
-pub use executor::{End, Executor};
-pub use sweep::{Ending, Job, Options, Sweep};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::archive::{ArchiveError, Config, Point, PointState, Run, RunFile, RunWriter, State};
+use crate::commands::{Step, What, destroy_step, size_bytes, stop_step};
+use crate::expand::{Machine, Planned, start_key};
+use crate::plan::Plan;
+use records::{Attempts, Baselines, Layouts, Script};
+
+/// Progress of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A point begins.
+    Point { index: usize, of: usize, stem: String, left: Duration },
+    /// One of its commands begins.
+    Step(What),
+    /// It has ended.
+    Ended { stem: String, state: State, error: Option<String> },
+    /// Something that the user should know.
+    Note(String),
+}
+
+impl Event {
+    fn ended(stem: &str, state: &PointState) -> Event {
+        Event::Ended { stem: stem.to_owned(), state: state.state, error: state.error.clone() }
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    Ok,
+    /// It failed or passed its limit: how, and the end of what it said.
+    Failed(String),
+    /// The user asked to stop.
+    Cancelled,
+}
+
+/// Runs commands, each bounded in time.
+pub trait Executor {
+    /// Runs a command to its end; its output is added to the file `log`. Steps that stop and remove are run even after the user
+    /// asked to stop.
+    fn run(&mut self, step: &Step, log: &Path) -> End;
+    /// Seconds since 1970.
+    fn unix_s(&self) -> f64;
+    /// Rests; false if the user asked to stop meanwhile.
+    fn rest(&mut self, time: Duration) -> bool;
+}
+
+/// How a sweep is run, beside its plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Folder of the layouts.
+    pub layouts: PathBuf,
+    /// Layouts stay when all points have run.
+    pub keep_layouts: bool,
+    /// Named devices that are not blank may be overwritten.
+    pub force_wipe: bool,
+    /// Named devices are written into their steady state before each store is made.
+    pub precondition: bool,
+}
+
+/// How a sweep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every point was run, be it done or failed.
+    Complete,
+    /// The user stopped it; it can be resumed.
+    Stopped,
+}
+
+/// What to do after a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Next,
+    Stop,
+}
+
+/// What is to be run, where.
+pub struct Job<'a> {
+    pub plan: &'a Plan,
+    pub machine: &'a Machine,
+    pub options: Options,
+    pub writer: RunWriter,
+    /// `run.json` as it is at the beginning.
+    pub file: RunFile,
+    pub points: Vec<Planned>,
+}
+
+/// A run in progress.
+pub struct Sweep<'a> {
+    job: Job<'a>,
+    executor: &'a mut dyn Executor,
+    events: &'a mut dyn FnMut(Event),
+    layouts: Layouts,
+    attempts: Attempts,
+    baselines: Baselines,
+    script: Script,
+    /// Whose OSDs run now.
+    running: Option<Point>,
+}
+
+impl<'a> Sweep<'a> {
+    /// Begins a run in the folder of `writer`, or goes on with the one that is there: points that have a state are not run
+    /// again.
+    pub fn new(
+        job: Job<'a>,
+        executor: &'a mut dyn Executor,
+        events: &'a mut dyn FnMut(Event),
+    ) -> Result<Sweep<'a>, ArchiveError> {
+        let mut sweep = Sweep {
+            layouts: Layouts::new(&job.options.layouts),
+            attempts: Attempts::open(&job.options.layouts),
+            baselines: Baselines::default(),
+            script: Script::open(job.writer.dir()),
+            running: None,
+            job,
+            executor,
+            events,
+        };
+        sweep.take_over_rates();
+        let layouts = &sweep.job.options.layouts;
+        std::fs::create_dir_all(layouts).map_err(ArchiveError::io("create", layouts))?;
+        sweep.job.writer.plan(&sweep.job.plan.text)?;
+        sweep.write_points()?;
+        sweep.job.writer.run(&sweep.job.file)?;
+        Ok(sweep)
+    }
+
+    /// Runs what is left.
+    pub fn run(mut self) -> Result<Ending, ArchiveError> {
+        self.stop_stale();
+        for at in 0..self.job.points.len() {
+            if self.state(at).is_some() {
+                continue;
+            }
+            let stem = self.job.points[at].point.stem.clone();
+            let begin = Event::Point { index: at, of: self.job.points.len(), stem, left: self.left(at) };
+            (self.events)(begin);
+            let flow = self.point(at)?;
+            self.script.write(&self.job.writer)?;
+            if flow == Flow::Stop {
+                self.stop();
+                self.script.write(&self.job.writer)?;
+                return Ok(Ending::Stopped);
+            }
+        }
+        self.stop();
+        self.finish()?;
+        Ok(Ending::Complete)
+    }
+
+    /// Rates that an earlier sweep of this run has computed.
+    fn take_over_rates(&mut self) {
+        let Ok(old) = Run::open(self.job.writer.dir()) else { return };
+        let rates: BTreeMap<String, serde_json::Value> = old
+            .points
+            .into_iter()
+            .filter_map(|point| Some((point.stem, point.config.get("rate_iops")?.clone())))
+            .collect();
+        for planned in &mut self.job.points {
+            if let Some(rate) = rates.get(&planned.point.stem) {
+                planned.point.config.set("rate_iops", rate.clone());
+            }
+        }
+    }
+
+    fn write_points(&self) -> Result<(), ArchiveError> {
+        let points: Vec<Point> = self.job.points.iter().map(|planned| planned.point.clone()).collect();
+        self.job.writer.points(&points)
+    }
+
+    fn state(&self, at: usize) -> Option<PointState> {
+        let path = self.job.writer.point_file(&self.job.points[at].point, "state.json");
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+
+    fn left(&self, at: usize) -> Duration {
+        (at..self.job.points.len())
+            .filter(|at| self.state(*at).is_none())
+            .map(|at| self.job.points[at].estimate)
+            .sum()
+    }
+
+    /// OSDs that a killed sweep of this run has left, found by their folders.
+    fn stop_stale(&mut self) {
+        for (name, config) in self.existing() {
+            self.step(&stop_step(&self.layouts.folder(&name), &config), &self.stop_log());
+        }
+    }
+
+    /// Layouts of this run whose folders are there, each with the configuration of one of its points.
+    fn existing(&self) -> Vec<(String, Config)> {
+        let names = self.layouts.existing();
+        let config = |name: &String| {
+            let point =
+                self.job.points.iter().map(|planned| &planned.point).find(|point| point.layout == *name);
+            point.map(|point| (name.clone(), point.config.clone()))
+        };
+        names.iter().filter_map(config).collect()
+    }
+
+    fn stop_log(&self) -> PathBuf {
+        self.job.options.layouts.join("stop.log")
+    }
+
+    /// Runs one command.
+    fn step(&mut self, step: &Step, log: &Path) -> End {
+        (self.events)(Event::Step(step.what));
+        self.script.step(step);
+        self.executor.run(step, log)
+    }
+
+    /// Stops the OSDs that run. One that can't be stopped is told and left to the next start, which fails then.
+    fn stop(&mut self) {
+        let Some(point) = self.running.take() else { return };
+        let step = stop_step(&self.layouts.folder(&point.layout), &point.config);
+        if let End::Failed(why) = self.step(&step, &self.stop_log()) {
+            (self.events)(Event::Note(format!("{}: {why}", point.layout)));
+        }
+    }
+
+    /// True if the OSDs that run are those that the point needs: only along a curve they stay, unless they are to be cold.
+    fn is_started_for(&self, point: &Point) -> bool {
+        self.running.as_ref().is_some_and(|now| {
+            point.curve.is_some()
+                && point.config.text("cache") != Some("cold")
+                && (&now.curve, now.repeat, &now.arm, now.kind)
+                    == (&point.curve, point.repeat, &point.arm, point.kind)
+                && start_key(&now.config) == start_key(&point.config)
+        })
+    }
+
+    /// The largest load of a layout: so much is written when it is made.
+    fn largest_load(&self, layout: &str) -> u64 {
+        let sharing = self.job.points.iter().filter(|planned| planned.point.layout == layout);
+        sharing.map(|planned| size_bytes(&planned.point.config)).max().unwrap_or(0)
+    }
+
+    /// Configurations of points in the same layout whose objects have other names, each kind once.
+    fn other_clients(&self, point: &Point) -> Vec<Config> {
+        let names = |config: &Config| ["client", "volumes"].map(|axis| config.show(axis));
+        let mut kinds = vec![&point.config];
+        for planned in self.job.points.iter().filter(|planned| planned.point.layout == point.layout) {
+            let config = &planned.point.config;
+            if !kinds.iter().any(|known| names(known) == names(config)) {
+                kinds.push(config);
+            }
+        }
+        kinds.into_iter().skip(1).cloned().collect()
+    }
+
+    fn finish(&mut self) -> Result<(), ArchiveError> {
+        self.job.file.complete = true;
+        self.job.file.finished_unix_s = Some(self.executor.unix_s() as u64);
+        self.job.file.drift = curve::drift(&Run::open(self.job.writer.dir())?);
+        if let Some(drift) = self.job.file.drift {
+            let text = format!("the first point run again at the end: {:+.1} % IOPS", drift * 100.0);
+            (self.events)(Event::Note(text));
+        }
+        if !self.job.options.keep_layouts {
+            self.remove_layouts();
+        }
+        self.job.writer.dat()?;
+        self.script.write(&self.job.writer)?;
+        self.job.writer.run(&self.job.file)
+    }
+
+    fn remove_layouts(&mut self) {
+        let log = self.stop_log();
+        for (name, config) in self.existing() {
+            if let End::Failed(why) = self.step(&destroy_step(&self.layouts.folder(&name), &config), &log) {
+                (self.events)(Event::Note(format!("{name} stays: {why}")));
+            } else {
+                self.layouts.forget(&name);
+            }
+        }
+        let _ = std::fs::remove_file(&log);
+        self.attempts.remove();
+        self.layouts.remove_if_empty();
+    }
+}

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::archive::{
-    Build, Chart, Comparison, Config, Point, PointState, RUN_FORMAT, Run, RunFile, RunWriter, State,
-    write_whole,
+    Build, Chart, Comparison, Config, Direction, Job, LatencyNs, Point, PointState, RUN_FORMAT, Run, RunFile,
+    RunWriter, State, write_whole,
 };
 
 const PAIRS: u32 = 8;
@@ -253,4 +253,32 @@ fn files_are_paired_in_their_order_and_rubbish_is_named() {
     assert!(said.contains("empty.json: it has no operations"), "{said}");
     assert!(arm_of_files("x", &[dir.path().join("absent")]).unwrap_err().to_string().contains("absent"));
     assert!(matches!(arm_of_files("x", &[]), Err(Refusal::Nothing { .. })));
+}
+
+fn with_histogram(values: &[(u64, u64)]) -> PointResult {
+    let mut histogram = Histogram::new();
+    values.iter().for_each(|(value, n)| histogram.record_n(*value, *n));
+    let mut result = PointResult::default();
+    result.carmine.latency_histogram.read = Some(histogram.to_sparse());
+    result
+}
+
+#[test]
+fn percentiles_come_from_merged_histograms() {
+    // 99 % of the first are fast; 3 % of both together are slow: the mean of two p99 would be 5.5 us.
+    let (one, two) = (with_histogram(&[(1000, 1000)]), with_histogram(&[(1000, 940), (10_000, 60)]));
+    let p99 = merged_percentile(&[&one, &two], 99.0).unwrap();
+    assert!((p99 / 10_000.0 - 1.0).abs() < 0.01, "{p99}");
+    let alone = (METRICS[1].of)(&one).unwrap();
+    assert!((alone - 1.0).abs() < 0.01, "{alone}");
+}
+
+#[test]
+fn without_histograms_only_a_single_result_has_a_percentile() {
+    let clat_ns = LatencyNs { percentile: [("99.000000".to_owned(), 7000.0)].into(), ..LatencyNs::default() };
+    let read = Direction { iops: 5.0, clat_ns, ..Direction::default() };
+    let result = PointResult { jobs: vec![Job { read, ..Job::default() }], ..PointResult::default() };
+    assert_eq!(merged_percentile(&[&result], 99.0), Some(7000.0));
+    assert_eq!(merged_percentile(&[&result, &result], 99.0), None);
+    assert_eq!(merged_percentile(&[&PointResult::default()], 99.0), None);
 }

@@ -51,10 +51,9 @@ type Chosen<'a> = Vec<(&'a Values, &'a AxisValue)>;
 fn product<'a>(plan: &Plan, axes: &[&'a Values]) -> Result<Vec<Chosen<'a>>, PlanError> {
     let count = axes.iter().try_fold(1_usize, |n, axis| n.checked_mul(axis.values.len()));
     if count.is_none_or(|n| n > CONFIGS_MAX) {
-        return Err(error(
-            plan,
-            format!("its axes have more than {CONFIGS_MAX} combinations; take fewer values"),
-        ));
+        return Err(
+            plan.error(format!("its axes have more than {CONFIGS_MAX} combinations; take fewer values"))
+        );
     }
     let mut all: Vec<Chosen<'a>> = vec![Vec::new()];
     for axis in axes {
@@ -64,10 +63,6 @@ fn product<'a>(plan: &Plan, axes: &[&'a Values]) -> Result<Vec<Chosen<'a>>, Plan
         all = all.iter().flat_map(|row| axis.values.iter().map(move |value| longer(row, value))).collect();
     }
     Ok(all)
-}
-
-fn error(plan: &Plan, what: String) -> PlanError {
-    PlanError { file: plan.name.clone(), line: 0, what }
 }
 
 /// Computes coupled values until none is left.
@@ -90,7 +85,7 @@ fn resolve(
     }
     for (name, text) in DEFAULTS.into_iter().filter(|(name, _)| !given(name)) {
         let kind = axis(name).map_or(Kind::Float, |axis| axis.kind);
-        open.push((name, kind, Expr::parse(text).map_err(|e| error(plan, e))?));
+        open.push((name, kind, Expr::parse(text).map_err(|e| plan.error(e))?));
     }
     if !given("seconds") {
         config.set("seconds", plan.runtime.as_secs_f64());
@@ -100,7 +95,7 @@ fn resolve(
         let ready =
             |(_, _, expr): &(&str, Kind, Expr)| expr.names().iter().all(|name| known.contains_key(name));
         let Some(at) = open.iter().position(ready) else {
-            return Err(error(plan, stuck(&open, &known)));
+            return Err(plan.error(stuck(&open, &known)));
         };
         let (name, kind, expr) = open.remove(at);
         let settled = expr.number(&known).and_then(|number| settle(number, kind));
@@ -157,7 +152,7 @@ fn excluded(plan: &Plan, machine: &Machine, config: Config) -> Result<Result<Con
         });
         let known = known(machine, &config);
         for when in &rule.when {
-            hit = hit && when.holds(&known).map_err(|e| error(plan, format!("exclude: {e}")))?;
+            hit = hit && when.holds(&known).map_err(|e| plan.error(format!("exclude: {e}")))?;
         }
         if hit {
             let axes = rule.axes.iter().map(|axis| axis.name.as_str());

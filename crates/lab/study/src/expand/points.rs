@@ -1,14 +1,14 @@
-//! Points with their names.
+//! Points with their names, their layouts, and how long they will take.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::Planned;
-use super::estimate;
-use super::fit::Cell;
-use super::layout::layout_name;
-use super::order::Unit;
-use crate::archive::{Config, Point, PointKind, stem};
-use crate::plan::Plan;
+use super::cells::{Cell, Unit};
+use super::machine::Machine;
+use crate::archive::{Config, Point, PointKind, stem, stem_word};
+use crate::commands::{files_bytes, is_durable, is_peer, size_bytes};
+use crate::plan::{Plan, Role, axis};
 
 /// Names of the arms, in the plan's order.
 pub(super) fn arms(axis: &str, cells: &[Cell]) -> Vec<String> {
@@ -47,7 +47,7 @@ pub(super) fn points(plan: &Plan, cells: &[Cell], units: &[Unit]) -> Vec<Planned
                 layout: layout_name(config),
                 config: config.clone(),
             };
-            let estimate = estimate::point(plan, config, at == 0);
+            let estimate = point_time(plan, config, at == 0);
             all.push(Planned { point, grid: fitting.grid.clone(), estimate });
         }
     }
@@ -109,6 +109,81 @@ fn again(all: &mut Vec<Planned>, plan: &Plan, varying: &[String]) {
         pair: None,
         ..first.point
     };
-    let estimate = estimate::point(plan, &point.config, true);
+    let estimate = point_time(plan, &point.config, true);
     all.push(Planned { point, grid: first.grid, estimate });
+}
+
+/// The folder that a configuration uses: every axis that needs another one is in its name.
+pub fn layout_name(config: &Config) -> String {
+    let show = |name: &str| stem_word(&config.show(name).unwrap_or_default());
+    let mut text = format!("{}_{}osd_size{}", show("store"), show("osds"), show("pool_size"));
+    for (name, value) in &config.0 {
+        let head = matches!(name.as_str(), "store" | "osds" | "pool_size");
+        let word = config.show(name).unwrap_or_default();
+        // Settings of a peer make no other folder of Carmine's own.
+        let of_peer = name == "peer_build" || name.starts_with("peer_opt.");
+        let plain = name == "peer" && value == "none" || of_peer && !is_peer(config);
+        if !head && !plain && axis(name).is_some_and(|axis| axis.role == Role::Layout) {
+            text.push_str(&format!("_{}{}", stem_word(name), stem_word(&word)));
+        }
+    }
+    text
+}
+
+/// What differs between two starts of the OSDs: everything but the load and labels.
+pub(crate) fn start_key(config: &Config) -> Config {
+    config.only(|name| axis(name).is_some_and(|axis| matches!(axis.role, Role::Layout | Role::Start)))
+}
+
+/// Bytes per second that a drive takes while layouts are made.
+const FILL_BYTES_PER_S: f64 = 300e6;
+/// The same of random writes of 64K.
+const AGE_BYTES_PER_S: f64 = 100e6;
+/// Stop and start of the processes.
+const RESTART_S: f64 = 3.0;
+/// Connecting, finding the objects, writing the result.
+const AROUND_LOAD_S: f64 = 1.5;
+/// Both baselines, for every new load.
+const BASELINE_S: f64 = 6.0;
+
+fn point_time(plan: &Plan, config: &Config, restart: bool) -> Duration {
+    let window = config.float("seconds").unwrap_or_default() + plan.ramp.as_secs_f64();
+    let start = if restart { RESTART_S + BASELINE_S + plan.pause.as_secs_f64() } else { 0.0 };
+    Duration::from_secs_f64(window + AROUND_LOAD_S + start)
+}
+
+/// All points, and each layout once.
+pub(super) fn total_time(points: &[Planned]) -> Duration {
+    let mut seen = BTreeSet::new();
+    let layouts =
+        points.iter().filter(|p| seen.insert(&p.point.layout)).map(|p| layout_time(&p.point.config));
+    points.iter().map(|p| p.estimate).chain(layouts).sum()
+}
+
+/// Block files of all layouts, bytes; none where devices were named.
+pub(super) fn disk_bytes(machine: &Machine, points: &[Planned]) -> u64 {
+    if !machine.devices.is_empty() {
+        return 0;
+    }
+    let mut seen = BTreeSet::new();
+    let layouts = points.iter().filter(|p| seen.insert(&p.point.layout));
+    layouts.map(|p| device_bytes(&p.point.config)).sum()
+}
+
+fn device_bytes(config: &Config) -> u64 {
+    if is_durable(config) { files_bytes(config) } else { 0 }
+}
+
+fn layout_time(config: &Config) -> Duration {
+    if !is_durable(config) {
+        return Duration::from_secs_f64(RESTART_S);
+    }
+    let device = device_bytes(config);
+    let copies = config.number("pool_size").unwrap_or(1);
+    let data = size_bytes(config) * copies;
+    let filled = device * config.number("fill").unwrap_or(0) / 100;
+    let aged = (data.max(filled) as f64) * config.float("age").unwrap_or(0.0);
+    Duration::from_secs_f64(
+        2.0 * RESTART_S + aged / AGE_BYTES_PER_S + (device + data + filled) as f64 / FILL_BYTES_PER_S,
+    )
 }

@@ -1,90 +1,83 @@
-//! The axes that a plan can vary: the settings of a testbed, and what is not an option of `up`.
+//! The axes that a plan can vary, and their values as a plan gives them.
 
-use carmine_load::{Arrivals, Route};
+use carmine_load::{Arrivals, Route, Rw, parse_bytes};
 use carmine_testbed::spec::{Axis, Kind, Role, count, place_axes, tuning_axes};
+use serde_json::Value;
 
-const fn row(name: &'static str, role: Role, kind: Kind, about: &'static str) -> Axis {
+use super::expr::Expr;
+
+const fn axis_of(name: &'static str, role: Role, kind: Kind, about: &'static str) -> Axis {
     Axis { name, option: "", role, kind, about }
+}
+
+const fn layout(name: &'static str, kind: Kind, about: &'static str) -> Axis {
+    axis_of(name, Role::Layout, kind, about)
+}
+
+const fn start(name: &'static str, kind: Kind, about: &'static str) -> Axis {
+    axis_of(name, Role::Start, kind, about)
+}
+
+const fn load(name: &'static str, kind: Kind, about: &'static str) -> Axis {
+    axis_of(name, Role::Load, kind, about)
+}
+
+/// A number from 0 on.
+const fn from_0(max: u64) -> Kind {
+    Kind::Count { min: 0, max }
 }
 
 /// Axes that are not the option of `up` with the same value, but for `peer_opt.*`.
 const OTHERS: &[Axis] = &[
-    row(
-        "fill",
-        Role::Layout,
-        Kind::Count { min: 0, max: 90 },
-        "percentage of the store that is written before",
-    ),
-    row(
+    layout("fill", from_0(90), "percentage of the store that is written before"),
+    layout(
         "age",
-        Role::Layout,
-        Kind::Count { min: 0, max: 1000 },
+        from_0(1000),
         "rounds of random writes of 64K before, each of as many bytes as are filled; the same in every store",
     ),
-    row(
-        "peer",
-        Role::Layout,
-        Kind::Word(&["none", "ceph", "ceph-tuned"]),
-        "who is measured: none is Carmine",
-    ),
-    row(
+    layout("peer", Kind::Word(&["none", "ceph", "ceph-tuned"]), "who is measured: none is Carmine"),
+    layout(
         "peer_build",
-        Role::Layout,
         Kind::Text,
         "folder of a Ceph build to be the peer, instead of the installed packages",
     ),
-    row(
-        "cpus",
-        Role::Start,
-        Kind::CpusOr { max: 4096, word: "no-limit" },
-        "CPUs that each OSD may use; parts of one, such as 0.5, with confine = quota",
-    ),
-    row("confine", Role::Start, Kind::Word(&["none", "cpuset", "quota"]), "how `cpus` is enforced"),
-    row(
+    start("cpus", CPUS, "CPUs that each OSD may use; parts of one, such as 0.5, with confine = quota"),
+    start("confine", Kind::Word(&["none", "cpuset", "quota"]), "how `cpus` is enforced"),
+    start(
         "smt",
-        Role::Start,
         Kind::Word(&["off", "on"]),
         "reactors on whole cores only, or on both threads of half as many",
     ),
-    row("workload", Role::Load, Kind::Word(super::workload::NAMES), "load by the studies' names"),
-    row("bs_bytes", Role::Load, Kind::Bytes, "bytes of an operation, instead of the workload's"),
-    row("iodepth", Role::Load, count(16_384), "operations in flight of each job"),
-    row(
-        "jobs",
-        Role::Load,
-        count(1024),
-        "generator threads (rados-bench: processes), each with its own connections",
-    ),
-    row("processes", Role::Load, count(1024), "processes that the jobs are dealt to (fio-rados, fio-rbd)"),
-    row("size_bytes", Role::Load, Kind::Bytes, "bytes that the load spreads over"),
-    row("volumes", Role::Load, count(1024), "rbd images that the load spreads over (fio-rbd)"),
-    row("objects", Role::Load, count(1 << 22), "objects of 4 MiB that the load spreads over"),
-    row("route", Role::Load, Kind::Word(Route::WORDS), "connections of the client"),
-    row("rate_iops", Role::Load, Kind::Float, "arrivals per second (open loop)"),
-    row(
+    load("workload", Kind::Word(NAMES), "load by the studies' names"),
+    load("bs_bytes", Kind::Bytes, "bytes of an operation, instead of the workload's"),
+    load("iodepth", count(16_384), "operations in flight of each job"),
+    load("jobs", count(1024), "generator threads (rados-bench: processes), each with its own connections"),
+    load("processes", count(1024), "processes that the jobs are dealt to (fio-rados, fio-rbd)"),
+    load("size_bytes", Kind::Bytes, "bytes that the load spreads over"),
+    load("volumes", count(1024), "rbd images that the load spreads over (fio-rbd)"),
+    load("objects", count(1 << 22), "objects of 4 MiB that the load spreads over"),
+    load("route", Kind::Word(Route::WORDS), "connections of the client"),
+    load("rate_iops", Kind::Float, "arrivals per second (open loop)"),
+    load(
         "rate_percent",
-        Role::Load,
-        Kind::Count { min: 0, max: 1000 },
+        from_0(1000),
         "arrivals in percent of the capacity; 0 measures the capacity, closed loop",
     ),
-    row(
+    load(
         "search_step",
-        Role::Load,
-        Kind::Count { min: 0, max: 40 },
+        from_0(40),
         "step of the search for the highest rate under search_p99; 0 measures the capacity",
     ),
-    row("arrivals", Role::Load, Kind::Word(Arrivals::WORDS), "open loop: evenly spaced or independent"),
-    row("cache", Role::Load, Kind::Word(&["cold", "onode-warm", "cached"]), "state of the OSDs' caches"),
-    row("client", Role::Load, Kind::Word(&["own", "fio-rbd", "fio-rados", "rados-bench"]), "load generator"),
-    row(
-        "profile",
-        Role::Load,
-        Kind::Word(&["none", "oncpu", "offcpu"]),
-        "flamegraph of the OSDs, taken before the window where perf works",
-    ),
-    row("seconds", Role::Load, count(86_400), "length of the window, instead of the plan's runtime"),
-    row("step", Role::Label, Kind::Count { min: 0, max: 10_000 }, "number of a step in a fixed order"),
+    load("arrivals", Kind::Word(Arrivals::WORDS), "open loop: evenly spaced or independent"),
+    load("cache", Kind::Word(&["cold", "onode-warm", "cached"]), "state of the OSDs' caches"),
+    load("client", Kind::Word(&["own", "fio-rbd", "fio-rados", "rados-bench"]), "load generator"),
+    load("profile", PROFILE, "flamegraph of the OSDs, taken before the window where perf works"),
+    load("seconds", count(86_400), "length of the window, instead of the plan's runtime"),
+    axis_of("step", Role::Label, from_0(10_000), "number of a step in a fixed order"),
 ];
+
+const CPUS: Kind = Kind::CpusOr { max: 4096, word: "no-limit" };
+const PROFILE: Kind = Kind::Word(&["none", "oncpu", "offcpu"]);
 
 /// All axes, but for `peer_opt.*`.
 pub fn axes() -> impl Iterator<Item = &'static Axis> {
@@ -92,8 +85,7 @@ pub fn axes() -> impl Iterator<Item = &'static Axis> {
 }
 
 /// Settings of a peer are axes, too: `peer_opt.NAME`.
-const PEER_OPTION: Axis =
-    row("peer_opt.*", Role::Layout, Kind::Text, "an option of the peer's configuration");
+const PEER_OPTION: Axis = layout("peer_opt.*", Kind::Text, "an option of the peer's configuration");
 
 /// The axis of this name.
 pub fn axis(name: &str) -> Option<Axis> {
@@ -101,4 +93,214 @@ pub fn axis(name: &str) -> Option<Axis> {
         return Some(PEER_OPTION);
     }
     axes().find(|axis| axis.name == name).copied()
+}
+
+/// A mix of operations with a block size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workload {
+    pub name: &'static str,
+    pub rw: Rw,
+    pub bs_bytes: u64,
+    /// Percentage of reads where both are mixed.
+    pub rwmixread: u8,
+}
+
+const fn workload_of(name: &'static str, rw: Rw, bs_bytes: u64) -> Workload {
+    Workload { name, rw, bs_bytes, rwmixread: 50 }
+}
+
+/// All of them.
+pub const WORKLOADS: [Workload; 7] = [
+    workload_of("randread4k", Rw::RandRead, 4 << 10),
+    workload_of("randwrite4k", Rw::RandWrite, 4 << 10),
+    workload_of("randrw4k", Rw::RandRw, 4 << 10),
+    workload_of("seqread64k", Rw::Read, 64 << 10),
+    workload_of("seqwrite64k", Rw::Write, 64 << 10),
+    workload_of("seqread4m", Rw::Read, 4 << 20),
+    workload_of("seqwrite4m", Rw::Write, 4 << 20),
+];
+
+const NAMES: &[&str] =
+    &["randread4k", "randwrite4k", "randrw4k", "seqread64k", "seqwrite64k", "seqread4m", "seqwrite4m"];
+
+/// The workload of this name.
+pub fn workload(name: &str) -> Option<Workload> {
+    WORKLOADS.iter().find(|workload| workload.name == name).copied()
+}
+
+/// Least part of a CPU: the kernel's quotas go no lower.
+const CPUS_MIN: f64 = 0.01;
+
+/// One value: given, or to be computed of other axes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AxisValue {
+    Fixed(Value),
+    Computed(Expr),
+}
+
+/// The values of one axis, in the plan's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    /// The axis' name; for `peer_opt.*` the whole name.
+    pub name: String,
+    pub axis: Axis,
+    pub values: Vec<AxisValue>,
+}
+
+impl Values {
+    /// Reads a list or a single value; the error says what the axis takes.
+    pub(super) fn parse(name: &str, axis: Axis, given: &toml::Value) -> Result<Values, String> {
+        let list = match given {
+            toml::Value::Array(list) if list.is_empty() => {
+                return Err(format!("{name} = []: give at least one value"));
+            }
+            toml::Value::Array(list) => list.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let values = list.iter().map(|value| one(name, axis, value)).collect::<Result<_, _>>()?;
+        Ok(Values { name: name.to_owned(), axis, values })
+    }
+}
+
+fn one(name: &str, axis: Axis, given: &toml::Value) -> Result<AxisValue, String> {
+    let wrong = |why: &str| format!("{name} = {given}: {why} ({})", axis.about());
+    let fixed = match (given, axis.kind) {
+        (toml::Value::String(text), Kind::Word(words)) => match words.contains(&text.as_str()) {
+            true => Value::from(text.as_str()),
+            false => return Err(wrong(&format!("take one of {}", words.join(", ")))),
+        },
+        (toml::Value::String(text), Kind::WordOrAuto(words))
+            if text == "auto" || words.contains(&text.as_str()) =>
+        {
+            Value::from(text.as_str())
+        }
+        (toml::Value::String(_), Kind::WordOrAuto(_)) => return Err(wrong(&takes(axis.kind))),
+        (toml::Value::String(text), Kind::Text) => Value::from(text.as_str()),
+        (toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_), Kind::Text) => {
+            Value::from(given.to_string())
+        }
+        (toml::Value::String(text), Kind::CpusOr { word, .. }) if text == word => Value::from(word),
+        (toml::Value::String(text), Kind::Bytes) if parse_bytes(text).is_ok() => {
+            Value::from(parse_bytes(text).unwrap_or_default())
+        }
+        (toml::Value::String(text), kind) => {
+            let expr = Expr::parse(text).map_err(|e| wrong(&format!("{}; {e}", takes(kind))))?;
+            return Ok(AxisValue::Computed(expr));
+        }
+        (toml::Value::Integer(number), kind) => settle(*number as f64, kind).map_err(|e| wrong(&e))?,
+        (toml::Value::Float(number), Kind::Float | Kind::CpusOr { .. }) => {
+            settle(*number, axis.kind).map_err(|e| wrong(&e))?
+        }
+        (_, kind) => return Err(wrong(&takes(kind))),
+    };
+    Ok(AxisValue::Fixed(fixed))
+}
+
+fn takes(kind: Kind) -> String {
+    match kind {
+        Kind::Count { min, max } => {
+            format!("take a whole number from {min} to {max}, or an expression such as \"2 * osds\"")
+        }
+        Kind::CpusOr { max, word } => {
+            format!("take a number from {CPUS_MIN} to {max}, \"{word}\", or an expression")
+        }
+        Kind::PowerOfTwo { max } => {
+            format!("take a power of two up to {max}, or an expression such as \"100 * osds\"")
+        }
+        Kind::Bytes => "take bytes such as 4096, \"64K\" or \"1G\", or an expression".to_owned(),
+        Kind::Float => "take a number above 0, or an expression".to_owned(),
+        Kind::Word(words) => format!("take one of {}", words.join(", ")),
+        Kind::WordOrAuto(words) => format!("take one of auto, {}", words.join(", ")),
+        Kind::Text => "take a text".to_owned(),
+    }
+}
+
+/// Whole CPUs as a whole number, so that `1` and `1.0` are one point; else rounded to thousandths, which quotas count in.
+fn cpus(number: f64) -> Value {
+    let milli = (number * 1e3).round();
+    if milli % 1e3 == 0.0 { Value::from((milli / 1e3) as u64) } else { Value::from(milli / 1e3) }
+}
+
+/// A number as the axis wants it: rounded, within its range.
+pub(crate) fn settle(number: f64, kind: Kind) -> Result<Value, String> {
+    let whole = |min: u64, max: u64| {
+        let rounded = number.round();
+        if rounded < min as f64 || rounded > max as f64 {
+            return Err(format!("{number} is out of range; {}", takes(kind)));
+        }
+        Ok(Value::from(rounded as u64))
+    };
+    match kind {
+        Kind::Count { min, max } => whole(min, max),
+        Kind::CpusOr { max, .. } if number >= CPUS_MIN && number <= max as f64 => Ok(cpus(number)),
+        Kind::Bytes => whole(1, 1 << 60),
+        Kind::PowerOfTwo { max } if number >= 0.5 && number <= max as f64 * 1.4 => {
+            Ok(Value::from(1_u64 << (number.log2().round().max(0.0) as u32)))
+        }
+        Kind::Float if number > 0.0 && number.is_finite() => Ok(Value::from(number)),
+        _ => Err(format!("{number} is out of range; {}", takes(kind))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_workload() {
+        assert_eq!(WORKLOADS.map(|w| w.name), NAMES);
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Values, String> {
+        let table: toml::Table = format!("x = {text}").parse().unwrap();
+        Values::parse(name, axis(name).unwrap(), &table["x"])
+    }
+
+    fn fixed(name: &str, text: &str) -> Vec<Value> {
+        let values = parse(name, text).unwrap().values;
+        values.into_iter().map(|v| if let AxisValue::Fixed(v) = v { v } else { panic!("{v:?}") }).collect()
+    }
+
+    #[test]
+    fn lists_single_values_words_and_sizes() {
+        assert_eq!(fixed("osds", "[1, 3]"), [1, 3]);
+        assert_eq!(fixed("osds", "2"), [2]);
+        assert_eq!(fixed("cpus", "[1, \"no-limit\"]"), [Value::from(1), Value::from("no-limit")]);
+        let some = [Value::from(0.5), Value::from(2), Value::from(1.333)];
+        assert_eq!(fixed("cpus", "[0.5, 2.0, 1.3333]"), some, "whole ones are whole numbers");
+        assert_eq!(fixed("osd_memory_bytes", "\"2G\""), [2_u64 << 30]);
+        assert_eq!(fixed("store", "\"cyan\""), ["cyan"]);
+        assert_eq!(fixed("rate_iops", "[0.5, 100]"), [0.5, 100.0]);
+        assert_eq!(fixed("peer_opt.osd_op_num_shards", "8"), ["8"]);
+        assert!(matches!(&parse("pgs", "\"100 * osds\"").unwrap().values[0], AxisValue::Computed(_)));
+    }
+
+    #[test]
+    fn powers_of_two_are_rounded_to_the_nearest() {
+        let pgs = axis("pgs").unwrap().kind;
+        for (given, got) in
+            [(100.0, 128), (300.0, 256), (1.0, 1), (0.6, 1), (64.0, 64), (90.0, 64), (91.0, 128)]
+        {
+            assert_eq!(settle(given, pgs), Ok(Value::from(got)), "{given}");
+        }
+        assert!(settle(1e9, pgs).is_err() && settle(0.0, pgs).is_err());
+    }
+
+    #[test]
+    fn wrong_values_say_what_to_take() {
+        for (name, text, part) in [
+            ("osds", "0", "1 to 1024"),
+            ("osds", "[]", "at least one"),
+            ("osds", "true", "whole number"),
+            ("store", "\"sea\"", "cyan, null, blue"),
+            ("pgs", "\"100 * (osds\"", "expression"),
+            ("rate_iops", "-1", "above 0"),
+            ("cpus", "0.001", "0.01 to 4096"),
+            ("cpus", "nan", "0.01 to 4096"),
+            ("reactors", "0.5", "whole number"),
+        ] {
+            let error = parse(name, text).unwrap_err();
+            assert!(error.contains(part) && error.starts_with(name), "{error}");
+        }
+    }
 }

@@ -4,16 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::attempts::ATTEMPTS_MAX;
 use super::curve;
-use super::event::Event;
-use super::executor::End;
-use super::layouts::History;
-use super::logs::keep_logs;
-use super::sweep::{Flow, Sweep};
+use super::records::{ATTEMPTS_MAX, History, keep_logs};
+use super::{End, Event, Flow, Sweep};
 use crate::archive::{ArchiveError, Config, Point, PointResult, PointState, Run, State};
 use crate::commands::{
-    LoadFiles, Prepare, Step, What, baseline_step, destroy_step, is_durable, is_peer, load_step,
+    LoadFiles, Prepare, Step, baseline_step, destroy_step, is_durable, is_peer, load_step,
     precondition_options, prepare_steps, seconds, start_options, start_step, stop_step,
 };
 
@@ -22,17 +18,6 @@ enum Missed {
     Failed(String),
     Skipped(String),
     Cancelled,
-}
-
-impl Missed {
-    /// A command that did not end well.
-    fn of(step: &Step, end: End) -> Result<(), Missed> {
-        match end {
-            End::Ok => Ok(()),
-            End::Failed(why) => Err(Missed::Failed(format!("{}: {why}", step.what))),
-            End::Cancelled => Err(Missed::Cancelled),
-        }
-    }
 }
 
 impl From<ArchiveError> for Missed {
@@ -103,14 +88,23 @@ impl Sweep<'_> {
         let folder = self.layouts.folder(&point.layout);
         let seed = self.job.plan.seed.wrapping_add(u64::from(point.repeat));
         let step = load_step(&folder, &point.config, self.job.plan.ramp, seed, &files);
-        let end = self.step(&step, log);
+        let loaded = self.must(&step, log);
         self.script.by_hand(&folder, &point, self.job.plan.ramp, seed);
         self.add_to_history(&point, |history| {
             history.loads += 1;
             history.loaded_seconds += seconds(&point.config);
         })?;
-        Missed::of(&step, end)?;
+        loaded?;
         check_result(&files.json)
+    }
+
+    /// Runs a command that has to end well.
+    fn must(&mut self, step: &Step, log: &Path) -> Result<(), Missed> {
+        match self.step(step, log) {
+            End::Ok => Ok(()),
+            End::Failed(why) => Err(Missed::Failed(format!("{}: {why}", step.what))),
+            End::Cancelled => Err(Missed::Cancelled),
+        }
     }
 
     /// Points of some curves follow from those before them.
@@ -148,8 +142,7 @@ impl Sweep<'_> {
         let step = start_step(&self.layouts.folder(&point.layout), &point.config, &options);
         // Set before it starts: one that fails half way is stopped as well.
         self.running = Some(point.clone());
-        let end = self.step(&step, log);
-        Missed::of(&step, end)?;
+        self.must(&step, log)?;
         self.add_to_history(point, |history| history.starts += 1)
     }
 
@@ -176,20 +169,16 @@ impl Sweep<'_> {
         let folder = self.layouts.folder(&point.layout);
         if folder.exists() {
             // Left half made by a sweep that was stopped.
-            let step = destroy_step(&folder, &point.config);
-            let end = self.step(&step, log);
-            Missed::of(&step, end)?;
+            self.must(&destroy_step(&folder, &point.config), log)?;
         }
-        let steps = self.layout_steps(point, &folder)?;
-        for step in steps {
-            let end = self.step(&step, log);
-            if end == End::Ok && self.on_devices(&point.config) {
-                // What is on them from here on is this run's own.
-                self.layouts.take_devices()?;
-            }
-            if let Err(missed) = Missed::of(&step, end) {
-                self.step(&Step { what: What::Stop, ..stop_step(&folder, &point.config) }, log);
+        for step in self.layout_steps(point, &folder)? {
+            if let Err(missed) = self.must(&step, log) {
+                self.step(&stop_step(&folder, &point.config), log);
                 return Err(missed);
+            }
+            if self.on_devices(&point.config) {
+                // From here on the devices hold data of this run.
+                self.layouts.take_devices()?;
             }
         }
         Ok(())
@@ -231,9 +220,7 @@ impl Sweep<'_> {
             if name == point.layout || !is_durable(&config) {
                 continue;
             }
-            let step = destroy_step(&self.layouts.folder(&name), &config);
-            let end = self.step(&step, log);
-            Missed::of(&step, end)?;
+            self.must(&destroy_step(&self.layouts.folder(&name), &config), log)?;
             self.layouts.forget(&name);
         }
         Ok(())
@@ -275,9 +262,6 @@ fn check_result(json: &Path) -> Result<(), Missed> {
     let bytes = std::fs::read(json).map_err(|e| Missed::Failed(format!("the load left no result: {e}")))?;
     let result: PointResult = serde_json::from_slice(&bytes)
         .map_err(|e| Missed::Failed(format!("the load's result can't be read: {e}")))?;
-    if result.iops() > 0.0 {
-        Ok(())
-    } else {
-        Err(Missed::Failed("the load completed no operation".to_owned()))
-    }
+    let failed = Missed::Failed("the load completed no operation".to_owned());
+    if result.iops() > 0.0 { Ok(()) } else { Err(failed) }
 }

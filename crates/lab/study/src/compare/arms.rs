@@ -1,0 +1,194 @@
+//! Arms of archived runs, and of plain result files as `carmine bench --json` writes them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Arm, Measured, Refusal};
+use crate::archive::{Config, Point, PointKind, PointResult, Run, State};
+
+/// A whole run as one arm: pairs with another run are points of the same repeat.
+///
+/// # Errors
+/// The run is not complete, or nothing of it was measured.
+pub fn arm_of_run(run: &Run) -> Result<Arm, Refusal> {
+    check_complete(run)?;
+    arm(run, name_of(run), |point| Some(point.repeat))
+}
+
+/// Two arms of one run: those named, or those that its plan compares. Pairs are what ran side by side.
+///
+/// # Errors
+/// The run is not complete, has no such arms, or nothing of them was measured.
+pub fn arms_of_run(run: &Run, names: Option<(&str, &str)>) -> Result<(Arm, Arm), Refusal> {
+    check_complete(run)?;
+    let known = run.file.comparison.as_ref().map(|c| c.arms.clone()).unwrap_or_default();
+    let (base, new) = match (names, known.as_slice()) {
+        (Some((base, new)), _) => (base.to_owned(), new.to_owned()),
+        (None, [base, new]) => (base.clone(), new.clone()),
+        (None, arms) => return Err(Refusal::NoArms { run: name_of(run), found: arms.len() }),
+    };
+    let of = |name: &str| {
+        if !run.points.iter().any(|p| p.arm.as_deref() == Some(name)) {
+            let (run, arms) = (name_of(run), known.join(", "));
+            return Err(Refusal::NoArm { run, arm: name.to_owned(), arms });
+        }
+        let turn = |p: &Point| (p.arm.as_deref() == Some(name)).then(|| p.pair.unwrap_or(p.repeat));
+        arm(run, name.to_owned(), turn)
+    };
+    Ok((of(&base)?, of(&new)?))
+}
+
+fn name_of(run: &Run) -> String {
+    run.dir().display().to_string()
+}
+
+fn check_complete(run: &Run) -> Result<(), Refusal> {
+    let mut missing = 0;
+    for point in &run.points {
+        missing += usize::from(run.state(point)?.is_none());
+    }
+    if run.file.complete && missing == 0 {
+        return Ok(());
+    }
+    Err(Refusal::Incomplete { run: name_of(run), missing, all: run.points.len() })
+}
+
+/// The points that `turn` gives a turn.
+fn arm(run: &Run, name: String, turn: impl Fn(&Point) -> Option<u32>) -> Result<Arm, Refusal> {
+    let mut arm =
+        Arm { name, run: Some(run.dir().to_path_buf()), facts: facts_of_run(run), ..Arm::default() };
+    for point in run.points.iter().filter(|p| p.kind == PointKind::Point) {
+        let Some(turn) = turn(point) else { continue };
+        let state = run.state(point)?;
+        let failure = state.filter(|s| s.state == State::Failed);
+        match (failure, run.result(point)?) {
+            (None, Some(result)) => arm.points.push(Measured {
+                name: point.stem.clone(),
+                config: point.config.clone(),
+                turn,
+                result,
+            }),
+            (failure, _) => {
+                let why = failure.and_then(|s| s.error).unwrap_or_else(|| "it has no result".to_owned());
+                arm.left_out.push(format!("{}: {why}", point.stem));
+            }
+        }
+    }
+    if arm.points.is_empty() {
+        return Err(Refusal::Nothing { run: arm.name });
+    }
+    Ok(arm)
+}
+
+/// What the run's own file says of builds and machine.
+fn facts_of_run(run: &Run) -> BTreeMap<String, String> {
+    let build = &run.file.carmine;
+    let of_host = |name: &str| run.file.host.get(name).map(|value| value.to_string().replace('"', ""));
+    let all = [
+        ("carmine version", Some(build.version.clone())),
+        ("git hash", Some(build.git_hash.clone())),
+        ("build profile", Some(build.profile.clone())),
+        ("allocator", Some(build.allocator.clone())),
+        ("kernel", Some(run.file.kernel.clone())),
+        ("cpu", of_host("cpu")),
+        ("cpus of the machine", of_host("cpus")),
+        ("memory_bytes", of_host("memory_bytes")),
+    ];
+    let known = all.into_iter().filter_map(|(name, value)| value.map(|value| (name.to_owned(), value)));
+    known.filter(|(_, value)| !value.is_empty()).collect()
+}
+
+/// Results in the order in which they are given: the first of a configuration in one arm is paired with the first of the
+/// same configuration in the other, and so on.
+///
+/// # Errors
+/// A file that is no result, or no files.
+pub fn arm_of_files(name: &str, paths: &[PathBuf]) -> Result<Arm, Refusal> {
+    let mut arm = Arm { name: name.to_owned(), ..Arm::default() };
+    let mut turns: BTreeMap<String, u32> = BTreeMap::new();
+    for path in paths {
+        let result = read(path)?;
+        let config = config_of(&result);
+        let turn = turns.entry(serde_json::to_string(&config).unwrap_or_default()).or_default();
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        arm.points.push(Measured { name, config, turn: *turn, result });
+        *turn += 1;
+    }
+    if arm.points.is_empty() {
+        return Err(Refusal::Nothing { run: arm.name });
+    }
+    arm.facts = facts_of_results(&arm.points);
+    Ok(arm)
+}
+
+fn read(path: &Path) -> Result<PointResult, Refusal> {
+    let wrong = |problem: String| Refusal::NoResult { path: path.display().to_string(), problem };
+    let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+    let result: PointResult = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+    if result.jobs.is_empty() || result.iops() <= 0.0 {
+        return Err(wrong("it has no operations".to_owned()));
+    }
+    Ok(result)
+}
+
+/// Axis → where the result has its value, in `carmine`.
+const AXES: [(&str, &str); 29] = [
+    ("osds", "/plan/cpu/osds"),
+    ("reactors", "/plan/cpu/reactors"),
+    ("store", "/plan/store"),
+    ("pool_size", "/plan/pool/size"),
+    ("pgs", "/plan/pool/pg_num"),
+    ("balance", "/plan/cpu/strategy"),
+    ("cpus", "/plan/cpu/cpus"),
+    ("poll", "/plan/poll"),
+    ("alien_threads", "/plan/alien_threads"),
+    ("osd_memory_bytes", "/plan/osd_memory_bytes"),
+    ("flush_mode", "/plan/tuning/flush_mode"),
+    ("device_class", "/plan/tuning/device_class"),
+    ("prefer_deferred_bytes", "/plan/tuning/prefer_deferred_bytes"),
+    ("discard", "/plan/tuning/discard"),
+    ("data_cache_bytes", "/plan/tuning/data_cache_bytes"),
+    ("readahead_bytes", "/plan/tuning/readahead_bytes"),
+    ("osd_wrap", "/plan/osd_wrap"),
+    ("osd_env", "/plan/osd_env"),
+    ("rw", "/load/rw"),
+    ("rwmixread", "/load/rwmixread"),
+    ("bs_bytes", "/load/bs_bytes"),
+    ("iodepth", "/load/iodepth"),
+    ("jobs", "/load/numjobs"),
+    ("rate_iops", "/load/rate_iops"),
+    ("arrivals", "/load/arrivals"),
+    ("route", "/load/route"),
+    ("size_bytes", "/load/size_bytes"),
+    ("object_size_bytes", "/load/object_size_bytes"),
+    ("runtime_ms", "/load/runtime_ms"),
+];
+
+/// The configuration that a result carries.
+fn config_of(result: &PointResult) -> Config {
+    let mut config = Config::default();
+    for (axis, pointer) in AXES {
+        let (object, rest) = match pointer.strip_prefix("/plan") {
+            Some(rest) => (&result.carmine.plan, rest),
+            None => (&result.carmine.load, pointer.trim_start_matches("/load")),
+        };
+        if let Some(value) = object.pointer(rest).filter(|value| !value.is_null()) {
+            config.set(axis, value.clone());
+        }
+    }
+    config
+}
+
+/// What all results agree on of the machine and the program.
+fn facts_of_results(points: &[Measured]) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    for (name, key) in [("carmine version", "carmine"), ("kernel", "kernel"), ("cpu", "cpu")] {
+        let values: Vec<&Value> = points.iter().filter_map(|m| m.result.carmine.host.get(key)).collect();
+        if let Some(first) = values.first().filter(|first| values.iter().all(|v| v == *first)) {
+            facts.insert(name.to_owned(), first.to_string().replace('"', ""));
+        }
+    }
+    facts
+}
