@@ -23,7 +23,6 @@ mod report;
 mod session;
 mod state;
 mod stats;
-mod tell;
 #[cfg(test)]
 mod testing;
 

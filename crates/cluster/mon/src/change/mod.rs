@@ -1,14 +1,12 @@
 //! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
 
-pub(crate) mod blocklist;
-mod full;
 pub(crate) mod osd;
 mod pins;
 pub(crate) mod pool;
 #[cfg(test)]
 mod tests;
 
-use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid};
+use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid, errno};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::PgStuck;
@@ -78,13 +76,13 @@ impl Change {
             Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
             Self::Report { leader, epoch, stuck } => Ok(pins::heed(map, (*leader, *epoch), stuck, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {
-                Ok(full::set(map, *osd, *used_bytes, *total_bytes, now))
+                Ok(osd::set_fullness(map, *osd, *used_bytes, *total_bytes, now))
             }
             Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
-            Self::Blocklist { addr, until } => Ok(blocklist::add(map, *addr, *until, now)),
-            Self::Unblocklist { addr } => blocklist::remove(map, addr, now),
-            Self::ClearBlocklist => Ok(blocklist::keep(map, now, |_| false)),
-            Self::ExpireBlocklist => Ok(blocklist::keep(map, now, |until| until > now)),
+            Self::Blocklist { addr, until } => Ok(blocklist(map, *addr, *until, now)),
+            Self::Unblocklist { addr } => unblocklist(map, addr, now),
+            Self::ClearBlocklist => Ok(keep_blocklisted(map, now, |_| false)),
+            Self::ExpireBlocklist => Ok(keep_blocklisted(map, now, |until| until > now)),
         }
     }
 }
@@ -97,4 +95,46 @@ fn flags(map: &OsdMap, set: u32, clear: u32, now: UTime) -> Option<Incremental> 
     let mut inc = Incremental::next(map, now);
     inc.new_flags = i32::from_ne_bytes(flags.to_ne_bytes());
     Some(inc)
+}
+
+/// A client that is kept out already keeps its time, as in Ceph.
+fn blocklist(map: &OsdMap, addr: EntityAddr, until: UTime, now: UTime) -> Option<Incremental> {
+    if is_listed(map, &addr) {
+        return None;
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.new_blocklist.push((addr, until));
+    Some(inc)
+}
+
+fn unblocklist(map: &OsdMap, addr: &EntityAddr, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    if !is_listed(map, addr) {
+        return Err(refuse(errno::ENOENT, format!("{} isn't blocklisted", shown(addr))));
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.old_blocklist.push(*addr);
+    Ok(Some(inc))
+}
+
+/// Removes all whose end is not as wished.
+fn keep_blocklisted(map: &OsdMap, now: UTime, wanted: impl Fn(UTime) -> bool) -> Option<Incremental> {
+    let over: Vec<EntityAddr> =
+        map.blocklist.iter().filter(|(_, until)| !wanted(*until)).map(|(addr, _)| *addr).collect();
+    if over.is_empty() {
+        return None;
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.old_blocklist = over;
+    Some(inc)
+}
+
+/// The address itself, not its host.
+fn is_listed(map: &OsdMap, addr: &EntityAddr) -> bool {
+    map.blocklist.iter().any(|(listed, _)| listed == addr)
+}
+
+/// `127.0.0.1:0/3710147553`, as Ceph prints addresses of any protocol.
+pub(crate) fn shown(addr: &EntityAddr) -> String {
+    let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
+    format!("{sock}/{}", addr.nonce)
 }

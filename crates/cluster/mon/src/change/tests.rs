@@ -378,3 +378,28 @@ fn the_fullest_osd_decides_what_the_pools_say() {
         assert!(map.is_up(OsdId(0)) && map.is_up(OsdId(1)));
     }
 }
+
+fn client(nonce: u32) -> EntityAddr {
+    EntityAddr { nonce, ..EntityAddr::parse_any("127.0.0.1").unwrap() }
+}
+
+fn later(seconds: u32) -> UTime {
+    UTime { sec: now().sec + seconds, ..now() }
+}
+
+#[test]
+fn clients_are_kept_out_until_their_time() {
+    let mut map = cluster(1);
+    assert!(apply(&mut map, Change::Blocklist { addr: client(1), until: later(10) }));
+    assert!(apply(&mut map, Change::Blocklist { addr: client(2), until: later(0) }));
+    assert!(!apply(&mut map, Change::Blocklist { addr: client(1), until: later(99) }), "it is there");
+    assert!(map.is_blocklisted(&client(1)) && map.is_blocklisted(&client(2)));
+    assert!(apply(&mut map, Change::ExpireBlocklist));
+    assert_eq!(map.blocklist, [(client(1), later(10))]);
+    assert!(!apply(&mut map, Change::ExpireBlocklist));
+    assert!(apply(&mut map, Change::Unblocklist { addr: client(1) }));
+    assert!(!map.is_blocklisted(&client(1)));
+    assert!(!apply(&mut map, Change::ClearBlocklist));
+    let refusal = Change::Unblocklist { addr: client(1) }.plan(&map, now()).unwrap_err();
+    assert_eq!((refusal.code.0, &*refusal.text), (errno::ENOENT, "127.0.0.1:0/1 isn't blocklisted"));
+}

@@ -7,10 +7,8 @@ use carmine_types::{UTime, errno};
 use carmine_wire::EntityAddr;
 use serde_json::{Value, json};
 
-use super::args::{required, text};
-use super::output::{change, pretty};
-use super::{Answer, Known, Outcome, View, read, write};
-use crate::change::{Change, blocklist::shown, refuse};
+use super::{Answer, Known, Outcome, Run, View, change, pretty, read, required, wants_json, write};
+use crate::change::{Change, Refusal, refuse, shown};
 use crate::report::dump;
 
 /// How long a client is kept out if nothing is said: Ceph's mon_osd_blocklist_default_expire.
@@ -22,6 +20,8 @@ const HELP: &str = "keep a client out, for so many seconds, or let it in again";
 const HELP_LS: &str = "list the clients that are kept out";
 const HELP_CLEAR: &str = "let all clients in again";
 
+const CLEAR: Run = |_, _| change(Change::ClearBlocklist, "removed all blocklist entries");
+
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
     write(
@@ -30,14 +30,14 @@ pub(super) const COMMANDS: &[Known] = &[
         |command, view| set(command, "blocklistop", view),
     ),
     read("osd blocklist ls", HELP_LS, ls),
-    write("osd blocklist clear", HELP_CLEAR, clear),
+    write("osd blocklist clear", HELP_CLEAR, CLEAR),
     write(
         "osd blacklist blacklistop:(add|rm) addr:CephEntityAddr expire:CephFloat?",
         HELP,
         |command, view| set(command, "blacklistop", view),
     ),
     read("osd blacklist ls", HELP_LS, ls),
-    write("osd blacklist clear", HELP_CLEAR, clear),
+    write("osd blacklist clear", HELP_CLEAR, CLEAR),
 ];
 
 fn set(command: &Value, op: &str, view: &View<'_>) -> Outcome {
@@ -59,7 +59,7 @@ fn set(command: &Value, op: &str, view: &View<'_>) -> Outcome {
 }
 
 /// Seconds, as a number or as text.
-fn expire_s(command: &Value) -> Result<f64, crate::change::Refusal> {
+fn expire_s(command: &Value) -> Result<f64, Refusal> {
     let Some(value) = command.get("expire") else { return Ok(EXPIRE_DEFAULT_S) };
     let seconds = value.as_f64().or_else(|| value.as_str()?.parse().ok());
     let fits = seconds.filter(|seconds| (0.0..=EXPIRE_MAX_S).contains(seconds));
@@ -71,14 +71,10 @@ fn expire_s(command: &Value) -> Result<f64, crate::change::Refusal> {
 fn ls(command: &Value, view: &View<'_>) -> Outcome {
     let entries = || view.map.blocklist.iter().map(|(addr, until)| (shown(addr), dump::time(*until)));
     let status = format!("listed {} entries", entries().count());
-    let data = if text(command, "format").is_some_and(|format| format.starts_with("json")) {
+    let data = if wants_json(command) {
         pretty(command, &entries().map(|(addr, until)| json!({ "addr": addr, "until": until })).collect())
     } else {
         entries().map(|(addr, until)| format!("{addr} {until}\n")).collect::<String>().into_bytes()
     };
     Ok(Answer::Done { status, data })
-}
-
-fn clear(_: &Value, _: &View<'_>) -> Outcome {
-    change(Change::ClearBlocklist, "removed all blocklist entries")
 }

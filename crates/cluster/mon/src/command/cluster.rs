@@ -1,53 +1,65 @@
-//! Commands about the cluster as a whole.
+//! Commands about the cluster as a whole, and about placement rules and tunables.
 
+use carmine_types::errno;
+use carmine_wire::crushmap::Tunables;
 use serde_json::{Value, json};
 
-use super::args::text;
-use super::output::{done, either, pretty, said};
-use super::{Known, Outcome, View, read, write};
-use crate::report::{df, health, mon, status};
+use super::{Known, Outcome, View, done, either, pretty, read, required, said, text, write};
+use crate::change::refuse;
+use crate::report::{cluster, crush, health};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    read("status", "show the cluster's state", status),
-    read("health detail:(detail)?", "show the cluster's health", health),
-    read("df detail:(detail)?", "show used and free space", df),
-    read("fsid", "show the cluster's id", fsid),
-    read("version", "show the monitor's version", version),
+    read("status", "show the cluster's state", |c, v| {
+        either(c, || cluster::status_json(v), || cluster::status_text(v))
+    }),
+    read("health detail:(detail)?", "show the cluster's health", |c, v| {
+        let detail = text(c, "detail").is_some();
+        either(c, || health::json(v, detail), || health::text(v, detail))
+    }),
+    read("df detail:(detail)?", "show used and free space", |c, v| {
+        either(c, || cluster::df_json(v), || cluster::df_text(v))
+    }),
+    read("fsid", "show the cluster's id", |c, v| {
+        let fsid = v.map.fsid.to_string();
+        either(c, || json!({ "fsid": fsid }), || format!("{fsid}\n"))
+    }),
+    read("version", "show the monitor's version", |c, _| {
+        either(c, || json!({ "version": VERSION }), || format!("{VERSION}\n"))
+    }),
     read("versions", "count daemons by version", versions),
-    read("mon dump", "print the MonMap", mon_dump),
-    read("mon stat", "show the monitors", mon_stat),
-    read("quorum_status", "show the quorum", quorum_status),
+    read("mon dump", "print the MonMap", |c, v| {
+        either(c, || cluster::mon_dump_json(v), || cluster::mon_dump_text(v))
+    }),
+    read("mon stat", "show the monitors", |c, v| {
+        either(c, || cluster::mon_stat_json(v), || cluster::mon_stat_text(v))
+    }),
+    read("quorum_status", "show the quorum", |c, v| done(pretty(c, &cluster::quorum_json(v)))),
     read("mgr dump", "print the MgrMap (the monitor is the manager)", mgr_dump),
     read("mgr module ls", "list the manager's modules (there are none)", mgr_module_ls),
     read("balancer status", "show that nothing moves PGs by itself", balancer_status),
-    write("balancer off", "switch the balancer off (it always is)", balancer_off),
+    write("balancer off", "switch the balancer off (it always is)", |_, _| said("")),
+];
+
+/// The commands of this family that `get_command_descriptions` lists after those of OSDs.
+pub(super) const CRUSH_COMMANDS: &[Known] = &[
+    read("osd crush show-tunables", "show the CRUSH tunables", |c, v| {
+        done(pretty(c, &crush::tunables(&v.map.crush)))
+    }),
+    write(
+        "osd crush tunables profile:(legacy|argonaut|bobtail|firefly|hammer|jewel|optimal|default)",
+        "set the CRUSH tunables to a profile",
+        tunables,
+    ),
+    read("osd crush rule ls", "list the CRUSH rules", |c, v| {
+        let names: Vec<&String> = v.map.crush.rule_names.values().collect();
+        either(c, || json!(names), || names.iter().map(|name| format!("{name}\n")).collect())
+    }),
+    read("osd crush dump", "print the CRUSH map", |c, v| done(pretty(c, &crush::dump(v.map)))),
 ];
 
 /// What this program calls itself where Ceph's daemons tell their version.
-pub(super) const VERSION: &str = concat!("carmine ", env!("CARGO_PKG_VERSION"));
-
-fn status(command: &Value, view: &View<'_>) -> Outcome {
-    either(command, || status::json(view), || status::text(view))
-}
-
-fn health(command: &Value, view: &View<'_>) -> Outcome {
-    let detail = text(command, "detail").is_some();
-    either(command, || health::json(view, detail), || health::text(view, detail))
-}
-
-fn df(command: &Value, view: &View<'_>) -> Outcome {
-    either(command, || df::json(view), || df::text(view))
-}
-
-fn fsid(command: &Value, view: &View<'_>) -> Outcome {
-    let fsid = view.map.fsid.to_string();
-    either(command, || json!({ "fsid": fsid }), || format!("{fsid}\n"))
-}
-
-fn version(command: &Value, _: &View<'_>) -> Outcome {
-    either(command, || json!({ "version": VERSION }), || format!("{VERSION}\n"))
-}
+const VERSION: &str = concat!("carmine ", env!("CARGO_PKG_VERSION"));
 
 fn versions(command: &Value, view: &View<'_>) -> Outcome {
     let up = view.map.osds().filter(|osd| view.map.is_up(*osd)).count();
@@ -55,18 +67,6 @@ fn versions(command: &Value, view: &View<'_>) -> Outcome {
         "mon": { VERSION: 1 }, "mgr": {}, "osd": { VERSION: up }, "mds": {}, "overall": { VERSION: up + 1 },
     });
     done(pretty(command, &value))
-}
-
-fn mon_dump(command: &Value, view: &View<'_>) -> Outcome {
-    either(command, || mon::dump_json(view), || mon::dump_text(view))
-}
-
-fn mon_stat(command: &Value, view: &View<'_>) -> Outcome {
-    either(command, || mon::stat_json(view), || mon::stat_text(view))
-}
-
-fn quorum_status(command: &Value, view: &View<'_>) -> Outcome {
-    done(pretty(command, &mon::quorum_json(view)))
 }
 
 fn mgr_dump(command: &Value, _: &View<'_>) -> Outcome {
@@ -87,6 +87,17 @@ fn balancer_status(command: &Value, _: &View<'_>) -> Outcome {
     done(pretty(command, &value))
 }
 
-fn balancer_off(_: &Value, _: &View<'_>) -> Outcome {
-    said("")
+/// The map has the optimal ones from the start; older profiles are for clients older than those that can connect.
+fn tunables(command: &Value, view: &View<'_>) -> Outcome {
+    let profile = required(command, "profile")?;
+    if !matches!(profile, "optimal" | "default" | "jewel") {
+        let text =
+            format!("the profile '{profile}' is not supported: the tunables are optimal (jewel) and stay so");
+        return Err(refuse(errno::EOPNOTSUPP, text));
+    }
+    if view.map.crush.tunables != Tunables::default() {
+        let text = "this map's tunables are not the optimal ones and cannot be changed";
+        return Err(refuse(errno::EOPNOTSUPP, text));
+    }
+    said(format!("adjusted tunables profile to {profile}"))
 }

@@ -4,24 +4,18 @@
 //! What Ceph leaves to its manager (`pg`, `balancer`, `osd df`, `osd pool autoscale-status`) is answered here, too: the
 //! descriptions say so by not sending the tool there.
 
-mod args;
 mod blocklist;
 mod cluster;
-mod crush;
-mod describe;
 mod osd;
-mod osd_change;
-mod output;
 mod pg;
 mod pool;
-mod pool_value;
 #[cfg(test)]
 mod tests;
 
 use carmine_crush::MapView;
-use carmine_types::{UTime, errno};
+use carmine_types::{OsdId, UTime, errno};
 use carmine_wire::osdmap::OsdMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::change::{Change, Refusal, refuse};
 use crate::stats::ClusterStats;
@@ -86,15 +80,13 @@ impl Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 9] = [
-    describe::COMMANDS,
+const FAMILIES: [&[Known]; 7] = [
+    &[read("get_command_descriptions", "list the commands", descriptions)],
     cluster::COMMANDS,
     osd::COMMANDS,
-    osd_change::COMMANDS,
     blocklist::COMMANDS,
-    crush::COMMANDS,
+    cluster::CRUSH_COMMANDS,
     pool::COMMANDS,
-    pool_value::COMMANDS,
     pg::COMMANDS,
 ];
 
@@ -121,4 +113,126 @@ pub(crate) fn run(cmd: &[String], view: &View<'_>) -> Outcome {
             format!("carmine's monitor has no command '{prefix}'; 'ceph -h' lists those that there are"),
         )),
     }
+}
+
+/// A text parameter.
+fn text<'a>(command: &'a Value, name: &str) -> Option<&'a str> {
+    command.get(name).and_then(Value::as_str)
+}
+
+/// The words of a list, or the one word.
+fn texts<'a>(command: &'a Value, name: &str) -> Vec<&'a str> {
+    let list =
+        command.get(name).map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn missing(name: &str) -> Refusal {
+    refuse(errno::EINVAL, format!("the parameter '{name}' is missing"))
+}
+
+/// A parameter that must be there, of any kind.
+fn present<'a>(command: &'a Value, name: &str) -> Result<&'a Value, Refusal> {
+    command.get(name).ok_or_else(|| missing(name))
+}
+
+/// A text parameter that must be there.
+fn required<'a>(command: &'a Value, name: &str) -> Result<&'a str, Refusal> {
+    text(command, name).ok_or_else(|| missing(name))
+}
+
+/// A whole number, given as a number or as text.
+fn number<T: TryFrom<u64>>(command: &Value, name: &str) -> Result<Option<T>, Refusal> {
+    let Some(value) = command.get(name) else { return Ok(None) };
+    let parsed = value.as_u64().or_else(|| value.as_str()?.parse().ok()).and_then(|n| T::try_from(n).ok());
+    parsed.map(Some).ok_or_else(|| refuse(errno::EINVAL, format!("{name} {value}: not a fitting number")))
+}
+
+/// A switch such as `--yes-i-really-mean-it`; older tools send it as a word.
+fn is_set(command: &Value, name: &str) -> bool {
+    command.get(name).is_some_and(|v| v.as_bool() == Some(true) || v.is_string())
+}
+
+/// An OSD given as `3`, `"3"` or `"osd.3"`.
+fn osd_of(value: &Value) -> Result<OsdId, Refusal> {
+    let of_text = || value.as_str().and_then(|s| s.strip_prefix("osd.").unwrap_or(s).parse().ok());
+    let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).or_else(of_text);
+    id.map(OsdId).ok_or_else(|| refuse(errno::EINVAL, format!("{value} is no OSD: take 3 or osd.3")))
+}
+
+/// One or more OSDs in the list `ids`; `any`, `all` and `*` are all that there are.
+fn osds_of(command: &Value, map: &OsdMap) -> Result<Vec<OsdId>, Refusal> {
+    let ids = present(command, "ids")?;
+    let ids = ids.as_array().map_or(std::slice::from_ref(ids), Vec::as_slice);
+    if ids.is_empty() {
+        return Err(refuse(errno::EINVAL, "name one OSD at least"));
+    }
+    if ids.iter().any(|id| matches!(id.as_str(), Some("any" | "all" | "*"))) {
+        return Ok(map.osds().collect());
+    }
+    ids.iter().map(osd_of).collect()
+}
+
+/// Output without a status.
+fn done(data: impl Into<Vec<u8>>) -> Outcome {
+    Ok(Answer::Done { status: String::new(), data: data.into() })
+}
+
+/// A status without output: tools print it to their standard error.
+fn said(status: impl Into<String>) -> Outcome {
+    Ok(Answer::Done { status: status.into(), data: Vec::new() })
+}
+
+/// A change, and the status once it is done.
+fn change(change: Change, status: impl Into<String>) -> Outcome {
+    Ok(Answer::Change { change, status: status.into() })
+}
+
+fn wants_json(command: &Value) -> bool {
+    text(command, "format").is_some_and(|f| f.starts_with("json"))
+}
+
+/// JSON whatever the format asked for; Ceph has no text for it.
+fn pretty(command: &Value, value: &Value) -> Vec<u8> {
+    let compact = text(command, "format") == Some("json");
+    let out = if compact { serde_json::to_vec(value) } else { serde_json::to_vec_pretty(value) };
+    // A Value always serialises.
+    let mut out = out.unwrap_or_default();
+    out.push(b'\n');
+    out
+}
+
+/// JSON or text, as asked for.
+fn either(command: &Value, value: impl FnOnce() -> Value, plain: impl FnOnce() -> String) -> Outcome {
+    if wants_json(command) { done(pretty(command, &value())) } else { done(plain()) }
+}
+
+/// The flags are 0: a command with Ceph's flag for the manager (8) would be sent there.
+fn descriptions(_: &Value, _: &View<'_>) -> Outcome {
+    let described = all().enumerate().map(|(n, known)| {
+        let sig: Vec<Value> = known.signature.split(' ').map(part).collect();
+        let module = known.signature.split(' ').next().unwrap_or_default();
+        let entry =
+            json!({ "sig": sig, "help": known.help, "module": module, "perm": known.perm, "flags": 0 });
+        (format!("cmd{n:03}"), entry)
+    });
+    done(Value::Object(described.collect()).to_string())
+}
+
+/// A word as itself, a parameter `name:type?` as the object that the `ceph` tool expects.
+fn part(text: &str) -> Value {
+    let Some((name, kind)) = text.split_once(':') else { return json!(text) };
+    let (kind, is_optional) = kind.strip_suffix('?').map_or((kind, false), |kind| (kind, true));
+    let (kind, is_list) = kind.strip_suffix('+').map_or((kind, false), |kind| (kind, true));
+    let mut out = match kind.strip_prefix('(').and_then(|k| k.strip_suffix(')')) {
+        Some(choices) => json!({ "name": name, "type": "CephChoices", "strings": choices }),
+        None => json!({ "name": name, "type": kind }),
+    };
+    if is_optional {
+        out["req"] = json!(false);
+    }
+    if is_list {
+        out["n"] = json!("N");
+    }
+    out
 }

@@ -1,14 +1,20 @@
-//! Commands that look at OSDs and their map.
+//! Commands that look at OSDs and their map, and those that change their state and the flags of the map.
 
 use carmine_types::{OsdId, errno};
+use carmine_wire::osdmap::consts::{FLAG_NAMES, WEIGHT_IN, WEIGHT_OUT};
 use serde_json::{Value, json};
 
-use super::args::{number, osd as osd_arg, required, text, texts};
-use super::output::{done, either, pretty};
-use super::{Answer, Known, Outcome, View, read};
+use super::{
+    Answer, Known, Outcome, View, change, done, either, number, osd_of, osds_of, present, pretty, read,
+    required, text, texts, write,
+};
 use crate::change::osd::check_exist;
-use crate::change::{Refusal, refuse};
-use crate::report::{dump, osd_df, osd_map, osd_metadata, tree};
+use crate::change::{Change, Refusal, refuse};
+use crate::report::{dump, osd, pg};
+
+/// Flags that change nothing here, or only what this monitor does: it marks nobody out, and there is neither scrub nor backfill.
+const SET: &str = "osd set key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
+const UNSET: &str = "osd unset key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -20,10 +26,19 @@ pub(super) const COMMANDS: &[Known] = &[
     ),
     read("osd df output_method:(plain|tree)?", "show used and free space and PGs of each OSD", osd_df),
     read("osd stat", "count the OSDs", osd_stat),
-    read("osd ls", "list the OSD ids", osd_ls),
-    read("osd getmaxosd", "show the end of the OSD ids", getmaxosd),
+    read("osd ls", "list the OSD ids", |c, v| {
+        let ids: Vec<u32> = v.map.osds().map(|osd| osd.0).collect();
+        either(c, || json!(ids), || ids.iter().map(|id| format!("{id}\n")).collect())
+    }),
+    read("osd getmaxosd", "show the end of the OSD ids", |c, v| {
+        let (epoch, max) = (v.map.epoch.0, v.map.max_osd);
+        let text = || format!("max_osd = {max} in epoch {epoch}\n");
+        either(c, || json!({ "epoch": epoch, "max_osd": max }), text)
+    }),
     read("osd getmap epoch:CephInt?", "get the OSDMap", osd_getmap),
-    read("osd getcrushmap", "get the CRUSH map", osd_getcrushmap),
+    read("osd getcrushmap", "get the CRUSH map", |_, v| {
+        Ok(Answer::Done { status: v.map.crush_version.to_string(), data: v.map.crush.encode() })
+    }),
     read(
         "osd map pool:CephPoolname object:CephObjectname nspace:CephString?",
         "show the PG of an object, and its OSDs",
@@ -35,6 +50,23 @@ pub(super) const COMMANDS: &[Known] = &[
         osd_metadata,
     ),
     read("osd find id:CephOsdName", "show where an OSD is", osd_find),
+    write("osd out ids:CephString+", "take OSDs out of the placement", |c, v| {
+        mark(c, v, "out", |osd| !v.map.is_in(osd), |osds| Change::Weight { osds, weight: WEIGHT_OUT })
+    }),
+    write("osd in ids:CephString+", "put OSDs back", |c, v| {
+        mark(c, v, "in", |osd| v.map.is_in(osd), |osds| Change::Weight { osds, weight: WEIGHT_IN })
+    }),
+    write("osd down ids:CephString+", "call OSDs down; those that run boot again", |c, v| {
+        mark(c, v, "down", |osd| !v.map.is_up(osd), |osds| Change::MarkDown { osds })
+    }),
+    write(SET, "set a flag of the map", |c, _| {
+        let (name, set) = flag(c)?;
+        change(Change::Flags { set, clear: 0 }, format!("{name} is set"))
+    }),
+    write(UNSET, "clear a flag of the map", |c, _| {
+        let (name, clear) = flag(c)?;
+        change(Change::Flags { set: 0, clear }, format!("{name} is unset"))
+    }),
 ];
 
 /// Only the newest map is kept: a command that asks for another epoch is refused as in Ceph for one that is trimmed.
@@ -58,12 +90,12 @@ fn osd_dump(command: &Value, view: &View<'_>) -> Outcome {
 fn osd_tree(command: &Value, view: &View<'_>) -> Outcome {
     check_epoch(command, view)?;
     let states = texts(command, "states");
-    either(command, || tree::json(view.map, &states), || tree::text(view.map, &states))
+    either(command, || osd::tree_json(view.map, &states), || osd::tree_text(view.map, &states))
 }
 
 fn osd_df(command: &Value, view: &View<'_>) -> Outcome {
     let is_tree = text(command, "output_method") == Some("tree");
-    either(command, || osd_df::json(view, is_tree), || osd_df::text(view, is_tree))
+    either(command, || osd::df_json(view, is_tree), || osd::df_text(view, is_tree))
 }
 
 fn osd_stat(command: &Value, view: &View<'_>) -> Outcome {
@@ -80,51 +112,59 @@ fn osd_stat(command: &Value, view: &View<'_>) -> Outcome {
     )
 }
 
-fn osd_ls(command: &Value, view: &View<'_>) -> Outcome {
-    let ids: Vec<u32> = view.map.osds().map(|osd| osd.0).collect();
-    either(command, || json!(ids), || ids.iter().map(|id| format!("{id}\n")).collect())
-}
-
-fn getmaxosd(command: &Value, view: &View<'_>) -> Outcome {
-    let (epoch, max) = (view.map.epoch.0, view.map.max_osd);
-    either(
-        command,
-        || json!({ "epoch": epoch, "max_osd": max }),
-        || format!("max_osd = {max} in epoch {epoch}\n"),
-    )
-}
-
 fn osd_getmap(command: &Value, view: &View<'_>) -> Outcome {
     check_epoch(command, view)?;
     Ok(Answer::Done { status: format!("got osdmap epoch {}", view.map.epoch), data: view.map_bytes.to_vec() })
 }
 
-fn osd_getcrushmap(_: &Value, view: &View<'_>) -> Outcome {
-    Ok(Answer::Done { status: view.map.crush_version.to_string(), data: view.map.crush.encode() })
-}
-
 fn osd_map(command: &Value, view: &View<'_>) -> Outcome {
     let (pool, object) = (required(command, "pool")?, required(command, "object")?);
-    let found = osd_map::find(view, pool, object, text(command, "nspace").unwrap_or_default());
+    let found = pg::find(view, pool, object, text(command, "nspace").unwrap_or_default());
     let found = found.ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{pool}'")))?;
     either(command, || found.json(), || found.text())
 }
 
 fn osd_metadata(command: &Value, view: &View<'_>) -> Outcome {
     match command.get("id") {
-        Some(id) => done(pretty(command, &osd_metadata::json(view, known(view, id)?))),
-        None => done(pretty(command, &view.map.osds().map(|osd| osd_metadata::json(view, osd)).collect())),
+        Some(id) => done(pretty(command, &osd::metadata_json(view, known(view, id)?))),
+        None => done(pretty(command, &view.map.osds().map(|osd| osd::metadata_json(view, osd)).collect())),
     }
 }
 
 fn osd_find(command: &Value, view: &View<'_>) -> Outcome {
-    let id = command.get("id").ok_or_else(|| refuse(errno::EINVAL, "the parameter 'id' is missing"))?;
-    done(pretty(command, &osd_metadata::find_json(view, known(view, id)?)))
+    done(pretty(command, &osd::find_json(view, known(view, present(command, "id")?)?)))
 }
 
 /// An OSD of the map.
 pub(super) fn known(view: &View<'_>, id: &Value) -> Result<OsdId, Refusal> {
-    let osd = osd_arg(id)?;
+    let osd = osd_of(id)?;
     check_exist(view.map, &[osd])?;
     Ok(osd)
+}
+
+/// Changes OSDs, with a sentence for each as scripts that do things twice expect it.
+fn mark(
+    command: &Value,
+    view: &View<'_>,
+    word: &str,
+    is_so: impl Fn(OsdId) -> bool,
+    wish: impl FnOnce(Vec<OsdId>) -> Change,
+) -> Outcome {
+    let osds = osds_of(command, view.map)?;
+    let one = |osd: &OsdId| match is_so(*osd) {
+        true => format!("{osd} is already {word}."),
+        false => format!("marked {word} {osd}."),
+    };
+    let status = osds.iter().map(one).collect::<Vec<_>>().join(" ");
+    change(wish(osds), status)
+}
+
+/// Name and bit of the flag that a command names.
+fn flag(command: &Value) -> Result<(&str, u32), Refusal> {
+    let key = required(command, "key")?;
+    let is_offered = SET.split(['(', '|', ')']).any(|name| name == key);
+    match FLAG_NAMES.iter().find(|(_, name)| is_offered && *name == key) {
+        Some((bit, _)) => Ok((key, *bit)),
+        None => Err(refuse(errno::EOPNOTSUPP, format!("the flag '{key}' is not supported"))),
+    }
 }

@@ -3,18 +3,15 @@
 use carmine_types::errno;
 use serde_json::Value;
 
-use super::args::{number, text, texts};
 use super::osd::known;
-use super::output::{either, said};
-use super::{Answer, Known, Outcome, View, read};
+use super::{Answer, Known, Outcome, View, either, number, read, said, text, texts};
 use crate::change::pool::pool_of;
 use crate::change::{Refusal, refuse};
-use crate::report::pg;
-use crate::report::pg_dump::{self, Filter, Part};
+use crate::report::pg::{self, Filter, Part};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    read("pg stat", "count the PGs by state", stat),
+    read("pg stat", "count the PGs by state", |c, v| either(c, || pg::stat_json(v), || pg::stat_text(v))),
     read(
         "pg dump dumpcontents:(all|summary|sum|pools|osds|pgs|pgs_brief)+?",
         "show PGs, pools and OSDs, or parts of that",
@@ -39,10 +36,6 @@ pub(super) const COMMANDS: &[Known] = &[
     read("pg map pgid:CephPgid", "show the OSDs of a PG", map),
 ];
 
-fn stat(command: &Value, view: &View<'_>) -> Outcome {
-    either(command, || pg::stat_json(view), || pg::stat_text(view))
-}
-
 fn dump(command: &Value, view: &View<'_>) -> Outcome {
     let mut asked = texts(command, "dumpcontents");
     if asked.is_empty() {
@@ -50,10 +43,10 @@ fn dump(command: &Value, view: &View<'_>) -> Outcome {
     }
     let answer = if asked == ["pgs_brief"] {
         let all = Filter::default();
-        either(command, || pg_dump::list_json(view, &all), || pg_dump::list_text(view, &all))?
+        either(command, || pg::list_json(view, &all), || pg::list_text(view, &all))?
     } else {
         let parts = parts(&asked)?;
-        either(command, || pg_dump::json(view, &parts), || pg_dump::text(view, &parts))?
+        either(command, || pg::dump_json(view, &parts), || pg::dump_text(view, &parts))?
     };
     let Answer::Done { data, .. } = answer else { return said("") };
     Ok(Answer::Done { status: format!("dumped {}", asked.join(",")), data })
@@ -74,7 +67,7 @@ fn parts(words: &[&str]) -> Result<Vec<Part>, Refusal> {
 /// All four commands that list PGs: each has some of the parameters.
 fn list(command: &Value, view: &View<'_>) -> Outcome {
     let filter = filter(command, view)?;
-    either(command, || pg_dump::list_json(view, &filter), || pg_dump::list_text(view, &filter))
+    either(command, || pg::list_json(view, &filter), || pg::list_text(view, &filter))
 }
 
 fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {

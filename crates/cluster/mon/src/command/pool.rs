@@ -1,18 +1,25 @@
-//! Commands that make, list and remove pools, and note what uses them.
+//! Commands that make, list and remove pools, note what uses them, and get and set their values. There is no autoscaler:
+//! commands that switch it off are right.
 
 use carmine_types::errno;
+use carmine_wire::osdmap::PgPool;
 use serde_json::{Value, json};
 
-use super::args::{is_set, number, required, text};
-use super::output::{change, done, either, pretty, said};
-use super::{Known, Outcome, View, read, write};
+use super::{
+    Known, Outcome, View, change, done, either, is_set, number, present, pretty, read, required, said, text,
+    write,
+};
 use crate::change::pool::pool_of;
-use crate::change::{Change, refuse};
+use crate::change::{Change, Refusal, refuse};
 use crate::report::pools;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    read("osd lspools", "list the pools with their numbers", lspools),
+    read("osd lspools", "list the pools with their numbers", |c, v| {
+        let names = || v.map.pool_names.iter();
+        let json = || names().map(|(id, name)| json!({ "poolnum": id, "poolname": name })).collect();
+        either(c, json, || names().map(|(id, name)| format!("{id} {name}\n")).collect())
+    }),
     read("osd pool ls detail:(detail)?", "list the pools", ls),
     read("osd pool stats pool_name:CephPoolname?", "show what pools hold", stats),
     write(
@@ -38,28 +45,38 @@ pub(super) const COMMANDS: &[Known] = &[
     write(
         "osd pool application set pool:CephPoolname app:CephString key:CephString value:CephString",
         "note a value of an application that uses a pool",
-        application_set,
+        |c, _| application_value(c, Some(required(c, "value")?.to_string())),
     ),
     write(
         "osd pool application rm pool:CephPoolname app:CephString key:CephString",
         "forget a value of an application that uses a pool",
-        application_rm,
+        |c, _| application_value(c, None),
     ),
     read(
         "osd pool application get pool:CephPoolname?",
         "tell which applications use a pool",
         application_get,
     ),
+    read(
+        "osd pool get pool:CephPoolname var:(size|min_size|pg_num|pgp_num|crush_rule|pg_autoscale_mode|all)",
+        "get a value of a pool",
+        get,
+    ),
+    write(
+        "osd pool set pool:CephPoolname var:(size|min_size|pg_num|pgp_num|crush_rule|pg_autoscale_mode) val:CephString yes_i_really_mean_it:CephBool?",
+        "set a value of a pool",
+        set,
+    ),
+    read("osd pool autoscale-status", "show that nothing scales the pools", |c, v| {
+        either(c, || pools::autoscale_json(v), || pools::autoscale_text(v))
+    }),
+    write("osd pool set noautoscale", "switch the autoscaler off (it always is)", |_, _| {
+        said("noautoscale is set, all pools now have autoscale off")
+    }),
+    read("osd pool get noautoscale", "tell whether the autoscaler is off (it always is)", |_, _| {
+        said("noautoscale is on")
+    }),
 ];
-
-fn lspools(command: &Value, view: &View<'_>) -> Outcome {
-    let names = &view.map.pool_names;
-    either(
-        command,
-        || names.iter().map(|(id, name)| json!({ "poolnum": id, "poolname": name })).collect(),
-        || names.iter().map(|(id, name)| format!("{id} {name}\n")).collect(),
-    )
-}
 
 fn ls(command: &Value, view: &View<'_>) -> Outcome {
     let names = || view.map.pool_names.values();
@@ -127,14 +144,6 @@ fn application_enable(command: &Value, _: &View<'_>) -> Outcome {
     change(Change::EnableApp { pool, app }, status)
 }
 
-fn application_set(command: &Value, _: &View<'_>) -> Outcome {
-    application_value(command, Some(required(command, "value")?.to_string()))
-}
-
-fn application_rm(command: &Value, _: &View<'_>) -> Outcome {
-    application_value(command, None)
-}
-
 fn application_value(command: &Value, value: Option<String>) -> Outcome {
     let word = |name: &str| required(command, name).map(str::to_string);
     let (pool, app, key) = (word("pool")?, word("app")?, word("key")?);
@@ -150,4 +159,64 @@ fn application_get(command: &Value, view: &View<'_>) -> Outcome {
         None => view.map.pool_names.iter().map(|(id, name)| (name.clone(), of(id))).collect(),
     };
     done(pretty(command, &value))
+}
+
+/// A value as JSON, and as the text that Ceph prints.
+fn value(view: &View<'_>, pool: &PgPool, var: &str) -> Result<(Value, String), Refusal> {
+    let value = match var {
+        "size" => json!(pool.size),
+        "min_size" => json!(pool.min_size),
+        "pg_num" => json!(pool.pg_num),
+        "pgp_num" => json!(pool.pgp_num),
+        "crush_rule" => {
+            let name = view.map.crush.rule_names.get(&i32::from(pool.crush_rule));
+            name.map_or(json!(pool.crush_rule), |name| json!(name))
+        }
+        "pg_autoscale_mode" => json!("off"),
+        _ => return Err(refuse(errno::EINVAL, format!("pools have no value '{var}'"))),
+    };
+    let text = plain(&value);
+    Ok((value, text))
+}
+
+/// Text without its quotes, anything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// What `all` shows.
+const VARS: [&str; 6] = ["size", "min_size", "pg_num", "pgp_num", "crush_rule", "pg_autoscale_mode"];
+
+fn get(command: &Value, view: &View<'_>) -> Outcome {
+    let (name, var) = (required(command, "pool")?, required(command, "var")?);
+    let (id, pool) = pool_of(view.map, name)?;
+    let wanted: Vec<&str> = if var == "all" { VARS.to_vec() } else { vec![var] };
+    let mut out = json!({ "pool": name, "pool_id": id });
+    let mut text = String::new();
+    for var in wanted {
+        let (value, shown) = value(view, pool, var)?;
+        text.push_str(&format!("{var}: {shown}\n"));
+        out[var] = value;
+    }
+    either(command, || out, || text)
+}
+
+fn set(command: &Value, view: &View<'_>) -> Outcome {
+    let (name, var) = (required(command, "pool")?, required(command, "var")?);
+    let (id, old) = pool_of(view.map, name)?;
+    let wanted = plain(present(command, "val")?);
+    let status = format!("set pool {id} {var} to {wanted}");
+    let pool = name.to_string();
+    match var {
+        "size" => change(Change::SetPool { pool, size: number(command, "val")?, min_size: None }, status),
+        "min_size" => change(Change::SetPool { pool, size: None, min_size: number(command, "val")? }, status),
+        _ => {
+            let (_, known) = value(view, old, var)?;
+            if known == wanted {
+                return said(status);
+            }
+            let text = format!("'{var}' of a pool is given when it is created and stays ({known})");
+            Err(refuse(errno::EOPNOTSUPP, text))
+        }
+    }
 }

@@ -7,9 +7,9 @@ use carmine_wire::osdmap::OsdMap;
 use carmine_wire::osdmap::consts::{FLAG_NAMES, STATE_NAMES, release_name};
 use serde_json::{Map, Value, json};
 
+use super::osd::weight_json;
 use super::pools;
-use super::tree::weight_json;
-use crate::change::blocklist::shown;
+use crate::change::shown;
 
 /// All OSDs, those up, those in.
 pub(crate) fn counts(map: &OsdMap) -> (usize, usize, usize) {

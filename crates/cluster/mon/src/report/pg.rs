@@ -1,15 +1,15 @@
-//! PGs: where they are and in what state, as far as their primaries have said it.
+//! PGs: where they are, in what state as far as their primaries have said it, and the way of an object to its PG. Sums for a single
+//! PG are not known: OSDs report what each pool holds.
 
 use std::collections::BTreeMap;
 
-use carmine_crush::Mapping;
+use carmine_crush::{Mapping, object_hash};
 use carmine_types::{OsdId, PgId};
-use carmine_wire::osdmap::OsdMap;
+use carmine_wire::osdmap::{OsdMap, PgPool};
 use serde_json::{Value, json};
 
-use super::status::{held, usage};
-use super::table::Table;
-use super::units::bytes;
+use super::cluster::{held, usage};
+use super::table::{Table, bytes};
 use crate::command::View;
 
 /// PGs of all pools.
@@ -136,4 +136,215 @@ pub(super) fn per_osd(view: &View<'_>) -> BTreeMap<OsdId, u64> {
         *counts.entry(osd).or_default() += 1;
     }
     counts
+}
+
+/// Which PGs are listed.
+#[derive(Default)]
+pub(crate) struct Filter {
+    /// Of this pool only.
+    pub(crate) pool: Option<i64>,
+    /// In all of these states; empty: whatever their state.
+    pub(crate) states: Vec<String>,
+    /// Served by this OSD.
+    pub(crate) osd: Option<OsdId>,
+    /// Whose primary is this OSD.
+    pub(crate) primary: Option<OsdId>,
+}
+
+/// The PGs that a filter lets through.
+fn filtered(view: &View<'_>, filter: &Filter) -> Vec<PgId> {
+    let passes = |pg: PgId, state: &str| {
+        let mapping = view.placement.mapping(pg);
+        filter.pool.is_none_or(|pool| pg.pool == pool)
+            && filter.states.iter().all(|wanted| state.split('+').any(|has| has == wanted))
+            && filter.osd.is_none_or(|osd| mapping.acting_osds().any(|serves| serves == osd))
+            && filter.primary.is_none_or(|osd| mapping.acting_primary == Some(osd))
+    };
+    states(view).into_iter().filter(|(pg, state)| passes(*pg, state)).map(|(pg, _)| pg).collect()
+}
+
+/// A part of the dump, by the name that `pg dump` takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Pgs,
+    Pools,
+    Osds,
+    Sum,
+}
+
+impl Part {
+    /// Every part.
+    pub(crate) const ALL: &[Part] = &[Part::Sum, Part::Pgs, Part::Osds, Part::Pools];
+
+    /// The parts of one word of `pg dump`.
+    pub(crate) fn of(word: &str) -> Option<&'static [Part]> {
+        Some(match word {
+            "all" => Part::ALL,
+            "pgs" => &[Part::Pgs],
+            "pools" => &[Part::Pools],
+            "osds" => &[Part::Osds],
+            "sum" | "summary" => &[Part::Sum],
+            _ => return None,
+        })
+    }
+}
+
+/// Lines of the PGs that a filter lets through.
+pub(crate) fn list_text(view: &View<'_>, filter: &Filter) -> String {
+    lines(view, filtered(view, filter))
+}
+
+/// The same by name.
+pub(crate) fn list_json(view: &View<'_>, filter: &Filter) -> Value {
+    json!({ "pg_ready": true, "pg_stats": objects(view, filtered(view, filter)) })
+}
+
+/// Tables of the parts, one below the other.
+pub(crate) fn dump_text(view: &View<'_>, parts: &[Part]) -> String {
+    let one = |part: &Part| match part {
+        Part::Pgs => list_text(view, &Filter::default()),
+        Part::Pools => pools_text(view),
+        Part::Osds => osds_text(view),
+        Part::Sum => format!("last_osdmap_epoch {}\n{}", view.map.epoch, stat_text(view)),
+    };
+    parts.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// The parts by name; all of them together are the `pg_map`.
+pub(crate) fn dump_json(view: &View<'_>, parts: &[Part]) -> Value {
+    let mut out = json!({});
+    for part in parts {
+        match part {
+            Part::Pgs => out["pg_stats"] = objects(view, filtered(view, &Filter::default())),
+            Part::Pools => out["pool_stats"] = pools_json(view),
+            Part::Osds => out["osd_stats"] = osds_json(view),
+            Part::Sum => {
+                let sum = held(view);
+                let (total, used) = view.stats.space();
+                out["last_osdmap_epoch"] = view.map.epoch.0.into();
+                out["pg_stats_sum"] = json!({ "stat_sum": stat_sum(sum.objects, sum.bytes) });
+                out["osd_stats_sum"] = space(total, used);
+            }
+        }
+    }
+    if parts == Part::ALL {
+        return json!({ "pg_ready": true, "pg_map": out });
+    }
+    out["pg_ready"] = true.into();
+    out
+}
+
+fn stat_sum(objects: u64, bytes: u64) -> Value {
+    json!({ "num_objects": objects, "num_bytes": bytes })
+}
+
+fn space(total: u64, used: u64) -> Value {
+    json!({ "kb": total / 1024, "kb_used": used / 1024, "kb_avail": total.saturating_sub(used) / 1024 })
+}
+
+/// Objects and bytes of each pool, with its number of PGs.
+fn pools(view: &View<'_>) -> Vec<(i64, u32, u64, u64)> {
+    let held = view.stats.pools();
+    let one = |(id, pool): (&i64, &PgPool)| {
+        let (objects, bytes) = held.get(id).map_or((0, 0), |held| (held.objects, held.bytes));
+        (*id, pool.pg_num, objects, bytes)
+    };
+    view.map.pools.iter().map(one).collect()
+}
+
+fn pools_text(view: &View<'_>) -> String {
+    let mut table = Table::new("POOLID|PGS|OBJECTS|BYTES");
+    for (id, pgs, objects, bytes) in pools(view) {
+        table.row([id.to_string(), pgs.to_string(), objects.to_string(), bytes.to_string()]);
+    }
+    table.render()
+}
+
+fn pools_json(view: &View<'_>) -> Value {
+    let one = |(id, pgs, objects, bytes)| json!({ "poolid": id, "num_pg": pgs, "stat_sum": stat_sum(objects, bytes) });
+    pools(view).into_iter().map(one).collect()
+}
+
+fn osds_text(view: &View<'_>) -> String {
+    let mut table = Table::new("OSD_STAT|KB_USED|KB_AVAIL|KB_TOTAL|PGS");
+    let pgs = per_osd(view);
+    for osd in view.map.osds() {
+        let (total, used) = view.stats.space_of(osd);
+        let kb = [used, total.saturating_sub(used), total].map(|bytes| (bytes / 1024).to_string());
+        let serves = pgs.get(&osd).copied().unwrap_or(0);
+        table.row([osd.0.to_string()].into_iter().chain(kb).chain([serves.to_string()]));
+    }
+    table.render()
+}
+
+fn osds_json(view: &View<'_>) -> Value {
+    let pgs = per_osd(view);
+    let one = |osd: OsdId| {
+        let (total, used) = view.stats.space_of(osd);
+        let mut out = space(total, used);
+        out["osd"] = osd.0.into();
+        out["num_pgs"] = pgs.get(&osd).copied().unwrap_or(0).into();
+        out
+    };
+    view.map.osds().map(one).collect()
+}
+
+/// Where an object would be, whether it exists or not.
+pub(crate) struct Found<'a> {
+    epoch: u32,
+    pool: &'a str,
+    pool_id: i64,
+    /// With its namespace, as `ns/name`.
+    object: String,
+    hash: u32,
+    pg: PgId,
+    mapping: &'a Mapping,
+}
+
+/// `None` if there is no such pool.
+pub(crate) fn find<'a>(view: &View<'a>, pool: &'a str, object: &str, nspace: &str) -> Option<Found<'a>> {
+    let pool_id = view.map.pool_id(pool)?;
+    let hash = object_hash(nspace.as_bytes(), b"", object.as_bytes());
+    let pg = PgId::of_hash(pool_id, hash, view.map.pool(pool_id)?.pg_num);
+    let object = if nspace.is_empty() { object.to_owned() } else { format!("{nspace}/{object}") };
+    Some(Found {
+        epoch: view.map.epoch.0,
+        pool,
+        pool_id,
+        object,
+        hash,
+        pg,
+        mapping: view.placement.mapping(pg),
+    })
+}
+
+impl Found<'_> {
+    /// `osdmap e13 pool 'rbd' (1) object 'o' -> pg 1.7fc1f406 (1.6) -> up ([0,1,2], p0) acting ([0,1,2], p0)`
+    pub(crate) fn text(&self) -> String {
+        let raw = PgId::new(self.pool_id, self.hash);
+        let m = self.mapping;
+        format!(
+            "osdmap e{} pool '{}' ({}) object '{}' -> pg {raw} ({}) -> up ({}, p{}) acting ({}, p{})\n",
+            self.epoch,
+            self.pool,
+            self.pool_id,
+            self.object,
+            self.pg,
+            list(&m.up),
+            primary(m.up_primary),
+            list(&m.acting),
+            primary(m.acting_primary),
+        )
+    }
+
+    /// The same by name.
+    pub(crate) fn json(&self) -> Value {
+        let m = self.mapping;
+        json!({
+            "epoch": self.epoch, "pool": self.pool, "pool_id": self.pool_id, "objname": self.object,
+            "raw_pgid": PgId::new(self.pool_id, self.hash).to_string(), "pgid": self.pg.to_string(),
+            "up": m.up.to_vec(), "up_primary": primary(m.up_primary),
+            "acting": m.acting.to_vec(), "acting_primary": primary(m.acting_primary),
+        })
+    }
 }

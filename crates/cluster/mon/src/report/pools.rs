@@ -6,8 +6,7 @@ use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt};
 use serde_json::{Map, Value, json};
 
 use super::dump::{joined, time};
-use super::table::Table;
-use super::units::{bytes, ratio};
+use super::table::{Table, bytes, ratio};
 use crate::command::View;
 
 /// The pools' lines of `osd dump`.

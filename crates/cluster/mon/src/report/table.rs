@@ -1,4 +1,5 @@
-//! Tables of text: each column as wide as its widest cell, two blanks between columns.
+//! Tables of text: each column as wide as its widest cell, two blanks between columns. And numbers of bytes, counts and times
+//! as Ceph prints them.
 
 /// Rows under headings.
 pub(super) struct Table {
@@ -40,6 +41,48 @@ impl Table {
     }
 }
 
+/// A number of bytes in at most seven characters: `6.0 MiB`, `10 GiB`, `512 B`.
+pub(super) fn bytes(value: u64) -> String {
+    scaled(value, 1024, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
+}
+
+/// A count: `1.50k`, `12M`.
+pub(super) fn count(value: u64) -> String {
+    scaled(value, 1000, &["", "k", "M", "G", "T", "P", "E"])
+}
+
+fn scaled(value: u64, step: u64, units: &[&str]) -> String {
+    let mut index = 0;
+    let mut unit = 1_u64;
+    while index + 1 < units.len() && value / unit >= step {
+        unit *= step;
+        index += 1;
+    }
+    let name = units.get(index).copied().unwrap_or_default();
+    if value.is_multiple_of(unit) {
+        return format!("{}{name}", value / unit);
+    }
+    let part = value as f64 / unit as f64;
+    let shown =
+        [2, 1].map(|digits| format!("{part:.digits$}{name}")).into_iter().find(|text| text.len() <= 7);
+    shown.unwrap_or_else(|| format!("{part:.0}{name}"))
+}
+
+/// A length of time by its largest unit: `42s`, `5m`, `3h`, `2d`.
+pub(super) fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A share, 0 for a share of nothing.
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +93,16 @@ mod tests {
         table.row(["a".to_owned(), "100".to_owned()]);
         table.row(["longer".to_owned()]);
         assert_eq!(table.render(), "NAME      N\na       100\nlonger\n");
+    }
+
+    #[test]
+    fn as_ceph_prints_them() {
+        let shown = [0, 512, 1024, 1536, 6 << 20, (6 << 20) + 1, 10 << 30, (10 << 30) + (1 << 29), u64::MAX]
+            .map(bytes);
+        let wanted = ["0 B", "512 B", "1 KiB", "1.5 KiB", "6 MiB", "6.0 MiB", "10 GiB", "10 GiB", "16 EiB"];
+        assert_eq!(shown, wanted);
+        assert_eq!([0, 999, 1000, 1500, 12_000_000].map(count), ["0", "999", "1k", "1.50k", "12M"]);
+        assert_eq!([5, 300, 10_000, 1 << 20].map(age), ["5s", "5m", "2h", "12d"]);
+        assert_eq!(ratio(1, 0), 0.0);
     }
 }

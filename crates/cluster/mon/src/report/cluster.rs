@@ -1,0 +1,243 @@
+//! The cluster as a whole: `status` (which is `ceph -s`), `df`, and the one monitor, which always has a quorum.
+
+use std::fmt::Write as _;
+
+use carmine_wire::private::PoolUse;
+use serde_json::{Value, json};
+
+use super::dump::time;
+use super::table::{Table, age, bytes, count, ratio};
+use super::{dump, health, pg};
+use crate::command::View;
+
+/// Sections and lines as Ceph has them.
+pub(crate) fn status_text(view: &View<'_>) -> String {
+    let (all, up, inside) = dump::counts(view.map);
+    let mut health = health::lines(view).into_iter();
+    let mut out = format!(
+        "  cluster:\n    id:     {}\n    health: {}\n",
+        view.map.fsid,
+        health.next().unwrap_or_default()
+    );
+    for line in health {
+        let _ = writeln!(out, "            {line}");
+    }
+    let _ = write!(
+        out,
+        " \n  services:\n    mon: 1 daemons, quorum a (age {})\n    mgr: a(active, the monitor itself)\n    osd: {all} osds: {up} up, \
+         {inside} in",
+        age(view.uptime_s)
+    );
+    if !view.map.pg_temp.is_empty() {
+        let _ = write!(out, "; {} remapped pgs", view.map.pg_temp.len());
+    }
+    let held = held(view);
+    let _ = write!(
+        out,
+        "\n \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    usage:   {}\n",
+        view.map.pools.len(),
+        pg::total(view.map),
+        count(held.objects),
+        bytes(held.bytes),
+        usage(view)
+    );
+    for (at, (state, number)) in pg::by_state(view).iter().enumerate() {
+        let head = if at == 0 { "pgs:    " } else { "        " };
+        let _ = writeln!(out, "    {head} {number} {state}");
+    }
+    out.push_str(" \n");
+    out
+}
+
+/// Used, free and total bytes, in words.
+pub(super) fn usage(view: &View<'_>) -> String {
+    let (total, used) = view.stats.space();
+    format!("{} used, {} / {} avail", bytes(used), bytes(total.saturating_sub(used)), bytes(total))
+}
+
+/// Objects and bytes of all pools.
+pub(super) fn held(view: &View<'_>) -> PoolUse {
+    let pools = view.stats.pools();
+    let objects = pools.values().map(|p| p.objects).sum();
+    let bytes = pools.values().map(|p| p.bytes).fold(0, u64::saturating_add);
+    PoolUse { objects, bytes, ..PoolUse::default() }
+}
+
+/// The keys that Ceph's has, as far as there is something to tell.
+pub(crate) fn status_json(view: &View<'_>) -> Value {
+    let map = view.map;
+    let (all, up, inside) = dump::counts(map);
+    let (total, used) = view.stats.space();
+    let held = held(view);
+    let states: Vec<Value> = pg::by_state(view)
+        .into_iter()
+        .map(|(state, count)| json!({ "state_name": state, "count": count }))
+        .collect();
+    json!({
+        "fsid": map.fsid.to_string(),
+        "health": health::json(view, false),
+        "election_epoch": 1,
+        "quorum": [0],
+        "quorum_names": ["a"],
+        "quorum_age": view.uptime_s,
+        "monmap": { "epoch": 1, "min_mon_release_name": "pacific", "num_mons": 1 },
+        "osdmap": {
+            "epoch": map.epoch.0, "num_osds": all, "num_up_osds": up, "osd_up_since": map.last_up_change.sec,
+            "num_in_osds": inside, "osd_in_since": map.last_in_change.sec, "num_remapped_pgs": map.pg_temp.len(),
+        },
+        "pgmap": {
+            "pgs_by_state": states, "num_pgs": pg::total(map), "num_pools": map.pools.len(),
+            "num_objects": held.objects, "data_bytes": held.bytes, "bytes_used": used,
+            "bytes_avail": total.saturating_sub(used), "bytes_total": total,
+        },
+        "fsmap": { "epoch": 1, "by_rank": [], "up:standby": 0 },
+        "mgrmap": { "available": true, "num_standbys": 0, "modules": [], "services": {} },
+        "servicemap": { "epoch": 1, "modified": dump::time(map.created), "services": {} },
+        "progress_events": {},
+    })
+}
+
+/// Device class of all OSDs: the map names none.
+const CLASS: &str = "ssd";
+
+/// What is shown of one pool.
+struct Pool<'a> {
+    id: i64,
+    name: &'a str,
+    pgs: u32,
+    held: PoolUse,
+    /// With all replicas.
+    used: u64,
+    /// More bytes that it could take.
+    max_avail: u64,
+}
+
+impl Pool<'_> {
+    fn used_ratio(&self) -> f64 {
+        let room = self.max_avail.saturating_add(self.held.bytes);
+        ratio(self.held.bytes, room)
+    }
+}
+
+fn pools<'a>(view: &View<'a>) -> Vec<Pool<'a>> {
+    let (total, used) = view.stats.space();
+    let held = view.stats.pools();
+    let full = (total as f64 * f64::from(view.map.full_ratio)) as u64;
+    let one = |(id, name): (&i64, &'a String)| {
+        let pool = view.map.pool(*id)?;
+        let held = held.get(id).copied().unwrap_or_default();
+        let size = u64::from(pool.size.max(1));
+        Some(Pool {
+            id: *id,
+            name,
+            pgs: pool.pg_num,
+            held,
+            used: held.bytes.saturating_mul(size),
+            max_avail: full.saturating_sub(used) / size,
+        })
+    };
+    view.map.pool_names.iter().filter_map(one).collect()
+}
+
+/// Two tables, as Ceph has them.
+pub(crate) fn df_text(view: &View<'_>) -> String {
+    let (total, used) = view.stats.space();
+    let mut raw = Table::new("<CLASS|SIZE|AVAIL|USED|RAW USED|%RAW USED");
+    for class in [CLASS, "TOTAL"] {
+        let percent = format!("{:.2}", 100.0 * ratio(used, total));
+        let avail = bytes(total.saturating_sub(used));
+        raw.row([class.to_owned(), bytes(total), avail, bytes(used), bytes(used), percent]);
+    }
+    let mut table = Table::new("<POOL|ID|PGS|STORED|OBJECTS|USED|%USED|MAX AVAIL");
+    for pool in pools(view) {
+        table.row([
+            pool.name.to_owned(),
+            pool.id.to_string(),
+            pool.pgs.to_string(),
+            bytes(pool.held.bytes),
+            count(pool.held.objects),
+            bytes(pool.used),
+            format!("{:.2}", 100.0 * pool.used_ratio()),
+            bytes(pool.max_avail),
+        ]);
+    }
+    format!("--- RAW STORAGE ---\n{} \n--- POOLS ---\n{}", raw.render(), table.render())
+}
+
+/// The same by name.
+pub(crate) fn df_json(view: &View<'_>) -> Value {
+    let (total, used) = view.stats.space();
+    let avail = total.saturating_sub(used);
+    let osds = pg::per_osd(view).len();
+    let raw = json!({
+        "total_bytes": total, "total_avail_bytes": avail, "total_used_bytes": used,
+        "total_used_raw_bytes": used, "total_used_raw_ratio": ratio(used, total),
+    });
+    let mut stats = raw.clone();
+    stats["num_osds"] = json!(view.map.osds().count());
+    stats["num_per_pool_osds"] = json!(osds);
+    let one = |pool: Pool<'_>| {
+        json!({ "name": pool.name, "id": pool.id, "stats": {
+            "stored": pool.held.bytes, "objects": pool.held.objects, "kb_used": pool.used.div_ceil(1024),
+            "bytes_used": pool.used, "percent_used": pool.used_ratio(), "max_avail": pool.max_avail,
+        }})
+    };
+    json!({
+        "stats": stats, "stats_by_class": { CLASS: raw },
+        "pools": pools(view).into_iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+fn addrs(view: &View<'_>) -> Value {
+    json!({ "addrvec": [{ "type": "v2", "addr": view.addr, "nonce": 0 }] })
+}
+
+fn monmap(view: &View<'_>) -> Value {
+    json!({
+        "epoch": 1, "fsid": view.map.fsid.to_string(), "modified": time(view.map.created),
+        "created": time(view.map.created), "min_mon_release": 16, "min_mon_release_name": "pacific",
+        "election_strategy": 1, "stretch_mode": false, "tiebreaker_mon": "",
+        "mons": [{
+            "rank": 0, "name": "a", "public_addrs": addrs(view), "addr": format!("{}/0", view.addr),
+            "public_addr": format!("{}/0", view.addr), "priority": 0, "weight": 0, "crush_location": "{}",
+        }],
+    })
+}
+
+/// The MonMap and the quorum.
+pub(crate) fn mon_dump_json(view: &View<'_>) -> Value {
+    let mut out = monmap(view);
+    out["quorum"] = json!([0]);
+    out
+}
+
+/// The MonMap in lines.
+pub(crate) fn mon_dump_text(view: &View<'_>) -> String {
+    let created = time(view.map.created);
+    format!(
+        "epoch 1\nfsid {}\nlast_changed {created}\ncreated {created}\nmin_mon_release 16 (pacific)\nelection_strategy: 1\n\
+         0: v2:{}/0 mon.a\n",
+        view.map.fsid, view.addr
+    )
+}
+
+/// One line.
+pub(crate) fn mon_stat_text(view: &View<'_>) -> String {
+    format!("e1: 1 mons at {{a=v2:{}/0}}, election epoch 1, leader 0 a, quorum 0 a\n", view.addr)
+}
+
+/// The same by name.
+pub(crate) fn mon_stat_json(view: &View<'_>) -> Value {
+    json!({
+        "epoch": 1, "num_mons": 1, "leader": "a",
+        "quorum": [{ "rank": 0, "name": "a", "addr": format!("v2:{}/0", view.addr) }],
+    })
+}
+
+/// Who leads.
+pub(crate) fn quorum_json(view: &View<'_>) -> Value {
+    json!({
+        "election_epoch": 1, "quorum": [0], "quorum_names": ["a"], "quorum_leader_name": "a",
+        "quorum_age": view.uptime_s, "monmap": monmap(view),
+    })
+}

@@ -1,0 +1,349 @@
+//! `osd tree`, `osd df`, `osd metadata` and `osd find`: the CRUSH tree, and what is known of each OSD.
+
+use std::collections::BTreeMap;
+
+use carmine_types::OsdId;
+use carmine_wire::osdmap::OsdMap;
+use serde_json::{Value, json};
+
+use super::table::{Table, bytes, ratio};
+use super::{dump, pg};
+use crate::command::View;
+
+/// A line of the tree: how deep, which bucket or device, its weight within its parent (16.16).
+#[derive(Clone, Copy)]
+pub(super) struct Node {
+    pub(super) depth: usize,
+    pub(super) id: i32,
+    pub(super) weight: u32,
+}
+
+/// Walks the CRUSH tree from its roots, parents first.
+pub(super) fn walk(map: &OsdMap) -> Vec<Node> {
+    let crush = &map.crush;
+    let buckets = || crush.buckets.iter().flatten();
+    let is_child = |id: i32| buckets().any(|b| b.items.contains(&id));
+    let roots = buckets().filter(|b| !is_child(b.id));
+    let mut stack: Vec<Node> = roots.map(|b| Node { depth: 0, id: b.id, weight: b.weight }).collect();
+    stack.reverse();
+    let mut out = Vec::new();
+    // A map with a cycle has no root on it, so the walk ends; the limit is for maps made by others.
+    let limit = crush.buckets.len() + map.osd_state.len() + 1;
+    while let Some(node) = stack.pop() {
+        out.push(node);
+        if out.len() > limit {
+            break;
+        }
+        if let Some(bucket) = buckets().find(|b| b.id == node.id) {
+            let children = bucket.items.iter().enumerate().rev();
+            stack.extend(children.map(|(at, item)| Node {
+                depth: node.depth + 1,
+                id: *item,
+                weight: bucket.item_weight(at),
+            }));
+        }
+    }
+    out
+}
+
+/// A 16.16 weight as a number.
+pub(super) fn weight(raw: u32) -> f64 {
+    f64::from(raw) / 65536.0
+}
+
+/// The same in JSON, where Ceph writes 1 and not 1.0.
+pub(super) fn weight_json(raw: u32) -> Value {
+    if raw.is_multiple_of(1 << 16) { json!(raw >> 16) } else { json!(weight(raw)) }
+}
+
+pub(super) fn item_name(map: &OsdMap, id: i32) -> String {
+    let named = map.crush.item_names.get(&id).cloned();
+    named.unwrap_or_else(|| if id >= 0 { format!("osd.{id}") } else { format!("bucket{id}") })
+}
+
+/// Number and name of the item's type; devices have type 0.
+pub(super) fn item_type(map: &OsdMap, id: i32) -> (i32, String) {
+    let kind = map.crush.buckets.iter().flatten().find(|b| b.id == id).map_or(0, |b| i32::from(b.kind_id));
+    let name = map.crush.type_names.get(&kind).cloned();
+    (kind, name.unwrap_or_else(|| if kind == 0 { "osd".into() } else { format!("type{kind}") }))
+}
+
+/// The device of a node, if it is one.
+pub(super) fn device(id: i32) -> Option<OsdId> {
+    u32::try_from(id).ok().map(OsdId)
+}
+
+/// The OSD is in one of these states; in all if none is named. `destroyed` is none of them.
+fn is_in_state(map: &OsdMap, osd: OsdId, states: &[&str]) -> bool {
+    let up = up_or_down(map, osd);
+    let weight = if map.is_in(osd) { "in" } else { "out" };
+    states.is_empty() || states.iter().any(|state| *state == up || *state == weight)
+}
+
+/// What is shown of the tree: OSDs in these states, and the buckets above them.
+fn shown(map: &OsdMap, states: &[&str]) -> Vec<Node> {
+    let mut kept = Vec::new();
+    // From the last: a bucket less deep than what was kept before is above it.
+    let mut above = 0;
+    for node in walk(map).into_iter().rev() {
+        let is_shown = match device(node.id) {
+            Some(osd) => is_in_state(map, osd, states),
+            None => states.is_empty() || node.depth < above,
+        };
+        if is_shown {
+            above = node.depth;
+            kept.push(node);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+pub(super) fn up_or_down(map: &OsdMap, osd: OsdId) -> &'static str {
+    if map.is_up(osd) { "up" } else { "down" }
+}
+
+/// A line for each node that is [`shown`], indented by depth.
+pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
+    let mut table = Table::new("ID|CLASS|<WEIGHT|<TYPE NAME|STATUS|REWEIGHT|PRI-AFF");
+    for Node { depth, id, weight: raw } in shown(map, states) {
+        let indent = "    ".repeat(depth);
+        let mut row = vec![id.to_string(), String::new(), format!("{:.5}", weight(raw))];
+        match device(id) {
+            Some(osd) => row.extend([
+                format!("{indent}{}", item_name(map, id)),
+                up_or_down(map, osd).to_owned(),
+                format!("{:.5}", weight(map.weight(osd))),
+                format!("{:.5}", weight(map.affinity(osd))),
+            ]),
+            None => row.push(format!("{indent}{} {}", item_type(map, id).1, item_name(map, id))),
+        }
+        table.row(row);
+    }
+    table.render()
+}
+
+/// `{"nodes": […], "stray": []}`
+pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
+    let one = |Node { depth, id, weight: raw }: Node| {
+        let (type_id, kind) = item_type(map, id);
+        let mut node = json!({ "id": id, "name": item_name(map, id), "type": kind, "type_id": type_id });
+        match device(id) {
+            Some(osd) => {
+                node["crush_weight"] = weight_json(raw);
+                node["depth"] = json!(depth);
+                node["pool_weights"] = json!({});
+                node["exists"] = json!(u8::from(map.exists(osd)));
+                node["status"] = json!(up_or_down(map, osd));
+                node["reweight"] = weight_json(map.weight(osd));
+                node["primary_affinity"] = weight_json(map.affinity(osd));
+            }
+            None => {
+                let bucket = map.crush.buckets.iter().flatten().find(|b| b.id == id);
+                node["pool_weights"] = json!({});
+                // Ceph lists them from the last.
+                node["children"] = bucket.into_iter().flat_map(|b| b.items.iter().rev().copied()).collect();
+            }
+        }
+        node
+    };
+    json!({ "nodes": shown(map, states).into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
+}
+
+/// What is shown of an OSD, or of all below a bucket.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    total: u64,
+    used: u64,
+    pgs: u64,
+}
+
+impl Use {
+    fn of(view: &View<'_>, pgs: &BTreeMap<OsdId, u64>, osd: OsdId) -> Use {
+        let (total, used) = view.stats.space_of(osd);
+        Use { total, used, pgs: pgs.get(&osd).copied().unwrap_or(0) }
+    }
+
+    fn utilization(self) -> f64 {
+        100.0 * ratio(self.used, self.total)
+    }
+}
+
+/// Figures of the whole.
+struct Summary {
+    all: Use,
+    var_min: f64,
+    var_max: f64,
+    /// Standard deviation of the utilizations, percent.
+    deviation: f64,
+}
+
+fn summary(uses: &[Use]) -> Summary {
+    let mut all = Use::default();
+    for one in uses {
+        all.total = all.total.saturating_add(one.total);
+        all.used = all.used.saturating_add(one.used);
+    }
+    let mean = all.utilization();
+    let vars: Vec<f64> = uses.iter().filter(|one| one.total > 0).map(|one| var(*one, mean)).collect();
+    let squares: f64 = uses.iter().map(|one| (one.utilization() - mean).powi(2)).sum();
+    Summary {
+        all,
+        var_min: vars.iter().copied().reduce(f64::min).unwrap_or(0.0),
+        var_max: vars.iter().copied().reduce(f64::max).unwrap_or(0.0),
+        deviation: (squares / uses.len().max(1) as f64).sqrt(),
+    }
+}
+
+/// How full an OSD is beside the mean.
+fn var(one: Use, mean: f64) -> f64 {
+    if mean > 0.0 { one.utilization() / mean } else { 1.0 }
+}
+
+/// The nodes to show: all of the tree, or its OSDs.
+fn nodes(view: &View<'_>, is_tree: bool) -> Vec<Node> {
+    walk(view.map).into_iter().filter(|node| is_tree || node.id >= 0).collect()
+}
+
+/// Columns before the name of a tree's node.
+const NAME_AT: usize = 14;
+
+/// A line for each OSD, and the sums.
+pub(crate) fn df_text(view: &View<'_>, is_tree: bool) -> String {
+    let pgs = pg::per_osd(view);
+    let uses: Vec<Use> = view.map.osds().map(|osd| Use::of(view, &pgs, osd)).collect();
+    let summary = summary(&uses);
+    let mean = summary.all.utilization();
+    let name = if is_tree { "|<TYPE NAME" } else { "" };
+    let mut table = Table::new(&format!(
+        "ID|CLASS|WEIGHT|REWEIGHT|SIZE|RAW USE|DATA|OMAP|META|AVAIL|%USE|VAR|PGS|STATUS{name}"
+    ));
+    for Node { depth, id, weight: raw } in nodes(view, is_tree) {
+        let name = format!("{}{}", "    ".repeat(depth), item_name(view.map, id));
+        let Some(osd) = device(id) else {
+            let mut row = vec![id.to_string(), String::new(), format!("{:.5}", weight(raw)), "-".into()];
+            row.resize(NAME_AT, String::new());
+            row.push(name);
+            table.row(row);
+            continue;
+        };
+        let one = Use::of(view, &pgs, osd);
+        table.row([
+            id.to_string(),
+            String::new(),
+            format!("{:.5}", weight(raw)),
+            format!("{:.5}", weight(view.map.weight(osd))),
+            bytes(one.total),
+            bytes(one.used),
+            bytes(one.used),
+            bytes(0),
+            bytes(0),
+            bytes(one.total.saturating_sub(one.used)),
+            format!("{:.2}", one.utilization()),
+            format!("{:.2}", var(one, mean)),
+            one.pgs.to_string(),
+            up_or_down(view.map, osd).to_owned(),
+            if is_tree { name } else { String::new() },
+        ]);
+    }
+    let all = summary.all;
+    let free = bytes(all.total.saturating_sub(all.used));
+    let mut last = vec![String::new(), String::new(), String::new(), "TOTAL".to_owned()];
+    last.extend([
+        bytes(all.total),
+        bytes(all.used),
+        bytes(all.used),
+        bytes(0),
+        bytes(0),
+        free,
+        format!("{mean:.2}"),
+    ]);
+    table.row(last);
+    format!(
+        "{}MIN/MAX VAR: {:.2}/{:.2}  STDDEV: {:.2}\n",
+        table.render(),
+        summary.var_min,
+        summary.var_max,
+        summary.deviation
+    )
+}
+
+fn kb(bytes: u64) -> u64 {
+    bytes / 1024
+}
+
+fn figures(one: Use) -> Value {
+    json!({
+        "kb": kb(one.total), "kb_used": kb(one.used), "kb_used_data": kb(one.used), "kb_used_omap": 0,
+        "kb_used_meta": 0, "kb_avail": kb(one.total.saturating_sub(one.used)),
+        "utilization": one.utilization(), "pgs": one.pgs,
+    })
+}
+
+/// `{"nodes": […], "stray": [], "summary": {…}}`
+pub(crate) fn df_json(view: &View<'_>, is_tree: bool) -> Value {
+    let pgs = pg::per_osd(view);
+    let uses: Vec<Use> = view.map.osds().map(|osd| Use::of(view, &pgs, osd)).collect();
+    let summary = summary(&uses);
+    let mean = summary.all.utilization();
+    let one = |Node { depth, id, weight: raw }: Node| {
+        let (type_id, kind) = item_type(view.map, id);
+        let used = device(id).map_or(Use::default(), |osd| Use::of(view, &pgs, osd));
+        let mut node = figures(used);
+        node["id"] = json!(id);
+        node["name"] = json!(item_name(view.map, id));
+        node["type"] = json!(kind);
+        node["type_id"] = json!(type_id);
+        node["depth"] = json!(depth);
+        node["crush_weight"] = weight_json(raw);
+        node["pool_weights"] = json!({});
+        node["var"] = json!(var(used, mean));
+        match device(id) {
+            Some(osd) => {
+                node["reweight"] = weight_json(view.map.weight(osd));
+                node["status"] = json!(up_or_down(view.map, osd));
+            }
+            None => node["reweight"] = json!(-1.0),
+        }
+        node
+    };
+    json!({
+        "nodes": nodes(view, is_tree).into_iter().map(one).collect::<Vec<_>>(),
+        "stray": [],
+        "summary": {
+            "total_kb": kb(summary.all.total), "total_kb_used": kb(summary.all.used),
+            "total_kb_used_data": kb(summary.all.used), "total_kb_used_omap": 0, "total_kb_used_meta": 0,
+            "total_kb_avail": kb(summary.all.total.saturating_sub(summary.all.used)),
+            "average_utilization": mean, "min_var": summary.var_min, "max_var": summary.var_max,
+            "dev": summary.deviation,
+        },
+    })
+}
+
+/// What the OSD said, all values as text; only its number if it has not booted since this monitor began.
+pub(crate) fn metadata_json(view: &View<'_>, osd: OsdId) -> Value {
+    let mut out = json!({ "id": osd.0 });
+    for (key, value) in view.stats.metadata(osd) {
+        out[key] = json!(value);
+    }
+    if let Some(addrs) = view.map.client_addr(osd) {
+        let shown = dump::addr_list(addrs);
+        for key in ["front_addr", "back_addr", "hb_front_addr", "hb_back_addr"] {
+            out[key] = json!(shown);
+        }
+    }
+    out
+}
+
+/// Address, host and place in the CRUSH tree.
+pub(crate) fn find_json(view: &View<'_>, osd: OsdId) -> Value {
+    let at = osd.0 as usize;
+    let host = view.stats.metadata(osd).find(|(key, _)| *key == "hostname").map_or("", |(_, value)| value);
+    json!({
+        "osd": osd.0,
+        "addrs": dump::addr_vec(view.map.client_addrs.get(at)),
+        "osd_fsid": view.map.osd_uuid.get(at).copied().unwrap_or_default().to_string(),
+        "host": host,
+        "crush_location": { "root": "default" },
+    })
+}
