@@ -1,18 +1,244 @@
 //! Charts: plain data, and the SVG that is made from it.
 
-mod draw;
-mod heat;
-mod hit;
 mod ink;
 mod lines;
-mod model;
 mod rows;
 mod scale;
-mod share;
 mod svg;
 
-pub(crate) use ink::Ink;
-pub(crate) use ink::style_sheet;
-pub(crate) use model::{Axis, Chart, Dot, HeatPlot, Key, Line, LinePlot, Plot, Row, RowPlot};
-pub(crate) use share::share_axes;
+use std::collections::BTreeMap;
+
+use scale::Scale;
+
+use crate::lists::span;
+use crate::table::Table;
+
+pub(crate) use ink::{Ink, style_sheet};
 pub(crate) use svg::picture;
+
+/// One figure of the page.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    /// Unique on the page: the id of its element and the stem of its downloads.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    /// What all of it has in common: store, size, durability, route.
+    pub(crate) context: String,
+    pub(crate) plot: Plot,
+    /// The figures of the chart.
+    pub(crate) table: Table,
+    /// What a reader must know, such as a slope or why something is missing.
+    pub(crate) remarks: Vec<String>,
+    /// Charts with the same word here share their axes. Empty: it stands alone.
+    pub(crate) family: String,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub(crate) enum Plot {
+    Lines(LinePlot),
+    Rows(RowPlot),
+    Heat(HeatPlot),
+    /// Line plots below each other that share the horizontal axis.
+    Panels(Vec<LinePlot>),
+}
+
+/// An axis of numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Axis {
+    /// Name with its unit.
+    pub(crate) label: String,
+    /// Starts at 0 whatever the values are.
+    pub(crate) from_zero: bool,
+    /// Logarithmic where the values allow it.
+    pub(crate) log: bool,
+    /// Holds at least this range: how charts share an axis.
+    pub(crate) at_least: Option<(f64, f64)>,
+}
+
+impl Axis {
+    /// A linear axis from 0.
+    pub(crate) fn from_zero(label: &str) -> Axis {
+        Axis { label: label.into(), from_zero: true, ..Axis::default() }
+    }
+
+    /// The scale that holds `values` and what the axis is told to hold.
+    pub(crate) fn scale(&self, values: impl Iterator<Item = f64>, ticks: usize) -> Scale {
+        let (low, high) = self.range(values);
+        if self.log { Scale::log(low, high, ticks) } else { Scale::linear(low, high, ticks) }
+    }
+
+    /// Lowest and highest of `values` and of what the axis is told to hold.
+    pub(crate) fn range(&self, values: impl Iterator<Item = f64>) -> (f64, f64) {
+        let told = self.at_least.into_iter().flat_map(|(low, high)| [low, high]);
+        let zero = (self.from_zero && !self.log).then_some(0.0);
+        span(values.chain(told).chain(zero).filter(|v| v.is_finite()))
+    }
+}
+
+/// Lines over two axes of numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinePlot {
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) lines: Vec<Line>,
+    /// Vertical marks: (x, text).
+    pub(crate) flags: Vec<(f64, String)>,
+}
+
+/// A line of a plot.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) ink: Ink,
+    pub(crate) dotted: bool,
+    /// A marker at each point.
+    pub(crate) markers: bool,
+    pub(crate) dots: Vec<Dot>,
+}
+
+/// A point of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Dot {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// A bar from here to there.
+    pub(crate) bar: Option<(f64, f64)>,
+    /// Drawn hollow: SHARED, NOISY, UNSTEADY, smoke.
+    pub(crate) marked: bool,
+}
+
+/// Rows of names with bars or dots over one axis of numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowPlot {
+    pub(crate) x: Axis,
+    /// What the colours mean.
+    pub(crate) keys: Vec<Key>,
+    pub(crate) rows: Vec<Row>,
+    /// Bars one after the other; else dots.
+    pub(crate) stacked: bool,
+    /// A vertical line, such as "no difference".
+    pub(crate) reference: Option<f64>,
+    /// A range that counts as equal.
+    pub(crate) band: Option<(f64, f64)>,
+}
+
+/// A colour's meaning.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) ink: Ink,
+    pub(crate) dotted: bool,
+}
+
+/// A row: a value for each key, and an interval where there is one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) values: Vec<Option<f64>>,
+    pub(crate) interval: Option<(f64, f64)>,
+    pub(crate) marked: bool,
+}
+
+/// Parts of 1 over time (columns) and CPUs (rows).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeatPlot {
+    pub(crate) x: Axis,
+    /// Start of each column and the end of the last: one more than columns.
+    pub(crate) edges: Vec<f64>,
+    pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
+}
+
+impl Key {
+    /// A key in the ink of series `number`.
+    pub(crate) fn series(number: usize, name: impl Into<String>) -> Key {
+        Key { name: name.into(), ink: Ink::Series(number), dotted: false }
+    }
+}
+
+impl Plot {
+    /// What the colours mean; nothing if there is one meaning only.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let of = |lines: &[Line]| -> Vec<Key> {
+            let key = |l: &Line| Key { name: l.name.clone(), ink: l.ink, dotted: l.dotted };
+            lines.iter().map(key).collect()
+        };
+        match self {
+            Plot::Lines(plot) => of(&plot.lines),
+            Plot::Rows(plot) => plot.keys.clone(),
+            Plot::Heat(_) => {
+                let steps = [(0, "idle"), (2, "25 %"), (4, "50 %"), (6, "75 %"), (8, "busy all the time")];
+                let key = |(step, name)| Key { ink: Ink::Heat(step), ..Key::series(step, name) };
+                steps.map(key).to_vec()
+            }
+            // A panel with one line is named by its axis.
+            Plot::Panels(plots) => {
+                plots.iter().filter(|p| p.lines.len() > 1).flat_map(|p| of(&p.lines)).collect()
+            }
+        }
+    }
+}
+
+type Range = (f64, f64);
+
+fn join(a: Range, b: Range) -> Range {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// All values that a line plot shows along x and along y.
+pub(crate) fn line_ranges(plot: &LinePlot) -> (Range, Range) {
+    let dots = || plot.lines.iter().flat_map(|l| &l.dots);
+    let bars = |d: &Dot| [d.y, d.bar.map_or(d.y, |b| b.0), d.bar.map_or(d.y, |b| b.1)];
+    (plot.x.range(dots().map(|d| d.x)), plot.y.range(dots().flat_map(bars)))
+}
+
+/// All values that a row plot shows.
+pub(crate) fn row_range(plot: &RowPlot) -> Range {
+    let of = |row: &Row| -> Vec<f64> {
+        let shown = row.values.iter().flatten().copied();
+        let shown: Vec<f64> = if plot.stacked { vec![shown.sum()] } else { shown.collect() };
+        shown.into_iter().chain(row.interval.into_iter().flat_map(|i| [i.0, i.1])).collect()
+    };
+    plot.x.range(
+        plot.rows
+            .iter()
+            .flat_map(of)
+            .chain(plot.reference)
+            .chain(plot.band.into_iter().flat_map(|b| [b.0, b.1])),
+    )
+}
+
+/// Gives the charts of each family the same axes.
+pub(crate) fn share_axes(charts: &mut [Chart]) {
+    let mut ranges: BTreeMap<String, (Range, Range)> = BTreeMap::new();
+    for chart in charts.iter().filter(|c| !c.family.is_empty()) {
+        let Some(own) = ranges_of(&chart.plot) else { continue };
+        let all = ranges.entry(chart.family.clone()).or_insert(own);
+        *all = (join(all.0, own.0), join(all.1, own.1));
+    }
+    for chart in charts {
+        let Some((x, y)) = ranges.get(&chart.family) else { continue };
+        match &mut chart.plot {
+            Plot::Lines(plot) => {
+                hold(&mut plot.x, *x);
+                hold(&mut plot.y, *y);
+            }
+            Plot::Rows(plot) => hold(&mut plot.x, *x),
+            Plot::Heat(_) | Plot::Panels(_) => {}
+        }
+    }
+}
+
+fn ranges_of(plot: &Plot) -> Option<(Range, Range)> {
+    match plot {
+        Plot::Lines(plot) => Some(line_ranges(plot)),
+        Plot::Rows(plot) => Some((row_range(plot), (0.0, 0.0))),
+        Plot::Heat(_) | Plot::Panels(_) => None,
+    }
+}
+
+fn hold(axis: &mut Axis, range: Range) {
+    if range.0.is_finite() && range.1.is_finite() {
+        axis.at_least = Some(range);
+    }
+}

@@ -1,15 +1,13 @@
 //! Under which conditions it was measured, and how to do it again.
 
-pub(crate) mod doctor;
-mod drives;
-
 use std::collections::BTreeSet;
 
+use carmine_load::samples::{NvmeSamples, SmartLog};
 use serde_json::Value;
 
 use crate::data::{Ended, RunData, drift, text_of};
 use crate::figures::View;
-use crate::lists::grouped;
+use crate::lists::{grouped, tally};
 use crate::report::Section;
 use crate::table::{Cell, Table};
 use crate::units::{date, duration};
@@ -30,9 +28,9 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Section> {
         add("The run", Section { table: Some(facts(run)), ..Section::default() });
         add("Settings that all points share", Section { table: Some(common(view)), ..Section::default() });
         add("Machine", Section { table: Some(listed(&run.file().host)), ..Section::default() });
-        add("What the doctor found", doctor::of_machine(&run.file().doctor));
-        add("What the doctor found of the testbeds", doctor::of_points(run));
-        add("NVMe drives by their SMART logs", drives::section(run));
+        add("What the doctor found", doctor_of_machine(&run.file().doctor));
+        add("What the doctor found of the testbeds", doctor_of_points(run));
+        add("NVMe drives by their SMART logs", drives(run));
         add("Remarks of the points", Section { table: Some(marks(run)), ..Section::default() });
         add("Plan", Section { verbatim: shortened(&run.run.plan()), ..Section::default() });
         add("Exact commands", commands(run));
@@ -222,4 +220,184 @@ fn words() -> Section {
         ("comparison", "Student's t on logarithms of paired ratios, at least 5 pairs; Holm's correction over the report.".into()),
     ]);
     Section { title: "Words".into(), table: Some(table), ..Section::default() }
+}
+
+/// Columns, and the fields that they show.
+const COLUMNS: [(&str, &str); 8] = [
+    ("severity", "severity"),
+    ("topic", "topic"),
+    ("of", "subject"),
+    ("is", "is"),
+    ("better", "better"),
+    ("known cost", "cost"),
+    ("source", "source"),
+    ("change", "command"),
+];
+/// What the kinds of findings are called, the worst first.
+const SEVERITIES: [(&str, &str); 4] =
+    [("bad", "bad"), ("warn", "warning"), ("info", "to know"), ("ok", "ok")];
+/// The machine has no such thing.
+const ABSENT: &str = "not_present";
+
+/// Findings about the machine, as the run has them.
+fn doctor_of_machine(findings: &Value) -> Section {
+    let Some(list) = findings.as_array() else {
+        let text =
+            if findings.is_null() { "The doctor was not asked." } else { "The findings can't be read." };
+        return Section { text: vec![text.into()], ..Section::default() };
+    };
+    let mut text = Vec::new();
+    let absent: Vec<String> = list.iter().filter(|f| field(f, "severity") == ABSENT).map(title).collect();
+    if !absent.is_empty() {
+        text.push(format!("Not present on this machine, so not judged: {}.", absent.join(", ")));
+    }
+    let mut table = Table::new(&COLUMNS.map(|(name, _)| name).join(" | "));
+    sorted(list).iter().for_each(|finding| table.push(finding_row(finding)));
+    if table.rows.is_empty() {
+        text.push("Nothing to change.".into());
+    }
+    Section { text, table: Some(table.without_empty_columns()), ..Section::default() }
+}
+
+/// What is worth a warning of single points, and not of the machine: who sits where differs from point to point.
+fn doctor_of_points(run: &RunData) -> Section {
+    let known: Vec<&Value> = run.file().doctor.as_array().into_iter().flatten().collect();
+    let results = run.points.iter().filter_map(|m| m.result.as_ref());
+    let findings = results.flat_map(|result| result.carmine.doctor.as_array().into_iter().flatten());
+    let found = tally(findings.filter(|finding| is_warning(finding) && !known.contains(finding)));
+    let mut table = Table::new(&COLUMNS.map(|(name, _)| name).join(" | "));
+    table.columns.push("points".into());
+    for (finding, count) in found {
+        let mut cells = finding_row(finding);
+        cells.push(Cell::Number(count as f64, 0));
+        table.push(cells);
+    }
+    Section { table: Some(table.without_empty_columns()), ..Section::default() }
+}
+
+/// What spoils a measurement, for the head of the page.
+pub(crate) fn spoils(findings: &Value) -> Vec<String> {
+    let bad = findings.as_array().into_iter().flatten().filter(|f| field(f, "severity") == "bad");
+    bad.map(|f| format!("The doctor: {}: {}", title(f), field(f, "is"))).collect()
+}
+
+fn is_warning(finding: &Value) -> bool {
+    matches!(field(finding, "severity"), "bad" | "warn")
+}
+
+fn field<'a>(finding: &'a Value, name: &str) -> &'a str {
+    finding.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn title(finding: &Value) -> String {
+    match field(finding, "subject") {
+        "" => field(finding, "topic").to_owned(),
+        subject => format!("{} of {subject}", field(finding, "topic")),
+    }
+}
+
+/// Those that say something of the machine, the worst first; kinds that are not known come last.
+fn sorted(list: &[Value]) -> Vec<&Value> {
+    let mut present: Vec<&Value> = list.iter().filter(|f| field(f, "severity") != ABSENT).collect();
+    let rank = |f: &Value| SEVERITIES.iter().position(|(word, _)| *word == field(f, "severity"));
+    present.sort_by_key(|f| rank(f).unwrap_or(SEVERITIES.len()));
+    present
+}
+
+fn finding_row(finding: &Value) -> Vec<Cell> {
+    let cell = |(_, name): &(&str, &str)| {
+        let text = finding.get(*name).map(text_of).unwrap_or_default();
+        let shown = SEVERITIES.iter().find(|(word, _)| *name == "severity" && *word == text);
+        match shown.map_or(text.as_str(), |(_, shown)| *shown) {
+            "" => Cell::None,
+            text => text.into(),
+        }
+    };
+    COLUMNS.iter().map(cell).collect()
+}
+
+/// A data unit of the log, bytes (NVM Express Base Specification, "SMART / Health Information").
+const UNIT_BYTES: f64 = 512_000.0;
+
+/// The logs of all points that have some; empty on machines without such drives.
+fn drives(run: &RunData) -> Section {
+    let mut table = Table::new(
+        "point | drive | used (%) | spare (%) | critical warning (bits) | temperature, start (°C) | \
+        temperature, end (°C) | media errors | new media errors | unsafe shutdowns | read (MB) | \
+        written (MB) | read commands | write commands",
+    );
+    let mut text = BTreeSet::new();
+    for measured in &run.points {
+        let Ok(Some(samples)) = run.run.samples(&measured.point) else { continue };
+        for drive in &samples.nvme {
+            match &drive.missing {
+                Some(why) => drop(text.insert(format!("{}: {why}.", drive.drive))),
+                None => table.push(drive_row(&measured.point.stem, drive)),
+            }
+        }
+    }
+    Section {
+        text: text.into_iter().collect(),
+        table: Some(table.without_empty_columns()),
+        ..Section::default()
+    }
+}
+
+fn drive_row(stem: &str, drive: &NvmeSamples) -> Vec<Cell> {
+    let of = |log: &SmartLog, name: &str| log.get(name).map(|n| *n as f64);
+    let count = |log: &SmartLog, name: &str| Cell::number(of(log, name), 0);
+    let megabytes = |name: &str| Cell::number(of(&drive.difference, name).map(|n| n * UNIT_BYTES / 1e6), 1);
+    let (start, end, since) = (&drive.start, &drive.end, &drive.difference);
+    vec![
+        stem.into(),
+        drive.drive.as_str().into(),
+        count(end, "percentage_used"),
+        count(end, "available_spare_percent"),
+        count(end, "critical_warning"),
+        count(start, "temperature_c"),
+        count(end, "temperature_c"),
+        count(end, "media_errors"),
+        count(since, "media_errors"),
+        count(end, "unsafe_shutdowns"),
+        megabytes("data_units_read"),
+        megabytes("data_units_written"),
+        count(since, "host_read_commands"),
+        count(since, "host_write_commands"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_worst_first_and_the_absent_in_a_sentence() {
+        let findings = json!([
+            {"topic": "boost", "severity": "not_present", "is": "no switch"},
+            {"topic": "SMT", "severity": "info", "is": "on"},
+            {"topic": "I/O scheduler", "subject": "vda", "severity": "warn", "is": "mq-deadline", "better": "none",
+             "cost": "c", "source": "s", "command": "echo none"},
+            {"topic": "build", "severity": "bad", "is": "debug"},
+        ]);
+        let section = doctor_of_machine(&findings);
+        let text = section.table.unwrap().csv();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "severity,topic,of,is,better,known cost,source,change");
+        assert!(
+            lines[1].starts_with("bad,build") && lines[2].starts_with("warning,I/O scheduler,vda"),
+            "{text}"
+        );
+        assert_eq!(lines.len(), 4);
+        assert_eq!(section.text, ["Not present on this machine, so not judged: boost."]);
+        assert_eq!(spoils(&findings), ["The doctor: build: debug"]);
+    }
+
+    #[test]
+    fn strange_findings_do_no_harm() {
+        assert_eq!(doctor_of_machine(&Value::Null).text, ["The doctor was not asked."]);
+        assert_eq!(doctor_of_machine(&json!({"a": 1})).text, ["The findings can't be read."]);
+        let odd = doctor_of_machine(&json!([7, {"severity": "odd", "is": [1]}]));
+        assert_eq!(odd.table.unwrap().rows.len(), 2);
+    }
 }

@@ -1,13 +1,220 @@
-//! What the archives say, in the order in which charts and tables ask for it.
+//! What the archives say of runs and points, as charts and tables ask for it: which points have a result, which marks spoil
+//! them, and how far the machine drifted.
 
 mod axes;
-mod drift;
-mod latency;
-mod measured;
 mod setting;
 
+use std::path::Path;
+
+use carmine_study::archive::{ArchiveError, Point, PointKind, PointResult, Run, RunFile, State};
+use serde_json::Value;
+
+use crate::lists::distinct;
+
 pub(crate) use axes::{Axes, LOAD_AXES, PANEL_AXES, SIZE_AXES, axis_value};
-pub(crate) use drift::drift;
-pub(crate) use latency::Latency;
-pub(crate) use measured::{Ended, Measured, RunData, load, text_of, words};
-pub(crate) use setting::{Cores, Setting, settings};
+pub(crate) use setting::{Cores, Latency, Setting, settings};
+
+/// Marks that keep a point out of slopes.
+const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE"];
+
+/// How a point ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ended {
+    Done,
+    /// With its error.
+    Failed(String),
+    /// The run was stopped before.
+    NotRun,
+    /// Its files can't be read: why.
+    Unreadable(String),
+}
+
+/// A point and its result.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// Number of the run in the report.
+    pub(crate) run: usize,
+    pub(crate) point: Point,
+    pub(crate) ended: Ended,
+    pub(crate) result: Option<PointResult>,
+    /// Length of its commands, seconds.
+    pub(crate) seconds: f64,
+    /// What the store went through before it.
+    pub(crate) condition: String,
+    /// Words such as SHARED, in the order of their importance.
+    pub(crate) words: Vec<String>,
+}
+
+impl Measured {
+    /// Was measured, and nothing speaks against its figures.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.result.is_some() && !self.words.iter().any(|w| SPOILS.contains(&w.as_str()))
+    }
+
+    /// Is part of the plan, and not the first point run again.
+    pub(crate) fn is_planned(&self) -> bool {
+        self.point.kind == PointKind::Point
+    }
+}
+
+/// A run as reports see it.
+#[derive(Clone, Debug)]
+pub(crate) struct RunData {
+    /// Short and distinct from the other runs' names.
+    pub(crate) label: String,
+    pub(crate) run: Run,
+    pub(crate) points: Vec<Measured>,
+    /// Sentences about what is missing or can't be read.
+    pub(crate) missing: Vec<String>,
+}
+
+impl RunData {
+    pub(crate) fn file(&self) -> &RunFile {
+        &self.run.file
+    }
+}
+
+/// Reads a run. A point whose files are bad or missing is listed; only a folder that is no run is an error.
+/// `progress` gets how many of all its points have been read.
+pub(crate) fn load(
+    dir: &Path,
+    number: usize,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<RunData, ArchiveError> {
+    let run = Run::open(dir)?;
+    let smoke = run.file.label == "smoke";
+    let mut points = Vec::with_capacity(run.points.len());
+    for point in &run.points {
+        points.push(measured(&run, point, number, smoke));
+        progress(points.len(), run.points.len());
+    }
+    let missing = missing(&run, &points);
+    Ok(RunData { label: label(dir, &run.file.name), run, points, missing })
+}
+
+fn label(dir: &Path, name: &str) -> String {
+    let folder = dir.canonicalize().ok();
+    let folder = folder.as_deref().unwrap_or(dir).file_name();
+    folder.map_or_else(|| name.to_owned(), |f| f.to_string_lossy().into_owned())
+}
+
+fn measured(run: &Run, point: &Point, number: usize, smoke: bool) -> Measured {
+    let mut found = Measured {
+        run: number,
+        point: point.clone(),
+        ended: Ended::NotRun,
+        result: None,
+        seconds: 0.0,
+        condition: String::new(),
+        words: Vec::new(),
+    };
+    let state = match run.state(point) {
+        Ok(Some(state)) => state,
+        Ok(None) => return found,
+        Err(error) => {
+            found.ended = Ended::Unreadable(error.to_string());
+            return found;
+        }
+    };
+    found.seconds = state.seconds;
+    found.condition = text_of(&state.condition);
+    if state.state == State::Failed {
+        found.ended = Ended::Failed(state.error.unwrap_or_else(|| "it did not say why".into()));
+        return found;
+    }
+    match run.result(point) {
+        Ok(Some(result)) => {
+            found.words = words(&result, smoke);
+            found.ended = Ended::Done;
+            found.result = Some(result);
+        }
+        Ok(None) => {
+            let file = run.point_file(point, "json");
+            found.ended = Ended::Unreadable(format!("{} is missing", file.display()));
+        }
+        Err(error) => found.ended = Ended::Unreadable(error.to_string()),
+    }
+    found
+}
+
+/// Text as it is, other values as JSON, null as nothing.
+pub(crate) fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The words that the marks begin with, and those that follow from figures.
+pub(crate) fn words(result: &PointResult, smoke: bool) -> Vec<String> {
+    let carmine = &result.carmine;
+    let is_word = |w: &&str| w.len() > 2 && w.chars().all(|c| c.is_ascii_uppercase() || c == '-');
+    let first = |mark: &String| {
+        let word = mark.split([':', ' ']).next().filter(is_word);
+        word.map(str::to_owned)
+    };
+    let mut words: Vec<String> = Vec::new();
+    words.extend(carmine.shared.then(|| "SHARED".to_owned()));
+    words.extend(carmine.marks.iter().filter_map(first));
+    words.extend((smoke || is_short(carmine.window_seconds)).then(|| "SMOKE".to_owned()));
+    words.extend(carmine.above_baseline.then(|| "ABOVE-BASELINE".to_owned()));
+    words.extend((carmine.errors > 0).then(|| "ERRORS".to_owned()));
+    distinct(words)
+}
+
+/// Windows under a minute are a smoke test; a minute's window may end a moment early.
+fn is_short(window_seconds: f64) -> bool {
+    window_seconds > 0.0 && window_seconds < 59.5
+}
+
+fn missing(run: &Run, points: &[Measured]) -> Vec<String> {
+    let mut missing = Vec::new();
+    let count = |ended: fn(&Ended) -> bool| points.iter().filter(|p| ended(&p.ended)).count();
+    if points.is_empty() {
+        missing.push("points.json is missing or lists no point: there is nothing to draw".to_owned());
+    }
+    let not_run = count(|e| matches!(e, Ended::NotRun));
+    if not_run > 0 {
+        missing.push(format!("{not_run} of {} points were not run: the sweep was stopped", points.len()));
+    } else if !run.file.complete && !points.is_empty() {
+        missing.push("run.json says that the sweep did not come to its end".to_owned());
+    }
+    let failed = count(|e| matches!(e, Ended::Failed(_)));
+    if failed > 0 {
+        missing.push(format!(
+            "{failed} of {} points failed; their errors stand in the table of points",
+            points.len()
+        ));
+    }
+    for point in points {
+        if let Ended::Unreadable(why) = &point.ended {
+            missing.push(format!("point {} can't be read: {why}", point.point.stem));
+        }
+    }
+    missing
+}
+
+/// A point and its repetition at the end of the run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Drift {
+    pub(crate) stem: String,
+    pub(crate) first_iops: f64,
+    pub(crate) again_iops: f64,
+}
+
+impl Drift {
+    /// Part of 1, negative if it has become slower.
+    pub(crate) fn part(&self) -> f64 {
+        self.again_iops / self.first_iops - 1.0
+    }
+}
+
+/// `None` if the first point was not run again, or one of both failed.
+pub(crate) fn drift(run: &RunData) -> Option<Drift> {
+    let iops = |m: &Measured| m.result.as_ref().map(|r| r.iops()).filter(|iops| *iops > 0.0);
+    let again = run.points.iter().find(|m| !m.is_planned())?;
+    let same = |m: &&Measured| m.is_planned() && m.point.config == again.point.config;
+    let first = run.points.iter().filter(same).min_by_key(|m| m.point.index)?;
+    Some(Drift { stem: first.point.stem.clone(), first_iops: iops(first)?, again_iops: iops(again)? })
+}

@@ -1,10 +1,7 @@
 //! The figures of a report: which charts the data allow, and their tables.
 
-mod bars;
-mod baselines;
-mod cores;
-mod cpu;
 mod curve;
+mod rows;
 mod scaling;
 mod timeline;
 mod view;
@@ -32,15 +29,15 @@ pub(crate) struct Group {
 /// chart are left out.
 pub(crate) fn groups(view: &View<'_>, compared: &Compared) -> Vec<Group> {
     let (scaling, curves) = (scaling::charts(view), curve::charts(view));
-    let bars = if scaling.is_empty() && curves.is_empty() { bars::charts(view) } else { Vec::new() };
+    let bars = if scaling.is_empty() && curves.is_empty() { rows::results(view) } else { Vec::new() };
     let all = [
         ("results", "Results", bars),
         ("scaling", "Scaling", scaling),
         ("compare", "Comparison", compare::charts(view, compared)),
         ("curves", "Latency", curves),
-        ("cores", "Per core", cores::charts(view)),
-        ("cpu", "CPU time", cpu::charts(view)),
-        ("baselines", "Raw baselines", baselines::charts(view)),
+        ("cores", "Per core", rows::per_core(view)),
+        ("cpu", "CPU time", rows::cpu_time(view)),
+        ("baselines", "Raw baselines", rows::baselines(view)),
     ];
     let group = |(id, title, mut charts): (_, _, Vec<Chart>)| {
         share_axes(&mut charts);

@@ -3,12 +3,11 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::draw::{Area, CHAR_WIDTH, DOTTED_WIDTH, Drawn, TEXT, anchored, text};
-use super::hit::Hit;
 use super::ink::Ink;
-use super::model::{Dot, Line, LinePlot};
+use super::line_ranges;
 use super::scale::Scale;
-use super::share::line_ranges;
+use super::svg::{Area, CHAR_WIDTH, DOTTED_WIDTH, Drawn, Hit, TEXT, anchored, text, x_title};
+use super::{Dot, Line, LinePlot};
 use crate::units::{figure, short};
 
 /// Room below a plot for ticks and the axis' name.
@@ -41,9 +40,7 @@ pub(crate) fn draw(root: &Area<'_>, plot: &LinePlot, with_x: bool, hits: &mut Ve
     let style = anchored(Ink::Muted, HPos::Left, VPos::Center);
     root.draw_text(&plot.y.label, &style, (12, 20))?;
     if with_x {
-        let (width, height) = root.dim_in_pixel();
-        let style = anchored(Ink::Muted, HPos::Right, VPos::Bottom);
-        root.draw_text(&plot.x.label, &style, ((width - RIGHT) as i32, height as i32 - 6))?;
+        x_title(root, &plot.x.label, RIGHT)?;
     }
     flags(&chart, plot)?;
     for (at, line) in plot.lines.iter().enumerate() {

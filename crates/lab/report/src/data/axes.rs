@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_study::archive::Config;
 
-use super::measured::{Measured, text_of};
+use super::{Measured, text_of};
 use crate::units::{bytes, short};
 
 /// Axes along a response-latency curve: how much is asked.
