@@ -79,9 +79,6 @@ pub enum MonError {
         /// The configured one.
         expected: carmine_types::Uuid,
     },
-    /// Accepting connections failed for good.
-    #[error("cannot accept connections: {0}")]
-    Accept(std::io::Error),
 }
 
 impl MonError {

@@ -6,9 +6,8 @@ use carmine_wire::EntityAddr;
 use carmine_wire::osdmap::OsdMap;
 
 use crate::change::Change;
-use crate::content::Reading;
 use crate::mon::{GIDS_RESERVED, restored};
-use crate::record::{Durable, Record};
+use crate::record::{Durable, Reading, Record};
 use crate::{InitialCluster, InitialPool};
 
 const NOW: UTime = UTime { sec: 1_700_000_000, nsec: 5 };

@@ -13,7 +13,6 @@ mod accept;
 mod change;
 mod command;
 mod config;
-mod content;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]
 mod fuzz;

@@ -18,7 +18,7 @@ use carmine_reactor::{Group, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::mon_msg::MgrMapMsg;
 use carmine_wire::monmap::MonMap;
-use carmine_wire::osdmap::OsdMap;
+use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{error, info};
 
@@ -294,7 +294,7 @@ impl Mon {
     fn forget_down_stats(&self, map: &OsdMap) {
         let mut stats = self.stats.borrow_mut();
         for osd in map.osds().filter(|osd| !map.is_up(*osd)) {
-            stats.remove(osd);
+            stats.reports.remove(&osd);
         }
     }
 
@@ -328,18 +328,12 @@ impl Mon {
     }
 }
 
-/// The map of a monitor that starts again, out of its stored bytes.
+/// The map of a monitor that starts again, out of its stored bytes: with every OSD down, one epoch later if that changed it.
 pub(crate) fn restored(map: &[u8], now: UTime) -> Result<OsdMap, MonError> {
-    let map = OsdMap::decode(map).map_err(|source| MonError::BadMap { source })?;
-    Ok(mark_all_down(map, now))
-}
-
-/// The stored map with every OSD down, one epoch later if that changed it.
-fn mark_all_down(mut map: OsdMap, now: UTime) -> OsdMap {
-    use carmine_wire::osdmap::Incremental;
+    let mut map = OsdMap::decode(map).map_err(|source| MonError::BadMap { source })?;
     let up: Vec<OsdId> = map.osds().filter(|osd| map.is_up(*osd)).collect();
     if up.is_empty() {
-        return map;
+        return Ok(map);
     }
     let mut inc = Incremental::next(&map, now);
     for osd in up {
@@ -349,5 +343,5 @@ fn mark_all_down(mut map: OsdMap, now: UTime) -> OsdMap {
     if let Err(e) = map.apply(&inc) {
         error!("cannot mark the OSDs of the stored map down: {e}");
     }
-    map
+    Ok(map)
 }

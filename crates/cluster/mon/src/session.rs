@@ -225,7 +225,7 @@ impl Mon {
         if conn.peer().entity != EntityType::OSD {
             return conn.close("only an OSD may boot");
         }
-        self.stats.borrow_mut().set_metadata(osd, boot.metadata);
+        self.stats.borrow_mut().metadata.insert(osd, boot.metadata);
         let (conn, tid, addrs) = (Rc::clone(conn), msg.header.tid, EntityAddrVec::from(boot.addr));
         let change = Change::Boot { osd, uuid: boot.uuid, addrs: addrs.clone() };
         let own = addrs.clone();
@@ -277,7 +277,7 @@ impl Mon {
             drop(sessions);
             let OsdBeacon { osd, epoch, used_bytes, total_bytes, .. } = beacon;
             let stuck = beacon.stuck.clone();
-            self.stats.borrow_mut().set(beacon);
+            self.stats.borrow_mut().reports.insert(osd, beacon);
             self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
             self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
         }

@@ -16,8 +16,7 @@ use carmine_types::Uuid;
 use tracing::{info, warn};
 
 use crate::MonError;
-use crate::content::{Content, Reading};
-use crate::record::{Durable, RECORD_BYTES_MAX, Record};
+use crate::record::{Content, Durable, RECORD_BYTES_MAX, Reading, Record};
 
 /// Appended bytes after which the file is rewritten: a thousand epochs of a small cluster.
 const COMPACT_BYTES: u64 = 8 << 20;

@@ -10,27 +10,12 @@ use carmine_wire::private::{OsdBeacon, PoolUse};
 /// The newest report of every OSD that is up.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClusterStats {
-    reports: BTreeMap<OsdId, OsdBeacon>,
+    pub(crate) reports: BTreeMap<OsdId, OsdBeacon>,
     /// What each OSD said at its last boot.
-    metadata: BTreeMap<OsdId, Vec<(String, String)>>,
+    pub(crate) metadata: BTreeMap<OsdId, Vec<(String, String)>>,
 }
 
 impl ClusterStats {
-    /// Takes a report.
-    pub(crate) fn set(&mut self, report: OsdBeacon) {
-        self.reports.insert(report.osd, report);
-    }
-
-    /// Forgets the report of an OSD that is down.
-    pub(crate) fn remove(&mut self, osd: OsdId) {
-        self.reports.remove(&osd);
-    }
-
-    /// Takes what an OSD says of itself.
-    pub(crate) fn set_metadata(&mut self, osd: OsdId, metadata: Vec<(String, String)>) {
-        self.metadata.insert(osd, metadata);
-    }
-
     /// What an OSD said of itself.
     pub(crate) fn metadata(&self, osd: OsdId) -> impl Iterator<Item = (&str, &str)> {
         self.metadata.get(&osd).into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))

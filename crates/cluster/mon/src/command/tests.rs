@@ -31,11 +31,13 @@ fn reports(map: &OsdMap) -> ClusterStats {
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
         let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960 }];
         let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
-        stats.set(OsdBeacon { osd, epoch: map.epoch, total_bytes, used_bytes, pools, stuck: Vec::new() });
-        stats.set_metadata(
+        stats.reports.insert(
             osd,
-            vec![("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())],
+            OsdBeacon { osd, epoch: map.epoch, total_bytes, used_bytes, pools, stuck: Vec::new() },
         );
+        stats
+            .metadata
+            .insert(osd, vec![("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())]);
     }
     stats
 }
@@ -169,7 +171,10 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
         MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
     let osd = mapping.acting_primary.unwrap();
     let stuck = vec![PgStuck { pg, state: "peering".into(), is_complete: true, successor: None }];
-    stats.set(OsdBeacon { osd, epoch: map.epoch, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck });
+    stats.reports.insert(
+        osd,
+        OsdBeacon { osd, epoch: map.epoch, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck },
+    );
     let brief = text_of(run_with(
         &map,
         &stats,
@@ -179,9 +184,9 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
     assert_eq!(brief["pg_stats"].as_array().unwrap().len(), 8);
     assert_eq!(brief["pg_stats"][0]["state"], "peering");
     assert_eq!(brief["pg_stats"][0]["acting_primary"], osd.0);
-    stats.remove(OsdId(0));
-    stats.remove(OsdId(1));
-    stats.remove(OsdId(2));
+    stats.reports.remove(&OsdId(0));
+    stats.reports.remove(&OsdId(1));
+    stats.reports.remove(&OsdId(2));
     let stat = text_of(run_with(&map, &stats, r#"{"prefix":"pg stat"}"#));
     assert!(stat.starts_with("8 pgs: 8 unknown; 0 B data"), "{stat}");
 }

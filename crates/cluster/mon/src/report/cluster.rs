@@ -143,23 +143,17 @@ fn pools<'a>(view: &View<'a>) -> Vec<Pool<'a>> {
 pub(crate) fn df_text(view: &View<'_>) -> String {
     let (total, used) = view.stats.space();
     let mut raw = Table::new("<CLASS|SIZE|AVAIL|USED|RAW USED|%RAW USED");
+    let (size, avail, taken) = (bytes(total), bytes(total.saturating_sub(used)), bytes(used));
     for class in [CLASS, "TOTAL"] {
-        let percent = format!("{:.2}", 100.0 * ratio(used, total));
-        let avail = bytes(total.saturating_sub(used));
-        raw.row([class.to_owned(), bytes(total), avail, bytes(used), bytes(used), percent]);
+        raw.row(&format!("{class}|{size}|{avail}|{taken}|{taken}|{:.2}", 100.0 * ratio(used, total)));
     }
     let mut table = Table::new("<POOL|ID|PGS|STORED|OBJECTS|USED|%USED|MAX AVAIL");
     for pool in pools(view) {
-        table.row([
-            pool.name.to_owned(),
-            pool.id.to_string(),
-            pool.pgs.to_string(),
-            bytes(pool.held.bytes),
-            count(pool.held.objects),
-            bytes(pool.used),
-            format!("{:.2}", 100.0 * pool.used_ratio()),
-            bytes(pool.max_avail),
-        ]);
+        let Pool { id, name, pgs, held, used, max_avail } = pool;
+        let (stored, objects, used, avail) =
+            (bytes(held.bytes), count(held.objects), bytes(used), bytes(max_avail));
+        let percent = 100.0 * pool.used_ratio();
+        table.row(&format!("{name}|{id}|{pgs}|{stored}|{objects}|{used}|{percent:.2}|{avail}"));
     }
     format!("--- RAW STORAGE ---\n{} \n--- POOLS ---\n{}", raw.render(), table.render())
 }

@@ -27,7 +27,11 @@ struct Check {
 
 fn checks(view: &View<'_>) -> Vec<Check> {
     let single = [flags(view), down(view), unavailable(view), untagged(view)];
-    single.into_iter().flatten().chain(full_osds(view)).chain(full_pools(view)).collect()
+    single.into_iter().flatten().chain(full(view)).collect()
+}
+
+fn warning(code: &'static str, summary: String, details: Vec<String>) -> Option<Check> {
+    (!details.is_empty()).then_some(Check { code, is_error: false, summary, details })
 }
 
 fn flags(view: &View<'_>) -> Option<Check> {
@@ -39,20 +43,17 @@ fn flags(view: &View<'_>) -> Option<Check> {
 }
 
 fn down(view: &View<'_>) -> Option<Check> {
-    let down: Vec<OsdId> =
-        view.map.osds().filter(|osd| view.map.is_in(*osd) && !view.map.is_up(*osd)).collect();
-    let details = down.iter().map(|osd| format!("{osd} is down")).collect();
-    let summary = format!("{} osds down", down.len());
-    (!down.is_empty()).then_some(Check { code: "OSD_DOWN", is_error: false, summary, details })
+    let down = view.map.osds().filter(|osd| view.map.is_in(*osd) && !view.map.is_up(*osd));
+    let details: Vec<String> = down.map(|osd| format!("{osd} is down")).collect();
+    warning("OSD_DOWN", format!("{} osds down", details.len()), details)
 }
 
 fn unavailable(view: &View<'_>) -> Option<Check> {
-    let all = pg::states(view);
-    let waiting: Vec<_> = all.iter().filter(|(_, state)| !state.starts_with("active")).collect();
-    let details = waiting.iter().map(|(pg, state)| format!("pg {pg} is {state}")).collect();
-    let s = if waiting.len() == 1 { "" } else { "s" };
-    let summary = format!("Reduced data availability: {} pg{s} inactive", waiting.len());
-    (!waiting.is_empty()).then_some(Check { code: "PG_AVAILABILITY", is_error: false, summary, details })
+    let all = pg::states(view).into_iter().filter(|(_, state)| !state.starts_with("active"));
+    let details: Vec<String> = all.map(|(pg, state)| format!("pg {pg} is {state}")).collect();
+    let s = if details.len() == 1 { "" } else { "s" };
+    let summary = format!("Reduced data availability: {} pg{s} inactive", details.len());
+    warning("PG_AVAILABILITY", summary, details)
 }
 
 fn untagged(view: &View<'_>) -> Option<Check> {
@@ -63,38 +64,35 @@ fn untagged(view: &View<'_>) -> Option<Check> {
     let details: Vec<String> =
         pools.map(|(_, name)| format!("application not enabled on pool '{name}'")).collect();
     let summary = format!("{} pool(s) do not have an application enabled", details.len());
-    (!details.is_empty()).then_some(Check { code: "POOL_APP_NOT_ENABLED", is_error: false, summary, details })
+    warning("POOL_APP_NOT_ENABLED", summary, details)
 }
 
-fn full_osds(view: &View<'_>) -> impl Iterator<Item = Check> {
+/// OSDs, then pools, that are full by each of the three degrees; only the highest is an error.
+fn full(view: &View<'_>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let degrees = ["full", "backfillfull", "nearfull"];
+    let codes = ["OSD_FULL", "OSD_BACKFILLFULL", "OSD_NEARFULL"];
     let state = |osd: OsdId| view.map.osd_state.get(osd.0 as usize).copied().unwrap_or_default();
-    let kinds = [
-        (STATE_FULL, "OSD_FULL", "full"),
-        (STATE_BACKFILLFULL, "OSD_BACKFILLFULL", "backfillfull"),
-        (STATE_NEARFULL, "OSD_NEARFULL", "nearfull"),
-    ];
-    kinds.into_iter().filter_map(move |(bit, code, word)| {
-        let osds: Vec<OsdId> = view.map.osds().filter(|osd| state(*osd) & bit != 0).collect();
-        let details = osds.iter().map(|osd| format!("{osd} is {word}")).collect();
-        let summary = format!("{} {word} osd(s)", osds.len());
-        (!osds.is_empty()).then_some(Check { code, is_error: bit == STATE_FULL, summary, details })
-    })
-}
-
-fn full_pools(view: &View<'_>) -> impl Iterator<Item = Check> {
-    let kinds = [
-        (POOL_FULL, "POOL_FULL", "full"),
-        (POOL_BACKFILLFULL, "POOL_BACKFILLFULL", "backfillfull"),
-        (POOL_NEARFULL, "POOL_NEARFULL", "nearfull"),
-    ];
-    kinds.into_iter().filter_map(move |(bit, code, word)| {
+    for ((bit, code), word) in
+        [STATE_FULL, STATE_BACKFILLFULL, STATE_NEARFULL].into_iter().zip(codes).zip(degrees)
+    {
+        let osds = view.map.osds().filter(|osd| state(*osd) & bit != 0);
+        let details: Vec<String> = osds.map(|osd| format!("{osd} is {word}")).collect();
+        let check = warning(code, format!("{} {word} osd(s)", details.len()), details);
+        checks.extend(check.map(|check| Check { is_error: bit == STATE_FULL, ..check }));
+    }
+    let codes = ["POOL_FULL", "POOL_BACKFILLFULL", "POOL_NEARFULL"];
+    for ((bit, code), word) in
+        [POOL_FULL, POOL_BACKFILLFULL, POOL_NEARFULL].into_iter().zip(codes).zip(degrees)
+    {
         let has = |id: &i64| view.map.pool(*id).is_some_and(|pool| pool.flags & bit != 0);
         let names = view.map.pool_names.iter().filter(|(id, _)| has(id));
         let details: Vec<String> =
             names.map(|(_, name)| format!("pool '{name}' is {word} (no space)")).collect();
-        let summary = format!("{} pool(s) {word}", details.len());
-        (!details.is_empty()).then_some(Check { code, is_error: bit == POOL_FULL, summary, details })
-    })
+        let check = warning(code, format!("{} pool(s) {word}", details.len()), details);
+        checks.extend(check.map(|check| Check { is_error: bit == POOL_FULL, ..check }));
+    }
+    checks
 }
 
 fn word(checks: &[Check]) -> &'static str {

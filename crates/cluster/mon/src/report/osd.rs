@@ -6,8 +6,9 @@ use carmine_types::OsdId;
 use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
 
+use super::dump::{self, joined};
+use super::pg;
 use super::table::{Table, bytes, ratio};
-use super::{dump, pg};
 use crate::command::View;
 
 /// A line of the tree: how deep, which bucket or device, its weight within its parent (16.16).
@@ -107,18 +108,15 @@ pub(super) fn up_or_down(map: &OsdMap, osd: OsdId) -> &'static str {
 pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
     let mut table = Table::new("ID|CLASS|<WEIGHT|<TYPE NAME|STATUS|REWEIGHT|PRI-AFF");
     for Node { depth, id, weight: raw } in shown(map, states) {
-        let indent = "    ".repeat(depth);
-        let mut row = vec![id.to_string(), String::new(), format!("{:.5}", weight(raw))];
-        match device(id) {
-            Some(osd) => row.extend([
-                format!("{indent}{}", item_name(map, id)),
-                up_or_down(map, osd).to_owned(),
-                format!("{:.5}", weight(map.weight(osd))),
-                format!("{:.5}", weight(map.affinity(osd))),
-            ]),
-            None => row.push(format!("{indent}{} {}", item_type(map, id).1, item_name(map, id))),
-        }
-        table.row(row);
+        let (indent, raw, name) = ("    ".repeat(depth), weight(raw), item_name(map, id));
+        table.row(&match device(id) {
+            Some(osd) => {
+                let (state, share, affinity) =
+                    (up_or_down(map, osd), weight(map.weight(osd)), weight(map.affinity(osd)));
+                format!("{id}||{raw:.5}|{indent}{name}|{state}|{share:.5}|{affinity:.5}")
+            }
+            None => format!("{id}||{raw:.5}|{indent}{} {name}", item_type(map, id).1),
+        });
     }
     table.render()
 }
@@ -127,25 +125,21 @@ pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
 pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
     let one = |Node { depth, id, weight: raw }: Node| {
         let (type_id, kind) = item_type(map, id);
-        let mut node = json!({ "id": id, "name": item_name(map, id), "type": kind, "type_id": type_id });
-        match device(id) {
-            Some(osd) => {
-                node["crush_weight"] = weight_json(raw);
-                node["depth"] = json!(depth);
-                node["pool_weights"] = json!({});
-                node["exists"] = json!(u8::from(map.exists(osd)));
-                node["status"] = json!(up_or_down(map, osd));
-                node["reweight"] = weight_json(map.weight(osd));
-                node["primary_affinity"] = weight_json(map.affinity(osd));
-            }
+        let node = json!({ "id": id, "name": item_name(map, id), "type": kind, "type_id": type_id, "pool_weights": {} });
+        let more = match device(id) {
+            Some(osd) => json!({
+                "crush_weight": weight_json(raw), "depth": depth, "exists": u8::from(map.exists(osd)),
+                "status": up_or_down(map, osd), "reweight": weight_json(map.weight(osd)),
+                "primary_affinity": weight_json(map.affinity(osd)),
+            }),
             None => {
                 let bucket = map.crush.buckets.iter().flatten().find(|b| b.id == id);
-                node["pool_weights"] = json!({});
                 // Ceph lists them from the last.
-                node["children"] = bucket.into_iter().flat_map(|b| b.items.iter().rev().copied()).collect();
+                let children = bucket.into_iter().flat_map(|b| b.items.iter().rev().copied());
+                json!({ "children": children.collect::<Vec<_>>() })
             }
-        }
-        node
+        };
+        joined([node, more])
     };
     json!({ "nodes": shown(map, states).into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
 }
@@ -171,26 +165,33 @@ impl Use {
 
 /// Figures of the whole.
 struct Summary {
+    pgs: BTreeMap<OsdId, u64>,
     all: Use,
+    /// Mean utilization, percent.
+    mean: f64,
     var_min: f64,
     var_max: f64,
     /// Standard deviation of the utilizations, percent.
     deviation: f64,
 }
 
-fn summary(uses: &[Use]) -> Summary {
+fn summary(view: &View<'_>) -> Summary {
+    let pgs = pg::per_osd(view);
+    let uses: Vec<Use> = view.map.osds().map(|osd| Use::of(view, &pgs, osd)).collect();
     let mut all = Use::default();
-    for one in uses {
+    for one in &uses {
         all.total = all.total.saturating_add(one.total);
         all.used = all.used.saturating_add(one.used);
     }
     let mean = all.utilization();
-    let vars: Vec<f64> = uses.iter().filter(|one| one.total > 0).map(|one| var(*one, mean)).collect();
+    let vars = || uses.iter().filter(|one| one.total > 0).map(|one| var(*one, mean));
     let squares: f64 = uses.iter().map(|one| (one.utilization() - mean).powi(2)).sum();
     Summary {
+        pgs,
         all,
-        var_min: vars.iter().copied().reduce(f64::min).unwrap_or(0.0),
-        var_max: vars.iter().copied().reduce(f64::max).unwrap_or(0.0),
+        mean,
+        var_min: vars().reduce(f64::min).unwrap_or(0.0),
+        var_max: vars().reduce(f64::max).unwrap_or(0.0),
         deviation: (squares / uses.len().max(1) as f64).sqrt(),
     }
 }
@@ -205,67 +206,34 @@ fn nodes(view: &View<'_>, is_tree: bool) -> Vec<Node> {
     walk(view.map).into_iter().filter(|node| is_tree || node.id >= 0).collect()
 }
 
-/// Columns before the name of a tree's node.
-const NAME_AT: usize = 14;
-
 /// A line for each OSD, and the sums.
 pub(crate) fn df_text(view: &View<'_>, is_tree: bool) -> String {
-    let pgs = pg::per_osd(view);
-    let uses: Vec<Use> = view.map.osds().map(|osd| Use::of(view, &pgs, osd)).collect();
-    let summary = summary(&uses);
-    let mean = summary.all.utilization();
+    let Summary { pgs, all, mean, var_min, var_max, deviation } = summary(view);
     let name = if is_tree { "|<TYPE NAME" } else { "" };
     let mut table = Table::new(&format!(
         "ID|CLASS|WEIGHT|REWEIGHT|SIZE|RAW USE|DATA|OMAP|META|AVAIL|%USE|VAR|PGS|STATUS{name}"
     ));
+    let space = |one: Use| {
+        let (total, used, free) =
+            (bytes(one.total), bytes(one.used), bytes(one.total.saturating_sub(one.used)));
+        format!("{total}|{used}|{used}|{0}|{0}|{free}|{1:.2}", bytes(0), one.utilization())
+    };
     for Node { depth, id, weight: raw } in nodes(view, is_tree) {
         let name = format!("{}{}", "    ".repeat(depth), item_name(view.map, id));
-        let Some(osd) = device(id) else {
-            let mut row = vec![id.to_string(), String::new(), format!("{:.5}", weight(raw)), "-".into()];
-            row.resize(NAME_AT, String::new());
-            row.push(name);
-            table.row(row);
-            continue;
-        };
-        let one = Use::of(view, &pgs, osd);
-        table.row([
-            id.to_string(),
-            String::new(),
-            format!("{:.5}", weight(raw)),
-            format!("{:.5}", weight(view.map.weight(osd))),
-            bytes(one.total),
-            bytes(one.used),
-            bytes(one.used),
-            bytes(0),
-            bytes(0),
-            bytes(one.total.saturating_sub(one.used)),
-            format!("{:.2}", one.utilization()),
-            format!("{:.2}", var(one, mean)),
-            one.pgs.to_string(),
-            up_or_down(view.map, osd).to_owned(),
-            if is_tree { name } else { String::new() },
-        ]);
+        let raw = weight(raw);
+        table.row(&match device(id) {
+            Some(osd) => {
+                let one = Use::of(view, &pgs, osd);
+                let (share, state) = (weight(view.map.weight(osd)), up_or_down(view.map, osd));
+                let (space, var, pgs) = (space(one), var(one, mean), one.pgs);
+                format!("{id}||{raw:.5}|{share:.5}|{space}|{var:.2}|{pgs}|{state}|{name}")
+            }
+            None => format!("{id}||{raw:.5}|-{}{name}", "|".repeat(11)),
+        });
     }
-    let all = summary.all;
-    let free = bytes(all.total.saturating_sub(all.used));
-    let mut last = vec![String::new(), String::new(), String::new(), "TOTAL".to_owned()];
-    last.extend([
-        bytes(all.total),
-        bytes(all.used),
-        bytes(all.used),
-        bytes(0),
-        bytes(0),
-        free,
-        format!("{mean:.2}"),
-    ]);
-    table.row(last);
-    format!(
-        "{}MIN/MAX VAR: {:.2}/{:.2}  STDDEV: {:.2}\n",
-        table.render(),
-        summary.var_min,
-        summary.var_max,
-        summary.deviation
-    )
+    table.row(&format!("|||TOTAL|{}", space(all)));
+    let lines = table.render();
+    format!("{lines}MIN/MAX VAR: {var_min:.2}/{var_max:.2}  STDDEV: {deviation:.2}\n")
 }
 
 fn kb(bytes: u64) -> u64 {
@@ -282,30 +250,18 @@ fn figures(one: Use) -> Value {
 
 /// `{"nodes": […], "stray": [], "summary": {…}}`
 pub(crate) fn df_json(view: &View<'_>, is_tree: bool) -> Value {
-    let pgs = pg::per_osd(view);
-    let uses: Vec<Use> = view.map.osds().map(|osd| Use::of(view, &pgs, osd)).collect();
-    let summary = summary(&uses);
-    let mean = summary.all.utilization();
+    let summary = summary(view);
+    let mean = summary.mean;
     let one = |Node { depth, id, weight: raw }: Node| {
         let (type_id, kind) = item_type(view.map, id);
-        let used = device(id).map_or(Use::default(), |osd| Use::of(view, &pgs, osd));
-        let mut node = figures(used);
-        node["id"] = json!(id);
-        node["name"] = json!(item_name(view.map, id));
-        node["type"] = json!(kind);
-        node["type_id"] = json!(type_id);
-        node["depth"] = json!(depth);
-        node["crush_weight"] = weight_json(raw);
-        node["pool_weights"] = json!({});
-        node["var"] = json!(var(used, mean));
-        match device(id) {
-            Some(osd) => {
-                node["reweight"] = weight_json(view.map.weight(osd));
-                node["status"] = json!(up_or_down(view.map, osd));
-            }
-            None => node["reweight"] = json!(-1.0),
-        }
-        node
+        let used = device(id).map_or(Use::default(), |osd| Use::of(view, &summary.pgs, osd));
+        let reweight = device(id).map_or(json!(-1.0), |osd| weight_json(view.map.weight(osd)));
+        let node = json!({
+            "id": id, "name": item_name(view.map, id), "type": kind, "type_id": type_id, "depth": depth,
+            "crush_weight": weight_json(raw), "pool_weights": {}, "var": var(used, mean), "reweight": reweight,
+        });
+        let status = device(id).map(|osd| json!({ "status": up_or_down(view.map, osd) }));
+        joined([figures(used), node, status.unwrap_or_default()])
     };
     json!({
         "nodes": nodes(view, is_tree).into_iter().map(one).collect::<Vec<_>>(),

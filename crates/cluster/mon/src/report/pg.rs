@@ -82,14 +82,10 @@ pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> Str
     let mut table = Table::new("<PG_STAT|<STATE|<UP|UP_PRIMARY|<ACTING|ACTING_PRIMARY");
     for pg in pgs {
         let mapping = view.placement.mapping(pg);
-        table.row([
-            pg.to_string(),
-            state(view, pg, mapping),
-            list(&mapping.up),
-            primary(mapping.up_primary).to_string(),
-            list(&mapping.acting),
-            primary(mapping.acting_primary).to_string(),
-        ]);
+        let (up, up_primary) = (list(&mapping.up), primary(mapping.up_primary));
+        let (acting, acting_primary) = (list(&mapping.acting), primary(mapping.acting_primary));
+        let state = state(view, pg, mapping);
+        table.row(&format!("{pg}|{state}|{up}|{up_primary}|{acting}|{acting_primary}"));
     }
     table.render()
 }
@@ -255,7 +251,7 @@ fn pools(view: &View<'_>) -> Vec<(i64, u32, u64, u64)> {
 fn pools_text(view: &View<'_>) -> String {
     let mut table = Table::new("POOLID|PGS|OBJECTS|BYTES");
     for (id, pgs, objects, bytes) in pools(view) {
-        table.row([id.to_string(), pgs.to_string(), objects.to_string(), bytes.to_string()]);
+        table.row(&format!("{id}|{pgs}|{objects}|{bytes}"));
     }
     table.render()
 }
@@ -270,9 +266,9 @@ fn osds_text(view: &View<'_>) -> String {
     let pgs = per_osd(view);
     for osd in view.map.osds() {
         let (total, used) = view.stats.space_of(osd);
-        let kb = [used, total.saturating_sub(used), total].map(|bytes| (bytes / 1024).to_string());
+        let [used, free, total] = [used, total.saturating_sub(used), total].map(|bytes| bytes / 1024);
         let serves = pgs.get(&osd).copied().unwrap_or(0);
-        table.row([osd.0.to_string()].into_iter().chain(kb).chain([serves.to_string()]));
+        table.row(&format!("{}|{used}|{free}|{total}|{serves}", osd.0));
     }
     table.render()
 }
@@ -289,60 +285,46 @@ fn osds_json(view: &View<'_>) -> Value {
     view.map.osds().map(one).collect()
 }
 
-/// Where an object would be, whether it exists or not.
+/// `osd map`: where an object would be, whether it exists or not.
 pub(crate) struct Found<'a> {
-    epoch: u32,
+    view: &'a View<'a>,
     pool: &'a str,
-    pool_id: i64,
     /// With its namespace, as `ns/name`.
     object: String,
-    hash: u32,
+    /// The PG of the object's whole hash.
+    raw: PgId,
     pg: PgId,
-    mapping: &'a Mapping,
 }
 
 /// `None` if there is no such pool.
-pub(crate) fn find<'a>(view: &View<'a>, pool: &'a str, object: &str, nspace: &str) -> Option<Found<'a>> {
+pub(crate) fn find<'a>(view: &'a View<'a>, pool: &'a str, object: &str, nspace: &str) -> Option<Found<'a>> {
     let pool_id = view.map.pool_id(pool)?;
     let hash = object_hash(nspace.as_bytes(), b"", object.as_bytes());
     let pg = PgId::of_hash(pool_id, hash, view.map.pool(pool_id)?.pg_num);
     let object = if nspace.is_empty() { object.to_owned() } else { format!("{nspace}/{object}") };
-    Some(Found {
-        epoch: view.map.epoch.0,
-        pool,
-        pool_id,
-        object,
-        hash,
-        pg,
-        mapping: view.placement.mapping(pg),
-    })
+    Some(Found { view, pool, object, raw: PgId::new(pool_id, hash), pg })
 }
 
 impl Found<'_> {
     /// `osdmap e13 pool 'rbd' (1) object 'o' -> pg 1.7fc1f406 (1.6) -> up ([0,1,2], p0) acting ([0,1,2], p0)`
     pub(crate) fn text(&self) -> String {
-        let raw = PgId::new(self.pool_id, self.hash);
-        let m = self.mapping;
+        let Found { view, pool, object, raw, pg } = self;
+        let m = view.placement.mapping(*pg);
+        let (up, up_primary) = (list(&m.up), primary(m.up_primary));
+        let (acting, acting_primary) = (list(&m.acting), primary(m.acting_primary));
         format!(
-            "osdmap e{} pool '{}' ({}) object '{}' -> pg {raw} ({}) -> up ({}, p{}) acting ({}, p{})\n",
-            self.epoch,
-            self.pool,
-            self.pool_id,
-            self.object,
-            self.pg,
-            list(&m.up),
-            primary(m.up_primary),
-            list(&m.acting),
-            primary(m.acting_primary),
+            "osdmap e{} pool '{pool}' ({}) object '{object}' -> pg {raw} ({pg}) -> up ({up}, p{up_primary}) \
+             acting ({acting}, p{acting_primary})\n",
+            view.map.epoch.0, pg.pool
         )
     }
 
     /// The same by name.
     pub(crate) fn json(&self) -> Value {
-        let m = self.mapping;
+        let m = self.view.placement.mapping(self.pg);
         json!({
-            "epoch": self.epoch, "pool": self.pool, "pool_id": self.pool_id, "objname": self.object,
-            "raw_pgid": PgId::new(self.pool_id, self.hash).to_string(), "pgid": self.pg.to_string(),
+            "epoch": self.view.map.epoch.0, "pool": self.pool, "pool_id": self.pg.pool, "objname": self.object,
+            "raw_pgid": self.raw.to_string(), "pgid": self.pg.to_string(),
             "up": m.up.to_vec(), "up_primary": primary(m.up_primary),
             "acting": m.acting.to_vec(), "acting_primary": primary(m.acting_primary),
         })

@@ -147,23 +147,10 @@ pub(crate) fn autoscale_text(view: &View<'_>) -> String {
         "<POOL|SIZE|TARGET SIZE|RATE|RAW CAPACITY|RATIO|TARGET RATIO|EFFECTIVE RATIO|BIAS|PG_NUM|NEW PG_NUM|\
          <AUTOSCALE|<BULK",
     );
-    for s in scales(view) {
-        let mut row =
-            vec![s.name.to_owned(), bytes(s.bytes), String::new(), format!("{:.1}", f64::from(s.pool.size))];
-        row.extend([
-            bytes(s.capacity),
-            format!("{:.4}", ratio(s.raw, s.capacity)),
-            String::new(),
-            String::new(),
-        ]);
-        row.extend([
-            "1.0".to_owned(),
-            s.pool.pg_num.to_string(),
-            String::new(),
-            "off".to_owned(),
-            "False".to_owned(),
-        ]);
-        table.row(row);
+    for Scale { name, pool, bytes: held, raw, capacity, .. } in scales(view) {
+        let (stored, room, share) = (bytes(held), bytes(capacity), ratio(raw, capacity));
+        let (rate, pg_num) = (f64::from(pool.size), pool.pg_num);
+        table.row(&format!("{name}|{stored}||{rate:.1}|{room}|{share:.4}|||1.0|{pg_num}||off|False"));
     }
     table.render()
 }
