@@ -10,7 +10,6 @@
 
 mod client;
 mod error;
-mod list;
 mod maps;
 mod mon;
 mod objecter;
@@ -21,8 +20,7 @@ mod pool;
 
 pub use client::Client;
 pub use error::{ClientError, Result};
-pub use list::{Cursor, ListPage};
 pub use mon::{CommandReply, MonHandler, MonSession, NoHandler};
 pub use objecter::{Output, Reply};
 pub use options::{BYTES_IN_FLIGHT, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, RouteMode};
-pub use pool::{ObjectStat, Pool};
+pub use pool::{Cursor, ListPage, ObjectStat, Pool};

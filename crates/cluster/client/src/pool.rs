@@ -1,24 +1,27 @@
-//! A pool and operations on its objects.
+//! A pool, operations on its objects, and listing them: PG after PG, in the order of their bit-reversed hashes.
 
-use crate::client::Client;
-use crate::error::{ClientError, Result};
-use crate::objecter::{Ask, Reply};
+use std::rc::Rc;
+use std::time::Duration;
+
 use carmine_reactor::Payload;
 use carmine_types::{Epoch, ObjectId, PgId, UTime};
 use carmine_wire::frame::DATA_BYTES_MAX;
 use carmine_wire::osd_op::{Extent, OpList, OsdOp, OsdRequest, flags, ops};
+use carmine_wire::pgls::{ALL_NAMESPACES, HObject, ListedObject, PgNlsArg, PgNlsReply};
 use carmine_wire::{DecodeError, Decoder};
 use smallvec::smallvec;
-use std::rc::Rc;
-use std::time::Duration;
+
+use crate::client::Client;
+use crate::error::{ClientError, Result};
+use crate::objecter::{Ask, Reply};
 
 /// A pool (and a namespace and a locator key in it). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    pub(crate) client: Rc<Client>,
+    client: Rc<Client>,
     id: i64,
     name: Rc<str>,
-    pub(crate) nspace: Rc<[u8]>,
+    nspace: Rc<[u8]>,
     key: Rc<[u8]>,
     timeout: Option<Duration>,
 }
@@ -79,7 +82,7 @@ impl Pool {
     /// ENOENT if there is no such object; else see [`ClientError`].
     pub async fn read(&self, name: impl AsRef<[u8]>, offset: u64, length: u64) -> Result<Payload> {
         let mut reply =
-            self.run(name.as_ref(), smallvec![OsdOp::read(offset, length)], Payload::new(), None).await?;
+            self.run(name.as_ref(), smallvec![OsdOp::read(offset, length)], Payload::new()).await?;
         Ok(reply.take_data(0))
     }
 
@@ -93,23 +96,9 @@ impl Pool {
         offset: u64,
         data: impl Into<Payload>,
     ) -> Result<Reply> {
-        self.write_crc(name, offset, data, None).await
-    }
-
-    /// The same with the checksum of `data` (`crc32c::raw(-1, data)`), if the caller knows it.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn write_crc(
-        &self,
-        name: impl AsRef<[u8]>,
-        offset: u64,
-        data: impl Into<Payload>,
-        crc: Option<u32>,
-    ) -> Result<Reply> {
         let data = data.into();
         let op = OsdOp::write(offset, self.length(&data)?);
-        self.run(name.as_ref(), smallvec![op], data, crc).await
+        self.run(name.as_ref(), smallvec![op], data).await
     }
 
     /// Replaces the object by `data`; creates it if need be.
@@ -119,7 +108,7 @@ impl Pool {
     pub async fn write_full(&self, name: impl AsRef<[u8]>, data: impl Into<Payload>) -> Result<Reply> {
         let data = data.into();
         let op = OsdOp::write_full(self.length(&data)?);
-        self.run(name.as_ref(), smallvec![op], data, None).await
+        self.run(name.as_ref(), smallvec![op], data).await
     }
 
     /// Size and time of an object.
@@ -128,7 +117,7 @@ impl Pool {
     /// ENOENT if there is no such object; else see [`ClientError`].
     pub async fn stat(&self, name: impl AsRef<[u8]>) -> Result<ObjectStat> {
         let name = name.as_ref();
-        let mut reply = self.run(name, smallvec![OsdOp::stat()], Payload::new(), None).await?;
+        let mut reply = self.run(name, smallvec![OsdOp::stat()], Payload::new()).await?;
         let bytes = reply.take_data(0).to_vec();
         let stat = Decoder::all(&bytes, "stat", |d| Ok(ObjectStat { size: d.u64()?, mtime: d.utime()? }));
         stat.map_err(|error: DecodeError| ClientError::BadReply {
@@ -142,7 +131,7 @@ impl Pool {
     /// # Errors
     /// EEXIST if `exclusive` and it exists; else see [`ClientError`].
     pub async fn create(&self, name: impl AsRef<[u8]>, exclusive: bool) -> Result<Reply> {
-        self.run(name.as_ref(), smallvec![OsdOp::create(exclusive)], Payload::new(), None).await
+        self.run(name.as_ref(), smallvec![OsdOp::create(exclusive)], Payload::new()).await
     }
 
     /// Removes an object.
@@ -150,7 +139,7 @@ impl Pool {
     /// # Errors
     /// ENOENT if there is no such object; else see [`ClientError`].
     pub async fn remove(&self, name: impl AsRef<[u8]>) -> Result<Reply> {
-        self.run(name.as_ref(), smallvec![OsdOp::delete()], Payload::new(), None).await
+        self.run(name.as_ref(), smallvec![OsdOp::delete()], Payload::new()).await
     }
 
     /// Cuts or extends an object to `size` bytes.
@@ -158,7 +147,7 @@ impl Pool {
     /// # Errors
     /// See [`ClientError`].
     pub async fn truncate(&self, name: impl AsRef<[u8]>, size: u64) -> Result<Reply> {
-        self.run(name.as_ref(), smallvec![OsdOp::truncate(size)], Payload::new(), None).await
+        self.run(name.as_ref(), smallvec![OsdOp::truncate(size)], Payload::new()).await
     }
 
     /// Makes a range of an object zeros; never extends it.
@@ -166,7 +155,7 @@ impl Pool {
     /// # Errors
     /// See [`ClientError`].
     pub async fn zero(&self, name: impl AsRef<[u8]>, offset: u64, length: u64) -> Result<Reply> {
-        self.run(name.as_ref(), smallvec![OsdOp::zero(offset, length)], Payload::new(), None).await
+        self.run(name.as_ref(), smallvec![OsdOp::zero(offset, length)], Payload::new()).await
     }
 
     /// Runs several operations on one object, in order and (if any of them writes) all or nothing. Each comes with its
@@ -186,10 +175,10 @@ impl Pool {
             data.append(&input);
         }
         self.length(&data)?;
-        self.run(name.as_ref(), list, data, None).await
+        self.run(name.as_ref(), list, data).await
     }
 
-    async fn run(&self, name: &[u8], ops: OpList, data: Payload, data_crc: Option<u32>) -> Result<Reply> {
+    async fn run(&self, name: &[u8], ops: OpList, data: Payload) -> Result<Reply> {
         let writes = ops.iter().any(OsdOp::is_write);
         let flags = if writes { flags::CLIENT_WRITE } else { flags::CLIENT_READ };
         let object = ObjectId::head(self.id, &self.nspace, &self.key, name);
@@ -198,16 +187,11 @@ impl Pool {
             let now = self.client.shard().unix_now();
             request.mtime = UTime { sec: now.as_secs() as u32, nsec: now.subsec_nanos() };
         }
-        self.send(request, data, data_crc).await
+        self.send(request, data).await
     }
 
-    pub(crate) async fn send(
-        &self,
-        request: OsdRequest,
-        data: Payload,
-        data_crc: Option<u32>,
-    ) -> Result<Reply> {
-        let ask = Ask { request, data, data_crc, timeout: self.timeout };
+    async fn send(&self, request: OsdRequest, data: Payload) -> Result<Reply> {
+        let ask = Ask { request, data, timeout: self.timeout };
         self.client.objecter().execute(ask).await
     }
 
@@ -221,5 +205,96 @@ impl Pool {
                 limit: DATA_BYTES_MAX,
             }),
         }
+    }
+}
+
+/// Entries that a listing without a limit asks for at a time.
+const PAGE: u64 = 1024;
+
+/// Where a listing stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    next: HObject,
+    /// Map at which the listing began.
+    start: Epoch,
+}
+
+impl Cursor {
+    /// Before the first object.
+    pub fn start() -> Cursor {
+        Cursor { next: HObject::min(), start: Epoch(0) }
+    }
+
+    /// True behind the last object.
+    pub fn is_end(&self) -> bool {
+        self.next.max
+    }
+}
+
+/// Part of a listing.
+#[derive(Clone, Debug)]
+pub struct ListPage {
+    /// Objects, all of one PG; there may be none although more follow.
+    pub objects: Vec<ListedObject>,
+    /// Where to go on.
+    pub cursor: Cursor,
+}
+
+impl Pool {
+    /// Up to `max` objects of this namespace from `cursor` on, from one PG.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_page(&self, cursor: &Cursor, max: u64) -> Result<ListPage> {
+        self.page(cursor, max, self.nspace.to_vec()).await
+    }
+
+    /// All objects of this namespace, in the cluster's order.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list(&self) -> Result<Vec<ListedObject>> {
+        self.list_all_of(&self.nspace).await
+    }
+
+    /// All objects of all namespaces.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_all_namespaces(&self) -> Result<Vec<ListedObject>> {
+        self.list_all_of(ALL_NAMESPACES).await
+    }
+
+    async fn list_all_of(&self, nspace: &[u8]) -> Result<Vec<ListedObject>> {
+        let mut all = Vec::new();
+        let mut cursor = Cursor::start();
+        while !cursor.is_end() {
+            let page = self.page(&cursor, PAGE, nspace.to_vec()).await?;
+            all.extend(page.objects);
+            cursor = page.cursor;
+        }
+        Ok(all)
+    }
+
+    async fn page(&self, cursor: &Cursor, max: u64, nspace: Vec<u8>) -> Result<ListPage> {
+        let map = self.client.osdmap().ok_or(ClientError::Closed)?;
+        let pool = map.pool(self.id()).ok_or_else(|| ClientError::NoPool(self.name().to_owned()))?;
+        let (hash, start) =
+            if cursor.next.is_min() { (0, map.epoch) } else { (cursor.next.object.hash, cursor.start) };
+        let pg = PgId::of_hash(self.id(), hash, pool.pg_num);
+        let arg = PgNlsArg { cursor: cursor.next.clone() }.encode();
+        let op = OsdOp::pgnls(max, start.0, arg.len() as u32);
+        // The hash is the PG's own: it stays in this PG's half if the pool is split meanwhile.
+        let object = ObjectId { nspace: nspace.into(), ..ObjectId::cursor(self.id(), pg.ps) };
+        let mut request = OsdRequest::new(pg, map.epoch, flags::CLIENT_PG_LIST, &object, smallvec![op]);
+        request.locator.hash = pg.ps.into();
+        let mut reply = self.send(request, Payload::from(arg)).await?;
+        let output = reply.take_data(0).to_vec();
+        let bad = |reason: String| ClientError::BadReply { what: format!("listing of PG {pg}"), reason };
+        let listed = PgNlsReply::decode(&output).map_err(|error| bad(error.to_string()))?;
+        if listed.next <= cursor.next {
+            return Err(bad("it does not move on".to_owned()));
+        }
+        Ok(ListPage { objects: listed.entries, cursor: Cursor { next: listed.next, start } })
     }
 }

@@ -1,8 +1,7 @@
 //! Making connections to OSDs, and what follows when they come and go.
 
 use super::Objecter;
-use super::route::{LaneIndex, PUBLIC, Route, RouteTable};
-use super::session::{Lane, Session};
+use super::session::{Lane, LaneIndex, PUBLIC, Route, RouteTable, Session};
 use crate::error::{ClientError, Result};
 use carmine_messenger::{Connection, Dispatcher, Message, connect, with_timeout};
 use carmine_reactor::Group;

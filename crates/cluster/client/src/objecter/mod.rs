@@ -6,16 +6,11 @@
 //! put back to *waiting* and [`Objecter::kick`] sends what can be sent, in the order of submission. So writes to one object
 //! leave in the order in which they were submitted, also after a fault.
 
-mod backoff;
-mod future;
-mod hold;
 mod link;
 mod op;
 mod remap;
 mod reply;
-mod route;
 mod session;
-mod table;
 mod tick;
 
 pub(crate) use op::{Ask, describe};
@@ -30,13 +25,12 @@ use carmine_reactor::Shard;
 use carmine_reactor::sync::{Permit, Semaphore};
 use carmine_types::{Epoch, OsdId};
 use carmine_wire::osd_op::{OsdRequest, flags, ops};
-use op::Op;
+use op::{InFlight, Op, Table};
 use session::Session;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use table::Table;
 
 /// Sends operations. One per client; lives on one shard.
 pub(crate) struct Objecter {
@@ -100,7 +94,7 @@ impl Objecter {
             None => self.admit(&ask).await?,
         };
         let tid = self.submit(ask, permits)?;
-        future::InFlight { objecter: Rc::clone(self), tid }.await
+        InFlight { objecter: Rc::clone(self), tid }.await
     }
 
     /// Operations in flight.
@@ -156,7 +150,7 @@ impl Objecter {
             tid: 0,
             request: ask.request,
             data: ask.data,
-            data_crc: ask.data_crc,
+            data_crc: None,
             osd: None,
             sent_on: 0,
             sent: false,

@@ -1,13 +1,20 @@
-//! One operation in flight.
+//! One operation in flight: from its submission to its reply, how its caller waits for it, and the table of all of them.
 
-use crate::error::Result;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
 use carmine_reactor::Payload;
 use carmine_reactor::sync::Permit;
 use carmine_types::{Eversion, OsdId};
 use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
 use smallvec::SmallVec;
-use std::task::Waker;
-use std::time::Duration;
+
+use super::Objecter;
+use crate::error::{ClientError, Result};
+use crate::options::OPS_IN_FLIGHT_MAX;
 
 /// What a caller wants done.
 pub(crate) struct Ask {
@@ -15,8 +22,6 @@ pub(crate) struct Ask {
     pub(crate) request: OsdRequest,
     /// The ops' payloads, one after the other.
     pub(crate) data: Payload,
-    /// Checksum of `data`, if it is known.
-    pub(crate) data_crc: Option<u32>,
     /// Limit from now on.
     pub(crate) timeout: Option<Duration>,
 }
@@ -54,11 +59,11 @@ impl Reply {
 
 /// An operation from its submission to its reply.
 pub(super) struct Op {
-    /// See [`super::table::Table`].
+    /// See [`Table`].
     pub(super) tid: u64,
     pub(super) request: OsdRequest,
     pub(super) data: Payload,
-    /// Known or computed once, however often the operation is sent.
+    /// Checksum of `data`: computed once, however often the operation is sent.
     pub(super) data_crc: Option<u32>,
     /// Whom it is for, in the current map. `None`: its PG has no primary now, or the map says to wait.
     pub(super) osd: Option<OsdId>,
@@ -105,4 +110,104 @@ pub(crate) fn describe(request: &OsdRequest) -> String {
     let ops: Vec<String> = request.ops.iter().map(|op| format!("{op:?}")).collect();
     let name = String::from_utf8_lossy(&request.name);
     format!("{} of {name:?} in pool {}", ops.join(" + "), request.locator.pool)
+}
+
+/// Resolves with the operation's outcome. Dropping it gives the operation up: a reply that still comes is ignored (a write
+/// may happen all the same).
+pub(super) struct InFlight {
+    pub(super) objecter: Rc<Objecter>,
+    pub(super) tid: u64,
+}
+
+impl Future for InFlight {
+    type Output = Result<Reply>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Reply>> {
+        let mut table = self.objecter.table.borrow_mut();
+        // Polled again after its end, or taken out by a shutdown.
+        let Some(op) = table.get(self.tid) else { return Poll::Ready(Err(ClientError::Closed)) };
+        if let Some(outcome) = op.outcome.take() {
+            let done = table.remove(self.tid);
+            drop(table);
+            drop(done);
+            return Poll::Ready(outcome);
+        }
+        if !op.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            op.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        // The permits inside wake whoever waits for them: not while the table is borrowed.
+        let given_up = self.objecter.table.borrow_mut().remove(self.tid);
+        drop(given_up);
+    }
+}
+
+/// Bits of a transaction id that are the slot's index.
+const INDEX_BITS: u32 = 16;
+const _: () = assert!(1 << INDEX_BITS == OPS_IN_FLIGHT_MAX);
+
+/// Operations by transaction id. An id is a rising number with the slot's index below it: found without a search, never
+/// used twice, and sorted by submission.
+#[derive(Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Op>>,
+    free: Vec<usize>,
+    last: u64,
+}
+
+impl Table {
+    /// Takes in an operation and gives it its id. `None` if all slots are taken.
+    pub(super) fn insert(&mut self, mut op: Op) -> Option<u64> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < OPS_IN_FLIGHT_MAX => {
+                self.slots.push(None);
+                self.slots.len() - 1
+            }
+            None => return None,
+        };
+        self.last += 1;
+        op.tid = self.last << INDEX_BITS | index as u64;
+        let tid = op.tid;
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = Some(op);
+        }
+        Some(tid)
+    }
+
+    pub(super) fn get(&mut self, tid: u64) -> Option<&mut Op> {
+        self.slots.get_mut(index(tid))?.as_mut().filter(|op| op.tid == tid)
+    }
+
+    pub(super) fn remove(&mut self, tid: u64) -> Option<Op> {
+        let index = index(tid);
+        let op = self.slots.get_mut(index)?.take_if(|op| op.tid == tid)?;
+        self.free.push(index);
+        Some(op)
+    }
+
+    /// All operations, in no order.
+    pub(super) fn iter(&mut self) -> impl Iterator<Item = &mut Op> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// Ids of the operations that `which` picks, in the order of their submission.
+    pub(super) fn pick(&mut self, mut which: impl FnMut(&mut Op) -> bool) -> Vec<u64> {
+        let mut tids: Vec<u64> = self.iter().filter_map(|op| which(op).then_some(op.tid)).collect();
+        tids.sort_unstable();
+        tids
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+fn index(tid: u64) -> usize {
+    (tid & ((1 << INDEX_BITS) - 1)) as usize
 }

@@ -1,15 +1,20 @@
-//! What OSDs answer.
+//! What OSDs answer: replies, and the wish to hold operations back (Ceph's back-off).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use carmine_messenger::{Connection, Message};
+use carmine_reactor::Payload;
+use carmine_types::errno::{EAGAIN, Errno};
+use carmine_types::{ObjectId, PgId};
+use carmine_wire::backoff::{Backoff, BackoffOp};
+use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_ranges};
+use carmine_wire::{DecodeError, kinds};
 
 use super::op::{Op, Output, Reply};
 use super::session::{Lane, Session};
 use super::{Objecter, describe};
 use crate::error::{ClientError, Result};
-use carmine_messenger::{Connection, Message};
-use carmine_reactor::Payload;
-use carmine_types::errno::{EAGAIN, Errno};
-use carmine_wire::osd_op::{OsdReply, payload_ranges};
-use carmine_wire::{DecodeError, kinds};
-use std::rc::Rc;
 
 /// Pause before an operation is sent again that the OSD answered with EAGAIN.
 const AGAIN_NS: u64 = 50_000_000;
@@ -92,4 +97,93 @@ fn bad_reply(op: &mut Op, conn: &Rc<Connection>, error: DecodeError) {
     tracing::warn!(peer = %conn.peer(), %error, "reply cannot be decoded");
     let what = op.describe();
     op.complete(Err(ClientError::BadReply { what, reason: error.to_string() }));
+}
+
+impl Objecter {
+    pub(super) fn on_backoff(&self, session: &Rc<Session>, conn: &Rc<Connection>, msg: &Message) {
+        let backoff: Backoff = match msg.decode() {
+            Ok(backoff) => backoff,
+            Err(error) => return conn.close(format!("back-off message: {error}")),
+        };
+        match backoff.op {
+            BackoffOp::Block => {
+                let ack = Backoff { op: BackoffOp::AckBlock, ..backoff.clone() };
+                conn.send(Message::of(&ack));
+                if session.holds.add(backoff) {
+                    self.recall(session);
+                }
+            }
+            BackoffOp::Unblock => {
+                if session.holds.remove(&backoff) {
+                    self.kick(session.osd);
+                }
+            }
+            BackoffOp::AckBlock => {}
+        }
+    }
+
+    /// The OSD dropped the operations that are held back now: they count as not sent.
+    fn recall(&self, session: &Session) {
+        let mut table = self.table.borrow_mut();
+        let own = table.iter().filter(|op| op.osd == Some(session.osd));
+        own.filter(|op| session.holds.covers(op.request.pg, &op.request)).for_each(|op| op.sent_on = 0);
+    }
+}
+
+/// Most ranges kept per OSD. An OSD that asks for more gets the operations and has to queue them itself.
+const HOLDS_MAX: usize = 4096;
+
+/// The ranges that are held back.
+#[derive(Default)]
+pub(super) struct Holds(RefCell<Vec<Backoff>>);
+
+impl Holds {
+    /// Adds a range; false if there are too many.
+    pub(super) fn add(&self, backoff: Backoff) -> bool {
+        let mut holds = self.0.borrow_mut();
+        if holds.len() >= HOLDS_MAX {
+            return false;
+        }
+        holds.push(backoff);
+        true
+    }
+
+    /// Removes what this UNBLOCK ends; false if there was none.
+    pub(super) fn remove(&self, unblock: &Backoff) -> bool {
+        let mut holds = self.0.borrow_mut();
+        let before = holds.len();
+        holds.retain(|hold| hold.id != unblock.id || hold.pg != unblock.pg);
+        holds.len() != before
+    }
+
+    /// Forgets all: a back-off lives no longer than its connection.
+    pub(super) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+
+    /// True if operations on this object (or PG) are held back.
+    pub(super) fn covers(&self, pg: PgId, request: &OsdRequest) -> bool {
+        let holds = self.0.borrow();
+        holds
+            .iter()
+            .any(|hold| hold.pg == pg && (request.name.is_empty() || contains(hold, &object(request))))
+    }
+}
+
+fn object(request: &OsdRequest) -> ObjectId {
+    ObjectId {
+        nspace: request.locator.nspace.clone(),
+        key: request.locator.key.clone(),
+        name: request.name.clone(),
+        snap: request.snapid,
+        ..ObjectId::cursor(request.locator.pool, request.hash)
+    }
+}
+
+fn contains(hold: &Backoff, object: &ObjectId) -> bool {
+    if hold.begin == hold.end {
+        return hold.begin.object == *object;
+    }
+    let object = object.clone().into();
+    hold.begin <= object && object < hold.end
 }

@@ -85,7 +85,7 @@ impl Objecter {
             session.lanes().iter().map(|lane| lane.fault.borrow().clone()).find(|fault| !fault.is_empty());
         match faults {
             Some(fault) => format!(" (no connection to {osd}: {fault})"),
-            None if session.up(super::route::PUBLIC).is_some() => format!(" ({osd} asked to wait)"),
+            None if session.up(super::session::PUBLIC).is_some() => format!(" ({osd} asked to wait)"),
             None => format!(" (not connected to {osd} at {} yet)", session.addr),
         }
     }
