@@ -8,6 +8,8 @@
 //! It never answers with an epoch that it does not deliver, never lets a request wait for ever, and never
 //! tells anybody of a map that is not on disk.
 #![forbid(unsafe_code)]
+// For the JSON of a whole map in one expression.
+#![recursion_limit = "512"]
 
 mod accept;
 mod change;

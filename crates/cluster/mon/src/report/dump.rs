@@ -29,23 +29,28 @@ pub(crate) fn text(map: &OsdMap) -> String {
 
 /// Every field that Ceph 16's dump has.
 pub(crate) fn json(map: &OsdMap) -> Value {
-    joined([head(map), osds(map), pins(map), tail(map)])
-}
-
-/// One object with the fields of all: `json!` takes only so many at once.
-pub(super) fn joined<const N: usize>(parts: [Value; N]) -> Value {
-    let fields = parts.into_iter().filter_map(|part| match part {
-        Value::Object(fields) => Some(fields),
-        _ => None,
-    });
-    Value::Object(fields.flatten().collect())
-}
-
-fn head(map: &OsdMap) -> Value {
     let flags: Vec<&str> =
         FLAG_NAMES.iter().filter(|(bit, _)| map.flags & bit != 0).map(|(_, name)| *name).collect();
     let mut sorted = flags.clone();
     sorted.sort_unstable();
+    let xinfo = |osd: OsdId| {
+        let x = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
+        json!({
+            "osd": osd.0, "down_stamp": time(x.down_stamp), "laggy_probability": x.laggy_probability,
+            "laggy_interval": x.laggy_interval_s, "features": x.features, "old_weight": x.old_weight,
+            "last_purged_snaps_scrub": time(x.last_purged_snaps_scrub), "dead_epoch": x.dead_epoch.0,
+        })
+    };
+    let upmap = |(pg, osds): (&PgId, &Vec<i32>)| json!({ "pgid": pg.to_string(), "osds": osds });
+    let items = |(pg, items): (&PgId, &Vec<(i32, i32)>)| {
+        let pairs: Vec<Value> = items.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
+        json!({ "pgid": pg.to_string(), "mappings": pairs })
+    };
+    let primary = |(pg, osd): (&PgId, &i32)| json!({ "pgid": pg.to_string(), "osd": osd });
+    let blocked = map.blocklist.iter().map(|(addr, until)| (shown(addr), json!(time(*until))));
+    let flags_of = |flags: &std::collections::BTreeMap<i32, u32>| {
+        flags.iter().map(|(id, bits)| (id.to_string(), json!(bits))).collect::<Map<_, _>>()
+    };
     json!({
         "epoch": map.epoch.0, "fsid": map.fsid.to_string(), "created": time(map.created),
         "modified": time(map.modified), "last_up_change": time(map.last_up_change),
@@ -56,23 +61,31 @@ fn head(map: &OsdMap) -> Value {
         "require_min_compat_client": release_name(map.require_min_compat_client),
         "min_compat_client": print::min_compat_client(map),
         "require_osd_release": release_name(map.require_osd_release), "pools": pools::json(map),
+        "osds": map.osds().map(|id| osd(map, id)).collect::<Vec<_>>(),
+        "osd_xinfo": map.osds().map(xinfo).collect::<Vec<_>>(),
+        "pg_upmap": map.pg_upmap.iter().map(upmap).collect::<Vec<_>>(),
+        "pg_upmap_items": map.pg_upmap_items.iter().map(items).collect::<Vec<_>>(),
+        "pg_temp": map.pg_temp.iter().map(upmap).collect::<Vec<_>>(),
+        "primary_temp": map.primary_temp.iter().map(primary).collect::<Vec<_>>(),
+        "blocklist": blocked.collect::<Map<_, _>>(),
+        "range_blocklist": {}, "erasure_code_profiles": map.erasure_code_profiles,
+        "removed_snaps_queue": [], "new_removed_snaps": [], "new_purged_snaps": [],
+        "crush_node_flags": flags_of(&map.crush_node_flags),
+        "device_class_flags": flags_of(&map.device_class_flags),
+        "stretch_mode": {
+            "stretch_mode_enabled": false, "stretch_bucket_count": 0, "degraded_stretch_mode": 0,
+            "recovering_stretch_mode": 0, "stretch_mode_bucket": 0,
+        },
     })
 }
 
-fn osds(map: &OsdMap) -> Value {
-    let xinfo = |osd: OsdId| {
-        let x = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
-        json!({
-            "osd": osd.0, "down_stamp": time(x.down_stamp),
-            "laggy_probability": x.laggy_probability,
-            "laggy_interval": x.laggy_interval_s, "features": x.features, "old_weight": x.old_weight,
-            "last_purged_snaps_scrub": time(x.last_purged_snaps_scrub), "dead_epoch": x.dead_epoch.0,
-        })
-    };
-    json!({
-        "osds": map.osds().map(|id| osd(map, id)).collect::<Vec<_>>(),
-        "osd_xinfo": map.osds().map(xinfo).collect::<Vec<_>>(),
-    })
+/// One object with the fields of all.
+pub(super) fn joined<const N: usize>(parts: [Value; N]) -> Value {
+    let fields = parts.into_iter().filter_map(|part| match part {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    });
+    Value::Object(fields.flatten().collect())
 }
 
 fn osd(map: &OsdMap, id: OsdId) -> Value {
@@ -120,53 +133,13 @@ pub(super) fn addr_vec(addrs: Option<&EntityAddrVec>) -> Value {
 fn legacy_addr(addrs: Option<&EntityAddrVec>) -> String {
     let all = addrs.map_or(&[][..], |a| &a.0);
     let one = all.iter().find(|addr| addr.kind == kind::LEGACY).or(all.first());
-    match one.and_then(|addr| Some((addr.sock?, addr.nonce))) {
-        Some((sock, nonce)) => format!("{sock}/{nonce}"),
-        None => "-".to_owned(),
-    }
+    one.filter(|addr| addr.sock.is_some()).map_or_else(|| "-".to_owned(), shown)
 }
 
 /// `[v2:127.0.0.1:6800/1]`
 pub(super) fn addr_list(addrs: &EntityAddrVec) -> String {
     let shown: Vec<String> = addrs.0.iter().map(ToString::to_string).collect();
     format!("[{}]", shown.join(","))
-}
-
-fn pins(map: &OsdMap) -> Value {
-    let upmap = |(pg, osds): (&PgId, &Vec<i32>)| json!({ "pgid": pg.to_string(), "osds": osds });
-    let items = |(pg, items): (&PgId, &Vec<(i32, i32)>)| {
-        let pairs: Vec<Value> = items.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
-        json!({ "pgid": pg.to_string(), "mappings": pairs })
-    };
-    let primary = |(pg, osd): (&PgId, &i32)| json!({ "pgid": pg.to_string(), "osd": osd });
-    json!({
-        "pg_upmap": map.pg_upmap.iter().map(upmap).collect::<Vec<_>>(),
-        "pg_upmap_items": map.pg_upmap_items.iter().map(items).collect::<Vec<_>>(),
-        "pg_temp": map.pg_temp.iter().map(upmap).collect::<Vec<_>>(),
-        "primary_temp": map.primary_temp.iter().map(primary).collect::<Vec<_>>(),
-        "blocklist": blocklist(map),
-    })
-}
-
-fn tail(map: &OsdMap) -> Value {
-    let flags = |flags: &std::collections::BTreeMap<i32, u32>| {
-        flags.iter().map(|(id, bits)| (id.to_string(), json!(bits))).collect::<Map<_, _>>()
-    };
-    json!({
-        "range_blocklist": {}, "erasure_code_profiles": map.erasure_code_profiles,
-        "removed_snaps_queue": [], "new_removed_snaps": [], "new_purged_snaps": [],
-        "crush_node_flags": flags(&map.crush_node_flags), "device_class_flags": flags(&map.device_class_flags),
-        "stretch_mode": {
-            "stretch_mode_enabled": false, "stretch_bucket_count": 0, "degraded_stretch_mode": 0,
-            "recovering_stretch_mode": 0, "stretch_mode_bucket": 0,
-        },
-    })
-}
-
-/// Addresses and until when.
-fn blocklist(map: &OsdMap) -> Value {
-    let entries = map.blocklist.iter().map(|(addr, until)| (shown(addr), json!(time(*until))));
-    Value::Object(entries.collect())
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Pools: `osd pool ls detail`, `stats`, `autoscale-status`, and their part of `osd dump`.
 
-use carmine_types::Eversion;
 use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_REPLICATED};
-use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt};
+use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt, PoolSnap};
 use serde_json::{Map, Value, json};
 
-use super::dump::{joined, time};
+use super::dump::time;
 use super::table::{Table, bytes, ratio};
 use crate::command::View;
 
@@ -20,57 +19,41 @@ pub(crate) fn json(map: &OsdMap) -> Value {
 }
 
 fn one(id: i64, name: &str, pool: &PgPool) -> Value {
-    joined([identity(id, name, pool), numbers(pool), snapshots(pool), tiering(pool), rest(pool)])
-}
-
-fn identity(id: i64, name: &str, pool: &PgPool) -> Value {
     let flags: Vec<&str> =
         POOL_FLAG_NAMES.iter().filter(|(bit, _)| pool.flags & bit != 0).map(|(_, name)| *name).collect();
+    let meta = &pool.last_pg_merge_meta;
+    let snap = |s: &PoolSnap| json!({ "snapid": s.snapid, "stamp": time(s.stamp), "name": s.name });
+    let snaps: Vec<Value> = pool.snaps.values().map(snap).collect();
+    let option = |(key, value): (&i32, &PoolOpt)| {
+        let value = match value {
+            PoolOpt::Text(text) => json!(text),
+            PoolOpt::Int(number) => json!(number),
+            PoolOpt::Float(number) => json!(number),
+        };
+        (carmine_crush::print::pool_option(*key), value)
+    };
+    let autoscale_mode = ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode));
     json!({
         "pool": id, "pool_name": name, "create_time": time(pool.create_time), "flags": pool.flags,
         "flags_names": flags.join(","), "type": pool.kind, "size": pool.size, "min_size": pool.min_size,
         "crush_rule": pool.crush_rule, "peering_crush_bucket_count": 0, "peering_crush_bucket_target": 0,
         "peering_crush_bucket_barrier": 0, "peering_crush_bucket_mandatory_member": i32::MAX,
         "object_hash": pool.object_hash,
-        "pg_autoscale_mode": autoscale_mode(pool),
-    })
-}
-
-fn autoscale_mode(pool: &PgPool) -> &'static str {
-    ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode)).copied().unwrap_or("unknown")
-}
-
-fn numbers(pool: &PgPool) -> Value {
-    let meta = &pool.last_pg_merge_meta;
-    let version = |v: &Eversion| v.to_string();
-    json!({
+        "pg_autoscale_mode": autoscale_mode.unwrap_or(&"unknown"),
         "pg_num": pool.pg_num, "pg_placement_num": pool.pgp_num, "pg_placement_num_target": pool.pgp_num_target,
         "pg_num_target": pool.pg_num_target, "pg_num_pending": pool.pg_num_pending,
         "last_pg_merge_meta": {
             "source_pgid": meta.source_pg.to_string(), "ready_epoch": meta.ready_epoch.0,
             "last_epoch_started": meta.last_epoch_started.0, "last_epoch_clean": meta.last_epoch_clean.0,
-            "source_version": version(&meta.source_version), "target_version": version(&meta.target_version),
+            "source_version": meta.source_version.to_string(), "target_version": meta.target_version.to_string(),
         },
         "last_change": pool.last_change.to_string(),
         "last_force_op_resend": pool.last_force_op_resend.to_string(),
         "last_force_op_resend_prenautilus": pool.last_force_op_resend_prenautilus.to_string(),
         "last_force_op_resend_preluminous": pool.last_force_op_resend_preluminous.to_string(),
-    })
-}
-
-fn snapshots(pool: &PgPool) -> Value {
-    let snaps = pool.snaps.values();
-    let snaps: Vec<Value> =
-        snaps.map(|s| json!({ "snapid": s.snapid, "stamp": time(s.stamp), "name": s.name })).collect();
-    json!({
         "auid": pool.auid, "snap_mode": if snaps.is_empty() { "selfmanaged" } else { "pool" },
         "snap_seq": pool.snap_seq, "snap_epoch": pool.snap_epoch.0, "pool_snaps": snaps, "removed_snaps": "[]",
         "quota_max_bytes": pool.quota_max_bytes, "quota_max_objects": pool.quota_max_objects,
-    })
-}
-
-fn tiering(pool: &PgPool) -> Value {
-    json!({
         "tiers": pool.tiers, "tier_of": pool.tier_of, "read_tier": pool.read_tier, "write_tier": pool.write_tier,
         "cache_mode": "none", "target_max_bytes": pool.target_max_bytes, "target_max_objects": pool.target_max_objects,
         "cache_target_dirty_ratio_micro": pool.cache_target_dirty_ratio_micro,
@@ -84,19 +67,6 @@ fn tiering(pool: &PgPool) -> Value {
         "min_write_recency_for_promote": pool.min_write_recency_for_promote,
         "hit_set_grade_decay_rate": pool.hit_set_grade_decay_rate,
         "hit_set_search_last_n": pool.hit_set_search_last_n, "grade_table": [],
-    })
-}
-
-fn rest(pool: &PgPool) -> Value {
-    let option = |(key, value): (&i32, &PoolOpt)| {
-        let value = match value {
-            PoolOpt::Text(text) => json!(text),
-            PoolOpt::Int(number) => json!(number),
-            PoolOpt::Float(number) => json!(number),
-        };
-        (carmine_crush::print::pool_option(*key), value)
-    };
-    json!({
         "stripe_width": pool.stripe_width, "expected_num_objects": pool.expected_num_objects,
         "fast_read": pool.fast_read, "options": pool.opts.iter().map(option).collect::<Map<_, _>>(),
         "application_metadata": pool.application_metadata,
