@@ -76,6 +76,14 @@ impl Axis {
     }
 }
 
+impl Line {
+    /// A line with markers in the ink of series `number`.
+    pub(crate) fn series(number: usize, name: &str, dots: Vec<Dot>) -> Line {
+        let name = if name.is_empty() { "measured" } else { name }.to_owned();
+        Line { name, ink: Ink::Series(number), dotted: false, markers: true, dots }
+    }
+}
+
 /// Lines over two axes of numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LinePlot {
@@ -84,6 +92,13 @@ pub(crate) struct LinePlot {
     pub(crate) lines: Vec<Line>,
     /// Vertical marks: (x, text).
     pub(crate) flags: Vec<(f64, String)>,
+}
+
+impl LinePlot {
+    /// Lines over two linear axes from 0.
+    pub(crate) fn from_zero(x: &str, y: &str, lines: Vec<Line>) -> LinePlot {
+        LinePlot { x: Axis::from_zero(x), y: Axis::from_zero(y), lines, flags: Vec::new() }
+    }
 }
 
 /// A line of a plot.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use carmine_load::samples::{NvmeSamples, SmartLog};
+use carmine_study::archive::CarmineResult;
 use serde_json::Value;
 
 use crate::data::{Ended, RunData, drift, text_of};
@@ -142,26 +143,23 @@ fn logs(run: &RunData) -> String {
 /// What a reader may miss, and why it is not there.
 fn not_measured(view: &View<'_>) -> Section {
     let mut text = Vec::new();
-    let results: Vec<_> = view.settings.iter().filter_map(|s| Some((s, s.first()?))).collect();
-    let all = results.len();
-    let mut say = |count: usize, what: &str| {
-        if count > 0 {
-            text.push(format!("{what}: missing for {count} of {all} settings."));
+    let results: Vec<_> = view.settings.iter().filter_map(|s| s.first()).collect();
+    type Has = fn(&CarmineResult) -> bool;
+    let wanted: [(Has, &str); 7] = [
+        (|r| !r.shared, "Figures per core (CPUs are shared)"),
+        (|r| r.machine_cpu_us_per_op.is_some(), "CPU of the whole machine per operation"),
+        (|r| r.percent_of_device.is_some(), "Comparison with the raw device"),
+        (|r| r.percent_of_messenger.is_some(), "Comparison with the raw messenger"),
+        (|r| r.flush_mode.is_some(), "Flush mode"),
+        (|r| r.cache_state.is_some(), "State of the caches"),
+        (|r| r.latency_histogram.read.is_some() || r.latency_histogram.write.is_some(), "Latency histogram"),
+    ];
+    for (has, what) in wanted {
+        let missing = results.iter().filter(|r| !has(&r.carmine)).count();
+        if missing > 0 {
+            text.push(format!("{what}: missing for {missing} of {} settings.", results.len()));
         }
-    };
-    let none = |missing: &dyn Fn(&carmine_study::archive::PointResult) -> bool| {
-        results.iter().filter(|(_, r)| missing(r)).count()
-    };
-    say(none(&|r| r.carmine.shared), "Figures per core (CPUs are shared)");
-    say(none(&|r| r.carmine.machine_cpu_us_per_op.is_none()), "CPU of the whole machine per operation");
-    say(none(&|r| r.carmine.percent_of_device.is_none()), "Comparison with the raw device");
-    say(none(&|r| r.carmine.percent_of_messenger.is_none()), "Comparison with the raw messenger");
-    say(none(&|r| r.carmine.flush_mode.is_none()), "Flush mode");
-    say(none(&|r| r.carmine.cache_state.is_none()), "State of the caches");
-    say(
-        none(&|r| r.carmine.latency_histogram.read.is_none() && r.carmine.latency_histogram.write.is_none()),
-        "Latency histogram",
-    );
+    }
     text.extend(unsampled(view));
     Section { title: "What could not be measured".into(), text, ..Section::default() }
 }
@@ -182,13 +180,8 @@ fn unsampled(view: &View<'_>) -> Vec<String> {
             match run.run.samples(&measured.point) {
                 Ok(Some(samples)) => {
                     with += 1;
-                    found.extend(
-                        samples
-                            .series
-                            .into_iter()
-                            .filter(|(_, v)| v.iter().any(Option::is_some))
-                            .map(|(n, _)| n),
-                    );
+                    let known = samples.series.into_iter().filter(|(_, v)| v.iter().any(Option::is_some));
+                    found.extend(known.map(|(name, _)| name));
                 }
                 Ok(None) => without += 1,
                 Err(error) => text.push(format!("Samples can't be read: {error}.")),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::lists::distinct;
 
 pub(crate) use axes::{Axes, LOAD_AXES, PANEL_AXES, SIZE_AXES, axis_value};
-pub(crate) use setting::{Cores, Latency, Setting, settings};
+pub(crate) use setting::{CPU_KINDS, Latency, Setting, settings};
 
 /// Marks that keep a point out of slopes.
 const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE"];

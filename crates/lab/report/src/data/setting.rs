@@ -3,31 +3,26 @@
 use std::collections::BTreeMap;
 
 use carmine_metrics::Histogram;
-use carmine_study::archive::{Config, PerCore, PointResult};
+use carmine_study::archive::{Config, CpuSeconds, PerCore, PointResult};
 
 use super::{Measured, RunData};
 use crate::lists::distinct;
 
-/// Cores that were busy on average in the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Cores {
-    /// Reactors at work.
-    pub(crate) busy: f64,
-    /// Reactors that look for work.
-    pub(crate) spin: f64,
-    /// Reactors that are ready, but have no CPU.
-    pub(crate) wait: f64,
-    /// Aliens that feed RocksDB.
-    pub(crate) feeder: f64,
-    /// RocksDB's threads that write tables out.
-    pub(crate) flush: f64,
-    /// RocksDB's threads that merge tables.
-    pub(crate) compaction: f64,
-    /// All other threads of OSDs that are no reactors.
-    pub(crate) other_aliens: f64,
-    /// Outside of OSDs, generator and monitor: the kernel's own threads and interrupts.
-    pub(crate) kernel_elsewhere: Option<f64>,
-}
+/// What the cores that were busy on average in the window did.
+pub(crate) const CPU_KINDS: [&str; 8] = [
+    // Reactors at work, those that look for work, and those that are ready but have no CPU.
+    "reactors busy",
+    "reactors spinning",
+    "waiting for a CPU",
+    // Aliens that feed RocksDB, and its threads that write tables out and merge them.
+    "RocksDB's feeder",
+    "RocksDB's flushes",
+    "RocksDB's compactions",
+    // All other threads of OSDs that are no reactors.
+    "other aliens",
+    // Outside of OSDs, generator and monitor: the kernel's own threads and interrupts.
+    "kernel elsewhere",
+];
 
 /// A configuration in one run, with the figures of its repeats.
 #[derive(Clone, Debug)]
@@ -104,9 +99,9 @@ impl Setting<'_> {
         }
     }
 
-    /// Where CPU time went; `None` without a window.
-    pub(crate) fn cores(&self) -> Option<Cores> {
-        let clock = |pick: fn(&carmine_study::archive::CpuSeconds) -> f64| {
+    /// Where CPU time went, in cores by [`CPU_KINDS`], of which the last may not be known; `None` without a window.
+    pub(crate) fn cores(&self) -> Option<[Option<f64>; CPU_KINDS.len()]> {
+        let clock = |pick: fn(&CpuSeconds) -> f64| {
             self.mean(|r| {
                 let seconds: f64 = r.carmine.osds.iter().map(|o| pick(&o.cpu_seconds)).sum();
                 let known = r.carmine.window_seconds > 0.0 && !r.carmine.osds.is_empty();
@@ -117,18 +112,16 @@ impl Setting<'_> {
             let (machine, osds) = (r.carmine.machine_cpu_us_per_op?, r.carmine.osd_cpu_us_per_op?);
             Some((machine - osds).max(0.0) * r.iops() / 1e6)
         };
-        Some(Cores {
-            busy: clock(|c| c.busy)?,
-            spin: clock(|c| c.spin)?,
-            wait: clock(|c| c.wait)?,
-            feeder: clock(|c| c.rocksdb_feeder)?,
-            flush: clock(|c| c.rocksdb_flush)?,
-            compaction: clock(|c| c.rocksdb_compaction)?,
-            other_aliens: clock(|c| {
-                (c.alien - c.rocksdb_feeder - c.rocksdb_flush - c.rocksdb_compaction).max(0.0)
-            })?,
-            kernel_elsewhere: self.mean(elsewhere),
-        })
+        Some([
+            Some(clock(|c| c.busy)?),
+            clock(|c| c.spin),
+            clock(|c| c.wait),
+            clock(|c| c.rocksdb_feeder),
+            clock(|c| c.rocksdb_flush),
+            clock(|c| c.rocksdb_compaction),
+            clock(|c| (c.alien - c.rocksdb_feeder - c.rocksdb_flush - c.rocksdb_compaction).max(0.0)),
+            self.mean(elsewhere),
+        ])
     }
 
     /// What limited it, and the figure that decided that: of its first repeat that is used.

@@ -2,7 +2,7 @@
 
 use super::View;
 use super::view::{Panel, slug};
-use crate::chart::{Axis, Chart, Dot, Ink, Line, LinePlot, Plot};
+use crate::chart::{Chart, Dot, Line, LinePlot, Plot};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting, axis_value};
 use crate::lists::{grouped, span};
 use crate::table::{Cell, Table};
@@ -67,8 +67,7 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     if panel.settings.iter().any(|s| s.latency.unmerged) {
         remarks.push("Repeats without a histogram have no latency: percentiles can't be averaged.".into());
     }
-    let plot =
-        LinePlot { x: Axis::from_zero("IOPS"), y: Axis::from_zero("Latency (ms)"), lines, flags: Vec::new() };
+    let plot = LinePlot::from_zero("IOPS", "Latency (ms)", lines);
     let table = table(view, panel);
     Some(panel.chart("curve", "Latency against IOPS", Plot::Lines(plot), table, remarks))
 }
@@ -99,14 +98,7 @@ fn line(number: usize, name: &str, points: &[&Setting<'_>]) -> Line {
         let bar = ms(s.latency.p50_ns).zip(ms(s.latency.p99_ns));
         Some(Dot { x: s.iops(), y, bar, marked: !s.is_clean })
     };
-    let name = if name.is_empty() { "measured".to_owned() } else { name.to_owned() };
-    Line {
-        name,
-        ink: Ink::Series(number),
-        dotted: false,
-        markers: true,
-        dots: points.iter().filter_map(dot).collect(),
-    }
+    Line::series(number, name, points.iter().filter_map(dot).collect())
 }
 
 fn table(view: &View<'_>, panel: &Panel<'_, '_>) -> Table {

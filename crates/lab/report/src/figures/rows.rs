@@ -3,7 +3,7 @@
 use super::View;
 use super::view::{Panel, context};
 use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
-use crate::data::{Cores, PANEL_AXES, Setting};
+use crate::data::{CPU_KINDS, PANEL_AXES, Setting};
 use crate::table::{Cell, Table};
 
 /// What a chart says of all its settings.
@@ -143,16 +143,6 @@ fn core_chart(view: &View<'_>, panel: &Panel<'_, '_>, as_bytes: bool) -> Option<
     })
 }
 
-const CPU_KINDS: [&str; 8] = [
-    "reactors busy",
-    "reactors spinning",
-    "waiting for a CPU",
-    "RocksDB's feeder",
-    "RocksDB's flushes",
-    "RocksDB's compactions",
-    "other aliens",
-    "kernel elsewhere",
-];
 /// Only stores with RocksDB have them.
 const ROCKSDB: std::ops::Range<usize> = 3..6;
 
@@ -162,14 +152,15 @@ pub(super) fn cpu_time(view: &View<'_>) -> Vec<Chart> {
 }
 
 fn cpu_chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
-    let known: Vec<Cores> = panel.settings.iter().filter_map(|s| s.cores()).collect();
+    let known: Vec<[Option<f64>; CPU_KINDS.len()]> =
+        panel.settings.iter().filter_map(|s| s.cores()).collect();
     let has = |kind: &usize| {
-        !ROCKSDB.contains(kind) || known.iter().any(|c| cpu_parts(c)[*kind].is_some_and(|cores| cores > 0.0))
+        !ROCKSDB.contains(kind) || known.iter().any(|cores| cores[*kind].is_some_and(|cores| cores > 0.0))
     };
     let kinds: Vec<usize> = (0..CPU_KINDS.len()).filter(has).collect();
     let columns: Vec<String> = kinds.iter().map(|kind| format!("{} (cores)", CPU_KINDS[*kind])).collect();
     let mut remarks = Vec::new();
-    if known.iter().any(|c| c.kernel_elsewhere.is_none()) {
+    if known.iter().any(|cores| cores.last().is_some_and(Option::is_none)) {
         remarks.push("Kernel elsewhere is not known where the machine was busy with other things.".into());
     }
     let key = |kind: &usize| Key::series(*kind, CPU_KINDS[*kind]);
@@ -181,19 +172,13 @@ fn cpu_chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     let columns = format!("{} | machine CPU (µs per op) | OSD CPU (µs per op)", columns.join(" | "));
     let rows = Rows { id: "cpu", title: "Where CPU time goes", columns: &columns, plot, remarks };
     rows.chart(view, panel, |s| {
-        let parts = cpu_parts(&s.cores()?);
-        let values: Vec<Option<f64>> = kinds.iter().map(|kind| parts[*kind]).collect();
+        let cores = s.cores()?;
+        let values: Vec<Option<f64>> = kinds.iter().map(|kind| cores[*kind]).collect();
         let mut cells: Vec<Cell> = values.iter().map(|v| Cell::number(*v, 2)).collect();
         cells.push(Cell::number(s.mean(|r| r.carmine.machine_cpu_us_per_op), 1));
         cells.push(Cell::number(s.mean(|r| r.carmine.osd_cpu_us_per_op), 1));
         Some((Some(values), cells))
     })
-}
-
-/// In the order of [`CPU_KINDS`].
-fn cpu_parts(c: &Cores) -> [Option<f64>; CPU_KINDS.len()] {
-    let osds = [c.busy, c.spin, c.wait, c.feeder, c.flush, c.compaction, c.other_aliens];
-    std::array::from_fn(|kind| osds.get(kind).copied().or(c.kernel_elsewhere))
 }
 
 /// How near a result is to what the raw device and the raw messenger can do.

@@ -6,7 +6,7 @@ use carmine_study::scaling::{Along, Scaling};
 use super::View;
 use super::curve::limiter;
 use super::view::{Panel, context};
-use crate::chart::{Axis, Chart, Dot, Ink, Line, LinePlot, Plot};
+use crate::chart::{Chart, Dot, Ink, Line, LinePlot, Plot};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting};
 use crate::lists::{grouped, span};
 use crate::table::{Cell, Table};
@@ -89,8 +89,7 @@ fn line(number: usize, series: &Series<'_, '_>, y: impl Fn(f64, f64) -> f64) -> 
         let bar = (each.len() > 1).then(|| (y(*x, low), y(*x, high)));
         Dot { x: *x, y: y(*x, s.iops()), bar, marked: !s.is_clean }
     });
-    let name = if series.name.is_empty() { "measured".into() } else { series.name.clone() };
-    Line { name, ink: Ink::Series(number), dotted: false, markers: true, dots: dots.collect() }
+    Line::series(number, &series.name, dots.collect())
 }
 
 /// From the first point on, as if every unit gave what the first gave.
@@ -108,12 +107,8 @@ fn total(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Char
     let title = format!("IOPS against {}", along.title());
     let mut chart = chart(panel, series, along, ("scaling", &title, "IOPS"), |_, iops| iops);
     if let Plot::Lines(plot) = &mut chart.plot {
-        plot.flags = match series {
-            [only] => {
-                only.scaling.knee.and_then(|k| k.x).map(|x| (x, "knee".to_owned())).into_iter().collect()
-            }
-            _ => Vec::new(),
-        };
+        let knee = if let [only] = series { only.scaling.knee.and_then(|k| k.x) } else { None };
+        plot.flags = knee.map(|x| (x, "knee".to_owned())).into_iter().collect();
     }
     for one in series {
         let name = if one.name.is_empty() { String::new() } else { format!("{}: ", one.name) };
@@ -144,8 +139,7 @@ fn chart(
         );
     }
     let settings: Vec<&Setting> = series.iter().flat_map(|s| &s.points).map(|(_, s)| *s).collect();
-    let plot =
-        LinePlot { x: Axis::from_zero(along.title()), y: Axis::from_zero(y), lines, flags: Vec::new() };
+    let plot = LinePlot::from_zero(along.title(), y, lines);
     let chart = panel.chart(id, title, Plot::Lines(plot), table(panel, series, along), remarks);
     Chart { context: context(&settings), ..chart }
 }

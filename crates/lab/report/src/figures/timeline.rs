@@ -8,6 +8,7 @@ use super::View;
 use super::view::{context, slug};
 use crate::chart::{Axis, Chart, Dot, HeatPlot, Ink, Line, LinePlot, Plot};
 use crate::data::{Measured, Setting};
+use crate::lists::grouped;
 use crate::table::{Cell, Table};
 
 /// Points that are drawn second by second.
@@ -17,29 +18,17 @@ const FILES_MAX: usize = 400;
 /// Columns of a heat map.
 const COLUMNS_MAX: usize = 150;
 
-/// A panel: its name with unit, and for each line the name, the series and the factor to the unit.
-type PanelOf = (&'static str, &'static [(&'static str, &'static str, f64)]);
-
-const PANELS: [PanelOf; 6] = [
-    ("IOPS", &[("IOPS", "iops", 1.0)]),
-    ("p99 latency (ms)", &[("p99 latency", "p99_ns", 1e-6)]),
-    (
-        "CPU (cores)",
-        &[
-            ("OSDs", "osd_cores", 1.0),
-            ("generator", "generator_cores", 1.0),
-            ("OSDs waiting", "osd_wait_cores", 1.0),
-        ],
-    ),
-    ("Memory of OSDs (GiB)", &[("memory", "memory_bytes", 1.0 / (1u64 << 30) as f64)]),
-    (
-        "Device (MB/s)",
-        &[
-            ("device reads", "device_read_bytes_per_s", 1e-6),
-            ("device writes", "device_write_bytes_per_s", 1e-6),
-        ],
-    ),
-    ("Network (MB/s)", &[("network", "network_bytes_per_s", 1e-6)]),
+/// The panels, line by line: the panel's name with its unit, the line's name, its series, and the factor to the unit.
+const PANELS: [(&str, (&str, &str, f64)); 9] = [
+    ("IOPS", ("IOPS", "iops", 1.0)),
+    ("p99 latency (ms)", ("p99 latency", "p99_ns", 1e-6)),
+    ("CPU (cores)", ("OSDs", "osd_cores", 1.0)),
+    ("CPU (cores)", ("generator", "generator_cores", 1.0)),
+    ("CPU (cores)", ("OSDs waiting", "osd_wait_cores", 1.0)),
+    ("Memory of OSDs (GiB)", ("memory", "memory_bytes", 1.0 / (1u64 << 30) as f64)),
+    ("Device (MB/s)", ("device reads", "device_read_bytes_per_s", 1e-6)),
+    ("Device (MB/s)", ("device writes", "device_write_bytes_per_s", 1e-6)),
+    ("Network (MB/s)", ("network", "network_bytes_per_s", 1e-6)),
 ];
 
 /// What the part of the page has: charts of some points, the samples of all others as files.
@@ -141,34 +130,23 @@ fn figures(samples: &Samples) -> (Vec<LinePlot>, Table) {
     let mut table = Table::new("time (s)");
     table.rows = seconds.iter().map(|t| vec![Cell::Number(*t, 0)]).collect();
     let mut plots = Vec::new();
-    for (label, series) in PANELS {
+    for (label, series) in grouped(PANELS) {
         let mut lines = Vec::new();
-        for (at, (name, key, factor)) in series.iter().enumerate() {
-            let Some(values) = samples.series.get(*key).filter(|v| v.iter().any(Option::is_some)) else {
+        for (at, (name, key, factor)) in series.into_iter().enumerate() {
+            let Some(values) = samples.series.get(key).filter(|v| v.iter().any(Option::is_some)) else {
                 continue;
             };
             let unit = label.rsplit_once(" (").map_or("", |(_, unit)| unit.trim_end_matches(')'));
-            table.columns.push(if unit.is_empty() { (*name).into() } else { format!("{name} ({unit})") });
+            table.columns.push(if unit.is_empty() { name.into() } else { format!("{name} ({unit})") });
             for (n, row) in table.rows.iter_mut().enumerate() {
                 row.push(Cell::number(values.get(n).copied().flatten().map(|v| v * factor), 2));
             }
             let dot = |(t, v): (&f64, &Option<f64>)| Some(Dot { x: *t, y: (*v)? * factor, ..Dot::default() });
             let dots = seconds.iter().zip(values).filter_map(dot).collect();
-            lines.push(Line {
-                name: (*name).into(),
-                ink: Ink::Series(at),
-                dotted: false,
-                markers: false,
-                dots,
-            });
+            lines.push(Line { markers: false, ..Line::series(at, name, dots) });
         }
         if !lines.is_empty() {
-            plots.push(LinePlot {
-                x: Axis::from_zero("Seconds"),
-                y: Axis::from_zero(label),
-                lines,
-                flags: Vec::new(),
-            });
+            plots.push(LinePlot::from_zero("Seconds", label, lines));
         }
     }
     (plots, table)
