@@ -134,7 +134,7 @@ impl Client {
         &self.shard
     }
 
-    /// What it was made with.
+    /// The options that it was made with.
     pub fn options(&self) -> &Options {
         &self.options
     }

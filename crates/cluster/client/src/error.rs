@@ -1,4 +1,4 @@
-//! What can go wrong for a caller.
+//! Errors of the client.
 
 use carmine_messenger::ConnectError;
 use carmine_types::OsdId;
@@ -24,7 +24,7 @@ pub enum ClientError {
         what: String,
         /// The limit.
         after: Duration,
-        /// What it was waiting for, if that is known.
+        /// The event that it was waiting for, if that is known.
         hint: String,
     },
     /// The cluster has no pool of that name.

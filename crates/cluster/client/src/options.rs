@@ -32,9 +32,9 @@ carmine_types::defaults! {
     }
 }
 
-/// What librados allows by default.
+/// The default of librados.
 pub const OPS_IN_FLIGHT: usize = 1024;
-/// What librados allows by default.
+/// The default of librados.
 pub const BYTES_IN_FLIGHT: usize = 100 << 20;
 /// Bound of [`Options::ops_in_flight`]: a transaction id has 16 bits for the operation's slot.
 pub const OPS_IN_FLIGHT_MAX: usize = 1 << 16;

@@ -26,7 +26,7 @@ pub struct Pool {
     timeout: Option<Duration>,
 }
 
-/// What [`Pool::stat`] tells.
+/// The result of [`Pool::stat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectStat {
     /// Length in bytes.

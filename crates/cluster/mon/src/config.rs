@@ -1,4 +1,4 @@
-//! What the monitor is told at its start.
+//! The monitor's settings at its start.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

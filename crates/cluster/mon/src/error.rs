@@ -18,7 +18,7 @@ pub enum MonError {
     /// A state file could not be used.
     #[error("cannot {verb} {}: {source}", path.display())]
     State {
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
         /// The file.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum MonError {
     /// The stored map cannot be read.
     #[error("the stored map does not decode ({source}): was the state written by another version?")]
     BadMap {
-        /// What is wrong with it.
+        /// The decoder's error.
         source: carmine_wire::DecodeError,
     },
     /// The state belongs to another cluster.

@@ -65,7 +65,7 @@ pub(crate) fn number(bytes: [u8; 8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes)).filter(|number| *number <= NUMBER_MAX)
 }
 
-/// What stands before a payload.
+/// The head before a payload.
 struct Head {
     len: usize,
     payload_crc: u32,
@@ -95,7 +95,7 @@ impl Head {
 }
 
 impl Durable {
-    /// What a record's head at the start of `bytes` says, whatever became of its payload.
+    /// The statement of the record's head at the start of `bytes`, whatever became of its payload.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         Head::decode(bytes).map(|head| head.durable)
     }
@@ -158,7 +158,7 @@ pub(crate) struct Content {
     pub(crate) valid_bytes: usize,
 }
 
-/// What was found in a file.
+/// The contents of a file.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Reading {
     /// `None` if the three opening records are not all there.
@@ -221,7 +221,7 @@ fn read(bytes: &[u8], (generation, fsid): (u64, Uuid), header_bytes: usize) -> (
     (Some(content), good_bytes)
 }
 
-/// What a record's head proves. An opening is written when the generation before it is in force.
+/// The state that a record's head proves. An opening is written when the generation before it is in force.
 fn proven(head: Durable) -> Durable {
     match head {
         Durable { generation: 0 | 1, bytes: 0 } => Durable::default(),

@@ -1,4 +1,5 @@
-//! What the monitor knows of one connection, and what it does with the messages of it.
+//! Sessions of the monitor: one for each connection, which handles its messages. Commands arrive in two kinds of message: to the
+//! monitors at large (MON_COMMAND), and to this one (`ceph tell mon.a`).
 
 use std::rc::Rc;
 
@@ -183,15 +184,7 @@ impl Mon {
         }
         let conn = Rc::clone(conn);
         let done = move |mon: &Mon, result: Result<(), Refusal>| {
-            let current = mon.current();
-            let reply = PoolOpReply {
-                version: u64::from(current.map.epoch.0),
-                fsid: current.map.fsid,
-                result: result.err().map_or(0, |refusal| refusal.code.0),
-                epoch: current.map.epoch,
-                data: None,
-            };
-            Mon::reply(&conn, Message::of(&reply).with_tid(tid));
+            mon.pool_op_done(&conn, tid, result.err().map_or(0, |refusal| refusal.code.0), None);
         };
         let change = match request.op {
             PoolOp::CREATE => Change::CreatePool { name: request.name, pg_num: None, size: None },
@@ -210,13 +203,15 @@ impl Mon {
         let current = self.current();
         let pool = current.map.pool(request.pool.into());
         let is_new = request.op == PoolOp::CREATE_UNMANAGED_SNAP;
-        let reply = PoolOpReply {
-            version: current.map.epoch.0.into(),
-            fsid: current.map.fsid,
-            result: if pool.is_some() { 0 } else { errno::ENOENT },
-            epoch: current.map.epoch,
-            data: pool.filter(|_| is_new).map(|pool| (pool.snap_seq + 1).to_le_bytes().to_vec()),
-        };
+        let result = if pool.is_some() { 0 } else { errno::ENOENT };
+        let id = pool.filter(|_| is_new).map(|pool| (pool.snap_seq + 1).to_le_bytes().to_vec());
+        self.pool_op_done(conn, tid, result, id);
+    }
+
+    fn pool_op_done(&self, conn: &Rc<Connection>, tid: u64, result: i32, data: Option<Vec<u8>>) {
+        let map = &self.current().map;
+        let version = u64::from(map.epoch.0);
+        let reply = PoolOpReply { version, fsid: map.fsid, result, epoch: map.epoch, data };
         Mon::reply(conn, Message::of(&reply).with_tid(tid));
     }
 

@@ -25,7 +25,7 @@ const FILE_BYTES_MAX: u64 = COMPACT_BYTES + 4 * RECORD_BYTES_MAX as u64;
 /// Bytes read at once while opening.
 const READ_BYTES: usize = 256 << 10;
 
-/// What was found on disk.
+/// The state that was found on disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Saved {
     pub(crate) fsid: Uuid,
@@ -110,7 +110,7 @@ impl StateFile {
             (lens[slot], readings[slot]) = (bytes.len(), Reading::of(&bytes));
             files.push((path.clone(), file));
         }
-        // What is written to a new file is lost with its name.
+        // Data in a new file is lost if its name is not durable.
         shard.sync_folder(dir).await.map_err(|e| MonError::state("sync", dir, e))?;
         let Ok(files) = <[_; 2]>::try_from(files) else { unreachable!("two slots are opened") };
         let found = newest([&paths[0], &paths[1]], &readings)?;

@@ -1,4 +1,4 @@
-//! What the OSDs report of themselves: their space, summed up for STATFS and GETPOOLSTATS, the state of their PGs, and what
+//! Reports of the OSDs: their space, summed up for STATFS and GETPOOLSTATS, the state of their PGs, and what
 //! they said when they booted.
 
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use carmine_wire::private::{OsdBeacon, PoolUse};
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClusterStats {
     pub(crate) reports: BTreeMap<OsdId, OsdBeacon>,
-    /// What each OSD said at its last boot.
+    /// The metadata that each OSD sent at its last boot.
     pub(crate) metadata: BTreeMap<OsdId, Vec<(String, String)>>,
 }
 
 impl ClusterStats {
-    /// What an OSD said of itself.
+    /// The metadata that an OSD sent.
     pub(crate) fn metadata(&self, osd: OsdId) -> impl Iterator<Item = (&str, &str)> {
         self.metadata.get(&osd).into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
     }
@@ -39,7 +39,7 @@ impl ClusterStats {
         })
     }
 
-    /// What each pool holds.
+    /// Objects and bytes of each pool.
     pub(crate) fn pools(&self) -> BTreeMap<i64, PoolUse> {
         let mut sums = BTreeMap::<i64, PoolUse>::new();
         for one in self.reports.values().flat_map(|r| &r.pools) {

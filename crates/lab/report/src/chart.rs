@@ -22,18 +22,18 @@ pub(crate) struct Chart {
     /// Unique on the page: the id of its element and the stem of its downloads.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// What all of it has in common: store, size, durability, route.
+    /// The conditions of all its figures: store, size, durability, route.
     pub(crate) context: String,
     pub(crate) plot: Plot,
     /// The figures of the chart.
     pub(crate) table: Table,
-    /// What a reader must know, such as a slope or why something is missing.
+    /// Remarks for the reader, such as a slope or why something is missing.
     pub(crate) remarks: Vec<String>,
     /// Charts with the same word here share their axes. Empty: it stands alone.
     pub(crate) family: String,
 }
 
-/// What is drawn.
+/// The drawing of a chart.
 #[derive(Clone, Debug)]
 pub(crate) enum Plot {
     Lines(LinePlot),
@@ -127,7 +127,7 @@ pub(crate) struct Dot {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowPlot {
     pub(crate) x: Axis,
-    /// What the colours mean.
+    /// The meaning of the colours.
     pub(crate) keys: Vec<Key>,
     pub(crate) rows: Vec<Row>,
     /// Bars one after the other; else dots.
@@ -172,7 +172,7 @@ impl Key {
 }
 
 impl Plot {
-    /// What the colours mean; nothing if there is one meaning only.
+    /// The meaning of the colours; empty if there is only one.
     pub(crate) fn keys(&self) -> Vec<Key> {
         let of = |lines: &[Line]| -> Vec<Key> {
             let key = |l: &Line| Key { name: l.name.clone(), ink: l.ink, dotted: l.dotted };

@@ -26,7 +26,7 @@ pub(crate) struct Line {
     pub(crate) new: String,
     /// Workload: what is never mixed in a chart.
     pub(crate) panel: String,
-    /// What else both have in common, of what varies in the report.
+    /// The rest of the configuration that both share, as far as it varies in the report.
     pub(crate) name: String,
     /// Words such as SHARED that any of the points has.
     pub(crate) words: String,
@@ -44,7 +44,7 @@ pub(crate) struct Compared {
     pub(crate) refused: Vec<String>,
     /// Settings in which arms differ, each once.
     pub(crate) differences: Vec<Difference>,
-    /// What to mind, each once.
+    /// Warnings, each once.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -283,7 +283,7 @@ fn extremes(comparisons: &[Comparison]) -> String {
     }
 }
 
-/// What holds for all comparisons of the report: what differs between the arms, and what to mind.
+/// Remarks about all comparisons of the report: differences between the arms, and warnings.
 pub(crate) fn remarks(compared: &Compared) -> Vec<String> {
     let mut remarks = Vec::new();
     if !compared.differences.is_empty() {

@@ -140,7 +140,7 @@ fn logs(run: &RunData) -> String {
     text
 }
 
-/// What a reader may miss, and why it is not there.
+/// Figures that a reader may miss, and why they are not there.
 fn not_measured(view: &View<'_>) -> Section {
     let mut text = Vec::new();
     let results: Vec<_> = view.settings.iter().filter_map(|s| s.first()).collect();
@@ -226,7 +226,7 @@ const COLUMNS: [(&str, &str); 8] = [
     ("source", "source"),
     ("change", "command"),
 ];
-/// What the kinds of findings are called, the worst first.
+/// The names of the kinds of findings, the worst first.
 const SEVERITIES: [(&str, &str); 4] =
     [("bad", "bad"), ("warn", "warning"), ("info", "to know"), ("ok", "ok")];
 /// The machine has no such thing.
@@ -252,7 +252,7 @@ fn doctor_of_machine(findings: &Value) -> Section {
     Section { text, table: Some(table.without_empty_columns()), ..Section::default() }
 }
 
-/// What is worth a warning of single points, and not of the machine: who sits where differs from point to point.
+/// Warnings that concern single points and not the machine: the placement differs from point to point.
 fn doctor_of_points(run: &RunData) -> Section {
     let known: Vec<&Value> = run.file().doctor.as_array().into_iter().flatten().collect();
     let results = run.points.iter().filter_map(|m| m.result.as_ref());
@@ -268,7 +268,7 @@ fn doctor_of_points(run: &RunData) -> Section {
     Section { table: Some(table.without_empty_columns()), ..Section::default() }
 }
 
-/// What spoils a measurement, for the head of the page.
+/// Findings that spoil a measurement, for the head of the page.
 pub(crate) fn spoils(findings: &Value) -> Vec<String> {
     let bad = findings.as_array().into_iter().flatten().filter(|f| field(f, "severity") == "bad");
     bad.map(|f| format!("The doctor: {}: {}", title(f), field(f, "is"))).collect()

@@ -1,4 +1,4 @@
-//! What the archives say of runs and points, as charts and tables ask for it: which points have a result, which marks spoil
+//! Runs and points as charts and tables need them: which points have a result, which marks spoil
 //! them, and how far the machine drifted.
 
 mod axes;
@@ -39,7 +39,7 @@ pub(crate) struct Measured {
     pub(crate) result: Option<PointResult>,
     /// Length of its commands, seconds.
     pub(crate) seconds: f64,
-    /// What the store went through before it.
+    /// The history of the store before it.
     pub(crate) condition: String,
     /// Words such as SHARED, in the order of their importance.
     pub(crate) words: Vec<String>,

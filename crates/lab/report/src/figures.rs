@@ -18,7 +18,7 @@ pub(crate) struct Group {
     /// Id of its part of the page.
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
-    /// What holds for all of them.
+    /// Remarks that hold for all of them.
     pub(crate) text: Vec<String>,
     pub(crate) charts: Vec<Chart>,
     /// Name and figures of what is not drawn.

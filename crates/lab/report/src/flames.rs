@@ -19,7 +19,7 @@ pub(crate) struct Flame {
     pub(crate) point: String,
     /// From the report's folder to the file.
     pub(crate) href: String,
-    /// What it is of, and which functions have most of it.
+    /// Its subject, and the functions with the largest shares.
     pub(crate) text: String,
 }
 

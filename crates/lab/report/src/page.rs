@@ -225,7 +225,7 @@ fn conditions(sections: &[Section]) -> Markup {
             h2 { "Conditions" }
             @for part in sections {
                 section.part {
-                    // What is missing is said openly; the rest is there for those who ask.
+                    // Missing figures are shown openly; the rest unfolds on a click.
                     @if part.verbatim.is_empty() && part.table.is_none() { h3 { (part.title) } (section_body(part)) }
                     @else { details { summary { h3 { (part.title) } } (section_body(part)) } }
                 }

@@ -16,9 +16,9 @@ pub(crate) struct Report {
     pub(crate) title: String,
     /// Machine, version and time on one line.
     pub(crate) subtitle: String,
-    /// What spoils figures, or is missing.
+    /// Figures that are missing or spoilt.
     pub(crate) notices: Vec<String>,
-    /// What was found.
+    /// The findings.
     pub(crate) headline: Vec<String>,
     pub(crate) groups: Vec<Group>,
     pub(crate) flames: Flames,
@@ -83,7 +83,7 @@ fn subtitle(runs: &[RunData]) -> String {
     runs.iter().map(of).collect::<Vec<_>>().join(" | ")
 }
 
-/// What must be known before any figure is believed.
+/// Notices to read before believing any figure.
 fn notices(runs: &[RunData]) -> Vec<String> {
     let mut notices = Vec::new();
     for run in runs {

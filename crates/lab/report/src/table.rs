@@ -71,12 +71,11 @@ impl Table {
 
     /// Leaves out columns in which no row has a value.
     pub(crate) fn without_empty_columns(mut self) -> Table {
-        let used: Vec<bool> = (0..self.columns.len())
-            .map(|at| self.rows.iter().any(|row| !matches!(row.get(at), None | Some(Cell::None))))
-            .collect();
-        let keep = |at: &usize| used.get(*at).copied().unwrap_or(true);
-        self.columns = pick(self.columns, keep);
-        self.rows = self.rows.into_iter().map(|row| pick(row, keep)).collect();
+        let is_used = |at: usize| self.rows.iter().any(|row| !matches!(row.get(at), None | Some(Cell::None)));
+        let used: Vec<usize> = (0..self.columns.len()).filter(|at| is_used(*at)).collect();
+        self.columns = used.iter().map(|at| self.columns[*at].clone()).collect();
+        let kept = |row: &Vec<Cell>| used.iter().filter_map(|at| row.get(*at).cloned()).collect();
+        self.rows = self.rows.iter().map(kept).collect();
         self
     }
 
@@ -108,10 +107,6 @@ impl Table {
         }
         text
     }
-}
-
-fn pick<T>(items: Vec<T>, keep: impl Fn(&usize) -> bool) -> Vec<T> {
-    items.into_iter().enumerate().filter(|(at, _)| keep(at)).map(|(_, item)| item).collect()
 }
 
 /// Text that Markdown takes as text, on one line: no table borders, HTML, links or emphasis from the data.

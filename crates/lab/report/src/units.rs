@@ -6,19 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 pub(crate) fn grouped(value: f64, digits: usize) -> String {
     let text = plain(value, digits);
     let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("−", rest));
-    let (whole, fraction) = text.split_once('.').map_or((text, None), |(w, f)| (w, Some(f)));
-    let mut out = String::from(sign);
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if let Some(fraction) = fraction {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    out
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let thousands = whole.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    format!("{sign}{}{fraction}", thousands.collect::<Vec<_>>().join(","))
 }
 
 /// With `digits` after the point; never `-0`.

@@ -16,15 +16,12 @@ pub enum ReportError {
     /// A folder is no run, or one that this version can't read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The folder for the report can't be made.
-    #[error("cannot make the folder {}: {source}", path.display())]
-    Folder { path: PathBuf, source: std::io::Error },
     /// There is nothing to report on.
     #[error("name the folder of a run, as `carmine sweep --out` made it")]
     NoRun,
 }
 
-/// What was written.
+/// The files that were written.
 #[derive(Clone, Debug)]
 pub struct Written {
     pub html: PathBuf,
@@ -33,14 +30,14 @@ pub struct Written {
     pub charts: usize,
     /// Points in its table.
     pub points: usize,
-    /// What is missing or spoils figures, in sentences.
+    /// Sentences about figures that are missing or spoilt.
     pub notices: Vec<String>,
 }
 
 /// How far a report is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many points of a run have been read.
+    /// The number of points of a run that have been read.
     Read { done: usize, all: usize },
     /// Charts and tables are made.
     Draw,
@@ -65,7 +62,7 @@ pub fn write_report(
     }
     distinct_labels(&mut loaded);
     let out = out.unwrap_or(first);
-    std::fs::create_dir_all(out).map_err(|source| ReportError::Folder { path: out.to_path_buf(), source })?;
+    std::fs::create_dir_all(out).map_err(ArchiveError::io("make the folder", out))?;
     progress(Step::Draw);
     let report = report(&loaded, out);
     let (html, markdown) = (html(&report), markdown(&report));

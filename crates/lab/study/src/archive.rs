@@ -12,6 +12,7 @@ use serde_json::Value;
 pub use carmine_load::baseline::{Baseline, DeviceBaseline, MessengerBaseline};
 pub use carmine_load::samples::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
 pub use files::{ArchiveError, Run, RunWriter, dat_table, write_whole};
+pub(crate) use files::{read_json, write_json};
 pub use result::{
     CarmineResult, CpuSeconds, Direction, Job, LatencyHistograms, LatencyNs, OsdResult, PerCore, PointResult,
 };
@@ -41,7 +42,7 @@ pub struct Comparison {
     pub arms: Vec<String>,
 }
 
-/// What a plan is mainly about. All charts that the data allow are made.
+/// The main subject of a plan. A report makes all charts that the data allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Chart {
@@ -56,7 +57,7 @@ pub enum Chart {
     Bars,
 }
 
-/// What a run is.
+/// A run: its plan, the program and machine that ran it, and how far it got.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
     /// [`RUN_FORMAT`].
@@ -85,7 +86,7 @@ pub struct RunFile {
     /// The first point run again at the end: its IOPS ÷ those of the first time − 1. `None` until both are measured.
     #[serde(default)]
     pub drift: Option<f64>,
-    /// What the plan has but this machine could not run, and why.
+    /// Parts of the plan that this machine could not run, with the reason.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -206,7 +207,7 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointState {
     pub state: State,
-    /// What failed: the command, and the end of what it said; or why it was skipped.
+    /// The command that failed and the end of its output; or why the point was skipped.
     #[serde(default)]
     pub error: Option<String>,
     /// Seconds since 1970 when its first command started.

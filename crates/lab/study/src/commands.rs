@@ -21,7 +21,7 @@ pub fn is_peer(config: &Config) -> bool {
     config.text("peer").is_some_and(|peer| peer != "none")
 }
 
-/// What a command is for.
+/// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// Part of making a layout's folder.

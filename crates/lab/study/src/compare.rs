@@ -36,13 +36,13 @@ pub struct Arm {
     /// Folder of the run that it was measured in; `None` for plain files, whose run is not known.
     pub run: Option<PathBuf>,
     pub points: Vec<Measured>,
-    /// What is the same for all of its points but stands in no configuration: builds, kernel, host. Name → value.
+    /// Facts that hold for all of its points but are in no configuration: builds, kernel, host. Name → value.
     pub facts: BTreeMap<String, String>,
     /// Points that were not measured, with the reason.
     pub left_out: Vec<String>,
 }
 
-/// What is wrong with a comparison that was asked for.
+/// The reason why a comparison is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     #[error(transparent)]
@@ -140,7 +140,7 @@ pub fn merged_percentile(results: &[&PointResult], percent: f64) -> Option<f64> 
 /// One figure of one group of pairs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What tells the group's configuration apart; empty if there is one only.
+    /// The part of the configuration that tells the group from others; empty if there is only one.
     pub config: String,
     pub metric: &'static str,
     pub more_is_better: bool,
@@ -167,7 +167,7 @@ pub struct Judgement {
     pub tolerance: f64,
     /// Every setting that differs between the arms.
     pub differences: Vec<Difference>,
-    /// What to mind when reading it.
+    /// Warnings for its readers.
     pub warnings: Vec<String>,
     pub rows: Vec<Row>,
     /// No row is a regression.
@@ -216,7 +216,7 @@ fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
             found.push((group, metric, paired_log_ratios(&base, &new)));
         }
     }
-    // What could not be computed is no test, and takes nothing from the others.
+    // A row that could not be computed is no test and does not count in the correction.
     let p: Vec<f64> = found.iter().filter_map(|(_, _, c)| c.as_ref().ok().map(|c| c.p)).collect();
     let mut adjusted = holm(&p).into_iter();
     let row = |(group, metric, comparison): (&Group<'_>, &Metric, Result<Comparison, NoComparison>)| {

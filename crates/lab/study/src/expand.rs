@@ -22,7 +22,7 @@ pub(crate) use points::start_key;
 #[derive(Clone, Debug)]
 pub struct Planned {
     pub point: Point,
-    /// Who sits where; a peer has the CPUs that Carmine would have.
+    /// The placement on CPUs; a peer gets those that Carmine would have.
     pub grid: Grid,
     pub estimate: Duration,
 }

@@ -26,7 +26,7 @@ pub struct PlanError {
     pub file: String,
     /// From 1; 0 if it concerns the whole plan.
     pub line: usize,
-    /// What is wrong and what to do, beginning with the key and its value.
+    /// The mistake and its remedy, beginning with the key and its value.
     pub what: String,
 }
 
@@ -42,12 +42,6 @@ pub enum Order {
     Shuffled,
     /// As the plan has them; arms of a comparison are mirrored all the same.
     Fixed,
-}
-
-/// A further set of axes: the points of all cases are run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Case {
-    pub axes: Vec<Values>,
 }
 
 /// Points that are left out.
@@ -85,14 +79,14 @@ pub struct Plan {
     /// `search_step`: the p99 that must not be passed.
     pub search_p99: Option<Duration>,
     pub axes: Vec<Values>,
-    /// At least one; a plan without any has an empty one.
-    pub cases: Vec<Case>,
+    /// Further sets of axes: the points of all cases are run. At least one; a plan without any has an empty one.
+    pub cases: Vec<Vec<Values>>,
     pub exclude: Vec<Exclude>,
     /// The text that it was read from.
     pub text: String,
 }
 
-/// What the command line says instead of the plan.
+/// Settings of the command line that replace those of the plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     pub seed: Option<u64>,
@@ -208,6 +202,7 @@ impl Plan {
         let raw: Raw = toml::from_str(text)
             .map_err(|e| source.error(e.span().map_or(0, |span| span.start), e.message().trim()))?;
         check_name(&source, &raw.name)?;
+        let cases = raw.cases.iter().map(|table| source.table(table)).collect::<Result<Vec<_>, _>>()?;
         let plan = Plan {
             about: raw.about.clone(),
             chart: raw.chart,
@@ -222,7 +217,7 @@ impl Plan {
             latency_cap: source.maybe("latency_cap", &raw.latency_cap)?,
             search_p99: source.maybe("search_p99", &raw.search_p99)?,
             axes: axes_of(&source, &raw)?,
-            cases: cases(&source, &raw)?,
+            cases: if cases.is_empty() { vec![Vec::new()] } else { cases },
             exclude: raw.exclude.iter().map(|table| exclude(&source, table)).collect::<Result<_, _>>()?,
             compare: raw.compare.as_ref().map(|name| name.get_ref().clone()),
             curve: raw.curve.as_ref().map(|name| name.get_ref().clone()),
@@ -249,7 +244,7 @@ impl Plan {
         }
     }
 
-    /// What is wrong with the plan as a whole.
+    /// An error that concerns the plan as a whole.
     pub(crate) fn error(&self, what: String) -> PlanError {
         PlanError { file: self.name.clone(), line: 0, what }
     }
@@ -271,7 +266,7 @@ impl Plan {
                 return Err(source.error(0, format!("{name}: the plan measures no peer; add --peer ceph")));
             }
             self.axes.retain(|axis| axis.name != *name);
-            self.cases.iter_mut().for_each(|case| case.axes.retain(|axis| axis.name != *name));
+            self.cases.iter_mut().for_each(|case| case.retain(|axis| axis.name != *name));
             self.axes.push(values);
         }
         Ok(self)
@@ -279,7 +274,7 @@ impl Plan {
 
     /// True if some case has the axis.
     pub fn has_axis(&self, name: &str) -> bool {
-        self.axes.iter().chain(self.cases.iter().flat_map(|case| &case.axes)).any(|axis| axis.name == name)
+        self.axes.iter().chain(self.cases.iter().flatten()).any(|axis| axis.name == name)
     }
 
     fn check_search(&self, source: &Source<'_>) -> Result<(), PlanError> {
@@ -325,13 +320,6 @@ fn axes_of(source: &Source<'_>, raw: &Raw) -> Result<Vec<Values>, PlanError> {
         all.extend(source.key(name.span().start, name.get_ref(), value.get_ref())?);
     }
     Ok(all)
-}
-
-fn cases(source: &Source<'_>, raw: &Raw) -> Result<Vec<Case>, PlanError> {
-    if raw.cases.is_empty() {
-        return Ok(vec![Case { axes: Vec::new() }]);
-    }
-    raw.cases.iter().map(|table| Ok(Case { axes: source.table(table)? })).collect()
 }
 
 fn exclude(source: &Source<'_>, table: &Table) -> Result<Exclude, PlanError> {

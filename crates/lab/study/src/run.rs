@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::archive::{ArchiveError, Config, Point, PointState, Run, RunFile, RunWriter, State};
+use crate::archive::{ArchiveError, Config, Point, PointState, Run, RunFile, RunWriter, State, read_json};
 use crate::commands::{Step, What, destroy_step, size_bytes, stop_step};
 use crate::expand::{Machine, Planned, start_key};
 use crate::plan::Plan;
@@ -77,14 +77,14 @@ pub enum Ending {
     Stopped,
 }
 
-/// What to do after a point.
+/// Whether to go on after a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Next,
     Stop,
 }
 
-/// What is to be run, where.
+/// The points to run, and where to run them.
 pub struct Job<'a> {
     pub plan: &'a Plan,
     pub machine: &'a Machine,
@@ -104,7 +104,7 @@ pub struct Sweep<'a> {
     attempts: Attempts,
     baselines: Baselines,
     script: Script,
-    /// Whose OSDs run now.
+    /// The point whose OSDs run now.
     running: Option<Point>,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Sweep<'a> {
 
     fn state(&self, at: usize) -> Option<PointState> {
         let path = self.job.writer.point_file(&self.job.points[at].point, "state.json");
-        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+        read_json(&path).ok()?
     }
 
     fn left(&self, at: usize) -> Duration {

@@ -21,9 +21,9 @@ const SIZE_AXES: [&str; 3] = ["osds", "reactors", "cpus"];
 /// One line of a scaling chart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scaling {
-    /// What tells this line's configuration apart from the others'; empty if there is one line only.
+    /// The part of the configuration that tells this line from the others; empty if there is only one line.
     pub name: String,
-    /// What the sizes count.
+    /// The unit of the sizes.
     pub along: Along,
     /// Sizes that have clean points.
     pub sizes: Vec<f64>,
@@ -217,7 +217,7 @@ impl Scaling {
     }
 }
 
-/// What is added from one size to the next.
+/// The unit that is added from one size to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Along {
@@ -257,7 +257,7 @@ impl Along {
         }
     }
 
-    /// What an axis of a chart says.
+    /// Its label on the axis of a chart.
     pub fn title(self) -> &'static str {
         match self {
             Along::Reactors => "reactors (all OSDs)",

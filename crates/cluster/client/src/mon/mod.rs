@@ -22,7 +22,7 @@ use crate::error::{ClientError, Result};
 use crate::maps::Maps;
 use crate::pending::Pending;
 
-/// What the owner of a session wants to hear. All calls come on the session's shard.
+/// Events that the owner of a session can handle. All calls come on the session's shard.
 pub trait MonHandler {
     /// A session stands (again): time to send what the mon has forgotten, e.g. a boot message.
     fn on_session(&self, session: &Rc<MonSession>) {

@@ -16,7 +16,7 @@ use super::Objecter;
 use crate::error::{ClientError, Result};
 use crate::options::OPS_IN_FLIGHT_MAX;
 
-/// What a caller wants done.
+/// A caller's request.
 pub(crate) struct Ask {
     /// Complete but for `pg`, `epoch`, `flags` RETRY and `retry_attempt`, which depend on the map.
     pub(crate) request: OsdRequest,
@@ -26,7 +26,7 @@ pub(crate) struct Ask {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// What an OSD answered.
+/// The answer of an OSD.
 #[derive(Debug)]
 pub struct Reply {
     /// Not negative: those are errors. 1: the end of a PG in a listing.
@@ -35,11 +35,11 @@ pub struct Reply {
     pub version: Eversion,
     /// The object's version as users see it.
     pub user_version: u64,
-    /// What each operation returned.
+    /// The output of each operation.
     pub outputs: SmallVec<[Output; 2]>,
 }
 
-/// What one operation returned.
+/// The output of one operation.
 #[derive(Debug)]
 pub struct Output {
     /// The operation, as the OSD echoed it.
@@ -65,7 +65,7 @@ pub(super) struct Op {
     pub(super) data: Payload,
     /// Checksum of `data`: computed once, however often the operation is sent.
     pub(super) data_crc: Option<u32>,
-    /// Whom it is for, in the current map. `None`: its PG has no primary now, or the map says to wait.
+    /// The OSD that it is for, in the current map. `None`: its PG has no primary now, or the map says to wait.
     pub(super) osd: Option<OsdId>,
     /// The connection that it was sent on and that still stands; 0: none.
     pub(super) sent_on: u64,

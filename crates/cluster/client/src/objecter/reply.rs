@@ -1,4 +1,4 @@
-//! What OSDs answer: replies, and the wish to hold operations back (Ceph's back-off).
+//! Answers of OSDs: replies, and requests to hold operations back (Ceph's back-off).
 
 use std::cell::RefCell;
 use std::rc::Rc;

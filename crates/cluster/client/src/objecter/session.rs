@@ -160,7 +160,7 @@ pub(super) type LaneIndex = usize;
 /// The lane of the public address.
 pub(super) const PUBLIC: LaneIndex = 0;
 
-/// What is known about an OSD's reactors.
+/// The client's knowledge of an OSD's reactors.
 pub(super) enum Route {
     /// One lane for everything: single route, or an OSD that does not tell.
     Single,

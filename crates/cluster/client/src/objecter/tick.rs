@@ -1,4 +1,4 @@
-//! What happens by the clock: time limits, second attempts, signs of life.
+//! Work by the clock: time limits, second attempts, signs of life.
 
 use super::op::Op;
 use super::{Objecter, Rc};
@@ -66,7 +66,7 @@ impl Objecter {
         ClientError::Timeout { what: op.describe(), after, hint: self.explain(op) }
     }
 
-    /// What an operation waits for.
+    /// Says in words what an operation waits for.
     fn explain(&self, op: &Op) -> String {
         let Some(view) = self.view() else { return " (no map from the monitor yet)".to_owned() };
         let (pg, epoch) = (op.request.pg, view.epoch());

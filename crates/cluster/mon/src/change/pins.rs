@@ -1,4 +1,4 @@
-//! Who serves a PG while its data moves: entries of `pg_temp`, as [`Pin`]s.
+//! The OSDs that serve a PG while its data moves: entries of `pg_temp`, as [`Pin`]s.
 //!
 //! An OSD has a PG's data if it was a member when the PG was last active: it is an owner. When weights or a pool's size
 //! change, CRUSH may name OSDs that are no owners. The pin then keeps all owners as members, first of all to lead, and the
@@ -46,7 +46,7 @@ fn wanted(map: &OsdMap, pg: PgId) -> (Vec<i32>, usize) {
     (pg_mapping(map, pg).raw.to_vec(), wanted_size(map, pg))
 }
 
-/// What a primary's report means for the pins of the PGs that it leads. It is of use only if it speaks of this very map: a
+/// Changes the pins of the PGs that a primary leads by its report. A report is used only if it speaks of this very map: a
 /// pin may be younger than the report.
 pub(super) fn heed(
     map: &OsdMap,

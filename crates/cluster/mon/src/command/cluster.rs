@@ -58,7 +58,7 @@ pub(super) const CRUSH_COMMANDS: &[Known] = &[
     read("osd crush dump", "print the CRUSH map", |c, v| done(pretty(c, &crush::dump(v.map)))),
 ];
 
-/// What this program calls itself where Ceph's daemons tell their version.
+/// The version of this program, where Ceph's daemons give theirs.
 const VERSION: &str = concat!("carmine ", env!("CARGO_PKG_VERSION"));
 
 fn versions(command: &Value, view: &View<'_>) -> Outcome {

@@ -1,7 +1,7 @@
 //! MON_COMMAND: what an administrator's tool asks for by name. Every command is answered at once or after the
 //! map change that it asks for; an unknown one is EINVAL.
 //!
-//! What Ceph leaves to its manager (`pg`, `balancer`, `osd df`, `osd pool autoscale-status`) is answered here, too: the
+//! Commands that Ceph leaves to its manager (`pg`, `balancer`, `osd df`, `osd pool autoscale-status`) are answered here, too: the
 //! descriptions say so by not sending the tool there.
 
 mod blocklist;
@@ -23,7 +23,7 @@ use crate::stats::ClusterStats;
 /// Longest command text that is looked at; the longest real one has a few hundred bytes.
 const COMMAND_BYTES_MAX: usize = 64 << 10;
 
-/// What commands can see.
+/// The state that commands can see.
 pub(crate) struct View<'a> {
     pub(crate) map: &'a OsdMap,
     /// Where the PGs of `map` are.
@@ -39,7 +39,7 @@ pub(crate) struct View<'a> {
     pub(crate) now: UTime,
 }
 
-/// What a command leads to.
+/// The outcome of a command.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// Status text and output data.

@@ -184,7 +184,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What `all` shows.
+/// The values that `all` shows.
 const VARS: [&str; 6] = ["size", "min_size", "pg_num", "pgp_num", "crush_rule", "pg_autoscale_mode"];
 
 fn get(command: &Value, view: &View<'_>) -> Outcome {

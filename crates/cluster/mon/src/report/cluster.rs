@@ -100,7 +100,7 @@ pub(crate) fn status_json(view: &View<'_>) -> Value {
 /// Device class of all OSDs: the map names none.
 const CLASS: &str = "ssd";
 
-/// What is shown of one pool.
+/// The figures of one pool.
 struct Pool<'a> {
     id: i64,
     name: &'a str,
@@ -228,7 +228,7 @@ pub(crate) fn mon_stat_json(view: &View<'_>) -> Value {
     })
 }
 
-/// Who leads.
+/// `quorum_status`: the leader.
 pub(crate) fn quorum_json(view: &View<'_>) -> Value {
     json!({
         "election_epoch": 1, "quorum": [0], "quorum_names": ["a"], "quorum_leader_name": "a",

@@ -81,7 +81,7 @@ fn is_in_state(map: &OsdMap, osd: OsdId, states: &[&str]) -> bool {
     states.is_empty() || states.iter().any(|state| *state == up || *state == weight)
 }
 
-/// What is shown of the tree: OSDs in these states, and the buckets above them.
+/// The nodes to show: OSDs in these states, and the buckets above them.
 fn shown(map: &OsdMap, states: &[&str]) -> Vec<Node> {
     let mut kept = Vec::new();
     // From the last: a bucket less deep than what was kept before is above it.
@@ -144,7 +144,7 @@ pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
     json!({ "nodes": shown(map, states).into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
 }
 
-/// What is shown of an OSD, or of all below a bucket.
+/// The usage of an OSD, or of all below a bucket.
 #[derive(Clone, Copy, Default)]
 struct Use {
     total: u64,
@@ -276,7 +276,7 @@ pub(crate) fn df_json(view: &View<'_>, is_tree: bool) -> Value {
     })
 }
 
-/// What the OSD said, all values as text; only its number if it has not booted since this monitor began.
+/// The metadata that an OSD sent, all values as text; only its number if it has not booted since this monitor began.
 pub(crate) fn metadata_json(view: &View<'_>, osd: OsdId) -> Value {
     let mut out = json!({ "id": osd.0 });
     for (key, value) in view.stats.metadata(osd) {

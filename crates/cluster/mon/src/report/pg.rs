@@ -141,9 +141,9 @@ pub(crate) struct Filter {
     pub(crate) pool: Option<i64>,
     /// In all of these states; empty: whatever their state.
     pub(crate) states: Vec<String>,
-    /// Served by this OSD.
+    /// PGs that this OSD serves.
     pub(crate) osd: Option<OsdId>,
-    /// Whose primary is this OSD.
+    /// PGs of which this OSD is the primary.
     pub(crate) primary: Option<OsdId>,
 }
 

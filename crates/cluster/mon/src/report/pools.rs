@@ -90,7 +90,7 @@ pub(crate) fn stats_json(view: &View<'_>, name: Option<&str>) -> Value {
     wanted(view, name).into_iter().map(one).collect()
 }
 
-/// What the autoscaler would look at.
+/// The figures that an autoscaler would use.
 struct Scale<'a> {
     id: i64,
     name: &'a str,

@@ -29,7 +29,7 @@ const HEAT: [(u32, u32); 9] = [
     (0x123f7a, 0xb9dafb),
 ];
 
-/// What a colour is for.
+/// The use of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     /// Series by number; more than there are colours start again.

@@ -24,7 +24,7 @@ const LINE_WIDTH: u32 = 4;
 type Chart2d<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
 
 /// Draws a line plot; without the horizontal axis' labels if another plot below has them.
-/// What its markers tell is added to `hits`.
+/// The figures of its markers are added to `hits`.
 pub(crate) fn draw(root: &Area<'_>, plot: &LinePlot, with_x: bool, hits: &mut Vec<Hit>) -> Drawn {
     let (x, y) = line_ranges(plot);
     let tall = root.dim_in_pixel().1 > 300;

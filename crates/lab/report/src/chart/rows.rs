@@ -86,7 +86,7 @@ pub(crate) fn draw(root: &Area<'_>, plot: &RowPlot, hits: &mut Vec<Hit>) -> Draw
     Ok(())
 }
 
-/// What each part of a row tells.
+/// The figures that each part of a row tells.
 fn told(area: &Grid<'_>, plot: &RowPlot, row: &Row, y: f64) -> Vec<Hit> {
     let mut from = 0.0;
     let mut hits = Vec::new();

@@ -8,7 +8,7 @@ use carmine_study::archive::{Config, CpuSeconds, PerCore, PointResult};
 use super::{Measured, RunData};
 use crate::lists::distinct;
 
-/// What the cores that were busy on average in the window did.
+/// The kinds of work that cores did in the window, on average.
 pub(crate) const CPU_KINDS: [&str; 8] = [
     // Reactors at work, those that look for work, and those that are ready but have no CPU.
     "reactors busy",
@@ -124,7 +124,7 @@ impl Setting<'_> {
         ])
     }
 
-    /// What limited it, and the figure that decided that: of its first repeat that is used.
+    /// The limiter, and the figure that decided it, both of the first repeat that is used.
     pub(crate) fn limiter(&self) -> Option<(&str, &str)> {
         let carmine = &self.used.first()?.carmine;
         Some((carmine.verdict.as_deref()?, carmine.verdict_reason.as_deref().unwrap_or("")))

@@ -6,7 +6,7 @@ use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
 use crate::data::{CPU_KINDS, PANEL_AXES, Setting};
 use crate::table::{Cell, Table};
 
-/// What a chart says of all its settings.
+/// The part of a chart that does not depend on a single setting.
 struct Rows<'a> {
     id: &'a str,
     title: &'a str,
@@ -16,7 +16,7 @@ struct Rows<'a> {
     remarks: Vec<String>,
 }
 
-/// What a chart shows of a setting: the values of its row, if it has one, and its cells in the table.
+/// One setting in a chart: the values of its row, if it has one, and its cells in the table.
 type Shown = (Option<Vec<Option<f64>>>, Vec<Cell>);
 
 impl Rows<'_> {
@@ -94,7 +94,7 @@ fn result_cells(setting: &Setting<'_>) -> Vec<Cell> {
 /// From this block size on, bytes are the figure and not operations.
 const LARGE_BYTES: f64 = 65_536.0;
 
-/// What a core gives: IOPS per core, and MB/s per core for large blocks.
+/// The yield of a core: IOPS per core, and MB/s per core for large blocks.
 pub(super) fn per_core(view: &View<'_>) -> Vec<Chart> {
     let is_large = |s: &&Setting<'_>| bytes_per_op(s).is_some_and(|b| b >= LARGE_BYTES);
     let iops = all(view, |view, panel| core_chart(view, panel, false));

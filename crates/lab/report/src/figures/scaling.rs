@@ -19,7 +19,7 @@ struct Series<'a, 'b> {
     scaling: Scaling,
 }
 
-/// What all charts of scaling run along.
+/// The horizontal axis of all scaling charts.
 fn along(view: &View<'_>) -> Option<Along> {
     Along::of(view.settings.iter().map(|setting| setting.config))
 }

@@ -31,11 +31,11 @@ const PANELS: [(&str, (&str, &str, f64)); 9] = [
     ("Network (MB/s)", ("network", "network_bytes_per_s", 1e-6)),
 ];
 
-/// What the part of the page has: charts of some points, the samples of all others as files.
+/// This part of the page: charts of some points, and the samples of all others as files.
 #[derive(Default)]
 pub(super) struct Timeline {
     pub(super) charts: Vec<Chart>,
-    /// What is not drawn, and where it is.
+    /// Remarks about points that are not drawn, and where their samples are.
     pub(super) text: Vec<String>,
     pub(super) files: Vec<(String, Table)>,
 }

@@ -13,7 +13,7 @@ use crate::table::Table;
 /// Rows that one chart shows.
 const ROWS_MAX: usize = 24;
 
-/// What charts are made of.
+/// The data that charts are made of.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) runs: &'a [RunData],
@@ -127,7 +127,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What charts must say: store, size, durability and flush mode, route of all their settings.
+/// The conditions that every chart states: store, size, durability and flush mode, route of all its settings.
 pub(crate) fn context(settings: &[&Setting<'_>]) -> String {
     let all = |name: &str, of: &dyn Fn(&Setting<'_>) -> Option<String>| {
         let values: BTreeSet<String> =

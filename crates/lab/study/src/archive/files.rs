@@ -33,10 +33,8 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    pub(crate) fn io<'a>(
-        what: &'static str,
-        path: &'a Path,
-    ) -> impl FnOnce(std::io::Error) -> ArchiveError + 'a {
+    /// The file system's error in an attempt to do `what` with a path.
+    pub fn io<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> ArchiveError + 'a {
         move |source| ArchiveError::Io { what, path: path.to_path_buf(), source }
     }
 
@@ -66,14 +64,14 @@ fn readable(file: &std::fs::File) -> std::io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(0o644))
 }
 
-pub(super) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), ArchiveError> {
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), ArchiveError> {
     let mut bytes = serde_json::to_vec_pretty(value).map_err(ArchiveError::json(path))?;
     bytes.push(b'\n');
     write_whole(path, &bytes)
 }
 
 /// `None` if the file does not exist.
-pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ArchiveError> {
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ArchiveError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),

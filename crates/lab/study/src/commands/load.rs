@@ -20,7 +20,7 @@ pub(super) const AROUND_S: f64 = 60.0;
 const PROFILE_S: f64 = 180.0;
 /// A prefill that is slower than this hangs.
 pub(super) const SLOW_BYTES_PER_S: f64 = 10e6;
-/// What `carmine bench` loads unless told otherwise.
+/// The bytes that `carmine bench` loads by default.
 const SIZE_BYTES: u64 = 1 << 30;
 /// Longest window of each of the two baselines.
 const BASELINE_WINDOW_S: f64 = 5.0;
@@ -160,7 +160,7 @@ pub fn baseline_step(layout: &Path, config: &Config, json: &Path) -> Step {
     Step::new(What::Baseline, argv, AROUND_S + 2.0 * window_s + scratch_s)
 }
 
-/// Who makes the load of a point.
+/// The tool that makes the load of a point.
 pub fn tool(config: &Config) -> Tool {
     match config.text("client") {
         Some("fio-rbd") => Tool::FioRbd,
@@ -195,7 +195,7 @@ pub(super) fn load_spec(config: &Config) -> LoadSpec {
     }
 }
 
-/// What the load of a point asks that can't be done, before anything is started.
+/// The reason why the load of a point can't be made, found before anything is started.
 pub(crate) fn refusal(config: &Config) -> Option<String> {
     let follows = |axis: &str| config.number(axis).is_some_and(|n| n > 0).then_some(1.0);
     let spec = load_spec(config);

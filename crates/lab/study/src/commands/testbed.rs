@@ -24,7 +24,7 @@ const PRECONDITION_BS_MAX: u64 = 1 << 20;
 /// Block file of an OSD if the plan does not name it.
 const OSD_SIZE_BYTES: u64 = 4 << 30;
 
-/// Who would sit where, and the options of `carmine up` (of `carmine peer up` for a peer) for that, without the folder. A
+/// The placement on CPUs, and the options of `carmine up` (for a peer `carmine peer up`) that lead to it, without the folder. A
 /// peer gets the CPUs that Carmine would have. Fails if it does not fit the machine.
 pub fn start_options(
     config: &Config,
@@ -206,7 +206,7 @@ pub fn is_durable(config: &Config) -> bool {
     is_peer(config) || config.text("store") == Some("blue")
 }
 
-/// What a layout is made for.
+/// The points for which a layout is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Prepare<'a> {
     /// The largest load that any point spreads over, bytes.
@@ -238,7 +238,7 @@ pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> V
     }
     let rest = if filled.is_some() { "auto" } else { "always" };
     for config in std::iter::once(config).chain(prepare.others) {
-        // What rados bench reads has the points' names: they write it themselves.
+        // rados bench reads objects that have the points' names: the points write them themselves.
         if config.text("client") != Some("rados-bench") {
             steps.push(bench(layout, config, &with(rest), &size, Some(once(prepare.size_bytes))));
         }

@@ -82,7 +82,7 @@ fn arm(run: &Run, name: String, turn: impl Fn(&Point) -> Option<u32>) -> Result<
     Ok(arm)
 }
 
-/// What the run's own file says of builds and machine.
+/// Facts about builds and machine from the run's own file.
 fn facts_of_run(run: &Run) -> BTreeMap<String, String> {
     let build = &run.file.carmine;
     let of_host = |name: &str| run.file.host.get(name).map(|value| value.to_string().replace('"', ""));
@@ -181,7 +181,7 @@ fn config_of(result: &PointResult) -> Config {
     config
 }
 
-/// What all results agree on of the machine and the program.
+/// Facts about the machine and the program on which all results agree.
 fn facts_of_results(points: &[Measured]) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for (name, key) in [("carmine version", "carmine"), ("kernel", "kernel"), ("cpu", "cpu")] {

@@ -13,7 +13,7 @@ const NAMES_MAX: usize = 3;
 /// Points of both arms with the same configuration but for what makes them arms.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
-    /// What this group's configuration has that others of the comparison have not, such as `reactors 2`; empty if there
+    /// The part of this group's configuration that other groups do not share, such as `reactors 2`; empty if there
     /// is one group only.
     pub name: String,
     /// (base, new) of the same turn, in order.
@@ -101,10 +101,10 @@ pub struct Difference {
     pub new: String,
 }
 
-/// What a result says of a setting.
+/// Reads a setting out of a result.
 type Setting = fn(&Measured) -> Option<String>;
 
-/// What is said of a setting that stands nowhere.
+/// The text for a setting that was not recorded.
 const UNKNOWN: &str = "not recorded";
 
 /// Axes of which no value is in both arms: these make them arms. (Axes along which each arm was measured have the same

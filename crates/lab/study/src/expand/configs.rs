@@ -24,7 +24,7 @@ const DEFAULT_WORDS: [(&str, &str); 3] =
 pub(super) fn configs(plan: &Plan, machine: &Machine) -> Result<Vec<Result<Config, Dropped>>, PlanError> {
     let mut all: Vec<Result<Config, Dropped>> = Vec::new();
     for case in &plan.cases {
-        let axes = merged(&plan.axes, &case.axes);
+        let axes = merged(&plan.axes, case);
         for chosen in product(plan, &axes)? {
             let config = match resolve(plan, machine, &chosen)? {
                 Ok(config) => excluded(plan, machine, config)?,

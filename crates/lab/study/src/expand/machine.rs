@@ -1,4 +1,4 @@
-//! What the expansion has to know of the machine.
+//! The facts about the machine that the expansion needs.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl Machine {
         }
     }
 
-    /// Who would sit where with these options of `carmine up`; an error says why nobody would.
+    /// The placement that these options of `carmine up` lead to; an error says why there is none.
     pub(crate) fn grid(&self, up: &[String]) -> Result<Grid, String> {
         (self.place)(&self.topology, up)
     }

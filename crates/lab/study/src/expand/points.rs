@@ -76,7 +76,7 @@ fn varying(cells: &[Cell]) -> Vec<String> {
     names.iter().filter(varies).map(|name| (*name).clone()).collect()
 }
 
-/// What varies, without the axis that runs along the curve. Repeats of a curve have the same name.
+/// The axes that vary, without the one that runs along the curve. Repeats of a curve have the same name.
 fn curve_name(config: &Config, varying: &[String], along: &str) -> String {
     let parts: Vec<String> = varying
         .iter()
@@ -130,7 +130,7 @@ pub fn layout_name(config: &Config) -> String {
     text
 }
 
-/// What differs between two starts of the OSDs: everything but the load and labels.
+/// The part of a configuration for which the OSDs are started anew: everything but the load and labels.
 pub(crate) fn start_key(config: &Config) -> Config {
     config.only(|name| axis(name).is_some_and(|axis| matches!(axis.role, Role::Layout | Role::Start)))
 }

@@ -69,7 +69,7 @@ impl Sweep<'_> {
         Ok(Flow::Next)
     }
 
-    /// What the layout went through before the point.
+    /// The history of the layout before the point.
     fn condition(&self, at: usize) -> Value {
         let point = &self.job.points[at].point;
         let history = self.layouts.history(&point.layout).filter(|_| is_durable(&point.config));

@@ -1,4 +1,4 @@
-//! What a sweep keeps beside the archive: attempts, layouts, baselines, `commands.sh`, logs of points that failed.
+//! Records that a sweep keeps beside the archive: attempts, layouts, baselines, `commands.sh`, logs of points that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{ArchiveError, Config, Point, RunWriter, write_whole};
+use crate::archive::{ArchiveError, Config, Point, RunWriter, read_json, write_json, write_whole};
 use crate::commands::{Step, by_hand, shell_line};
 use crate::plan::{Role, axis};
 
@@ -25,8 +25,8 @@ impl Attempts {
     /// A file that is damaged counts as empty: it only guards.
     pub(super) fn open(dir: &Path) -> Attempts {
         let path = dir.join("attempts.json");
-        let bytes = std::fs::read(&path).unwrap_or_default();
-        Attempts { path, counts: serde_json::from_slice(&bytes).unwrap_or_default() }
+        let counts = read_json(&path).ok().flatten().unwrap_or_default();
+        Attempts { path, counts }
     }
 
     /// Counts a beginning before it happens; which one it is, from 1.
@@ -34,15 +34,13 @@ impl Attempts {
         let count = self.counts.entry(stem.to_owned()).or_default();
         *count += 1;
         let count = *count;
-        let bytes = serde_json::to_vec_pretty(&self.counts).unwrap_or_default();
-        write_whole(&self.path, &bytes)?;
-        Ok(count)
+        write_json(&self.path, &self.counts).map(|()| count)
     }
 
     /// The user stopped it: that was not the point's fault.
     pub(super) fn forget(&mut self, stem: &str) -> Result<(), ArchiveError> {
         self.counts.remove(stem);
-        write_whole(&self.path, &serde_json::to_vec_pretty(&self.counts).unwrap_or_default())
+        write_json(&self.path, &self.counts)
     }
 
     /// The run is complete.
@@ -66,7 +64,7 @@ struct Taken {
     file: PathBuf,
 }
 
-/// What a baseline depends on: the load's shape and where its data lies.
+/// The settings that a baseline depends on: the load's shape and where its data lies.
 fn key(point: &Point) -> Config {
     let shapes =
         |name: &str| matches!(name, "workload" | "bs_bytes" | "iodepth" | "jobs" | "cpus" | "confine");
@@ -90,7 +88,7 @@ impl Baselines {
     }
 }
 
-/// What a layout's store went through: the condition of a point.
+/// The history of a layout's store: the condition of a point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct History {
     /// Starts of its OSDs, the first one not counted that made it.
@@ -137,14 +135,13 @@ impl Layouts {
 
     /// `None` if the layout is not made, or was not made to its end.
     pub(super) fn history(&self, name: &str) -> Option<History> {
-        let bytes = std::fs::read(self.ready_file(name)).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        read_json(&self.ready_file(name)).ok()?
     }
 
     /// Marks a layout as made, or tells what it has gone through.
     pub(super) fn record(&self, name: &str, history: &History) -> Result<(), ArchiveError> {
         std::fs::create_dir_all(&self.dir).map_err(ArchiveError::io("create", &self.dir))?;
-        write_whole(&self.ready_file(name), &serde_json::to_vec_pretty(history).unwrap_or_default())
+        write_json(&self.ready_file(name), history)
     }
 
     /// The layout is not whole any more.
