@@ -6,8 +6,7 @@ use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use io_uring::IoUring;
@@ -17,7 +16,8 @@ use crate::buf::arena::Slice;
 use crate::call::Calls;
 use crate::clock::{Clock, TickRate};
 use crate::config::Config;
-use crate::driver::{Driver, uring::Uring};
+use crate::driver::Driver;
+use crate::driver::uring::Uring;
 use crate::exec::Exec;
 use crate::group::Group;
 use crate::mailbox::{self, Mail};
@@ -25,9 +25,8 @@ use crate::op::Ops;
 use crate::shard::{Inner, Shard, ShardId, Start};
 use crate::shared::{ProcessShared, ShardShared};
 use crate::stats::{self, Counters};
-use crate::sys;
 use crate::timer::Timers;
-use crate::turn;
+use crate::{sys, turn};
 
 /// What one shard needs from its process.
 pub(crate) struct Parts {

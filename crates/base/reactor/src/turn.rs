@@ -7,8 +7,7 @@ use crate::driver::{Driver, Wait};
 use crate::exec::{self, Root, run_ready};
 use crate::mailbox::Msg;
 use crate::shard::Shard;
-use crate::stats;
-use crate::sys;
+use crate::{stats, sys};
 
 /// Longest sleep while messages wait for room in a peer's queue: the peer is awake and will make room soon.
 const BACKLOG_SLEEP_NS: u64 = 50_000;

@@ -14,12 +14,11 @@ use carmine_wire::private::OsdBoot;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 
 use crate::admin::{AdminHook, Hook};
-use crate::beacon;
 use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
 use crate::maps::MapIntake;
 use crate::shard::OsdShard;
-use crate::{room, slow};
+use crate::{beacon, room, slow};
 
 /// Pause between boot messages while the map does not show this OSD as up.
 const BOOT_PAUSE: Duration = Duration::from_secs(1);

@@ -1,13 +1,7 @@
 //! The dialling side of the handshake.
 
-use crate::config::{ClientConfig, Target};
-use crate::connection::Peer;
-use crate::connection::{Connection, Established};
-use crate::error::{CloseReason, ConnectError};
-use crate::handshake::{Wire, unexpected};
-use crate::message::Dispatcher;
-use crate::reader::Reader;
-use crate::{session, watch, with_timeout};
+use std::rc::Rc;
+
 use carmine_reactor::Shard;
 use carmine_wire::frame::Tag;
 use carmine_wire::handshake::{
@@ -15,7 +9,14 @@ use carmine_wire::handshake::{
     MissingFeatures, ServerIdent, Signature, connection_mode,
 };
 use carmine_wire::{EntityAddr, EntityType};
-use std::rc::Rc;
+
+use crate::config::{ClientConfig, Target};
+use crate::connection::{Connection, Established, Peer};
+use crate::error::{CloseReason, ConnectError};
+use crate::handshake::{Wire, unexpected};
+use crate::message::Dispatcher;
+use crate::reader::Reader;
+use crate::{session, watch, with_timeout};
 
 /// Dials `target`, which must be an `expect`, and goes through the handshake. Messages then go to `dispatcher`.
 ///

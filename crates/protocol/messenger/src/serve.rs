@@ -1,14 +1,7 @@
 //! The accepting side of the handshake.
 
-use crate::config::{Claim, GlobalIds, ServerConfig};
-use crate::connection::Peer;
-use crate::connection::{Connection, Established};
-use crate::error::CloseReason;
-use crate::handshake::{Result, Wire, unexpected};
-use crate::limits::HANDSHAKE_TRIES;
-use crate::message::Dispatcher;
-use crate::reader::Reader;
-use crate::{session, watch};
+use std::rc::Rc;
+
 use carmine_reactor::{Shard, Socket};
 use carmine_wire::EntityType;
 use carmine_wire::frame::Tag;
@@ -16,7 +9,15 @@ use carmine_wire::handshake::{
     AuthBadMethod, AuthDone, AuthNone, AuthRequest, ClientIdent, Control, FLAG_LOSSY, MissingFeatures, Reset,
     ServerIdent, Signature, auth_method, connection_mode,
 };
-use std::rc::Rc;
+
+use crate::config::{Claim, GlobalIds, ServerConfig};
+use crate::connection::{Connection, Established, Peer};
+use crate::error::CloseReason;
+use crate::handshake::{Result, Wire, unexpected};
+use crate::limits::HANDSHAKE_TRIES;
+use crate::message::Dispatcher;
+use crate::reader::Reader;
+use crate::{session, watch};
 
 /// Takes an accepted socket: handshake, then messages to `dispatcher` until the connection ends, all in a task of its own.
 /// Returns at once. A peer for whom the gate has no place, or that fails the handshake, is logged and forgotten; `dispatcher`

@@ -1,16 +1,17 @@
 //! The reader task of an established connection.
 
-use crate::connection::Connection;
-use crate::error::CloseReason;
-use crate::limits::DISPATCH_BATCH;
-use crate::message::Dispatcher;
-use crate::message::Message;
-use crate::reader::Reader;
-use crate::watch::with_timeout;
+use std::rc::Rc;
+
 use carmine_wire::frame::{Preamble, Tag, segment};
 use carmine_wire::handshake::{Control, Keepalive2, Keepalive2Ack};
 use carmine_wire::{kinds, private};
-use std::rc::Rc;
+
+use crate::connection::Connection;
+use crate::error::CloseReason;
+use crate::limits::DISPATCH_BATCH;
+use crate::message::{Dispatcher, Message};
+use crate::reader::Reader;
+use crate::watch::with_timeout;
 
 type Result<T> = std::result::Result<T, CloseReason>;
 

@@ -7,8 +7,7 @@ use carmine_codec::{Coded, layout};
 use carmine_types::{Epoch, UTime, Uuid};
 
 use crate::addr::EntityAddrVec;
-use crate::osdmap::{Section, StringMap};
-use crate::osdmap::{put_section, section};
+use crate::osdmap::{Section, StringMap, put_section, section};
 use crate::{Decoder, Encoder, Result};
 
 /// One monitor.

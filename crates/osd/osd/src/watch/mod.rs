@@ -22,13 +22,12 @@ use carmine_wire::osd_op::WatchNotify;
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{Decoder, Encoder, EntityAddr};
 
-pub(crate) use notices::Notices;
-use registry::Ended;
-use registry::Watches;
-
 use crate::op::Origin;
 use crate::pg::Pg;
 use crate::shard::OsdShard;
+use registry::{Ended, Watches};
+
+pub(crate) use notices::Notices;
 
 /// Who watches: a client, and a number that it chose for the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 
-use super::check_osds;
 use super::consts::{
     AFFINITY_MAX, RELEASE_UNCHANGED, STATE_AUTOOUT, STATE_EXISTS, STATE_NEW, STATE_UP, WEIGHT_OUT,
 };
-use super::{Incremental, IntervalSet, OsdInfo, OsdMap, OsdXinfo};
+use super::{Incremental, IntervalSet, OsdInfo, OsdMap, OsdXinfo, check_osds};
 use crate::addr::EntityAddrVec;
 use crate::crushmap::CrushMap;
 use crate::{DecodeError, Result};

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use carmine_codec::layout;
 use carmine_types::crc32c;
 
-use super::{OsdMap, Section};
-use super::{check_osds, put_section, section};
+use super::{OsdMap, Section, check_osds, put_section, section};
 use crate::crushmap::CrushMap;
 use crate::{DecodeError, Decoder, Encoder, Result};
-use carmine_codec::layout;
 
 /// Seed of the checksums over maps.
 pub(super) const CRC_SEED: u32 = u32::MAX;

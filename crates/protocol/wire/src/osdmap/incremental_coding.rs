@@ -1,12 +1,11 @@
 //! The binary form of an incremental: `S(8,7){ client section; OSD section; u32 inc_crc; u32 full_crc }`.
 
+use carmine_codec::layout;
 use carmine_types::crc32c;
 
 use super::full::{CRC_SEED, OUTER_VERSION};
-use super::{Incremental, Section};
-use super::{put_section, section};
+use super::{Incremental, Section, put_section, section};
 use crate::{DecodeError, Decoder, Encoder, Result};
-use carmine_codec::layout;
 
 /// Outer version without the two checksums.
 const VERSION_NO_CRC: u8 = 7;

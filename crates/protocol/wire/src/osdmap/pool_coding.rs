@@ -3,8 +3,7 @@
 use carmine_codec::basic::size;
 use carmine_codec::{Coded, layout};
 
-use super::{HitSetParams, PgPool, PoolOpt};
-use super::{put_section, section};
+use super::{HitSetParams, PgPool, PoolOpt, put_section, section};
 use crate::{DecodeError, Decoder, Encoder, Result};
 
 /// Oldest version we read: one that has a creation time.

@@ -10,9 +10,8 @@ use crate::blue::device::label::LogArea;
 use crate::blue::device::wal::WalLabel;
 use crate::blue::log::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, TxnParts, decode_txns};
 use crate::blue::log::scan::Scanned;
-use crate::blue::meta::codec;
 use crate::blue::meta::extents::{Entry, Extents};
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::{BLOCK_BYTES, Label};
 
 /// The log that groups are looked for of.
@@ -163,8 +162,9 @@ fn pair(key: Vec<u8>, value: impl FnOnce(&mut Vec<u8>, usize)) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

@@ -9,8 +9,7 @@ use std::path::Path;
 
 use carmine_types::{OsdId, Uuid, crc32c};
 
-use crate::blue::device::BLOCKS_MAX;
-use crate::blue::device::PIECE_BLOCKS;
+use crate::blue::device::{BLOCKS_MAX, PIECE_BLOCKS};
 use crate::{BLOCK_BYTES, StoreError};
 
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
@@ -247,8 +246,9 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn label() -> Label {
         Label {

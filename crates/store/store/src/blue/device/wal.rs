@@ -5,8 +5,7 @@ use std::path::Path;
 use carmine_reactor::Shard;
 use carmine_types::{OsdId, Uuid, crc32c};
 
-use crate::blue::device::data::{Device, Place};
-use crate::blue::device::data::{io_error, read_block};
+use crate::blue::device::data::{Device, Place, io_error, read_block};
 use crate::blue::device::label::Label;
 use crate::{BLOCK_BYTES, StoreError};
 
@@ -203,8 +202,9 @@ pub(crate) async fn write_blocks(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn label() -> WalLabel {
         WalLabel { fsid: Uuid([7; 16]), osd: OsdId(3), generation: 1 << 60, log_id: 9 }

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use carmine_reactor::Shard;
 
-use crate::blue::device::data::Device;
-use crate::blue::device::data::io_error;
+use crate::blue::device::data::{Device, io_error};
 use crate::blue::device::label::LogArea;
 use crate::blue::log::progress::Progress;
 use crate::blue::log::record::{GroupHeader, HEADER_BYTES, Known};

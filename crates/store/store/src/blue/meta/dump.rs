@@ -3,8 +3,7 @@
 use carmine_pgtypes::ObjectMeta;
 use carmine_types::{ObjectId, SpgId};
 
-use crate::blue::meta::codec;
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::kv::Kv;
 use crate::{BLOCK_BYTES, StoreError};
 

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use carmine_reactor::Shard;
 use carmine_types::{ObjectId, crc32c};
 
-use crate::blue::device::data::Device;
-use crate::blue::device::data::read_block;
+use crate::blue::device::data::{Device, read_block};
 use crate::blue::device::join::join_all;
 use crate::blue::device::space::Space;
-use crate::blue::meta::codec;
 use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::{MetaIndex, Page, Scan};
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::blue::shard::shared::BlueShared;
 use crate::{BLOCK_BYTES, StoreError};
 

@@ -7,8 +7,7 @@ use carmine_reactor::{Bytes, Shard};
 use carmine_types::{OsdId, Uuid};
 
 use crate::blue::device::BLOCKS_MAX;
-use crate::blue::device::data::io_error;
-use crate::blue::device::data::{Device, Place, Places};
+use crate::blue::device::data::{Device, Place, Places, io_error};
 use crate::blue::device::join::join_all;
 use crate::blue::device::label::{LogArea, WAL_BYTES_MIN, wal_bytes};
 use crate::blue::device::wal::{WalLabel, write_blocks, write_label};

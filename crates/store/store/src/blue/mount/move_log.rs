@@ -4,8 +4,7 @@
 use carmine_reactor::Shard;
 
 use crate::blue::device::BLOCKS_MAX;
-use crate::blue::device::data::io_error;
-use crate::blue::device::data::{Device, Place, Places};
+use crate::blue::device::data::{Device, Place, Places, io_error};
 use crate::blue::device::label::{Label, LogArea, wal_bytes};
 use crate::blue::device::wal::{WalLabel, wipe_label, write_label};
 use crate::blue::meta::index::MetaIndex;

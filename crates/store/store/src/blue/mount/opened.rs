@@ -3,8 +3,7 @@
 use carmine_reactor::Shard;
 
 use crate::StoreError;
-use crate::blue::device::data::{Device, Place, Places};
-use crate::blue::device::data::{io_error, read_label};
+use crate::blue::device::data::{Device, Place, Places, io_error, read_label};
 use crate::blue::device::label::Label;
 use crate::blue::device::wal::{self, write_blocks};
 use crate::blue::meta::index::MetaIndex;

@@ -2,12 +2,10 @@
 
 use carmine_reactor::Shard;
 
-use crate::blue::device::data::{Device, Place, Places};
-use crate::blue::device::data::{io_error, read_block};
+use crate::blue::device::data::{Device, Place, Places, io_error, read_block};
 use crate::blue::device::wal;
-use crate::blue::meta::codec;
 use crate::blue::meta::index::MetaIndex;
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, Label, StoreError};
 

@@ -12,9 +12,8 @@ use smallvec::SmallVec;
 
 use crate::BLOCK_BYTES;
 use crate::blue::device::PIECE_BLOCKS;
-use crate::blue::meta::codec;
 use crate::blue::meta::extents::{Entry, PIECE_BYTES};
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::blue::objects::onode::{Onode, Pin, Recent, State};
 use crate::blue::objects::reads::Freed;
 use crate::kv::KvBatch;

@@ -8,10 +8,9 @@ use carmine_reactor::Shard;
 use carmine_types::ObjectId;
 
 use crate::StoreError;
-use crate::blue::meta::codec;
 use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::MetaIndex;
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::blue::objects::onode::State;
 
 /// Up to so many pieces of a block map are fetched one by one; more by a scan.

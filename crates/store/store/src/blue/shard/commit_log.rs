@@ -14,9 +14,8 @@ use crossbeam::queue::SegQueue;
 use crate::blue::device::label::Label;
 use crate::blue::log::log_space::LogSpace;
 use crate::blue::log::record::GroupId;
-use crate::blue::meta::codec;
 use crate::blue::meta::index::{MetaIndex, SortedRun};
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::blue::shard::local;
 use crate::kv::{KvBatch, KvError};
 

@@ -3,9 +3,8 @@
 use carmine_reactor::Bytes;
 use carmine_types::ObjectId;
 
-use crate::blue::meta::codec;
 use crate::blue::meta::index::Scan;
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::blue::objects::onode::Pin;
 use crate::blue::shard::Blue;
 use crate::{OmapPage, OmapRange, StoreError};

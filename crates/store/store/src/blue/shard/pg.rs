@@ -7,9 +7,8 @@ use carmine_reactor::Shard;
 use carmine_types::{Eversion, ObjectId, SpgId};
 
 use crate::StoreError;
-use crate::blue::meta::codec;
 use crate::blue::meta::index::{MetaIndex, Scan};
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, keys};
 use crate::blue::shard::Blue;
 
 impl Blue {

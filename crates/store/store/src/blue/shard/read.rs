@@ -11,8 +11,7 @@ use crate::blue::device::IO_BLOCKS_MAX;
 use crate::blue::device::join::join_all;
 use crate::blue::meta::extents::Entry;
 use crate::blue::objects::onode::Onode;
-use crate::blue::shard::Blue;
-use crate::blue::shard::ZEROS_BYTES;
+use crate::blue::shard::{Blue, ZEROS_BYTES};
 use crate::{BLOCK_BYTES, StoreError};
 
 /// Device reads of one object read that are in flight together.

@@ -11,12 +11,10 @@ use smallvec::SmallVec;
 use crate::blue::device::IO_BLOCKS_MAX;
 use crate::blue::device::space::{Run, Runs};
 use crate::blue::log::record::txn_bytes;
-use crate::blue::objects::apply::needs;
-use crate::blue::objects::apply::{Placed, PlacedList, Placer, Touched, Work, encode};
+use crate::blue::objects::apply::{Placed, PlacedList, Placer, Touched, Work, encode, needs};
 use crate::blue::objects::onode::Pin;
-use crate::blue::shard::Blue;
-use crate::blue::shard::Existence;
 use crate::blue::shard::queue::{Deferred, DeviceWrites, Progress, Record, Written};
+use crate::blue::shard::{Blue, Existence};
 use crate::{BLOCK_BYTES, Commit, StoreError};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
