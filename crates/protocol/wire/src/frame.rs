@@ -11,14 +11,12 @@ mod encode;
 mod epilogue;
 mod preamble;
 mod reader;
-mod tag;
 
 pub use codec::Codec;
 pub use encode::{MessageTail, control, message_head, message_head_around, message_head_with, message_tail};
 pub use epilogue::{EPILOGUE_BYTES, Epilogue};
-pub use preamble::{PREAMBLE_BYTES, Preamble, SEGMENTS_MAX};
+pub use preamble::{PREAMBLE_BYTES, Preamble, SEGMENTS_MAX, Tag};
 pub use reader::{Frame, FrameReader};
-pub use tag::Tag;
 
 /// Index of each segment of a MESSAGE frame.
 pub mod segment {

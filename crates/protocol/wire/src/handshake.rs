@@ -1,21 +1,12 @@
 //! The banner, and the payloads of all control frames.
 
-mod auth;
-mod banner;
-mod session;
+use carmine_types::UTime;
 
 use crate::frame::{self, Tag};
-use crate::{Decoder, Encoder, EntityAddr, EntityType, Result};
+use crate::{DecodeError, Decoder, Encoder, EntityAddr, EntityAddrVec, EntityType, Result};
+use features::MSGR2_REVISION_1;
 
-pub use auth::{
-    AuthBadMethod, AuthDone, AuthNone, AuthRequest, AuthTarget, Signature, auth_method, connection_mode,
-};
-pub use banner::{BANNER_BYTES, Banner};
 pub use features::FEATURES;
-pub use session::{
-    Ack, ClientIdent, FLAG_LOSSY, Keepalive2, Keepalive2Ack, MissingFeatures, Reconnect, ReconnectOk, Reset,
-    Retry, RetryGlobal, ServerIdent, Wait,
-};
 
 /// Feature bits. What both sides have decides which encodings may be sent (PROTOCOL.md §3), so the
 /// whole mask of Ceph 16 is announced: one bit less selects another layout of some message.
@@ -94,7 +85,6 @@ macro_rules! controls {
     };
     () => {};
 }
-use controls;
 
 controls! {
     /// First frame of both sides.
@@ -104,6 +94,298 @@ controls! {
         /// The address as which the sender sees the receiver.
         pub peer_addr: EntityAddr,
     }
+}
+
+// Authentication frames. Only the method "none" is implemented.
+
+/// Authentication methods.
+pub mod auth_method {
+    pub const NONE: u32 = 1;
+}
+
+/// Connection modes.
+pub mod connection_mode {
+    pub const CRC: u32 = 1;
+}
+
+controls! {
+    /// Client → server: which method and modes it wants.
+    pub struct AuthRequest: AuthRequest {
+        /// One of [`auth_method`].
+        pub method: u32,
+        /// [`connection_mode`]s in order of preference.
+        pub modes: Vec<u32>,
+        /// Depends on the method, see [`AuthNone`].
+        pub payload: Vec<u8>,
+    }
+}
+
+impl AuthRequest {
+    /// The request for method none in crc mode.
+    pub fn none(identity: &AuthNone) -> AuthRequest {
+        let payload = Encoder::collect(|e| identity.encode(e));
+        AuthRequest { method: auth_method::NONE, modes: vec![connection_mode::CRC], payload }
+    }
+}
+
+/// Whom an [`AuthNone`] payload is for: its first byte differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthTarget {
+    Mon,
+    Osd,
+}
+
+/// AUTH_REQUEST payload of method none: who the client says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthNone {
+    pub target: AuthTarget,
+    pub entity: EntityType,
+    /// Name after the type: "admin" of "client.admin".
+    pub name: String,
+    /// 0 in the first request to a monitor, which then assigns one.
+    pub global_id: u64,
+}
+
+/// auth_mode "mon", and the version of the authorizer that OSDs get.
+const MODE_MON: u8 = 10;
+const AUTHORIZER_VERSION: u8 = 1;
+
+impl AuthNone {
+    pub fn encode(&self, e: &mut Encoder<'_>) {
+        e.u8(match self.target {
+            AuthTarget::Mon => MODE_MON,
+            AuthTarget::Osd => AUTHORIZER_VERSION,
+        });
+        e.u32(self.entity.0.into());
+        e.str(&self.name);
+        e.u64(self.global_id);
+    }
+
+    pub fn decode(payload: &[u8]) -> Result<AuthNone> {
+        Decoder::all(payload, "auth none payload", |d| {
+            let target = match d.u8()? {
+                MODE_MON => AuthTarget::Mon,
+                AUTHORIZER_VERSION => AuthTarget::Osd,
+                mode => return Err(DecodeError::BadValue { what: "auth mode", value: mode.into() }),
+            };
+            let kind = d.u32()?;
+            let kind = u8::try_from(kind)
+                .map_err(|_| DecodeError::BadValue { what: "entity type", value: kind.into() })?;
+            Ok(AuthNone { target, entity: EntityType(kind), name: d.string()?, global_id: d.u64()? })
+        })
+    }
+}
+
+controls! {
+    /// Server → client: that method is not possible, these are.
+    pub struct AuthBadMethod: AuthBadMethod {
+        pub method: u32,
+        /// Negative errno.
+        pub result: i32,
+        pub allowed_methods: Vec<u32>,
+        pub allowed_modes: Vec<u32>,
+    }
+}
+
+impl AuthBadMethod {
+    /// The answer to any method but none.
+    pub fn only_none(method: u32) -> AuthBadMethod {
+        AuthBadMethod {
+            method,
+            result: carmine_types::errno::EOPNOTSUPP,
+            allowed_methods: vec![auth_method::NONE],
+            allowed_modes: vec![connection_mode::CRC],
+        }
+    }
+}
+
+controls! {
+    /// Server → client: accepted.
+    pub struct AuthDone: AuthDone {
+        /// The client's identity in the cluster.
+        pub global_id: u64,
+        /// The [`connection_mode`] chosen.
+        pub mode: u32,
+        /// Empty for method none.
+        pub payload: Vec<u8>,
+    }
+
+    /// Signature over what was received so far. Without a session key (method none) it is all zeros, and the
+    /// receiver checks for exactly that.
+    #[derive(Default)]
+    pub struct Signature(pub [u8; 32]): AuthSignature;
+}
+
+impl Signature {
+    /// Fails unless this is the signature of method none.
+    pub fn check_none(&self) -> Result<()> {
+        match self.0.iter().find(|byte| **byte != 0) {
+            None => Ok(()),
+            Some(byte) => Err(DecodeError::BadValue { what: "signature", value: (*byte).into() }),
+        }
+    }
+}
+
+// The first bytes of a connection, sent by both sides at once.
+
+/// Length of the banner that we send.
+pub const BANNER_BYTES: usize = 26;
+
+const MAGIC: &[u8; 8] = b"ceph v2\n";
+/// How the banner of msgr v1 starts.
+const LEGACY_MAGIC: &[u8] = b"ceph v0";
+const LEGACY_PEER: &str =
+    "peer speaks msgr v1 (\"ceph v0..\"), only msgr v2 is served: give it a v2: address";
+/// Magic and payload length.
+const HEAD_BYTES: usize = 10;
+
+/// msgr2's own features (not [`crate::handshake::features::FEATURES`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Banner {
+    pub supported: u64,
+    pub required: u64,
+}
+
+impl Default for Banner {
+    /// msgr v2.1, and nothing else: no compression, not the older framing.
+    fn default() -> Banner {
+        Banner { supported: MSGR2_REVISION_1, required: MSGR2_REVISION_1 }
+    }
+}
+
+impl Banner {
+    /// Reads a banner at the start of what was received so far. `Ok(None)`: it is not complete yet.
+    /// Returns the banner and its length; a longer payload than ours is skipped.
+    pub fn parse(received: &[u8]) -> Result<Option<(Banner, usize)>> {
+        let seen = received.len().min(MAGIC.len());
+        if received[..seen] != MAGIC[..seen] {
+            return Err(if received.starts_with(LEGACY_MAGIC) {
+                DecodeError::Unsupported(LEGACY_PEER)
+            } else if LEGACY_MAGIC.starts_with(&received[..seen]) {
+                return Ok(None);
+            } else {
+                DecodeError::BadValue { what: "banner", value: first_bytes(received) }
+            });
+        }
+        if received.len() < HEAD_BYTES {
+            return Ok(None);
+        }
+        let mut d = Decoder::new(received, "banner");
+        d.array::<8>()?;
+        let payload = d.u16()? as usize;
+        if payload < 16 {
+            return Err(DecodeError::BadValue { what: "banner payload length", value: payload as u64 });
+        }
+        if d.remaining() < payload {
+            return Ok(None);
+        }
+        let banner = Banner { supported: d.u64()?, required: d.u64()? };
+        Ok(Some((banner, HEAD_BYTES + payload)))
+    }
+
+    /// Whether the peer can speak msgr v2.1 with us: it supports that revision and requires nothing else.
+    pub fn check_compatible(&self) -> Result<()> {
+        if self.supported & MSGR2_REVISION_1 == 0 {
+            return Err(DecodeError::BadValue { what: "supported msgr2 features", value: self.supported });
+        }
+        if self.required & !MSGR2_REVISION_1 != 0 {
+            return Err(DecodeError::BadValue { what: "required msgr2 features", value: self.required });
+        }
+        Ok(())
+    }
+
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        let mut e = Encoder::new(out);
+        e.bytes(MAGIC);
+        e.u16(16);
+        e.u64(self.supported);
+        e.u64(self.required);
+    }
+}
+
+/// Up to eight bytes as a number that reads in their order.
+fn first_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).fold(0, |value, byte| (value << 8) | u64::from(*byte))
+}
+
+// Frames that open a session, keep it alive and take up an old one. We keep no sessions: a RECONNECT is answered with a
+// full RESET.
+
+/// Bit of the ident frames' `flags`: nothing is kept when the connection breaks.
+pub const FLAG_LOSSY: u64 = 1;
+
+controls! {
+    /// Client → server, after the signatures.
+    pub struct ClientIdent: ClientIdent {
+        /// The client's own addresses.
+        pub addrs: EntityAddrVec,
+        /// The address that the client dialled.
+        pub target: EntityAddr,
+        /// Global id; -1 (all ones) before the monitor gave one to the messenger.
+        pub gid: u64,
+        /// Number of connection attempts of this process, to anybody.
+        pub global_seq: u64,
+        pub supported: u64,
+        pub required: u64,
+        /// [`FLAG_LOSSY`].
+        pub flags: u64,
+        pub cookie: u64,
+    }
+
+    /// Server → client: the session is open.
+    pub struct ServerIdent: ServerIdent {
+        /// Must contain the address that the client dialled, nonce included, else the client gives up.
+        pub addrs: EntityAddrVec,
+        pub gid: u64,
+        pub global_seq: u64,
+        pub supported: u64,
+        pub required: u64,
+        /// [`FLAG_LOSSY`]; the server decides.
+        pub flags: u64,
+        /// 0 for lossy sessions.
+        pub cookie: u64,
+    }
+
+    /// Server → client: the features that the server requires and the client lacks.
+    pub struct MissingFeatures(pub u64): IdentMissingFeatures;
+
+    /// Client → server: take up an old session.
+    pub struct Reconnect: SessionReconnect {
+        pub addrs: EntityAddrVec,
+        pub client_cookie: u64,
+        pub server_cookie: u64,
+        pub global_seq: u64,
+        pub connect_seq: u64,
+        /// Number of the last message received.
+        pub in_seq: u64,
+    }
+
+    /// Server → client: no such session. The client then sends CLIENT_IDENT on the same connection.
+    pub struct Reset: SessionReset {
+        /// Whether the client must also tell its upper layer that messages were lost.
+        pub full: bool,
+    }
+
+    /// Server → client: try again with a higher connect_seq than this, the server's.
+    pub struct Retry(pub u64): SessionRetry;
+
+    /// Server → client: try again with a higher global_seq than this, the server's record of the client's.
+    pub struct RetryGlobal(pub u64): SessionRetryGlobal;
+
+    /// Server → client: the session goes on; the number of the last message that the server received.
+    pub struct ReconnectOk(pub u64): SessionReconnectOk;
+
+    /// Server → client: both sides connect at once, and the client's attempt lost.
+    pub struct Wait: Wait;
+
+    /// "Are you there?" Must be answered with the same time.
+    pub struct Keepalive2(pub UTime): Keepalive2;
+
+    /// The answer to [`Keepalive2`], with its time.
+    pub struct Keepalive2Ack(pub UTime): Keepalive2Ack;
+
+    /// Number of the last message received; only of use in lossless sessions.
+    pub struct Ack(pub u64): Ack;
 }
 
 #[cfg(test)]

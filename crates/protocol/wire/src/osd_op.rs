@@ -5,7 +5,6 @@
 
 mod args;
 pub mod flags;
-mod locator;
 mod op;
 pub mod ops;
 mod peek;
@@ -14,11 +13,10 @@ mod request;
 mod watch;
 
 pub use args::{AllocHint, AssertVer, Call, CopyFrom, Extent, Notify, PgLs, Watch, WriteSame, Xattr};
-pub use locator::Locator;
 pub use op::{OP_BYTES, OpList, OsdOp, payload_bytes, payload_ranges};
 pub use peek::{ANSWER_BYTES, WHOLE_OBJECT_BYTES, peek, peek_output};
 pub use reply::OsdReply;
-pub use request::OsdRequest;
+pub use request::{Locator, OsdRequest};
 pub use watch::{NotifyDone, WatchNotify, Watcher, encode_watchers};
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Carmine's own messages, in the same frames as Ceph's. Their types are 0x8000 and above, which Ceph does not
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
-mod osd;
-mod tools;
+use carmine_codec::{Coded, coded};
+use carmine_types::{Epoch, OsdId, PgId, Uuid};
 
-pub use osd::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown, PgStuck, PoolUse};
-pub use tools::{Admin, AdminReply, Route, RouteReply};
-
-use crate::{Header2, kinds};
+use crate::header::messages;
+use crate::{DecodeError, Decoder, Encoder, EntityAddr, Header2, Result, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
@@ -32,7 +30,7 @@ pub struct OtherVersion {
 /// # Errors
 /// It has another one; tell its sender by [`version_notice`].
 #[inline]
-pub fn check_version(header: &Header2) -> Result<(), OtherVersion> {
+pub fn check_version(header: &Header2) -> std::result::Result<(), OtherVersion> {
     if header.kind < KIND_FIRST || header.version == VERSION {
         return Ok(());
     }
@@ -43,6 +41,167 @@ pub fn check_version(header: &Header2) -> Result<(), OtherVersion> {
 /// answered.
 pub fn version_notice() -> Header2 {
     Header2::new(kinds::VERSION_NOTICE, VERSION, VERSION)
+}
+
+// An OSD and the monitor: it reports that it is up, how full it is, and which OSDs are not there any longer.
+
+messages! {
+    /// OSD → monitor: it is up.
+    pub struct OsdBoot: OSD_BOOT, VERSION, compat VERSION {
+        pub osd: OsdId,
+        /// Identity of its store; must be the one that the map has for this id.
+        pub uuid: Uuid,
+        /// Where clients and other OSDs find it. The nonce is new at every start.
+        pub addr: EntityAddr,
+        /// Number of its reactors.
+        pub reactors: u16,
+        /// Newest map that it has; 0 for none.
+        pub epoch: Epoch,
+        /// What it says of itself and its machine, by Ceph's names (`hostname`, `osd_objectstore`, …).
+        pub metadata: Vec<(String, String)>,
+    }
+
+    /// Monitor → OSD, with the tid of the [`OsdBoot`].
+    pub struct OsdBootAck: OSD_BOOT_ACK, VERSION, compat VERSION {
+        /// 0, or a negative errno: the OSD must then stop.
+        pub result: i32,
+        /// First map in which it is up with this address.
+        pub epoch: Epoch,
+        /// Why it was refused, for the OSD's log; empty if it was not.
+        pub reason: String,
+    }
+}
+
+/// Why an OSD is to be marked down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DownReason {
+    /// It says so itself, before it stops.
+    Goodbye = 1,
+    /// The sender cannot reach it.
+    Unreachable = 2,
+}
+
+impl Coded for DownReason {
+    const BYTES_MIN: usize = 1;
+
+    fn put(&self, e: &mut Encoder<'_>) {
+        e.u8(*self as u8);
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<DownReason> {
+        match d.u8()? {
+            1 => Ok(DownReason::Goodbye),
+            2 => Ok(DownReason::Unreachable),
+            reason => Err(DecodeError::BadValue { what: "down reason", value: reason.into() }),
+        }
+    }
+}
+
+messages! {
+    /// OSD → monitor: an OSD is, or is about to be, no longer there.
+    pub struct OsdDown: OSD_DOWN, VERSION, compat VERSION {
+        /// Who is down; the sender itself if it says goodbye.
+        pub osd: OsdId,
+        /// Nonce of the address that is meant: a report about an earlier start is ignored.
+        pub nonce: u32,
+        pub reason: DownReason,
+        /// The sender's map.
+        pub epoch: Epoch,
+    }
+}
+
+coded! {
+    /// What the PGs of one pool hold for which this OSD is the primary: summed over all OSDs, each object counts once.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct PoolUse {
+        pub pool: i64,
+        pub objects: u64,
+        /// Sum of the objects' sizes; not their replicas'.
+        pub bytes: u64,
+    }
+}
+
+coded! {
+    /// A PG that this OSD leads and that does not serve clients.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgStuck {
+        pub pg: PgId,
+        /// `peering`, `down`, `incomplete`, …
+        pub state: String,
+        /// The reporting OSD's own copy is complete.
+        pub is_complete: bool,
+        /// A member that has to lead instead, because its copy is complete and this primary's is not, or because it has no
+        /// room for what only this primary has, which no client was told of.
+        pub successor: Option<OsdId> = osd_or_none,
+    }
+}
+
+/// The number of an OSD, or all ones for none.
+mod osd_or_none {
+    use super::*;
+
+    pub(super) const BYTES_MIN: usize = 4;
+    const NONE: u32 = u32::MAX;
+
+    pub(super) fn put(osd: &Option<OsdId>, e: &mut Encoder<'_>) {
+        e.u32(osd.map_or(NONE, |osd| osd.0));
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Option<OsdId>> {
+        Ok(Some(d.osd()?).filter(|osd| osd.0 != NONE))
+    }
+}
+
+messages! {
+    /// OSD → monitor: how full it is, every few seconds. There is no answer.
+    pub struct OsdBeacon: OSD_BEACON, VERSION, compat VERSION {
+        pub osd: OsdId,
+        /// The map that all its reactors have: what is said of PGs is so in that epoch's intervals, or in later ones.
+        pub epoch: Epoch,
+        /// Size of its store.
+        pub total_bytes: u64,
+        /// Taken, metadata included where it is known.
+        pub used_bytes: u64,
+        /// Ascending by pool; empty if it is not known.
+        pub pools: Vec<PoolUse>,
+        /// The PGs that it leads and that are not active.
+        pub stuck: Vec<PgStuck>,
+    }
+}
+
+// Questions to a process: where its PGs are, and anything else, in JSON.
+
+messages! {
+    /// Client → OSD: "how are your PGs dealt to reactors?" The reply has the same tid.
+    pub struct Route: ROUTE, VERSION, compat VERSION {
+        /// The client's map; the OSD answers for this epoch or a newer one.
+        pub epoch: Epoch,
+    }
+
+    /// OSD → client. A PG that is not listed may be sent anywhere: the OSD forwards it.
+    pub struct RouteReply: ROUTE_REPLY, VERSION, compat VERSION {
+        /// Map that the answer is for.
+        pub epoch: Epoch,
+        /// TCP port on which each reactor listens for its own clients; the address is the OSD's.
+        pub reactors: Vec<u16>,
+        /// Each PG of this OSD, and the reactor (index into `reactors`) that owns it.
+        pub pgs: Vec<(PgId, u16)>,
+    }
+
+    /// Tool → process: status, counters, start of an in-process load.
+    pub struct Admin: ADMIN, VERSION, compat VERSION {
+        /// One JSON object.
+        pub json: Vec<u8>,
+    }
+
+    /// The answer, with the tid of the question.
+    pub struct AdminReply: ADMIN_REPLY, VERSION, compat VERSION {
+        /// 0 or a negative errno.
+        pub result: i32,
+        /// One JSON object.
+        pub json: Vec<u8>,
+    }
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ proptest! {
 fn a_v1_peer_is_named() {
     assert_eq!(Banner::parse(b"ceph v"), Ok(None));
     let error = Banner::parse(b"ceph v027").unwrap_err();
-    assert_eq!(error, DecodeError::Unsupported(super::banner::LEGACY_PEER));
+    assert_eq!(error, DecodeError::Unsupported(super::LEGACY_PEER));
     assert!(error.to_string().contains("msgr v1"));
     assert!(Banner::parse(b"GET / HTTP/1.1").is_err());
     assert!(Banner::parse(b"G").is_err());

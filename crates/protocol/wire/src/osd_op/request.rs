@@ -1,11 +1,11 @@
 //! MOSDOp: versions 8 and 9 are decoded, 8 is written.
 
+use carmine_codec::basic::{NO_SHARD, size};
 use carmine_types::{Epoch, ObjectId, PgId, ReqId, SNAP_HEAD, UTime};
 
-use super::{Locator, OP_BYTES, OpList, OsdOp};
+use super::{OP_BYTES, OpList, OsdOp};
 use crate::header::{Header2, check_header, priority};
 use crate::{Decoder, Encoder, FEATURES, Result, kinds};
-use carmine_codec::basic::{NO_SHARD, size};
 
 /// The version that adds a trace context behind `trace`; sent by some non-Ceph clients.
 pub(super) const VERSION_OTEL: u16 = 9;
@@ -156,5 +156,47 @@ impl OsdRequest {
         e.vec(&self.snaps, |e, snap| e.u64(*snap));
         e.i32(self.retry_attempt);
         e.u64(self.features);
+    }
+}
+
+// Where an object is said to live.
+
+/// object_locator_t.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Locator {
+    pub pool: i64,
+    /// Hashed in place of the name, if not empty.
+    pub key: Box<[u8]>,
+    pub nspace: Box<[u8]>,
+    /// -1, or the placement seed of a PG operation.
+    pub hash: i64,
+}
+
+impl Locator {
+    /// The usual locator: by name, without a key.
+    pub fn new(pool: i64, nspace: &[u8]) -> Locator {
+        Locator { pool, key: [].into(), nspace: nspace.into(), hash: -1 }
+    }
+
+    #[inline]
+    pub fn decode(d: &mut Decoder<'_>) -> Result<Locator> {
+        let mut body = d.envelope("object_locator", 6)?;
+        body.at_least(6)?;
+        let d = &mut body.body;
+        let pool = d.i64()?;
+        d.i32()?; // was "preferred"
+        let (key, nspace) = (d.blob()?, d.blob()?);
+        Ok(Locator { pool, key: key.into(), nspace: nspace.into(), hash: d.i64()? })
+    }
+
+    #[inline]
+    pub(super) fn encode(&self, e: &mut Encoder<'_>) {
+        e.envelope(6, 3, |e| {
+            e.i64(self.pool);
+            e.i32(-1);
+            e.blob(&self.key);
+            e.blob(&self.nspace);
+            e.i64(self.hash);
+        });
     }
 }

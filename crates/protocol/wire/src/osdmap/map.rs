@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
+use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Fields, Result, coded, fields, layout};
+use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime, Uuid, crc32c};
 
 use super::consts::{
     AFFINITY_MAX, FLAGS_DEFAULT, RELEASE_LUMINOUS, RELEASE_PACIFIC, STATE_EXISTS, STATE_UP, WEIGHT_OUT,
 };
-use super::{IntervalSet, OsdInfo, OsdXinfo, PgPool, Section, StringMap};
-use crate::addr::{EntityAddr, EntityAddrVec};
+use super::{Incremental, IntervalSet, PgPool, Section, StringMap, check_osds, put_section, section};
+use crate::addr::{EntityAddr, EntityAddrVec, kind};
 use crate::crushmap::CrushMap;
 
 carmine_types::defaults! {
@@ -205,5 +206,244 @@ impl OsdMap {
     /// Name of the pool of that id.
     pub fn pool_name(&self, pool: i64) -> Option<&str> {
         self.pool_names.get(&pool).map(String::as_str)
+    }
+}
+
+// The binary form of a full map: `S(8,7){ client section; OSD section; u32 crc }`.
+
+/// Seed of the checksums over maps.
+pub(super) const CRC_SEED: u32 = u32::MAX;
+/// Version of the outer envelope that we know: with checksums.
+pub(super) const OUTER_VERSION: u8 = 8;
+
+impl OsdMap {
+    /// Decodes a whole map and verifies its checksum. Every byte of `bytes` must belong to it.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut d = Decoder::new(bytes, "osdmap");
+        let envelope = d.envelope("osdmap", OUTER_VERSION)?;
+        envelope.at_least(OUTER_VERSION)?;
+        d.finish()?;
+        let (mut map, mut body) = (OsdMap::default(), envelope.body);
+        ((), map.client_section) = section(&mut body, "osdmap client section", 9, 9, |d, v| {
+            map.get_client(d, v)?;
+            map.check_sizes()
+        })?;
+        ((), map.osd_section) = section(&mut body, "osdmap osd section", 9, 9, |d, v| map.get_osd(d, v))?;
+        let covered = bytes.len() - body.remaining();
+        let found = body.u32()?;
+        let computed = crc32c::raw(CRC_SEED, bytes.get(..covered).unwrap_or_default());
+        if found != computed {
+            return Err(DecodeError::BadCrc { what: "osdmap", found, computed });
+        }
+        map.section =
+            Section { version: envelope.version, compat: envelope.compat, tail: body.rest().to_vec() };
+        Ok(map)
+    }
+
+    /// The binary form, with its checksum.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4096);
+        let mut e = Encoder::new(&mut out);
+        let mut crc_at = 0;
+        put_section(&mut e, &self.section, |e| {
+            put_section(e, &self.client_section, |e| self.put_client(e, self.client_section.version));
+            put_section(e, &self.osd_section, |e| self.put_osd(e, self.osd_section.version));
+            crc_at = e.position();
+            e.u32(0);
+        });
+        // The checksum covers the outer length, which is known only now.
+        let crc = crc32c::raw(CRC_SEED, out.get(..crc_at).unwrap_or_default());
+        Encoder::new(&mut out).patch_u32(crc_at, crc);
+        out
+    }
+
+    /// The checksum of the encoded map: what an incremental that leads to it carries as `full_crc`.
+    pub fn crc(&self) -> u32 {
+        let bytes = self.encode();
+        let at = bytes.len().saturating_sub(4 + self.section.tail.len());
+        bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+    }
+}
+
+impl OsdMap {
+    /// Bounds what readers allocate for each OSD.
+    fn check_sizes(&self) -> Result<()> {
+        for (what, len) in [
+            ("osdmap osd_state", self.osd_state.len()),
+            ("osdmap osd_weight", self.osd_weight.len()),
+            ("osdmap client addresses", self.client_addrs.len()),
+        ] {
+            check_osds(what, len as i64)?;
+        }
+        Ok(())
+    }
+}
+
+/// A number of OSDs: an i32 that is not negative and below the limit.
+mod osd_count {
+    use super::*;
+
+    pub(super) fn put(count: &u32, e: &mut Encoder<'_>) {
+        e.u32(*count);
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<u32> {
+        check_osds("osdmap max_osd", d.i32()?.into())
+    }
+}
+
+/// A crush map, as a blob.
+mod crush_blob {
+    use super::*;
+
+    pub(super) fn put(map: &CrushMap, e: &mut Encoder<'_>) {
+        e.blob(&map.encode());
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Arc<CrushMap>> {
+        CrushMap::decode(d.blob()?).map(Arc::new)
+    }
+}
+
+layout! { OsdMap: put_client, get_client {
+    fsid, epoch, created, modified, pools, pool_names, pool_max, flags, max_osd = osd_count, osd_state,
+    osd_weight, client_addrs, pg_temp, primary_temp, primary_affinity, crush = crush_blob,
+    erasure_code_profiles, pg_upmap, pg_upmap_items, crush_version, new_removed_snaps, new_purged_snaps,
+    last_up_change, last_in_change,
+} }
+
+layout! { OsdMap: put_osd, get_osd {
+    hb_back_addrs, osd_info, blocklist, cluster_addrs, cluster_snapshot_epoch, cluster_snapshot, osd_uuid,
+    osd_xinfo, hb_front_addrs, nearfull_ratio, full_ratio, backfillfull_ratio, require_min_compat_client,
+    require_osd_release, removed_snaps_queue, crush_node_flags, device_class_flags,
+} }
+
+// Per-OSD history records of the OSD section, and the record of a pool's last PG merge.
+
+/// The one byte that an `osd_info` has in place of an envelope.
+const OSD_INFO_VERSION: u8 = 1;
+
+fields! {
+    /// `osd_info`: epochs that matter for peering. 25 bytes on the wire.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct OsdInfo {
+        /// First epoch of the last interval that ended with a clean shutdown.
+        pub last_clean_begin: Epoch,
+        /// Last epoch of that interval.
+        pub last_clean_end: Epoch,
+        /// Epoch in which it last came up.
+        pub up_from: Epoch,
+        /// Epoch up to which it was surely alive.
+        pub up_thru: Epoch,
+        /// Epoch in which it last went down.
+        pub down_at: Epoch,
+        /// Epoch in which it was declared lost.
+        pub lost_at: Epoch,
+    }
+}
+
+impl Coded for OsdInfo {
+    const BYTES_MIN: usize = 1 + OsdInfo::FIELDS_BYTES_MIN;
+
+    fn put(&self, e: &mut Encoder<'_>) {
+        e.u8(OSD_INFO_VERSION);
+        self.put_fields(e, OSD_INFO_VERSION.into());
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<OsdInfo> {
+        match d.u8()? {
+            OSD_INFO_VERSION => OsdInfo::get_fields(d, OSD_INFO_VERSION.into()),
+            version => Err(DecodeError::BadValue { what: "osd_info version", value: version.into() }),
+        }
+    }
+}
+
+coded! {
+    /// `osd_xinfo`: more of the same, versioned. A client crashes if a map holds fewer of them than `max_osd`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct OsdXinfo: versioned "osd_xinfo", 4, compat 1, oldest 3 {
+        /// When it was last marked down.
+        pub down_stamp: UTime,
+        /// Probability, out of 2^32, that a missing heartbeat means "slow".
+        pub laggy_probability: u32,
+        /// Seconds it is usually away.
+        pub laggy_interval_s: u32,
+        /// Feature mask of the running OSD.
+        pub features: u64,
+        /// Weight it had before it was marked out automatically (16.16).
+        pub old_weight: u32,
+        /// When it last checked for left-over snapshots.
+        pub last_purged_snaps_scrub: UTime; since 4,
+        /// Last epoch in which it is known to be dead.
+        pub dead_epoch: Epoch; since 4,
+    }
+}
+
+coded! {
+    /// `pg_merge_meta`: what the last merge of two PGs found. We only carry it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct MergeMeta {
+        /// PG that was merged away.
+        pub source_pg: PgId,
+        /// Epoch in which it was ready.
+        pub ready_epoch: Epoch,
+        /// `last_epoch_started` of both.
+        pub last_epoch_started: Epoch,
+        /// `last_epoch_clean` of both.
+        pub last_epoch_clean: Epoch,
+        /// Last version of the source.
+        pub source_version: Eversion,
+        /// Last version of the target.
+        pub target_version: Eversion,
+    }
+}
+
+// Clients that are kept out, by address.
+
+impl OsdMap {
+    /// A client with this address is kept out: it is listed itself (protocol aside), or all of its host is (port and nonce 0).
+    pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        if self.blocklist.is_empty() {
+            return false;
+        }
+        let itself = EntityAddr { kind: kind::ANY, ..*addr };
+        let host = addr.sock.map(|sock| EntityAddr::client(sock.ip(), 0));
+        self.blocklist.iter().any(|(listed, _)| *listed == itself || Some(*listed) == host)
+    }
+
+    pub(super) fn apply_blocklist(&mut self, inc: &Incremental) {
+        if inc.new_blocklist.is_empty() && inc.old_blocklist.is_empty() {
+            return;
+        }
+        let bytes = |addr: &EntityAddr| Encoder::collect(|e| addr.put_fields(e));
+        let mut sorted = BTreeMap::new();
+        for (addr, until) in self.blocklist.iter().chain(&inc.new_blocklist) {
+            // An entry that is there already keeps its end, as in Ceph.
+            sorted.entry(bytes(addr)).or_insert((*addr, *until));
+        }
+        for addr in &inc.old_blocklist {
+            sorted.remove(&bytes(addr));
+        }
+        self.blocklist = sorted.into_values().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_types::UTime;
+
+    use super::*;
+
+    #[test]
+    fn a_client_is_kept_out_by_itself_or_with_its_host() {
+        let addr = |text: &str| EntityAddr::parse_any(text).unwrap();
+        let mut map = OsdMap::default();
+        assert!(!map.is_blocklisted(&addr("10.0.0.1:0/5")));
+        map.blocklist = vec![(addr("10.0.0.1:0/5"), UTime::ZERO), (addr("10.0.0.2"), UTime::ZERO)];
+        assert!(map.is_blocklisted(&addr("10.0.0.1:0/5")));
+        assert!(map.is_blocklisted(&EntityAddr { kind: kind::MSGR2, ..addr("10.0.0.1:0/5") }));
+        assert!(!map.is_blocklisted(&addr("10.0.0.1:0/6")) && !map.is_blocklisted(&addr("10.0.0.1")));
+        assert!(map.is_blocklisted(&addr("10.0.0.2:0/5")) && map.is_blocklisted(&addr("10.0.0.2:6800/1")));
+        assert!(!map.is_blocklisted(&EntityAddr::default()), "no address at all");
     }
 }

@@ -5,27 +5,21 @@
 //! decodes and encodes byte for byte. Older sections are refused.
 
 mod apply;
-mod blocklist;
 pub mod consts;
-mod full;
 mod incremental;
-mod incremental_coding;
-mod info;
 mod map;
 mod pin;
 mod pool;
-mod pool_coding;
-
-pub use apply::ApplyError;
-pub use incremental::Incremental;
-pub use info::{MergeMeta, OsdInfo, OsdXinfo};
-pub use map::OsdMap;
-pub use pin::Pin;
-pub use pool::{HitSetParams, PgPool, PoolOpt, PoolSnap};
 
 use std::collections::BTreeMap;
 
 use crate::{DecodeError, Decoder, Encoder, Result};
+
+pub use apply::ApplyError;
+pub use incremental::Incremental;
+pub use map::{MergeMeta, OsdInfo, OsdMap, OsdXinfo};
+pub use pin::Pin;
+pub use pool::{HitSetParams, PgPool, PoolOpt, PoolSnap};
 
 /// Half-open ranges of snapshot ids as `(start, length)`, ascending: Ceph's `interval_set`.
 pub type IntervalSet = Vec<(u64, u64)>;
