@@ -12,7 +12,6 @@
 
 mod api;
 pub mod blue;
-mod commit;
 mod error;
 mod kv;
 mod mem;
@@ -22,12 +21,11 @@ mod store;
 
 pub use api::{OmapPage, OmapRange, StatFs, StoreStats};
 pub use blue::{BlueShared, Label};
-pub use commit::Commit;
 pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvCpu, KvError, KvOp};
 pub use mem::MemShared;
 pub use memkv::MemKv;
-pub use store::{Prepared, Store, StoreShared};
+pub use store::{Commit, Prepared, Store, StoreShared};
 
 /// Bytes of a page (`cyan`), of a block (`blue`) and of what one checksum covers.
 pub const BLOCK_BYTES: u64 = 4096;

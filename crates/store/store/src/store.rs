@@ -1,15 +1,19 @@
 //! [`Store`]: one of the stores, dispatched statically.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use carmine_pgtypes::{ObjectChange, ObjectMeta, PgState, Sealed, Transaction, pg_contains};
+use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Payload, Shard};
 use carmine_types::{ObjectId, SpgId, StoreKind};
 
 use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
-use crate::{Commit, KvCpu, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
+use crate::{KvCpu, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
 /// What all shards of a process share of its store. Opened once; then [`Store::open_shard`] on every shard.
 #[derive(Clone)]
@@ -304,6 +308,52 @@ impl Store {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => mem.0.stats(),
             Store::Blue(blue) => blue.0.stats(),
+        }
+    }
+}
+
+// [`Commit`]: the promise that a transaction will be durable.
+
+/// Resolves when its transaction is durable, or with the reason why it never will be. Dropping it changes nothing
+/// about the transaction.
+#[must_use = "a transaction is durable only when its Commit says so"]
+pub struct Commit(State);
+
+enum State {
+    Ready(Option<Result<(), StoreError>>),
+    Pending(oneshot::Receiver<Result<(), StoreError>>),
+}
+
+impl Commit {
+    /// The result, if it is known without waiting.
+    #[must_use]
+    pub fn peek(&self) -> Option<Result<(), StoreError>> {
+        match &self.0 {
+            State::Ready(result) => result.clone(),
+            State::Pending(_) => None,
+        }
+    }
+
+    /// Already decided.
+    pub(crate) fn ready(result: Result<(), StoreError>) -> Commit {
+        Commit(State::Ready(Some(result)))
+    }
+
+    pub(crate) fn pending(receiver: oneshot::Receiver<Result<(), StoreError>>) -> Commit {
+        Commit(State::Pending(receiver))
+    }
+}
+
+impl Future for Commit {
+    type Output = Result<(), StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            State::Ready(result) => Poll::Ready(result.take().unwrap_or(Ok(()))),
+            State::Pending(receiver) => {
+                let result = ready!(Pin::new(receiver).poll(cx));
+                Poll::Ready(result.unwrap_or_else(|_| Err(StoreError::failed("the store was closed"))))
+            }
         }
     }
 }

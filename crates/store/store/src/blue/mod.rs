@@ -24,7 +24,7 @@ pub use device::data::{Place, Places, Slice};
 pub use device::label::Label;
 #[cfg(any(test, feature = "fuzz"))]
 pub use fuzz::{decode_any, decode_seeds};
-pub use log::replay_report::ReplayReport;
+pub use log::scan::ReplayReport;
 pub use meta::dump::{Dumped, DumpedExtent, dump};
 pub use meta::index::{KvIndex, MetaIndex};
 pub use meta::keys::PREFIX_PG_LOG;

@@ -27,15 +27,9 @@ pub struct Place {
     pub slice: Option<Slice>,
 }
 
-impl From<&Path> for Place {
-    fn from(path: &Path) -> Place {
-        Place { path: path.to_owned(), slice: None }
-    }
-}
-
-impl From<&PathBuf> for Place {
-    fn from(path: &PathBuf) -> Place {
-        Place::from(path.as_path())
+impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
+    fn from(path: &P) -> Place {
+        Place { path: path.as_ref().to_owned(), slice: None }
     }
 }
 
@@ -54,14 +48,8 @@ impl From<Place> for Places {
     }
 }
 
-impl From<&Path> for Places {
-    fn from(path: &Path) -> Places {
-        Places::from(Place::from(path))
-    }
-}
-
-impl From<&PathBuf> for Places {
-    fn from(path: &PathBuf) -> Places {
+impl<P: AsRef<Path> + ?Sized> From<&P> for Places {
+    fn from(path: &P) -> Places {
         Places::from(Place::from(path))
     }
 }

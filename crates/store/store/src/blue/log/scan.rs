@@ -1,14 +1,14 @@
 //! Finding what stands in the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
 use std::path::Path;
 
 use carmine_reactor::Shard;
 
 use crate::blue::device::data::{Device, io_error};
 use crate::blue::device::label::LogArea;
-use crate::blue::log::progress::Progress;
-use crate::blue::log::record::{GroupHeader, HEADER_BYTES, Known};
+use crate::blue::log::record::{GroupHeader, HEADER_BYTES, Known, LoggedTxn};
 use crate::{BLOCK_BYTES, StoreError};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -135,8 +135,113 @@ impl Scanned {
     }
 }
 
+// How far the unflushed end of a lane can be believed (FORMAT.md §6).
+//
+// Data and log of a group are in flight together, so a group that was not known to be durable may be whole while data
+// that it refers to is not. The lane then ends before it. But a block of the tail may also have been overwritten
+// rightly: when a later group that is durable had freed it. So what must hold is the data that is still referred to at
+// the end, and the end is the last place where all of it does.
+
+/// Looks at transactions in order, and remembers the last after which everything holds.
+#[derive(Default)]
+pub(crate) struct Tail {
+    /// Blocks that are referred to, and hold something else.
+    bad: BTreeSet<u64>,
+    seen: usize,
+    good: usize,
+}
+
+impl Tail {
+    /// The next transaction; `holds` tells whether a block has the checksum that it should.
+    pub(crate) fn push(&mut self, txn: &LoggedTxn, mut holds: impl FnMut(u64, u32) -> bool) {
+        for (block, crc) in &txn.writes {
+            if !holds(*block, *crc) {
+                self.bad.insert(*block);
+            }
+        }
+        for (block, blocks) in &txn.freed {
+            for block in *block..*block + u64::from(*blocks) {
+                self.bad.remove(&block);
+            }
+        }
+        self.seen += 1;
+        if self.bad.is_empty() {
+            self.good = self.seen;
+        }
+    }
+
+    /// How many of the transactions may be believed.
+    pub(crate) fn believed(&self) -> usize {
+        self.good
+    }
+}
+
+// [`Progress`]: lines about something that may take long.
+
+/// Time between two lines.
+const EVERY_NS: u64 = 1_000_000_000;
+
+/// Says once a second how far a mount is.
+pub(crate) struct Progress<'a> {
+    shard: &'a Shard,
+    said_ns: u64,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(shard: &'a Shard) -> Progress<'a> {
+        Progress { shard, said_ns: shard.now_ns() }
+    }
+
+    /// Number `done` of `all` is done; `what` says of what. True if it was said.
+    pub(crate) fn at(&mut self, what: impl Display, done: usize, all: usize) -> bool {
+        let now_ns = self.shard.now_ns();
+        let due = now_ns - self.said_ns >= EVERY_NS;
+        if due {
+            self.said_ns = now_ns;
+            tracing::info!("{what}: {done} of {all}");
+        }
+        due
+    }
+}
+
+// What a mount says of the replay of the log.
+
+/// What a mount found in the log and did with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayReport {
+    /// Lanes that had something to replay.
+    pub lanes: u64,
+    /// Groups replayed.
+    pub groups: u64,
+    /// Transactions replayed.
+    pub txns: u64,
+    /// Transactions that were in the log but whose data was not on the device: they had not been acknowledged.
+    pub dropped_txns: u64,
+    /// Blocks that were written from the log.
+    pub blocks_written: u64,
+    /// Nanoseconds.
+    pub duration_ns: u64,
+}
+
+impl fmt::Display for ReplayReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ReplayReport { lanes, groups, txns, dropped_txns, blocks_written, duration_ns } = self;
+        write!(
+            f,
+            "{lanes} lanes, {groups} groups, {txns} transactions, {blocks_written} blocks written to their places, "
+        )?;
+        write!(f, "{dropped_txns} transactions without their data, in {:.3} s", *duration_ns as f64 / 1e9)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use carmine_reactor::sim::Sim;
+
     use super::*;
     use crate::blue::log::record::GroupId;
 
@@ -191,5 +296,74 @@ mod tests {
         assert_eq!(scan(7, &segment).newer_epoch, Some(8));
         assert!(!is_of_another_life(5, 6, &segment), "a newer one is looked at");
         assert_eq!((scan(6, &segment).newer_epoch, scan(8, &segment).newer_epoch), (Some(8), None));
+    }
+
+    fn txn(writes: &[u64], freed: &[u64]) -> LoggedTxn {
+        LoggedTxn {
+            writes: writes.iter().map(|block| (*block, 0)).collect(),
+            freed: freed.iter().map(|block| (*block, 1)).collect(),
+            ..LoggedTxn::default()
+        }
+    }
+
+    fn believed(txns: &[LoggedTxn], lost: &[u64]) -> usize {
+        let mut tail = Tail::default();
+        txns.iter().for_each(|txn| tail.push(txn, |block, _| !lost.contains(&block)));
+        tail.believed()
+    }
+
+    #[test]
+    fn it_ends_before_the_first_that_lacks_data() {
+        let txns = [txn(&[1], &[]), txn(&[], &[]), txn(&[2, 3], &[]), txn(&[4], &[])];
+        assert_eq!(believed(&txns, &[]), 4);
+        assert_eq!(believed(&txns, &[3]), 2);
+        assert_eq!(believed(&txns, &[4]), 3);
+        assert_eq!(believed(&txns, &[1]), 0);
+    }
+
+    #[test]
+    fn a_block_that_was_freed_later_may_hold_something_else() {
+        let txns = [txn(&[1], &[]), txn(&[2], &[1]), txn(&[3], &[]), txn(&[1], &[2])];
+        assert_eq!(believed(&txns[..3], &[1]), 3, "overwritten by a transaction that is not in the log");
+        assert_eq!(believed(&txns, &[1]), 3, "and by one whose data is not there");
+        assert_eq!(believed(&txns, &[1, 2]), 0, "the one that freed it lacks its own data");
+        assert_eq!(believed(&[txn(&[1, 2], &[1])], &[1]), 1, "written twice in one transaction");
+    }
+
+    #[test]
+    fn it_is_said_once_a_second() {
+        let sim = Sim::new(1);
+        let said = Rc::new(Cell::new(None));
+        let out = Rc::clone(&said);
+        sim.node("osd", 1, move |shard| {
+            let out = Rc::clone(&out);
+            async move {
+                let mut progress = Progress::new(&shard);
+                let mut count = 0;
+                for n in 0..35 {
+                    shard.sleep(Duration::from_millis(100)).await;
+                    count += usize::from(progress.at("groups", n, 35));
+                }
+                out.set(Some(count));
+            }
+        });
+        sim.run(|| said.get().is_some(), Duration::from_secs(10)).unwrap();
+        assert_eq!(said.get(), Some(3));
+    }
+
+    #[test]
+    fn it_names_each_count_and_the_time() {
+        let report = ReplayReport {
+            lanes: 2,
+            groups: 30,
+            txns: 400,
+            dropped_txns: 1,
+            blocks_written: 5,
+            duration_ns: 1_234_567_890,
+        };
+        assert_eq!(
+            report.to_string(),
+            "2 lanes, 30 groups, 400 transactions, 5 blocks written to their places, 1 transactions without their data, in 1.235 s"
+        );
     }
 }

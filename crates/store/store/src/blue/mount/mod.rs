@@ -4,6 +4,5 @@ pub(crate) mod fsck;
 pub(crate) mod mkfs;
 pub(crate) mod mounting;
 pub(crate) mod move_log;
-pub(crate) mod opened;
 pub(crate) mod repair;
 pub(crate) mod replay;

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use carmine_reactor::Shard;
 
 use crate::StoreError;
-use crate::blue::device::data::Places;
+use crate::blue::device::data::{Device, Place, Places, io_error, read_label};
 use crate::blue::device::label::Label;
 use crate::blue::device::space::Space;
+use crate::blue::device::wal::{self, write_blocks};
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::{codec, keys};
-use crate::blue::mount::opened::Opened;
-use crate::blue::mount::replay::replay;
-use crate::blue::shard::local;
+use crate::blue::mount::replay::{Whole, replay};
+use crate::blue::shard::shared;
 use crate::blue::shard::shared::{BlueShared, MountOptions};
+use crate::kv::KvBatch;
 
 impl BlueShared {
     /// Opens the devices, checks that they and the key-value store belong together, replays the log, and scans the block
@@ -36,7 +37,7 @@ impl BlueShared {
         let (wal, wal_device) = wal.unzip();
         let shared = BlueShared::new((place, wal), label, options, index, space, epoch, replayed);
         for device in [Some(device), wal_device].into_iter().flatten() {
-            local::stores(shard).hold_device(shared.instance(), device);
+            shared::stores(shard).hold_device(shared.instance(), device);
         }
         Ok(shared)
     }
@@ -58,4 +59,96 @@ pub(crate) async fn scan_space(index: &MetaIndex, shard: &Shard, label: &Label) 
     };
     index.scan_all(shard, keys::kind_range(keys::EXTENTS), each).await?;
     Ok(space)
+}
+
+// Opening what belongs to a store: its devices, its labels and its key-value store, all of one and the same store.
+
+/// All parts of a store, which nobody else has.
+pub(crate) struct Opened {
+    pub(crate) place: Place,
+    pub(crate) device: Device,
+    /// The device of the log's own, if it has one.
+    pub(crate) wal: Option<(Place, Device)>,
+    pub(crate) label: Label,
+    pub(crate) index: MetaIndex,
+}
+
+impl Opened {
+    /// Opens all parts. A label on the device that is older than that in the key-value store is written anew.
+    ///
+    /// # Errors
+    /// If one is missing, is another store's, or is of another time.
+    pub(crate) async fn open(shard: &Shard, places: Places, index: MetaIndex) -> Result<Opened, StoreError> {
+        let Places { block: place, wal: candidates } = places;
+        let path = place.path.as_path();
+        // Who shares a device cannot have it alone.
+        let device = Device::open(shard, &place, place.slice.is_none()).await?;
+        let found = read_label(shard, path, &device).await?;
+        let label = label_of_kv(shard, &place, &found, &index).await?;
+        let length = device.len().await.map_err(|error| io_error(path, "length of", &error))?;
+        if length < label.size_bytes {
+            let why = format!("it has {length} bytes, and its label says {}: was it cut?", label.size_bytes);
+            return Err(StoreError::unusable(path, why));
+        }
+        let wal = wal::open(shard, path, &label, &candidates).await?;
+        if found != label {
+            tracing::warn!(
+                "{}: the label is revision {} and should be {}: a change was cut short, and is completed",
+                path.display(),
+                found.revision,
+                label.revision
+            );
+            write_blocks(shard, path, &device, label.size_bytes, &label.encode()).await?;
+        }
+        Ok(Opened { place, device, wal, label, index })
+    }
+
+    /// For a replay.
+    pub(crate) fn whole<'a>(&'a self, shard: &'a Shard) -> Whole<'a> {
+        let wal = self.wal.as_ref().map(|(place, device)| (place.path.as_path(), device));
+        let Opened { place, device, label, index, .. } = self;
+        Whole { shard, path: &place.path, device, wal, label, index }
+    }
+
+    /// Gives the store another label: one commit in the key-value store, then the device's two.
+    pub(crate) async fn relabel(&mut self, shard: &Shard, mut label: Label) -> Result<(), StoreError> {
+        label.revision = self.label.revision + 1;
+        let bytes = label.encode();
+        let mut batch = KvBatch::default();
+        batch.put(keys::SUPER, &bytes);
+        self.index.apply(shard, vec![batch], true).await?;
+        write_blocks(shard, &self.place.path, &self.device, label.size_bytes, &bytes).await?;
+        self.label = label;
+        Ok(())
+    }
+}
+
+/// The label in the key-value store, which counts, if it is of the same store as the device's and not older.
+async fn label_of_kv(
+    shard: &Shard,
+    place: &Place,
+    found: &Label,
+    index: &MetaIndex,
+) -> Result<Label, StoreError> {
+    let refuse = |why: String| Err(StoreError::unusable(&place.path, why));
+    let bytes = index.load(shard, vec![keys::SUPER.to_vec()]).await?.pop().flatten();
+    let Some(bytes) = bytes else {
+        return refuse(format!(
+            "it holds a store, but the key-value store in {} is empty: was it lost or moved?",
+            index.place()
+        ));
+    };
+    let label = Label::decode(index.place().as_ref(), &bytes)?;
+    if !label.is_of_same_store(found) || (label.revision == found.revision && label != *found) {
+        return refuse(format!("it and the key-value store in {} do not belong together", index.place()));
+    }
+    if label.revision < found.revision {
+        let (old, new) = (label.revision, found.revision);
+        return refuse(format!(
+            "the metadata in {} is older than the device: its label is revision {old}, and the device's is {new}. Restore \
+             this store from its replicas",
+            index.place()
+        ));
+    }
+    Ok(label)
 }

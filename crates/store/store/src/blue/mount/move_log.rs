@@ -9,7 +9,7 @@ use crate::blue::device::label::{Label, LogArea, wal_bytes};
 use crate::blue::device::wal::{WalLabel, wipe_label, write_label};
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::mount::mkfs::{Fill, claim_wal, prepare};
-use crate::blue::mount::opened::Opened;
+use crate::blue::mount::mounting::Opened;
 use crate::blue::mount::replay::replay;
 use crate::{BLOCK_BYTES, StoreError};
 

@@ -2,8 +2,6 @@
 
 pub(crate) mod apply;
 pub(crate) mod cache;
-pub(crate) mod data_cache;
 pub(crate) mod fetch;
 pub(crate) mod onode;
 pub(crate) mod reads;
-pub(crate) mod stream;

@@ -12,7 +12,6 @@ use carmine_types::ObjectId;
 use crate::blue::device::PIECE_BLOCKS;
 use crate::blue::meta::extents::{Entry, Extents, PIECE_BYTES};
 use crate::blue::meta::keys;
-use crate::blue::objects::stream::Stream;
 
 /// A cached object. Shared by the cache, the transactions in flight and the reads that use it.
 pub(crate) struct Onode {
@@ -185,6 +184,55 @@ impl State {
     /// All pieces for `range` are loaded.
     pub(crate) fn is_loaded(&self, range: &Range<u64>) -> bool {
         self.map.get(self.pieces(range)).is_none_or(|pieces| pieces.iter().all(Option::is_some))
+    }
+}
+
+// [`Stream`]: how an object is being read.
+
+/// So many reads, each from where the one before ended, are a stream.
+const STREAM_READS: u32 = 3;
+/// How an object is being read.
+#[derive(Default)]
+pub(crate) struct Stream {
+    /// Where the last read ended, in bytes.
+    next: Cell<u64>,
+    /// Reads in a row that began where the one before ended.
+    run: Cell<u32>,
+    /// Reads in flight.
+    reading: Cell<u32>,
+}
+
+/// A read of the object is in flight until this is dropped.
+pub(crate) struct Reading<'a>(&'a Stream);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.reading.set(self.0.reading.get() - 1);
+    }
+}
+
+impl Stream {
+    /// Notes a read of these bytes.
+    pub(crate) fn begin(&self, off: u64, end: u64) -> Reading<'_> {
+        let goes_on = self.next.replace(end) == off && off < end;
+        self.run.set(if goes_on { self.run.get().saturating_add(1) } else { 1 });
+        self.reading.set(self.reading.get() + 1);
+        Reading(self)
+    }
+
+    /// The object changes: its reads begin anew. True if they followed one another.
+    pub(crate) fn end(&self) -> bool {
+        self.run.replace(0) >= STREAM_READS
+    }
+
+    /// The reads follow one another.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.run.get() >= STREAM_READS
+    }
+
+    /// One reader has one read in flight.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.reading.get() == 1
     }
 }
 

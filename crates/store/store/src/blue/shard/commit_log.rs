@@ -12,11 +12,11 @@ use carmine_reactor::{Group as SchedulingGroup, Shard, ShardId};
 use crossbeam::queue::SegQueue;
 
 use crate::blue::device::label::Label;
-use crate::blue::log::log_space::LogSpace;
+use crate::blue::log::lane::LogSpace;
 use crate::blue::log::record::GroupId;
 use crate::blue::meta::index::{MetaIndex, SortedRun};
 use crate::blue::meta::{codec, keys};
-use crate::blue::shard::local;
+use crate::blue::shard::shared;
 use crate::kv::{KvBatch, KvError};
 
 /// Bytes of keys and values that one batch takes at most (one group more may overshoot).
@@ -198,7 +198,7 @@ impl CommitLog {
         result
     }
 
-    /// Queues a group. [`local::fed`] is called on its shard when the key-value store contains it or has failed; groups
+    /// Queues a group. [`shared::fed`] is called on its shard when the key-value store contains it or has failed; groups
     /// of a shard come in order. The queue is as bounded as what shards hold back is.
     pub(crate) fn feed(self: &Arc<Self>, shard: &Shard, instance: usize, group: FeedGroup) {
         self.queue.push(group);
@@ -233,7 +233,7 @@ impl CommitLog {
                     fed.store(seq, Ordering::Release);
                 }
                 let result = result.clone();
-                tell(shard, to, move |shard| local::fed(shard, instance, seq, &result));
+                tell(shard, to, move |shard| shared::fed(shard, instance, seq, &result));
             }
             if self.space.wants_trim() {
                 self.trim(shard, instance);
@@ -258,7 +258,7 @@ impl CommitLog {
             log.trimming.store(false, Ordering::Release);
             for (lane, seq) in fed {
                 let result = result.clone();
-                tell(&own, lane, move |shard| local::trimmed(shard, instance, seq, &result));
+                tell(&own, lane, move |shard| shared::trimmed(shard, instance, seq, &result));
             }
         });
     }

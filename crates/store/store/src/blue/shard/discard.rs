@@ -232,8 +232,9 @@ fn runs_of(mut blocks: Vec<u64>) -> Vec<Run> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use smallvec::smallvec;
+
+    use super::*;
 
     #[test]
     fn neighbours_are_one_discard() {

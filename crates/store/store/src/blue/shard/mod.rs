@@ -3,9 +3,7 @@
 mod commit_log;
 mod discard;
 mod feeding;
-mod heal;
 pub(crate) mod load;
-pub(crate) mod local;
 mod logging;
 mod omap;
 mod pg;
@@ -28,11 +26,9 @@ use foldhash::fast::FixedState;
 use crate::blue::device::data::Device;
 use crate::blue::device::space::Lease;
 use crate::blue::objects::apply::Trimmed;
-use crate::blue::objects::cache::Cache;
-use crate::blue::objects::data_cache::DataCache;
+use crate::blue::objects::cache::{Cache, DataCache};
 use crate::blue::objects::reads::{Freed, ReadGuard, Reads};
 use crate::{KvCpu, StatFs, StoreError, StoreStats};
-
 use discard::Discards;
 use queue::Queue;
 use readahead::Readahead;
@@ -120,7 +116,7 @@ impl Blue {
             stats: RefCell::default(),
             zeros: Bytes::from(vec![0; ZEROS_BYTES]),
         });
-        local::stores(shard).add(shared.instance(), &store);
+        shared::stores(shard).add(shared.instance(), &store);
         Ok(store)
     }
 
@@ -200,7 +196,7 @@ impl Blue {
         self.closed.set(true);
         let result = self.settle().await;
         self.shared.space().release(&mut self.lease.borrow_mut());
-        local::stores(&self.shard).release_device(self.shared.instance());
+        shared::stores(&self.shard).release_device(self.shared.instance());
         result
     }
 }
