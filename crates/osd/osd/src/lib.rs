@@ -10,12 +10,9 @@
 //! `carmine-client`'s session; nothing that a client or a peer sends panics.
 
 mod admin;
-mod backlog;
-mod backoff;
 mod beacon;
 mod clients;
 mod cls;
-mod concurrent;
 mod config;
 mod dispatch;
 mod error;
@@ -28,18 +25,16 @@ mod op;
 mod peers;
 mod pg;
 mod room;
-mod scrub;
 mod shard;
 mod slow;
 mod start;
-mod table;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
 pub use config::{Gates, OsdConfig, PG_LOG_BYTES};
 pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;
+pub use maps::PgTable;
 pub use op::LocalReply;
 pub use shard::OsdShard;
 pub use start::{OsdError, run};
-pub use table::PgTable;

@@ -10,18 +10,17 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::OpError;
-use crate::messages::{RepAck, peek_pg};
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, Target, connect, with_timeout};
-use carmine_reactor::{Group, Shard, sync::oneshot};
+use carmine_reactor::sync::oneshot;
+use carmine_reactor::{Group, Shard};
 use carmine_types::{OsdId, SpgId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::private::{Route, RouteReply};
 use carmine_wire::{EntityAddr, EntityType};
 
-use crate::backlog::Backlog;
-use crate::backoff::Backoff;
 use crate::config::OsdConfig;
+use crate::error::OpError;
+use crate::messages::{RepAck, RepOp, peek_pg};
 use crate::shard::OsdShard;
 
 /// Pause between attempts to reach a peer.
@@ -297,4 +296,145 @@ impl Dispatcher for PeerDispatch {
 fn resend_all(osd: &OsdShard, peer: OsdId) {
     let pgs: Vec<_> = osd.pgs.borrow().values().cloned().collect();
     pgs.iter().for_each(|pg| pg.resend_to(osd, peer));
+}
+
+// Messages that wait until a peer can be reached.
+
+/// Messages that wait for a session. Writes of clients are bounded for each connection, not for an OSD, so there may be
+/// more: those are left out, which is remembered.
+const MESSAGES_MAX: usize = 64 << 10;
+
+/// What waits for one session, in order.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    messages: Vec<(SpgId, Message)>,
+    overflowed: bool,
+}
+
+impl Backlog {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// PGs that messages wait for.
+    pub(crate) fn pgs(&self) -> impl Iterator<Item = SpgId> {
+        self.messages.iter().map(|(pg, _)| *pg)
+    }
+
+    /// Appends a message, if there is room.
+    pub(crate) fn push(&mut self, pg: SpgId, message: Message) {
+        if self.messages.len() < MESSAGES_MAX {
+            self.messages.push((pg, message));
+        } else {
+            self.overflowed = true;
+        }
+    }
+
+    /// Takes all messages.
+    pub(crate) fn take(&mut self) -> Vec<(SpgId, Message)> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Forgets writes: their PGs are going to send again all that is not acknowledged.
+    pub(crate) fn forget_writes(&mut self) {
+        self.messages.retain(|(_, message)| message.header.kind != RepOp::KIND);
+        self.overflowed = false;
+    }
+
+    /// Whether a message was left out since this was last asked.
+    pub(crate) fn take_overflow(&mut self) -> bool {
+        std::mem::take(&mut self.overflowed)
+    }
+}
+
+// How long to wait before a connection to another OSD is made again.
+
+/// A connection that lasted this long was a good one: the next is made at once.
+const GOOD: Duration = Duration::from_secs(5);
+/// Wait after the first one that did not.
+const FIRST: Duration = Duration::from_millis(50);
+/// Longest wait.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Doubles the wait from [`FIRST`] to [`LONGEST`] with each connection in a row that ended early. A message that its receiver
+/// does not take is sent again on the next connection: without a pause both sides would do nothing else.
+#[derive(Default)]
+pub(crate) struct Backoff {
+    early: Cell<u32>,
+    until_ns: Cell<u64>,
+}
+
+impl Backoff {
+    /// A connection ended. Those that end together count once.
+    pub(crate) fn ended(&self, made_ns: u64, now_ns: u64) {
+        if now_ns < self.until_ns.get() {
+            return;
+        }
+        if now_ns.saturating_sub(made_ns) >= GOOD.as_nanos() as u64 {
+            return self.early.set(0);
+        }
+        let early = self.early.get();
+        self.early.set(early.saturating_add(1));
+        let wait = FIRST.saturating_mul(1 << early.min(16)).min(LONGEST);
+        self.until_ns.set(now_ns + wait.as_nanos() as u64);
+    }
+
+    /// What is left of the wait.
+    pub(crate) fn left(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(self.until_ns.get().saturating_sub(now_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_reactor::Payload;
+    use carmine_types::PgId;
+    use carmine_wire::header::Front;
+
+    use super::*;
+    use crate::messages::PgQuery;
+
+    const PG: SpgId = SpgId::replicated(PgId::new(1, 2));
+
+    fn write() -> Message {
+        RepOp::message(Vec::new(), Payload::new(), None)
+    }
+
+    #[test]
+    fn what_does_not_fit_is_remembered_once() {
+        let mut backlog = Backlog::default();
+        (0..MESSAGES_MAX).for_each(|_| backlog.push(PG, write()));
+        assert!(!backlog.take_overflow());
+        backlog.push(PG, write());
+        assert_eq!(backlog.take().len(), MESSAGES_MAX);
+        assert!(backlog.take_overflow() && !backlog.take_overflow());
+    }
+
+    #[test]
+    fn writes_that_are_sent_again_do_not_pile_up() {
+        let mut backlog = Backlog::default();
+        (0..=MESSAGES_MAX).for_each(|_| backlog.push(PG, write()));
+        backlog.forget_writes();
+        assert!(backlog.is_empty() && !backlog.take_overflow());
+        backlog.push(PG, Message::from_header(PgQuery::header(), Vec::new()));
+        backlog.push(PG, write());
+        backlog.forget_writes();
+        let kinds: Vec<u16> = backlog.take().iter().map(|(_, message)| message.header.kind).collect();
+        assert_eq!(kinds, [PgQuery::KIND]);
+    }
+
+    #[test]
+    fn waits_double_until_a_connection_lasts() {
+        let (backoff, mut now_ns, mut waits_ms) = (Backoff::default(), 0, Vec::new());
+        for lives_ms in [10, 10, 4999, 10, 10, 10, 10, 10, 5000, 10] {
+            let made_ns = now_ns;
+            now_ns += lives_ms * 1_000_000;
+            // It has connections to several reactors.
+            (0..3).for_each(|_| backoff.ended(made_ns, now_ns));
+            let left = backoff.left(now_ns);
+            waits_ms.push(left.as_millis());
+            now_ns += left.as_nanos() as u64;
+        }
+        assert_eq!(waits_ms, [50, 100, 200, 400, 800, 1600, 2000, 2000, 0, 50]);
+    }
 }

@@ -16,11 +16,11 @@ use carmine_types::{Epoch, PgId, SpgId};
 use crate::clients::Clients;
 use crate::config::{LISTS_MAX, OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
+use crate::maps::PgTable;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::{ClientOp, Origin};
 use crate::peers::Peers;
 use crate::pg::Pg;
-use crate::table::PgTable;
 use crate::watch::Notices;
 
 /// Names of refused operations that are remembered.

@@ -139,7 +139,7 @@ fn serve_own(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
         loop {
             match listener.accept().await {
                 Ok((socket, _)) => attend(&own, socket, &config),
-                Err(error) => pause(&own, &error).await,
+                Err(error) => refused_accept(&own, "connections", &error).await,
             }
         }
     });
@@ -152,14 +152,15 @@ fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
         loop {
             match listener.accept().await {
                 Ok((socket, _)) => deal(&own, socket, &config).await,
-                Err(error) => pause(&own, &error).await,
+                Err(error) => refused_accept(&own, "connections", &error).await,
             }
         }
     });
 }
 
-async fn pause(osd: &OsdShard, error: &std::io::Error) {
-    tracing::error!("accept: {error}");
+/// Waits after a failed accept, which may mean that there are no descriptors left.
+pub(crate) async fn refused_accept(osd: &OsdShard, whose: &str, error: &std::io::Error) {
+    tracing::error!("{whose}: accept: {error}");
     osd.shard.sleep(ACCEPT_PAUSE).await;
 }
 

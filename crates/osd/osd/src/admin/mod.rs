@@ -2,13 +2,7 @@
 //! testbed, `carmine admin`, `ceph tell`) or over the admin socket (`ceph daemon`); all are answered by [`answer`].
 
 mod bench;
-mod commands;
-mod in_flight;
-mod metrics;
-mod perf;
-mod shards;
-mod status;
-mod tell;
+mod dumps;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,11 +12,10 @@ use carmine_messenger::{Connection, Message};
 use carmine_reactor::{Group, ShardId};
 use carmine_types::errno;
 use carmine_wire::private::{Admin, AdminReply, RouteReply};
-use serde_json::{Value, json};
+use carmine_wire::tell::{Tell, TellReply};
+use serde_json::{Map, Value, json};
 
 use crate::shard::OsdShard;
-
-pub(crate) use tell::tell;
 
 /// An answer to an admin question: a JSON object, or what is wrong with the question.
 pub type AdminAnswer = Pin<Box<dyn Future<Output = Result<Value, String>>>>;
@@ -83,18 +76,18 @@ pub(crate) fn admin(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
 pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, String> {
     let prefix = question["prefix"].as_str().ok_or("the question has no \"prefix\"")?;
     match prefix {
-        "status" => Ok(status::status(osd).await),
-        "dump_metrics" => Ok(metrics::dump(osd).await),
-        "dump_ops_in_flight" => Ok(in_flight::dump(osd).await),
-        "dump_blocked_ops" => Ok(in_flight::dump_blocked(osd).await),
-        "perf dump" => Ok(perf::dump(osd).await),
+        "status" => Ok(dumps::status(osd).await),
+        "dump_metrics" => Ok(dumps::dump_metrics(osd).await),
+        "dump_ops_in_flight" => Ok(dumps::dump_ops_in_flight(osd).await),
+        "dump_blocked_ops" => Ok(dumps::dump_blocked_ops(osd).await),
+        "perf dump" => Ok(dumps::perf_dump(osd).await),
         "bench" => bench::bench(osd, question).await,
-        "dump_shards" => Ok(shards::dump(osd).await),
-        "pg_contents" => crate::scrub::contents(osd).await,
-        "get_command_descriptions" => Ok(commands::descriptions(osd)),
-        "help" => Ok(commands::help(osd)),
-        "version" => Ok(commands::version()),
-        "0" => Ok(commands::protocol_version()),
+        "dump_shards" => Ok(dumps::dump_shards(osd).await),
+        "pg_contents" => dumps::pg_contents(osd).await,
+        "get_command_descriptions" => Ok(descriptions(osd)),
+        "help" => Ok(help(osd)),
+        "version" => Ok(version()),
+        "0" => Ok(protocol_version()),
         _ => {
             let hook = osd.shard.local::<Hook>();
             match hook.and_then(|hook| hook.0.answer(osd, prefix, question)) {
@@ -116,4 +109,112 @@ async fn on_all(osd: &Rc<OsdShard>, read: fn(&OsdShard) -> Value) -> Vec<Value> 
         values.extend(value.await);
     }
     values
+}
+
+// `ceph tell osd.N COMMAND`: the admin commands as Ceph's MCommand. What is wrong with a command is its status.
+
+/// Longest command that is looked at, bytes; real ones have some hundred.
+const COMMAND_BYTES_MAX: usize = 64 << 10;
+
+/// Answers a tool.
+pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
+    let tid = msg.header.tid;
+    let question = question(msg);
+    let (osd, conn) = (Rc::clone(osd), Rc::clone(conn));
+    let shard = osd.shard.clone();
+    shard.spawn(Group::Admin, "tell", async move {
+        let (reply, data) = match question {
+            Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
+            Ok(question) => match answer(&osd, &question).await {
+                Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
+                Ok(value) => (TellReply { result: 0, status: String::new() }, shown(&question, &value)),
+            },
+        };
+        conn.send(Message::of(&reply).with_tid(tid).with_data(data));
+    });
+}
+
+fn question(msg: &Message) -> Result<Value, String> {
+    let tell: Tell = msg.decode().map_err(|e| e.to_string())?;
+    let text = tell.cmd.first().map_or("", String::as_str);
+    if text.len() > COMMAND_BYTES_MAX {
+        return Err(format!("a command of {} bytes: the limit is {COMMAND_BYTES_MAX}", text.len()));
+    }
+    serde_json::from_str(text).map_err(|e| format!("the command is no JSON object: {e}"))
+}
+
+/// JSON in lines unless compact JSON was asked for; bare text as it is.
+fn shown(question: &Value, value: &Value) -> Vec<u8> {
+    let mut text = match value {
+        Value::String(text) => text.clone(),
+        _ if question["format"] == "json" => value.to_string(),
+        _ => format!("{value:#}"),
+    };
+    text.push('\n');
+    text.into_bytes()
+}
+
+// What can be asked, told in the form in which Ceph's tools want to hear it.
+
+/// Version of the admin socket's protocol that Ceph's daemons tell.
+const PROTOCOL_VERSION: &str = "2";
+
+/// One command: its words, its parameters (optional numbers, all of them), a line of help.
+type Command = (&'static str, &'static [&'static str], &'static str);
+
+/// The commands of every OSD.
+const COMMANDS: [Command; 11] = [
+    (
+        "bench",
+        &["count", "size", "object_size", "object_num"],
+        "write `count` bytes through the store, `size` at a time; tell the rate",
+    ),
+    ("dump_blocked_ops", &[], "operations that are slow: not answered for 30 seconds"),
+    ("dump_metrics", &[], "all metrics of all shards"),
+    ("dump_ops_in_flight", &[], "operations that are not answered yet: stage, age and what each waits for"),
+    ("dump_shards", &[], "what each reactor has, and how its time went"),
+    ("get_command_descriptions", &[], "these commands, for tools"),
+    ("help", &[], "these commands"),
+    ("perf dump", &[], "counters under Ceph's names"),
+    ("pg_contents", &[], "a digest of every object; reads the whole store"),
+    ("status", &[], "epoch, space and the state of every PG"),
+    ("version", &[], "version of this program"),
+];
+
+fn all(osd: &OsdShard) -> Vec<Command> {
+    let mut all = COMMANDS.to_vec();
+    let more = osd.shard.local::<Hook>().map(|hook| hook.0.commands()).unwrap_or_default();
+    all.extend(more.into_iter().map(|(words, help)| (words, &[][..], help)));
+    all.sort_unstable();
+    all
+}
+
+/// `{"cmd000": {"sig": ["config", "show"], "help": …}, …}`: the words and parameters of each command.
+fn descriptions(osd: &OsdShard) -> Value {
+    let described = all(osd).into_iter().enumerate().map(|(at, (words, parameters, help))| {
+        let words = words.split(' ').map(|word| json!(word));
+        let parameters =
+            parameters.iter().map(|name| json!({ "name": name, "type": "CephInt", "req": false }));
+        let sig: Vec<Value> = words.chain(parameters).collect();
+        (
+            format!("cmd{at:03}"),
+            json!({ "sig": sig, "help": help, "module": "osd", "perm": "rw", "flags": 0 }),
+        )
+    });
+    Value::Object(described.collect())
+}
+
+/// `{"COMMAND": HELP, …}`
+fn help(osd: &OsdShard) -> Value {
+    let lines = all(osd).into_iter().map(|(command, _, help)| (command.to_owned(), help.into()));
+    Value::Object(lines.collect::<Map<_, _>>())
+}
+
+fn version() -> Value {
+    json!({ "version": env!("CARGO_PKG_VERSION"), "release": "carmine", "release_type": "dev" })
+}
+
+/// The answer to the oldest command of the protocol: bare text.
+fn protocol_version() -> Value {
+    Value::String(PROTOCOL_VERSION.to_owned())
 }

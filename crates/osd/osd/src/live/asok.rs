@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::admin;
 use crate::shard::OsdShard;
+use crate::start::refused_accept;
 
 /// Longest command, bytes.
 const COMMAND_BYTES_MAX: usize = 16 << 10;
@@ -21,8 +22,6 @@ const COMMAND_BYTES_MAX: usize = 16 << 10;
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 /// Time for the answer, which may read a whole store, and again to send it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
-/// Pause after a failed accept (out of descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves admin commands on a unix socket at `path` from this shard, one connection at a time: a tool that hangs makes
 /// other tools wait, never the OSD.
@@ -37,10 +36,7 @@ pub fn serve_admin_socket(osd: &Rc<OsdShard>, path: &Path) -> io::Result<()> {
         loop {
             match listener.accept().await {
                 Ok(stream) => attend(&osd, stream).await,
-                Err(error) => {
-                    tracing::warn!("admin socket: accept: {error}");
-                    osd.shard.sleep(ACCEPT_PAUSE).await;
-                }
+                Err(error) => refused_accept(&osd, "admin socket", &error).await,
             }
         }
     });

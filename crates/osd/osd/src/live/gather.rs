@@ -9,7 +9,7 @@ use std::rc::Rc;
 use carmine_metrics::{Families, Gauge, Kind, Label, Level, Max, MetricInfo, Sample, Sum, metric_set};
 use carmine_reactor::{Group, ReactorStats, ShardId};
 
-use super::load::Load;
+use super::Load;
 use crate::shard::OsdShard;
 
 metric_set! {

@@ -23,7 +23,6 @@ mod heal;
 mod list;
 mod log;
 mod object;
-mod ops;
 mod pipeline;
 mod push;
 mod read;
@@ -41,15 +40,7 @@ use carmine_pgtypes::{LogEntry, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno};
 
-pub(crate) use exec::State;
-pub(crate) use extra::{Extra, decode as decode_input};
-pub(crate) use follow::not_ready;
-pub(crate) use object::Queued;
-pub(crate) use ops::OpInFlight;
-pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
-pub(crate) use replica::ReplyPath;
-
-use crate::op::{ClientOp, Outcome};
+use crate::op::{ClientOp, Outcome, Stage};
 use crate::shard::OsdShard;
 use crate::watch::Watched;
 use backend::Backend;
@@ -59,6 +50,13 @@ use log::PgLog;
 use pipeline::Pipeline;
 use replica::Replica;
 use usage::Usage;
+
+pub(crate) use exec::State;
+pub(crate) use extra::{Extra, decode as decode_input};
+pub(crate) use follow::not_ready;
+pub(crate) use object::Queued;
+pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
+pub(crate) use replica::ReplyPath;
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {
@@ -229,6 +227,54 @@ impl Pg {
             && let Some(op) = self.pipeline.next_waiting()
         {
             self.take(osd, op);
+        }
+    }
+}
+
+// Every operation of a PG that is not answered yet: where it is, and what it waits for.
+
+/// An operation on its way.
+pub(crate) struct OpInFlight {
+    pub op: Rc<ClientOp>,
+    /// Where it is: `waiting_for_map`, or the name of its [`Stage`].
+    pub stage: &'static str,
+    /// What must happen before it goes on.
+    pub waits_for: String,
+}
+
+impl Pg {
+    /// The operations of this PG.
+    pub(crate) fn ops_in_flight(&self) -> Vec<OpInFlight> {
+        let mut ops = Vec::new();
+        self.pipeline.each(|op| {
+            let stage = op.stage.get();
+            ops.push(OpInFlight { op: Rc::clone(op), stage: stage.name(), waits_for: self.waits_for(stage) });
+        });
+        ops
+    }
+
+    /// When the oldest of them arrived.
+    pub(crate) fn oldest_ns(&self) -> Option<u64> {
+        let mut oldest: Option<u64> = None;
+        self.pipeline.each(|op| oldest = Some(oldest.map_or(op.arrived_ns, |ns| ns.min(op.arrived_ns))));
+        oldest
+    }
+
+    fn waits_for(&self, stage: Stage) -> String {
+        match stage {
+            Stage::WaitingForPg => match self.describe() {
+                (state, why) if why.is_empty() => format!("pg is {state}"),
+                (state, why) => format!("pg is {state}: {why}"),
+            },
+            Stage::Queued => "operations of the object that came before it".to_owned(),
+            Stage::Executing => "the store: metadata or data of the object".to_owned(),
+            Stage::Store => "its data and metadata to be durable here".to_owned(),
+            Stage::Replicas { version } => {
+                let missing: Vec<String> =
+                    self.backend.missing(version).iter().map(ToString::to_string).collect();
+                format!("acknowledgements of {}", missing.join(", "))
+            }
+            Stage::Reply => "its answer to be sent".to_owned(),
         }
     }
 }

@@ -4,26 +4,26 @@
 mod compare;
 mod copy;
 mod data;
-mod effect;
 mod omap;
-mod omap_view;
 mod watches;
 mod xattr;
+
+use std::rc::Rc;
 
 use carmine_codec::{DecodeError, Decoder};
 use carmine_reactor::Payload;
 use carmine_types::errno;
 use carmine_wire::osd_op::ops;
 
-pub(crate) use effect::Effect;
-pub(crate) use omap_view::OmapView;
-
+use super::Pg;
 use super::exec::State;
 use crate::cls;
 use crate::error::OpError;
-use crate::op::ClientOp;
+use crate::op::{ClientOp, Origin};
 use crate::shard::OsdShard;
-use crate::watch::{Registered, WatcherId};
+use crate::watch::{Notification, Registered, WatcherId};
+
+pub(crate) use omap::OmapView;
 
 /// What only these operations need of a request's state.
 #[derive(Default)]
@@ -123,4 +123,43 @@ pub(crate) fn decode<'a, T>(
     read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, OpError> {
     Decoder::all(input, "input of an operation", read).map_err(|error| OpError::because(errno::EINVAL, error))
+}
+
+// What is done about watches when a request is executed.
+
+/// One such thing.
+pub(crate) enum Effect {
+    /// The client watches over the connection that the request came through.
+    Watch { id: WatcherId, registered: Registered },
+    /// It does so no longer.
+    Unwatch(WatcherId),
+    /// The watchers are notified, and their answers are waited for.
+    Notify(Notification),
+    /// A watcher has answered.
+    Answer { notify_id: u64, id: WatcherId, reply: Vec<u8> },
+    /// The object is gone, and nobody watches it any more.
+    Removed,
+}
+
+impl Extra {
+    /// Does what follows from a request. `origin` is where it came from, `version` the object's as clients see it.
+    pub(crate) fn take_effect(
+        self,
+        osd: &Rc<OsdShard>,
+        pg: &Rc<Pg>,
+        op: &ClientOp,
+        origin: Option<Origin>,
+        version: u64,
+    ) {
+        pg.know_watchers(osd, &op.oid, self.watchers);
+        for effect in self.effects {
+            match effect {
+                Effect::Watch { id, registered } => pg.watch(osd, &op.oid, id, registered, origin),
+                Effect::Unwatch(id) => pg.unwatch(osd, &op.oid, id),
+                Effect::Notify(notification) => pg.notify(osd, &op.oid, notification, origin, version),
+                Effect::Answer { notify_id, id, reply } => pg.answer_notify(osd, notify_id, id, reply),
+                Effect::Removed => pg.unwatch_all(osd, &op.oid),
+            }
+        }
+    }
 }

@@ -1,5 +1,8 @@
 //! omap: sorted keys and values, and a header.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use carmine_codec::{DecodeError, Decoder, Encoder};
 use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
@@ -144,4 +147,194 @@ async fn compare_values(osd: &OsdShard, state: &mut State<'_>, input: &[u8]) -> 
         compare::omap(cmp_op, &given, &stored)?;
     }
     Ok(())
+}
+
+/// What a request sees of an object's omap: what is stored, and what the request itself has changed so far.
+type Entries = BTreeMap<Box<[u8]>, Option<Bytes>>;
+
+/// A range of keys: the first, and the first behind it.
+type KeyRange = (Box<[u8]>, Box<[u8]>);
+
+/// The changes of a request, and the answers of the store that a class method works on.
+#[derive(Default)]
+pub(crate) struct OmapView {
+    /// Nothing that is stored counts: it was removed, or there never was anything.
+    is_hidden: bool,
+    /// New values; `None` removes.
+    changes: Entries,
+    /// Ranges in which nothing that is stored counts.
+    removed: Vec<KeyRange>,
+    header: Option<Bytes>,
+    /// Looked up for a method, …
+    values: Entries,
+    pages: Vec<(OmapRange, OmapPage)>,
+    /// … and what it asked for in vain.
+    missing: Option<Missing>,
+}
+
+/// What a class method needs to know before it can be called again.
+pub(crate) enum Missing {
+    Value(Box<[u8]>),
+    Page(OmapRange),
+}
+
+impl OmapView {
+    /// That of an object that was just removed.
+    pub(crate) fn removed() -> OmapView {
+        OmapView { is_hidden: true, ..OmapView::default() }
+    }
+
+    /// The value of a key, as far as it is known without the store.
+    fn known(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let is_removed = || self.removed.iter().any(|(from, to)| **from <= *key && *key < **to);
+        match self.changes.get(key) {
+            Some(changed) => Some(changed.clone()),
+            None if self.is_hidden || is_removed() => Some(None),
+            None => self.values.get(key).cloned(),
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::SetOmap { entries } => {
+                self.changes.extend(entries.iter().map(|(key, value)| (key.clone(), Some(value.clone()))));
+            }
+            Step::RemoveOmap { keys } => {
+                self.changes.extend(keys.iter().map(|key| (key.clone(), None)));
+            }
+            Step::RemoveOmapRange { from, to } => {
+                self.changes.retain(|key, _| key < from || key >= to);
+                self.removed.push((from.clone(), to.clone()));
+            }
+            Step::SetOmapHeader { header } => self.header = Some(header.clone()),
+            _ => *self = OmapView { header: Some(Bytes::new()), ..OmapView::removed() },
+        }
+    }
+
+    /// Adds a page that the store gave for `range` to `out`, with the changes within it. `Some`: the range that is left.
+    fn merge(&self, range: OmapRange, page: OmapPage, out: &mut OmapPage) -> Option<OmapRange> {
+        let last = page.entries.last().map(|(key, _)| key.clone()).filter(|_| page.more);
+        let rest = last.is_some().then(|| range.clone().after(&page));
+        let stored = page.entries.into_iter().filter(|(key, _)| self.known(key).is_none_or(|v| v.is_some()));
+        let mut merged: Entries = stored.map(|(key, value)| (key, Some(value))).collect();
+        let from: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(&range.first()), Bound::Unbounded);
+        let inside = |key: &[u8]| key.starts_with(&range.prefix) && last.as_ref().is_none_or(|l| *key <= **l);
+        let changed = self.changes.range::<[u8], _>(from).take_while(|(key, _)| inside(key));
+        merged.extend(changed.map(|(key, value)| (key.clone(), value.clone())));
+        for (key, value) in merged {
+            if let Some(value) = value
+                && !out.push(&range, &key, value)
+            {
+                return None;
+            }
+        }
+        rest
+    }
+}
+
+impl State<'_> {
+    /// The object's omap as this request sees it.
+    pub(super) fn omap(&mut self) -> &mut OmapView {
+        let is_hidden = !self.was.as_ref().is_some_and(|was| was.has_omap);
+        let extra = self.extra.get_or_insert_default();
+        extra.omap.get_or_insert_with(|| OmapView { is_hidden, ..OmapView::default() })
+    }
+
+    /// Changes the omap.
+    pub(crate) fn change_omap(&mut self, step: Step) {
+        self.exists |= step.creates();
+        self.omap().apply(&step);
+        match (self.steps.last_mut(), step) {
+            (Some(Step::SetOmap { entries }), Step::SetOmap { entries: more }) => entries.extend(more),
+            (_, step) => self.steps.push(step),
+        }
+    }
+
+    /// The omap header.
+    pub(super) async fn omap_header(&mut self, osd: &OsdShard) -> Result<Bytes, OpError> {
+        match self.omap() {
+            OmapView { header: Some(header), .. } => Ok(header.clone()),
+            OmapView { is_hidden: true, .. } => Ok(Bytes::new()),
+            _ => osd.store.omap_header(self.oid).await.map_err(OpError::from),
+        }
+    }
+
+    /// The values of these keys; `None` for those that are not there.
+    pub(super) async fn omap_values(
+        &mut self,
+        osd: &OsdShard,
+        keys: &[Box<[u8]>],
+    ) -> Result<Vec<Option<Bytes>>, OpError> {
+        let stored = if self.omap().is_hidden {
+            vec![None; keys.len()]
+        } else {
+            osd.store.omap_values(self.oid, keys).await?
+        };
+        let view = self.omap();
+        Ok(keys.iter().zip(stored).map(|(key, stored)| view.known(key).unwrap_or(stored)).collect())
+    }
+
+    /// A page of the omap.
+    pub(super) async fn omap_page(&mut self, osd: &OsdShard, range: &OmapRange) -> Result<OmapPage, OpError> {
+        let (mut out, mut rest) = (OmapPage::default(), Some(range.clone()));
+        while let Some(range) = rest {
+            let page = if self.omap().is_hidden {
+                OmapPage::default()
+            } else {
+                osd.store.omap_page(self.oid, &range).await?
+            };
+            rest = self.omap().merge(range, page, &mut out);
+        }
+        Ok(out)
+    }
+
+    /// For a class method: the value of a key. `None` also if it is not known yet: then the method is called again when it
+    /// is, and this call of it counts for nothing.
+    pub(crate) fn known_value(&mut self, key: &[u8]) -> Option<Bytes> {
+        let view = self.omap();
+        view.known(key).unwrap_or_else(|| {
+            view.missing.get_or_insert_with(|| Missing::Value(key.into()));
+            None
+        })
+    }
+
+    /// For a class method: a page; empty if it is not known yet, as for [`State::known_value`].
+    pub(crate) fn known_page(&mut self, range: OmapRange) -> OmapPage {
+        let view = self.omap();
+        let stored = if view.is_hidden {
+            Some(OmapPage::default())
+        } else {
+            view.pages.iter().find(|(of, _)| *of == range).map(|(_, page)| page.clone())
+        };
+        let Some(stored) = stored else {
+            view.missing.get_or_insert(Missing::Page(range));
+            return OmapPage::default();
+        };
+        let mut out = OmapPage::default();
+        view.merge(range, stored, &mut out);
+        out
+    }
+
+    /// A class method has asked for something that is not known: what it does counts for nothing.
+    pub(crate) fn is_in_vain(&self) -> bool {
+        let omap = self.extra.as_ref().and_then(|extra| extra.omap.as_ref());
+        omap.is_some_and(|omap| omap.missing.is_some())
+    }
+
+    /// Looks up what a class method has asked for; `false` if there is nothing.
+    pub(crate) async fn look_up_missing(&mut self, osd: &OsdShard) -> Result<bool, OpError> {
+        match self.omap().missing.take() {
+            None => return Ok(false),
+            Some(Missing::Value(key)) => {
+                let keys = [key];
+                let values = osd.store.omap_values(self.oid, &keys).await?;
+                self.omap().values.extend(keys.into_iter().zip(values));
+            }
+            Some(Missing::Page(range)) => {
+                let page = osd.store.omap_page(self.oid, &range).await?;
+                self.omap().pages.push((range, page));
+            }
+        }
+        Ok(true)
+    }
 }

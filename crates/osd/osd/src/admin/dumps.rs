@@ -1,0 +1,306 @@
+//! The commands that only look: each is answered with JSON from all shards.
+
+use std::rc::Rc;
+
+use carmine_metrics::{Histogram, MetricSet};
+use carmine_reactor::{Group, ShardId};
+use carmine_types::crc32c;
+use serde_json::{Map, Value, json};
+
+use super::on_all;
+use crate::live::gather;
+use crate::metrics::ShardMetrics;
+use crate::op::ClientOp;
+use crate::pg::{OpInFlight, Pg};
+use crate::shard::OsdShard;
+use crate::slow;
+
+/// `status`: epoch, space, and every PG with its state.
+pub(super) async fn status(osd: &Rc<OsdShard>) -> Value {
+    let shards = on_all(osd, pg_states).await;
+    let all: Vec<&Value> = shards.iter().filter_map(|s| s["pgs"].as_array()).flatten().collect();
+    let primary: Vec<&&Value> = all.iter().filter(|pg| pg["primary"] == true).collect();
+    let active = primary.iter().filter(|pg| pg["state"] == "active+clean").count();
+    let fs = osd.store.statfs();
+    json!({
+        "osd": osd.config.id.0,
+        "epoch": osd.epoch().0,
+        "reactors": osd.shard.shards(),
+        "store": osd.store.kind().to_string(),
+        "space": { "total_bytes": fs.total, "used_bytes": fs.used, "free_bytes": fs.free },
+        "pgs": { "total": primary.len(), "active": active, "clean": active },
+        "pgs_per_reactor": osd.table.borrow().counts(osd.shard.shards()),
+        "pg_states": all,
+    })
+}
+
+fn pg_states(osd: &OsdShard) -> Value {
+    let pgs = osd.pgs.borrow();
+    let states = pgs.values().map(|pg| {
+        let (state, why) = pg.describe();
+        let members = pg.acting();
+        json!({
+            "pg": pg.id.to_string(),
+            "state": state,
+            "why": why,
+            "reactor": osd.shard.id().0,
+            "primary": members.first() == Some(&osd.config.id),
+            "acting": members.iter().map(|m| m.0).collect::<Vec<_>>(),
+            "last_update": pg.last_update().to_string(),
+            "ops_waiting": pg.lengths().0,
+        })
+    });
+    json!({ "pgs": states.collect::<Vec<_>>() })
+}
+
+/// `dump_shards`: what each reactor has and how its time went.
+pub(super) async fn dump_shards(osd: &Rc<OsdShard>) -> Value {
+    json!({ "osd": osd.config.id.0, "shards": on_all(osd, one_shard).await })
+}
+
+fn one_shard(osd: &OsdShard) -> Value {
+    let s = osd.shard.stats();
+    let pgs = osd.pgs.borrow();
+    let groups: Map<String, Value> = Group::ALL
+        .iter()
+        .zip(osd.shard.group_ns())
+        .map(|(group, ns)| (group.name().to_owned(), ns.into()))
+        .collect();
+    let primary = pgs.values().filter(|pg| pg.acting().first() == Some(&osd.config.id)).count();
+    json!({
+        "shard": osd.shard.id().0,
+        "tid": osd.shard.tid(),
+        "port": osd.ports.borrow().get(usize::from(osd.shard.id().0)),
+        "epoch": osd.epoch().0,
+        "pgs": pgs.keys().map(ToString::to_string).collect::<Vec<_>>(),
+        "pgs_primary": primary,
+        "connections": osd.conns.borrow().len(),
+        "tasks": s.tasks,
+        "io_in_flight": s.ops_in_flight.saturating_sub(s.ops_standing),
+        "io_standing": s.ops_standing,
+        "txns_in_flight": osd.store.stats().txns_in_flight,
+        "waiting_for_map": osd.waiting.borrow().len() + osd.unplaced.borrow().len(),
+        "clocks": {
+            "wall_ns": s.wall_ns, "busy_ns": s.busy_ns, "spin_ns": s.spin_ns, "sleep_ns": s.sleep_ns,
+            "wait_ns": s.wait_ns, "alien_busy_ns": s.alien_busy_ns,
+        },
+        "groups_ns": groups,
+        "hops": { "sent": s.hops_sent, "received": s.hops_received, "delayed": s.hops_delayed },
+        "stalls": s.stalls,
+    })
+}
+
+// `dump_ops_in_flight`: every operation that is not answered yet, with its stage and what it waits for.
+
+/// Most operations that one shard lists; the count is of all.
+const LISTED_MAX: usize = 1_000;
+
+pub(super) async fn dump_ops_in_flight(osd: &Rc<OsdShard>) -> Value {
+    let shards = on_all(osd, in_flight).await;
+    let total: u64 = shards.iter().filter_map(|shard| shard["num_ops"].as_u64()).sum();
+    json!({ "num_ops": total, "shards": shards })
+}
+
+/// `dump_blocked_ops`: those that are slow.
+pub(super) async fn dump_blocked_ops(osd: &Rc<OsdShard>) -> Value {
+    let shards = on_all(osd, blocked).await;
+    let total: u64 = shards.iter().filter_map(|shard| shard["num_blocked_ops"].as_u64()).sum();
+    json!({ "complaint_time": slow::COMPLAINT.as_secs(), "num_blocked_ops": total, "shards": shards })
+}
+
+fn blocked(osd: &OsdShard) -> Value {
+    let (now_ns, ops) = (osd.shard.now_ns(), slow::slow_ops(osd));
+    json!({
+        "shard": osd.shard.id().0,
+        "num_blocked_ops": ops.len(),
+        "ops": ops.iter().take(LISTED_MAX).map(|op| show(op, now_ns)).collect::<Vec<_>>(),
+    })
+}
+
+fn in_flight(osd: &OsdShard) -> Value {
+    let now_ns = osd.shard.now_ns();
+    let mut ops: Vec<OpInFlight> = osd.waiting.borrow().iter().map(|op| before_map(osd, op)).collect();
+    ops.extend(osd.pgs.borrow().values().flat_map(|pg| pg.ops_in_flight()));
+    // The oldest are the interesting ones.
+    ops.sort_by_key(|op| op.op.arrived_ns);
+    let unplaced = osd.unplaced.borrow().len();
+    json!({
+        "shard": osd.shard.id().0,
+        "num_ops": ops.len() + unplaced,
+        // Not decoded yet: their PG is not in our map.
+        "waiting_for_map_of_pg": unplaced,
+        "ops": ops.iter().take(LISTED_MAX).map(|op| show(op, now_ns)).collect::<Vec<_>>(),
+    })
+}
+
+fn before_map(osd: &OsdShard, op: &Rc<ClientOp>) -> OpInFlight {
+    OpInFlight {
+        op: Rc::clone(op),
+        stage: "waiting_for_map",
+        waits_for: format!("map {}, ours is {}", op.request.epoch, osd.epoch()),
+    }
+}
+
+fn show(shown: &OpInFlight, now_ns: u64) -> Value {
+    let op = &shown.op;
+    json!({
+        "client": format!("client.{}", op.reqid.client),
+        "reqid": op.reqid.to_string(),
+        "object": String::from_utf8_lossy(&op.oid.name),
+        "pg": op.request.pg.to_string(),
+        "kind": if op.is_write { "write" } else { "read" },
+        "age_ms": now_ns.saturating_sub(op.arrived_ns) as f64 / 1e6,
+        "stage": shown.stage,
+        "waits_for": shown.waits_for,
+    })
+}
+
+/// `dump_metrics`: all metrics by their names, as Crimson's command of that name has them, and the raw clocks and counters
+/// of each shard in nanoseconds, for whoever computes differences.
+pub(super) async fn dump_metrics(osd: &Rc<OsdShard>) -> Value {
+    json!({
+        "osd": osd.config.id.0,
+        "shards": on_all(osd, raw).await,
+        "kv": gather::kv(osd).await.map(|kv| kv.to_json()),
+        "metrics": gather::all(osd).await.flat_json(),
+    })
+}
+
+fn raw(osd: &OsdShard) -> Value {
+    let mut reactor = osd.shard.stats().to_json();
+    reactor["tid"] = osd.shard.tid().into();
+    let metrics = osd.metrics.borrow();
+    json!({
+        "shard": osd.shard.id().0,
+        "reactor": reactor,
+        "osd": metrics.to_json(),
+        "net": carmine_messenger::traffic(&osd.shard).to_json(),
+        "hopped_ops": metrics.op_hops,
+        "stages": osd.stages.borrow().to_json(),
+        "store": osd.store.stats().to_json(),
+    })
+}
+
+// `perf dump`: the counters of the OSD under Ceph's names, as far as they mean the same; everything else is in
+// `dump_metrics`.
+
+/// The part of one shard, or of several.
+#[derive(Default)]
+struct Part {
+    metrics: ShardMetrics,
+    /// PGs whose acting set this OSD is in.
+    served: usize,
+    /// PGs that it leads.
+    led: usize,
+    /// Operations in flight.
+    busy: usize,
+}
+
+pub(super) async fn perf_dump(osd: &Rc<OsdShard>) -> Value {
+    let mut all = Part::default();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part = osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| Part::of(&osd)) });
+        all.add(&part.await.unwrap_or_default());
+    }
+    let (m, space) = (&all.metrics, osd.store.statfs());
+    let mut both = m.read_latency_ns.clone();
+    both.merge(&m.write_latency_ns);
+    json!({ "osd": {
+        "op": m.ops,
+        "op_r": m.read_ops,
+        "op_w": m.write_ops,
+        "op_out_bytes": m.read_bytes,
+        "op_r_out_bytes": m.read_bytes,
+        "op_in_bytes": m.write_bytes,
+        "op_w_in_bytes": m.write_bytes,
+        "subop": m.replica_ops,
+        "subop_w": m.replica_ops,
+        "op_latency": time(&both),
+        "op_r_latency": time(&m.read_latency_ns),
+        "op_w_latency": time(&m.write_latency_ns),
+        "op_wip": all.busy,
+        "numpg": all.served,
+        "numpg_primary": all.led,
+        "numpg_replica": all.served.saturating_sub(all.led),
+        "numpg_stray": 0,
+        "osd_map_epoch": osd.epoch().0,
+        "stat_bytes": space.total,
+        "stat_bytes_used": space.used,
+        "stat_bytes_avail": space.free,
+    }})
+}
+
+/// A time as Ceph has it: seconds, and how many of them.
+fn time(times: &Histogram) -> Value {
+    let (count, sum_s) = (times.count(), times.sum() as f64 / 1e9);
+    json!({ "avgcount": count, "sum": sum_s, "avgtime": if count == 0 { 0.0 } else { sum_s / count as f64 } })
+}
+
+impl Part {
+    fn of(osd: &OsdShard) -> Part {
+        let pgs = osd.pgs.borrow();
+        Part {
+            metrics: osd.metrics.borrow().clone(),
+            served: pgs.values().filter(|pg| pg.acting().contains(&osd.config.id)).count(),
+            led: pgs.values().filter(|pg| pg.leads()).count(),
+            busy: pgs.values().map(|pg| pg.ops_in_flight().len()).sum(),
+        }
+    }
+
+    fn add(&mut self, other: &Part) {
+        self.metrics.merge_from(&other.metrics);
+        self.served += other.served;
+        self.led += other.led;
+        self.busy += other.busy;
+    }
+}
+
+// A digest of every object of every PG, for comparing copies.
+
+/// Objects listed at a time.
+const PAGE: usize = 512;
+/// Bytes read at a time.
+const READ_BYTES: u64 = 1 << 20;
+
+/// `{"pgs": {"1.3": {"last_update": …, "objects": {"name": "size version crc", …}}, …}}` of all shards. Takes as long as
+/// reading the store: a command of tests, not of measurements.
+pub(super) async fn pg_contents(osd: &Rc<OsdShard>) -> Result<Value, String> {
+    let mut all = Map::new();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part = osd.shard.call(to, |shard| async move {
+            let Some(osd) = OsdShard::of(&shard) else { return Ok(Map::new()) };
+            let pgs: Vec<Rc<Pg>> = osd.pgs.borrow().values().cloned().collect();
+            let mut found = Map::new();
+            for pg in pgs {
+                found.insert(pg.id.to_string(), one_pg(&osd, &pg).await?);
+            }
+            Ok::<_, String>(found)
+        });
+        all.extend(part.await?);
+    }
+    Ok(json!({ "pgs": all }))
+}
+
+async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {
+    let mut objects = Map::new();
+    let mut from = None;
+    loop {
+        let page = osd.store.list(pg.id, pg.bits(), from.as_ref(), PAGE + 1).await;
+        let page = page.map_err(|e| e.to_string())?;
+        for oid in page.iter().take(PAGE) {
+            let Some(meta) = osd.store.stat(oid).await.map_err(|e| e.to_string())? else { continue };
+            let (mut off, mut crc) = (0, crc32c::SEED);
+            while off < meta.size {
+                let data = osd.store.read(oid, off, READ_BYTES).await.map_err(|e| e.to_string())?;
+                crc = data.crc32c(crc);
+                off += READ_BYTES;
+            }
+            objects.insert(oid.to_string(), json!(format!("{} {} {crc:08x}", meta.size, meta.version)));
+        }
+        from = page.into_iter().nth(PAGE);
+        if from.is_none() {
+            break;
+        }
+    }
+    Ok(json!({ "last_update": pg.last_update().to_string(), "objects": objects }))
+}
