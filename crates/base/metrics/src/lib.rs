@@ -7,7 +7,6 @@
 
 mod family;
 mod histogram;
-mod prometheus;
 mod set;
 mod stage;
 

@@ -11,14 +11,12 @@ mod entry;
 mod info;
 mod meta;
 pub mod object;
-mod pg;
 mod txn;
 
 pub use change::{ObjectChange, Step};
 pub use entry::LogEntry;
-pub use info::{PgInfo, PgState, pg_id};
+pub use info::{PgInfo, PgState, pg_bits, pg_contains, pg_id, pg_range};
 pub use meta::{ObjectMeta, Xattrs};
-pub use pg::{pg_bits, pg_contains, pg_range};
 pub use txn::{Sealed, Transaction};
 
 /// Largest object that a store takes, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)

@@ -58,50 +58,34 @@ impl std::fmt::Display for PollPolicy {
     }
 }
 
-/// Everything that [`Reactors::start`](crate::Reactors::start) needs to know.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Prefix of the thread names (`NAME-0`, `NAME-1`, … and `NAME-alien-0`, …); the kernel shows 15 bytes.
-    pub name: String,
-    /// One entry per shard: the CPU to pin to, or `None` for an unpinned thread.
-    pub cpus: Vec<Option<usize>>,
-    /// What idle reactors do.
-    pub poll: PollPolicy,
-    /// Number of alien threads (blocking work). With 0 the first use of `Shard::alien` is an error in the log and
-    /// the work runs on the reactor itself.
-    pub alien_threads: usize,
-    /// CPUs of the alien threads, dealt round robin; empty means unpinned.
-    pub alien_cpus: Vec<usize>,
-    /// Aliens run on CPUs of reactors: a reactor with outstanding alien work then sleeps instead of spinning.
-    pub alien_shares_cpu: bool,
-    /// Bytes of address space for I/O buffers per shard (memory is taken as it is touched).
-    pub arena_bytes_per_shard: usize,
-    /// Pin the arena's pages and register them with the ring: disk I/O costs about 0.2 µs less, but all of the
-    /// arena's memory is taken at the start. Without effect where the locked-memory limit forbids it.
-    pub register_buffers: bool,
-    /// Entries of the submission ring; the completion ring has eight times as many.
-    pub ring_entries: u32,
-    /// Microseconds of ready tasks per turn before the reactor looks at the kernel again.
-    pub task_quota_us: u32,
-    /// A single poll of a task that takes longer than this many milliseconds is reported as a stall; 0 = never.
-    pub stall_ms: u32,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            name: "reactor".to_owned(),
-            cpus: vec![None],
-            poll: PollPolicy::default(),
-            alien_threads: 1,
-            alien_cpus: Vec::new(),
-            alien_shares_cpu: false,
-            arena_bytes_per_shard: 64 << 20,
-            register_buffers: false,
-            ring_entries: 512,
-            task_quota_us: 500,
-            stall_ms: 100,
-        }
+carmine_types::defaults! {
+    /// Everything that [`Reactors::start`](crate::Reactors::start) needs to know.
+    #[derive(Clone, Debug)]
+    pub struct Config {
+        /// Prefix of the thread names (`NAME-0`, `NAME-1`, … and `NAME-alien-0`, …); the kernel shows 15 bytes.
+        pub name: String = "reactor".to_owned(),
+        /// One entry per shard: the CPU to pin to, or `None` for an unpinned thread.
+        pub cpus: Vec<Option<usize>> = vec![None],
+        /// What idle reactors do.
+        pub poll: PollPolicy,
+        /// Number of alien threads (blocking work). With 0 the first use of `Shard::alien` is an error in the log and
+        /// the work runs on the reactor itself.
+        pub alien_threads: usize = 1,
+        /// CPUs of the alien threads, dealt round robin; empty means unpinned.
+        pub alien_cpus: Vec<usize>,
+        /// Aliens run on CPUs of reactors: a reactor with outstanding alien work then sleeps instead of spinning.
+        pub alien_shares_cpu: bool,
+        /// Bytes of address space for I/O buffers per shard (memory is taken as it is touched).
+        pub arena_bytes_per_shard: usize = 64 << 20,
+        /// Pin the arena's pages and register them with the ring: disk I/O costs about 0.2 µs less, but all of the
+        /// arena's memory is taken at the start. Without effect where the locked-memory limit forbids it.
+        pub register_buffers: bool,
+        /// Entries of the submission ring; the completion ring has eight times as many.
+        pub ring_entries: u32 = 512,
+        /// Microseconds of ready tasks per turn before the reactor looks at the kernel again.
+        pub task_quota_us: u32 = 500,
+        /// A single poll of a task that takes longer than this many milliseconds is reported as a stall; 0 = never.
+        pub stall_ms: u32 = 100,
     }
 }
 
@@ -110,5 +94,41 @@ impl Config {
     #[must_use]
     pub fn unpinned(name: &str, shards: u16) -> Self {
         Config { name: name.to_owned(), cpus: vec![None; usize::from(shards)], ..Config::default() }
+    }
+}
+
+// Scheduling groups: who gets the CPU when several kinds of work are ready.
+
+carmine_types::words! {
+    /// The kind of work that a task does. When several groups have ready tasks, CPU time is dealt by shares.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Group: "scheduling group" {
+        /// Client operations.
+        Client = "client",
+        /// Replication on behalf of clients.
+        Replication = "replication",
+        /// Recovery and backfill.
+        Recovery = "recovery",
+        /// Scrub.
+        Scrub = "scrub",
+        /// Everything else: accept loops, maps, admin commands.
+        Admin = "admin",
+    }
+}
+
+/// Number of groups.
+pub(crate) const GROUPS: usize = Group::ALL.len();
+
+impl Group {
+    /// Relative CPU share among the groups that have ready tasks.
+    #[must_use]
+    pub const fn shares(self) -> u32 {
+        match self {
+            Group::Client | Group::Replication => 1000,
+            Group::Recovery => 250,
+            Group::Scrub => 100,
+            Group::Admin => 500,
+        }
     }
 }

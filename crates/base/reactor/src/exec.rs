@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use crate::group::{GROUPS, Group};
+use crate::config::{GROUPS, Group};
 use crate::op::WakeTarget;
 use crate::shard::Shard;
 use crate::shared::ShardShared;

@@ -10,8 +10,7 @@ use std::rc::Rc;
 
 use crate::buf::{Buf, Bytes};
 use crate::driver::Driver;
-use crate::handle::Handle;
-use crate::op::{Op, OpFuture};
+use crate::op::{Handle, Op, OpFuture};
 use crate::shard::Shard;
 use crate::sys;
 

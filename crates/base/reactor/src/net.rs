@@ -1,20 +1,23 @@
-//! TCP sockets.
+//! Sockets: TCP, and unix sockets for tools on the same machine.
 
 use std::cell::Cell;
+use std::fmt::Display;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::buf::{Buf, Chunk};
-use crate::driver::Driver;
 use crate::driver::sim::SimHandle;
-use crate::handle::Handle;
-use crate::op::{Op, OpFuture};
+use crate::driver::{self, Driver};
+use crate::op::{Handle, Op, OpFuture};
 use crate::shard::Shard;
 use crate::sys::{self, SockAddr};
 
-fn named(e: &io::Error, what: &str, addr: SocketAddr) -> io::Error {
+fn named(e: &io::Error, what: &str, addr: impl Display) -> io::Error {
     io::Error::new(e.kind(), format!("cannot {what} {addr}: {e}"))
 }
 
@@ -153,7 +156,7 @@ struct Stream {
     broken: Cell<bool>,
 }
 
-/// A connected socket on a shard; clones share it. It is closed when the last clone is gone and no operation is in
+/// A connected socket on a shard, of TCP or of a [`UnixListener`]; clones share it. It is closed when the last clone is gone and no operation is in
 /// flight.
 #[derive(Clone)]
 pub struct TcpStream(Rc<Stream>);
@@ -183,7 +186,7 @@ impl TcpStream {
     }
 
     /// A stream of another family than IP: it has no addresses to show.
-    pub(crate) fn nameless(shard: Shard, handle: Rc<Handle>) -> TcpStream {
+    fn nameless(shard: Shard, handle: Rc<Handle>) -> TcpStream {
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
         TcpStream::new(shard, handle, none, none)
     }
@@ -280,5 +283,60 @@ impl TcpStream {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.0.local
+    }
+}
+
+// Listening on a path: for tools on the same machine. Only the kernel has it: nothing in the simulator dials a path.
+
+/// Binds `path`. A socket that is there already is taken to be left over and is replaced; any other file is not.
+pub(crate) fn listen_unix(shard: &Shard, path: &Path) -> io::Result<UnixListener> {
+    match &*shard.inner().driver.borrow() {
+        Driver::Uring(_) => {}
+        Driver::Sim(_) => return Err(named(&io::ErrorKind::Unsupported.into(), "listen on", path.display())),
+        Driver::Closed => return Err(driver::closed()),
+    }
+    if std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+        std::fs::remove_file(path).map_err(|e| named(&e, "listen on", path.display()))?;
+    }
+    // std leaves the socket blocking, as the ring wants it.
+    let listener = StdListener::bind(path).map_err(|e| named(&e, "listen on", path.display()))?;
+    Ok(UnixListener {
+        shard: shard.clone(),
+        handle: Rc::new(Handle::Os(listener.into())),
+        path: path.to_path_buf(),
+    })
+}
+
+/// A listening unix socket, tied to the shard that made it. Dropping it removes its path.
+pub struct UnixListener {
+    shard: Shard,
+    handle: Rc<Handle>,
+    path: PathBuf,
+}
+
+impl UnixListener {
+    /// Waits for a connection. Dropping the future may drop a connection that was just accepted.
+    ///
+    /// # Errors
+    /// Those of `accept`; EMFILE and ENFILE pass when descriptors become free.
+    pub async fn accept(&self) -> io::Result<TcpStream> {
+        loop {
+            let out = OpFuture::new(&self.shard, Op::Accept { handle: Rc::clone(&self.handle) }).await;
+            match out.io() {
+                Ok(n) => {
+                    let handle = Rc::new(Handle::Os(sys::own_fd(n as i32)));
+                    return Ok(TcpStream::nameless(self.shard.clone(), handle));
+                }
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+impl Drop for UnixListener {
+    fn drop(&mut self) {
+        // Somebody else may have removed it: then there is nothing left to do.
+        let _ = std::fs::remove_file(&self.path);
     }
 }

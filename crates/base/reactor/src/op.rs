@@ -5,12 +5,13 @@
 
 use std::ffi::CString;
 use std::future::Future;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use crate::buf::{Buf, Bytes, Chunk};
-use crate::handle::Handle;
+use crate::driver::sim::SimHandle;
 use crate::shard::Shard;
 use crate::sys::{self, SockAddr};
 
@@ -289,6 +290,24 @@ impl Drop for OpFuture {
     fn drop(&mut self) {
         if let Some(index) = self.index.take() {
             self.shard.inner().ops.borrow_mut().abandon(index);
+        }
+    }
+}
+
+// What a socket or file is to the driver.
+
+/// A descriptor of the driver in use; closing happens on drop, after the last operation that holds it.
+pub(crate) enum Handle {
+    Os(OwnedFd),
+    Sim(SimHandle),
+}
+
+impl Handle {
+    /// The kernel's number, or -1 under `sim`.
+    pub(crate) fn raw(&self) -> RawFd {
+        match self {
+            Handle::Os(fd) => fd.as_raw_fd(),
+            Handle::Sim(_) => -1,
         }
     }
 }

@@ -18,19 +18,17 @@ use crate::alien::{AlienPool, AlienQueue};
 use crate::buf::{Buf, arena};
 use crate::call::{CallFuture, Calls};
 use crate::clock::Clock;
-use crate::config::PollPolicy;
+use crate::config::{GROUPS, Group, PollPolicy};
 use crate::driver::Driver;
 use crate::exec::{self, Current, Exec};
 use crate::file::{self, File, FileOptions};
-use crate::group::{GROUPS, Group};
 use crate::mailbox::Mail;
-use crate::net::{self, Listener, TcpStream};
+use crate::net::{self, Listener, TcpStream, UnixListener};
 use crate::op::{Ops, WakeTarget};
 use crate::shared::{ProcessShared, Returned, ShardShared};
 use crate::stats::{self, Counters, ReactorStats};
 use crate::sys;
 use crate::timer::{Sleep, Timers};
-use crate::unix::{self, UnixListener};
 
 /// Index of a shard within its process (or, under `sim`, within its node).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -291,7 +289,7 @@ impl Shard {
     /// # Errors
     /// Those of `bind`, with the path in the text; Unsupported under `sim`.
     pub fn listen_unix(&self, path: &Path) -> io::Result<UnixListener> {
-        unix::listen(self, path)
+        net::listen_unix(self, path)
     }
 
     /// Connects to `addr`; `TCP_NODELAY` is set.
@@ -412,7 +410,7 @@ impl Inner {
         tracing::warn!(
             "shard {}: task {name:?} ({}) held the reactor for {ms} ms ({} stalls so far)",
             self.id,
-            group.name(),
+            group.word(),
             self.counters.stalls.get()
         );
     }

@@ -27,14 +27,14 @@ use std::time::Duration;
 
 use crate::buf::arena::Slice;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Group};
 use crate::driver::sim::{Key, SimDriver, World};
-pub use crate::driver::sim::{Tape, Torn, Unflushed};
 use crate::driver::{Driver, mix};
-use crate::group::Group;
 use crate::runtime::{panic_text, parts};
 use crate::shard::Shard;
 use crate::turn;
+
+pub use crate::driver::sim::{Tape, Torn, Unflushed};
 
 /// A simulated process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use carmine_metrics::{Gauge, Sum, metric_set};
 
-use crate::group::{GROUPS, Group};
+use crate::config::{GROUPS, Group};
 
 metric_set! {
     /// A snapshot of one reactor's counters; all are since its start. `busy + spin + sleep + wait = wall`.

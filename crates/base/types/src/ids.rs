@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::rjenkins::stable_mod;
 
@@ -123,6 +124,87 @@ impl FromStr for PgId {
     }
 }
 
+// Versions of PG log entries and ids of client requests.
+
+/// Position in a PG's log: ordered by epoch, then version. Printed as Ceph does: `epoch'version`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Eversion {
+    // The derived order depends on the order of these two fields.
+    pub epoch: u32,
+    pub version: u64,
+}
+
+impl Eversion {
+    pub const ZERO: Eversion = Eversion { epoch: 0, version: 0 };
+
+    pub const fn new(epoch: u32, version: u64) -> Eversion {
+        Eversion { epoch, version }
+    }
+}
+
+impl fmt::Display for Eversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}'{}", self.epoch, self.version)
+    }
+}
+
+/// What a PG log entry did to its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOp {
+    /// The object exists after it.
+    Modify,
+    /// The object does not exist after it.
+    Delete,
+    /// Nothing: the request failed, or had no effect. It is kept so that a resend is answered the same.
+    Error,
+}
+
+/// Identity of a client request, equal for all resends of it: the client's global id, its incarnation and
+/// the transaction id from the message header. (The reqid field on the wire is always zero.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReqId {
+    /// Global id of the client, from its connection.
+    pub client: u64,
+    pub inc: i32,
+    pub tid: u64,
+}
+
+impl fmt::Display for ReqId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client.{}.{}:{}", self.client, self.inc, self.tid)
+    }
+}
+
+// Wall-clock time as Ceph writes it.
+
+/// Seconds and nanoseconds since 1970. Wraps in 2106, as Ceph's does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UTime {
+    pub sec: u32,
+    /// Below 10^9 when we make it; a peer may send anything.
+    pub nsec: u32,
+}
+
+impl UTime {
+    pub const ZERO: UTime = UTime { sec: 0, nsec: 0 };
+
+    /// From the time since 1970; seconds beyond 32 bits are cut off.
+    pub fn from_unix(since_1970: Duration) -> UTime {
+        UTime { sec: since_1970.as_secs() as u32, nsec: since_1970.subsec_nanos() }
+    }
+
+    /// The time since 1970.
+    pub fn to_unix(self) -> Duration {
+        Duration::from_secs(self.sec.into()) + Duration::from_nanos(self.nsec.into())
+    }
+}
+
+impl fmt::Display for UTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.sec, self.nsec)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,5 +232,20 @@ mod tests {
         let pg = PgId::new(1, 0x7f);
         assert_eq!(SpgId::from(pg).to_string(), "1.7f");
         assert_eq!(SpgId { pgid: pg, shard: 2 }.to_string(), "1.7fs2");
+    }
+
+    #[test]
+    fn eversions_sort_by_epoch_first() {
+        assert!(Eversion::new(2, 1) > Eversion::new(1, 9));
+        assert!(Eversion::new(2, 2) > Eversion::new(2, 1));
+        assert_eq!(Eversion::new(16, 5).to_string(), "16'5");
+    }
+
+    #[test]
+    fn converts_both_ways() {
+        let time = Duration::new(1_795_000_000, 987_654_321);
+        assert_eq!(UTime::from_unix(time).to_unix(), time);
+        assert_eq!(UTime { sec: 7, nsec: 5 }.to_string(), "7.000000005");
+        assert_eq!(UTime { sec: 1, nsec: u32::MAX }.to_unix(), Duration::new(5, 294_967_295));
     }
 }

@@ -10,7 +10,6 @@
 
 mod bucket;
 pub mod build;
-mod error;
 mod ln;
 mod mapper;
 mod placement;
@@ -19,7 +18,6 @@ mod view;
 
 pub use build::build_simple_crush;
 pub use carmine_types::rjenkins::{hash32_2, hash32_3, object_hash, stable_mod, str_hash};
-pub use error::CrushError;
-pub use mapper::{WORK_MAX, do_rule};
+pub use mapper::{CrushError, WORK_MAX, do_rule};
 pub use placement::{Mapping, OsdList, Placement, pg_mapping};
 pub use view::MapView;

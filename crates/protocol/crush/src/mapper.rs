@@ -13,7 +13,6 @@ use carmine_types::NO_OSD;
 use carmine_types::rjenkins::hash32_2;
 use carmine_wire::crushmap::{Bucket, BucketKind, ChooseArg, CrushMap, Step, Tunables};
 
-use crate::CrushError;
 use crate::bucket::{choose, permuted};
 use crate::ln::{LnTables, TABLES};
 
@@ -497,4 +496,19 @@ impl Indep {
         };
         self.rep.wrapping_add(self.parent_r).wrapping_add(stride.wrapping_mul(self.round))
     }
+}
+
+// Why a placement could not be computed.
+
+/// Why a rule gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CrushError {
+    /// The map has no such rule.
+    #[error("crush map has no rule {rule}")]
+    NoRule { rule: usize },
+    /// The rule looked at too many items: the tree has a cycle, or a `tries` value is absurd.
+    #[error(
+        "crush rule looked at more than {limit} items for one placement: check the map for cycles and its tries"
+    )]
+    Overworked { limit: u64 },
 }

@@ -36,62 +36,25 @@ pub enum ConnectError {
     NoAddress(EntityAddr),
     /// TCP said no.
     #[error("cannot connect to {addr}: {source}")]
-    Io {
-        /// Whom we dialled.
-        addr: EntityAddr,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { addr: EntityAddr, source: io::Error },
     /// Nothing (or not enough) came in time.
     #[error("{addr} did not finish the handshake within {after:?}")]
-    Timeout {
-        /// Whom we dialled.
-        addr: EntityAddr,
-        /// The limit.
-        after: Duration,
-    },
+    Timeout { addr: EntityAddr, after: Duration },
     /// Something else listens there.
     #[error("{addr} is a {found}, not a {expected}")]
-    WrongEntity {
-        /// Whom we dialled.
-        addr: EntityAddr,
-        /// What it should be.
-        expected: EntityType,
-        /// What it says it is.
-        found: EntityType,
-    },
+    WrongEntity { addr: EntityAddr, expected: EntityType, found: EntityType },
     /// Another daemon, or another incarnation of the same, has that port now.
     #[error("{addr} presents itself as {found}: the map is out of date, or another daemon has this port")]
-    WrongAddress {
-        /// The address expected.
-        addr: EntityAddr,
-        /// The addresses presented.
-        found: String,
-    },
+    WrongAddress { addr: EntityAddr, found: String },
     /// It wants authentication that we do not have.
     #[error(
         "{addr} refuses to talk without authentication (it allows methods {allowed:?}; this client has only none = 1)"
     )]
-    Auth {
-        /// Whom we dialled.
-        addr: EntityAddr,
-        /// Its methods: 1 none, 2 cephx.
-        allowed: Vec<u32>,
-    },
+    Auth { addr: EntityAddr, allowed: Vec<u32> },
     /// One side lacks features that the other requires.
     #[error("{addr} and this client do not fit: feature bits {missing:#x} are missing")]
-    Features {
-        /// Whom we dialled.
-        addr: EntityAddr,
-        /// The missing bits.
-        missing: u64,
-    },
+    Features { addr: EntityAddr, missing: u64 },
     /// It broke the protocol or hung up.
     #[error("handshake with {addr} failed: {reason}")]
-    Handshake {
-        /// Whom we dialled.
-        addr: EntityAddr,
-        /// What happened.
-        reason: String,
-    },
+    Handshake { addr: EntityAddr, reason: String },
 }

@@ -14,89 +14,39 @@ pub enum StoreError {
     /// The object does not exist.
     #[error("object {0} does not exist")]
     NotFound(ObjectId),
-    /// A block's bytes are not those that were written. They are never returned.
+    /// A block's bytes are not those that were written, by the CRC32C that the metadata holds. They are never returned.
+    /// Offsets, here as in the next one, are in bytes.
     #[error(
         "object {oid}, offset {offset}: checksum {found:#010x} of the block at device offset {device_offset} should be \
          {expected:#010x}"
     )]
-    Corrupt {
-        /// The object.
-        oid: ObjectId,
-        /// Offset of the block in the object, bytes.
-        offset: u64,
-        /// Offset of the block on the device, bytes.
-        device_offset: u64,
-        /// CRC32C that the metadata holds.
-        expected: u32,
-        /// CRC32C of what was read.
-        found: u32,
-    },
+    Corrupt { oid: ObjectId, offset: u64, device_offset: u64, expected: u32, found: u32 },
     /// The device does not give a block's bytes.
     #[error(
         "object {oid}, offset {offset}: the block at device offset {device_offset} cannot be read: {message}"
     )]
-    Unreadable {
-        /// The object.
-        oid: ObjectId,
-        /// Offset of the block in the object, bytes.
-        offset: u64,
-        /// Offset of the block on the device, bytes.
-        device_offset: u64,
-        /// The system's words.
-        message: Arc<str>,
-    },
+    Unreadable { oid: ObjectId, offset: u64, device_offset: u64, message: Arc<str> },
     /// A piece of metadata cannot be what was written.
     #[error("metadata {what} is damaged: {why}")]
-    Damaged {
-        /// The key or structure.
-        what: String,
-        /// How it shows.
-        why: String,
-    },
-    /// Two pieces of metadata claim the same block, or one claims a block outside of the device.
+    Damaged { what: String, why: String },
+    /// Two pieces of metadata claim the same block, or one claims a block outside of the device. `oid` is the object whose
+    /// claim was found second.
     #[error("object {oid} claims block {block}, which {why}")]
-    BadBlock {
-        /// The object whose claim was found second.
-        oid: Box<ObjectId>,
-        /// Number of the block.
-        block: u64,
-        /// What is wrong with it.
-        why: &'static str,
-    },
+    BadBlock { oid: Box<ObjectId>, block: u64, why: &'static str },
     /// No copy could give these bytes when this one was made.
     #[error(
         "object {oid}, offset {offset}: the block was lost before this copy was made; overwrite it, or remove the object"
     )]
-    Lost {
-        /// The object.
-        oid: ObjectId,
-        /// Offset of the block in the object.
-        offset: u64,
-    },
-    /// No room. Nothing was changed.
+    Lost { oid: ObjectId, offset: u64 },
+    /// The transaction needs more than this shard can give. Nothing was changed.
     #[error("no space: {needed_bytes} bytes needed, {free_bytes} bytes free")]
-    NoSpace {
-        /// What the transaction needs.
-        needed_bytes: u64,
-        /// What this shard can give.
-        free_bytes: u64,
-    },
+    NoSpace { needed_bytes: u64, free_bytes: u64 },
     /// The object would be larger than any store takes. Nothing was changed.
     #[error("object {oid} would have {size} bytes, more than {}", carmine_pgtypes::OBJECT_BYTES_MAX)]
-    TooLarge {
-        /// The object.
-        oid: ObjectId,
-        /// The size that it would have.
-        size: u64,
-    },
+    TooLarge { oid: ObjectId, size: u64 },
     /// A name, key or namespace is too long. Nothing was changed.
     #[error("a name of {bytes} bytes is too long: at most {max} are possible")]
-    NameTooLong {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        max: usize,
-    },
+    NameTooLong { bytes: usize, max: usize },
     /// `submit` needs something that `prepare` did not load, or that is gone again because the `Prepared` was dropped
     /// early. Nothing was changed: prepare and submit again.
     #[error("object {0} is not prepared: call Store::prepare and hold what it returns until after submit")]
@@ -106,25 +56,13 @@ pub enum StoreError {
     Failed(Arc<str>),
     /// An operation on the data file or device failed.
     #[error("{what}: {message}")]
-    Io {
-        /// What was tried, on what.
-        what: Arc<str>,
-        /// The kind of error.
-        kind: io::ErrorKind,
-        /// The system's words.
-        message: Arc<str>,
-    },
+    Io { what: Arc<str>, kind: io::ErrorKind, message: Arc<str> },
     /// The key-value store failed.
     #[error("key-value store: {0}")]
     Kv(#[from] KvError),
     /// The path holds no store, or not one that this program can open.
     #[error("{}: {why}", path.display())]
-    Unusable {
-        /// The block file or device.
-        path: PathBuf,
-        /// Why, and what to do.
-        why: String,
-    },
+    Unusable { path: PathBuf, why: String },
 }
 
 impl StoreError {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use super::Buf;
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 enum Owner {
+    #[default]
     None,
     Buf(Arc<Buf>),
     Vec(Arc<Vec<u8>>),
 }
 
 /// A shared range of a [`Buf`] or of a `Vec<u8>`: cheap to clone, may travel between threads.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Bytes {
     owner: Owner,
     start: usize,
@@ -25,11 +26,6 @@ impl Bytes {
     #[must_use]
     pub const fn new() -> Bytes {
         Bytes { owner: Owner::None, start: 0, len: 0 }
-    }
-
-    pub(crate) fn from_buf(buf: Buf) -> Bytes {
-        let len = buf.len();
-        Bytes { owner: Owner::Buf(Arc::new(buf)), start: 0, len }
     }
 
     /// Number of bytes.
@@ -104,12 +100,6 @@ impl Bytes {
     }
 }
 
-impl Default for Bytes {
-    fn default() -> Self {
-        Bytes::new()
-    }
-}
-
 impl Deref for Bytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
@@ -134,8 +124,9 @@ impl From<Vec<u8>> for Bytes {
 }
 
 impl From<Buf> for Bytes {
-    fn from(b: Buf) -> Self {
-        Bytes::from_buf(b)
+    fn from(buf: Buf) -> Self {
+        let len = buf.len();
+        Bytes { owner: Owner::Buf(Arc::new(buf)), start: 0, len }
     }
 }
 

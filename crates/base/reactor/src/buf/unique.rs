@@ -101,7 +101,7 @@ impl Buf {
     /// Makes it shared and read-only.
     #[must_use]
     pub fn freeze(self) -> Bytes {
-        Bytes::from_buf(self)
+        self.into()
     }
 }
 

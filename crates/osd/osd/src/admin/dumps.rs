@@ -64,7 +64,7 @@ fn one_shard(osd: &OsdShard) -> Value {
     let groups: Map<String, Value> = Group::ALL
         .iter()
         .zip(osd.shard.group_ns())
-        .map(|(group, ns)| (group.name().to_owned(), ns.into()))
+        .map(|(group, ns)| (group.word().to_owned(), ns.into()))
         .collect();
     let primary = pgs.values().filter(|pg| pg.acting().first() == Some(&osd.config.id)).count();
     json!({

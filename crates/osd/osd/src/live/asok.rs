@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_messenger::with_timeout;
-use carmine_reactor::{Chunk, Group, UnixStream};
+use carmine_reactor::{Chunk, Group, TcpStream};
 use serde_json::{Value, json};
 
 use crate::admin;
@@ -43,7 +43,7 @@ pub fn serve_admin_socket(osd: &Rc<OsdShard>, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-async fn attend(osd: &Rc<OsdShard>, stream: UnixStream) {
+async fn attend(osd: &Rc<OsdShard>, stream: TcpStream) {
     let command = with_timeout(&osd.shard, COMMAND_LIMIT, read_command(osd, &stream)).await;
     if let Some(Some(command)) = command {
         let text = with_timeout(&osd.shard, ANSWER_LIMIT, answer(osd, &command)).await;
@@ -57,7 +57,7 @@ async fn attend(osd: &Rc<OsdShard>, stream: UnixStream) {
 }
 
 /// The command without its end; `None` if the peer went before, or it is too long.
-async fn read_command(osd: &OsdShard, stream: &UnixStream) -> Option<Vec<u8>> {
+async fn read_command(osd: &OsdShard, stream: &TcpStream) -> Option<Vec<u8>> {
     let mut buf = osd.shard.buf(COMMAND_BYTES_MAX);
     let mut len = 0;
     loop {

@@ -129,8 +129,8 @@ fn derived(osd: &OsdShard, stats: &ReactorStats) -> Derived {
 }
 
 fn groups(families: &mut Families, labels: &[Label], osd: &OsdShard) {
-    for (group, runtime_ns) in Group::ALL.into_iter().zip(osd.shard.group_ns()) {
-        let labels = [labels, &[("group", group.name().to_owned())]].concat();
+    for (group, runtime_ns) in Group::ALL.iter().zip(osd.shard.group_ns()) {
+        let labels = [labels, &[("group", group.word().to_owned())]].concat();
         families.add(GROUP_RUNTIME, labels.clone(), Sample::Count(runtime_ns / 1_000_000));
         families.add(GROUP_SHARES, labels, Sample::Level(f64::from(group.shares())));
     }

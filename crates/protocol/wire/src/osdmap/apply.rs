@@ -15,32 +15,15 @@ use crate::{DecodeError, Result};
 /// Why an incremental does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// It starts from another epoch: ask for the maps between, or for a full one.
+    /// It leads to epoch `to` from another epoch than that of the map at hand: ask for the maps between, or for a full one.
     #[error("incremental map {to} applies to epoch {}, but the map at hand is epoch {have}", to.saturating_sub(1))]
-    WrongEpoch {
-        /// Epoch of the map at hand.
-        have: u32,
-        /// Epoch of the incremental.
-        to: u32,
-    },
+    WrongEpoch { have: u32, to: u32 },
     /// It belongs to another cluster.
     #[error("incremental map is of cluster {theirs}, the map at hand of cluster {ours}")]
-    WrongCluster {
-        /// Cluster of the map at hand.
-        ours: Uuid,
-        /// Cluster of the incremental.
-        theirs: Uuid,
-    },
-    /// It speaks of an OSD beyond `max_osd`.
+    WrongCluster { ours: Uuid, theirs: Uuid },
+    /// It speaks of an OSD beyond the `max_osd` that it leads to.
     #[error("incremental map {epoch} changes {osd}, but max_osd is {max_osd}")]
-    NoSuchOsd {
-        /// Epoch of the incremental.
-        epoch: u32,
-        /// The OSD.
-        osd: OsdId,
-        /// `max_osd` after the incremental.
-        max_osd: u32,
-    },
+    NoSuchOsd { epoch: u32, osd: OsdId, max_osd: u32 },
     /// A map inside it cannot be read.
     #[error("incremental map: {0}")]
     Wire(#[from] DecodeError),

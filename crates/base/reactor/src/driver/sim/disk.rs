@@ -1,13 +1,13 @@
 //! Disks in memory: sparse files keyed by (node name, path). They outlive the node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use carmine_types::crc32c;
 
 use super::Tried;
-use super::faults::Faults;
 use crate::buf::{ALIGN, Buf, Bytes};
 use crate::file::FileOptions;
 
@@ -240,5 +240,51 @@ impl Content {
     pub(super) fn byte(&self, off: u64) -> u8 {
         let page = self.pages.get(&(off / PAGE as u64));
         page.and_then(|page| page.get((off % PAGE as u64) as usize)).copied().unwrap_or(0)
+    }
+}
+
+// What can be wrong with a simulated disk.
+
+/// The faults of one file.
+#[derive(Default)]
+pub(crate) struct Fault {
+    /// Pages that cannot be read, until something is written there.
+    pub(crate) unreadable: BTreeSet<u64>,
+    pub(crate) writes_fail: bool,
+    pub(crate) flushes_fail: bool,
+    /// It takes no discards.
+    pub(crate) discards_fail: bool,
+    /// Virtual time that every operation takes longer.
+    pub(crate) slower_ns: u64,
+}
+
+/// Faults by file.
+#[derive(Default)]
+pub(crate) struct Faults(BTreeMap<FileName, Fault>);
+
+fn pages(off: u64, len: u64) -> RangeInclusive<u64> {
+    off / PAGE as u64..=(off + len.max(1) - 1) / PAGE as u64
+}
+
+impl Faults {
+    pub(crate) fn of(&mut self, file: &FileName) -> &mut Fault {
+        self.0.entry(file.clone()).or_default()
+    }
+
+    pub(super) fn get(&self, file: &FileName) -> Option<&Fault> {
+        self.0.get(file)
+    }
+
+    pub(super) fn read_fails(&self, file: &FileName, off: u64, len: u64) -> bool {
+        self.get(file).is_some_and(|fault| fault.unreadable.range(pages(off, len)).next().is_some())
+    }
+
+    /// A write fails, or the drive puts another place where it could not read.
+    pub(super) fn write_fails(&mut self, file: &FileName, off: u64, len: u64) -> bool {
+        let Some(fault) = self.0.get_mut(file) else { return false };
+        if !fault.writes_fail {
+            fault.unreadable.retain(|page| !pages(off, len).contains(page));
+        }
+        fault.writes_fail
     }
 }

@@ -5,7 +5,6 @@
 //! buffers that the shard's operation table owns.
 
 mod disk;
-mod faults;
 mod net;
 mod tape;
 mod world;
@@ -19,12 +18,12 @@ use std::sync::Arc;
 
 use crossbeam::queue::SegQueue;
 
-pub use tape::{Tape, Torn, Unflushed};
-pub(crate) use world::{Key, World};
-
 use crate::file::FileOptions;
 use crate::op::{Done, Op, Ops};
 use world::Kind;
+
+pub use tape::{Tape, Torn, Unflushed};
+pub(crate) use world::{Key, World};
 
 /// A socket or file of the world. Dropping it closes it, from any thread.
 pub(crate) struct SimHandle {
@@ -149,7 +148,7 @@ fn id_of(op: &Op) -> u64 {
         Op::Open { .. } => return u64::MAX,
     };
     match &**handle {
-        crate::handle::Handle::Sim(h) => h.id,
-        crate::handle::Handle::Os(_) => u64::MAX,
+        crate::op::Handle::Sim(h) => h.id,
+        crate::op::Handle::Os(_) => u64::MAX,
     }
 }

@@ -16,35 +16,24 @@ use crate::blue::shard::Blue;
 use crate::blue::shard::commit_log::CommitLog;
 use crate::{BLOCK_BYTES, KvError, Label, StatFs, StoreError};
 
-/// Settings of a mounted store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MountOptions {
-    /// Budget of each shard's onode cache, in bytes. An onode of a 4 MiB object with all of its map takes about 13 KiB.
-    pub cache_bytes_per_shard: usize,
-    /// Budget of each shard's cache of data, in bytes; 0: none, as in BlueStore on fast drives, where a read of the
-    /// device costs little and hits would hide what the device does.
-    pub data_cache_bytes_per_shard: usize,
-    /// How much of an object is read ahead of one who reads it from front to back, in bytes; 0: nothing.
-    pub readahead_bytes: u64,
-    /// A transaction with less data than this goes into the log first, and to its place later; 0: none does. `None`: as
-    /// suits the device.
-    pub prefer_deferred_bytes: Option<u64>,
-    /// How writes become durable. `None`: flushed, which is right for every device.
-    pub flush: Option<FlushMode>,
-    /// Freed space is discarded before it is used again.
-    pub discard: bool,
-}
-
-impl Default for MountOptions {
-    fn default() -> MountOptions {
-        MountOptions {
-            cache_bytes_per_shard: 256 << 20,
-            data_cache_bytes_per_shard: 0,
-            readahead_bytes: READAHEAD_BYTES,
-            prefer_deferred_bytes: None,
-            flush: None,
-            discard: false,
-        }
+carmine_types::defaults! {
+    /// Settings of a mounted store.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct MountOptions {
+        /// Budget of each shard's onode cache, in bytes. An onode of a 4 MiB object with all of its map takes about 13 KiB.
+        pub cache_bytes_per_shard: usize = 256 << 20,
+        /// Budget of each shard's cache of data, in bytes; 0: none, as in BlueStore on fast drives, where a read of the
+        /// device costs little and hits would hide what the device does.
+        pub data_cache_bytes_per_shard: usize,
+        /// How much of an object is read ahead of one who reads it from front to back, in bytes; 0: nothing.
+        pub readahead_bytes: u64 = READAHEAD_BYTES,
+        /// A transaction with less data than this goes into the log first, and to its place later; 0: none does. `None`: as
+        /// suits the device.
+        pub prefer_deferred_bytes: Option<u64>,
+        /// How writes become durable. `None`: flushed, which is right for every device.
+        pub flush: Option<FlushMode>,
+        /// Freed space is discarded before it is used again.
+        pub discard: bool,
     }
 }
 
