@@ -1,7 +1,8 @@
 //! Class `lock`: advisory locks on an object, each an xattr `lock.NAME` with its holders.
 
+use carmine_codec::coded;
 use carmine_types::{UTime, errno};
-use carmine_wire::{DecodeError, Decoder, Encoder, EntityAddr, EntityName};
+use carmine_wire::{Encoder, EntityAddr, EntityName};
 
 use super::handle::{Handle, decode, stored};
 use super::{Done, Method, read, write};
@@ -26,81 +27,56 @@ const EXCLUSIVE_EPHEMERAL: u8 = 3;
 const MAY_RENEW: u8 = 1;
 const MUST_RENEW: u8 = 2;
 
-/// Who holds a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Holder {
-    name: EntityName,
-    cookie: Vec<u8>,
-    /// Zero: never.
-    expires: UTime,
-    addr: EntityAddr,
-    description: Vec<u8>,
-}
-
-impl Holder {
-    fn is(&self, name: EntityName, cookie: &[u8]) -> bool {
-        self.name == name && self.cookie == cookie
+coded! {
+    #[derive(Clone, Debug)]
+    struct HolderId: versioned "locker_id", 1, compat 1, oldest 0 {
+        name: EntityName,
+        cookie: Vec<u8>,
     }
 }
 
-/// lock_info_t.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Lock {
-    holders: Vec<Holder>,
-    kind: u8,
-    tag: Vec<u8>,
+coded! {
+    #[derive(Clone, Debug)]
+    struct HolderInfo: versioned "locker_info", 1, compat 1, oldest 0 {
+        /// Zero: never.
+        expires: UTime,
+        addr: EntityAddr,
+        description: Vec<u8>,
+    }
+}
+
+coded! {
+    /// lock_info_t.
+    #[derive(Clone, Debug, Default)]
+    struct Lock: versioned "lock_info", 1, compat 1, oldest 0 {
+        holders: Vec<(HolderId, HolderInfo)>,
+        kind: u8,
+        tag: Vec<u8>,
+    }
 }
 
 impl Lock {
-    fn encode(&self) -> Vec<u8> {
-        let mut holders: Vec<&Holder> = self.holders.iter().collect();
-        holders.sort_by_key(|holder| (holder.name.kind.0, holder.name.num, &holder.cookie));
-        Encoder::collect(|e| {
-            e.envelope(1, 1, |e| {
-                e.vec(holders, |e, holder| {
-                    e.envelope(1, 1, |e| {
-                        e.put(&holder.name);
-                        e.blob(&holder.cookie);
-                    });
-                    e.envelope(1, 1, |e| {
-                        e.utime(holder.expires);
-                        e.put(&holder.addr);
-                        e.blob(&holder.description);
-                    });
-                });
-                e.u8(self.kind);
-                e.blob(&self.tag);
-            });
-        })
-    }
-
-    fn decode(d: &mut Decoder<'_>) -> Result<Lock, DecodeError> {
-        let mut d = d.envelope("lock_info", 1)?.body;
-        let holders = d.vec(12, |d| {
-            let mut id = d.envelope("locker_id", 1)?.body;
-            let (name, cookie) = (id.get()?, id.blob()?.to_vec());
-            let mut info = d.envelope("locker_info", 1)?.body;
-            let (expires, addr) = (info.utime()?, info.get()?);
-            Ok(Holder { name, cookie, expires, addr, description: info.blob()?.to_vec() })
-        })?;
-        Ok(Lock { holders, kind: d.u8()?, tag: d.blob()?.to_vec() })
+    /// Holders are encoded in order, whoever came first.
+    fn encode(&mut self) -> Vec<u8> {
+        self.holders.sort_by_cached_key(|(id, _)| (id.name.kind.0, id.name.num, id.cookie.clone()));
+        Encoder::collect(|e| e.put(self))
     }
 
     /// The lock of this name, without holders whose time is over.
     fn load(h: &mut Handle<'_, '_>, name: &[u8]) -> Result<Lock, OpError> {
         let Some(value) = h.xattr(&[PREFIX, name].concat()) else { return Ok(Lock::default()) };
-        let mut lock = stored(&value, Lock::decode)?;
+        let mut lock: Lock = stored(&value, |d| d.get())?;
         let now = h.now();
-        lock.holders.retain(|holder| holder.expires == UTime::ZERO || holder.expires > now);
+        lock.holders.retain(|(_, info)| info.expires == UTime::ZERO || info.expires > now);
         Ok(lock)
     }
 
-    fn store(&self, h: &mut Handle<'_, '_>, name: &[u8]) -> Result<(), OpError> {
+    fn store(&mut self, h: &mut Handle<'_, '_>, name: &[u8]) -> Result<(), OpError> {
         h.set_xattr(&[PREFIX, name].concat(), self.encode())
     }
 
     fn find(&self, name: EntityName, cookie: &[u8]) -> Option<usize> {
-        self.holders.iter().position(|holder| holder.is(name, cookie))
+        self.holders.iter().position(|(id, _)| id.name == name && id.cookie == cookie)
     }
 
     /// The caller holds exactly this lock; else EBUSY.
@@ -111,20 +87,17 @@ impl Lock {
     }
 }
 
-/// What `assert_locked` and `set_cookie` begin with.
-struct Claim {
-    name: Vec<u8>,
-    kind: u8,
-    cookie: Vec<u8>,
-    tag: Vec<u8>,
+coded! {
+    /// What `lock`, `assert_locked` and `set_cookie` begin with.
+    struct Claim {
+        name: Vec<u8>,
+        kind: u8,
+        cookie: Vec<u8>,
+        tag: Vec<u8>,
+    }
 }
 
 impl Claim {
-    fn decode(d: &mut Decoder<'_>) -> Result<Claim, DecodeError> {
-        let name = d.blob()?.to_vec();
-        Ok(Claim { name, kind: d.u8()?, cookie: d.blob()?.to_vec(), tag: d.blob()?.to_vec() })
-    }
-
     /// EINVAL for what is no lock.
     fn check(&self) -> Result<(), OpError> {
         let valid = !self.name.is_empty() && matches!(self.kind, EXCLUSIVE | SHARED | EXCLUSIVE_EPHEMERAL);
@@ -135,7 +108,7 @@ impl Claim {
 fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (wish, description, duration, flags) = decode(input, |d| {
         let mut d = d.envelope("lock_op", 1)?.body;
-        Ok((Claim::decode(&mut d)?, d.blob()?.to_vec(), d.utime()?, d.u8()?))
+        Ok((d.get::<Claim>()?, d.blob()?.to_vec(), d.utime()?, d.u8()?))
     })?;
     wish.check()?;
     let mut lock = Lock::load(h, &wish.name)?;
@@ -153,8 +126,8 @@ fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         return Err(OpError::of(errno::EBUSY));
     }
     let expires = if duration == UTime::ZERO { UTime::ZERO } else { sum(h.now(), duration) };
-    let (name, addr) = (caller.name(), caller.addr);
-    lock.holders.push(Holder { name, cookie: wish.cookie, expires, addr, description });
+    let id = HolderId { name: caller.name(), cookie: wish.cookie };
+    lock.holders.push((id, HolderInfo { expires, addr: caller.addr, description }));
     (lock.kind, lock.tag) = (wish.kind, wish.tag);
     lock.store(h, &wish.name)?;
     Ok(Vec::new())
@@ -198,7 +171,7 @@ fn release(h: &mut Handle<'_, '_>, name: &[u8], holder: EntityName, cookie: &[u8
 fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (wish, cookie) = decode(input, |d| {
         let mut d = d.envelope("set_cookie_op", 1)?.body;
-        Ok((Claim::decode(&mut d)?, d.blob()?))
+        Ok((d.get::<Claim>()?, d.blob()?))
     })?;
     wish.check()?;
     h.must_exist()?;
@@ -207,15 +180,15 @@ fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if lock.find(h.caller.name(), cookie).is_some() {
         return Err(OpError::of(errno::EBUSY));
     }
-    if let Some(holder) = lock.holders.get_mut(at) {
-        holder.cookie = cookie.to_vec();
+    if let Some((id, _)) = lock.holders.get_mut(at) {
+        id.cookie = cookie.to_vec();
     }
     lock.store(h, &wish.name)?;
     Ok(Vec::new())
 }
 
 fn assert_locked(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let wish = decode(input, |d| Claim::decode(&mut d.envelope("assert_op", 1)?.body))?;
+    let wish = decode(input, |d| d.envelope("assert_op", 1)?.body.get::<Claim>())?;
     wish.check()?;
     let lock = Lock::load(h, &wish.name)?;
     lock.held(h, &wish).map(|_| Vec::new())

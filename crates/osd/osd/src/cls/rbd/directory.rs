@@ -1,15 +1,14 @@
 //! Methods of `rbd_directory` (names and ids of images), of `rbd_id.NAME`, and of `rbd_namespace`.
 
 use carmine_types::errno;
-use carmine_wire::Encoder;
 
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, with_data, write};
-use super::{done, text, u64_bytes};
+use super::{done, list, remove_key, text, u64_bytes};
 use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
-    read("dir_list", |h, input| list(h, NAME, input)),
+    read("dir_list", |h, input| list(h, NAME, input, |e, id| e.bytes(id))),
     read("dir_get_id", |h, input| get(h, NAME, input)),
     read("dir_get_name", |h, input| get(h, ID, input)),
     write("dir_add_image", add),
@@ -21,8 +20,8 @@ pub(super) const METHODS: &[Method] = &[
     with_data(read("get_id", get_id)),
     with_data(write("set_id", set_id)),
     write("namespace_add", namespace_add),
-    write("namespace_remove", namespace_remove),
-    read("namespace_list", namespace_list),
+    write("namespace_remove", |h, input| remove_key(h, NAMESPACE, input)),
+    read("namespace_list", |h, input| list(h, NAMESPACE, input, |_, _| {})),
 ];
 
 const NAME: &[u8] = b"name_";
@@ -42,17 +41,6 @@ fn look_up(h: &mut Handle<'_, '_>, prefix: &[u8], name: &[u8]) -> Result<Option<
 fn get(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Done {
     let name = decode(input, |d| d.blob())?;
     look_up(h, prefix, name)?.map(|value| text(&value)).ok_or(OpError::of(errno::ENOENT))
-}
-
-fn list(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Done {
-    let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
-    let page = h.omap_page(prefix, after, max);
-    Ok(Encoder::collect(|e| {
-        e.vec(page, |e, (name, id)| {
-            e.blob(&name);
-            e.bytes(&id); // a length and the bytes already
-        });
-    }))
 }
 
 fn set_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) {
@@ -160,17 +148,4 @@ fn namespace_add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     }
     h.set_omap(&key, Vec::new());
     done()
-}
-
-fn namespace_remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let key = [NAMESPACE, decode(input, |d| d.blob())?].concat();
-    h.omap(&key).ok_or(OpError::of(errno::ENOENT))?;
-    h.remove_omap(&key);
-    done()
-}
-
-fn namespace_list(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
-    let page = h.omap_page(NAMESPACE, after, max);
-    Ok(Encoder::collect(|e| e.vec(page, |e, (name, _)| e.blob(&name))))
 }

@@ -3,27 +3,43 @@
 
 mod directory;
 mod header;
-mod metadata;
-mod none;
 mod object_map;
 mod trash;
 
+use carmine_reactor::Bytes;
+use carmine_types::errno;
 use carmine_wire::Encoder;
 
-use super::handle::{Handle, stored};
-use super::{Done, Method};
+use super::handle::{Handle, decode, stored};
+use super::{Done, Method, read, write};
 use crate::error::OpError;
-use carmine_types::errno;
 
 /// Tables of the class.
-pub(super) const METHODS: &[&[Method]] = &[
-    directory::METHODS,
-    header::METHODS,
-    metadata::METHODS,
-    none::METHODS,
-    object_map::METHODS,
-    trash::METHODS,
+pub(super) const METHODS: &[&[Method]] =
+    &[directory::METHODS, header::METHODS, object_map::METHODS, trash::METHODS, SETTINGS, NOT_HERE];
+
+/// Settings of an image or a pool: any keys and values.
+const SETTINGS: &[Method] = &[
+    read("metadata_list", settings),
+    read("metadata_get", |h, input| find(h, SETTING, input).map(|value| text(&value))),
+    write("metadata_set", set_settings),
+    write("metadata_remove", |h, input| remove_key(h, SETTING, input)),
 ];
+
+/// What tools ask of every image and every pool, and what is not here: mirroring, groups, migration. The answer is that of a
+/// pool where nobody has ever used it.
+const NOT_HERE: &[Method] = &[
+    read("mirror_uuid_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("mirror_mode_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("mirror_image_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("mirror_image_get_image_id", |_, _| Err(OpError::of(errno::ENOENT))),
+    write("mirror_image_remove", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("migration_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("group_dir_list", |_, _| Err(OpError::of(errno::ENOENT))),
+];
+
+/// What the keys of settings begin with.
+const SETTING: &[u8] = b"metadata_";
 
 /// The snapshot of requests that mean none.
 const NO_SNAP: u64 = u64::MAX - 1;
@@ -51,4 +67,52 @@ fn text(value: &[u8]) -> Vec<u8> {
 /// What a method without output gives back.
 fn done() -> Done {
     Ok(Vec::new())
+}
+
+/// The value of the key `prefix` + the input, or ENOENT.
+fn find(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Result<Bytes, OpError> {
+    let key = [prefix, decode(input, |d| d.blob())?].concat();
+    h.omap(&key).ok_or(OpError::of(errno::ENOENT))
+}
+
+/// Removes the key `prefix` + the input; ENOENT if there is none.
+fn remove_key(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Done {
+    find(h, prefix, input)?;
+    h.remove_omap(&[prefix, decode(input, |d| d.blob())?].concat());
+    done()
+}
+
+/// A page of the keys behind `prefix`, each with what `put` writes of its value: the input says after which one, and how many.
+fn list(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8], put: fn(&mut Encoder<'_>, &[u8])) -> Done {
+    let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
+    Ok(page(h, prefix, after, max, put))
+}
+
+fn page(
+    h: &mut Handle<'_, '_>,
+    prefix: &[u8],
+    after: &[u8],
+    max: u64,
+    put: fn(&mut Encoder<'_>, &[u8]),
+) -> Vec<u8> {
+    let page = h.omap_page(prefix, after, max);
+    Encoder::collect(|e| {
+        e.vec(page, |e, (key, value)| {
+            e.blob(&key);
+            put(e, &value);
+        });
+    })
+}
+
+/// Zero settings are all of them.
+fn settings(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
+    Ok(page(h, SETTING, after, if max == 0 { u64::MAX } else { max }, |e, value| e.blob(value)))
+}
+
+fn set_settings(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    for (key, value) in decode(input, |d| d.map(8, |d| d.blob(), |d| d.blob()))? {
+        h.set_omap(&[SETTING, key].concat(), value.to_vec());
+    }
+    done()
 }

@@ -38,19 +38,15 @@ fn bytes_of(len: u64) -> u64 {
 }
 
 impl Map {
-    fn new(len: u64, bits: Vec<u8>) -> Map {
-        Map { len, bits }
-    }
-
     /// The map that is stored; an object without bytes has an empty one.
     fn of(h: &Handle<'_, '_>) -> Result<Map, OpError> {
         if h.data().is_empty() {
-            return Ok(Map::new(0, Vec::new()));
+            return Ok(Map { len: 0, bits: Vec::new() });
         }
         stored(h.data(), |d| {
             let len = d.u64()?;
             let bits = d.bytes(usize::try_from(bytes_of(len)).unwrap_or(usize::MAX))?.to_vec();
-            Ok(Map::new(len, bits))
+            Ok(Map { len, bits })
         })
     }
 
@@ -67,9 +63,7 @@ impl Map {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut out = self.len.to_le_bytes().to_vec();
-        out.extend_from_slice(&self.bits);
-        out
+        [&self.len.to_le_bytes(), &self.bits[..]].concat()
     }
 }
 
@@ -87,7 +81,7 @@ fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let map = decode(input, |d| {
         let len = Decoder::all(d.blob()?, "object map", |d| d.envelope("object map", 1)?.body.u64())?;
         let bytes = usize::try_from(bytes_of(len)).map_err(|_| too_long(len))?;
-        let map = Map::new(len, d.bytes(bytes)?.to_vec());
+        let map = Map { len, bits: d.bytes(bytes)?.to_vec() };
         d.blob()?; // checksums, or nothing
         Ok(map)
     })?;
