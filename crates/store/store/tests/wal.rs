@@ -113,8 +113,18 @@ fn a_log_of_its_own_is_written_and_replayed_there_and_none_other_is_taken() {
     let home = (8 << 20) - 4096 - (256 << 10)..(8 << 20) - 4096;
     garbage(&block, home);
     assert!(check(places(&block, &[&other, &wal]), &kv, 1) >= 6);
-    // One of its labels is enough.
+    // One of its labels is enough; fsck tells of the other one, until that is repaired.
     garbage(&wal, 0..4096);
+    on_reactor(async |shard| {
+        let (shared, store) = open(&shard, own(), &kv).await;
+        let report = blue::fsck(&shared, &shard, true).await.unwrap();
+        assert!(
+            report.error_count == 1 && report.errors[0].contains("label of the log in block 0"),
+            "{report:?}"
+        );
+        store.umount().await.unwrap();
+        assert_eq!(blue::repair(&shard, own(), Arc::clone(&kv)).await.unwrap().len(), 1);
+    });
     assert_eq!(check(own(), &kv, 1), 0);
 }
 

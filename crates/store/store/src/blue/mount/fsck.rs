@@ -1,4 +1,4 @@
-//! Checking a mounted, idle store: every record decodes, every block belongs to one object, accounting is true, and (deep)
+//! Checking a mounted, idle store: both labels are good, every record decodes, every block belongs to one object, accounting is true, and (deep)
 //! every block's checksum holds.
 
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use carmine_types::{ObjectId, crc32c};
 use crate::blue::device::data::{Device, read_block};
 use crate::blue::device::join::join_all;
 use crate::blue::device::space::Space;
+use crate::blue::device::wal::WalLabel;
 use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::{MetaIndex, Page, Scan};
 use crate::blue::meta::{codec, keys};
 use crate::blue::shard::shared::BlueShared;
-use crate::{BLOCK_BYTES, StoreError};
+use crate::{BLOCK_BYTES, Label, StoreError};
 
 /// Errors that are kept in full; more are only counted.
 const ERRORS_KEPT: usize = 100;
@@ -73,6 +74,7 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
     let blocks = shared.label().blocks();
     let found = Space::of(shared.label());
     let device = Device::open(shard, shared.place(), false).await?;
+    check_labels(shared, shard, &device, &mut report).await?;
     let mut rest = Some(Scan::of(keys::kind_range(keys::EXTENTS)));
     while let Some(scan) = rest {
         let page = index.scan(shard, scan.clone()).await?;
@@ -96,6 +98,37 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
         report.error(format!("block {block} is {how}"));
     }
     Ok(report)
+}
+
+/// Each label of the device, and of the log's own, is the store's: a mount makes do with one of the two.
+async fn check_labels(
+    shared: &BlueShared,
+    shard: &Shard,
+    device: &Device,
+    report: &mut FsckReport,
+) -> Result<(), StoreError> {
+    let label = shared.label();
+    for block in [0, label.blocks() - 1] {
+        let found = read_block(shard, shared.path(), device, block).await;
+        match found.and_then(|bytes| Label::decode(shared.path(), &bytes)) {
+            Ok(found) if found == *label => {}
+            Ok(found) => report.error(format!(
+                "the label in block {block} is revision {}, and should be {}",
+                found.revision, label.revision
+            )),
+            Err(error) => report.error(format!("the label in block {block}: {error}")),
+        }
+    }
+    let (Some(place), Some(bytes)) = (shared.wal(), label.wal_bytes()) else { return Ok(()) };
+    let device = Device::open(shard, place, false).await?;
+    for block in [0, bytes / BLOCK_BYTES - 1] {
+        let found = read_block(shard, &place.path, &device, block).await.map_err(|error| error.to_string());
+        if found.and_then(|bytes| WalLabel::decode(&bytes)) != Ok(WalLabel::of(label)) {
+            let path = place.path.display();
+            report.error(format!("the label of the log in block {block} of {path} is damaged"));
+        }
+    }
+    Ok(())
 }
 
 /// Everything but the block maps decodes.
