@@ -1,4 +1,5 @@
-//! The records of the monitor's state file, to the byte; what a file of them says, and what it proves about what both files once said.
+//! The records of the monitor's state file, to the byte; the state that a file of them holds, and what it proves about both
+//! files.
 //!
 //! ```text
 //! record = u32 length of the payload     at most RECORD_BYTES_MAX

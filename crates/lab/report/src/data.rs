@@ -108,33 +108,33 @@ fn measured(run: &Run, point: &Point, number: usize, smoke: bool) -> Measured {
         condition: String::new(),
         words: Vec::new(),
     };
-    let state = match run.state(point) {
-        Ok(Some(state)) => state,
-        Ok(None) => return found,
-        Err(error) => {
-            found.ended = Ended::Unreadable(error.to_string());
-            return found;
-        }
-    };
-    found.seconds = state.seconds;
-    found.condition = text_of(&state.condition);
-    if state.state == State::Failed {
-        found.ended = Ended::Failed(state.error.unwrap_or_else(|| "it did not say why".into()));
-        return found;
-    }
-    match run.result(point) {
-        Ok(Some(result)) => {
-            found.words = words(&result, smoke);
-            found.ended = Ended::Done;
-            found.result = Some(result);
-        }
-        Ok(None) => {
-            let file = run.point_file(point, "json");
-            found.ended = Ended::Unreadable(format!("{} is missing", file.display()));
-        }
-        Err(error) => found.ended = Ended::Unreadable(error.to_string()),
+    if let Err(error) = found.read(run, smoke) {
+        found.ended = Ended::Unreadable(error.to_string());
     }
     found
+}
+
+impl Measured {
+    /// Reads how the point ended, and its result.
+    fn read(&mut self, run: &Run, smoke: bool) -> Result<(), ArchiveError> {
+        let Some(state) = run.state(&self.point)? else { return Ok(()) };
+        self.seconds = state.seconds;
+        self.condition = text_of(&state.condition);
+        if state.state == State::Failed {
+            self.ended = Ended::Failed(state.error.unwrap_or_else(|| "it did not say why".into()));
+            return Ok(());
+        }
+        self.result = run.result(&self.point)?;
+        self.ended = match &self.result {
+            Some(_) => Ended::Done,
+            None => {
+                let file = run.point_file(&self.point, "json");
+                Ended::Unreadable(format!("{} is missing", file.display()))
+            }
+        };
+        self.words = self.result.as_ref().map(|result| words(result, smoke)).unwrap_or_default();
+        Ok(())
+    }
 }
 
 /// Text as it is, other values as JSON, null as nothing.

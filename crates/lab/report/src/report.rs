@@ -118,10 +118,7 @@ fn peaks(view: &View<'_>) -> Vec<String> {
     let mut peaks = Vec::new();
     for panel in view.panels() {
         let rank = |s: &Setting<'_>| (s.is_clean, s.iops());
-        let best = panel.settings.iter().max_by(|a, b| {
-            let (a, b) = (rank(a), rank(b));
-            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-        });
+        let best = panel.settings.iter().copied().reduce(|a, b| if rank(b) < rank(a) { a } else { b });
         let Some(best) = best else { continue };
         let name = view.name(best, &PANEL_AXES);
         let at = if name.is_empty() { String::new() } else { format!(" at {name}") };

@@ -18,13 +18,23 @@ const UNSET: &str = "osd unset key:(noout|noscrub|nodeep-scrub|nobackfill|noreba
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    read("osd dump epoch:CephInt?", "print the OSDMap", osd_dump),
+    read("osd dump epoch:CephInt?", "print the OSDMap", |c, v| {
+        check_epoch(c, v)?;
+        either(c, || dump::json(v.map), || dump::text(v.map))
+    }),
     read(
         "osd tree epoch:CephInt? states:(up|down|in|out|destroyed)+?",
         "print the CRUSH tree, or what of it is in these states",
-        osd_tree,
+        |c, v| {
+            check_epoch(c, v)?;
+            let states = texts(c, "states");
+            either(c, || osd::tree_json(v.map, &states), || osd::tree_text(v.map, &states))
+        },
     ),
-    read("osd df output_method:(plain|tree)?", "show used and free space and PGs of each OSD", osd_df),
+    read("osd df output_method:(plain|tree)?", "show used and free space and PGs of each OSD", |c, v| {
+        let is_tree = text(c, "output_method") == Some("tree");
+        either(c, || osd::df_json(v, is_tree), || osd::df_text(v, is_tree))
+    }),
     read("osd stat", "count the OSDs", osd_stat),
     read("osd ls", "list the OSD ids", |c, v| {
         let ids: Vec<u32> = v.map.osds().map(|osd| osd.0).collect();
@@ -35,7 +45,10 @@ pub(super) const COMMANDS: &[Known] = &[
         let text = || format!("max_osd = {max} in epoch {epoch}\n");
         either(c, || json!({ "epoch": epoch, "max_osd": max }), text)
     }),
-    read("osd getmap epoch:CephInt?", "get the OSDMap", osd_getmap),
+    read("osd getmap epoch:CephInt?", "get the OSDMap", |c, v| {
+        check_epoch(c, v)?;
+        Ok(Answer::Done { status: format!("got osdmap epoch {}", v.map.epoch), data: v.map_bytes.to_vec() })
+    }),
     read("osd getcrushmap", "get the CRUSH map", |_, v| {
         Ok(Answer::Done { status: v.map.crush_version.to_string(), data: v.map.crush.encode() })
     }),
@@ -49,7 +62,9 @@ pub(super) const COMMANDS: &[Known] = &[
         "show what an OSD, or each, said of itself when it booted",
         osd_metadata,
     ),
-    read("osd find id:CephOsdName", "show where an OSD is", osd_find),
+    read("osd find id:CephOsdName", "show where an OSD is", |c, v| {
+        done(pretty(c, &osd::find_json(v, known(v, present(c, "id")?)?)))
+    }),
     write("osd out ids:CephString+", "take OSDs out of the placement", |c, v| {
         mark(c, v, "out", |osd| !v.map.is_in(osd), |osds| Change::Weight { osds, weight: WEIGHT_OUT })
     }),
@@ -82,22 +97,6 @@ fn check_epoch(command: &Value, view: &View<'_>) -> Result<(), Refusal> {
     }
 }
 
-fn osd_dump(command: &Value, view: &View<'_>) -> Outcome {
-    check_epoch(command, view)?;
-    either(command, || dump::json(view.map), || dump::text(view.map))
-}
-
-fn osd_tree(command: &Value, view: &View<'_>) -> Outcome {
-    check_epoch(command, view)?;
-    let states = texts(command, "states");
-    either(command, || osd::tree_json(view.map, &states), || osd::tree_text(view.map, &states))
-}
-
-fn osd_df(command: &Value, view: &View<'_>) -> Outcome {
-    let is_tree = text(command, "output_method") == Some("tree");
-    either(command, || osd::df_json(view, is_tree), || osd::df_text(view, is_tree))
-}
-
 fn osd_stat(command: &Value, view: &View<'_>) -> Outcome {
     let (all, up, inside) = dump::counts(view.map);
     let epoch = view.map.epoch.0;
@@ -112,11 +111,6 @@ fn osd_stat(command: &Value, view: &View<'_>) -> Outcome {
     )
 }
 
-fn osd_getmap(command: &Value, view: &View<'_>) -> Outcome {
-    check_epoch(command, view)?;
-    Ok(Answer::Done { status: format!("got osdmap epoch {}", view.map.epoch), data: view.map_bytes.to_vec() })
-}
-
 fn osd_map(command: &Value, view: &View<'_>) -> Outcome {
     let (pool, object) = (required(command, "pool")?, required(command, "object")?);
     let found = pg::find(view, pool, object, text(command, "nspace").unwrap_or_default());
@@ -129,10 +123,6 @@ fn osd_metadata(command: &Value, view: &View<'_>) -> Outcome {
         Some(id) => done(pretty(command, &osd::metadata_json(view, known(view, id)?))),
         None => done(pretty(command, &view.map.osds().map(|osd| osd::metadata_json(view, osd)).collect())),
     }
-}
-
-fn osd_find(command: &Value, view: &View<'_>) -> Outcome {
-    done(pretty(command, &osd::find_json(view, known(view, present(command, "id")?)?)))
 }
 
 /// An OSD of the map.

@@ -1,5 +1,5 @@
-//! PGs: where they are, in what state as far as their primaries have said it, and the way of an object to its PG. Sums for a single
-//! PG are not known: OSDs report what each pool holds.
+//! PGs: where they are, in what state as far as their primaries have said it, and the way of an object to its PG. There are no
+//! sums for a single PG: OSDs report what each pool holds.
 
 use std::collections::BTreeMap;
 

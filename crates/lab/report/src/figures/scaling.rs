@@ -62,24 +62,19 @@ fn series<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
     let one = |(name, settings): (String, Vec<&'b Setting<'a>>)| {
         let repeats = settings.iter().flat_map(|s| s.points.iter().map(|p| (s.config, p.result.as_ref())));
         let all: Vec<(&Config, Option<&PointResult>)> = repeats.collect();
-        let mut points = Vec::new();
-        for setting in &settings {
-            keep_best(&mut points, along.value(setting.config).unwrap_or_default(), setting);
-        }
+        let sized = settings.iter().map(|s| (along.value(s.config).unwrap_or_default(), *s));
+        let best =
+            |(x, settings): (f64, Vec<&'b Setting<'a>>)| Some((x, settings.into_iter().reduce(better)?));
+        let mut points: Vec<_> = grouped(sized).into_iter().filter_map(best).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series { name, points, scaling: Scaling::of(along, &all) }
     };
     named.into_iter().map(one).collect()
 }
 
-/// Of the settings at one size the one with most IOPS stays, a clean one before a marked one.
-fn keep_best<'a, 'b>(points: &mut Vec<(f64, &'b Setting<'a>)>, x: f64, setting: &'b Setting<'a>) {
-    let rank = |s: &Setting<'_>| (s.is_clean, s.iops());
-    match points.iter_mut().find(|(at, _)| *at == x) {
-        Some(held) if rank(setting) > rank(held.1) => held.1 = setting,
-        Some(_) => {}
-        None => points.push((x, setting)),
-    }
+/// Of two settings the one with more IOPS, and a clean one before a marked one; the first of equals.
+fn better<'a, 'b>(a: &'b Setting<'a>, b: &'b Setting<'a>) -> &'b Setting<'a> {
+    if (b.is_clean, b.iops()) > (a.is_clean, a.iops()) { b } else { a }
 }
 
 fn line(number: usize, series: &Series<'_, '_>, y: impl Fn(f64, f64) -> f64) -> Line {

@@ -109,21 +109,17 @@ impl<'a> View<'a> {
         if panel.settings.len() <= ROWS_MAX {
             return (panel.settings.clone(), None);
         }
-        let mut best: Vec<(String, &Setting)> = Vec::new();
-        for setting in &panel.settings {
-            let curve = self.name(setting, &LOAD_AXES);
-            match best.iter_mut().find(|(name, _)| *name == curve) {
-                Some(held) if setting.iops() > held.1.iops() => held.1 = setting,
-                Some(_) => {}
-                None => best.push((curve, setting)),
-            }
-        }
+        let named = |setting: &&'b Setting<'a>| (self.name(setting, &LOAD_AXES), *setting);
+        let most = |a: &'b Setting<'a>, b: &'b Setting<'a>| if b.iops() > a.iops() { b } else { a };
+        let curves = grouped(panel.settings.iter().map(named));
+        let mut best: Vec<&Setting> =
+            curves.into_iter().filter_map(|(_, settings)| settings.into_iter().reduce(most)).collect();
         best.truncate(ROWS_MAX);
         let (shown, all) = (best.len(), panel.settings.len());
         let text = format!(
             "The chart shows {shown} of {all} settings, each curve at its most IOPS; the table has all."
         );
-        (best.into_iter().map(|(_, setting)| setting).collect(), Some(text))
+        (best, Some(text))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use carmine_testbed::spec::{place_axes, tuning_axes};
+use carmine_testbed::spec::{Axis, place_axes, tuning_axes};
 use carmine_topology::{CpuList, Grid};
 
 use super::load::{AROUND_S, SLOW_BYTES_PER_S, bs_bytes, client, is_hosted, volumes};
@@ -24,8 +24,8 @@ const PRECONDITION_BS_MAX: u64 = 1 << 20;
 /// Block file of an OSD if the plan does not name it.
 const OSD_SIZE_BYTES: u64 = 4 << 30;
 
-/// The placement on CPUs, and the options of `carmine up` (for a peer `carmine peer up`) that lead to it, without the folder. A
-/// peer gets the CPUs that Carmine would have. Fails if it does not fit the machine.
+/// The placement on CPUs, and the options of `carmine up` (for a peer `carmine peer up`) that lead to it, without the folder.
+/// A peer gets the CPUs that Carmine would have. Fails if it does not fit the machine.
 pub fn start_options(
     config: &Config,
     overprovisioned: bool,
@@ -42,18 +42,11 @@ pub fn start_options(
 }
 
 fn own_options(config: &Config, overprovisioned: bool, machine: &Machine) -> Result<Vec<String>, String> {
-    let mut options = Vec::new();
     let devices = devices(config, machine)?;
     let blue = config.text("store").is_none_or(|store| store == "blue");
     // Devices are used whole; a store in memory has none.
     let given = place_axes().filter(|axis| axis.name != "osd_size_bytes" || devices.is_empty());
-    for axis in given.chain(tuning_axes().filter(|_| blue)) {
-        let Some(value) = config.show(axis.name) else { continue };
-        match axis.option.ends_with('=') {
-            true => options.push(format!("{}{value}", axis.option)),
-            false => options.extend([axis.option.to_owned(), value]),
-        }
-    }
+    let mut options = options_of(config, given.chain(tuning_axes().filter(|_| blue)));
     if let Some(smt) = config.text("smt") {
         let reactors = config.number("osds").unwrap_or(1) * config.number("reactors").unwrap_or(1);
         let list = cpu_list(&machine.topology, smt == "on", reactors as usize)
@@ -66,6 +59,16 @@ fn own_options(config: &Config, overprovisioned: bool, machine: &Machine) -> Res
         options.push("--overprovisioned".to_owned());
     }
     Ok(options)
+}
+
+/// The options of `up` for these settings, as far as the configuration has them.
+fn options_of(config: &Config, axes: impl Iterator<Item = &'static Axis>) -> Vec<String> {
+    let given = axes.filter_map(|axis| Some((axis.option, config.show(axis.name)?)));
+    let words = given.map(|(option, value)| match option.ends_with('=') {
+        true => vec![format!("{option}{value}")],
+        false => vec![option.to_owned(), value],
+    });
+    words.flatten().collect()
 }
 
 /// `--devs`: the first of the named devices, as many as the OSDs need.
@@ -150,15 +153,8 @@ fn command(word: &str, layout: &Path, config: &Config) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Axes that are options of `carmine peer up`.
-const OPTIONS: [(&str, &str); 6] = [
-    ("osds", "--osds"),
-    ("pool_size", "--size"),
-    ("pgs", "--pgs"),
-    ("osd_size_bytes", "--osd-size"),
-    ("osd_memory_bytes", "--osd-memory"),
-    ("peer_build", "--peer-build"),
-];
+/// Settings for which `carmine peer up` has the same options as `carmine up`.
+const PEER_AXES: [&str; 5] = ["osds", "pool_size", "pgs", "osd_size_bytes", "osd_memory_bytes"];
 
 /// Refuses what a peer can't be given, so that it is not compared with a Carmine that has it.
 fn check_peer(config: &Config) -> Result<(), String> {
@@ -174,12 +170,12 @@ fn check_peer(config: &Config) -> Result<(), String> {
 /// Options of a peer on the CPUs of `grid`.
 fn peer_options(config: &Config, grid: &Grid, overprovisioned: bool, devices: Vec<String>) -> Vec<String> {
     // Devices are used whole.
-    let given = |axis: &str| axis != "osd_size_bytes" || devices.is_empty();
-    let mut options = devices.clone();
-    for (axis, option) in OPTIONS.into_iter().filter(|(axis, _)| given(axis)) {
-        if let Some(value) = config.show(axis) {
-            options.extend([option.to_owned(), value]);
-        }
+    let given = |axis: &&Axis| {
+        PEER_AXES.contains(&axis.name) && (axis.name != "osd_size_bytes" || devices.is_empty())
+    };
+    let mut options = [devices.clone(), options_of(config, place_axes().filter(given))].concat();
+    if let Some(build) = config.show("peer_build") {
+        options.extend(["--peer-build".to_owned(), build]);
     }
     for (name, value) in &config.0 {
         if let (Some(name), Some(value)) = (name.strip_prefix("peer_opt."), value.as_str()) {

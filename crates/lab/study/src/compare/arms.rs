@@ -133,43 +133,31 @@ fn read(path: &Path) -> Result<PointResult, Refusal> {
     Ok(result)
 }
 
-/// Axis → where the result has its value, in `carmine`.
-const AXES: [(&str, &str); 29] = [
-    ("osds", "/plan/cpu/osds"),
-    ("reactors", "/plan/cpu/reactors"),
-    ("store", "/plan/store"),
+/// Axes whose values a result has under the same name in these objects of `carmine`.
+const SAME_NAMES: [(&str, &[&str]); 6] = [
+    ("/plan", &["store", "poll", "alien_threads", "osd_memory_bytes", "osd_wrap", "osd_env"]),
+    ("/plan/cpu", &["osds", "reactors", "cpus"]),
+    ("/plan/tuning", &["flush_mode", "device_class", "prefer_deferred_bytes", "discard"]),
+    ("/plan/tuning", &["data_cache_bytes", "readahead_bytes"]),
+    ("/load", &["rw", "rwmixread", "bs_bytes", "iodepth", "rate_iops", "arrivals", "route"]),
+    ("/load", &["size_bytes", "object_size_bytes", "runtime_ms"]),
+];
+/// Axes whose values it has under another name.
+const OTHER_NAMES: [(&str, &str); 4] = [
     ("pool_size", "/plan/pool/size"),
     ("pgs", "/plan/pool/pg_num"),
     ("balance", "/plan/cpu/strategy"),
-    ("cpus", "/plan/cpu/cpus"),
-    ("poll", "/plan/poll"),
-    ("alien_threads", "/plan/alien_threads"),
-    ("osd_memory_bytes", "/plan/osd_memory_bytes"),
-    ("flush_mode", "/plan/tuning/flush_mode"),
-    ("device_class", "/plan/tuning/device_class"),
-    ("prefer_deferred_bytes", "/plan/tuning/prefer_deferred_bytes"),
-    ("discard", "/plan/tuning/discard"),
-    ("data_cache_bytes", "/plan/tuning/data_cache_bytes"),
-    ("readahead_bytes", "/plan/tuning/readahead_bytes"),
-    ("osd_wrap", "/plan/osd_wrap"),
-    ("osd_env", "/plan/osd_env"),
-    ("rw", "/load/rw"),
-    ("rwmixread", "/load/rwmixread"),
-    ("bs_bytes", "/load/bs_bytes"),
-    ("iodepth", "/load/iodepth"),
     ("jobs", "/load/numjobs"),
-    ("rate_iops", "/load/rate_iops"),
-    ("arrivals", "/load/arrivals"),
-    ("route", "/load/route"),
-    ("size_bytes", "/load/size_bytes"),
-    ("object_size_bytes", "/load/object_size_bytes"),
-    ("runtime_ms", "/load/runtime_ms"),
 ];
 
 /// The configuration that a result carries.
 fn config_of(result: &PointResult) -> Config {
     let mut config = Config::default();
-    for (axis, pointer) in AXES {
+    let same = SAME_NAMES
+        .into_iter()
+        .flat_map(|(place, axes)| axes.iter().map(move |axis| (*axis, format!("{place}/{axis}"))));
+    let other = OTHER_NAMES.map(|(axis, pointer)| (axis, pointer.to_owned()));
+    for (axis, pointer) in same.chain(other) {
         let (object, rest) = match pointer.strip_prefix("/plan") {
             Some(rest) => (&result.carmine.plan, rest),
             None => (&result.carmine.load, pointer.trim_start_matches("/load")),
