@@ -35,12 +35,6 @@ impl<'a> Encoder<'a> {
         self.out.len()
     }
 
-    /// What the vector holds from `position` on, for checksums over what was just written.
-    #[inline]
-    pub fn written_since(&self, position: usize) -> &[u8] {
-        self.out.get(position..).unwrap_or(&[])
-    }
-
     integers! {
         u8: u8, u16: u16, u32: u32, u64: u64,
         i8: i8, i16: i16, i32: i32, i64: i64,

@@ -142,11 +142,6 @@ impl Shard {
         Sleep::new(self.clone(), self.now_ns().saturating_add(ns))
     }
 
-    /// Waits until the shard's clock ([`now_ns`](Shard::now_ns)) reaches `deadline_ns`.
-    pub fn sleep_until(&self, deadline_ns: u64) -> impl Future<Output = ()> + use<> {
-        Sleep::new(self.clone(), deadline_ns)
-    }
-
     /// Lets all other ready tasks of the group run first. A task that only yields goes on within the turn until the
     /// quota is used up: to wait for I/O or other shards, wait for them, or use [`next_turn`](Shard::next_turn).
     pub async fn yield_now(&self) {
@@ -165,15 +160,6 @@ impl Shard {
         if fallback {
             stats::add(&self.0.counters.buf_fallbacks, 1);
         }
-        buf
-    }
-
-    /// A buffer that holds a copy of `data`; the copy is counted.
-    #[must_use]
-    pub fn buf_from(&self, data: &[u8]) -> Buf {
-        let mut buf = self.buf(data.len());
-        buf.as_mut_slice().copy_from_slice(data);
-        self.count_copy(data.len());
         buf
     }
 

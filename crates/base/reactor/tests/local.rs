@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use carmine_reactor::sim::Sim;
-use carmine_reactor::sync::{Notify, Semaphore, channel, oneshot};
+use carmine_reactor::sync::{Notify, Semaphore, oneshot};
 use carmine_reactor::{Buf, Bytes, Group, Payload, PollPolicy, Shard};
 
 fn in_sim<Fut: Future<Output = ()> + 'static>(main: impl Fn(Shard) -> Fut + 'static) {
@@ -134,26 +134,8 @@ fn a_notification_is_stored_once_and_passed_on_by_a_dropped_waiter() {
 }
 
 #[test]
-fn channels_deliver_in_order_and_say_when_the_other_end_is_gone() {
+fn a_oneshot_delivers_and_says_when_the_other_end_is_gone() {
     in_sim(|shard| async move {
-        let (tx, mut rx) = channel::unbounded();
-        let tx2 = tx.clone();
-        shard.spawn(Group::Client, "sender", async move {
-            for i in 0..100 {
-                tx2.send(i).expect("receiver is there");
-            }
-        });
-        drop(tx);
-        let mut got = Vec::new();
-        while let Some(i) = rx.recv().await {
-            got.push(i);
-        }
-        assert_eq!(got, (0..100).collect::<Vec<_>>());
-
-        let (tx, rx) = channel::unbounded();
-        drop(rx);
-        assert_eq!(tx.send(5), Err(5));
-
         let (tx, rx) = oneshot::channel();
         let s = shard.clone();
         shard.spawn(Group::Client, "oneshot", async move {

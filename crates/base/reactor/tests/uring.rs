@@ -62,7 +62,9 @@ fn echo_over_loopback_with_every_poll_policy() {
             for i in 0..200u32 {
                 let len = 1 + (i as usize * 997) % 20_000;
                 let body = vec![i as u8; len];
-                let data = shard.buf_from(&body).freeze();
+                let mut data = shard.buf(len);
+                data.copy_from_slice(&body);
+                let data = data.freeze();
                 c.send(vec![
                     Chunk::Bytes(i.to_le_bytes().to_vec()),
                     Chunk::Slice(data.slice(1..)),

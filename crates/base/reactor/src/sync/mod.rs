@@ -1,6 +1,5 @@
 //! Waiting for each other within one shard: no locks, no atomics, not `Send`.
 
-pub mod channel;
 mod notify;
 pub mod oneshot;
 mod semaphore;

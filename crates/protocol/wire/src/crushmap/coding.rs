@@ -1,6 +1,6 @@
 //! The binary form of a CRUSH map. It has no envelope; older writers stop early (see [`Extent`]).
 
-use super::{Bucket, BucketKind, CrushMap, Extent, Rule, Step};
+use super::{Bucket, BucketKind, CrushMap, Extent, Rule, Step, Tunables};
 use crate::osdmap::check_osds;
 use crate::{DecodeError, Decoder, Encoder, Result};
 
@@ -23,7 +23,9 @@ impl CrushMap {
         if rules > RULES_MAX {
             return Err(DecodeError::BadValue { what: "crush max_rules", value: rules.into() });
         }
-        let mut map = CrushMap { max_devices: d.i32()?, ..CrushMap::default() };
+        // Maps without tunables were made for the values before there were any.
+        let tunables = Tunables::legacy();
+        let mut map = CrushMap { max_devices: d.i32()?, tunables, ..CrushMap::default() };
         map.buckets = get_slots(&mut d, buckets, get_bucket)?;
         map.rules = get_slots(&mut d, rules, |d, _, _| get_rule(d))?;
         for names in [&mut map.type_names, &mut map.item_names, &mut map.rule_names] {
@@ -52,85 +54,6 @@ impl CrushMap {
         })
     }
 
-    /// Reads the optional groups as far as they go, and says how far.
-    fn get_optional(&mut self, d: &mut Decoder<'_>) -> Result<Extent> {
-        let t = &mut self.tunables;
-        let mut extent = Extent::Names;
-        if d.is_empty() {
-            // Maps this old were made for the values before there were tunables.
-            *t = super::Tunables::legacy();
-            return Ok(extent);
-        }
-        t.choose_local_tries = d.u32()?;
-        t.choose_local_fallback_tries = d.u32()?;
-        t.choose_total_tries = d.u32()?;
-        (t.chooseleaf_descend_once, t.chooseleaf_vary_r, t.straw_calc_version) = (0, 0, 0);
-        t.allowed_bucket_algs = super::Tunables::legacy().allowed_bucket_algs;
-        t.chooseleaf_stable = 0;
-        for next in [
-            Extent::Tries,
-            Extent::DescendOnce,
-            Extent::VaryR,
-            Extent::StrawCalc,
-            Extent::Algs,
-            Extent::Stable,
-            Extent::Classes,
-            Extent::ChooseArgs,
-        ] {
-            if next != Extent::Tries && d.is_empty() {
-                break;
-            }
-            match next {
-                Extent::DescendOnce => t.chooseleaf_descend_once = d.u32()?,
-                Extent::VaryR => t.chooseleaf_vary_r = d.u8()?,
-                Extent::StrawCalc => t.straw_calc_version = d.u8()?,
-                Extent::Algs => t.allowed_bucket_algs = d.u32()?,
-                Extent::Stable => t.chooseleaf_stable = d.u8()?,
-                Extent::Classes => {
-                    self.item_classes = d.get()?;
-                    self.class_names = d.get()?;
-                    self.class_buckets = d.get()?;
-                }
-                Extent::ChooseArgs => self.choose_args = d.get()?,
-                Extent::Names | Extent::Tries => {}
-            }
-            extent = next;
-        }
-        Ok(extent)
-    }
-
-    fn put_optional(&self, e: &mut Encoder<'_>) {
-        let (t, extent) = (&self.tunables, self.extent);
-        if extent >= Extent::Tries {
-            e.u32(t.choose_local_tries);
-            e.u32(t.choose_local_fallback_tries);
-            e.u32(t.choose_total_tries);
-        }
-        if extent >= Extent::DescendOnce {
-            e.u32(t.chooseleaf_descend_once);
-        }
-        if extent >= Extent::VaryR {
-            e.u8(t.chooseleaf_vary_r);
-        }
-        if extent >= Extent::StrawCalc {
-            e.u8(t.straw_calc_version);
-        }
-        if extent >= Extent::Algs {
-            e.u32(t.allowed_bucket_algs);
-        }
-        if extent >= Extent::Stable {
-            e.u8(t.chooseleaf_stable);
-        }
-        if extent >= Extent::Classes {
-            e.put(&self.item_classes);
-            e.put(&self.class_names);
-            e.put(&self.class_buckets);
-        }
-        if extent >= Extent::ChooseArgs {
-            e.put(&self.choose_args);
-        }
-    }
-
     fn check_choose_args(&self) -> Result<()> {
         let slots = self.buckets.len();
         match self.choose_args.values().flat_map(|args| args.keys()).find(|slot| **slot as usize >= slots) {
@@ -140,6 +63,45 @@ impl CrushMap {
             }
         }
     }
+}
+
+/// Says once which fields the optional groups at the end have: a map that ends early has the first of them.
+macro_rules! optional {
+    ($($extent:ident { $($($field:ident).+),+ })*) => {
+        impl CrushMap {
+            /// Reads the groups as far as they go, and says how far.
+            fn get_optional(&mut self, d: &mut Decoder<'_>) -> Result<Extent> {
+                let mut extent = Extent::Names;
+                $(
+                    if d.is_empty() {
+                        return Ok(extent);
+                    }
+                    $(self.$($field).+ = d.get()?;)+
+                    extent = Extent::$extent;
+                )*
+                Ok(extent)
+            }
+
+            fn put_optional(&self, e: &mut Encoder<'_>) {
+                $(
+                    if self.extent >= Extent::$extent {
+                        $(e.put(&self.$($field).+);)+
+                    }
+                )*
+            }
+        }
+    };
+}
+
+optional! {
+    Tries { tunables.choose_local_tries, tunables.choose_local_fallback_tries, tunables.choose_total_tries }
+    DescendOnce { tunables.chooseleaf_descend_once }
+    VaryR { tunables.chooseleaf_vary_r }
+    StrawCalc { tunables.straw_calc_version }
+    Algs { tunables.allowed_bucket_algs }
+    Stable { tunables.chooseleaf_stable }
+    Classes { item_classes, class_names, class_buckets }
+    ChooseArgs { choose_args }
 }
 
 /// Reads `n` slots that each start with a u32, 0 for an empty one.
@@ -250,44 +212,39 @@ fn put_rule(e: &mut Encoder<'_>, rule: &Rule) {
     }
 }
 
-impl Step {
-    /// The step of a binary map.
-    fn from_wire(op: u32, arg1: i32, arg2: i32) -> Self {
-        match (op, arg1, arg2) {
-            (0, 0, 0) => Self::Noop,
-            (1, id, 0) => Self::Take(id),
-            (2, n, kind) => Self::ChooseFirstn(n, kind),
-            (3, n, kind) => Self::ChooseIndep(n, kind),
-            (4, 0, 0) => Self::Emit,
-            (6, n, kind) => Self::ChooseLeafFirstn(n, kind),
-            (7, n, kind) => Self::ChooseLeafIndep(n, kind),
-            (8, n, 0) => Self::SetChooseTries(n),
-            (9, n, 0) => Self::SetChooseLeafTries(n),
-            (10, n, 0) => Self::SetChooseLocalTries(n),
-            (11, n, 0) => Self::SetChooseLocalFallbackTries(n),
-            (12, n, 0) => Self::SetChooseLeafVaryR(n),
-            (13, n, 0) => Self::SetChooseLeafStable(n),
-            _ => Self::Other { op, arg1, arg2 },
-        }
-    }
+/// Says once which operation number and arguments of the binary form each step has.
+macro_rules! steps {
+    ($($wire:tt = $step:ident $(($($arg:ident),+))?;)*) => {
+        impl Step {
+            fn from_wire(op: u32, arg1: i32, arg2: i32) -> Self {
+                match (op, arg1, arg2) {
+                    $($wire => Self::$step $(($($arg),+))?,)*
+                    _ => Self::Other { op, arg1, arg2 },
+                }
+            }
 
-    /// Operation number and arguments of the binary form.
-    fn to_wire(self) -> (u32, i32, i32) {
-        match self {
-            Self::Noop => (0, 0, 0),
-            Self::Take(id) => (1, id, 0),
-            Self::ChooseFirstn(n, kind) => (2, n, kind),
-            Self::ChooseIndep(n, kind) => (3, n, kind),
-            Self::Emit => (4, 0, 0),
-            Self::ChooseLeafFirstn(n, kind) => (6, n, kind),
-            Self::ChooseLeafIndep(n, kind) => (7, n, kind),
-            Self::SetChooseTries(n) => (8, n, 0),
-            Self::SetChooseLeafTries(n) => (9, n, 0),
-            Self::SetChooseLocalTries(n) => (10, n, 0),
-            Self::SetChooseLocalFallbackTries(n) => (11, n, 0),
-            Self::SetChooseLeafVaryR(n) => (12, n, 0),
-            Self::SetChooseLeafStable(n) => (13, n, 0),
-            Self::Other { op, arg1, arg2 } => (op, arg1, arg2),
+            fn to_wire(self) -> (u32, i32, i32) {
+                match self {
+                    $(Self::$step $(($($arg),+))? => $wire,)*
+                    Self::Other { op, arg1, arg2 } => (op, arg1, arg2),
+                }
+            }
         }
-    }
+    };
+}
+
+steps! {
+    (0, 0, 0) = Noop;
+    (1, id, 0) = Take(id);
+    (2, n, kind) = ChooseFirstn(n, kind);
+    (3, n, kind) = ChooseIndep(n, kind);
+    (4, 0, 0) = Emit;
+    (6, n, kind) = ChooseLeafFirstn(n, kind);
+    (7, n, kind) = ChooseLeafIndep(n, kind);
+    (8, n, 0) = SetChooseTries(n);
+    (9, n, 0) = SetChooseLeafTries(n);
+    (10, n, 0) = SetChooseLocalTries(n);
+    (11, n, 0) = SetChooseLocalFallbackTries(n);
+    (12, n, 0) = SetChooseLeafVaryR(n);
+    (13, n, 0) = SetChooseLeafStable(n);
 }
