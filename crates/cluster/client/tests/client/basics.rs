@@ -158,11 +158,11 @@ async fn commands(shard: Shard) {
     assert!(client.global_id() > 4096);
     assert_eq!(client.mon().monmap().unwrap().mons.len(), 1);
     // Lost with its connection: sent again on the next one.
-    cluster.drop_commands.set(1);
+    cluster.mon.drop_commands.set(1);
     let asking = Rc::clone(&client);
     let answer = start(&shard, async move { asking.mon_command("again").await });
-    until(&shard, || cluster.commands.get() == 3).await;
-    cluster.cut_mon();
+    until(&shard, || cluster.mon.commands.get() == 3).await;
+    cluster.mon.cut();
     assert_eq!(finish(&shard, &answer).await.unwrap().status, "did again");
 }
 

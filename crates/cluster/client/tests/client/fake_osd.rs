@@ -143,7 +143,7 @@ impl FakeOsd {
             assert!(request.flags & 8 != 0, "a retry without its flag");
         }
         if request.epoch < cluster.epoch() {
-            conn.send(Message::of(&cluster.full_map()));
+            conn.send(Message::of(&cluster.mon.full_map()));
         }
         let primary = cluster.view.borrow().acting_primary(request.pg);
         if self.mute.get() || primary != Some(self.id) {

@@ -176,7 +176,7 @@ async fn maps_from_osds(shard: Shard) {
         client.view().unwrap().acting_primary(pg) == Some(OsdId(1))
     });
     let name = name.unwrap();
-    cluster.mon_mute.set(true);
+    cluster.mon.mute.set(true);
     // Out, but it goes on talking to clients.
     cluster.change(|inc| {
         inc.new_weight.insert(OsdId(1), 0);
@@ -193,16 +193,16 @@ async fn maps_that_do_not_fit(shard: Shard) {
     let client = cluster.client(Options::default()).await;
     let pool = client.pool("data").unwrap();
     pool.write("obj", 0, pattern(1, 10)).await.unwrap();
-    cluster.mon_mute.set(true);
+    cluster.mon.mute.set(true);
     for _ in 0..2 {
         cluster.change(|_| ());
     }
     let conn = Rc::clone(&cluster.osd(0).conns.borrow()[0]);
-    conn.send(Message::of(&cluster.gap()));
+    conn.send(Message::of(&cluster.mon.gap()));
     client.mon().wait_for_map(cluster.epoch(), Duration::from_secs(5)).await.unwrap();
     let epoch = client.osdmap().unwrap().epoch;
     for change in [0, 1, 2] {
-        let mut bad = cluster.full_map();
+        let mut bad = cluster.mon.full_map();
         match change {
             0 => bad.fsid.0[0] ^= 1,
             1 => bad.full = vec![(Epoch(99), b"not a map".to_vec())],
@@ -220,7 +220,7 @@ async fn the_mon_comes_and_goes(shard: Shard) {
     let client = cluster.client(Options::default()).await;
     let gid = client.global_id();
     for _ in 0..3 {
-        cluster.cut_mon();
+        cluster.mon.cut();
         until(&shard, || client.mon().connection().is_none()).await;
         // Missed by the session that was cut: the next one catches up.
         cluster.boot(OsdId(0), 0).await;

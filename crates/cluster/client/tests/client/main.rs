@@ -6,5 +6,7 @@ mod common;
 mod fake;
 mod fake_osd;
 mod faults;
+#[path = "../shared/mon.rs"]
+mod mon;
 mod real_ceph;
 mod routes;

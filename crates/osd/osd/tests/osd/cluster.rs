@@ -17,7 +17,7 @@ use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
 use carmine_types::{OsdId, Uuid};
 use serde_json::Value;
 
-use super::mon::{FakeMon, POOL, mon_addr};
+use super::mon::{FakeMon, POOL};
 
 /// Virtual time that any step of a test may take.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -25,6 +25,10 @@ const DISK_BYTES: u64 = 48 << 20;
 const DISK: &str = "/block";
 /// Where every OSD serves its metrics.
 pub(crate) const METRICS_PORT: u16 = 9283;
+
+fn mon_addr() -> SocketAddr {
+    "10.0.0.100:3300".parse().unwrap()
+}
 
 /// Which store the OSDs have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +69,7 @@ impl Cluster {
         request_bytes: usize,
     ) -> Cluster {
         let sim = Sim::new(seed);
-        let mon = FakeMon::new(reactors.len() as u32, size, pgs);
+        let mon = FakeMon::new(mon_addr(), reactors.len() as u32, size, pgs);
         let mon_of_node = Rc::clone(&mon);
         sim.node("mon", 1, move |shard| Rc::clone(&mon_of_node).run(shard));
         let cluster = Cluster {

@@ -1,4 +1,4 @@
-//! Whole OSDs in the simulator: real messenger, real client, real stores; the monitor is the test's own.
+//! Whole OSDs in the simulator: real messenger, real client, real stores; the monitor is the fake that the client's tests use, too.
 
 mod attrs;
 mod barred;
@@ -14,6 +14,7 @@ mod lengths;
 mod live;
 mod memory;
 mod misdirected;
+#[path = "../../../../cluster/client/tests/shared/mon.rs"]
 mod mon;
 mod order;
 mod peering;

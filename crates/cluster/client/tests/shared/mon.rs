@@ -1,0 +1,287 @@
+//! The fake monitor of all tests: the authority on maps, as much of a monitor as clients and OSDs need, and as obedient as a
+//! test wants. The client's tests run it on their own shard and change the map at once; the OSD's tests run it as a process
+//! of its own, which carries out the changes that it is asked for.
+#![allow(dead_code, reason = "the tests of each crate use a part of it")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_crush::build_simple_crush;
+use carmine_messenger::{Connection, Dispatcher, Message, ServerConfig, serve};
+use carmine_reactor::{Group, Listener, Shard};
+use carmine_types::{Epoch, OsdId, UTime, Uuid};
+use carmine_wire::mon_msg::{
+    Command, CommandAck, ConfigMsg, GetVersion, GetVersionReply, MonMapMsg, OsdMapMsg, StatFs, StatFsReply,
+    Subscribe,
+};
+use carmine_wire::monmap::MonMap;
+use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
+use carmine_wire::private::{OsdBeacon, OsdBoot, OsdBootAck};
+use carmine_wire::{EntityAddr, EntityType, kinds};
+
+/// Name and number of the pool that every test has.
+pub(crate) const POOL: &str = "data";
+pub(crate) const POOL_ID: i64 = 1;
+
+type Change = Box<dyn FnOnce(&OsdMap, &mut Incremental)>;
+
+/// The map and who wants to hear of it.
+pub(crate) struct FakeMon {
+    pub(crate) addr: SocketAddr,
+    fsid: Uuid,
+    map: RefCell<Arc<OsdMap>>,
+    changes: RefCell<Vec<Change>>,
+    /// Sessions, and the epoch from which each wants maps; 0: it has not asked.
+    sessions: RefCell<Vec<(Rc<Connection>, Epoch)>>,
+    next_gid: Cell<u64>,
+    /// Maps of odd epochs go to those who have the one before as an increment, not in full.
+    pub(crate) increments: Cell<bool>,
+    /// Several changes that come at once make one map: nobody sees the steps in between.
+    pub(crate) merge: Cell<bool>,
+    /// Nobody is told of new maps, unless they ask.
+    pub(crate) mute: Cell<bool>,
+    /// Sessions of these OSDs get no maps.
+    pub(crate) deaf: RefCell<Vec<u32>>,
+    /// What each OSD said last about its space.
+    pub(crate) beacons: RefCell<BTreeMap<OsdId, OsdBeacon>>,
+    /// Commands that came.
+    pub(crate) commands: Cell<u32>,
+    /// This many commands get no answer.
+    pub(crate) drop_commands: Cell<u32>,
+}
+
+impl FakeMon {
+    /// A monitor that will be at `addr`, and its first map: OSDs that are not up, and the pool.
+    pub(crate) fn new(addr: SocketAddr, osds: u32, size: u8, pgs: u32) -> Rc<FakeMon> {
+        let fsid = Uuid([7; 16]);
+        let mut map = OsdMap::new(fsid, UTime::ZERO);
+        map.epoch = Epoch(1);
+        map.set_max_osd(osds);
+        let weights: Vec<_> = (0..osds).map(|osd| (OsdId(osd), 0x10000)).collect();
+        map.crush = Arc::new(build_simple_crush(&weights, true));
+        map.osd_weight.iter_mut().for_each(|weight| *weight = 0x10000);
+        map.osd_state.iter_mut().for_each(|state| *state = 1);
+        map.pools.insert(POOL_ID, PgPool::replicated(size, 1, pgs, 0, Epoch(1), UTime::ZERO));
+        map.pool_names.insert(POOL_ID, POOL.to_owned());
+        map.pool_max = POOL_ID as i32;
+        Rc::new(FakeMon {
+            addr,
+            fsid,
+            map: RefCell::new(Arc::new(map)),
+            changes: RefCell::default(),
+            sessions: RefCell::default(),
+            next_gid: Cell::new(4096),
+            increments: Cell::default(),
+            merge: Cell::default(),
+            mute: Cell::default(),
+            deaf: RefCell::default(),
+            beacons: RefCell::default(),
+            commands: Cell::default(),
+            drop_commands: Cell::default(),
+        })
+    }
+
+    /// Lets sessions in, as long as the shard lives.
+    pub(crate) fn accept(self: &Rc<Self>, shard: &Shard, listener: Listener) {
+        let mon = Rc::clone(self);
+        let config = ServerConfig::new(EntityType::MON, 0, EntityAddr::msgr2(self.addr, 0).into());
+        let config = Rc::new(config.assigning(move |claim| {
+            mon.next_gid.set(mon.next_gid.get() + 1);
+            if claim.gid == 0 { mon.next_gid.get() } else { claim.gid }
+        }));
+        let (mon, task_shard) = (Rc::clone(self), shard.clone());
+        shard.spawn(Group::Admin, "fake-mon", async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                serve(&task_shard, socket, Rc::clone(&config), Rc::new(MonSide(Rc::clone(&mon)))).await;
+            }
+        });
+    }
+
+    /// The mon as a process of its own: carries out changes soon after they are asked for.
+    pub(crate) async fn run(self: Rc<Self>, shard: Shard) {
+        let listener = shard.listen(self.addr).await.unwrap();
+        self.accept(&shard, listener);
+        loop {
+            shard.sleep(Duration::from_micros(200)).await;
+            let mut changes = std::mem::take(&mut *self.changes.borrow_mut()).into_iter();
+            while let Some(change) = changes.next() {
+                self.change_now(|map, inc| {
+                    change(map, inc);
+                    if self.merge.get() {
+                        changes.by_ref().for_each(|change| change(map, inc));
+                    }
+                });
+            }
+        }
+    }
+
+    pub(crate) fn map(&self) -> Arc<OsdMap> {
+        Arc::clone(&self.map.borrow())
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.map.borrow().epoch
+    }
+
+    /// Makes the next map and sends it around. Only on the mon's own shard.
+    pub(crate) fn change_now(&self, change: impl FnOnce(&OsdMap, &mut Incremental)) {
+        let map = self.map();
+        let mut inc = Incremental::next(&map, UTime::ZERO);
+        change(&map, &mut inc);
+        *self.map.borrow_mut() = inc.applied(&map).unwrap();
+        if !self.mute.get() {
+            self.sessions.borrow_mut().iter_mut().for_each(|session| self.tell(session, Some(&inc)));
+        }
+    }
+
+    /// Changes the map soon.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Incremental) + 'static) {
+        self.changes_with(|_, inc| change(inc));
+    }
+
+    /// Changes the map soon, by what it is then.
+    pub(crate) fn changes_with(&self, change: impl FnOnce(&OsdMap, &mut Incremental) + 'static) {
+        self.changes.borrow_mut().push(Box::new(change));
+    }
+
+    /// The map says soon that an OSD is down, whether it is or not.
+    pub(crate) fn down(&self, osd: u32) {
+        self.changes_with(move |map, inc| {
+            if map.is_up(OsdId(osd)) {
+                inc.mark_down(OsdId(osd));
+            }
+        });
+    }
+
+    /// The map says soon that an OSD is up where it was.
+    pub(crate) fn up_again(&self, osd: u32) {
+        let addrs = self.map().client_addrs[osd as usize].clone();
+        self.change(move |inc| {
+            inc.new_up_client.insert(OsdId(osd), addrs);
+        });
+    }
+
+    /// Sends what deaf sessions missed.
+    pub(crate) fn hear(&self) {
+        self.deaf.borrow_mut().clear();
+        self.change(|_| {});
+    }
+
+    /// Ends all sessions.
+    pub(crate) fn cut(&self) {
+        self.sessions.borrow().iter().for_each(|(conn, _)| conn.close("cut by the test"));
+    }
+
+    pub(crate) fn full_map(&self) -> OsdMapMsg {
+        let map = self.map();
+        OsdMapMsg::full(self.fsid, map.epoch, map.encode())
+    }
+
+    /// The increment to the newest map, which is of no use to whoever missed the one before.
+    pub(crate) fn gap(&self) -> OsdMapMsg {
+        let inc = Incremental { epoch: self.epoch(), ..Incremental::next(&self.map(), UTime::ZERO) };
+        self.increment(&inc)
+    }
+
+    fn increment(&self, inc: &Incremental) -> OsdMapMsg {
+        OsdMapMsg { incrementals: vec![(inc.epoch, inc.encode())], full: Vec::new(), ..self.full_map() }
+    }
+
+    /// Sends the newest map to a session that wants it, if the session is not deaf; `inc` led to it.
+    fn tell(&self, (conn, wants): &mut (Rc<Connection>, Epoch), inc: Option<&Incremental>) {
+        let (peer, newest) = (conn.peer(), self.epoch());
+        let is_deaf = peer.entity == EntityType::OSD
+            && self.deaf.borrow().iter().any(|osd| peer.name == osd.to_string());
+        if wants.0 == 0 || *wants > newest || is_deaf {
+            return;
+        }
+        let has_last = self.increments.get() && newest.0 % 2 == 1 && *wants == newest;
+        let message = inc.filter(|_| has_last).map_or_else(|| self.full_map(), |inc| self.increment(inc));
+        conn.send(Message::of(&message));
+        *wants = Epoch(newest.0 + 1);
+    }
+
+    fn subscribe(&self, conn: &Rc<Connection>, wish: &Subscribe) {
+        for item in &wish.what {
+            match item.what.as_str() {
+                "config" => conn.send(Message::of(&ConfigMsg::default())),
+                "monmap" => {}
+                "osdmap" => {
+                    let mut sessions = self.sessions.borrow_mut();
+                    if let Some(session) = sessions.iter_mut().find(|(c, _)| Rc::ptr_eq(c, conn)) {
+                        session.1 = Epoch((item.start as u32).max(1));
+                        self.tell(session, None);
+                    }
+                }
+                other => panic!("a subscription to {other}"),
+            }
+        }
+    }
+
+    fn on_message(&self, conn: &Rc<Connection>, msg: &Message) {
+        let answer = |reply: Message| conn.send(reply.with_tid(msg.header.tid));
+        match msg.header.kind {
+            kinds::MON_GET_MAP => {
+                let addr = EntityAddr::msgr2(self.addr, 0);
+                let monmap = MonMap::single(self.fsid, UTime::ZERO, "a", addr.into()).encode();
+                answer(Message::of(&MonMapMsg { monmap }));
+            }
+            kinds::MON_SUBSCRIBE => self.subscribe(conn, &msg.decode().unwrap()),
+            kinds::MON_GET_VERSION => {
+                let ask: GetVersion = msg.decode().unwrap();
+                let newest = self.epoch().0.into();
+                answer(Message::of(&GetVersionReply { handle: ask.handle, newest, oldest: 1 }));
+            }
+            kinds::MON_COMMAND => {
+                self.commands.set(self.commands.get() + 1);
+                if self.drop_commands.get() > 0 {
+                    return self.drop_commands.set(self.drop_commands.get() - 1);
+                }
+                let cmd = msg.decode::<Command>().unwrap().cmd;
+                let result = if cmd[0].contains("bad") { -22 } else { 0 };
+                let status = format!("did {}", cmd[0]);
+                let data = msg.data.clone();
+                answer(Message::of(&CommandAck { version: 0, result, status, cmd }).with_data(data));
+            }
+            kinds::STATFS => {
+                msg.decode::<StatFs>().unwrap();
+                let reply = StatFsReply { fsid: self.fsid, total_kib: 100, ..StatFsReply::default() };
+                answer(Message::of(&reply));
+            }
+            kinds::OSD_BEACON => {
+                let beacon: OsdBeacon = msg.decode().unwrap();
+                self.beacons.borrow_mut().insert(beacon.osd, beacon);
+            }
+            kinds::OSD_BOOT => {
+                let boot: OsdBoot = msg.decode().unwrap();
+                self.change(move |inc| {
+                    inc.new_up_client.insert(boot.osd, boot.addr.into());
+                });
+                answer(Message::of(&OsdBootAck { result: 0, epoch: Epoch(0), reason: String::new() }));
+            }
+            // The tests say themselves who is down.
+            kinds::OSD_DOWN => {}
+            other => panic!("message {other} to the mon"),
+        }
+    }
+}
+
+struct MonSide(Rc<FakeMon>);
+
+impl Dispatcher for MonSide {
+    fn on_accepted(&self, conn: &Rc<Connection>) {
+        self.0.sessions.borrow_mut().push((Rc::clone(conn), Epoch(0)));
+    }
+
+    fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
+        self.0.on_message(conn, &msg);
+    }
+
+    fn on_closed(&self, conn: &Rc<Connection>, _: &str) {
+        self.0.sessions.borrow_mut().retain(|(c, _)| !Rc::ptr_eq(c, conn));
+    }
+}
