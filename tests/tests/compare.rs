@@ -30,7 +30,7 @@ const BED: &[&str] = &[
 /// Load from within the OSD: nothing but the OSD is measured.
 const LOAD: &[&str] =
     &["--in-process", "--rw", "randread", "--iodepth", "16", "--size", "64m", "--ramp", "200ms"];
-/// As in `crates/bin/carmine/src/cmd/osd/slowdown.rs`.
+/// As in `crates/bin/carmine-osd/src/slowdown.rs`.
 const SLOWDOWN: &str = "CARMINE_TEST_SLOWDOWN_PERCENT";
 
 /// Some arms, measured in turn.
