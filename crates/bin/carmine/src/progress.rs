@@ -24,7 +24,7 @@ pub(crate) fn shown<R>(
     result
 }
 
-/// What the line has now.
+/// The present content of the line.
 #[derive(PartialEq, Eq)]
 enum Shown {
     Text,

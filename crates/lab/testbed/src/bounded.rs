@@ -98,7 +98,7 @@ fn end_child(child: &mut Child) {
     if let Some(id) = ProcessId::of(child.id() as i32) {
         end_group(&id);
     }
-    // What it leaves behind.
+    // Children that it leaves behind.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
 }

@@ -6,7 +6,7 @@
 //!
 //! `quota`: as a container's CPU limit: a cgroup gives each OSD N CPUs' worth of time in every 100 ms over whatever CPUs
 //! it runs on. Reactors keep their pins; once the time is used up the kernel stops all of the OSD until the next period.
-//! What it lost so is told by [`throttled_ns`].
+//! [`throttled_ns`] tells the time that it lost so.
 
 mod cgroup;
 
@@ -35,7 +35,7 @@ const MILLI: f64 = 1000.0;
 const QUOTA_MILLI_CPUS_MIN: u32 = 10;
 
 carmine_types::words! {
-    /// What `--confine` takes.
+    /// A value of `--confine`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum ConfineKind: "confinement" {
         /// No limit.
@@ -47,7 +47,7 @@ carmine_types::words! {
     }
 }
 
-/// What `--confine-cpus` takes.
+/// A value of `--confine-cpus`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ConfineCpus {
     /// The point "no limit" of a series.

@@ -1,4 +1,4 @@
-//! What the kernel says of the drives under a store, and what follows for it: class, flush mode.
+//! The drives under a store as the kernel describes them, and the flush mode that they need.
 
 pub mod facts;
 #[cfg(test)]
@@ -55,7 +55,7 @@ fn number(found: &Metadata) -> u64 {
     if found.file_type().is_block_device() { found.rdev() } else { found.dev() }
 }
 
-/// What the tree says of a device.
+/// A device as `/sys` describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     facts: DriveFacts,
@@ -73,7 +73,7 @@ fn look_at(sys: &Path, major: u32, minor: u32) -> Option<Found> {
     leaves(&whole, LAYERS_MAX, &mut drives);
     drives.sort_unstable();
     drives.dedup();
-    // What only one drive has.
+    // Model and serial number belong to one drive.
     let alone = (drives.len() == 1).then(|| drives.first()).flatten();
     let of_alone = |names: [&str; 2]| alone.and_then(|drive| names.iter().find_map(|n| text(&drive.join(n))));
     let facts = DriveFacts {
@@ -129,7 +129,7 @@ fn leaves(whole_device: &Path, layers: usize, drives: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a store does, and why.
+/// How a store makes writes durable, and why so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flushing {
     pub mode: FlushMode,
@@ -140,7 +140,7 @@ pub struct Flushing {
 }
 
 impl Flushing {
-    /// What is asked for; else what the parts that hold data and log need.
+    /// Takes the mode that is asked for, or else the one that the parts with data and log need.
     ///
     /// - All are block devices without a volatile cache (`write through`): nothing. The kernel would drop a flush of such a
     ///   device anyway, so this saves the calls and gives nothing away. Such is a drive with power-loss protection.

@@ -1,4 +1,4 @@
-//! What can go wrong with a testbed, told apart by who must act.
+//! Errors of a testbed, told apart by who must act.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub enum TestbedError {
     /// A file of the testbed's folder could not be read or written. Exit code 1.
     #[error("cannot {verb} {}: {source}", path.display())]
     Io {
-        /// What was tried: "read", "write", "create" …
+        /// The attempt: "read", "write", "create" …
         verb: &'static str,
         /// The file or folder.
         path: PathBuf,

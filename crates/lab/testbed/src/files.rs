@@ -69,7 +69,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
     last_lines(&end_of(path, 0, 64 << 10), lines)
 }
 
-/// What a daemon said last, in `lines` lines at most. Ceph's daemons write thousands of recent events behind the reason for
+/// The last words of a daemon, in `lines` lines at most. Ceph's daemons write thousands of recent events behind the reason for
 /// which they abort: those are left out.
 pub(crate) fn last_words(path: &Path, lines: usize) -> String {
     const LIMIT_BYTES: u64 = 8 << 20;
@@ -83,7 +83,7 @@ pub(crate) fn last_words(path: &Path, lines: usize) -> String {
     last_lines(said.trim_end(), lines)
 }
 
-/// What was written to a log behind its first `from` bytes, the last `limit_bytes` of it.
+/// The text of a log behind its first `from` bytes, the last `limit_bytes` of it.
 pub(crate) fn end_of(path: &Path, from: u64, limit_bytes: u64) -> String {
     use std::io::{Read, Seek, SeekFrom};
     let read = || -> std::io::Result<Vec<u8>> {

@@ -19,7 +19,7 @@ pub trait FolderPlan: Serialize + DeserializeOwned {
     const FORMAT: u32;
     /// Its file in the folder.
     const FILE: &'static str;
-    /// What it plans, in words.
+    /// The word for a thing that is planned so.
     const WHAT: &'static str;
     /// The command whose subcommands start, stop and destroy it.
     const COMMAND: &'static str;
@@ -119,8 +119,8 @@ impl<P: FolderPlan> Bed<P> {
             let names: Vec<String> = running.iter().map(ToString::to_string).collect();
             let (what, command, names) = (P::WHAT, P::COMMAND, names.join(", "));
             return Err(failed!(
-                "of the {what} in {dir} {names} still run: `{command} down --dir {dir}` stops them, `{command} up --dir {dir}` \
-                 then starts all"
+                "of the {what} in {dir} these still run: {names}; `{command} down --dir {dir}` stops them, then \
+                 `{command} up --dir {dir}` starts all"
             ));
         }
         Ok(())
@@ -162,7 +162,7 @@ pub(crate) fn require<P: FolderPlan>(layout: &Layout) -> Result<P> {
     })
 }
 
-/// Those that run now.
+/// The daemons that run now.
 pub fn running<P: FolderPlan>(layout: &Layout, plan: &P) -> Result<Vec<Daemon>> {
     let mut list = Vec::new();
     for daemon in daemons_of(plan.osds()) {

@@ -59,12 +59,12 @@ pub struct DaemonPrograms {
 }
 
 impl DaemonPrograms {
-    /// Those in `folder`.
+    /// The programs in `folder`.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_path_buf() }
     }
 
-    /// Those in the folder of the program that runs now.
+    /// The programs in the folder of the one that runs now.
     ///
     /// # Errors
     /// The kernel does not tell where that is.
@@ -148,7 +148,7 @@ impl Layout {
     pub fn wal(&self, id: OsdId) -> PathBuf {
         self.osd_dir(id).join("block.wal")
     }
-    /// The same for where the log is moving to.
+    /// The link to the place that the log is moving to.
     pub fn wal_new(&self, id: OsdId) -> PathBuf {
         self.osd_dir(id).join("block.wal.new")
     }

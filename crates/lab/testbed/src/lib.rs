@@ -11,7 +11,6 @@
 )]
 
 mod bounded;
-mod conf;
 pub mod confine;
 mod daemons;
 pub mod drive;
@@ -36,7 +35,6 @@ mod tuning;
 mod wrap;
 
 pub use bounded::{Ended, end_recorded, run_bounded};
-pub use conf::ceph_conf;
 pub use daemons::Stopped;
 pub use error::{Result, TestbedError};
 pub use files::{fresh_uuid, tail, write_whole};

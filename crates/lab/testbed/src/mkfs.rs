@@ -11,7 +11,7 @@ use crate::daemons::arguments;
 use crate::error::{Result, TestbedError, failed};
 use crate::layout::{Daemon, DaemonPrograms, Layout};
 
-/// What a child prints for each step: `progress DONE TOTAL`, in bytes.
+/// A child prints `progress DONE TOTAL`, in bytes, for each step.
 const PROGRESS: &str = "progress ";
 
 /// A progress line for the parent.

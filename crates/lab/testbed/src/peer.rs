@@ -98,7 +98,7 @@ impl Peer {
     /// fails, all are stopped again; a peer that was new is removed.
     ///
     /// # Errors
-    /// What went wrong, with the end of the log where a daemon is to blame.
+    /// The text says what went wrong, with the end of the log where a daemon is to blame.
     pub fn start(&mut self, programs: &Programs, start: &mut StartOptions<'_>) -> Result<()> {
         self.require_nothing_runs()?;
         let new = !self.plan.complete;

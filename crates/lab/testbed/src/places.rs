@@ -14,7 +14,7 @@ use crate::error::{Result, TestbedError, failed, usage};
 use crate::files;
 use crate::layout::Layout;
 
-/// What a move of a database was.
+/// A database that was moved.
 #[derive(Clone, Debug)]
 pub struct DbMove {
     /// Its old folder, which is gone.

@@ -31,7 +31,7 @@ const SIZE_MAX_BYTES: u64 = 1 << 50;
 /// Below this an OSD's metadata would not fit.
 const OSD_SIZE_MIN_BYTES: u64 = 64 * MIB;
 const OSD_SIZE_DEFAULT_BYTES: u64 = 4096 * MIB;
-/// What an OSD with few PGs and one busy client stays below (`tests/tests/memory.rs`).
+/// An OSD with few PGs and one busy client stays below this (`tests/tests/memory.rs`).
 const OSD_MEMORY_MIN_BYTES: u64 = 256 * MIB;
 const OSD_MEMORY_DEFAULT_BYTES: u64 = 1024 * MIB;
 const ALIEN_THREADS_DEFAULT: u16 = 2;
@@ -112,7 +112,7 @@ pub struct Plan {
     pub tuning: Tuning,
     /// The pool.
     pub pool: PoolPlan,
-    /// What was asked of the CPUs.
+    /// The request for CPUs.
     pub cpu: PlanRequest,
     /// Alien threads per OSD.
     pub alien_threads: u16,
@@ -126,9 +126,9 @@ pub struct Plan {
     pub port: u16,
     /// The port the monitor had last; if any will do, it tries this one first, so that `ceph.conf` stays valid.
     pub mon_port: u16,
-    /// Who sits on which CPU.
+    /// The CPUs of each process.
     pub grid: Grid,
-    /// What was done to the drives before the stores were made.
+    /// How the drives were preconditioned before the stores were made.
     #[serde(default)]
     pub preconditioned: Vec<Preconditioned>,
     /// Limit of each OSD's CPUs.

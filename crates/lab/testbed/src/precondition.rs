@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use carmine_load::{parse_bytes, parse_millis};
 use serde::{Deserialize, Serialize};
 
 use crate::Event;
@@ -23,16 +24,20 @@ const RANGE_MAX: f64 = 0.20;
 /// Rise or fall of the fitted line over the window, as a part of the mean.
 const RISE_MAX: f64 = 0.10;
 
-/// How drives are preconditioned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How drives are preconditioned: options of `up`.
+#[derive(clap::Args, Clone, PartialEq, Eq, Debug)]
 pub struct PreconditionOptions {
-    /// Bytes of a random write: the size that will be tested.
+    /// Size of the random writes: the one that will be tested
+    #[arg(id = "precondition_bs", long = "precondition-bs", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes, help_heading = "Storage")]
     pub bs_bytes: u64,
-    /// Length of a round; SNIA's is a minute.
-    pub round: Duration,
-    /// Time for one drive, all in all; then it is left as it is.
-    pub limit: Duration,
-    /// Also on virtual disks, where it says nothing (tests use it).
+    /// Go on with a drive that is not steady after this time
+    #[arg(id = "precondition_limit", long = "precondition-limit", value_name = "TIME", default_value = "8h", value_parser = parse_millis, help_heading = "Storage")]
+    pub limit_ms: u64,
+    /// Length of a round; SNIA's is a minute
+    #[arg(id = "precondition_round", long = "precondition-round", value_name = "TIME", default_value = "60", value_parser = parse_millis, hide = true)]
+    pub round_ms: u64,
+    /// Also on virtual disks, where it says nothing (tests use it)
+    #[arg(id = "precondition_virtual", long = "precondition-virtual", hide = true)]
     pub virtual_too: bool,
 }
 
@@ -48,7 +53,7 @@ pub enum Outcome {
     Na,
 }
 
-/// What was done to one drive.
+/// The preconditioning of one drive.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Preconditioned {
     /// The drive; `files` for testbeds without named devices.
@@ -149,7 +154,7 @@ fn drive(
         events(Event::Precondition { what: format!("{device}: {what}"), done, total });
     };
     let outcome = writes::with_drive(device, wipe, async |drive| {
-        let late = || started.elapsed() >= options.limit;
+        let late = || started.elapsed() >= Duration::from_millis(options.limit_ms);
         let stop = || cancel.load(Ordering::Relaxed) || late();
         let total_bytes = 2 * drive.size_bytes();
         drive
@@ -160,7 +165,9 @@ fn drive(
                 return Err(failed!("interrupted"));
             }
             tell("rounds of random writes", rounds_iops.len() as u64, ROUNDS_MAX as u64);
-            rounds_iops.push(drive.random_round(options.bs_bytes, options.round, &stop).await?);
+            rounds_iops.push(
+                drive.random_round(options.bs_bytes, Duration::from_millis(options.round_ms), &stop).await?,
+            );
             if is_steady(&rounds_iops) {
                 return Ok(Outcome::Steady);
             }

@@ -35,13 +35,13 @@ const RING_ENTRIES: u32 = 64;
 pub struct PgCounts {
     /// All of them.
     pub total: u64,
-    /// Those that serve clients.
+    /// PGs that serve clients.
     pub active: u64,
-    /// Those whose replicas are all equal.
+    /// PGs whose replicas are all equal.
     pub clean: u64,
 }
 
-/// What one OSD answered.
+/// The answer of one OSD.
 #[derive(Clone, Debug)]
 pub(crate) struct OsdProbe {
     pub(crate) pgs: PgCounts,
@@ -52,7 +52,7 @@ pub(crate) struct OsdProbe {
     pub(crate) answer: Value,
 }
 
-/// What was seen.
+/// The cluster as it was seen.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Probe {
     /// Epoch of the map; 0 if the monitor did not answer.
@@ -89,7 +89,7 @@ impl Probe {
             && counts.clean >= self.pgs
     }
 
-    /// What `is_ready` misses, for people.
+    /// Names for people what `is_ready` misses.
     pub(crate) fn missing(&self, plan: &Plan) -> String {
         if self.epoch == 0 {
             return "the monitor".into();

@@ -46,7 +46,7 @@ impl Ruin {
         &self.layout
     }
 
-    /// What is wrong with its plan.
+    /// Why its plan cannot be read.
     pub fn why(&self) -> &str {
         &self.why
     }
@@ -120,7 +120,7 @@ fn daemon_of(layout: &Layout, process: &Path) -> Option<Daemon> {
         _ => return None,
     };
     let is_ours = words[1..].iter().copied().eq(arguments(layout, daemon).iter().map(|word| word.as_bytes()));
-    // What another user runs has no name here; it cannot be signalled either, and the error says so.
+    // A process of another user shows no name here; it cannot be signalled either, and the error says so.
     let program = fs::read_link(process.join("exe")).ok();
     // The name of a file that was replaced since ends in " (deleted)".
     let is_daemon = program.is_none_or(|path| {

@@ -13,14 +13,14 @@ use crate::confine::{ConfineCpus, ConfineKind};
 use crate::error::{Result, usage};
 use crate::tuning::OrAuto;
 
-/// What values an axis takes.
+/// The values that an axis takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number in a range, or an expression that is rounded to one.
     Count { min: u64, max: u64 },
     /// CPUs: a whole number, or with a fraction down to a thousandth; or this word for no limit.
     CpusOr { max: u64, word: &'static str },
-    /// As a count, but rounded to the nearest power of two.
+    /// A count that is rounded to the nearest power of two.
     PowerOfTwo { max: u64 },
     /// Bytes: a number, a text such as `64K`, or an expression.
     Bytes,
@@ -47,7 +47,7 @@ pub enum Role {
     Label,
 }
 
-/// What a study can vary.
+/// A setting that a study can vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// Its name in plans and in `points.json`.
@@ -63,7 +63,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// What it is, in a line for `--list` and for errors: the first sentence of its help.
+    /// The first sentence of its help, for `--list` and for errors.
     #[must_use]
     pub fn about(&self) -> &'static str {
         let text = self.about.trim();

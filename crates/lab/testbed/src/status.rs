@@ -60,7 +60,7 @@ pub struct Status {
     pub pgs_total: Option<u64>,
     /// PGs as their primaries see them.
     pub pgs: Option<PgCounts>,
-    /// What is wrong, for people.
+    /// Everything that is wrong, for people.
     pub problems: Vec<String>,
     /// The plan, with its grid.
     pub plan: Plan,

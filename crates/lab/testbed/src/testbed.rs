@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::error::{Result, TestbedError, failed, usage};
 use crate::folder::{self, Bed, FolderPlan, daemons_of, running};
 use crate::layout::{Daemon, DaemonPrograms, Layout};
 use crate::plan::{PLAN_FORMAT, Plan};
-use crate::{conf, confine, files, mkfs, probe};
+use crate::{confine, files, mkfs, probe};
 
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
@@ -44,7 +44,7 @@ pub enum Event {
     Confined(String),
     /// A daemon was started.
     Started(Daemon),
-    /// What is being waited for.
+    /// The start waits for this.
     Waiting(String),
 }
 
@@ -165,24 +165,31 @@ impl Testbed {
         let mon = self.start_mon(&mut daemons, start)?;
         self.plan.mon_port = mon.port();
         self.write_plan()?;
-        conf::write(&self.layout.ceph_conf(), &self.plan.fsid, mon)?;
-        let osds: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
-        self.start_osds(&osds, &mut daemons, start)?;
+        let conf = ceph_conf(&self.plan.fsid, mon, self.layout.dir());
+        files::write_whole(&self.layout.ceph_conf(), conf.as_bytes())?;
+        self.start_osds((0..self.plan.osds()).map(OsdId), mon, daemons, start, end)
+    }
+
+    /// Starts OSDs beside the monitor at `mon`, and waits until every PG is active.
+    fn start_osds(
+        &self,
+        osds: impl Iterator<Item = OsdId>,
+        mon: SocketAddr,
+        mut daemons: Daemons,
+        start: &mut StartOptions<'_>,
+        end: Instant,
+    ) -> Result<SocketAddr> {
+        for osd in osds {
+            files::remove_file(&self.layout.http_addr(osd))?;
+            daemons.start(&self.plan, &start.programs, Daemon::Osd(osd))?;
+            (start.events)(Event::Started(Daemon::Osd(osd)));
+        }
         probe::wait_until_ready(&self.plan, mon, &mut daemons, start, end)?;
         daemons.keep();
         Ok(mon)
     }
 
-    fn start_osds(&self, osds: &[OsdId], daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
-        for osd in osds.iter().copied() {
-            files::remove_file(&self.layout.http_addr(osd))?;
-            daemons.start(&self.plan, &start.programs, Daemon::Osd(osd))?;
-            (start.events)(Event::Started(Daemon::Osd(osd)));
-        }
-        Ok(())
-    }
-
-    /// Those that run and those that do not, if both kinds are there.
+    /// The daemons that run and those that do not, if there are both.
     ///
     /// # Errors
     /// A record cannot be read.
@@ -200,7 +207,7 @@ impl Testbed {
     /// The monitor is among them and its port is taken: the OSDs that run look for it there.
     pub fn start_missing(&mut self, missing: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
         let (end, dir) = (Instant::now() + start.limit, self.layout.dir().display());
-        // What their wrappers left.
+        // Their wrappers may have left processes.
         daemons::stop(&self.layout, missing)?;
         let mut daemons = Daemons::new(&self.layout);
         if missing.contains(&Daemon::Mon) {
@@ -221,10 +228,7 @@ impl Testbed {
             Daemon::Osd(id) => Some(*id),
             Daemon::Mon => None,
         });
-        self.start_osds(&osds.collect::<Vec<_>>(), &mut daemons, start)?;
-        probe::wait_until_ready(&self.plan, mon, &mut daemons, start, end)?;
-        daemons.keep();
-        Ok(mon)
+        self.start_osds(osds, mon, daemons, start, end)
     }
 
     /// Starts OSDs of a running testbed again, stopping those that still run, and waits until every PG is active. If
@@ -250,11 +254,7 @@ impl Testbed {
         let end = Instant::now() + start.limit;
         let daemons: Vec<Daemon> = osds.iter().copied().map(Daemon::Osd).collect();
         daemons::stop(&self.layout, &daemons)?;
-        let mut daemons = Daemons::new(&self.layout);
-        self.start_osds(osds, &mut daemons, start)?;
-        probe::wait_until_ready(&self.plan, mon, &mut daemons, start, end)?;
-        daemons.keep();
-        Ok(())
+        self.start_osds(osds.iter().copied(), mon, Daemons::new(&self.layout), start, end).map(drop)
     }
 
     fn start_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
@@ -265,6 +265,29 @@ impl Testbed {
         daemons.wait(Daemon::Mon, start, Instant::now() + MON_LIMIT, MON_PAUSE, missing)?;
         mon_addr(layout).ok_or_else(|| failed!("the monitor tells no address"))
     }
+}
+
+/// Text of the `ceph.conf` that stock clients read: for the monitor at `mon`, whose OSDs have their admin sockets in `dir`.
+fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
+    // Without a keyring line and with auth none a stock client neither looks for keys nor warns about them. Its log
+    // and admin socket would go to /var/log/ceph and /var/run/ceph, which need not exist. librbd's cache would answer
+    // before the OSDs do.
+    format!(
+        "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p bench ls\n\
+         [global]\n\
+         fsid = {fsid}\n\
+         mon host = [v2:{mon}]\n\
+         auth cluster required = none\n\
+         auth service required = none\n\
+         auth client required = none\n\
+         log file = /dev/null\n\
+         admin socket =\n\
+         [client]\n\
+         rbd cache = false\n\
+         [osd]\n\
+         admin socket = {}/$name.asok\n",
+        dir.display()
+    )
 }
 
 /// Address of the running monitor, as it wrote it down itself.

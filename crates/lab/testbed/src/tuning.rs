@@ -14,7 +14,7 @@ use crate::spec::TuningWish;
 
 const KIB: u64 = 1 << 10;
 
-/// As decided, for all OSDs of a testbed.
+/// The settings that were decided on, for all OSDs of a testbed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tuning {
@@ -36,7 +36,7 @@ pub struct Tuning {
 /// A value, or `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrAuto<T> {
-    /// What is known of the drives decides.
+    /// The properties of the drives decide.
     Auto,
     /// This.
     Is(T),
@@ -53,7 +53,7 @@ impl<T> OrAuto<T> {
     /// Reads `auto`, or a value by `parse`.
     ///
     /// # Errors
-    /// Those of `parse`.
+    /// `parse` refuses the text.
     pub fn parse<E>(
         text: &str,
         parse: impl FnOnce(&str) -> std::result::Result<T, E>,

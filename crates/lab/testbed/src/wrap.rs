@@ -91,7 +91,7 @@ pub(crate) fn words_for(words: &[String], osd: OsdId) -> Vec<OsString> {
     words.iter().map(|word| fill_in(word, osd).into()).collect()
 }
 
-/// What `--osd-env` adds to the environment of one OSD.
+/// Variables that `--osd-env` adds to the environment of one OSD.
 pub(crate) fn env_for(env: &BTreeMap<String, String>, osd: OsdId) -> Vec<(OsString, OsString)> {
     env.iter().map(|(name, value)| (name.into(), fill_in(value, osd).into())).collect()
 }

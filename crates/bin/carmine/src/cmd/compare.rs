@@ -103,7 +103,7 @@ fn parse_part(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What differs, a row a figure, what to mind, and the verdict.
+/// Differences of the two sides, a row for each figure, warnings, and the verdict.
 fn render(judged: &Judgement) -> String {
     let mut text = format!("base      {}\nnew       {}\n", judged.base, judged.new);
     for d in &judged.differences {

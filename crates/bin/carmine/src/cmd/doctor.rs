@@ -53,7 +53,7 @@ pub(crate) fn findings_of_machine() -> Vec<Finding> {
     examine(&Options { build: Some(build()), ..Options::default() })
 }
 
-/// What `build.rs` noted.
+/// The build as `build.rs` noted it.
 fn build() -> Build {
     Build {
         profile: carmine_daemon::build::PROFILE.to_owned(),

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use carmine_testbed::output::{note, print};
 
-/// What takes longer has a progress bar.
+/// A report that takes longer has a progress bar.
 const MOMENT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(100);
 

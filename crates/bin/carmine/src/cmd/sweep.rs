@@ -155,7 +155,7 @@ impl<'a> Processes<'a> {
 
 impl Executor for Processes<'_> {
     fn run(&mut self, step: &Step, log: &Path) -> End {
-        // What tidies up is not cancelled: it is short, and leaves nothing behind.
+        // Steps that tidy up are not cancelled: they are short, and leave nothing behind.
         let cancel = (!matches!(step.what, What::Stop | What::Destroy)).then_some(self.cancel);
         match run_bounded(&self.line(&step.argv), log, step.limit, cancel, &self.record) {
             Ok(Ended::Ok) => End::Ok,

@@ -1,10 +1,8 @@
 //! `carmine up`: makes a testbed, or starts a stopped one again.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use carmine_load::drive::StoreFacts;
-use carmine_load::{parse_bytes, parse_millis};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::output::{note, print};
@@ -41,18 +39,8 @@ struct PreconditionArgs {
     /// Takes hours; on files and virtual disks it is n/a
     #[arg(long, help_heading = "Storage")]
     precondition: bool,
-    /// Size of the random writes: the one that will be tested
-    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_bytes, help_heading = "Storage")]
-    precondition_bs: u64,
-    /// Go on with a drive that is not steady after this time
-    #[arg(long, value_name = "TIME", default_value = "8h", value_parser = parse_millis, help_heading = "Storage")]
-    precondition_limit: u64,
-    /// Length of a round
-    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_millis, hide = true)]
-    precondition_round: u64,
-    /// Also on virtual disks
-    #[arg(long, hide = true)]
-    precondition_virtual: bool,
+    #[command(flatten)]
+    options: PreconditionOptions,
 }
 
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
@@ -177,20 +165,14 @@ impl PreconditionArgs {
         if !self.precondition {
             return Ok(false);
         }
-        let bs_bytes = self.precondition_bs;
+        let bs_bytes = self.options.bs_bytes;
         if bs_bytes > BS_MAX || !bs_bytes.is_multiple_of(4096) || bs_bytes == 0 {
             return Err(
                 Usage(format!("--precondition-bs {bs_bytes}: take a multiple of 4096 up to 1m")).into()
             );
         }
         refuse_used_folder(layout.dir(), "testbed")?;
-        let options = PreconditionOptions {
-            bs_bytes,
-            round: Duration::from_millis(self.precondition_round),
-            limit: Duration::from_millis(self.precondition_limit),
-            virtual_too: self.precondition_virtual,
-        };
-        let done = precondition::run(&plan.devices, wipe, &options, start.cancel, start.events)?;
+        let done = precondition::run(&plan.devices, wipe, &self.options, start.cancel, start.events)?;
         done.iter().for_each(|drive| note(&format!("precondition {drive}")));
         let written = done.iter().any(|drive| drive.outcome != Outcome::Na);
         // Zeros everywhere would undo it.

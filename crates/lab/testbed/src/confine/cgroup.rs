@@ -11,7 +11,7 @@ use crate::error::{Result, TestbedError, failed};
 /// Length of a period, the kernel's default, microseconds.
 const PERIOD_US: u64 = 100_000;
 
-/// What a group limits.
+/// A resource that a group limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Controller {

@@ -1,4 +1,4 @@
-//! What the store of an OSD lies on, and what is made of that: flush mode, class, threshold.
+//! The drives under an OSD's store, and the settings that follow from them: flush mode, class, threshold.
 
 use carmine_load::drive::{DeviceClass, StoreFacts, StorePart, WriteCache};
 use carmine_types::{OsdId, READAHEAD_BYTES, StoreKind};

@@ -195,7 +195,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<
     })
 }
 
-/// What the OSDs allocate memory with: Debian builds Ceph without tcmalloc, which upstream's packages have.
+/// The OSDs' memory allocator: Debian builds Ceph without tcmalloc, which upstream's packages have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocator {
     /// `tcmalloc (preloaded)`, `tcmalloc (linked)`, or `libc`.

@@ -1,4 +1,4 @@
-//! What a peer is: fixed when its stores are made, or chosen anew at every start.
+//! The plan of a peer: settings that are fixed when its stores are made, and settings that are chosen anew at every start.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ pub struct PeerPlan {
     pub mon_port: u16,
     /// Placement that was asked for: one "reactor" is one core of an OSD.
     pub cpu: PlanRequest,
-    /// Who may run where.
+    /// The CPUs of each process.
     pub grid: Grid,
 }
 

@@ -57,13 +57,13 @@ pub struct PeerStatus {
     pub osds: Vec<PeerOsd>,
     /// PGs that are active and clean; `None` unless something runs.
     pub pgs_clean: Option<u32>,
-    /// What it is.
+    /// Its description.
     pub about: About,
     /// The plan.
     pub plan: PeerPlan,
 }
 
-/// What a peer is, for results (`carmine.peer`).
+/// The description of a peer in results (`carmine.peer`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
     /// `ceph`.
@@ -76,7 +76,7 @@ pub struct About {
     pub build: Option<PathBuf>,
     /// How it was built, as far as that can be found out.
     pub build_flags: BTreeMap<String, String>,
-    /// What the OSDs allocate memory with.
+    /// The OSDs' memory allocator.
     pub allocator: Allocator,
     /// `stock` or `tuned`.
     pub profile: String,
@@ -84,22 +84,22 @@ pub struct About {
     pub settings: BTreeMap<String, String>,
     /// `osd_memory_target`, bytes.
     pub osd_memory_bytes: u64,
-    /// What each side leaves undone.
+    /// Work that only one side does.
     pub contrast: Contrast,
 }
 
 /// Work that one side does and the other does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contrast {
-    /// What Carmine does not do.
+    /// Work that Carmine does not do.
     pub carmine_does_not: Vec<String>,
-    /// What this Ceph does not do.
+    /// Work that this Ceph does not do.
     pub ceph_does_not: Vec<String>,
 }
 
 const CARMINE: [&str; 9] = [
     "authenticate (cephx)",
-    "scrub, or repair a bad block from a replica",
+    "scrub",
     "snapshots, clones, erasure coding, compression",
     "enforce min_size",
     "heartbeats between OSDs; it stays up until its process ends",

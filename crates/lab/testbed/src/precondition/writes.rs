@@ -33,7 +33,7 @@ pub(super) struct Drive {
     data: Rc<[Bytes]>,
 }
 
-/// What the writers of one phase share.
+/// Work that the writers of one phase share.
 struct Work {
     /// Number of the next write.
     next: Cell<u64>,

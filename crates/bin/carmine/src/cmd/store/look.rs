@@ -177,7 +177,7 @@ pub(super) fn fsck(args: &FsckArgs) -> anyhow::Result<ExitCode> {
             if args.repair { repair(&shard, tool.places(), Arc::clone(&kv)).await? } else { Vec::new() };
         let report = match tool.mount(&shard, kv).await {
             Ok(shared) => blue::fsck(&shared, &shard, args.deep).await?,
-            // What keeps it from being mounted is what is wrong with it.
+            // It cannot be mounted: the reason is the error.
             Err(error) => FsckReport {
                 error_count: 1,
                 errors: vec![format!("cannot be mounted: {error}")],

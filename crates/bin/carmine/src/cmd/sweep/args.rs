@@ -74,7 +74,7 @@ pub(crate) struct SweepArgs {
     /// Also run points with too few CPUs; they are marked SHARED and left out of slopes
     #[arg(long, help_heading = "Plan")]
     pub(crate) overprovisioned: bool,
-    /// What to measure: none (Carmine), ceph, ceph-tuned; a list measures them side by side
+    /// Measure none (Carmine itself), ceph or ceph-tuned; a list measures them side by side
     #[arg(long, value_name = "PEER,…", value_delimiter = ',', help_heading = "Plan")]
     pub(crate) peer: Vec<String>,
     /// Folder of a Ceph build (with bin/ and lib/), classic or Crimson, to be the peer instead of the installed packages

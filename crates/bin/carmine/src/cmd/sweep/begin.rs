@@ -22,7 +22,7 @@ const SMOKE_S: f64 = 60.0;
 pub(crate) struct Place {
     pub(crate) dir: PathBuf,
     pub(crate) layouts: PathBuf,
-    /// What an earlier sweep of this run wrote.
+    /// The record of an earlier sweep of this run.
     before: Option<RunFile>,
     _lock: File,
 }
@@ -138,7 +138,7 @@ fn label(expansion: &Expansion) -> String {
     if is_smoke { "smoke".to_owned() } else { String::new() }
 }
 
-/// As it was given, but with folders that stay valid from elsewhere.
+/// The command line as it was given, but with folders that stay valid from elsewhere.
 fn command_line(args: &SweepArgs) -> Vec<String> {
     let mut words: Vec<String> = std::env::args().collect();
     for (option, folder) in [("--layouts", &args.layouts), ("--peer-build", &args.peer_build)] {

@@ -57,7 +57,7 @@ impl View {
     }
 }
 
-/// What will be done, in a few lines.
+/// The work ahead, in a few lines.
 pub(crate) fn opening(plan: &Plan, job: &Job<'_>, estimate: Duration) -> String {
     let mut text = format!(
         "{}: {}\n{} points, about {}; the archive is {}",

@@ -34,12 +34,12 @@ const BATCH_BYTES: u64 = 1 << 20;
 pub(super) struct Bare {
     pub(super) parts: Parts,
     pub(super) kind: StoreKind,
-    /// What it lies on; `None`: in memory.
+    /// The drives under it; `None`: in memory.
     pub(super) facts: Option<StoreFacts>,
     _folder: TempDir,
 }
 
-/// What mounting needs.
+/// The parts that are mounted.
 #[derive(Clone)]
 pub(super) enum Parts {
     /// In memory: it is one and the same for all loads.
@@ -94,7 +94,7 @@ impl Bare {
         }
     }
 
-    /// What it is and where, for people.
+    /// Its kind and place, for people.
     pub(super) fn describe(&self) -> String {
         match &self.facts {
             Some(facts) => format!("{}: {}", self.kind, facts.line()),

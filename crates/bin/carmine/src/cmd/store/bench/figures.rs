@@ -38,11 +38,11 @@ pub(super) struct Row {
     process_us: f64,
     reactor_us: f64,
     alien_us: f64,
-    /// Of those, what feeds RocksDB.
+    /// The part of those that feeds RocksDB.
     feeder_us: f64,
     /// RocksDB's own threads: those that write out what is in memory only, and those that merge tables.
     rocksdb_us: f64,
-    /// Of those, what merges tables.
+    /// The part of those that merges tables.
     compaction_us: f64,
     /// The whole machine's busy time.
     machine_us: f64,
