@@ -1,4 +1,4 @@
-//! What `carmine-osd` and the tools that look at an OSD's store have in common: where a testbed's plan puts a store, how it
+//! Common ground of `carmine-osd` and the tools that look at an OSD's store: where a testbed's plan puts a store, how it
 //! is opened, and how an OSD's memory is divided.
 #![allow(
     clippy::disallowed_methods,

@@ -6,11 +6,11 @@
 )]
 
 mod hook;
-mod live;
 mod metadata;
 mod mkfs;
 mod slowdown;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -20,13 +20,13 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use carmine_daemon::{ended, logging, signals};
 use carmine_load::drive::StoreFacts;
-use carmine_osd::{Gates, OsdConfig, OsdShard};
+use carmine_osd::{Gates, OsdConfig, OsdShard, measure_load, serve_admin_socket, serve_http};
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
-use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan};
+use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan, write_whole};
 use carmine_types::{OsdId, Uuid};
 use clap::Parser;
 
@@ -34,6 +34,8 @@ use metadata::Metadata;
 
 /// How often it is looked whether the store still works.
 const STORE_WATCH: Duration = Duration::from_secs(1);
+/// Time in which an alien thread writes a line, under `sim`.
+const WRITE_NS: u64 = 100_000;
 
 /// One OSD of a testbed. `carmine up` starts it.
 #[derive(Parser)]
@@ -151,7 +153,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
                     shard.submit_to(to, move |shard| start_shard(shard, parts, failed));
                 }
                 let osd = run_shard(&shard, (plan, config, store, known), failed.clone()).await?;
-                live::start(&osd, &layout).await
+                show_live(&osd, &layout).await
             };
             if let Err(e) = started.await {
                 give_up(&shard, &failed, e);
@@ -168,10 +170,10 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     }
 }
 
-/// What every shard of an OSD is started with.
+/// Every shard of an OSD is started with these.
 type Parts = (Arc<Plan>, Arc<OsdConfig>, StoreShared, Known);
 
-/// What was looked up before the reactors ran.
+/// Facts that were looked up before the reactors ran.
 #[derive(Clone)]
 struct Known {
     metadata: Metadata,
@@ -209,6 +211,24 @@ async fn run_shard(
         }
     });
     Ok(osd)
+}
+
+/// Starts the OSD's live view: its metrics on a free loopback port, its admin socket in the testbed's folder. A folder whose name is too long for a socket has none; the log says so.
+async fn show_live(osd: &Rc<OsdShard>, layout: &Layout) -> anyhow::Result<()> {
+    let id = osd.config.id;
+    measure_load(osd);
+    if let Err(e) = serve_admin_socket(osd, &layout.admin_socket(id)) {
+        tracing::warn!("no admin socket: {e}; `carmine admin --osd {} QUESTION` asks the same", id.0);
+    }
+    // Never the cluster's address: remote readers of metrics need a proxy that authenticates them.
+    let local = match osd.config.listen {
+        IpAddr::V6(ip) if ip.is_loopback() => IpAddr::V6(ip),
+        _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    let addr = serve_http(osd, SocketAddr::new(local, 0)).await.context("cannot serve metrics")?;
+    let path = layout.http_addr(id);
+    let written = osd.shard.alien(WRITE_NS, move || write_whole(&path, format!("{addr}\n").as_bytes()));
+    written.await.context("cannot tell the metrics' address")
 }
 
 /// One shard that cannot run ends the process.

@@ -16,7 +16,7 @@ const WRITE_BUFFERS: u64 = 6;
 pub struct Memory {
     /// All of it.
     whole: u64,
-    /// What the OSD needs whatever it is given: itself, and the logs of its PGs.
+    /// The OSD needs this much whatever it is given: for itself, and for the logs of its PGs.
     fixed: u64,
     shards: u64,
     /// I/O buffers of each reactor.
@@ -54,7 +54,7 @@ impl Memory {
         }
     }
 
-    /// What is given away, without what is left to requests.
+    /// The sum of all shares but that of requests.
     fn given(&self) -> u64 {
         let per_shard = (self.arena_per_shard + self.onodes_per_shard) as u64;
         self.fixed

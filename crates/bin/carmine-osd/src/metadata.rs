@@ -1,4 +1,4 @@
-//! What an OSD tells the monitor of itself and its machine when it boots; `ceph osd metadata` shows it.
+//! The metadata of an OSD: it describes itself and its machine to the monitor when it boots; `ceph osd metadata` shows it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) fn of(
     all.chain(store.into_iter().flat_map(drives)).collect()
 }
 
-/// What the store's parts lie on, and how it is treated for that. Ceph has no keys for what was forced, for the reason, and
+/// The drives under the store's parts, and how the store treats them. Ceph has no keys for what was forced, for the reason, and
 /// for a drive's caches.
 fn drives(store: &StoreFacts) -> Vec<(String, String)> {
     let parts = || [&store.data, &store.log].into_iter().chain(&store.db).map(|part| &part.drive);

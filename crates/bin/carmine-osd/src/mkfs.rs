@@ -70,7 +70,7 @@ fn link_device(device: &Path, link: &Path) -> anyhow::Result<()> {
     self::link(&device, link)
 }
 
-/// What the kernel says of a block device; the store would fail at its first write.
+/// True if the kernel lets nobody write to this block device; the store would fail at its first write.
 fn is_read_only(device: &Path) -> bool {
     let name = device.file_name().unwrap_or_default();
     let said = std::fs::read_to_string(Path::new("/sys/class/block").join(name).join("ro"));

@@ -112,7 +112,7 @@ pub fn mount_options(facts: &StoreFacts, cache_bytes_per_shard: usize, reactors:
     }
 }
 
-/// What becomes of the space of new stores and logs.
+/// How the space of new stores and logs is prepared.
 pub fn fill(plan: &Plan) -> Fill {
     match (plan.sparse, plan.zero) {
         (true, _) => Fill::Nothing,

@@ -1,4 +1,4 @@
-//! What only the build knows: commit, compiler, flags.
+//! Facts that only the build knows: commit, compiler, flags.
 
 /// Commit that was built, with `+` if files differed from it; empty outside a git repository.
 pub const GIT_HASH: &str = env!("CARMINE_GIT_HASH");

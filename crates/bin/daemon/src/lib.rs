@@ -1,4 +1,4 @@
-//! What the programs `carmine`, `carmine-osd` and `carmine-mon` share: how they begin and end, their allocator, logs and
+//! Shared by the programs `carmine`, `carmine-osd` and `carmine-mon`: how they begin and end, their allocator, logs and
 //! signals, and what their build knows.
 #![allow(
     clippy::disallowed_methods,

@@ -15,9 +15,9 @@ pub(crate) const HYPERCONVERGED: &str = "a hyperconverged builder's CPU-set stud
 pub(crate) const TUNING_GUIDE: &str = "a tuning guide of a small cluster, measured with rados bench";
 /// Linux's own documentation.
 pub(crate) const KERNEL: &str = "Linux kernel documentation";
-/// What drives promise.
+/// The promises of drives.
 pub(crate) const NVME: &str = "NVM Express base specification";
-/// What links carry: transfers per second, lanes and encoding.
+/// The speed of links: transfers per second, lanes and encoding.
 pub(crate) const PCIE: &str = "PCI Express base specification";
 /// Measured with this program.
 pub(crate) const OWN: &str = "Carmine's own measurements (ARCHITECTURE.md)";
@@ -51,7 +51,7 @@ impl Severity {
     }
 }
 
-/// What was found about one topic, of one thing.
+/// A finding about one topic, on one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The topic, such as `CPU governor`.

@@ -68,7 +68,7 @@ impl<'a> Machine<'a> {
         self.text(path)?.parse().ok()
     }
 
-    /// What follows `prefix` in the first line of a file that begins with it.
+    /// The rest of the first line of a file that begins with `prefix`.
     pub(crate) fn field(&self, path: impl AsRef<Path>, prefix: &str) -> Option<String> {
         let text = self.text(path)?;
         text.lines().find_map(|line| line.strip_prefix(prefix)).map(|rest| rest.trim().to_owned())
@@ -105,12 +105,12 @@ impl<'a> Machine<'a> {
         cpuinfo.lines().any(|line| line.starts_with("flags") && line.split(' ').any(|f| f == "hypervisor"))
     }
 
-    /// What `judge` finds of each drive.
+    /// The findings of `judge` about each drive.
     pub(crate) fn each_drive(&self, judge: fn(&Machine<'_>, &Device) -> Finding) -> Vec<Finding> {
         self.drives.iter().map(|drive| judge(self, drive).on(&drive.name)).collect()
     }
 
-    /// What `judge` finds of each drive and each interface.
+    /// The findings of `judge` about each drive and each interface.
     pub(crate) fn each_device(&self, judge: fn(&Machine<'_>, &Device) -> Option<Finding>) -> Vec<Finding> {
         let devices = self.drives.iter().chain(&self.nics);
         devices.filter_map(|device| Some(judge(self, device)?.on(&device.name))).collect()

@@ -1,4 +1,4 @@
-//! What the doctor is told of the testbed.
+//! The testbed as the doctor is told of it.
 
 use std::path::PathBuf;
 

@@ -63,7 +63,7 @@ pub fn examine(options: &Options) -> Vec<Finding> {
         .collect()
 }
 
-/// What was found, or that there is nothing to judge.
+/// The findings, or one that says that there is nothing to judge.
 fn or_absent(found: Vec<Finding>, what: &str) -> Vec<Finding> {
     if found.is_empty() { vec![absent(what)] } else { found }
 }
