@@ -39,7 +39,8 @@ struct Progress {
     shown: Shown,
 }
 
-fn style(template: &str) -> ProgressStyle {
+/// The style of a progress bar.
+pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 

@@ -59,28 +59,19 @@ impl Daemons {
         // A record of an earlier life would be taken for the new one's.
         files::remove_file(&self.layout.pid_file(daemon))?;
         let own = std::iter::once(programs.of(daemon)?.into()).chain(arguments(&self.layout, daemon));
-        match daemon {
-            Daemon::Osd(osd) if !plan.osd_wrap.is_empty() => self.start_wrapped(plan, osd, own),
-            _ => {
-                let env = match daemon {
-                    Daemon::Mon => Vec::new(),
-                    Daemon::Osd(osd) => wrap::env_for(&plan.osd_env, osd),
-                };
-                let line: Vec<_> = own.collect();
-                let child = process::spawn(&line, &env, false, &self.layout.log(daemon))?;
-                self.adopt(daemon, child)
-            }
-        }
-    }
-
-    /// Starts a wrapper around an OSD, which writes its own record, whichever process it is.
-    fn start_wrapped(&mut self, plan: &Plan, osd: OsdId, own: impl Iterator<Item = OsString>) -> Result<()> {
-        let daemon = Daemon::Osd(osd);
-        let mut wrapper = Wrapper::announce(&self.layout, &plan.fsid, osd)?;
+        let log = self.layout.log(daemon);
+        let Daemon::Osd(osd) = daemon else {
+            return self.adopt(daemon, process::spawn(&own.collect::<Vec<_>>(), &[], false, &log)?);
+        };
         let mut env = wrap::env_for(&plan.osd_env, osd);
+        if plan.osd_wrap.is_empty() {
+            return self.adopt(daemon, process::spawn(&own.collect::<Vec<_>>(), &env, false, &log)?);
+        }
+        // In a wrapper the OSD writes its own record, whichever process it is.
+        let mut wrapper = Wrapper::announce(&self.layout, &plan.fsid, osd)?;
         env.push(wrapper.mark());
         let line: Vec<_> = wrap::words_for(&plan.osd_wrap, osd).into_iter().chain(own).collect();
-        let child = process::spawn(&line, &env, true, &self.layout.log(daemon))?;
+        let child = process::spawn(&line, &env, true, &log)?;
         let process = ProcessId::of(child.id() as i32);
         self.running.push(Started { daemon, child, id: None });
         wrapper.started(&self.layout, process)

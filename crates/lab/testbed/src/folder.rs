@@ -39,14 +39,14 @@ pub trait FolderPlan: Serialize + DeserializeOwned {
 pub struct Bed<P> {
     pub(crate) layout: Layout,
     pub(crate) plan: P,
-    _lock: FolderLock,
+    _lock: File,
 }
 
 impl<P: FolderPlan> Bed<P> {
     /// Takes an empty or absent folder, writes the plan there and lets `fill` make the rest. If that fails, what was made is
     /// removed again.
     pub(crate) fn make(layout: &Layout, plan: P, fill: impl FnOnce(&mut Self) -> Result<()>) -> Result<Self> {
-        let NewFolder { layout, lock, existed } = NewFolder::take(layout, P::WHAT)?;
+        let (layout, lock, existed) = take_new(layout, P::WHAT)?;
         let mut bed = Self { layout, plan, _lock: lock };
         if let Err(e) = bed.write_plan().and_then(|()| fill(&mut bed)) {
             bed.remove_files()?;
@@ -66,7 +66,7 @@ impl<P: FolderPlan> Bed<P> {
         if load::<P>(&layout)?.is_none() {
             return Ok(None);
         }
-        let lock = FolderLock::take(&layout)?;
+        let lock = lock(&layout)?;
         // Read again under the lock: another command may have changed it meanwhile.
         let Some(plan) = load(&layout)? else { return Ok(None) };
         ruin::restore_records(&layout)?;
@@ -192,32 +192,21 @@ pub(crate) fn remove_files(
     others.into_iter().chain(last).try_for_each(|file| files::remove_file(&file))
 }
 
-/// Held while a command starts, stops or removes a testbed. The kernel releases it with the process, so a killed command
-/// leaves no stale lock. Daemons do not inherit it (the file is close-on-exec).
-#[derive(Debug)]
-pub(crate) struct FolderLock {
-    _file: File,
-}
-
-impl FolderLock {
-    /// Takes the lock, or says who else may hold it. The folder must exist.
-    pub(crate) fn take(layout: &Layout) -> Result<Self> {
-        let path = layout.lock();
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(TestbedError::io("open", &path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(failed!(
-                "another carmine command is working on {} (it holds {}): wait for it, or end it",
-                layout.dir().display(),
-                path.display()
-            )),
-            Err(TryLockError::Error(e)) => Err(TestbedError::io("lock", &path)(e)),
-        }
+/// Takes the lock that is held while a command starts, stops or removes a testbed, or says who else may hold it. The folder must
+/// exist. The kernel releases it with the process, so a killed command leaves no stale lock. Daemons do not inherit it (the file
+/// is close-on-exec).
+pub(crate) fn lock(layout: &Layout) -> Result<File> {
+    let path = layout.lock();
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(TestbedError::io("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(failed!(
+            "another carmine command is working on {} (it holds {}): wait for it, or end it",
+            layout.dir().display(),
+            path.display()
+        )),
+        Err(TryLockError::Error(e)) => Err(TestbedError::io("lock", &path)(e)),
     }
 }
 
@@ -244,30 +233,19 @@ pub fn refuse_used_folder(dir: &Path, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// An empty folder that was taken for something new.
-#[derive(Debug)]
-struct NewFolder {
-    layout: Layout,
-    lock: FolderLock,
-    /// False if it was created now: it is removed again if filling it fails.
-    existed: bool,
-}
-
-impl NewFolder {
-    /// Makes the folder if there is none, and locks it.
-    ///
-    /// # Errors
-    /// There is something in it, or another command works on it.
-    fn take(layout: &Layout, what: &str) -> Result<Self> {
-        refuse_used_folder(layout.dir(), what)?;
-        let existed = layout.dir().exists();
-        fs::create_dir_all(layout.dir()).map_err(TestbedError::io("create", layout.dir()))?;
-        let layout = Layout::new(layout.dir())?;
-        let lock = FolderLock::take(&layout)?;
-        // Another command may have been quicker.
-        refuse_used_folder(layout.dir(), what)?;
-        Ok(Self { layout, lock, existed })
-    }
+/// Takes a folder for something new: makes it if there is none, and locks it. The flag tells whether it existed.
+///
+/// # Errors
+/// There is something in it, or another command works on it.
+fn take_new(layout: &Layout, what: &str) -> Result<(Layout, File, bool)> {
+    refuse_used_folder(layout.dir(), what)?;
+    let existed = layout.dir().exists();
+    fs::create_dir_all(layout.dir()).map_err(TestbedError::io("create", layout.dir()))?;
+    let layout = Layout::new(layout.dir())?;
+    let lock = lock(&layout)?;
+    // Another command may have been quicker.
+    refuse_used_folder(layout.dir(), what)?;
+    Ok((layout, lock, existed))
 }
 
 #[derive(Deserialize)]
@@ -314,10 +292,10 @@ mod tests {
     fn a_folder_with_other_things_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(&dir.path().join("bed")).unwrap();
-        assert!(!NewFolder::take(&layout, "testbed").unwrap().existed);
-        assert!(NewFolder::take(&layout, "testbed").unwrap().existed, "a lock alone is nothing");
+        assert!(!take_new(&layout, "testbed").unwrap().2);
+        assert!(take_new(&layout, "testbed").unwrap().2, "a lock alone is nothing");
         fs::write(layout.dir().join("thesis.tex"), "").unwrap();
-        let error = NewFolder::take(&layout, "peer").unwrap_err();
+        let error = take_new(&layout, "peer").unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("thesis.tex"), "{error}");
         assert!(error.to_string().contains("holds no peer"), "{error}");
     }

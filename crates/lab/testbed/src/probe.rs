@@ -120,14 +120,14 @@ fn reactor() -> Config {
     }
 }
 
-/// Runs `work` with a client of the monitor at `mon`, which must send its map within `limit`.
+/// Runs `work` with a client of the monitor at `mon`, which must send its map within `limit`; an operation may take `op_limit`.
 pub(crate) fn with_client<R>(
     mon: SocketAddr,
     limit: Duration,
+    op_limit: Duration,
     work: impl AsyncFnOnce(&Shard, &Rc<Client>) -> R,
 ) -> Result<R> {
-    let options =
-        Options { connect_timeout: limit, op_timeout: Some(limit.min(ANSWER_LIMIT)), ..Options::default() };
+    let options = Options { connect_timeout: limit, op_timeout: Some(op_limit), ..Options::default() };
     block_on(reactor(), async move |shard: Shard| {
         let client = Client::connect(&shard, mon, options).await.map_err(|e| failed!("{e}"))?;
         let result = work(&shard, &client).await;
@@ -146,7 +146,7 @@ pub(crate) fn wait_until_ready(
     end: Instant,
 ) -> Result<()> {
     let limit = end.saturating_duration_since(Instant::now()).min(CONNECT_LIMIT);
-    with_client(mon, limit, async |shard, client| {
+    with_client(mon, limit, limit.min(ANSWER_LIMIT), async |shard, client| {
         loop {
             let found = look(client).await;
             if found.is_ready(plan) {
@@ -173,14 +173,8 @@ fn late(found: &Probe, plan: &Plan, daemons: &Daemons, limit: Duration) -> crate
 
 /// One question to one OSD, whose answer may take `limit`.
 pub(crate) fn ask(mon: SocketAddr, osd: OsdId, question: &str, limit: Duration) -> Result<String> {
-    let options = Options { connect_timeout: ANSWER_LIMIT, op_timeout: Some(limit), ..Options::default() };
-    block_on(reactor(), async move |shard: Shard| {
-        let client = Client::connect(&shard, mon, options).await.map_err(|e| failed!("{e}"))?;
-        let answer = client.admin(osd, question).await.map_err(|e| failed!("{e}"));
-        client.shutdown();
-        answer
-    })
-    .map_err(|e| failed!("cannot start a reactor: {e}"))?
+    let answer = with_client(mon, ANSWER_LIMIT, limit, async |_, client| client.admin(osd, question).await)?;
+    answer.map_err(|e| failed!("{e}"))
 }
 
 /// Looks once: the newest map that has arrived, then every OSD that is up.

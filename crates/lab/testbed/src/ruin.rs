@@ -2,7 +2,7 @@
 //! And daemons whose records are lost or damaged, found by their command lines.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use carmine_types::OsdId;
 
 use crate::daemons::arguments;
 use crate::error::{Result, TestbedError, failed};
-use crate::folder::{FolderLock, FolderPlan, has_other_format, remove_files, stop_daemons};
+use crate::folder::{FolderPlan, has_other_format, lock, remove_files, stop_daemons};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::ProcessId;
@@ -21,7 +21,7 @@ use crate::testbed::load_plan;
 pub struct Ruin {
     layout: Layout,
     why: String,
-    _lock: FolderLock,
+    _lock: File,
 }
 
 impl Ruin {
@@ -37,7 +37,7 @@ impl Ruin {
             Ok(None) => format!("{} is missing", layout.plan().display()),
             Err(e) => e.to_string(),
         };
-        let lock = FolderLock::take(&layout)?;
+        let lock = lock(&layout)?;
         Ok(Some(Self { layout, why, _lock: lock }))
     }
 

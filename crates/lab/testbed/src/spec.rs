@@ -198,7 +198,7 @@ settings! {
         #[arg(long, value_name = "N", help_heading = "CPUs")]
         #[axis("alien_threads", "--alien-threads", Start, count(256))]
         alien_threads: Option<u16>,
-        /// What idle reactors do: poll, adaptive, adaptive:MICROSECONDS, sleep [default: adaptive]
+        /// How idle reactors wait: poll, adaptive, adaptive:MICROSECONDS, sleep [default: adaptive]
         #[arg(long, value_name = "POLICY", help_heading = "CPUs")]
         #[axis("poll", "--poll", Start, Kind::Text)]
         poll: Option<String>,

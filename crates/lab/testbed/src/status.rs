@@ -93,7 +93,7 @@ pub fn status(layout: &Layout) -> Result<Status> {
     let mut problems = Vec::new();
     let seen = match addr {
         None => Probe::default(),
-        Some(addr) => probe::with_client(addr, LIMIT, async |_, client| probe::look(client).await)
+        Some(addr) => probe::with_client(addr, LIMIT, LIMIT, async |_, client| probe::look(client).await)
             .unwrap_or_else(|e| {
                 problems.push(format!("the monitor does not answer: {e}"));
                 Probe::default()

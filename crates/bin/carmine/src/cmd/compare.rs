@@ -27,7 +27,7 @@ pub(crate) struct CompareArgs {
     /// Two arms of the run BASE [default: those that its plan compares]
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1, conflicts_with = "new")]
     arms: Vec<String>,
-    /// Accept what gets worse by less than this, such as 5% or 0.05
+    /// Accept figures that get worse by less than this, such as 5% or 0.05
     #[arg(long, value_name = "PART", default_value = "5%", value_parser = parse_part)]
     tolerance: f64,
     /// Write the comparison to this file, as JSON

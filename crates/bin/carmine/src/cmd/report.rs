@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use carmine_report::{ReportError, Step, Written, write_report};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 
 use carmine_testbed::output::{note, print};
+
+use crate::progress::style;
 
 /// A report that takes longer has a progress bar.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -50,8 +52,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, ReportError> {
     let begun = Instant::now();
     let bar = ProgressBar::hidden();
-    let style = ProgressStyle::with_template("{spinner} {msg} [{bar:24}] {pos}/{len}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(style("{spinner} {msg} [{bar:24}] {pos}/{len}"));
     let mut show = |step| {
         if bar.is_hidden() && begun.elapsed() > MOMENT {
             bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -33,7 +33,7 @@ use target::{StoreTarget, owner};
 enum KvKind {
     /// RocksDB, in the folder.
     Rocks,
-    /// A map in memory: what the store costs without RocksDB; nothing survives.
+    /// A map in memory, to measure the store without RocksDB; nothing survives.
     Memory,
 }
 
@@ -49,7 +49,7 @@ enum KvKind {
                   Exit codes: 0 measured; 1 it failed or was interrupted; 2 it cannot be measured as asked."
 )]
 pub(crate) struct StoreBenchArgs {
-    /// Folder for the store; what it makes there is removed afterwards
+    /// Folder for the store, which is removed afterwards
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     dir: PathBuf,
     /// cyan, null or blue
@@ -91,16 +91,16 @@ pub(crate) struct StoreBenchArgs {
     /// Alien threads
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     alien_threads: u16,
-    /// What idle reactors do: poll, adaptive, adaptive:MICROSECONDS, sleep
+    /// How idle reactors wait: poll, adaptive, adaptive:MICROSECONDS, sleep
     #[arg(long, value_name = "POLICY", default_value_t)]
     poll: PollPolicy,
     #[command(flatten)]
     tuning: TuningWish,
-    /// Each load in four windows: in the first and the last as it is, in those between while RocksDB merges all its tables
-    /// again and again (with so much beside the load's own that it never ends), so that what compaction costs is seen
+    /// Show the cost of compaction: run each load in four windows, the first and the last as usual, the two between while
+    /// RocksDB merges all its tables again and again (with SIZE of other data beside the load's, so that it never ends)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "256m", value_parser = parse_bytes)]
     compaction: Option<u64>,
-    /// File for the result, in JSON: what the store lies on, how it was mounted, and a row of figures for each load
+    /// File for the result, in JSON: the drives under the store, its settings, and a row of figures for each load
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

@@ -7,10 +7,11 @@ use carmine_study::expand::show_duration;
 use carmine_study::plan::Plan;
 use carmine_study::run::{Event, Job};
 use carmine_study::scaling::{KNEE, Scaling};
-use comfy_table::{CellAlignment, Table};
-use indicatif::{ProgressBar, ProgressStyle};
-
 use carmine_testbed::output::note;
+use comfy_table::{CellAlignment, Table};
+use indicatif::ProgressBar;
+
+use crate::progress::style;
 
 /// The bar of a sweep; on anything but a terminal, a line per point that failed.
 pub(crate) struct View {
@@ -20,9 +21,8 @@ pub(crate) struct View {
 
 impl View {
     pub(crate) fn new(points: usize) -> View {
-        let style = ProgressStyle::with_template("{pos}/{len} [{bar:24}] {elapsed} {msg}");
-        let bar = ProgressBar::new(points as u64)
-            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let style = style("{pos}/{len} [{bar:24}] {elapsed} {msg}");
+        let bar = ProgressBar::new(points as u64).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
         View { bar, point: String::new() }
     }
