@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use carmine_tests::{Testbed, carmine_bin, skip};
+use carmine_tests::{Testbed, carmine_bin, installed, skip};
 use serde_json::Value;
 
 const ATTEMPTS: usize = 3;
@@ -123,6 +123,20 @@ fn a_throttled_generator_is_the_limit() {
         let _burners = [Burner::on(CLIENT_CPU), Burner::on(CLIENT_CPU)];
         let args = ["--rw", "randread", "--iodepth", "32", "--runtime", "1500ms"];
         wants_verdict(&bench(&bed, &["nice", "-n", "19"], &args), "CLIENT")
+    });
+}
+
+/// Four processes of fio on one CPU: no thread of theirs is always busy, and the CPU is.
+#[test]
+fn a_stock_client_that_fills_its_cpu_is_the_limit() {
+    if !two_cpus() || !installed("fio", "fio") || !installed("rbd", "ceph-common") {
+        return;
+    }
+    let bed = up("cyan", &[]);
+    retry(|| {
+        let wide = ["--numjobs", "4", "--processes", "4", "--volumes", "4", "--iodepth", "64"];
+        let fio = ["--client", "fio-rbd", "--rw", "randread", "--runtime", "3", "--ramp", "1"];
+        wants_verdict(&bench(&bed, &[], &[&fio[..], &wide].concat()), "CLIENT")
     });
 }
 

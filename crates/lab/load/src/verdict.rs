@@ -1,5 +1,6 @@
 //! What limited the load: simple rules over the window, the first that holds wins.
 
+use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::window::{ReactorWindow, Window};
@@ -55,6 +56,8 @@ pub struct Evidence {
     /// Part of the window that the busiest generator thread was busy or waited for a CPU; `None` for in-process load,
     /// which has none.
     pub client_busy: Option<f64>,
+    /// CPUs that the generator used of those it may use. `None` for our own generator: its idle threads may spin.
+    pub client_cpus: Option<(f64, u32)>,
     /// Requests in flight, at most.
     pub depth: f64,
     /// For open-loop load: it kept up with its schedule.
@@ -135,13 +138,22 @@ fn rate_met(evidence: &Evidence) -> Finding {
     evidence.rate_met.filter(|met| *met).map(|_| (Limiter::Qd, "the offered rate was met".into()))
 }
 
-/// The hottest generator thread. More load confirms it, or, if it came from CPUs that were free, refutes it.
+/// The hottest generator thread, or all CPUs of the generator. More load confirms it, or, if it came from CPUs that were
+/// free, refutes it.
 fn client(evidence: &Evidence) -> Finding {
-    let busy = evidence.client_busy.filter(|busy| *busy >= SATURATED)?;
-    let mut text = format!(
-        "the hottest generator thread was busy or without a CPU {} of the window: more client CPUs and --numjobs help",
-        percent(busy)
-    );
+    let hot = evidence.client_busy.filter(|busy| *busy >= SATURATED).map(|busy| {
+        format!(
+            "the hottest generator thread was busy or without a CPU {} of the window: more client CPUs and --numjobs help",
+            percent(busy)
+        )
+    });
+    let full = evidence.client_cpus.filter(|(used, cpus)| *used >= SATURATED * f64::from(*cpus));
+    let mut text = hot.or_else(|| {
+        full.map(|(used, cpus)| {
+            let cpus = counted(cpus as usize, "CPU");
+            format!("the generator used {used:.2} of its {cpus}: it needs more (--client-cpus)")
+        })
+    })?;
     if let Some(more) = &evidence.more_load {
         if more.ratio < GAIN && more.own_cpus {
             return None;

@@ -2,14 +2,19 @@
 
 use super::{Context, ratio, seconds};
 use crate::result::JobResult;
+use crate::spec::LoadSpec;
 use crate::verdict::{Imbalance, NOISE, noise};
 use crate::window::Window;
 
 /// Windows below this are too short for a figure that is to be believed.
 const SMOKE_BELOW_S: f64 = 60.0;
+/// Parts of the load's depth between which the mean number of operations in flight is as it should be: those at the ends of
+/// the window are counted in part only.
+const LITTLE_MIN: f64 = 0.8;
+const LITTLE_MAX: f64 = 1.1;
 
 /// All remarks about a window.
-pub(super) fn marks(result: &JobResult, window: &Window, context: &Context) -> Vec<String> {
+pub(super) fn marks(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Context) -> Vec<String> {
     let mut marks = Vec::new();
     if context.shared {
         marks.push("SHARED: reactors, aliens or clients share CPUs; figures per core are left out".into());
@@ -23,6 +28,7 @@ pub(super) fn marks(result: &JobResult, window: &Window, context: &Context) -> V
     }
     marks.extend(noise_marks(window));
     marks.extend(unsteady(result, wall));
+    marks.extend(little(spec, result, wall));
     if let Some(imbalance) = Imbalance::of(window).filter(Imbalance::of_pgs) {
         marks.push(format!("IMBALANCED: {}; raise --pgs", imbalance.pgs_text()));
     }
@@ -50,6 +56,29 @@ pub(super) fn marks(result: &JobResult, window: &Window, context: &Context) -> V
         ));
     }
     marks
+}
+
+/// Operations in flight on average by Little's law, IOPS × mean latency; `None` without the latency of every operation.
+pub(super) fn in_flight(result: &JobResult, wall_s: f64) -> Option<f64> {
+    let counted = result.read.latency_ns.count() + result.write.latency_ns.count();
+    let latency_ns = result.read.latency_ns.sum() + result.write.latency_ns.sum();
+    ratio(latency_ns as f64 / 1e9, wall_s).filter(|_| counted > 0 && counted == result.ops())
+}
+
+/// A closed loop keeps as many operations in flight as it is asked to, or one of its figures is not what its name says.
+fn little(spec: &LoadSpec, result: &JobResult, wall_s: f64) -> Option<String> {
+    let asked = spec.depth_total() as f64;
+    let found = in_flight(result, wall_s).filter(|_| spec.rate_iops.is_none() && !spec.ends_by_itself())?;
+    let why = match found / asked {
+        part if part < LITTLE_MIN => {
+            "latency is only a part of an operation's time, or the generator did not keep its queue full"
+        }
+        part if part > LITTLE_MAX => "latency and the window were not measured by the same clock",
+        _ => return None,
+    };
+    Some(format!(
+        "LITTLE: IOPS x mean latency is {found:.1} operations in flight, not the {asked} of the load: {why}"
+    ))
 }
 
 /// IOPS that rose or fell over the window.

@@ -63,11 +63,11 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         percent_of_device: raw.device,
         percent_of_messenger: raw.messenger,
         more_load: context.more_load.clone(),
-        ..evidence(spec, result, &context, wall)
+        ..evidence(spec, result, window, &context)
     };
     let (limiter, verdict_reason) = verdict(window, &evidence);
     let mut marks = std::mem::take(&mut context.marks);
-    marks.extend(marks::marks(result, window, &context));
+    marks.extend(marks::marks(spec, result, window, &context));
     let above = [("device", raw.device), ("messenger", raw.messenger)];
     let above = above.into_iter().filter_map(|(what, percent)| Some((what, percent.filter(|p| *p > 100.0)?)));
     let above: Vec<String> = above
@@ -92,6 +92,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         window_seconds: wall,
         iops,
         osd_iops,
+        ops_in_flight: marks::in_flight(result, wall),
         shared: context.shared,
         in_process: context.in_process,
         iops_per_core: PerCore {
@@ -169,13 +170,15 @@ fn throttled_seconds(window: &Window) -> Option<f64> {
     (!known.is_empty()).then(|| seconds(known.iter().sum()))
 }
 
-fn evidence(spec: &LoadSpec, result: &JobResult, context: &Context, wall: f64) -> Evidence {
+fn evidence(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Context) -> Evidence {
+    let wall = seconds(window.wall_ns);
     // A generator thread that waits for a CPU holds the load back just as one that is busy.
     let client = result.client.busy_ns + result.client.wait_ns;
     let client = ratio(client as f64, result.client.wall_ns as f64);
     Evidence {
         shared: context.shared,
         client_busy: client.filter(|_| !context.in_process),
+        client_cpus: ratio(seconds(window.machine.generator_ns), wall).zip(context.client_cpus),
         depth: spec.depth_total() as f64,
         rate_met: spec.rate_iops.map(|_| seconds(result.behind_ns) <= BEHIND_MAX * wall),
         ..Evidence::default()

@@ -23,6 +23,8 @@ pub struct Context {
     pub shared: bool,
     /// Distinct CPUs of reactors and aliens, or less where a quota gives them less time.
     pub allocated_cores: f64,
+    /// CPUs that a foreign generator may use; `None` for our own.
+    pub client_cpus: Option<u32>,
     /// Replicas of the pool.
     pub size: u32,
     /// The load ran inside the OSD: its CPU time is in the OSD's.
@@ -126,6 +128,9 @@ pub struct Report {
     pub iops: f64,
     /// Client IOPS × replicas of writes, as OSDs see it.
     pub osd_iops: f64,
+    /// Operations in flight on average: IOPS × mean latency (Little's law); `None` if not every latency is known.
+    #[serde(default)]
+    pub ops_in_flight: Option<f64>,
     pub shared: bool,
     pub in_process: bool,
     pub iops_per_core: PerCore,

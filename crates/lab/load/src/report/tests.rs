@@ -109,6 +109,30 @@ fn result_has_every_field_of_the_issue() {
 }
 
 #[test]
+fn a_depth_that_was_not_in_flight_is_marked() {
+    let (mut spec, mut result, window, _) = case(false);
+    let mut little = |spec: &LoadSpec, latency_ns: u64| {
+        for stats in [&mut result.read, &mut result.write] {
+            stats.latency_ns.clear();
+            stats.latency_ns.record_n(latency_ns, stats.ops);
+        }
+        let r = report(spec, &result, &window, case(false).3);
+        (r.ops_in_flight.unwrap(), r.marks.into_iter().find(|mark| mark.starts_with("LITTLE")))
+    };
+    // 4,000 IOPS of 4 ms each.
+    spec.iodepth = 16;
+    spec.numjobs = 1;
+    let (in_flight, mark) = little(&spec, 4_000_000);
+    assert!((in_flight / 16.0 - 1.0).abs() < 0.01 && mark.is_none(), "{in_flight}, {mark:?}");
+    let (_, mark) = little(&spec, 400_000);
+    assert!(mark.is_some_and(|mark| mark.contains("is 1.6 operations in flight, not the 16")));
+    let (_, mark) = little(&spec, 8_000_000);
+    assert!(mark.is_some_and(|mark| mark.contains("not measured by the same clock")));
+    spec.rate_iops = Some(4000.0);
+    assert_eq!(little(&spec, 400_000).1, None, "an open loop has no depth to keep");
+}
+
+#[test]
 fn noise_is_marked_and_spoils_the_machines_figure() {
     let (spec, result, mut window, context) = case(false);
     window.machine.idle_baseline_cores = 1.9;

@@ -119,6 +119,17 @@ fn each_limiter_is_named() {
 }
 
 #[test]
+fn a_client_without_free_cpus_is_the_limit_though_none_of_its_threads_is() {
+    let quarter = window(vec![osd(&[0.25], 0.0, 1)], 0.0, 0.0);
+    let used = |cores, cpus| Evidence { client_cpus: Some((cores, cpus)), ..evidence(0.3, 256.0) };
+    let (limiter, why) = verdict(&quarter, &used(1.0, 1));
+    assert!(limiter == Limiter::Client && why.contains("used 1.00 of its 1 CPU:"), "{why}");
+    let (limiter, why) = verdict(&quarter, &used(7.3, 8));
+    assert!(limiter == Limiter::Client && why.contains("used 7.30 of its 8 CPUs:"), "{why}");
+    assert_eq!(verdict(&quarter, &used(1.0, 2)).0, Limiter::Unknown);
+}
+
+#[test]
 fn shared_and_open_loop() {
     let saturated = window(vec![osd(&[0.99], 0.0, 1)], 0.0, 0.0);
     assert_eq!(verdict(&saturated, &Evidence { shared: true, ..evidence(0.1, 1.0) }).0, Limiter::Shared);

@@ -136,6 +136,7 @@ impl Target {
             plan: self.plan.clone(),
             shared: self.grid.shared,
             allocated_cores: self.allocated_cores,
+            client_cpus: Some(self.client_cpus.len() as u32),
             grid: serde_json::to_value(&self.grid).unwrap_or_default(),
             host: host_report(),
             size: self.size,
