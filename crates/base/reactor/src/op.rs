@@ -68,7 +68,7 @@ pub(crate) enum WakeTarget {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SlotState {
     Free,
     Queued,
     InFlight,
@@ -81,7 +81,7 @@ enum State {
 
 struct Slot {
     op: Option<Op>,
-    state: State,
+    state: SlotState,
     result: i32,
     flags: u32,
     target: WakeTarget,
@@ -114,7 +114,7 @@ pub(crate) struct Ops {
 impl Ops {
     fn add(&mut self, op: Op) -> u32 {
         let slot =
-            Slot { op: Some(op), state: State::Queued, result: 0, flags: 0, target: WakeTarget::Nobody };
+            Slot { op: Some(op), state: SlotState::Queued, result: 0, flags: 0, target: WakeTarget::Nobody };
         let index = match self.free.pop() {
             Some(i) => {
                 self.slots[i as usize] = slot;
@@ -131,7 +131,7 @@ impl Ops {
 
     fn release(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        slot.state = State::Free;
+        slot.state = SlotState::Free;
         slot.target = WakeTarget::Nobody;
         self.free.push(index);
     }
@@ -139,13 +139,13 @@ impl Ops {
     /// Marks a queued operation as the driver's and shows it; `None` if its future was dropped meanwhile.
     pub(crate) fn start(&mut self, index: u32) -> Option<&mut Op> {
         match self.slots[index as usize].state {
-            State::Queued => {
+            SlotState::Queued => {
                 self.in_flight += 1;
                 let slot = &mut self.slots[index as usize];
-                slot.state = State::InFlight;
+                slot.state = SlotState::InFlight;
                 slot.op.as_mut()
             }
-            State::DeadQueued => {
+            SlotState::DeadQueued => {
                 self.release(index);
                 None
             }
@@ -156,20 +156,20 @@ impl Ops {
     /// An operation that the driver has (`sim` moves the bytes when it completes).
     pub(crate) fn running(&mut self, index: u32) -> Option<&mut Op> {
         let slot = self.slots.get_mut(index as usize)?;
-        matches!(slot.state, State::InFlight | State::Orphan).then_some(slot.op.as_mut()).flatten()
+        matches!(slot.state, SlotState::InFlight | SlotState::Orphan).then_some(slot.op.as_mut()).flatten()
     }
 
     /// Takes a completion in; whom to wake.
     pub(crate) fn finish(&mut self, d: Done) -> WakeTarget {
         let slot = &mut self.slots[d.op as usize];
         let target = match slot.state {
-            State::InFlight => {
-                slot.state = State::Done;
+            SlotState::InFlight => {
+                slot.state = SlotState::Done;
                 slot.result = d.result;
                 slot.flags = d.flags;
                 std::mem::take(&mut slot.target)
             }
-            State::Orphan => {
+            SlotState::Orphan => {
                 if let Some(op) = slot.op.take()
                     && op.makes_fd()
                     && op.is_os()
@@ -180,7 +180,9 @@ impl Ops {
                 self.release(d.op);
                 WakeTarget::Nobody
             }
-            State::Free | State::Queued | State::Done | State::DeadQueued => return WakeTarget::Nobody,
+            SlotState::Free | SlotState::Queued | SlotState::Done | SlotState::DeadQueued => {
+                return WakeTarget::Nobody;
+            }
         };
         self.in_flight -= 1;
         self.completed += 1;
@@ -194,7 +196,7 @@ impl Ops {
 
     /// Those among them that wait for a peer to do something: every listener and every open connection has one.
     pub(crate) fn standing(&self) -> usize {
-        let held = |slot: &&Slot| matches!(slot.state, State::InFlight | State::Orphan);
+        let held = |slot: &&Slot| matches!(slot.state, SlotState::InFlight | SlotState::Orphan);
         let waits = |slot: &&Slot| matches!(slot.op, Some(Op::Accept { .. } | Op::Recv { .. }));
         self.slots.iter().filter(held).filter(waits).count()
     }
@@ -209,15 +211,15 @@ impl Ops {
         let Some(slot) = self.slots.get_mut(index as usize) else { return };
         slot.target = WakeTarget::Nobody;
         match slot.state {
-            State::Queued => {
-                slot.state = State::DeadQueued;
+            SlotState::Queued => {
+                slot.state = SlotState::DeadQueued;
                 slot.op = None;
             }
-            State::InFlight => {
-                slot.state = State::Orphan;
+            SlotState::InFlight => {
+                slot.state = SlotState::Orphan;
                 self.cancels.push(index);
             }
-            State::Done => {
+            SlotState::Done => {
                 let op = slot.op.take();
                 let result = slot.result;
                 self.release(index);
@@ -229,7 +231,7 @@ impl Ops {
                     drop(sys::own_fd(result));
                 }
             }
-            State::Free | State::DeadQueued | State::Orphan => {}
+            SlotState::Free | SlotState::DeadQueued | SlotState::Orphan => {}
         }
     }
 }
@@ -273,7 +275,7 @@ impl Future for OpFuture {
         let Some(index) = self.index else { return Poll::Pending };
         let mut ops = self.shard.inner().ops.borrow_mut();
         let Some(slot) = ops.slots.get_mut(index as usize) else { return Poll::Pending };
-        if slot.state != State::Done {
+        if slot.state != SlotState::Done {
             slot.target = self.shard.wake_target(cx);
             return Poll::Pending;
         }

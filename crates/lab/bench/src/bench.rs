@@ -3,9 +3,9 @@
 mod args;
 mod controller;
 mod counters;
-mod drive;
 mod fill;
 mod flame;
+mod generators;
 mod hosted;
 mod osd_dump;
 mod peer;

@@ -18,5 +18,5 @@ mod testing;
 mod topics;
 
 pub use finding::{Finding, Severity};
-pub use options::{Build, Options, Place};
+pub use options::{Build, NeededSpace, Options};
 pub use topics::examine;

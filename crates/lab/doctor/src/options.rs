@@ -16,7 +16,7 @@ pub struct Options {
     /// Names of the drives that hold data (`nvme0n1`, as in `/sys/block`); empty: all of the machine.
     pub drives: Vec<String>,
     /// Folders that hold stores.
-    pub places: Vec<Place>,
+    pub places: Vec<NeededSpace>,
     /// How this program was built; `None` leaves the topic out.
     pub build: Option<Build>,
     /// Options of the testbed that are not their defaults: name, value, default.
@@ -25,7 +25,7 @@ pub struct Options {
 
 /// A folder that must have room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NeededSpace {
     /// The folder.
     pub folder: PathBuf,
     /// Bytes that are still to be written there; 0 if all is there.

@@ -11,7 +11,7 @@ use carmine_reactor::{Buf, Bytes, Group, Payload, ReactorStats, Shard};
 use crate::arrivals::Schedule;
 use crate::control::{Control, JobProgress, Phase};
 use crate::ledger::{Ledger, VerifyState};
-use crate::pattern::{Geometry, Pattern, Place};
+use crate::pattern::{BlockAddr, Geometry, Pattern};
 use crate::prefill;
 use crate::result::{ClientClocks, JobResult};
 use crate::rng::Rng;
@@ -74,7 +74,7 @@ pub fn object_name(spec: &LoadSpec, object: u32) -> String {
 struct Op {
     read: bool,
     block: u64,
-    place: Place,
+    place: BlockAddr,
     start_ns: u64,
 }
 
@@ -87,13 +87,13 @@ pub(crate) struct Run<T> {
     pub(crate) geometry: Geometry,
     pub(crate) job: u32,
     names: Vec<String>,
-    pub(crate) state: RefCell<State>,
+    pub(crate) state: RefCell<JobState>,
     /// Time that intended starts count from.
     began_ns: Cell<u64>,
     workers: Cell<u32>,
 }
 
-pub(crate) struct State {
+pub(crate) struct JobState {
     pattern: Pattern,
     schedule: Option<Schedule>,
     pub(crate) ledger: Ledger,
@@ -152,7 +152,7 @@ impl<T: Target + 'static> Run<T> {
         let mut pool = Buf::heap(POOL_BYTES + bs.next_multiple_of(POOL_STEP));
         data.fill(&mut pool);
         let verifying = spec.verify || spec.verify_only;
-        let state = State {
+        let state = JobState {
             pattern: Pattern::new(&spec, job, blocks),
             schedule: if spec.verify_only { None } else { Schedule::new(&spec, job) },
             ledger: ledger.unwrap_or_else(|| Ledger::new(if verifying { blocks } else { 0 })),
@@ -195,7 +195,7 @@ impl<T: Target + 'static> Run<T> {
     }
 
     /// Keeps the first error and stops the load.
-    pub(crate) fn error(&self, what: &str, place: &Place, error: &TargetError) {
+    pub(crate) fn error(&self, what: &str, place: &BlockAddr, error: &TargetError) {
         let name = self.name(place.slot);
         let text = format!("{what} of {name} at {}: {error}", place.offset);
         let mut state = self.state.borrow_mut();
@@ -278,7 +278,7 @@ impl<T: Target + 'static> Run<T> {
         let (read, mut block) = state.pattern.next_op();
         if self.spec.verify && !read {
             // Two writes of one block in flight could be acknowledged in any order: what is there would then be unknown.
-            let free = |state: &State, block: u64| !state.ledger.is_writing(block);
+            let free = |state: &JobState, block: u64| !state.ledger.is_writing(block);
             let mut draws = 1;
             while !free(state, block) {
                 if draws == DRAWS_MAX {
@@ -298,7 +298,7 @@ impl<T: Target + 'static> Run<T> {
     }
 
     /// The next block of which a write was acknowledged.
-    fn next_known(&self, state: &mut State) -> Option<Op> {
+    fn next_known(&self, state: &mut JobState) -> Option<Op> {
         while state.cursor < self.geometry.blocks() {
             let block = state.cursor;
             state.cursor += 1;

@@ -41,7 +41,7 @@ pub use device_target::DeviceTarget;
 pub use host::BenchHost;
 pub use job::{JobSetup, object_name, run_job};
 pub use ledger::{Ledger, StateError, VerifyState};
-pub use pattern::{Geometry, Pattern, Place};
+pub use pattern::{BlockAddr, Geometry, Pattern};
 pub use result::{ClientClocks, DirStats, JobResult, SAMPLE_NS, VerifyCounts};
 pub use seconds::Seconds;
 pub use session::{BenchAction, BenchStatus, JobEvent, Session};

@@ -14,7 +14,7 @@ pub struct Geometry {
 
 /// Where a block lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BlockAddr {
     /// Index into [`Geometry::objects`].
     pub slot: usize,
     /// Index of the object in the whole load.
@@ -39,10 +39,10 @@ impl Geometry {
     }
 
     /// Where block `block` of this job is; `None` beyond the last.
-    pub fn locate(&self, block: u64) -> Option<Place> {
+    pub fn locate(&self, block: u64) -> Option<BlockAddr> {
         let slot = usize::try_from(block.checked_div(self.blocks_per_object)?).ok()?;
         let offset = block % self.blocks_per_object * self.bs_bytes;
-        self.objects.get(slot).map(|object| Place { slot, object: *object, offset })
+        self.objects.get(slot).map(|object| BlockAddr { slot, object: *object, offset })
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
         let mut pattern = Pattern::new(&spec(Rw::Read), 0, 3);
         let blocks: Vec<_> = (0..5).map(|_| pattern.next_op()).collect();
         assert_eq!(blocks, [(true, 0), (true, 1), (true, 2), (true, 0), (true, 1)]);
-        assert_eq!(geometry.locate(1025), Some(Place { slot: 1, object: 1, offset: 4096 }));
+        assert_eq!(geometry.locate(1025), Some(BlockAddr { slot: 1, object: 1, offset: 4096 }));
         assert_eq!(geometry.locate(16 * 1024), None);
     }
 

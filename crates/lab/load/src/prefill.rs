@@ -8,7 +8,7 @@ use carmine_reactor::{Group, Payload};
 
 use crate::control::JobProgress;
 use crate::job::Run;
-use crate::pattern::Place;
+use crate::pattern::BlockAddr;
 use crate::rng::Rng;
 use crate::spec::{Prefill, Rw};
 use crate::target::{Target, TargetError};
@@ -76,7 +76,7 @@ async fn write_objects<T: Target + 'static>(run: &Run<T>, work: &Work, mode: Mod
         let slot = work.next.get();
         let Some(object) = run.geometry.objects.get(slot).copied() else { return };
         work.next.set(slot + 1);
-        let place = Place { slot, object, offset: 0 };
+        let place = BlockAddr { slot, object, offset: 0 };
         if let Err(error) = write_object(run, work, mode, place).await {
             run.error("prefill", &place, &error);
             return;
@@ -88,7 +88,7 @@ async fn write_object<T: Target + 'static>(
     run: &Run<T>,
     work: &Work,
     mode: Mode,
-    place: Place,
+    place: BlockAddr,
 ) -> Result<(), TargetError> {
     let size = run.spec.object_size_bytes;
     if mode == Mode::Missing && run.target.stat(run.name(place.slot)).await?.is_some_and(|have| have >= size)
@@ -101,7 +101,7 @@ async fn write_object<T: Target + 'static>(
     let mut offset = 0;
     while offset < size && !run.stopped() {
         let len = piece.min(size - offset);
-        write_piece(run, Place { offset, ..place }, len).await?;
+        write_piece(run, BlockAddr { offset, ..place }, len).await?;
         offset += len;
         count(run, work, len);
     }
@@ -113,7 +113,11 @@ fn count<T: Target + 'static>(run: &Run<T>, work: &Work, bytes: u64) {
     run.progress(|p: &JobProgress| p.set_prefill(work.done_bytes.get(), work.total));
 }
 
-async fn write_piece<T: Target + 'static>(run: &Run<T>, place: Place, len: u64) -> Result<(), TargetError> {
+async fn write_piece<T: Target + 'static>(
+    run: &Run<T>,
+    place: BlockAddr,
+    len: u64,
+) -> Result<(), TargetError> {
     let bs = run.spec.bs_bytes;
     let mut data = run.shard.buf(usize::try_from(len).unwrap_or(0));
     let mut sequences = Vec::new();

@@ -6,7 +6,7 @@ mod setting;
 
 use std::path::Path;
 
-use carmine_study::archive::{ArchiveError, Point, PointKind, PointResult, Run, RunFile, State};
+use carmine_study::archive::{ArchiveError, Point, PointEnd, PointKind, PointResult, Run, RunFile};
 use serde_json::Value;
 
 use crate::lists::distinct;
@@ -120,7 +120,7 @@ impl Measured {
         let Some(state) = run.state(&self.point)? else { return Ok(()) };
         self.seconds = state.seconds;
         self.condition = text_of(&state.condition);
-        if state.state == State::Failed {
+        if state.state == PointEnd::Failed {
             self.ended = Ended::Failed(state.error.unwrap_or_else(|| "it did not say why".into()));
             return Ok(());
         }

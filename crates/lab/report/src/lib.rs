@@ -22,4 +22,4 @@ mod table;
 mod units;
 mod write;
 
-pub use write::{ReportError, Step, Written, write_report};
+pub use write::{ReportError, ReportStage, Written, write_report};

@@ -36,7 +36,7 @@ pub struct Written {
 
 /// How far a report is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReportStage {
     /// The number of points of a run that have been read.
     Read { done: usize, all: usize },
     /// Charts and tables are made.
@@ -53,20 +53,20 @@ pub enum Step {
 pub fn write_report(
     runs: &[PathBuf],
     out: Option<&Path>,
-    progress: &mut dyn FnMut(Step),
+    progress: &mut dyn FnMut(ReportStage),
 ) -> Result<Written, ReportError> {
     let first = runs.first().ok_or(ReportError::NoRun)?;
     let mut loaded = Vec::with_capacity(runs.len());
     for (number, dir) in runs.iter().enumerate() {
-        loaded.push(load(dir, number, &mut |done, all| progress(Step::Read { done, all }))?);
+        loaded.push(load(dir, number, &mut |done, all| progress(ReportStage::Read { done, all }))?);
     }
     distinct_labels(&mut loaded);
     let out = out.unwrap_or(first);
     std::fs::create_dir_all(out).map_err(ArchiveError::io("make the folder", out))?;
-    progress(Step::Draw);
+    progress(ReportStage::Draw);
     let report = report(&loaded, out);
     let (html, markdown) = (html(&report), markdown(&report));
-    progress(Step::Write);
+    progress(ReportStage::Write);
     let (page, text) = (out.join("report.html"), out.join("report.md"));
     write_whole(&page, html.as_bytes())?;
     write_whole(&text, markdown.as_bytes())?;

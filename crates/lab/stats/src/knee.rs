@@ -67,7 +67,7 @@ pub fn knee(points: &[(f64, f64)]) -> Result<Knee, NoKnee> {
     let (Some(first), Some(last)) = (groups.first().filter(|_| groups.len() > 2), groups.last()) else {
         return Err(NoKnee::TooFewX { found: groups.len() });
     };
-    let steps: Vec<Step> = groups.windows(2).map(|pair| Step::of(first, &pair[0], &pair[1])).collect();
+    let steps: Vec<Rise> = groups.windows(2).map(|pair| Rise::of(first, &pair[0], &pair[1])).collect();
     let broken = steps.iter().position(|s| s.excess < 0.0);
     Ok(Knee {
         x: broken.map(|at| groups[at].x),
@@ -79,14 +79,14 @@ pub fn knee(points: &[(f64, f64)]) -> Result<Knee, NoKnee> {
 }
 
 /// From the first step that may gain too little to the first that surely does.
-fn interval(groups: &[Group], steps: &[Step], last_x: f64) -> Option<(f64, Option<f64>)> {
+fn interval(groups: &[Group], steps: &[Rise], last_x: f64) -> Option<(f64, Option<f64>)> {
     let degrees: usize = groups.iter().map(|g| g.repeats - 1).sum();
     if degrees == 0 {
         return None;
     }
     let log_variance = groups.iter().map(|g| g.log_squares).sum::<f64>() / degrees as f64;
     let t = t_quantile(1.0 - ALPHA / 2.0, degrees as f64);
-    let reach = |step: &Step| t * (step.weight * log_variance).sqrt();
+    let reach = |step: &Rise| t * (step.weight * log_variance).sqrt();
     let maybe = steps.iter().position(|s| s.excess - reach(s) < 0.0);
     let surely = steps.iter().position(|s| s.excess + reach(s) < 0.0);
     Some((maybe.map_or(last_x, |at| groups[at].x), surely.map(|at| groups[at].x)))
@@ -107,7 +107,7 @@ fn grouped(points: &[(f64, f64)]) -> Vec<Group> {
 }
 
 /// From one x to the next.
-struct Step {
+struct Rise {
     /// Per unit of x.
     gain: f64,
     /// What it gains beyond the half of the initial gain that it must keep: y2 − y1 − ½ · y0 ÷ x0 · (x2 − x1).
@@ -116,8 +116,8 @@ struct Step {
     weight: f64,
 }
 
-impl Step {
-    fn of(first: &Group, from: &Group, to: &Group) -> Step {
+impl Rise {
+    fn of(first: &Group, from: &Group, to: &Group) -> Rise {
         let width = to.x - from.x;
         let kept = GAIN_KEPT * width / first.x;
         let variance = |group: &Group, factor: f64| (factor * group.mean).powi(2) / group.repeats as f64;
@@ -127,7 +127,7 @@ impl Step {
         } else {
             variance(from, 1.0) + variance(first, kept)
         };
-        Step {
+        Rise {
             gain: (to.mean - from.mean) / width,
             excess: to.mean - from.mean - kept * first.mean,
             weight: variance(to, 1.0) + before,

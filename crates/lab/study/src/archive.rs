@@ -196,7 +196,7 @@ impl Config {
 /// How a point ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum PointEnd {
     Done,
     Failed,
     /// Left out: the curve was stopped before it.
@@ -206,7 +206,7 @@ pub enum State {
 /// State of a point that was run. A point without this file has not been run to its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointState {
-    pub state: State,
+    pub state: PointEnd,
     /// The command that failed and the end of its output; or why the point was skipped.
     #[serde(default)]
     pub error: Option<String>,

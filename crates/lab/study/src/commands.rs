@@ -53,7 +53,7 @@ impl fmt::Display for What {
 
 /// A command, bounded in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct BoundedCommand {
     pub what: What,
     /// Program and arguments; the program `carmine` is this very binary.
     pub argv: Vec<String>,
@@ -61,9 +61,9 @@ pub struct Step {
     pub limit: Duration,
 }
 
-impl Step {
-    fn new(what: What, argv: Vec<String>, limit_s: f64) -> Step {
-        Step { what, argv, limit: Duration::from_secs_f64(limit_s) }
+impl BoundedCommand {
+    fn new(what: What, argv: Vec<String>, limit_s: f64) -> BoundedCommand {
+        BoundedCommand { what, argv, limit: Duration::from_secs_f64(limit_s) }
     }
 }
 

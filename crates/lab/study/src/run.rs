@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::archive::{ArchiveError, Config, Point, PointState, Run, RunFile, RunWriter, State, read_json};
-use crate::commands::{Step, What, destroy_step, size_bytes, stop_step};
+use crate::archive::{ArchiveError, Config, Point, PointEnd, PointState, Run, RunFile, RunWriter, read_json};
+use crate::commands::{BoundedCommand, What, destroy_step, size_bytes, stop_step};
 use crate::expand::{Machine, Planned, start_key};
 use crate::plan::Plan;
 use records::{Attempts, Baselines, Layouts, Script};
@@ -23,7 +23,7 @@ pub enum Event {
     /// One of its commands begins.
     Step(What),
     /// It has ended.
-    Ended { stem: String, state: State, error: Option<String> },
+    Ended { stem: String, state: PointEnd, error: Option<String> },
     /// Something that the user should know.
     Note(String),
 }
@@ -48,7 +48,7 @@ pub enum End {
 pub trait Executor {
     /// Runs a command to its end; its output is added to the file `log`. Steps that stop and remove are run even after the user
     /// asked to stop.
-    fn run(&mut self, step: &Step, log: &Path) -> End;
+    fn run(&mut self, step: &BoundedCommand, log: &Path) -> End;
     /// Seconds since 1970.
     fn unix_s(&self) -> f64;
     /// Rests; false if the user asked to stop meanwhile.
@@ -213,7 +213,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Runs one command.
-    fn step(&mut self, step: &Step, log: &Path) -> End {
+    fn step(&mut self, step: &BoundedCommand, log: &Path) -> End {
         (self.events)(Event::Step(step.what));
         self.script.step(step);
         self.executor.run(step, log)

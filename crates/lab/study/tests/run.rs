@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carmine_study::archive::{Build, Chart, Point, RUN_FORMAT, Run, RunFile, RunWriter, State, write_whole};
-use carmine_study::commands::{Step, What};
+use carmine_study::archive::{
+    Build, Chart, Point, PointEnd, RUN_FORMAT, Run, RunFile, RunWriter, write_whole,
+};
+use carmine_study::commands::{BoundedCommand, What};
 use carmine_study::expand::{Machine, expand};
 use carmine_study::plan::Plan;
 use carmine_study::run::{End, Ending, Event, Executor, Job, Options, Sweep};
@@ -56,7 +58,7 @@ impl Fake {
         End::Ok
     }
 
-    fn start(&mut self, step: &Step) -> End {
+    fn start(&mut self, step: &BoundedCommand) -> End {
         let dir = option(&step.argv, "--dir").unwrap().to_owned();
         assert!(!self.up.contains(&dir), "started twice: {:?}", step.argv);
         if step.what == What::Prepare && self.fail_prepare {
@@ -76,7 +78,7 @@ impl Fake {
 }
 
 impl Executor for Fake {
-    fn run(&mut self, step: &Step, log: &Path) -> End {
+    fn run(&mut self, step: &BoundedCommand, log: &Path) -> End {
         self.argv.push(step.argv.clone());
         self.clock_s += 1.0;
         let _ = write_whole(log, b"said something\n");
@@ -157,7 +159,7 @@ impl Bed {
         Run::open(self.out()).unwrap()
     }
 
-    fn states(&self) -> Vec<Option<State>> {
+    fn states(&self) -> Vec<Option<PointEnd>> {
         let run = self.run();
         run.points.iter().map(|point| run.state(point).unwrap().map(|s| s.state)).collect()
     }
@@ -193,7 +195,7 @@ fn all_points_run_and_each_restarts_the_osds_of_a_layout_that_is_made_once() {
     let bed = Bed::new("repeats = 2\n[axes]\nreactors = [1, 2]\n");
     let mut fake = Fake::default();
     assert_eq!(bed.go(&mut fake).0, Ending::Complete);
-    assert_eq!(bed.states(), [Some(State::Done); 5]);
+    assert_eq!(bed.states(), [Some(PointEnd::Done); 5]);
     let run = bed.run();
     assert!(run.file.complete && run.file.finished_unix_s.is_some());
     assert_eq!(run.file.drift, Some(0.0));
@@ -225,11 +227,11 @@ fn points_that_fail_are_recorded_and_the_others_run() {
     let run = bed.run();
     let failed = run.points.iter().find(|p| p.config.text("workload") == Some("randwrite4k")).unwrap();
     let state = run.state(failed).unwrap().unwrap();
-    assert_eq!((state.state, state.error.as_deref()), (State::Failed, Some("load: it hangs")));
+    assert_eq!((state.state, state.error.as_deref()), (PointEnd::Failed, Some("load: it hangs")));
     assert_eq!(run.log(failed), "said something\n");
     let done: Vec<&Point> = run.points.iter().filter(|p| run.is_done(p)).collect();
     assert!(done.iter().all(|p| run.log(p).is_empty()) && done.len() >= 2);
-    assert!(events.iter().any(|e| matches!(e, Event::Ended { state: State::Failed, .. })));
+    assert!(events.iter().any(|e| matches!(e, Event::Ended { state: PointEnd::Failed, .. })));
 }
 
 #[test]
@@ -253,7 +255,7 @@ fn a_layout_that_can_not_be_made_is_tried_once() {
     let bed = Bed::new("repeats = 3\n[axes]\nreactors = [1, 2]\n");
     let mut fake = Fake { fail_prepare: true, ..Fake::default() };
     bed.go(&mut fake);
-    assert!(bed.states().iter().all(|state| *state == Some(State::Failed)));
+    assert!(bed.states().iter().all(|state| *state == Some(PointEnd::Failed)));
     assert_eq!(fake.count("up"), 1);
 }
 
@@ -262,11 +264,11 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     let bed = Bed::new("[axes]\nreactors = [1, 2, 3]\n");
     let mut first = Fake { stop_at_load: Some(1), ..Fake::default() };
     assert_eq!(bed.go(&mut first).0, Ending::Stopped);
-    assert_eq!(bed.states(), [Some(State::Done), None, None, None]);
+    assert_eq!(bed.states(), [Some(PointEnd::Done), None, None, None]);
     assert!(!bed.run().file.complete);
     let mut second = Fake::default();
     assert_eq!(bed.go(&mut second).0, Ending::Complete);
-    assert_eq!(bed.states(), [Some(State::Done); 4]);
+    assert_eq!(bed.states(), [Some(PointEnd::Done); 4]);
     assert_eq!(second.loads, 3);
     assert_eq!(second.count("up"), 3, "the layout is not made again");
     assert_eq!(second.argv[0][1], "down", "what a killed sweep may have left is stopped first");
@@ -306,7 +308,7 @@ fn a_point_that_ends_the_sweep_itself_is_given_up() {
     bed.go(&mut Fake::default());
     let run = bed.run();
     let state = run.state(&run.points[0]).unwrap().unwrap();
-    assert_eq!(state.state, State::Failed);
+    assert_eq!(state.state, PointEnd::Failed);
     assert!(state.error.unwrap().contains("3 times"));
     assert!(run.is_done(&run.points[1]));
 }
@@ -340,10 +342,10 @@ fn early_exit_leaves_the_rest_of_a_curve_out() {
     let text = "curve = \"iodepth\"\nearly_exit = true\n[axes]\niodepth = [1, 2, 4]\n";
     let bed = Bed::new(text);
     bed.go(&mut Fake { stddev: 60.0, ..Fake::default() });
-    assert_eq!(bed.states()[..3], [Some(State::Done), Some(State::Skipped), Some(State::Skipped)]);
+    assert_eq!(bed.states()[..3], [Some(PointEnd::Done), Some(PointEnd::Skipped), Some(PointEnd::Skipped)]);
     let bed = Bed::new(&text.replace("early_exit = true\n", ""));
     bed.go(&mut Fake { stddev: 60.0, ..Fake::default() });
-    assert_eq!(bed.states(), [Some(State::Done); 4]);
+    assert_eq!(bed.states(), [Some(PointEnd::Done); 4]);
 }
 
 #[test]

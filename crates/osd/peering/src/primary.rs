@@ -16,14 +16,14 @@ const INCOMPLETE_RETRY: Duration = Duration::from_secs(5);
 /// An attempt under way: what is known of each replica.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Attempt {
-    replicas: Vec<(OsdId, Step)>,
+    replicas: Vec<(OsdId, MemberStage)>,
     /// The primary's own info was given to the store.
     starts: bool,
 }
 
 /// How far a replica is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Step {
+enum MemberStage {
     /// Asked what it has.
     Asked,
     /// It said so.
@@ -48,21 +48,21 @@ enum Stop {
     Incomplete(Reason),
 }
 
-impl Step {
+impl MemberStage {
     fn copy(&self) -> Option<&Copy> {
         match self {
-            Step::Known(copy) => Some(copy),
+            MemberStage::Known(copy) => Some(copy),
             _ => None,
         }
     }
 }
 
 impl Attempt {
-    fn step(&mut self, of: OsdId) -> Option<&mut Step> {
+    fn step(&mut self, of: OsdId) -> Option<&mut MemberStage> {
         self.replicas.iter_mut().find(|(osd, _)| *osd == of).map(|(_, step)| step)
     }
 
-    fn all(&self, is: impl Fn(&Step) -> bool) -> bool {
+    fn all(&self, is: impl Fn(&MemberStage) -> bool) -> bool {
         self.replicas.iter().all(|(_, step)| is(step))
     }
 }
@@ -83,7 +83,7 @@ impl Peering {
             return self.stop(Stop::Again(Reason::Promised), fx);
         }
         let attempt = self.attempt;
-        let replicas: Vec<_> = self.acting().skip(1).map(|osd| (osd, Step::Asked)).collect();
+        let replicas: Vec<_> = self.acting().skip(1).map(|osd| (osd, MemberStage::Asked)).collect();
         replicas.iter().for_each(|(to, _)| fx.push(Effect::Query { attempt, to: *to }));
         self.under_way = Some(Attempt { replicas, starts: false });
         self.go_on(own, fx);
@@ -127,7 +127,7 @@ impl Peering {
             Event::InfoWritten { attempt } if self.is_under_way(attempt) => self.activate(own, fx),
             Event::Notified { attempt, from, copy } if self.is_under_way(attempt) => match copy {
                 Ok(copy) => self.advance(own, from, fx, |step| match step {
-                    Step::Asked => Some(Step::Known(copy)),
+                    MemberStage::Asked => Some(MemberStage::Known(copy)),
                     _ => None,
                 }),
                 Err(trouble) => self.stop(self.trouble(from, trouble), fx),
@@ -136,7 +136,7 @@ impl Peering {
                 Ok(()) => {
                     fx.then = Then::Push;
                     self.advance(own, from, fx, |step| match step {
-                        Step::Marking(copy) => Some(Step::Pushing(copy)),
+                        MemberStage::Marking(copy) => Some(MemberStage::Pushing(copy)),
                         _ => None,
                     });
                 }
@@ -147,14 +147,14 @@ impl Peering {
             },
             Event::Pushed { attempt, from, result } if self.is_under_way(attempt) => match result {
                 Ok(()) => self.advance(own, from, fx, |step| match step {
-                    Step::Pushing(copy) => Some(Step::Equal(common(&copy, own))),
+                    MemberStage::Pushing(copy) => Some(MemberStage::Equal(common(&copy, own))),
                     _ => None,
                 }),
                 Err(trouble) => self.stop(self.trouble(from, trouble), fx),
             },
             Event::ActivateAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
                 Ok(()) => self.advance(own, from, fx, |step| match step {
-                    Step::Activating => Some(Step::Active),
+                    MemberStage::Activating => Some(MemberStage::Active),
                     _ => None,
                 }),
                 Err(trouble) => self.stop(self.trouble(from, trouble), fx),
@@ -180,7 +180,7 @@ impl Peering {
         own: &PgInfo,
         from: OsdId,
         fx: &mut Effects,
-        next: impl FnOnce(Step) -> Option<Step>,
+        next: impl FnOnce(MemberStage) -> Option<MemberStage>,
     ) {
         let Some(step) = self.under_way.as_mut().and_then(|attempt| attempt.step(from)) else { return };
         if let Some(next) = next(step.clone()) {
@@ -199,11 +199,11 @@ impl Peering {
             }
         }
         let Some(attempt) = &mut self.under_way else { return };
-        if !attempt.starts && attempt.all(|step| matches!(step, Step::Equal(_))) {
+        if !attempt.starts && attempt.all(|step| matches!(step, MemberStage::Equal(_))) {
             attempt.starts = true;
             self.write_started(own, fx);
         } else if attempt.starts
-            && (attempt.all(|step| *step == Step::Active) || cfg!(carmine_mutation = "early_active"))
+            && (attempt.all(|step| *step == MemberStage::Active) || cfg!(carmine_mutation = "early_active"))
         {
             self.serve(fx);
         }
@@ -236,10 +236,10 @@ impl Peering {
         let Some(attempt) = &mut self.under_way else { return };
         let mut first = None;
         for (osd, step) in &mut attempt.replicas {
-            let Step::Known(copy) = step else { continue };
+            let MemberStage::Known(copy) = step else { continue };
             let common = common(copy, own);
             if common == Some(own.last_update) && copy.last_update == own.last_update {
-                *step = Step::Equal(common);
+                *step = MemberStage::Equal(common);
                 continue;
             }
             first = first.or(Some(*osd));
@@ -247,7 +247,7 @@ impl Peering {
             let may_lead = common == Some(copy.last_update) && owners.contains(osd);
             let changed = std::mem::take(&mut copy.changed);
             fx.push(Effect::Repair { attempt: number, to: *osd, common, changed, may_lead });
-            *step = Step::Marking(copy.clone());
+            *step = MemberStage::Marking(copy.clone());
         }
         if let Some(osd) = first {
             self.phase = Phase::Peering(Reason::Repairs(osd));
@@ -279,9 +279,9 @@ impl Peering {
             "the primary is first to write that the PG started"
         );
         for (osd, step) in &mut attempt.replicas {
-            if let Step::Equal(common) = *step {
+            if let MemberStage::Equal(common) = *step {
                 fx.push(Effect::Activate { attempt: number, to: *osd, common });
-                *step = Step::Activating;
+                *step = MemberStage::Activating;
             }
         }
         if attempt.replicas.is_empty() {
@@ -292,7 +292,7 @@ impl Peering {
     fn serve(&mut self, fx: &mut Effects) {
         let Some(attempt) = self.under_way.take() else { return };
         assert!(
-            attempt.all(|step| *step == Step::Active) || cfg!(carmine_mutation = "early_active"),
+            attempt.all(|step| *step == MemberStage::Active) || cfg!(carmine_mutation = "early_active"),
             "all members have activated the interval"
         );
         self.successor = None;

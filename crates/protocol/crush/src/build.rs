@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use carmine_types::OsdId;
-use carmine_wire::crushmap::{Bucket, BucketKind, CrushMap, Rule, Step};
+use carmine_wire::crushmap::{Bucket, BucketKind, CrushMap, Rule, RuleStep};
 use carmine_wire::osdmap::consts::POOL_REPLICATED;
 
 /// Bucket types of Pacific, by number.
@@ -33,7 +33,7 @@ pub fn build_simple_crush(osds: &[(OsdId, u32)], per_host: bool) -> CrushMap {
     item_names.extend(host_ids.iter().enumerate().map(|(n, id)| (*id, format!("host-{n}"))));
     item_names.extend(osds.iter().map(|(osd, _)| (osd.0 as i32, osd.to_string())));
     let choose =
-        if per_host { Step::ChooseLeafFirstn(0, TYPE_HOST.into()) } else { Step::ChooseFirstn(0, 0) };
+        if per_host { RuleStep::ChooseLeafFirstn(0, TYPE_HOST.into()) } else { RuleStep::ChooseFirstn(0, 0) };
     CrushMap {
         max_devices: osds.iter().map(|(osd, _)| osd.0 as i32 + 1).max().unwrap_or(0),
         buckets: std::iter::once(root).chain(hosts).map(Some).collect(),
@@ -42,7 +42,7 @@ pub fn build_simple_crush(osds: &[(OsdId, u32)], per_host: bool) -> CrushMap {
             kind: POOL_REPLICATED,
             min_size: 1,
             max_size: SIZE_MAX,
-            steps: vec![Step::Take(-1), choose, Step::Emit],
+            steps: vec![RuleStep::Take(-1), choose, RuleStep::Emit],
         })],
         type_names: (0..).zip(TYPE_NAMES.map(str::to_owned)).collect(),
         item_names,

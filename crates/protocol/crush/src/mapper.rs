@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use carmine_types::NO_OSD;
 use carmine_types::rjenkins::hash32_2;
-use carmine_wire::crushmap::{Bucket, BucketKind, ChooseArg, CrushMap, Step, Tunables};
+use carmine_wire::crushmap::{Bucket, BucketKind, ChooseArg, CrushMap, RuleStep, Tunables};
 
 use crate::bucket::{choose, permuted};
 use crate::ln::{LnTables, TABLES};
@@ -49,28 +49,28 @@ pub fn do_rule(
     let (mut working, mut result) = (Vec::new(), Vec::with_capacity(result_max.min(16)));
     for step in steps {
         match *step {
-            Step::Take(id) => {
+            RuleStep::Take(id) => {
                 let known = (0..map.max_devices).contains(&id) || map.bucket(id).is_some();
                 if known {
                     working.clear();
                     working.push(id);
                 }
             }
-            Step::Emit => {
+            RuleStep::Emit => {
                 let room = result_max - result.len();
                 result.extend(working.drain(..).take(room));
                 working.clear();
             }
-            Step::ChooseFirstn(n, kind) => {
+            RuleStep::ChooseFirstn(n, kind) => {
                 working = mapper.firstn_step(&working, &settings, n, kind, false, result_max)?
             }
-            Step::ChooseLeafFirstn(n, kind) => {
+            RuleStep::ChooseLeafFirstn(n, kind) => {
                 working = mapper.firstn_step(&working, &settings, n, kind, true, result_max)?
             }
-            Step::ChooseIndep(n, kind) => {
+            RuleStep::ChooseIndep(n, kind) => {
                 working = mapper.indep_step(&working, &settings, n, kind, false, result_max)?
             }
-            Step::ChooseLeafIndep(n, kind) => {
+            RuleStep::ChooseLeafIndep(n, kind) => {
                 working = mapper.indep_step(&working, &settings, n, kind, true, result_max)?
             }
             other => settings.set(other),
@@ -107,14 +107,14 @@ impl Settings {
     }
 
     /// Applies a `set_*` step; values that mean nothing, and unknown steps, change nothing.
-    fn set(&mut self, step: Step) {
+    fn set(&mut self, step: RuleStep) {
         let (place, value, least) = match step {
-            Step::SetChooseTries(n) => (&mut self.tries, n, 1),
-            Step::SetChooseLeafTries(n) => (&mut self.leaf_tries, n, 1),
-            Step::SetChooseLocalTries(n) => (&mut self.local_tries, n, 0),
-            Step::SetChooseLocalFallbackTries(n) => (&mut self.fallback_tries, n, 0),
-            Step::SetChooseLeafVaryR(n) => (&mut self.vary_r, n, 0),
-            Step::SetChooseLeafStable(n) => {
+            RuleStep::SetChooseTries(n) => (&mut self.tries, n, 1),
+            RuleStep::SetChooseLeafTries(n) => (&mut self.leaf_tries, n, 1),
+            RuleStep::SetChooseLocalTries(n) => (&mut self.local_tries, n, 0),
+            RuleStep::SetChooseLocalFallbackTries(n) => (&mut self.fallback_tries, n, 0),
+            RuleStep::SetChooseLeafVaryR(n) => (&mut self.vary_r, n, 0),
+            RuleStep::SetChooseLeafStable(n) => {
                 if n >= 0 {
                     self.stable = n > 0;
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_crush::{CrushError, MapView, WORK_MAX, build_simple_crush, do_rule, pg_mapping};
 use carmine_types::{Epoch, NO_OSD, OsdId, PgId, UTime};
-use carmine_wire::crushmap::{Bucket, BucketKind, ChooseArg, CrushMap, Rule, Step, Tunables};
+use carmine_wire::crushmap::{Bucket, BucketKind, ChooseArg, CrushMap, Rule, RuleStep, Tunables};
 use carmine_wire::osdmap::{OsdMap, PgPool};
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn simple(osds: u32) -> CrushMap {
     build_simple_crush(&osds, true)
 }
 
-fn with_steps(mut map: CrushMap, steps: Vec<Step>) -> CrushMap {
+fn with_steps(mut map: CrushMap, steps: Vec<RuleStep>) -> CrushMap {
     map.rules[0].as_mut().unwrap().steps = steps;
     map
 }
@@ -40,11 +40,14 @@ fn cycles_end_with_an_error() {
         host.items = vec![-1];
     }
     assert_eq!(
-        run(&with_steps(map.clone(), vec![Step::Take(-1), Step::ChooseFirstn(0, 0), Step::Emit]), 3),
+        run(
+            &with_steps(map.clone(), vec![RuleStep::Take(-1), RuleStep::ChooseFirstn(0, 0), RuleStep::Emit]),
+            3
+        ),
         Err(CrushError::Overworked { limit: WORK_MAX })
     );
     assert_eq!(
-        run(&with_steps(map, vec![Step::Take(-1), Step::ChooseLeafIndep(0, 1), Step::Emit]), 3),
+        run(&with_steps(map, vec![RuleStep::Take(-1), RuleStep::ChooseLeafIndep(0, 1), RuleStep::Emit]), 3),
         Err(CrushError::Overworked { limit: WORK_MAX })
     );
 }
@@ -56,13 +59,13 @@ fn absurd_tries_end() {
     // Ten replicas of three hosts: the last seven can never be found.
     assert_eq!(run(&map, 10), Err(CrushError::Overworked { limit: WORK_MAX }));
     let steps = vec![
-        Step::SetChooseTries(i32::MAX),
-        Step::SetChooseLeafTries(i32::MAX),
-        Step::SetChooseLocalTries(i32::MAX),
-        Step::SetChooseLocalFallbackTries(i32::MAX),
-        Step::Take(-1),
-        Step::ChooseLeafIndep(i32::MAX, 1),
-        Step::Emit,
+        RuleStep::SetChooseTries(i32::MAX),
+        RuleStep::SetChooseLeafTries(i32::MAX),
+        RuleStep::SetChooseLocalTries(i32::MAX),
+        RuleStep::SetChooseLocalFallbackTries(i32::MAX),
+        RuleStep::Take(-1),
+        RuleStep::ChooseLeafIndep(i32::MAX, 1),
+        RuleStep::Emit,
     ];
     assert_eq!(run(&with_steps(map.clone(), steps), 255), Err(CrushError::Overworked { limit: WORK_MAX }));
     for bucket in map.buckets.iter_mut().flatten() {
@@ -81,10 +84,13 @@ fn items_that_are_nowhere_give_up() {
         *weights = vec![ONE; 4];
     }
     assert_eq!(run(&map, 3), Ok(vec![]));
-    let indep = with_steps(map, vec![Step::Take(-1), Step::ChooseLeafIndep(0, 1), Step::Emit]);
+    let indep = with_steps(map, vec![RuleStep::Take(-1), RuleStep::ChooseLeafIndep(0, 1), RuleStep::Emit]);
     assert_eq!(run(&indep, 3), Ok(vec![NO_OSD; 3]));
-    assert_eq!(run(&with_steps(indep.clone(), vec![Step::Take(-9), Step::Emit]), 3), Ok(vec![]));
-    assert_eq!(run(&with_steps(indep, vec![Step::Take(2), Step::Emit, Step::Emit]), 3), Ok(vec![2]));
+    assert_eq!(run(&with_steps(indep.clone(), vec![RuleStep::Take(-9), RuleStep::Emit]), 3), Ok(vec![]));
+    assert_eq!(
+        run(&with_steps(indep, vec![RuleStep::Take(2), RuleStep::Emit, RuleStep::Emit]), 3),
+        Ok(vec![2])
+    );
 }
 
 #[test]
@@ -121,21 +127,21 @@ fn a_view_of_huge_pools_is_small() {
     assert_eq!((view.pgs().count(), view.acting_primary(PgId::new(99, 3)).is_some()), (4, true));
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RuleStep> {
     let n = prop_oneof![4 => -3..6i32, 1 => any::<i32>()];
     let kind = prop_oneof![4 => 0..4i32, 1 => any::<i32>()];
     (0..14u32, n, kind, -8..4i32).prop_map(|(op, n, kind, item)| match op {
-        0..3 => Step::Take(item),
-        3 => Step::ChooseFirstn(n, kind),
-        4 => Step::ChooseIndep(n, kind),
-        5 | 6 => Step::Emit,
-        7 => Step::ChooseLeafFirstn(n, kind),
-        8 => Step::ChooseLeafIndep(n, kind),
-        9 => Step::SetChooseTries(n),
-        10 => Step::SetChooseLeafTries(n),
-        11 => Step::SetChooseLocalTries(n),
-        12 => Step::SetChooseLocalFallbackTries(n),
-        _ => Step::SetChooseLeafVaryR(n),
+        0..3 => RuleStep::Take(item),
+        3 => RuleStep::ChooseFirstn(n, kind),
+        4 => RuleStep::ChooseIndep(n, kind),
+        5 | 6 => RuleStep::Emit,
+        7 => RuleStep::ChooseLeafFirstn(n, kind),
+        8 => RuleStep::ChooseLeafIndep(n, kind),
+        9 => RuleStep::SetChooseTries(n),
+        10 => RuleStep::SetChooseLeafTries(n),
+        11 => RuleStep::SetChooseLocalTries(n),
+        12 => RuleStep::SetChooseLocalFallbackTries(n),
+        _ => RuleStep::SetChooseLeafVaryR(n),
     })
 }
 

@@ -13,7 +13,7 @@ use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_crush::{Placement, build_simple_crush, pg_mapping};
 use carmine_testkit::installed;
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
-use carmine_wire::crushmap::{ChooseArg, CrushMap, Rule, Step};
+use carmine_wire::crushmap::{ChooseArg, CrushMap, Rule, RuleStep};
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::consts::{POOL_ERASURE, STATE_EXISTS, STATE_UP, WEIGHT_IN};
 use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt, PoolSnap};
@@ -140,7 +140,12 @@ fn pins_and_temporaries() {
         kind: POOL_ERASURE,
         min_size: 2,
         max_size: 4,
-        steps: vec![Step::SetChooseTries(100), Step::Take(-1), Step::ChooseLeafIndep(0, 1), Step::Emit],
+        steps: vec![
+            RuleStep::SetChooseTries(100),
+            RuleStep::Take(-1),
+            RuleStep::ChooseLeafIndep(0, 1),
+            RuleStep::Emit,
+        ],
     });
     map.crush = Arc::new(crush);
     tool.check(&map, "pins of an erasure coded pool");

@@ -6,9 +6,9 @@
 //!
 //! | step | may fill |
 //! |---|---|
-//! | [`Step::Input`] | the limit |
-//! | [`Step::Output`] | the limit and [`OUTPUT_BYTES`] |
-//! | [`Step::More`] | that and [`MORE_BYTES`], one request at a time |
+//! | [`Need::Input`] | the limit |
+//! | [`Need::Output`] | the limit and [`OUTPUT_BYTES`] |
+//! | [`Need::More`] | that and [`MORE_BYTES`], one request at a time |
 //!
 //! Answers that wait for their socket count as well. A request is let in however large it is if next to nothing else is in
 //! flight: the limits of frames and the OSD's own bounds hold it. The only request of a connection is not counted while it is
@@ -30,7 +30,7 @@ const SLACK_PART: usize = 8;
 
 /// The need that a request takes room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Need {
     Input,
     Output,
     More,
@@ -53,7 +53,7 @@ pub struct Budget {
 /// A request that waits for room.
 #[derive(Debug)]
 struct Wish {
-    step: Step,
+    step: Need,
     /// Room that it holds already.
     own: usize,
     bytes: usize,
@@ -92,7 +92,7 @@ impl Budget {
     /// Waits for the right to hold [`MORE_BYTES`], which one request at a time has until [`More`] is dropped. This waits only
     /// for the one who has it, and for answers to be sent.
     pub async fn more(self: &Rc<Self>) -> More {
-        let place = self.queue(Step::More, 0, MORE_BYTES, &Rc::new(Signal::new()));
+        let place = self.queue(Need::More, 0, MORE_BYTES, &Rc::new(Signal::new()));
         while !place.take() {
             place.wish.signal.wait().await;
         }
@@ -100,7 +100,7 @@ impl Budget {
     }
 
     /// Takes room if there is some, and nobody waits.
-    pub(crate) fn try_take(&self, step: Step, own: usize, bytes: usize) -> bool {
+    pub(crate) fn try_take(&self, step: Need, own: usize, bytes: usize) -> bool {
         let takes = !self.is_short() && self.fits(step, own, bytes);
         if takes {
             self.held.set(self.held.get().saturating_add(bytes));
@@ -108,12 +108,18 @@ impl Budget {
         takes
     }
 
-    /// Waits for room; `signal` is fired when [`Place::take`] may succeed.
-    pub(crate) fn queue(self: &Rc<Self>, step: Step, own: usize, bytes: usize, signal: &Rc<Signal>) -> Place {
+    /// Waits for room; `signal` is fired when [`RoomRequest::take`] may succeed.
+    pub(crate) fn queue(
+        self: &Rc<Self>,
+        step: Need,
+        own: usize,
+        bytes: usize,
+        signal: &Rc<Signal>,
+    ) -> RoomRequest {
         let wish = Rc::new(Wish { step, own, bytes, granted: Cell::new(false), signal: Rc::clone(signal) });
         self.waiting.borrow_mut().push_back(Rc::clone(&wish));
         self.grant();
-        Place { budget: Rc::clone(self), wish }
+        RoomRequest { budget: Rc::clone(self), wish }
     }
 
     /// Gives room back.
@@ -135,14 +141,14 @@ impl Budget {
         self.grant();
     }
 
-    fn fits(&self, step: Step, own: usize, bytes: usize) -> bool {
+    fn fits(&self, step: Need, own: usize, bytes: usize) -> bool {
         let (used, slack) = (self.used_bytes(), self.limit_bytes / SLACK_PART);
         let output_limit = self.limit_bytes.saturating_add(OUTPUT_BYTES);
         match step {
-            Step::Input => used.saturating_add(bytes) <= self.limit_bytes || used <= slack,
-            Step::Output => used.saturating_add(bytes) <= output_limit || used.saturating_sub(own) <= slack,
+            Need::Input => used.saturating_add(bytes) <= self.limit_bytes || used <= slack,
+            Need::Output => used.saturating_add(bytes) <= output_limit || used.saturating_sub(own) <= slack,
             // Requests that are let in may wait for this one to end. Answers wait for nobody.
-            Step::More => !self.has_more.get() && (used <= output_limit || self.queued.get() <= slack),
+            Need::More => !self.has_more.get() && (used <= output_limit || self.queued.get() <= slack),
         }
     }
 
@@ -154,12 +160,12 @@ impl Budget {
         }
         let mut input_waits = false;
         self.waiting.borrow_mut().retain(|wish| {
-            let may = wish.step != Step::Input || !input_waits;
+            let may = wish.step != Need::Input || !input_waits;
             let is_granted = may && self.fits(wish.step, wish.own, wish.bytes);
-            input_waits |= wish.step == Step::Input && !is_granted;
+            input_waits |= wish.step == Need::Input && !is_granted;
             if is_granted {
                 self.held.set(self.held.get().saturating_add(wish.bytes));
-                self.has_more.set(self.has_more.get() || wish.step == Step::More);
+                self.has_more.set(self.has_more.get() || wish.step == Need::More);
                 wish.granted.set(true);
                 wish.signal.fire();
             }
@@ -180,23 +186,23 @@ impl Drop for More {
 }
 
 /// A place among those who wait; dropping it gives it up.
-pub(crate) struct Place {
+pub(crate) struct RoomRequest {
     budget: Rc<Budget>,
     wish: Rc<Wish>,
 }
 
-impl Place {
+impl RoomRequest {
     /// True, once, when the room was granted: it belongs to the caller then.
     pub(crate) fn take(&self) -> bool {
         self.wish.granted.replace(false)
     }
 }
 
-impl Drop for Place {
+impl Drop for RoomRequest {
     fn drop(&mut self) {
         self.budget.waiting.borrow_mut().retain(|wish| !Rc::ptr_eq(wish, &self.wish));
         match (self.wish.granted.get(), self.wish.step) {
-            (true, Step::More) => drop(More(Rc::clone(&self.budget))),
+            (true, Need::More) => drop(More(Rc::clone(&self.budget))),
             (true, _) => self.budget.release(self.wish.bytes),
             (false, _) => self.budget.grant(), // others may have waited behind it
         }
@@ -210,28 +216,28 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn wait(budget: &Rc<Budget>, step: Step, own: usize, bytes: usize) -> Place {
+    fn wait(budget: &Rc<Budget>, step: Need, own: usize, bytes: usize) -> RoomRequest {
         budget.queue(step, own, bytes, &Rc::new(Signal::new()))
     }
 
     #[test]
     fn room_is_given_in_order() {
         let budget = Budget::new(64 * MIB);
-        assert!(budget.try_take(Step::Input, 0, 60 * MIB));
-        assert!(!budget.try_take(Step::Input, 0, 5 * MIB));
-        let (large, small) = (wait(&budget, Step::Input, 0, 5 * MIB), wait(&budget, Step::Input, 0, MIB));
+        assert!(budget.try_take(Need::Input, 0, 60 * MIB));
+        assert!(!budget.try_take(Need::Input, 0, 5 * MIB));
+        let (large, small) = (wait(&budget, Need::Input, 0, 5 * MIB), wait(&budget, Need::Input, 0, MIB));
         assert!(!large.take() && !small.take(), "a small one does not overtake");
-        assert!(!budget.try_take(Step::Input, 0, MIB), "nor does one that has just come");
+        assert!(!budget.try_take(Need::Input, 0, MIB), "nor does one that has just come");
         budget.release(2 * MIB);
         assert!(large.take() && small.take() && !small.take());
         assert_eq!((budget.used_bytes(), budget.is_short()), (64 * MIB, false));
         // Who gives up is not in the way, and what it was given in the meantime is not lost.
-        let (gone, next) = (wait(&budget, Step::Input, 0, 60 * MIB), wait(&budget, Step::Input, 0, 2 * MIB));
+        let (gone, next) = (wait(&budget, Need::Input, 0, 60 * MIB), wait(&budget, Need::Input, 0, 2 * MIB));
         budget.release(4 * MIB);
         assert!(!next.take());
         drop(gone);
         assert!(next.take());
-        let given = wait(&budget, Step::Input, 0, MIB);
+        let given = wait(&budget, Need::Input, 0, MIB);
         drop(given);
         assert_eq!(budget.used_bytes(), 62 * MIB);
     }
@@ -240,7 +246,7 @@ mod tests {
     fn answers_that_wait_take_room() {
         let budget = Budget::new(64 * MIB);
         budget.queued(64 * MIB);
-        let next = wait(&budget, Step::Input, 0, MIB);
+        let next = wait(&budget, Need::Input, 0, MIB);
         assert!(!next.take() && budget.is_short());
         budget.drained(MIB);
         assert!(next.take());
@@ -249,12 +255,12 @@ mod tests {
     #[test]
     fn one_request_is_let_in_however_large_it_is() {
         let budget = Budget::new(MIB);
-        assert!(budget.try_take(Step::Input, 0, 160 * MIB));
-        assert!(budget.try_take(Step::Output, 160 * MIB, OUTPUT_BYTES));
-        assert!(!budget.try_take(Step::Input, 0, 1));
-        let more = wait(&budget, Step::More, 0, MORE_BYTES);
+        assert!(budget.try_take(Need::Input, 0, 160 * MIB));
+        assert!(budget.try_take(Need::Output, 160 * MIB, OUTPUT_BYTES));
+        assert!(!budget.try_take(Need::Input, 0, 1));
+        let more = wait(&budget, Need::More, 0, MORE_BYTES);
         assert!(more.take(), "the others may wait for it");
-        assert!(!wait(&budget, Step::More, 0, MORE_BYTES).take(), "one at a time");
+        assert!(!wait(&budget, Need::More, 0, MORE_BYTES).take(), "one at a time");
         drop(More(Rc::clone(&budget)));
         budget.release(160 * MIB + OUTPUT_BYTES);
         assert_eq!(budget.used_bytes(), 0);
@@ -285,9 +291,9 @@ mod tests {
         ) {
             let budget = Budget::new(limit);
             // Steps done, and the place for the next one.
-            let mut running: Vec<(Request, usize, Place)> = requests
+            let mut running: Vec<(Request, usize, RoomRequest)> = requests
                 .into_iter()
-                .map(|r| { let place = wait(&budget, Step::Input, 0, r.input); (r, 0, place) })
+                .map(|r| { let place = wait(&budget, Need::Input, 0, r.input); (r, 0, place) })
                 .collect();
             let mut choices = choices.into_iter();
             let slack = limit / SLACK_PART;
@@ -320,8 +326,8 @@ mod tests {
                 prop_assert!(place.take());
                 *done += 1;
                 match *done {
-                    1 => *place = wait(&budget, Step::Output, r.input, r.output),
-                    2 if r.more => *place = wait(&budget, Step::More, 0, MORE_BYTES),
+                    1 => *place = wait(&budget, Need::Output, r.input, r.output),
+                    2 if r.more => *place = wait(&budget, Need::More, 0, MORE_BYTES),
                     _ => *done = 3,
                 }
             }

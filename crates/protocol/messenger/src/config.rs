@@ -216,7 +216,7 @@ struct Inner {
 
 /// One connection's place; it is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Inner>);
+pub(crate) struct GateSlot(Arc<Inner>);
 
 impl Gate {
     /// A gate that lets so many in at once.
@@ -230,9 +230,9 @@ impl Gate {
     }
 
     /// A place; `None` if all are taken.
-    pub(crate) fn enter(&self) -> Option<Place> {
+    pub(crate) fn enter(&self) -> Option<GateSlot> {
         // Counted first and looked at after: two reactors cannot both take the last place.
-        let place = Place(Arc::clone(&self.0));
+        let place = GateSlot(Arc::clone(&self.0));
         (self.0.open.fetch_add(1, Ordering::Relaxed) < self.0.connections_max).then_some(place)
     }
 
@@ -251,7 +251,7 @@ impl Gate {
     }
 }
 
-impl Drop for Place {
+impl Drop for GateSlot {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }

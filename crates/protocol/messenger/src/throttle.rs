@@ -1,6 +1,6 @@
 //! The read throttle: messages that were dispatched and are not released yet.
 
-use crate::budget::{Budget, FREE_BYTES, Place, Step};
+use crate::budget::{Budget, FREE_BYTES, Need, RoomRequest};
 use crate::signal::Signal;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -55,7 +55,7 @@ impl Throttle {
         let mut permit = Permit { throttle: Some(Rc::clone(self)), bytes: 0, shared_bytes: 0 };
         self.messages.set(self.messages.get() + 1);
         if !is_free {
-            permit.share(Step::Input, bytes, &is_closed).await?;
+            permit.share(Need::Input, bytes, &is_closed).await?;
         }
         permit.grow(bytes);
         (!is_closed()).then_some(permit)
@@ -77,7 +77,7 @@ impl Throttle {
             permit.shared_bytes == 0 && self.messages.get() <= 1 && permit.bytes + bytes <= FREE_BYTES;
         // One that was small so far is counted from here on.
         let uncounted = permit.bytes - permit.shared_bytes.min(permit.bytes);
-        if !is_free && permit.share(Step::Output, uncounted + bytes, &is_closed).await.is_none() {
+        if !is_free && permit.share(Need::Output, uncounted + bytes, &is_closed).await.is_none() {
             return false;
         }
         permit.grow(bytes);
@@ -137,7 +137,7 @@ impl Permit {
     }
 
     /// Takes room of the budget. `None`: the connection ended.
-    async fn share(&mut self, step: Step, bytes: usize, is_closed: &impl Fn() -> bool) -> Option<()> {
+    async fn share(&mut self, step: Need, bytes: usize, is_closed: &impl Fn() -> bool) -> Option<()> {
         let throttle = self.throttle.as_ref()?;
         let Some(budget) = &throttle.budget else { return Some(()) };
         if !budget.try_take(step, self.shared_bytes, bytes) {
@@ -149,7 +149,7 @@ impl Permit {
     }
 }
 
-async fn granted(place: &Place, room: &Signal, is_closed: &impl Fn() -> bool) -> Option<()> {
+async fn granted(place: &RoomRequest, room: &Signal, is_closed: &impl Fn() -> bool) -> Option<()> {
     while !place.take() {
         if is_closed() {
             return None;

@@ -26,10 +26,10 @@ pub async fn with_timeout<T>(shard: &Shard, limit: Duration, future: impl Future
 }
 
 /// Ends a handshake that takes too long: shuts the stream down, so that whatever waits on it ends.
-pub(crate) struct HandshakeLimit(Rc<State>);
+pub(crate) struct HandshakeLimit(Rc<Guarded>);
 
 /// Shared with the task that waits for the limit.
-struct State {
+struct Guarded {
     /// None once the handshake ended, so that the waiting task does not keep the socket open.
     stream: RefCell<Option<TcpStream>>,
     timed_out: Cell<bool>,
@@ -38,7 +38,7 @@ struct State {
 impl HandshakeLimit {
     pub(crate) fn start(shard: &Shard, stream: &TcpStream, limit: Duration) -> HandshakeLimit {
         let state =
-            Rc::new(State { stream: RefCell::new(Some(stream.clone())), timed_out: Cell::new(false) });
+            Rc::new(Guarded { stream: RefCell::new(Some(stream.clone())), timed_out: Cell::new(false) });
         let (task_state, task_shard) = (Rc::clone(&state), shard.clone());
         shard.spawn(Group::Admin, "msgr-handshake-limit", async move {
             task_shard.sleep(limit).await;

@@ -62,7 +62,7 @@ struct Pg {
 }
 
 #[derive(Default)]
-struct State {
+struct Objects {
     /// Places in `slots`.
     objects: HashMap<Arc<ObjectId>, usize, FixedState>,
     slots: Vec<Object>,
@@ -76,7 +76,7 @@ struct State {
 /// One shard of an in-memory store.
 pub(crate) struct Mem {
     shared: Arc<MemShared>,
-    state: RefCell<State>,
+    state: RefCell<Objects>,
     zeros: Bytes,
 }
 
@@ -248,7 +248,7 @@ impl Drop for Mem {
     }
 }
 
-impl State {
+impl Objects {
     fn get(&self, oid: &ObjectId) -> Option<&Object> {
         self.slots.get(*self.objects.get(oid)?)
     }

@@ -14,11 +14,11 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 /// what was committed without `sync` since the last flush.
 #[derive(Default)]
 pub struct MemKv {
-    state: RwLock<State>,
+    state: RwLock<Maps>,
 }
 
 #[derive(Default)]
-struct State {
+struct Maps {
     live: Map,
     /// Commits since the last that made things durable, …
     unsynced: Vec<Vec<KvBatch>>,
@@ -26,7 +26,7 @@ struct State {
     durable: Map,
 }
 
-impl State {
+impl Maps {
     /// Makes the first `count` of the unsynced commits durable.
     fn sync(&mut self, count: usize) {
         for batches in self.unsynced.drain(..count.min(self.unsynced.len())) {

@@ -317,9 +317,9 @@ impl Store {
 /// Resolves when its transaction is durable, or with the reason why it never will be. Dropping it changes nothing
 /// about the transaction.
 #[must_use = "a transaction is durable only when its Commit says so"]
-pub struct Commit(State);
+pub struct Commit(CommitState);
 
-enum State {
+enum CommitState {
     Ready(Option<Result<(), StoreError>>),
     Pending(oneshot::Receiver<Result<(), StoreError>>),
 }
@@ -329,18 +329,18 @@ impl Commit {
     #[must_use]
     pub fn peek(&self) -> Option<Result<(), StoreError>> {
         match &self.0 {
-            State::Ready(result) => result.clone(),
-            State::Pending(_) => None,
+            CommitState::Ready(result) => result.clone(),
+            CommitState::Pending(_) => None,
         }
     }
 
     /// Already decided.
     pub(crate) fn ready(result: Result<(), StoreError>) -> Commit {
-        Commit(State::Ready(Some(result)))
+        Commit(CommitState::Ready(Some(result)))
     }
 
     pub(crate) fn pending(receiver: oneshot::Receiver<Result<(), StoreError>>) -> Commit {
-        Commit(State::Pending(receiver))
+        Commit(CommitState::Pending(receiver))
     }
 }
 
@@ -349,8 +349,8 @@ impl Future for Commit {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Ready(result) => Poll::Ready(result.take().unwrap_or(Ok(()))),
-            State::Pending(receiver) => {
+            CommitState::Ready(result) => Poll::Ready(result.take().unwrap_or(Ok(()))),
+            CommitState::Pending(receiver) => {
                 let result = ready!(Pin::new(receiver).poll(cx));
                 Poll::Ready(result.unwrap_or_else(|_| Err(StoreError::failed("the store was closed"))))
             }

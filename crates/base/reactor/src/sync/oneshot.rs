@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 #[error("the sender of a oneshot channel was dropped without sending")]
 pub struct Closed;
 
-struct State<T> {
+struct Shared<T> {
     value: Cell<Option<T>>,
     waker: RefCell<Option<Waker>>,
     sender_gone: Cell<bool>,
@@ -19,15 +19,15 @@ struct State<T> {
 }
 
 /// The sending end.
-pub struct Sender<T>(Rc<State<T>>);
+pub struct Sender<T>(Rc<Shared<T>>);
 
 /// The receiving end: a future.
-pub struct Receiver<T>(Rc<State<T>>);
+pub struct Receiver<T>(Rc<Shared<T>>);
 
 /// Makes a pair.
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let s = Rc::new(State {
+    let s = Rc::new(Shared {
         value: Cell::new(None),
         waker: RefCell::new(None),
         sender_gone: Cell::new(false),

@@ -13,13 +13,13 @@ struct Waiter {
     waker: RefCell<Option<Waker>>,
 }
 
-struct State {
+struct Shared {
     available: Cell<usize>,
     capacity: usize,
     waiters: RefCell<VecDeque<Rc<Waiter>>>,
 }
 
-impl State {
+impl Shared {
     fn release(&self, n: usize) {
         self.available.set(self.available.get() + n);
         self.grant();
@@ -49,13 +49,13 @@ impl State {
 /// Counts permits (ops, bytes); clones share them. Waiters are served strictly in order of arrival, so a heavy one is
 /// not starved by light ones.
 #[derive(Clone)]
-pub struct Semaphore(Rc<State>);
+pub struct Semaphore(Rc<Shared>);
 
 impl Semaphore {
     /// A semaphore with `permits` permits, which is also its capacity.
     #[must_use]
     pub fn new(permits: usize) -> Semaphore {
-        Semaphore(Rc::new(State {
+        Semaphore(Rc::new(Shared {
             available: Cell::new(permits),
             capacity: permits,
             waiters: RefCell::new(VecDeque::new()),
@@ -99,7 +99,7 @@ impl Semaphore {
 
 /// Future of [`Semaphore::acquire`].
 pub struct Acquire {
-    state: Rc<State>,
+    state: Rc<Shared>,
     want: usize,
     waiter: Option<Rc<Waiter>>,
 }
@@ -152,7 +152,7 @@ impl Drop for Acquire {
 
 /// Permits that go back when this is dropped.
 pub struct Permit {
-    state: Rc<State>,
+    state: Rc<Shared>,
     n: usize,
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use carmine_doctor::{Build, Finding, Options, Place, Severity, examine};
+use carmine_doctor::{Build, Finding, NeededSpace, Options, Severity, examine};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::{Layout, Plan, Wish, load_plan};
@@ -92,11 +92,11 @@ fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
 }
 
 /// Block files that are not written through still need their room.
-fn places(layout: &Layout, plan: &Plan) -> Vec<Place> {
+fn places(layout: &Layout, plan: &Plan) -> Vec<NeededSpace> {
     let in_files = plan.store == StoreKind::Blue && plan.devices.is_empty();
     let all_bytes = plan.osd_size_bytes.saturating_mul(u64::from(plan.osds()));
     let needed_bytes = if in_files && plan.sparse { all_bytes } else { 0 };
-    vec![Place { folder: layout.dir().to_path_buf(), needed_bytes }]
+    vec![NeededSpace { folder: layout.dir().to_path_buf(), needed_bytes }]
 }
 
 /// Options that are not their defaults: name, value, default.

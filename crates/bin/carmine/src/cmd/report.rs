@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use carmine_report::{ReportError, Step, Written, write_report};
+use carmine_report::{ReportError, ReportStage, Written, write_report};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
@@ -59,13 +59,13 @@ pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, Rep
             bar.enable_steady_tick(TICK);
         }
         match step {
-            Step::Read { done, all } => {
+            ReportStage::Read { done, all } => {
                 bar.set_length(all as u64);
                 bar.set_position(done as u64);
                 bar.set_message("reading points");
             }
-            Step::Draw => bar.set_message("drawing"),
-            Step::Write => bar.set_message("writing"),
+            ReportStage::Draw => bar.set_message("drawing"),
+            ReportStage::Write => bar.set_message("writing"),
         }
     };
     let written = write_report(runs, out, &mut show);

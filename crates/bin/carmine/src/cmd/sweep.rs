@@ -17,7 +17,7 @@ use carmine_bench::bench::require_tool;
 use carmine_daemon::signals;
 use carmine_load::hosted::Tool;
 use carmine_study::archive::RunWriter;
-use carmine_study::commands::{Step, What, is_hosted, is_peer, tool};
+use carmine_study::commands::{BoundedCommand, What, is_hosted, is_peer, tool};
 use carmine_study::expand::{Expansion, Machine, dry_run, expand};
 use carmine_study::plan::Plan;
 use carmine_study::run::{End, Ending, Executor, Job, Options, Sweep};
@@ -29,7 +29,7 @@ use carmine_topology::{Grid, Topology};
 use clap::Parser;
 
 pub(crate) use args::SweepArgs;
-use begin::Place;
+use begin::RunFolder;
 use view::View;
 
 /// 0: every point was measured; 1: some were not, or the sweep was stopped; 2: the plan can't be used.
@@ -50,7 +50,7 @@ pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
         return Err(Usage("--topology: another machine can only be looked at; add --dry-run".into()).into());
     }
     check_needs(&expansion)?;
-    let place = Place::take(&args, &plan)?;
+    let place = RunFolder::take(&args, &plan)?;
     let ending = go(&args, &plan, &machine, expansion, &place)?;
     end::finish(&args, &place.dir, ending)
 }
@@ -60,7 +60,7 @@ fn go(
     plan: &Plan,
     machine: &Machine,
     expansion: Expansion,
-    place: &Place,
+    place: &RunFolder,
 ) -> anyhow::Result<Ending> {
     let cancel = signals::cancel_flag()?;
     let mut processes = Processes::new(&place.dir, &cancel)?;
@@ -154,7 +154,7 @@ impl<'a> Processes<'a> {
 }
 
 impl Executor for Processes<'_> {
-    fn run(&mut self, step: &Step, log: &Path) -> End {
+    fn run(&mut self, step: &BoundedCommand, log: &Path) -> End {
         // Steps that tidy up are not cancelled: they are short, and leave nothing behind.
         let cancel = (!matches!(step.what, What::Stop | What::Destroy)).then_some(self.cancel);
         match run_bounded(&self.line(&step.argv), log, step.limit, cancel, &self.record) {

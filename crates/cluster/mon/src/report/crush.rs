@@ -1,6 +1,6 @@
 //! The CRUSH map and its tunables by name, as `osd crush dump` prints them.
 
-use carmine_wire::crushmap::{BucketKind, CrushMap, Rule, Step, Tunables};
+use carmine_wire::crushmap::{BucketKind, CrushMap, Rule, RuleStep, Tunables};
 use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
 
@@ -89,25 +89,25 @@ fn shown_rule(crush: &CrushMap, id: usize, rule: &Rule) -> Value {
     })
 }
 
-fn shown_step(crush: &CrushMap, step: Step) -> Value {
+fn shown_step(crush: &CrushMap, step: RuleStep) -> Value {
     let choose =
         |op: &str, num: i32, kind: i32| json!({ "op": op, "num": num, "type": crush.type_names.get(&kind) });
     let set = |op: &str, num: i32| json!({ "op": op, "num": num });
     match step {
-        Step::Noop => json!({ "op": "noop" }),
-        Step::Take(item) => json!({ "op": "take", "item": item, "item_name": crush.item_name(item) }),
-        Step::Emit => json!({ "op": "emit" }),
-        Step::ChooseFirstn(n, kind) => choose("choose_firstn", n, kind),
-        Step::ChooseIndep(n, kind) => choose("choose_indep", n, kind),
-        Step::ChooseLeafFirstn(n, kind) => choose("chooseleaf_firstn", n, kind),
-        Step::ChooseLeafIndep(n, kind) => choose("chooseleaf_indep", n, kind),
-        Step::SetChooseTries(n) => set("set_choose_tries", n),
-        Step::SetChooseLeafTries(n) => set("set_chooseleaf_tries", n),
-        Step::SetChooseLocalTries(n) => set("set_choose_local_tries", n),
-        Step::SetChooseLocalFallbackTries(n) => set("set_choose_local_fallback_tries", n),
-        Step::SetChooseLeafVaryR(n) => set("set_chooseleaf_vary_r", n),
-        Step::SetChooseLeafStable(n) => set("set_chooseleaf_stable", n),
-        Step::Other { op, arg1, arg2 } => json!({ "opcode": op, "arg1": arg1, "arg2": arg2 }),
+        RuleStep::Noop => json!({ "op": "noop" }),
+        RuleStep::Take(item) => json!({ "op": "take", "item": item, "item_name": crush.item_name(item) }),
+        RuleStep::Emit => json!({ "op": "emit" }),
+        RuleStep::ChooseFirstn(n, kind) => choose("choose_firstn", n, kind),
+        RuleStep::ChooseIndep(n, kind) => choose("choose_indep", n, kind),
+        RuleStep::ChooseLeafFirstn(n, kind) => choose("chooseleaf_firstn", n, kind),
+        RuleStep::ChooseLeafIndep(n, kind) => choose("chooseleaf_indep", n, kind),
+        RuleStep::SetChooseTries(n) => set("set_choose_tries", n),
+        RuleStep::SetChooseLeafTries(n) => set("set_chooseleaf_tries", n),
+        RuleStep::SetChooseLocalTries(n) => set("set_choose_local_tries", n),
+        RuleStep::SetChooseLocalFallbackTries(n) => set("set_choose_local_fallback_tries", n),
+        RuleStep::SetChooseLeafVaryR(n) => set("set_chooseleaf_vary_r", n),
+        RuleStep::SetChooseLeafStable(n) => set("set_chooseleaf_stable", n),
+        RuleStep::Other { op, arg1, arg2 } => json!({ "opcode": op, "arg1": arg1, "arg2": arg2 }),
     }
 }
 

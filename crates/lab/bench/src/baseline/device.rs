@@ -23,14 +23,14 @@ use carmine_testbed::output::note;
 const BLOCK_BYTES: u64 = 4096;
 
 /// What is read and written instead of the store.
-struct Place {
+struct RawDevice {
     path: PathBuf,
     /// A file of our own, removed at the end; devices are only read.
     scratch: bool,
     drive: String,
 }
 
-impl Drop for Place {
+impl Drop for RawDevice {
     fn drop(&mut self) {
         if self.scratch {
             let _ = std::fs::remove_file(&self.path);
@@ -87,10 +87,10 @@ fn dealt(spec: &LoadSpec, reactors: u32, scratch: bool) -> LoadSpec {
     LoadSpec { numjobs: jobs, iodepth: spec.iodepth / jobs, prefill, ..spec.clone() }
 }
 
-fn place(layout: &Layout, plan: &Plan) -> anyhow::Result<Place> {
+fn place(layout: &Layout, plan: &Plan) -> anyhow::Result<RawDevice> {
     let name = |path: &Path| device_of(path).unwrap_or_else(|| "unknown drive".into());
     if let Some(device) = plan.devices.first() {
-        return Ok(Place {
+        return Ok(RawDevice {
             path: device.clone(),
             scratch: false,
             drive: format!("{}, the device itself, only read", name(device)),
@@ -101,7 +101,7 @@ fn place(layout: &Layout, plan: &Plan) -> anyhow::Result<Place> {
     let drive = format!("{}, scratch file", name(&folder));
     std::fs::File::create_new(&path)
         .with_context(|| format!("cannot make the scratch file {}", path.display()))?;
-    Ok(Place { path, scratch: true, drive })
+    Ok(RawDevice { path, scratch: true, drive })
 }
 
 fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -> DeviceBaseline {

@@ -19,7 +19,7 @@ use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_testbed::write_whole;
 
 use super::counters::Attached;
-use super::drive::{Drive, effective_spec};
+use super::generators::{Generators, effective_spec};
 use super::setup::Setup;
 use crate::view::View;
 use carmine_testbed::TestbedError::Usage;
@@ -72,7 +72,7 @@ pub(crate) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome>
 async fn control(shard: &Shard, setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
     let client =
         Client::connect(shard, setup.mon, Options::default()).await.context("cannot reach the testbed")?;
-    let drive = Drive::start(setup, &client).await?;
+    let drive = Generators::start(setup, &client).await?;
     let view = View::new(&setup.spec);
     let mut controller = Controller {
         shard: shard.clone(),
@@ -96,7 +96,7 @@ struct Controller<'a> {
     setup: &'a Setup,
     cancel: &'a AtomicBool,
     client: Rc<Client>,
-    drive: Drive,
+    drive: Generators,
     view: View,
     marks: Vec<String>,
     state_written: Instant,

@@ -3,7 +3,7 @@
 use crate::Finding;
 use crate::finding::{TEBIBYTE, absent, bad, info, ok, warn};
 use crate::machine::Machine;
-use crate::options::{Build, Place};
+use crate::options::{Build, NeededSpace};
 
 /// A file system that is fuller than this spreads new files over the space that is left.
 const FULL_PERCENT: u64 = 90;
@@ -50,7 +50,7 @@ pub(super) fn crc(machine: &Machine<'_>) -> Finding {
 
 /// Room in the folders of stores.
 pub(super) fn space(machine: &Machine<'_>) -> Vec<Finding> {
-    let look = |place: &Place| match rustix::fs::statvfs(&place.folder) {
+    let look = |place: &NeededSpace| match rustix::fs::statvfs(&place.folder) {
         Ok(fs) => {
             let bytes = |blocks: u64| blocks.saturating_mul(fs.f_frsize);
             room(place.needed_bytes, bytes(fs.f_bavail), bytes(fs.f_blocks))
@@ -131,7 +131,7 @@ mod tests {
     fn real_folders() {
         let tree = Tree::new(&[]);
         let of = |folder| {
-            let place = Place { folder, needed_bytes: 0 };
+            let place = NeededSpace { folder, needed_bytes: 0 };
             find(&Options { places: vec![place], ..tree.options() }, "free space").remove(0).severity
         };
         assert_ne!(of(tree.path().to_path_buf()), Severity::NotPresent);

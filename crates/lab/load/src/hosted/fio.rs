@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use carmine_metrics::Histogram;
 use serde_json::Value;
 
-use super::{HostedFigures, Place, Tool};
+use super::{ClusterAccess, HostedFigures, Tool};
 use crate::result::{DirStats, JobResult, SAMPLE_NS};
 use crate::spec::{Arrivals, LoadSpec, show_bytes};
 
@@ -35,7 +35,7 @@ pub fn image(spec: &LoadSpec, volume: u32) -> String {
 }
 
 /// Arguments of `rbd` that make a volume's image: without journals, object maps and caches, as in Ceph's own studies.
-pub fn create_image(spec: &LoadSpec, place: &Place, volume: u32) -> Vec<String> {
+pub fn create_image(spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<String> {
     let size = show_bytes(spec.volume_bytes() >> 20 << 20).to_uppercase();
     let size = if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size}B") } else { size };
     let image = format!("{}/{}", place.pool, image(spec, volume));
@@ -62,7 +62,13 @@ fn sections(spec: &LoadSpec, process: u32) -> BTreeMap<u32, u32> {
 }
 
 /// Arguments of one process of the load itself: a section for each volume that it loads. Its result goes to `output`.
-pub fn arguments(tool: Tool, spec: &LoadSpec, place: &Place, output: &str, process: u32) -> Vec<String> {
+pub fn arguments(
+    tool: Tool,
+    spec: &LoadSpec,
+    place: &ClusterAccess,
+    output: &str,
+    process: u32,
+) -> Vec<String> {
     let mut args = results(output);
     for (volume, jobs) in sections(spec, process) {
         args.extend(common(tool, spec, place, volume));
@@ -115,7 +121,7 @@ fn per_job(bytes: u64, spec: &LoadSpec) -> u64 {
 }
 
 /// Arguments that write every block of the load once.
-pub fn prefill_arguments(tool: Tool, spec: &LoadSpec, place: &Place, output: &str) -> Vec<String> {
+pub fn prefill_arguments(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, output: &str) -> Vec<String> {
     let mut args = results(output);
     for volume in 0..spec.volumes.max(1) {
         args.extend(common(tool, spec, place, volume));
@@ -133,7 +139,7 @@ fn results(output: &str) -> Vec<String> {
 }
 
 /// What begins a section: the place of its data.
-fn common(tool: Tool, spec: &LoadSpec, place: &Place, volume: u32) -> Vec<String> {
+fn common(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let mut put = |name: &str, value: &str| args.push(format!("--{name}={value}"));
     put("name", JOB);
@@ -242,8 +248,8 @@ mod tests {
     use super::*;
     use crate::spec::Rw;
 
-    fn place() -> Place {
-        Place { conf: "/d/ceph.conf".into(), pool: "bench".into() }
+    fn place() -> ClusterAccess {
+        ClusterAccess { conf: "/d/ceph.conf".into(), pool: "bench".into() }
     }
 
     #[test]

@@ -31,7 +31,7 @@ carmine_types::words! {
 
 /// Where a tool finds the cluster.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ClusterAccess {
     /// Path of `ceph.conf`.
     pub conf: String,
     /// Pool.

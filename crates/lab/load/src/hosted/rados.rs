@@ -1,7 +1,7 @@
 //! `rados bench`. It prints text while it runs, and a summary at its end; latencies have no percentiles.
 
 use super::figures::counted;
-use super::{HostedFigures, Latency, Place};
+use super::{ClusterAccess, HostedFigures, Latency};
 use crate::result::JobResult;
 use crate::spec::{LoadSpec, Rw, show_bytes};
 
@@ -15,12 +15,12 @@ pub fn run_name(spec: &LoadSpec, job: u32) -> String {
     format!("carmine-{size}-{object}-{bs}-job{job}of{}", spec.numjobs)
 }
 
-fn base(place: &Place) -> Vec<String> {
+fn base(place: &ClusterAccess) -> Vec<String> {
     ["-c", &place.conf, "-p", &place.pool, "bench"].map(str::to_owned).to_vec()
 }
 
 /// Arguments of one job's load for `millis` (whole seconds, rounded up).
-pub fn arguments(spec: &LoadSpec, place: &Place, job: u32, millis: u64) -> Vec<String> {
+pub fn arguments(spec: &LoadSpec, place: &ClusterAccess, job: u32, millis: u64) -> Vec<String> {
     let verb = match spec.rw {
         Rw::Write | Rw::RandWrite => "write",
         Rw::Read => "seq",
@@ -39,7 +39,7 @@ pub fn arguments(spec: &LoadSpec, place: &Place, job: u32, millis: u64) -> Vec<S
 }
 
 /// Arguments that write what a job reads.
-pub fn prefill_arguments(spec: &LoadSpec, place: &Place, job: u32) -> Vec<String> {
+pub fn prefill_arguments(spec: &LoadSpec, place: &ClusterAccess, job: u32) -> Vec<String> {
     let mut args = base(place);
     let objects = (spec.objects() / u64::from(spec.numjobs.max(1))).max(1);
     args.extend([PREFILL_SECONDS.to_string(), "write".into(), "-t".into(), "64".into()]);
@@ -123,7 +123,7 @@ Min latency(s):         0.00622211
 
     #[test]
     fn reads_find_what_was_written() {
-        let place = Place { conf: "c".into(), pool: "p".into() };
+        let place = ClusterAccess { conf: "c".into(), pool: "p".into() };
         let spec = LoadSpec { rw: Rw::RandRead, iodepth: 4, size_bytes: 64 << 20, ..LoadSpec::default() };
         let read = arguments(&spec, &place, 0, 1500).join(" ");
         assert_eq!(read, "-c c -p p bench 2 rand -t 4 --no-verify --run-name carmine-64m-4m-4k-job0of1");

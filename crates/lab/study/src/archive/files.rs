@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use super::{
-    Baseline, Point, PointResult, PointState, PointsFile, RUN_FORMAT, RunFile, Samples, State, is_stem,
+    Baseline, Point, PointEnd, PointResult, PointState, PointsFile, RUN_FORMAT, RunFile, Samples, is_stem,
 };
 
 /// A file of an archive that can't be read, understood or written.
@@ -133,7 +133,7 @@ impl Run {
 
     /// True if the point was measured.
     pub fn is_done(&self, point: &Point) -> bool {
-        matches!(self.state(point), Ok(Some(state)) if state.state == State::Done)
+        matches!(self.state(point), Ok(Some(state)) if state.state == PointEnd::Done)
     }
 
     /// Output of the commands of a point that failed, empty if none was kept.
@@ -260,7 +260,7 @@ fn row(point: &Point, result: &PointResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Build, Chart, Config, PointKind, RUN_FORMAT, State};
+    use super::super::{Build, Chart, Config, PointEnd, PointKind, RUN_FORMAT};
     use super::*;
     use serde_json::Value;
 
@@ -327,7 +327,7 @@ mod tests {
         writer.points(&points).unwrap();
         writer.plan("name = \"smoke\"\n").unwrap();
         let state = PointState {
-            state: State::Done,
+            state: PointEnd::Done,
             error: None,
             started_unix_s: 5,
             seconds: 1.5,

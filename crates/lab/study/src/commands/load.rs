@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carmine_load::hosted::{self, Place, Tool, check, fio, rados};
+use carmine_load::hosted::{self, ClusterAccess, Tool, check, fio, rados};
 use carmine_load::{Arrivals, LoadSpec, Rw};
 
-use super::{Step, What, shell_line};
+use super::{BoundedCommand, What, shell_line};
 use crate::archive::{Config, Point};
 use crate::plan::{Workload, workload};
 
@@ -103,7 +103,13 @@ pub(super) fn ramp_of(config: &Config, ramp: Duration) -> Duration {
 }
 
 /// The load of a point. `seed` is the same for the arms of a pair: they get the same operations.
-pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, files: &LoadFiles) -> Step {
+pub fn load_step(
+    layout: &Path,
+    config: &Config,
+    ramp: Duration,
+    seed: u64,
+    files: &LoadFiles,
+) -> BoundedCommand {
     let mut argv =
         vec!["carmine".to_owned(), "bench".to_owned(), "--dir".to_owned(), layout.display().to_string()];
     argv.extend(shape(config));
@@ -136,7 +142,11 @@ pub fn load_step(layout: &Path, config: &Config, ramp: Duration, seed: u64, file
     argv.extend(client(config));
     let prefill_s = size_bytes(config) as f64 * config.float("pool_size").unwrap_or(1.0) / SLOW_BYTES_PER_S;
     let profile_s = if profile(config).is_some() { PROFILE_S } else { 0.0 };
-    Step::new(What::Load, argv, seconds(config) + ramp.as_secs_f64() + AROUND_S + prefill_s + profile_s)
+    BoundedCommand::new(
+        What::Load,
+        argv,
+        seconds(config) + ramp.as_secs_f64() + AROUND_S + prefill_s + profile_s,
+    )
 }
 
 fn milliseconds(seconds: f64) -> String {
@@ -144,7 +154,7 @@ fn milliseconds(seconds: f64) -> String {
 }
 
 /// Both baselines of a point's load, beside its idle OSDs.
-pub fn baseline_step(layout: &Path, config: &Config, json: &Path) -> Step {
+pub fn baseline_step(layout: &Path, config: &Config, json: &Path) -> BoundedCommand {
     let mut argv = ["carmine", "baseline", "--dir"].map(str::to_owned).to_vec();
     argv.push(layout.display().to_string());
     argv.extend(shape(config));
@@ -157,7 +167,7 @@ pub fn baseline_step(layout: &Path, config: &Config, json: &Path) -> Step {
         argv.extend([option.to_owned(), value]);
     }
     let scratch_s = size_bytes(config) as f64 / SLOW_BYTES_PER_S;
-    Step::new(What::Baseline, argv, AROUND_S + 2.0 * window_s + scratch_s)
+    BoundedCommand::new(What::Baseline, argv, AROUND_S + 2.0 * window_s + scratch_s)
 }
 
 /// The tool that makes the load of a point.
@@ -227,7 +237,7 @@ pub fn by_hand(layout: &Path, point: &Point, ramp: Duration, seed: u64) -> Vec<S
         seed,
         ..load_spec(&point.config)
     };
-    let place = Place { conf: layout.join("ceph.conf").display().to_string(), pool: POOL.to_owned() };
+    let place = ClusterAccess { conf: layout.join("ceph.conf").display().to_string(), pool: POOL.to_owned() };
     let engine = if tool(&point.config) == Tool::FioRbd { Tool::FioRbd } else { Tool::FioRados };
     let mut lines = Vec::new();
     if engine == Tool::FioRbd {

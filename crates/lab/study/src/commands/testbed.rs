@@ -6,7 +6,7 @@ use carmine_testbed::spec::{Axis, place_axes, tuning_axes};
 use carmine_topology::{CpuList, Grid};
 
 use super::load::{AROUND_S, SLOW_BYTES_PER_S, bs_bytes, client, is_hosted, volumes};
-use super::{Step, What, is_peer};
+use super::{BoundedCommand, What, is_peer};
 use crate::archive::Config;
 use crate::expand::{Machine, cpu_list};
 
@@ -108,18 +108,18 @@ pub fn precondition_options(config: &Config) -> Vec<String> {
 }
 
 /// Starts the OSDs of a layout; it ends when every PG is active.
-pub fn start_step(layout: &Path, config: &Config, options: &[String]) -> Step {
+pub fn start_step(layout: &Path, config: &Config, options: &[String]) -> BoundedCommand {
     up(What::Start, layout, config, options)
 }
 
-fn up(what: What, layout: &Path, config: &Config, options: &[String]) -> Step {
+fn up(what: What, layout: &Path, config: &Config, options: &[String]) -> BoundedCommand {
     let mut argv = command("up", layout, config);
     argv.extend_from_slice(options);
     let bytes = files_bytes(config);
     let drives = if options.iter().any(|word| word == "--precondition") { devices_of(options) } else { 0 };
     let limit_s =
         START_S + GRACE_S + bytes as f64 / SLOW_FILE_BYTES_PER_S + drives as f64 * PRECONDITION_LIMIT_S;
-    Step::new(what, argv, limit_s)
+    BoundedCommand::new(what, argv, limit_s)
 }
 
 /// Block files of all OSDs, bytes.
@@ -134,13 +134,13 @@ fn devices_of(options: &[String]) -> usize {
 }
 
 /// Stops the OSDs of a layout.
-pub fn stop_step(layout: &Path, config: &Config) -> Step {
-    Step::new(What::Stop, command("down", layout, config), STOP_S)
+pub fn stop_step(layout: &Path, config: &Config) -> BoundedCommand {
+    BoundedCommand::new(What::Stop, command("down", layout, config), STOP_S)
 }
 
 /// Removes a layout.
-pub fn destroy_step(layout: &Path, config: &Config) -> Step {
-    Step::new(What::Destroy, command("destroy", layout, config), STOP_S)
+pub fn destroy_step(layout: &Path, config: &Config) -> BoundedCommand {
+    BoundedCommand::new(What::Destroy, command("destroy", layout, config), STOP_S)
 }
 
 /// `carmine WORD --dir LAYOUT`, or the peer's.
@@ -216,7 +216,7 @@ pub struct Prepare<'a> {
 }
 
 /// Steps that make a layout.
-pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> Vec<Step> {
+pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> Vec<BoundedCommand> {
     if !is_durable(config) {
         return Vec::new();
     }
@@ -245,7 +245,7 @@ pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> V
         let all = bytes.map(|bytes| once(bytes).saturating_mul(rounds));
         steps.push(bench(layout, config, &words, filled.as_ref().unwrap_or(&size), all));
     }
-    steps.push(Step { what: What::Prepare, ..stop_step(layout, config) });
+    steps.push(BoundedCommand { what: What::Prepare, ..stop_step(layout, config) });
     steps
 }
 
@@ -260,7 +260,13 @@ fn filled_bytes(config: &Config, prepare: &Prepare<'_>) -> Option<u64> {
 }
 
 /// A load by the client that the points use: each names its objects its own way. `bytes` is what it writes, if that is known.
-fn bench(layout: &Path, config: &Config, words: &[&str], size: &[String; 2], bytes: Option<u64>) -> Step {
+fn bench(
+    layout: &Path,
+    config: &Config,
+    words: &[&str],
+    size: &[String; 2],
+    bytes: Option<u64>,
+) -> BoundedCommand {
     let limit_s = bytes.map_or(DEVICE_LIMIT_S, |bytes| AROUND_S + bytes as f64 / SLOW_BYTES_PER_S);
     let layout = layout.display().to_string();
     let head = ["carmine", "bench", "--dir", &layout, "--bs", "64k", "--iodepth", "16"];
@@ -270,7 +276,7 @@ fn bench(layout: &Path, config: &Config, words: &[&str], size: &[String; 2], byt
         argv.extend(volumes(config));
     }
     argv.extend(client(config));
-    Step::new(What::Prepare, argv, limit_s)
+    BoundedCommand::new(What::Prepare, argv, limit_s)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{Arm, Measured, Refusal};
-use crate::archive::{Config, Point, PointKind, PointResult, Run, State};
+use crate::archive::{Config, Point, PointEnd, PointKind, PointResult, Run};
 
 /// A whole run as one arm: pairs with another run are points of the same repeat.
 ///
@@ -62,7 +62,7 @@ fn arm(run: &Run, name: String, turn: impl Fn(&Point) -> Option<u32>) -> Result<
     for point in run.points.iter().filter(|p| p.kind == PointKind::Point) {
         let Some(turn) = turn(point) else { continue };
         let state = run.state(point)?;
-        let failure = state.filter(|s| s.state == State::Failed);
+        let failure = state.filter(|s| s.state == PointEnd::Failed);
         match (failure, run.result(point)?) {
             (None, Some(result)) => arm.points.push(Measured {
                 name: point.stem.clone(),

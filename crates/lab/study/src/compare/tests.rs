@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::archive::{
-    Build, Chart, Comparison, Config, Direction, Job, LatencyNs, Point, PointState, RUN_FORMAT, Run, RunFile,
-    RunWriter, State, write_whole,
+    Build, Chart, Comparison, Config, Direction, Job, LatencyNs, Point, PointEnd, PointState, RUN_FORMAT,
+    Run, RunFile, RunWriter, write_whole,
 };
 
 const PAIRS: u32 = 8;
@@ -175,12 +175,12 @@ fn write_run(dir: &Path, complete: bool, failed: usize) -> Run {
         .collect();
     writer.points(&points).unwrap();
     for point in &points {
-        let state = if point.index == failed { State::Failed } else { State::Done };
-        let error = (state == State::Failed).then(|| "the OSD died".to_owned());
+        let state = if point.index == failed { PointEnd::Failed } else { PointEnd::Done };
+        let error = (state == PointEnd::Failed).then(|| "the OSD died".to_owned());
         let ended =
             PointState { state, error, started_unix_s: 1, seconds: 1.0, attempts: 1, condition: Value::Null };
         writer.state(point, &ended).unwrap();
-        if state == State::Done {
+        if state == PointEnd::Done {
             let iops = if point.index % 2 == 0 { 1e5 } else { 8e4 + point.index as f64 };
             write_whole(&writer.point_file(point, "json"), result(iops).to_string().as_bytes()).unwrap();
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::archive::{Point, PointResult, Run, State};
+use crate::archive::{Point, PointEnd, PointResult, Run};
 
 /// stdev/mean of latency at which a curve is stopped.
 const SPREAD_MAX: f64 = 0.5;
@@ -74,7 +74,7 @@ pub(super) fn exit(before: &[(&Point, PointResult)], latency_cap: Option<Duratio
 /// Drift from the first point to the same point at the end.
 pub(super) fn drift(run: &Run) -> Option<f64> {
     let iops = |point: &Point| {
-        let done = run.state(point).ok()??.state == State::Done;
+        let done = run.state(point).ok()??.state == PointEnd::Done;
         if done { run.result(point).ok()?.map(|r| r.iops()).filter(|iops| *iops > 0.0) } else { None }
     };
     let (first, last) = (run.points.first()?, run.points.last()?);

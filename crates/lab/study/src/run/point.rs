@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::curve;
 use super::records::{ATTEMPTS_MAX, History, keep_logs};
 use super::{End, Event, Flow, Sweep};
-use crate::archive::{ArchiveError, Config, Point, PointResult, PointState, Run, State};
+use crate::archive::{ArchiveError, Config, Point, PointEnd, PointResult, PointState, Run};
 use crate::commands::{
-    LoadFiles, Prepare, Step, baseline_step, destroy_step, is_durable, is_peer, load_step,
+    BoundedCommand, LoadFiles, Prepare, baseline_step, destroy_step, is_durable, is_peer, load_step,
     precondition_options, prepare_steps, seconds, start_options, start_step, stop_step,
 };
 
@@ -40,9 +40,9 @@ impl Sweep<'_> {
             _ => Err(Missed::Failed(format!("the sweep itself ended in it {ATTEMPTS_MAX} times"))),
         };
         let (state, error) = match outcome {
-            Ok(()) => (State::Done, None),
-            Err(Missed::Failed(why)) => (State::Failed, Some(why)),
-            Err(Missed::Skipped(why)) => (State::Skipped, Some(why)),
+            Ok(()) => (PointEnd::Done, None),
+            Err(Missed::Failed(why)) => (PointEnd::Failed, Some(why)),
+            Err(Missed::Skipped(why)) => (PointEnd::Skipped, Some(why)),
             Err(Missed::Cancelled) => {
                 self.attempts.forget(&stem)?;
                 return Ok(Flow::Stop);
@@ -50,11 +50,11 @@ impl Sweep<'_> {
         };
         match state {
             // OSDs that took part in a failure are not used again; what they said goes with their folder.
-            State::Failed => {
+            PointEnd::Failed => {
                 keep_logs(&self.layouts.folder(&self.job.points[at].point.layout), &log);
                 self.stop();
             }
-            State::Done | State::Skipped => drop(std::fs::remove_file(&log)),
+            PointEnd::Done | PointEnd::Skipped => drop(std::fs::remove_file(&log)),
         }
         let state = PointState {
             state,
@@ -99,7 +99,7 @@ impl Sweep<'_> {
     }
 
     /// Runs a command that has to end well.
-    fn must(&mut self, step: &Step, log: &Path) -> Result<(), Missed> {
+    fn must(&mut self, step: &BoundedCommand, log: &Path) -> Result<(), Missed> {
         match self.step(step, log) {
             End::Ok => Ok(()),
             End::Failed(why) => Err(Missed::Failed(format!("{}: {why}", step.what))),
@@ -185,7 +185,7 @@ impl Sweep<'_> {
     }
 
     /// Made with one reactor an OSD and without what the point tries: what that breaks must not break the layout.
-    fn layout_steps(&self, point: &Point, folder: &Path) -> Result<Vec<Step>, Missed> {
+    fn layout_steps(&self, point: &Point, folder: &Path) -> Result<Vec<BoundedCommand>, Missed> {
         let mut plain = point.config.clone();
         for axis in ["osd_wrap", "osd_env", "confine", "cpus", "smt", "alien_threads", "poll"] {
             plain.0.remove(axis);

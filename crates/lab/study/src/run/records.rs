@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{ArchiveError, Config, Point, RunWriter, read_json, write_json, write_whole};
-use crate::commands::{Step, by_hand, shell_line};
+use crate::commands::{BoundedCommand, by_hand, shell_line};
 use crate::plan::{Role, axis};
 
 /// A point is begun at most so often.
@@ -197,7 +197,7 @@ impl Script {
     }
 
     /// Adds a command; after a load its equivalents.
-    pub(super) fn step(&mut self, step: &Step) {
+    pub(super) fn step(&mut self, step: &BoundedCommand) {
         self.text.push_str(&shell_line(&step.argv));
         self.text.push('\n');
     }

@@ -8,7 +8,7 @@ use carmine_types::{UTime, errno};
 use carmine_wire::{EntityAddr, EntityName};
 
 use crate::error::OpError;
-use crate::pg::{State, decode_input};
+use crate::pg::{ObjectState, decode_input};
 
 /// Who calls a method.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +25,12 @@ impl Caller {
 
 /// An object and who calls a method on it.
 pub(crate) struct Handle<'a, 'b> {
-    state: &'a mut State<'b>,
+    state: &'a mut ObjectState<'b>,
     pub(super) caller: Caller,
 }
 
 impl<'a, 'b> Handle<'a, 'b> {
-    pub(super) fn new(state: &'a mut State<'b>, caller: Caller) -> Handle<'a, 'b> {
+    pub(super) fn new(state: &'a mut ObjectState<'b>, caller: Caller) -> Handle<'a, 'b> {
         Handle { state, caller }
     }
 

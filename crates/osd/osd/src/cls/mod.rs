@@ -18,7 +18,7 @@ pub(crate) use handle::{Caller, Handle};
 
 use crate::error::OpError;
 use crate::op::{ClientOp, input_of};
-use crate::pg::State;
+use crate::pg::ObjectState;
 use crate::shard::OsdShard;
 
 /// What a method gives back: its output, or an errno.
@@ -89,7 +89,7 @@ const CALLS_MAX: usize = 1024;
 pub(crate) async fn call(
     osd: &OsdShard,
     op: &ClientOp,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     request: &OsdOp,
     input: &[u8],
 ) -> Result<Payload, OpError> {

@@ -8,14 +8,14 @@ use proptest::prelude::*;
 
 use super::{Caller, Done, Handle, find};
 use crate::error::OpError;
-use crate::pg::State;
+use crate::pg::ObjectState;
 
 /// An object and the time.
-struct Object<'a>(State<'a>);
+struct Object<'a>(ObjectState<'a>);
 
 impl<'a> Object<'a> {
     fn new(oid: &'a Arc<ObjectId>) -> Object<'a> {
-        Object(State::nothing(oid, UTime { sec: 1000, nsec: 0 }))
+        Object(ObjectState::nothing(oid, UTime { sec: 1000, nsec: 0 }))
     }
 
     fn call_as(&mut self, gid: u64, class: &str, method: &str, input: &[u8]) -> Done {

@@ -56,7 +56,7 @@ impl Plan {
 }
 
 /// The object as the request has left it so far.
-pub(crate) struct State<'a> {
+pub(crate) struct ObjectState<'a> {
     pub(super) oid: &'a Arc<ObjectId>,
     /// As it was before.
     pub(super) was: Option<ObjectMeta>,
@@ -102,13 +102,13 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
     };
     let user_version = meta.as_ref().map_or(0, |m| m.user_version);
     let mut outcome = Outcome { user_version, ..Outcome::default() };
-    let mut state: Option<Box<State<'_>>> = None;
+    let mut state: Option<Box<ObjectState<'_>>> = None;
     let mut left = OUTPUT_BYTES_MAX;
     for (at, request) in op.request.ops.iter().enumerate() {
         let step = if is_plain(request.code) {
             read_op(osd, op, meta.as_ref(), request, left).await
         } else {
-            let state = state.get_or_insert_with(|| Box::new(State::new(osd, op, meta.clone())));
+            let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, meta.clone())));
             state.left = left;
             let step = Box::pin(extra::step(osd, op, state, at)).await;
             left = state.left;
@@ -135,7 +135,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
     let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| OpError::of(errno::EINVAL))?;
     let meta = stat(osd, op).await?;
     let mut outputs = SmallVec::new();
-    let mut state = State::new(osd, op, meta.clone());
+    let mut state = ObjectState::new(osd, op, meta.clone());
     for (at, (request, range)) in op.request.ops.iter().zip(ranges).enumerate() {
         let step = if !is_plain(request.code) {
             Box::pin(extra::step(osd, op, &mut state, at)).await
@@ -167,7 +167,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
     let sizes = (meta.as_ref().map(|m| m.size), state.exists.then_some(state.size));
     let meta = meta.unwrap_or_default();
     let (prior, user_version) = (meta.version, meta.user_version);
-    let State { oid, steps, extra, .. } = state;
+    let ObjectState { oid, steps, extra, .. } = state;
     let mut changes = SmallVec::new();
     if !steps.is_empty() {
         changes.push(ObjectChange { oid: Arc::clone(oid), steps });
@@ -259,9 +259,9 @@ fn sparse(offset: u64, data: &Payload) -> Payload {
     out
 }
 
-impl<'a> State<'a> {
-    fn new(osd: &OsdShard, op: &'a ClientOp, was: Option<ObjectMeta>) -> State<'a> {
-        State {
+impl<'a> ObjectState<'a> {
+    fn new(osd: &OsdShard, op: &'a ClientOp, was: Option<ObjectMeta>) -> ObjectState<'a> {
+        ObjectState {
             oid: &op.oid,
             exists: was.is_some(),
             size: was.as_ref().map_or(0, |m| m.size),
@@ -277,9 +277,9 @@ impl<'a> State<'a> {
 
     /// The state of an object that does not exist.
     #[cfg(test)]
-    pub(crate) fn nothing(oid: &'a Arc<ObjectId>, mtime: UTime) -> State<'a> {
+    pub(crate) fn nothing(oid: &'a Arc<ObjectId>, mtime: UTime) -> ObjectState<'a> {
         let left = OUTPUT_BYTES_MAX;
-        State {
+        ObjectState {
             oid,
             was: None,
             exists: false,

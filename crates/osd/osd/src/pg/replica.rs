@@ -34,10 +34,10 @@ pub(crate) type ReplyPath = Rc<dyn Fn(Message)>;
 struct Arrived {
     txn: Rc<Sealed>,
     version: Eversion,
-    state: State,
+    state: EntryStage,
 }
 
-enum State {
+enum EntryStage {
     /// An earlier entry of the same object comes first.
     Waiting,
     /// Its steps are being prepared, away from here.
@@ -65,12 +65,12 @@ impl Replica {
     fn waiting_of(&self, oid: &ObjectId) -> Option<Eversion> {
         let queue = self.queue.borrow();
         let first = queue.iter().find(|arrived| arrived.changes(oid))?;
-        matches!(first.state, State::Waiting).then_some(first.version)
+        matches!(first.state, EntryStage::Waiting).then_some(first.version)
     }
 
     fn set_ready(&self, version: Eversion, prepared: Prepared) {
         if let Some(arrived) = self.queue.borrow_mut().iter_mut().find(|a| a.version == version) {
-            arrived.state = State::Ready(prepared);
+            arrived.state = EntryStage::Ready(prepared);
         }
     }
 }
@@ -109,7 +109,7 @@ impl Pg {
         self.replica.queue.borrow_mut().push_back(Arrived {
             txn: Rc::new(txn),
             version,
-            state: State::Waiting,
+            state: EntryStage::Waiting,
         });
         if is_first {
             self.prepare_entry(osd, version);
@@ -133,7 +133,7 @@ impl Pg {
         let txn = {
             let mut queue = self.replica.queue.borrow_mut();
             let Some(arrived) = queue.iter_mut().find(|a| a.version == version) else { return };
-            arrived.state = State::Preparing;
+            arrived.state = EntryStage::Preparing;
             Rc::clone(&arrived.txn)
         };
         let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.generation());
@@ -161,7 +161,7 @@ impl Pg {
     /// Submits the oldest entries, as far as they are ready.
     fn apply_ready(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         loop {
-            let is_ready = |arrived: &mut Arrived| matches!(arrived.state, State::Ready(_));
+            let is_ready = |arrived: &mut Arrived| matches!(arrived.state, EntryStage::Ready(_));
             let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
             let Some(arrived) = ready else { return };
             let oid = arrived.txn.log.last().map(|entry| Arc::clone(&entry.oid));

@@ -22,13 +22,13 @@ const PAGE: usize = 256;
 pub(crate) struct Usage {
     objects: u64,
     bytes: u64,
-    state: State,
+    state: Count,
     /// Number of the last count that began.
     number: u64,
 }
 
 #[derive(Default)]
-enum State {
+enum Count {
     #[default]
     Unknown,
     Counting(Walk),
@@ -53,9 +53,9 @@ impl Usage {
     /// A write was submitted: the object's size before and after it; `None`: it does not exist.
     pub(super) fn change(&mut self, oid: &ObjectId, before: Option<u64>, after: Option<u64>) {
         let is_counted = match &mut self.state {
-            State::Unknown => return,
-            State::Known => true,
-            State::Counting(walk) => {
+            Count::Unknown => return,
+            Count::Known => true,
+            Count::Counting(walk) => {
                 walk.to.as_ref().is_some_and(|to| oid <= to) || !walk.ahead.insert(oid.clone())
             }
         };
@@ -78,11 +78,11 @@ impl Usage {
 
     /// Begins a count if nothing is known; returns its number.
     fn begin(&mut self) -> Option<u64> {
-        if !matches!(self.state, State::Unknown) {
+        if !matches!(self.state, Count::Unknown) {
             return None;
         }
         self.number += 1;
-        self.state = State::Counting(Walk::default());
+        self.state = Count::Counting(Walk::default());
         Some(self.number)
     }
 
@@ -96,7 +96,7 @@ impl Usage {
     /// The count with this number, if it is still wanted.
     fn walk(&mut self, number: u64) -> Option<&mut Walk> {
         match &mut self.state {
-            State::Counting(walk) if self.number == number => Some(walk),
+            Count::Counting(walk) if self.number == number => Some(walk),
             _ => None,
         }
     }
@@ -141,7 +141,7 @@ impl Pg {
                 _ if usage.walk(number).is_none() => return Ok(()),
                 Some(next) => from = Some(next),
                 None => {
-                    usage.state = State::Known;
+                    usage.state = Count::Known;
                     return Ok(());
                 }
             }
@@ -190,7 +190,7 @@ mod tests {
                     None => break,
                 }
             }
-            usage.state = State::Known;
+            usage.state = Count::Known;
             write(&mut usage, &mut objects);
             prop_assert_eq!(usage.objects, objects.len() as u64);
             prop_assert_eq!(usage.bytes, objects.values().sum::<u64>());

@@ -1,6 +1,6 @@
 //! The binary form of a CRUSH map. It has no envelope; older writers stop early (see [`Extent`]).
 
-use super::{Bucket, BucketKind, CrushMap, Extent, Rule, Step, Tunables};
+use super::{Bucket, BucketKind, CrushMap, Extent, Rule, RuleStep, Tunables};
 use crate::osdmap::check_osds;
 use crate::{DecodeError, Decoder, Encoder, Result};
 
@@ -196,7 +196,7 @@ fn get_rule(d: &mut Decoder<'_>) -> Result<Rule> {
     let len = d.u32()?;
     let (ruleset, kind, min_size, max_size) = (d.u8()?, d.u8()?, d.u8()?, d.u8()?);
     // A length that the rest cannot hold ends at the first missing step: nothing is reserved for it.
-    let steps = d.items(len as usize, |d| Ok(Step::from_wire(d.u32()?, d.i32()?, d.i32()?)))?;
+    let steps = d.items(len as usize, |d| Ok(RuleStep::from_wire(d.u32()?, d.i32()?, d.i32()?)))?;
     Ok(Rule { ruleset, kind, min_size, max_size, steps })
 }
 
@@ -215,7 +215,7 @@ fn put_rule(e: &mut Encoder<'_>, rule: &Rule) {
 /// Says once which operation number and arguments of the binary form each step has.
 macro_rules! steps {
     ($($wire:tt = $step:ident $(($($arg:ident),+))?;)*) => {
-        impl Step {
+        impl RuleStep {
             fn from_wire(op: u32, arg1: i32, arg2: i32) -> Self {
                 match (op, arg1, arg2) {
                     $($wire => Self::$step $(($($arg),+))?,)*

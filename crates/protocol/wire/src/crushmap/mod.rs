@@ -94,7 +94,7 @@ impl Bucket {
 
 /// One step of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RuleStep {
     /// Does nothing.
     Noop,
     /// Start from this bucket or device.
@@ -145,7 +145,7 @@ pub struct Rule {
     /// Largest pool size it serves.
     pub max_size: u8,
     /// What to do.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RuleStep>,
 }
 
 carmine_types::defaults! {

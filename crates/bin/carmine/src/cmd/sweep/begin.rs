@@ -19,7 +19,7 @@ use carmine_testbed::TestbedError::Usage;
 const SMOKE_S: f64 = 60.0;
 
 /// The folder of a run, held by this process.
-pub(crate) struct Place {
+pub(crate) struct RunFolder {
     pub(crate) dir: PathBuf,
     pub(crate) layouts: PathBuf,
     /// The record of an earlier sweep of this run.
@@ -27,9 +27,9 @@ pub(crate) struct Place {
     _lock: File,
 }
 
-impl Place {
+impl RunFolder {
     /// Takes the folder: a new one, or with `--resume` the one of a stopped run.
-    pub(crate) fn take(args: &SweepArgs, plan: &Plan) -> anyhow::Result<Place> {
+    pub(crate) fn take(args: &SweepArgs, plan: &Plan) -> anyhow::Result<RunFolder> {
         let dir = match &args.out {
             Some(dir) => dir.clone(),
             None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, now_unix_s())),
@@ -52,7 +52,7 @@ impl Place {
         let lock = lock(&dir)?;
         let layouts = args.layouts.as_ref().map_or_else(|| Ok(dir.join("layouts")), std::path::absolute)?;
         let before = if args.resume { Some(Run::open(&dir)?.file) } else { None };
-        Ok(Place { dir, layouts, before, _lock: lock })
+        Ok(RunFolder { dir, layouts, before, _lock: lock })
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn run_file(
     args: &SweepArgs,
     plan: &Plan,
     expansion: &Expansion,
-    place: &Place,
+    place: &RunFolder,
 ) -> anyhow::Result<RunFile> {
     if let Some(before) = &place.before {
         same_points(&place.dir, expansion)?;

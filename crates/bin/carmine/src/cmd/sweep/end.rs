@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use carmine_study::archive::{Chart, Point, Run, State};
+use carmine_study::archive::{Chart, Point, PointEnd, Run};
 use carmine_study::expand::Expansion;
 use carmine_study::plan::{SHIPPED, WORKLOADS, axes, shipped};
 use carmine_study::run::Ending;
@@ -42,7 +42,7 @@ pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Re
     }
     note(&format!("archived in {}", dir.display()));
     let missed = run.points.iter().filter(|point| {
-        !matches!(run.state(point), Ok(Some(state)) if matches!(state.state, State::Done | State::Skipped))
+        !matches!(run.state(point), Ok(Some(state)) if matches!(state.state, PointEnd::Done | PointEnd::Skipped))
     });
     Ok(if missed.count() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carmine_study::archive::{PointResult, PointState, Run, State};
+use carmine_study::archive::{PointEnd, PointResult, PointState, Run};
 use carmine_study::expand::show_duration;
 use carmine_study::plan::Plan;
 use carmine_study::run::{Event, Job};
@@ -36,10 +36,10 @@ impl View {
                 self.bar.set_message(self.point.clone());
             }
             Event::Step(what) => self.bar.set_message(format!("{}: {what}", self.point)),
-            Event::Ended { stem, state: State::Failed, error } => {
+            Event::Ended { stem, state: PointEnd::Failed, error } => {
                 self.line(&format!("failed: {stem}: {}", error.unwrap_or_default()));
             }
-            Event::Ended { stem, state: State::Skipped, error } => {
+            Event::Ended { stem, state: PointEnd::Skipped, error } => {
                 self.line(&format!("skipped: {stem}: {}", error.unwrap_or_default()));
             }
             Event::Ended { .. } => self.bar.inc(1),
@@ -109,8 +109,8 @@ pub(crate) fn scaling(lines: &[Scaling]) -> String {
 
 fn missing(state: Option<PointState>) -> String {
     match state.map(|state| state.state) {
-        Some(State::Failed) => "failed".to_owned(),
-        Some(State::Skipped) => "skipped".to_owned(),
+        Some(PointEnd::Failed) => "failed".to_owned(),
+        Some(PointEnd::Skipped) => "skipped".to_owned(),
         _ => "not run".to_owned(),
     }
 }

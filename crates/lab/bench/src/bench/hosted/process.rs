@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use carmine_load::LoadSpec;
-use carmine_load::hosted::{HostedFigures, Place, Tool, fio, rados};
+use carmine_load::hosted::{ClusterAccess, HostedFigures, Tool, fio, rados};
 use carmine_testbed::process::spawn_on;
 use tempfile::TempDir;
 
@@ -223,8 +223,8 @@ impl Drop for Clients {
 }
 
 /// Where the tool finds the cluster.
-pub(super) fn place(target: &Target, pool: &str) -> Place {
-    Place { conf: target.conf().display().to_string(), pool: pool.to_owned() }
+pub(super) fn place(target: &Target, pool: &str) -> ClusterAccess {
+    ClusterAccess { conf: target.conf().display().to_string(), pool: pool.to_owned() }
 }
 
 /// fio's rbd engine takes the configuration from the environment only.

@@ -17,7 +17,7 @@ use super::decode;
 use crate::config::{COPY_CLIENT, REQUEST_BYTES_MAX};
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::exec::State;
+use crate::pg::exec::ObjectState;
 use crate::shard::OsdShard;
 
 /// Longest wait for one answer.
@@ -38,7 +38,7 @@ struct Source {
 pub(super) async fn from(
     osd: &OsdShard,
     client_op: &ClientOp,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     op: &OsdOp,
     input: &[u8],
 ) -> Result<(), OpError> {
@@ -120,7 +120,7 @@ impl Source {
         &self,
         osd: &OsdShard,
         client_op: &ClientOp,
-        state: &mut State<'_>,
+        state: &mut ObjectState<'_>,
     ) -> Result<(), OpError> {
         state.clear_xattrs();
         if state.was.as_ref().is_some_and(|was| was.has_omap) {

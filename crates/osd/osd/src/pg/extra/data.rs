@@ -9,7 +9,7 @@ use super::compare;
 use crate::config::WRITE_BYTES_MAX;
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::exec::{State, read_bytes};
+use crate::pg::exec::{ObjectState, read_bytes};
 use crate::shard::OsdShard;
 
 /// Longest object that a class method gets as a whole: a map of 2 bits for each of 64 Mi objects.
@@ -19,7 +19,7 @@ const REPEAT_BYTES: usize = 64 << 10;
 
 pub(super) async fn step(
     osd: &OsdShard,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     op: &OsdOp,
     input: Payload,
 ) -> Result<Payload, OpError> {
@@ -93,7 +93,7 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
     Ok(out)
 }
 
-impl State<'_> {
+impl ObjectState<'_> {
     /// The bytes of an operation's range. What this request has written is in no store yet: it cannot be read.
     async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
         self.must_exist()?;

@@ -16,7 +16,7 @@ use carmine_types::errno;
 use carmine_wire::osd_op::ops;
 
 use super::Pg;
-use super::exec::State;
+use super::exec::ObjectState;
 use crate::cls;
 use crate::error::OpError;
 use crate::op::{ClientOp, Origin};
@@ -56,7 +56,7 @@ impl Extra {
 pub(super) async fn step(
     osd: &OsdShard,
     op: &ClientOp,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     at: usize,
 ) -> Result<Payload, OpError> {
     let Some(request) = op.request.ops.get(at) else { return Err(OpError::of(errno::EINVAL)) };
@@ -103,7 +103,7 @@ fn is_attr_op(code: u16) -> bool {
     !matches!(code, ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS)
 }
 
-impl State<'_> {
+impl ObjectState<'_> {
     /// ENOENT if there is no object.
     pub(crate) fn must_exist(&self) -> Result<(), OpError> {
         if self.exists { Ok(()) } else { Err(OpError::of(errno::ENOENT)) }

@@ -13,7 +13,7 @@ use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 use super::{compare, decode};
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::exec::State;
+use crate::pg::exec::ObjectState;
 use crate::shard::OsdShard;
 
 /// Most entries in one answer, whatever the client asks for (Ceph's osd_max_omap_entries_per_request).
@@ -26,7 +26,7 @@ type Key = Box<[u8]>;
 pub(super) async fn step(
     osd: &OsdShard,
     client_op: &ClientOp,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     op: &OsdOp,
     input: &[u8],
 ) -> Result<Payload, OpError> {
@@ -80,14 +80,14 @@ fn keys(d: &mut Decoder<'_>) -> Result<Vec<Key>, DecodeError> {
     d.vec(4, key)
 }
 
-fn change(state: &mut State<'_>, step: Step) -> Result<Payload, OpError> {
+fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
     state.change_omap(step);
     Ok(Payload::new())
 }
 
 async fn page(
     osd: &OsdShard,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     after: &[u8],
     max: u64,
     prefix: &[u8],
@@ -119,7 +119,7 @@ fn put_entry(e: &mut Encoder<'_>, (key, value): &(Key, Bytes)) {
 async fn values_of(
     osd: &OsdShard,
     client_op: &ClientOp,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     mut keys: Vec<Key>,
 ) -> Result<Payload, OpError> {
     keys.sort_unstable();
@@ -140,7 +140,7 @@ async fn values_of(
 }
 
 /// OMAP_CMP: all values must compare as they are asked to.
-async fn compare_values(osd: &OsdShard, state: &mut State<'_>, input: &[u8]) -> Result<(), OpError> {
+async fn compare_values(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
     let wanted = |d: &mut Decoder<'_>| Ok((d.blob()?.to_vec(), d.i32()?));
     for (key, (given, cmp_op)) in decode(input, |d| d.map(12, key, wanted))? {
         let stored = state.omap_values(osd, &[key]).await?.pop().flatten().unwrap_or_default();
@@ -232,7 +232,7 @@ impl OmapView {
     }
 }
 
-impl State<'_> {
+impl ObjectState<'_> {
     /// The object's omap as this request sees it.
     pub(super) fn omap(&mut self) -> &mut OmapView {
         let is_hidden = !self.was.as_ref().is_some_and(|was| was.has_omap);
@@ -298,7 +298,7 @@ impl State<'_> {
         })
     }
 
-    /// For a class method: a page; empty if it is not known yet, as for [`State::known_value`].
+    /// For a class method: a page; empty if it is not known yet, as for [`ObjectState::known_value`].
     pub(crate) fn known_page(&mut self, range: OmapRange) -> OmapPage {
         let view = self.omap();
         let stored = if view.is_hidden {

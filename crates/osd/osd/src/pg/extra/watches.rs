@@ -12,7 +12,7 @@ use super::xattr::WATCHER;
 use super::{Effect, decode};
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::exec::State;
+use crate::pg::exec::ObjectState;
 use crate::shard::OsdShard;
 use crate::watch::{Notification, Registered, WatcherId};
 
@@ -35,7 +35,7 @@ fn timeout(seconds: u32) -> Duration {
 pub(super) fn step(
     osd: &OsdShard,
     op: &ClientOp,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     request: &OsdOp,
     input: &[u8],
 ) -> Result<Payload, OpError> {
@@ -51,7 +51,7 @@ pub(super) fn step(
     }
 }
 
-fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) -> Result<(), OpError> {
+fn watch(osd: &OsdShard, op: &ClientOp, state: &mut ObjectState<'_>, request: &OsdOp) -> Result<(), OpError> {
     let wish = request.watch();
     let id = WatcherId { gid: op.reqid.client, cookie: wish.cookie };
     let name = [WATCHER, &id.key()].concat();
@@ -82,7 +82,7 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut State<'_>, request: &OsdOp) 
 }
 
 /// Who watches the object.
-fn registered(state: &State<'_>) -> Vec<(WatcherId, Registered)> {
+fn registered(state: &ObjectState<'_>) -> Vec<(WatcherId, Registered)> {
     let each = state.xattrs.with_prefix(WATCHER);
     let each = each.filter_map(|(name, value)| {
         Some((WatcherId::of_key(name.strip_prefix(WATCHER)?)?, Registered::decode(value)))
@@ -105,7 +105,7 @@ fn watchers(registered: Vec<(WatcherId, Registered)>) -> Vec<Watcher> {
 fn notify(
     osd: &OsdShard,
     op: &ClientOp,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     request: &OsdOp,
     input: &[u8],
     watchers: Vec<(WatcherId, Registered)>,
@@ -130,7 +130,7 @@ fn notify(
     Ok(Payload::from(Encoder::collect(|e| e.u64(id))))
 }
 
-fn answer(op: &ClientOp, state: &mut State<'_>, input: &[u8]) -> Result<(), OpError> {
+fn answer(op: &ClientOp, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
     if input.len() > NOTIFY_BYTES_MAX {
         return Err(OpError::of(errno::EMSGSIZE));
     }

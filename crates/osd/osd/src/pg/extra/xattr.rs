@@ -9,7 +9,7 @@ use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 use super::compare;
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::exec::State;
+use crate::pg::exec::ObjectState;
 use crate::shard::OsdShard;
 
 /// Names of clients' xattrs begin with this in the store, as in Ceph. …
@@ -25,7 +25,7 @@ const XATTRS_BYTES_MAX: usize = 4 << 20;
 pub(super) async fn step(
     osd: &OsdShard,
     client_op: &ClientOp,
-    state: &mut State<'_>,
+    state: &mut ObjectState<'_>,
     op: &OsdOp,
     input: &[u8],
 ) -> Result<Payload, OpError> {
@@ -66,7 +66,7 @@ pub(super) async fn step(
     }
 }
 
-impl State<'_> {
+impl ObjectState<'_> {
     /// The value of a client's xattr.
     pub(crate) fn xattr(&self, name: &[u8]) -> Option<Bytes> {
         self.xattrs.get(&[USER, name].concat()).cloned()

@@ -14,7 +14,7 @@ use crate::BLOCK_BYTES;
 use crate::blue::device::PIECE_BLOCKS;
 use crate::blue::meta::extents::{Entry, PIECE_BYTES};
 use crate::blue::meta::{codec, keys};
-use crate::blue::objects::onode::{Onode, Pin, Recent, State};
+use crate::blue::objects::onode::{Onode, OnodeState, Pin, Recent};
 use crate::blue::objects::reads::Freed;
 use crate::kv::KvBatch;
 
@@ -88,7 +88,7 @@ impl<P: Placer> Work<P> {
         Work { placer, freed: Freed::new(), batch: KvBatch::with_capacity(1536), number }
     }
 
-    pub(crate) fn apply(&mut self, step: &Step, object: &mut Touched, state: &mut State) {
+    pub(crate) fn apply(&mut self, step: &Step, object: &mut Touched, state: &mut OnodeState) {
         state.exists |= step.creates();
         match step {
             Step::Touch => {}
@@ -149,7 +149,7 @@ impl<P: Placer> Work<P> {
         }
     }
 
-    fn change_omap(&mut self, step: &Step, object: &Touched, state: &mut State) {
+    fn change_omap(&mut self, step: &Step, object: &Touched, state: &mut OnodeState) {
         state.omap_changed = Some(self.number);
         let (oid, batch) = (&*object.pin.key, &mut self.batch);
         match step {
@@ -171,7 +171,7 @@ impl<P: Placer> Work<P> {
         }
     }
 
-    fn clear_omap(&mut self, object: &Touched, state: &mut State) {
+    fn clear_omap(&mut self, object: &Touched, state: &mut OnodeState) {
         if std::mem::take(&mut state.meta.has_omap) {
             state.omap_changed = Some(self.number);
             let (start, end) = keys::omap_range(&object.pin.key, &[]);
@@ -180,7 +180,14 @@ impl<P: Placer> Work<P> {
         }
     }
 
-    fn write(&mut self, object: &mut Touched, state: &mut State, off: u64, data: &Payload, crc: Option<u32>) {
+    fn write(
+        &mut self,
+        object: &mut Touched,
+        state: &mut OnodeState,
+        off: u64,
+        data: &Payload,
+        crc: Option<u32>,
+    ) {
         let end = off + data.len() as u64;
         let mut at = off;
         while at < end {
@@ -211,7 +218,7 @@ impl<P: Placer> Work<P> {
     fn patch(
         &mut self,
         object: &mut Touched,
-        state: &mut State,
+        state: &mut OnodeState,
         index: u64,
         within: usize,
         len: usize,
@@ -224,7 +231,7 @@ impl<P: Placer> Work<P> {
     }
 
     /// A block of the object is written to its place.
-    fn place(&mut self, object: &mut Touched, state: &mut State, index: u64, placed: Placed) {
+    fn place(&mut self, object: &mut Touched, state: &mut OnodeState, index: u64, placed: Placed) {
         let Placed { block, crc, content } = placed;
         self.map(object, state, index, Entry::new(block, crc));
         if !content.is_empty() {
@@ -234,7 +241,7 @@ impl<P: Placer> Work<P> {
     }
 
     /// Points a block of the object somewhere else; what it pointed to is free once this is durable.
-    fn map(&mut self, object: &mut Touched, state: &mut State, index: u64, entry: Entry) {
+    fn map(&mut self, object: &mut Touched, state: &mut OnodeState, index: u64, entry: Entry) {
         let old = state.set_entry(index, entry);
         if old.has_block() {
             self.freed.push(old.block());
@@ -244,7 +251,7 @@ impl<P: Placer> Work<P> {
     }
 
     /// Makes bytes `from..to` (within the object) zeros.
-    fn zero(&mut self, object: &mut Touched, state: &mut State, from: u64, to: u64) {
+    fn zero(&mut self, object: &mut Touched, state: &mut OnodeState, from: u64, to: u64) {
         if from >= to {
             return;
         }
@@ -270,7 +277,14 @@ impl<P: Placer> Work<P> {
         }
     }
 
-    fn zero_part(&mut self, object: &mut Touched, state: &mut State, index: u64, within: usize, len: usize) {
+    fn zero_part(
+        &mut self,
+        object: &mut Touched,
+        state: &mut OnodeState,
+        index: u64,
+        within: usize,
+        len: usize,
+    ) {
         if state.entry(index).is_some_and(|entry| !entry.is_hole()) {
             self.patch(object, state, index, within, len, None);
         }

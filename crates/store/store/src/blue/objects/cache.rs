@@ -155,10 +155,10 @@ impl DataCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blue::objects::onode::{Pin, State};
+    use crate::blue::objects::onode::{OnodeState, Pin};
 
     fn onode(n: u32) -> Rc<Onode> {
-        Onode::new(ObjectId::head(1, b"", b"", format!("object{n}").as_bytes()), State::default())
+        Onode::new(ObjectId::head(1, b"", b"", format!("object{n}").as_bytes()), OnodeState::default())
     }
 
     #[test]

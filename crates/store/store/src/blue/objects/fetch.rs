@@ -11,7 +11,7 @@ use crate::StoreError;
 use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::{codec, keys};
-use crate::blue::objects::onode::State;
+use crate::blue::objects::onode::OnodeState;
 
 /// Up to so many pieces of a block map are fetched one by one; more by a scan.
 const GETS_MAX: usize = 2;
@@ -20,7 +20,7 @@ const GETS_MAX: usize = 2;
 pub(crate) type Pieces = Vec<(usize, Extents)>;
 
 /// Puts pieces in their places; those in `loaded` that were not found are holes. What was loaded meanwhile stays.
-pub(crate) fn fill(state: &mut State, loaded: Range<usize>, pieces: Pieces) {
+pub(crate) fn fill(state: &mut OnodeState, loaded: Range<usize>, pieces: Pieces) {
     let mut pieces = pieces.into_iter().peekable();
     for index in loaded {
         let found = pieces.next_if(|(at, _)| *at == index).map(|(_, extents)| extents);
@@ -34,10 +34,10 @@ pub(crate) fn fill(state: &mut State, loaded: Range<usize>, pieces: Pieces) {
 pub(crate) type Found = Option<(ObjectMeta, Range<usize>, Pieces)>;
 
 /// The state of an object as it was fetched.
-pub(crate) fn state_of(found: Found) -> State {
-    let Some((meta, loaded, pieces)) = found else { return State::default() };
+pub(crate) fn state_of(found: Found) -> OnodeState {
+    let Some((meta, loaded, pieces)) = found else { return OnodeState::default() };
     let count = meta.size.div_ceil(PIECE_BYTES) as usize;
-    let mut state = State { exists: true, meta, ..State::default() };
+    let mut state = OnodeState { exists: true, meta, ..OnodeState::default() };
     state.map.resize_with(count, || None);
     fill(&mut state, loaded, pieces);
     state

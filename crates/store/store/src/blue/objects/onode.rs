@@ -24,13 +24,13 @@ pub(crate) struct Onode {
     prepared: Cell<u32>,
     /// Used since the clock's hand last came by.
     pub(crate) referenced: Cell<bool>,
-    pub(crate) state: RefCell<State>,
+    pub(crate) state: RefCell<OnodeState>,
     pub(crate) stream: Stream,
 }
 
 /// The projected state: all submitted transactions are applied, durable or not.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct OnodeState {
     pub(crate) exists: bool,
     pub(crate) meta: ObjectMeta,
     /// Pieces of the block map: `None` is not loaded; behind the end of the list are holes.
@@ -50,7 +50,7 @@ pub(crate) struct Recent {
 }
 
 impl Onode {
-    pub(crate) fn new(oid: ObjectId, state: State) -> Rc<Onode> {
+    pub(crate) fn new(oid: ObjectId, state: OnodeState) -> Rc<Onode> {
         let key = keys::oid_bytes(&oid);
         Rc::new(Onode {
             oid,
@@ -141,7 +141,7 @@ impl Drop for PreparedPin {
     }
 }
 
-impl State {
+impl OnodeState {
     /// Index of a block's piece of the map, and its place in there.
     fn place(index: u64) -> (usize, usize) {
         ((index / PIECE_BLOCKS as u64) as usize, (index % PIECE_BLOCKS as u64) as usize)
@@ -149,7 +149,7 @@ impl State {
 
     /// The entry of the `index`th block of the object; `None` if its piece of the map is not loaded.
     pub(crate) fn entry(&self, index: u64) -> Option<Entry> {
-        let (shard, within) = State::place(index);
+        let (shard, within) = OnodeState::place(index);
         match self.map.get(shard) {
             Some(piece) => piece.as_ref().map(|extents| extents.get(within)),
             None => Some(Entry::default()),
@@ -158,7 +158,7 @@ impl State {
 
     /// Replaces an entry and gives back the old one.
     pub(crate) fn set_entry(&mut self, index: u64, entry: Entry) -> Entry {
-        let (shard, within) = State::place(index);
+        let (shard, within) = OnodeState::place(index);
         if shard >= self.map.len() {
             if entry.is_hole() {
                 return entry;
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn entries_behind_the_map_are_holes_and_unloaded_pieces_are_not() {
-        let mut state = State { map: vec![None], ..State::default() };
+        let mut state = OnodeState { map: vec![None], ..OnodeState::default() };
         assert_eq!(state.entry(0), None);
         assert_eq!(state.entry(64), Some(Entry::default()));
         assert!(!state.is_loaded(&(0..1)));

@@ -12,11 +12,11 @@ pub(crate) type Freed = SmallVec<[u64; 2]>;
 /// The reads in flight, by the order in which they began, and the blocks that wait for them.
 #[derive(Default)]
 pub(crate) struct Reads {
-    state: RefCell<State>,
+    state: RefCell<InFlightReads>,
 }
 
 #[derive(Default)]
-struct State {
+struct InFlightReads {
     /// Number of the oldest read in `active`.
     base: u64,
     /// Whether each read is still in flight; the front always is.

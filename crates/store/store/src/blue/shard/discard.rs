@@ -33,7 +33,7 @@ const PARALLEL: usize = 8;
 
 /// A shard's freed blocks on their way to the drive.
 pub(crate) struct Discards {
-    state: RefCell<State>,
+    state: RefCell<DiscardQueue>,
     batch_blocks: usize,
     waiting_blocks_max: usize,
     free_blocks_min: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Discards {
 }
 
 #[derive(Default)]
-struct State {
+struct DiscardQueue {
     waiting: VecDeque<u64>,
     /// A task discards what waits.
     running: bool,

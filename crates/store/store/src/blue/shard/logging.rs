@@ -16,7 +16,7 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 const ROOM_POLL: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// What is to be done next.
-enum Step {
+enum NextWrite {
     /// Nothing.
     Rest,
     /// Write so many transactions, encoded in the group but for its header, which is of so many bytes.
@@ -50,10 +50,10 @@ impl Blue {
         while !self.has_failed() {
             let step = self.next_step();
             match step {
-                Step::Rest if !self.mark().await => return,
-                Step::Rest => {}
-                Step::Write { group, txns, bytes } => self.write_group(group, txns, bytes).await,
-                Step::Around(number) => {
+                NextWrite::Rest if !self.mark().await => return,
+                NextWrite::Rest => {}
+                NextWrite::Write { group, txns, bytes } => self.write_group(group, txns, bytes).await,
+                NextWrite::Around(number) => {
                     if let Err(error) = self.commit_around(number).await {
                         self.fail(error);
                     }
@@ -63,7 +63,7 @@ impl Blue {
     }
 
     /// Encodes what waits for a group, as far as it fits into one.
-    fn next_step(&self) -> Step {
+    fn next_step(&self) -> NextWrite {
         let queue = self.queue.borrow();
         let waiting = queue.records.range((queue.grouped - queue.base) as usize..);
         let max = self.group_bytes_max();
@@ -72,7 +72,7 @@ impl Blue {
             let more = record.log_bytes();
             if bytes + more > max {
                 if txns == 0 {
-                    return Step::Around(queue.grouped);
+                    return NextWrite::Around(queue.grouped);
                 }
                 break;
             }
@@ -80,7 +80,7 @@ impl Blue {
             txns += 1;
         }
         if txns == 0 {
-            return Step::Rest;
+            return NextWrite::Rest;
         }
         let mut group = self.shard.buf(bytes.next_multiple_of(BLOCK_BYTES as usize));
         let mut out = Out::new(&mut group, HEADER_BYTES);
@@ -93,7 +93,7 @@ impl Blue {
         if let Some(rest) = group.get_mut(bytes..) {
             rest.fill(0);
         }
-        Step::Write { group, txns: txns as u64, bytes }
+        NextWrite::Write { group, txns: txns as u64, bytes }
     }
 
     /// Lets the lane say what is durable by now, when no group will come to say it; so a group that is damaged later is not

@@ -15,17 +15,17 @@ use super::setup::Setup;
 /// Buffers of a generator thread.
 const ARENA_BYTES: usize = 256 << 20;
 
-pub(crate) enum Drive {
+pub(crate) enum Generators {
     Near { session: Box<Session>, reactors: Reactors },
     Far { client: Rc<Client>, osd: OsdId },
 }
 
-impl Drive {
+impl Generators {
     /// Starts the jobs of `setup`: one reactor each on the client CPUs, or one on each reactor of an OSD.
-    pub(crate) async fn start(setup: &Setup, client: &Rc<Client>) -> anyhow::Result<Drive> {
+    pub(crate) async fn start(setup: &Setup, client: &Rc<Client>) -> anyhow::Result<Generators> {
         match setup.in_process {
             Some(osd) => {
-                let drive = Drive::Far { client: Rc::clone(client), osd };
+                let drive = Generators::Far { client: Rc::clone(client), osd };
                 drive
                     .ask(&BenchAction::Start { spec: Box::new(setup.spec.clone()), pool: setup.pool.clone() })
                     .await?;
@@ -35,7 +35,7 @@ impl Drive {
         }
     }
 
-    fn near(setup: &Setup) -> anyhow::Result<Drive> {
+    fn near(setup: &Setup) -> anyhow::Result<Generators> {
         let (session, jobs) = Session::new(&setup.spec, setup.spec.numjobs, setup.state.clone());
         let cpus = setup.plan.client_cpus().to_vec();
         let config = Config {
@@ -57,42 +57,42 @@ impl Drive {
             }
         })
         .context("cannot start the generator's threads")?;
-        Ok(Drive::Near { session: Box::new(session), reactors })
+        Ok(Generators::Near { session: Box::new(session), reactors })
     }
 
     pub(crate) async fn status(&mut self) -> anyhow::Result<BenchStatus> {
         match self {
-            Drive::Near { session, .. } => Ok(session.poll()),
-            Drive::Far { .. } => self.ask(&BenchAction::Status).await,
+            Generators::Near { session, .. } => Ok(session.poll()),
+            Generators::Far { .. } => self.ask(&BenchAction::Status).await,
         }
     }
 
     pub(crate) async fn set_phase(&mut self, phase: Phase) -> anyhow::Result<()> {
         match self {
-            Drive::Near { session, .. } => {
+            Generators::Near { session, .. } => {
                 session.control().set_phase(phase);
                 Ok(())
             }
-            Drive::Far { .. } => self.ask(&BenchAction::Phase { phase }).await.map(drop),
+            Generators::Far { .. } => self.ask(&BenchAction::Phase { phase }).await.map(drop),
         }
     }
 
     /// Tells the jobs not to wait long for answers that won't come.
     pub(crate) fn give_up(&self) {
-        if let Drive::Near { session, .. } = self {
+        if let Generators::Near { session, .. } = self {
             session.control().fail();
         }
     }
 
     pub(crate) fn session(&self) -> Option<&Session> {
         match self {
-            Drive::Near { session, .. } => Some(session),
-            Drive::Far { .. } => None,
+            Generators::Near { session, .. } => Some(session),
+            Generators::Far { .. } => None,
         }
     }
 
     async fn ask(&self, action: &BenchAction) -> anyhow::Result<BenchStatus> {
-        let Drive::Far { client, osd } = self else { anyhow::bail!("the load runs in this process") };
+        let Generators::Far { client, osd } = self else { anyhow::bail!("the load runs in this process") };
         let mut request = serde_json::to_value(action).context("cannot write a bench request")?;
         if let Value::Object(map) = &mut request {
             map.insert("prefix".into(), "load".into());
@@ -107,11 +107,11 @@ impl Drive {
     /// Ends the generator's threads.
     pub(crate) fn join(self) -> io::Result<()> {
         match self {
-            Drive::Near { reactors, .. } => {
+            Generators::Near { reactors, .. } => {
                 reactors.stopper().stop();
                 reactors.join()
             }
-            Drive::Far { .. } => Ok(()),
+            Generators::Far { .. } => Ok(()),
         }
     }
 }
