@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carmine_reactor::{Shard, ShardId};
 use carmine_types::{FlushMode, READAHEAD_BYTES};
@@ -48,7 +49,12 @@ pub struct BlueShared {
     space: Arc<Space>,
     log: Arc<CommitLog>,
     replayed: ReplayReport,
+    instance: usize,
 }
+
+/// Mounts of this process so far. (An address would not do: a message about a store that is gone may come when the next one
+/// lies in its place.)
+static MOUNTS: AtomicUsize = AtomicUsize::new(0);
 
 impl BlueShared {
     /// A store whose log was replayed, in this epoch of the log. `places`: of the data, and of the log if it has its own.
@@ -63,7 +69,8 @@ impl BlueShared {
     ) -> Arc<BlueShared> {
         index.begin_epoch(epoch);
         let log = Arc::new(CommitLog::new(index.clone(), &label, epoch));
-        Arc::new(BlueShared { place, wal, label, options, index, space: Arc::new(space), log, replayed })
+        let (space, instance) = (Arc::new(space), MOUNTS.fetch_add(1, Ordering::Relaxed));
+        Arc::new(BlueShared { place, wal, label, options, index, space, log, replayed, instance })
     }
 
     /// The device's label.
@@ -157,7 +164,7 @@ impl BlueShared {
 
     /// Tells the mounted stores of a process apart.
     pub(crate) fn instance(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        self.instance
     }
 }
 
