@@ -59,7 +59,7 @@ pub mod pg_id {
     }
 }
 
-// Which objects a PG has.
+// The objects that belong to a PG.
 
 /// Number of low hash bits that all objects of PG seed `ps` share while the pool has `pg_num` PGs. With it a PG is
 /// the range of reversed hashes that start with the reversed `ps`, also when `pg_num` is no power of two.

@@ -296,7 +296,7 @@ impl Drop for OpFuture {
     }
 }
 
-// What a socket or file is to the driver.
+// A socket or file as the driver has it.
 
 /// A descriptor of the driver in use; closing happens on drop, after the last operation that holds it.
 pub(crate) enum Handle {

@@ -151,7 +151,7 @@ impl MonHandler for MapIntake {
     }
 }
 
-// Which reactor owns which PG.
+// The table of PGs and their reactors.
 
 /// The PGs that an OSD serves and the reactor that owns each. A PG stays with its reactor while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

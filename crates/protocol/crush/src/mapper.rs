@@ -498,7 +498,7 @@ impl Indep {
     }
 }
 
-// Why a placement could not be computed.
+// Reasons why a placement cannot be computed.
 
 /// Why a rule gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -28,7 +28,7 @@ mod paxos {
     }
 }
 
-// What a client asks its monitor, and what it is told: subscriptions, options, versions of maps, commands.
+// Requests of a client to its monitor, and the answers: subscriptions, options, versions of maps, commands.
 
 /// Bit of [`Subscription::flags`]: send one and forget the subscription.
 pub const ONETIME: u8 = 1;

@@ -154,7 +154,7 @@ fn shown(question: &Value, value: &Value) -> Vec<u8> {
     text.into_bytes()
 }
 
-// What can be asked, told in the form in which Ceph's tools want to hear it.
+// The list of commands, in the form that Ceph's tools expect.
 
 /// Version of the admin socket's protocol that Ceph's daemons tell.
 const PROTOCOL_VERSION: &str = "2";

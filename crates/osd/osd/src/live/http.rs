@@ -163,7 +163,7 @@ fn chunks(answer: Answer, head_only: bool) -> Vec<Chunk> {
     chunks
 }
 
-// What a scraper asks for.
+// Requests of scrapers.
 
 /// Longest request, bytes; a scraper's has some hundred.
 pub(crate) const REQUEST_BYTES_MAX: usize = 8 << 10;

@@ -23,7 +23,7 @@ pub fn measure_load(osd: &Rc<OsdShard>) {
     }
 }
 
-// How busy a reactor was in the last second.
+// The load of a reactor in the last second.
 
 /// Length of the window: a look each second costs a sleeping reactor one wake-up.
 const WINDOW: Duration = Duration::from_secs(1);

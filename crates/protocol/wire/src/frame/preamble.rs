@@ -102,7 +102,7 @@ impl Preamble {
     }
 }
 
-// What a frame is.
+// The types of frames.
 
 macro_rules! tags {
     ($($name:ident = $value:literal,)*) => {

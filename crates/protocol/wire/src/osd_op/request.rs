@@ -159,7 +159,7 @@ impl OsdRequest {
     }
 }
 
-// Where an object is said to live.
+// The place that a request names for its object.
 
 /// object_locator_t.
 #[derive(Clone, Debug, PartialEq, Eq)]

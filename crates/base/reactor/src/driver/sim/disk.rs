@@ -243,7 +243,7 @@ impl Content {
     }
 }
 
-// What can be wrong with a simulated disk.
+// Faults of a simulated disk.
 
 /// The faults of one file.
 #[derive(Default)]

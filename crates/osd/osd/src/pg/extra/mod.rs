@@ -125,7 +125,7 @@ pub(crate) fn decode<'a, T>(
     Decoder::all(input, "input of an operation", read).map_err(|error| OpError::because(errno::EINVAL, error))
 }
 
-// What is done about watches when a request is executed.
+// Effects of a request on the watches of its object; they take place when the request is executed.
 
 /// One such thing.
 pub(crate) enum Effect {

@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use carmine_codec::{DecodeError, Decoder, Encoder, coded};
 use carmine_types::{OsdId, Uuid, crc32c};
 
 use crate::blue::device::{BLOCKS_MAX, PIECE_BLOCKS};
@@ -32,14 +33,16 @@ const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// … and of the largest.
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Where a log lies on a device: segments of equal size, one behind the other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogArea {
-    /// First block.
-    pub(crate) start: u64,
-    pub(crate) segments: u32,
-    /// Blocks of a segment.
-    pub(crate) segment_blocks: u32,
+coded! {
+    /// Where a log lies on a device: segments of equal size, one behind the other.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct LogArea {
+        /// First block.
+        pub(crate) start: u64,
+        pub(crate) segments: u32,
+        /// Blocks of a segment.
+        pub(crate) segment_blocks: u32,
+    }
 }
 
 impl LogArea {
@@ -145,23 +148,18 @@ impl Label {
 
     /// The label's bytes, without padding.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(BODY_BYTES + 4);
-        out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&self.fsid.0);
-        out.extend_from_slice(&self.osd.0.to_le_bytes());
-        out.extend_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
-        out.extend_from_slice(&(PIECE_BLOCKS as u32).to_le_bytes());
-        out.extend_from_slice(&self.size_bytes.to_le_bytes());
-        out.extend_from_slice(&self.generation.to_le_bytes());
-        out.extend_from_slice(&self.revision.to_le_bytes());
-        out.extend_from_slice(&self.log_id.to_le_bytes());
-        let (wal, wal_bytes) = self.wal.unwrap_or_default();
-        for (area, first) in [(self.home, self.home.start), (wal, wal_bytes)] {
-            out.extend_from_slice(&first.to_le_bytes());
-            out.extend_from_slice(&area.segments.to_le_bytes());
-            out.extend_from_slice(&area.segment_blocks.to_le_bytes());
-        }
+        let wal = self.wal.map(|(area, bytes)| LogArea { start: bytes, ..area });
+        let mut out = Encoder::collect(|e| {
+            e.bytes(MAGIC);
+            e.u32(VERSION);
+            e.uuid(self.fsid);
+            e.osd(self.osd);
+            e.u32(BLOCK_BYTES as u32);
+            e.u32(PIECE_BLOCKS as u32);
+            e.put(&[self.size_bytes, self.generation, self.revision, self.log_id]);
+            e.put(&self.home);
+            e.put(&wal.unwrap_or_default());
+        });
         let crc = crc32c::raw(crc32c::SEED, &out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -170,13 +168,14 @@ impl Label {
     /// Reads a label; `place` is for the error.
     pub(crate) fn decode(place: &Path, bytes: &[u8]) -> Result<Label, StoreError> {
         let refuse = |why: &str| Err(StoreError::unusable(place, why));
-        let Some((magic, mut rest)) = bytes.split_first_chunk::<16>() else {
+        let mut d = Decoder::new(bytes, "label");
+        let Ok(magic) = d.array() else {
             return refuse("it is too short for a label of blue");
         };
-        if magic != MAGIC {
+        if magic != *MAGIC {
             return refuse("it holds no store of type blue (the label's magic is missing)");
         }
-        let Some(version) = take::<4>(&mut rest).map(u32::from_le_bytes) else {
+        let Ok(version) = d.u32() else {
             return refuse("the label of blue is cut short");
         };
         if version != VERSION {
@@ -188,30 +187,32 @@ impl Label {
         if sum != Some(found) {
             return refuse("the label of blue is damaged (wrong checksum)");
         }
-        let label = || {
-            let fsid = Uuid(take(&mut rest)?);
-            let osd = OsdId(u32::from_le_bytes(take(&mut rest)?));
-            let block = u32::from_le_bytes(take(&mut rest)?);
-            let shard = u32::from_le_bytes(take(&mut rest)?);
-            let mut number = || take(&mut rest).map(u64::from_le_bytes);
-            let (size_bytes, generation, revision, log_id) = (number()?, number()?, number()?, number()?);
-            let (start, home) = take_area(&mut rest)?;
-            let (wal_bytes, wal) = take_area(&mut rest)?;
-            let home = LogArea { start, ..home };
-            let wal = (wal_bytes > 0).then_some((LogArea { start: 1, ..wal }, wal_bytes));
-            let known = u64::from(block) == BLOCK_BYTES && shard as usize == PIECE_BLOCKS;
-            let fits = |area: &LogArea, bytes: u64| {
-                let blocks = bytes / BLOCK_BYTES;
-                let possible = bytes.is_multiple_of(BLOCK_BYTES) && (2..=BLOCKS_MAX).contains(&blocks);
-                possible && area.start > 0 && area.start < blocks && area.has_blocks_before(blocks - 1)
-            };
-            let label = Label { fsid, osd, size_bytes, generation, revision, log_id, home, wal };
-            let possible = fits(&home, size_bytes) && wal.is_none_or(|(area, bytes)| fits(&area, bytes));
-            (known && possible).then_some(label)
+        let mut read = || {
+            let (fsid, osd, block, piece) = (d.uuid()?, d.osd()?, d.u32()?, d.u32()?);
+            let [size_bytes, generation, revision, log_id] = d.get()?;
+            let (home, wal) = d.get::<(LogArea, LogArea)>()?;
+            let wal = (wal.start > 0).then_some((LogArea { start: 1, ..wal }, wal.start));
+            Ok::<_, DecodeError>((
+                block,
+                piece,
+                Label { fsid, osd, size_bytes, generation, revision, log_id, home, wal },
+            ))
         };
-        match { label }() {
-            Some(label) => Ok(label),
-            None => refuse("the label of blue has a layout that this program does not know"),
+        let fits = |area: &LogArea, bytes: u64| {
+            let blocks = bytes / BLOCK_BYTES;
+            let possible = bytes.is_multiple_of(BLOCK_BYTES) && (2..=BLOCKS_MAX).contains(&blocks);
+            possible && area.start > 0 && area.start < blocks && area.has_blocks_before(blocks - 1)
+        };
+        match read() {
+            Ok((block, piece, label))
+                if u64::from(block) == BLOCK_BYTES
+                    && piece as usize == PIECE_BLOCKS
+                    && fits(&label.home, label.size_bytes)
+                    && label.wal.is_none_or(|(area, bytes)| fits(&area, bytes)) =>
+            {
+                Ok(label)
+            }
+            _ => refuse("the label of blue has a layout that this program does not know"),
         }
     }
 }
@@ -228,20 +229,6 @@ fn refusal(version: u32) -> String {
     format!(
         "{it}. {reader} reads it. To go on with this program, make the OSD anew and let it recover from its replicas"
     )
-}
-
-/// An area, without its first block, and the number before it.
-fn take_area(rest: &mut &[u8]) -> Option<(u64, LogArea)> {
-    let first = u64::from_le_bytes(take(rest)?);
-    let segments = u32::from_le_bytes(take(rest)?);
-    let segment_blocks = u32::from_le_bytes(take(rest)?);
-    Some((first, LogArea { start: 0, segments, segment_blocks }))
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, tail) = rest.split_first_chunk::<N>()?;
-    *rest = tail;
-    Some(*head)
 }
 
 #[cfg(test)]

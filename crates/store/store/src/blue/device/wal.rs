@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use carmine_codec::{DecodeError, Decoder, Encoder, coded};
 use carmine_reactor::Shard;
 use carmine_types::{OsdId, Uuid, crc32c};
 
@@ -14,15 +15,17 @@ const VERSION: u32 = 1;
 /// Bytes before the checksum.
 const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 8 + 8;
 
-/// Whose log a device holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WalLabel {
-    pub(crate) fsid: Uuid,
-    pub(crate) osd: OsdId,
-    /// The store's.
-    pub(crate) generation: u64,
-    /// Which of the store's logs.
-    pub(crate) log_id: u64,
+coded! {
+    /// Whose log a device holds.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct WalLabel {
+        pub(crate) fsid: Uuid,
+        pub(crate) osd: OsdId,
+        /// The store's.
+        pub(crate) generation: u64,
+        /// Which of the store's logs.
+        pub(crate) log_id: u64,
+    }
 }
 
 impl WalLabel {
@@ -33,13 +36,11 @@ impl WalLabel {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(BODY_BYTES + 4);
-        out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&self.fsid.0);
-        out.extend_from_slice(&self.osd.0.to_le_bytes());
-        out.extend_from_slice(&self.generation.to_le_bytes());
-        out.extend_from_slice(&self.log_id.to_le_bytes());
+        let mut out = Encoder::collect(|e| {
+            e.bytes(MAGIC);
+            e.u32(VERSION);
+            e.put(self);
+        });
         out.extend_from_slice(&crc32c::raw(crc32c::SEED, &out).to_le_bytes());
         out
     }
@@ -49,13 +50,13 @@ impl WalLabel {
         let Some((body, rest)) = bytes.split_at_checked(BODY_BYTES) else {
             return Err("it is too short for a label".to_owned());
         };
-        let mut fields = body;
-        let mut take = |len: usize| fields.split_off(..len).unwrap_or_default();
-        if take(16) != MAGIC {
+        let mut d = Decoder::new(body, "label of a log");
+        let cut_short = |error: DecodeError| error.to_string();
+        if d.array().map_err(cut_short)? != *MAGIC {
             return Err("it holds no log of a store of type blue (the label's magic is missing)".to_owned());
         }
-        let (version, fsid, osd) = (number(take(4)), take(16), number(take(4)));
-        if version != u64::from(VERSION) {
+        let version = d.u32().map_err(cut_short)?;
+        if version != VERSION {
             return Err(format!(
                 "it holds a log in format {version}, and this program knows format {VERSION}"
             ));
@@ -64,9 +65,7 @@ impl WalLabel {
         if sum != Some(crc32c::raw(crc32c::SEED, body)) {
             return Err("its label is damaged (wrong checksum)".to_owned());
         }
-        let fsid = Uuid(fsid.first_chunk().copied().unwrap_or_default());
-        let (generation, log_id) = (number(take(8)), number(take(8)));
-        Ok(WalLabel { fsid, osd: OsdId(osd as u32), generation, log_id })
+        d.get().map_err(cut_short)
     }
 
     /// Why this is not the label that is looked for.
@@ -79,11 +78,6 @@ impl WalLabel {
         }
         format!("it held the log of {} once, which lies elsewhere now", self.osd)
     }
-}
-
-/// A number of up to eight bytes.
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// Opens the device of the log's own that a store has, if it has one: the first of the `candidates` with the right label.

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use carmine_codec::Decoder;
+use carmine_codec::{Decoder, Result};
 use carmine_pgtypes::Transaction;
 use carmine_reactor::Bytes;
 use carmine_types::crc32c;
 
 use crate::BLOCK_BYTES;
+use crate::blue::meta::extents::get_block;
 
 const MAGIC: &[u8; 8] = b"bluelog\n";
 /// Bytes of a group's header.
@@ -206,19 +207,21 @@ impl GroupHeader {
 
     /// Reads a header; `None` if these bytes are none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<GroupHeader> {
-        let head = bytes.get(..HEADER_BYTES)?;
-        let (fields, crc) = head.split_last_chunk::<4>()?;
-        let mut rest = In(fields);
-        if rest.take()? != *MAGIC || crc32c::raw(crc32c::SEED, fields) != u32::from_le_bytes(*crc) {
+        let (fields, crc) = bytes.get(..HEADER_BYTES)?.split_last_chunk::<4>()?;
+        if !fields.starts_with(MAGIC) || crc32c::raw(crc32c::SEED, fields) != u32::from_le_bytes(*crc) {
             return None;
         }
-        let (log_id, epoch, seq) = (rest.u64()?, rest.u64()?, rest.u64()?);
-        let known = Known { durable: rest.u64()?, commits: rest.u64()? };
-        let lane = u16::from_le_bytes(rest.take()?);
-        let _: [u8; 2] = rest.take()?;
-        let (txns, body_bytes, body_crc) = (rest.u32()?, rest.u32()?, rest.u32()?);
-        let id = GroupId { log_id, epoch, lane, seq };
-        Some(GroupHeader { id, known, txns, body_bytes, body_crc })
+        let header = |d: &mut Decoder<'_>| -> Result<GroupHeader> {
+            d.u64()?; // the magic
+            let (log_id, epoch, seq) = (d.u64()?, d.u64()?, d.u64()?);
+            let known = Known { durable: d.u64()?, commits: d.u64()? };
+            let lane = d.u16()?;
+            d.u16()?; // padding
+            let (txns, body_bytes, body_crc) = (d.u32()?, d.u32()?, d.u32()?);
+            let id = GroupId { log_id, epoch, lane, seq };
+            Ok(GroupHeader { id, known, txns, body_bytes, body_crc })
+        };
+        header(&mut Decoder::new(fields, "group header")).ok()
     }
 
     /// Blocks that the group takes.
@@ -232,70 +235,32 @@ impl GroupHeader {
     }
 }
 
-/// Reads fields; `None` at the end of the bytes.
-struct In<'a>(&'a [u8]);
-
-impl<'a> In<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, tail) = self.0.split_first_chunk::<N>()?;
-        self.0 = tail;
-        Some(*head)
-    }
-
-    fn bytes(&mut self, len: u32) -> Option<&'a [u8]> {
-        let (head, tail) = self.0.split_at_checked(len as usize)?;
-        self.0 = tail;
-        Some(head)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn block(&mut self) -> Option<u64> {
-        let [a, b, c, d, e] = self.take()?;
-        Some(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
-    }
-}
-
 /// The transactions of a group's body; `None` if it is not what a shard writes.
 pub(crate) fn decode_txns(count: u32, body: &[u8]) -> Option<Vec<LoggedTxn>> {
-    let mut rest = In(body);
-    let mut txns = Vec::new();
-    for _ in 0..count {
-        let length = rest.u32()?;
-        let mut fields = In(rest.bytes(length.checked_sub(4)?)?);
-        let end = body.len() - rest.0.len();
-        txns.push(decode_txn(&mut fields, end).filter(|_| fields.0.is_empty())?);
-    }
-    rest.0.is_empty().then_some(txns)
+    let decode = |d: &mut Decoder<'_>| d.items(count as usize, |d| decode_txn(d, body.len()));
+    Decoder::all(body, "group", decode).ok()
 }
 
-/// `end` is where in the body the transaction ends.
-fn decode_txn(fields: &mut In<'_>, end: usize) -> Option<LoggedTxn> {
-    let encoded = fields.u32()?;
-    let (writes, images, freed) = (fields.u32()?, fields.u32()?, fields.u32()?);
-    let encoded = fields.bytes(encoded)?;
-    let txn = Decoder::all(encoded, "transaction in the log", Transaction::decode_without_data).ok()?;
-    let mut txn = LoggedTxn { txn, ..LoggedTxn::default() };
-    for _ in 0..writes {
-        txn.writes.push((fields.block()?, fields.u32()?));
-    }
-    for _ in 0..images {
-        let (block, blocks) = (fields.block()?, fields.u32()?);
-        let bytes = blocks.checked_mul(BLOCK_BYTES as u32)?;
-        let at = end - fields.0.len();
-        fields.bytes(bytes)?;
-        txn.images.push((block, at..at + bytes as usize));
-    }
-    for _ in 0..freed {
-        txn.freed.push((fields.block()?, fields.u32()?));
-    }
-    Some(txn)
+/// The next transaction of a body of `body_bytes`, of which `rest` is left.
+fn decode_txn(rest: &mut Decoder<'_>, body_bytes: usize) -> Result<LoggedTxn> {
+    let length = rest.u32()? as usize;
+    let fields = rest.bytes(length.saturating_sub(4))?;
+    let end = body_bytes - rest.remaining();
+    Decoder::all(fields, "record", |d| {
+        let encoded = d.u32()? as usize;
+        let [writes, images, freed] = d.get::<[u32; 3]>()?.map(|count| count as usize);
+        let txn = d.bytes(encoded)?;
+        let txn = Decoder::all(txn, "transaction in the log", Transaction::decode_without_data)?;
+        let run = |d: &mut Decoder<'_>| Ok((get_block(d)?, d.u32()?));
+        let writes = d.items(writes, run)?;
+        let images = d.items(images, |d| {
+            let (block, blocks) = run(d)?;
+            let (at, bytes) = (end - d.remaining(), blocks as usize * BLOCK_BYTES as usize);
+            d.bytes(bytes)?;
+            Ok((block, at..at + bytes))
+        })?;
+        Ok(LoggedTxn { txn, writes, images, freed: d.items(freed, run)? })
+    })
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-// What a mount says of the replay of the log.
+// The report of a mount about the replay of the log.
 
 /// What a mount found in the log and did with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

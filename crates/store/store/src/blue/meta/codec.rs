@@ -6,7 +6,7 @@ use carmine_types::{Eversion, crc32c};
 
 use crate::StoreError;
 use crate::blue::device::PIECE_BLOCKS;
-use crate::blue::meta::extents::{Entry, Extents};
+use crate::blue::meta::extents::{Entry, Extents, get_block};
 use crate::blue::meta::keys;
 
 /// Version of all values of this form.
@@ -67,10 +67,7 @@ pub(crate) fn push_extents(out: &mut Vec<u8>, key_start: usize, extents: &Extent
 pub(crate) fn decode_extents(key: &[u8], value: &[u8]) -> Result<Extents, StoreError> {
     let entries = open(key, value, |d| {
         let count = d.u8()?.into();
-        d.items(count, |d| {
-            let [a, b, c, d4, f] = d.array()?;
-            Ok(Entry::new(u64::from_le_bytes([a, b, c, d4, f, 0, 0, 0]), d.u32()?))
-        })
+        d.items(count, |d| Ok(Entry::new(get_block(d)?, d.u32()?)))
     })?;
     if entries.len() > PIECE_BLOCKS {
         let why = "it has more entries than a piece of a block map can have";

@@ -1,5 +1,7 @@
 //! [`Extents`]: the block map of 64 consecutive blocks of an object.
 
+use carmine_codec::{Decoder, Result};
+
 use crate::blue::device::PIECE_BLOCKS;
 
 /// Bytes of object that one piece covers.
@@ -87,6 +89,12 @@ impl Extents {
     pub(crate) fn heap_bytes(&self) -> usize {
         self.0.capacity() * size_of::<Entry>()
     }
+}
+
+/// The number of a block as it is stored: five bytes.
+pub(crate) fn get_block(d: &mut Decoder<'_>) -> Result<u64> {
+    let [a, b, c, d, e] = d.array()?;
+    Ok(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
 }
 
 #[cfg(test)]
