@@ -101,17 +101,23 @@ fn any_different(comparison: &Value) -> bool {
 
 /// What must hold on any machine, however busy: so a large slowdown, and the figure that other processes touch least.
 #[test]
-fn a_slowdown_is_found_and_equal_arms_are_accepted() {
+fn a_slowdown_is_found_and_equal_arms_are_not_rejected() {
     let experiment = Experiment::new(&[("base", 0), ("same", 0), ("slow", 60)], "500ms");
     experiment.measure(0, 6);
     let (code, same) = experiment.compare(0, "base", "same", "30%");
-    assert_eq!(code, Some(0), "{same:#}");
+    // On a busy machine six pairs may be too few to tell.
+    let expected = match same["verdict"].as_str() {
+        Some("accepted") => 0,
+        Some("undecided") if same["pairs_to_decide"].as_u64().is_none_or(|pairs| pairs > 6) => 3,
+        _ => panic!("{same:#}"),
+    };
+    assert_eq!(code, Some(expected), "{same:#}");
     assert_eq!(row(&same, "iops")["pairs"], 6);
     assert_eq!(same["differences"], serde_json::json!([]), "{same:#}");
     let (code, slow) = experiment.compare(0, "base", "slow", "30%");
     let cpu = row(&slow, "osd_cpu_us_per_op");
     assert_eq!(code, Some(1), "{slow:#}");
-    assert_eq!((&cpu["outcome"], &cpu["accepted"]), (&"different".into(), &false.into()), "{slow:#}");
+    assert_eq!((&cpu["outcome"], &cpu["verdict"]), (&"different".into(), &"rejected".into()), "{slow:#}");
     assert!(cpu["comparison"]["ratio"].as_f64().is_some_and(|ratio| ratio > 1.5), "{cpu:#}");
     assert_eq!(slow["differences"][0]["setting"], "osd_env", "{slow:#}");
 }

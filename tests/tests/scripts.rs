@@ -139,3 +139,32 @@ fn scripts_tell_their_use_and_refuse_other_options() {
         assert_eq!(run("--no-such-option").status.code(), Some(2));
     }
 }
+
+/// Both builds are programs that measure nothing, and `compare` exits with `code` for the second of two cases; for the first it is
+/// undecided.
+fn before_after(code: u8) -> Output {
+    let root = tempfile::tempdir().expect("a folder");
+    let at = root.path();
+    let build = r#"case $1 in
+        bench) while [ "$1" != --json ]; do shift; done; : >"$2" ;;
+        compare) case $2 in *cyan.randread.1/*) exit 3 ;; *) exit $CODE ;; esac ;;
+        esac"#;
+    program(at, "build", &build.replace("$CODE", &code.to_string()));
+    let build = at.join("build");
+    let mut script = Command::new(checkout().join("scripts/before-after"));
+    script.arg(&build).arg("5").env("NEW", &build).env("OUT", at.join("out")).env("DIR", at);
+    script.env("CARMINE_CACHE", at.join("cache"));
+    for (name, value) in [("STORES", "cyan"), ("LOADS", "randread"), ("DEPTHS", "1 64")] {
+        script.env(name, value);
+    }
+    script.output().expect("the script runs")
+}
+
+#[test]
+fn before_after_names_what_is_undecided_and_fails_by_what_is_worse() {
+    for (code, exit) in [(0, 0), (1, 1), (2, 1)] {
+        let out = before_after(code);
+        assert_eq!(out.status.code(), Some(exit), "{code}: {}", said(&out));
+        assert!(said(&out).contains("undecided: cyan.randread.1: not counted as worse"), "{}", said(&out));
+    }
+}

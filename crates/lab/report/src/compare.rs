@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carmine_stats::{Comparison, Outcome, holm, judge};
+use carmine_stats::{Comparison, Outcome, holm};
 use carmine_study::archive::Config;
 use carmine_study::compare::{
     self, Arm, Difference, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes,
@@ -121,11 +121,9 @@ fn correct(lines: &mut [Line]) {
     let p: Vec<f64> = lines.iter().filter_map(decidable()).collect();
     let mut adjusted = holm(&p).into_iter();
     for line in lines {
-        let Some(comparison) = line.row.comparison else { continue };
-        line.row.adjusted_p = adjusted.next().unwrap_or(1.0);
-        line.row.outcome = judge(&Ok(comparison), line.row.adjusted_p, TOLERANCE);
-        let worse = (comparison.ratio < 1.0) == line.row.more_is_better;
-        line.row.accepted = !(worse && line.row.outcome == Outcome::Different { within: false });
+        if line.row.comparison.is_some() {
+            line.row.correct(adjusted.next().unwrap_or(1.0), TOLERANCE);
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! | question | function |
 //! |---|---|
 //! | does a change make a difference? | [`paired_log_ratios`], [`judge`], and [`holm`] over all of a report |
-//! | how many pairs does that take? | [`pairs_needed`] |
+//! | may it be accepted? | [`Comparison::verdict`] |
+//! | how many pairs does that take? | [`pairs_needed`], [`Comparison::pairs_to_decide`] |
 //! | how much does each further reactor add? | [`slope`] |
 //! | where does adding stop to pay? | [`knee`] |
 //! | did the figure drift within its window? | [`trend`] |
@@ -20,6 +21,7 @@ mod outcome;
 mod power;
 mod slope;
 mod trend;
+mod verdict;
 
 #[cfg(test)]
 mod noise;
@@ -35,6 +37,7 @@ pub use outcome::{Outcome, judge};
 pub use power::{PAIRS_DEFAULT, POWER, pairs_needed};
 pub use slope::{NoSlope, Slope, slope};
 pub use trend::{DRIFT_MIN, NoTrend, Trend, trend};
+pub use verdict::Verdict;
 
 /// Two-sided level of every test and, as its complement, of every interval: 95 % intervals.
 pub const ALPHA: f64 = 0.05;

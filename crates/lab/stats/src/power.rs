@@ -11,7 +11,7 @@ pub const POWER: f64 = 0.8;
 pub const PAIRS_DEFAULT: usize = 12;
 
 /// More pairs than anyone measures: the search ends there.
-const PAIRS_MAX: usize = 10_000;
+pub(crate) const PAIRS_MAX: usize = 10_000;
 
 /// Smallest difference (part of 1) that `pairs` pairs find with `power`, if the pairs' logarithms have the standard
 /// deviation `log_stddev`: the sum of the two t quantiles times the standard error (J. Cohen, "Statistical Power

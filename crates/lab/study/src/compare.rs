@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use carmine_metrics::Histogram;
-use carmine_stats::{Comparison, NoComparison, Outcome, PAIRS_MIN, holm, judge, paired_log_ratios};
+use carmine_stats::{Comparison, NoComparison, Outcome, PAIRS_MIN, Verdict, holm, judge, paired_log_ratios};
 use serde::Serialize;
 
 use crate::archive::{ArchiveError, Config, PointResult};
@@ -154,8 +154,22 @@ pub struct Row {
     pub adjusted_p: f64,
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// False for a regression: different, for the worse, and not surely within the tolerance.
-    pub accepted: bool,
+    pub verdict: Verdict,
+    /// Of an undecided row: pairs that would probably decide it; `None` if more than anyone measures.
+    pub pairs_to_decide: Option<usize>,
+}
+
+impl Row {
+    /// Judges it by this p, which is corrected over all rows of a report.
+    pub fn correct(&mut self, adjusted_p: f64, tolerance: f64) {
+        let Some(comparison) = self.comparison else { return };
+        self.adjusted_p = adjusted_p;
+        self.outcome = judge(&Ok(comparison), adjusted_p, tolerance);
+        self.verdict = comparison.verdict(adjusted_p, self.more_is_better, tolerance);
+        let is_open = self.verdict == Verdict::Undecided;
+        self.pairs_to_decide =
+            if is_open { comparison.pairs_to_decide(self.more_is_better, tolerance) } else { None };
+    }
 }
 
 /// A comparison of two arms.
@@ -170,12 +184,15 @@ pub struct Judgement {
     /// Warnings for its readers.
     pub warnings: Vec<String>,
     pub rows: Vec<Row>,
-    /// No row is a regression.
-    pub accepted: bool,
+    /// The worst of its rows.
+    pub verdict: Verdict,
+    /// Pairs that would probably decide all rows that are undecided; `None` if there are none, or it takes more than
+    /// anyone measures.
+    pub pairs_to_decide: Option<usize>,
 }
 
-/// Compares two arms, configuration by configuration and figure by figure; regressions beyond `tolerance` (part of 1)
-/// are rejected.
+/// Compares two arms, configuration by configuration and figure by figure: is the new one worse by more than `tolerance`
+/// (part of 1)?
 ///
 /// # Errors
 /// Arms that can't be compared: different flush modes, identical grids, configurations of one side only, fewer than
@@ -193,7 +210,8 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
     let rows = rows(&groups, tolerance);
     let differences = differences(base, new, &axes);
     let warnings = warnings(base, new, &groups, &differences);
-    let accepted = rows.iter().all(|row| row.accepted);
+    let verdict = rows.iter().map(|row| row.verdict).max().unwrap_or(Verdict::Undecided);
+    let pairs_to_decide = pairs_to_decide(&rows);
     Ok(Judgement {
         base: base.name.clone(),
         new: new.name.clone(),
@@ -201,8 +219,16 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
         differences,
         warnings,
         rows,
-        accepted,
+        verdict,
+        pairs_to_decide,
     })
+}
+
+/// The most that an undecided row needs.
+fn pairs_to_decide(rows: &[Row]) -> Option<usize> {
+    let open = rows.iter().filter(|row| row.verdict == Verdict::Undecided);
+    let pairs: Option<Vec<usize>> = open.map(|row| row.pairs_to_decide).collect();
+    pairs?.into_iter().max()
 }
 
 /// Every figure of every group, those left out that neither arm has.
@@ -235,10 +261,9 @@ fn row(
 ) -> Row {
     let outcome = judge(&comparison, adjusted_p, tolerance);
     let comparison = comparison.ok();
-    let worse = comparison.is_some_and(|c| (c.ratio < 1.0) == metric.more_is_better);
     let (base, new): (Vec<_>, Vec<_>) =
         group.pairs.iter().map(|(base, new)| (&base.result, &new.result)).unzip();
-    Row {
+    let mut row = Row {
         config: group.name.clone(),
         metric: metric.name,
         more_is_better: metric.more_is_better,
@@ -247,9 +272,12 @@ fn row(
         new: (metric.of_all)(&new),
         comparison,
         adjusted_p,
-        accepted: !(worse && outcome == Outcome::Different { within: false }),
         outcome,
-    }
+        verdict: Verdict::Undecided,
+        pairs_to_decide: Some(PAIRS_MIN),
+    };
+    row.correct(adjusted_p, tolerance);
+    row
 }
 
 fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Difference]) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use carmine_stats::Outcome;
+use carmine_stats::{Outcome, Verdict};
 use carmine_study::archive::{Run, write_whole};
 use carmine_study::compare::{Arm, Judgement, Row, arm_of_files, arm_of_run, arms_of_run, compare};
 use carmine_testbed::TestbedError::{self, Usage};
@@ -14,9 +14,19 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 
-/// Pairs of points with the same configuration are compared by Student's t on the logarithms of their ratios, with Holm's
-/// correction over all figures. Exits with 0 if nothing is rejected, 1 if something is, 2 if the two cannot be compared.
+/// Exit code of a comparison that decided nothing: 1 is also an error's, and 2 that of wrong options.
+const UNDECIDED: u8 = 3;
+
+const AFTER_HELP: &str = "Pairs of points with the same configuration are compared by Student's t on the logarithms of their ratios, with 95 % \
+intervals and Holm's correction over all figures. A figure is rejected if it is shown to be worse by more than the tolerance. It is accepted \
+if it cannot be worse by more than that, or is not shown to be worse by pairs that would have found a difference of that size. Else it is \
+undecided. The worst verdict of a figure is that of the comparison.
+
+Exit codes: 0 accepted; 1 rejected, or an error; 2 the two cannot be compared; 3 undecided: the last line says how many pairs would \
+probably decide.";
+
 #[derive(Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct CompareArgs {
     /// Folder of a run, or results of `carmine bench --json`: FILE,FILE,… or a folder of them
     #[arg(value_name = "BASE")]
@@ -46,7 +56,11 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         write_whole(path, json_text(&judged)?.as_bytes())?;
         note(&format!("comparison in {}", path.display()));
     }
-    Ok(if judged.accepted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match judged.verdict {
+        Verdict::Accepted => ExitCode::SUCCESS,
+        Verdict::Rejected => ExitCode::FAILURE,
+        Verdict::Undecided => ExitCode::from(UNDECIDED),
+    })
 }
 
 fn usage(error: impl std::fmt::Display) -> TestbedError {
@@ -113,10 +127,12 @@ fn render(judged: &Judgement) -> String {
         let _ = writeln!(text, "warning   {warning}");
     }
     let _ = writeln!(text, "{}", rows_table(judged).trim_fmt());
-    for row in &judged.rows {
-        if let Outcome::Undecided { reason } = &row.outcome {
-            let _ = writeln!(text, "undecided {}: {reason}", name(row));
-        }
+    for row in judged.rows.iter().filter(|row| row.verdict == Verdict::Undecided) {
+        let why = match &row.outcome {
+            Outcome::Undecided { reason } => reason.clone(),
+            _ => format!("it differs, but by more than {} or by less?", percent(judged.tolerance)),
+        };
+        let _ = writeln!(text, "undecided {}: {why}; {}", name(row), would_decide(row.pairs_to_decide));
     }
     let _ = writeln!(text, "{}", verdict(judged));
     text
@@ -174,8 +190,12 @@ fn cells(row: &Row) -> [String; 11] {
         c.map_or_else(dash, |c| format!("{} to {}", change(c.interval.0), change(c.interval.1))),
         c.map_or_else(dash, |_| probability(row.adjusted_p)),
         c.map_or_else(dash, |c| format!("{:.1} %", c.detectable * 100.0)),
-        row.outcome.to_string(),
-        if row.accepted { "accepted" } else { "REJECTED" }.to_owned(),
+        match (&row.outcome, c) {
+            // The last column says what follows from it.
+            (Outcome::Undecided { .. }, Some(_)) => "no difference shown".to_owned(),
+            (outcome, _) => outcome.to_string(),
+        },
+        word(row.verdict).to_owned(),
     ]
 }
 
@@ -188,27 +208,46 @@ fn change(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
 }
 
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Accepted => "accepted",
+        Verdict::Undecided => "undecided",
+        Verdict::Rejected => "REJECTED",
+    }
+}
+
+/// A part of 1 as percent, with at most two digits.
+fn percent(part: f64) -> String {
+    format!("{} %", (part * 1e4).round() / 100.0)
+}
+
+fn would_decide(pairs: Option<usize>) -> String {
+    match pairs {
+        Some(pairs) => format!("about {pairs} pairs would decide"),
+        None => "no number of pairs that anyone measures would decide".to_owned(),
+    }
+}
+
+/// The last line: the verdict of the whole, and what it takes to get one.
 fn verdict(judged: &Judgement) -> String {
-    let percent = judged.tolerance * 100.0;
-    let rejected = judged.rows.iter().filter(|row| !row.accepted).count();
-    if rejected > 0 {
-        return format!(
-            "rejected: {rejected} of {} figures are worse by more than {percent} %",
-            judged.rows.len()
-        );
+    let (tolerance, all) = (percent(judged.tolerance), judged.rows.len());
+    let count = |verdict| judged.rows.iter().filter(|row| row.verdict == verdict).count();
+    let undecided = count(Verdict::Undecided);
+    match judged.verdict {
+        Verdict::Accepted => format!("accepted: no figure is worse by more than {tolerance}"),
+        Verdict::Undecided => {
+            let pairs = judged.rows.iter().map(|row| row.pairs).max().unwrap_or_default();
+            format!(
+                "undecided: {undecided} of {all} figures may be worse by more than {tolerance}; {} (measured: {pairs}), or longer windows",
+                would_decide(judged.pairs_to_decide)
+            )
+        }
+        Verdict::Rejected => {
+            let rejected = count(Verdict::Rejected);
+            let more = if undecided > 0 { format!("; {undecided} are undecided") } else { String::new() };
+            format!("rejected: {rejected} of {all} figures are worse by more than {tolerance}{more}")
+        }
     }
-    let undecided: Vec<&Row> =
-        judged.rows.iter().filter(|row| matches!(row.outcome, Outcome::Undecided { .. })).collect();
-    let mut text = format!("accepted: no figure is shown to be worse by more than {percent} %");
-    if !undecided.is_empty() {
-        let _ = write!(
-            text,
-            "; {} of {} are undecided: measure more pairs, or longer windows",
-            undecided.len(),
-            judged.rows.len()
-        );
-    }
-    text
 }
 
 /// Options of the table.
@@ -255,24 +294,26 @@ mod tests {
         let new: Vec<f64> = (0..8).map(|n| factor * (1.0 + sign(n))).collect();
         let comparison = paired_log_ratios(&[1.0; 8], &new);
         let p = comparison.map_or(1.0, |c| c.p);
-        let outcome = judge(&comparison, p, 0.05);
-        let accepted = outcome != Outcome::Different { within: false };
-        Row {
+        let mut row = Row {
             config: String::new(),
             metric,
             more_is_better: true,
             pairs: 8,
             base: Some(1e5),
             new: Some(1e5 * factor),
+            outcome: judge(&comparison, p, 0.05),
             comparison: comparison.ok(),
             adjusted_p: p,
-            outcome,
-            accepted,
-        }
+            verdict: Verdict::Undecided,
+            pairs_to_decide: None,
+        };
+        row.correct(p, 0.05);
+        row
     }
 
     fn judged(rows: Vec<Row>) -> Judgement {
-        let accepted = rows.iter().all(|r| r.accepted);
+        let verdict = rows.iter().map(|r| r.verdict).max().unwrap();
+        let pairs_to_decide = rows.iter().filter_map(|r| r.pairs_to_decide).max();
         let (base, new) = ("old".to_owned(), "young".to_owned());
         Judgement {
             base,
@@ -281,7 +322,8 @@ mod tests {
             differences: Vec::new(),
             warnings: Vec::new(),
             rows,
-            accepted,
+            verdict,
+            pairs_to_decide,
         }
     }
 
@@ -295,12 +337,19 @@ mod tests {
         assert_eq!(words[..5], ["iops", "8", "100000", "90000", "-10.0"], "{text}");
         assert!(line("iops").contains("different") && line("iops").ends_with("REJECTED"), "{text}");
         assert!(line("undecided p99_latency_us").contains("8 pairs"), "{text}");
-        assert!(text.ends_with("rejected: 1 of 2 figures are worse by more than 5 %\n"), "{text}");
+        let last = "rejected: 1 of 2 figures are worse by more than 5 %; 1 are undecided\n";
+        assert!(text.ends_with(last), "{text}");
     }
 
     #[test]
-    fn what_is_undecided_is_not_passed_over() {
-        let text = render(&judged(vec![row("iops", 1.0, 0.3)]));
-        assert!(text.contains("accepted: no figure") && text.contains("1 of 1 are undecided"), "{text}");
+    fn what_is_undecided_is_not_accepted() {
+        let row = row("iops", 1.0, 0.3);
+        let pairs = row.pairs_to_decide.unwrap();
+        let text = render(&judged(vec![row]));
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.starts_with("undecided: 1 of 1 figures may be worse by more than 5 %; about"), "{text}");
+        assert!(last.contains(&format!("{pairs} pairs would decide (measured: 8)")), "{text}");
+        let text = render(&judged(vec![self::row("iops", 1.0, 0.01)]));
+        assert!(text.ends_with("accepted: no figure is worse by more than 5 %\n"), "{text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use carmine_stats::Outcome;
+use carmine_stats::{Outcome, Verdict};
 use serde_json::{Value, json};
 
 use super::*;
@@ -52,11 +52,15 @@ fn plain(name: &str, factor: f64) -> Arm {
 #[test]
 fn a_slowdown_is_rejected_in_every_figure_and_a_speedup_is_not() {
     let judged = compare(&plain("base", 1.0), &plain("new", 0.9), 0.05).unwrap();
-    assert!(!judged.accepted && judged.differences.is_empty() && judged.warnings.is_empty(), "{judged:?}");
+    assert!(
+        judged.verdict == Verdict::Rejected && judged.differences.is_empty() && judged.warnings.is_empty(),
+        "{judged:?}"
+    );
     // Two configurations, three figures: nobody measured the machine's CPU.
     assert_eq!(judged.rows.len(), 6);
     for row in &judged.rows {
-        assert_eq!((&row.outcome, row.accepted), (&Outcome::Different { within: false }, false), "{row:?}");
+        let want = (&Outcome::Different { within: false }, Verdict::Rejected);
+        assert_eq!((&row.outcome, row.verdict), want, "{row:?}");
         assert_eq!(row.pairs, PAIRS as usize);
         let ratio = row.comparison.unwrap().ratio;
         let want = if row.more_is_better { 0.9 } else { 1.0 / 0.9 };
@@ -66,15 +70,44 @@ fn a_slowdown_is_rejected_in_every_figure_and_a_speedup_is_not() {
         (judged.rows[0].config.as_str(), judged.rows[3].config.as_str()),
         ("reactors 1", "reactors 2")
     );
-    assert!(compare(&plain("base", 0.9), &plain("new", 1.0), 0.05).unwrap().accepted);
+    let faster = compare(&plain("base", 0.9), &plain("new", 1.0), 0.05).unwrap();
+    assert_eq!((faster.verdict, faster.pairs_to_decide), (Verdict::Accepted, None));
 }
 
 #[test]
 fn a_difference_that_is_surely_within_the_tolerance_is_accepted() {
     let judged = compare(&plain("base", 1.0), &plain("new", 0.97), 0.10).unwrap();
-    assert!(judged.accepted && judged.rows.iter().all(|r| r.outcome == Outcome::Different { within: true }));
+    assert_eq!(judged.verdict, Verdict::Accepted);
+    assert!(judged.rows.iter().all(|r| r.outcome == Outcome::Different { within: true }));
     let same = compare(&plain("base", 1.0), &plain("new", 1.0), 0.05).unwrap();
     assert!(same.rows.iter().all(|r| r.outcome == Outcome::Equal { tolerance: 0.05 }), "{same:?}");
+}
+
+/// Changes the IOPS of the points with so many reactors.
+fn times(arm: &mut Arm, reactors: u64, factor: impl Fn(u32) -> f64) {
+    for point in arm.points.iter_mut().filter(|p| p.config.number("reactors") == Some(reactors)) {
+        let iops = point.result.iops() * factor(point.turn);
+        point.result = serde_json::from_value(result(iops)).unwrap();
+    }
+}
+
+#[test]
+fn without_evidence_nothing_is_accepted() {
+    let mut new = plain("new", 1.0);
+    times(&mut new, 2, |turn| if turn.is_multiple_of(2) { 1.3 } else { 0.7 });
+    let judged = compare(&plain("base", 1.0), &new, 0.05).unwrap();
+    assert_eq!(judged.verdict, Verdict::Undecided, "{judged:?}");
+    let (quiet, noisy): (Vec<&Row>, Vec<&Row>) = judged.rows.iter().partition(|r| r.config == "reactors 1");
+    assert!(quiet.iter().all(|r| (r.verdict, r.pairs_to_decide) == (Verdict::Accepted, None)), "{quiet:?}");
+    for row in &noisy {
+        let detectable = row.comparison.unwrap().detectable;
+        let want = (f64::from(PAIRS) * (detectable / 0.05).powi(2)).ceil() as usize;
+        assert_eq!((row.verdict, row.pairs_to_decide), (Verdict::Undecided, Some(want)), "{row:?}");
+    }
+    assert_eq!(judged.pairs_to_decide, noisy.iter().filter_map(|r| r.pairs_to_decide).max());
+    // A regression beside it is one all the same.
+    times(&mut new, 1, |_| 0.8);
+    assert_eq!(compare(&plain("base", 1.0), &new, 0.05).unwrap().verdict, Verdict::Rejected);
 }
 
 #[test]
@@ -195,7 +228,7 @@ fn arms_of_a_run_leave_failed_points_out() {
     let (base, new) = arms_of_run(&run, None).unwrap();
     assert_eq!((base.points.len(), new.points.len()), (6, 5));
     let judged = compare(&base, &new, 0.05).unwrap();
-    assert!(!judged.accepted && judged.rows[0].pairs == 5);
+    assert!(judged.verdict == Verdict::Rejected && judged.rows[0].pairs == 5);
     assert_eq!(judged.differences.len(), 1);
     assert!(judged.warnings.iter().any(|w| w == "left out: p3: the OSD died"), "{:?}", judged.warnings);
     assert!(
@@ -247,7 +280,7 @@ fn files_are_paired_in_their_order_and_rubbish_is_named() {
     let arm = |name: &str, iops: f64| arm_of_files(name, &files(name, iops)).unwrap();
     let (base, new) = (arm("base", 1e5), arm("new", 8e4));
     assert_eq!((base.points[4].turn, base.points[0].config.text("store")), (4, Some("blue")));
-    assert!(!compare(&base, &new, 0.05).unwrap().accepted);
+    assert_eq!(compare(&base, &new, 0.05).unwrap().verdict, Verdict::Rejected);
     let empty = write("empty.json".into(), &json!({"jobs": []}));
     let said = arm_of_files("x", &[empty]).unwrap_err().to_string();
     assert!(said.contains("empty.json: it has no operations"), "{said}");

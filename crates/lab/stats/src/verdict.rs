@@ -1,0 +1,140 @@
+//! Whether a change may be accepted.
+
+use serde::Serialize;
+
+use crate::power::PAIRS_MAX;
+use crate::{ALPHA, Comparison, Interval};
+
+/// The three ends of a comparison that tolerates a little, from good to bad: several figures together have the worst of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It is not worse by more than the tolerance: the bad end of the interval lies within it; or it is not shown to be
+    /// worse at all, by pairs that would have found a difference of the tolerance's size.
+    Accepted,
+    /// Too few pairs, or too much noise, to say either.
+    Undecided,
+    /// It is shown to be worse by more than the tolerance: the good end of the interval lies beyond it.
+    Rejected,
+}
+
+impl Comparison {
+    /// Judges one figure; `adjusted_p` as in [`crate::judge`]. A rejection wants both the corrected p and the interval; the
+    /// interval alone, which is not corrected and so finds more, keeps a figure from being accepted.
+    pub fn verdict(&self, adjusted_p: f64, more_is_better: bool, tolerance: f64) -> Verdict {
+        let (limit, (least, most)) = (tolerance.max(0.0).ln_1p(), self.worse_by(more_is_better));
+        let finds_it = least <= 0.0 && self.detectable <= tolerance;
+        if adjusted_p < ALPHA && least > limit {
+            Verdict::Rejected
+        } else if most <= limit || finds_it {
+            Verdict::Accepted
+        } else {
+            Verdict::Undecided
+        }
+    }
+
+    /// Pairs that would probably decide what these could not, at the same noise: the detectable difference shrinks with
+    /// the root of their number. It has to shrink to the tolerance; of a figure that is shown to be worse, to its distance from the
+    /// tolerance. `None` if that takes more pairs than anyone measures.
+    pub fn pairs_to_decide(&self, more_is_better: bool, tolerance: f64) -> Option<usize> {
+        let (least, most) = self.worse_by(more_is_better);
+        let beyond = f64::midpoint(least, most) - tolerance.max(0.0).ln_1p();
+        let wanted = if least > 0.0 { beyond.abs().exp_m1() } else { tolerance };
+        let pairs = (self.pairs as f64 * (self.detectable / wanted).powi(2)).ceil();
+        (pairs <= PAIRS_MAX as f64).then(|| (pairs as usize).max(self.pairs + 1))
+    }
+
+    /// The interval as logarithms of how much worse `new` is: at least, and at most.
+    fn worse_by(&self, more_is_better: bool) -> Interval {
+        let (low, high) = (self.interval.0.ln(), self.interval.1.ln());
+        if more_is_better { (-high, -low) } else { (low, high) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paired_log_ratios;
+    use proptest::prelude::*;
+
+    /// Eight pairs around `ratio`, four of them above it by `noise` and four below.
+    fn arms(ratio: f64, noise: f64) -> Comparison {
+        let new: Vec<f64> =
+            (0..8).map(|n| ratio * if n % 2 == 0 { 1.0 + noise } else { 1.0 - noise }).collect();
+        paired_log_ratios(&[1.0; 8], &new).unwrap()
+    }
+
+    fn alone(c: &Comparison, tolerance: f64) -> Verdict {
+        c.verdict(c.p, true, tolerance)
+    }
+
+    #[test]
+    fn nothing_is_accepted_without_evidence() {
+        let noisy = arms(1.0, 0.2);
+        assert!(noisy.detectable > 0.2, "{noisy:?}");
+        assert_eq!(alone(&noisy, 0.05), Verdict::Undecided);
+        let pairs = noisy.pairs_to_decide(true, 0.05).unwrap();
+        assert_eq!(pairs, (8.0 * (noisy.detectable / 0.05).powi(2)).ceil() as usize);
+        // Much better is better than the tolerance, whatever the noise.
+        assert_eq!(alone(&arms(2.0, 0.2), 0.05), Verdict::Accepted);
+    }
+
+    #[test]
+    fn worse_than_the_tolerance_at_both_ends_at_one_and_at_none() {
+        assert_eq!(alone(&arms(0.9, 0.01), 0.05), Verdict::Rejected);
+        assert_eq!(alone(&arms(0.98, 0.01), 0.05), Verdict::Accepted);
+        // -4 % and -6 %, each give or take 2 %: worse, but by less or by more than 5 %?
+        for ratio in [0.96, 0.94] {
+            let c = arms(ratio, 0.022);
+            assert!(c.p < ALPHA && c.detectable < 0.05, "{c:?}");
+            assert_eq!(alone(&c, 0.05), Verdict::Undecided, "{c:?}");
+            assert!(c.pairs_to_decide(true, 0.05).unwrap() > 2 * c.pairs);
+        }
+        // A figure of which less is better.
+        let slower = arms(1.2, 0.01);
+        assert_eq!(
+            (slower.verdict(slower.p, false, 0.05), alone(&slower, 0.05)),
+            (Verdict::Rejected, Verdict::Accepted)
+        );
+    }
+
+    #[test]
+    fn pairs_that_would_have_found_it_are_evidence() {
+        let c = arms(0.972, 0.035);
+        assert!(c.interval.0 < 1.0 / 1.05 && c.interval.1 > 1.0 && c.detectable < 0.05, "{c:?}");
+        assert_eq!(alone(&c, 0.05), Verdict::Accepted);
+    }
+
+    #[test]
+    fn other_figures_of_the_report_make_it_undecided_not_accepted() {
+        let c = arms(0.9, 0.04);
+        assert_eq!(
+            (c.verdict(c.p, true, 0.05), c.verdict(0.06, true, 0.05)),
+            (Verdict::Rejected, Verdict::Undecided)
+        );
+        assert!(c.pairs_to_decide(true, 0.05).unwrap() > c.pairs);
+    }
+
+    #[test]
+    fn some_questions_have_no_answer() {
+        let c = arms(1.0, 0.01);
+        assert_eq!((alone(&c, 0.0), c.pairs_to_decide(true, 0.0)), (Verdict::Undecided, None));
+        assert_eq!(alone(&arms(1.0, 0.0), 0.0), Verdict::Accepted);
+    }
+
+    proptest! {
+        /// What is accepted stays so with a larger tolerance, and what is rejected with a smaller one.
+        #[test]
+        fn a_larger_tolerance_is_never_stricter(
+            new in proptest::collection::vec(0.5f64..2.0, 5..20), t in 0.0f64..0.5, more in 0.0f64..0.5, better: bool,
+        ) {
+            let c = paired_log_ratios(&vec![1.0; new.len()], &new).unwrap();
+            let (strict, lax) = (c.verdict(c.p, better, t), c.verdict(c.p, better, t + more));
+            prop_assert!(lax <= strict, "{strict:?} at {t}, {lax:?} at {}", t + more);
+            // The estimate of what is accepted lies within the tolerance, and of what is rejected beyond it.
+            let worse = if better { -c.log_mean } else { c.log_mean };
+            prop_assert!(strict != Verdict::Accepted || worse <= t.ln_1p() + 1e-9);
+            prop_assert!(strict != Verdict::Rejected || worse > t.ln_1p());
+        }
+    }
+}
