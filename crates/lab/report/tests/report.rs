@@ -76,6 +76,20 @@ fn every_chart_stands_on_the_page_with_table_and_downloads() {
 }
 
 #[test]
+fn a_workload_is_named_by_the_operations_that_ran() {
+    let made = made(&Study { workloads: &[("randread4k", 65536)], ..Study::SCALING }, |_| ());
+    assert!(made.html.contains("id=\"scaling-randread64k\""), "a chart's name");
+    assert!(made.text.contains("IOPS against reactors (all OSDs): randread64k"), "a chart's title");
+    let setting = |line: &str| {
+        line.split('|').map(str::trim).collect::<Vec<_>>() == ["", "workload", "randread64k", ""]
+    };
+    assert!(made.text.lines().any(setting), "the settings that all points share");
+    // The generator's names of files have it still.
+    let wrong = made.text.lines().find(|line| line.contains("randread4k") && !line.contains("blue_1osd"));
+    assert_eq!(wrong, None);
+}
+
+#[test]
 fn a_plan_that_varies_neither_size_nor_load_has_a_row_for_each_setting() {
     let made = made(&Study { reactors: &[2], depths: &[16], ..Study::SCALING }, |_| ());
     for id in ["iops-randread4k", "latency-seqwrite64k"] {

@@ -160,12 +160,17 @@ impl Config {
         self.get(axis)?.as_str()
     }
 
-    /// The value as people write it: text without quotes, numbers as they are.
+    /// The value as people write it: text without quotes, numbers as they are. A workload is named by what runs: with `bs_bytes`
+    /// of 64K, `randread4k` is `randread64k`.
     pub fn show(&self, axis: &str) -> Option<String> {
-        self.get(axis).map(|value| match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        })
+        let resized = || self.workload_with_size().filter(|_| axis == "workload");
+        resized().or_else(|| self.get(axis).map(as_text))
+    }
+
+    /// The workload's name with the bytes of its operations, where the configuration gives both.
+    pub(crate) fn workload_with_size(&self) -> Option<String> {
+        let workload = crate::plan::workload(self.text("workload")?)?;
+        self.number("bs_bytes").map(|bytes| workload.name_with(bytes))
     }
 
     /// Sets the value of an axis.
@@ -222,12 +227,20 @@ pub struct PointState {
     pub condition: Value,
 }
 
+/// Text without quotes, anything else as JSON.
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// A value as part of a file name: letters, digits, `.` and `-`; anything else becomes `-`.
 pub fn stem_word(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' }).collect()
 }
 
-/// Axes that every stem shows, in its head.
+/// Axes that every stem shows, in its head; the workload's name has `bs_bytes` in it.
 const HEAD: [&str; 7] = ["store", "osds", "reactors", "balance", "pool_size", "workload", "iodepth"];
 
 /// The stem of a point: head, then `_{axis}{value}` of the other axes that vary in this plan, then the repeat.
@@ -244,7 +257,9 @@ pub fn stem(config: &Config, varying: &[String], repeat: u32, again: bool) -> St
         value("workload", "none"),
         value("iodepth", "1"),
     );
-    for axis in varying.iter().filter(|axis| !HEAD.contains(&axis.as_str())) {
+    let in_head =
+        |axis: &str| HEAD.contains(&axis) || axis == "bs_bytes" && config.workload_with_size().is_some();
+    for axis in varying.iter().filter(|axis| !in_head(axis)) {
         if let Some(value) = config.show(axis) {
             text.push_str(&format!("_{}{}", stem_word(axis).replace('.', "-"), stem_word(&value)));
         }
@@ -312,6 +327,20 @@ mod tests {
         let text = stem(&config(), &["poll".to_owned()], 1, true);
         assert_eq!(text, "blue_3osd_2reactor_osd_size3_randwrite4k_qd16_polladaptive-10_r1_again");
         assert!(is_stem(&text));
+    }
+
+    #[test]
+    fn the_workload_is_named_by_what_runs() {
+        let mut config = config();
+        config.set("bs_bytes", 65536);
+        assert_eq!(config.show("workload").as_deref(), Some("randwrite64k"));
+        let text = stem(&config, &["bs_bytes".to_owned()], 0, false);
+        assert_eq!(text, "blue_3osd_2reactor_osd_size3_randwrite64k_qd16_r0");
+        // Its value stays the plan's.
+        assert_eq!(config.text("workload"), Some("randwrite4k"));
+        config.set("workload", "of another version");
+        assert_eq!(config.show("workload").as_deref(), Some("of another version"));
+        assert!(stem(&config, &["bs_bytes".to_owned()], 0, false).contains("_bs-bytes65536_"));
     }
 
     #[test]

@@ -30,6 +30,21 @@ fn coupled_axes_follow_the_others() {
 }
 
 #[test]
+fn points_are_named_by_the_operations_that_run() {
+    let expansion = run(
+        "1x16x1",
+        "name = \"p\"\norder = \"fixed\"\n[axes]\nworkload = \"randread4k\"\nbs_bytes = [4096, \"64K\", \"4M\"]\n",
+    );
+    let names: Vec<&str> = stems(&expansion).into_iter().filter_map(|stem| stem.split('_').nth(5)).collect();
+    assert_eq!(names, ["randread4k", "randread64k", "randread4m", "randread4k"]);
+    let one = run(
+        "1x16x1",
+        "name = \"p\"\n[axes]\nworkload = [\"randread4k\", \"seqread64k\"]\nbs_bytes = \"16K\"\n",
+    );
+    assert!(stems(&one).iter().all(|stem| stem.contains("read16k_qd1")), "{:?}", stems(&one));
+}
+
+#[test]
 fn a_circle_and_an_unknown_name_are_errors() {
     for (axes, part) in [("jobs = \"pgs\"\npgs = \"jobs\"", "in turn"), ("jobs = \"disks\"", "drives")] {
         let plan = Plan::parse("p", &format!("name = \"p\"\n[axes]\n{axes}\n")).unwrap();

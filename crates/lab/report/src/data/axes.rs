@@ -34,8 +34,12 @@ impl Axes {
             let values: BTreeSet<Option<String>> = configs.iter().map(|c| c.show(name)).collect();
             match values.into_iter().collect::<Vec<_>>().as_slice() {
                 [Some(_)] => {
-                    let value = configs.first().and_then(|c| c.get(name));
-                    axes.common.insert(name.clone(), value.map(text_of).unwrap_or_default());
+                    let config = configs.first();
+                    let value = match name.as_str() {
+                        "workload" => config.and_then(|c| c.show(name)),
+                        _ => config.and_then(|c| c.get(name)).map(text_of),
+                    };
+                    axes.common.insert(name.clone(), value.unwrap_or_default());
                 }
                 _ => {
                     axes.varying.insert(name.clone());
@@ -63,7 +67,9 @@ impl Axes {
 
     /// The same in few words: of axes whose values are words, the value alone.
     pub(crate) fn short_name(&self, config: &Config, without: &[&str]) -> String {
-        let say = |axis: &str| config.text(axis).map(str::to_owned).or_else(|| axis_value(config, axis));
+        let say = |axis: &str| {
+            config.text(axis).and_then(|_| config.show(axis)).or_else(|| axis_value(config, axis))
+        };
         self.shown(without, say)
     }
 
@@ -145,6 +151,14 @@ mod tests {
         assert_eq!([say("reactors"), say("osds"), say("bs_bytes")], ["1 reactor", "3 OSDs", "64K blocks"]);
         assert_eq!([say("osd_memory_bytes"), say("balance")], ["osd memory 1G", "balance osd"]);
         assert_eq!(axis_value(&c, "pgs"), None);
+    }
+
+    #[test]
+    fn a_workload_is_named_by_what_ran() {
+        let point = |bs: u64| config(json!({"workload": "randread4k", "bs_bytes": bs, "store": "blue"}));
+        let (small, large) = (point(4096), point(65536));
+        assert_eq!(axis_value(&large, "workload").unwrap(), "randread64k");
+        assert!(is_coupled("bs_bytes", &[&small, &large]), "the size is not said twice");
     }
 
     #[test]

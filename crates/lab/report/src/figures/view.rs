@@ -72,7 +72,7 @@ impl<'a> View<'a> {
 
     /// Workload, and what else is never mixed.
     pub(crate) fn panel_title(&self, config: &Config, result: Option<&PointResult>) -> String {
-        let workload = config.text("workload").map(str::to_owned);
+        let workload = config.show("workload");
         let workload = workload.or_else(|| of_load(result?, "rw"));
         let more = PANEL_AXES.into_iter().filter(|a| *a != "workload" && self.axes.tells(a));
         let more = more.filter_map(|axis| crate::data::axis_value(config, axis));

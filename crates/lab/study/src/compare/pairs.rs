@@ -70,7 +70,10 @@ fn names<'a>(configs: impl Iterator<Item = &'a Config> + Clone) -> Names {
 
 impl Names {
     fn of(&self, config: &Config) -> String {
-        let shown = self.0.iter().filter_map(|axis| config.show(axis).map(|value| format!("{axis} {value}")));
+        // The workload's name says how large its operations are.
+        let said = |axis: &str| axis == "bs_bytes" && config.workload_with_size().is_some();
+        let axes = self.0.iter().filter(|axis| !said(axis));
+        let shown = axes.filter_map(|axis| config.show(axis).map(|value| format!("{axis} {value}")));
         shown.collect::<Vec<_>>().join(" ")
     }
 }
@@ -113,7 +116,7 @@ pub fn differing_axes<'a>(base: &[&'a Measured], new: &[&'a Measured]) -> BTreeS
     let axes: BTreeSet<&str> =
         base.iter().chain(new).flat_map(|m| m.config.0.keys()).map(String::as_str).collect();
     let values = |points: &[&Measured], axis: &str| -> BTreeSet<Option<String>> {
-        points.iter().map(|m| m.config.show(axis)).collect()
+        points.iter().map(|m| m.config.get(axis).map(ToString::to_string)).collect()
     };
     axes.into_iter().filter(|axis| values(base, axis).is_disjoint(&values(new, axis))).collect()
 }

@@ -120,6 +120,22 @@ pub const WORKLOADS: [Workload; 7] = [
     workload_of("seqwrite4m", Rw::Write, 4 << 20),
 ];
 
+impl Workload {
+    /// Its name with operations of so many bytes: `randread64k` is `randread4k` with 64K.
+    pub fn name_with(&self, bs_bytes: u64) -> String {
+        if bs_bytes == self.bs_bytes {
+            return self.name.to_owned();
+        }
+        let kind = self.name.find(|c: char| c.is_ascii_digit()).map_or(self.name, |at| &self.name[..at]);
+        let (number, unit) = match bs_bytes {
+            whole if whole % (1 << 20) == 0 => (whole >> 20, "m"),
+            whole if whole % (1 << 10) == 0 => (whole >> 10, "k"),
+            odd => (odd, "b"),
+        };
+        format!("{kind}{number}{unit}")
+    }
+}
+
 const NAMES: &[&str] =
     &["randread4k", "randwrite4k", "randrw4k", "seqread64k", "seqwrite64k", "seqread4m", "seqwrite4m"];
 
@@ -249,6 +265,19 @@ mod tests {
     #[test]
     fn every_name_is_a_workload() {
         assert_eq!(WORKLOADS.map(|w| w.name), NAMES);
+    }
+
+    #[test]
+    fn a_workload_is_named_by_what_runs() {
+        let read = workload("randread4k").unwrap();
+        let names = [512, 4 << 10, 64 << 10, 1 << 20, 6 << 10].map(|bytes| read.name_with(bytes));
+        assert_eq!(names, ["randread512b", "randread4k", "randread64k", "randread1m", "randread6k"]);
+        // The same load has the same name, whatever it is made of.
+        for one in WORKLOADS {
+            for other in WORKLOADS.into_iter().filter(|other| other.rw == one.rw) {
+                assert_eq!(one.name_with(other.bs_bytes), other.name);
+            }
+        }
     }
 
     fn parse(name: &str, text: &str) -> Result<Values, String> {
