@@ -116,17 +116,18 @@ fn seats(grid: &Grid) -> String {
     let mut text = String::new();
     for osd in &grid.osds {
         let cpus: Vec<String> = osd.reactor_cpus().iter().map(ToString::to_string).collect();
-        let aliens = if osd.aliens.own { "its reactors'".to_owned() } else { osd.aliens.cpus.to_string() };
+        let aliens =
+            if osd.aliens.own { "its reactors'".to_owned() } else { format!("CPUs {}", osd.aliens.cpus) };
         let device = osd.shared_device.map_or_else(String::new, |n| format!("; shares device {n}"));
         let _ = writeln!(
             text,
-            "      osd.{} reactors on {}; aliens on {aliens}{device}",
+            "      osd.{} reactors on CPUs {}; aliens on {aliens}{device}",
             osd.osd,
             cpus.join(" ")
         );
     }
     let shared = if grid.shared { "; SHARED" } else { "" };
-    let _ = writeln!(text, "      clients on {}{shared}", grid.client_cpus());
+    let _ = writeln!(text, "      clients on CPUs {}{shared}", grid.client_cpus());
     text
 }
 

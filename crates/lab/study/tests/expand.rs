@@ -165,6 +165,55 @@ fn strategies_on_one_node_are_refused_as_identical() {
     assert!(expand(&plan, &described("2x8x1")).is_ok());
 }
 
+/// Eight OSDs on both threads of 16 cores: `default` and `osd` give them the same CPUs under other numbers.
+fn balanced(arms: &str) -> Plan {
+    let text = format!(
+        "name = \"p\"\ncompare = \"balance\"\n[axes]\nbalance = [{arms}]\nsmt = \"on\"\nosds = 8\nreactors = 4\n"
+    );
+    Plan::parse("p", &text).unwrap()
+}
+
+#[test]
+fn arms_that_differ_in_the_numbers_of_osds_only_are_identical() {
+    let error = expand(&balanced("\"default\", \"osd\""), &described("2x28x2")).unwrap_err().to_string();
+    for part in ["balance=osd gives the same grid as balance=default", "leave osd out"] {
+        assert!(error.contains(part), "{error}");
+    }
+    // Two different arms remain: the later of the identical ones is left out.
+    let plan = balanced("\"default\", \"osd\", \"socket\"");
+    let expansion = expand(&plan, &described("2x28x2")).unwrap();
+    assert_eq!(expansion.comparison.clone().unwrap().arms, ["balance=default", "balance=socket"]);
+    let text = dry_run(&plan, &expansion);
+    assert!(text.contains("1 x identical: balance=osd gives the same grid as balance=default"), "{text}");
+    // Named devices are bound to the numbers of their OSDs, and may be nearer to one socket.
+    let devices = (0..8).map(|n| format!("/dev/d{n}")).collect();
+    let machine = Machine { devices, ..described("2x28x2") };
+    assert_eq!(expand(&plan, &machine).unwrap().comparison.unwrap().arms.len(), 3);
+}
+
+#[test]
+fn the_shipped_study_of_placement_compares_what_differs() {
+    let plan = shipped("placement").unwrap().unwrap();
+    let arms = |shape: &str| expand(&plan, &described(shape)).map(|e| e.comparison.unwrap().arms);
+    assert_eq!(arms("2x28x2").unwrap(), ["balance=default", "balance=socket"]);
+    // Sockets with several L3 caches: the fourth strategy is one of its own.
+    assert!(arms("2x4x8x2").unwrap().contains(&"balance=l3".to_owned()), "{:?}", arms("2x4x8x2"));
+    let error = arms("1x28x2").unwrap_err().to_string();
+    assert!(error.contains("balance=osd gives the same grid as balance=default"), "{error}");
+}
+
+/// A CPU of these machines is a hardware thread, and there are half as many cores.
+#[test]
+fn hardware_threads_are_not_called_cores() {
+    for plan in SHIPPED {
+        let parsed = shipped(plan.name).unwrap().unwrap();
+        if let Ok(expansion) = expand(&parsed, &described("2x28x2")) {
+            let text = dry_run(&parsed, &expansion).replace(plan.name, "NAME");
+            assert!(!text.contains("core"), "{}", text.lines().find(|l| l.contains("core")).unwrap());
+        }
+    }
+}
+
 #[test]
 fn exclusions() {
     let expansion = run(

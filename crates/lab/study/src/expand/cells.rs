@@ -1,5 +1,7 @@
 //! Which configurations fit the machine, which of a comparison are worth comparing, and in which order they run.
 
+use std::collections::BTreeMap;
+
 use carmine_topology::Grid;
 
 use super::Dropped;
@@ -41,14 +43,14 @@ pub(super) fn cells(
     let mut fitting: Vec<Fitting> = Vec::new();
     for config in all {
         let placed = config.and_then(|config| place(plan, machine, config));
-        match placed.and_then(|new| not_identical(new, &fitting)) {
+        match placed.and_then(|new| not_identical(machine, new, &fitting)) {
             Ok(new) => fitting.push(new),
             Err(why) => dropped.push(why),
         }
     }
     let mut cells = sorted(plan, fitting);
     if plan.compare.is_some() {
-        lone(&mut cells, &mut dropped);
+        lone(plan, &mut cells, &mut dropped);
     }
     (cells, dropped)
 }
@@ -63,41 +65,61 @@ fn place(plan: &Plan, machine: &Machine, config: Config) -> Result<Fitting, Drop
     }
 }
 
-/// Two strategies that give the same grid are one: whatever differed would be chance.
-fn not_identical(new: Fitting, before: &[Fitting]) -> Result<Fitting, Dropped> {
-    let twin = before.iter().find(|old| {
-        old.config.differences(&new.config) == ["balance"] && seats(&old.grid) == seats(&new.grid)
-    });
-    match twin {
-        None => Ok(new),
-        Some(twin) => {
-            let why = format!(
-                "balance = {} gives the same grid as {}: there is nothing to compare",
-                new.config.show("balance").unwrap_or_default(),
-                twin.config.show("balance").unwrap_or_default()
-            );
-            Err(Dropped { config: new.config, word: "identical", why })
+/// Axes that do nothing but choose CPUs.
+const PLACES: [&str; 2] = ["balance", "smt"];
+
+/// Two configurations that put everything on the same CPUs are one: whatever differed would be chance.
+fn not_identical(machine: &Machine, new: Fitting, before: &[Fitting]) -> Result<Fitting, Dropped> {
+    let taken = seats(machine, &new.grid);
+    let twin = before.iter().find_map(|old| match old.config.differences(&new.config).as_slice() {
+        [axis] if PLACES.contains(axis) && seats(machine, &old.grid) == taken => {
+            let value = |config: &Config| config.show(axis).unwrap_or_else(|| "none".to_owned());
+            Some(((*axis).to_owned(), value(&old.config), value(&new.config)))
         }
-    }
+        _ => None,
+    });
+    let Some((axis, old, this)) = twin else { return Ok(new) };
+    let why = format!(
+        "{axis}={this} gives the same grid as {axis}={old} (the same CPUs for the same roles; only the OSDs' numbers may \
+         differ): there is nothing to compare; leave {this} out, or take other numbers of OSDs and reactors"
+    );
+    Err(Dropped { config: new.config, word: "identical", why })
 }
 
-/// CPUs of every OSD's reactors and aliens.
-fn seats(grid: &Grid) -> Vec<(Vec<usize>, Vec<usize>)> {
+/// CPUs of an OSD's reactors and of its aliens.
+type Seat = (Vec<usize>, Vec<usize>);
+
+/// CPUs of the OSDs of every drive, and of the clients. The numbers of the OSDs don't matter, unless they say which of the named
+/// devices is whose: a device is nearer to some CPUs than to others.
+fn seats(machine: &Machine, grid: &Grid) -> (Vec<Vec<Seat>>, Vec<usize>) {
     let sorted = |mut cpus: Vec<usize>| {
         cpus.sort_unstable();
         cpus
     };
-    grid.osds.iter().map(|osd| (sorted(osd.reactor_cpus()), sorted(osd.aliens.cpus.to_vec()))).collect()
+    let mut drives: BTreeMap<(bool, usize), Vec<Seat>> = BTreeMap::new();
+    for osd in &grid.osds {
+        let drive = osd.shared_device.map_or((false, osd.osd), |device| (true, device));
+        let seat = (sorted(osd.reactor_cpus()), sorted(osd.aliens.cpus.to_vec()));
+        drives.entry(drive).or_default().push(seat);
+    }
+    let mut drives: Vec<Vec<Seat>> = drives.into_values().collect();
+    drives.iter_mut().for_each(|seats| seats.sort_unstable());
+    if machine.devices.is_empty() {
+        drives.sort_unstable();
+    }
+    (drives, sorted(grid.client_cpus().to_vec()))
+}
+
+/// The part of a configuration that the arms of a cell share.
+fn key(plan: &Plan, config: &Config) -> Config {
+    config.only(|axis| plan.compare.iter().chain(&plan.curve).all(|other| other != axis))
 }
 
 fn sorted(plan: &Plan, fitting: Vec<Fitting>) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for new in fitting {
         let value = plan.compare.as_ref().and_then(|axis| new.config.show(axis));
-        let mut key = new.config.clone();
-        for axis in plan.compare.iter().chain(&plan.curve) {
-            key.0.remove(axis);
-        }
+        let key = key(plan, &new.config);
         let at = cells.iter().position(|cell| cell.key == key).unwrap_or_else(|| {
             cells.push(Cell { key, arms: Vec::new() });
             cells.len() - 1
@@ -112,11 +134,13 @@ fn sorted(plan: &Plan, fitting: Vec<Fitting>) -> Vec<Cell> {
 }
 
 /// An arm without a partner proves nothing.
-fn lone(cells: &mut Vec<Cell>, dropped: &mut Vec<Dropped>) {
+fn lone(plan: &Plan, cells: &mut Vec<Cell>, dropped: &mut Vec<Dropped>) {
     let (stay, alone): (Vec<Cell>, Vec<Cell>) = cells.drain(..).partition(|cell| cell.arms.len() > 1);
     *cells = stay;
     for point in alone.into_iter().flat_map(|cell| cell.arms).flat_map(|arm| arm.points) {
-        let identical = dropped.iter().rev().find(|d| d.word == "identical").map(|d| d.why.clone());
+        let of_cell = key(plan, &point.config);
+        let twin = dropped.iter().rev().find(|d| d.word == "identical" && key(plan, &d.config) == of_cell);
+        let identical = twin.map(|d| d.why.clone());
         let (word, why) = match identical {
             Some(why) => ("identical", why),
             None => ("does not fit", "no other arm of the comparison fits beside it".to_owned()),
