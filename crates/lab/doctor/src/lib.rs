@@ -10,6 +10,7 @@
     reason = "reads kernel files outside of any reactor, before or after a measurement"
 )]
 
+mod cpu_times;
 mod finding;
 mod machine;
 mod options;
@@ -17,6 +18,7 @@ mod options;
 mod testing;
 mod topics;
 
+pub use cpu_times::CpuTimes;
 pub use finding::{Finding, Severity};
 pub use options::{Build, NeededSpace, Options};
 pub use topics::examine;

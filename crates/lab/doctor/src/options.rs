@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use carmine_topology::CpuList;
 
+use crate::CpuTimes;
+
 /// Where a measurement would run, and how the program was built.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -17,6 +19,10 @@ pub struct Options {
     pub drives: Vec<String>,
     /// Folders that hold stores.
     pub places: Vec<NeededSpace>,
+    /// CPU time at two moments, some hundred milliseconds apart; `None` leaves the topic out.
+    pub cpu_times: Option<[CpuTimes; 2]>,
+    /// Processes whose CPU time is no other work: this program's, and the testbed's.
+    pub own_pids: Vec<u32>,
     /// How this program was built; `None` leaves the topic out.
     pub build: Option<Build>,
     /// Options of the testbed that are not their defaults: name, value, default.

@@ -13,7 +13,7 @@ use crate::{Finding, Options};
 /// Looks at the machine and says what it found, without the topic's name.
 type Look = fn(&Machine<'_>) -> Vec<Finding>;
 
-const TOPICS: [(&str, Look); 33] = [
+const TOPICS: [(&str, Look); 34] = [
     ("CPU governor", cpus::governor),
     ("boost", |m| vec![cpus::boost(m)]),
     ("tuned profile", |m| vec![cpus::tuned(m)]),
@@ -42,6 +42,7 @@ const TOPICS: [(&str, Look); 33] = [
     ("huge pages", |m| vec![kernel::huge_pages(m)]),
     ("CPU limit (cgroup)", |m| vec![placement::cpu_limit(m)]),
     ("allowed CPUs", |m| vec![placement::allowed_cpus(m)]),
+    ("other work", |m| m.options.cpu_times.iter().map(|times| cpus::other_work(m, times)).collect()),
     ("steal", |m| vec![cpus::steal(m)]),
     ("clock source", |m| vec![kernel::clock(m)]),
     ("kernel mitigations", |m| vec![kernel::mitigations(m)]),

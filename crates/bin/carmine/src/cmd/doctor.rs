@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use carmine_doctor::{Build, Finding, NeededSpace, Options, Severity, examine};
+use carmine_doctor::{Build, CpuTimes, Finding, NeededSpace, Options, Severity, examine};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
-use carmine_testbed::{Layout, Plan, Wish, load_plan};
+use carmine_testbed::process::ProcessId;
+use carmine_testbed::{Daemon, Layout, Plan, Wish, load_plan};
 use carmine_topology::{CpuList, Topology};
 use carmine_types::{OsdId, StoreKind};
 use clap::Args;
@@ -19,6 +21,8 @@ const DEFAULT_DIR: &str = "carmine-testbed";
 const NO_OPTIONS: [&str; 6] = ["format", "made_by", "fsid", "complete", "mon_port", "grid"];
 /// Width of the column of severities.
 const SEVERITY: usize = 5;
+/// How long other work is watched.
+const WATCH: Duration = Duration::from_millis(300);
 
 #[derive(Args)]
 pub(crate) struct DoctorArgs {
@@ -32,7 +36,7 @@ pub(crate) struct DoctorArgs {
 
 /// 0 whatever was found: a finding is no failure.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
-    let findings = examine(&options(args)?);
+    let findings = examine(&Options { cpu_times: cpu_times(), ..options(args)? });
     super::print_as(args.json, &findings, || render(&findings))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -44,13 +48,24 @@ fn options(args: &DoctorArgs) -> anyhow::Result<Options> {
         None if args.dir.is_some() => {
             Err(Usage(format!("there is no testbed in {}", layout.dir().display())).into())
         }
-        None => Ok(Options { build: Some(build()), ..Options::default() }),
+        None => Ok(of_machine()),
     }
 }
 
 /// Findings about the machine alone.
 pub(crate) fn findings_of_machine() -> Vec<Finding> {
-    examine(&Options { build: Some(build()), ..Options::default() })
+    examine(&Options { cpu_times: cpu_times(), ..of_machine() })
+}
+
+fn of_machine() -> Options {
+    Options { build: Some(build()), own_pids: vec![std::process::id()], ..Options::default() }
+}
+
+/// CPU time at both ends of a moment.
+fn cpu_times() -> Option<[CpuTimes; 2]> {
+    let before = CpuTimes::read("/".as_ref())?;
+    std::thread::sleep(WATCH);
+    Some([before, CpuTimes::read("/".as_ref())?])
 }
 
 /// The build as `build.rs` noted it.
@@ -76,10 +91,17 @@ fn options_of(layout: &Layout, plan: &Plan) -> Options {
         client_cpus: plan.client_cpus(),
         drives: drives(layout, plan),
         places: places(layout, plan),
-        build: Some(build()),
+        own_pids: own_pids(layout, plan),
         changed: changed(plan),
-        ..Options::default()
+        ..of_machine()
     }
+}
+
+/// This program and the testbed's daemons.
+fn own_pids(layout: &Layout, plan: &Plan) -> Vec<u32> {
+    let daemons = [Daemon::Mon].into_iter().chain((0..plan.osds()).map(|id| Daemon::Osd(OsdId(id))));
+    let running = daemons.filter_map(|daemon| ProcessId::running(layout, daemon).ok()?);
+    running.map(|process| process.pid.unsigned_abs()).chain([std::process::id()]).collect()
 }
 
 /// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not tell.

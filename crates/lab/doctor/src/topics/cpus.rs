@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::Finding;
-use crate::finding::{CPU_SCALING, KERNEL, TEBIBYTE, TUNING_GUIDE, absent, info, ok, warn};
+use crate::finding::{CPU_SCALING, KERNEL, TEBIBYTE, TUNING_GUIDE, absent, bad, info, ok, warn};
 use crate::machine::Machine;
+use crate::{CpuTimes, Finding};
 
 /// 1: boost is off.
 const INTEL_BOOST: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
@@ -16,6 +16,14 @@ const FITTING_PROFILES: [&str; 3] = ["network-latency", "latency-performance", "
 const EXIT_US_MAX: i64 = 10;
 /// Time given to others since boot, of all CPU time: more than this shows in measurements.
 const STEAL_PERCENT_MAX: f64 = 1.0;
+/// Other work that takes this part of all CPUs' time shows in measurements; so does a process that takes so much of one CPU.
+const OTHERS_MAX: f64 = 0.05;
+const PROCESS_MAX: f64 = 0.5;
+/// Other work that takes this part of all CPUs' time spoils them.
+const OTHERS_SPOIL: f64 = 0.5;
+/// Processes that are named, at most, and the part of a CPU below which none is.
+const NAMED_MAX: usize = 5;
+const NAMED_MIN: f64 = 0.02;
 
 /// Frequency governor of each CPU.
 pub(super) fn governor(machine: &Machine<'_>) -> Vec<Finding> {
@@ -110,6 +118,56 @@ pub(super) fn smt(machine: &Machine<'_>) -> Finding {
     }
 }
 
+/// CPU time that processes other than this program and its testbed took between two moments.
+pub(super) fn other_work(machine: &Machine<'_>, [before, after]: &[CpuTimes; 2]) -> Finding {
+    // A CPU's ticks between the two moments.
+    let ticks = after.total.saturating_sub(before.total) as f64 / after.cpus.max(1) as f64;
+    if ticks < 1.0 {
+        return absent("the kernel did not count on between two looks");
+    }
+    let own = |pid: &u32| machine.options.own_pids.contains(pid);
+    let took = |(pid, (command, now)): (&u32, &(String, u64))| {
+        // A number may have been given to a new process.
+        let then = before.processes.get(pid).filter(|(old, _)| old == command).map_or(0, |(_, ticks)| *ticks);
+        (*pid, command.clone(), now.saturating_sub(then) as f64 / ticks)
+    };
+    let (ours, mut others): (Vec<_>, Vec<_>) =
+        after.processes.iter().map(took).partition(|(pid, ..)| own(pid));
+    others.retain(|(.., cores)| *cores >= NAMED_MIN);
+    others.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let busy = after.busy.saturating_sub(before.busy) as f64 / ticks;
+    let cores = (busy - ours.iter().map(|(.., cores)| cores).sum::<f64>()).max(0.0);
+    let mut is = format!("{cores:.2} of {} CPUs are busy with it", after.cpus);
+    let named: Vec<_> = others.iter().take(NAMED_MAX).collect();
+    let names: Vec<String> =
+        named.iter().map(|(pid, command, cores)| format!("{pid} {command} {:.0} %", cores * 100.0)).collect();
+    if !names.is_empty() {
+        is += &format!(": {} (of one CPU)", names.join(", "));
+    }
+    if let Some(pressure) = machine.field("proc/pressure/cpu", "some avg10=").filter(|_| cores >= NAMED_MIN) {
+        let percent = pressure.split(' ').next().unwrap_or_default();
+        is += &format!("; in the last 10 s tasks waited for a CPU {percent} % of the time");
+    }
+    let share = cores / after.cpus.max(1) as f64;
+    let judge = match others.first().map_or(0.0, |(.., cores)| *cores) {
+        _ if share >= OTHERS_SPOIL => bad,
+        most if share >= OTHERS_MAX || most >= PROCESS_MAX => warn,
+        _ => return ok(is),
+    };
+    let pids: Vec<String> = named.iter().map(|(pid, ..)| pid.to_string()).collect();
+    let command = match pids.join(" ") {
+        none if none.is_empty() => {
+            "top (in the machine's own name space: here no process is seen that works)".into()
+        }
+        pids => {
+            format!("kill -STOP {pids} before the measurement and kill -CONT {pids} after it, as their owner")
+        }
+    };
+    judge(is)
+        .better("nothing else runs while something is measured: wait for its end, or halt it")
+        .command(command)
+}
+
 /// Time that a hypervisor gave to others.
 pub(super) fn steal(machine: &Machine<'_>) -> Finding {
     if !machine.is_virtual() {
@@ -131,8 +189,8 @@ pub(super) fn steal(machine: &Machine<'_>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Severity;
-    use crate::testing::Tree;
+    use crate::testing::{Tree, find};
+    use crate::{Options, Severity};
 
     #[test]
     fn governors() {
@@ -186,6 +244,71 @@ mod tests {
         assert!(Tree::new(&[(active, "1\n")]).one("SMT").is.starts_with("on"));
         assert!(Tree::new(&[(active, "0\n")]).one("SMT").is.starts_with("off"));
         assert_eq!(Tree::new(&[]).one("SMT").severity, Severity::NotPresent);
+    }
+
+    /// Two looks at a tree with two CPUs, 300 ms apart: `ticks` are those that each pid worked.
+    fn two_looks(tree: &Tree, ticks: &[(u32, &str, u64)], own_pids: Vec<u32>) -> Finding {
+        let look = |after: bool| {
+            let spent = |n: u64| if after { n } else { 0 };
+            let busy = spent(ticks.iter().map(|(.., n)| n).sum());
+            let idle = spent(60) - busy;
+            let text =
+                format!("cpu  {} 0 100 {} 0 0 0 0 0 0\ncpu0 1 1\ncpu1 1 1\nctxt 5\n", 700 + busy, 900 + idle);
+            tree.put("proc/stat", &text);
+            for (pid, command, n) in ticks {
+                let text =
+                    format!("{pid} ({command}) R 1 1 1 0 -1 4194304 9 9 9 9 {} 50 9 9 20 0", 400 + spent(*n));
+                tree.put(&format!("proc/{pid}/stat"), &text);
+            }
+            CpuTimes::read(tree.path()).unwrap()
+        };
+        let cpu_times = Some([look(false), look(true)]);
+        find(&Options { cpu_times, own_pids, ..tree.options() }, "other work").remove(0)
+    }
+
+    #[test]
+    fn other_work_is_named_with_its_share() {
+        let tree = Tree::new(&[(
+            "proc/pressure/cpu",
+            "some avg10=97.16 avg60=93.79 avg300=1 total=2\nfull avg10=0.00\n",
+        )]);
+        let found =
+            two_looks(&tree, &[(17, "rustc", 30), (18, "my (odd) name", 21), (19, "init", 0)], vec![]);
+        assert_eq!(found.severity, Severity::Bad);
+        let is = "1.70 of 2 CPUs are busy with it: 17 rustc 100 %, 18 my (odd) name 70 % (of one CPU); \
+                  in the last 10 s tasks waited for a CPU 97.16 % of the time";
+        assert_eq!(found.is, is);
+        assert!(found.better.is_some() && found.command.unwrap().starts_with("kill -STOP 17 18 before"));
+    }
+
+    #[test]
+    fn the_testbed_is_no_other_work() {
+        let tree = Tree::new(&[]);
+        let ticks = [(17, "carmine-osd", 30), (18, "cron", 1)];
+        let found = two_looks(&tree, &ticks, vec![17]);
+        assert_eq!((found.severity, found.command), (Severity::Ok, None));
+        assert!(found.is.starts_with("0.03 of 2 CPUs") && !found.is.contains("carmine-osd"), "{}", found.is);
+        assert_eq!(two_looks(&tree, &ticks, vec![]).severity, Severity::Bad);
+        assert_eq!(
+            two_looks(&tree, &[(17, "carmine-osd", 30), (18, "cc", 4)], vec![17]).severity,
+            Severity::Warn
+        );
+        // Work of processes that ended in between, or that cannot be seen.
+        let [mut before, mut after] =
+            [CpuTimes::read(tree.path()).unwrap(), CpuTimes::read(tree.path()).unwrap()];
+        (before.processes, after.processes) = Default::default();
+        (after.busy, after.total) = (before.busy + 20, before.total + 60);
+        let found =
+            find(&Options { cpu_times: Some([before.clone(), after]), ..tree.options() }, "other work")
+                .remove(0);
+        assert!(found.severity == Severity::Warn && found.command.unwrap().starts_with("top"));
+        // The same moment twice, and none at all.
+        let same = Some([before.clone(), before]);
+        assert_eq!(
+            find(&Options { cpu_times: same, ..tree.options() }, "other work")[0].severity,
+            Severity::NotPresent
+        );
+        assert!(tree.find("other work").is_empty() && CpuTimes::read(&tree.path().join("none")).is_none());
     }
 
     #[test]
