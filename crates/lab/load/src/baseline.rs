@@ -1,6 +1,7 @@
 //! Raw baselines: what the device and the messenger do without an OSD, measured by `carmine baseline` in the same minutes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::spec::{LoadSpec, Rw};
 
@@ -68,6 +69,29 @@ pub struct Achieved {
 }
 
 impl Baseline {
+    /// Reads the file of `carmine baseline --json`.
+    ///
+    /// # Errors
+    /// What the text is instead.
+    pub fn parse(text: &str) -> Result<Baseline, String> {
+        let value: Value = serde_json::from_str(text).map_err(|e| format!("no JSON ({e})"))?;
+        let has = |name: &str| !value[name].is_null();
+        let what = match &value {
+            _ if has("jobs") && has("carmine") => "a result of `carmine bench --json`",
+            _ if has("jobs") && has("fio version") => "a result of fio",
+            // Every field has a default, so any object would be read as one without figures.
+            Value::Object(map)
+                if map.keys().all(|key| ["device", "messenger"].contains(&key.as_str()))
+                    && map.values().any(|raw| !raw.is_null())
+                    && map.values().all(|raw| raw.is_null() || raw["iops"].is_number()) =>
+            {
+                return serde_json::from_value(value).map_err(|e| format!("a damaged baseline ({e})"));
+            }
+            _ => "JSON without raw figures",
+        };
+        Err(what.to_owned())
+    }
+
     /// Compares a load with its baselines. A baseline of another block size, depth, direction or flush mode is refused.
     pub fn percentages(&self, load: &LoadSpec, flush_mode: &str, achieved: &Achieved) -> Percentages {
         let mut refused = Vec::new();

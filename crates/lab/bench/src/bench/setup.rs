@@ -245,12 +245,12 @@ pub(super) fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -
 
 pub(super) fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
     let text = std::fs::read_to_string(path).map_err(|e| {
-        Usage(format!("--baseline {}: {e}; `carmine baseline --json` makes it", path.display()))
+        Usage(format!("--baseline {}: {e}; `carmine baseline --json FILE` makes it", path.display()))
     })?;
-    let baseline = serde_json::from_str(&text).map_err(|e| {
-        Usage(format!("--baseline {}: {e}; it must be a file of `carmine baseline --json`", path.display()))
-    })?;
-    Ok(baseline)
+    Ok(Baseline::parse(&text).map_err(|what| {
+        let path = path.display();
+        Usage(format!("--baseline {path}: this is {what}; `carmine baseline --json FILE` makes a baseline"))
+    })?)
 }
 
 type Running = (SocketAddr, u32, Vec<(OsdId, ProcessId)>);
@@ -301,5 +301,38 @@ fn load_state(spec: &mut LoadSpec, args: &BenchArgs) -> anyhow::Result<Option<Ve
             Ok(Some(VerifyState::new(spec)))
         }
         Err(e) => Err(e).with_context(|| format!("cannot read the verify state {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_file_of_baseline_is_a_baseline() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.json");
+        let of = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            load_baseline(&path).map_err(|e| e.to_string())
+        };
+        let raw = r#"{"iops": 1000.0, "bs_bytes": 4096, "iodepth": 1}"#;
+        assert!(of(&format!(r#"{{"device": null, "messenger": {raw}}}"#)).unwrap().messenger.is_some());
+        for (text, what) in [
+            (r#"{"fio version": "x", "jobs": [], "carmine": {}}"#, "a result of `carmine bench --json`"),
+            (r#"{"fio version": "x", "jobs": []}"#, "a result of fio"),
+            ("{}", "JSON without raw figures"),
+            ("[1]", "JSON without raw figures"),
+            (r#"{"device": null, "messenger": null}"#, "JSON without raw figures"),
+            (r#"{"device": {}}"#, "JSON without raw figures"),
+            (&format!(r#"{{"device": {raw}, "points": []}}"#), "JSON without raw figures"),
+            ("iops 5", "no JSON"),
+        ] {
+            let error = of(text).unwrap_err();
+            assert!(
+                error.contains(what) && error.contains("`carmine baseline --json FILE`"),
+                "{text}: {error}"
+            );
+        }
     }
 }
