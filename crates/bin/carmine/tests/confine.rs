@@ -102,8 +102,8 @@ fn a_cpuset_holds_every_thread() {
     let bed = Bed::new();
     let out = bed.run(&[UP, &["--confine", "cpuset", "--confine-cpus", "1", "--cpus", "0"]].concat());
     let said = text(&out.stderr);
-    assert!(out.status.success() && said.contains("confined: cpuset, 1 CPUs per OSD ("), "{said}");
-    assert!(text(&out.stdout).contains("confine   cpuset, 1 CPUs per OSD"), "{}", text(&out.stdout));
+    assert!(out.status.success() && said.contains("confined: cpuset, 1 CPU per OSD ("), "{said}");
+    assert!(text(&out.stdout).contains("confine   cpuset, 1 CPU per OSD"), "{}", text(&out.stdout));
     assert_eq!(said.contains("(cgroup v"), group(&bed).is_some(), "it says which was used: {said}");
     for osd in ["osd.0", "osd.1"] {
         let lists = affinity(bed.pid(osd));

@@ -32,6 +32,7 @@ use setup::Setup;
 use crate::Doctor;
 
 use carmine_testbed::output::{note, print};
+use carmine_types::counted;
 
 /// Loads a testbed or a peer and prints, and keeps, what was measured. `cancel` ends it early.
 ///
@@ -54,7 +55,8 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     print(&setup.grid().render())?;
     let outcome = controller::run(&setup, cancel)?;
     if let Some(path) = &setup.state_path {
-        note(&format!("verify state of {} blocks in {}", outcome.known_blocks, path.display()));
+        let blocks = counted(outcome.known_blocks as usize, "block");
+        note(&format!("verify state of {blocks} in {}", path.display()));
     }
     let measured = match outcome.measured {
         Ok(measured) => measured,
@@ -106,7 +108,9 @@ fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) ->
 /// What is known of a load that ended without a measurement.
 fn failure(result: &JobResult) -> String {
     match &result.first_error {
-        Some(error) => format!("the load failed ({} errors, first: {error})", result.errors),
+        Some(error) => {
+            format!("the load failed ({}, first: {error})", counted(result.errors as usize, "error"))
+        }
         None => "the load was not measured".to_owned(),
     }
 }

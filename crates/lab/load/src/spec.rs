@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -289,13 +290,13 @@ impl LoadSpec {
         let rate =
             self.rate_iops.map_or_else(String::new, |r| format!(", {r:.0} IOPS {} arrivals", self.arrivals));
         format!(
-            "{}{mix} {}, iodepth {} x {} jobs{rate}, {} in {} objects",
+            "{}{mix} {}, iodepth {} x {}{rate}, {} in {}",
             self.rw,
             show_bytes(self.bs_bytes),
             self.iodepth,
-            self.numjobs,
+            counted(self.numjobs as usize, "job"),
             show_bytes(self.objects() * self.object_size_bytes),
-            self.objects(),
+            counted(self.objects() as usize, "object"),
         )
     }
 }
@@ -378,6 +379,15 @@ mod tests {
         for text in ["", "ms", "4q", "-1", "1e99"] {
             assert!(parse_millis(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let summary = |spec: LoadSpec| spec.summary();
+        let one = summary(LoadSpec { size_bytes: 4 << 20, ..LoadSpec::default() });
+        assert_eq!(one, "read 4k, iodepth 1 x 1 job, 4m in 1 object");
+        let two = summary(LoadSpec { size_bytes: 8 << 20, numjobs: 2, ..LoadSpec::default() });
+        assert_eq!(two, "read 4k, iodepth 1 x 2 jobs, 8m in 2 objects");
     }
 
     #[test]

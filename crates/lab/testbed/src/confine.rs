@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
 use carmine_topology::{CpuList, Grid, OsdRow};
-use carmine_types::OsdId;
+use carmine_types::{OsdId, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, failed, usage};
@@ -140,7 +140,8 @@ impl Confine {
 fn quota(cpus: f64, machine_cpus: usize) -> Result<Confine> {
     if cpus > machine_cpus as f64 {
         return Err(usage!(
-            "--confine-cpus {cpus}: {machine_cpus} CPUs are all that may be used here; lower it, or take `none`"
+            "--confine-cpus {cpus}: here no more than {} may be used; lower it, or take `none`",
+            counted(machine_cpus, "CPU")
         ));
     }
     let milli_cpus = (cpus * MILLI).round() as u32;
@@ -157,7 +158,7 @@ impl fmt::Display for Confine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("no limit"),
-            Self::Cpuset { cpus } => write!(f, "cpuset, {cpus} CPUs per OSD"),
+            Self::Cpuset { cpus } => write!(f, "cpuset, {} per OSD", counted(*cpus, "CPU")),
             Self::Quota { milli_cpus } => {
                 write!(f, "quota, {} CPUs of time per OSD", f64::from(*milli_cpus) / MILLI)
             }
@@ -313,7 +314,7 @@ mod tests {
             (None, Some("2"), "--confine cpuset"),
             (Some("none"), Some("2"), "--confine quota"),
             (Some("cpuset"), Some("1.5"), "whole CPUs"),
-            (Some("quota"), Some("5"), "4 CPUs are all"),
+            (Some("quota"), Some("5"), "no more than 4 CPUs"),
             (Some("quota"), Some("0.001"), "at least 0.01"),
             (Some("quota"), Some("-1"), "`-1`"),
             (Some("quota"), Some("nan"), "`nan`"),

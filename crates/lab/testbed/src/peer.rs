@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use carmine_types::OsdId;
+use carmine_types::{OsdId, counted};
 
 use crate::daemons::Daemons;
 use crate::drive::{WriteCache, part_at};
@@ -172,7 +172,8 @@ impl Peer {
         let mut left: Vec<u32> = (0..plan.pgs).collect();
         daemons.wait(Daemon::Osd(OsdId(0)), start, end, PAUSE, || {
             left.retain(|pg| !status::is_clean(layout, plan.osds(), *pg));
-            (!left.is_empty()).then(|| format!("{} of {} PGs to be active+clean", left.len(), plan.pgs))
+            (!left.is_empty())
+                .then(|| format!("{} of {} to be active+clean", left.len(), counted(plan.pgs as usize, "PG")))
         })
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
 use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
-use carmine_types::{OsdId, StoreKind};
+use carmine_types::{OsdId, StoreKind, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::confine::Confine;
@@ -59,7 +59,8 @@ impl PoolPlan {
     pub fn new(osds: u32, size: Option<u8>, min_size: Option<u8>, pgs: Option<u32>) -> Result<Self> {
         let size = in_range("pool_size", size.unwrap_or(osds.min(3) as u8))?;
         if u32::from(size) > osds {
-            return Err(usage!("--size {size}: there are only {osds} OSDs; raise --osds or lower --size"));
+            let osds = counted(osds as usize, "OSD");
+            return Err(usage!("--size {size}: the testbed has only {osds}; raise --osds or lower --size"));
         }
         let min_size = min_size.unwrap_or(size - size / 2);
         if min_size == 0 || min_size > size {
@@ -177,8 +178,9 @@ fn wal_devs(wish: &Wish, store: StoreKind, osds: u32) -> Result<Vec<PathBuf>> {
     let one_folder = devs.len() == 1 && devs.iter().all(|dev| dev.is_dir());
     if !one_folder && devs.len() != osds as usize {
         return Err(usage!(
-            "--wal-dev names {} places for {osds} OSDs: one device or file each is needed, or one folder for all",
-            devs.len()
+            "--wal-dev names {} for {}: one device or file each is needed, or one folder for all",
+            counted(devs.len(), "place"),
+            counted(osds as usize, "OSD")
         ));
     }
     let taken: Vec<_> = wish.devices.iter().map(|d| d.canonicalize().unwrap_or(d.clone())).collect();
@@ -454,7 +456,8 @@ fn per_device(wish: &Wish, store: StoreKind, osds: u32) -> Result<u32> {
     }
     if !osds.is_multiple_of(per_device) {
         return Err(usage!(
-            "--osds-per-device {per_device}: {osds} OSDs cannot be dealt evenly; take a multiple of it as --osds"
+            "--osds-per-device {per_device}: {} cannot be dealt evenly; take a multiple of it as --osds",
+            counted(osds as usize, "OSD")
         ));
     }
     Ok(per_device)
@@ -493,10 +496,12 @@ fn check_devices(wish: &Wish, store: StoreKind, devices: u32) -> Result<()> {
         return Err(usage!("--osd-size and --devs: a device is used whole; leave one of them out"));
     }
     if wish.devices.len() != devices as usize {
-        let what = if wish.osds_per_device.unwrap_or(1) > 1 { "groups of --osds-per-device" } else { "OSDs" };
+        let shared = wish.osds_per_device.unwrap_or(1) > 1;
+        let needed = counted(devices as usize, if shared { "group" } else { "OSD" });
         return Err(usage!(
-            "--devs names {} devices for {devices} {what}: one each is needed",
-            wish.devices.len()
+            "--devs names {} for {needed}{}: one each is needed",
+            counted(wish.devices.len(), "device"),
+            if shared { " of --osds-per-device" } else { "" }
         ));
     }
     let distinct: BTreeSet<_> = wish.devices.iter().map(|d| d.canonicalize().unwrap_or(d.clone())).collect();

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use carmine_load::{parse_bytes, parse_millis};
+use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::Event;
@@ -93,9 +94,9 @@ impl fmt::Display for Preconditioned {
         };
         write!(
             f,
-            "{}: {outcome} after {} rounds of {} bytes at {:.0} IOPS, {:.0} s",
+            "{}: {outcome} after {} of {} bytes at {:.0} IOPS, {:.0} s",
             self.device.display(),
-            self.rounds_iops.len(),
+            counted(self.rounds_iops.len(), "round"),
             self.bs_bytes,
             self.rounds_iops.last().copied().unwrap_or(0.0),
             self.seconds

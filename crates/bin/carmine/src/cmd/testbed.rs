@@ -184,10 +184,10 @@ fn render(status: &Status) -> String {
         let pid = osd.pid.map_or_else(|| "not running".into(), |pid| format!("pid {pid}"));
         let _ = write!(out, "osd.{:<4} {pid}, {}", osd.id, if osd.up { "up" } else { "down" });
         if let Some(reactors) = osd.reactors {
-            let _ = write!(out, ", {reactors} reactors");
+            let _ = write!(out, ", {}", counted(reactors as usize, "reactor"));
         }
         if let Some(pgs) = osd.pgs {
-            let _ = write!(out, ", primary of {} PGs ({} active)", pgs.total, pgs.active);
+            let _ = write!(out, ", primary of {} ({} active)", counted(pgs.total as usize, "PG"), pgs.active);
         }
         if let Some(http) = &osd.http {
             let _ = write!(out, ", http://{http}/metrics");

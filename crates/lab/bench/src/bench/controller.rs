@@ -17,6 +17,7 @@ use carmine_load::window::{DrainWindow, InstrumentWindow, Window};
 use carmine_load::{BenchStatus, JobResult, LoadSpec, Phase, VerifyState};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_testbed::write_whole;
+use carmine_types::counted;
 
 use super::counters::Attached;
 use super::generators::{Generators, effective_spec};
@@ -115,7 +116,8 @@ impl Controller<'_> {
         let served = self.read().await?.client_ops();
         if self.setup.wants_cold() && served > 0 {
             bail!(Usage(format!(
-                "--cache cold: the OSDs have answered {served} operations since their start; restart them (`carmine down`, `carmine up`)"
+                "--cache cold: the OSDs have answered {} since their start; restart them (`carmine down`, `carmine up`)",
+                counted(served as usize, "operation")
             )));
         }
         self.drive.set_phase(Phase::Prefill).await?;

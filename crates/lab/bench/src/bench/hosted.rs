@@ -28,6 +28,7 @@ use crate::Doctor;
 use crate::archive::write_json;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::print;
+use carmine_types::counted;
 use meter::Metered;
 use programs::ToolPrograms;
 use run::{Outcome, Run};
@@ -112,7 +113,8 @@ impl Run<'_> {
         let (figures, metered) = (&outcome.figures, &outcome.metered);
         let cpus = self.target.client_cpus.len();
         if self.spec.numjobs as usize > cpus {
-            context.marks.push(format!("{} jobs share {cpus} client CPUs", self.spec.numjobs));
+            let (jobs, cpus) = (counted(self.spec.numjobs as usize, "job"), counted(cpus, "client CPU"));
+            context.marks.push(format!("{jobs} share {cpus}"));
         }
         context.marks.extend(window_mark(figures, metered));
         context.conditions = json!({"prefill": self.spec.prefill, "ramp_ms": self.spec.ramp_ms});

@@ -18,7 +18,7 @@ use carmine_testbed::peer::PeerPlan;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{Daemon, Layout, Plan, mon_addr};
 use carmine_topology::Grid;
-use carmine_types::{FlushMode, OsdId, StoreKind};
+use carmine_types::{FlushMode, OsdId, StoreKind, counted};
 use serde_json::{Value, json};
 
 use super::args::BenchArgs;
@@ -175,7 +175,8 @@ impl Setup {
     pub(crate) fn context(&self, mut marks: Vec<String>, settled: Option<DrainWindow>) -> ReportContext {
         let client_cpus = self.plan.client_cpus().len();
         if self.in_process.is_none() && self.spec.numjobs as usize > client_cpus {
-            marks.push(format!("{} generator threads share {client_cpus} client CPUs", self.spec.numjobs));
+            let threads = counted(self.spec.numjobs as usize, "generator thread");
+            marks.push(format!("{threads} share {}", counted(client_cpus, "client CPU")));
         }
         let in_process = self.in_process.is_some();
         let grid = self.grid();

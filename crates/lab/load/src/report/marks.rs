@@ -1,5 +1,7 @@
 //! Remarks that say how far a result can be trusted; each begins with a word that programs look for.
 
+use carmine_types::counted;
+
 use super::{Context, ratio, seconds};
 use crate::result::JobResult;
 use crate::spec::LoadSpec;
@@ -111,8 +113,8 @@ fn noise_marks(window: &Window) -> Vec<String> {
     if machine.idle_baseline_cores > NOISE * f64::from(machine.cpus.max(1)) {
         let cores = machine.idle_baseline_cores;
         marks.push(format!(
-            "NOISY: {cores:.2} of {} cores were busy with other things before the load",
-            machine.cpus
+            "NOISY: {cores:.2} of {} went to other work before the load",
+            counted(machine.cpus as usize, "core")
         ));
     }
     if machine.steal_ns as f64 > NOISE * window.wall_ns as f64 * f64::from(machine.cpus.max(1)) {

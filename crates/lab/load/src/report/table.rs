@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use carmine_types::counted;
+
 use super::{Report, ratio};
 use crate::drive::StoreFacts;
 use crate::profile::Profile;
@@ -54,13 +56,15 @@ pub fn table(result: &JobResult, report: &Report) -> String {
             writeln!(text, "errors    {}: {}", report.errors, result.first_error.as_deref().unwrap_or("?"));
     }
     if report.abandoned > 0 {
-        let _ = writeln!(text, "abandoned {} operations had no answer 10 s after the end", report.abandoned);
+        let abandoned = counted(report.abandoned as usize, "operation");
+        let _ = writeln!(text, "abandoned {abandoned} had no answer 10 s after the end");
     }
     if report.load.verify || report.load.verify_only {
         let _ = writeln!(
             text,
-            "verify    {} blocks checked, {} wrong",
-            report.verify.checked, report.verify.mismatches
+            "verify    {} checked, {} wrong",
+            counted(report.verify.checked as usize, "block"),
+            report.verify.mismatches
         );
         report.verify.details.iter().for_each(|detail| text.push_str(&format!("          {detail}\n")));
     }

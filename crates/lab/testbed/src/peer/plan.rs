@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use carmine_load::parse_bytes;
 use carmine_topology::{CpuList, Grid, OsdRow, PlanRequest, Topology};
+use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use super::Flavour;
@@ -135,7 +136,8 @@ impl PeerPlan {
         let pool = PoolPlan::new(osds, wish.size, None, wish.pgs)?;
         let (size, pgs) = (pool.size, pool.pg_num);
         if !wish.devices.is_empty() && wish.devices.len() != osds as usize {
-            return Err(usage!("--devs names {} devices for {osds} OSDs", wish.devices.len()));
+            let (devices, osds) = (counted(wish.devices.len(), "device"), counted(osds as usize, "OSD"));
+            return Err(usage!("--devs names {devices} for {osds}"));
         }
         let cpu = PlanRequest { osds: osds as usize, pgs, size: u32::from(size), ..PlanRequest::default() };
         let mut plan = Self {

@@ -34,7 +34,7 @@ fn wrong_wishes_are_named() {
         (Wish { osds: Some(5000), ..w() }, "--osds 5000"),
         (Wish { reactors: Some(0), ..w() }, "--reactors 0"),
         (Wish { reactors: Some(99), ..w() }, "too few CPUs"),
-        (Wish { size: Some(2), ..w() }, "only 1 OSDs"),
+        (Wish { size: Some(2), ..w() }, "only 1 OSD;"),
         (Wish { size: Some(0), ..w() }, "--size 0"),
         (Wish { min_size: Some(2), ..w() }, "--min-size 2"),
         (Wish { pgs: Some(3), ..w() }, "--pgs 3"),
@@ -44,7 +44,7 @@ fn wrong_wishes_are_named() {
         (Wish { force_wipe: true, ..w() }, "--force-wipe"),
         (Wish { zero: true, sparse: true, ..w() }, "--zero and --sparse"),
         (Wish { devices: vec!["/dev/a".into()], store: Some(StoreKind::Cyan), ..w() }, "cyan uses no device"),
-        (Wish { devices: vec!["/dev/a".into(), "/dev/b".into()], ..w() }, "2 devices for 1 OSDs"),
+        (Wish { devices: vec!["/dev/a".into(), "/dev/b".into()], ..w() }, "2 devices for 1 OSD:"),
         (Wish { addr: Some(("0.0.0.0".parse().unwrap(), 0)), ..w() }, "--addr 0.0.0.0"),
         (Wish { cpus: Some("99".parse().unwrap()), ..w() }, "99"),
         (Wish { osds_per_device: Some(0), ..w() }, "--osds-per-device 0"),
@@ -60,7 +60,7 @@ fn wrong_wishes_are_named() {
                 devices: vec!["/dev/a".into(), "/dev/b".into()],
                 ..w()
             },
-            "2 devices for 1 groups",
+            "2 devices for 1 group of --osds-per-device:",
         ),
         (Wish { alien_threads: Some(0), ..w() }, "--alien-threads 0"),
     ];
@@ -82,7 +82,7 @@ fn logs_get_a_place_each() {
     assert!(made.render().contains("log       /no/such/a"), "{}", made.render());
     assert_eq!(plan(&wish(3, &["/"])).unwrap().wal_devs.len(), 1);
     for (wish, part) in [
-        (wish(2, &["/no/such/a"]), "names 1 places for 2 OSDs"),
+        (wish(2, &["/no/such/a"]), "names 1 place for 2 OSDs"),
         (wish(2, &["/no/such/a", "/no/such/a"]), "named twice"),
         (Wish { store: Some(StoreKind::Cyan), ..wish(1, &["/no/such/a"]) }, "the store cyan has no log"),
     ] {
