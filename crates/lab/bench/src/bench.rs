@@ -4,6 +4,7 @@ mod args;
 mod controller;
 mod counters;
 mod fill;
+mod fio_words;
 mod flame;
 mod generators;
 mod hosted;

@@ -96,13 +96,13 @@ carmine_types::defaults! {
     #[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
     pub struct LoadSpec {
         /// read, write, randread, randwrite or randrw
-        #[arg(long, value_name = "WORD", default_value = "read")]
+        #[arg(long, alias = "readwrite", value_name = "WORD", default_value = "read")]
         pub rw: Rw,
         /// Percentage of reads in randrw
         #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
         pub rwmixread: u8 = 50,
         /// Bytes of one operation, such as 4k or 1m
-        #[arg(id = "bs", long = "bs", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
+        #[arg(id = "bs", long = "bs", alias = "blocksize", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
         pub bs_bytes: u64 = 4096,
         /// Operations in flight of each job; with --rate, the most that may be in flight
         #[arg(
@@ -119,7 +119,7 @@ carmine_types::defaults! {
         #[arg(id = "runtime", long = "runtime", value_name = "TIME", default_value = "10", value_parser = parse_millis)]
         pub runtime_ms: u64 = 10_000,
         /// Load before the window
-        #[arg(id = "ramp", long = "ramp", value_name = "TIME", default_value = "0", value_parser = parse_millis)]
+        #[arg(id = "ramp", long = "ramp", aliases = ["ramp_time", "ramp-time"], value_name = "TIME", default_value = "0", value_parser = parse_millis)]
         pub ramp_ms: u64,
         /// Bytes that the load spreads over, in whole objects
         #[arg(id = "size", long = "size", value_name = "SIZE", default_value = "1g", value_parser = parse_bytes)]
@@ -127,16 +127,16 @@ carmine_types::defaults! {
         /// End after this many bytes of all jobs together instead of after --runtime: the same seed then gives the same
         /// operations, no more and no fewer
         #[arg(
-            id = "io_size", long = "io-size", value_name = "SIZE", value_parser = parse_bytes,
+            id = "io_size", long = "io-size", alias = "io_size", value_name = "SIZE", value_parser = parse_bytes,
             conflicts_with_all = ["runtime", "verify_only", "in_process", "confirm"]
         )]
         #[serde(default)]
         pub io_bytes: Option<u64>,
         /// Bytes of one object
-        #[arg(id = "object_size", long = "object-size", value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
+        #[arg(id = "object_size", long = "object-size", alias = "object_size", value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
         pub object_size_bytes: u64 = 4 << 20,
         /// The same seed gives the same operations
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, alias = "randseed", value_name = "N", default_value_t = 1)]
         pub seed: u64 = 1,
         /// direct (one connection per OSD and reactor) or single (one per OSD, as stock clients have)
         #[arg(long, value_name = "ROUTE", default_value = "direct")]

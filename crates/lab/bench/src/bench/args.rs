@@ -8,6 +8,7 @@ use carmine_load::profile::ProfileMode;
 use carmine_load::report::CacheState;
 use clap::Args;
 
+use super::fio_words::FioWords;
 use carmine_testbed::spec::DirArgs;
 
 /// What stands below the options.
@@ -29,6 +30,8 @@ pub struct BenchArgs {
     pub(crate) dir: DirArgs,
     #[command(flatten)]
     load: LoadSpec,
+    #[command(flatten)]
+    fio: FioWords,
     /// Spread over this part of what the pool can hold, instead of --size, such as 80
     #[arg(long, value_name = "PERCENT", conflicts_with = "size", value_parser = clap::value_parser!(u8).range(1..=90))]
     pub(crate) fill: Option<u8>,
@@ -129,6 +132,34 @@ mod tests {
         assert_eq!((spec.rate_iops, spec.iodepth, spec.arrivals), (Some(5000.0), 256, Arrivals::Poisson));
         assert_eq!(parse("--rate 5000 --iodepth 8").unwrap().spec().iodepth, 8);
         assert!(parse("--arrivals poisson").is_err());
+    }
+
+    #[test]
+    fn lines_of_fio_are_taken_as_far_as_they_say_what_bench_does() {
+        let line = "--readwrite=randread --blocksize=4k --iodepth=16 --size=64m --runtime=5 --ramp_time=1 --randseed=3 \
+                    --ioengine=rados --direct=1 --time_based --group_reporting --thread --norandommap";
+        let spec = parse(line).unwrap().spec();
+        assert_eq!((spec.rw, spec.iodepth, spec.runtime_ms, spec.ramp_ms), (Rw::RandRead, 16, 5_000, 1_000));
+        assert_eq!(spec.seed, 3);
+        let spec = parse("--io_size=8m --object_size=1m --direct 1 --group_reporting=1").unwrap().spec();
+        assert_eq!((spec.io_bytes, spec.object_size_bytes), (Some(8 << 20), 1 << 20));
+        assert!(parse("--client fio-rbd --ioengine rbd").is_ok());
+        for (words, part) in [
+            ("--time_based=0", "--io-size"),
+            ("--time_based --io_size=8m", "--io-size"),
+            ("--group_reporting=0", "all jobs together"),
+            ("--direct=0", "page cache"),
+            ("--ioengine=libaio", "--client fio-rados or fio-rbd"),
+            ("--ioengine=rbd", "--client fio-rbd"),
+            ("--ioengine=rados --client fio-rbd", "--client fio-rados"),
+            ("--number_ios=1000", "--io-size"),
+            ("--rate_iops=1000", "--rate"),
+            ("--filename=/dev/nvme0n1", "--pool"),
+            ("--name=a", "--rw"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains(part) && !error.contains("unexpected argument"), "{words}: {error}");
+        }
     }
 
     #[test]
