@@ -10,6 +10,7 @@ mod generators;
 mod hosted;
 mod osd_dump;
 mod peer;
+mod room;
 mod series;
 mod setup;
 mod stores;

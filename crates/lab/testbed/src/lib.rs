@@ -28,6 +28,7 @@ mod probe;
 pub mod process;
 mod ruin;
 pub mod slice;
+mod space;
 pub mod spec;
 mod status;
 mod testbed;
@@ -47,6 +48,7 @@ pub use places::{
 };
 pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};
 pub use ruin::Ruin;
+pub use space::{Fullness, Space};
 pub use spec::{TuningWish, Wish};
 pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
 pub use testbed::{Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, require_plan};

@@ -17,6 +17,7 @@ use crate::daemons::Daemons;
 use crate::error::{Result, failed};
 use crate::layout::Daemon;
 use crate::plan::Plan;
+use crate::space::{Ratios, Space};
 use crate::testbed::{Event, StartOptions};
 
 /// Time for one OSD's answer.
@@ -48,6 +49,7 @@ pub(crate) struct OsdProbe {
     /// Epoch of its map.
     pub(crate) epoch: u32,
     pub(crate) reactors: Option<u64>,
+    pub(crate) space: Option<Space>,
     /// The whole answer.
     pub(crate) answer: Value,
 }
@@ -61,6 +63,8 @@ pub(crate) struct Probe {
     pub(crate) up: BTreeMap<OsdId, std::result::Result<OsdProbe, String>>,
     /// PGs of all pools, by the map.
     pub(crate) pgs: u64,
+    /// By the map.
+    pub(crate) ratios: Option<Ratios>,
 }
 
 impl Probe {
@@ -183,6 +187,11 @@ pub(crate) async fn look(client: &Rc<Client>) -> Probe {
     let mut seen = Probe {
         epoch: map.epoch.0,
         pgs: map.pools.values().map(|pool| u64::from(pool.pg_num)).sum(),
+        ratios: Some(Ratios {
+            nearfull: map.nearfull_ratio,
+            backfillfull: map.backfillfull_ratio,
+            full: map.full_ratio,
+        }),
         ..Probe::default()
     };
     // All at once: one that hangs costs its time limit, not everybody's.
@@ -218,6 +227,7 @@ fn parse(text: &str) -> std::result::Result<OsdProbe, String> {
         },
         epoch: u32::try_from(need("/epoch")?).unwrap_or(u32::MAX),
         reactors: number("/reactors"),
+        space: Space::of(&answer),
         answer,
     })
 }

@@ -13,6 +13,7 @@ use crate::plan::Plan;
 pub use crate::probe::PgCounts;
 use crate::probe::{self, Probe};
 use crate::process::ProcessId;
+use crate::space::{Fullness, Space};
 use crate::testbed::{http_addr, mon_addr, require_plan};
 
 /// Time for the running processes to answer.
@@ -31,6 +32,10 @@ pub struct OsdStatus {
     pub reactors: Option<u64>,
     /// PGs of which it is the primary.
     pub pgs: Option<PgCounts>,
+    /// Room in its store.
+    pub space: Option<Space>,
+    /// How full that is by the ratios of the map; `None` if it is not.
+    pub fullness: Option<Fullness>,
     /// Where it serves its metrics: `http://ADDRESS/metrics`.
     pub http: Option<String>,
     /// Its admin socket.
@@ -56,6 +61,8 @@ pub struct Status {
     pub epoch: Option<u32>,
     /// The OSDs.
     pub osds: Vec<OsdStatus>,
+    /// Part of a store at which it is full: writes of clients wait from then on.
+    pub full_ratio: Option<f32>,
     /// PGs of all pools.
     pub pgs_total: Option<u64>,
     /// PGs as their primaries see them.
@@ -112,6 +119,8 @@ pub fn status(layout: &Layout) -> Result<Status> {
             up: seen.is_up(id),
             reactors: found.and_then(|o| o.reactors),
             pgs: found.map(|o| o.pgs),
+            space: found.and_then(|o| o.space),
+            fullness: found.and_then(|o| o.space?.fullness(seen.ratios.as_ref()?)),
             problem: answer.and_then(|a| a.as_ref().err().cloned()),
             detail: found.map(|o| o.answer.clone()),
         });
@@ -135,6 +144,7 @@ pub fn status(layout: &Layout) -> Result<Status> {
         mon_addr: addr.map(|a| a.to_string()),
         epoch: known.map(|p| p.epoch),
         osds,
+        full_ratio: known.and_then(|p| Some(p.ratios?.full)),
         pgs_total: known.map(|p| p.pgs),
         pgs: known.map(Probe::counts),
         problems,
@@ -171,5 +181,52 @@ fn complain(
     } else if seen.epoch > 0 && seen.counts().active < seen.pgs {
         let text = "ops of the others wait until all their OSDs are up";
         problems.push(format!("{} of {} PGs are active; {text}", seen.counts().active, seen.pgs));
+    }
+    for (osd, space) in osds.iter().filter_map(|osd| Some((osd, osd.space?))) {
+        if osd.fullness == Some(Fullness::Full) {
+            problems.push(format!(
+                "osd.{} is full ({} of {} MiB are used), so the pools are full and writes wait: remove objects, or make the \
+                 testbed with a larger --osd-size",
+                osd.id,
+                space.used_bytes >> 20,
+                space.total_bytes >> 20
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Wish;
+    use carmine_topology::Topology;
+
+    #[test]
+    fn a_full_osd_is_a_problem_and_one_that_is_nearly_full_is_not() {
+        let plan = Plan::new(&Wish::default(), &Topology::from_short("1x4x1").unwrap(), "f").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path()).unwrap();
+        let of = |fullness| {
+            let space = Some(Space { total_bytes: 64 << 20, used_bytes: 62 << 20, free_bytes: 2 << 20 });
+            let osd = OsdStatus {
+                id: 0,
+                pid: Some(1),
+                up: true,
+                reactors: None,
+                pgs: None,
+                space,
+                fullness,
+                http: None,
+                admin_socket: None,
+                problem: None,
+                detail: None,
+            };
+            let mut problems = Vec::new();
+            complain(&plan, &layout, &[osd], Some(1), &Probe::default(), &mut problems);
+            problems
+        };
+        assert!(of(None).is_empty() && of(Some(Fullness::Nearfull)).is_empty());
+        let [said] = &of(Some(Fullness::Full))[..] else { panic!("one problem") };
+        assert!(said.starts_with("osd.0 is full (62 of 64 MiB are used)"), "{said}");
     }
 }

@@ -189,6 +189,10 @@ fn render(status: &Status) -> String {
         if let Some(pgs) = osd.pgs {
             let _ = write!(out, ", primary of {} ({} active)", counted(pgs.total as usize, "PG"), pgs.active);
         }
+        if let (Some(fullness), Some(space)) = (osd.fullness, osd.space) {
+            let (used, total) = (space.used_bytes >> 20, space.total_bytes >> 20);
+            let _ = write!(out, ", {fullness} ({used} of {total} MiB used)");
+        }
         if let Some(http) = &osd.http {
             let _ = write!(out, ", http://{http}/metrics");
         }

@@ -22,6 +22,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::peer::plan_of;
+use super::room::{Room, written_bytes};
 use super::setup::{COLD_PROFILE, cache_conditions, load_baseline};
 use super::{BenchArgs, fill, flame, series, unix_seconds};
 use crate::Doctor;
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyh
         spec.ramp_ms += length(mode).as_millis() as u64 + PERF_STARTS_MS;
     }
     let run = Run { tool, spec, target, programs, pool: &args.pool, cancel, bar, profile };
-    let measured = run.measure(args.samples.is_some());
+    let measured = check_room(&run, args).and_then(|()| run.measure(args.samples.is_some()));
     run.bar.finish_and_clear();
     let mut outcome = measured?;
     let context = report::Context { cache_state: args.cache, baseline, ..run.target.context(marks) };
@@ -85,6 +86,17 @@ pub(crate) fn run(args: &BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyh
         series::write(path, samples, &figures.result, report.window_seconds)?;
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Fails if the data of the load does not fit into the OSDs.
+fn check_room(run: &Run<'_>, args: &BenchArgs) -> anyhow::Result<()> {
+    let layout = Layout::new(&args.dir.dir)?;
+    let (plan, peer) = plan_of(&layout)?;
+    let Some(room) = Room::look(&layout, &plan, peer.is_some(), run.pool)? else { return Ok(()) };
+    // Where some of it is there, all of it may be.
+    room.check(&run.spec, written_bytes(&run.spec, run.tool), |enough| {
+        Ok(if prefill::has_some(run)? { enough } else { 0 })
+    })
 }
 
 /// Fails with what to install if programs of `tool` are missing.

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::args::BenchArgs;
 use super::fill;
 use super::peer::{adapt, plan_of};
+use super::room::{Room, present_bytes, written_bytes};
 use super::stores::{self, data_drives, stores};
 use crate::Doctor;
 use carmine_testbed::TestbedError::Usage;
@@ -81,6 +82,7 @@ impl Setup {
         spec.check().map_err(|e| Usage(e.to_string()))?;
         hosted::check(args.client, &spec).map_err(|e| Usage(e.to_string()))?;
         let (mon, mon_pid, osds) = running(&layout, &plan)?;
+        check_room(&layout, &plan, peer.is_some(), mon, &spec, &args)?;
         if args.in_process && args.osd >= plan.osds() {
             bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, plan.osds() - 1)));
         }
@@ -271,6 +273,28 @@ fn running(layout: &Layout, plan: &Plan) -> anyhow::Result<Running> {
     let mon = mon_addr(layout).with_context(|| format!("the monitor of {dir} has not told its address"))?;
     let osds = (0..plan.osds()).map(OsdId).map(|id| Ok((id, alive(Daemon::Osd(id))?)));
     Ok((mon, mon_pid, osds.collect::<anyhow::Result<_>>()?))
+}
+
+/// Fails if the data of the load does not fit into the OSDs.
+fn check_room(
+    layout: &Layout,
+    plan: &Plan,
+    is_peer: bool,
+    mon: SocketAddr,
+    spec: &LoadSpec,
+    args: &BenchArgs,
+) -> anyhow::Result<()> {
+    let Some(room) = Room::look(layout, plan, is_peer, &args.pool)? else { return Ok(()) };
+    let all = written_bytes(spec, args.client);
+    // An OSD loads those objects that it leads.
+    let bytes = if args.in_process { all / u64::from(plan.osds().max(1)) } else { all };
+    room.check(spec, bytes, |enough| {
+        if args.in_process || args.cache == Some(CacheState::Cold) {
+            // Which objects these are is not known, or the look for them would warm the caches: all may be there.
+            return Ok(enough);
+        }
+        present_bytes(mon, &args.pool, spec, enough)
+    })
 }
 
 /// CPUs that only the aliens of this OSD have.

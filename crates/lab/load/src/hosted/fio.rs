@@ -47,6 +47,11 @@ pub fn last_object(spec: &LoadSpec) -> String {
     format!("{}{}", object_prefix(spec), spec.objects().saturating_sub(1))
 }
 
+/// Name of the first one.
+pub fn first_object(spec: &LoadSpec) -> String {
+    format!("{}0", object_prefix(spec))
+}
+
 /// fio makes one object of each of its files. The names do not depend on the job, so that reads find what was written.
 fn object_prefix(spec: &LoadSpec) -> String {
     format!("fio.{}.", show_bytes(spec.object_size_bytes))

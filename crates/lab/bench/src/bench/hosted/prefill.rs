@@ -57,6 +57,21 @@ fn is_there(run: &Run<'_>) -> anyhow::Result<bool> {
     }
 }
 
+/// True if something of the load's data is there, from this load or one before.
+pub(super) fn has_some(run: &Run<'_>) -> anyhow::Result<bool> {
+    match run.tool {
+        Tool::FioRbd => {
+            let made: Vec<bool> = images(run)
+                .iter()
+                .map(|image| Ok(rbd(run, &["info", image])?.status.success()))
+                .collect::<anyhow::Result<_>>()?;
+            Ok(made.contains(&true))
+        }
+        Tool::FioRados => Ok(stat(run, &fio::first_object(&run.spec))?.is_some()),
+        _ => is_there(run),
+    }
+}
+
 /// What `rados stat` says; `None` if there is no such object.
 fn stat(run: &Run<'_>, object: &str) -> anyhow::Result<Option<String>> {
     let said = output(run, &run.programs.rados, &["-p", run.pool, "stat", object])?;

@@ -1,0 +1,212 @@
+//! Whether the stores can hold what a load will write: a full OSD lets writes wait, and the load with them.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use carmine_client::{Client, Options};
+use carmine_load::hosted::Tool;
+use carmine_load::{LoadSpec, Prefill, Rw, object_name, show_bytes};
+use carmine_reactor::{Config, PollPolicy, Shard, block_on};
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::{Layout, Plan, Space, status};
+use carmine_types::counted;
+
+/// Part of a store that Ceph's clients may fill, where nobody tells it.
+const FULL_RATIO: f64 = 0.95;
+
+/// Room in all OSDs together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Room {
+    total_bytes: u64,
+    used_bytes: u64,
+    full_ratio: f64,
+    replicas: u64,
+}
+
+impl Room {
+    /// Asks the OSDs of a testbed; `None` if one of them does not tell. Of a peer only the size is known.
+    pub(super) fn look(
+        layout: &Layout,
+        plan: &Plan,
+        is_peer: bool,
+        pool: &str,
+    ) -> anyhow::Result<Option<Room>> {
+        // How many copies another pool has is not known here; one, at least.
+        let replicas = if pool == plan.pool.name { u64::from(plan.pool.size) } else { 1 };
+        if is_peer {
+            let total_bytes = plan.capacity_bytes()?;
+            return Ok(Some(Room { total_bytes, used_bytes: 0, full_ratio: FULL_RATIO, replicas }));
+        }
+        let status = status(layout)?;
+        let spaces: Option<Vec<Space>> = status.osds.iter().map(|osd| osd.space).collect();
+        Ok(spaces.map(|spaces| Room {
+            total_bytes: spaces.iter().map(|space| space.total_bytes).sum(),
+            used_bytes: spaces.iter().map(|space| space.used_bytes).sum(),
+            full_ratio: status.full_ratio.map_or(FULL_RATIO, f64::from),
+            replicas,
+        }))
+    }
+
+    /// Refuses to write `bytes`. `present` tells how many of them are there already, and need no more room when they are
+    /// written again; it is asked to count up to a number, and only when that decides.
+    ///
+    /// # Errors
+    /// They need more room than there is; both figures, and what can be done.
+    pub(super) fn check(
+        &self,
+        spec: &LoadSpec,
+        bytes: u64,
+        present: impl FnOnce(u64) -> anyhow::Result<u64>,
+    ) -> anyhow::Result<()> {
+        let needed = bytes.saturating_mul(self.replicas);
+        let limit = (self.total_bytes as f64 * self.full_ratio) as u64;
+        let mut others = 0;
+        if needed <= limit {
+            let excess = self.used_bytes.saturating_add(needed).saturating_sub(limit);
+            if excess == 0 || needed == 0 {
+                return Ok(());
+            }
+            let there = present(excess.div_ceil(self.replicas))?.min(bytes).saturating_mul(self.replicas);
+            if there >= excess {
+                return Ok(());
+            }
+            others = self.used_bytes.saturating_sub(there);
+        }
+        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+        let fits =
+            limit.saturating_sub(others) / self.replicas / spec.object_size_bytes * spec.object_size_bytes;
+        let smaller = match fits {
+            0 => "remove other data".to_owned(),
+            fits => format!("take a --size of {} at most", show_bytes(fits)),
+        };
+        let replicas = counted(usize::try_from(self.replicas).unwrap_or(usize::MAX), "replica");
+        let used = if others > 0 { format!(", and other data uses {}", mib(others)) } else { String::new() };
+        Err(Usage(format!(
+            "--size {}: with {replicas} the data needs {}, but the OSDs hold {} ({} up to the full ratio {:.2}{used}): {smaller}, or \
+             make the testbed with a larger --osd-size (`carmine up`)",
+            show_bytes(spec.size_bytes),
+            mib(needed),
+            mib(self.total_bytes),
+            mib(limit),
+            self.full_ratio,
+        ))
+        .into())
+    }
+}
+
+/// Bytes of the data set that will be written, those that are there already included. What `rados bench` writes depends on
+/// its speed, so nothing is known of that.
+pub(super) fn written_bytes(spec: &LoadSpec, tool: Tool) -> u64 {
+    let all = spec.objects() * spec.object_size_bytes;
+    let prefilled = match spec.prefill {
+        Prefill::Never => false,
+        Prefill::Always => true,
+        Prefill::Auto => spec.rw != Rw::Write,
+    };
+    match tool {
+        _ if spec.verify_only => 0,
+        Tool::RadosBench if spec.rw.writes() => 0,
+        _ if prefilled => all,
+        _ if spec.rw.writes() => spec.io_bytes.map_or(all, |bytes| bytes.min(all)),
+        _ => 0,
+    }
+}
+
+/// Bytes of the load's own objects that are there, counted up to `enough`.
+pub(super) fn present_bytes(
+    mon: SocketAddr,
+    pool: &str,
+    spec: &LoadSpec,
+    enough: u64,
+) -> anyhow::Result<u64> {
+    let config =
+        Config { name: "room".into(), poll: PollPolicy::Sleep, alien_threads: 0, ..Config::default() };
+    block_on(config, async |shard: Shard| {
+        let client =
+            Client::connect(&shard, mon, Options::default()).await.context("cannot reach the testbed")?;
+        let pool = client.wait_pool(pool).await?;
+        let mut there = 0;
+        for object in 0..u32::try_from(spec.objects()).unwrap_or(u32::MAX) {
+            match pool.stat(object_name(spec, object)).await {
+                Ok(stat) => there += stat.size.min(spec.object_size_bytes),
+                Err(e) if e.is_not_found() => {}
+                Err(e) => return Err(e).context("cannot look for the load's objects"),
+            }
+            let left = (spec.objects() - u64::from(object) - 1) * spec.object_size_bytes;
+            if there >= enough || there + left < enough {
+                break;
+            }
+        }
+        client.shutdown();
+        Ok(there)
+    })
+    .context("cannot start a reactor")?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn room(used_bytes: u64, replicas: u64) -> Room {
+        Room { total_bytes: GIB, used_bytes, full_ratio: 0.95, replicas }
+    }
+
+    fn of(size_bytes: u64) -> LoadSpec {
+        LoadSpec { size_bytes, ..LoadSpec::default() }
+    }
+
+    fn check(room: Room, spec: &LoadSpec, present: u64) -> Result<(), String> {
+        let bytes = written_bytes(spec, Tool::Carmine);
+        room.check(spec, bytes, |_| Ok(present)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn more_than_the_osds_hold_is_refused_with_both_figures() {
+        let error = check(room(0, 1), &of(4 * GIB), 0).unwrap_err();
+        for part in
+            ["--size 4g", "1 replica ", "4096 MiB", "1024 MiB (972 MiB", "--size of 972m", "--osd-size"]
+        {
+            assert!(error.contains(part), "no {part} in: {error}");
+        }
+        assert_eq!(check(room(0, 1), &of(968 << 20), 0), Ok(()));
+        let error = check(room(0, 3), &of(968 << 20), 0).unwrap_err();
+        assert!(
+            error.contains("3 replicas") && error.contains("2904 MiB") && error.contains("of 324m"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_there_already_needs_no_more_room() {
+        let used = 600 << 20;
+        assert_eq!(check(room(used, 1), &of(600 << 20), 600 << 20), Ok(()));
+        let error = check(room(used, 1), &of(600 << 20), 0).unwrap_err();
+        assert!(error.contains("other data uses 600 MiB") && error.contains("of 372m"), "{error}");
+        assert!(check(room(used, 1), &of(960 << 20), 100 << 20).is_err());
+        assert_eq!(check(room(used, 1), &of(960 << 20), 600 << 20), Ok(()));
+        // The data of two copies takes twice its bytes.
+        assert_eq!(check(room(used, 2), &of(300 << 20), 300 << 20), Ok(()));
+        assert!(check(room(used, 2), &of(300 << 20), 100 << 20).is_err());
+        assert!(check(room(GIB, 1), &of(8 << 20), 0).unwrap_err().contains("remove other data"));
+    }
+
+    #[test]
+    fn only_what_will_be_written_counts() {
+        let with = |change: fn(&mut LoadSpec)| {
+            let mut spec = LoadSpec { rw: Rw::RandWrite, ..of(GIB) };
+            change(&mut spec);
+            spec
+        };
+        let bytes = |change| written_bytes(&with(change), Tool::FioRbd);
+        assert_eq!(bytes(|_| ()), GIB);
+        assert_eq!(bytes(|s| s.rw = Rw::Read), GIB);
+        assert_eq!(bytes(|s| (s.rw, s.prefill) = (Rw::Read, Prefill::Never)), 0);
+        assert_eq!(bytes(|s| (s.rw, s.io_bytes) = (Rw::Write, Some(8 << 20))), 8 << 20);
+        assert_eq!(bytes(|s| (s.prefill, s.io_bytes) = (Prefill::Never, Some(4 * GIB))), GIB);
+        assert_eq!(bytes(|s| s.verify_only = true), 0);
+        assert_eq!(written_bytes(&with(|_| ()), Tool::RadosBench), 0);
+        assert_eq!(check(room(GIB, 1), &with(|s| s.verify_only = true), 0), Ok(()));
+    }
+}
