@@ -2,11 +2,17 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use carmine_reactor::{Buf, Bytes, File, FileOptions, Shard};
 
 use crate::blue::device::label::Label;
 use crate::{BLOCK_BYTES, StoreError};
+
+/// A block device that was closed, here or by what looked at it, is still busy for a moment: how often it is tried again, …
+const BUSY_ATTEMPTS: u32 = 10;
+/// … and after which pause.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A part of a device that several stores share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +91,15 @@ impl Device {
         place.check()?;
         let path = &place.path;
         let options = FileOptions { exclusive_device: exclusive, ..direct() };
-        let file = shard.open(path, options).await.map_err(|error| match error.kind() {
+        let mut opened = shard.open(path, options).await;
+        for _ in 0..BUSY_ATTEMPTS {
+            if !opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
+                break;
+            }
+            shard.sleep(BUSY_PAUSE).await;
+            opened = shard.open(path, options).await;
+        }
+        let file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::ResourceBusy => StoreError::unusable(
                 path,
                 format!("it is mounted or in use ({error}): name another device, or unmount this one first"),
