@@ -141,17 +141,26 @@ pub(crate) async fn repair(
 ) -> Result<Option<String>, StoreError> {
     // What is missing or foreign cannot be repaired: the mount tells of it.
     let Ok(Some((place, device))) = open(shard, block, label, candidates).await else { return Ok(None) };
+    let Some(block) = damaged(shard, &place, &device, label).await.into_iter().next() else {
+        return Ok(None);
+    };
+    let bytes = label.wal_bytes().unwrap_or_default();
+    write_label(shard, &place, &device, &WalLabel::of(label), bytes).await?;
+    let path = place.path.display();
+    Ok(Some(format!("the label of the log in block {block} of {path} is written again")))
+}
+
+/// Blocks of the device of the log's own that should have the label of this store's log and do not.
+pub(crate) async fn damaged(shard: &Shard, place: &Place, device: &Device, label: &Label) -> Vec<u64> {
     let (wanted, bytes) = (WalLabel::of(label), label.wal_bytes().unwrap_or_default());
+    let mut damaged = Vec::new();
     for block in [0, bytes / BLOCK_BYTES - 1] {
-        let found = read_block(shard, &place.path, &device, block).await;
-        if found.is_ok_and(|found| WalLabel::decode(&found) == Ok(wanted)) {
-            continue;
+        let found = read_block(shard, &place.path, device, block).await;
+        if !found.is_ok_and(|found| WalLabel::decode(&found) == Ok(wanted)) {
+            damaged.push(block);
         }
-        write_label(shard, &place, &device, &wanted, bytes).await?;
-        let path = place.path.display();
-        return Ok(Some(format!("the label of the log in block {block} of {path} is written again")));
     }
-    Ok(None)
+    damaged
 }
 
 /// Writes the label into the last block of a device of `bytes` and into the first, and makes it durable.

@@ -9,12 +9,13 @@ use carmine_types::{ObjectId, crc32c};
 use crate::blue::device::data::{Device, read_block};
 use crate::blue::device::join::join_all;
 use crate::blue::device::space::Space;
-use crate::blue::device::wal::WalLabel;
+use crate::blue::device::wal;
 use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::{MetaIndex, Page, Scan};
 use crate::blue::meta::{codec, keys};
+use crate::blue::mount::repair::read_labels;
 use crate::blue::shard::shared::BlueShared;
-use crate::{BLOCK_BYTES, Label, StoreError};
+use crate::{BLOCK_BYTES, StoreError};
 
 /// Errors that are kept in full; more are only counted.
 const ERRORS_KEPT: usize = 100;
@@ -108,9 +109,9 @@ async fn check_labels(
     report: &mut FsckReport,
 ) -> Result<(), StoreError> {
     let label = shared.label();
-    for block in [0, label.blocks() - 1] {
-        let found = read_block(shard, shared.path(), device, block).await;
-        match found.and_then(|bytes| Label::decode(shared.path(), &bytes)) {
+    let labels = read_labels(shard, shared.place(), device).await?;
+    for (block, found) in [(0, labels.first), (label.blocks() - 1, labels.copy)] {
+        match found {
             Ok(found) if found == *label => {}
             Ok(found) => report.error(format!(
                 "the label in block {block} is revision {}, and should be {}",
@@ -119,14 +120,11 @@ async fn check_labels(
             Err(error) => report.error(format!("the label in block {block}: {error}")),
         }
     }
-    let (Some(place), Some(bytes)) = (shared.wal(), label.wal_bytes()) else { return Ok(()) };
+    let Some(place) = shared.wal() else { return Ok(()) };
     let device = Device::open(shard, place, false).await?;
-    for block in [0, bytes / BLOCK_BYTES - 1] {
-        let found = read_block(shard, &place.path, &device, block).await.map_err(|error| error.to_string());
-        if found.and_then(|bytes| WalLabel::decode(&bytes)) != Ok(WalLabel::of(label)) {
-            let path = place.path.display();
-            report.error(format!("the label of the log in block {block} of {path} is damaged"));
-        }
+    for block in wal::damaged(shard, place, &device, label).await {
+        let path = place.path.display();
+        report.error(format!("the label of the log in block {block} of {path} is damaged"));
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ pub async fn labels(shard: &Shard, place: impl Into<Place>) -> Result<Labels, St
     read_labels(shard, &place, &device).await
 }
 
-async fn read_labels(shard: &Shard, place: &Place, device: &Device) -> Result<Labels, StoreError> {
+pub(crate) async fn read_labels(shard: &Shard, place: &Place, device: &Device) -> Result<Labels, StoreError> {
     let path = place.path.as_path();
     let read = async |block: u64| {
         let bytes = read_block(shard, path, device, block).await?;
