@@ -184,7 +184,8 @@ impl Front for MgrMapMsg {
     }
 }
 
-/// MFSMap: a client that has a command for a metadata server waits for it. It is one without file systems and without metadata servers, as Ceph's monitor sends it before anybody makes one.
+/// MFSMap: a client that has a command for a metadata server waits for it. It is one without file systems and without
+/// metadata servers, as Ceph's monitor sends it before anybody makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsMapMsg {
     pub epoch: Epoch,
