@@ -2,6 +2,7 @@
 
 mod compare;
 mod doctor;
+mod help;
 mod osdmap;
 mod peer;
 mod report;
@@ -22,7 +23,7 @@ use serde::Serialize;
 
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
-#[command(name = "carmine", version, max_term_width = 110)]
+#[command(name = "carmine", version, max_term_width = 110, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Osdmap(osdmap::OsdmapArgs),
     /// Show the version and how this program was built
     Version(version::VersionArgs),
+    /// Explain a command (`help bench`), or `words`, `verdicts` or one of the words: what results call things, and why
+    Help(help::HelpArgs),
     /// Send an OSD an admin command, such as '{"prefix":"status"}', and print its answer
     #[command(hide = true)]
     Admin(testbed::AdminArgs),
@@ -92,6 +95,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => testbed::plan(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),
+        Command::Help(args) => help::run(&args),
         Command::Admin(args) => testbed::admin(&args),
     }
 }

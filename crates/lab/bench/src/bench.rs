@@ -1,19 +1,17 @@
 //! `carmine bench`: loads a testbed and measures it.
 
 mod args;
+mod bed;
 mod controller;
-mod counters;
 mod fill;
 mod fio_words;
 mod flame;
 mod generators;
 mod hosted;
 mod osd_dump;
-mod peer;
 mod room;
 mod series;
 mod setup;
-mod stores;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -54,7 +52,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     }
     let confirm = args.confirm;
     let setup = Setup::prepare(args, doctor)?;
-    print(&setup.grid().render())?;
+    print(&setup.bed.grid_of(setup.in_process.is_some()).render())?;
     let outcome = controller::run(&setup, cancel)?;
     if let Some(path) = &setup.state_path {
         let blocks = counted(outcome.known_blocks as usize, "block");
@@ -69,7 +67,6 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
         context.more_load = Some(more_load(&setup, cancel, outcome.result.ops(), &measured)?);
     }
     let mut report = report::report(&outcome.spec, &outcome.result, &measured, context);
-    peer::judge(setup.peer.as_ref(), &mut report);
     if let Some((mode, recorded)) = setup.profile.zip(outcome.profiled) {
         report.profile = Some(flame::profile(mode, recorded, json.as_deref(), &outcome.spec.summary()));
     }
@@ -79,7 +76,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     }
     if let Some(path) = &json {
         let mut value = report::result_json(&outcome.spec, &outcome.result, &report, unix_seconds());
-        value["carmine"]["peer"] = peer::about_json(setup.peer.as_ref())?;
+        value["carmine"]["peer"] = setup.bed.about_json()?;
         write_json(path, &value)?;
     }
     let result = &outcome.result;
@@ -102,7 +99,7 @@ fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) ->
     let window = outcome.measured.context("the load that should confirm the limiter")?;
     let rate = |ops: u64, window: &Window| ops as f64 * 1e9 / window.wall_ns.max(1) as f64;
     let (iops, before) = (rate(outcome.result.ops(), &window), rate(ops, measured));
-    let own_cpus = setup.plan.client_cpus().len() >= more.spec.numjobs as usize;
+    let own_cpus = setup.bed.client_cpus().len() >= more.spec.numjobs as usize;
     let ratio = if before > 0.0 { iops / before } else { 0.0 };
     Ok(MoreLoad { what, iops, ratio, own_cpus: own_cpus || setup.in_process.is_some() })
 }

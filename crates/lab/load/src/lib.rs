@@ -32,6 +32,7 @@ mod target;
 pub mod verdict;
 pub mod verify;
 pub mod window;
+pub mod words;
 
 pub use arrivals::Schedule;
 pub use cluster::{ClusterTarget, run_cluster_job};

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// One thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ThreadWindow {
     pub tid: u32,
     pub name: String,
@@ -17,6 +18,7 @@ pub struct ThreadWindow {
 
 /// One process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProcessWindow {
     pub pid: u32,
     /// CPU time of all threads, also of those that ended.
@@ -33,6 +35,7 @@ pub struct ProcessWindow {
 
 /// One reactor of an OSD, by its own clocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ReactorWindow {
     pub shard: u32,
     pub tid: u32,
@@ -46,12 +49,12 @@ pub struct ReactorWindow {
     pub buf_fallbacks: u64,
     pub bytes_copied: u64,
     /// PGs that it owns, primaries and replicas; `None` if the OSD did not tell.
-    #[serde(default)]
     pub pgs: Option<u32>,
 }
 
 /// One OSD process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OsdWindow {
     pub id: u32,
     pub process: ProcessWindow,
@@ -60,7 +63,6 @@ pub struct OsdWindow {
     /// CPUs of alien threads that no reactor has; 0 when they share the reactors'.
     pub alien_cpus: u32,
     /// CPU time of the alien threads that feed the store's key-value store, when the OSD counts it.
-    #[serde(default)]
     pub feeder_ns: Option<u64>,
     /// Reads that the store sent to its device, when it counts them.
     pub device_reads: Option<u64>,
@@ -72,6 +74,7 @@ pub struct OsdWindow {
 
 /// All CPUs of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MachineWindow {
     pub cpus: u32,
     /// Time that CPUs were not idle (and not taken by the hypervisor).
@@ -88,6 +91,7 @@ pub struct MachineWindow {
 
 /// A block device under an OSD's store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeviceWindow {
     pub name: String,
     pub reads: u64,
@@ -99,7 +103,6 @@ pub struct DeviceWindow {
     /// Sum of the times of all requests: divided by the window it is the mean queue depth.
     pub weighted_ns: u64,
     /// Flushes of its cache.
-    #[serde(default)]
     pub flushes: u64,
 }
 
@@ -150,6 +153,7 @@ pub struct RocksdbNs {
 
 /// Everything that was sampled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Window {
     pub wall_ns: u64,
     pub osds: Vec<OsdWindow>,

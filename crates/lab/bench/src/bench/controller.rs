@@ -1,15 +1,14 @@
 //! The controller of a load: moves it through its phases, and reads the kernel's accounting at both ends of the window.
 //! It sleeps on a client CPU; what it uses itself is counted as the generator's.
 
-mod profile;
-mod readings;
 mod settle;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::profile::Recorded;
+use crate::profile::{Recorded, Recording, length};
+use crate::sample::Counters;
 use crate::sample::series::{Recorder, Samples};
 use anyhow::{Context, bail};
 use carmine_client::{Client, Options};
@@ -17,10 +16,12 @@ use carmine_load::window::{DrainWindow, InstrumentWindow, Window};
 use carmine_load::{BenchStatus, JobResult, LoadSpec, Phase, VerifyState};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_testbed::write_whole;
-use carmine_types::counted;
+use carmine_types::{OsdId, counted};
+use serde_json::Value;
 
-use super::counters::Attached;
+use super::bed::Reading;
 use super::generators::{Generators, effective_spec};
+use super::osd_dump::{OsdDump, QUESTIONS};
 use super::setup::Setup;
 use crate::view::View;
 use carmine_testbed::TestbedError::Usage;
@@ -61,7 +62,7 @@ pub(crate) struct Outcome {
 pub(crate) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
     let config = Config {
         name: "bench".into(),
-        cpus: vec![setup.plan.client_cpus().to_vec().last().copied()],
+        cpus: vec![setup.bed.client_cpus().last().copied()],
         poll: PollPolicy::Sleep,
         alien_threads: 0,
         ..Config::default()
@@ -71,8 +72,9 @@ pub(crate) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome>
 }
 
 async fn control(shard: &Shard, setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
-    let client =
-        Client::connect(shard, setup.mon, Options::default()).await.context("cannot reach the testbed")?;
+    let client = Client::connect(shard, setup.bed.mon, Options::default())
+        .await
+        .context("cannot reach the testbed")?;
     let drive = Generators::start(setup, &client).await?;
     let view = View::new(&setup.spec);
     let mut controller = Controller {
@@ -129,7 +131,7 @@ impl Controller<'_> {
             self.settled = Some(self.drain(&idle).await?);
         }
         let sampled = self.setup.sample_options();
-        let mut counters = Attached::to(&self.setup.osd_pids(), sampled.is_some());
+        let mut counters = Counters::attach(&self.setup.bed.osd_pids(), sampled.is_some());
         if self.setup.spec.ramp_ms > 0 {
             self.drive.set_phase(Phase::Ramp).await?;
             self.view.timed("ramp", self.setup.spec.ramp_ms);
@@ -151,7 +153,7 @@ impl Controller<'_> {
         let end = self.read().await?;
         self.samples = recorder.map(Recorder::finish).transpose()?;
         self.drive.set_phase(Phase::Stop).await?;
-        let mut window = self.window(&start, &end, baseline_cores);
+        let mut window = self.setup.bed.window(&start, &end, baseline_cores);
         window.counters = counters.read();
         if self.setup.defers_work() {
             self.view.phase("waiting for the OSDs' background work");
@@ -162,6 +164,45 @@ impl Controller<'_> {
             .as_ref()
             .map(|s| InstrumentWindow { cores: s.instrument.cores, apart: !s.instrument.cpus.is_empty() });
         Ok(window)
+    }
+
+    /// Records the OSDs under the load if that was asked for, before the window, so that what `perf` costs is in no figure. Where
+    /// it cannot be done the load goes on.
+    async fn profile(&mut self) -> anyhow::Result<()> {
+        let Some(mode) = self.setup.profile else { return Ok(()) };
+        if let Some(why) = self.setup.cannot_profile() {
+            self.profiled = Some(Err(why.to_owned()));
+            return Ok(());
+        }
+        self.drive.set_phase(Phase::Ramp).await?;
+        self.view.timed("profiling", length(mode).as_millis() as u64);
+        let mut recording = match Recording::start(mode, &self.setup.bed.osd_pids()) {
+            Ok(recording) => recording,
+            Err(why) => {
+                self.profiled = Some(Err(why));
+                return Ok(());
+            }
+        };
+        while !recording.has_ended() {
+            let pause = self.pause();
+            self.shard.sleep(pause).await;
+            self.look().await?;
+        }
+        self.profiled = Some(recording.finish());
+        Ok(())
+    }
+
+    /// The OSDs' clocks first and then the kernel's, at both ends of the window alike: both windows are equally long.
+    async fn read(&mut self) -> anyhow::Result<Reading> {
+        let mut osds = Vec::new();
+        // A peer's OSDs know no such questions.
+        for (id, _) in self.setup.bed.osds.iter().filter(|_| self.setup.bed.peer.is_none()) {
+            osds.push(dump(&self.client, *id).await.unwrap_or_else(|error| {
+                self.marks.push(format!("{id} did not tell its metrics: {error:#}"));
+                OsdDump::default()
+            }));
+        }
+        Ok(Reading { osds, kernel: self.setup.bed.sampler.sample()? })
     }
 
     /// Waits for `done`, for at most `limit` without any progress; the load's own failure ends the wait, too.
@@ -218,9 +259,7 @@ impl Controller<'_> {
         }
         let status = self.drive.status().await?;
         self.view.show(&status);
-        if let Some((id, pid)) = self.setup.osds.iter().find(|(_, process)| !process.alive()) {
-            bail!("{id} (pid {}) died under the load; see its log", pid.pid);
-        }
+        self.setup.bed.check_alive()?;
         if status.progress.failed {
             bail!("a job failed");
         }
@@ -230,10 +269,10 @@ impl Controller<'_> {
 
     async fn baseline(&mut self) -> anyhow::Result<f64> {
         self.view.phase("idle baseline");
-        let before = self.setup.sampler.sample()?;
+        let before = self.setup.bed.sampler.sample()?;
         self.shard.sleep(BASELINE).await;
-        let after = self.setup.sampler.sample()?;
-        Ok(self.setup.sampler.baseline_cores(&before, &after))
+        let after = self.setup.bed.sampler.sample()?;
+        Ok(self.setup.bed.sampler.baseline_cores(&before, &after))
     }
 
     /// Ends the load whatever happened before, keeps what is known of its blocks, and gathers the results.
@@ -299,4 +338,12 @@ impl Controller<'_> {
         self.state_written = Instant::now();
         Ok(())
     }
+}
+
+async fn dump(client: &Client, id: OsdId) -> anyhow::Result<OsdDump> {
+    let ask = async |question| -> anyhow::Result<Value> {
+        serde_json::from_str(&client.admin(id, question).await?).context("the answer is no JSON")
+    };
+    let [metrics, status] = QUESTIONS;
+    Ok(OsdDump::new([ask(metrics).await?, ask(status).await?]))
 }

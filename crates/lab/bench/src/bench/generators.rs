@@ -37,7 +37,7 @@ impl Generators {
 
     fn near(setup: &Setup) -> anyhow::Result<Generators> {
         let (session, jobs) = Session::new(&setup.spec, setup.spec.numjobs, setup.state.clone());
-        let cpus = setup.plan.client_cpus().to_vec();
+        let cpus = setup.bed.client_cpus();
         let config = Config {
             name: "load".into(),
             cpus: (0..jobs.len()).map(|job| cpus.get(job % cpus.len().max(1)).copied()).collect(),
@@ -46,7 +46,7 @@ impl Generators {
             arena_bytes_per_shard: ARENA_BYTES,
             ..Config::default()
         };
-        let (mon, pool) = (setup.mon, setup.pool.clone());
+        let (mon, pool) = (setup.bed.mon, setup.pool.clone());
         let reactors = Reactors::start(config, move |shard: Shard| {
             let setup: Option<JobSetup> = jobs.get(usize::from(shard.id().0)).cloned();
             let pool = pool.clone();

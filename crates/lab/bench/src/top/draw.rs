@@ -11,10 +11,13 @@ use super::model::{CpuView, OsdView, View};
 /// Characters of a CPU's bar.
 const BAR: usize = 20;
 /// Characters of a CPU's cell, with the space after it.
-const CELL: u16 = 56;
-/// Lines of the head, of a table's frame and of its header.
+const CELL: u16 = 64;
+/// Lines of the head, and of a table's frame with its header.
 const HEAD: u16 = 1;
 const FRAME: u16 = 3;
+
+/// Names of the numbers of a CPU.
+const NUMBERS: [&str; 4] = ["busy", "spin", "wait", "other"];
 
 /// What the keys do, behind the title on a terminal.
 const KEYS: &str = "   q quits";
@@ -36,13 +39,15 @@ fn draw_under(frame: &mut Frame<'_>, title: Line<'_>, view: &View) {
 
 fn osd_table(view: &View) -> Table<'_> {
     let titles = [
-        "OSD", "reads/s", "writes/s", "MB/s", "read us", "p99", "write us", "p99", "I/O", "txns", "writes",
-        "waiting", "hops/s", "aliens", "jobs/s",
+        "OSD", "reads/s", "writes/s", "MB/s", "read us", "p99 us", "write us", "p99 us", "I/Os", "txns",
+        "writes", "waiting", "hops/s", "aliens", "jobs/s",
     ];
     let widths = [6, 8, 8, 8, 8, 8, 8, 8, 5, 5, 6, 7, 8, 6, 7].map(Constraint::Length);
     Table::new(view.osds.iter().map(osd_row), widths)
         .header(Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD)))
-        .block(Block::bordered().title("OSDs: operations, latency, queues, hops, alien cores"))
+        .block(Block::bordered().title(
+            "OSDs: operations, latency, queues (I/Os, txns, writes, waiting), hops, cores that aliens use",
+        ))
 }
 
 fn osd_row(osd: &OsdView) -> Row<'static> {
@@ -73,7 +78,7 @@ fn osd_row(osd: &OsdView) -> Row<'static> {
 /// CPUs in as many columns as fit.
 fn draw_grid(frame: &mut Frame<'_>, area: Rect, cpus: &[CpuView]) {
     let block = Block::bordered()
-        .title("CPUs: # busy  ~ spinning  ! waiting for the CPU  + others (kernel's account)");
+        .title("CPUs, percent: # busy  ~ spinning  ! waiting for the CPU  + other (kernel's account)");
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let columns = usize::from((inner.width / CELL).max(1));
@@ -81,7 +86,10 @@ fn draw_grid(frame: &mut Frame<'_>, area: Rect, cpus: &[CpuView]) {
     for (column, part) in cpus.chunks(per_column).enumerate() {
         let x = column as u16 * CELL;
         let place = Rect { x: inner.x + x, width: inner.width.saturating_sub(x).min(CELL), ..inner };
-        frame.render_widget(Paragraph::new(part.iter().map(cpu_line).collect::<Vec<_>>()), place);
+        let titles =
+            format!(" CPU {:<13}{:BAR$}{}", "reactor", "", NUMBERS.map(|n| format!("{n:>6}")).concat());
+        let lines = std::iter::once(Line::from(titles.bold())).chain(part.iter().map(cpu_line));
+        frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), place);
     }
 }
 
@@ -93,13 +101,13 @@ fn cpu_line(cpu: &CpuView) -> Line<'static> {
     };
     let share = cpu.reactor.unwrap_or_default();
     // What the kernel counts beyond the reactors: generators, aliens, interrupts.
-    let others = (cpu.kernel_busy - share.busy - share.spin).max(0.0);
+    let others = (cpu.kernel_busy_percent - share.busy_percent - share.spin_percent).max(0.0);
     let mut spans = vec![Span::raw(format!("{:>4} {owner:<13}", cpu.cpu))];
     let mut free = BAR;
     for (sign, percent, color) in [
-        ('#', share.busy, Color::Green),
-        ('~', share.spin, Color::Blue),
-        ('!', share.wait, Color::Red),
+        ('#', share.busy_percent, Color::Green),
+        ('~', share.spin_percent, Color::Blue),
+        ('!', share.wait_percent, Color::Red),
         ('+', others, Color::DarkGray),
     ] {
         let cells = ((percent / 100.0 * BAR as f64).round() as usize).min(free);
@@ -107,14 +115,16 @@ fn cpu_line(cpu: &CpuView) -> Line<'static> {
         spans.push(Span::styled(sign.to_string().repeat(cells), Style::new().fg(color)));
     }
     spans.push(Span::raw(" ".repeat(free)));
-    spans.push(Span::raw(format!(" {:>3.0} {:>3.0} {:>3.0}", share.busy, share.spin, share.wait)));
+    let numbers = [share.busy_percent, share.spin_percent, share.wait_percent, others];
+    spans.push(Span::raw(numbers.map(|n| format!("{n:>6.0}")).concat()));
     Line::from(spans)
 }
 
 /// The same as plain text, for `--once`.
 pub(super) fn plain(title: &str, view: &View) -> String {
     let width = 132;
-    let height = HEAD + FRAME + view.osds.len() as u16 + FRAME + view.cpus.len() as u16;
+    let columns = usize::from((width - 2) / CELL);
+    let height = HEAD + 2 * FRAME + (view.osds.len() + view.cpus.len().div_ceil(columns)) as u16;
     let backend = ratatui::backend::TestBackend::new(width, height);
     let Ok(mut terminal) = ratatui::Terminal::new(backend);
     let Ok(_) = terminal.draw(|frame| draw_under(frame, Line::from(title), view));
@@ -167,6 +177,7 @@ mod tests {
     fn text_has_every_cpu() {
         let text = plain("bed", &example());
         assert!(text.starts_with("bed\n"), "nobody can press a key: {text}");
-        assert_eq!(text.lines().filter(|line| line.contains("osd.0/") || line.contains("osd.1/")).count(), 4);
+        assert_eq!(text.matches("osd.0/").count() + text.matches("osd.1/").count(), 4);
+        assert!(text.contains("busy  spin  wait other"), "numbers have names: {text}");
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct OsdView {
     pub(super) alien_jobs_per_s: f64,
 }
 
-/// One CPU, in percent of the time.
+/// One CPU.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub(super) struct CpuView {
     pub(super) cpu: usize,
@@ -48,16 +48,16 @@ pub(super) struct CpuView {
     /// The reactors' own clocks; absent on CPUs without.
     pub(super) reactor: Option<ReactorShare>,
     /// Not idle, as the kernel counts it, whoever it was.
-    pub(super) kernel_busy: f64,
+    pub(super) kernel_busy_percent: f64,
 }
 
 /// How the reactors of a CPU spent the time: with what is left they slept.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq)]
 pub(super) struct ReactorShare {
-    pub(super) busy: f64,
-    pub(super) spin: f64,
+    pub(super) busy_percent: f64,
+    pub(super) spin_percent: f64,
     /// Could have run, and something else had the CPU.
-    pub(super) wait: f64,
+    pub(super) wait_percent: f64,
 }
 
 impl View {
@@ -107,8 +107,13 @@ fn cpu_views(grid: &Grid, before: &Sample, now: &Sample) -> Vec<CpuView> {
     let cpus = now.cpus.iter().filter_map(|(cpu, times)| {
         let old = before.cpus.iter().find(|(other, _)| other == cpu)?.1;
         let (all, busy) = (times.total.saturating_sub(old.total), times.busy.saturating_sub(old.busy));
-        let kernel_busy = if all == 0 { 0.0 } else { 100.0 * busy as f64 / all as f64 };
-        Some(with_reactors(CpuView { cpu: *cpu, kernel_busy, ..CpuView::default() }, grid, before, now))
+        let kernel_busy_percent = if all == 0 { 0.0 } else { 100.0 * busy as f64 / all as f64 };
+        Some(with_reactors(
+            CpuView { cpu: *cpu, kernel_busy_percent, ..CpuView::default() },
+            grid,
+            before,
+            now,
+        ))
     });
     cpus.collect()
 }
@@ -125,9 +130,9 @@ fn with_reactors(mut view: CpuView, grid: &Grid, before: &Sample, now: &Sample) 
                 if wall_ms > 0.0 { (100.0 * ms / wall_ms).clamp(0.0, 100.0) } else { 0.0 }
             };
             let sum = view.reactor.get_or_insert_default();
-            sum.busy += share("reactor_cpu_busy_ms");
-            sum.spin += share("reactor_cpu_spin_ms");
-            sum.wait += share("reactor_cpu_steal_time_ms");
+            sum.busy_percent += share("reactor_cpu_busy_ms");
+            sum.spin_percent += share("reactor_cpu_spin_ms");
+            sum.wait_percent += share("reactor_cpu_steal_time_ms");
         }
     }
     view
@@ -176,7 +181,13 @@ pub(super) mod tests {
         assert_eq!((osd.read_p99_us, osd.write_iops), (None, 0.0));
         assert_eq!(view.osds[1].problem.as_deref(), Some("gone"));
         let cpu = view.cpus.iter().find(|cpu| cpu.reactors == ["osd.0/0"]).unwrap();
-        assert_eq!(cpu.reactor, Some(ReactorShare { busy: 80.0, spin: 15.0, wait: 0.0 }));
-        assert_eq!((view.cpus.len(), view.cpus[7].reactor, view.cpus[7].kernel_busy), (8, None, 25.0));
+        assert_eq!(
+            cpu.reactor,
+            Some(ReactorShare { busy_percent: 80.0, spin_percent: 15.0, wait_percent: 0.0 })
+        );
+        assert_eq!(
+            (view.cpus.len(), view.cpus[7].reactor, view.cpus[7].kernel_busy_percent),
+            (8, None, 25.0)
+        );
     }
 }

@@ -3,7 +3,6 @@
 
 mod figures;
 pub mod fio;
-pub mod limit;
 pub mod rados;
 
 use serde::{Deserialize, Serialize};

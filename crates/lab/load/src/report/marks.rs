@@ -3,9 +3,10 @@
 use carmine_types::counted;
 
 use super::{Context, ratio, seconds};
+use crate::baseline::Percentages;
 use crate::result::JobResult;
 use crate::spec::LoadSpec;
-use crate::verdict::{Imbalance, NOISE, noise};
+use crate::verdict::{DISTURBED, Facts, Figure, RAW_WRONG, UNEVEN};
 use crate::window::Window;
 
 /// Windows below this are too short for a figure that is to be believed.
@@ -15,8 +16,8 @@ const SMOKE_BELOW_S: f64 = 60.0;
 const LITTLE_MIN: f64 = 0.8;
 const LITTLE_MAX: f64 = 1.1;
 
-/// All remarks about a window.
-pub(super) fn marks(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Context) -> Vec<String> {
+/// Remarks about a window.
+pub(super) fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) -> Vec<String> {
     let mut marks = Vec::new();
     if context.shared {
         marks.push("SHARED: reactors, aliens or clients share CPUs; figures per core are left out".into());
@@ -28,11 +29,10 @@ pub(super) fn marks(spec: &LoadSpec, result: &JobResult, window: &Window, contex
     if window.osds.iter().any(|o| o.reactors.is_empty()) {
         marks.push("an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".into());
     }
-    marks.extend(noise_marks(window));
+    marks.extend(noise(window, facts));
     marks.extend(unsteady(result, wall));
-    marks.extend(little(spec, result, wall));
-    if let Some(imbalance) = Imbalance::of(window).filter(Imbalance::of_pgs) {
-        marks.push(format!("IMBALANCED: {}; raise --pgs", imbalance.pgs_text()));
+    if facts.get(Figure::PgRatio).is_some_and(|ratio| ratio >= UNEVEN) {
+        marks.push(format!("IMBALANCED: {}; raise --pgs", facts.name(Figure::PgRatio)));
     }
     if window.drain.is_some_and(|d| !d.finished) {
         marks.push("the OSDs' background work had not ended when the wait for it was given up: some of it is not charged".into());
@@ -43,11 +43,11 @@ pub(super) fn marks(spec: &LoadSpec, result: &JobResult, window: &Window, contex
     if window.counters.is_some_and(|c| c.user_only) {
         marks.push("cycles and instructions are those of user mode: this user may not count the kernel's (as root: sysctl kernel.perf_event_paranoid=1)".into());
     }
-    let client_wait = ratio(result.client.wait_ns as f64, result.client.wall_ns as f64).unwrap_or(0.0);
-    if client_wait >= NOISE && !context.in_process {
+    let client_wait =
+        ratio(result.client.wait_ns as f64 * 100.0, result.client.wall_ns as f64).unwrap_or(0.0);
+    if client_wait >= DISTURBED && !context.in_process {
         marks.push(format!(
-            "NOISY: a generator thread was without a CPU for {:.0} % of the window",
-            client_wait * 100.0
+            "NOISY: a generator thread was without a CPU for {client_wait:.0} % of the window"
         ));
     }
     if context.in_process {
@@ -68,9 +68,9 @@ pub(super) fn in_flight(result: &JobResult, wall_s: f64) -> Option<f64> {
 }
 
 /// A closed loop keeps as many operations in flight as it is asked to, or one of its figures is not what its name says.
-fn little(spec: &LoadSpec, result: &JobResult, wall_s: f64) -> Option<String> {
+pub(super) fn little(spec: &LoadSpec, in_flight: Option<f64>) -> Option<String> {
     let asked = spec.depth_total() as f64;
-    let found = in_flight(result, wall_s).filter(|_| spec.rate_iops.is_none() && !spec.ends_by_itself())?;
+    let found = in_flight.filter(|_| spec.rate_iops.is_none() && !spec.ends_by_itself())?;
     let why = match found / asked {
         part if part < LITTLE_MIN => {
             "latency is only a part of an operation's time, or the generator did not keep its queue full"
@@ -98,26 +98,31 @@ pub(super) fn guests_seconds(window: &Window) -> f64 {
     (seconds(window.machine.generator_ns + window.machine.mon_ns) - apart).max(0.0)
 }
 
+/// More than what is possible.
+pub(super) fn above(raw: &Percentages) -> Vec<String> {
+    let raw = [("device", raw.device), ("messenger", raw.messenger)];
+    let above =
+        raw.into_iter().filter_map(|(what, percent)| Some((what, percent.filter(|p| *p >= RAW_WRONG)?)));
+    let text = |(what, percent)| {
+        format!("ABOVE: {percent:.0} % of the raw {what}: a cache answered, or the baseline is wrong")
+    };
+    above.map(text).collect()
+}
+
 /// What other processes did to the measurement.
-fn noise_marks(window: &Window) -> Vec<String> {
+fn noise(window: &Window, facts: &Facts) -> Vec<String> {
     let mut marks = Vec::new();
-    let percent = |part: f64| format!("{:.0} %", part * 100.0);
-    let noise = noise(window);
-    if noise >= NOISE {
-        marks.push(format!(
-            "NOISY: reactors were ready but without a CPU for {} of the window",
-            percent(noise)
-        ));
+    if facts.get(Figure::Waiting).is_some_and(|part| part >= DISTURBED) {
+        let part = facts.percent(Figure::Waiting);
+        marks.push(format!("NOISY: reactors were ready but without a CPU for {part} of the window"));
     }
     let machine = &window.machine;
-    if machine.idle_baseline_cores > NOISE * f64::from(machine.cpus.max(1)) {
-        let cores = machine.idle_baseline_cores;
-        marks.push(format!(
-            "NOISY: {cores:.2} of {} went to other work before the load",
-            counted(machine.cpus as usize, "core")
-        ));
+    let disturbed = DISTURBED / 100.0 * f64::from(machine.cpus.max(1));
+    if machine.idle_baseline_cores > disturbed {
+        let (cores, cpus) = (machine.idle_baseline_cores, counted(machine.cpus as usize, "CPU"));
+        marks.push(format!("NOISY: {cores:.2} of {cpus} went to other work before the load"));
     }
-    if machine.steal_ns as f64 > NOISE * window.wall_ns as f64 * f64::from(machine.cpus.max(1)) {
+    if machine.steal_ns as f64 > disturbed * window.wall_ns as f64 {
         marks.push(format!("NOISY: the hypervisor took {:.2} CPU seconds away", seconds(machine.steal_ns)));
     }
     marks

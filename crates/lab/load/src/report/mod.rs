@@ -14,7 +14,7 @@ use crate::baseline::Achieved;
 use crate::fio;
 use crate::result::{DirStats, JobResult};
 use crate::spec::LoadSpec;
-use crate::verdict::{Evidence, verdict};
+use crate::verdict::{Evidence, Facts};
 use crate::window::{CounterWindow, OsdWindow, ReactorWindow, RocksdbNs, Window};
 use costs::{device_reads, hops_per_op, machine_seconds};
 
@@ -45,8 +45,9 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     context.shared |= context.in_process && marks::guests_seconds(window) > GUESTS_MAX * wall;
     let kernel: f64 = window.osds.iter().map(|o| seconds(o.process.cpu_ns)).sum();
     let spin: f64 = window.osds.iter().map(|o| seconds(o.spin_ns())).sum();
-    // What a load puts off is its own cost.
+    // What a load puts off is its own cost: one sum is behind every figure per operation, core used and core busy.
     let drain = window.drain.map_or(0.0, |d| seconds(d.cpu_ns));
+    let osd_cpu = kernel + drain;
     let clocks_known = window.osds.iter().all(|o| !o.reactors.is_empty());
     let achieved = Achieved {
         iops,
@@ -62,27 +63,19 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let evidence = Evidence {
         percent_of_device: raw.device,
         percent_of_messenger: raw.messenger,
-        more_load: context.more_load.clone(),
         ..evidence(spec, result, window, &context)
     };
-    let (limiter, verdict_reason) = verdict(window, &evidence);
+    let facts = Facts::of(window, &evidence);
+    let verdict = facts.verdict();
+    let ops_in_flight = marks::in_flight(result, wall);
     let mut marks = std::mem::take(&mut context.marks);
-    marks.extend(marks::marks(spec, result, window, &context));
-    let above = [("device", raw.device), ("messenger", raw.messenger)];
-    let above = above.into_iter().filter_map(|(what, percent)| Some((what, percent.filter(|p| *p > 100.0)?)));
-    let above: Vec<String> = above
-        .map(|(what, percent)| {
-            format!(
-                "ABOVE: {percent:.0} % of the raw {what}: a cache answers, or one of the two is a mistake"
-            )
-        })
-        .collect();
+    marks.extend(marks::marks(result, window, &context, &facts));
+    marks.extend(marks::little(spec, ops_in_flight));
+    let above = marks::above(&raw);
     let above_baseline = !above.is_empty();
     marks.extend(above);
     marks.extend(raw.refused);
     let alone = |figure: Option<f64>| figure.filter(|_| !context.shared);
-    let used_cores = ratio(kernel, wall).unwrap_or(0.0);
-    let busy_cores = ratio(kernel - spin, wall).filter(|_| clocks_known).unwrap_or(0.0);
     Report {
         plan: context.plan,
         grid: context.grid,
@@ -92,15 +85,15 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         window_seconds: wall,
         iops,
         osd_iops,
-        ops_in_flight: marks::in_flight(result, wall),
+        ops_in_flight,
         shared: context.shared,
         in_process: context.in_process,
         iops_per_core: PerCore {
             allocated: alone(ratio(iops, context.allocated_cores)),
-            used: alone(ratio(iops, used_cores)),
-            busy: alone(ratio(iops, busy_cores)),
+            used: alone(ratio(ops, osd_cpu)),
+            busy: alone(ratio(ops, osd_cpu - spin).filter(|_| clocks_known)),
         },
-        osd_cpu_us_per_op: ratio((kernel + drain) * 1e6, ops),
+        osd_cpu_us_per_op: ratio(osd_cpu * 1e6, ops),
         machine_cpu_us_per_op: machine_seconds(&window.machine, wall, kernel)
             .and_then(|s| ratio((s + drain) * 1e6, ops)),
         cycles_per_op: counted(window, ops, |c| c.cycles),
@@ -140,8 +133,9 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         profile: None,
         machine: window.machine,
         devices: window.devices.clone(),
-        verdict: limiter,
-        verdict_reason,
+        verdict: verdict.limiter,
+        verdict_reason: verdict.reason,
+        verdict_next: verdict.next,
         errors: result.errors,
         abandoned: result.abandoned,
         verify: result.verify.clone(),
@@ -181,6 +175,9 @@ fn evidence(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Cont
         client_cpus: ratio(seconds(window.machine.generator_ns), wall).zip(context.client_cpus),
         depth: spec.depth_total() as f64,
         rate_met: spec.rate_iops.map(|_| seconds(result.behind_ns) <= BEHIND_MAX * wall),
+        allocated_cores: context.allocated_cores,
+        on_drive: context.drives.is_some(),
+        more_load: context.more_load.clone(),
         ..Evidence::default()
     }
 }

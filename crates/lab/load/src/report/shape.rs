@@ -105,12 +105,13 @@ pub struct OsdReport {
     pub reactors: Vec<ReactorWindow>,
 }
 
-/// Client operations per second and core; `null` where CPUs are shared.
+/// Client operations per second and core; `null` where CPUs are shared. CPU time that the OSDs spent on the load after its window
+/// (`drain`) is in `used` and `busy`, as it is in the CPU time per operation: `used` is 1,000,000 / `osd_cpu_us_per_op`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerCore {
     /// Of the distinct CPUs of reactors and aliens, or of the time that a quota gives them.
     pub allocated: Option<f64>,
-    /// Of the kernel CPU seconds of all OSD processes.
+    /// Of the CPU seconds of all OSD processes, as the kernel counts them.
     pub used: Option<f64>,
     /// Of those less spinning.
     pub busy: Option<f64>,
@@ -134,7 +135,9 @@ pub struct Report {
     pub shared: bool,
     pub in_process: bool,
     pub iops_per_core: PerCore,
+    /// CPU time of all OSD processes, `drain` included.
     pub osd_cpu_us_per_op: Option<f64>,
+    /// CPU time of the machine without the generator, the controller and the monitor, `drain` included.
     pub machine_cpu_us_per_op: Option<f64>,
     /// Processor cycles of the OSDs for each client operation. Absent where no hardware counts them (most virtual machines).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,8 +178,8 @@ pub struct Report {
     pub throttled_seconds: Option<f64>,
     /// A short window with more load, made to confirm the limiter; `None` without `--confirm`.
     pub more_load: Option<MoreLoad>,
-    /// What the OSDs still had to do after the window; its CPU time is in the CPU time per operation. `None` for stores that
-    /// put nothing off.
+    /// What the OSDs still had to do after the window; its CPU time is in every figure per operation, core used and core busy.
+    /// `None` for stores that put nothing off.
     pub drain: Option<DrainWindow>,
     /// `dump_metrics` of every OSD at both ends of the window, and the difference.
     pub metrics: Vec<MetricsWindow>,
@@ -188,7 +191,11 @@ pub struct Report {
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
     pub verdict: Limiter,
+    /// What bounded the load, as a clause with its figures.
     pub verdict_reason: String,
+    /// What to try next.
+    #[serde(default)]
+    pub verdict_next: String,
     pub errors: u64,
     pub abandoned: u64,
     pub verify: crate::result::VerifyCounts,

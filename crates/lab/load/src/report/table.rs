@@ -9,6 +9,7 @@ use crate::drive::StoreFacts;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult};
 use crate::spec::show_bytes;
+use crate::words::word;
 
 /// Functions of a flamegraph that are named.
 const HOTTEST: usize = 3;
@@ -72,7 +73,11 @@ pub fn table(result: &JobResult, report: &Report) -> String {
         text.push_str(&profile_line(profile));
     }
     let _ = writeln!(text, "verdict   {}: {}", report.verdict, report.verdict_reason);
-    report.marks.iter().for_each(|mark| text.push_str(&format!("note      {mark}\n")));
+    let _ = writeln!(text, "try next  {}", report.verdict_next);
+    for mark in &report.marks {
+        let known = mark.split_once(':').and_then(|(name, _)| word(name)).is_some();
+        let _ = writeln!(text, "{}      {mark}", if known { "mark" } else { "note" });
+    }
     text
 }
 
@@ -159,6 +164,9 @@ fn cores_line(report: &Report) -> String {
     }
     if let Some(seconds) = report.throttled_seconds {
         let _ = write!(line, "; throttled {seconds:.2} s");
+    }
+    if let Some(drain) = report.drain {
+        let _ = write!(line, "; after the window {:.2} CPU s", drain.cpu_ns as f64 / 1e9);
     }
     let _ = write!(line, "; {:.1} s, bs {}", report.window_seconds, show_bytes(report.load.bs_bytes));
     line

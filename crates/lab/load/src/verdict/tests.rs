@@ -1,7 +1,85 @@
-use super::*;
-use crate::window::{DeviceWindow, OsdWindow, ProcessWindow, ReactorWindow, ThreadWindow};
+use super::figures::{Facts, Figure};
+use super::table::Cell::{self, AtLeast, Below, No, Yes};
+use super::table::ROWS;
+use super::{Evidence, Limiter, MoreLoad, page};
+use crate::window::{DeviceWindow, OsdWindow, ProcessWindow, ReactorWindow, ThreadWindow, Window};
 
 const WALL: u64 = 1_000_000_000;
+
+fn verdict(window: &Window, evidence: &Evidence) -> (Limiter, String) {
+    let verdict = super::verdict(window, evidence);
+    assert!(!verdict.next.is_empty());
+    (verdict.limiter, verdict.reason)
+}
+
+/// Facts under which only the last row holds.
+fn nothing() -> Facts {
+    let mut facts = Facts::default();
+    for figure in Figure::ALL {
+        let value = match figure {
+            Figure::Seconds => 60.0,
+            Figure::Depth => 64.0,
+            Figure::Confirmed => 1.0,
+            _ => 0.0,
+        };
+        facts.set(*figure, Some(value), String::new());
+    }
+    facts
+}
+
+/// Makes a cell hold, or just miss.
+fn put(facts: &mut Facts, cell: Cell, hit: bool) {
+    let (figure, value) = match cell {
+        Yes(figure) => (figure, f64::from(u8::from(hit))),
+        No(figure) => (figure, f64::from(u8::from(!hit))),
+        AtLeast(figure, least) => (figure, if hit { least } else { least - 1e-6 }),
+        Below(figure, limit) => (figure, if hit { limit - 1e-6 } else { limit }),
+    };
+    facts.set(figure, Some(value), String::new());
+}
+
+#[test]
+fn each_row_is_hit_by_its_cells_and_missed_without_any_one_of_them() {
+    let first = |facts: &Facts| ROWS.iter().position(|row| row.holds(facts));
+    assert_eq!(first(&nothing()), Some(ROWS.len() - 1));
+    for (at, row) in ROWS.iter().enumerate() {
+        let mut hit = nothing();
+        row.cells.iter().for_each(|cell| put(&mut hit, *cell, true));
+        assert_eq!(first(&hit), Some(at), "{:?}", row.cells);
+        let verdict = hit.verdict();
+        assert_eq!(verdict.limiter, row.limiter);
+        assert!(verdict.reason.len() > 10 && !verdict.reason.ends_with('.'), "{}", verdict.reason);
+        for cell in row.cells {
+            let mut missed = hit.clone();
+            put(&mut missed, *cell, false);
+            assert!(!row.holds(&missed), "row {at} holds without {cell}");
+            assert_ne!(first(&missed), Some(at));
+        }
+    }
+    // With everything at its limit the order decides, from the first row to the last.
+    let mut all = nothing();
+    for row in ROWS.iter().rev() {
+        row.cells.iter().for_each(|cell| put(&mut all, *cell, true));
+    }
+    assert_eq!(first(&all), Some(0));
+}
+
+#[test]
+fn a_figure_that_is_not_known_meets_no_condition_but_a_negative_one() {
+    let facts = Facts::default();
+    for row in ROWS {
+        let negative = row.cells.iter().all(|cell| matches!(cell, No(_)));
+        assert_eq!(row.holds(&facts), negative, "{:?}", row.cells);
+    }
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test reads the page")]
+fn the_page_is_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/verdicts.md");
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(kept == page(), "docs/verdicts.md differs: carmine help verdicts > docs/verdicts.md");
+}
 
 fn osd(busy: &[f64], alien: f64, alien_cpus: u32) -> OsdWindow {
     let reactors: Vec<ReactorWindow> = busy
@@ -63,7 +141,10 @@ fn more_load_confirms_or_refutes() {
     let shallow = |more| verdict(&busy(), &Evidence { more_load: more, ..evidence(0.1, 1.0) });
     assert_eq!(shallow(more(1.8, true)).0, Limiter::Qd);
     let (limiter, why) = shallow(more(1.0, true));
-    assert!(limiter == Limiter::Unknown && why.contains("more load (numjobs 2) gave 0 % more"), "{why}");
+    assert!(
+        limiter == Limiter::Unknown && why.contains("more load was no help: numjobs 2 gave 0 % more"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -82,7 +163,7 @@ fn uneven_pgs_and_load_are_imbalance_but_a_neighbour_is_not() {
     {
         (reactor.wait_ns, reactor.sleep_ns, reactor.pgs) = (wait_ns, sleep_ns, Some(4));
     }
-    assert_eq!(verdict(&disturbed, &evidence(0.2, 64.0)).0, Limiter::Unknown);
+    assert_eq!(verdict(&disturbed, &evidence(0.2, 64.0)).0, Limiter::Contended);
 }
 
 #[test]
@@ -106,10 +187,12 @@ fn each_limiter_is_named() {
         (Limiter::Unknown, window(vec![idle()], 0.99, 12.0), evidence(0.2, 64.0)),
         (Limiter::Device, window(vec![idle()], 0.1, 0.5), raw(Some(93.0), None)),
         (Limiter::Unknown, window(vec![idle()], 0.99, 12.0), raw(Some(89.0), Some(50.0))),
-        (Limiter::Net, window(vec![osd(&[0.95], 0.0, 1)], 0.0, 0.0), raw(None, Some(95.0))),
+        // On loopback, messages cost the CPUs that are saturated.
+        (Limiter::Osd, window(vec![osd(&[0.95], 0.0, 1)], 0.0, 0.0), raw(None, Some(95.0))),
+        (Limiter::Net, window(vec![osd(&[0.6], 0.0, 1)], 0.0, 0.0), raw(None, Some(95.0))),
         (Limiter::Qd, window(vec![idle()], 0.99, 0.9), evidence(0.2, 1.0)),
         (Limiter::Unknown, window(vec![idle()], 0.5, 2.0), evidence(0.2, 64.0)),
-        (Limiter::Unknown, window(vec![starved()], 0.5, 2.0), evidence(0.2, 1.0)),
+        (Limiter::Contended, window(vec![starved()], 0.5, 2.0), evidence(0.2, 1.0)),
         (Limiter::Unknown, Window::default(), evidence(0.2, 64.0)),
     ];
     for (at, (want, window, evidence)) in cases.into_iter().enumerate() {
@@ -123,9 +206,9 @@ fn a_client_without_free_cpus_is_the_limit_though_none_of_its_threads_is() {
     let quarter = window(vec![osd(&[0.25], 0.0, 1)], 0.0, 0.0);
     let used = |cores, cpus| Evidence { client_cpus: Some((cores, cpus)), ..evidence(0.3, 256.0) };
     let (limiter, why) = verdict(&quarter, &used(1.0, 1));
-    assert!(limiter == Limiter::Client && why.contains("used 1.00 of its 1 CPU:"), "{why}");
+    assert!(limiter == Limiter::Client && why.contains("used 1.00 of its 1 CPU"), "{why}");
     let (limiter, why) = verdict(&quarter, &used(7.3, 8));
-    assert!(limiter == Limiter::Client && why.contains("used 7.30 of its 8 CPUs:"), "{why}");
+    assert!(limiter == Limiter::Client && why.contains("used 7.30 of its 8 CPUs"), "{why}");
     assert_eq!(verdict(&quarter, &used(1.0, 2)).0, Limiter::Unknown);
 }
 
@@ -141,4 +224,85 @@ fn shared_and_open_loop() {
     let idle = window(vec![osd(&[0.1], 0.0, 1)], 0.0, 0.0);
     assert_eq!(verdict(&idle, &Evidence { rate_met: Some(false), ..evidence(0.1, 1.0) }).0, Limiter::Unknown);
     assert_eq!(serde_json::to_string(&Limiter::Qd).unwrap(), "\"QD\"");
+    assert_eq!(serde_json::to_string(&Limiter::Contended).unwrap(), "\"CONTENDED\"");
+}
+
+#[test]
+fn a_quota_that_stops_the_osds_is_the_limit_and_no_noise() {
+    let mut stopped = window(vec![osd(&[0.4, 0.4], 0.0, 1)], 0.0, 0.0);
+    for reactor in &mut stopped.osds[0].reactors {
+        (reactor.wait_ns, reactor.sleep_ns) = (500_000_000, 100_000_000);
+    }
+    assert_eq!(verdict(&stopped, &evidence(0.2, 64.0)).0, Limiter::Contended);
+    let throttled = |ns| {
+        let mut window = stopped.clone();
+        window.osds[0].process.throttled_ns = Some(ns);
+        let facts = Facts::of(&window, &evidence(0.2, 64.0));
+        (facts.verdict().limiter, facts.get(Figure::Waiting).unwrap())
+    };
+    // The kernel adds the time up over the OSD's two CPUs.
+    assert_eq!(throttled(1_000_000_000), (Limiter::Quota, 0.0));
+    let (limiter, waiting) = throttled(190_000_000);
+    assert!(limiter == Limiter::Contended && (waiting - 40.5).abs() < 0.1, "{waiting}");
+}
+
+#[test]
+fn aliens_on_the_reactors_cpus_are_no_other_processes() {
+    let waiting = |alien_cpus| {
+        let mut window = window(vec![osd(&[0.4], 0.3, alien_cpus)], 0.0, 0.0);
+        window.osds[0].reactors[0].wait_ns = 300_000_000;
+        Facts::of(&window, &evidence(0.2, 64.0)).get(Figure::Waiting).unwrap()
+    };
+    assert_eq!((waiting(0), waiting(1)), (0.0, 30.0));
+}
+
+#[test]
+fn a_store_in_memory_has_no_device_to_measure() {
+    let idle = window(vec![osd(&[0.5], 0.0, 1)], 0.0, 0.0);
+    let of = |on_drive| super::verdict(&idle, &Evidence { on_drive, ..evidence(0.6, 64.0) });
+    assert!(
+        of(true).reason.contains("the drive cannot be excluded")
+            && of(true).next.contains("carmine baseline")
+    );
+    let memory = of(false);
+    assert!(!memory.reason.contains("drive") && !memory.next.contains("baseline"), "{memory:?}");
+    assert!(memory.reason.contains("the hottest generator thread comes closest, at 60 %"), "{memory:?}");
+}
+
+#[test]
+fn more_than_a_raw_baseline_is_a_wrong_baseline() {
+    let idle = window(vec![osd(&[0.5], 0.0, 1)], 0.0, 0.0);
+    assert_eq!(verdict(&idle, &raw(Some(109.0), None)).0, Limiter::Device);
+    let wrong = super::verdict(&idle, &raw(Some(315.0), None));
+    assert!(
+        wrong.limiter == Limiter::Unknown && wrong.reason.contains("315 % of a raw baseline"),
+        "{wrong:?}"
+    );
+    assert!(wrong.next.contains("measure the baseline again"));
+    assert_eq!(verdict(&idle, &raw(None, Some(140.0))).0, Limiter::Unknown);
+}
+
+/// One point on loopback, whose share of the raw messenger was 86 to 94 % in its repeats.
+#[test]
+fn repeats_of_a_shallow_point_on_loopback_have_one_verdict() {
+    let busy = window(vec![osd(&[0.55], 0.0, 1)], 0.0, 0.0);
+    for percent in [86.0, 89.9, 90.0, 94.0, 112.0] {
+        let shallow = Evidence { depth: 4.0, ..raw(None, Some(percent)) };
+        let (limiter, why) = verdict(&busy, &shallow);
+        assert!(limiter == Limiter::Qd && why.contains("4.0 operations in flight"), "{why}");
+    }
+}
+
+#[test]
+fn osds_without_clocks_are_judged_by_their_cpus() {
+    let of = |cpu_ns, allocated_cores, depth| {
+        let process = ProcessWindow { cpu_ns, ..ProcessWindow::default() };
+        let peer = window(vec![OsdWindow { process, ..OsdWindow::default() }], 0.0, 0.0);
+        verdict(&peer, &Evidence { allocated_cores, ..evidence(0.3, depth) })
+    };
+    let (limiter, why) = of(1_900_000_000, 2.0, 1.0);
+    assert!(limiter == Limiter::Osd && why.contains("used 95 % of the 2 CPUs"), "{why}");
+    assert_eq!(of(1_700_000_000, 2.0, 1.0).0, Limiter::Qd);
+    assert_eq!(of(1_700_000_000, 2.0, 64.0).0, Limiter::Unknown);
+    assert_eq!(of(1_900_000_000, 0.0, 64.0).0, Limiter::Unknown, "nothing is known of their CPUs");
 }

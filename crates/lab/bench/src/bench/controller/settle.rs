@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use carmine_load::window::DrainWindow;
+use carmine_load::window::{DrainWindow, Window};
 
 use super::Controller;
-use super::readings::Reading;
+use crate::bench::bed::Reading;
+use crate::sample::Snapshot;
 
 /// Time between two looks at the OSDs' threads.
 const LOOK: Duration = Duration::from_millis(100);
@@ -27,7 +28,7 @@ impl Controller<'_> {
         let mut quiet = 0;
         loop {
             self.shard.sleep(LOOK).await;
-            let window = self.window_until(start, &self.setup.sampler.sample()?, 0.0);
+            let window = self.window_until(start, &self.setup.bed.sampler.sample()?);
             let occupied_ns: u64 = window.osds.iter().map(|o| o.alien_occupied_ns()).sum();
             let osds = window.osds.len().max(1) as f64;
             let part = occupied_ns.saturating_sub(last_ns) as f64 / (last.elapsed().as_nanos() as f64 * osds);
@@ -40,5 +41,14 @@ impl Controller<'_> {
             }
             self.look().await?;
         }
+    }
+
+    /// A window that ended without a word from the OSDs: which threads are reactors is known, their clocks stand still.
+    fn window_until(&self, start: &Reading, end: &Snapshot) -> Window {
+        let mut window = self.setup.bed.sampler.window(&start.kernel, end, 0.0);
+        for (osd, dump) in window.osds.iter_mut().zip(&start.osds) {
+            dump.clocks.add_to(&dump.clocks, osd);
+        }
+        window
     }
 }

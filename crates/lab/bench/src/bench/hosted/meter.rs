@@ -2,27 +2,25 @@
 
 use std::time::Duration;
 
+use crate::bench::bed::{Bed, Reading};
 use crate::sample::{Sampler, Snapshot, WatchedOsd};
 use carmine_load::ClientClocks;
 use carmine_load::window::{ProcessWindow, Window};
 
 use super::process::Clients;
-use super::target::Target;
-use crate::bench::osd_dump::{self, OsdDump};
 
 /// Time that the machine's idle baseline is measured for.
 const BASELINE: Duration = Duration::from_millis(400);
 
 /// Reads at both ends of a window.
 pub(super) struct Meter<'a> {
-    target: &'a Target,
+    bed: &'a Bed,
     baseline_cores: f64,
 }
 
-/// One reading. The tool's processes are watched like OSDs, by a sampler of their own.
-pub(super) struct Reading {
-    osds: Vec<OsdDump>,
-    kernel: Snapshot,
+/// One reading, of the tool, too: its processes are watched like OSDs, by a sampler of their own.
+pub(super) struct Readings {
+    bed: Reading,
     clients: Snapshot,
     sampler: Sampler,
 }
@@ -36,25 +34,25 @@ pub(super) struct Metered {
 
 impl<'a> Meter<'a> {
     /// Measures what the machine does anyway; nothing may load it yet.
-    pub(super) fn new(target: &'a Target) -> anyhow::Result<Meter<'a>> {
-        let before = target.sampler.sample()?;
+    pub(super) fn new(bed: &'a Bed) -> anyhow::Result<Meter<'a>> {
+        let before = bed.sampler.sample()?;
         std::thread::sleep(BASELINE);
-        let after = target.sampler.sample()?;
-        Ok(Meter { target, baseline_cores: target.sampler.baseline_cores(&before, &after) })
+        let after = bed.sampler.sample()?;
+        Ok(Meter { bed, baseline_cores: bed.sampler.baseline_cores(&before, &after) })
     }
 
     /// The OSDs' clocks first and then the kernel's, at both ends alike.
-    pub(super) fn read(&self, clients: &Clients) -> anyhow::Result<Reading> {
-        let osds = self.target.dumps();
+    pub(super) fn read(&self, clients: &Clients) -> anyhow::Result<Readings> {
+        let osds = self.bed.dumps();
         let watched = clients.pids().zip(0..).map(|(pid, id)| WatchedOsd { id, pid, alien_cpus: 0 });
         let sampler = Sampler::new(watched.collect(), None, Vec::new());
-        Ok(Reading { osds, kernel: self.target.sampler.sample()?, clients: sampler.sample()?, sampler })
+        let bed = Reading { osds, kernel: self.bed.sampler.sample()? };
+        Ok(Readings { bed, clients: sampler.sample()?, sampler })
     }
 
     /// What happened between two readings.
-    pub(super) fn metered(&self, begin: &Reading, end: &Reading) -> Metered {
-        let mut window = self.target.sampler.window(&begin.kernel, &end.kernel, self.baseline_cores);
-        osd_dump::add_to(&mut window, &begin.osds, &end.osds);
+    pub(super) fn metered(&self, begin: &Readings, end: &Readings) -> Metered {
+        let mut window = self.bed.window(&begin.bed, &end.bed, self.baseline_cores);
         let tool = end.sampler.window(&begin.clients, &end.clients, 0.0);
         let processes: Vec<&ProcessWindow> = tool.osds.iter().map(|o| &o.process).collect();
         window.machine.generator_ns += processes.iter().map(|p| p.cpu_ns).sum::<u64>();

@@ -19,7 +19,7 @@ pub(super) fn run(run: &Run<'_>) -> anyhow::Result<()> {
     if !is_wanted(run)? {
         return Ok(());
     }
-    let clients = Clients::prefill(run.tool, &run.spec, &run.programs, &run.target, run.pool)?;
+    let clients = Clients::prefill(run.tool, &run.spec, &run.programs, &run.bed, run.pool)?;
     run.finish_prefill(clients).context("the prefill failed")?;
     for image in images(run) {
         succeed(rbd(run, &["image-meta", "set", &image, FILLED, "yes"])?, "rbd image-meta set")?;
@@ -85,7 +85,7 @@ fn images(run: &Run<'_>) -> Vec<String> {
 }
 
 fn make_images(run: &Run<'_>) -> anyhow::Result<()> {
-    let place = place(&run.target, run.pool);
+    let place = place(&run.bed, run.pool);
     for (image, volume) in images(run).iter().zip(0..) {
         if !rbd(run, &["info", image])?.status.success() {
             let args = fio::create_image(&run.spec, &place, volume);
@@ -102,7 +102,7 @@ fn rbd(run: &Run<'_>, args: &[&str]) -> anyhow::Result<Output> {
 
 /// Runs a tool to its end. One that hangs ends with the OSDs or at Ctrl-C: it is in a group of its own.
 fn output(run: &Run<'_>, program: &Path, args: &[&str]) -> anyhow::Result<Output> {
-    let mut command = tool_command(program, run.target.conf().as_os_str());
+    let mut command = tool_command(program, run.bed.conf().as_os_str());
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
     while child.try_wait()?.is_none() {

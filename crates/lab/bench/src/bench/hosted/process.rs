@@ -14,7 +14,7 @@ use carmine_testbed::process::spawn_on;
 use tempfile::TempDir;
 
 use super::programs::ToolPrograms;
-use super::target::Target;
+use crate::bench::bed::Bed;
 
 /// Lines of a tool's text that are kept: `rados bench` prints one a second.
 const LINES_MAX: usize = 100_000;
@@ -87,18 +87,18 @@ impl Clients {
         tool: Tool,
         spec: &LoadSpec,
         programs: &ToolPrograms,
-        target: &Target,
+        bed: &Bed,
         pool: &str,
         millis: u64,
     ) -> anyhow::Result<Clients> {
-        let place = place(target, pool);
+        let place = place(bed, pool);
         let lines: Vec<Vec<String>> = match tool {
             Tool::RadosBench => {
                 (0..spec.numjobs).map(|job| rados::arguments(spec, &place, job, millis)).collect()
             }
             _ => (0..spec.processes).map(|at| fio::arguments(tool, spec, &place, OUTPUT, at)).collect(),
         };
-        Self::spawn(tool, &programs.load, &lines, target)
+        Self::spawn(tool, &programs.load, &lines, bed)
     }
 
     /// Starts what writes the data that a load needs.
@@ -106,20 +106,20 @@ impl Clients {
         tool: Tool,
         spec: &LoadSpec,
         programs: &ToolPrograms,
-        target: &Target,
+        bed: &Bed,
         pool: &str,
     ) -> anyhow::Result<Clients> {
-        let place = place(target, pool);
+        let place = place(bed, pool);
         let lines: Vec<Vec<String>> = match tool {
             Tool::RadosBench => {
                 (0..spec.numjobs).map(|job| rados::prefill_arguments(spec, &place, job)).collect()
             }
             _ => vec![fio::prefill_arguments(tool, spec, &place, OUTPUT)],
         };
-        Self::spawn(tool, &programs.load, &lines, target)
+        Self::spawn(tool, &programs.load, &lines, bed)
     }
 
-    fn spawn(tool: Tool, program: &Path, lines: &[Vec<String>], target: &Target) -> anyhow::Result<Clients> {
+    fn spawn(tool: Tool, program: &Path, lines: &[Vec<String>], bed: &Bed) -> anyhow::Result<Clients> {
         let root = tempfile::tempdir().context("cannot make a folder for the tool's result")?;
         let folders: Vec<PathBuf> = (0..lines.len()).map(|at| root.path().join(at.to_string())).collect();
         let mut command = vec![program.display().to_string()];
@@ -127,8 +127,8 @@ impl Clients {
         let mut clients = Clients { tool, _root: root, command, processes: Vec::new() };
         for (line, folder) in lines.iter().zip(folders) {
             std::fs::create_dir(&folder).context("cannot make a folder for the tool's result")?;
-            let child = command_for(program, line, target, &folder);
-            let mut child = spawn_on(&mut { child }, &target.client_cpus.to_vec())?;
+            let child = command_for(program, line, bed, &folder);
+            let mut child = spawn_on(&mut { child }, &bed.client_cpus())?;
             let said = Said::default();
             let pipes = (child.stdout.take(), child.stderr.take());
             // Listed before anything else can fail: it must be ended then.
@@ -223,13 +223,13 @@ impl Drop for Clients {
 }
 
 /// Where the tool finds the cluster.
-pub(super) fn place(target: &Target, pool: &str) -> ClusterAccess {
-    ClusterAccess { conf: target.conf().display().to_string(), pool: pool.to_owned() }
+pub(super) fn place(bed: &Bed, pool: &str) -> ClusterAccess {
+    ClusterAccess { conf: bed.conf().display().to_string(), pool: pool.to_owned() }
 }
 
 /// fio's rbd engine takes the configuration from the environment only.
-fn command_for(program: &Path, args: &[String], target: &Target, folder: &Path) -> Command {
-    let mut command = tool_command(program, target.conf().as_os_str());
+fn command_for(program: &Path, args: &[String], bed: &Bed, folder: &Path) -> Command {
+    let mut command = tool_command(program, bed.conf().as_os_str());
     command.args(args).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::profile::{Recorded, Recording};
+use crate::sample::Counters;
 use crate::sample::series::{Recorder, Samples};
 use anyhow::bail;
 use carmine_load::hosted::{HostedFigures, Tool};
@@ -12,12 +13,11 @@ use carmine_load::window::InstrumentWindow;
 use carmine_load::{LoadSpec, Rw};
 use indicatif::ProgressBar;
 
-use super::meter::{Meter, Metered, Reading};
+use super::meter::{Meter, Metered, Readings};
 use super::prefill;
 use super::process::Clients;
 use super::programs::ToolPrograms;
-use super::target::Target;
-use crate::bench::counters::Attached;
+use crate::bench::bed::Bed;
 
 /// How often processes and Ctrl-C are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(2);
@@ -34,7 +34,7 @@ const PREFILL_LIMIT: Duration = Duration::from_secs(24 * 3600);
 pub(super) struct Run<'a> {
     pub(super) tool: Tool,
     pub(super) spec: LoadSpec,
-    pub(super) target: Target,
+    pub(super) bed: Bed,
     pub(super) programs: ToolPrograms,
     pub(super) pool: &'a str,
     pub(super) cancel: &'a AtomicBool,
@@ -59,9 +59,9 @@ impl Run<'_> {
     pub(super) fn measure(&self, with_samples: bool) -> anyhow::Result<Outcome> {
         self.say(&format!("prefilling with {}", self.tool));
         prefill::run(self)?;
-        let meter = Meter::new(&self.target)?;
-        let osds = self.target.osd_pids();
-        let mut counters = Attached::to(&osds, with_samples);
+        let meter = Meter::new(&self.bed)?;
+        let osds = self.bed.osd_pids();
+        let mut counters = Counters::attach(&osds, with_samples);
         let mut profiled = None;
         if self.tool == Tool::RadosBench && self.spec.ramp_ms > 0 {
             // It cannot leave a part of its run out: the ramp is a run of its own.
@@ -83,7 +83,7 @@ impl Run<'_> {
             profiled = recording.map(|recording| recording?.finish());
         }
         self.say("measuring");
-        let recorder = with_samples.then(|| Recorder::start(self.target.sample_options())).transpose()?;
+        let recorder = with_samples.then(|| Recorder::start(self.bed.sample_options())).transpose()?;
         let begin = meter.read(&clients)?;
         counters.start();
         let end = self.window_end(&mut clients, &meter, begun)?;
@@ -115,7 +115,7 @@ impl Run<'_> {
         clients: &mut Clients,
         meter: &Meter<'_>,
         begun: Instant,
-    ) -> anyhow::Result<Reading> {
+    ) -> anyhow::Result<Readings> {
         let reads_once = self.tool == Tool::RadosBench && self.spec.rw == Rw::Read;
         let time = match self.spec.ends_by_itself() {
             true => PREFILL_LIMIT,
@@ -145,7 +145,7 @@ impl Run<'_> {
     }
 
     fn start(&self, millis: u64) -> anyhow::Result<Clients> {
-        Clients::start(self.tool, &self.spec, &self.programs, &self.target, self.pool, millis)
+        Clients::start(self.tool, &self.spec, &self.programs, &self.bed, self.pool, millis)
     }
 
     /// Fails if an OSD has died, or at Ctrl-C.
@@ -153,10 +153,7 @@ impl Run<'_> {
         if self.cancel.load(Ordering::Relaxed) {
             bail!("interrupted");
         }
-        if let Some((id, pid)) = self.target.osds.iter().find(|(_, process)| !process.alive()) {
-            bail!("{id} (pid {}) died under the load; see its log", pid.pid);
-        }
-        Ok(())
+        self.bed.check_alive()
     }
 
     /// Waits until the load has begun; returns when that was.
