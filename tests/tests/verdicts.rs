@@ -152,7 +152,7 @@ fn a_reactor_that_owns_all_pgs_is_an_imbalance() {
         let jobs = if cpus >= 4 { "2" } else { "1" };
         let args = ["--rw", "randread", "--iodepth", "64", "--numjobs", jobs, "--runtime", "1500ms"];
         let result = bench(&bed, &[], &args);
-        wants_mark(&result, "IMBALANCED", "a reactor owns 1 PGs, the mean is 0.5")?;
+        wants_mark(&result, "IMBALANCED", "a reactor owns 1 PG, the mean is 0.5")?;
         wants_verdict(&result, if cpus >= 4 { "IMBALANCED" } else { "SHARED" })
     });
 }

@@ -2,7 +2,7 @@
 
 mod compare;
 mod doctor;
-mod help;
+pub(crate) mod help;
 mod osdmap;
 mod peer;
 mod report;
@@ -21,9 +21,14 @@ use carmine_testbed::spec::DirArgs;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
+/// Stands below the commands.
+const WORDS_HELP: &str = "\
+`carmine help words` explains the words of results, `carmine help NOISY` one of them (both with --json);
+`carmine help verdicts` shows how it is decided what limited a load.";
+
 /// A prototype of Ceph's OSD data path: shard-per-core reactors, measured in IOPS per core.
 #[derive(Parser)]
-#[command(name = "carmine", version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "carmine", version, max_term_width = 110, after_help = WORDS_HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -67,8 +72,6 @@ pub(crate) enum Command {
     Osdmap(osdmap::OsdmapArgs),
     /// Show the version and how this program was built
     Version(version::VersionArgs),
-    /// Explain a command (`help bench`), or `words`, `verdicts` or one of the words: what results call things, and why
-    Help(help::HelpArgs),
     /// Send an OSD an admin command, such as '{"prefix":"status"}', and print its answer
     #[command(hide = true)]
     Admin(testbed::AdminArgs),
@@ -95,7 +98,6 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => testbed::plan(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),
-        Command::Help(args) => help::run(&args),
         Command::Admin(args) => testbed::admin(&args),
     }
 }

@@ -11,5 +11,11 @@ mod cmd;
 mod progress;
 
 fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(text) = cmd::help::of_words(&args) {
+        // Nobody may want to read all of it.
+        let _ = carmine_testbed::output::print(&text);
+        return ExitCode::SUCCESS;
+    }
     carmine_daemon::main(|cli: cmd::Cli| cmd::run(cli.command))
 }

@@ -124,6 +124,31 @@ fn help_and_version() {
 }
 
 #[test]
+fn help_explains_words_and_still_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let help = |args: &[&str]| {
+        let out = carmine(args, dir.path());
+        (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    for (args, part) in [
+        (&["help", "words"][..], "- **hop**: A message from one reactor to another."),
+        (&["help", "verdicts"], "| 1 | SHARED |"),
+        (&["help", "NOISY"], "NOISY (mark): "),
+        (&["help", "hop", "--json"], "\"kind\": \"term\""),
+        (&["help"], "carmine help words"),
+        // Commands, also those that are words.
+        (&["help", "bench"], "--iodepth"),
+        (&["help", "baseline"], "Usage: carmine baseline"),
+        (&["help", "store", "bench"], "Usage: carmine store bench"),
+        (&["store", "help"], "Usage: carmine store"),
+    ] {
+        let (code, text) = help(args);
+        assert!(code == Some(0) && text.contains(part), "{args:?}: {text}");
+    }
+    assert_eq!(help(&["help", "nonsense"]).0, Some(2));
+}
+
+#[test]
 fn plans_for_other_machines() {
     let dir = tempfile::tempdir().unwrap();
     let out = carmine(&["plan", "--topology", "2x28x2", "--osds", "8", "--reactors", "5"], dir.path());

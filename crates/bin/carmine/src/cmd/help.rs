@@ -1,49 +1,26 @@
-//! `carmine help`: commands, and the words of results.
-
-use std::process::ExitCode;
+//! `carmine help words`, `carmine help verdicts` and `carmine help WORD`; all other help is clap's, which knows commands only.
 
 use carmine_load::{verdict, words};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{json_text, print};
-use clap::{Args, CommandFactory as _};
+use carmine_testbed::output::json_text;
+use clap::CommandFactory as _;
 
-use super::Cli;
-
-#[derive(Args)]
-pub(crate) struct HelpArgs {
-    /// A command and its subcommands, `words`, `verdicts`, or a word such as NOISY
-    #[arg(value_name = "TOPIC")]
-    topic: Vec<String>,
-    /// Print words as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn run(args: &HelpArgs) -> anyhow::Result<ExitCode> {
-    let topic = args.topic.join(" ");
-    let found: Vec<words::Word> =
-        words::WORDS.iter().filter(|word| topic == "words" || word.name == topic).copied().collect();
-    let text = match topic.as_str() {
-        _ if args.json && !found.is_empty() => json_text(&found)?,
-        _ if args.json => return Err(Usage("--json: only words have it".into()).into()),
-        "words" => words::page(),
-        "verdicts" => verdict::page(),
-        _ if found.is_empty() => of_command(&args.topic)?,
-        _ => found.iter().map(|word| format!("{} ({}): {}\n", word.name, word.kind, word.meaning)).collect(),
+/// What is printed for these arguments; `None` if they do not ask for a word.
+pub(crate) fn of_words(args: &[String]) -> Option<String> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (topic, json) = match args[..] {
+        ["help", topic] => (topic, false),
+        ["help", topic, "--json"] | ["help", "--json", topic] => (topic, true),
+        _ => return None,
     };
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What `--help` of a command prints.
-fn of_command(names: &[String]) -> anyhow::Result<String> {
-    let mut root = Cli::command();
-    root.build();
-    let mut command = &mut root;
-    for name in names {
-        let text =
-            format!("`{name}` is neither a command nor a word; see `carmine help` and `carmine help words`");
-        command = command.find_subcommand_mut(name).ok_or(Usage(text))?;
+    let of_topic = |word: &&words::Word| topic == "words" || word.name == topic;
+    let found: Vec<words::Word> = words::WORDS.iter().filter(of_topic).copied().collect();
+    match topic {
+        "verdicts" if !json => Some(verdict::page()),
+        _ if found.is_empty() || super::Cli::command().find_subcommand(topic).is_some() => None,
+        _ if json => json_text(&found).ok(),
+        "words" => Some(words::page()),
+        _ => Some(
+            found.iter().map(|word| format!("{} ({}): {}\n", word.name, word.kind, word.meaning)).collect(),
+        ),
     }
-    Ok(command.render_long_help().to_string())
 }

@@ -13,7 +13,7 @@ carmine_types::words! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Figure: "figure" {
         Shared = "CPUs are shared",
-        Seconds = "length of the window",
+        Seconds = "the window's length",
         RateAsked = "a rate was offered",
         RateMet = "the offered rate was met",
         Throttled = "an OSD was stopped by its CPU quota",
@@ -22,12 +22,12 @@ carmine_types::words! {
         /// Only more load from CPUs that were free can refute that the generator or the depth was the limit.
         Refuted = "--confirm: more load from free CPUs gained less than 5 %",
         Confirmed = "--confirm was given",
-        OfDevice = "of the raw device was reached",
-        OfMessenger = "of the raw messenger was reached",
-        AboveBaseline = "of a raw baseline was reached",
+        OfDevice = "the part of the raw device that was reached",
+        OfMessenger = "the part of the raw messenger that was reached",
+        AboveBaseline = "the part of a raw baseline that was reached",
         DriveUnmeasured = "the store is on a drive, and there is no baseline of it",
         /// Of the time that it had its CPU: time without one is nobody's load.
-        HotReactor = "the hottest reactor had work, of the time that it had its CPU",
+        HotReactor = "the hottest reactor's work, of the time that it had its CPU",
         HotRatio = "the hottest reactor's work, compared with the mean",
         PgRatio = "the most PGs of a reactor, compared with the mean",
         ReactorMean = "the reactors were busy on average",
@@ -40,7 +40,7 @@ carmine_types::words! {
         Wanted = "a reactor was busy or without a CPU",
         AlienCpus = "an OSD's alien CPUs were busy",
         AlienThread = "a thread beside the reactors was busy",
-        Depth = "operations that the load keeps in flight for each reactor",
+        Depth = "operations in flight that the load keeps for each reactor",
     }
 }
 
