@@ -110,6 +110,14 @@ build_carmine() {
   echo "$CARGO_TARGET_DIR/release/carmine"
 }
 
+# The CPUs of a list such as 0-3,8, one a line.
+cpu_list() { # LIST
+  awk -v list="$1" 'BEGIN {
+    n = split(list, part, ",")
+    for (i = 1; i <= n; i++) { m = split(part[i], r, "-"); for (c = r[1]; c <= (m > 1 ? r[2] : r[1]); c++) print c }
+  }'
+}
+
 # What to try with the binary, a command a line; the README has the same lines.
 next_commands() { # CARMINE CPUS
   local few=''

@@ -4,6 +4,7 @@
 pub mod fuzz;
 pub mod sheet;
 pub mod tools;
+pub mod truth;
 mod turns;
 
 pub use carmine_testkit::{installed, skip};

@@ -107,7 +107,8 @@ fn a_full_replica_needs_no_restart() {
     until_health(&bed, |said| !said.contains("full") && !said.contains("PG_AVAILABILITY"));
     until(&bed, &["pg", "stat"], |said| said.contains("32 active+clean"));
     // A fixed number of objects: however fast the disk is, they fit.
-    let again = ["bench", "20", "write", "-b", "64K", "-t", "4", "--max-objects", "400", "--run-name", "again"];
+    let again =
+        ["bench", "20", "write", "-b", "64K", "-t", "4", "--max-objects", "400", "--run-name", "again"];
     bed.rados_ok(&again);
     assert_eq!(bed.pids(), pids, "nobody was restarted");
     bed.ok("down", &[]);

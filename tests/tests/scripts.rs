@@ -168,3 +168,49 @@ fn before_after_names_what_is_undecided_and_fails_by_what_is_worse() {
         assert!(said(&out).contains("undecided: cyan.randread.1: not counted as worse"), "{}", said(&out));
     }
 }
+
+/// The commands that the quickstart gives `carmine` where it may use these CPUs, and what it says.
+fn quickstart(cpus: &str) -> (Vec<String>, String) {
+    let root = tempfile::tempdir().expect("a folder");
+    let at = root.path();
+    let log = at.join("log");
+    program(at, "carmine", &format!("echo \"$*\" >>{}", log.display()));
+    let mut script = Command::new(checkout().join("scripts/quickstart"));
+    script.arg("--results").arg(at.join("results")).arg("--dir").arg(at.join("dir"));
+    script
+        .env("CARMINE_BIN", at.join("carmine"))
+        .env("QUICKSTART_CPUS", cpus)
+        .env("CARMINE_CACHE", at.join("cache"));
+    let out = script.output().expect("the script runs");
+    assert!(out.status.success(), "{}", said(&out));
+    let commands = fs::read_to_string(&log).expect("commands").lines().map(str::to_owned).collect();
+    (commands, String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[test]
+fn the_quickstart_measures_what_the_cpus_allow_each_time_with_a_baseline() {
+    let rows = |commands: &[String]| {
+        let benches = commands.iter().filter(|line| line.starts_with("bench"));
+        benches.map(|line| line.rsplit('/').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    for (cpus, beds, count, left_out) in [("3", 1, 2, 3), ("0-1", 2, 4, 2), ("0-2,5", 5, 7, 0)] {
+        let (commands, said) = quickstart(cpus);
+        let starting =
+            |word: &str| commands.iter().filter(|line| line.starts_with(word)).cloned().collect::<Vec<_>>();
+        let ups = starting("up");
+        assert_eq!((ups.len(), rows(&commands).len()), (beds, count), "{cpus}: {commands:#?}");
+        assert_eq!(
+            (starting("baseline").len(), starting("destroy").len()),
+            (count, beds),
+            "{cpus}: {commands:#?}"
+        );
+        assert!(starting("bench").iter().all(|line| line.contains("--baseline")), "{commands:#?}");
+        assert_eq!(said.matches("Left out: ").count(), left_out, "{said}");
+        // Only a lone CPU is shared, by a load that needs no client.
+        assert_eq!(ups.iter().any(|line| line.contains("--overprovisioned")), cpus == "3", "{ups:#?}");
+    }
+    let (commands, _) = quickstart("0-2,5");
+    let arms: Vec<_> =
+        commands.iter().filter(|line| line.contains("up ") && line.contains("cyan --osd-memory")).collect();
+    assert!(arms.len() == 2 && arms.iter().all(|line| line.ends_with("--client-cpus 2,5")), "{arms:#?}");
+}

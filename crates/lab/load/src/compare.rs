@@ -1,6 +1,8 @@
-//! Several results in one table.
+//! Several results in one table, and what they say in words.
 
 use serde_json::Value;
+
+use crate::insight::words;
 
 const HEADER: [&str; 11] = [
     "result",
@@ -16,7 +18,8 @@ const HEADER: [&str; 11] = [
     "verdict",
 ];
 
-/// A table of result files: (name, content). What a file does not have is `-`.
+/// A table of result files: (name, content), and below it a line for each that says what bounded it. What a file does not
+/// have is `-`.
 pub fn compare(results: &[(String, Value)]) -> String {
     let mut rows = vec![HEADER.map(str::to_owned)];
     rows.extend(results.iter().flat_map(|(name, value)| result_rows(name, value)));
@@ -34,6 +37,8 @@ pub fn compare(results: &[(String, Value)]) -> String {
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     }
+    text.push('\n');
+    text.push_str(&words(results));
     text
 }
 

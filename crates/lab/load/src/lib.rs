@@ -16,6 +16,7 @@ pub mod drive;
 pub mod fio;
 mod host;
 pub mod hosted;
+mod insight;
 mod job;
 mod ledger;
 mod pattern;

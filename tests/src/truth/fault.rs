@@ -1,0 +1,270 @@
+//! Faults: how each is made, and the words that name it. All of them fit a machine with two CPUs.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::setup::{BusyCpu, SlowDrive};
+use crate::{Testbed, carmine_bin, run};
+
+/// CPU of the OSD's reactor, and of the generator.
+const OSD_CPU: &str = "0";
+const CLIENT_CPU: &str = "1";
+/// Reads per second that a slow drive gives.
+const SLOW_DRIVE_IOPS: u32 = 300;
+/// A run takes a few seconds; the machine may be busy with other things.
+const LIMIT: Duration = Duration::from_secs(120);
+/// The word for a run that ended with an error: it counts as one that was named wrongly.
+const FAILED: &str = "FAILED";
+
+/// A fault that is put in on purpose.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    pub name: &'static str,
+    /// The words that name it correctly.
+    pub expected: &'static [&'static str],
+    /// How it is made, for the table.
+    pub what: &'static str,
+    /// Options of `carmine up`, beside one OSD with one copy on [`OSD_CPU`].
+    up: &'static [&'static str],
+    /// Options of `carmine bench`.
+    load: &'static [&'static str],
+    /// Two busy processes run on this CPU during each window.
+    busy_cpu: Option<&'static str>,
+    /// The generator has the lowest priority.
+    nice: bool,
+    /// The drive under the testbed's folder is slow, and each run has a baseline of it.
+    slow_drive: bool,
+    /// Programs that must be installed, with their packages.
+    needs: &'static [(&'static str, &'static str)],
+}
+
+const PLAIN: Fault = Fault {
+    name: "",
+    expected: &[],
+    what: "",
+    up: &["--store", "cyan"],
+    load: &[],
+    busy_cpu: None,
+    nice: false,
+    slow_drive: false,
+    needs: &[],
+};
+
+/// Every fault, in the order of the table.
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "busy-neighbour",
+        expected: &["CONTENDED"],
+        what: "two busy processes on the CPU of the only reactor, which always polls",
+        up: &["--store", "cyan", "--poll", "poll"],
+        load: &["--rw", "randread", "--iodepth", "16"],
+        busy_cpu: Some(OSD_CPU),
+        ..PLAIN
+    },
+    Fault {
+        name: "throttled-generator",
+        expected: &["QD"],
+        what: "open loop: 5,000 arrivals a second, of which the OSD could serve many times as many",
+        load: &["--rw", "randread", "--iodepth", "64", "--rate", "5000"],
+        ..PLAIN
+    },
+    Fault {
+        name: "saturated-client",
+        expected: &["CLIENT"],
+        what: "our generator, one thread with the lowest priority on a CPU with two busy processes",
+        load: &["--rw", "randread", "--iodepth", "32"],
+        busy_cpu: Some(CLIENT_CPU),
+        nice: true,
+        ..PLAIN
+    },
+    Fault {
+        name: "saturated-fio",
+        expected: &["CLIENT"],
+        what: "fio with the engine rbd: four processes on the one client CPU, which they fill",
+        load: &[
+            "--client",
+            "fio-rbd",
+            "--rw",
+            "randread",
+            "--iodepth",
+            "64",
+            "--numjobs",
+            "4",
+            "--processes",
+            "4",
+            "--volumes",
+            "4",
+            "--ramp",
+            "1",
+        ],
+        needs: &[("fio", "fio"), ("rbd", "ceph-common")],
+        ..PLAIN
+    },
+    Fault {
+        name: "slow-drive",
+        expected: &["DEVICE"],
+        what: "the OSD's drive gives 300 reads a second (a cgroup's limit), in its baseline, too",
+        up: &["--store", "blue", "--osd-size", "256M", "--sparse"],
+        load: &["--rw", "randread", "--iodepth", "8"],
+        slow_drive: true,
+        ..PLAIN
+    },
+    Fault {
+        name: "skewed-pgs",
+        expected: &["IMBALANCED"],
+        what: "two reactors, one PG; the load is made inside the OSD, as there is no third CPU for a client",
+        up: &["--store", "cyan", "--reactors", "2", "--pgs", "1", "--cpus", "0,1", "--overprovisioned"],
+        load: &["--rw", "randread", "--iodepth", "16", "--in-process"],
+        ..PLAIN
+    },
+    Fault {
+        name: "quota",
+        expected: &["QUOTA"],
+        what: "a cgroup gives the OSD 30 ms of CPU time in every 100 ms",
+        up: &["--store", "cyan", "--confine", "quota", "--confine-cpus", "0.3"],
+        load: &["--rw", "randread", "--iodepth", "64"],
+        ..PLAIN
+    },
+    Fault {
+        name: "hot-reactor",
+        expected: &["OSD", "IMBALANCED"],
+        what: "the only reactor loses half of its busy time in a loop that was put into it",
+        up: &["--store", "cyan", "--osd-env", "CARMINE_TEST_SLOWDOWN_PERCENT=50"],
+        load: &["--rw", "randread", "--iodepth", "64"],
+        ..PLAIN
+    },
+];
+
+/// A running testbed with a fault.
+pub struct Faulty {
+    fault: Fault,
+    bed: Testbed,
+    drive: Option<SlowDrive>,
+}
+
+/// The verdict of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The limiter that the result names.
+    pub word: String,
+    /// Its reason and the marks.
+    pub why: String,
+}
+
+impl Fault {
+    /// The fault of this name.
+    pub fn named(name: &str) -> Option<&'static Fault> {
+        FAULTS.iter().find(|fault| fault.name == name)
+    }
+
+    /// The verdict names this fault.
+    pub fn is_named_by(&self, seen: &Seen) -> bool {
+        self.expected.contains(&seen.word.as_str())
+    }
+
+    /// Starts a testbed with it.
+    ///
+    /// # Errors
+    /// What this machine lacks.
+    pub fn start(&self) -> Result<Faulty, String> {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if cpus < 2 {
+            return Err("it takes two CPUs".to_owned());
+        }
+        if let Some((program, package)) = self.needs.iter().find(|(program, _)| !is_installed(program)) {
+            return Err(format!("{program} is not installed: apt-get install {package}"));
+        }
+        let bed = Testbed::alone();
+        let one = ["--osds", "1", "--size", "1"];
+        let place = if self.up.contains(&"--cpus") {
+            &[][..]
+        } else {
+            &["--cpus", OSD_CPU, "--client-cpus", CLIENT_CPU]
+        };
+        let out = bed.run("up", &[&one[..], place, self.up].concat());
+        if !out.status.success() {
+            return Err(format!("carmine up: {}", last_line(&out)));
+        }
+        // The objects are written before anything is slow.
+        let faulty = Faulty { fault: *self, bed, drive: None };
+        let seen = faulty.bench(&["--rw", "randread"], Duration::from_millis(100), &[]);
+        seen.map_err(|error| format!("carmine bench: {error}"))?;
+        if !self.slow_drive {
+            return Ok(faulty);
+        }
+        let drive = SlowDrive::new(&faulty.bed.dir(), SLOW_DRIVE_IOPS).ok_or(
+            "no control group can limit block devices: run as root, with cgroup v2's controller io (or v1's blkio)",
+        )?;
+        drive.put(faulty.bed.pid("osd.0").ok_or("the OSD does not run")?);
+        Ok(Faulty { drive: Some(drive), ..faulty })
+    }
+}
+
+impl Faulty {
+    /// Measures once, with the fault in place.
+    pub fn run(&self, window: Duration) -> Seen {
+        let busy = self.fault.busy_cpu.map(|cpu| [BusyCpu::on(cpu), BusyCpu::on(cpu)]);
+        let nice: &[&str] = if self.fault.nice { &["nice", "-n", "19"] } else { &[] };
+        let measured = match &self.drive {
+            None => self.bench(self.fault.load, window, nice),
+            Some(drive) => self.baseline(drive, window).and_then(|file| {
+                self.bench(&[self.fault.load, &["--baseline", &file]].concat(), window, nice)
+            }),
+        };
+        drop(busy);
+        match measured {
+            Ok(result) => seen(&result),
+            Err(why) => Seen { word: FAILED.to_owned(), why },
+        }
+    }
+
+    /// The object `carmine` of a bench, or its error. `wrap` comes before the program's name.
+    fn bench(&self, load: &[&str], window: Duration, wrap: &[&str]) -> Result<Value, String> {
+        let file = self.bed.file("result.json");
+        let _ = std::fs::remove_file(&file);
+        self.carmine("bench", &[load, &["--json", &file]].concat(), window, wrap)?;
+        let text = std::fs::read_to_string(&file).map_err(|e| e.to_string())?;
+        let mut result: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        Ok(result["carmine"].take())
+    }
+
+    /// A baseline of the slow drive; the name of its file.
+    fn baseline(&self, drive: &SlowDrive, window: Duration) -> Result<String, String> {
+        let file = self.bed.file("baseline.json");
+        let wrap = drive.wrap();
+        let wrap: Vec<&str> = wrap.iter().map(String::as_str).collect();
+        let more = ["--ramp", "200ms", "--json", &file];
+        self.carmine("baseline", &[self.fault.load, &more].concat(), window, &wrap)?;
+        Ok(file)
+    }
+
+    fn carmine(&self, command: &str, args: &[&str], window: Duration, wrap: &[&str]) -> Result<(), String> {
+        let (bin, dir, window) = (carmine_bin(), self.bed.dir(), format!("{}ms", window.as_millis()));
+        let own = [bin.to_str().expect("UTF-8"), command, "--dir", dir.to_str().expect("UTF-8")];
+        let words = [wrap, &own, &["--size", "32m", "--runtime", &window], args].concat();
+        let out = run(Path::new(words[0]), &words[1..], LIMIT);
+        if out.status.success() { Ok(()) } else { Err(last_line(&out)) }
+    }
+}
+
+fn seen(result: &Value) -> Seen {
+    let marks = result["marks"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let reason = result["verdict_reason"].as_str().unwrap_or_default();
+    Seen {
+        word: result["verdict"].as_str().unwrap_or(FAILED).to_owned(),
+        why: [reason].into_iter().chain(marks).collect::<Vec<_>>().join("; "),
+    }
+}
+
+fn last_line(out: &Output) -> String {
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    text.lines().last().unwrap_or_default().to_owned()
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
