@@ -43,7 +43,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Runs the monitor until it is asked to stop, or fails.
 fn serve(layout: &Layout, plan: &Plan) -> anyhow::Result<()> {
-    process::restrict_to(&plan.client_cpus().to_vec())?;
+    process::restrict_to(&plan.grid.system_cpus().to_vec())?;
     let config = config(layout, plan)?;
     let reactor = Config {
         name: "mon".into(),

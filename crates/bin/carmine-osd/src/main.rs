@@ -86,15 +86,21 @@ fn say_memory(memory: &Memory) {
     }
 }
 
-/// The reactors, pinned as planned.
+/// The reactors, pinned as planned, or confined to the CPUs of the OSDs.
 fn reactors(plan: &Plan, osd: OsdId) -> anyhow::Result<Config> {
-    let row = plan.grid.osds.get(osd.0 as usize).context("the plan has no row for this OSD")?;
+    let row = plan.row(osd)?;
+    let pinned = || row.reactor_cpus().into_iter().map(Some).collect();
     Ok(Config {
         name: osd.to_string(),
-        cpus: row.reactor_cpus().into_iter().map(Some).collect(),
+        cpus: row.floating.as_ref().map_or_else(pinned, |floating| vec![None; floating.reactors]),
         poll: plan.poll.parse()?,
         alien_threads: plan.alien_threads.into(),
-        alien_cpus: row.aliens.cpus.to_vec(),
+        // Aliens of reactors that are not pinned run where these do.
+        alien_cpus: if row.floating.is_some() && row.aliens.own {
+            Vec::new()
+        } else {
+            row.aliens.cpus.to_vec()
+        },
         alien_shares_cpu: row.aliens.own,
         arena_bytes_per_shard: Memory::of(plan).arena_per_shard,
         ..Config::default()
@@ -112,9 +118,9 @@ fn store_uuid(fsid: Uuid, osd: OsdId) -> Uuid {
 
 /// Runs the OSD until it is asked to stop, or fails.
 fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
-    let reactors = reactors(plan, osd)?;
+    let (row, reactors) = (plan.row(osd)?, reactors(plan, osd)?);
     // For the threads that nobody pins: RocksDB's, the signal handler's, this one.
-    process::restrict_to(&reactors.alien_cpus)?;
+    process::restrict_to(&row.aliens.cpus.to_vec())?;
     let fsid = plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?;
     let config = Arc::new(OsdConfig {
         id: osd,
@@ -135,6 +141,10 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     }
     let metadata: Metadata = metadata::of(&layout, &plan, osd, facts.as_deref()).into();
     let known = Known { metadata, facts };
+    if let Some(floating) = &row.floating {
+        // The reactors inherit it.
+        process::restrict_to(&floating.cpus.to_vec())?;
+    }
     let running = Reactors::start(reactors, move |shard: Shard| {
         let (layout, plan, config, kv, failed) =
             (layout.clone(), plan.clone(), Arc::clone(&config), kv.clone(), failed.clone());

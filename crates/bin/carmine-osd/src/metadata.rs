@@ -24,7 +24,7 @@ pub(crate) fn of(
             .map_or_else(String::new, |(_, value)| value.trim().to_owned())
     };
     let memory = value_of(&read("/proc/meminfo"), "MemTotal");
-    let reactors = plan.grid.osds.get(osd.0 as usize).map_or(0, |row| row.reactor_cpus().len());
+    let reactors = plan.grid.osds.get(osd.0 as usize).map_or(0, |row| row.reactor_count());
     let all = [
         ("arch", std::env::consts::ARCH.to_owned()),
         ("ceph_release", "carmine".to_owned()),

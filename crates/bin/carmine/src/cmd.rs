@@ -75,6 +75,9 @@ pub(crate) enum Command {
     /// Send an OSD an admin command, such as '{"prefix":"status"}', and print its answer
     #[command(hide = true)]
     Admin(testbed::AdminArgs),
+    /// Keep CPUs busy until it is ended: the neighbour that `bench` starts on --neighbour-cpus
+    #[command(hide = true)]
+    Neighbour(testbed::NeighbourArgs),
 }
 
 /// Runs a command; the exit code is its own, errors are printed by the caller.
@@ -99,6 +102,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),
         Command::Admin(args) => testbed::admin(&args),
+        Command::Neighbour(args) => testbed::neighbour(&args),
     }
 }
 

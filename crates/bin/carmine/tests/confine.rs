@@ -113,3 +113,47 @@ fn a_cpuset_holds_every_thread() {
     bed.ok(&["down"]);
     assert!(dir.is_none_or(|dir| !dir.exists()));
 }
+
+#[test]
+fn reactors_that_are_not_pinned_may_run_on_the_whole_slice() {
+    if std::thread::available_parallelism().is_ok_and(|n| n.get() < 2) {
+        return carmine_testkit::skip("this needs two CPUs");
+    }
+    let bed = Bed::new();
+    let slices = ["--balance", "none", "--reactors", "2", "--cpus", "0-1", "--client-cpus", "0", "--system-cpus", "1"];
+    bed.ok(&[UP, &slices].concat());
+    let all = |daemon: &str, cpus: &str| {
+        let lists = affinity(bed.pid(daemon));
+        assert!(lists.len() > 2 && lists.iter().all(|list| list == cpus), "{daemon}: {lists:?}");
+    };
+    all("osd.0", "0-1");
+    all("osd.1", "0-1");
+    assert!(affinity(bed.pid("mon")).iter().all(|list| list == "1"));
+    assert_eq!(bed.status()["plan"]["grid"]["osds"][0]["floating"]["cpus"], "0-1");
+    bed.ok(&["down"]);
+    // A smaller slice, and the system beside the clients again.
+    bed.ok(&["up", "--cpus", "1"]);
+    all("osd.0", "1");
+    bed.ok(&["down"]);
+    // Pinned again, each reactor has one CPU.
+    bed.ok(&["up", "--balance", "default", "--cpus", "0-1"]);
+    let lists = affinity(bed.pid("osd.0"));
+    assert!(lists.contains(&"0".to_owned()) && lists.contains(&"1".to_owned()), "{lists:?}");
+}
+
+#[test]
+fn a_neighbour_is_busy_while_a_point_is_measured() {
+    if std::thread::available_parallelism().is_ok_and(|n| n.get() < 2) {
+        return carmine_testkit::skip("this needs two CPUs");
+    }
+    let bed = Bed::new();
+    bed.ok(&[UP, &["--cpus", "0", "--client-cpus", "0", "--neighbour-cpus", "1"]].concat());
+    let result = bed.root.path().join("result.json");
+    let load = ["bench", "--rw", "randread", "--iodepth", "4", "--size", "16m", "--runtime", "1", "--json"];
+    bed.ok(&[&load[..], &[result.to_str().unwrap()]].concat());
+    let result: Value = serde_json::from_slice(&fs::read(&result).unwrap()).unwrap();
+    let neighbour = &result["carmine"]["neighbour"];
+    assert_eq!(neighbour["cpus"], "1");
+    assert!(neighbour["cpu_seconds"].as_f64().unwrap() > 0.3, "{neighbour}");
+    assert!(!Path::new(&format!("/proc/{}", neighbour["pid"])).exists(), "it ends with the load");
+}

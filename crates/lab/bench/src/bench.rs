@@ -31,8 +31,11 @@ use setup::Setup;
 
 use crate::Doctor;
 
+use carmine_testbed::neighbour::Neighbour;
 use carmine_testbed::output::{note, print};
+use carmine_topology::Grid;
 use carmine_types::counted;
+use serde_json::json;
 
 /// Loads a testbed or a peer and prints, and keeps, what was measured. `cancel` ends it early.
 ///
@@ -53,6 +56,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     let confirm = args.confirm;
     let setup = Setup::prepare(args, doctor)?;
     print(&setup.bed.grid_of(setup.in_process.is_some()).render())?;
+    let neighbour = neighbour(&setup.bed.grid)?;
     let outcome = controller::run(&setup, cancel)?;
     if let Some(path) = &setup.state_path {
         let blocks = counted(outcome.known_blocks as usize, "block");
@@ -77,11 +81,22 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     if let Some(path) = &json {
         let mut value = report::result_json(&outcome.spec, &outcome.result, &report, unix_seconds());
         value["carmine"]["peer"] = setup.bed.about_json()?;
+        value["carmine"]["neighbour"] = json!(neighbour.as_ref().map(Neighbour::report));
         write_json(path, &value)?;
     }
     let result = &outcome.result;
     let good = result.errors == 0 && result.abandoned == 0 && result.verify.mismatches == 0;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Starts the neighbour of a testbed that has one; it ends when it is dropped.
+fn neighbour(grid: &Grid) -> anyhow::Result<Option<Neighbour>> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let neighbour = Neighbour::start(&program, &grid.neighbour)?;
+    if neighbour.is_some() {
+        note(&format!("a neighbour keeps CPUs {} busy", grid.neighbour));
+    }
+    Ok(neighbour)
 }
 
 /// Fails with what to install if a stock tool's programs are missing.

@@ -19,6 +19,7 @@ mod files;
 mod folder;
 mod layout;
 mod mkfs;
+pub mod neighbour;
 pub mod output;
 pub mod peer;
 mod places;

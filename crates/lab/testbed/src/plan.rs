@@ -6,12 +6,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
-use carmine_topology::{CpuList, Grid, PlanRequest, Topology};
+use carmine_topology::{CpuList, Grid, OsdRow, PlanRequest, Topology};
 use carmine_types::{OsdId, StoreKind, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::confine::Confine;
-use crate::error::{Result, usage};
+use crate::error::{Result, failed, usage};
 use crate::folder::FolderPlan;
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
@@ -298,8 +298,10 @@ impl Plan {
         let or =
             |given: &Option<CpuList>, stored: &mut Option<CpuList>| *stored = given.clone().or(stored.take());
         or(&wish.cpus, &mut cpu.cpus);
-        or(&wish.client_cpus, &mut cpu.client_cpus);
         or(&wish.alien_cpus, &mut cpu.alien_cpus);
+        or(&wish.system_cpus, &mut cpu.system_cpus);
+        or(&wish.neighbour_cpus, &mut cpu.neighbour_cpus);
+        cpu.client_cpus = wish.client_cpus.clone().or(cpu.client_cpus.take());
         cpu.overprovisioned |= wish.overprovisioned;
         cpu.osds_per_device = per_device;
         cpu.pgs = self.pool.pg_num;
@@ -308,7 +310,6 @@ impl Plan {
             self.confine = confine;
             cpu.cpus_per_osd = confine.cpuset();
         }
-        cpu.clients = client_count(cpu, topology);
         if let Some(threads) = wish.alien_threads {
             self.alien_threads = in_range("alien_threads", threads)?;
         }
@@ -396,6 +397,14 @@ impl Plan {
             .sum()
     }
 
+    /// The CPUs of an OSD.
+    ///
+    /// # Errors
+    /// The testbed has no such OSD.
+    pub fn row(&self, osd: OsdId) -> Result<&OsdRow> {
+        self.grid.osds.get(osd.0 as usize).ok_or_else(|| failed!("the plan has no row for {osd}"))
+    }
+
     /// Number of OSD processes.
     pub fn osds(&self) -> u32 {
         self.cpu.osds as u32
@@ -432,18 +441,10 @@ impl Plan {
         self.confine.cores(&self.grid)
     }
 
-    /// CPUs of clients, of the bench and of the monitor.
+    /// CPUs of clients.
     pub fn client_cpus(&self) -> CpuList {
         self.grid.client_cpus()
     }
-}
-
-/// How many CPUs are kept for clients: one for every two reactors, out of what the reactors leave.
-fn client_count(cpu: &PlanRequest, topology: &Topology) -> usize {
-    let reactors = cpu.osds.saturating_mul(cpu.reactors);
-    let taken = cpu.osds.saturating_mul(cpu.cpus_per_osd.unwrap_or(cpu.reactors));
-    let aliens = cpu.alien_cpus.as_ref().map_or(0, CpuList::len);
-    topology.allowed().len().saturating_sub(taken + aliens).min(reactors.div_ceil(2)).max(1)
 }
 
 /// How many OSDs share a device.

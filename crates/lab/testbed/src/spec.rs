@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use carmine_load::drive::DeviceClass;
 use carmine_load::parse_bytes;
-use carmine_topology::{CpuList, Strategy};
+use carmine_topology::{ClientCpus, CpuList, Strategy};
 use carmine_types::{FlushMode, StoreKind};
 
 use crate::confine::{ConfineCpus, ConfineKind};
@@ -181,19 +181,35 @@ settings! {
         #[axis("osd_memory_bytes", "--osd-memory", Start, Kind::Bytes)]
         osd_memory_bytes: Option<u64>,
 
-        /// Placement of reactors: default (consecutive CPUs), osd (within a socket), socket (spread), l3 [default: default]
+        /// Placement of reactors: default (consecutive CPUs), osd (within a socket), socket (spread), l3, or none (not pinned: the
+        /// scheduler decides, within --cpus) [default: default]
         #[arg(long, value_name = "STRATEGY", help_heading = "CPUs")]
         #[axis("balance", "--balance", Start, Kind::Word(Strategy::WORDS))]
         balance: Option<Strategy>,
-        /// CPUs of the reactors, such as 0-7,16 [default: all that clients and aliens do not use]
+        /// CPUs of the OSDs' reactors, such as 0-7,16 [default: all that nothing else has]
         #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+        #[axis("osd_cpus", "--cpus", Start, Kind::Text)]
         cpus: Option<CpuList>,
-        /// CPUs of clients and of the monitor
-        #[arg(long, value_name = "LIST", help_heading = "CPUs")]
-        client_cpus: Option<CpuList>,
+        /// CPUs of clients: a list, count:N, or rest (all that nothing else needs). A number of CPUs is taken as whole cores from
+        /// the highest down, from the sockets in turn, before reactors are placed: --balance, --store and --poll do not
+        /// change them [default: a third of the CPUs, or fewer where that leaves
+        /// each reactor a core of its own]
+        #[arg(long, value_name = "LIST|count:N|rest", help_heading = "CPUs")]
+        #[axis("client_cpus", "--client-cpus", Start, Kind::Text)]
+        client_cpus: Option<ClientCpus>,
         /// CPUs of alien threads (blocking work) [default: each OSD's reactor CPUs]
         #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+        #[axis("alien_cpus", "--alien-cpus", Start, Kind::Text)]
         alien_cpus: Option<CpuList>,
+        /// CPUs of the monitor and of what controls a load [default: the clients']
+        #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+        #[axis("system_cpus", "--system-cpus", Start, Kind::Text)]
+        system_cpus: Option<CpuList>,
+        /// CPUs of a neighbour, such as virtual machines: nothing else runs there, and `bench` keeps them busy while it measures
+        /// [default: none]
+        #[arg(long, value_name = "LIST", help_heading = "CPUs")]
+        #[axis("neighbour_cpus", "--neighbour-cpus", Start, Kind::Text)]
+        neighbour_cpus: Option<CpuList>,
         /// Alien threads of each OSD [default: 2]
         #[arg(long, value_name = "N", help_heading = "CPUs")]
         #[axis("alien_threads", "--alien-threads", Start, count(256))]
@@ -202,7 +218,7 @@ settings! {
         #[arg(long, value_name = "POLICY", help_heading = "CPUs")]
         #[axis("poll", "--poll", Start, Kind::Text)]
         poll: Option<String>,
-        /// Let reactors, aliens and clients share CPUs
+        /// Let reactors, aliens, clients and the others share CPUs
         #[arg(long, help_heading = "CPUs")]
         overprovisioned: bool,
         /// Limit the CPUs of each OSD. cpuset: a number of CPUs and no others; reactors are pinned to the first ones, aliens

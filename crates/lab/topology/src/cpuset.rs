@@ -1,7 +1,7 @@
 //! Cpusets: each OSD has so many CPUs and no others. Its reactors take the first of them and its aliens the rest; with
 //! fewer CPUs than reactors the reactors share them.
 
-use crate::{CpuList, PlanError, PlanRequest};
+use crate::{CpuList, PlanError, PlanRequest, Strategy};
 
 /// CPUs that each OSD takes.
 pub(crate) fn seats_each(request: &PlanRequest) -> usize {
@@ -16,6 +16,9 @@ pub(crate) fn check(request: &PlanRequest, pool: &CpuList) -> Result<(), PlanErr
     }
     if request.alien_cpus.is_some() {
         return Err(PlanError::AliensConfined);
+    }
+    if request.strategy == Strategy::None {
+        return Err(PlanError::UnpinnedConfined);
     }
     if each > pool.len() {
         return Err(PlanError::CpusetTooLarge { each, have: pool.len(), cpus: pool.clone() });

@@ -11,6 +11,8 @@ use crate::{CpuList, Strategy};
 pub enum TopologyError {
     #[error("CPU list `{text}`: {why}; write it as in 0-3,8")]
     CpuList { text: String, why: String },
+    #[error("`{text}`: write how many CPUs clients get as in count:4, name them as in 0-3,8, or take rest")]
+    ClientCount { text: String },
     #[error(
         "topology shape `{text}`: {why}; write sockets x cores x threads as in 2x28x2, or sockets x L3 groups x cores \
          x threads as in 1x8x8x2"
@@ -71,13 +73,20 @@ pub enum PlanError {
     )]
     AliensConfined,
     #[error(
+        "--balance none and --confine cpuset: a cpuset gives each OSD CPUs of its own, to which its reactors are pinned; name \
+         the CPUs of all OSDs with --cpus, or take --confine quota"
+    )]
+    UnpinnedConfined,
+    #[error(
         "--balance {strategy}: OSD {osd} needs {need} CPUs on socket {socket}, where {have} of {pool} are left; lower \
-         --osds or --reactors, widen --cpus there, take --balance default, or share CPUs with --overprovisioned"
+         --osds or --reactors, keep fewer for clients (--client-cpus count:N), widen --cpus there, take --balance default, or \
+         share CPUs with --overprovisioned"
     )]
     SocketFull { strategy: Strategy, osd: usize, socket: usize, need: usize, have: usize, pool: usize },
     #[error(
-        "no CPU is left for clients: the reactors and aliens take all {used} CPUs ({cpus}); lower --osds or \
-         --reactors, give --client-cpus, or share CPUs with --overprovisioned"
+        "clients need {}, and {have} are left beside those of others ({others}); give --client-cpus, take CPUs from the others, \
+         or share CPUs with --overprovisioned",
+        counted(*count, "CPU")
     )]
-    NoClientCpu { used: usize, cpus: CpuList },
+    NoClientCpu { count: usize, have: usize, others: CpuList },
 }

@@ -22,6 +22,15 @@ pub struct ReactorSlot {
     pub smt_busy: bool,
 }
 
+/// Reactors that are not pinned (`--balance none`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Floating {
+    /// How many an OSD has.
+    pub reactors: usize,
+    /// CPUs that they and their aliens may run on; all OSDs have the same.
+    pub cpus: CpuList,
+}
+
 /// Where an OSD's alien threads run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlienHome {
@@ -35,7 +44,11 @@ pub struct AlienHome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OsdRow {
     pub osd: usize,
+    /// None if they are not pinned.
     pub reactors: Vec<ReactorSlot>,
+    /// Where reactors that are not pinned may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floating: Option<Floating>,
     pub aliens: AlienHome,
     /// Number of the device that it shares with other OSDs; absent if it has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +56,12 @@ pub struct OsdRow {
 }
 
 impl OsdRow {
-    /// The CPU of each reactor, in reactor order: what `carmine_reactor::Config::cpus` takes.
+    /// Number of reactors, pinned or not.
+    pub fn reactor_count(&self) -> usize {
+        self.floating.as_ref().map_or(self.reactors.len(), |floating| floating.reactors)
+    }
+
+    /// The CPU of each reactor that is pinned, in reactor order.
     pub fn reactor_cpus(&self) -> Vec<usize> {
         self.reactors.iter().map(|slot| slot.place.cpu).collect()
     }
@@ -69,6 +87,12 @@ pub struct Grid {
     pub overprovisioned: bool,
     pub osds: Vec<OsdRow>,
     pub clients: Vec<ClientSlot>,
+    /// CPUs of the monitor and of what controls a load; empty: the clients'.
+    #[serde(default, skip_serializing_if = "CpuList::is_empty")]
+    pub system: CpuList,
+    /// CPUs of a neighbour, which is busy while a point is measured.
+    #[serde(default, skip_serializing_if = "CpuList::is_empty")]
+    pub neighbour: CpuList,
     /// A CPU is shared with something else: per-core figures are left out.
     pub shared: bool,
     /// PG copies each reactor will own on average, when the number of PGs is known.
@@ -82,31 +106,87 @@ impl Grid {
         plan::plan(topology, request)
     }
 
+    /// Of each OSD its reactors' CPUs, its aliens' (empty: the reactors'), and where it floats.
     pub(crate) fn assemble(
         topology: &Topology,
         request: &PlanRequest,
-        osds: Vec<OsdRow>,
-        clients: Vec<ClientSlot>,
+        rows: Vec<(Vec<usize>, CpuList, Option<Floating>)>,
+        clients: &CpuList,
     ) -> Grid {
-        let shared = osds.iter().any(|o| o.aliens.shared || o.reactors.iter().any(|r| r.shared))
-            || clients.iter().any(|c| c.shared);
+        let list = |list: &Option<CpuList>| list.clone().unwrap_or_default();
+        let placed = rows.iter().flat_map(|(cpus, aliens, floating)| {
+            cpus.iter().copied().chain(aliens).chain(floating.iter().flat_map(|f| &f.cpus))
+        });
+        let (system, neighbour) = (list(&request.system_cpus), list(&request.neighbour_cpus));
+        let in_use: CpuList = placed.chain(clients).chain(&system).chain(&neighbour).collect();
+        let sibling_in_use = |cpu: &Cpu, other: &Cpu| {
+            other.core == cpu.core && other.cpu != cpu.cpu && in_use.contains(other.cpu)
+        };
+        let smt_busy = |cpu: &Cpu| topology.cpus().iter().any(|other| sibling_in_use(cpu, other));
+        let reactor = |(reactor, place): (usize, Cpu)| {
+            let smt_busy = smt_busy(&place);
+            ReactorSlot { reactor, place, shared: false, smt_busy }
+        };
+        let cpu = |cpu: usize| topology.cpu(cpu).cloned();
+        let osd =
+            |(osd, (cpus, aliens, floating)): (usize, (Vec<usize>, CpuList, Option<Floating>))| OsdRow {
+                osd,
+                aliens: AlienHome {
+                    own: aliens.is_empty(),
+                    cpus: match &floating {
+                        _ if !aliens.is_empty() => aliens,
+                        Some(floating) => floating.cpus.clone(),
+                        None => cpus.iter().copied().collect(),
+                    },
+                    shared: false,
+                },
+                reactors: cpus.into_iter().filter_map(cpu).enumerate().map(reactor).collect(),
+                floating,
+                shared_device: osd
+                    .checked_div(request.osds_per_device)
+                    .filter(|_| request.osds_per_device > 1),
+            };
+        let client = |place: Cpu| ClientSlot { smt_busy: smt_busy(&place), place, shared: false };
         let (pgs_per_reactor, pg_warning) = pg_share(request);
-        let mut warnings = Vec::new();
-        if request.client_cpus.is_none() && clients.len() < request.clients {
-            warnings.push(format!("{} of {} client CPUs could be had", clients.len(), request.clients));
-        }
-        warnings.extend(pg_warning);
-        Grid {
+        let mut grid = Grid {
             topology: topology.summary(),
             live: topology.is_live(),
             strategy: request.strategy,
             overprovisioned: request.overprovisioned,
-            osds,
-            clients,
-            shared,
+            osds: rows.into_iter().enumerate().map(osd).collect(),
+            clients: clients.iter().filter_map(cpu).map(client).collect(),
+            system,
+            neighbour,
+            shared: false,
             pgs_per_reactor,
-            warnings,
+            warnings: pg_warning.into_iter().collect(),
+        };
+        grid.mark_shared();
+        grid
+    }
+
+    /// Marks what has a CPU together with something else.
+    fn mark_shared(&mut self) {
+        let mut uses: BTreeMap<usize, usize> = BTreeMap::new();
+        // OSDs may have alien CPUs in common.
+        let aliens = self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| osd.aliens.cpus.iter());
+        let aliens: BTreeSet<usize> = aliens.collect();
+        // The same CPUs are for all OSDs that are not pinned: together they share them only if they have more reactors.
+        let floats = || self.osds.iter().filter_map(|osd| osd.floating.as_ref());
+        let slice: BTreeSet<usize> = floats().flat_map(|floating| &floating.cpus).collect();
+        let crowded = floats().map(|floating| floating.reactors).sum::<usize>() > slice.len();
+        let pinned = self.osds.iter().flat_map(OsdRow::reactor_cpus).chain(self.client_cpus().to_vec());
+        let others = aliens.iter().chain(&slice).copied().chain(&self.system).chain(&self.neighbour);
+        for cpu in pinned.chain(others) {
+            *uses.entry(cpu).or_default() += 1;
         }
+        let shared = |cpu: usize| uses.get(&cpu).is_some_and(|n| *n > 1);
+        for osd in &mut self.osds {
+            osd.reactors.iter_mut().for_each(|slot| slot.shared = shared(slot.place.cpu));
+            osd.aliens.shared = !osd.aliens.own && osd.aliens.cpus.iter().any(shared);
+        }
+        self.clients.iter_mut().for_each(|slot| slot.shared = shared(slot.place.cpu));
+        self.shared = crowded || uses.values().any(|n| *n > 1);
     }
 
     /// The distinct CPUs of reactors and aliens: the cores that IOPS per core *allocated* counts.
@@ -118,24 +198,17 @@ impl Grid {
     /// The same placement for load from within the OSDs, which has no client threads: a CPU is shared only if reactors or
     /// aliens have it together. (SMT marks stay as they were: they are never too few.)
     pub fn without_clients(mut self) -> Grid {
-        let mut uses: BTreeMap<usize, usize> = BTreeMap::new();
-        // OSDs may have alien CPUs in common, as in the plan.
-        let given_aliens: BTreeSet<usize> =
-            self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| osd.aliens.cpus.iter()).collect();
-        for cpu in self.osds.iter().flat_map(OsdRow::reactor_cpus).chain(given_aliens) {
-            *uses.entry(cpu).or_default() += 1;
-        }
-        let shared = |cpu: usize| uses.get(&cpu).is_some_and(|n| *n > 1);
-        for osd in &mut self.osds {
-            osd.reactors.iter_mut().for_each(|slot| slot.shared = shared(slot.place.cpu));
-            osd.aliens.shared = !osd.aliens.own && osd.aliens.cpus.iter().any(shared);
-        }
         self.clients.clear();
-        self.shared = self.osds.iter().any(|o| o.aliens.shared || o.reactors.iter().any(|r| r.shared));
+        self.mark_shared();
         self
     }
 
-    /// The CPUs of clients; the monitor sleeps there, too.
+    /// The CPUs of the monitor and of what controls a load.
+    pub fn system_cpus(&self) -> CpuList {
+        if self.system.is_empty() { self.client_cpus() } else { self.system.clone() }
+    }
+
+    /// The CPUs of clients.
     pub fn client_cpus(&self) -> CpuList {
         self.clients.iter().map(|slot| slot.place.cpu).collect()
     }

@@ -4,6 +4,7 @@
 //!
 //! A plan is a pure function of its topology and request, so a plan for another machine is made here the same way.
 
+mod clients;
 mod cpulist;
 mod cpuset;
 mod describe;
@@ -15,8 +16,9 @@ mod render;
 mod sysfs;
 mod topology;
 
+pub use clients::{ClientCpus, default_clients};
 pub use cpulist::CpuList;
 pub use error::{PlanError, TopologyError};
-pub use grid::{AlienHome, ClientSlot, Grid, OsdRow, ReactorSlot};
+pub use grid::{AlienHome, ClientSlot, Floating, Grid, OsdRow, ReactorSlot};
 pub use plan::{PlanRequest, Strategy};
 pub use topology::{Cpu, Topology};

@@ -73,7 +73,8 @@ impl Pool {
 pub(crate) fn place(pool: &mut Pool, request: &PlanRequest) -> Result<Vec<Vec<usize>>, PlanError> {
     (0..request.osds)
         .map(|osd| match request.strategy {
-            Strategy::Default => Ok(spill(pool, request.reactors)),
+            // Reactors that are not pinned are not placed at all.
+            Strategy::Default | Strategy::None => Ok(spill(pool, request.reactors)),
             Strategy::Osd => in_sockets(pool, request, osd, |_| osd),
             // Counting reactors through all OSDs evens out odd numbers of reactors between the sockets.
             Strategy::Socket => in_sockets(pool, request, osd, |reactor| osd * request.reactors + reactor),

@@ -1,13 +1,12 @@
 //! From a request to a grid: which CPUs may be used, who gets them, and what is shared.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
+use crate::clients::{self, ClientCpus};
 use crate::cpuset;
-use crate::grid::{AlienHome, ClientSlot, Grid, OsdRow, ReactorSlot};
+use crate::grid::{Floating, Grid};
 use crate::place::{self, Pool};
-use crate::{Cpu, CpuList, PlanError, Topology};
+use crate::{CpuList, PlanError, Topology};
 
 carmine_types::words! {
     /// Where an OSD's reactors sit relative to each other. SMT siblings are used last in all of them.
@@ -23,6 +22,8 @@ carmine_types::words! {
         Socket = "socket",
         /// An OSD within one L3 group where it fits.
         L3 = "l3",
+        /// Reactors are not pinned: the scheduler decides, within the CPUs that OSDs may use.
+        None = "none",
     }
 }
 
@@ -33,16 +34,20 @@ pub struct PlanRequest {
     /// Reactors of each OSD.
     pub reactors: usize,
     pub strategy: Strategy,
-    /// CPUs that reactors may have; all allowed ones without clients' and aliens' when absent.
+    /// CPUs that reactors may have; all that are left to them when absent.
     pub cpus: Option<CpuList>,
-    /// CPUs of clients; chosen from what reactors leave when absent.
-    pub client_cpus: Option<CpuList>,
+    /// CPUs of clients; a share of the machine when absent (see [`ClientCpus`]).
+    pub client_cpus: Option<ClientCpus>,
     /// CPUs of alien threads; each OSD's own reactor CPUs when absent.
     pub alien_cpus: Option<CpuList>,
-    /// Lets reactors, aliens and clients share CPUs; what is shared is marked.
+    /// CPUs of the monitor and of what controls a load; the clients' when absent.
+    #[serde(default)]
+    pub system_cpus: Option<CpuList>,
+    /// CPUs that are kept free for a neighbour, which keeps them busy while a point is measured.
+    #[serde(default)]
+    pub neighbour_cpus: Option<CpuList>,
+    /// Lets reactors, aliens, clients and the others share CPUs; what is shared is marked.
     pub overprovisioned: bool,
-    /// How many client CPUs to choose when `client_cpus` is absent; 0 for none.
-    pub clients: usize,
     /// PGs of the pool, 0 when not known: for the expected PGs per reactor.
     pub pgs: u32,
     /// Replicas of each PG.
@@ -69,8 +74,9 @@ impl Default for PlanRequest {
             cpus: None,
             client_cpus: None,
             alien_cpus: None,
+            system_cpus: None,
+            neighbour_cpus: None,
             overprovisioned: false,
-            clients: 1,
             pgs: 0,
             size: 1,
             cpus_per_osd: None,
@@ -79,37 +85,61 @@ impl Default for PlanRequest {
     }
 }
 
+impl PlanRequest {
+    /// CPUs that reactors, or whole cpusets, need.
+    pub(crate) fn seats(&self) -> usize {
+        self.osds.saturating_mul(cpuset::seats_each(self))
+    }
+
+    /// The lists that were given, by their options.
+    fn lists(&self) -> Vec<(&'static str, &CpuList)> {
+        let clients = match &self.client_cpus {
+            Some(ClientCpus::List(list)) => Some(list),
+            _ => None,
+        };
+        let named = [
+            ("--cpus", self.cpus.as_ref()),
+            ("--client-cpus", clients),
+            ("--alien-cpus", self.alien_cpus.as_ref()),
+            ("--system-cpus", self.system_cpus.as_ref()),
+            ("--neighbour-cpus", self.neighbour_cpus.as_ref()),
+        ];
+        named.into_iter().filter_map(|(option, list)| Some((option, list?))).collect()
+    }
+}
+
+/// First the CPUs that were named, then the clients', which depend on nothing but the topology and on how many reactors there
+/// are; the strategy places the reactors in what is left.
 pub(crate) fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, PlanError> {
     check_lists(topology, request)?;
-    let pool_cpus = reactor_pool(topology, request);
+    let clients = clients::choose(topology, request)?;
+    let reserved = named(request, |option| option != "--cpus").union(&clients);
+    let pool_cpus = reactor_pool(topology, request, &reserved);
     cpuset::check(request, &pool_cpus)?;
-    let each = cpuset::seats_each(request);
-    let need = request.osds.saturating_mul(each);
-    if !request.overprovisioned && need > pool_cpus.len() {
-        return Err(too_few(request, need, pool_cpus));
+    if !request.overprovisioned && request.seats() > pool_cpus.len() {
+        return Err(too_few(request, &clients, pool_cpus));
     }
-    let reserved = given(&request.client_cpus).union(&given(&request.alien_cpus));
+    if request.strategy == Strategy::None {
+        let floating = Floating { reactors: request.reactors, cpus: pool_cpus };
+        let rows = alien_sets(request, &vec![Vec::new(); request.osds]);
+        let rows = rows.into_iter().map(|aliens| (Vec::new(), aliens, Some(floating.clone()))).collect();
+        return Ok(Grid::assemble(topology, request, rows, &clients));
+    }
     let mut pool = Pool::new(topology, &pool_cpus, &reserved, request.overprovisioned);
+    let each = cpuset::seats_each(request);
     let mut seats = place::place(&mut pool, &PlanRequest { reactors: each, ..request.clone() })?;
     if request.cpus_per_osd.is_some() {
         seats = cpuset::distinct(seats, &pool_cpus);
     }
-    let placed: Vec<_> = seats.iter().map(|seats| cpuset::reactors(seats, request.reactors)).collect();
-    let aliens = alien_sets(request, &seats);
-    let mut uses = Uses::default();
-    placed.iter().flatten().for_each(|cpu| uses.add(*cpu));
-    let confined = aliens.iter().filter(|_| request.cpus_per_osd.is_some()).flat_map(CpuList::iter);
-    given(&request.alien_cpus).iter().chain(confined).for_each(|cpu| uses.add(cpu));
-    let clients = match &request.client_cpus {
-        Some(list) => list.to_vec(),
-        None => choose_clients(topology, request, &uses)?,
-    };
-    clients.iter().for_each(|cpu| uses.add(*cpu));
-    Ok(assemble(topology, request, &placed, &aliens, &clients, &uses))
+    let placed = seats.iter().map(|seats| cpuset::reactors(seats, request.reactors));
+    let rows = placed.zip(alien_sets(request, &seats)).map(|(cpus, aliens)| (cpus, aliens, None)).collect();
+    Ok(Grid::assemble(topology, request, rows, &clients))
 }
 
-fn given(list: &Option<CpuList>) -> CpuList {
-    list.clone().unwrap_or_default()
+/// The CPUs of all lists whose option `wanted` accepts.
+pub(crate) fn named(request: &PlanRequest, wanted: impl Fn(&str) -> bool) -> CpuList {
+    let lists = request.lists().into_iter().filter(|(option, _)| wanted(option));
+    lists.flat_map(|(_, list)| list.iter()).collect()
 }
 
 fn check_lists(topology: &Topology, request: &PlanRequest) -> Result<(), PlanError> {
@@ -118,13 +148,7 @@ fn check_lists(topology: &Topology, request: &PlanRequest) -> Result<(), PlanErr
             return Err(PlanError::Zero { what });
         }
     }
-    let named = [
-        ("--cpus", &request.cpus),
-        ("--client-cpus", &request.client_cpus),
-        ("--alien-cpus", &request.alien_cpus),
-    ];
-    let lists: Vec<(&'static str, &CpuList)> =
-        named.into_iter().filter_map(|(option, list)| list.as_ref().map(|list| (option, list))).collect();
+    let lists = request.lists();
     for (option, list) in &lists {
         if list.is_empty() {
             return Err(PlanError::EmptyList { option });
@@ -151,32 +175,30 @@ fn check_lists(topology: &Topology, request: &PlanRequest) -> Result<(), PlanErr
 }
 
 /// CPUs that reactors may have. Sharing is allowed when overprovisioned, but not sought.
-fn reactor_pool(topology: &Topology, request: &PlanRequest) -> CpuList {
+fn reactor_pool(topology: &Topology, request: &PlanRequest, reserved: &CpuList) -> CpuList {
     if let Some(cpus) = &request.cpus {
         return cpus.clone();
     }
-    let reserved = given(&request.client_cpus).union(&given(&request.alien_cpus));
-    let free = topology.allowed().difference(&reserved);
-    if free.is_empty() && request.overprovisioned { topology.allowed().clone() } else { free }
+    let free = topology.allowed().difference(reserved);
+    let named = matches!(request.client_cpus, Some(ClientCpus::List(_)));
+    let few = free.is_empty() || !named && request.seats() > free.len();
+    if few && request.overprovisioned { topology.allowed().clone() } else { free }
 }
 
-fn too_few(request: &PlanRequest, need: usize, cpus: CpuList) -> PlanError {
-    let lists = [("clients", &request.client_cpus), ("aliens", &request.alien_cpus)];
+fn too_few(request: &PlanRequest, clients: &CpuList, cpus: CpuList) -> PlanError {
+    let kept = |(option, list): (&'static str, &CpuList)| match option {
+        "--cpus" | "--client-cpus" => None,
+        _ => Some(format!(", {list} being kept for {option}")),
+    };
     let reserved: String = match request.cpus {
         Some(_) => " in --cpus".into(),
-        None => lists
-            .iter()
-            .filter_map(|(who, list)| list.as_ref().map(|list| format!(", {list} being kept for {who}")))
+        None => std::iter::once(format!(", {clients} being kept for clients"))
+            .filter(|_| !clients.is_empty())
+            .chain(request.lists().into_iter().filter_map(kept))
             .collect(),
     };
-    PlanError::TooFew {
-        osds: request.osds,
-        reactors: request.reactors,
-        need,
-        have: cpus.len(),
-        cpus,
-        reserved,
-    }
+    let (osds, reactors) = (request.osds, request.reactors);
+    PlanError::TooFew { osds, reactors, need: request.seats(), have: cpus.len(), cpus, reserved }
 }
 
 /// Each OSD's alien CPUs, empty for "its reactors'": what reactors leave of a cpuset; else what was given, dealt out when
@@ -185,102 +207,10 @@ fn alien_sets(request: &PlanRequest, seats: &[Vec<usize>]) -> Vec<CpuList> {
     if request.cpus_per_osd.is_some() {
         return seats.iter().map(|seats| cpuset::aliens(seats, request.reactors)).collect();
     }
-    let cpus = given(&request.alien_cpus).to_vec();
+    let cpus = request.alien_cpus.iter().flatten().collect::<Vec<usize>>();
     if cpus.len() < request.osds {
         return vec![cpus.iter().copied().collect(); request.osds];
     }
-    (0..request.osds)
-        .map(|osd| {
-            let share = |n: usize| n * cpus.len() / request.osds;
-            cpus.iter().skip(share(osd)).take(share(osd + 1) - share(osd)).copied().collect()
-        })
-        .collect()
-}
-
-/// Takes client CPUs from what is least used: whole idle cores first, from the highest number down, away from the
-/// reactors.
-fn choose_clients(topology: &Topology, request: &PlanRequest, uses: &Uses) -> Result<Vec<usize>, PlanError> {
-    let mut uses = uses.clone();
-    let mut chosen = Vec::new();
-    while chosen.len() < request.clients {
-        let free = |c: &&Cpu| {
-            topology.allowed().contains(c.cpu)
-                && !chosen.contains(&c.cpu)
-                && (request.overprovisioned || uses.of(c.cpu) == 0)
-        };
-        let key = |c: &&Cpu| {
-            let siblings = topology.cpus().iter().filter(|s| s.core == c.core && s.cpu != c.cpu);
-            let busy_siblings: usize = siblings.map(|s| uses.of(s.cpu)).sum();
-            (uses.of(c.cpu), busy_siblings, c.thread, std::cmp::Reverse(c.cpu))
-        };
-        let Some(best) = topology.cpus().iter().filter(free).min_by_key(key) else { break };
-        uses.add(best.cpu);
-        chosen.push(best.cpu);
-    }
-    if chosen.is_empty() && request.clients > 0 {
-        return Err(PlanError::NoClientCpu { used: uses.0.len(), cpus: uses.0.keys().copied().collect() });
-    }
-    chosen.sort_unstable();
-    Ok(chosen)
-}
-
-/// How many slots sit on each CPU.
-#[derive(Clone, Default)]
-struct Uses(BTreeMap<usize, usize>);
-
-impl Uses {
-    fn add(&mut self, cpu: usize) {
-        *self.0.entry(cpu).or_default() += 1;
-    }
-
-    fn of(&self, cpu: usize) -> usize {
-        self.0.get(&cpu).copied().unwrap_or(0)
-    }
-}
-
-fn assemble(
-    topology: &Topology,
-    request: &PlanRequest,
-    placed: &[Vec<usize>],
-    aliens: &[CpuList],
-    clients: &[usize],
-    uses: &Uses,
-) -> Grid {
-    let smt_busy = |cpu: &Cpu| {
-        topology
-            .cpus()
-            .iter()
-            .any(|other| other.core == cpu.core && other.cpu != cpu.cpu && uses.of(other.cpu) > 0)
-    };
-    let osds: Vec<OsdRow> = placed
-        .iter()
-        .zip(aliens)
-        .enumerate()
-        .map(|(osd, (cpus, alien_cpus))| OsdRow {
-            osd,
-            reactors: cpus
-                .iter()
-                .filter_map(|cpu| topology.cpu(*cpu))
-                .enumerate()
-                .map(|(reactor, c)| ReactorSlot {
-                    reactor,
-                    place: c.clone(),
-                    shared: uses.of(c.cpu) > 1,
-                    smt_busy: smt_busy(c),
-                })
-                .collect(),
-            aliens: AlienHome {
-                own: alien_cpus.is_empty(),
-                cpus: if alien_cpus.is_empty() { cpus.iter().copied().collect() } else { alien_cpus.clone() },
-                shared: alien_cpus.iter().any(|cpu| uses.of(cpu) > 1),
-            },
-            shared_device: osd.checked_div(request.osds_per_device).filter(|_| request.osds_per_device > 1),
-        })
-        .collect();
-    let clients: Vec<ClientSlot> = clients
-        .iter()
-        .filter_map(|cpu| topology.cpu(*cpu))
-        .map(|c| ClientSlot { place: c.clone(), shared: uses.of(c.cpu) > 1, smt_busy: smt_busy(c) })
-        .collect();
-    Grid::assemble(topology, request, osds, clients)
+    let share = |n: usize| n * cpus.len() / request.osds;
+    (0..request.osds).map(|osd| cpus[share(osd)..share(osd + 1)].iter().copied().collect()).collect()
 }

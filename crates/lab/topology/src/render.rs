@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::{Cpu, CpuList, Grid, OsdRow};
+use carmine_types::counted;
+
+use crate::{Cpu, CpuList, Grid, OsdRow, Strategy};
 
 pub(crate) fn render(grid: &Grid) -> String {
     let mut text = String::new();
@@ -11,14 +13,20 @@ pub(crate) fn render(grid: &Grid) -> String {
     let _ = writeln!(text, "topology  {}", grid.topology);
     let _ = writeln!(
         text,
-        "strategy  {}{}",
+        "strategy  {}{}{}",
         grid.strategy,
+        if grid.strategy == Strategy::None { ": reactors are not pinned, the scheduler decides" } else { "" },
         if grid.overprovisioned { ", overprovisioned" } else { "" }
     );
     text.push_str(&table(grid));
     text.push_str(&clients(grid));
+    for (who, cpus) in [("system", &grid.system), ("neighbour", &grid.neighbour)] {
+        if !cpus.is_empty() {
+            let _ = writeln!(text, "{who:<9} CPU {cpus}");
+        }
+    }
     let allocated = grid.allocated_cpus();
-    let _ = writeln!(text, "allocated {} CPUs ({allocated})", allocated.len());
+    let _ = writeln!(text, "allocated {} ({allocated})", counted(allocated.len(), "CPU"));
     if grid.shared {
         text.push_str(
             "marks     * SHARED: something else runs on this CPU, too; per-core figures are left out\n",
@@ -71,6 +79,9 @@ fn table(grid: &Grid) -> String {
 }
 
 fn reactors(osd: &OsdRow) -> String {
+    if let Some(floating) = &osd.floating {
+        return format!("{} on {}", floating.reactors, floating.cpus);
+    }
     let cells = osd.reactors.iter().map(|r| format!("{}{}", r.place.cpu, marks(r.shared, r.smt_busy)));
     cells.collect::<Vec<_>>().join(" ")
 }
@@ -85,7 +96,10 @@ fn marks(shared: bool, smt_busy: bool) -> &'static str {
 }
 
 fn span(osd: &OsdRow, key: impl Fn(&Cpu) -> usize) -> String {
-    osd.reactors.iter().map(|r| key(&r.place)).collect::<CpuList>().to_string()
+    match osd.floating {
+        Some(_) => "-".to_owned(),
+        None => osd.reactors.iter().map(|r| key(&r.place)).collect::<CpuList>().to_string(),
+    }
 }
 
 fn aliens(osd: &OsdRow) -> String {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpulist::CPU_NUMBER_MAX;
@@ -188,13 +189,13 @@ impl Topology {
     /// One line for people: name and counts.
     pub fn summary(&self) -> String {
         let mut line = format!(
-            "{}: {} sockets, {} NUMA nodes, {} L3 groups, {} cores, {} CPUs",
+            "{}: {}, {}, {}, {}, {}",
             self.name,
-            self.sockets(),
-            self.nodes(),
-            self.l3_groups(),
-            self.cores(),
-            self.cpus.len()
+            counted(self.sockets(), "socket"),
+            counted(self.nodes(), "NUMA node"),
+            counted(self.l3_groups(), "L3 group"),
+            counted(self.cores(), "core"),
+            counted(self.cpus.len(), "CPU")
         );
         if self.allowed.len() < self.cpus.len() {
             line.push_str(&format!(" ({} allowed: {})", self.allowed.len(), self.allowed));

@@ -2,7 +2,7 @@
 //! difference before it is committed.
 #![allow(clippy::disallowed_methods, reason = "reads and writes golden files")]
 
-use carmine_topology::{Grid, PlanRequest, Strategy, Topology};
+use carmine_topology::{ClientCpus, Grid, PlanRequest, Strategy, Topology};
 
 const STRATEGIES: [Strategy; 4] = [Strategy::Default, Strategy::Osd, Strategy::Socket, Strategy::L3];
 
@@ -27,7 +27,7 @@ fn eight_osds_on_two_sockets() {
                 osds: 8,
                 reactors,
                 strategy,
-                clients: 8,
+                client_cpus: Some(ClientCpus::Count(8)),
                 pgs: 128,
                 size: 3,
                 ..PlanRequest::default()
@@ -44,7 +44,7 @@ fn sixteen_osds_on_eight_l3_groups() {
             osds: 16,
             reactors: 2,
             strategy,
-            clients: 8,
+            client_cpus: Some(ClientCpus::Count(8)),
             pgs: 512,
             size: 3,
             ..PlanRequest::default()
@@ -79,11 +79,28 @@ fn cpusets() {
         osds: 2,
         reactors: 2,
         cpus_per_osd: Some(3),
-        clients: 2,
+        client_cpus: Some(ClientCpus::Count(2)),
         pgs: 64,
         ..PlanRequest::default()
     };
     check("1x8x2_cpuset3", "1x8x2", &request);
     let request = PlanRequest { cpus_per_osd: Some(1), overprovisioned: true, ..request };
     check("1x8x2_cpuset1", "1x8x2", &request);
+}
+
+/// The slices of a host that also runs other things: system, OSD, and the rest for its neighbours.
+#[test]
+fn slices_by_name() {
+    let request = PlanRequest {
+        reactors: 2,
+        strategy: Strategy::None,
+        cpus: Some("4-5".parse().unwrap()),
+        system_cpus: Some("0-1".parse().unwrap()),
+        client_cpus: Some("2-3".parse().unwrap()),
+        neighbour_cpus: Some("6-31".parse().unwrap()),
+        ..PlanRequest::default()
+    };
+    check("1x16x2_4+2+26", "1x16x2", &request);
+    let no_limit = PlanRequest { cpus: None, neighbour_cpus: None, ..request };
+    check("1x16x2_no_limit", "1x16x2", &no_limit);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carmine_topology::{CpuList, Grid, PlanError, PlanRequest, Strategy, Topology};
+use carmine_topology::{ClientCpus, CpuList, Grid, PlanError, PlanRequest, Strategy, Topology};
 use proptest::prelude::{Just, prop_assert, prop_assert_eq, prop_compose, prop_oneof, proptest};
 
 fn strategies() -> impl proptest::strategy::Strategy<Value = Strategy> {
@@ -11,10 +11,11 @@ fn strategies() -> impl proptest::strategy::Strategy<Value = Strategy> {
 
 prop_compose! {
     fn cases()(sockets in 1usize..4, groups in 1usize..4, cores in 1usize..6, threads in 1usize..3,
-               osds in 1usize..9, reactors in 1usize..7, clients in 0usize..6, strategy in strategies(),
+               osds in 1usize..9, reactors in 1usize..7, clients in 1usize..6, strategy in strategies(),
                overprovisioned: bool) -> (Topology, PlanRequest) {
         let topology = Topology::from_short(&format!("{sockets}x{groups}x{cores}x{threads}")).unwrap();
-        let request = PlanRequest { osds, reactors, clients, strategy, overprovisioned, ..PlanRequest::default() };
+        let request = PlanRequest { osds, reactors, client_cpus: Some(ClientCpus::Count(clients)), strategy, overprovisioned,
+                                    ..PlanRequest::default() };
         (topology, request)
     }
 }
@@ -34,8 +35,11 @@ fn no_cpu_twice(grid: &Grid) {
 /// In `domain`'s own terms: nobody sits on a sibling as long as a core of the same domain is free.
 fn siblings_last(topology: &Topology, grid: &Grid, domain: impl Fn(&carmine_topology::Cpu) -> usize) {
     let used: BTreeSet<usize> = reactor_cpus(grid).into_iter().collect();
-    let free_first =
-        |d: usize| topology.cpus().iter().any(|c| domain(c) == d && c.thread == 0 && !used.contains(&c.cpu));
+    let free = |core: usize| {
+        let mut cpus = topology.cpus().iter().filter(|c| c.core == core);
+        cpus.all(|c| !used.contains(&c.cpu) && !grid.client_cpus().contains(c.cpu))
+    };
+    let free_first = |d: usize| topology.cpus().iter().any(|c| domain(c) == d && free(c.core));
     for cpu in topology.cpus().iter().filter(|c| used.contains(&c.cpu) && c.thread > 0) {
         assert!(
             !free_first(domain(cpu)),
@@ -50,7 +54,7 @@ fn strategy_holds(topology: &Topology, request: &PlanRequest, grid: &Grid) {
     for osd in &grid.osds {
         let sockets: Vec<usize> = osd.reactors.iter().map(|r| r.place.socket).collect();
         match request.strategy {
-            Strategy::Default => {}
+            Strategy::Default | Strategy::None => {}
             Strategy::Osd => assert!(sockets.iter().all(|s| *s == osd.osd % topology.sockets())),
             Strategy::Socket => {
                 let mut counts = vec![0usize; topology.sockets()];
@@ -69,7 +73,9 @@ fn strategy_holds(topology: &Topology, request: &PlanRequest, grid: &Grid) {
 /// The first OSDs, as many as fit when every group takes whole OSDs on whole cores, are each within one group.
 fn l3_holds(topology: &Topology, request: &PlanRequest, grid: &Grid) {
     let mut cores = BTreeMap::<usize, usize>::new();
-    topology.cpus().iter().filter(|c| c.thread == 0).for_each(|c| *cores.entry(c.l3).or_default() += 1);
+    let of_clients: BTreeSet<usize> = grid.clients.iter().map(|slot| slot.place.core).collect();
+    let whole = topology.cpus().iter().filter(|c| c.thread == 0 && !of_clients.contains(&c.core));
+    whole.for_each(|c| *cores.entry(c.l3).or_default() += 1);
     let fit: usize = cores.values().map(|n| n / request.reactors).sum();
     for osd in grid.osds.iter().take(fit) {
         let groups: BTreeSet<usize> = osd.reactors.iter().map(|r| r.place.l3).collect();
@@ -84,10 +90,10 @@ proptest! {
         let planned = Grid::plan(&topology, &request);
         let Ok(grid) = planned else {
             let error = planned.unwrap_err();
-            prop_assert!(!request.overprovisioned, "{error}");
+            let Some(ClientCpus::Count(clients)) = request.client_cpus else { panic!("a count") };
+            prop_assert!(!request.overprovisioned || clients > topology.cpus().len(), "{error}");
             let full = matches!(error, PlanError::SocketFull { .. });
-            let clients = matches!(error, PlanError::NoClientCpu { .. }) && need == topology.cpus().len();
-            prop_assert!(full || clients || need > topology.cpus().len(), "{error}");
+            prop_assert!(full || need + clients > topology.cpus().len(), "{error}");
             return Ok(());
         };
         prop_assert_eq!(reactor_cpus(&grid).len(), need);
@@ -100,19 +106,46 @@ proptest! {
         }
         no_cpu_twice(&grid);
         match request.strategy {
-            Strategy::Default | Strategy::L3 => siblings_last(&topology, &grid, |_| 0),
+            Strategy::Default | Strategy::L3 | Strategy::None => siblings_last(&topology, &grid, |_| 0),
             Strategy::Osd | Strategy::Socket => siblings_last(&topology, &grid, |c| c.socket),
         }
         if request.strategy == Strategy::L3 {
             l3_holds(&topology, &request, &grid);
         }
-        if request.strategy == Strategy::Default && need <= topology.cores() {
-            prop_assert_eq!(reactor_cpus(&grid), (0..need).collect::<Vec<_>>());
+        let of_clients: BTreeSet<usize> = grid.clients.iter().map(|slot| slot.place.core).collect();
+        let whole = topology.cpus().iter().filter(|c| c.thread == 0 && !of_clients.contains(&c.core));
+        let whole: Vec<usize> = whole.map(|c| c.cpu).collect();
+        if request.strategy == Strategy::Default && need <= whole.len() {
+            prop_assert_eq!(reactor_cpus(&grid), &whole[..need]);
         }
     }
 }
 
 proptest! {
+    /// Points that differ in placement must not differ in their clients.
+    #[test]
+    fn clients_do_not_depend_on_the_strategy((topology, request) in cases(), given in 0usize..3) {
+        let client_cpus = [None, Some(ClientCpus::Rest), request.client_cpus.clone()][given].clone();
+        let plan = |strategy| Grid::plan(&topology, &PlanRequest { strategy, client_cpus: client_cpus.clone(), ..request.clone() });
+        let all: Vec<CpuList> = Strategy::ALL.iter().filter_map(|s| plan(*s).ok()).map(|grid| grid.client_cpus()).collect();
+        prop_assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
+        prop_assert!(all.iter().all(|cpus| !cpus.is_empty()));
+    }
+
+    #[test]
+    fn reactors_that_are_not_pinned_have_what_the_others_leave((topology, request) in cases()) {
+        let Ok(grid) = Grid::plan(&topology, &PlanRequest { strategy: Strategy::None, ..request.clone() }) else { return Ok(()) };
+        for osd in &grid.osds {
+            let floating = osd.floating.as_ref().unwrap();
+            prop_assert!(osd.reactors.is_empty() && osd.aliens.own && osd.aliens.cpus == floating.cpus);
+            prop_assert_eq!(floating.reactors, request.reactors);
+            let beside = topology.all().difference(&grid.client_cpus());
+            prop_assert!(request.overprovisioned || floating.cpus == beside, "{}", grid.render());
+        }
+        prop_assert!(request.overprovisioned || !grid.shared);
+        prop_assert_eq!(grid.allocated_cpus(), grid.osds[0].aliens.cpus.clone());
+    }
+
     #[test]
     fn a_cpuset_has_as_many_cpus_as_were_asked_for((topology, request) in cases(), each in 1usize..8) {
         let request = PlanRequest { cpus_per_osd: Some(each), ..request };
@@ -135,6 +168,10 @@ fn list(text: &str) -> Option<CpuList> {
     Some(text.parse().unwrap())
 }
 
+fn clients(text: &str) -> Option<ClientCpus> {
+    Some(text.parse().unwrap())
+}
+
 fn error(shape: &str, request: PlanRequest) -> String {
     Grid::plan(&Topology::from_short(shape).unwrap(), &request).unwrap_err().to_string()
 }
@@ -145,26 +182,53 @@ fn errors_name_the_value_and_the_change() {
     let cases = [
         (
             error("1x4x1", PlanRequest { osds: 3, reactors: 2, ..base() }),
-            vec!["3 OSDs x 2 reactors need 6", "there are 4 (0-3)", "--overprovisioned"],
+            vec![
+                "3 OSDs x 2 reactors need 6",
+                "there are 3 (0-2), 3 being kept for clients",
+                "--overprovisioned",
+            ],
         ),
         (
-            error("1x4x1", PlanRequest { osds: 4, ..base() }),
-            vec!["no CPU is left for clients", "--client-cpus"],
+            error("1x4x1", PlanRequest { cpus: list("0-3"), ..base() }),
+            vec!["clients need 1 CPU, and 0 are left", "(0-3)", "--client-cpus"],
+        ),
+        (
+            error("1x4x1", PlanRequest { client_cpus: Some(ClientCpus::Count(5)), ..base() }),
+            vec!["clients need 5 CPUs, and 4 are left"],
+        ),
+        (
+            error("1x4x1", PlanRequest { system_cpus: list("0"), neighbour_cpus: list("0-1"), ..base() }),
+            vec!["CPUs 0 are in --system-cpus and in --neighbour-cpus"],
+        ),
+        (
+            error(
+                "1x4x1",
+                PlanRequest { system_cpus: list("0"), neighbour_cpus: list("1-2"), reactors: 2, ..base() },
+            ),
+            vec!["there are 0", "0 being kept for --system-cpus, 1-2 being kept for --neighbour-cpus"],
+        ),
+        (
+            error("1x4x1", PlanRequest { strategy: Strategy::None, reactors: 4, ..base() }),
+            vec!["1 OSD x 4 reactors need 4, there are 3"],
+        ),
+        (
+            error("1x4x1", PlanRequest { strategy: Strategy::None, cpus_per_osd: Some(1), ..base() }),
+            vec!["--balance none", "--confine cpuset"],
         ),
         (
             error("1x4x1", PlanRequest { cpus: list("2-5"), ..base() }),
             vec!["--cpus 4-5", "no such CPU", "0-3"],
         ),
         (
-            error("1x4x1", PlanRequest { cpus: list("0-2"), client_cpus: list("2-3"), ..base() }),
+            error("1x4x1", PlanRequest { cpus: list("0-2"), client_cpus: clients("2-3"), ..base() }),
             vec!["CPUs 2 are in --cpus and in --client-cpus", "disjoint"],
         ),
         (
-            error("1x4x1", PlanRequest { client_cpus: list("2-3"), alien_cpus: list("3"), ..base() }),
+            error("1x4x1", PlanRequest { client_cpus: clients("2-3"), alien_cpus: list("3"), ..base() }),
             vec!["CPUs 3", "--alien-cpus"],
         ),
         (
-            error("1x4x1", PlanRequest { client_cpus: list("1-3"), osds: 2, ..base() }),
+            error("1x4x1", PlanRequest { client_cpus: clients("1-3"), osds: 2, ..base() }),
             vec!["1-3 being kept for clients"],
         ),
         (error("1x4x1", PlanRequest { osds: 0, ..base() }), vec!["--osds is 0"]),
@@ -176,7 +240,6 @@ fn errors_name_the_value_and_the_change() {
                     osds: 3,
                     reactors: 2,
                     strategy: Strategy::Osd,
-                    clients: 0,
                     cpus: list("0-2,4-7"),
                     ..base()
                 },
@@ -211,22 +274,33 @@ fn errors_name_the_value_and_the_change() {
 
 #[test]
 fn the_last_free_cores_go_before_siblings_though_that_splits_an_osd() {
-    // 27 cores for 32 reactors: OSD 6 finds three cores, in three groups.
+    // 26 cores beside the client's for 32 reactors: OSD 6 finds two cores, in two groups.
     let topology = Topology::from_short("3x3x3x2").unwrap();
-    let request = PlanRequest { osds: 8, reactors: 4, strategy: Strategy::L3, ..PlanRequest::default() };
+    let request = PlanRequest {
+        osds: 8,
+        reactors: 4,
+        strategy: Strategy::L3,
+        client_cpus: Some(ClientCpus::Count(1)),
+        ..PlanRequest::default()
+    };
     let grid = Grid::plan(&topology, &request).unwrap();
     siblings_last(&topology, &grid, |_| 0);
     let whole = |osd: usize| grid.osds[osd].reactor_cpus().iter().filter(|cpu| **cpu < 27).count();
-    assert_eq!((0..8).map(whole).collect::<Vec<_>>(), [4, 4, 4, 4, 4, 4, 3, 0], "{}", grid.render());
+    assert_eq!((0..8).map(whole).collect::<Vec<_>>(), [4, 4, 4, 4, 4, 4, 2, 0], "{}", grid.render());
 }
 
 #[test]
 fn siblings_of_client_cores_come_late() {
     // Client on core 0: its sibling, CPU 4, is the last that a reactor gets.
-    let request = PlanRequest { reactors: 7, client_cpus: list("0"), ..PlanRequest::default() };
+    let request = PlanRequest { reactors: 7, client_cpus: clients("0"), ..PlanRequest::default() };
     let grid = Grid::plan(&Topology::from_short("1x4x2").unwrap(), &request).unwrap();
     assert_eq!(grid.osds[0].reactor_cpus(), [1, 2, 3, 4, 5, 6, 7]);
-    let request = PlanRequest { reactors: 3, cpus: list("4-7"), clients: 1, ..PlanRequest::default() };
+    let request = PlanRequest {
+        reactors: 3,
+        cpus: list("4-7"),
+        client_cpus: Some(ClientCpus::Count(1)),
+        ..PlanRequest::default()
+    };
     let grid = Grid::plan(&Topology::from_short("1x4x2").unwrap(), &request).unwrap();
     assert_eq!(
         (grid.osds[0].reactor_cpus(), grid.client_cpus().to_string()),
@@ -251,7 +325,7 @@ fn only_clients_share() {
     let given = PlanRequest {
         reactors: 2,
         cpus: list("0-1"),
-        client_cpus: list("0"),
+        client_cpus: clients("0"),
         overprovisioned: true,
         ..PlanRequest::default()
     };

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::neighbour::be_busy;
 use carmine_testbed::output::{note, print};
 use carmine_testbed::spec::DirArgs;
 use carmine_testbed::{
     Bed, Daemon, FolderPlan, Layout, Plan, Ruin, Status, Stopped, Testbed, Wish, ask_osd, load_plan, status,
 };
-use carmine_topology::Topology;
+use carmine_topology::{CpuList, Strategy, Topology};
 use carmine_types::{OsdId, counted};
 use clap::Args;
 
@@ -61,6 +62,13 @@ pub(crate) struct AdminArgs {
     osd: u32,
     /// The command, as JSON
     question: String,
+}
+
+#[derive(Args)]
+pub(crate) struct NeighbourArgs {
+    /// CPUs that are kept busy
+    #[arg(long, value_name = "LIST")]
+    cpus: CpuList,
 }
 
 /// Opens what a folder must hold: a testbed or a peer.
@@ -165,6 +173,12 @@ pub(crate) fn admin(args: &AdminArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Is the neighbour of a testbed, until it is ended.
+pub(crate) fn neighbour(args: &NeighbourArgs) -> anyhow::Result<ExitCode> {
+    be_busy(&args.cpus)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// 0 for a testbed that runs as it should or is stopped; 1 for one with a problem.
 pub(crate) fn show(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = status(&Layout::new(&args.dir.dir)?)?;
@@ -214,6 +228,15 @@ fn render(status: &Status) -> String {
         pool.min_size,
         pool.pg_num
     );
+    if plan.cpu.strategy == Strategy::None {
+        let cpus = plan.grid.allocated_cpus();
+        let _ = writeln!(out, "balance  none: reactors are not pinned, they may run on CPUs {cpus}");
+    }
+    for (who, cpus) in [("system", &plan.grid.system), ("neighbour", &plan.grid.neighbour)] {
+        if !cpus.is_empty() {
+            let _ = writeln!(out, "{who:<8} CPUs {cpus}");
+        }
+    }
     if !plan.osd_wrap.is_empty() {
         let _ = writeln!(out, "wrapper  {}", plan.osd_wrap.join(" "));
     }

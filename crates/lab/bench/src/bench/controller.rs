@@ -1,5 +1,5 @@
 //! The controller of a load: moves it through its phases, and reads the kernel's accounting at both ends of the window.
-//! It sleeps on a client CPU; what it uses itself is counted as the generator's.
+//! It sleeps on a CPU of the system or of the clients; what it uses itself is counted as the generator's.
 
 mod settle;
 
@@ -62,7 +62,7 @@ pub(crate) struct Outcome {
 pub(crate) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
     let config = Config {
         name: "bench".into(),
-        cpus: vec![setup.bed.client_cpus().last().copied()],
+        cpus: vec![setup.bed.grid.system_cpus().to_vec().last().copied()],
         poll: PollPolicy::Sleep,
         alien_threads: 0,
         ..Config::default()

@@ -22,6 +22,7 @@ use super::setup::COLD_PROFILE;
 use super::{BenchArgs, flame, series, unix_seconds};
 use crate::Doctor;
 use crate::archive::write_json;
+use carmine_testbed::neighbour::Neighbour;
 use carmine_testbed::output::print;
 use meter::Metered;
 use programs::ToolPrograms;
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyh
     let bed = Bed::open(checked, doctor)?;
     let programs = ToolPrograms::find(tool)?;
     print(&bed.grid.render())?;
+    let neighbour = super::neighbour(&bed.grid)?;
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
     let profile = args.profile.filter(|_| args.cache != Some(CacheState::Cold));
@@ -64,7 +66,9 @@ pub(crate) fn run(args: &BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyh
     }
     show(&outcome.figures, &report)?;
     if let Some(path) = &args.json {
-        write_json(path, &run.result_json(&outcome, &report)?)?;
+        let mut value = run.result_json(&outcome, &report)?;
+        value["carmine"]["neighbour"] = json!(neighbour.as_ref().map(Neighbour::report));
+        write_json(path, &value)?;
     }
     let figures = &outcome.figures;
     let good = figures.result.errors == 0 && figures.result.ops() > 0;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carmine_topology::{Grid, Topology};
+use carmine_topology::{Grid, Topology, default_clients};
 
 /// The machine that a plan is to run on, or another one that is only looked at.
 #[derive(Clone, Debug)]
@@ -21,9 +21,9 @@ impl Machine {
         self.topology.allowed().len()
     }
 
-    /// CPUs that reactors can have: one of three is left for clients, who need one for every two reactors.
+    /// CPUs that reactors can have: all but those that clients get where a plan does not say how many.
     pub(super) fn room(&self) -> usize {
-        (self.cpus() * 2 / 3).max(1)
+        self.cpus().saturating_sub(default_clients(self.cpus())).max(1)
     }
 
     /// Drives that OSDs get: the named devices, or as many files as a pool of size 3 needs.

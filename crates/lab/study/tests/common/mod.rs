@@ -21,14 +21,16 @@ fn place(topology: &Topology, up: &[String]) -> Result<Grid, String> {
         return Err(format!("--size {size}: there are only {osds} OSDs"));
     }
     let reactors: usize = option(up, "--reactors").unwrap_or(1);
-    let left = topology.allowed().len().saturating_sub(osds * reactors);
     let request = PlanRequest {
         osds,
         reactors,
         strategy: option(up, "--balance").unwrap_or_default(),
         cpus: option(up, "--cpus"),
         overprovisioned: up.iter().any(|word| word == "--overprovisioned"),
-        clients: (osds * reactors).div_ceil(2).min(left).max(1),
+        client_cpus: option(up, "--client-cpus"),
+        alien_cpus: option(up, "--alien-cpus"),
+        system_cpus: option(up, "--system-cpus"),
+        neighbour_cpus: option(up, "--neighbour-cpus"),
         pgs: option(up, "--pgs").unwrap_or(0),
         size,
         osds_per_device: option(up, "--osds-per-device").unwrap_or(1),

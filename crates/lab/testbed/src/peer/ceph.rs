@@ -144,7 +144,7 @@ impl Programs {
         daemon: Daemon,
     ) -> Result<Child> {
         let (program, id, cpus) = match daemon {
-            Daemon::Mon => (&self.mon, "a".to_owned(), plan.client_cpus().to_vec()),
+            Daemon::Mon => (&self.mon, "a".to_owned(), plan.grid.system_cpus().to_vec()),
             Daemon::Osd(id) => (&self.osd, id.0.to_string(), plan.osd_cpus(id.0)),
         };
         let mut command = Command::new(program);

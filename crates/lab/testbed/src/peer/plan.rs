@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use carmine_load::parse_bytes;
-use carmine_topology::{CpuList, Grid, OsdRow, PlanRequest, Topology};
+use carmine_topology::{ClientCpus, CpuList, Grid, OsdRow, PlanRequest, Topology};
 use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
@@ -63,9 +63,9 @@ pub struct PeerWish {
     /// CPUs of the OSDs, divided evenly among them, such as 0-7,16
     #[arg(long, value_name = "LIST", help_heading = "CPUs")]
     pub cpus: Option<CpuList>,
-    /// CPUs of clients and of the monitor
-    #[arg(long, value_name = "LIST", help_heading = "CPUs")]
-    pub client_cpus: Option<CpuList>,
+    /// CPUs of clients and of the monitor: a list, count:N, or rest [default: a third of the CPUs]
+    #[arg(long, value_name = "LIST|count:N|rest", help_heading = "CPUs")]
+    pub client_cpus: Option<ClientCpus>,
     /// Let OSDs and clients share CPUs
     #[arg(long, help_heading = "CPUs")]
     pub overprovisioned: bool,
@@ -280,8 +280,12 @@ mod tests {
 
     #[test]
     fn cores_are_divided_evenly_among_the_osds() {
-        let wish =
-            PeerWish { osds: Some(2), cpus: list("0-5"), client_cpus: list("6,7"), ..PeerWish::default() };
+        let wish = PeerWish {
+            osds: Some(2),
+            cpus: list("0-5"),
+            client_cpus: "6,7".parse().ok(),
+            ..PeerWish::default()
+        };
         let plan = plan(&wish).unwrap();
         assert_eq!(
             (plan.cores_per_osd(), plan.osd_cpus(0), plan.osd_cpus(1)),

@@ -1,0 +1,98 @@
+//! A neighbour (`--neighbour-cpus`): a process that keeps its CPUs busy while a point is measured, as virtual machines beside
+//! the OSDs would.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use carmine_topology::CpuList;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, TestbedError, failed};
+use crate::process::{ProcessId, restrict_to};
+
+/// The hidden command of `carmine` that is the neighbour.
+pub const NEIGHBOUR_COMMAND: &str = "neighbour";
+
+/// A neighbour that runs; it ends when this is dropped, and by itself when this process has ended.
+#[derive(Debug)]
+pub struct Neighbour {
+    child: Child,
+    cpus: CpuList,
+}
+
+/// A neighbour in a result.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NeighbourReport {
+    /// CPUs that it kept busy.
+    pub cpus: CpuList,
+    /// Its process.
+    pub pid: u32,
+    /// CPU time that it has used so far, seconds; absent if it has ended.
+    pub cpu_seconds: Option<f64>,
+}
+
+impl Neighbour {
+    /// Starts one on `cpus` from `program`, which is `carmine`; none for an empty list.
+    ///
+    /// # Errors
+    /// The program does not start.
+    pub fn start(program: &Path, cpus: &CpuList) -> Result<Option<Self>> {
+        if cpus.is_empty() {
+            return Ok(None);
+        }
+        let mut command = Command::new(program);
+        command
+            .args([NEIGHBOUR_COMMAND, "--cpus", &cpus.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let child = command.spawn().map_err(TestbedError::io("start", program))?;
+        Ok(Some(Self { child, cpus: cpus.clone() }))
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn report(&self) -> NeighbourReport {
+        let pid = self.child.id();
+        NeighbourReport { cpus: self.cpus.clone(), pid, cpu_seconds: cpu_seconds(pid) }
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        if let Some(process) = ProcessId::of(self.child.id() as i32) {
+            let _ = process.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// CPU time of a process, from `/proc/PID/schedstat` of its threads.
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let used_ns = tasks.filter_map(|task| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Some(used_ns.sum::<u64>() as f64 / 1e9)
+}
+
+/// Keeps `cpus` busy until this process is ended, which it also is when the process that started it ends.
+///
+/// # Errors
+/// A CPU may not be used.
+pub fn be_busy(cpus: &CpuList) -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|e| failed!("cannot bind this process to its parent: {e}"))?;
+    std::thread::scope(|scope| {
+        let start = |cpu| {
+            scope.spawn(move || {
+                restrict_to(&[cpu])?;
+                loop {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let threads: Vec<std::thread::ScopedJoinHandle<'_, Result<()>>> = cpus.iter().map(start).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+    })
+}
