@@ -202,6 +202,50 @@ fn the_shipped_study_of_placement_compares_what_differs() {
     assert!(error.contains("balance=osd gives the same grid as balance=default"), "{error}");
 }
 
+/// A cpuset and a quota of as many CPUs are compared under the same load, whatever the machine.
+#[test]
+fn cores_per_osd_loads_a_cpuset_as_it_loads_a_quota() {
+    let plan = shipped("cores-per-osd").unwrap().unwrap();
+    for shape in ["1x2x1", "1x8x1", "1x16x2", "2x28x2", "1x64x2"] {
+        let expansion = expand(&plan, &described(shape)).unwrap();
+        let mut in_flight = std::collections::BTreeMap::new();
+        for planned in &expansion.points {
+            let config = &planned.point.config;
+            let number = |axis| config.number(axis).unwrap();
+            let key = ["osds", "pool_size", "workload", "cpus"].map(|axis| config.show(axis));
+            let operations = number("jobs") * number("iodepth");
+            let first = *in_flight.entry(key).or_insert(operations);
+            assert_eq!(operations, first, "{shape} {}", planned.point.stem);
+            if config.text("confine") == Some("quota")
+                && let Some(cpus) = config.number("cpus")
+            {
+                assert!(number("reactors") <= 2 * cpus, "{shape} {}", planned.point.stem);
+            }
+        }
+    }
+}
+
+/// The slices of a host that also runs virtual machines: four CPUs of the system, some or no limit for the OSD, the rest for
+/// the machines.
+#[test]
+fn slices_of_a_host_are_axes() {
+    let text = "name = \"p\"\norder = \"fixed\"\n[axes]\nsystem_cpus = \"0-3\"\nclient_cpus = \"28-31\"\nreactors = 2\n\
+                [[cases]]\nosd_cpus = [\"4-5\", \"4-7\"]\nneighbour_cpus = \"8-27\"\n[[cases]]\nbalance = \"none\"\n";
+    let expansion = run("1x16x2", text);
+    let osds = |at: usize| expansion.points[at].grid.allocated_cpus().to_string();
+    assert_eq!([osds(0), osds(1), osds(2)], ["4-5", "4-5", "4-27"]);
+    for planned in &expansion.points {
+        let grid = &planned.grid;
+        assert_eq!(
+            (grid.system_cpus().to_string(), grid.client_cpus().to_string()),
+            ("0-3".into(), "28-31".into())
+        );
+        assert!(!grid.shared, "{}", grid.render());
+    }
+    assert_eq!(expansion.points[0].grid.neighbour.to_string(), "8-27");
+    assert!(expansion.points[2].grid.osds[0].floating.is_some());
+}
+
 /// A CPU of these machines is a hardware thread, and there are half as many cores.
 #[test]
 fn hardware_threads_are_not_called_cores() {
