@@ -53,14 +53,6 @@ fn raw_config(poll: PollPolicy) -> Config {
 }
 
 fn table(spec: &LoadSpec, baseline: &Baseline) -> String {
-    let row = |name: &str, iops: f64, bw_bytes: f64, mean_ns: f64, p99_ns: u64, note: &str| {
-        format!(
-            "{name:<10} {iops:>10.0} {:>9.1} {:>9.1} {:>9.1}  {note}\n",
-            bw_bytes / 1e6,
-            mean_ns / 1e3,
-            p99_ns as f64 / 1e3
-        )
-    };
     let mut text = format!(
         "{}\n{:<10} {:>10} {:>9} {:>9} {:>9}\n",
         spec.summary(),
@@ -70,19 +62,11 @@ fn table(spec: &LoadSpec, baseline: &Baseline) -> String {
         "mean us",
         "p99 us"
     );
-    if let Some(d) = &baseline.device {
-        let note = format!("{}, flush mode {}", d.drive, d.flush_mode);
-        text.push_str(&row("device", d.iops, d.bw_bytes, d.mean_ns, d.p99_ns, &note));
-    }
-    if let Some(m) = &baseline.messenger {
-        text.push_str(&row(
-            "messenger",
-            m.iops,
-            m.bw_bytes,
-            m.mean_ns,
-            m.p99_ns,
-            "one connection on loopback",
-        ));
+    for (name, raw) in [("device", &baseline.device), ("messenger", &baseline.messenger)] {
+        let Some(raw) = raw else { continue };
+        let (mb, mean_us, p99_us) = (raw.bw_bytes / 1e6, raw.mean_ns / 1e3, raw.p99_ns as f64 / 1e3);
+        let note = format!("{}, flush mode {}", raw.drive, raw.flush_mode);
+        text += &format!("{name:<10} {:>10.0} {mb:>9.1} {mean_us:>9.1} {p99_us:>9.1}  {note}\n", raw.iops);
     }
     text
 }

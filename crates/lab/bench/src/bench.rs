@@ -68,7 +68,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     };
     let mut context = setup.context(outcome.marks, outcome.settled);
     if confirm {
-        context.more_load = Some(more_load(&setup, cancel, outcome.result.ops(), &measured)?);
+        context.setting.more_load = Some(more_load(&setup, cancel, outcome.result.ops(), &measured)?);
     }
     let mut report = report::report(&outcome.spec, &outcome.result, &measured, context);
     if let Some((mode, recorded)) = setup.profile.zip(outcome.profiled) {

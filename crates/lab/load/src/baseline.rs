@@ -15,10 +15,10 @@ pub struct Baseline {
     pub messenger: Option<MessengerBaseline>,
 }
 
-/// A drive through the reactor, without an OSD.
+/// A raw load: of a drive through the reactor, or of messages of the load's size, echoed through `carmine-messenger`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct DeviceBaseline {
+pub struct RawFigures {
     pub iops: f64,
     pub bw_bytes: f64,
     pub mean_ns: f64,
@@ -27,23 +27,16 @@ pub struct DeviceBaseline {
     /// Requests in flight, of all jobs together.
     pub iodepth: u32,
     pub rw: Rw,
-    /// How writes became durable; as [`crate::report::Report::flush_mode`].
+    /// How writes became durable; as [`crate::report::Setting::flush_mode`]. Of messages: `none`.
     pub flush_mode: String,
-    /// Block device that was measured, and by way of what: `vda, scratch file`.
+    /// Block device that was measured, and by way of what: `vda, scratch file`; or which connection.
     pub drive: String,
 }
 
-/// Messages of the load's size, echoed through `carmine-messenger` on loopback.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MessengerBaseline {
-    pub iops: f64,
-    pub bw_bytes: f64,
-    pub mean_ns: f64,
-    pub p99_ns: u64,
-    pub bs_bytes: u64,
-    pub iodepth: u32,
-}
+/// Of one drive.
+pub type DeviceBaseline = RawFigures;
+/// Of one pair of reactors.
+pub type MessengerBaseline = RawFigures;
 
 /// A load as percentages of its baselines.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -148,6 +141,7 @@ mod tests {
                 p99_ns: 60_000,
                 bs_bytes: 4096,
                 iodepth: 16,
+                ..RawFigures::default()
             }),
         }
     }

@@ -18,7 +18,7 @@ pub(crate) fn of_words(args: &[String]) -> Option<String> {
         "verdicts" if !json => Some(verdict::page()),
         _ if found.is_empty() || super::Cli::command().find_subcommand(topic).is_some() => None,
         _ if json => json_text(&found).ok(),
-        "words" => Some(words::page()),
+        "words" => Some(words::PAGE.to_owned()),
         _ => Some(
             found.iter().map(|word| format!("{} ({}): {}\n", word.name, word.kind, word.meaning)).collect(),
         ),

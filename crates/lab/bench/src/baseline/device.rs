@@ -6,9 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use crate::sample::device_of;
 use anyhow::Context;
-use carmine_load::baseline::DeviceBaseline;
+use carmine_load::baseline::RawFigures;
 use carmine_load::{DeviceTarget, Geometry, LoadSpec, Prefill, run_job};
-use carmine_metrics::Histogram;
 use carmine_reactor::PollPolicy;
 use carmine_testbed::{Layout, Plan};
 use carmine_types::{FlushMode, OsdId};
@@ -44,7 +43,7 @@ pub(super) fn measure(
     plan: &Plan,
     spec: &LoadSpec,
     cancel: &AtomicBool,
-) -> anyhow::Result<Option<DeviceBaseline>> {
+) -> anyhow::Result<Option<RawFigures>> {
     if !spec.bs_bytes.is_multiple_of(BLOCK_BYTES) {
         anyhow::bail!(Usage(format!(
             "--bs {}: a device is read past the page cache, in multiples of {BLOCK_BYTES} bytes",
@@ -104,11 +103,15 @@ fn place(layout: &Layout, plan: &Plan) -> anyhow::Result<RawDevice> {
     Ok(RawDevice { path, scratch: true, drive })
 }
 
-fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -> DeviceBaseline {
-    let (iops, bw_bytes, latency) = summary(measured);
-    DeviceBaseline {
-        iops,
-        bw_bytes,
+/// What a raw load gave, both directions together.
+pub(super) fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -> RawFigures {
+    let result = &measured.result;
+    let mut latency = result.read.latency_ns.clone();
+    latency.merge(&result.write.latency_ns);
+    let seconds = measured.seconds.max(1e-9);
+    RawFigures {
+        iops: result.ops() as f64 / seconds,
+        bw_bytes: (result.read.bytes + result.write.bytes) as f64 / seconds,
         mean_ns: latency.mean(),
         p99_ns: latency.percentile(99.0),
         bs_bytes: spec.bs_bytes,
@@ -117,15 +120,6 @@ fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -
         flush_mode: mode.to_string(),
         drive: drive.to_owned(),
     }
-}
-
-/// IOPS, bytes per second and latencies of both directions.
-pub(super) fn summary(measured: &Measured) -> (f64, f64, Histogram) {
-    let result = &measured.result;
-    let mut latency = result.read.latency_ns.clone();
-    latency.merge(&result.write.latency_ns);
-    let seconds = measured.seconds.max(1e-9);
-    (result.ops() as f64 / seconds, (result.read.bytes + result.write.bytes) as f64 / seconds, latency)
 }
 
 #[cfg(test)]

@@ -10,15 +10,16 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use carmine_load::baseline::MessengerBaseline;
+use carmine_load::baseline::RawFigures;
 use carmine_load::{Geometry, JobSetup, LoadSpec, Prefill, Target, TargetError, run_job};
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, ServerConfig, connect, serve};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Config, Group, Payload, PollPolicy, Reactors, Shard};
 use carmine_testbed::Plan;
+use carmine_types::FlushMode;
 use carmine_wire::{EntityAddr, EntityType};
 
-use super::device::summary;
+use super::device::figures;
 use super::raw_config;
 use crate::raw::{on_cpus, run};
 use carmine_testbed::TestbedError::Usage;
@@ -29,11 +30,7 @@ const ECHO: u16 = 0x7e0;
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// Measures one connection.
-pub(super) fn measure(
-    plan: &Plan,
-    spec: &LoadSpec,
-    cancel: &AtomicBool,
-) -> anyhow::Result<MessengerBaseline> {
+pub(super) fn measure(plan: &Plan, spec: &LoadSpec, cancel: &AtomicBool) -> anyhow::Result<RawFigures> {
     let osd_cpu = plan.grid.osds.first().and_then(|osd| osd.reactor_cpus().first().copied());
     let poll: PollPolicy = plan.poll.parse().map_err(|e| Usage(format!("poll policy of the plan: {e}")))?;
     let (sender, receiver) = channel();
@@ -52,15 +49,7 @@ pub(super) fn measure(
     let joined = server.join();
     let measured = measured.context("raw messenger")?;
     joined.context("raw messenger")?;
-    let (iops, bw_bytes, latency) = summary(&measured);
-    Ok(MessengerBaseline {
-        iops,
-        bw_bytes,
-        mean_ns: latency.mean(),
-        p99_ns: latency.percentile(99.0),
-        bs_bytes: spec.bs_bytes,
-        iodepth: spec.iodepth,
-    })
+    Ok(figures(spec, &measured, FlushMode::None, "one connection on loopback"))
 }
 
 /// The answering side, until it is stopped.

@@ -8,7 +8,7 @@ use carmine_doctor::{Finding, Options, examine};
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
 use carmine_load::hosted::{self, Tool};
-use carmine_load::report::{CacheState, Context as ReportContext};
+use carmine_load::report::{CacheState, Context as ReportContext, Setting};
 use carmine_load::window::Window;
 use carmine_load::{LoadSpec, Route};
 use carmine_testbed::peer::PeerPlan;
@@ -236,25 +236,24 @@ impl Bed {
             }
         };
         let grid = self.grid_of(args.in_process);
-        ReportContext {
+        let setting = Setting {
             plan,
             shared: grid.shared,
-            allocated_cores,
             grid: serde_json::to_value(&grid).unwrap_or_default(),
             host: host_report(),
-            size: u32::from(self.plan.pool.size),
             in_process: args.in_process,
             flush_mode,
             flush_forced,
             stores: self.stores.clone(),
             doctor: serde_json::to_value(&self.doctor).unwrap_or_default(),
-            drives: (drives > 0).then_some(drives),
-            marks,
             cache_state: args.cache,
             baseline: args.baseline.clone(),
             conditions: json!({ "prefill": spec.prefill, "ramp_ms": spec.ramp_ms }),
-            ..ReportContext::default()
-        }
+            more_load: None,
+        };
+        let size = u32::from(self.plan.pool.size);
+        let drives = (drives > 0).then_some(drives);
+        ReportContext { setting, allocated_cores, client_cpus: None, size, drives, marks }
     }
 
     /// Who sits where under a load.

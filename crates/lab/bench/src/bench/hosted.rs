@@ -4,7 +4,6 @@
 mod meter;
 mod prefill;
 mod process;
-mod programs;
 mod run;
 
 use std::process::ExitCode;
@@ -25,7 +24,7 @@ use crate::archive::write_json;
 use carmine_testbed::neighbour::Neighbour;
 use carmine_testbed::output::print;
 use meter::Metered;
-use programs::ToolPrograms;
+use process::ToolPrograms;
 use run::{Outcome, Run};
 
 /// Time for `perf` to attach itself to the OSDs, and to write down what it saw.

@@ -130,7 +130,7 @@ impl Setup {
     pub(crate) fn context(&self, marks: Vec<String>, settled: Option<DrainWindow>) -> ReportContext {
         let mut context = self.bed.context(&self.spec, &self.conditions);
         context.marks.splice(0..0, marks);
-        context.conditions["background_work_before"] = json!(settled);
+        context.setting.conditions["background_work_before"] = json!(settled);
         context
     }
 }

@@ -1,11 +1,34 @@
 //! CPU time of the whole machine from `/proc/stat`. Busy time is what is not idle: idle time is kept to the nanosecond by
 //! the kernel's idle loop, user and system time often only by sampling at ticks.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::process::TICK_NS;
 use crate::failed;
 use carmine_testbed::Result;
+use serde_json::{Value, json};
+
+/// Ticks of one CPU since boot: user (with nice), system, irq, softirq, steal, idle (with iowait).
+pub(crate) type Ticks = [u64; 6];
+/// Places in [`Ticks`].
+const STEAL: usize = 4;
+pub(crate) const IDLE: usize = 5;
+
+/// Ticks of every CPU.
+pub(crate) fn ticks(stat: &str) -> BTreeMap<u32, Ticks> {
+    stat.lines().filter_map(line).collect()
+}
+
+fn line(line: &str) -> Option<(u32, Ticks)> {
+    let (cpu, fields) = line.strip_prefix("cpu")?.split_once(' ')?;
+    let at: Vec<u64> = fields.split_ascii_whitespace().map_while(|f| f.parse().ok()).collect();
+    let at = |n: usize| at.get(n).copied();
+    let or_0 = |n: usize| at(n).unwrap_or(0);
+    // user nice system idle iowait irq softirq steal; guest time is in user already. The line `cpu` is the sum of all.
+    let parts = [at(0)? + at(1)?, at(2)?, or_0(5), or_0(6), or_0(7), at(3)? + or_0(4)];
+    Some((cpu.parse().ok()?, parts))
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MachineCounters {
@@ -20,23 +43,12 @@ pub(super) fn read(root: &Path) -> Result<MachineCounters> {
 }
 
 fn parse(text: &str) -> Result<MachineCounters> {
-    let mut sum = MachineCounters::default();
-    for line in text.lines() {
-        let Some(rest) = line.strip_prefix("cpu") else { continue };
-        if !rest.starts_with(|c: char| c.is_ascii_digit()) {
-            continue;
-        }
-        // cpuN user nice system idle iowait irq softirq steal …
-        let fields: Vec<u64> = rest.split_ascii_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
-        let at = |n: usize| fields.get(n).copied().unwrap_or(0) * TICK_NS;
-        sum.cpus += 1;
-        sum.idle_ns += at(3) + at(4);
-        sum.steal_ns += at(7);
-    }
-    if sum.cpus == 0 {
+    let cpus = ticks(text);
+    if cpus.is_empty() {
         return Err(failed!("/proc/stat has no lines of CPUs"));
     }
-    Ok(sum)
+    let sum = |at: usize| cpus.values().map(|ticks| ticks[at]).sum::<u64>() * TICK_NS;
+    Ok(MachineCounters { cpus: cpus.len() as u32, idle_ns: sum(IDLE), steal_ns: sum(STEAL) })
 }
 
 impl MachineCounters {
@@ -47,6 +59,28 @@ impl MachineCounters {
         let steal = self.steal_ns.saturating_sub(before.steal_ns);
         all.saturating_sub(idle).saturating_sub(steal)
     }
+}
+
+/// Processor, kernel, memory and hypervisor, for results: figures of different machines can't be compared.
+pub fn host_report() -> Value {
+    let file = |path: &str| super::read(Path::new(path)).unwrap_or_default();
+    let cpuinfo = file("/proc/cpuinfo");
+    let info = |name: &str| {
+        let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));
+        line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
+    };
+    let memory_kib = file("/proc/meminfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    json!({
+        "cpu": info("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        "cpus": cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
+        "virtual": info("flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+        "kernel": file("/proc/sys/kernel/osrelease").trim(),
+        "memory_bytes": memory_kib.map(|kib| kib * 1024),
+        "carmine": env!("CARGO_PKG_VERSION"),
+    })
 }
 
 #[cfg(test)]
@@ -63,5 +97,12 @@ mod tests {
         // One second of two CPUs, 1.0 s idle, 0.1 s stolen.
         assert_eq!((after.cpus, after.busy_since(&before, 1_000_000_000)), (2, 900_000_000));
         assert!(parse("intr 5\n").is_err());
+    }
+
+    #[test]
+    fn names_the_machine() {
+        let host = host_report();
+        assert!(host["cpu"].as_str().is_some_and(|s| !s.is_empty()));
+        assert!(host["kernel"].as_str().is_some_and(|s| s.contains('.')), "{host}");
     }
 }

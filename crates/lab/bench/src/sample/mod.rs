@@ -3,8 +3,7 @@
 
 mod counters;
 mod device;
-mod host;
-mod machine;
+pub(crate) mod machine;
 mod metrics;
 mod process;
 pub mod series;
@@ -22,8 +21,8 @@ use carmine_testbed::{Result, TestbedError};
 pub use counters::Counters;
 pub use device::device_of;
 use device::{DeviceCounters, device_window};
-pub use host::host_report;
 use machine::MachineCounters;
+pub use machine::host_report;
 pub use metrics::{OsdClocks, clocks, difference};
 use process::{ProcessCounters, process_window};
 

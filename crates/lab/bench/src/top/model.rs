@@ -4,6 +4,7 @@ use carmine_topology::Grid;
 use serde::Serialize;
 
 use super::sample::{OsdSample, Sample};
+use crate::sample::machine::IDLE;
 
 /// Everything of one second.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
@@ -104,16 +105,13 @@ fn osd_view(osd: usize, before: &Result<OsdSample, String>, now: &Result<OsdSamp
 }
 
 fn cpu_views(grid: &Grid, before: &Sample, now: &Sample) -> Vec<CpuView> {
-    let cpus = now.cpus.iter().filter_map(|(cpu, times)| {
-        let old = before.cpus.iter().find(|(other, _)| other == cpu)?.1;
-        let (all, busy) = (times.total.saturating_sub(old.total), times.busy.saturating_sub(old.busy));
-        let kernel_busy_percent = if all == 0 { 0.0 } else { 100.0 * busy as f64 / all as f64 };
-        Some(with_reactors(
-            CpuView { cpu: *cpu, kernel_busy_percent, ..CpuView::default() },
-            grid,
-            before,
-            now,
-        ))
+    let cpus = now.cpus.iter().filter_map(|(cpu, ticks)| {
+        let old = before.cpus.get(cpu)?;
+        let spent: Vec<u64> = ticks.iter().zip(old).map(|(now, old)| now.saturating_sub(*old)).collect();
+        let (all, idle) = (spent.iter().sum::<u64>(), spent.get(IDLE).copied().unwrap_or(0));
+        let kernel_busy_percent = if all == 0 { 0.0 } else { 100.0 * (all - idle) as f64 / all as f64 };
+        let view = CpuView { cpu: *cpu as usize, kernel_busy_percent, ..CpuView::default() };
+        Some(with_reactors(view, grid, before, now))
     });
     cpus.collect()
 }
@@ -140,7 +138,6 @@ fn with_reactors(mut view: CpuView, grid: &Grid, before: &Sample, now: &Sample) 
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::sample::CpuTimes;
     use super::*;
     use carmine_topology::{PlanRequest, Topology};
     use serde_json::json;
@@ -163,7 +160,7 @@ pub(super) mod tests {
             metric("alien_cpu_busy_ms", [second * 100, 0]),
             metric("store_txns_in_flight", [3, 4]),
         ]});
-        let cpus = (0..8).map(|cpu| (cpu, CpuTimes { total: second * 100, busy: second * 25 }));
+        let cpus = (0..8).map(|cpu| (cpu, [second * 25, 0, 0, 0, 0, second * 75]));
         Sample {
             osds: vec![OsdSample::parse(&answer).ok_or_else(String::new), Err("gone".into())],
             cpus: cpus.collect(),

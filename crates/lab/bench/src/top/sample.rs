@@ -4,19 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::sample::machine::Ticks;
+
 /// All OSDs, in order, and all CPUs of the machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     /// What each answered, or why it did not.
     pub(super) osds: Vec<Result<OsdSample, String>>,
-    pub(super) cpus: Vec<(usize, CpuTimes)>,
-}
-
-/// Clock ticks of a CPU since boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CpuTimes {
-    pub(super) total: u64,
-    pub(super) busy: u64,
+    pub(super) cpus: BTreeMap<u32, Ticks>,
 }
 
 /// The metrics of one OSD at one moment.

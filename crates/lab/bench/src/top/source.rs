@@ -10,7 +10,8 @@ use carmine_testbed::{Daemon, Layout, Plan, http_addr};
 use carmine_types::OsdId;
 use serde_json::Value;
 
-use super::sample::{CpuTimes, OsdSample, Sample};
+use super::sample::{OsdSample, Sample};
+use crate::sample::machine::ticks;
 
 /// Time for an OSD's answer: longer than a busy reactor needs, shorter than a user's patience.
 const LIMIT: Duration = Duration::from_millis(900);
@@ -52,7 +53,7 @@ impl Source {
                 .map(|thread| thread.join().unwrap_or_else(|_| Err("the question failed".into())))
                 .collect()
         });
-        Sample { osds, cpus: cpu_times(&std::fs::read_to_string("/proc/stat").unwrap_or_default()) }
+        Sample { osds, cpus: ticks(&std::fs::read_to_string("/proc/stat").unwrap_or_default()) }
     }
 
     fn ask(&self, id: OsdId) -> Result<OsdSample, String> {
@@ -80,31 +81,9 @@ fn get(addr: SocketAddr, target: &str) -> anyhow::Result<Value> {
     serde_json::from_slice(&answer[head.unwrap()..]).context("not JSON")
 }
 
-/// Clock ticks of each CPU: all, and those that were not idle.
-fn cpu_times(stat: &str) -> Vec<(usize, CpuTimes)> {
-    let cpus = stat.lines().filter_map(|line| {
-        let (name, rest) = line.split_once(' ')?;
-        let cpu = name.strip_prefix("cpu")?.parse().ok()?;
-        // user nice system idle iowait irq softirq steal; guest time is in user already.
-        let times: Vec<u64> = rest.split_whitespace().take(8).filter_map(|t| t.parse().ok()).collect();
-        let idle = times.get(3)? + times.get(4)?;
-        let total = times.iter().sum::<u64>();
-        Some((cpu, CpuTimes { total, busy: total - idle }))
-    });
-    cpus.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_of_cpus() {
-        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 10 0 5 80 5 0 0 0 3 0\ncpu12 1 2 3 4 5 6 7 8 0 0\nintr 5";
-        let times = cpu_times(stat);
-        assert_eq!(times, [(0, CpuTimes { total: 100, busy: 15 }), (12, CpuTimes { total: 36, busy: 27 })]);
-        assert!(cpu_times("cpu0 x").is_empty());
-    }
 
     #[test]
     fn a_server_that_is_none_of_ours() {

@@ -19,7 +19,7 @@ const LITTLE_MAX: f64 = 1.1;
 /// Remarks about a window.
 pub(super) fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) -> Vec<String> {
     let mut marks = Vec::new();
-    if context.shared {
+    if context.setting.shared {
         marks.push("SHARED: reactors, aliens or clients share CPUs; figures per core are left out".into());
     }
     let wall = seconds(window.wall_ns);
@@ -45,12 +45,12 @@ pub(super) fn marks(result: &JobResult, window: &Window, context: &Context, fact
     }
     let client_wait =
         ratio(result.client.wait_ns as f64 * 100.0, result.client.wall_ns as f64).unwrap_or(0.0);
-    if client_wait >= DISTURBED && !context.in_process {
+    if client_wait >= DISTURBED && !context.setting.in_process {
         marks.push(format!(
             "NOISY: a generator thread was without a CPU for {client_wait:.0} % of the window"
         ));
     }
-    if context.in_process {
+    if context.setting.in_process {
         let guests = ratio(guests_seconds(window), wall).unwrap_or(0.0);
         marks.push(format!(
             "in-process load: the generator's CPU time is part of the OSD's; controller and monitor used {:.1} % of a CPU",

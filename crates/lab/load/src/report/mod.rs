@@ -18,7 +18,7 @@ use crate::verdict::{Evidence, Facts};
 use crate::window::{CounterWindow, OsdWindow, ReactorWindow, RocksdbNs, Window};
 use costs::{device_reads, hops_per_op, machine_seconds};
 
-pub use shape::{CacheState, Context, CpuSeconds, LatencyHistograms, OsdReport, PerCore, Report};
+pub use shape::{CacheState, Context, CpuSeconds, LatencyHistograms, OsdReport, PerCore, Report, Setting};
 pub use table::table;
 
 /// Part of a CPU that controller and monitor may use of a reactor's before that reactor's CPU counts as shared.
@@ -42,7 +42,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let osd_ops = result.read.ops as f64 + result.write.ops as f64 * f64::from(context.size.max(1));
     let osd_iops = ratio(osd_ops, wall).unwrap_or(0.0);
     // Controller and monitor sit on a reactor's CPU when the machine has no other: while they sleep, the reactor has it to itself.
-    context.shared |= context.in_process && marks::guests_seconds(window) > GUESTS_MAX * wall;
+    context.setting.shared |= context.setting.in_process && marks::guests_seconds(window) > GUESTS_MAX * wall;
     let kernel: f64 = window.osds.iter().map(|o| seconds(o.process.cpu_ns)).sum();
     let spin: f64 = window.osds.iter().map(|o| seconds(o.spin_ns())).sum();
     // What a load puts off is its own cost: one sum is behind every figure per operation, core used and core busy.
@@ -56,9 +56,10 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         pairs: pairs(spec, window, &context),
     };
     let raw = context
+        .setting
         .baseline
         .as_ref()
-        .map(|b| b.percentages(spec, &context.flush_mode, &achieved))
+        .map(|b| b.percentages(spec, &context.setting.flush_mode, &achieved))
         .unwrap_or_default();
     let evidence = Evidence {
         percent_of_device: raw.device,
@@ -75,19 +76,15 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let above_baseline = !above.is_empty();
     marks.extend(above);
     marks.extend(raw.refused);
-    let alone = |figure: Option<f64>| figure.filter(|_| !context.shared);
+    let (shared, in_process) = (context.setting.shared, context.setting.in_process);
+    let alone = |figure: Option<f64>| figure.filter(|_| !shared);
     Report {
-        plan: context.plan,
-        grid: context.grid,
-        host: context.host,
         load: spec.clone(),
         osds: window.osds.iter().map(osd_report).collect(),
         window_seconds: wall,
         iops,
         osd_iops,
         ops_in_flight,
-        shared: context.shared,
-        in_process: context.in_process,
         iops_per_core: PerCore {
             allocated: alone(ratio(iops, context.allocated_cores)),
             used: alone(ratio(ops, osd_cpu)),
@@ -100,33 +97,24 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         instructions_per_op: counted(window, ops, |c| c.instructions),
         client_cores_used: ratio(seconds(window.machine.generator_ns), wall)
             .map(|cores| (cores - window.instrument.map_or(0.0, |i| i.cores)).max(0.0))
-            .filter(|_| !context.in_process),
+            .filter(|_| !in_process),
         hops_per_op: hops_per_op(window, ops).filter(|_| clocks_known),
         device_reads_per_client_read: device_reads(spec, window)
             .and_then(|n| ratio(n, result.read.ops as f64)),
         device_bytes_per_client_byte: context
             .drives
             .and_then(|_| costs::device_bytes_per_client_byte(window, result)),
-        wire_bytes_per_client_byte: costs::wire_bytes_per_client_byte(window, result)
-            .filter(|_| !context.in_process),
+        wire_bytes_per_client_byte: costs::wire_bytes_per_client_byte(window, result).filter(|_| !in_process),
         iops_per_drive: context.drives.and_then(|drives| ratio(iops, f64::from(drives))),
         latency_histogram: LatencyHistograms {
             read: histogram(&result.read),
             write: histogram(&result.write),
         },
-        route: if context.in_process { "in-process".to_owned() } else { spec.route.to_string() },
-        flush_mode: context.flush_mode,
-        flush_forced: context.flush_forced,
-        stores: context.stores,
-        cache_state: context.cache_state,
-        baseline: context.baseline,
+        route: if in_process { "in-process".to_owned() } else { spec.route.to_string() },
         percent_of_device: raw.device,
         percent_of_messenger: raw.messenger,
         above_baseline,
-        conditions: context.conditions,
-        doctor: context.doctor,
         throttled_seconds: throttled_seconds(window),
-        more_load: context.more_load,
         drain: window.drain,
         metrics: window.metrics.clone(),
         instrument_cores: window.instrument.map(|i| i.cores),
@@ -141,6 +129,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         verify: result.verify.clone(),
         behind_ns: result.behind_ns,
         marks,
+        setting: context.setting,
     }
 }
 
@@ -152,7 +141,7 @@ fn counted(window: &Window, ops: f64, of: fn(&CounterWindow) -> Option<u64>) -> 
 /// Pairs of a generator thread and a reactor that can work side by side.
 fn pairs(spec: &LoadSpec, window: &Window, context: &Context) -> u32 {
     let reactors = window.osds.iter().map(|o| o.reactors.len() as u32).sum::<u32>();
-    if context.in_process { 0 } else { spec.numjobs.min(reactors.max(1)) }
+    if context.setting.in_process { 0 } else { spec.numjobs.min(reactors.max(1)) }
 }
 
 fn histogram(stats: &DirStats) -> Option<SparseHistogram> {
@@ -170,14 +159,14 @@ fn evidence(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Cont
     let client = result.client.busy_ns + result.client.wait_ns;
     let client = ratio(client as f64, result.client.wall_ns as f64);
     Evidence {
-        shared: context.shared,
-        client_busy: client.filter(|_| !context.in_process),
+        shared: context.setting.shared,
+        client_busy: client.filter(|_| !context.setting.in_process),
         client_cpus: ratio(seconds(window.machine.generator_ns), wall).zip(context.client_cpus),
         depth: spec.depth_total() as f64,
         rate_met: spec.rate_iops.map(|_| seconds(result.behind_ns) <= BEHIND_MAX * wall),
         allocated_cores: context.allocated_cores,
         on_drive: context.drives.is_some(),
-        more_load: context.more_load.clone(),
+        more_load: context.setting.more_load.clone(),
         ..Evidence::default()
     }
 }

@@ -11,9 +11,10 @@ use crate::spec::LoadSpec;
 use crate::verdict::{Limiter, MoreLoad};
 use crate::window::{DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, ReactorWindow};
 
-/// What only the controller knows.
-#[derive(Clone, Debug, Default)]
-pub struct Context {
+/// What is known of a load beside its window; a part of its result.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Setting {
     /// The plan that the testbed was started with.
     pub plan: Value,
     pub grid: Value,
@@ -21,31 +22,38 @@ pub struct Context {
     pub host: Value,
     /// A CPU of the grid is shared with something else.
     pub shared: bool,
-    /// Distinct CPUs of reactors and aliens, or less where a quota gives them less time.
-    pub allocated_cores: f64,
-    /// CPUs that a foreign generator may use; `None` for our own.
-    pub client_cpus: Option<u32>,
-    /// Replicas of the pool.
-    pub size: u32,
     /// The load ran inside the OSD: its CPU time is in the OSD's.
     pub in_process: bool,
     /// How the stores make writes durable: `flush`, `dsync` or `none`.
     pub flush_mode: String,
     /// It was asked for, not what the drives need.
     pub flush_forced: bool,
-    /// What the OSDs' stores lie on; none for stores in memory, and for a peer.
+    /// The drives of data, log and database of each OSD, and how its store was treated for them; none for stores in memory, and
+    /// for a peer.
     pub stores: Vec<StoreFacts>,
-    /// Distinct block devices with the stores' data; `None` for stores in memory.
-    pub drives: Option<u32>,
     pub cache_state: Option<CacheState>,
     /// What `--baseline` gave.
     pub baseline: Option<Baseline>,
-    /// What `--confirm` gave.
-    pub more_load: Option<MoreLoad>,
     /// What was done to the store before the window, and what it still had to do at its ends.
     pub conditions: Value,
     /// Findings of the doctor.
     pub doctor: Value,
+    /// A short window with more load, made to confirm the limiter; `None` without `--confirm`.
+    pub more_load: Option<MoreLoad>,
+}
+
+/// What only the controller knows.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    pub setting: Setting,
+    /// Distinct CPUs of reactors and aliens, or less where a quota gives them less time.
+    pub allocated_cores: f64,
+    /// CPUs that a foreign generator may use; `None` for our own.
+    pub client_cpus: Option<u32>,
+    /// Replicas of the pool.
+    pub size: u32,
+    /// Distinct block devices with the stores' data; `None` for stores in memory.
+    pub drives: Option<u32>,
     /// Remarks: what could not be measured.
     pub marks: Vec<String>,
 }
@@ -120,9 +128,8 @@ pub struct PerCore {
 /// The object `carmine`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    pub plan: Value,
-    pub grid: Value,
-    pub host: Value,
+    #[serde(flatten)]
+    pub setting: Setting,
     pub load: LoadSpec,
     pub osds: Vec<OsdReport>,
     pub window_seconds: f64,
@@ -132,8 +139,6 @@ pub struct Report {
     /// Operations in flight on average: IOPS × mean latency (Little's law); `None` if not every latency is known.
     #[serde(default)]
     pub ops_in_flight: Option<f64>,
-    pub shared: bool,
-    pub in_process: bool,
     pub iops_per_core: PerCore,
     /// CPU time of all OSD processes, `drain` included.
     pub osd_cpu_us_per_op: Option<f64>,
@@ -157,27 +162,13 @@ pub struct Report {
     pub latency_histogram: LatencyHistograms,
     /// `direct`, `single`, or `in-process`.
     pub route: String,
-    /// How writes became durable: `flush`, `dsync` or `none`.
-    pub flush_mode: String,
-    /// It was asked for, not what the drives need.
-    #[serde(default)]
-    pub flush_forced: bool,
-    /// The drives of data, log and database of each OSD, and how its store was treated for them.
-    #[serde(default)]
-    pub stores: Vec<StoreFacts>,
-    pub cache_state: Option<CacheState>,
-    pub baseline: Option<Baseline>,
     /// Of the raw baselines of the same block size, depth, direction and flush mode.
     pub percent_of_device: Option<f64>,
     pub percent_of_messenger: Option<f64>,
     /// More than its raw baseline: a cache, or a mistake.
     pub above_baseline: bool,
-    pub conditions: Value,
-    pub doctor: Value,
     /// Time that a cgroup's CPU quota kept the OSDs from running; `None` without a quota.
     pub throttled_seconds: Option<f64>,
-    /// A short window with more load, made to confirm the limiter; `None` without `--confirm`.
-    pub more_load: Option<MoreLoad>,
     /// What the OSDs still had to do after the window; its CPU time is in every figure per operation, core used and core busy.
     /// `None` for stores that put nothing off.
     pub drain: Option<DrainWindow>,

@@ -17,8 +17,11 @@ const HOTTEST: usize = 3;
 /// The result as a table for a terminal.
 pub fn table(result: &JobResult, report: &Report) -> String {
     let mut text = String::new();
-    let way =
-        if report.in_process { "in-process".to_owned() } else { format!("route {}", report.load.route) };
+    let way = if report.setting.in_process {
+        "in-process".to_owned()
+    } else {
+        format!("route {}", report.load.route)
+    };
     let _ = writeln!(text, "{}, {way}", report.load.summary());
     let _ = writeln!(
         text,
@@ -32,7 +35,7 @@ pub fn table(result: &JobResult, report: &Report) -> String {
     }
     let _ = writeln!(text, "{}", cores_line(report));
     let _ = writeln!(text, "{}", raw_line(report));
-    StoreFacts::lines(&report.stores).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    StoreFacts::lines(&report.setting.stores).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     for osd in &report.osds {
         let c = &osd.cpu_seconds;
         let _ = writeln!(
@@ -103,8 +106,8 @@ fn raw_line(report: &Report) -> String {
         report.iops_per_drive.map_or_else(|| "-".into(), |n| format!("{n:.0}")),
         percent(report.percent_of_device),
         percent(report.percent_of_messenger),
-        report.flush_mode,
-        if report.flush_forced { ", forced" } else { "" },
+        report.setting.flush_mode,
+        if report.setting.flush_forced { ", forced" } else { "" },
     )
 }
 
@@ -134,7 +137,7 @@ fn direction_row(name: &str, stats: &DirStats, wall: f64) -> String {
 fn cores_line(report: &Report) -> String {
     let show =
         |figure: Option<f64>, digits: usize| figure.map_or_else(|| "-".into(), |n| format!("{n:.digits$}"));
-    let cores = if report.shared {
+    let cores = if report.setting.shared {
         "IOPS/core SHARED (left out)".to_owned()
     } else {
         let c = &report.iops_per_core;

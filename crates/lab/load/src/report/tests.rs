@@ -43,7 +43,17 @@ fn case(shared: bool) -> (LoadSpec, JobResult, Window, Context) {
         ..MachineWindow::default()
     };
     let window = Window { wall_ns: 2_000_000_000, osds: vec![osd], machine, ..Window::default() };
-    (spec, result, window, Context { shared, allocated_cores: 1.0, size: 3, ..Context::default() })
+    (
+        spec,
+        result,
+        window,
+        Context {
+            setting: Setting { shared, ..Setting::default() },
+            allocated_cores: 1.0,
+            size: 3,
+            ..Context::default()
+        },
+    )
 }
 
 #[test]
@@ -177,11 +187,12 @@ fn a_result_carries_its_latencies_route_and_amplification() {
     let (spec, result, mut window, context) = case(false);
     window.osds[0].process.device_write_bytes = 8000 * 4096 * 2;
     window.osds[0].wire_bytes = Some(8000 * 4096);
-    let context = Context { drives: Some(2), flush_mode: "flush".into(), ..context };
+    let mut context = Context { drives: Some(2), ..context };
+    context.setting.flush_mode = "flush".into();
     let r = report(&spec, &result, &window, context.clone());
     assert_eq!((r.device_bytes_per_client_byte, r.wire_bytes_per_client_byte), (Some(2.0), Some(1.0)));
     assert_eq!(
-        (r.iops_per_drive, r.route.as_str(), r.flush_mode.as_str()),
+        (r.iops_per_drive, r.route.as_str(), r.setting.flush_mode.as_str()),
         (Some(2000.0), "direct", "flush")
     );
     assert_eq!(r.latency_histogram.read.map(|h| h.count), Some(6000));
@@ -206,7 +217,8 @@ fn more_than_the_raw_device_is_flagged() {
         drive: "vda".into(),
     };
     let baseline = Some(crate::baseline::Baseline { device: Some(device), messenger: None });
-    let context = Context { drives: Some(1), baseline, ..context };
+    let mut context = Context { drives: Some(1), ..context };
+    context.setting.baseline = baseline;
     let r = report(&spec, &result, &window, context);
     assert_eq!(r.percent_of_device, Some(600.0));
     assert!(
@@ -248,14 +260,14 @@ fn a_flamegraph_is_named_or_why_there_is_none() {
 
 #[test]
 fn guests_that_work_on_a_reactors_cpu_share_it() {
-    let (spec, result, mut window, context) = case(false);
-    let context = Context { in_process: true, ..context };
+    let (spec, result, mut window, mut context) = case(false);
+    context.setting.in_process = true;
     window.machine.generator_ns = 10_000_000;
     window.machine.mon_ns = 10_000_000;
     let quiet = report(&spec, &result, &window, context.clone());
-    assert!(!quiet.shared && quiet.iops_per_core.allocated.is_some(), "{:?}", quiet.marks);
+    assert!(!quiet.setting.shared && quiet.iops_per_core.allocated.is_some(), "{:?}", quiet.marks);
     window.machine.mon_ns = 100_000_000;
     let busy = report(&spec, &result, &window, context);
-    assert!(busy.shared && busy.iops_per_core.allocated.is_none() && busy.verdict == Limiter::Shared);
+    assert!(busy.setting.shared && busy.iops_per_core.allocated.is_none() && busy.verdict == Limiter::Shared);
     assert!(busy.marks.iter().any(|m| m.starts_with("SHARED")));
 }

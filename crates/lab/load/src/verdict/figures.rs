@@ -37,7 +37,7 @@ carmine_types::words! {
         CpusUsed = "OSDs without clocks (Ceph's) used the CPUs that they were given",
         Waiting = "the reactors were without a CPU on average",
         WaitingMost = "a reactor was without a CPU",
-        Wanted = "a reactor was busy or without a CPU",
+        Others = "other processes used, of one CPU",
         AlienCpus = "an OSD's alien CPUs were busy",
         AlienThread = "a thread beside the reactors was busy",
         Depth = "operations in flight that the load keeps for each reactor",
@@ -137,6 +137,12 @@ impl Facts {
         let wall = window.wall_ns as f64;
         let reactors = || window.osds.iter().flat_map(|osd| osd.reactors.iter().map(move |r| (osd, r)));
         let count = reactors().count() as f64;
+        let machine = &window.machine;
+        if machine.cpus > 0 {
+            let osds: u64 = window.osds.iter().map(|osd| osd.process.cpu_ns).sum();
+            let others_ns = machine.busy_ns.saturating_sub(osds + machine.generator_ns + machine.mon_ns);
+            self.set(Figure::Others, Some(others_ns as f64 / wall * 100.0), String::new());
+        }
         self.set(Figure::Depth, Some(evidence.depth / count.max(1.0)), String::new());
         if window.osds.iter().any(|osd| osd.reactors.is_empty()) && evidence.allocated_cores > 0.0 {
             let used: u64 = window.osds.iter().map(|osd| osd.process.cpu_ns).sum();
@@ -163,7 +169,6 @@ impl Facts {
             let (busy, waiting) = (reactor.busy_ns as f64 * part, disturbed_ns(osd, reactor) * part);
             self.raise(Figure::ReactorMax, busy, name);
             self.raise(Figure::WaitingMost, waiting, name);
-            self.raise(Figure::Wanted, busy + waiting, name);
             let most = pgs(osd, reactor);
             if count >= 2.0 && mean_pgs > 0.0 {
                 let text =

@@ -64,10 +64,10 @@ const ONE_SATURATED: f64 = 97.0;
 const RAW_REACHED: f64 = 90.0;
 /// Nothing does more than its raw baseline, noise apart: then the baseline is of something else.
 pub(crate) const RAW_WRONG: f64 = 110.0;
-/// Time without a CPU that disturbs a window.
+/// Time without a CPU that disturbs a window, and CPU time of others that explains it: a reactor that sleeps is without a CPU
+/// while an idle CPU wakes up, too.
 pub(crate) const DISTURBED: f64 = 10.0;
-/// Time without a CPU that explains a rate by itself, though no reactor would be saturated with it. Less than that may be
-/// the wake-ups of reactors that sleep.
+/// Time without a CPU of one reactor that holds the others back.
 const STARVED: f64 = 25.0;
 /// A reactor whose work or PGs are this many times the mean …
 pub(crate) const UNEVEN: f64 = 1.25;
@@ -177,7 +177,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         limiter: Contended,
-        cells: &[AtLeast(Figure::Waiting, DISTURBED), AtLeast(Figure::Wanted, SATURATED)],
+        cells: &[AtLeast(Figure::Waiting, DISTURBED), AtLeast(Figure::Others, DISTURBED)],
         say: starved,
         next: NO_NEIGHBOURS,
     },
@@ -201,7 +201,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         limiter: Contended,
-        cells: &[AtLeast(Figure::WaitingMost, STARVED)],
+        cells: &[AtLeast(Figure::WaitingMost, STARVED), AtLeast(Figure::Others, DISTURBED)],
         say: starved,
         next: NO_NEIGHBOURS,
     },

@@ -2,7 +2,9 @@ use super::figures::{Facts, Figure};
 use super::table::Cell::{self, AtLeast, Below, No, Yes};
 use super::table::ROWS;
 use super::{Evidence, Limiter, MoreLoad, page};
-use crate::window::{DeviceWindow, OsdWindow, ProcessWindow, ReactorWindow, ThreadWindow, Window};
+use crate::window::{
+    DeviceWindow, MachineWindow, OsdWindow, ProcessWindow, ReactorWindow, ThreadWindow, Window,
+};
 
 const WALL: u64 = 1_000_000_000;
 
@@ -111,7 +113,10 @@ fn window(osds: Vec<OsdWindow>, device_busy: f64, device_depth: f64) -> Window {
         weighted_ns: (device_depth * 1e9) as u64,
         ..DeviceWindow::default()
     };
-    Window { wall_ns: WALL, osds, devices: vec![device], ..Window::default() }
+    // Others use a fifth of a CPU.
+    let busy_ns = 200_000_000 + osds.iter().map(|osd: &OsdWindow| osd.process.cpu_ns).sum::<u64>();
+    let machine = MachineWindow { cpus: 4, busy_ns, ..MachineWindow::default() };
+    Window { wall_ns: WALL, osds, machine, devices: vec![device], ..Window::default() }
 }
 
 fn evidence(client: f64, depth: f64) -> Evidence {
@@ -240,6 +245,9 @@ fn a_quota_that_stops_the_osds_is_the_limit_and_no_noise() {
         let facts = Facts::of(&window, &evidence(0.2, 64.0));
         (facts.verdict().limiter, facts.get(Figure::Waiting).unwrap())
     };
+    let mut alone = stopped.clone();
+    alone.machine.busy_ns -= 150_000_000;
+    assert_eq!(verdict(&alone, &evidence(0.2, 64.0)).0, Limiter::Unknown, "nobody else had the CPUs");
     // The kernel adds the time up over the OSD's two CPUs.
     assert_eq!(throttled(1_000_000_000), (Limiter::Quota, 0.0));
     let (limiter, waiting) = throttled(190_000_000);

@@ -15,8 +15,7 @@ use indicatif::ProgressBar;
 
 use super::meter::{Meter, Metered, Readings};
 use super::prefill;
-use super::process::Clients;
-use super::programs::ToolPrograms;
+use super::process::{Clients, ToolPrograms};
 use crate::bench::bed::Bed;
 
 /// How often processes and Ctrl-C are looked at.

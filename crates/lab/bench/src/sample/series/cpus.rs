@@ -4,36 +4,16 @@ use std::collections::BTreeMap;
 
 use carmine_load::samples::CpuSamples;
 
-/// Ticks of one CPU since boot: user (with nice), system, irq, softirq, steal, idle (with iowait).
-type Ticks = [u64; 6];
-
-/// Ticks of every CPU.
-pub(super) fn parse(stat: &str) -> BTreeMap<u32, Ticks> {
-    stat.lines().filter_map(line).collect()
-}
-
-fn line(line: &str) -> Option<(u32, Ticks)> {
-    let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
-    // The line `cpu` without a number is the sum of all.
-    let cpu =
-        line.as_bytes().get(3).filter(|b| b.is_ascii_digit()).and_then(|_| fields.next()?.parse().ok())?;
-    let at: Vec<u64> = fields.filter_map(|f| f.parse().ok()).collect();
-    let at = |n: usize| at.get(n).copied().unwrap_or(0);
-    // user nice system idle iowait irq softirq steal
-    Some((cpu, [at(0) + at(1), at(2), at(5), at(6), at(7), at(3) + at(4)]))
-}
+use crate::sample::machine::Ticks;
 
 /// Appends one sample for each CPU.
 pub(super) fn push(series: &mut Vec<CpuSamples>, before: &BTreeMap<u32, Ticks>, now: &BTreeMap<u32, Ticks>) {
     for (cpu, ticks) in now {
         let parts = before.get(cpu).map(|old| parts(old, ticks)).unwrap_or_default();
-        let at = match series.iter().position(|s| s.cpu == *cpu) {
-            Some(at) => at,
-            None => {
-                series.push(CpuSamples { cpu: *cpu, ..CpuSamples::default() });
-                series.len() - 1
-            }
-        };
+        let at = series.iter().position(|s| s.cpu == *cpu).unwrap_or_else(|| {
+            series.push(CpuSamples { cpu: *cpu, ..CpuSamples::default() });
+            series.len() - 1
+        });
         let Some(one) = series.get_mut(at) else { continue };
         let rows =
             [&mut one.user, &mut one.system, &mut one.irq, &mut one.softirq, &mut one.steal, &mut one.idle];
@@ -51,6 +31,7 @@ fn parts(before: &Ticks, now: &Ticks) -> [Option<f64>; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::machine::ticks as parse;
 
     #[test]
     fn parts_of_a_cpu_sum_to_one() {

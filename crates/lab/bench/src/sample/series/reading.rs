@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use super::hardware::Hardware;
 use super::threads::{self, Spent, ThreadCounters};
-use super::{SAMPLER, SampleOptions, cpus};
+use super::{SAMPLER, SampleOptions};
 use crate::sample::device::{self, DeviceCounters};
+use crate::sample::machine::{Ticks, ticks};
 use crate::sample::process::rss_bytes;
 
 /// What is looked at.
@@ -24,7 +25,7 @@ pub(super) struct Sources {
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) at: Instant,
-    pub(super) cpus: BTreeMap<u32, [u64; 6]>,
+    pub(super) cpus: BTreeMap<u32, Ticks>,
     /// By OSD, as in [`Sources::osds`].
     pub(super) threads: Vec<BTreeMap<u32, ThreadCounters>>,
     generator: BTreeMap<u32, ThreadCounters>,
@@ -40,7 +41,7 @@ impl Sources {
         let text = |name: &str| std::fs::read_to_string(self.proc.join(name)).unwrap_or_default();
         Reading {
             at: Instant::now(),
-            cpus: cpus::parse(&text("stat")),
+            cpus: ticks(&text("stat")),
             threads: self.osds.iter().map(|(_, pid)| threads::read(&self.proc, *pid)).collect(),
             generator: threads::read(&self.proc, std::process::id()),
             memory_bytes: self.osds.iter().filter_map(|(_, pid)| rss_bytes(&self.proc, *pid)).sum(),
