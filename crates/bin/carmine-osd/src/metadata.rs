@@ -40,7 +40,13 @@ pub(crate) fn of(
         ("reactors", reactors.to_string()),
     ];
     let all = all.into_iter().map(|(key, value)| (key.to_owned(), value));
-    all.chain(store.into_iter().flat_map(drives)).collect()
+    let mut all: Vec<_> = all.chain(store.into_iter().flat_map(drives)).collect();
+    if store.is_some() {
+        // Settings as they were asked for, where nothing above says how they were settled.
+        let known: BTreeSet<String> = all.iter().map(|(key, _)| key.clone()).collect();
+        all.extend(plan.tuning.texts().into_iter().filter(|(key, _)| !known.contains(key)));
+    }
+    all
 }
 
 /// The drives under the store's parts, and how the store treats them. Ceph has no keys for what was forced, for the reason, and
@@ -73,7 +79,6 @@ fn drives(store: &StoreFacts) -> Vec<(String, String)> {
         ("flush_mode_reason", store.flush_reason.clone()),
         ("journal_rotational", rotational(&store.log)),
         ("prefer_deferred_size", store.prefer_deferred_bytes.to_string()),
-        ("readahead_bytes", store.readahead_bytes.to_string()),
         ("rotational", rotational(&store.data)),
     ];
     let mut all: Vec<_> = whole.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();

@@ -8,8 +8,8 @@ use carmine_reactor::Shard;
 use carmine_store::blue::{Fill, MountOptions, Place, Places, Slice};
 use carmine_store::{Kv, StoreShared};
 use carmine_testbed::slice::{self, SliceLock};
-use carmine_testbed::{Layout, Plan, settle_wal, wal_places};
-use carmine_types::{OsdId, StoreKind};
+use carmine_testbed::{Layout, Plan, Tuning, settle_wal, wal_places};
+use carmine_types::{OsdId, READAHEAD_BYTES, StoreKind};
 
 use crate::memory::Memory;
 
@@ -79,7 +79,7 @@ pub async fn open(
             _ => StoreShared::cyan(plan.osd_size_bytes),
         });
     };
-    let options = mount_options(facts, Memory::of(plan).onodes_per_shard, plan.cpu.reactors);
+    let options = mount_options(facts, &plan.tuning, Memory::of(plan).onodes_per_shard, plan.cpu.reactors);
     let places = places(layout, plan, osd);
     let path = places.block.path.clone();
     let blue = carmine_store::BlueShared::mount(shard, places, kv, options)
@@ -100,12 +100,17 @@ pub async fn open(
 }
 
 /// The store's settings, with so many reactors.
-pub fn mount_options(facts: &StoreFacts, cache_bytes_per_shard: usize, reactors: usize) -> MountOptions {
+pub fn mount_options(
+    facts: &StoreFacts,
+    tuning: &Tuning,
+    cache_bytes_per_shard: usize,
+    reactors: usize,
+) -> MountOptions {
     MountOptions {
         cache_bytes_per_shard,
         data_cache_bytes_per_shard: usize::try_from(facts.data_cache_bytes).unwrap_or(usize::MAX)
             / reactors.max(1),
-        readahead_bytes: facts.readahead_bytes,
+        readahead_bytes: tuning.readahead_bytes.value().unwrap_or(READAHEAD_BYTES),
         prefer_deferred_bytes: Some(facts.prefer_deferred_bytes),
         flush: Some(facts.flush_mode),
         discard: facts.discard,

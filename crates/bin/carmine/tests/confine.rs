@@ -61,7 +61,7 @@ fn a_quota_bites_and_leaves_nothing() {
     assert!(dir.exists());
     bed.ok(&["down"]);
     bed.ok(&["up", "--confine-cpus", "none"]);
-    assert!(!dir.exists() && bed.status()["plan"]["confine"]["kind"] == "none");
+    assert!(!dir.exists() && bed.status()["plan"]["confine_cpus"] == "none");
 }
 
 #[test]
@@ -120,7 +120,8 @@ fn reactors_that_are_not_pinned_may_run_on_the_whole_slice() {
         return carmine_testkit::skip("this needs two CPUs");
     }
     let bed = Bed::new();
-    let slices = ["--balance", "none", "--reactors", "2", "--cpus", "0-1", "--client-cpus", "0", "--system-cpus", "1"];
+    let slices =
+        ["--balance", "none", "--reactors", "2", "--cpus", "0-1", "--client-cpus", "0", "--system-cpus", "1"];
     bed.ok(&[UP, &slices].concat());
     let all = |daemon: &str, cpus: &str| {
         let lists = affinity(bed.pid(daemon));

@@ -96,9 +96,6 @@ pub struct StoreFacts {
     /// Budget of its cache of data; 0: it has none.
     #[serde(default)]
     pub data_cache_bytes: u64,
-    /// Read ahead of a stream.
-    #[serde(default)]
-    pub readahead_bytes: u64,
 }
 
 impl DeviceClass {

@@ -22,7 +22,7 @@ use crate::error::{Result, failed, usage};
 use crate::files;
 use crate::layout::Layout;
 use crate::plan::Plan;
-use crate::spec::Wish;
+use crate::spec::{NONE, TestbedSpec};
 use cgroup::{Base, Controller, write};
 
 pub use cgroup::throttled_ns;
@@ -59,7 +59,7 @@ pub enum ConfineCpus {
 impl std::str::FromStr for ConfineCpus {
     type Err = crate::TestbedError;
     fn from_str(text: &str) -> Result<Self> {
-        if text == "none" {
+        if text == NONE {
             return Ok(Self::NoLimit);
         }
         let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
@@ -69,9 +69,17 @@ impl std::str::FromStr for ConfineCpus {
     }
 }
 
+impl fmt::Display for ConfineCpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLimit => f.write_str(NONE),
+            Self::Cpus(cpus) => cpus.fmt(f),
+        }
+    }
+}
+
 /// Confinement of every OSD of a testbed.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", tag = "kind")]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Confine {
     /// No limit.
     #[default]
@@ -89,33 +97,24 @@ pub enum Confine {
 }
 
 impl Confine {
-    /// The confinement that is asked for, if any is; `machine_cpus` are the CPUs that this process may use.
+    /// The confinement of a specification; `machine_cpus` are the CPUs that this process may use.
     ///
     /// # Errors
     /// One of the two options without the other, or a number that this kind or machine does not have.
-    pub(crate) fn wished(wish: &Wish, machine_cpus: usize) -> Result<Option<Self>> {
-        let cpus = match (wish.confine, wish.confine_cpus) {
-            (None, None) => return Ok(None),
-            (Some(ConfineKind::None), None | Some(ConfineCpus::NoLimit))
-            | (_, Some(ConfineCpus::NoLimit)) => {
-                return Ok(Some(Self::None));
+    pub(crate) fn of(spec: &TestbedSpec, machine_cpus: usize) -> Result<Self> {
+        match (spec.confine, spec.confine_cpus) {
+            (ConfineKind::None, Some(ConfineCpus::Cpus(n))) => {
+                Err(usage!("--confine-cpus {n}: say how with --confine cpuset or --confine quota"))
             }
-            (None | Some(ConfineKind::None), Some(ConfineCpus::Cpus(n))) => {
-                return Err(usage!("--confine-cpus {n}: say how with --confine cpuset or --confine quota"));
-            }
-            (Some(_), None) => {
-                return Err(usage!(
-                    "--confine: say how many CPUs each OSD may have with --confine-cpus (`none`: no limit)"
-                ));
-            }
-            (Some(_), Some(ConfineCpus::Cpus(n))) => n,
-        };
-        match wish.confine {
-            Some(ConfineKind::Quota) => quota(cpus, machine_cpus).map(Some),
-            _ if cpus.fract() > 0.0 => Err(usage!(
+            (ConfineKind::None, _) | (_, Some(ConfineCpus::NoLimit)) => Ok(Self::None),
+            (_, None) => Err(usage!(
+                "--confine: say how many CPUs each OSD may have with --confine-cpus (`none`: no limit)"
+            )),
+            (ConfineKind::Quota, Some(ConfineCpus::Cpus(cpus))) => quota(cpus, machine_cpus),
+            (ConfineKind::Cpuset, Some(ConfineCpus::Cpus(cpus))) if cpus.fract() > 0.0 => Err(usage!(
                 "--confine-cpus {cpus}: a cpuset has whole CPUs; take a whole number, or --confine quota"
             )),
-            _ => Ok(Some(Self::Cpuset { cpus: cpus as usize })),
+            (ConfineKind::Cpuset, Some(ConfineCpus::Cpus(cpus))) => Ok(Self::Cpuset { cpus: cpus as usize }),
         }
     }
 
@@ -191,7 +190,7 @@ fn load(layout: &Layout) -> Result<Option<Groups>> {
 /// A quota for which no group can be made (a usage error that says what to do).
 pub(crate) fn prepare(layout: &Layout, plan: &Plan) -> Result<Option<String>> {
     remove(layout)?;
-    let controller = match plan.confine {
+    let controller = match plan.confinement() {
         Confine::None => return Ok(None),
         Confine::Cpuset { .. } => Controller::Cpuset,
         Confine::Quota { .. } => Controller::Cpu,
@@ -200,20 +199,20 @@ pub(crate) fn prepare(layout: &Layout, plan: &Plan) -> Result<Option<String>> {
     for base in Base::all(controller) {
         let version = base.version;
         match make(layout, plan, &base) {
-            Ok(()) => return Ok(Some(format!("{} (cgroup v{version})", plan.confine))),
+            Ok(()) => return Ok(Some(format!("{} (cgroup v{version})", plan.confinement()))),
             Err(error) => {
                 remove(layout)?;
                 tried.push(error.to_string());
             }
         }
     }
-    match plan.confine {
+    match plan.confinement() {
         Confine::Quota { .. } => Err(usage!(
             "--confine quota: no control group with CPU time can be made here ({}): run as root outside of a \
              container, or as `systemd-run --user --scope -p Delegate=yes carmine up …`, or take --confine cpuset",
             tried.last().map_or("no cgroup file system is mounted", String::as_str)
         )),
-        _ => Ok(Some(format!("{} (affinity alone: no cgroup could be made)", plan.confine))),
+        _ => Ok(Some(format!("{} (affinity alone: no cgroup could be made)", plan.confinement()))),
     }
 }
 
@@ -224,7 +223,7 @@ fn make(layout: &Layout, plan: &Plan, base: &Base) -> Result<()> {
     base.make_parent(&name)?;
     for (row, osd) in plan.grid.osds.iter().zip((0..plan.osds()).map(OsdId)) {
         let dir = groups.osd_dir(osd);
-        match plan.confine {
+        match plan.confinement() {
             Confine::Quota { milli_cpus } => base.make_quota(&dir, milli_cpus)?,
             _ => {
                 let cpus = row.reactor_cpus().into_iter().collect::<CpuList>();
@@ -277,13 +276,13 @@ pub(crate) fn remove(layout: &Layout) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn wished(kind: Option<&str>, cpus: Option<&str>) -> Result<Option<Confine>> {
-        let wish = Wish {
-            confine: kind.map(|k| k.parse().expect(k)),
+    fn confined(kind: Option<&str>, cpus: Option<&str>) -> Result<Confine> {
+        let spec = TestbedSpec {
+            confine: kind.map_or(ConfineKind::None, |k| k.parse().expect(k)),
             confine_cpus: cpus.map(|c| c.parse()).transpose()?,
-            ..Wish::default()
+            ..TestbedSpec::default()
         };
-        Confine::wished(&wish, 4)
+        Confine::of(&spec, 4)
     }
 
     #[test]
@@ -302,12 +301,10 @@ mod tests {
 
     #[test]
     fn both_options_make_a_confinement() {
-        let some = |c| Some(c);
-        assert_eq!(wished(None, None).unwrap(), None);
-        assert_eq!(wished(Some("cpuset"), Some("2")).unwrap(), some(Confine::Cpuset { cpus: 2 }));
-        assert_eq!(wished(Some("quota"), Some("1.5")).unwrap(), some(Confine::Quota { milli_cpus: 1500 }));
+        assert_eq!(confined(Some("cpuset"), Some("2")).unwrap(), Confine::Cpuset { cpus: 2 });
+        assert_eq!(confined(Some("quota"), Some("1.5")).unwrap(), Confine::Quota { milli_cpus: 1500 });
         for (kind, cpus) in [(Some("quota"), Some("none")), (Some("none"), None), (None, Some("none"))] {
-            assert_eq!(wished(kind, cpus).unwrap(), some(Confine::None), "{kind:?} {cpus:?}");
+            assert_eq!(confined(kind, cpus).unwrap(), Confine::None, "{kind:?} {cpus:?}");
         }
         for (kind, cpus, part) in [
             (Some("cpuset"), None, "--confine-cpus"),
@@ -319,7 +316,7 @@ mod tests {
             (Some("quota"), Some("-1"), "`-1`"),
             (Some("quota"), Some("nan"), "`nan`"),
         ] {
-            let error = wished(kind, cpus).unwrap_err();
+            let error = confined(kind, cpus).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
         }
     }

@@ -64,13 +64,14 @@ impl Daemons {
             return self.adopt(daemon, process::spawn(&own.collect::<Vec<_>>(), &[], false, &log)?);
         };
         let mut env = wrap::env_for(&plan.osd_env, osd);
-        if plan.osd_wrap.is_empty() {
+        let wrapped = wrap::words_for(&plan.osd_wrap, osd);
+        if wrapped.is_empty() {
             return self.adopt(daemon, process::spawn(&own.collect::<Vec<_>>(), &env, false, &log)?);
         }
         // In a wrapper the OSD writes its own record, whichever process it is.
         let mut wrapper = Wrapper::announce(&self.layout, &plan.fsid, osd)?;
         env.push(wrapper.mark());
-        let line: Vec<_> = wrap::words_for(&plan.osd_wrap, osd).into_iter().chain(own).collect();
+        let line: Vec<_> = wrapped.into_iter().chain(own).collect();
         let child = process::spawn(&line, &env, true, &log)?;
         let process = ProcessId::of(child.id() as i32);
         self.running.push(Started { daemon, child, id: None });

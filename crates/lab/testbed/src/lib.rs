@@ -28,12 +28,12 @@ pub mod precondition;
 mod probe;
 pub mod process;
 mod ruin;
+mod settings;
 pub mod slice;
 mod space;
 pub mod spec;
 mod status;
 mod testbed;
-mod tuning;
 mod wrap;
 
 pub use bounded::{Ended, end_recorded, run_bounded};
@@ -47,10 +47,9 @@ pub use places::{
     DbMove, begin_wal_move, db_place, migrate_db, planned_wal, put_db, put_wal, remove_old_wal, settle_wal,
     wal_places,
 };
-pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan};
+pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan, check_wipe};
 pub use ruin::Ruin;
 pub use space::{Fullness, Space};
-pub use spec::{TuningWish, Wish};
+pub use spec::{OrAuto, TestbedSpec, Tuning, TuningWish, Wish};
 pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
 pub use testbed::{Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, require_plan};
-pub use tuning::{OrAuto, Tuning};

@@ -46,7 +46,7 @@ impl FolderPlan for PeerPlan {
     const COMMAND: &'static str = "carmine peer";
 
     fn osds(&self) -> u32 {
-        self.cpu.osds as u32
+        self.plan.spec.osds
     }
 
     fn is_complete(&self) -> bool {
@@ -169,11 +169,12 @@ impl Peer {
         if !plan.complete {
             maker.pool()?;
         }
-        let mut left: Vec<u32> = (0..plan.pgs).collect();
+        let mut left: Vec<u32> = (0..plan.pool.pg_num).collect();
         daemons.wait(Daemon::Osd(OsdId(0)), start, end, PAUSE, || {
             left.retain(|pg| !status::is_clean(layout, plan.osds(), *pg));
-            (!left.is_empty())
-                .then(|| format!("{} of {} to be active+clean", left.len(), counted(plan.pgs as usize, "PG")))
+            (!left.is_empty()).then(|| {
+                format!("{} of {} to be active+clean", left.len(), counted(plan.pool.pg_num as usize, "PG"))
+            })
         })
     }
 }

@@ -1,8 +1,7 @@
-//! The plan of a testbed: everything that was decided, stored in its folder.
+//! The plan of a testbed: its specification and everything that was decided by it, stored in its folder.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
@@ -10,17 +9,15 @@ use carmine_topology::{CpuList, Grid, OsdRow, PlanRequest, Topology};
 use carmine_types::{OsdId, StoreKind, counted};
 use serde::{Deserialize, Serialize};
 
-use crate::confine::Confine;
+use crate::confine::{Confine, ConfineCpus, ConfineKind};
 use crate::error::{Result, failed, usage};
-use crate::folder::FolderPlan;
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
-use crate::spec::{Wish, in_range};
-use crate::tuning::Tuning;
+use crate::spec::{NONE, TestbedSpec, Wish, mib};
 use crate::wrap;
 
 /// Number of the plan file's format; another one is refused.
-pub const PLAN_FORMAT: u32 = 1;
+pub const PLAN_FORMAT: u32 = 2;
 /// PGs per OSD that are aimed at (as in Ceph).
 const PGS_PER_OSD: u32 = 100;
 /// Most PGs unless more are asked for.
@@ -30,11 +27,8 @@ const MIB: u64 = 1 << 20;
 const SIZE_MAX_BYTES: u64 = 1 << 50;
 /// Below this an OSD's metadata would not fit.
 const OSD_SIZE_MIN_BYTES: u64 = 64 * MIB;
-const OSD_SIZE_DEFAULT_BYTES: u64 = 4096 * MIB;
 /// An OSD with few PGs and one busy client stays below this (`tests/tests/memory.rs`).
 const OSD_MEMORY_MIN_BYTES: u64 = 256 * MIB;
-const OSD_MEMORY_DEFAULT_BYTES: u64 = 1024 * MIB;
-const ALIEN_THREADS_DEFAULT: u16 = 2;
 /// Name of the pool that every testbed starts with.
 pub const POOL_NAME: &str = "bench";
 
@@ -52,29 +46,24 @@ pub struct PoolPlan {
 }
 
 impl PoolPlan {
-    /// The pool of `osds` OSDs; `None`: the default.
-    ///
-    /// # Errors
-    /// A value that is out of range or that the OSDs cannot hold, by its option.
-    pub fn new(osds: u32, size: Option<u8>, min_size: Option<u8>, pgs: Option<u32>) -> Result<Self> {
-        let size = in_range("pool_size", size.unwrap_or(osds.min(3) as u8))?;
+    /// The pool of a specification, which takes over what is decided here.
+    fn settle(spec: &mut TestbedSpec) -> Result<Self> {
+        let osds = spec.osds;
+        let size = *spec.pool_size.get_or_insert(osds.min(3) as u8);
         if u32::from(size) > osds {
             let osds = counted(osds as usize, "OSD");
             return Err(usage!("--size {size}: the testbed has only {osds}; raise --osds or lower --size"));
         }
-        let min_size = min_size.unwrap_or(size - size / 2);
+        let min_size = *spec.min_size.get_or_insert(size - size / 2);
         if min_size == 0 || min_size > size {
             return Err(usage!("--min-size {min_size}: take 1 to {size}, which is --size"));
         }
-        let pg_num = in_range("pgs", pgs.unwrap_or_else(|| default_pgs(osds, size)))?;
-        if !pg_num.is_power_of_two() {
-            return Err(usage!("--pgs {pg_num}: take a power of two"));
-        }
+        let pg_num = *spec.pgs.get_or_insert_with(|| default_pgs(osds, size));
         Ok(PoolPlan { name: POOL_NAME.into(), size, min_size, pg_num })
     }
 }
 
-/// Everything about a testbed that was decided before its first start.
+/// Everything about a testbed that was decided before its first start. Its settings are those of its specification.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// [`PLAN_FORMAT`].
@@ -85,105 +74,62 @@ pub struct Plan {
     pub fsid: String,
     /// False from the folder's creation until all stores are made: an interrupted `up` is recognised.
     pub complete: bool,
-    /// Object store.
-    #[serde(with = "carmine_load::as_text")]
-    pub store: StoreKind,
-    /// Block devices; empty: files in the folder.
-    pub devices: Vec<PathBuf>,
+    /// The settings that were asked for, and their defaults. (Where databases and logs are now, the links in the OSDs' folders
+    /// say.)
+    #[serde(flatten)]
+    pub spec: TestbedSpec,
     /// Each OSD's part of a device; empty: each OSD has a device or file of its own.
-    #[serde(default)]
     pub slices: Vec<SlicePlan>,
-    /// Size of each OSD's block file, bytes; also the capacity that `cyan` and `null` report.
-    pub osd_size_bytes: u64,
-    /// Folder in which each OSD's RocksDB was given a folder when the stores were made; `None`: in the OSD's own. (Where it is
-    /// now, the link in the OSD's folder says.)
-    #[serde(default)]
-    pub db_dir: Option<PathBuf>,
-    /// Devices or files that the logs of the OSDs were given when the stores were made, one per OSD, or one folder for all;
-    /// empty: the logs lie beside the data. (Where they are now, the links in the OSDs' folders say.)
-    #[serde(default)]
-    pub wal_devs: Vec<PathBuf>,
-    /// Block files are not written through.
-    pub sparse: bool,
-    /// Block devices are written through, too.
-    #[serde(default)]
-    pub zero: bool,
-    /// Settings of `blue`.
-    #[serde(default)]
-    pub tuning: Tuning,
     /// The pool.
     pub pool: PoolPlan,
     /// The request for CPUs.
     pub cpu: PlanRequest,
-    /// Alien threads per OSD.
-    pub alien_threads: u16,
-    /// Poll policy of the reactors.
-    pub poll: String,
-    /// Memory of each OSD, bytes.
-    pub osd_memory_bytes: u64,
-    /// Address that all processes listen on.
-    pub addr: IpAddr,
-    /// The monitor's port as asked for; 0: any.
-    pub port: u16,
     /// The port the monitor had last; if any will do, it tries this one first, so that `ceph.conf` stays valid.
     pub mon_port: u16,
     /// The CPUs of each process.
     pub grid: Grid,
     /// How the drives were preconditioned before the stores were made.
-    #[serde(default)]
     pub preconditioned: Vec<Preconditioned>,
-    /// Limit of each OSD's CPUs.
-    #[serde(default)]
-    pub confine: Confine,
-    /// Words of the command that each OSD is started by; empty: none.
-    #[serde(default)]
-    pub osd_wrap: Vec<String>,
-    /// Variables of the OSDs' environment.
-    #[serde(default)]
-    pub osd_env: BTreeMap<String, String>,
 }
 
-fn at_least(option: &str, bytes: u64, min_bytes: u64) -> Result<u64> {
+impl Deref for Plan {
+    type Target = TestbedSpec;
+
+    fn deref(&self) -> &TestbedSpec {
+        &self.spec
+    }
+}
+
+/// Fails if a size is out of its range.
+pub(crate) fn check_bytes(option: &str, bytes: u64, min_bytes: u64) -> Result<()> {
     if bytes < min_bytes {
         return Err(usage!("{option} {}: at least {} is needed", mib(bytes), mib(min_bytes)));
     }
     if bytes > SIZE_MAX_BYTES {
         return Err(usage!("{option} {}: at most {} is possible", mib(bytes), mib(SIZE_MAX_BYTES)));
     }
-    Ok(bytes)
+    Ok(())
 }
 
-/// The folder for RocksDB, made absolute; only `blue` has one.
-fn db_dir(wish: &Wish, store: StoreKind) -> Result<Option<PathBuf>> {
-    let Some(dir) = &wish.db_dir else { return Ok(None) };
-    if store != StoreKind::Blue {
-        return Err(usage!("--db-dir: the store {store} has no database"));
-    }
-    std::path::absolute(dir).map(Some).map_err(|e| usage!("--db-dir {}: {e}", dir.display()))
-}
-
-/// The places for the logs, made absolute; only `blue` has logs.
-fn wal_devs(wish: &Wish, store: StoreKind, osds: u32) -> Result<Vec<PathBuf>> {
-    if wish.wal_devs.is_empty() {
+/// The places for the logs, by their real names; only `blue` has logs.
+fn wal_devs(spec: &TestbedSpec) -> Result<Vec<PathBuf>> {
+    if spec.wal_devs.is_empty() {
         return Ok(Vec::new());
     }
-    if store != StoreKind::Blue {
-        return Err(usage!("--wal-dev: the store {store} has no log"));
+    if spec.store != StoreKind::Blue {
+        return Err(usage!("--wal-dev: the store {} has no log", spec.store));
     }
-    let absolute = |dev: &PathBuf| {
-        let path = std::path::absolute(dev).map_err(|e| usage!("--wal-dev {}: {e}", dev.display()))?;
-        Ok(path.canonicalize().unwrap_or(path))
-    };
-    let devs = wish.wal_devs.iter().map(absolute).collect::<Result<Vec<_>>>()?;
+    let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+    let devs: Vec<PathBuf> = spec.wal_devs.iter().map(real).collect();
     let one_folder = devs.len() == 1 && devs.iter().all(|dev| dev.is_dir());
-    if !one_folder && devs.len() != osds as usize {
+    if !one_folder && devs.len() != spec.osds as usize {
         return Err(usage!(
             "--wal-dev names {} for {}: one device or file each is needed, or one folder for all",
             counted(devs.len(), "place"),
-            counted(osds as usize, "OSD")
+            counted(spec.osds as usize, "OSD")
         ));
     }
-    let taken: Vec<_> = wish.devices.iter().map(|d| d.canonicalize().unwrap_or(d.clone())).collect();
+    let taken: Vec<_> = spec.devices.iter().map(real).collect();
     for (n, dev) in devs.iter().enumerate() {
         if taken.contains(dev) || devs.iter().take(n).any(|other| other == dev) {
             return Err(usage!("--wal-dev {}: it is named twice", dev.display()));
@@ -192,190 +138,89 @@ fn wal_devs(wish: &Wish, store: StoreKind, osds: u32) -> Result<Vec<PathBuf>> {
     Ok(devs)
 }
 
-/// Fails if an option asks for another value than that with which the stores were made.
-pub(crate) fn fixed<P: FolderPlan, T: PartialEq + Display>(
-    option: &str,
-    given: Option<T>,
-    stored: T,
-) -> Result<()> {
-    match given {
-        Some(given) if given != stored => Err(usage!(
-            "{option} {given}: this {0} was made with {stored}; leave the option out, or make another {0} in another --dir \
-             (`{1} destroy` removes this one)",
-            P::WHAT,
-            P::COMMAND
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Names of devices, for people.
-pub(crate) fn names(devices: &[PathBuf]) -> String {
-    let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
-    if names.is_empty() { "files".into() } else { names.join(",") }
-}
-
-/// A size as it is used, for people.
-pub(crate) fn whole_blocks(bytes: u64) -> String {
-    mib(bytes / 4096 * 4096)
-}
-
-/// Bytes for people.
-pub(crate) fn mib(bytes: u64) -> String {
-    if bytes.is_multiple_of(MIB) { format!("{}M", bytes / MIB) } else { format!("{bytes} bytes") }
-}
-
 /// Next power of two of the PGs that give every OSD about [`PGS_PER_OSD`] copies.
 fn default_pgs(osds: u32, size: u8) -> u32 {
     (osds * PGS_PER_OSD / u32::from(size)).next_power_of_two().clamp(32, PGS_DEFAULT_MAX)
 }
 
+/// `spec` with what is asked for.
+fn wished(mut spec: TestbedSpec, wish: &Wish) -> TestbedSpec {
+    spec.apply(wish);
+    spec.osd_size_bytes = spec.osd_size_bytes / 4096 * 4096;
+    let no_limit = spec.confine == ConfineKind::None || spec.confine_cpus == Some(ConfineCpus::NoLimit);
+    if wish.confine.is_some() && wish.confine_cpus.is_none() && no_limit {
+        // The number was that of an earlier confinement.
+        spec.confine_cpus = None;
+    }
+    spec
+}
+
 impl Plan {
     /// Makes a plan on `topology`; every option that does not fit is an error that names it.
     pub fn new(wish: &Wish, topology: &Topology, fsid: &str) -> Result<Self> {
-        let osds = in_range("osds", wish.osds.unwrap_or(1))?;
-        let store = wish.store.unwrap_or(StoreKind::Blue);
-        let pool = PoolPlan::new(osds, wish.size, wish.min_size, wish.pgs)?;
-        let per_device = per_device(wish, store, osds)?;
-        check_devices(wish, store, osds / per_device)?;
-        let (addr, port) = wish.addr.unwrap_or((IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
-        if addr.is_unspecified() {
+        let mut spec = wished(TestbedSpec::default(), wish);
+        spec.check_ranges()?;
+        let pool = PoolPlan::settle(&mut spec)?;
+        check_devices(&spec, wish.osd_size_bytes.is_some())?;
+        if spec.addr.ip.is_unspecified() {
+            let ip = spec.addr.ip;
             return Err(usage!(
-                "--addr {addr}: name one address of this machine; clients dial what the map says"
+                "--addr {ip}: name one address of this machine; clients dial what the map says"
             ));
         }
-        let cpu = PlanRequest { osds: osds as usize, ..PlanRequest::default() };
-        let osd_size_bytes = at_least(
-            "--osd-size",
-            wish.osd_size_bytes.unwrap_or(OSD_SIZE_DEFAULT_BYTES),
-            OSD_SIZE_MIN_BYTES,
-        )?;
-        let osd_size_bytes = osd_size_bytes / 4096 * 4096;
-        let slices = slices(wish, osds, per_device, osd_size_bytes)?;
-        let mut plan = Self {
+        check_bytes("--osd-size", wish.osd_size_bytes.unwrap_or(spec.osd_size_bytes), OSD_SIZE_MIN_BYTES)?;
+        if spec.db_dir.is_some() && spec.store != StoreKind::Blue {
+            return Err(usage!("--db-dir: the store {} has no database", spec.store));
+        }
+        spec.wal_devs = wal_devs(&spec)?;
+        let slices = slices(&spec)?;
+        let (cpu, grid) = settle(&mut spec, wish, &pool, topology)?;
+        Ok(Self {
             format: PLAN_FORMAT,
             made_by: env!("CARGO_PKG_VERSION").into(),
             fsid: fsid.into(),
             complete: false,
-            store,
-            devices: wish.devices.clone(),
+            spec,
             slices,
-            osd_size_bytes,
-            db_dir: db_dir(wish, store)?,
-            wal_devs: wal_devs(wish, store, osds)?,
-            sparse: wish.sparse,
-            zero: wish.zero,
-            tuning: Tuning::default(),
             pool,
-            grid: Grid::plan(topology, &PlanRequest { overprovisioned: true, ..cpu.clone() })
-                .map_err(|e| usage!("{e}"))?,
             cpu,
-            alien_threads: ALIEN_THREADS_DEFAULT,
-            poll: "adaptive".into(),
-            osd_memory_bytes: OSD_MEMORY_DEFAULT_BYTES,
-            addr,
-            port,
             mon_port: 0,
+            grid,
             preconditioned: Vec::new(),
-            confine: Confine::None,
-            osd_wrap: Vec::new(),
-            osd_env: BTreeMap::new(),
-        };
-        plan.apply(wish, topology)?;
-        Ok(plan)
+        })
     }
 
-    /// Takes over the options that may change at every start, and places the reactors anew.
-    fn apply(&mut self, wish: &Wish, topology: &Topology) -> Result<()> {
-        let per_device = self.osds_per_device() as usize;
-        let cpu = &mut self.cpu;
-        if let Some(reactors) = wish.reactors {
-            cpu.reactors = usize::from(in_range("reactors", reactors)?);
-        }
-        if let Some(balance) = wish.balance {
-            cpu.strategy = balance;
-        }
-        let or =
-            |given: &Option<CpuList>, stored: &mut Option<CpuList>| *stored = given.clone().or(stored.take());
-        or(&wish.cpus, &mut cpu.cpus);
-        or(&wish.alien_cpus, &mut cpu.alien_cpus);
-        or(&wish.system_cpus, &mut cpu.system_cpus);
-        or(&wish.neighbour_cpus, &mut cpu.neighbour_cpus);
-        cpu.client_cpus = wish.client_cpus.clone().or(cpu.client_cpus.take());
-        cpu.overprovisioned |= wish.overprovisioned;
-        cpu.osds_per_device = per_device;
-        cpu.pgs = self.pool.pg_num;
-        cpu.size = u32::from(self.pool.size);
-        if let Some(confine) = Confine::wished(wish, topology.allowed().len())? {
-            self.confine = confine;
-            cpu.cpus_per_osd = confine.cpuset();
-        }
-        if let Some(threads) = wish.alien_threads {
-            self.alien_threads = in_range("alien_threads", threads)?;
-        }
-        if let Some(poll) = &wish.poll {
-            poll.parse::<PollPolicy>().map_err(|e| usage!("--poll {poll}: {e}"))?;
-            self.poll.clone_from(poll);
-        }
-        if let Some(bytes) = wish.osd_memory_bytes {
-            self.osd_memory_bytes = at_least("--osd-memory", bytes, OSD_MEMORY_MIN_BYTES)?;
-        }
-        self.tuning = self.tuning.changed(&wish.tuning, self.store)?;
-        if let Some(text) = &wish.osd_wrap {
-            self.osd_wrap = wrap::parse_command(text)?;
-        }
-        wrap::check_command(&self.osd_wrap)?;
-        if !wish.osd_env.is_empty() {
-            self.osd_env = wrap::parse_env(&wish.osd_env)?;
-        }
-        self.grid = Grid::plan(topology, &self.cpu).map_err(|e| usage!("{e}"))?;
-        Ok(())
-    }
-
-    /// The plan for the next start of a stopped testbed. `--reactors`, `--balance`, `--poll`, the wrapper, the
-    /// environment, the CPU and memory options and the store's tuning may change; another value of any other option is refused, for the data depends on it.
+    /// The plan for the next start of a stopped testbed. Settings that take effect at a start may change; another value of any
+    /// other setting is refused, for the data depends on it.
     pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
-        fixed::<Self, _>("--osds", wish.osds, self.osds())?;
-        fixed::<Self, _>("--osds-per-device", wish.osds_per_device, self.osds_per_device())?;
-        fixed::<Self, _>("--store", wish.store, self.store)?;
-        fixed::<Self, _>("--size", wish.size, self.pool.size)?;
-        fixed::<Self, _>("--min-size", wish.min_size, self.pool.min_size)?;
-        fixed::<Self, _>("--pgs", wish.pgs, self.pool.pg_num)?;
-        fixed::<Self, _>("--osd-size", wish.osd_size_bytes.map(whole_blocks), mib(self.osd_size_bytes))?;
-        fixed::<Self, _>("--addr", wish.addr.map(|(addr, _)| addr), self.addr)?;
-        let devices = (!wish.devices.is_empty()).then(|| names(&wish.devices));
-        fixed::<Self, _>("--devs", devices, names(&self.devices))?;
-        let other_db = wish.db_dir.is_some() && wish.db_dir != self.db_dir;
-        let other_wal = !wish.wal_devs.is_empty() && wish.wal_devs != self.wal_devs;
-        for (option, given) in [
-            ("--force-wipe", wish.force_wipe),
-            ("--sparse", wish.sparse && !self.sparse),
-            ("--zero", wish.zero && !self.zero),
-            ("--db-dir", other_db),
-            ("--wal-dev", other_wal),
-        ] {
-            if given {
-                return Err(usage!(
-                    "{option}: the stores of this testbed exist; `carmine destroy` removes them"
-                ));
-            }
-        }
-        let mut plan = self.clone();
-        if let Some((_, port)) = wish.addr {
-            plan.port = port;
-        }
-        plan.apply(wish, topology)?;
-        Ok(plan)
+        self.revised(wish, topology, "testbed", "carmine")
     }
 
-    /// OSDs that share one device.
-    pub fn osds_per_device(&self) -> u32 {
-        self.slices.iter().filter(|slice| slice.device == 0).count().max(1) as u32
+    /// The same for a `what`, which `command` makes and removes.
+    pub(crate) fn revised(
+        &self,
+        wish: &Wish,
+        topology: &Topology,
+        what: &str,
+        command: &str,
+    ) -> Result<Self> {
+        let mut spec = wished(self.spec.clone(), wish);
+        spec.check_ranges()?;
+        if !wish.wal_devs.iter().flatten().eq(&self.wal_devs) && wish.wal_devs.is_some() {
+            spec.wal_devs = wal_devs(&spec).unwrap_or(spec.wal_devs);
+        }
+        self.spec.refuse_other_data(&spec, what, command)?;
+        if spec.addr.ip != self.addr.ip {
+            let (new, old) = (spec.addr.ip, self.addr.ip);
+            return Err(usage!("--addr {new}: this {what} was made with {old}; leave it out"));
+        }
+        let (cpu, grid) = settle(&mut spec, wish, &self.pool, topology)?;
+        Ok(Self { spec, cpu, grid, ..self.clone() })
     }
 
     /// The named block device on which an OSD's data lies; `None`: a file in the folder.
     pub fn device_of(&self, osd: OsdId) -> Option<&Path> {
-        self.devices.get((osd.0 / self.osds_per_device()) as usize).map(PathBuf::as_path)
+        self.devices.get((osd.0 / self.osds_per_device) as usize).map(PathBuf::as_path)
     }
 
     /// An OSD's part of its device; `None`: all of it.
@@ -407,7 +252,7 @@ impl Plan {
 
     /// Number of OSD processes.
     pub fn osds(&self) -> u32 {
-        self.cpu.osds as u32
+        self.spec.osds
     }
 
     /// The grid, and what else was decided about the processes, as text for a terminal.
@@ -424,21 +269,27 @@ impl Plan {
         for dev in &self.wal_devs {
             text.push_str(&format!("log       {}\n", dev.display()));
         }
-        if self.confine != Confine::None {
-            text.push_str(&format!("confine   {}\n", self.confine));
+        if self.confinement() != Confine::None {
+            text.push_str(&format!("confine   {}\n", self.confinement()));
         }
-        if !self.osd_wrap.is_empty() {
-            text.push_str(&format!("wrapper   {}\n", self.osd_wrap.join(" ")));
+        if self.osd_wrap != NONE {
+            text.push_str(&format!("wrapper   {}\n", self.osd_wrap));
         }
-        for (name, value) in &self.osd_env {
-            text.push_str(&format!("env       {name}={value}\n"));
+        for variable in &self.osd_env {
+            text.push_str(&format!("env       {variable}\n"));
         }
         text
     }
 
     /// Cores that the OSDs have: the CPUs of the grid, or less where a quota gives them less time.
     pub fn allocated_cores(&self) -> f64 {
-        self.confine.cores(&self.grid)
+        self.confinement().cores(&self.grid)
+    }
+
+    /// The limit of each OSD's CPUs.
+    pub fn confinement(&self) -> Confine {
+        // It was read when the plan was made.
+        Confine::of(&self.spec, usize::MAX).unwrap_or_default()
     }
 
     /// CPUs of clients.
@@ -447,45 +298,69 @@ impl Plan {
     }
 }
 
-/// How many OSDs share a device.
-fn per_device(wish: &Wish, store: StoreKind, osds: u32) -> Result<u32> {
-    let per_device = in_range("osds_per_device", wish.osds_per_device.unwrap_or(1))?;
+/// Checks and settles what may change at every start, and places the reactors.
+fn settle(
+    spec: &mut TestbedSpec,
+    wish: &Wish,
+    pool: &PoolPlan,
+    topology: &Topology,
+) -> Result<(PlanRequest, Grid)> {
+    wish.tuning.refuse_without_device(spec.store)?;
+    spec.poll.parse::<PollPolicy>().map_err(|e| usage!("--poll {}: {e}", spec.poll))?;
+    check_bytes("--osd-memory", spec.osd_memory_bytes, OSD_MEMORY_MIN_BYTES)?;
+    spec.osd_wrap = wrap::found(&spec.osd_wrap)?;
+    spec.osd_env = wrap::env_words(&spec.osd_env)?;
+    let request = PlanRequest {
+        osds: spec.osds as usize,
+        reactors: spec.reactors.into(),
+        strategy: spec.balance,
+        cpus: spec.osd_cpus.clone(),
+        client_cpus: spec.client_cpus.clone(),
+        alien_cpus: spec.alien_cpus.clone(),
+        system_cpus: spec.system_cpus.clone(),
+        neighbour_cpus: spec.neighbour_cpus.clone(),
+        overprovisioned: spec.overprovisioned,
+        pgs: pool.pg_num,
+        size: pool.size.into(),
+        cpus_per_osd: Confine::of(spec, topology.allowed().len())?.cpuset(),
+        osds_per_device: spec.osds_per_device as usize,
+    };
+    let grid = Grid::plan(topology, &request).map_err(|e| usage!("{e}"))?;
+    Ok((request, grid))
+}
+
+/// The OSDs' slices if they share devices.
+fn slices(spec: &TestbedSpec) -> Result<Vec<SlicePlan>> {
+    let per_device = spec.osds_per_device;
+    if per_device == 1 {
+        return Ok(Vec::new());
+    }
+    slice::deal(spec.osds, per_device, |device| match spec.devices.get(device as usize) {
+        Some(path) => slice::share_of(path, per_device, OSD_SIZE_MIN_BYTES),
+        None => Ok(spec.osd_size_bytes),
+    })
+}
+
+/// Fails unless the OSDs, their groups and the named devices fit together. `sized`: a size of block files is asked for.
+fn check_devices(spec: &TestbedSpec, sized: bool) -> Result<()> {
+    let (store, per_device) = (spec.store, spec.osds_per_device);
     if per_device > 1 && store != StoreKind::Blue {
         return Err(usage!(
             "--osds-per-device {per_device}: the store {store} uses no device; take --store blue"
         ));
     }
-    if !osds.is_multiple_of(per_device) {
+    if !spec.osds.is_multiple_of(per_device) {
         return Err(usage!(
             "--osds-per-device {per_device}: {} cannot be dealt evenly; take a multiple of it as --osds",
-            counted(osds as usize, "OSD")
+            counted(spec.osds as usize, "OSD")
         ));
     }
-    Ok(per_device)
-}
-
-/// The OSDs' slices if they share devices.
-fn slices(wish: &Wish, osds: u32, per_device: u32, osd_size_bytes: u64) -> Result<Vec<SlicePlan>> {
-    if per_device == 1 {
-        return Ok(Vec::new());
-    }
-    slice::deal(osds, per_device, |device| match wish.devices.get(device as usize) {
-        Some(path) => slice::share_of(path, per_device, OSD_SIZE_MIN_BYTES),
-        None => Ok(osd_size_bytes),
-    })
-}
-
-/// `devices` are needed, if any are named.
-fn check_devices(wish: &Wish, store: StoreKind, devices: u32) -> Result<()> {
-    if wish.zero && wish.sparse {
+    if spec.zero && spec.sparse {
         return Err(usage!(
             "--zero and --sparse: one writes zeros everywhere, the other nowhere; leave one of them out"
         ));
     }
-    if wish.devices.is_empty() {
-        if wish.force_wipe {
-            return Err(usage!("--force-wipe: there are no --devs to wipe"));
-        }
+    if spec.devices.is_empty() {
         return Ok(());
     }
     if store != StoreKind::Blue {
@@ -493,23 +368,35 @@ fn check_devices(wish: &Wish, store: StoreKind, devices: u32) -> Result<()> {
             "--devs: the store {store} uses no device; take --store blue or leave --devs out"
         ));
     }
-    if wish.osd_size_bytes.is_some() {
+    if sized {
         return Err(usage!("--osd-size and --devs: a device is used whole; leave one of them out"));
     }
-    if wish.devices.len() != devices as usize {
-        let shared = wish.osds_per_device.unwrap_or(1) > 1;
-        let needed = counted(devices as usize, if shared { "group" } else { "OSD" });
+    let needed = (spec.osds / per_device) as usize;
+    if spec.devices.len() != needed {
+        let (what, of) = if per_device > 1 { ("group", " of --osds-per-device") } else { ("OSD", "") };
         return Err(usage!(
-            "--devs names {} for {needed}{}: one each is needed",
-            counted(wish.devices.len(), "device"),
-            if shared { " of --osds-per-device" } else { "" }
+            "--devs names {} for {}{of}: one each is needed",
+            counted(spec.devices.len(), "device"),
+            counted(needed, what)
         ));
     }
-    let distinct: BTreeSet<_> = wish.devices.iter().map(|d| d.canonicalize().unwrap_or(d.clone())).collect();
-    if distinct.len() != wish.devices.len() {
+    let distinct: BTreeSet<_> = spec.devices.iter().map(|d| d.canonicalize().unwrap_or(d.clone())).collect();
+    if distinct.len() != spec.devices.len() {
         return Err(usage!("--devs names the same device twice"));
     }
     Ok(())
+}
+
+/// `--force-wipe` without devices to wipe, or with stores that exist, is a mistake.
+///
+/// # Errors
+/// Says which.
+pub fn check_wipe(wipe: bool, stores_exist: bool, devices: &[PathBuf]) -> Result<()> {
+    match (wipe, stores_exist, devices.is_empty()) {
+        (true, true, _) => Err(usage!("--force-wipe: the stores exist; `destroy` removes them")),
+        (true, false, true) => Err(usage!("--force-wipe: there are no --devs to wipe")),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl FolderPlan for Plan {
     const COMMAND: &'static str = "carmine";
 
     fn osds(&self) -> u32 {
-        self.cpu.osds as u32
+        self.spec.osds
     }
 
     fn is_complete(&self) -> bool {

@@ -17,11 +17,10 @@ use crate::error::{Result, usage};
 use crate::files;
 use crate::layout::Layout;
 use crate::process::ProcessId;
+use crate::spec::NONE;
 
 /// Variable that everything a wrapper starts has: `CLUSTER/osd.N`.
 const MARK: &str = "CARMINE_WRAPPED_OSD";
-/// Word that takes a wrapper or an environment of an earlier start away.
-const NONE: &str = "none";
 /// Stands for the OSD's number in a wrapper's words and in values of the environment.
 const OSD_WORD: &str = "{osd}";
 /// Time for what a wrapper has left to end after SIGTERM.
@@ -32,7 +31,7 @@ const TERM_LIMIT: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Quotes that do not match, no word at all, or a program that does not exist.
-pub(crate) fn parse_command(text: &str) -> Result<Vec<String>> {
+fn parse_command(text: &str) -> Result<Vec<String>> {
     if text.trim() == NONE {
         return Ok(Vec::new());
     }
@@ -45,9 +44,16 @@ pub(crate) fn parse_command(text: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// Fails if a wrapper that was found once has gone.
-pub(crate) fn check_command(words: &[String]) -> Result<()> {
-    words.first().map_or(Ok(()), |program| find_program(program).map(drop))
+/// The text of `--osd-wrap` with the program's path.
+///
+/// # Errors
+/// Those of [`parse_command`].
+pub(crate) fn found(text: &str) -> Result<String> {
+    let words = parse_command(text)?;
+    if words.is_empty() {
+        return Ok(NONE.to_owned());
+    }
+    shlex::try_join(words.iter().map(String::as_str)).map_err(|e| usage!("--osd-wrap {text}: {e}"))
 }
 
 fn find_program(program: &str) -> Result<PathBuf> {
@@ -71,29 +77,32 @@ fn find_program(program: &str) -> Result<PathBuf> {
         .ok_or_else(|| usage!("--osd-wrap {program}: no such program in PATH; install it, or give its path"))
 }
 
-/// The variables of `--osd-env K=V …`; the single word `none` gives none.
+/// The words of `--osd-env`, sorted and each name once; the single word `none` gives none.
 ///
 /// # Errors
 /// A word without `=`, or without a name before it.
-pub(crate) fn parse_env(words: &[String]) -> Result<BTreeMap<String, String>> {
+pub(crate) fn env_words(words: &[String]) -> Result<Vec<String>> {
     if words == [NONE] {
-        return Ok(BTreeMap::new());
+        return Ok(Vec::new());
     }
     let parse = |word: &String| match word.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some((name, _)) if !name.is_empty() => Ok((name.to_owned(), word.clone())),
         _ => Err(usage!("--osd-env {word}: write NAME=VALUE (`NAME=` for an empty value)")),
     };
-    words.iter().map(parse).collect()
+    let by_name = words.iter().map(parse).collect::<Result<BTreeMap<String, String>>>()?;
+    Ok(by_name.into_values().collect())
 }
 
-/// The wrapper's command line before the OSD's own.
-pub(crate) fn words_for(words: &[String], osd: OsdId) -> Vec<OsString> {
+/// The wrapper's command line before the OSD's own; none without a wrapper.
+pub(crate) fn words_for(text: &str, osd: OsdId) -> Vec<OsString> {
+    let words = if text == NONE { Vec::new() } else { shlex::split(text).unwrap_or_default() };
     words.iter().map(|word| fill_in(word, osd).into()).collect()
 }
 
 /// Variables that `--osd-env` adds to the environment of one OSD.
-pub(crate) fn env_for(env: &BTreeMap<String, String>, osd: OsdId) -> Vec<(OsString, OsString)> {
-    env.iter().map(|(name, value)| (name.into(), fill_in(value, osd).into())).collect()
+pub(crate) fn env_for(words: &[String], osd: OsdId) -> Vec<(OsString, OsString)> {
+    let pairs = words.iter().filter_map(|word| word.split_once('='));
+    pairs.map(|(name, value)| (name.into(), fill_in(value, osd).into())).collect()
 }
 
 fn fill_in(word: &str, osd: OsdId) -> String {
@@ -184,8 +193,10 @@ mod tests {
         let words = parse_command("sh -c 'exec \"$@\"' {osd}").unwrap();
         assert!(words[0].starts_with('/') && words[0].ends_with("/sh"), "{words:?}");
         assert_eq!(words[1..], ["-c", "exec \"$@\"", "{osd}"]);
-        assert_eq!(words_for(&words, OsdId(7))[3], "7");
-        assert_eq!(parse_command("none").unwrap(), Vec::<String>::new());
+        let text = found("sh -c 'exec \"$@\"' {osd}").unwrap();
+        assert_eq!(words_for(&text, OsdId(7))[1..], ["-c", "exec \"$@\"", "7"]);
+        assert_eq!(found(&text).unwrap(), text, "a later start finds the same");
+        assert!(found("none").unwrap() == "none" && words_for("none", OsdId(7)).is_empty());
         for (text, part) in [
             ("", "is empty"),
             ("sh -c 'x", "quote"),
@@ -201,11 +212,15 @@ mod tests {
     #[test]
     fn variables_need_a_name() {
         let words = |list: &[&str]| list.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        let env = parse_env(&words(&["A=1", "B=x=y", "C="])).unwrap();
-        assert_eq!(env, [("A", "1"), ("B", "x=y"), ("C", "")].map(|(k, v)| (k.into(), v.into())).into());
-        assert!(parse_env(&words(&["none"])).unwrap().is_empty());
+        let env = env_words(&words(&["C=", "A=0", "B=x=y", "A={osd}"])).unwrap();
+        assert_eq!(env, ["A={osd}", "B=x=y", "C="]);
+        assert_eq!(
+            env_for(&env, OsdId(3))[..2],
+            [("A", "3"), ("B", "x=y")].map(|(k, v)| (k.into(), v.into()))
+        );
+        assert!(env_words(&words(&["none"])).unwrap().is_empty());
         for bad in ["A", "=1", ""] {
-            let error = parse_env(&words(&[bad])).unwrap_err();
+            let error = env_words(&words(&[bad])).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains("NAME=VALUE"), "{error}");
         }
     }

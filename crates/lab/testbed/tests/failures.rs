@@ -45,7 +45,7 @@ impl World {
             osds: Some(2),
             store: Some(store),
             osd_size_bytes: Some(64 << 20),
-            sparse: true,
+            sparse: Some(true),
             ..Wish::default()
         };
         Plan::new(&wish, &Topology::from_short("1x4x1").unwrap(), "f0f0").unwrap()

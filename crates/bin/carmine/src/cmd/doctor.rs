@@ -17,8 +17,6 @@ use serde_json::Value;
 
 /// The folder that is looked at when none is named.
 const DEFAULT_DIR: &str = "carmine-testbed";
-/// Fields of a plan that are no options, or differ from testbed to testbed anyway.
-const NO_OPTIONS: [&str; 6] = ["format", "made_by", "fsid", "complete", "mon_port", "grid"];
 /// Width of the column of severities.
 const SEVERITY: usize = 5;
 /// How long other work is watched.
@@ -125,7 +123,7 @@ fn places(layout: &Layout, plan: &Plan) -> Vec<NeededSpace> {
 fn changed(plan: &Plan) -> Vec<(String, String, String)> {
     let default = Topology::detect().ok().and_then(|t| Plan::new(&Wish::default(), &t, &plan.fsid).ok());
     let Some(default) = default else { return Vec::new() };
-    let json = |plan: &Plan| serde_json::to_value(plan).unwrap_or_default();
+    let json = |plan: &Plan| serde_json::to_value(&plan.spec).unwrap_or_default();
     let mut out = Vec::new();
     compare("", &json(plan), &json(&default), &mut out);
     out
@@ -134,7 +132,7 @@ fn changed(plan: &Plan) -> Vec<(String, String, String)> {
 fn compare(name: &str, is: &Value, default: &Value, out: &mut Vec<(String, String, String)>) {
     match (is, default) {
         (Value::Object(is), Value::Object(default)) => {
-            for (key, value) in is.iter().filter(|(key, _)| !NO_OPTIONS.contains(&key.as_str())) {
+            for (key, value) in is {
                 let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
                 compare(&name, value, default.get(key).unwrap_or(&Value::Null), out);
             }
@@ -236,7 +234,9 @@ mod tests {
     fn a_sparse_testbed_needs_its_room_later() {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::new(folder.path()).unwrap();
-        let of = |sparse| places(&layout, &plan(&Wish { sparse, ..Wish::default() }))[0].needed_bytes;
+        let of = |sparse| {
+            places(&layout, &plan(&Wish { sparse: Some(sparse), ..Wish::default() }))[0].needed_bytes
+        };
         assert_eq!((of(true), of(false)), (4 << 30, 0));
     }
 }

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use carmine_testbed::output::{note, print};
 use carmine_testbed::peer::{self, About, Peer, PeerPlan, PeerStatus, PeerWish, Programs};
-use carmine_testbed::{Layout, StartOptions, fresh_uuid};
+use carmine_testbed::spec::PeerSettings;
+use carmine_testbed::{Layout, StartOptions, check_wipe, fresh_uuid};
 use carmine_topology::{CpuList, Topology};
+use carmine_types::counted;
 use clap::{Args, Subcommand};
 
 use super::{print_as, testbed};
@@ -54,7 +56,12 @@ struct PeerUpArgs {
     #[command(flatten)]
     dir: PeerDirArgs,
     #[command(flatten)]
-    wish: PeerWish,
+    settings: PeerSettings,
+    #[command(flatten)]
+    own: PeerWish,
+    /// Overwrite devices that are not blank
+    #[arg(long, help_heading = "Storage")]
+    force_wipe: bool,
     /// Seconds until every PG must be active and clean
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
@@ -75,11 +82,11 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
     let (plan, conf) = (peer.plan(), peer.layout().ceph_conf());
     let about = peer::about(plan)?;
     print(&format!(
-        "up: {} OSDs, {}, size {} with {} PGs active+clean; monitor at {}\n{}stock clients: rados -c {} -p {} ls\n",
-        plan.osds(),
+        "up: {}, {}, size {} with {} PGs active+clean; monitor at {}\n{}stock clients: rados -c {} -p {} ls\n",
+        counted(plan.osds() as usize, "OSD"),
         plan.profile(),
-        plan.size,
-        plan.pgs,
+        plan.pool.size,
+        plan.pool.pg_num,
         peer::monitor(plan),
         render_about(&about),
         conf.display(),
@@ -89,24 +96,26 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> anyhow::Result<Peer> {
-    let wish = &args.wish;
+    let (PeerSettings(wish), own) = (&args.settings, &args.own);
     let topology = Topology::detect()?;
     let (mut peer, programs) = match Peer::open(layout.clone())? {
         Some(mut peer) => {
             peer.require_stopped()?;
+            check_wipe(args.force_wipe, true, &peer.plan().devices)?;
             let programs = Programs::find(peer.plan().build.as_deref())?;
-            let mut plan = peer.plan().revise(wish, &topology)?;
+            let mut plan = peer.plan().revise(wish, own, &topology)?;
             plan.version = programs.version()?;
             announce(&plan)?;
             peer.set_plan(plan)?;
             (peer, programs)
         }
         None => {
-            let programs = Programs::find(wish.build.as_deref())?;
+            let programs = Programs::find(own.build.as_deref())?;
             let fsid = fresh_uuid()?;
-            let plan = PeerPlan::new(wish, &topology, &fsid, &programs.version()?, programs.flavour)?;
+            let plan = PeerPlan::new(wish, own, &topology, &fsid, &programs.version()?, programs.flavour)?;
+            check_wipe(args.force_wipe, false, &plan.devices)?;
             announce(&plan)?;
-            (Peer::create(layout, plan, &programs, wish.force_wipe, start)?, programs)
+            (Peer::create(layout, plan, &programs, args.force_wipe, start)?, programs)
         }
     };
     peer.start(&programs, start)?;
@@ -146,7 +155,7 @@ fn render(status: &PeerStatus) -> String {
         let _ = writeln!(out, "osd.{:<4} {}, {state}, CPUs {cpus}", osd.id, pid(osd.pid));
     }
     if let Some(clean) = status.pgs_clean {
-        let _ = writeln!(out, "PGs      {}: {clean} active+clean", status.plan.pgs);
+        let _ = writeln!(out, "PGs      {}: {clean} active+clean", status.plan.pool.pg_num);
     }
     out.push_str(&render_about(&status.about));
     for (who, list) in [

@@ -26,7 +26,6 @@ use carmine_testbed::output::{note, print};
 use carmine_testbed::peer::Programs;
 use carmine_testbed::{Ended, Wish, end_recorded, run_bounded};
 use carmine_topology::{Grid, Topology};
-use clap::Parser;
 
 pub(crate) use args::SweepArgs;
 use begin::RunFolder;
@@ -94,18 +93,10 @@ fn machine(args: &SweepArgs) -> anyhow::Result<Machine> {
     Ok(Machine { topology, devices, place })
 }
 
-/// The options of `carmine up`, parsed as it does.
-#[derive(Parser)]
-#[command(no_binary_name = true)]
-struct Up {
-    #[command(flatten)]
-    wish: Wish,
-}
-
 fn place(topology: &Topology, up: &[String]) -> Result<Grid, String> {
-    let up =
-        Up::try_parse_from(up).map_err(|e| e.to_string().lines().next().unwrap_or_default().to_owned())?;
-    carmine_testbed::Plan::new(&up.wish, topology, "").map(|plan| plan.grid).map_err(|e| e.to_string())
+    let planned =
+        Wish::from_words(up.to_vec()).and_then(|wish| carmine_testbed::Plan::new(&wish, topology, ""));
+    planned.map(|plan| plan.grid).map_err(|e| e.to_string())
 }
 
 /// Looks for programs that the points need and that are not ours, before anything is started: fails with what to install, or

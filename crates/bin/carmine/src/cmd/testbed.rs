@@ -1,7 +1,7 @@
 //! `carmine status`, `restart`, `down`, `destroy`, `plan` and `admin`: a testbed that exists, or would.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use carmine_testbed::TestbedError::Usage;
@@ -44,7 +44,10 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     dir: DirArgs,
     #[command(flatten)]
-    wish: Wish,
+    spec: SpecArgs,
+    /// Print the specification that results, for --spec
+    #[arg(long, conflicts_with = "json")]
+    print_spec: bool,
     /// Plan for another machine: a description file, or sockets x cores x threads such as 2x28x2
     #[arg(long, value_name = "FILE|SHAPE")]
     topology: Option<String>,
@@ -62,6 +65,24 @@ pub(crate) struct AdminArgs {
     osd: u32,
     /// The command, as JSON
     question: String,
+}
+
+/// The settings of a testbed: options, and a file behind them.
+#[derive(Args)]
+pub(crate) struct SpecArgs {
+    /// Specification of the testbed, in TOML or JSON as `plan --print-spec` writes it; options override it
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    spec: Option<PathBuf>,
+    #[command(flatten)]
+    wish: Wish,
+}
+
+impl SpecArgs {
+    /// What is asked for.
+    pub(crate) fn wish(self) -> anyhow::Result<Wish> {
+        let file = self.spec.as_deref().map(Wish::from_file).transpose()?;
+        Ok(self.wish.or(file.unwrap_or_default()))
+    }
 }
 
 #[derive(Args)]
@@ -147,14 +168,15 @@ pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<ExitCode> {
 /// The CPU grid, without starting anything.
 pub(crate) fn plan(args: PlanArgs) -> anyhow::Result<ExitCode> {
     let topology = topology(args.topology.as_deref())?;
-    let wish = args.wish;
+    let wish = args.spec.wish()?;
     // With an existing testbed it shows the grid of the next `up`; else that of a new one.
     let stored = if args.topology.is_none() { load_plan(&Layout::new(&args.dir.dir)?)? } else { None };
     let plan = match stored {
         Some(plan) => plan.revise(&wish, &topology)?,
         None => Plan::new(&wish, &topology, "")?,
     };
-    print_as(args.json, &plan, || plan.render())?;
+    let text = || if args.print_spec { plan.spec.to_toml() } else { plan.render() };
+    print_as(args.json, &plan, text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -237,8 +259,8 @@ fn render(status: &Status) -> String {
             let _ = writeln!(out, "{who:<8} CPUs {cpus}");
         }
     }
-    if !plan.osd_wrap.is_empty() {
-        let _ = writeln!(out, "wrapper  {}", plan.osd_wrap.join(" "));
+    if plan.osd_wrap != "none" {
+        let _ = writeln!(out, "wrapper  {}", plan.osd_wrap);
     }
     for drive in &plan.preconditioned {
         let _ = writeln!(out, "precondition {drive}");

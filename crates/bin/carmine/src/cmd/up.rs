@@ -8,11 +8,14 @@ use carmine_testbed::drive::facts;
 use carmine_testbed::output::{note, print};
 use carmine_testbed::precondition::{self, Outcome, PreconditionOptions};
 use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{Daemon, Layout, Plan, StartOptions, Testbed, Wish, fresh_uuid, refuse_used_folder};
+use carmine_testbed::{
+    Daemon, Layout, Plan, StartOptions, Testbed, Wish, check_wipe, fresh_uuid, refuse_used_folder,
+};
 use carmine_topology::Topology;
 use carmine_types::{OsdId, StoreKind, counted};
 use clap::Args;
 
+use super::testbed::SpecArgs;
 use crate::progress;
 
 /// Largest random write: a buffer's size.
@@ -23,7 +26,10 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     dir: DirArgs,
     #[command(flatten)]
-    wish: Wish,
+    spec: SpecArgs,
+    /// Overwrite devices that are not blank
+    #[arg(long, help_heading = "Storage")]
+    force_wipe: bool,
     #[command(flatten)]
     precondition: PreconditionArgs,
     /// Seconds until every PG must be active
@@ -45,10 +51,11 @@ struct PreconditionArgs {
 
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
-    let wish = args.wish;
+    let wish = args.spec.wish()?;
     let topology = Topology::detect()?;
+    let (wipe, precondition) = (args.force_wipe, &args.precondition);
     let (testbed, mon) =
-        progress::shown(args.timeout, |start| bring_up(layout, &wish, &topology, &args.precondition, start))?;
+        progress::shown(args.timeout, |start| bring_up(layout, &wish, wipe, &topology, precondition, start))?;
     let plan = testbed.plan();
     let stores = (0..plan.osds()).filter_map(|id| facts::of(testbed.layout(), plan, OsdId(id)));
     StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
@@ -71,12 +78,14 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
 fn bring_up(
     layout: Layout,
     wish: &Wish,
+    wipe: bool,
     topology: &Topology,
     precondition: &PreconditionArgs,
     start: &mut StartOptions<'_>,
 ) -> anyhow::Result<(Testbed, std::net::SocketAddr)> {
     let mut testbed = match Testbed::open(layout.clone())? {
         Some(mut testbed) => {
+            check_wipe(wipe, true, &testbed.plan().devices)?;
             if let Some((running, missing)) = testbed.parts()? {
                 refuse_other_settings(&testbed, wish, topology, &running, &missing)?;
                 precondition.refuse_for_existing_stores()?;
@@ -96,9 +105,10 @@ fn bring_up(
         }
         None => {
             let mut plan = Plan::new(wish, topology, &fresh_uuid()?)?;
+            check_wipe(wipe, false, &plan.devices)?;
             announce(&plan)?;
-            let written = precondition.run(&layout, &mut plan, wish.force_wipe, start)?;
-            Testbed::create(layout, plan, wish.force_wipe || written, start)?
+            let written = precondition.run(&layout, &mut plan, wipe, start)?;
+            Testbed::create(layout, plan, wipe || written, start)?
         }
     };
     let mon = testbed.start(start)?;
@@ -133,11 +143,11 @@ fn refuse_other_settings(
 /// Prints the grid, and what the user should know before it starts.
 fn announce(plan: &Plan) -> anyhow::Result<()> {
     print(&plan.render())?;
-    if !plan.addr.is_loopback() {
+    if !plan.addr.ip.is_loopback() {
         note(&format!(
             "warning: --addr {}: there is no authentication and no encryption; anyone who reaches this address can read \
              and destroy all data",
-            plan.addr
+            plan.addr.ip
         ));
     }
     Ok(())
@@ -176,7 +186,7 @@ impl PreconditionArgs {
         done.iter().for_each(|drive| note(&format!("precondition {drive}")));
         let written = done.iter().any(|drive| drive.outcome != Outcome::Na);
         // Zeros everywhere would undo it.
-        plan.sparse |= written;
+        plan.spec.sparse |= written;
         plan.preconditioned = done;
         Ok(written)
     }

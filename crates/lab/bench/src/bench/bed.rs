@@ -13,9 +13,9 @@ use carmine_load::window::Window;
 use carmine_load::{LoadSpec, Route};
 use carmine_testbed::peer::PeerPlan;
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::{Daemon, Layout, Plan, Wish, ask_osd, mon_addr, require_plan};
-use carmine_topology::{Grid, Topology};
-use carmine_types::{FlushMode, OsdId, StoreKind, counted};
+use carmine_testbed::{Daemon, Layout, Plan, ask_osd, mon_addr, require_plan};
+use carmine_topology::Grid;
+use carmine_types::{FlushMode, OsdId, counted};
 use serde_json::{Value, json};
 
 use super::args::BenchArgs;
@@ -56,7 +56,8 @@ impl Checked {
         let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
         let layout = Layout::new(&args.dir.dir)?;
         let peer = carmine_testbed::peer::load_plan(&layout)?;
-        let plan = peer.as_ref().map_or_else(|| Ok(require_plan(&layout)?), as_testbed)?;
+        // A peer's cores stand for reactors.
+        let plan = peer.as_ref().map_or_else(|| require_plan(&layout), |peer| Ok(peer.plan.clone()))?;
         if peer.is_some() && args.in_process {
             bail!(Usage("--in-process: a peer's OSDs do not load themselves; leave it out".into()));
         }
@@ -275,25 +276,6 @@ pub(super) struct Conditions {
     pub(super) in_process: bool,
     pub(super) cache: Option<CacheState>,
     pub(super) baseline: Option<Baseline>,
-}
-
-fn as_testbed(peer: &PeerPlan) -> anyhow::Result<Plan> {
-    let wish = Wish {
-        osds: Some(peer.osds()),
-        reactors: Some(u16::try_from(peer.cores_per_osd())?),
-        store: Some(StoreKind::Blue),
-        devices: peer.devices.clone(),
-        osd_size_bytes: Some(peer.osd_size_bytes),
-        sparse: peer.sparse,
-        size: Some(peer.size),
-        pgs: Some(peer.pgs),
-        cpus: peer.cpu.cpus.clone(),
-        client_cpus: peer.cpu.client_cpus.clone(),
-        osd_memory_bytes: Some(peer.osd_memory_bytes),
-        overprovisioned: peer.cpu.overprovisioned,
-        ..Wish::default()
-    };
-    Ok(Plan::new(&wish, &Topology::detect()?, &peer.fsid)?)
 }
 
 /// What the stores lie on, as the OSDs say; none for stores in memory.

@@ -38,7 +38,8 @@ mod tests {
     use carmine_topology::Topology;
 
     fn applied(fill: Option<u8>, age: Option<f64>) -> anyhow::Result<LoadSpec> {
-        let wish = Wish { osds: Some(3), osd_size_bytes: Some(1 << 30), size: Some(2), ..Wish::default() };
+        let wish =
+            Wish { osds: Some(3), osd_size_bytes: Some(1 << 30), pool_size: Some(2), ..Wish::default() };
         let plan = Plan::new(&wish, &Topology::from_short("1x8x1").unwrap(), "f").unwrap();
         let mut spec = LoadSpec::default();
         apply(&mut spec, &plan, fill, age)?;

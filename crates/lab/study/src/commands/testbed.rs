@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use carmine_testbed::spec::{Axis, place_axes, tuning_axes};
+use carmine_testbed::spec::{Axis, peer_axes, place_axes, tuning_axes};
 use carmine_topology::{CpuList, Grid};
 
 use super::load::{AROUND_S, SLOW_BYTES_PER_S, bs_bytes, client, is_hosted, volumes};
@@ -153,9 +153,6 @@ fn command(word: &str, layout: &Path, config: &Config) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Settings for which `carmine peer up` has the same options as `carmine up`.
-const PEER_AXES: [&str; 5] = ["osds", "pool_size", "pgs", "osd_size_bytes", "osd_memory_bytes"];
-
 /// Refuses what a peer can't be given, so that it is not compared with a Carmine that has it.
 fn check_peer(config: &Config) -> Result<(), String> {
     if config.text("confine") == Some("quota") && config.float("cpus").is_some() {
@@ -169,11 +166,12 @@ fn check_peer(config: &Config) -> Result<(), String> {
 
 /// Options of a peer on the CPUs of `grid`.
 fn peer_options(config: &Config, grid: &Grid, overprovisioned: bool, devices: Vec<String>) -> Vec<String> {
-    // Devices are used whole.
+    // Devices are used whole; the CPUs are those that Carmine would have.
     let given = |axis: &&Axis| {
-        PEER_AXES.contains(&axis.name) && (axis.name != "osd_size_bytes" || devices.is_empty())
+        !matches!(axis.name, "osd_cpus" | "client_cpus")
+            && (axis.name != "osd_size_bytes" || devices.is_empty())
     };
-    let mut options = [devices.clone(), options_of(config, place_axes().filter(given))].concat();
+    let mut options = [devices.clone(), options_of(config, peer_axes().filter(given))].concat();
     if let Some(build) = config.show("peer_build") {
         options.extend(["--peer-build".to_owned(), build]);
     }

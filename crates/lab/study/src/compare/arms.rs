@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use carmine_testbed::spec::axis_paths;
 use serde_json::Value;
 
 use super::{Arm, Measured, Refusal};
@@ -133,39 +134,35 @@ fn read(path: &Path) -> Result<PointResult, Refusal> {
     Ok(result)
 }
 
-/// Axes whose values a result has under the same name in these objects of `carmine`.
-const SAME_NAMES: [(&str, &[&str]); 6] = [
-    ("/plan", &["store", "poll", "alien_threads", "osd_memory_bytes", "osd_wrap", "osd_env"]),
-    ("/plan/cpu", &["osds", "reactors", "cpus"]),
-    ("/plan/tuning", &["flush_mode", "device_class", "prefer_deferred_bytes", "discard"]),
-    ("/plan/tuning", &["data_cache_bytes", "readahead_bytes"]),
-    ("/load", &["rw", "rwmixread", "bs_bytes", "iodepth", "rate_iops", "arrivals", "route"]),
-    ("/load", &["size_bytes", "object_size_bytes", "runtime_ms"]),
-];
-/// Axes whose values it has under another name.
-const OTHER_NAMES: [(&str, &str); 4] = [
-    ("pool_size", "/plan/pool/size"),
-    ("pgs", "/plan/pool/pg_num"),
-    ("balance", "/plan/cpu/strategy"),
-    ("jobs", "/load/numjobs"),
+/// Axes whose values a result has under the same name in the object `load`.
+const OF_LOAD: &[&str] = &[
+    "rw",
+    "rwmixread",
+    "bs_bytes",
+    "iodepth",
+    "rate_iops",
+    "arrivals",
+    "route",
+    "size_bytes",
+    "object_size_bytes",
+    "runtime_ms",
 ];
 
-/// The configuration that a result carries.
+/// The configuration that a result carries: the testbed's settings, and the load.
 fn config_of(result: &PointResult) -> Config {
     let mut config = Config::default();
-    let same = SAME_NAMES
-        .into_iter()
-        .flat_map(|(place, axes)| axes.iter().map(move |axis| (*axis, format!("{place}/{axis}"))));
-    let other = OTHER_NAMES.map(|(axis, pointer)| (axis, pointer.to_owned()));
-    for (axis, pointer) in same.chain(other) {
-        let (object, rest) = match pointer.strip_prefix("/plan") {
-            Some(rest) => (&result.carmine.plan, rest),
-            None => (&result.carmine.load, pointer.trim_start_matches("/load")),
-        };
-        if let Some(value) = object.pointer(rest).filter(|value| !value.is_null()) {
+    let mut put = |axis: &str, object: &Value, path: &str| {
+        if let Some(value) = object.pointer(path).filter(|value| !value.is_null()) {
             config.set(axis, value.clone());
         }
+    };
+    for (axis, path) in axis_paths() {
+        put(axis, &result.carmine.plan, &path);
     }
+    for axis in OF_LOAD {
+        put(axis, &result.carmine.load, &format!("/{axis}"));
+    }
+    put("jobs", &result.carmine.load, "/numjobs");
     config
 }
 

@@ -22,7 +22,7 @@ fn result(iops: f64) -> Value {
             "iops": iops,
             "osd_cpu_us_per_op": 2e5 / iops,
             "flush_mode": "fdatasync",
-            "plan": {"store": "blue", "cpu": {"reactors": 1}},
+            "plan": {"store": "blue", "reactors": 1},
             "grid": {"osds": [{"osd": 0, "reactors": [{"cpu": 1}]}]},
             "latency_histogram": {"read": {"count": 100, "sum": 100 * p99, "squares": 0.0, "min": p99, "max": p99,
                                            "buckets": [[p99, 100]]}},

@@ -1,7 +1,7 @@
 //! The drives under an OSD's store, and the settings that follow from them: flush mode, class, threshold.
 
 use carmine_load::drive::{DeviceClass, StoreFacts, StorePart, WriteCache};
-use carmine_types::{OsdId, READAHEAD_BYTES, StoreKind};
+use carmine_types::{OsdId, StoreKind};
 
 use super::{Flushing, part_at};
 use crate::{Layout, Plan, Tuning, db_place, wal_places};
@@ -27,8 +27,8 @@ pub fn settle(
     db: Option<StorePart>,
 ) -> StoreFacts {
     let log = log.unwrap_or_else(|| data.clone());
-    let flushing = Flushing::choose(tuning.flush_mode, &[&data, &log]);
-    let device_class = tuning.device_class.unwrap_or_else(|| DeviceClass::of(&data.drive));
+    let flushing = Flushing::choose(tuning.flush_mode.value(), &[&data, &log]);
+    let device_class = tuning.device_class.value().unwrap_or_else(|| DeviceClass::of(&data.drive));
     StoreFacts {
         osd,
         log,
@@ -37,11 +37,10 @@ pub fn settle(
         flush_forced: flushing.forced,
         flush_reason: flushing.reason,
         device_class,
-        device_class_forced: tuning.device_class.is_some(),
+        device_class_forced: tuning.device_class.value().is_some(),
         prefer_deferred_bytes: tuning.prefer_deferred_bytes(device_class),
         discard: tuning.discard,
         data_cache_bytes: tuning.data_cache_bytes,
-        readahead_bytes: tuning.readahead_bytes.unwrap_or(READAHEAD_BYTES),
         data,
     }
 }
@@ -51,6 +50,7 @@ mod tests {
     use carmine_types::FlushMode;
 
     use super::*;
+    use crate::OrAuto;
     use carmine_load::drive::DriveFacts;
 
     #[test]
@@ -72,15 +72,15 @@ mod tests {
         assert_eq!(facts.flush_mode, FlushMode::Flush);
         assert!(facts.flush_reason.contains("unknown"), "{}", facts.flush_reason);
         let tuning = Tuning {
-            flush_mode: Some(FlushMode::Dsync),
-            device_class: Some(DeviceClass::Nvme),
-            prefer_deferred_bytes: Some(0),
+            flush_mode: OrAuto::Is(FlushMode::Dsync),
+            device_class: OrAuto::Is(DeviceClass::Nvme),
+            prefer_deferred_bytes: OrAuto::Is(0),
             discard: true,
             data_cache_bytes: 3 << 20,
-            readahead_bytes: Some(0),
+            ..Tuning::default()
         };
         let facts = settle(3, &tuning, data, None, None);
-        assert_eq!((facts.data_cache_bytes, facts.readahead_bytes), (3 << 20, 0));
+        assert_eq!(facts.data_cache_bytes, 3 << 20);
         assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::Dsync, true));
         assert_eq!((facts.device_class, facts.device_class_forced), (DeviceClass::Nvme, true));
         assert_eq!((facts.prefer_deferred_bytes, facts.discard), (0, true));

@@ -61,8 +61,8 @@ fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
             put(name, &lib.display());
         }
     }
-    put("osd_pool_default_size", &plan.size);
-    put("osd_pool_default_min_size", &plan.size.div_ceil(2));
+    put("osd_pool_default_size", &plan.pool.size);
+    put("osd_pool_default_min_size", &plan.pool.size.div_ceil(2));
     put("osd_pool_default_pg_autoscale_mode", &"off");
     put("osd_crush_chooseleaf_type", &0);
     put("osd_crush_initial_weight", &1);
@@ -125,14 +125,17 @@ fn tuned(flavour: Flavour, cores: usize, dear_flush: bool) -> impl Iterator<Item
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Wish;
     use crate::peer::PeerWish;
     use carmine_topology::Topology;
 
     #[test]
     fn stock_is_stock_and_the_user_has_the_last_word() {
         let topology = Topology::from_short("1x8x1").unwrap();
-        let mut wish = PeerWish { cpus: Some("0-3".parse().unwrap()), ..PeerWish::default() };
-        let plan = |wish: &PeerWish| PeerPlan::new(wish, &topology, "id", "v", Flavour::Classic).unwrap();
+        let settings = Wish { osd_cpus: Some("0-3".parse().unwrap()), ..Wish::default() };
+        let mut wish = PeerWish::default();
+        let plan =
+            |wish: &PeerWish| PeerPlan::new(&settings, wish, &topology, "id", "v", Flavour::Classic).unwrap();
         assert!(osd_settings(&plan(&wish)).is_empty());
         wish.tuned = true;
         let threads = |cores| tuned(Flavour::Classic, cores, false).nth(2).map(|(_, value)| value);
@@ -144,14 +147,10 @@ mod tests {
     }
 
     fn conf(flavour: Flavour) -> String {
-        let wish = PeerWish {
-            osds: Some(2),
-            tuned: true,
-            cpus: Some("0-3".parse().unwrap()),
-            ..PeerWish::default()
-        };
+        let wish = Wish { osds: Some(2), osd_cpus: Some("0-3".parse().unwrap()), ..Wish::default() };
+        let own = PeerWish { tuned: true, ..PeerWish::default() };
         let topology = Topology::from_short("1x8x1").unwrap();
-        let mut plan = PeerPlan::new(&wish, &topology, "abc", "v", flavour).unwrap();
+        let mut plan = PeerPlan::new(&wish, &own, &topology, "abc", "v", flavour).unwrap();
         plan.mon_port = 1234;
         let at = || "/x/bin/y".into();
         let programs = Programs {

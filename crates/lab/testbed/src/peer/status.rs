@@ -159,12 +159,12 @@ pub fn status(layout: &Layout) -> Result<PeerStatus> {
         osds.push(PeerOsd { id, pid, up, cpus: plan.osd_cpus(id) });
     }
     let something_runs = mon_pid.is_some() || osds.iter().any(|osd| osd.pid.is_some());
-    let pgs_clean =
-        something_runs.then(|| (0..plan.pgs).filter(|pg| is_clean(layout, plan.osds(), *pg)).count() as u32);
+    let pgs_clean = something_runs
+        .then(|| (0..plan.pool.pg_num).filter(|pg| is_clean(layout, plan.osds(), *pg)).count() as u32);
     let whole = mon_pid.is_some()
         && mon_leads(layout)
         && osds.iter().all(|osd| osd.up)
-        && pgs_clean == Some(plan.pgs);
+        && pgs_clean == Some(plan.pool.pg_num);
     let state = match (plan.complete, something_runs, whole) {
         (false, _, _) => "incomplete",
         (true, false, _) => "stopped",

@@ -117,7 +117,7 @@ impl Maker<'_> {
 
     /// With the OSDs running: the pool that clients load.
     pub(super) fn pool(&self) -> Result<()> {
-        let pgs = self.plan.pgs.to_string();
+        let pgs = self.plan.pool.pg_num.to_string();
         self.ceph(&["osd", "pool", "create", POOL_NAME, &pgs, &pgs, "replicated"])?;
         self.ceph(&["osd", "pool", "application", "enable", POOL_NAME, "rbd"]).map(drop)
     }

@@ -14,14 +14,14 @@ fn defaults() {
     let plan = plan(&Wish::default()).unwrap();
     assert_eq!((plan.osds(), plan.cpu.reactors, plan.store), (1, 1, StoreKind::Blue));
     assert_eq!((plan.pool.size, plan.pool.min_size, plan.pool.pg_num), (1, 1, 128));
-    assert!(plan.addr.is_loopback() && plan.client_cpus().len() == 1);
+    assert!(plan.addr.ip.is_loopback() && plan.client_cpus().len() == 5);
     let three = Plan::new(&Wish { osds: Some(3), ..Wish::default() }, &machine(), "f").unwrap();
     assert_eq!((three.pool.size, three.pool.min_size, three.pool.pg_num), (3, 2, 128));
 }
 
 #[test]
 fn a_plan_survives_json() {
-    let plan = plan(&Wish { cpus: Some("0-3".parse().unwrap()), ..Wish::default() }).unwrap();
+    let plan = plan(&Wish { osd_cpus: Some("0-3".parse().unwrap()), ..Wish::default() }).unwrap();
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
 }
@@ -34,19 +34,21 @@ fn wrong_wishes_are_named() {
         (Wish { osds: Some(5000), ..w() }, "--osds 5000"),
         (Wish { reactors: Some(0), ..w() }, "--reactors 0"),
         (Wish { reactors: Some(99), ..w() }, "too few CPUs"),
-        (Wish { size: Some(2), ..w() }, "only 1 OSD;"),
-        (Wish { size: Some(0), ..w() }, "--size 0"),
+        (Wish { pool_size: Some(2), ..w() }, "only 1 OSD;"),
+        (Wish { pool_size: Some(0), ..w() }, "--size 0"),
         (Wish { min_size: Some(2), ..w() }, "--min-size 2"),
         (Wish { pgs: Some(3), ..w() }, "--pgs 3"),
         (Wish { osd_size_bytes: Some(1), ..w() }, "--osd-size 1 bytes"),
         (Wish { osd_memory_bytes: Some(0), ..w() }, "--osd-memory 0M"),
         (Wish { poll: Some("x".into()), ..w() }, "--poll x"),
-        (Wish { force_wipe: true, ..w() }, "--force-wipe"),
-        (Wish { zero: true, sparse: true, ..w() }, "--zero and --sparse"),
-        (Wish { devices: vec!["/dev/a".into()], store: Some(StoreKind::Cyan), ..w() }, "cyan uses no device"),
-        (Wish { devices: vec!["/dev/a".into(), "/dev/b".into()], ..w() }, "2 devices for 1 OSD:"),
-        (Wish { addr: Some(("0.0.0.0".parse().unwrap(), 0)), ..w() }, "--addr 0.0.0.0"),
-        (Wish { cpus: Some("99".parse().unwrap()), ..w() }, "99"),
+        (Wish { zero: Some(true), sparse: Some(true), ..w() }, "--zero and --sparse"),
+        (
+            Wish { devices: Some(vec!["/dev/a".into()]), store: Some(StoreKind::Cyan), ..w() },
+            "cyan uses no device",
+        ),
+        (Wish { devices: Some(vec!["/dev/a".into(), "/dev/b".into()]), ..w() }, "2 devices for 1 OSD:"),
+        (Wish { addr: Some("0.0.0.0".parse().unwrap()), ..w() }, "--addr 0.0.0.0"),
+        (Wish { osd_cpus: Some("99".parse().unwrap()), ..w() }, "99"),
         (Wish { osds_per_device: Some(0), ..w() }, "--osds-per-device 0"),
         (Wish { osds: Some(3), osds_per_device: Some(2), ..w() }, "dealt evenly"),
         (
@@ -57,7 +59,7 @@ fn wrong_wishes_are_named() {
             Wish {
                 osds: Some(2),
                 osds_per_device: Some(2),
-                devices: vec!["/dev/a".into(), "/dev/b".into()],
+                devices: Some(vec!["/dev/a".into(), "/dev/b".into()]),
                 ..w()
             },
             "2 devices for 1 group of --osds-per-device:",
@@ -74,7 +76,7 @@ fn wrong_wishes_are_named() {
 fn logs_get_a_place_each() {
     let wish = |osds, wal: &[&str]| Wish {
         osds: Some(osds),
-        wal_devs: wal.iter().map(Into::into).collect(),
+        wal_devs: Some(wal.iter().map(Into::into).collect()),
         ..Wish::default()
     };
     let made = plan(&wish(2, &["/no/such/a", "/no/such/b"])).unwrap();
@@ -98,22 +100,21 @@ fn a_restart_may_change_cpus_but_not_data() {
     let new = old.revise(&wish, &machine()).unwrap();
     assert_eq!((new.cpu.reactors, new.poll.as_str()), (2, "sleep"));
     assert_eq!(new.grid.osds[0].reactors.len(), 2);
-    let same = Wish { osds: Some(2), size: Some(2), store: Some(StoreKind::Blue), ..Wish::default() };
+    let same = Wish { osds: Some(2), pool_size: Some(2), store: Some(StoreKind::Blue), ..Wish::default() };
     assert_eq!(old.revise(&same, &machine()).unwrap(), old);
     let w = Wish::default;
     for (wish, part) in [
         (Wish { osds: Some(3), ..w() }, "--osds 3: this testbed was made with 2"),
         (Wish { store: Some(StoreKind::Cyan), ..w() }, "made with blue"),
-        (Wish { size: Some(1), ..w() }, "--size 1"),
+        (Wish { pool_size: Some(1), ..w() }, "--size 1"),
         (Wish { pgs: Some(64), ..w() }, "--pgs 64"),
         (Wish { osds_per_device: Some(2), ..w() }, "--osds-per-device 2: this testbed was made with 1"),
         (Wish { osd_size_bytes: Some(128 << 20), ..w() }, "--osd-size 128M"),
-        (Wish { devices: vec!["/dev/a".into()], ..w() }, "made with files"),
-        (Wish { sparse: true, ..w() }, "--sparse"),
-        (Wish { zero: true, ..w() }, "--zero"),
+        (Wish { devices: Some(vec!["/dev/a".into()]), ..w() }, "made with files"),
+        (Wish { sparse: Some(true), ..w() }, "--sparse"),
+        (Wish { zero: Some(true), ..w() }, "--zero"),
         (Wish { db_dir: Some("/elsewhere".into()), ..w() }, "--db-dir"),
-        (Wish { wal_devs: vec!["/elsewhere".into()], ..w() }, "--wal-dev"),
-        (Wish { force_wipe: true, ..w() }, "--force-wipe"),
+        (Wish { wal_devs: Some(vec!["/elsewhere".into()]), ..w() }, "--wal-dev"),
     ] {
         let error = old.revise(&wish, &machine()).unwrap_err();
         assert!(error.to_string().contains(part) && error.is_usage(), "{part}: {error}");
@@ -129,7 +130,7 @@ fn plans_are_printed_as_ever() {
         confine: Some(ConfineKind::Quota),
         confine_cpus: Some(ConfineCpus::Cpus(1.5)),
         osd_wrap: Some("/bin/sh -c 'exec \"$@\"' {osd}".into()),
-        osd_env: vec!["B=2".into(), "A={osd}".into()],
+        osd_env: Some(vec!["B=2".into(), "A={osd}".into()]),
         ..w()
     };
     let cpuset = Wish {
@@ -155,13 +156,40 @@ fn plans_are_printed_as_ever() {
 fn a_confinement_is_kept_until_it_is_taken_away() {
     let kind = |kind, cpus| Wish { confine: Some(kind), confine_cpus: Some(cpus), ..Wish::default() };
     let old = plan(&kind(ConfineKind::Cpuset, ConfineCpus::Cpus(2.0))).unwrap();
-    assert_eq!((old.confine, old.cpu.cpus_per_osd), (Confine::Cpuset { cpus: 2 }, Some(2)));
+    assert_eq!((old.confinement(), old.cpu.cpus_per_osd), (Confine::Cpuset { cpus: 2 }, Some(2)));
     assert_eq!(old.grid.allocated_cpus().len(), 2);
     assert_eq!(old.revise(&Wish::default(), &machine()).unwrap(), old);
     let quota = old.revise(&kind(ConfineKind::Quota, ConfineCpus::Cpus(2.0)), &machine()).unwrap();
-    assert_eq!((quota.confine, quota.cpu.cpus_per_osd), (Confine::Quota { milli_cpus: 2000 }, None));
+    assert_eq!((quota.confinement(), quota.cpu.cpus_per_osd), (Confine::Quota { milli_cpus: 2000 }, None));
     let free = quota.revise(&kind(ConfineKind::Quota, ConfineCpus::NoLimit), &machine()).unwrap();
-    assert_eq!((free.confine, free.grid), (Confine::None, plan(&Wish::default()).unwrap().grid));
+    assert_eq!((free.confinement(), free.grid), (Confine::None, plan(&Wish::default()).unwrap().grid));
     let wide = plan(&kind(ConfineKind::Cpuset, ConfineCpus::Cpus(17.0))).unwrap_err();
     assert!(wide.is_usage() && wide.to_string().contains("--confine-cpus 17"), "{wide}");
+}
+
+#[test]
+fn a_wipe_needs_devices_and_no_stores() {
+    let devices = [std::path::PathBuf::from("/dev/a")];
+    assert!(check_wipe(true, false, &devices).is_ok() && check_wipe(false, true, &[]).is_ok());
+    for (exist, devices, part) in [(false, &[][..], "no --devs"), (true, &devices[..], "the stores exist")] {
+        let error = check_wipe(true, exist, devices).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn settings_of_blue_are_kept_until_auto_takes_them_back() {
+    let tuning = |text: &str| Wish::from_words(text.split_whitespace().map(str::to_owned)).unwrap();
+    let old = plan(&tuning("--flush-mode dsync --prefer-deferred-size 0 --discard")).unwrap();
+    let same = old.revise(&Wish::default(), &machine()).unwrap();
+    assert_eq!(same, old);
+    assert_eq!((old.tuning.flush_mode.to_string(), old.tuning.discard), ("dsync".to_owned(), true));
+    let back = tuning("--flush-mode auto --prefer-deferred-size auto --discard=off");
+    assert_eq!(old.revise(&back, &machine()).unwrap().tuning, crate::Tuning::default());
+    let memory = Wish { store: Some(StoreKind::Cyan), ..back };
+    let error = plan(&memory).unwrap_err().to_string();
+    assert!(
+        error.contains("--flush-mode, --prefer-deferred-size, --discard: the store cyan uses no device"),
+        "{error}"
+    );
 }

@@ -61,7 +61,9 @@ impl Bare {
         }
         let folder = tempfile::Builder::new().prefix("carmine-store-bench-").tempdir_in(&args.dir);
         let folder = folder.with_context(|| format!("cannot make a folder in {}", args.dir.display()))?;
-        let tuning = Tuning::default().changed(&args.tuning, args.store)?;
+        args.tuning.refuse_without_device(args.store)?;
+        let mut tuning = Tuning::default();
+        tuning.apply(&args.tuning);
         let (parts, facts) = match args.store {
             StoreKind::Cyan => (Parts::Memory(StoreShared::cyan(args.store_size)), None),
             StoreKind::Null => (Parts::Memory(StoreShared::null()), None),
@@ -79,7 +81,7 @@ impl Bare {
                 let db = (args.kv == KvKind::Rocks).then(|| part_at(&folder.path().join(DB)));
                 let facts = settle(0, &tuning, part_at(&block), None, db);
                 let cache_bytes = MountOptions::default().cache_bytes_per_shard;
-                let options = mount_options(&facts, cache_bytes, args.numjobs as usize);
+                let options = mount_options(&facts, &tuning, cache_bytes, args.numjobs as usize);
                 (Parts::Blue { block, kv, options }, Some(facts))
             }
         };
