@@ -7,6 +7,7 @@ mod osdmap;
 mod peer;
 mod report;
 mod store;
+mod study;
 mod sweep;
 mod testbed;
 mod up;
@@ -52,7 +53,9 @@ pub(crate) enum Command {
     Baseline(baseline::BaselineArgs),
     /// Work on the object store without an OSD: load it, check it, move its parts
     Store(store::StoreArgs),
-    /// Run a study: measure many points in a fair order and archive the results
+    /// Show the studies, and a study's plan as it fits a machine
+    Study(study::StudyArgs),
+    /// Run a plan: measure many points in a fair order and archive the results
     Sweep(sweep::SweepArgs),
     /// Print results of `bench --json` side by side
     Table(compare::TableArgs),
@@ -91,6 +94,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
         Command::Store(args) => store::run(args),
+        Command::Study(args) => study::run(&args),
         Command::Sweep(args) => sweep::run(args),
         Command::Table(args) => compare::table(&args),
         Command::Compare(args) => compare::run(&args),

@@ -21,4 +21,4 @@ mod topics;
 pub use cpu_times::CpuTimes;
 pub use finding::{Finding, Severity};
 pub use options::{Build, NeededSpace, Options};
-pub use topics::examine;
+pub use topics::{examine, free_bytes};

@@ -9,6 +9,7 @@ mod program;
 use crate::finding::absent;
 use crate::machine::Machine;
 use crate::{Finding, Options};
+pub use program::free_bytes;
 
 /// Looks at the machine and says what it found, without the topic's name.
 type Look = fn(&Machine<'_>) -> Vec<Finding>;

@@ -8,12 +8,14 @@
 //! | how much does each further reactor add? | [`slope`] |
 //! | where does adding stop to pay? | [`knee`] |
 //! | did the figure drift within its window? | [`trend`] |
+//! | has the machine drifted too far for the run to decide anything? | [`out_of_reach`] |
 //!
 //! Percentiles of latencies are not here: they come from merged histograms (`carmine-metrics`).
 
 mod comparison;
 mod describe;
 mod distribution;
+mod drift;
 mod growth;
 mod holm;
 mod knee;
@@ -30,6 +32,7 @@ mod simulation;
 
 pub use comparison::{Comparison, NoComparison, PAIRS_MIN, paired_log_ratios};
 pub use describe::{Summary, median, summary};
+pub use drift::out_of_reach;
 pub use growth::{Growth, growth};
 pub use holm::holm;
 pub use knee::{GAIN_KEPT, Knee, NoKnee, knee};

@@ -58,7 +58,7 @@ pub enum Chart {
 }
 
 /// A run: its plan, the program and machine that ran it, and how far it got.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
     /// [`RUN_FORMAT`].
     pub format: u32,
@@ -83,12 +83,20 @@ pub struct RunFile {
     pub label: String,
     pub comparison: Option<Comparison>,
     pub chart: Chart,
-    /// The first point run again at the end: its IOPS ÷ those of the first time − 1. `None` until both are measured.
+    /// The first point run again, the last time: its IOPS ÷ those of the first time − 1. `None` until both are measured.
     #[serde(default)]
     pub drift: Option<f64>,
     /// Parts of the plan that this machine could not run, with the reason.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Number of the study that it is, and the question that it answers.
+    #[serde(default)]
+    pub study: Option<u8>,
+    #[serde(default)]
+    pub question: String,
+    /// Differences between the arms that are not what is compared; each begins with CONFOUNDED.
+    #[serde(default)]
+    pub confounds: Vec<String>,
 }
 
 /// Why a point is run.
@@ -98,7 +106,7 @@ pub enum PointKind {
     /// A point of the plan.
     #[default]
     Point,
-    /// The first point once more, at the end: how far the machine has drifted. Stays out of statistics.
+    /// The first point once more, from time to time and at the end: how far the machine has drifted. Stays out of statistics.
     Again,
 }
 

@@ -13,6 +13,8 @@ use carmine_stats::{Comparison, NoComparison, Outcome, PAIRS_MIN, Verdict, holm,
 use serde::Serialize;
 
 use crate::archive::{ArchiveError, Config, PointResult};
+use crate::expand::follows_from;
+use crate::plan;
 
 pub use arms::{arm_of_files, arm_of_run, arms_of_run};
 pub use pairs::{Difference, Group, differing_axes, pair_up};
@@ -36,6 +38,8 @@ pub struct Arm {
     /// Folder of the run that it was measured in; `None` for plain files, whose run is not known.
     pub run: Option<PathBuf>,
     pub points: Vec<Measured>,
+    /// The axis that its plan compares.
+    pub compared: Option<String>,
     /// Facts that hold for all of its points but are in no configuration: builds, kernel, host. Name → value.
     pub facts: BTreeMap<String, String>,
     /// Points that were not measured, with the reason.
@@ -280,6 +284,36 @@ fn row(
     row
 }
 
+/// Settings that a change of the program changes.
+const BUILD: [&str; 2] = ["carmine version", "git hash"];
+
+/// The mark of arms that differ in more than what is compared: the axis that the plan compares, else the only axis that
+/// differs, else the build.
+fn confounded(base: &Arm, new: &Arm, differences: &[Difference]) -> Option<String> {
+    let axes: Vec<&str> =
+        differences.iter().map(|d| d.setting.as_str()).filter(|name| plan::axis(name).is_some()).collect();
+    let subject = match (&base.compared, axes.as_slice()) {
+        (Some(axis), _) if base.compared == new.compared => vec![axis.as_str()],
+        (_, [axis]) => vec![*axis],
+        (_, []) if differences.iter().any(|d| BUILD.contains(&d.setting.as_str())) => BUILD.to_vec(),
+        _ => differences.iter().take(1).map(|d| d.setting.as_str()).collect(),
+    };
+    let is_other =
+        |d: &&Difference| !subject.iter().any(|axis| *axis == d.setting || follows_from(axis, &d.setting));
+    let others: Vec<String> = differences
+        .iter()
+        .filter(is_other)
+        .map(|d| format!("{} {} / {}", d.setting, d.base, d.new))
+        .collect();
+    (!others.is_empty()).then(|| {
+        format!(
+            "CONFOUNDED: the arms differ in more than {}, and a difference may come from any of it: {}",
+            subject.join(" and "),
+            others.join("; ")
+        )
+    })
+}
+
 fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Difference]) -> Vec<String> {
     let mut warnings = Vec::new();
     if base.run.as_ref().zip(new.run.as_ref()).is_some_and(|(base, new)| base != new) {
@@ -289,14 +323,7 @@ fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Differen
                 .to_owned(),
         );
     }
-    if differences.len() > 1 {
-        let names: Vec<&str> = differences.iter().map(|d| d.setting.as_str()).collect();
-        warnings.push(format!(
-            "the arms differ in {} settings ({}): a difference can't be put down to one of them",
-            names.len(),
-            names.join(", ")
-        ));
-    }
+    warnings.extend(confounded(base, new, differences));
     let alone: usize = groups.iter().map(|g| g.alone).sum();
     if alone > 0 {
         warnings.push(format!("{alone} points have no partner of the same turn and are left out"));

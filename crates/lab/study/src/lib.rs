@@ -5,10 +5,12 @@
     reason = "studies run outside the reactors: they deal in files, processes and wall-clock limits"
 )]
 
+pub mod answer;
 pub mod archive;
 pub mod commands;
 pub mod compare;
 pub mod expand;
+pub mod needs;
 pub mod plan;
 pub mod run;
 pub mod scaling;

@@ -32,6 +32,13 @@ pub struct PlanError {
 
 /// Most repeats: a typing error should not run for a year.
 const REPEATS_MAX: u32 = 1000;
+/// As that of `carmine compare`.
+const TOLERANCE: f64 = 0.05;
+
+/// What is quick: axes with their values, the window, and how many values an axis keeps.
+const QUICK_AXES: [(&str, &str); 2] = [("osd_size_bytes", "512M"), ("size_bytes", "64M")];
+const QUICK_RUNTIME: Duration = Duration::from_secs(2);
+const QUICK_VALUES: usize = 3;
 
 /// In which order configurations are run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -57,14 +64,19 @@ pub struct Exclude {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub name: String,
-    /// The question that it answers, in a line.
+    /// What it is about, in a line.
     pub about: String,
+    /// Number of the study that it is, and the question that its archive answers.
+    pub study: Option<u8>,
+    pub question: String,
     pub chart: Chart,
     /// The axis whose values are compared, run side by side.
     pub compare: Option<String>,
     /// The axis of a response-latency curve: run in this order without a restart between.
     pub curve: Option<String>,
     pub repeats: u32,
+    /// The difference (part of 1) that it is to tell from chance: the sweep stops when the machine drifts by more.
+    pub tolerance: f64,
     pub runtime: Duration,
     pub ramp: Duration,
     pub order: Order,
@@ -82,6 +94,8 @@ pub struct Plan {
     /// Further sets of axes: the points of all cases are run. At least one; a plan without any has an empty one.
     pub cases: Vec<Vec<Values>>,
     pub exclude: Vec<Exclude>,
+    /// Axes of which [`Overrides::quick`] keeps some values only, in words.
+    pub thinned: Vec<String>,
     /// The text that it was read from.
     pub text: String,
 }
@@ -89,6 +103,8 @@ pub struct Plan {
 /// Settings of the command line that replace those of the plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
+    /// Short windows, small stores, one repeat, and of long axes three values: what a plan gives can be looked at in minutes.
+    pub quick: bool,
     pub seed: Option<u64>,
     /// Ramps and pauses are no longer than it, either.
     pub runtime: Option<Duration>,
@@ -107,11 +123,15 @@ struct Raw {
     name: Spanned<String>,
     #[serde(default)]
     about: String,
+    study: Option<u8>,
+    #[serde(default)]
+    question: String,
     #[serde(default)]
     chart: Chart,
     compare: Option<Spanned<String>>,
     curve: Option<Spanned<String>>,
     repeats: Option<Spanned<u32>>,
+    tolerance: Option<Spanned<f64>>,
     runtime: Option<Spanned<String>>,
     ramp: Option<Spanned<String>>,
     #[serde(default)]
@@ -205,8 +225,11 @@ impl Plan {
         let cases = raw.cases.iter().map(|table| source.table(table)).collect::<Result<Vec<_>, _>>()?;
         let plan = Plan {
             about: raw.about.clone(),
+            study: raw.study,
+            question: raw.question.clone(),
             chart: raw.chart,
-            repeats: repeats(&source, &raw)?,
+            repeats: in_range(&source, "repeats", &raw.repeats, 1..=REPEATS_MAX, 1)?,
+            tolerance: in_range(&source, "tolerance", &raw.tolerance, 0.001..=1.0, TOLERANCE)?,
             runtime: source.duration("runtime", &raw.runtime, "30s")?,
             ramp: source.duration("ramp", &raw.ramp, "2s")?,
             order: raw.order,
@@ -222,6 +245,7 @@ impl Plan {
             compare: raw.compare.as_ref().map(|name| name.get_ref().clone()),
             curve: raw.curve.as_ref().map(|name| name.get_ref().clone()),
             name: raw.name.into_inner(),
+            thinned: Vec::new(),
             text: text.to_owned(),
         };
         for (key, given) in [("compare", &raw.compare), ("curve", &raw.curve)] {
@@ -251,15 +275,23 @@ impl Plan {
 
     /// The plan as the command line changes it.
     pub fn with(mut self, overrides: &Overrides) -> Result<Plan, PlanError> {
+        let mut axes = overrides.axes.clone();
+        if overrides.quick {
+            self.thin();
+            let small = QUICK_AXES.map(|(name, value)| (name.to_owned(), vec![value.to_owned()]));
+            axes.splice(0..0, small);
+        }
         self.seed = overrides.seed.unwrap_or(self.seed);
-        if let Some(runtime) = overrides.runtime {
+        let quick = overrides.quick.then_some(QUICK_RUNTIME);
+        if let Some(runtime) = overrides.runtime.or(quick) {
             (self.runtime, self.ramp, self.pause) =
                 (runtime, self.ramp.min(runtime), self.pause.min(runtime));
         }
-        self.repeats = overrides.repeats.unwrap_or(self.repeats).clamp(1, REPEATS_MAX);
+        let repeats = if overrides.quick { 1 } else { self.repeats };
+        self.repeats = overrides.repeats.unwrap_or(repeats).clamp(1, REPEATS_MAX);
         self.early_exit |= overrides.early_exit;
         self.overprovisioned |= overrides.overprovisioned;
-        for (name, words) in &overrides.axes {
+        for (name, words) in &axes {
             let source = Source { file: "command line", text: "" };
             let values = source.values(0, name, &toml::Value::from(words.clone()))?;
             if !self.has_axis("peer") && (name == "peer_build" || name.starts_with("peer_opt.")) {
@@ -270,6 +302,21 @@ impl Plan {
             self.axes.push(values);
         }
         Ok(self)
+    }
+
+    /// Keeps the first, the middle and the last value of long axes, but for those that are compared.
+    fn thin(&mut self) {
+        let compared = self.compare.clone();
+        let long = self.axes.iter_mut().chain(self.cases.iter_mut().flatten());
+        for axis in
+            long.filter(|axis| axis.values.len() > QUICK_VALUES && Some(&axis.name) != compared.as_ref())
+        {
+            let all = std::mem::take(&mut axis.values);
+            let last = all.len() - 1;
+            axis.values = [0, last / 2, last].into_iter().map(|at| all[at].clone()).collect();
+            let kept: Vec<String> = axis.values.iter().map(ToString::to_string).collect();
+            self.thinned.push(format!("{} keeps {} of {} values", axis.name, kept.join(", "), all.len()));
+        }
     }
 
     /// True if some case has the axis.
@@ -302,12 +349,19 @@ fn check_name(source: &Source<'_>, name: &Spanned<String>) -> Result<(), PlanErr
     Ok(())
 }
 
-fn repeats(source: &Source<'_>, raw: &Raw) -> Result<u32, PlanError> {
-    match &raw.repeats {
-        Some(n) if *n.get_ref() == 0 || *n.get_ref() > REPEATS_MAX => {
-            Err(source.error(n.span().start, format!("repeats = {}: take 1 to {REPEATS_MAX}", n.get_ref())))
+fn in_range<T: Copy + PartialOrd + std::fmt::Display>(
+    source: &Source<'_>,
+    key: &str,
+    given: &Option<Spanned<T>>,
+    range: std::ops::RangeInclusive<T>,
+    default: T,
+) -> Result<T, PlanError> {
+    match given {
+        Some(n) if !range.contains(n.get_ref()) => {
+            let what = format!("{key} = {}: take {} to {}", n.get_ref(), range.start(), range.end());
+            Err(source.error(n.span().start, what))
         }
-        given => Ok(given.as_ref().map_or(1, |n| *n.get_ref())),
+        given => Ok(given.as_ref().map_or(default, |n| *n.get_ref())),
     }
 }
 
@@ -372,6 +426,11 @@ plans![
     "pgs",
     "latency-target",
     "hysteresis",
+    "study-1",
+    "study-2",
+    "study-3",
+    "study-4",
+    "study-5",
 ];
 
 /// The shipped plan of this name.

@@ -9,11 +9,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::archive::{ArchiveError, Config, Point, PointEnd, PointState, Run, RunFile, RunWriter, read_json};
+use carmine_stats::out_of_reach;
+
+use crate::archive::{
+    ArchiveError, Config, Point, PointEnd, PointKind, PointState, Run, RunFile, RunWriter, read_json,
+};
 use crate::commands::{BoundedCommand, What, destroy_step, size_bytes, stop_step};
 use crate::expand::{Machine, Planned, start_key};
 use crate::plan::Plan;
 use records::{Attempts, Baselines, Layouts, Script};
+
+/// Shorter windows show that a plan works; their figures mean nothing.
+pub const WINDOW_MIN: Duration = Duration::from_secs(60);
 
 /// Progress of a sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,15 +73,19 @@ pub struct Options {
     pub force_wipe: bool,
     /// Named devices are written into their steady state before each store is made.
     pub precondition: bool,
+    /// Goes on when the machine has drifted too far.
+    pub ignore_drift: bool,
 }
 
 /// How a sweep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ending {
     /// Every point was run, be it done or failed.
     Complete,
     /// The user stopped it; it can be resumed.
     Stopped,
+    /// The machine has changed by so much (part of 1) that the rest would decide nothing; it can be resumed.
+    Drifted(f64),
 }
 
 /// Whether to go on after a point.
@@ -146,16 +157,38 @@ impl<'a> Sweep<'a> {
             let begin = Event::Point { index: at, of: self.job.points.len(), stem, left: self.left(at) };
             (self.events)(begin);
             let flow = self.point(at)?;
-            self.script.write(&self.job.writer)?;
-            if flow == Flow::Stop {
+            let ending = match flow {
+                Flow::Stop => Some(Ending::Stopped),
+                Flow::Next => self.drifted(at)?.map(Ending::Drifted),
+            };
+            if let Some(ending) = ending {
                 self.stop();
                 self.script.write(&self.job.writer)?;
-                return Ok(Ending::Stopped);
+                return Ok(ending);
             }
+            self.script.write(&self.job.writer)?;
         }
         self.stop();
         self.finish()?;
         Ok(Ending::Complete)
+    }
+
+    /// After the first point was run again: how far the machine has drifted, if the rest of the run would decide nothing.
+    fn drifted(&mut self, at: usize) -> Result<Option<f64>, ArchiveError> {
+        if self.job.points[at].point.kind != PointKind::Again {
+            return Ok(None);
+        }
+        let changes = curve::drift(&Run::open(self.job.writer.dir())?);
+        self.job.file.drift = changes.last().copied();
+        self.job.writer.run(&self.job.file)?;
+        if let Some(drift) = self.job.file.drift {
+            let text = format!("the first point, run again: {:+.1} % IOPS", drift * 100.0);
+            (self.events)(Event::Note(text));
+        }
+        // The figures of short windows mean nothing, and a last point saves nothing.
+        let matters = self.job.plan.runtime >= WINDOW_MIN && at + 1 < self.job.points.len();
+        let watched = matters && !self.job.options.ignore_drift;
+        Ok(out_of_reach(&changes, self.job.plan.tolerance).filter(|_| watched))
     }
 
     /// Rates that an earlier sweep of this run has computed.
@@ -261,11 +294,6 @@ impl<'a> Sweep<'a> {
     fn finish(&mut self) -> Result<(), ArchiveError> {
         self.job.file.complete = true;
         self.job.file.finished_unix_s = Some(self.executor.unix_s() as u64);
-        self.job.file.drift = curve::drift(&Run::open(self.job.writer.dir())?);
-        if let Some(drift) = self.job.file.drift {
-            let text = format!("the first point run again at the end: {:+.1} % IOPS", drift * 100.0);
-            (self.events)(Event::Note(text));
-        }
         if !self.job.options.keep_layouts {
             self.remove_layouts();
         }

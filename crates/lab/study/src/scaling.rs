@@ -15,7 +15,7 @@ pub const KNEE: &str =
 /// Marks of points that stay out of slopes and knees.
 const SPOILS: [&str; 3] = ["SHARED", "NOISY", "UNSTEADY"];
 /// How much is asked: of points that differ in these only, the best at each size counts.
-const LOAD_AXES: [&str; 4] = ["iodepth", "jobs", "rate_iops", "arrivals"];
+const LOAD_AXES: [&str; 5] = ["iodepth", "jobs", "rate_iops", "arrivals", "client_cpus"];
 const SIZE_AXES: [&str; 3] = ["osds", "reactors", "cpus"];
 
 /// One line of a scaling chart.
@@ -72,7 +72,7 @@ fn scaling(points: &[(&Point, Option<&PointResult>)]) -> Vec<Scaling> {
     lines.into_iter().filter_map(of).collect()
 }
 
-/// Axes that vary and are no numbers that follow from the size, as `pgs = 100 * osds` does, nor how much is asked.
+/// Axes that vary and are no numbers that follow from the size and the step of the plan, as `pgs = 100 * osds` does, nor how much is asked.
 fn telling_axes(points: &[Measured<'_>]) -> Vec<String> {
     let all: BTreeSet<&String> = points.iter().flat_map(|(config, _)| config.0.keys()).collect();
     let values = |axis: &str| -> BTreeSet<Option<String>> {
@@ -81,7 +81,8 @@ fn telling_axes(points: &[Measured<'_>]) -> Vec<String> {
     let follows = |axis: &str| {
         let mut of_size: BTreeMap<Vec<Option<String>>, Option<String>> = BTreeMap::new();
         points.iter().all(|(config, _)| {
-            let (size, value) = (SIZE_AXES.map(|size| config.show(size)).to_vec(), config.show(axis));
+            let of = SIZE_AXES.iter().chain(["step"].iter().filter(|_| axis != "step"));
+            let (size, value) = (of.map(|size| config.show(size)).collect(), config.show(axis));
             config.float(axis).is_some() && *of_size.entry(size).or_insert_with(|| value.clone()) == value
         })
     };
@@ -133,7 +134,7 @@ fn limiter(result: &PointResult) -> Option<(String, String)> {
 struct Load<'a> {
     size: f64,
     /// Its values of [`LOAD_AXES`].
-    asked: [Option<String>; 4],
+    asked: [Option<String>; 5],
     repeats: Vec<&'a PointResult>,
 }
 

@@ -4,8 +4,8 @@
 mod common;
 
 use carmine_study::archive::PointKind;
-use carmine_study::expand::{Expansion, Machine, dry_run, expand};
-use carmine_study::plan::{Plan, SHIPPED, shipped};
+use carmine_study::expand::{Expansion, Machine, dry_run, expand, fitted, show_plan, summary};
+use carmine_study::plan::{Overrides, Plan, SHIPPED, shipped};
 use common::described;
 
 fn run(shape: &str, text: &str) -> Expansion {
@@ -244,6 +244,132 @@ fn slices_of_a_host_are_axes() {
     }
     assert_eq!(expansion.points[0].grid.neighbour.to_string(), "8-27");
     assert!(expansion.points[2].grid.osds[0].floating.is_some());
+}
+
+/// The settings in which arms differ beside the axis.
+fn confounds(expansion: &Expansion) -> Vec<&str> {
+    let all = expansion.confounds.iter().flat_map(|confound| &confound.differences);
+    all.map(|difference| difference.setting.as_str()).collect()
+}
+
+#[test]
+fn the_shipped_comparisons_differ_in_nothing_but_their_axis() {
+    for plan in SHIPPED {
+        let parsed = shipped(plan.name).unwrap().unwrap();
+        for shape in ["2x28x2", "2x4x8x2", "1x16x2", "1x8x1", "1x2x1"] {
+            if let Ok(expansion) = expand(&parsed, &described(shape)) {
+                assert!(
+                    expansion.confounds.is_empty(),
+                    "{} on {shape}: {:?}",
+                    plan.name,
+                    confounds(&expansion)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_computed_of_the_compared_axis_confounds() {
+    let text = "name = \"p\"\ncompare = \"reactors\"\n[axes]\nreactors = [1, 4]\njobs = \"reactors\"\niodepth = \"16 * jobs\"\npgs = \"64 * reactors\"\n";
+    let plan = Plan::parse("p", text).unwrap();
+    let expansion = expand(&plan, &described("1x16x1")).unwrap();
+    assert_eq!(confounds(&expansion), ["iodepth", "jobs", "pgs"]);
+    let lists: Vec<String> = expansion.points.iter().map(|p| p.grid.client_cpus().to_string()).collect();
+    assert!(lists.iter().all(|list| *list == lists[0]), "both arms have the same clients: {lists:?}");
+    let text = dry_run(&plan, &expansion);
+    let mark =
+        "CONFOUNDED: reactors=1 / reactors=4: iodepth 16 / 64; jobs 1 / 4; pgs 64 / 256 (1 pair of points)";
+    assert!(text.contains(mark), "{text}");
+    // PGs per reactor differ, but because the compared axis does.
+    let even: String = plan
+        .text
+        .lines()
+        .filter(|line| !["jobs", "iodepth", "pgs"].iter().any(|axis| line.starts_with(axis)))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let even = run("1x16x1", &even);
+    assert!(even.confounds.is_empty(), "{:?}", even.confounds);
+}
+
+#[test]
+fn arms_that_use_hardware_threads_otherwise_are_confounded() {
+    // Three OSDs: two of them in one socket of four cores, whose second threads they need.
+    let text = "name = \"p\"\ncompare = \"balance\"\n[axes]\nbalance = [\"osd\", \"socket\"]\nosds = 3\nreactors = 3\npool_size = 1\n";
+    let expansion = run("2x6x2", text);
+    let base = &expansion.confounds[0];
+    assert!(confounds(&expansion).contains(&"reactors beside a busy hardware thread"), "{base}");
+}
+
+#[test]
+fn the_first_point_is_run_again_every_half_hour() {
+    let text = "name = \"p\"\nruntime = \"5m\"\nrepeats = 2\ncompare = \"poll\"\n[axes]\npoll = [\"poll\", \"sleep\"]\nreactors = [1, 2, 3, 4, 5, 6]\n";
+    let expansion = run("1x16x1", text);
+    let kinds: Vec<bool> = expansion.points.iter().map(|p| p.point.kind == PointKind::Again).collect();
+    let breaks: Vec<usize> = (0..kinds.len()).filter(|at| kinds[*at]).collect();
+    // Six points of five minutes; arms of a pair stay together.
+    assert_eq!(breaks, [6, 13, 20, 27]);
+    assert_eq!(expansion.points[13].point.stem, format!("{}_again2", expansion.points[0].point.stem));
+}
+
+#[test]
+fn the_summary_fits_a_screen_and_equal_places_are_named_once() {
+    for plan in SHIPPED {
+        let parsed = shipped(plan.name).unwrap().unwrap();
+        if let Ok(expansion) = expand(&parsed, &described("2x28x2")) {
+            let text = dry_run(&parsed, &expansion);
+            let (head, list) = text.split_once("\n\n").unwrap();
+            assert!(head.lines().count() <= 24, "{head}");
+            let grids = list.lines().filter(|line| line.trim_start().starts_with("osd.")).count();
+            assert!(grids <= 4 * expansion.points.len().min(60), "{list}");
+            assert!(list.contains("placed as"), "{list}");
+        }
+    }
+}
+
+#[test]
+fn the_plan_is_shown_with_its_values_here() {
+    let plan = shipped("curve").unwrap().unwrap();
+    let expansion = expand(&plan, &described("2x28x2")).unwrap();
+    let shown = show_plan(&plan, &expansion);
+    assert!(shown.starts_with(plan.text.trim_end()) && shown.contains("\njobs               3\n"), "{shown}");
+    let fitted = fitted(&plan, &expansion);
+    assert!(fitted.contains("osds = \"drives min room\"  # here: 3\n"), "{fitted}");
+    assert!(
+        !fitted.contains("workload = [\"randread4k\", \"randwrite4k\", \"seqread64k\", \"seqwrite64k\"]  #")
+    );
+    let again = Plan::parse("fitted", &fitted).unwrap();
+    assert_eq!(expand(&again, &described("2x28x2")).unwrap().points.len(), expansion.points.len());
+}
+
+#[test]
+fn studies_fit_every_machine() {
+    let studies: Vec<Plan> =
+        SHIPPED.iter().map(|p| shipped(p.name).unwrap().unwrap()).filter(|p| p.study.is_some()).collect();
+    assert_eq!(studies.iter().map(|p| p.study.unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    for plan in &studies {
+        assert!(plan.question.ends_with('?'), "{}", plan.name);
+        for shape in ["2x28x2", "1x16x2", "1x2x1"] {
+            let expansion = expand(plan, &described(shape)).unwrap_or_else(|e| panic!("{shape}: {e}"));
+            let clients: Vec<String> =
+                expansion.points.iter().map(|p| p.grid.client_cpus().to_string()).collect();
+            assert!(clients.iter().all(|list| *list == clients[0]), "{} on {shape}: {clients:?}", plan.name);
+            assert!(expansion.points.iter().all(|p| !p.grid.shared), "{} on {shape}", plan.name);
+            assert!(summary(plan, &expansion).contains(&plan.question));
+        }
+    }
+}
+
+#[test]
+fn a_quick_look_keeps_three_values_and_says_so() {
+    let plan = shipped("study-2").unwrap().unwrap();
+    let full = expand(&plan, &described("2x28x2")).unwrap().points.len();
+    let quick = plan.with(&Overrides { quick: true, ..Overrides::default() }).unwrap();
+    let expansion = expand(&quick, &described("2x28x2")).unwrap();
+    assert!(expansion.points.len() < full / 6, "{} of {full}", expansion.points.len());
+    let text = summary(&quick, &expansion);
+    assert!(text.contains("quick       iodepth keeps 1, 16, 64 of 10 values"), "{text}");
+    assert_eq!(expansion.comparison.unwrap().arms.len(), 3, "what is compared stays");
 }
 
 /// A CPU of these machines is a hardware thread, and there are half as many cores.

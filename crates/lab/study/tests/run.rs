@@ -7,15 +7,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carmine_study::archive::{
-    Build, Chart, Point, PointEnd, RUN_FORMAT, Run, RunFile, RunWriter, write_whole,
-};
+use carmine_study::archive::{Point, PointEnd, RUN_FORMAT, Run, RunFile, RunWriter, write_whole};
 use carmine_study::commands::{BoundedCommand, What};
 use carmine_study::expand::{Machine, expand};
 use carmine_study::plan::Plan;
 use carmine_study::run::{End, Ending, Event, Executor, Job, Options, Sweep};
 use common::described;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Pretends that commands run: remembers them, and writes the results that `carmine bench` would. A closed loop gives 1000 IOPS,
 /// an open one its rate.
@@ -30,6 +28,8 @@ struct Fake {
     /// The user stops at this load, from 0.
     stop_at_load: Option<usize>,
     loads: usize,
+    /// From this load on it is slower by a fifth.
+    slower_from: Option<usize>,
     stddev: f64,
     /// Folders whose OSDs run.
     up: BTreeSet<String>,
@@ -50,7 +50,8 @@ impl Fake {
         if self.fail_load.as_ref().is_some_and(|word| argv.contains(word)) {
             return End::Failed("it hangs".into());
         }
-        let iops = option(argv, "--rate").map_or(1000.0, |rate| rate.parse().unwrap());
+        let pace = if self.slower_from.is_some_and(|load| self.loads > load) { 0.8 } else { 1.0 };
+        let iops = option(argv, "--rate").map_or(pace * 1000.0, |rate| rate.parse().unwrap());
         let latency = json!({"mean": 100.0, "stddev": self.stddev, "percentile": {"99.000000": iops * 1e6}});
         let result =
             json!({"jobs": [{"read": {"iops": iops, "bw_bytes": iops * 4096.0, "clat_ns": latency}}]});
@@ -117,6 +118,7 @@ struct Bed {
     dir: tempfile::TempDir,
     plan: Plan,
     devices: Vec<String>,
+    ignore_drift: bool,
 }
 
 impl Bed {
@@ -125,6 +127,7 @@ impl Bed {
             dir: tempfile::tempdir().unwrap(),
             plan: Plan::parse("p", &format!("name = \"p\"\n{text}")).unwrap(),
             devices: Vec::new(),
+            ignore_drift: false,
         }
     }
 
@@ -143,9 +146,10 @@ impl Bed {
                 keep_layouts: false,
                 force_wipe: false,
                 precondition: false,
+                ignore_drift: self.ignore_drift,
             },
             writer: RunWriter::create(self.out()).unwrap(),
-            file: run_file(),
+            file: RunFile { format: RUN_FORMAT, name: "p".into(), ..RunFile::default() },
             points: expansion.points,
         };
         let mut events = Vec::new();
@@ -166,27 +170,6 @@ impl Bed {
 
     fn rates(&self) -> Vec<Option<f64>> {
         self.run().points.iter().map(|point: &Point| point.config.float("rate_iops")).collect()
-    }
-}
-
-fn run_file() -> RunFile {
-    RunFile {
-        format: RUN_FORMAT,
-        name: "p".into(),
-        created_unix_s: 1,
-        finished_unix_s: None,
-        seed: 1,
-        carmine: Build::default(),
-        kernel: String::new(),
-        host: Value::Null,
-        doctor: Value::Null,
-        command: Vec::new(),
-        complete: false,
-        label: String::new(),
-        comparison: None,
-        chart: Chart::Bars,
-        drift: None,
-        notes: Vec::new(),
     }
 }
 
@@ -357,4 +340,34 @@ fn one_baseline_serves_equal_loads_of_the_same_minutes() {
     assert_eq!(fake.count("baseline"), 2);
     let run = bed.run();
     assert!(run.points.iter().all(|point| run.baseline(point).unwrap().is_some()));
+}
+
+/// Points of ten minutes: the first one is run again after every third.
+const LONG: &str = "repeats = 3\nruntime = \"600s\"\n[axes]\nreactors = [1, 2, 3, 4]\n";
+
+#[test]
+fn a_machine_that_drifts_stops_the_sweep_while_there_is_something_to_save() {
+    let mut bed = Bed::new(LONG);
+    let mut fake = Fake { slower_from: Some(2), ..Fake::default() };
+    let (ending, _) = bed.go(&mut fake);
+    let Ending::Drifted(change) = ending else { panic!("{ending:?}") };
+    assert!((change + 0.2).abs() < 1e-9, "{change}");
+    let run = bed.run();
+    assert!(!run.file.complete && (run.file.drift.unwrap() + 0.2).abs() < 1e-9);
+    let left = bed.states().iter().filter(|state| state.is_none()).count();
+    assert!(left > 4 && fake.loads == run.points.len() - left, "{left} of {} are left", run.points.len());
+    // It goes on when it is told to.
+    bed.ignore_drift = true;
+    assert_eq!(bed.go(&mut Fake { slower_from: Some(0), ..Fake::default() }).0, Ending::Complete);
+    assert!(bed.states().iter().all(|state| *state == Some(PointEnd::Done)));
+}
+
+#[test]
+fn a_steady_machine_and_a_tolerant_plan_are_not_stopped() {
+    assert_eq!(Bed::new(LONG).go(&mut Fake::default()).0, Ending::Complete);
+    let tolerant = Bed::new(&format!("tolerance = 0.3\n{LONG}"));
+    assert_eq!(tolerant.go(&mut Fake { slower_from: Some(2), ..Fake::default() }).0, Ending::Complete);
+    // Short windows say nothing of a drift.
+    let short = Bed::new(&format!("pause = \"15m\"\n{}", LONG.replace("600s", "10s")));
+    assert_eq!(short.go(&mut Fake { slower_from: Some(2), ..Fake::default() }).0, Ending::Complete);
 }

@@ -18,7 +18,7 @@ use carmine_daemon::signals;
 use carmine_load::hosted::Tool;
 use carmine_study::archive::RunWriter;
 use carmine_study::commands::{BoundedCommand, What, is_hosted, is_peer, tool};
-use carmine_study::expand::{Expansion, Machine, dry_run, expand};
+use carmine_study::expand::{Expansion, Machine, dry_run, expand, show_plan, summary};
 use carmine_study::plan::Plan;
 use carmine_study::run::{End, Ending, Executor, Job, Options, Sweep};
 use carmine_testbed::TestbedError::Usage;
@@ -29,6 +29,7 @@ use carmine_topology::{Grid, Topology};
 
 pub(crate) use args::SweepArgs;
 use begin::RunFolder;
+pub(crate) use end::points_json;
 use view::View;
 
 /// 0: every point was measured; 1: some were not, or the sweep was stopped; 2: the plan can't be used.
@@ -39,17 +40,23 @@ pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
     }
     let args = if args.resume { begin::resumed(args)? } else { args };
     let plan = args.plan()?;
-    let machine = machine(&args)?;
+    let machine = machine(args.topology.as_deref(), &args.devs)?;
     let expansion = expand(&plan, &machine).map_err(|e| Usage(e.to_string()))?;
-    if args.dry_run {
-        print(&if args.json { end::points_json(&expansion)? } else { dry_run(&plan, &expansion) })?;
+    if args.dry_run || args.show {
+        print(&match (args.json, args.show) {
+            (true, _) => points_json(&expansion)?,
+            (false, true) => show_plan(&plan, &expansion),
+            (false, false) => dry_run(&plan, &expansion),
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.topology.is_some() {
-        return Err(Usage("--topology: another machine can only be looked at; add --dry-run".into()).into());
+        let what = "--topology: another machine can only be looked at; add --dry-run or --show";
+        return Err(Usage(what.into()).into());
     }
     check_needs(&expansion)?;
     let place = RunFolder::take(&args, &plan)?;
+    begin::check_room(&args, &expansion, &place.layouts)?;
     let ending = go(&args, &plan, &machine, expansion, &place)?;
     end::finish(&args, &place.dir, ending)
 }
@@ -64,7 +71,7 @@ fn go(
     let cancel = signals::cancel_flag()?;
     let mut processes = Processes::new(&place.dir, &cancel)?;
     let file = begin::run_file(args, plan, &expansion, place)?;
-    let estimate = expansion.estimate;
+    let summary = summary(plan, &expansion);
     let job = Job {
         plan,
         machine,
@@ -73,12 +80,13 @@ fn go(
             keep_layouts: args.keep_layouts,
             force_wipe: args.force_wipe,
             precondition: args.precondition,
+            ignore_drift: args.ignore_drift,
         },
         writer: RunWriter::create(&place.dir)?,
         file,
         points: expansion.points,
     };
-    note(&view::opening(plan, &job, estimate));
+    note(&format!("{}archive     {}", summary, place.dir.display()));
     let mut view = View::new(job.points.len());
     let mut show = |event| view.show(event);
     let ending = Sweep::new(job, &mut processes, &mut show).and_then(Sweep::run);
@@ -87,9 +95,9 @@ fn go(
 }
 
 /// This machine, or the one of `--topology`, as the study's expansion sees it: grids are those that `carmine up` would make.
-fn machine(args: &SweepArgs) -> anyhow::Result<Machine> {
-    let topology = super::testbed::topology(args.topology.as_deref())?;
-    let devices = args.devs.iter().map(|device| device.display().to_string()).collect();
+pub(super) fn machine(topology: Option<&str>, devices: &[PathBuf]) -> anyhow::Result<Machine> {
+    let topology = super::testbed::topology(topology)?;
+    let devices = devices.iter().map(|device| device.display().to_string()).collect();
     Ok(Machine { topology, devices, place })
 }
 

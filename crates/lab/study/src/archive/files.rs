@@ -260,7 +260,7 @@ fn row(point: &Point, result: &PointResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Build, Chart, Config, PointEnd, PointKind, RUN_FORMAT};
+    use super::super::{Config, PointEnd, PointKind, RUN_FORMAT};
     use super::*;
     use serde_json::Value;
 
@@ -291,24 +291,7 @@ mod tests {
     }
 
     fn run_file(format: u32) -> RunFile {
-        RunFile {
-            format,
-            name: "smoke".into(),
-            created_unix_s: 1,
-            finished_unix_s: None,
-            seed: 7,
-            carmine: Build::default(),
-            kernel: "6".into(),
-            host: Value::Null,
-            doctor: Value::Null,
-            command: vec!["carmine".into()],
-            complete: false,
-            label: "smoke".into(),
-            comparison: None,
-            chart: Chart::Scaling,
-            drift: None,
-            notes: Vec::new(),
-        }
+        RunFile { format, name: "smoke".into(), seed: 7, ..RunFile::default() }
     }
 
     fn point(index: usize, stem: &str) -> Point {

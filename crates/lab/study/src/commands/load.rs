@@ -39,6 +39,11 @@ pub(super) fn shape_of(config: &Config) -> Workload {
     config.text("workload").and_then(workload).unwrap_or(crate::plan::WORKLOADS[0])
 }
 
+/// Percentage of reads where both are mixed.
+fn read_percent(config: &Config) -> u8 {
+    config.number("read_percent").and_then(|percent| u8::try_from(percent).ok()).unwrap_or(50)
+}
+
 /// Bytes of an operation.
 pub(super) fn bs_bytes(config: &Config) -> u64 {
     config.number("bs_bytes").unwrap_or_else(|| shape_of(config).bs_bytes)
@@ -60,7 +65,7 @@ fn shape(config: &Config) -> Vec<String> {
     let workload = shape_of(config);
     let mut words = vec![("--rw", workload.rw.to_string()), ("--bs", bs_bytes(config).to_string())];
     if workload.rw == carmine_load::Rw::RandRw {
-        words.push(("--rwmixread", workload.rwmixread.to_string()));
+        words.push(("--rwmixread", read_percent(config).to_string()));
     }
     words.push(("--size", size_bytes(config).to_string()));
     words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect()
@@ -192,7 +197,7 @@ pub(super) fn load_spec(config: &Config) -> LoadSpec {
     let fixed = config.text("arrivals") == Some("fixed");
     LoadSpec {
         rw: workload.rw,
-        rwmixread: workload.rwmixread,
+        rwmixread: read_percent(config),
         bs_bytes: bs_bytes(config),
         iodepth: u32::try_from(iodepth(config)).unwrap_or(u32::MAX),
         numjobs: u32::try_from(jobs(config)).unwrap_or(u32::MAX),
@@ -219,6 +224,12 @@ pub(crate) fn refusal(config: &Config) -> Option<String> {
     };
     if config.text("cache") == Some("cold") && tool(config) == Tool::RadosBench && spec.rw.reads() {
         return Some("cache = cold: rados-bench reads only what it wrote itself, which warms the caches; take another client".into());
+    }
+    if let Some(percent) = config.number("read_percent").filter(|_| spec.rw != Rw::RandRw) {
+        return Some(format!(
+            "read_percent = {percent}: {} mixes nothing; take randrw4k",
+            shape_of(config).name
+        ));
     }
     let check = |spec: &LoadSpec| spec.check().and_then(|()| hosted::check(tool(config), spec).map(drop));
     check(&spec).and_then(|()| check(&aged)).err().map(|error| error.to_string())
@@ -297,6 +308,17 @@ mod tests {
             "carmine bench --dir /l --rw randrw --bs 4096 --rwmixread 50 --size 1048576 --iodepth 16 --numjobs 2 \
              --runtime 30000ms --ramp 2000ms --seed 7 --json j --samples s --baseline b"
         );
+    }
+
+    #[test]
+    fn the_mix_is_an_axis() {
+        let mut config = config();
+        config.set("read_percent", 70);
+        config.set("size_bytes", 4 << 20);
+        assert!(load(&config).contains("--rw randrw --bs 4096 --rwmixread 70"), "{}", load(&config));
+        assert_eq!((load_spec(&config).rwmixread, refusal(&config)), (70, None));
+        config.set("workload", "randread4k");
+        assert!(refusal(&config).unwrap().contains("take randrw4k"));
     }
 
     #[test]

@@ -38,7 +38,9 @@ pub fn arms_of_run(run: &Run, names: Option<(&str, &str)>) -> Result<(Arm, Arm),
         let turn = |p: &Point| (p.arm.as_deref() == Some(name)).then(|| p.pair.unwrap_or(p.repeat));
         arm(run, name.to_owned(), turn)
     };
-    Ok((of(&base)?, of(&new)?))
+    let compared = run.file.comparison.as_ref().map(|c| c.axis.clone());
+    let with = |arm: Arm| Arm { compared: compared.clone(), ..arm };
+    Ok((with(of(&base)?), with(of(&new)?)))
 }
 
 fn name_of(run: &Run) -> String {

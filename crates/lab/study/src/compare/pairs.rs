@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use carmine_topology::Grid;
+use serde::{Deserialize, Serialize};
 
 use super::{Arm, Measured, Refusal};
 use crate::archive::Config;
+use crate::expand::aspects;
 
 /// Names of configurations that an error lists.
 const NAMES_MAX: usize = 3;
@@ -137,6 +139,11 @@ pub(super) fn differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<D
     let of_results = known.into_iter().filter(|(name, _)| !axes.contains(name)).map(|(name, of)| {
         Difference { setting: name.to_owned(), base: values(base, of), new: values(new, of) }
     });
+    let (old, young) = (placed(base), placed(new));
+    let of_grids = old.iter().filter_map(|(name, values)| {
+        let shown = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(", ");
+        Some(Difference { setting: (*name).to_owned(), base: shown(values), new: shown(young.get(name)?) })
+    });
     let names: BTreeSet<&String> = base.facts.keys().chain(new.facts.keys()).collect();
     let fact = |facts: &BTreeMap<String, String>, name: &str| {
         facts.get(name).cloned().unwrap_or_else(|| UNKNOWN.to_owned())
@@ -146,7 +153,17 @@ pub(super) fn differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<D
         base: fact(&base.facts, name),
         new: fact(&new.facts, name),
     });
-    of_axes.chain(of_results).chain(of_facts).filter(|d| d.base != d.new).collect()
+    of_axes.chain(of_results).chain(of_grids).chain(of_facts).filter(|d| d.base != d.new).collect()
+}
+
+/// What the grids of an arm's results have; nothing of results without one, as of a peer.
+fn placed(arm: &Arm) -> BTreeMap<&'static str, BTreeSet<String>> {
+    let mut all: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
+    let grids = arm.points.iter().filter_map(|m| Grid::deserialize(&m.result.carmine.grid).ok());
+    for (name, value) in grids.flat_map(|grid| aspects(&grid)) {
+        all.entry(name).or_default().insert(value);
+    }
+    all
 }
 
 fn flush_mode(measured: &Measured) -> Option<String> {

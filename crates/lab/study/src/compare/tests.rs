@@ -111,7 +111,7 @@ fn without_evidence_nothing_is_accepted() {
 }
 
 #[test]
-fn settings_that_differ_are_listed_and_more_than_one_is_a_warning() {
+fn settings_that_differ_are_listed_and_more_than_one_is_confounded() {
     let base = arm("base", 1.0, |config, _| config.set("store", "blue"));
     let mut new = arm("new", 1.0, |config, _| config.set("store", "cyan"));
     let one = compare(&base, &new, 0.05).unwrap();
@@ -123,7 +123,42 @@ fn settings_that_differ_are_listed_and_more_than_one_is_a_warning() {
     new.facts.insert("kernel".into(), "7.0".into());
     let two = compare(&base, &new, 0.05).unwrap();
     assert_eq!(two.differences[1].new, "7.0");
-    assert!(two.warnings[0].contains("2 settings (store, kernel)"), "{:?}", two.warnings);
+    let mark = "CONFOUNDED: the arms differ in more than store, and a difference may come from any of it: kernel not recorded / 7.0";
+    assert_eq!(two.warnings, [mark]);
+    // A new build is one difference, though it has another version and another hash.
+    let build = |n: &str| {
+        let mut arm = plain(n, 1.0);
+        let facts = [("git hash", n), ("carmine version", n)];
+        arm.facts.extend(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        arm
+    };
+    assert!(compare(&build("1"), &build("2"), 0.05).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn clients_on_other_cpus_confound() {
+    let with = |poll: &str, clients: usize| {
+        let request = carmine_topology::PlanRequest { reactors: 2, ..Default::default() };
+        let machine = carmine_topology::Topology::from_short("2x4x1").unwrap();
+        let mut grid = carmine_topology::Grid::plan(&machine, &request).unwrap();
+        grid.clients = machine.cpus()[8 - clients..]
+            .iter()
+            .map(|cpu| carmine_topology::ClientSlot { place: cpu.clone(), shared: false, smt_busy: false })
+            .collect();
+        let mut arm = arm(poll, 1.0, |config, value| {
+            config.set("poll", poll);
+            value["carmine"]["grid"] = serde_json::to_value(&grid).unwrap();
+        });
+        arm.compared = Some("poll".into());
+        arm
+    };
+    let judged = compare(&with("poll", 2), &with("sleep", 5), 0.05).unwrap();
+    assert!(
+        judged.warnings[0].ends_with("client CPUs 6-7 (socket 1) / 3-7 (socket 0-1)"),
+        "{:?}",
+        judged.warnings
+    );
+    assert!(compare(&with("poll", 2), &with("sleep", 2), 0.05).unwrap().warnings.is_empty());
 }
 
 #[test]
@@ -166,23 +201,15 @@ fn run_file(arms: &[&str], complete: bool) -> RunFile {
     RunFile {
         format: RUN_FORMAT,
         name: "ab".into(),
-        created_unix_s: 1,
-        finished_unix_s: None,
-        seed: 7,
         carmine: Build { git_hash: "abc".into(), ..Build::default() },
         kernel: "6".into(),
-        host: Value::Null,
-        doctor: Value::Null,
-        command: Vec::new(),
         complete,
-        label: String::new(),
         comparison: Some(Comparison {
             axis: "poll".into(),
             arms: arms.iter().map(|a| (*a).to_owned()).collect(),
         }),
         chart: Chart::Compare,
-        drift: None,
-        notes: Vec::new(),
+        ..RunFile::default()
     }
 }
 

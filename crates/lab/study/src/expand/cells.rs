@@ -1,10 +1,13 @@
 //! Which configurations fit the machine, which of a comparison are worth comparing, and in which order they run.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
-use carmine_topology::Grid;
+use carmine_topology::{CpuList, Grid};
 
 use super::Dropped;
+use super::configs::computed_of;
+use super::confounds::CLIENT_AXIS;
 use super::machine::Machine;
 use super::points::layout_name;
 use crate::archive::Config;
@@ -33,6 +36,15 @@ pub(super) struct Cell {
     pub(super) arms: Vec<Arm>,
 }
 
+impl Cell {
+    fn points_mut(&mut self) -> impl Iterator<Item = &mut Fitting> {
+        self.arms.iter_mut().flat_map(|arm| &mut arm.points)
+    }
+}
+
+/// Without a comparison no point takes more than half of the clients' CPUs from the others.
+const LEAST_CLIENTS: f64 = 0.5;
+
 /// Sorts configurations into cells; what can't run or be compared is dropped with a reason.
 pub(super) fn cells(
     plan: &Plan,
@@ -48,11 +60,44 @@ pub(super) fn cells(
             Err(why) => dropped.push(why),
         }
     }
-    let mut cells = sorted(plan, fitting);
+    let within = within(plan);
+    let mut cells = sorted(plan, &within, fitting);
     if plan.compare.is_some() {
-        lone(plan, &mut cells, &mut dropped);
+        // A study has other questions, too.
+        if plan.study.is_none() {
+            lone(&within, &mut cells, &mut dropped);
+        }
+        for cell in &mut cells {
+            same_clients(plan, machine, cell.points_mut().collect(), 0.0);
+        }
+    } else {
+        same_clients(plan, machine, cells.iter_mut().flat_map(Cell::points_mut).collect(), LEAST_CLIENTS);
     }
     (cells, dropped)
+}
+
+/// Gives points that are compared the same CPUs for their clients: the largest number, not under `least` of the most that any
+/// has (part of 1), with which each of them fits. Where there is none they keep their own, which the summary tells.
+fn same_clients(plan: &Plan, machine: &Machine, mut points: Vec<&mut Fitting>, least: f64) {
+    let mut lists: Vec<CpuList> = points.iter().map(|point| point.grid.client_cpus()).collect();
+    lists.sort_by_key(|list| (Reverse(list.len()), list.to_string()));
+    lists.dedup();
+    let most = lists.first().map_or(0, CpuList::len) as f64;
+    if lists.len() < 2 || plan.has_axis(CLIENT_AXIS) {
+        return;
+    }
+    let with = |list: &CpuList| -> Option<Vec<Fitting>> {
+        let moved = |point: &&mut Fitting| {
+            let mut config = point.config.clone();
+            config.set(CLIENT_AXIS, list.to_string());
+            place(plan, machine, config).ok()
+        };
+        points.iter().map(moved).collect()
+    };
+    let Some(moved) = lists.iter().filter(|list| list.len() as f64 >= least * most).find_map(with) else {
+        return;
+    };
+    points.iter_mut().zip(moved).for_each(|(point, moved)| **point = moved);
 }
 
 fn place(plan: &Plan, machine: &Machine, config: Config) -> Result<Fitting, Dropped> {
@@ -110,16 +155,17 @@ fn seats(machine: &Machine, grid: &Grid) -> (Vec<Vec<Seat>>, Vec<usize>) {
     (drives, sorted(grid.client_cpus().to_vec()))
 }
 
-/// The part of a configuration that the arms of a cell share.
-fn key(plan: &Plan, config: &Config) -> Config {
-    config.only(|axis| plan.compare.iter().chain(&plan.curve).all(|other| other != axis))
+/// Axes that tell the points of a cell apart: what is compared, what is computed of it (which is a confound, then), the curve.
+fn within(plan: &Plan) -> BTreeSet<String> {
+    let computed = plan.compare.iter().flat_map(|axis| computed_of(plan, axis));
+    plan.compare.iter().chain(&plan.curve).cloned().chain(computed).collect()
 }
 
-fn sorted(plan: &Plan, fitting: Vec<Fitting>) -> Vec<Cell> {
+fn sorted(plan: &Plan, within: &BTreeSet<String>, fitting: Vec<Fitting>) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for new in fitting {
         let value = plan.compare.as_ref().and_then(|axis| new.config.show(axis));
-        let key = key(plan, &new.config);
+        let key = new.config.only(|axis| !within.contains(axis));
         let at = cells.iter().position(|cell| cell.key == key).unwrap_or_else(|| {
             cells.push(Cell { key, arms: Vec::new() });
             cells.len() - 1
@@ -134,18 +180,18 @@ fn sorted(plan: &Plan, fitting: Vec<Fitting>) -> Vec<Cell> {
 }
 
 /// An arm without a partner proves nothing.
-fn lone(plan: &Plan, cells: &mut Vec<Cell>, dropped: &mut Vec<Dropped>) {
+fn lone(within: &BTreeSet<String>, cells: &mut Vec<Cell>, dropped: &mut Vec<Dropped>) {
     let (stay, alone): (Vec<Cell>, Vec<Cell>) = cells.drain(..).partition(|cell| cell.arms.len() > 1);
     *cells = stay;
-    for point in alone.into_iter().flat_map(|cell| cell.arms).flat_map(|arm| arm.points) {
-        let of_cell = key(plan, &point.config);
-        let twin = dropped.iter().rev().find(|d| d.word == "identical" && key(plan, &d.config) == of_cell);
-        let identical = twin.map(|d| d.why.clone());
-        let (word, why) = match identical {
-            Some(why) => ("identical", why),
+    for Cell { key, arms } in alone {
+        let of_cell =
+            |d: &&Dropped| d.word == "identical" && d.config.only(|axis| !within.contains(axis)) == key;
+        let (word, why) = match dropped.iter().rev().find(of_cell) {
+            Some(twin) => (twin.word, twin.why.clone()),
             None => ("does not fit", "no other arm of the comparison fits beside it".to_owned()),
         };
-        dropped.push(Dropped { config: point.config, word, why });
+        let points = arms.into_iter().flat_map(|arm| arm.points);
+        dropped.extend(points.map(|Fitting { config, .. }| Dropped { config, word, why: why.clone() }));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The product of a plan's axes, with coupled values computed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -37,6 +37,29 @@ pub(super) fn configs(plan: &Plan, machine: &Machine) -> Result<Vec<Result<Confi
         }
     }
     Ok(all)
+}
+
+/// Axes with a single value that is computed of this axis, or of one that is computed of it: they are not varied by themselves.
+pub(super) fn computed_of(plan: &Plan, axis: &str) -> BTreeSet<String> {
+    let given = plan.axes.iter().chain(plan.cases.iter().flatten());
+    let computed = given.filter_map(|values| match values.values.as_slice() {
+        [AxisValue::Computed(expr)] => Some((values.name.as_str(), expr.names().to_vec())),
+        _ => None,
+    });
+    let defaults = DEFAULTS.into_iter().filter(|(name, _)| !plan.has_axis(name));
+    let parsed = defaults.filter_map(|(name, text)| Some((name, Expr::parse(text).ok()?.names().to_vec())));
+    let all: Vec<(&str, Vec<String>)> = computed.chain(parsed).collect();
+    let mut found = BTreeSet::from([axis.to_owned()]);
+    loop {
+        let more = all
+            .iter()
+            .filter(|(name, needs)| !found.contains(*name) && needs.iter().any(|n| found.contains(n)));
+        let more: Vec<String> = more.map(|(name, _)| (*name).to_owned()).collect();
+        if more.is_empty() {
+            return found;
+        }
+        found.extend(more);
+    }
 }
 
 /// The plan's axes with those of the case in their place or behind.

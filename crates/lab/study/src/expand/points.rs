@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Planned;
-use super::cells::{Cell, Unit};
+use super::cells::{Cell, Unit, units};
 use super::machine::Machine;
 use crate::archive::{Config, Point, PointKind, stem, stem_word};
 use crate::commands::{files_bytes, is_durable, is_peer, size_bytes};
@@ -26,13 +26,25 @@ fn arm_name(axis: &str, value: &str) -> String {
     format!("{axis}={value}")
 }
 
-/// All points in order, the first one once more at the end.
-pub(super) fn points(plan: &Plan, cells: &[Cell], units: &[Unit]) -> Vec<Planned> {
+/// The first point is run again at least so often, as planned: a drift is found while there is something to save.
+const AGAIN_EVERY: Duration = Duration::from_secs(30 * 60);
+
+/// All points in order, and between them and at the end the first one again.
+pub(super) fn points(plan: &Plan, machine: &Machine, cells: &[Cell]) -> Vec<Planned> {
     let varying = varying(cells);
     let mut pairs = Pairs::default();
     let mut all: Vec<Planned> = Vec::new();
-    for unit in units {
+    let mut since_first = Duration::ZERO;
+    let mut before: Option<Unit> = None;
+    for unit in units(plan, machine, cells) {
         let arm = &cells[unit.cell].arms[unit.arm];
+        // Arms of a cell stay side by side.
+        let is_break =
+            before.replace(unit).is_some_and(|old| (old.cell, old.repeat) != (unit.cell, unit.repeat));
+        if is_break && since_first >= AGAIN_EVERY && may_be_again(machine, &all) {
+            again(&mut all, plan, &varying);
+            since_first = Duration::ZERO;
+        }
         for (at, fitting) in arm.points.iter().enumerate() {
             let config = &fitting.config;
             let along = plan.curve.as_ref().and_then(|axis| config.show(axis));
@@ -43,17 +55,24 @@ pub(super) fn points(plan: &Plan, cells: &[Cell], units: &[Unit]) -> Vec<Planned
                 arm: plan.compare.as_ref().zip(arm.value.as_ref()).map(|(axis, value)| arm_name(axis, value)),
                 curve: plan.curve.as_ref().map(|axis| curve_name(config, &varying, axis)),
                 repeat: unit.repeat,
-                pair: plan.compare.as_ref().map(|_| pairs.of(unit, along)),
+                pair: plan.compare.as_ref().map(|_| pairs.of(&unit, along)),
                 layout: layout_name(config),
                 config: config.clone(),
             };
             let estimate = point_time(plan, config, at == 0);
+            since_first += estimate;
             all.push(Planned { point, grid: fitting.grid.clone(), estimate });
         }
     }
     distinct(&mut all);
     again(&mut all, plan, &varying);
     all
+}
+
+/// Named devices hold one layout: that of the first point would have to be made again.
+fn may_be_again(machine: &Machine, all: &[Planned]) -> bool {
+    let layout = |planned: Option<&Planned>| planned.map(|planned| planned.point.layout.clone());
+    machine.devices.is_empty() || layout(all.first()) == layout(all.last())
 }
 
 /// Points of different arms belong together when cell, repeat and place on the curve are the same.
@@ -100,9 +119,11 @@ fn distinct(all: &mut [Planned]) {
 
 fn again(all: &mut Vec<Planned>, plan: &Plan, varying: &[String]) {
     let Some(first) = all.first().cloned() else { return };
+    let times = all.iter().filter(|planned| planned.point.kind == PointKind::Again).count();
+    let number = if times > 0 { (times + 1).to_string() } else { String::new() };
     let point = Point {
         index: all.len(),
-        stem: stem(&first.point.config, varying, 0, true),
+        stem: stem(&first.point.config, varying, 0, true) + &number,
         kind: PointKind::Again,
         arm: None,
         curve: None,
@@ -143,6 +164,8 @@ const AGE_BYTES_PER_S: f64 = 100e6;
 const RESTART_S: f64 = 3.0;
 /// Connecting, finding the objects, writing the result.
 const AROUND_LOAD_S: f64 = 1.5;
+/// `carmine up` gives an OSD so much if it is not told.
+const OSD_MEMORY_BYTES: u64 = 1 << 30;
 /// Both baselines, for every new load.
 const BASELINE_S: f64 = 6.0;
 
@@ -168,6 +191,15 @@ pub(super) fn disk_bytes(machine: &Machine, points: &[Planned]) -> u64 {
     let mut seen = BTreeSet::new();
     let layouts = points.iter().filter(|p| seen.insert(&p.point.layout));
     layouts.map(|p| device_bytes(&p.point.config)).sum()
+}
+
+/// Memory of a point's OSDs; the data of a store in memory is beside what an OSD is told to take.
+pub(super) fn memory_bytes(config: &Config) -> u64 {
+    let osds = config.number("osds").unwrap_or(1);
+    let held = if config.text("store") == Some("cyan") && !is_peer(config) { size_bytes(config) } else { 0 };
+    let each = config.number("osd_memory_bytes").unwrap_or(OSD_MEMORY_BYTES)
+        + config.number("data_cache_bytes").unwrap_or(0);
+    osds * each + held * config.number("pool_size").unwrap_or(1)
 }
 
 fn device_bytes(config: &Config) -> u64 {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::archive::{Point, PointEnd, PointResult, Run};
+use crate::archive::{Point, PointKind, PointResult, Run};
 
 /// stdev/mean of latency at which a curve is stopped.
 const SPREAD_MAX: f64 = 0.5;
@@ -71,16 +71,12 @@ pub(super) fn exit(before: &[(&Point, PointResult)], latency_cap: Option<Duratio
     })
 }
 
-/// Drift from the first point to the same point at the end.
-pub(super) fn drift(run: &Run) -> Option<f64> {
-    let iops = |point: &Point| {
-        let done = run.state(point).ok()??.state == PointEnd::Done;
-        if done { run.result(point).ok()?.map(|r| r.iops()).filter(|iops| *iops > 0.0) } else { None }
-    };
-    let (first, last) = (run.points.first()?, run.points.last()?);
-    (first.index != last.index && first.config == last.config)
-        .then(|| Some(iops(last)? / iops(first)? - 1.0))
-        .flatten()
+/// The first point each time it was run again: its IOPS ÷ those of the first time − 1.
+pub(super) fn drift(run: &Run) -> Vec<f64> {
+    let iops = |point: &Point| run.result(point).ok()?.filter(|_| run.is_done(point)).map(|r| r.iops());
+    let Some(first) = run.points.first().and_then(iops).filter(|iops| *iops > 0.0) else { return Vec::new() };
+    let again = run.points.iter().filter(|point| point.kind == PointKind::Again);
+    again.filter_map(iops).filter(|iops| *iops > 0.0).map(|iops| iops / first - 1.0).collect()
 }
 
 #[cfg(test)]

@@ -66,10 +66,9 @@ struct Taken {
 
 /// The settings that a baseline depends on: the load's shape and where its data lies.
 fn key(point: &Point) -> Config {
-    let shapes =
-        |name: &str| matches!(name, "workload" | "bs_bytes" | "iodepth" | "jobs" | "cpus" | "confine");
+    const SHAPES: [&str; 7] = ["workload", "bs_bytes", "read_percent", "iodepth", "jobs", "cpus", "confine"];
     let layout = |name: &str| axis(name).is_some_and(|axis| axis.role == Role::Layout);
-    point.config.only(|name| shapes(name) || layout(name))
+    point.config.only(|name| SHAPES.contains(&name) || layout(name))
 }
 
 impl Baselines {

@@ -26,6 +26,7 @@ fn place(topology: &Topology, up: &[String]) -> Result<Grid, String> {
         reactors,
         strategy: option(up, "--balance").unwrap_or_default(),
         cpus: option(up, "--cpus"),
+        client_cpus: option(up, "--client-cpus"),
         overprovisioned: up.iter().any(|word| word == "--overprovisioned"),
         client_cpus: option(up, "--client-cpus"),
         alien_cpus: option(up, "--alien-cpus"),

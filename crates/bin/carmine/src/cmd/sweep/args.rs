@@ -21,10 +21,14 @@ pub(crate) struct SweepArgs {
     /// List shipped plans, axes and workloads
     #[arg(long)]
     pub(crate) list: bool,
-    /// Show every point with its grid, what does not fit and why, and the estimated time; starts nothing
+    /// Show a summary (points, time, space, what does not fit and why, what differs between arms), then every point with its
+    /// grid; starts nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// With --dry-run: another machine, a description file or sockets x cores x threads such as 2x28x2
+    /// Show the plan's text, the values that its axes have here, and the summary; starts nothing
+    #[arg(long)]
+    pub(crate) show: bool,
+    /// With --dry-run or --show: another machine, a description file or sockets x cores x threads such as 2x28x2
     #[arg(long, value_name = "FILE|SHAPE")]
     pub(crate) topology: Option<String>,
     /// Print JSON instead of text (--list, --dry-run, and the table at the end)
@@ -56,6 +60,15 @@ pub(crate) struct SweepArgs {
     #[arg(long, requires = "devs", help_heading = "Storage")]
     pub(crate) precondition: bool,
 
+    /// Refuse a sweep that is estimated to take longer, such as 8h
+    #[arg(long, value_name = "TIME", value_parser = parse_millis, help_heading = "Plan")]
+    pub(crate) deadline: Option<u64>,
+    /// Go on when the first point, run again, shows that the machine has drifted by more than the plan's tolerance
+    #[arg(long, help_heading = "Plan")]
+    pub(crate) ignore_drift: bool,
+    /// A look at what the plan gives: windows of 2 s, one repeat, stores of 512 MiB, three values of long axes
+    #[arg(long, help_heading = "Plan")]
+    pub(crate) quick: bool,
     /// Shuffle configurations by this number instead of the plan's
     #[arg(long, value_name = "N", help_heading = "Plan")]
     pub(crate) seed: Option<u64>,
@@ -125,6 +138,7 @@ impl SweepArgs {
             axes.push(("profile".to_owned(), vec![mode.to_string()]));
         }
         Overrides {
+            quick: self.quick,
             seed: self.seed,
             runtime: self.runtime.map(Duration::from_millis),
             repeats: self.repeats,

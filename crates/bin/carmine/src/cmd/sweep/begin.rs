@@ -1,22 +1,27 @@
 //! The beginning of a run: its folder, who else may use it, and what is known before the first point.
 
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use carmine_bench::sample::host_report;
+use carmine_doctor::free_bytes;
 use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
 use carmine_study::expand::{Expansion, Planned};
+use carmine_study::needs::{Device, Have, shortages};
 use carmine_study::plan::Plan;
+use carmine_study::run::WINDOW_MIN;
 use clap::Parser;
 
 use super::args::SweepArgs;
 use crate::cmd::{Cli, Command, doctor};
 use carmine_testbed::TestbedError::Usage;
 
-/// Windows under this say little (the studies use minutes).
-const SMOKE_S: f64 = 60.0;
+/// The part of a device in which labels and file systems begin.
+const HEAD_BYTES: u64 = 64 << 10;
 
 /// The folder of a run, held by this process.
 pub(crate) struct RunFolder {
@@ -91,8 +96,65 @@ pub(crate) fn resumed(now: SweepArgs) -> anyhow::Result<SweepArgs> {
         json: now.json,
         dry_run: now.dry_run,
         keep_layouts: now.keep_layouts || then.keep_layouts,
+        ignore_drift: now.ignore_drift || then.ignore_drift,
+        deadline: now.deadline,
         ..then
     })
+}
+
+/// What this machine has for the sweep whose layouts are in `layouts` (the folder, or the first one above it that exists).
+fn have(args: &SweepArgs, layouts: &Path) -> Have {
+    let folder = layouts.ancestors().find(|folder| folder.is_dir());
+    Have {
+        // Layouts that a stopped sweep has left are there already.
+        disk_bytes: folder.and_then(free_bytes).map(|free| free + bytes_in(layouts)),
+        memory_bytes: available_memory(),
+        time: args.deadline.map(Duration::from_millis),
+        devices: args.devs.iter().map(|path| device(path)).collect(),
+        may_wipe: args.force_wipe || args.resume,
+    }
+}
+
+/// Bytes that the files of a folder take.
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(facts) if facts.is_dir() => bytes_in(&entry.path()),
+        Ok(facts) => facts.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.map(of).sum()
+}
+
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+fn device(path: &Path) -> Device {
+    let name = path.display().to_string();
+    let look = || -> std::io::Result<(u64, bool)> {
+        let mut file = File::open(path)?;
+        if !file.metadata()?.file_type().is_block_device() {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        let mut head = Vec::new();
+        file.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
+        Ok((file.seek(SeekFrom::End(0))?, head.iter().all(|byte| *byte == 0)))
+    };
+    match look() {
+        Ok((size, is_blank)) => Device { name, size_bytes: Some(size), is_blank },
+        Err(_) => Device { name, ..Device::default() },
+    }
+}
+
+/// Refuses a sweep for which space, memory, time or devices are not enough.
+pub(crate) fn check_room(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> anyhow::Result<()> {
+    match shortages(expansion, &have(args, layouts)).as_slice() {
+        [] => Ok(()),
+        short => Err(Usage(format!("the sweep is not started:\n{}", short.join("\n"))).into()),
+    }
 }
 
 /// `run.json` at the beginning of this sweep.
@@ -128,13 +190,16 @@ pub(crate) fn run_file(
         chart: plan.chart,
         drift: None,
         notes,
+        study: plan.study,
+        question: plan.question.clone(),
+        confounds: expansion.confounds.iter().map(ToString::to_string).collect(),
     })
 }
 
 /// `smoke` if some window is short.
 fn label(expansion: &Expansion) -> String {
     let seconds = |planned: &Planned| planned.point.config.float("seconds").unwrap_or_default();
-    let is_smoke = expansion.points.iter().any(|planned| seconds(planned) < SMOKE_S);
+    let is_smoke = expansion.points.iter().any(|planned| seconds(planned) < WINDOW_MIN.as_secs_f64());
     if is_smoke { "smoke".to_owned() } else { String::new() }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use carmine_study::answer::answer;
 use carmine_study::archive::{Chart, Point, PointEnd, Run};
 use carmine_study::expand::Expansion;
 use carmine_study::plan::{SHIPPED, WORKLOADS, axes, shipped};
@@ -26,9 +27,27 @@ const LOCAL: [&str; 3] = ["layouts", "sweep.lock", "running.json"];
 pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Result<ExitCode> {
     let run = Run::open(dir)?;
     print(&if args.json { summary_json(&run)? } else { view::table(&run) })?;
-    if ending == Ending::Stopped {
-        note(&format!("stopped; go on with: carmine sweep --resume --out {}", dir.display()));
-        return Ok(ExitCode::FAILURE);
+    let resume = format!("carmine sweep --resume --out {}", dir.display());
+    match ending {
+        Ending::Complete => {}
+        Ending::Stopped => {
+            note(&format!("stopped; go on with: {resume}"));
+            return Ok(ExitCode::FAILURE);
+        }
+        Ending::Drifted(change) => {
+            note(&format!(
+                "stopped: the machine has drifted. The first point, run again twice, gave {:+.1} % IOPS, more than the \
+                 tolerance of the plan: what is left would not tell such differences from drift. Find out what has changed \
+                 (carmine doctor), and start anew; or go on all the same with: {resume} --ignore-drift",
+                change * 100.0
+            ));
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    let answer = answer(&run)?;
+    if !args.json {
+        let told = if answer.is_empty() { &run.file.confounds } else { &answer };
+        told.iter().try_for_each(|line| print(&format!("{line}\n")))?;
     }
     if !args.json && run.file.chart == Chart::Scaling {
         print(&view::scaling(&scaling_of_run(&run)?))?;
@@ -106,7 +125,7 @@ pub(super) fn list(as_json: bool) -> anyhow::Result<String> {
 }
 
 /// The expansion: points as in `points.json`, with grid and estimate.
-pub(super) fn points_json(expansion: &Expansion) -> anyhow::Result<String> {
+pub(crate) fn points_json(expansion: &Expansion) -> anyhow::Result<String> {
     let points: Vec<Value> = expansion
         .points
         .iter()
@@ -121,7 +140,10 @@ pub(super) fn points_json(expansion: &Expansion) -> anyhow::Result<String> {
         "points": points,
         "dropped": dropped,
         "comparison": expansion.comparison,
+        "confounds": expansion.confounds,
         "estimate_s": expansion.estimate.as_secs_f64(),
+        "disk_bytes": expansion.disk_bytes,
+        "memory_bytes": expansion.memory_bytes,
     }))?)
 }
 
@@ -139,9 +161,14 @@ fn summary_json(run: &Run) -> anyhow::Result<String> {
             "mean_ns": latency.as_ref().map(|l| l.mean),
             "p99_ns": latency.as_ref().and_then(|l| l.at(99.0)),
             "verdict": result.as_ref().and_then(|r| r.carmine.verdict.clone()),
+            "marks": result.as_ref().map(|r| &r.carmine.marks),
         }))
     };
     let points: Vec<Value> = run.points.iter().map(point).collect::<anyhow::Result<_>>()?;
     let scaling = scaling_of_run(run)?;
-    Ok(json_text(&json!({"dir": run.dir(), "run": run.file, "points": points, "scaling": scaling}))?)
+    let answer = answer(run)?;
+    let text = json!({
+        "dir": run.dir(), "run": run.file, "points": points, "scaling": scaling, "answer": answer
+    });
+    Ok(json_text(&text)?)
 }

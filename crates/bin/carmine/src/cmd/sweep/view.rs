@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use carmine_study::archive::{PointEnd, PointResult, PointState, Run};
 use carmine_study::expand::show_duration;
-use carmine_study::plan::Plan;
-use carmine_study::run::{Event, Job};
+use carmine_study::run::Event;
 use carmine_study::scaling::{KNEE, Scaling};
 use carmine_testbed::output::note;
 use comfy_table::{CellAlignment, Table};
@@ -57,27 +56,11 @@ impl View {
     }
 }
 
-/// The work ahead, in a few lines.
-pub(crate) fn opening(plan: &Plan, job: &Job<'_>, estimate: Duration) -> String {
-    let mut text = format!(
-        "{}: {}\n{} points, about {}; the archive is {}",
-        plan.name,
-        plan.about,
-        job.points.len(),
-        show_duration(estimate),
-        job.writer.dir().display()
-    );
-    for line in &job.file.notes {
-        text.push_str(&format!("\n{line}"));
-    }
-    text
-}
-
 /// One row a point.
 pub(crate) fn table(run: &Run) -> String {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(["point", "IOPS", "MB/s", "mean us", "p99 us", "IOPS/core", "verdict"]);
+    table.set_header(["point", "IOPS", "MB/s", "mean us", "p99 us", "IOPS/core", "verdict", "marks"]);
     for column in 1..6 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -126,5 +109,17 @@ fn row(stem: &str, result: &PointResult) -> Vec<String> {
         latency.at(99.0).map_or_else(|| "-".to_owned(), us),
         result.carmine.iops_per_core.used.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}")),
         result.carmine.verdict.clone().unwrap_or_else(|| "-".to_owned()),
+        marks(&result.carmine.marks),
     ]
+}
+
+/// The words with which the marks begin, each once.
+pub(super) fn marks(marks: &[String]) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in marks.iter().filter_map(|mark| Some(mark.split_once(':')?.0)) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words.join(" ")
 }

@@ -1,0 +1,376 @@
+//! The question of a study, answered by its archive in a few sentences; or what it would take to answer it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use carmine_load::verdict::{LevelCurve, curves, level};
+use carmine_stats::{Comparison, Outcome, holm, judge, paired_log_ratios};
+use carmine_types::counted;
+
+use crate::archive::{ArchiveError, Config, Point, PointKind, PointResult, Run};
+use crate::run::WINDOW_MIN;
+
+/// What a study varies, and along which axis it looks.
+struct Subject {
+    study: u8,
+    /// The axis that the question is about.
+    along: &'static str,
+    /// Axes of which each combination is asked by itself.
+    apart: &'static [&'static str],
+    /// What a machine must have for at least two values of the axis.
+    needs: &'static str,
+    /// What follows from all lines together.
+    concludes: fn(&[Line<'_>], f64) -> Vec<String>,
+}
+
+const SUBJECTS: [Subject; 5] = [
+    Subject {
+        study: 1,
+        along: "cpus",
+        apart: &["osds", "confine", "workload"],
+        needs: "CPUs for two reactors beside the clients', or a cgroup whose quota can be set",
+        concludes: |lines, _| last_steps(lines),
+    },
+    Subject {
+        study: 2,
+        along: "balance",
+        apart: &["store", "workload"],
+        needs: "two sockets, or a socket with several L3 caches: here all strategies give the same CPUs",
+        concludes: strategies,
+    },
+    Subject {
+        study: 3,
+        along: "cpus",
+        apart: &["workload", "iodepth"],
+        needs: "CPUs for OSDs with one and with two CPUs each, beside the clients'",
+        concludes: no_limit,
+    },
+    Subject {
+        study: 4,
+        along: "pgs",
+        apart: &["workload"],
+        needs: "points with two numbers of PGs, and the tool `rados` (or --client own)",
+        concludes: |lines, _| last_steps(lines),
+    },
+    Subject {
+        study: 5,
+        along: "osds",
+        apart: &["workload", "step"],
+        needs: "CPUs for two OSDs of two reactors beside the clients'",
+        concludes: proportions,
+    },
+];
+
+/// One combination of the other axes: the values of the axis in the plan's order of size, with what was measured.
+struct Line<'a> {
+    name: String,
+    values: Vec<(String, Vec<Measured<'a>>)>,
+}
+
+#[derive(Clone, Copy)]
+struct Measured<'a> {
+    point: &'a Point,
+    result: &'a PointResult,
+}
+
+/// Steps that add less than this part no longer matter.
+const ENOUGH: f64 = 0.95;
+
+/// The answer of a run that is one of the studies, the most important sentence first; nothing of other runs.
+///
+/// # Errors
+/// A file of the archive that can't be read.
+pub fn answer(run: &Run) -> Result<Vec<String>, ArchiveError> {
+    let Some(subject) = SUBJECTS.iter().find(|subject| Some(subject.study) == run.file.study) else {
+        return Ok(Vec::new());
+    };
+    let mut results = Vec::new();
+    for point in run.points.iter().filter(|point| point.kind == PointKind::Point && run.is_done(point)) {
+        results.extend(run.result(point)?.map(|result| (point, result)));
+    }
+    let measured: Vec<Measured<'_>> =
+        results.iter().map(|(point, result)| Measured { point, result }).collect();
+    let mut text = vec![format!("Study {}: {}", subject.study, run.file.question)];
+    text.extend(answered(subject, &measured, run));
+    Ok(text)
+}
+
+fn answered(subject: &Subject, measured: &[Measured<'_>], run: &Run) -> Vec<String> {
+    let lines = lines(subject, measured);
+    let mut text = Vec::new();
+    if lines.iter().any(|line| line.values.len() > 1) {
+        text.extend((subject.concludes)(&lines, TOLERANCE));
+    } else {
+        text.push(format!("not measured: needs {}", subject.needs));
+    }
+    text.extend(lines.iter().map(|line| line.sentence(subject)));
+    if subject.study == 2 {
+        text.extend(suspicion(&lines));
+    }
+    text.extend(run.file.confounds.iter().cloned());
+    let marks = marks(measured);
+    if !marks.is_empty() {
+        text.push(format!("mind: {marks} of {}", counted(measured.len(), "point")));
+    }
+    if let Some(drift) = run.file.drift {
+        text.push(format!("the first point, run again, gave {:+.1} % IOPS", drift * 100.0));
+    }
+    if measured.iter().any(|m| m.point.config.float("seconds").unwrap_or(0.0) < WINDOW_MIN.as_secs_f64()) {
+        text.push("SMOKE: windows under a minute show that the study runs; they answer nothing".to_owned());
+    }
+    text
+}
+
+/// As of `carmine compare`.
+const TOLERANCE: f64 = 0.05;
+
+/// Points by the axes that are asked apart, then by the value of the axis.
+fn lines<'a>(subject: &Subject, measured: &[Measured<'a>]) -> Vec<Line<'a>> {
+    let several =
+        |axis: &&&str| measured.iter().map(|m| m.point.config.show(axis)).collect::<BTreeSet<_>>().len() > 1;
+    let shown: Vec<&str> = subject.apart.iter().filter(several).copied().collect();
+    let mut all: BTreeMap<String, Vec<Measured<'a>>> = BTreeMap::new();
+    for one in measured {
+        let words = shown.iter().filter_map(|axis| Some(named(axis, &one.point.config.show(axis)?)));
+        all.entry(words.collect::<Vec<_>>().join(", ")).or_default().push(*one);
+    }
+    let line = |(name, points): (String, Vec<Measured<'a>>)| {
+        let mut values: Vec<(String, Vec<Measured<'a>>)> = Vec::new();
+        for one in points {
+            let Some(value) = one.point.config.show(subject.along) else { continue };
+            match values.iter_mut().find(|(known, _)| *known == value) {
+                Some((_, held)) => held.push(one),
+                None => values.push((value, vec![one])),
+            }
+        }
+        values.sort_by(|a, b| size(&a.0).total_cmp(&size(&b.0)));
+        Line { name, values }
+    };
+    all.into_iter().map(line).filter(|line| !line.values.is_empty()).collect()
+}
+
+/// An axis with a value, as people say it.
+fn named(axis: &str, value: &str) -> String {
+    match axis {
+        "workload" | "store" | "confine" | "balance" => value.to_owned(),
+        "cpus" if value == "no-limit" => "no limit".to_owned(),
+        "cpus" => format!("{value} CPU{}", if value == "1" { "" } else { "s" }),
+        "osds" => counted(value.parse().unwrap_or(0), "OSD"),
+        "pgs" => counted(value.parse().unwrap_or(0), "PG"),
+        "step" => format!("{value} PGs per OSD"),
+        axis => format!("{axis} {value}"),
+    }
+}
+
+/// Words, such as "no-limit", behind all numbers; the strategy `default` is the first.
+fn size(value: &str) -> f64 {
+    value.parse().unwrap_or(if value == "default" { 0.0 } else { f64::MAX })
+}
+
+/// IOPS of the load that gave most: mean of its repeats.
+fn iops(points: &[Measured<'_>]) -> f64 {
+    best(points).iter().map(|m| m.result.iops()).sum::<f64>() / best(points).len().max(1) as f64
+}
+
+/// The repeats of the point that gave most.
+fn best<'a>(points: &[Measured<'a>]) -> Vec<Measured<'a>> {
+    let top = points.iter().max_by(|a, b| a.result.iops().total_cmp(&b.result.iops()));
+    let same = |m: &&Measured<'_>| top.is_some_and(|top| top.point.config == m.point.config);
+    points.iter().filter(same).copied().collect()
+}
+
+fn percent(part: f64) -> String {
+    format!("{:+.0} %", (part - 1.0) * 100.0)
+}
+
+impl Line<'_> {
+    /// The first value in IOPS, the others against it, and what bound the last.
+    fn sentence(&self, subject: &Subject) -> String {
+        let mut text = String::new();
+        if !self.name.is_empty() {
+            let _ = write!(text, "{}: ", self.name);
+        }
+        let base = self.values.first().map_or(0.0, |(_, points)| iops(points));
+        let each = self.values.iter().enumerate().map(|(at, (value, points))| {
+            let name = named(subject.along, value);
+            let gives = if at == 0 { format!("{base:.0} IOPS") } else { percent(iops(points) / base) };
+            format!("{name} {gives}{}", worst(subject, points))
+        });
+        text.push_str(&each.collect::<Vec<_>>().join(", "));
+        let last = self.values.last().and_then(|(_, points)| best(points).first().copied());
+        if let Some(limiter) = last.and_then(|m| m.result.carmine.verdict.clone()) {
+            let _ = write!(text, "; the last is bound by {limiter}");
+        }
+        text
+    }
+
+    /// Those with a number for a size, and their IOPS.
+    fn sized(&self) -> Vec<(&str, f64)> {
+        let sized = self.values.iter().filter(|(value, _)| value.parse::<f64>().is_ok());
+        sized.map(|(value, points)| (value.as_str(), iops(points))).collect()
+    }
+}
+
+/// Bandwidth and the longest latency are what `rados bench` is read for.
+fn worst(subject: &Subject, points: &[Measured<'_>]) -> String {
+    let best = best(points);
+    let worst_ms = best.iter().filter_map(|m| m.result.latency()).map(|l| l.max / 1e6).fold(0.0, f64::max);
+    let bw = best.iter().map(|m| m.result.bw_bytes() / 1e6).sum::<f64>() / best.len().max(1) as f64;
+    if subject.study == 4 {
+        format!(" ({bw:.0} MB/s, worst latency {worst_ms:.0} ms)")
+    } else {
+        String::new()
+    }
+}
+
+/// Where each line has nearly all that it reaches.
+fn last_steps(lines: &[Line<'_>]) -> Vec<String> {
+    let enough = |line: &Line<'_>| {
+        let sized = line.sized();
+        let most = sized.iter().map(|(_, iops)| *iops).fold(0.0, f64::max);
+        let (first, last) = (sized.first()?, sized.last()?);
+        let (value, _) = sized.iter().find(|(_, iops)| *iops >= ENOUGH * most)?;
+        let level = if value == &last.0 { "it still rises at the end" } else { "more adds less than 5 %" };
+        (sized.len() > 1).then(|| {
+            let name = if line.name.is_empty() { String::new() } else { format!("{}: ", line.name) };
+            format!(
+                "{name}from {} to {} {}; enough is {value} ({level})",
+                first.0,
+                last.0,
+                percent(most / first.1)
+            )
+        })
+    };
+    lines.iter().filter_map(enough).collect()
+}
+
+/// How much of a proportional gain each line has at its largest size.
+fn proportions(lines: &[Line<'_>], _: f64) -> Vec<String> {
+    let share = |line: &Line<'_>| {
+        let sized = line.sized();
+        let ((first, few), (last, many)) = (sized.first()?, sized.last()?);
+        let times = last.parse::<f64>().ok()? / first.parse::<f64>().ok()?;
+        (times > 1.0).then(|| {
+            let got = many / few;
+            format!(
+                "{}: {times:.0} x the OSDs gave {got:.1} x, {:.0} % of proportional",
+                line.name,
+                100.0 * got / times
+            )
+        })
+    };
+    lines.iter().filter_map(share).collect()
+}
+
+/// Whether no limit is better than the best of the limits.
+fn no_limit(lines: &[Line<'_>], tolerance: f64) -> Vec<String> {
+    let against = |line: &Line<'_>| {
+        let (_, free) = line.values.iter().find(|(value, _)| value == "no-limit")?;
+        let (limit, held) = line.sized().into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let ratio = iops(free) / held;
+        let than = format!("the best limit ({})", named("cpus", limit));
+        let word = match ratio {
+            less if less < 1.0 - tolerance => "worse than",
+            more if more > 1.0 + tolerance => "better than",
+            _ => "within 5 % of",
+        };
+        Some(format!("{}: no limit is {word} {than}: {}", line.name, percent(ratio)))
+    };
+    let told: Vec<String> = lines.iter().filter_map(against).collect();
+    if told.is_empty() {
+        vec!["no limit: not measured: needs a second CPU for OSDs".to_owned()]
+    } else {
+        told
+    }
+}
+
+/// Pairs of all points of a line, arm against arm: which strategies differ at all?
+fn strategies(lines: &[Line<'_>], tolerance: f64) -> Vec<String> {
+    let mut told: Vec<(String, Result<Comparison, _>)> = Vec::new();
+    for line in lines {
+        let Some(((base, old), others)) = line.values.split_first() else { continue };
+        for (value, young) in others {
+            let partner = |m: &Measured<'_>| {
+                young
+                    .iter()
+                    .find(|other| other.point.pair == m.point.pair)
+                    .map(|other| (m.result.iops(), other.result.iops()))
+            };
+            let (one, other): (Vec<f64>, Vec<f64>) = old.iter().filter_map(partner).unzip();
+            told.push((format!("{}: {value} against {base}", line.name), paired_log_ratios(&one, &other)));
+        }
+    }
+    let p: Vec<f64> = told.iter().filter_map(|(_, c)| c.as_ref().ok().map(|c| c.p)).collect();
+    let mut adjusted = holm(&p).into_iter();
+    let mut decided = BTreeSet::new();
+    let mut text: Vec<String> = Vec::new();
+    for (name, comparison) in told {
+        let p = if comparison.is_ok() { adjusted.next().unwrap_or(1.0) } else { 1.0 };
+        let outcome = judge(&comparison, p, tolerance);
+        decided.insert(match outcome {
+            Outcome::Different { within: false } => 2,
+            Outcome::Undecided { .. } => 1,
+            _ => 0,
+        });
+        let ratio = comparison.as_ref().map_or_else(
+            |e| e.to_string(),
+            |c| format!("{} ({} to {})", percent(c.ratio), percent(c.interval.0), percent(c.interval.1)),
+        );
+        text.push(format!("{name}: {outcome}, IOPS {ratio}"));
+    }
+    let head = match decided.last() {
+        Some(2) => "It matters here: some strategies differ by more than the tolerance.",
+        Some(1) => "Undecided: the pairs do not tell for all strategies; take more --repeats.",
+        _ => "It does not matter here: no strategy differs by more than 5 %.",
+    };
+    text.insert(0, head.to_owned());
+    text
+}
+
+/// Curves of several stores that level off together were not limited by a store.
+fn suspicion(lines: &[Line<'_>]) -> Vec<String> {
+    let mut arms: BTreeMap<String, Vec<LevelCurve>> = BTreeMap::new();
+    for (value, points) in lines.iter().flat_map(|line| &line.values) {
+        let Some(first) = points.first() else { continue };
+        let show = |axis: &str| first.point.config.show(axis).unwrap_or_default();
+        let curve = level_curve(show("store"), points);
+        arms.entry(format!("{}, {value}", show("workload"))).or_default().extend(curve);
+    }
+    let told = arms.into_iter().filter_map(|(name, levels)| Some((name, curves(&levels)?)));
+    told.map(|(name, found)| format!("{name}: suspected {}: {} {}", found.suspect, found.reason, found.next))
+        .collect()
+}
+
+/// The level of a curve, and the CPUs that were used there.
+fn level_curve(arm: String, points: &[Measured<'_>]) -> Option<LevelCurve> {
+    let depth = |config: &Config| config.number("iodepth").unwrap_or(0);
+    let depths: BTreeSet<u64> = points.iter().map(|m| depth(&m.point.config)).collect();
+    let at = |wanted: u64| -> Vec<Measured<'_>> {
+        points.iter().filter(|m| depth(&m.point.config) == wanted).copied().collect()
+    };
+    let rates: Vec<f64> = depths.iter().map(|depth| iops(&at(*depth))).collect();
+    let top = best(points);
+    let result = &top.first()?.result;
+    let cores = |per_core: Option<f64>| per_core.map_or(0.0, |per_core| result.iops() / per_core);
+    let per_core = &result.carmine.iops_per_core;
+    Some(LevelCurve {
+        arm,
+        iops: level(&rates)?,
+        osd_cpus_used: cores(per_core.used),
+        osd_cpus: cores(per_core.allocated),
+        client_cpus_used: result.carmine.client_cores_used.unwrap_or(0.0),
+        client_cpus: result.carmine.grid["clients"].as_array().map_or(0, Vec::len) as f64,
+    })
+}
+
+/// Words of marks, with how many points have them.
+fn marks(measured: &[Measured<'_>]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for m in measured {
+        let words = m.result.carmine.marks.iter().filter_map(|mark| Some(mark.split_once(':')?.0));
+        for word in words.filter(|word| *word != "SMOKE").collect::<BTreeSet<_>>() {
+            *counts.entry(word).or_default() += 1;
+        }
+    }
+    counts.into_iter().map(|(word, n)| format!("{word} {n}")).collect::<Vec<_>>().join(", ")
+}

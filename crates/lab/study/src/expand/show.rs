@@ -1,0 +1,230 @@
+//! What a plan gives on a machine, in words: a summary of one screen, then every point with its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use carmine_topology::{CpuList, Grid, OsdRow};
+use carmine_types::counted;
+
+use super::{Dropped, Expansion, Planned};
+use crate::archive::{Config, PointKind};
+use crate::plan::Plan;
+
+/// More reasons, confounds or values than a screen has room for.
+const LINES_MAX: usize = 8;
+const VALUES_MAX: usize = 12;
+
+/// A time for people.
+pub fn show_duration(time: Duration) -> String {
+    let s = time.as_secs_f64().round() as u64;
+    match s {
+        0..=119 => format!("{s} s"),
+        120..=7199 => format!("{} min", (s + 30) / 60),
+        _ => format!("{:.1} h", s as f64 / 3600.0),
+    }
+}
+
+/// On a screen: points, arms, time, space, what is left out and why, and what differs between arms that should not.
+pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
+    let mut text = format!("{}: {}\n", plan.name, plan.about);
+    let mut put = |word: &str, what: String| {
+        let _ = writeln!(text, "{word:<11} {what}");
+    };
+    if let Some(number) = plan.study {
+        put("study", format!("{number}: {}", plan.question));
+    }
+    if let Some(comparison) = &expansion.comparison {
+        put("compares", format!("{}, side by side", comparison.arms.join(", ")));
+    }
+    for (axis, values) in varying(expansion) {
+        let shown = values.iter().take(VALUES_MAX).cloned().collect::<Vec<_>>().join(" ");
+        let more =
+            if values.len() > VALUES_MAX { format!(" … ({} values)", values.len()) } else { String::new() };
+        put("varies", format!("{axis}: {shown}{more}"));
+    }
+    plan.thinned.iter().for_each(|thinned| put("quick", thinned.clone()));
+    let again = expansion.points.iter().filter(|p| p.point.kind == PointKind::Again).count();
+    let all = counted(expansion.points.len(), "point");
+    let repeats = counted(plan.repeats as usize, "repeat");
+    put("points", format!("{all} ({repeats}; the first point {again} x again, for the drift)"));
+    put("takes", expansion.takes());
+    let clients: BTreeSet<String> =
+        expansion.points.iter().map(|p| p.grid.client_cpus().to_string()).collect();
+    put(
+        "clients",
+        match clients.iter().collect::<Vec<_>>().as_slice() {
+            [same] => format!("on CPUs {same} in all points"),
+            several => format!("on {} lists of CPUs; name one as client_cpus", several.len()),
+        },
+    );
+    capped(&reasons(&expansion.dropped), |line| put("left out", line));
+    let confounds: Vec<String> = expansion.confounds.iter().map(ToString::to_string).collect();
+    capped(&confounds, |line| put("arms", line));
+    if expansion.comparison.is_some() && confounds.is_empty() {
+        put("arms", "differ in nothing but what is compared".to_owned());
+    }
+    text
+}
+
+impl Expansion {
+    /// Points, time and space in a line.
+    pub fn takes(&self) -> String {
+        let layouts: BTreeSet<&str> = self.points.iter().map(|p| p.point.layout.as_str()).collect();
+        format!(
+            "about {}, {} on the drive ({}), {} of memory",
+            show_duration(self.estimate),
+            gib(self.disk_bytes),
+            counted(layouts.len(), "layout"),
+            gib(self.memory_bytes)
+        )
+    }
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+fn capped(lines: &[String], mut put: impl FnMut(String)) {
+    lines.iter().take(LINES_MAX).for_each(|line| put(line.clone()));
+    if lines.len() > LINES_MAX {
+        put(format!("and {} more reasons (--dry-run --json has all)", lines.len() - LINES_MAX));
+    }
+}
+
+/// Axes with several values among the points, the values in the order in which numbers and words are sorted.
+fn varying(expansion: &Expansion) -> BTreeMap<String, Vec<String>> {
+    let mut all = values(expansion.points.iter().map(|p| &p.point.config));
+    all.retain(|_, values| values.len() > 1);
+    all
+}
+
+/// The values of all axes.
+fn values<'a>(configs: impl Iterator<Item = &'a Config>) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
+    for (config, axis) in configs.flat_map(|config| config.0.keys().map(move |axis| (config, axis))) {
+        let key = config.float(axis).map_or(u64::MAX, f64::to_bits);
+        let value = (key, config.show(axis).unwrap_or_default());
+        let known = all.entry(axis.clone()).or_default();
+        if !known.contains(&value) {
+            known.push(value);
+        }
+    }
+    let sorted = |mut values: Vec<(u64, String)>| {
+        values.sort();
+        values.into_iter().map(|(_, value)| value).collect()
+    };
+    all.into_iter().map(|(axis, values)| (axis, sorted(values))).collect()
+}
+
+/// The summary, then every point with its grid: in full where it is first used, and by the number of that point after that.
+pub fn dry_run(plan: &Plan, expansion: &Expansion) -> String {
+    let mut text = summary(plan, expansion);
+    text.push('\n');
+    let mut before: Vec<&Planned> = Vec::new();
+    for planned in &expansion.points {
+        let point = &planned.point;
+        let pair = point.pair.map_or_else(String::new, |pair| format!(" pair {pair}"));
+        let known = before.iter().find(|old| old.grid == planned.grid);
+        let place = match known {
+            Some(old) => format!(", placed as {}", old.point.index),
+            None => format!("\n{}", seats(&planned.grid, before.first().map(|old| &old.grid))),
+        };
+        let _ = writeln!(text, "{:>5} {}{pair}{}", point.index, point.stem, place.trim_end());
+        if known.is_none() {
+            before.push(planned);
+        }
+    }
+    text
+}
+
+/// The grid on a line for OSDs of equal shape; clients if they are not those of the `first` grid.
+fn seats(grid: &Grid, first: Option<&Grid>) -> String {
+    let mut groups: Vec<(String, Vec<&OsdRow>)> = Vec::new();
+    for osd in &grid.osds {
+        let shape = shape(grid, osd);
+        match groups.iter_mut().find(|(known, _)| *known == shape) {
+            Some((_, osds)) => osds.push(osd),
+            None => groups.push((shape, vec![osd])),
+        }
+    }
+    let mut text = String::new();
+    for (shape, osds) in groups {
+        let numbers: CpuList = osds.iter().map(|osd| osd.osd).collect();
+        let cpus: CpuList = osds.iter().flat_map(|osd| osd.reactor_cpus()).collect();
+        let on = if cpus.is_empty() { String::new() } else { format!(" on CPUs {cpus}") };
+        let _ = writeln!(text, "      osd.{numbers}: {shape}{on}");
+    }
+    let shared = if grid.shared { "; SHARED" } else { "" };
+    if first.is_none_or(|first| first.client_cpus() != grid.client_cpus()) || grid.shared {
+        let _ = writeln!(text, "      clients on CPUs {}{shared}", grid.client_cpus());
+    }
+    text
+}
+
+/// What OSDs must have in common to be told together.
+fn shape(grid: &Grid, osd: &OsdRow) -> String {
+    let mut text = counted(osd.reactor_count(), "reactor");
+    if let Some(floating) = &osd.floating {
+        let _ = write!(text, ", not pinned, on CPUs {}", floating.cpus);
+    }
+    let sockets: CpuList = osd.reactors.iter().map(|slot| slot.place.socket).collect();
+    let everywhere: BTreeSet<usize> =
+        grid.osds.iter().flat_map(|osd| &osd.reactors).map(|slot| slot.place.socket).collect();
+    if everywhere.len() > 1 {
+        let _ = write!(text, ", socket {sockets}");
+    }
+    let busy = osd.reactors.iter().filter(|slot| slot.smt_busy).count();
+    if busy > 0 {
+        let _ = write!(text, ", {busy} beside a busy hardware thread");
+    }
+    if !osd.aliens.own {
+        let _ = write!(text, ", {} for aliens", counted(osd.aliens.cpus.len(), "CPU"));
+    }
+    if osd.shared_device.is_some() {
+        text.push_str(", device shared");
+    }
+    text
+}
+
+/// Why configurations are not run, equal reasons once, with how often.
+pub(super) fn reasons(dropped: &[Dropped]) -> Vec<String> {
+    let mut groups: Vec<(&Dropped, usize)> = Vec::new();
+    for one in dropped {
+        match groups.iter_mut().find(|(old, _)| old.word == one.word && old.why == one.why) {
+            Some((_, count)) => *count += 1,
+            None => groups.push((one, 1)),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(dropped, count)| format!("{count} x {}: {}", dropped.word, dropped.why))
+        .collect()
+}
+
+/// The plan's text with the values that its expressions have on this machine behind them.
+pub fn fitted(plan: &Plan, expansion: &Expansion) -> String {
+    let values = values(expansion.points.iter().map(|p| &p.point.config));
+    let line = |line: &str| {
+        let computed =
+            line.split_once(" = ").filter(|(_, value)| !value.starts_with('#') && value.contains('"'));
+        let known = computed.and_then(|(axis, text)| Some((text, values.get(axis.trim())?)));
+        match known {
+            // Words are what they seem.
+            Some((text, values)) if values.iter().any(|value| !text.contains(&format!("\"{value}\""))) => {
+                format!("{line}  # here: {}", values.join(", "))
+            }
+            _ => line.to_owned(),
+        }
+    };
+    plan.text.lines().map(|text| line(text) + "\n").collect()
+}
+
+/// `--show`: the plan's text, the values of its axes here, and the summary.
+pub fn show_plan(plan: &Plan, expansion: &Expansion) -> String {
+    let axes: String = values(expansion.points.iter().map(|p| &p.point.config))
+        .into_iter()
+        .map(|(axis, values)| format!("{axis:<18} {}\n", values.join(" ")))
+        .collect();
+    format!("{}\nAxes here:\n{axes}\n{}", plan.text.trim_end(), summary(plan, expansion))
+}
