@@ -2,11 +2,15 @@
 
 mod ink;
 mod lines;
+mod pen;
 mod rows;
 mod scale;
+mod sockets;
 mod svg;
 
 use std::collections::BTreeMap;
+
+use carmine_topology::Cpu;
 
 use scale::Scale;
 
@@ -36,11 +40,11 @@ pub(crate) struct Chart {
 /// The drawing of a chart.
 #[derive(Clone, Debug)]
 pub(crate) enum Plot {
-    Lines(LinePlot),
+    /// A line plot, or several below each other that share the horizontal axis.
+    Lines(Vec<LinePlot>),
     Rows(RowPlot),
     Heat(HeatPlot),
-    /// Line plots below each other that share the horizontal axis.
-    Panels(Vec<LinePlot>),
+    Sockets(Machine),
 }
 
 /// An axis of numbers.
@@ -158,10 +162,27 @@ pub(crate) struct Row {
 /// Parts of 1 over time (columns) and CPUs (rows).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeatPlot {
-    pub(crate) x: Axis,
-    /// Start of each column and the end of the last: one more than columns.
+    /// Start of each column and the end of the last, in seconds: one more than columns.
     pub(crate) edges: Vec<f64>,
     pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
+}
+
+/// The CPUs of a machine in ascending order, and the threads that run on each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Machine {
+    pub(crate) seats: Vec<(Cpu, Vec<Seat>)>,
+    /// The meaning of the colours.
+    pub(crate) keys: Vec<Key>,
+}
+
+/// A thread, or several of a kind, on a CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seat {
+    pub(crate) ink: Ink,
+    /// In very few characters.
+    pub(crate) label: String,
+    /// In words.
+    pub(crate) text: String,
 }
 
 impl Key {
@@ -174,22 +195,18 @@ impl Key {
 impl Plot {
     /// The meaning of the colours; empty if there is only one.
     pub(crate) fn keys(&self) -> Vec<Key> {
-        let of = |lines: &[Line]| -> Vec<Key> {
-            let key = |l: &Line| Key { name: l.name.clone(), ink: l.ink, dotted: l.dotted };
-            lines.iter().map(key).collect()
-        };
         match self {
-            Plot::Lines(plot) => of(&plot.lines),
+            // A panel with one line is named by its axis.
+            Plot::Lines(plots) => {
+                let key = |l: &Line| Key { name: l.name.clone(), ink: l.ink, dotted: l.dotted };
+                plots.iter().filter(|p| p.lines.len() > 1).flat_map(|p| p.lines.iter().map(key)).collect()
+            }
             Plot::Rows(plot) => plot.keys.clone(),
             Plot::Heat(_) => {
                 let steps = [(0, "idle"), (2, "25 %"), (4, "50 %"), (6, "75 %"), (8, "busy all the time")];
-                let key = |(step, name)| Key { ink: Ink::Heat(step), ..Key::series(step, name) };
-                steps.map(key).to_vec()
+                steps.map(|(step, name)| Key { ink: Ink::Heat(step), ..Key::series(step, name) }).to_vec()
             }
-            // A panel with one line is named by its axis.
-            Plot::Panels(plots) => {
-                plots.iter().filter(|p| p.lines.len() > 1).flat_map(|p| of(&p.lines)).collect()
-            }
+            Plot::Sockets(machine) => machine.keys.clone(),
         }
     }
 }
@@ -227,33 +244,29 @@ pub(crate) fn row_range(plot: &RowPlot) -> Range {
 pub(crate) fn share_axes(charts: &mut [Chart]) {
     let mut ranges: BTreeMap<String, (Range, Range)> = BTreeMap::new();
     for chart in charts.iter().filter(|c| !c.family.is_empty()) {
-        let Some(own) = ranges_of(&chart.plot) else { continue };
+        let own = match &chart.plot {
+            Plot::Lines(plots) => plots.iter().map(line_ranges).next(),
+            Plot::Rows(plot) => Some((row_range(plot), (0.0, 0.0))),
+            Plot::Heat(_) | Plot::Sockets(_) => None,
+        };
+        let Some(own) = own else { continue };
         let all = ranges.entry(chart.family.clone()).or_insert(own);
         *all = (join(all.0, own.0), join(all.1, own.1));
     }
+    let hold = |axis: &mut Axis, range: Range| {
+        if range.0.is_finite() && range.1.is_finite() {
+            axis.at_least = Some(range);
+        }
+    };
     for chart in charts {
         let Some((x, y)) = ranges.get(&chart.family) else { continue };
         match &mut chart.plot {
-            Plot::Lines(plot) => {
+            Plot::Lines(plots) => plots.iter_mut().for_each(|plot| {
                 hold(&mut plot.x, *x);
                 hold(&mut plot.y, *y);
-            }
+            }),
             Plot::Rows(plot) => hold(&mut plot.x, *x),
-            Plot::Heat(_) | Plot::Panels(_) => {}
+            Plot::Heat(_) | Plot::Sockets(_) => {}
         }
-    }
-}
-
-fn ranges_of(plot: &Plot) -> Option<(Range, Range)> {
-    match plot {
-        Plot::Lines(plot) => Some(line_ranges(plot)),
-        Plot::Rows(plot) => Some((row_range(plot), (0.0, 0.0))),
-        Plot::Heat(_) | Plot::Panels(_) => None,
-    }
-}
-
-fn hold(axis: &mut Axis, range: Range) {
-    if range.0.is_finite() && range.1.is_finite() {
-        axis.at_least = Some(range);
     }
 }

@@ -9,6 +9,7 @@ use carmine_study::compare::{
     self, Arm, Difference, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes,
     pair_up,
 };
+use carmine_types::counted;
 
 use crate::chart::{Axis, Chart, Key, Plot, Row, RowPlot};
 use crate::data::{PANEL_AXES, RunData, words};
@@ -156,10 +157,8 @@ fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &str) -> Cha
     let mut remarks =
         vec![format!("To the {side} is better; the grey band is ±{tolerance:.0} %, which counts as equal.")];
     if lines.len() > ROWS_MAX {
-        remarks.push(format!(
-            "The chart shows the first {ROWS_MAX} of {} loads; the table has all.",
-            lines.len()
-        ));
+        let all = counted(lines.len(), "load");
+        remarks.push(format!("The chart shows the first {ROWS_MAX} of {all}; the table has all."));
     }
     let plot = RowPlot {
         x: Axis { label: format!("{name}: difference to the base (%)"), ..Axis::default() },
@@ -267,7 +266,7 @@ fn sentence(base: &str, new: &str, lines: &[&Line]) -> String {
     }
     parts.extend((equal > 0).then(|| format!("equal within ±{:.0} % in {equal}", TOLERANCE * 100.0)));
     parts.extend((undecided > 0).then(|| format!("undecided in {undecided}")));
-    let loads = if lines.len() == 1 { "1 load".to_owned() } else { format!("{} loads", lines.len()) };
+    let loads = counted(lines.len(), "load");
     format!("{}, {new} against {base}, {loads}: {}.", metric_name(metric), parts.join(", "))
 }
 

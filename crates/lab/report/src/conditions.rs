@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use carmine_load::samples::{NvmeSamples, SmartLog};
 use carmine_study::archive::CarmineResult;
+use carmine_types::counted;
 use serde_json::Value;
 
 use crate::data::{Ended, RunData, drift, text_of};
 use crate::figures::View;
 use crate::lists::{grouped, tally};
-use crate::report::Section;
+use crate::report::{Block, Part};
 use crate::table::{Cell, Table};
 use crate::units::{date, duration};
 
@@ -19,36 +20,33 @@ const LOG_LINES: usize = 20;
 const VERBATIM_MAX: usize = 60_000;
 
 /// All sections, run by run.
-pub(crate) fn sections(view: &View<'_>) -> Vec<Section> {
-    let mut sections = vec![not_measured(view)];
+pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
+    let mut sections =
+        vec![("What could not be measured".to_owned(), vec![Block::Remarks(not_measured(view))])];
     for run in view.runs {
         let name = if view.runs.len() > 1 { format!(" of {}", run.label) } else { String::new() };
-        let mut add = |title: &str, section: Section| {
-            sections.push(Section { title: format!("{title}{name}"), ..section });
-        };
-        add("The run", Section { table: Some(facts(run)), ..Section::default() });
-        add("Settings that all points share", Section { table: Some(common(view)), ..Section::default() });
-        add("Machine", Section { table: Some(listed(&run.file().host)), ..Section::default() });
-        add("What the doctor found", doctor_of_machine(&run.file().doctor));
-        add("What the doctor found of the testbeds", doctor_of_points(run));
-        add("NVMe drives by their SMART logs", drives(run));
-        add("Remarks of the points", Section { table: Some(marks(run)), ..Section::default() });
-        add("Plan", Section { verbatim: shortened(&run.run.plan()), ..Section::default() });
-        add("Exact commands", commands(run));
-        add("Logs of points that failed", Section { verbatim: logs(run), ..Section::default() });
+        let table = |table: Table| vec![Block::Table(String::new(), table)];
+        let file = |text: String| vec![Block::Verbatim(shortened(&text))];
+        let doctor = &run.file().doctor;
+        let of_run = [
+            ("The run", table(facts(run))),
+            ("Settings that all points share", table(common(view))),
+            ("Machine", table(listed(&run.file().host))),
+            ("What the doctor found", doctor_of_machine(doctor)),
+            ("What the doctor found of the testbeds", table(doctor_of_points(run))),
+            ("NVMe drives by their SMART logs", drives(run)),
+            ("Remarks of the points", table(marks(run))),
+            ("Plan", file(run.run.plan())),
+            ("Exact commands", file(commands(run))),
+            ("Logs of points that failed", file(logs(run))),
+        ];
+        sections.extend(of_run.map(|(title, blocks)| (format!("{title}{name}"), blocks)));
     }
-    sections.push(words());
-    let empty = |s: &Section| {
-        s.text.is_empty()
-            && s.verbatim.trim().is_empty()
-            && s.table.as_ref().is_none_or(|t| t.rows.is_empty())
-    };
-    sections.retain(|s| !empty(s));
-    sections
+    sections.into_iter().map(|(title, blocks)| Block::Folded(Part::new("", &title, blocks))).collect()
 }
 
 fn pairs(rows: Vec<(&str, String)>) -> Table {
-    let mut table = Table::new("what | value");
+    let mut table = Table::new("fact | value");
     for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
         table.push(vec![name.into(), value.into()]);
     }
@@ -66,7 +64,7 @@ fn facts(run: &RunData) -> Table {
         ("started", date(file.created_unix_s)),
         ("ended", file.finished_unix_s.map_or("not ended".into(), date)),
         ("time in points", duration(seconds)),
-        ("points", format!("{}, {failed} of them failed", run.points.len())),
+        ("points", format!("{}, of which {failed} failed", run.points.len())),
         ("seed", file.seed.to_string()),
         ("version", format!("{} {}", build.version, build.git_hash)),
         ("build", [build.profile.as_str(), build.allocator.as_str()].join(" ").trim().to_owned()),
@@ -77,16 +75,12 @@ fn facts(run: &RunData) -> Table {
 }
 
 fn common(view: &View<'_>) -> Table {
-    let mut table = Table::new("setting | value");
-    for (axis, value) in &view.axes.common {
-        table.push(vec![axis.as_str().into(), value.as_str().into()]);
-    }
-    table
+    pairs(view.axes.common.iter().map(|(axis, value)| (axis.as_str(), value.clone())).collect())
 }
 
 /// An object as names and values; nested objects by `outer.inner`.
 fn listed(value: &Value) -> Table {
-    let mut table = Table::new("what | value");
+    let mut table = Table::new("fact | value");
     flatten("", value, &mut table);
     table
 }
@@ -117,9 +111,9 @@ fn marks(run: &RunData) -> Table {
     table
 }
 
-fn commands(run: &RunData) -> Section {
+fn commands(run: &RunData) -> String {
     let text = std::fs::read(run.run.dir().join("commands.sh")).unwrap_or_default();
-    Section { verbatim: shortened(&String::from_utf8_lossy(&text)), ..Section::default() }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn shortened(text: &str) -> String {
@@ -141,7 +135,7 @@ fn logs(run: &RunData) -> String {
 }
 
 /// Figures that a reader may miss, and why they are not there.
-fn not_measured(view: &View<'_>) -> Section {
+fn not_measured(view: &View<'_>) -> Vec<String> {
     let mut text = Vec::new();
     let results: Vec<_> = view.settings.iter().filter_map(|s| s.first()).collect();
     type Has = fn(&CarmineResult) -> bool;
@@ -157,11 +151,11 @@ fn not_measured(view: &View<'_>) -> Section {
     for (has, what) in wanted {
         let missing = results.iter().filter(|r| !has(&r.carmine)).count();
         if missing > 0 {
-            text.push(format!("{what}: missing for {missing} of {} settings.", results.len()));
+            text.push(format!("{what}: missing for {missing} of {}.", counted(results.len(), "setting")));
         }
     }
     text.extend(unsampled(view));
-    Section { title: "What could not be measured".into(), text, ..Section::default() }
+    text
 }
 
 /// Points without samples, and sample series that none has.
@@ -172,47 +166,23 @@ fn unsampled(view: &View<'_>) -> Vec<String> {
         ("temperature_c", "temperature"),
         ("network_bytes_per_s", "network bytes"),
     ];
-    let mut text = Vec::new();
-    let mut found: BTreeSet<String> = BTreeSet::new();
-    let (mut with, mut without) = (0, 0);
-    for run in view.runs {
-        for measured in run.points.iter().filter(|m| m.result.is_some()) {
-            match run.run.samples(&measured.point) {
-                Ok(Some(samples)) => {
-                    with += 1;
-                    let known = samples.series.into_iter().filter(|(_, v)| v.iter().any(Option::is_some));
-                    found.extend(known.map(|(name, _)| name));
-                }
-                Ok(None) => without += 1,
-                Err(error) => text.push(format!("Samples can't be read: {error}.")),
-            }
-        }
-    }
+    let points = || view.runs.iter().flat_map(|run| &run.points).filter(|m| m.result.is_some());
+    let mut text: Vec<String> = points()
+        .filter_map(|m| m.samples.as_ref().err())
+        .map(|error| format!("Samples can't be read: {error}."))
+        .collect();
+    let without = points().filter(|m| m.samples == Ok(None)).count();
     if without > 0 {
-        text.push(format!("Samples (second by second): missing for {without} of {} points.", with + without));
+        let all = counted(points().count(), "point");
+        text.push(format!("Samples (second by second): missing for {without} of {all}."));
     }
-    let absent: Vec<&str> =
-        WANTED.iter().filter(|(key, _)| !found.contains(*key)).map(|(_, name)| *name).collect();
-    if with > 0 && !absent.is_empty() {
+    let sampled: Vec<_> = points().filter_map(|m| m.samples.as_ref().ok()?.as_ref()).collect();
+    let is_absent = |key: &str| sampled.iter().all(|samples| !samples.series.contains(key));
+    let absent: Vec<&str> = WANTED.iter().filter(|(key, _)| is_absent(key)).map(|(_, name)| *name).collect();
+    if !sampled.is_empty() && !absent.is_empty() {
         text.push(format!("This machine gave no {}.", absent.join(", no ")));
     }
     text
-}
-
-fn words() -> Section {
-    let table = pairs(vec![
-        ("SHARED", "Reactors, aliens or generator share CPUs: no figure per core, no slope.".into()),
-        ("NOISY", "Other work took CPU time in the window: not in slopes.".into()),
-        ("UNSTEADY", "The figure drifted within the window: not in slopes.".into()),
-        ("SMOKE", "The window was under 60 s: it shows that it runs.".into()),
-        ("ABOVE-BASELINE", "More than the raw device or messenger gave: a cache, or a mistake.".into()),
-        ("limiter", "What held the load back: OSD, ALIEN, CLIENT (the generator), DEVICE, NET, IMBALANCED, QD (too little was asked), SHARED, UNKNOWN.".into()),
-        ("slope", "Least squares over the clean points up to the knee, with the 95 % interval of Student's t.".into()),
-        ("knee", format!("The knee is {}.", carmine_study::scaling::KNEE)),
-        ("percentiles", "Of all operations of all repeats: histograms are merged, percentiles never averaged.".into()),
-        ("comparison", "Student's t on logarithms of paired ratios, at least 5 pairs; Holm's correction over the report.".into()),
-    ]);
-    Section { title: "Words".into(), table: Some(table), ..Section::default() }
 }
 
 /// Columns, and the fields that they show.
@@ -233,11 +203,11 @@ const SEVERITIES: [(&str, &str); 4] =
 const ABSENT: &str = "not_present";
 
 /// Findings about the machine, as the run has them.
-fn doctor_of_machine(findings: &Value) -> Section {
+fn doctor_of_machine(findings: &Value) -> Vec<Block> {
     let Some(list) = findings.as_array() else {
         let text =
             if findings.is_null() { "The doctor was not asked." } else { "The findings can't be read." };
-        return Section { text: vec![text.into()], ..Section::default() };
+        return vec![Block::Remarks(vec![text.into()])];
     };
     let mut text = Vec::new();
     let absent: Vec<String> = list.iter().filter(|f| field(f, "severity") == ABSENT).map(title).collect();
@@ -249,11 +219,11 @@ fn doctor_of_machine(findings: &Value) -> Section {
     if table.rows.is_empty() {
         text.push("Nothing to change.".into());
     }
-    Section { text, table: Some(table.without_empty_columns()), ..Section::default() }
+    vec![Block::Remarks(text), Block::Table(String::new(), table.without_empty_columns())]
 }
 
 /// Warnings that concern single points and not the machine: the placement differs from point to point.
-fn doctor_of_points(run: &RunData) -> Section {
+fn doctor_of_points(run: &RunData) -> Table {
     let known: Vec<&Value> = run.file().doctor.as_array().into_iter().flatten().collect();
     let results = run.points.iter().filter_map(|m| m.result.as_ref());
     let findings = results.flat_map(|result| result.carmine.doctor.as_array().into_iter().flatten());
@@ -261,11 +231,9 @@ fn doctor_of_points(run: &RunData) -> Section {
     let mut table = Table::new(&COLUMNS.map(|(name, _)| name).join(" | "));
     table.columns.push("points".into());
     for (finding, count) in found {
-        let mut cells = finding_row(finding);
-        cells.push(Cell::Number(count as f64, 0));
-        table.push(cells);
+        table.push([finding_row(finding), vec![Cell::Number(count as f64, 0)]].concat());
     }
-    Section { table: Some(table.without_empty_columns()), ..Section::default() }
+    table.without_empty_columns()
 }
 
 /// Findings that spoil a measurement, for the head of the page.
@@ -312,51 +280,59 @@ fn finding_row(finding: &Value) -> Vec<Cell> {
 /// A data unit of the log, bytes (NVM Express Base Specification, "SMART / Health Information").
 const UNIT_BYTES: f64 = 512_000.0;
 
+/// The logs that a column may show.
+#[derive(Clone, Copy)]
+enum Of {
+    Start,
+    End,
+    /// What the window changed.
+    Since,
+}
+
+/// Columns, and the fields of the logs that they show with a factor.
+const DRIVE: [(&str, Of, &str, f64); 12] = [
+    ("used (%)", Of::End, "percentage_used", 1.0),
+    ("spare (%)", Of::End, "available_spare_percent", 1.0),
+    ("critical warning (bits)", Of::End, "critical_warning", 1.0),
+    ("temperature, start (°C)", Of::Start, "temperature_c", 1.0),
+    ("temperature, end (°C)", Of::End, "temperature_c", 1.0),
+    ("media errors", Of::End, "media_errors", 1.0),
+    ("new media errors", Of::Since, "media_errors", 1.0),
+    ("unsafe shutdowns", Of::End, "unsafe_shutdowns", 1.0),
+    ("read (MB)", Of::Since, "data_units_read", UNIT_BYTES / 1e6),
+    ("written (MB)", Of::Since, "data_units_written", UNIT_BYTES / 1e6),
+    ("read commands", Of::Since, "host_read_commands", 1.0),
+    ("write commands", Of::Since, "host_write_commands", 1.0),
+];
+
 /// The logs of all points that have some; empty on machines without such drives.
-fn drives(run: &RunData) -> Section {
-    let mut table = Table::new(
-        "point | drive | used (%) | spare (%) | critical warning (bits) | temperature, start (°C) | \
-        temperature, end (°C) | media errors | new media errors | unsafe shutdowns | read (MB) | \
-        written (MB) | read commands | write commands",
-    );
+fn drives(run: &RunData) -> Vec<Block> {
+    let mut table = Table::new(&format!("point | drive | {}", DRIVE.map(|(name, ..)| name).join(" | ")));
     let mut text = BTreeSet::new();
-    for measured in &run.points {
-        let Ok(Some(samples)) = run.run.samples(&measured.point) else { continue };
-        for drive in &samples.nvme {
+    for point in &run.points {
+        let drives = point.samples.as_ref().ok().and_then(Option::as_ref).map(|samples| &samples.nvme);
+        for drive in drives.into_iter().flatten() {
             match &drive.missing {
                 Some(why) => drop(text.insert(format!("{}: {why}.", drive.drive))),
-                None => table.push(drive_row(&measured.point.stem, drive)),
+                None => table.push(drive_row(&point.point.stem, drive)),
             }
         }
     }
-    Section {
-        text: text.into_iter().collect(),
-        table: Some(table.without_empty_columns()),
-        ..Section::default()
-    }
+    let text = text.into_iter().collect();
+    vec![Block::Remarks(text), Block::Table(String::new(), table.without_empty_columns())]
 }
 
 fn drive_row(stem: &str, drive: &NvmeSamples) -> Vec<Cell> {
-    let of = |log: &SmartLog, name: &str| log.get(name).map(|n| *n as f64);
-    let count = |log: &SmartLog, name: &str| Cell::number(of(log, name), 0);
-    let megabytes = |name: &str| Cell::number(of(&drive.difference, name).map(|n| n * UNIT_BYTES / 1e6), 1);
-    let (start, end, since) = (&drive.start, &drive.end, &drive.difference);
-    vec![
-        stem.into(),
-        drive.drive.as_str().into(),
-        count(end, "percentage_used"),
-        count(end, "available_spare_percent"),
-        count(end, "critical_warning"),
-        count(start, "temperature_c"),
-        count(end, "temperature_c"),
-        count(end, "media_errors"),
-        count(since, "media_errors"),
-        count(end, "unsafe_shutdowns"),
-        megabytes("data_units_read"),
-        megabytes("data_units_written"),
-        count(since, "host_read_commands"),
-        count(since, "host_write_commands"),
-    ]
+    let figure = |(_, of, field, factor): (&str, Of, &str, f64)| {
+        let log: &SmartLog = match of {
+            Of::Start => &drive.start,
+            Of::End => &drive.end,
+            Of::Since => &drive.difference,
+        };
+        let value = log.get(field).map(|n| *n as f64 * factor);
+        Cell::number(value, if factor == 1.0 { 0 } else { 1 })
+    };
+    [vec![stem.into(), drive.drive.as_str().into()], DRIVE.map(figure).to_vec()].concat()
 }
 
 #[cfg(test)]
@@ -373,8 +349,11 @@ mod tests {
              "cost": "c", "source": "s", "command": "echo none"},
             {"topic": "build", "severity": "bad", "is": "debug"},
         ]);
-        let section = doctor_of_machine(&findings);
-        let text = section.table.unwrap().csv();
+        let blocks = doctor_of_machine(&findings);
+        let [Block::Remarks(remarks), Block::Table(_, table)] = blocks.as_slice() else {
+            panic!("{blocks:?}")
+        };
+        let text = table.csv();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "severity,topic,of,is,better,known cost,source,change");
         assert!(
@@ -382,15 +361,16 @@ mod tests {
             "{text}"
         );
         assert_eq!(lines.len(), 4);
-        assert_eq!(section.text, ["Not present on this machine, so not judged: boost."]);
+        assert_eq!(*remarks, ["Not present on this machine, so not judged: boost."]);
         assert_eq!(spoils(&findings), ["The doctor: build: debug"]);
     }
 
     #[test]
     fn strange_findings_do_no_harm() {
-        assert_eq!(doctor_of_machine(&Value::Null).text, ["The doctor was not asked."]);
-        assert_eq!(doctor_of_machine(&json!({"a": 1})).text, ["The findings can't be read."]);
+        let said = |findings: Value| format!("{:?}", doctor_of_machine(&findings));
+        assert!(said(Value::Null).contains("The doctor was not asked."));
+        assert!(said(json!({"a": 1})).contains("The findings can't be read."));
         let odd = doctor_of_machine(&json!([7, {"severity": "odd", "is": [1]}]));
-        assert_eq!(odd.table.unwrap().rows.len(), 2);
+        assert!(matches!(&odd[1], Block::Table(_, table) if table.rows.len() == 2), "{odd:?}");
     }
 }

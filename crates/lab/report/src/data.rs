@@ -1,18 +1,22 @@
-//! Runs and points as charts and tables need them: which points have a result, which marks spoil
-//! them, and how far the machine drifted.
+//! Runs and points as charts and tables need them: which points have a result, which marks spoil them, and how far the
+//! machine drifted.
 
 mod axes;
 mod setting;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use carmine_study::archive::{ArchiveError, Point, PointEnd, PointKind, PointResult, Run, RunFile};
+use carmine_study::archive::{
+    ArchiveError, NvmeSamples, Point, PointEnd, PointKind, PointResult, Run, RunFile, Samples, ThreadSamples,
+};
+use carmine_types::counted;
 use serde_json::Value;
 
 use crate::lists::distinct;
 
 pub(crate) use axes::{Axes, LOAD_AXES, PANEL_AXES, SIZE_AXES, axis_value};
-pub(crate) use setting::{CPU_KINDS, Latency, Setting, settings};
+pub(crate) use setting::{CPU_PARTS, Setting, settings};
 
 /// Marks that keep a point out of slopes.
 const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE"];
@@ -37,12 +41,31 @@ pub(crate) struct Measured {
     pub(crate) point: Point,
     pub(crate) ended: Ended,
     pub(crate) result: Option<PointResult>,
+    /// `None` without samples; or why they can't be read.
+    pub(crate) samples: Result<Option<Sampled>, String>,
     /// Length of its commands, seconds.
     pub(crate) seconds: f64,
     /// The history of the store before it.
     pub(crate) condition: String,
     /// Words such as SHARED, in the order of their importance.
     pub(crate) words: Vec<String>,
+}
+
+/// What is kept of a point's samples: the whole of them is large.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sampled {
+    /// Series that have values.
+    pub(crate) series: BTreeSet<String>,
+    pub(crate) threads: Vec<ThreadSamples>,
+    pub(crate) nvme: Vec<NvmeSamples>,
+}
+
+impl From<Samples> for Sampled {
+    fn from(samples: Samples) -> Sampled {
+        let known = samples.series.into_iter().filter(|(_, values)| values.iter().any(Option::is_some));
+        let (threads, nvme) = (samples.threads, samples.nvme);
+        Sampled { series: known.map(|(name, _)| name).collect(), threads, nvme }
+    }
 }
 
 impl Measured {
@@ -104,6 +127,7 @@ fn measured(run: &Run, point: &Point, number: usize, smoke: bool) -> Measured {
         point: point.clone(),
         ended: Ended::NotRun,
         result: None,
+        samples: Ok(None),
         seconds: 0.0,
         condition: String::new(),
         words: Vec::new(),
@@ -132,6 +156,8 @@ impl Measured {
                 Ended::Unreadable(format!("{} is missing", file.display()))
             }
         };
+        let samples = run.samples(&self.point).map_err(|error| error.to_string());
+        self.samples = samples.map(|samples| samples.map(Sampled::from));
         self.words = self.result.as_ref().map(|result| words(result, smoke)).unwrap_or_default();
         Ok(())
     }
@@ -176,16 +202,19 @@ fn missing(run: &Run, points: &[Measured]) -> Vec<String> {
     }
     let not_run = count(|e| matches!(e, Ended::NotRun));
     if not_run > 0 {
-        missing.push(format!("{not_run} of {} points were not run: the sweep was stopped", points.len()));
+        let were = if not_run == 1 { "was" } else { "were" };
+        let all = counted(points.len(), "point");
+        missing.push(format!("{not_run} of {all} {were} not run: the sweep was stopped"));
     } else if !run.file.complete && !points.is_empty() {
         missing.push("run.json says that the sweep did not come to its end".to_owned());
     }
     let failed = count(|e| matches!(e, Ended::Failed(_)));
     if failed > 0 {
-        missing.push(format!(
-            "{failed} of {} points failed; their errors stand in the table of points",
-            points.len()
-        ));
+        let (all, their) = (
+            counted(points.len(), "point"),
+            if failed == 1 { "its error stands" } else { "their errors stand" },
+        );
+        missing.push(format!("{failed} of {all} failed: {their} in the table of points"));
     }
     for point in points {
         if let Ended::Unreadable(why) = &point.ended {
@@ -195,12 +224,14 @@ fn missing(run: &Run, points: &[Measured]) -> Vec<String> {
     missing
 }
 
-/// A point and its repetition at the end of the run.
+/// The first point of the plan, and the time when it was run again that differs most from it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Drift {
     pub(crate) stem: String,
     pub(crate) first_iops: f64,
     pub(crate) again_iops: f64,
+    /// How often it was run again.
+    pub(crate) times: usize,
 }
 
 impl Drift {
@@ -210,11 +241,15 @@ impl Drift {
     }
 }
 
-/// `None` if the first point was not run again, or one of both failed.
+/// `None` if the first point was not run again, or failed.
 pub(crate) fn drift(run: &RunData) -> Option<Drift> {
     let iops = |m: &Measured| m.result.as_ref().map(|r| r.iops()).filter(|iops| *iops > 0.0);
-    let again = run.points.iter().find(|m| !m.is_planned())?;
-    let same = |m: &&Measured| m.is_planned() && m.point.config == again.point.config;
-    let first = run.points.iter().filter(same).min_by_key(|m| m.point.index)?;
-    Some(Drift { stem: first.point.stem.clone(), first_iops: iops(first)?, again_iops: iops(again)? })
+    let again: Vec<&Measured> = run.points.iter().filter(|m| !m.is_planned()).collect();
+    let same = |m: &&Measured| m.is_planned() && m.point.config == again[0].point.config;
+    let first = run.points.iter().filter(|m| !again.is_empty() && same(m)).min_by_key(|m| m.point.index)?;
+    let first_iops = iops(first)?;
+    let all: Vec<f64> = again.into_iter().filter_map(iops).collect();
+    let apart = |iops: &f64| (iops / first_iops - 1.0).abs();
+    let again_iops = all.iter().copied().max_by(|a, b| apart(a).total_cmp(&apart(b)))?;
+    Some(Drift { stem: first.point.stem.clone(), first_iops, again_iops, times: all.len() })
 }

@@ -1,6 +1,8 @@
 //! The figures of a report: which charts the data allow, and their tables.
 
+mod columns;
 mod curve;
+mod place;
 mod rows;
 mod scaling;
 mod timeline;
@@ -8,45 +10,49 @@ mod view;
 
 use crate::chart::{Chart, share_axes};
 use crate::compare::{self, Compared};
-use crate::table::Table;
-use timeline::Timeline;
+use crate::report::{Block, Part};
+pub(crate) use columns::cells;
 pub(crate) use view::{View, context, slug};
 
-/// Charts that answer one question.
-#[derive(Clone, Debug)]
-pub(crate) struct Group {
-    /// Id of its part of the page.
-    pub(crate) id: &'static str,
-    pub(crate) title: &'static str,
-    /// Remarks that hold for all of them.
-    pub(crate) text: Vec<String>,
-    pub(crate) charts: Vec<Chart>,
-    /// Name and figures of what is not drawn.
-    pub(crate) files: Vec<(String, Table)>,
+/// Charts of what the points measured: first those for the head of the page, then the parts below, in the order of the page.
+/// Charts that are compared share axes.
+pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<Part>) {
+    let (mut scaling, mut curves) = (scaling::charts(view), curve::charts(view));
+    let mut bars = if scaling.is_empty() && curves.is_empty() { rows::results(view) } else { Vec::new() };
+    let (mut per_core, mut cpu) = (rows::per_core(view), rows::cpu_time(view));
+    let mut compared_charts = compare::charts(view, compared);
+    let mut baselines = rows::baselines(view);
+    for charts in
+        [&mut scaling, &mut curves, &mut bars, &mut per_core, &mut cpu, &mut compared_charts, &mut baselines]
+    {
+        share_axes(charts);
+    }
+    let mut places = place::charts(view);
+    // The head has the first workload: what a core gives, where its time goes, and where the threads run.
+    let first = if scaling.is_empty() { &mut per_core } else { &mut scaling };
+    let shown =
+        if places.len() > 1 && !view.runs.iter().all(|run| run.file().comparison.is_none()) { 2 } else { 1 };
+    let head = [take(first, 1), take(&mut cpu, 1), take(&mut places, shown)].concat();
+    let parts = vec![
+        part("results", "Results", Vec::new(), bars),
+        part("scaling", "Scaling", Vec::new(), scaling),
+        part("compare", "Comparison", compare::remarks(compared), compared_charts),
+        part("curves", "Latency", Vec::new(), curves),
+        part("cores", "Per core", Vec::new(), per_core),
+        part("cpu", "CPU time", Vec::new(), cpu),
+        part("baselines", "Raw baselines", Vec::new(), baselines),
+        part("places", "Where threads run", Vec::new(), places),
+        Part { id: "time".into(), title: "Second by second".into(), blocks: timeline::timeline(view) },
+    ];
+    (head, parts)
 }
 
-/// Charts of what the points measured, in the order of the page; those that are compared share axes. Groups without a
-/// chart are left out.
-pub(crate) fn groups(view: &View<'_>, compared: &Compared) -> Vec<Group> {
-    let (scaling, curves) = (scaling::charts(view), curve::charts(view));
-    let bars = if scaling.is_empty() && curves.is_empty() { rows::results(view) } else { Vec::new() };
-    let all = [
-        ("results", "Results", bars),
-        ("scaling", "Scaling", scaling),
-        ("compare", "Comparison", compare::charts(view, compared)),
-        ("curves", "Latency", curves),
-        ("cores", "Per core", rows::per_core(view)),
-        ("cpu", "CPU time", rows::cpu_time(view)),
-        ("baselines", "Raw baselines", rows::baselines(view)),
-    ];
-    let group = |(id, title, mut charts): (_, _, Vec<Chart>)| {
-        share_axes(&mut charts);
-        let text = if id == "compare" { compare::remarks(compared) } else { Vec::new() };
-        Group { id, title, text, charts, files: Vec::new() }
-    };
-    let Timeline { charts, text, files } = timeline::timeline(view);
-    let time = Group { id: "time", title: "Second by second", text, charts, files };
-    all.into_iter().map(group).chain([time]).filter(|g| !g.charts.is_empty()).collect()
+fn take(charts: &mut Vec<Chart>, count: usize) -> Vec<Chart> {
+    charts.drain(..count.min(charts.len())).collect()
+}
+
+fn part(id: &str, title: &str, text: Vec<String>, charts: Vec<Chart>) -> Part {
+    Part { id: id.into(), title: title.into(), blocks: vec![Block::Remarks(text), Block::Charts(charts)] }
 }
 
 /// Sentences for the head of the page: slopes and knees.

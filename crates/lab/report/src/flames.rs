@@ -4,42 +4,19 @@ use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
 use carmine_load::profile::{Profile, ProfileMode};
+use carmine_types::counted;
 
 use crate::data::{Measured, RunData};
 use crate::lists::tally;
+use crate::report::{Block, Link};
 use crate::units::grouped;
 
 /// Functions that are named beside a link.
 const HOTTEST: usize = 5;
 
-/// One flamegraph.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Flame {
-    /// The point, with its run's name where there are several.
-    pub(crate) point: String,
-    /// From the report's folder to the file.
-    pub(crate) href: String,
-    /// Its subject, and the functions with the largest shares.
-    pub(crate) text: String,
-}
-
-/// All flamegraphs, and why others are missing.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Flames {
-    pub(crate) all: Vec<Flame>,
-    pub(crate) missing: Vec<String>,
-}
-
-impl Flames {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty() && self.missing.is_empty()
-    }
-}
-
-/// Flamegraphs of all points, as a report in the folder `out` links to them.
-pub(crate) fn flames(runs: &[RunData], out: &Path) -> Flames {
-    let mut flames = Flames::default();
-    let mut missing = Vec::new();
+/// Flamegraphs of all points, as a report in the folder `out` links to them, and why others are missing.
+pub(crate) fn flames(runs: &[RunData], out: &Path) -> Vec<Block> {
+    let (mut links, mut missing) = (Vec::new(), Vec::new());
     for run in runs {
         for measured in &run.points {
             let Some(profile) = measured.result.as_ref().and_then(|r| r.carmine.profile.as_ref()) else {
@@ -50,14 +27,16 @@ pub(crate) fn flames(runs: &[RunData], out: &Path) -> Flames {
                 _ => format!("{}/{}", run.label, measured.point.stem),
             };
             match href(run, measured, profile, out) {
-                Ok(href) => flames.all.push(Flame { point: name, href, text: text(profile) }),
+                Ok(href) => links.push(Link { name, href, text: text(profile) }),
                 Err(why) => missing.push(why),
             }
         }
     }
-    flames.missing =
-        tally(missing).into_iter().map(|(why, n)| format!("No flamegraph of {n} points: {why}.")).collect();
-    flames
+    let about = "Files of the archive, not part of this page. A click into one zooms, Ctrl-F searches.";
+    let mut remarks: Vec<String> = (!links.is_empty()).then(|| about.to_owned()).into_iter().collect();
+    let without = |(why, n)| format!("No flamegraph of {}: {why}.", counted(n, "point"));
+    remarks.extend(tally(missing).into_iter().map(without));
+    vec![Block::Remarks(remarks), Block::Links(links)]
 }
 
 /// The file has the point's name, whatever the result says.

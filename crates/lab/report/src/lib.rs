@@ -1,7 +1,8 @@
 //! Reports: an archived run becomes one self-contained page, and the same tables as text.
 //!
 //! `data` reads archives and puts repeats together; `figures` and `compare` decide which charts the data allow and make
-//! them as plain data (`chart`); `report` puts all in the order of reading; `page` and `markdown` show it.
+//! them as plain data (`chart`); `report` puts all in the order of reading as parts and blocks; `page` and `markdown` show
+//! these. `words` explains verdicts, marks and terms.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -20,6 +21,7 @@ mod page;
 mod report;
 mod table;
 mod units;
+mod words;
 mod write;
 
 pub use write::{ReportError, ReportStage, Written, write_report};

@@ -2,62 +2,55 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{Report, Section};
-use crate::table::escape;
+use crate::chart::Chart;
+use crate::report::{Block, Part, Report};
+use crate::table::{Table, escape};
 
 /// The report in Markdown, with the tables of all charts.
 pub(crate) fn markdown(report: &Report) -> String {
     let mut text = format!("# {}\n\n{}\n", escape(&report.title), escape(&report.subtitle));
-    heading(&mut text, "What was found");
-    for notice in &report.notices {
-        let _ = writeln!(text, "> {}\n>", escape(notice));
+    let mut before = None;
+    for part in &report.parts {
+        write_part(&mut text, part, 2, &mut before);
     }
-    if !report.notices.is_empty() {
-        text.push('\n');
-    }
-    list(&mut text, &report.headline);
-    for group in report.groups.iter().filter(|g| !g.text.is_empty() && g.files.is_empty()) {
-        heading(&mut text, group.title);
-        list(&mut text, &group.text);
-    }
-    let charts = || report.groups.iter().flat_map(|g| &g.charts);
-    for (chart, before) in charts().zip(std::iter::once(None).chain(charts().map(Some))) {
-        heading(&mut text, &escape(&chart.title));
-        let _ = writeln!(text, "{}\n", escape(&chart.context));
-        match before.filter(|before| before.table == chart.table) {
-            Some(before) => {
-                let _ = writeln!(text, "The figures are those of \"{}\".", escape(&before.title));
-            }
-            None => text.push_str(&chart.table.markdown()),
-        }
-        if !chart.remarks.is_empty() {
-            text.push('\n');
-        }
-        list(&mut text, &chart.remarks);
-    }
-    if !report.flames.is_empty() {
-        heading(&mut text, "Flamegraphs");
-        for flame in &report.flames.all {
-            let _ = writeln!(text, "- [{}]({}): {}", escape(&flame.point), flame.href, escape(&flame.text));
-        }
-        list(&mut text, &report.flames.missing);
-    }
-    for group in report.groups.iter().filter(|g| !g.files.is_empty()) {
-        heading(&mut text, &format!("{}: what is not drawn", group.title));
-        list(&mut text, &group.text);
-        text.push_str("\nThe archive has the samples of these points as points/NAME.samples.json:\n\n");
-        let names: Vec<String> = group.files.iter().map(|(name, _)| name.clone()).collect();
-        list(&mut text, &names);
-    }
-    heading(&mut text, "Every point");
-    text.push_str(&report.points.markdown());
-    heading(&mut text, "Conditions");
-    report.sections.iter().for_each(|part| section(&mut text, part));
     text
 }
 
-fn heading(text: &mut String, title: &str) {
-    let _ = write!(text, "\n## {title}\n\n");
+/// `before` is the chart before: tables that are the same are written once.
+fn write_part<'a>(text: &mut String, part: &'a Part, level: usize, before: &mut Option<&'a Chart>) {
+    // Writing to a String does not fail: here and below.
+    let _ = write!(text, "\n{} {}\n", "#".repeat(level), escape(&part.title));
+    for block in &part.blocks {
+        text.push('\n');
+        match block {
+            Block::Answer(items) | Block::Notices(items) => {
+                items.iter().for_each(|item| text.push_str(&format!("> {}\n>\n", escape(item))));
+            }
+            Block::Findings(items) | Block::Remarks(items) => list(text, items),
+            Block::Charts(charts) => {
+                for chart in charts {
+                    write_chart(text, chart, *before);
+                    *before = Some(chart);
+                }
+            }
+            Block::Table(name, table) => write_table(text, name, table),
+            Block::Files(files) => {
+                text.push_str("The archive has the samples of these points as points/NAME.samples.json:\n\n");
+                list(text, &files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
+            }
+            Block::Links(links) => {
+                for link in links {
+                    let _ =
+                        writeln!(text, "- [{}]({}): {}", escape(&link.name), link.href, escape(&link.text));
+                }
+            }
+            Block::Verbatim(verbatim) => {
+                let fence = fence(verbatim);
+                let _ = writeln!(text, "{fence}\n{}\n{fence}", verbatim.trim_end());
+            }
+            Block::Folded(part) => write_part(text, part, level + 1, before),
+        }
+    }
 }
 
 fn list(text: &mut String, items: &[String]) {
@@ -66,19 +59,25 @@ fn list(text: &mut String, items: &[String]) {
     }
 }
 
-fn section(text: &mut String, part: &Section) {
-    let _ = write!(text, "\n### {}\n\n", escape(&part.title));
-    list(text, &part.text);
-    if let Some(table) = part.table.as_ref().filter(|t| !t.rows.is_empty()) {
-        if !part.text.is_empty() {
-            text.push('\n');
+fn write_table(text: &mut String, name: &str, table: &Table) {
+    if !name.is_empty() {
+        let _ = write!(text, "{}:\n\n", escape(name));
+    }
+    text.push_str(&table.markdown());
+}
+
+fn write_chart(text: &mut String, chart: &Chart, before: Option<&Chart>) {
+    let _ = writeln!(text, "\n### {}\n\n{}\n", escape(&chart.title), escape(&chart.context));
+    match before.filter(|before| before.table == chart.table) {
+        Some(before) => {
+            let _ = writeln!(text, "The figures are those of \"{}\".", escape(&before.title));
         }
-        text.push_str(&table.markdown());
+        None => text.push_str(&chart.table.markdown()),
     }
-    if !part.verbatim.is_empty() {
-        let fence = fence(&part.verbatim);
-        let _ = writeln!(text, "{fence}\n{}\n{fence}", part.verbatim.trim_end());
+    if !chart.remarks.is_empty() {
+        text.push('\n');
     }
+    list(text, &chart.remarks);
 }
 
 /// A fence that is longer than any run of backticks in the text.

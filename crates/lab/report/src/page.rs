@@ -2,14 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use carmine_types::counted;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{Chart, Ink, Plot, picture, style_sheet};
-use crate::figures::Group;
-use crate::flames::Flames;
-use crate::report::{Report, Section};
+use crate::figures::slug;
+use crate::report::{Block, Link, Part, Report};
 use crate::table::{Cell, Table};
 use crate::units::plain;
+use crate::words::{pieces, terms};
 
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/script.js");
@@ -32,14 +33,7 @@ pub(crate) fn html(report: &Report) -> String {
             }
             body {
                 (head(report))
-                main {
-                    (headline(report))
-                    @for group in &report.groups { (charts(group)) }
-                    @if report.groups.is_empty() { p { "There is no data for a chart." } }
-                    @if !report.flames.is_empty() { (flames(&report.flames)) }
-                    (points(&report.points))
-                    (conditions(&report.sections))
-                }
+                main { @for part in &report.parts { section id=(part.id) { h2 { (part.title) } @for block in &part.blocks { (shown(block)) } } } }
                 footer { "Written by carmine report. The same tables stand in report.md; the archive has all samples and logs." }
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -58,48 +52,56 @@ fn head(report: &Report) -> Markup {
                 }
                 button #theme type="button" hidden title="Switch between light and dark" { "Dark" }
             }
-            nav aria-label="Parts of the page" {
-                a href="#headline" { "What was found" }
-                @for group in &report.groups { a href={ "#" (group.id) } { (group.title) } }
-                @if !report.flames.is_empty() { a href="#flames" { "Flamegraphs" } }
-                a href="#points" { "Every point" }
-                a href="#conditions" { "Conditions" }
-            }
+            nav aria-label="Parts of the page" { @for part in &report.parts { a href={ "#" (part.id) } { (part.title) } } }
+        }
+    }
+}
+
+/// A text in which verdicts and marks tell their meaning and lead to the glossary.
+fn worded(text: &str) -> Markup {
+    html! {
+        @for (piece, word) in pieces(text) {
+            @if let Some(word) = word { a.word href="#words" title=(word.meaning) { (piece) } } @else { (piece) }
         }
     }
 }
 
 fn list(items: &[String]) -> Markup {
-    html! { ul { @for item in items { li { (item) } } } }
+    html! { ul { @for item in items { li { (worded(item)) } } } }
 }
 
-fn headline(report: &Report) -> Markup {
+fn shown(block: &Block) -> Markup {
     html! {
-        section #headline {
-            h2 { "What was found" }
-            @if !report.notices.is_empty() {
-                div.notices role="note" aria-label="Limits of this run" { (list(&report.notices)) }
+        @match block {
+            Block::Answer(items) => div.answer { @for item in items { p { (worded(item)) } } },
+            Block::Notices(items) => div.notices role="note" aria-label="Limits of this run" { (list(items)) },
+            Block::Findings(items) => div.headline { (list(items)) },
+            Block::Remarks(items) => div.remarks { (list(items)) },
+            Block::Charts(charts) => div.charts { @for chart in charts { (figure(chart)) } },
+            Block::Table(name, rows) => {
+                @if !name.is_empty() {
+                    div.more { h3 { (name) } span.files { (download(&slug(name), "csv", "text/csv", &rows.csv())) } }
+                }
+                (table(rows, name))
             }
-            div.headline {
-                @if report.headline.is_empty() { p { "No point was measured: there is nothing to say." } }
-                (list(&report.headline))
-            }
+            Block::Files(files) => details.others {
+                summary { (counted(files.len(), "point")) " not drawn" }
+                ul { @for (name, table) in files { li { (download(name, "csv", "text/csv", &table.csv())) " " (name) } } }
+            },
+            Block::Links(links) => ul.flames { @for Link { name, href, text } in links { li { a href=(href) { (name) } ": " (text) } } },
+            Block::Verbatim(text) => pre tabindex="0" { (text) },
+            Block::Folded(part) => (folded(part)),
         }
     }
 }
 
-fn charts(group: &Group) -> Markup {
+/// Sentences alone are shown openly; the rest unfolds on a click.
+fn folded(part: &Part) -> Markup {
+    let body = html! { @for block in &part.blocks { (shown(block)) } };
+    let is_open = part.blocks.iter().all(|block| matches!(block, Block::Remarks(_)));
     html! {
-        section id=(group.id) {
-            h2 { (group.title) }
-            @if !group.text.is_empty() { ul.remarks { @for text in &group.text { li { (text) } } } }
-            div.charts { @for chart in &group.charts { (figure(chart)) } }
-            @if !group.files.is_empty() {
-                details.others {
-                    summary { (group.files.len()) " points that are not drawn" }
-                    ul { @for (name, table) in &group.files { li { (download(name, "csv", "text/csv", &table.csv())) " " (name) } } }
-                }
-            }
+        section.part {
+            @if is_open { h3 { (part.title) } (body) } @else { details { summary { h3 { (part.title) } } (body) } }
         }
     }
 }
@@ -107,14 +109,14 @@ fn charts(group: &Group) -> Markup {
 fn figure(chart: &Chart) -> Markup {
     let picture = picture(chart);
     html! {
-        figure.chart id=(chart.id) {
+        figure.chart.wide[matches!(chart.plot, Plot::Sockets(_))] id=(chart.id) {
             figcaption {
                 h3 { (chart.title) }
                 p.context { (chart.context) }
             }
             (legend(&chart.plot))
             (PreEscaped(picture.inline))
-            @if !chart.remarks.is_empty() { ul.remarks { @for remark in &chart.remarks { li { (remark) } } } }
+            @if !chart.remarks.is_empty() { div.remarks { (list(&chart.remarks)) } }
             div.more {
                 span.files {
                     (download(&chart.id, "svg", "image/svg+xml", &picture.file))
@@ -142,7 +144,7 @@ fn legend(plot: &Plot) -> Markup {
         @if keys.len() > 1 {
             ul.legend aria-label="Legend" {
                 @for key in &keys {
-                    li { i.dotted[key.dotted] style=(colour(key.ink)) {} (key.name) }
+                    li title=(terms(&key.name)) { i.dotted[key.dotted] style=(colour(key.ink)) {} (key.name) }
                 }
             }
         }
@@ -155,7 +157,7 @@ fn table(table: &Table, name: &str) -> Markup {
         div.scroll tabindex="0" role="region" aria-label=(name) {
             table.sortable {
                 thead { tr { @for (at, column) in table.columns.iter().enumerate() {
-                    th.n[table.is_numeric(at)] scope="col" { (column) }
+                    th.n[table.is_numeric(at)] scope="col" title=(terms(column)) { (column) }
                 } } }
                 tbody { @for row in &table.rows { (table_row(table, row)) } }
             }
@@ -179,7 +181,7 @@ fn table_row(table: &Table, row: &[Cell]) -> Markup {
                 @if let Cell::Number(value, digits) = cell {
                     td.n data-v=(plain(*value, *digits)) { (cell.shown()) }
                 } @else {
-                    td.n[table.is_numeric(at)].long[is_long(cell)] { (cell.shown()) }
+                    td.n[table.is_numeric(at)].long[is_long(cell)] { (worded(&cell.shown())) }
                 }
             }
         }
@@ -189,55 +191,4 @@ fn table_row(table: &Table, row: &[Cell]) -> Markup {
 /// Sentences need room, words do not.
 fn is_long(cell: &Cell) -> bool {
     matches!(cell, Cell::Text(text) if text.len() > 28)
-}
-
-fn flames(flames: &Flames) -> Markup {
-    html! {
-        section #flames {
-            h2 { "Flamegraphs" }
-            ul.remarks {
-                @if !flames.all.is_empty() { li { "Files of the archive, not part of this page. A click into one zooms, Ctrl-F searches." } }
-                @for text in &flames.missing { li { (text) } }
-            }
-            @if !flames.all.is_empty() {
-                ul.flames { @for flame in &flames.all { li { a href=(flame.href) { (flame.point) } ": " (flame.text) } } }
-            }
-        }
-    }
-}
-
-fn points(points: &Table) -> Markup {
-    html! {
-        section #points {
-            h2 { "Every point" }
-            @if points.rows.is_empty() { p { "The run has no points." } }
-            @else {
-                div.more { span.files { (download("points", "csv", "text/csv", &points.csv())) } }
-                (table(points, "Every point of the run"))
-            }
-        }
-    }
-}
-
-fn conditions(sections: &[Section]) -> Markup {
-    html! {
-        section #conditions {
-            h2 { "Conditions" }
-            @for part in sections {
-                section.part {
-                    // Missing figures are shown openly; the rest unfolds on a click.
-                    @if part.verbatim.is_empty() && part.table.is_none() { h3 { (part.title) } (section_body(part)) }
-                    @else { details { summary { h3 { (part.title) } } (section_body(part)) } }
-                }
-            }
-        }
-    }
-}
-
-fn section_body(part: &Section) -> Markup {
-    html! {
-        @if !part.text.is_empty() { (list(&part.text)) }
-        @if let Some(found) = part.table.as_ref().filter(|t| !t.rows.is_empty()) { (table(found, &part.title)) }
-        @if !part.verbatim.is_empty() { pre tabindex="0" { (part.verbatim) } }
-    }
 }

@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
-use crate::data::{Ended, Latency, Measured, PANEL_AXES, RunData, Setting, drift};
-use crate::figures::{self, Group, View};
-use crate::flames::{Flames, flames};
-use crate::lists::{distinct, tally};
+use carmine_types::counted;
+
+use crate::chart::Chart;
+use crate::data::{Ended, Measured, PANEL_AXES, RunData, Setting, drift};
+use crate::figures::{self, View, cells};
+use crate::flames::flames;
+use crate::lists::{distinct, grouped as by_key, tally};
 use crate::table::{Cell, Table};
 use crate::units::{date, grouped, shortened};
-use crate::{compare, conditions};
+use crate::{compare, conditions, words};
 
 /// Everything that is shown.
 #[derive(Clone, Debug)]
@@ -18,24 +21,80 @@ pub(crate) struct Report {
     pub(crate) subtitle: String,
     /// Figures that are missing or spoilt.
     pub(crate) notices: Vec<String>,
-    /// The findings.
-    pub(crate) headline: Vec<String>,
-    pub(crate) groups: Vec<Group>,
-    pub(crate) flames: Flames,
-    /// Every point.
-    pub(crate) points: Table,
-    /// Conditions, in sections.
-    pub(crate) sections: Vec<Section>,
+    pub(crate) parts: Vec<Part>,
 }
 
-/// A part of the conditions.
+/// A part of the page under a heading.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Section {
+pub(crate) struct Part {
+    pub(crate) id: String,
     pub(crate) title: String,
-    pub(crate) text: Vec<String>,
-    pub(crate) table: Option<Table>,
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// What stands under a heading.
+#[derive(Clone, Debug)]
+pub(crate) enum Block {
+    /// The answer to the question of the study.
+    Answer(Vec<String>),
+    /// Limits of the run.
+    Notices(Vec<String>),
+    Findings(Vec<String>),
+    Remarks(Vec<String>),
+    Charts(Vec<Chart>),
+    Table(String, Table),
+    /// Name and figures of what is not drawn.
+    Files(Vec<(String, Table)>),
+    Links(Vec<Link>),
     /// Commands, a plan or a log, as they are.
-    pub(crate) verbatim: String,
+    Verbatim(String),
+    /// A part that unfolds on a click.
+    Folded(Part),
+}
+
+/// A file of the archive.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Link {
+    pub(crate) name: String,
+    /// From the report's folder to the file.
+    pub(crate) href: String,
+    pub(crate) text: String,
+}
+
+impl Block {
+    fn is_empty(&self) -> bool {
+        match self {
+            Block::Answer(texts) | Block::Notices(texts) | Block::Findings(texts) | Block::Remarks(texts) => {
+                texts.is_empty()
+            }
+            Block::Charts(charts) => charts.is_empty(),
+            Block::Table(_, table) => table.rows.is_empty(),
+            Block::Files(files) => files.is_empty(),
+            Block::Links(links) => links.is_empty(),
+            Block::Verbatim(text) => text.trim().is_empty(),
+            Block::Folded(part) => part.blocks.is_empty(),
+        }
+    }
+}
+
+impl Part {
+    pub(crate) fn new(id: &str, title: &str, blocks: Vec<Block>) -> Part {
+        Part { id: id.into(), title: title.into(), blocks }.tidy()
+    }
+
+    /// The part without blocks that are empty.
+    fn tidy(mut self) -> Part {
+        self.blocks.retain(|block| !block.is_empty());
+        self
+    }
+
+    /// All charts, also those of parts within.
+    pub(crate) fn charts(&self) -> impl Iterator<Item = &Chart> {
+        self.blocks.iter().flat_map(|block| match block {
+            Block::Charts(charts) => charts.as_slice(),
+            _ => &[],
+        })
+    }
 }
 
 /// Puts the report of runs together; it will be written into the folder `out`.
@@ -46,16 +105,30 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     findings.extend(figures::findings(&view));
     findings.extend(compare::findings(&compared));
     findings.extend(drifts(runs));
-    Report {
-        title: title(runs),
-        subtitle: subtitle(runs),
-        notices: notices(runs),
-        headline: findings,
-        groups: figures::groups(&view, &compared),
-        flames: flames(runs, out),
-        points: points_table(&view),
-        sections: conditions::sections(&view),
+    if findings.is_empty() {
+        findings.push("No point was measured: there is nothing to say.".into());
     }
+    let notices = notices(runs);
+    let (charts, parts) = figures::charts(&view, &compared);
+    let head = vec![
+        Block::Notices(notices.clone()),
+        Block::Findings(findings),
+        Block::Charts(charts),
+        Block::Table("What bounded it".into(), bounds(&view)),
+    ];
+    let mut all = vec![Part::new("headline", "What was found", head)];
+    all.extend(parts);
+    all.push(Part::new("flames", "Flamegraphs", flames(runs, out)));
+    all.push(Part::new(
+        "points",
+        "Every point",
+        vec![Block::Table("Every point of the run".into(), points_table(&view))],
+    ));
+    all.push(Part::new("conditions", "Conditions", conditions::sections(&view)));
+    let all = all.into_iter().map(Part::tidy).filter(|part| !part.blocks.is_empty());
+    let mut report = Report { title: title(runs), subtitle: subtitle(runs), notices, parts: all.collect() };
+    words::add_glossary(&mut report);
+    report
 }
 
 /// More drift than this part between the first point and its repetition is worth a warning.
@@ -92,9 +165,11 @@ fn notices(runs: &[RunData]) -> Vec<String> {
         let done = planned.iter().filter(|m| m.ended == Ended::Done).count();
         let clean = planned.iter().filter(|m| m.is_clean()).count();
         if clean < done {
-            let words = spoiled_by(&planned);
+            let marks = spoiled_by(&planned);
+            let (measured, are) = (counted(done, "measured point"), if clean == 1 { "is" } else { "are" });
             notices.push(format!(
-                "{name}{clean} of {done} measured points are clean. The others are marked ({words}) and left out of slopes."
+                "{name}{clean} of {measured} {are} clean. Marks of the others: {marks}. SHARED, NOISY and UNSTEADY points are \
+                 in no slope."
             ));
         }
         if run.file().label == "smoke" {
@@ -117,9 +192,7 @@ fn spoiled_by(points: &[&Measured]) -> String {
 fn peaks(view: &View<'_>) -> Vec<String> {
     let mut peaks = Vec::new();
     for panel in view.panels() {
-        let rank = |s: &Setting<'_>| (s.is_clean, s.iops());
-        let best = panel.settings.iter().copied().reduce(|a, b| if rank(b) < rank(a) { a } else { b });
-        let Some(best) = best else { continue };
+        let Some(best) = panel.settings.iter().copied().reduce(Setting::better) else { continue };
         let name = view.name(best, &PANEL_AXES);
         let at = if name.is_empty() { String::new() } else { format!(" at {name}") };
         let p99 = best
@@ -127,7 +200,9 @@ fn peaks(view: &View<'_>) -> Vec<String> {
             .p99_ns
             .map_or(String::new(), |ns| format!(" with a p99 of {} ms", grouped(ns / 1e6, 2)));
         let cpu = best.mean(|r| r.carmine.machine_cpu_us_per_op);
-        let cpu = cpu.map_or(String::new(), |us| format!(", {us:.1} µs of CPU per op"));
+        let cpu = cpu.map_or(String::new(), |us| {
+            format!(", {us:.1} µs of CPU per operation (the machine without the generator)")
+        });
         let marks = if best.is_clean { String::new() } else { format!(" ({})", best.words.join(" ")) };
         let limit = best.limiter().map_or(String::new(), |(name, why)| match name {
             "UNKNOWN" => format!(" The limiter is unknown: {why}."),
@@ -153,8 +228,13 @@ fn drifts(runs: &[RunData]) -> Vec<String> {
             ""
         };
         let name = if runs.len() > 1 { format!("{}: d", run.label) } else { "D".to_owned() };
+        let again = match drift.times {
+            1 => "once more".to_owned(),
+            times => format!("{times} times more, gave at worst"),
+        };
+        let gave = if drift.times == 1 { ", gave" } else { "" };
         Some(format!(
-            "{name}rift: the first point, run again at the end, gave {} instead of {} IOPS ({}){warn}.",
+            "{name}rift: the first point, run {again}{gave} {} instead of {} IOPS ({}){warn}.",
             grouped(drift.again_iops, 0),
             grouped(drift.first_iops, 0),
             format!("{:+.1} %", drift.part() * 100.0).replace('-', "−")
@@ -163,60 +243,65 @@ fn drifts(runs: &[RunData]) -> Vec<String> {
     runs.iter().filter_map(of).collect()
 }
 
-const COLUMNS: &str = "point | state | marks | IOPS | MB/s | mean (µs) | p50 (µs) | p99 (µs) | p99.9 (µs) | limiter | \
-    decided by | IOPS/core allocated | IOPS/core used | IOPS/core busy | machine µs/op | OSD µs/op | \
-    cycles/op | instructions/op | client cores | hops/op | of device (%) | of messenger (%) | \
-    throttled (s) | cache | before it | seconds";
+/// What bounded the settings of each workload, in words: the limiters, the most frequent first.
+fn bounds(view: &View<'_>) -> Table {
+    let mut table = Table::new("load | bounded by | settings | that means | most IOPS | decided by");
+    for panel in view.panels() {
+        let limited = panel.settings.iter().filter_map(|s| Some((s.limiter()?.0, *s)));
+        let mut limiters = by_key(limited);
+        limiters.sort_by_key(|(_, settings)| std::cmp::Reverse(settings.len()));
+        for (limiter, settings) in limiters {
+            let Some(best) = settings.iter().copied().reduce(Setting::better) else { continue };
+            table.push(vec![
+                panel.title.as_str().into(),
+                limiter.into(),
+                format!("{} of {}", settings.len(), panel.settings.len()).into(),
+                words::meaning(limiter).into(),
+                Cell::Number(best.iops(), 0),
+                best.limiter().map(|(_, why)| why).into(),
+            ]);
+        }
+    }
+    table
+}
+
+const COLUMNS: &str = "marks | IOPS | MB/s | mean (µs) | p50 (µs) | p99 (µs) | p99.9 (µs) | limiter | decided by | \
+    IOPS/core allocated | IOPS/core used | IOPS/core busy | machine µs/op | OSD µs/op | cycles/op | instructions/op | \
+    client cores | hops/op | of the raw device (%) | of the raw messenger (%) | throttled (s) | cache | before it | seconds";
 
 /// Characters of an error that the table shows.
 const ERROR_MAX: usize = 240;
 
-/// All points of all runs in the order of running; the error stands beside a point that failed.
+/// All points of all runs in the order of running; the error of a point that failed stands where others have what decided
+/// their limiter.
 fn points_table(view: &View<'_>) -> Table {
-    let mut table = Table::new(COLUMNS);
-    let several = view.runs.len() > 1;
+    let mut table = Table::new(&format!("point | state | {COLUMNS}"));
     for run in view.runs {
         for point in &run.points {
-            let prefix = if several { format!("{}/", run.label) } else { String::new() };
+            let prefix = if view.runs.len() > 1 { format!("{}/", run.label) } else { String::new() };
             table.push(point_row(&prefix, point));
         }
     }
     table.without_empty_columns()
 }
 
-fn point_row(prefix: &str, measured: &Measured) -> Vec<Cell> {
-    let name = format!("{prefix}{}", measured.point.stem);
-    let (state, why) = match &measured.ended {
-        Ended::Done if measured.is_planned() => ("done", None),
+fn point_row(prefix: &str, point: &Measured) -> Vec<Cell> {
+    let (state, why) = match &point.ended {
+        Ended::Done if point.is_planned() => ("done", None),
         Ended::Done => ("done again", None),
-        Ended::Failed(why) => ("failed", Some(why.clone())),
+        Ended::Failed(why) => ("failed", Some(why)),
         Ended::NotRun => ("not run", None),
-        Ended::Unreadable(why) => ("unreadable", Some(why.clone())),
+        Ended::Unreadable(why) => ("unreadable", Some(why)),
     };
-    let mut row = vec![name.into(), state.into(), measured.words.join(" ").into()];
-    let Some(result) = &measured.result else {
-        row.resize(10, Cell::None);
-        row.push(why.map_or(Cell::None, |why| shortened(&why, ERROR_MAX).into()));
-        row.resize(COLUMNS.split(" | ").count() - 1, Cell::None);
-        row.push(Cell::number((measured.seconds > 0.0).then_some(measured.seconds), 1));
-        return row;
-    };
-    let carmine = &result.carmine;
-    let latency = Latency::of(&[result]);
-    let us = |ns: Option<f64>| Cell::number(ns.map(|ns| ns / 1e3), 0);
-    let text = |text: &Option<String>| text.as_deref().map_or(Cell::None, Cell::from);
-    row.extend([Cell::Number(result.iops(), 0), Cell::Number(result.bw_bytes() / 1e6, 1)]);
-    row.extend([latency.mean_ns, latency.p50_ns, latency.p99_ns, latency.p999_ns].map(us));
-    row.extend([text(&carmine.verdict), text(&carmine.verdict_reason)]);
-    let cores = &carmine.iops_per_core;
-    row.extend([cores.allocated, cores.used, cores.busy].map(|v| Cell::number(v, 0)));
-    row.extend([carmine.machine_cpu_us_per_op, carmine.osd_cpu_us_per_op].map(|v| Cell::number(v, 1)));
-    row.extend([carmine.cycles_per_op, carmine.instructions_per_op].map(|v| Cell::number(v, 0)));
-    row.extend([carmine.client_cores_used, carmine.hops_per_op].map(|v| Cell::number(v, 2)));
-    row.extend([carmine.percent_of_device, carmine.percent_of_messenger].map(|v| Cell::number(v, 1)));
-    row.push(Cell::number(carmine.throttled_seconds, 2));
-    row.push(text(&carmine.cache_state));
-    row.push(if measured.condition.is_empty() { Cell::None } else { measured.condition.as_str().into() });
-    row.push(Cell::number(Some(measured.seconds), 1));
+    let mut row = vec![format!("{prefix}{}", point.point.stem).into(), state.into()];
+    let columns = COLUMNS.split(" | ");
+    match Setting::of(vec![point]) {
+        Some(setting) => row.extend(cells(&setting, COLUMNS)),
+        None => row.extend(columns.map(|column| match (column, why) {
+            ("decided by", Some(why)) => shortened(why, ERROR_MAX).into(),
+            ("seconds", _) => Cell::number((point.seconds > 0.0).then_some(point.seconds), 1),
+            _ => Cell::None,
+        })),
+    }
     row
 }

@@ -33,6 +33,12 @@ impl From<String> for Cell {
     }
 }
 
+impl From<Option<&str>> for Cell {
+    fn from(text: Option<&str>) -> Cell {
+        text.filter(|text| !text.is_empty()).map_or(Cell::None, Cell::from)
+    }
+}
+
 impl Cell {
     /// A number that may be missing.
     pub(crate) fn number(value: Option<f64>, digits: usize) -> Cell {

@@ -73,8 +73,8 @@ pub fn write_report(
     Ok(Written {
         html: page,
         markdown: text,
-        charts: report.groups.iter().map(|g| g.charts.len()).sum(),
-        points: report.points.rows.len(),
+        charts: report.parts.iter().flat_map(|part| part.charts()).count(),
+        points: loaded.iter().map(|run| run.points.len()).sum(),
         notices: report.notices,
     })
 }

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use crate::distribution::t_quantile;
+use crate::{ALPHA, Interval};
+
 /// What a set of samples looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -15,6 +18,13 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// 95 % interval of the mean by Student's t; `None` for a single value.
+    pub fn interval(&self) -> Option<Interval> {
+        let degrees = (self.count > 1).then(|| self.count as f64 - 1.0)?;
+        let reach = t_quantile(1.0 - ALPHA / 2.0, degrees) * self.stddev / (self.count as f64).sqrt();
+        Some((self.mean - reach, self.mean + reach))
+    }
+
     /// Standard deviation ÷ mean; `None` if the mean is 0.
     pub fn variation(&self) -> Option<f64> {
         (self.mean != 0.0).then(|| self.stddev / self.mean.abs())
@@ -66,13 +76,19 @@ mod tests {
         assert_eq!((s.count, s.mean, s.min, s.median, s.max), (8, 3.875, 1.0, 3.5, 9.0));
         assert!((s.stddev - 2.748376143938713).abs() < 1e-12);
         assert!((s.variation().unwrap() - 2.748376143938713 / 3.875).abs() < 1e-12);
+        // t.ppf(0.975, 7) = 2.3646242510102993, times stddev / sqrt(8).
+        let (low, high) = s.interval().unwrap();
+        assert!(
+            (high - 3.875 - 2.297_699_956_f64).abs() < 1e-4 && (low + high - 7.75).abs() < 1e-9,
+            "{low} {high}"
+        );
     }
 
     #[test]
     fn little_or_nothing() {
         assert_eq!(summary(&[f64::NAN]), None);
         let one = summary(&[7.0]).unwrap();
-        assert_eq!((one.stddev, one.median), (0.0, 7.0));
+        assert_eq!((one.stddev, one.median, one.interval()), (0.0, 7.0, None));
         assert_eq!((median(&[2.0, 1.0, 9.0]), median(&[])), (Some(2.0), None));
         assert_eq!(summary(&[0.0]).unwrap().variation(), None);
     }

@@ -81,6 +81,9 @@ pub struct ClientSlot {
 pub struct Grid {
     /// [`Topology::summary`] of the machine it is made for.
     pub topology: String,
+    /// All CPUs of that machine, for a picture of it.
+    #[serde(default)]
+    pub machine: Vec<Cpu>,
     /// Made for the machine it was planned on; others can be printed but not started.
     pub live: bool,
     pub strategy: Strategy,
@@ -150,6 +153,7 @@ impl Grid {
         let (pgs_per_reactor, pg_warning) = pg_share(request);
         let mut grid = Grid {
             topology: topology.summary(),
+            machine: topology.cpus().to_vec(),
             live: topology.is_live(),
             strategy: request.strategy,
             overprovisioned: request.overprovisioned,

@@ -179,6 +179,7 @@ impl Bed {
             devices: self.sampler.devices().to_vec(),
             osd_cpus: self.grid.allocated_cpus().to_vec(),
             client_cpus: self.client_cpus(),
+            generator_pids: Vec::new(),
         }
     }
 

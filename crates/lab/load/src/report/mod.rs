@@ -15,7 +15,7 @@ use crate::fio;
 use crate::result::{DirStats, JobResult};
 use crate::spec::LoadSpec;
 use crate::verdict::{Evidence, Facts};
-use crate::window::{CounterWindow, OsdWindow, ReactorWindow, RocksdbNs, Window};
+use crate::window::{CounterWindow, OsdWindow, ReactorWindow, Window};
 use costs::{device_reads, hops_per_op, machine_seconds};
 
 pub use shape::{CacheState, Context, CpuSeconds, LatencyHistograms, OsdReport, PerCore, Report, Setting};
@@ -90,7 +90,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
             used: alone(ratio(ops, osd_cpu)),
             busy: alone(ratio(ops, osd_cpu - spin).filter(|_| clocks_known)),
         },
-        osd_cpu_us_per_op: ratio(osd_cpu * 1e6, ops),
+        osd_cpu_us_per_op: ratio(osd_cpu * 1e6, ops).filter(|_| kernel > 0.0),
         machine_cpu_us_per_op: machine_seconds(&window.machine, wall, kernel)
             .and_then(|s| ratio((s + drain) * 1e6, ops)),
         cycles_per_op: counted(window, ops, |c| c.cycles),
@@ -172,9 +172,10 @@ fn evidence(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Cont
 }
 
 fn osd_report(osd: &OsdWindow) -> OsdReport {
-    let sum = |clock: fn(&ReactorWindow) -> u64| seconds(osd.reactors.iter().map(clock).sum());
     // A peer's RocksDB has threads of these names, too, but nothing else of it is told apart.
-    let rocksdb = if osd.reactors.is_empty() { RocksdbNs::default() } else { osd.rocksdb_ns() };
+    let known = |seconds: f64| (!osd.reactors.is_empty()).then_some(seconds);
+    let sum = |clock: fn(&ReactorWindow) -> u64| known(seconds(osd.reactors.iter().map(clock).sum()));
+    let rocksdb = osd.rocksdb_ns();
     OsdReport {
         id: osd.id,
         pid: osd.process.pid,
@@ -183,10 +184,10 @@ fn osd_report(osd: &OsdWindow) -> OsdReport {
             spin: sum(|r| r.spin_ns),
             sleep: sum(|r| r.sleep_ns),
             wait: sum(|r| r.wait_ns),
-            alien: seconds(osd.alien_ns()),
-            rocksdb_feeder: seconds(osd.feeder_ns.unwrap_or(0)),
-            rocksdb_flush: seconds(rocksdb.flush),
-            rocksdb_compaction: seconds(rocksdb.compaction),
+            alien: known(seconds(osd.alien_ns())),
+            rocksdb_feeder: known(seconds(osd.feeder_ns.unwrap_or(0))),
+            rocksdb_flush: known(seconds(rocksdb.flush)),
+            rocksdb_compaction: known(seconds(rocksdb.compaction)),
             kernel_total: seconds(osd.process.cpu_ns),
         },
         rss_bytes: osd.process.rss_bytes,

@@ -77,26 +77,27 @@ pub struct LatencyHistograms {
     pub write: Option<SparseHistogram>,
 }
 
-/// CPU seconds of one OSD process in the window.
+/// CPU seconds of one OSD process in the window. Only OSDs that give their reactors' clocks have more than the kernel's total:
+/// of others it is not known, which is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuSeconds {
     /// Reactors doing work.
-    pub busy: f64,
+    pub busy: Option<f64>,
     /// Reactors looking for work.
-    pub spin: f64,
+    pub spin: Option<f64>,
     /// Reactors asleep.
-    pub sleep: f64,
+    pub sleep: Option<f64>,
     /// Reactors ready, but without a CPU.
-    pub wait: f64,
+    pub wait: Option<f64>,
     /// Threads that are not reactors: with the three below.
-    pub alien: f64,
+    pub alien: Option<f64>,
     /// Of those, aliens that feed RocksDB.
-    pub rocksdb_feeder: f64,
+    pub rocksdb_feeder: Option<f64>,
     /// Of those, RocksDB's threads that write out what is in memory only.
-    pub rocksdb_flush: f64,
+    pub rocksdb_flush: Option<f64>,
     /// Of those, RocksDB's threads that merge tables.
-    pub rocksdb_compaction: f64,
+    pub rocksdb_compaction: Option<f64>,
     /// All threads, as the kernel counts.
     pub kernel_total: f64,
 }

@@ -38,19 +38,14 @@ pub fn table(result: &JobResult, report: &Report) -> String {
     StoreFacts::lines(&report.setting.stores).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     for osd in &report.osds {
         let c = &osd.cpu_seconds;
+        let show = |seconds: Option<f64>| seconds.map_or_else(|| "n/a".into(), |s| format!("{s:.2}"));
+        let [busy, spin, sleep, wait, alien] = [c.busy, c.spin, c.sleep, c.wait, c.alien].map(show);
+        let [feeder, flush, compaction] = [c.rocksdb_feeder, c.rocksdb_flush, c.rocksdb_compaction].map(show);
         let _ = writeln!(
             text,
-            "osd.{:<3} CPU s: busy {:.2} spin {:.2} sleep {:.2} wait {:.2} alien {:.2} (RocksDB: feeder {:.2} flush {:.2} \
-             compaction {:.2}), kernel total {:.2}; memory {} MiB",
+            "osd.{:<3} CPU s: busy {busy} spin {spin} sleep {sleep} wait {wait} alien {alien} (RocksDB: feeder {feeder} \
+             flush {flush} compaction {compaction}), kernel total {:.2}; memory {} MiB",
             osd.id,
-            c.busy,
-            c.spin,
-            c.sleep,
-            c.wait,
-            c.alien,
-            c.rocksdb_feeder,
-            c.rocksdb_flush,
-            c.rocksdb_compaction,
             c.kernel_total,
             osd.rss_bytes >> 20
         );

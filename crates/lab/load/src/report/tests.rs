@@ -73,10 +73,10 @@ fn figures_add_up() {
     near(r.hops_per_op, 0.5);
     near(r.device_reads_per_client_read, 0.5);
     let cpu = r.osds[0].cpu_seconds;
-    near(Some(cpu.alien), 0.2);
-    near(Some(cpu.rocksdb_feeder), 0.04);
-    near(Some(cpu.rocksdb_flush), 0.03);
-    near(Some(cpu.rocksdb_compaction), 0.07);
+    near(cpu.alien, 0.2);
+    near(cpu.rocksdb_feeder, 0.04);
+    near(cpu.rocksdb_flush, 0.03);
+    near(cpu.rocksdb_compaction, 0.07);
     assert_eq!(r.verdict, Limiter::Qd, "{}", r.verdict_reason);
 }
 
@@ -179,6 +179,9 @@ fn without_clocks_it_says_so() {
     window.osds[0].reactors.clear();
     let r = report(&spec, &result, &window, context);
     assert_eq!((r.iops_per_core.busy, r.hops_per_op), (None, None));
+    let cpu = r.osds[0].cpu_seconds;
+    assert_eq!((cpu.busy, cpu.alien, cpu.kernel_total), (None, None, 1.6), "unknown is not zero");
+    assert!(table(&result, &r).contains("busy n/a") && table(&result, &r).contains("kernel total 1.60"));
     assert!(r.marks.iter().any(|m| m.contains("clocks")));
 }
 

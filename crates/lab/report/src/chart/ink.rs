@@ -1,9 +1,7 @@
-//! Colours of charts. An SVG is drawn in the light theme's colours, so that a downloaded file stands alone; on the page
+//! Colours of charts. A chart is drawn in the light theme's colours: a downloaded file stands alone. On the page
 //! a style sheet made from the same table repaints each colour, so every ink has a light value of its own.
 
 use std::fmt::Write as _;
-
-use plotters::style::RGBColor;
 
 /// Colours that tell series apart, also for the colour-blind and on both backgrounds: (light theme, dark theme).
 const SERIES: [(u32, u32); 8] = [
@@ -62,12 +60,6 @@ impl Ink {
             Ink::Axis => ((0x8c959f, 0x5b6570), "axis".into()),
             Ink::Paper => ((0xfefefe, 0x161b22), "paper".into()),
         }
-    }
-
-    /// The colour in the light theme.
-    pub(crate) fn rgb(self) -> RGBColor {
-        let [_, r, g, b] = self.parts().0.0.to_be_bytes();
-        RGBColor(r, g, b)
     }
 
     /// The colour in the light theme as CSS has it.

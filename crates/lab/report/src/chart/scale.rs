@@ -1,9 +1,5 @@
 //! Axes: a range with ticks at round numbers, linear or logarithmic.
 
-use std::ops::Range;
-
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
-
 /// Steps between ticks, of each power of ten.
 const STEPS: [f64; 4] = [1.0, 2.0, 2.5, 5.0];
 
@@ -50,16 +46,11 @@ impl Scale {
         }
     }
 
-    /// A scale without ticks or rounding.
-    pub(crate) fn bare(low: f64, high: f64) -> Scale {
+    /// A linear scale from `low` to `high` with the round ticks that lie between.
+    pub(crate) fn exact(low: f64, high: f64, ticks: usize) -> Scale {
         let (low, high) = sane(low, high);
-        Scale { low, high, log: false, ticks: Vec::new() }
-    }
-
-    /// The same range with these ticks.
-    pub(crate) fn with_ticks(mut self, ticks: Vec<f64>) -> Scale {
-        self.ticks = ticks;
-        self
+        let inner = Scale::linear(low, high, ticks).ticks.into_iter().filter(|t| (low..=high).contains(t));
+        Scale { low, high, log: false, ticks: inner.collect() }
     }
 
     /// Values that have a tick.
@@ -67,9 +58,9 @@ impl Scale {
         &self.ticks
     }
 
-    /// Lowest and highest value.
-    pub(crate) fn bounds(&self) -> (f64, f64) {
-        (self.low, self.high)
+    /// The place of a value in a drawing whose low end is at `from` and whose high end is at `to`.
+    pub(crate) fn place(&self, value: f64, from: f64, to: f64) -> f64 {
+        from + (to - from) * self.part(value)
     }
 
     /// Where a value lies, 0 at the low end and 1 at the high end; values outside are put at the end.
@@ -97,29 +88,6 @@ fn step(least: f64) -> f64 {
     found.unwrap_or(power * 10.0)
 }
 
-impl Ranged for Scale {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        limit.0 + (f64::from(limit.1 - limit.0) * self.part(*value)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        self.ticks.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.low..self.high
-    }
-}
-
-impl ValueFormatter<f64> for Scale {
-    fn format(value: &f64) -> String {
-        value.to_string()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,10 +99,10 @@ mod tests {
             [0.0, 50_000.0, 100_000.0, 150_000.0, 200_000.0]
         );
         assert_eq!(Scale::linear(0.0, 1.0, 5).ticks(), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
-        assert_eq!(Scale::linear(-3.0, 4.0, 5).bounds(), (-4.0, 4.0));
+        assert_eq!(Scale::linear(-3.0, 4.0, 5).place(-4.0, 0.0, 8.0), 0.0);
         assert_eq!(Scale::log(0.15, 9.0, 6).ticks(), [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
         let wide = Scale::log(0.15, 30_000.0, 6);
-        assert_eq!((wide.ticks().len(), wide.bounds()), (6, (0.1, 50_000.0)));
+        assert_eq!((wide.ticks().len(), wide.low, wide.high), (6, 0.1, 50_000.0));
     }
 
     #[test]
@@ -143,9 +111,8 @@ mod tests {
             [(0.0, 0.0), (5.0, 5.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (9.0, 1.0), (-2.0, -2.0)]
         {
             for scale in [Scale::linear(low, high, 5), Scale::log(low, high, 5)] {
-                let (from, to) = scale.bounds();
-                assert!(from < to && scale.ticks().len() >= 2, "{low}..{high}: {scale:?}");
-                assert!((0..=100).contains(&scale.map(&f64::NAN, (0, 100))));
+                assert!(scale.low < scale.high && scale.ticks().len() >= 2, "{low}..{high}: {scale:?}");
+                assert!((0.0..=100.0).contains(&scale.place(f64::NAN, 0.0, 100.0)));
             }
         }
     }

@@ -8,20 +8,20 @@ use carmine_study::archive::{Config, CpuSeconds, PerCore, PointResult};
 use super::{Measured, RunData};
 use crate::lists::distinct;
 
-/// The kinds of work that cores did in the window, on average.
-pub(crate) const CPU_KINDS: [&str; 8] = [
-    // Reactors at work, those that look for work, and those that are ready but have no CPU.
-    "reactors busy",
-    "reactors spinning",
-    "waiting for a CPU",
-    // Aliens that feed RocksDB, and its threads that write tables out and merge them.
-    "RocksDB's feeder",
-    "RocksDB's flushes",
-    "RocksDB's compactions",
-    // All other threads of OSDs that are no reactors.
+/// The work that takes CPU time, in the order of a bar; together they are the CPU time of the machine without the generator.
+pub(crate) const CPU_PARTS: [&str; 8] = [
+    "reactors at work",
+    // System time of the reactors' threads.
+    "the kernel for reactors",
+    "reactors looking for work",
+    // Aliens that feed it, and its own threads.
+    "RocksDB",
     "other aliens",
-    // Outside of OSDs, generator and monitor: the kernel's own threads and interrupts.
-    "kernel elsewhere",
+    // OSDs that give no clocks.
+    "OSDs, not divided",
+    "after the window (drain)",
+    // The kernel's own threads and interrupts: outside of OSDs, generator and monitor.
+    "the kernel elsewhere",
 ];
 
 /// A configuration in one run, with the figures of its repeats.
@@ -31,7 +31,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) config: &'a Config,
     pub(crate) points: Vec<&'a Measured>,
     /// Repeats that the figures are of: the clean ones, or all if none is.
-    used: Vec<&'a PointResult>,
+    used: Vec<&'a Measured>,
     /// Words of all its repeats, each once.
     pub(crate) words: Vec<String>,
     /// At least one repeat is clean.
@@ -46,35 +46,41 @@ pub(crate) fn settings(runs: &[RunData]) -> Vec<Setting<'_>> {
         let key = serde_json::to_string(&point.point.config).unwrap_or_default();
         groups.entry((point.run, key)).or_default().push(point);
     }
-    let mut settings: Vec<Setting> = groups.into_values().filter_map(setting).collect();
+    let mut settings: Vec<Setting> = groups.into_values().filter_map(Setting::of).collect();
     settings.sort_by_key(|s| (s.run, s.points.iter().map(|p| p.point.index).min()));
     settings
 }
 
-fn setting(points: Vec<&Measured>) -> Option<Setting<'_>> {
-    let first = points.first().copied()?;
-    let clean: Vec<&PointResult> =
-        points.iter().filter(|p| p.is_clean()).filter_map(|p| p.result.as_ref()).collect();
-    let is_clean = !clean.is_empty();
-    let used = if is_clean { clean } else { points.iter().filter_map(|p| p.result.as_ref()).collect() };
-    let words = distinct(points.iter().flat_map(|p| p.words.iter().cloned()));
-    let latency = Latency::of(&used);
-    let found =
-        Setting { run: first.run, config: &first.point.config, points, used, words, is_clean, latency };
-    (!found.used.is_empty()).then_some(found)
-}
-
-impl Setting<'_> {
-    /// Mean over the repeats that are used; `None` if one of them does not have it.
-    pub(crate) fn mean(&self, figure: impl Fn(&PointResult) -> Option<f64>) -> Option<f64> {
-        let values: Option<Vec<f64>> = self.used.iter().map(|r| figure(r)).collect();
-        let values = values.filter(|v| !v.is_empty())?;
-        Some(values.iter().sum::<f64>() / values.len() as f64).filter(|m| m.is_finite())
+impl<'a> Setting<'a> {
+    /// Points of one configuration; `None` if none has a result.
+    pub(crate) fn of(points: Vec<&'a Measured>) -> Option<Setting<'a>> {
+        let first = points.iter().copied().find(|point| point.result.is_some())?;
+        let is_clean = points.iter().any(|point| point.is_clean());
+        let used: Vec<&Measured> =
+            points.iter().copied().filter(|p| p.is_clean() || !is_clean && p.result.is_some()).collect();
+        let results: Vec<&PointResult> = used.iter().filter_map(|p| p.result.as_ref()).collect();
+        let words = distinct(points.iter().flat_map(|p| p.words.iter().cloned()));
+        let latency = Latency::of(&results);
+        Some(Setting { run: first.run, config: &first.point.config, points, used, words, is_clean, latency })
     }
 
-    /// A figure of each repeat that is used.
-    pub(crate) fn each(&self, figure: impl Fn(&PointResult) -> f64) -> Vec<f64> {
-        self.used.iter().map(|r| figure(r)).collect()
+    /// Of two settings the one with more IOPS, and a clean one before a marked one; the first of equals.
+    pub(crate) fn better<'b>(first: &'b Setting<'a>, other: &'b Setting<'a>) -> &'b Setting<'a> {
+        if (other.is_clean, other.iops()) > (first.is_clean, first.iops()) { other } else { first }
+    }
+
+    fn results(&self) -> impl Iterator<Item = &'a PointResult> {
+        self.used.iter().filter_map(|point| point.result.as_ref())
+    }
+
+    /// Mean over the repeats that are used; `None` if one of them does not have it.
+    pub(crate) fn mean(&self, figure: impl Fn(&PointResult) -> Option<f64>) -> Option<f64> {
+        mean(self.results().map(figure))
+    }
+
+    /// A figure of each repeat that is used and has it.
+    pub(crate) fn each(&self, figure: impl Fn(&PointResult) -> Option<f64>) -> Vec<f64> {
+        self.results().filter_map(figure).collect()
     }
 
     /// Repeats that the figures are of.
@@ -99,41 +105,61 @@ impl Setting<'_> {
         }
     }
 
-    /// Where CPU time went, in cores by [`CPU_KINDS`], of which the last may not be known; `None` without a window.
-    pub(crate) fn cores(&self) -> Option<[Option<f64>; CPU_KINDS.len()]> {
-        let clock = |pick: fn(&CpuSeconds) -> f64| {
-            self.mean(|r| {
-                let seconds: f64 = r.carmine.osds.iter().map(|o| pick(&o.cpu_seconds)).sum();
-                let known = r.carmine.window_seconds > 0.0 && !r.carmine.osds.is_empty();
-                known.then(|| seconds / r.carmine.window_seconds)
-            })
-        };
-        let elsewhere = |r: &PointResult| {
-            let (machine, osds) = (r.carmine.machine_cpu_us_per_op?, r.carmine.osd_cpu_us_per_op?);
-            Some((machine - osds).max(0.0) * r.iops() / 1e6)
-        };
-        Some([
-            Some(clock(|c| c.busy)?),
-            clock(|c| c.spin),
-            clock(|c| c.wait),
-            clock(|c| c.rocksdb_feeder),
-            clock(|c| c.rocksdb_flush),
-            clock(|c| c.rocksdb_compaction),
-            clock(|c| (c.alien - c.rocksdb_feeder - c.rocksdb_flush - c.rocksdb_compaction).max(0.0)),
-            self.mean(elsewhere),
-        ])
+    /// CPU time for each operation in microseconds, by [`CPU_PARTS`].
+    pub(crate) fn cpu_us(&self) -> [Option<f64>; CPU_PARTS.len()] {
+        let each: Vec<_> = self.used.iter().map(|point| cpu_us(point)).collect();
+        std::array::from_fn(|part| mean(each.iter().map(|parts| parts[part])))
     }
 
     /// The limiter, and the figure that decided it, both of the first repeat that is used.
-    pub(crate) fn limiter(&self) -> Option<(&str, &str)> {
-        let carmine = &self.used.first()?.carmine;
+    pub(crate) fn limiter(&self) -> Option<(&'a str, &'a str)> {
+        let carmine = &self.first()?.carmine;
         Some((carmine.verdict.as_deref()?, carmine.verdict_reason.as_deref().unwrap_or("")))
     }
 
     /// The first result that is used.
-    pub(crate) fn first(&self) -> Option<&PointResult> {
-        self.used.first().copied()
+    pub(crate) fn first(&self) -> Option<&'a PointResult> {
+        self.results().next()
     }
+}
+
+/// The mean of figures that are all known.
+fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let values: Vec<f64> = values.collect::<Option<_>>()?;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    Some(mean).filter(|mean| mean.is_finite())
+}
+
+/// One point's parts. Unknown is not zero: parts that no OSD tells of are left out.
+fn cpu_us(point: &Measured) -> [Option<f64>; CPU_PARTS.len()] {
+    let Some(result) = &point.result else { return Default::default() };
+    let carmine = &result.carmine;
+    let ops = result.iops() * carmine.window_seconds;
+    let of = |seconds: f64| Some(seconds * 1e6 / ops).filter(|us| us.is_finite() && *us >= 0.0);
+    let clocks = |pick: fn(&CpuSeconds) -> Option<f64>| -> Option<f64> {
+        carmine.osds.iter().map(|osd| pick(&osd.cpu_seconds)).sum::<Option<f64>>()
+    };
+    let busy = clocks(|c| c.busy).filter(|_| !carmine.osds.is_empty());
+    let threads = point.samples.as_ref().ok().and_then(Option::as_ref).map(|samples| &samples.threads);
+    let system = threads
+        .filter(|threads| threads.iter().any(|t| t.kind == "reactor"))
+        .map(|threads| threads.iter().filter(|t| t.kind == "reactor").map(|t| t.system_s).sum::<f64>());
+    let kernel = busy.zip(system).map(|(busy, system)| system.min(busy));
+    let rocksdb = clocks(|c| Some(c.rocksdb_feeder? + c.rocksdb_flush? + c.rocksdb_compaction?));
+    let aliens = clocks(|c| c.alien).zip(rocksdb).map(|(all, rocksdb)| (all - rocksdb).max(0.0));
+    let undivided = clocks(|c| Some(c.kernel_total)).filter(|_| busy.is_none() && !carmine.osds.is_empty());
+    let drain = carmine.drain.map(|drain| drain.cpu_ns as f64 / 1e9);
+    let elsewhere = carmine.machine_cpu_us_per_op.zip(carmine.osd_cpu_us_per_op);
+    [
+        busy.map(|busy| busy - kernel.unwrap_or(0.0)).and_then(of),
+        kernel.and_then(of),
+        busy.and(clocks(|c| c.spin)).and_then(of),
+        busy.and(rocksdb).and_then(of),
+        busy.and(aliens).and_then(of),
+        undivided.and_then(of),
+        drain.and_then(of),
+        elsewhere.map(|(machine, osds)| (machine - osds).max(0.0)),
+    ]
 }
 
 /// Latencies in nanoseconds of the direction that has most operations.

@@ -5,12 +5,13 @@ use super::view::{Panel, slug};
 use crate::chart::{Chart, Dot, Line, LinePlot, Plot};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting, axis_value};
 use crate::lists::{grouped, span};
-use crate::table::{Cell, Table};
 
 /// Latencies that differ by more than this factor are drawn on a logarithmic axis.
 const LOG_FACTOR: f64 = 40.0;
 /// Curves in one chart.
 const CURVES_MAX: usize = 8;
+const COLUMNS: &str =
+    "IOPS | mean (µs) | stddev (µs) | p50 (µs) | p95 (µs) | p99 (µs) | p99.9 (µs) | of | limiter";
 
 pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
     if !LOAD_AXES.iter().any(|axis| view.axes.varies(axis)) {
@@ -20,8 +21,8 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
     let mut charts: Vec<Chart> = panels.filter_map(|panel| chart(view, &panel)).collect();
     let log = charts.iter().any(wants_log);
     for chart in &mut charts {
-        if let Plot::Lines(plot) = &mut chart.plot {
-            plot.y.log = log;
+        if let Plot::Lines(plots) = &mut chart.plot {
+            plots.iter_mut().for_each(|plot| plot.y.log = log);
         }
     }
     charts
@@ -47,8 +48,12 @@ fn split<'a, 'b>(view: &View<'_>, panel: Panel<'a, 'b>) -> Vec<Panel<'a, 'b>> {
 }
 
 fn wants_log(chart: &Chart) -> bool {
-    let Plot::Lines(plot) = &chart.plot else { return false };
-    let values = plot.lines.iter().flat_map(|l| &l.dots).flat_map(|d| [d.y, d.bar.map_or(d.y, |b| b.1)]);
+    let Plot::Lines(plots) = &chart.plot else { return false };
+    let values = plots
+        .iter()
+        .flat_map(|plot| &plot.lines)
+        .flat_map(|l| &l.dots)
+        .flat_map(|d| [d.y, d.bar.map_or(d.y, |b| b.1)]);
     let (low, high) = span(values);
     low > 0.0 && high > low * LOG_FACTOR
 }
@@ -68,8 +73,8 @@ fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
         remarks.push("Repeats without a histogram have no latency: percentiles can't be averaged.".into());
     }
     let plot = LinePlot::from_zero("IOPS", "Latency (ms)", lines);
-    let table = table(view, panel);
-    Some(panel.chart("curve", "Latency against IOPS", Plot::Lines(plot), table, remarks))
+    let table = view.table(panel.settings.iter().copied(), COLUMNS);
+    Some(panel.chart("curve", "Latency against IOPS", Plot::Lines(vec![plot]), table, remarks))
 }
 
 type Curves<'a, 'b> = Vec<(String, Vec<&'b Setting<'a>>)>;
@@ -99,26 +104,4 @@ fn line(number: usize, name: &str, points: &[&Setting<'_>]) -> Line {
         Some(Dot { x: s.iops(), y, bar, marked: !s.is_clean })
     };
     Line::series(number, name, points.iter().filter_map(dot).collect())
-}
-
-fn table(view: &View<'_>, panel: &Panel<'_, '_>) -> Table {
-    let mut table = Table::new(
-        "setting | IOPS | mean (µs) | stddev (µs) | p50 (µs) | p95 (µs) | p99 (µs) | p99.9 (µs) | of | \
-        limiter | marks",
-    );
-    for setting in &panel.settings {
-        let latency = &setting.latency;
-        let us = |ns: Option<f64>| Cell::number(ns.map(|ns| ns / 1e3), 0);
-        let mut row = vec![view.name(setting, &PANEL_AXES).into(), Cell::Number(setting.iops(), 0)];
-        row.extend([latency.mean_ns, latency.stddev_ns, latency.p50_ns, latency.p95_ns].map(us));
-        row.extend([latency.p99_ns, latency.p999_ns].map(us));
-        row.extend([latency.direction.into(), limiter(setting), setting.words.join(" ").into()]);
-        table.push(row);
-    }
-    table
-}
-
-/// The limiter's name.
-pub(super) fn limiter(setting: &Setting<'_>) -> Cell {
-    setting.limiter().map_or(Cell::None, |(name, _)| name.into())
 }

@@ -1,221 +1,197 @@
 //! Charts with a row for each setting: results, figures per core, CPU time, and how near the raw baselines are.
 
+use carmine_types::counted;
+
 use super::View;
+use super::columns::{bytes_per_op, number};
 use super::view::{Panel, context};
 use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
-use crate::data::{CPU_KINDS, PANEL_AXES, Setting};
+use crate::data::{CPU_PARTS, Setting};
 use crate::table::{Cell, Table};
 
-/// The part of a chart that does not depend on a single setting.
-struct Rows<'a> {
-    id: &'a str,
-    title: &'a str,
-    /// Columns of its table between the setting's name and its marks.
-    columns: &'a str,
-    plot: RowPlot,
-    remarks: Vec<String>,
+/// A chart whose rows show figures of the table's columns.
+struct Kind {
+    id: &'static str,
+    title: &'static str,
+    axis: &'static str,
+    /// The figures that are drawn: column and name.
+    shown: &'static [(&'static str, &'static str)],
+    /// Columns of its table.
+    columns: &'static str,
+    stacked: bool,
+    reference: Option<f64>,
+    remark: &'static str,
 }
 
-/// One setting in a chart: the values of its row, if it has one, and its cells in the table.
-type Shown = (Option<Vec<Option<f64>>>, Vec<Cell>);
+const RESULTS: &str = "IOPS | MB/s | p50 (µs) | mean (µs) | p99 (µs) | limiter | repeats";
+const IOPS: Kind = Kind {
+    id: "iops",
+    title: "IOPS",
+    axis: "IOPS",
+    shown: &[("IOPS", "IOPS")],
+    columns: RESULTS,
+    stacked: true,
+    reference: None,
+    remark: "",
+};
+const LATENCY: Kind = Kind {
+    id: "latency",
+    title: "Latency",
+    axis: "Latency (µs)",
+    shown: &[("p50 (µs)", "p50"), ("mean (µs)", "mean"), ("p99 (µs)", "p99")],
+    columns: RESULTS,
+    stacked: false,
+    reference: None,
+    remark: "",
+};
+const PER_CORE: Kind = Kind {
+    id: "iops-per-core",
+    title: "IOPS per core",
+    axis: "IOPS per core",
+    shown: &[
+        ("IOPS/core allocated", "per core allocated"),
+        ("IOPS/core used", "per core used"),
+        ("IOPS/core busy", "per core busy"),
+    ],
+    columns: "IOPS/core allocated | IOPS/core used | IOPS/core busy | IOPS | MB/s",
+    stacked: false,
+    reference: None,
+    remark: "Allocated: the distinct CPUs of reactors and aliens. Used: the CPU time of all OSD processes by the kernel. \
+             Busy: that without the reactors' looking for work.",
+};
+const MB_PER_CORE: Kind = Kind {
+    id: "mb-per-core",
+    title: "MB/s per core",
+    axis: "MB/s per core",
+    shown: &[
+        ("MB/s/core allocated", "per core allocated"),
+        ("MB/s/core used", "per core used"),
+        ("MB/s/core busy", "per core busy"),
+    ],
+    columns: "MB/s/core allocated | MB/s/core used | MB/s/core busy | IOPS | MB/s",
+    ..PER_CORE
+};
+const BASELINE: Kind = Kind {
+    id: "baseline",
+    title: "Against the raw device and messenger",
+    axis: "Percent of the raw baseline",
+    shown: &[("of the raw device (%)", "raw device"), ("of the raw messenger (%)", "raw messenger")],
+    columns: "of the raw device (%) | of the raw messenger (%) | IOPS per drive | device bytes per client byte | \
+              wire bytes per client byte | raw device IOPS | raw messenger IOPS",
+    stacked: false,
+    reference: Some(100.0),
+    remark: "Raw device and raw messenger were measured in the same minutes, with the same block size and depth.",
+};
 
-impl Rows<'_> {
-    /// The chart of a panel, and in its table the settings for which `of` has something to show; `None` if none has a row.
-    fn chart(
-        self,
-        view: &View<'_>,
-        panel: &Panel<'_, '_>,
-        of: impl Fn(&Setting<'_>) -> Option<Shown>,
-    ) -> Option<Chart> {
-        let (drawn, cut) = view.rows(panel);
-        let mut table = Table::new(&format!("setting | {} | marks", self.columns));
-        let (mut rows, mut settings) = (Vec::new(), Vec::new());
-        for setting in panel.settings.iter().copied() {
-            let Some((values, cells)) = of(setting) else { continue };
-            let name: Cell = view.name(setting, &PANEL_AXES).into();
-            table.push([vec![name], cells, vec![setting.words.join(" ").into()]].concat());
-            settings.push(setting);
-            if let Some(values) = values.filter(|_| drawn.iter().any(|s| std::ptr::eq(*s, setting))) {
-                rows.push(view.row(setting, values));
-            }
-        }
-        if rows.is_empty() {
-            return None;
-        }
-        let plot = Plot::Rows(RowPlot { rows, ..self.plot });
-        let remarks = self.remarks.into_iter().chain(cut).collect();
-        let chart = panel.chart(self.id, self.title, plot, table, remarks);
-        Some(Chart { context: context(&settings), ..chart })
+impl Kind {
+    /// The chart of a panel; `None` if no setting has such figures.
+    fn chart(&self, view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
+        let keys = self.shown.iter().enumerate().map(|(n, (_, name))| Key::series(n, *name)).collect();
+        let plot = RowPlot {
+            x: Axis::from_zero(self.axis),
+            keys,
+            stacked: self.stacked,
+            reference: self.reference,
+            ..RowPlot::default()
+        };
+        let values = |s: &Setting<'_>| self.shown.iter().map(|(column, _)| number(s, column)).collect();
+        let table = view.table(panel.settings.iter().copied(), self.columns);
+        let remark = Some(self.remark.to_owned()).filter(|remark| !remark.is_empty());
+        rows(view, panel, (self.id, self.title), plot, table, remark, values)
     }
 }
 
-/// A plot of rows without the rows: what stands at its axis, and what its colours mean.
-fn plot<'a>(axis: &str, keys: impl IntoIterator<Item = &'a str>) -> RowPlot {
-    let keys = keys.into_iter().enumerate().map(|(n, name)| Key::series(n, name)).collect();
-    RowPlot { x: Axis::from_zero(axis), keys, ..RowPlot::default() }
+/// A chart with a row for each setting that has a value.
+fn rows(
+    view: &View<'_>,
+    panel: &Panel<'_, '_>,
+    (id, title): (&str, &str),
+    plot: RowPlot,
+    table: Table,
+    remark: Option<String>,
+    values: impl Fn(&Setting<'_>) -> Vec<Option<f64>>,
+) -> Option<Chart> {
+    let (drawn, cut) = view.rows(panel);
+    let all = drawn.into_iter().map(|setting| (setting, values(setting)));
+    let (shown, unknown): (Vec<_>, Vec<_>) = all.partition(|(_, values)| values.iter().any(Option::is_some));
+    if shown.is_empty() {
+        return None;
+    }
+    let settings: Vec<&Setting> = shown.iter().map(|(setting, _)| *setting).collect();
+    let rows = shown.into_iter().map(|(setting, values)| view.row(setting, values)).collect();
+    let without = (!unknown.is_empty()).then(|| {
+        let has = if unknown.len() == 1 { "has" } else { "have" };
+        format!(
+            "{} {has} no such figure: its CPUs are shared, or it was not measured.",
+            counted(unknown.len(), "setting")
+        )
+    });
+    let remarks = remark.into_iter().chain(without).chain(cut).collect();
+    let chart = panel.chart(id, title, Plot::Rows(RowPlot { rows, ..plot }), table, remarks);
+    Some(Chart { context: context(&settings), ..chart })
 }
 
-/// A panel's chart of one kind, if there are figures for it.
-type Make = fn(&View<'_>, &Panel<'_, '_>) -> Option<Chart>;
-
-fn all(view: &View<'_>, make: Make) -> Vec<Chart> {
-    view.panels().iter().filter_map(|panel| make(view, panel)).collect()
+fn all(view: &View<'_>, make: impl Fn(&Panel<'_, '_>) -> Option<Chart>) -> Vec<Chart> {
+    view.panels().iter().filter_map(make).collect()
 }
 
 /// IOPS and latency of each workload: what plans show that vary neither size nor load.
 pub(super) fn results(view: &View<'_>) -> Vec<Chart> {
-    let ms = |ns: Option<f64>| ns.map(|ns| ns / 1e6);
-    let columns = "IOPS | MB/s | p50 (µs) | mean (µs) | p99 (µs) | limiter | repeats";
-    let of = |panel: &Panel<'_, '_>| {
-        let iops = RowPlot { stacked: true, ..plot("IOPS", ["IOPS"]) };
-        let iops = Rows { id: "iops", title: "IOPS", columns, plot: iops, remarks: Vec::new() };
-        let latency = plot("Latency (ms)", ["p50", "mean", "p99"]);
-        let latency = Rows { id: "latency", title: "Latency", columns, plot: latency, remarks: Vec::new() };
-        [
-            iops.chart(view, panel, |s| Some((Some(vec![Some(s.iops())]), result_cells(s)))),
-            latency.chart(view, panel, |s| {
-                let values = [s.latency.p50_ns, s.latency.mean_ns, s.latency.p99_ns].map(ms).to_vec();
-                Some((Some(values), result_cells(s)))
-            }),
-        ]
-    };
-    view.panels().iter().flat_map(of).flatten().collect()
-}
-
-fn result_cells(setting: &Setting<'_>) -> Vec<Cell> {
-    let latency = &setting.latency;
-    let us = |ns: Option<f64>| Cell::number(ns.map(|ns| ns / 1e3), 0);
-    let mut cells = vec![Cell::Number(setting.iops(), 0), Cell::Number(setting.bw_bytes() / 1e6, 1)];
-    cells.extend([latency.p50_ns, latency.mean_ns, latency.p99_ns].map(us));
-    cells.extend([super::curve::limiter(setting), Cell::Number(setting.repeats() as f64, 0)]);
-    cells
+    view.panels()
+        .iter()
+        .flat_map(|panel| [IOPS.chart(view, panel), LATENCY.chart(view, panel)])
+        .flatten()
+        .collect()
 }
 
 /// From this block size on, bytes are the figure and not operations.
 const LARGE_BYTES: f64 = 65_536.0;
 
-/// The yield of a core: IOPS per core, and MB/s per core for large blocks.
+/// The yield of a core: IOPS per core, or MB/s per core for large blocks.
 pub(super) fn per_core(view: &View<'_>) -> Vec<Chart> {
     let is_large = |s: &&Setting<'_>| bytes_per_op(s).is_some_and(|b| b >= LARGE_BYTES);
-    let iops = all(view, |view, panel| core_chart(view, panel, false));
-    let panels = view.panels();
-    let bytes = panels.iter().filter(|panel| panel.settings.iter().all(is_large));
-    iops.into_iter().chain(bytes.filter_map(|panel| core_chart(view, panel, true))).collect()
-}
-
-fn bytes_per_op(setting: &Setting<'_>) -> Option<f64> {
-    setting.mean(|r| Some(r.bw_bytes() / r.iops()).filter(|b| b.is_finite()))
-}
-
-/// IOPS (or MB/s) per core allocated, used and busy.
-fn core_figures(setting: &Setting<'_>, as_bytes: bool) -> [Option<f64>; 3] {
-    let cores = setting.per_core();
-    let factor = if as_bytes { bytes_per_op(setting).map(|b| b / 1e6) } else { Some(1.0) };
-    [cores.allocated, cores.used, cores.busy].map(|figure| Some(figure? * factor?))
-}
-
-fn core_chart(view: &View<'_>, panel: &Panel<'_, '_>, as_bytes: bool) -> Option<Chart> {
-    let unit = if as_bytes { "MB/s per core" } else { "IOPS per core" };
-    let is_known = |s: &Setting<'_>| core_figures(s, as_bytes).iter().any(Option::is_some);
-    let unknown = panel.settings.iter().filter(|s| !is_known(s)).count();
-    let mut remarks = vec![
-        "Allocated: distinct CPUs of reactors and aliens. Used: CPU seconds of all OSD processes by the kernel. Busy: \
-         used without spinning."
-            .to_owned(),
-    ];
-    if unknown > 0 {
-        remarks.push(format!(
-            "{unknown} settings have no figure per core: their CPUs are shared, or the clocks are missing."
-        ));
-    }
-    let rows = Rows {
-        id: if as_bytes { "mb-per-core" } else { "iops-per-core" },
-        title: unit,
-        columns: &format!("{unit} allocated | per core used | per core busy | IOPS | MB/s"),
-        plot: plot(unit, ["per core allocated", "per core used", "per core busy"]),
-        remarks,
-    };
-    rows.chart(view, panel, |s| {
-        let values = core_figures(s, as_bytes);
-        let mut cells = values.map(|v| Cell::number(v, 0)).to_vec();
-        cells.extend([Cell::Number(s.iops(), 0), Cell::Number(s.bw_bytes() / 1e6, 1)]);
-        Some((is_known(s).then(|| values.to_vec()), cells))
-    })
-}
-
-/// Only stores with RocksDB have them.
-const ROCKSDB: std::ops::Range<usize> = 3..6;
-
-/// Where CPU time goes, point by point.
-pub(super) fn cpu_time(view: &View<'_>) -> Vec<Chart> {
-    all(view, cpu_chart)
-}
-
-fn cpu_chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
-    let known: Vec<[Option<f64>; CPU_KINDS.len()]> =
-        panel.settings.iter().filter_map(|s| s.cores()).collect();
-    let has = |kind: &usize| {
-        !ROCKSDB.contains(kind) || known.iter().any(|cores| cores[*kind].is_some_and(|cores| cores > 0.0))
-    };
-    let kinds: Vec<usize> = (0..CPU_KINDS.len()).filter(has).collect();
-    let columns: Vec<String> = kinds.iter().map(|kind| format!("{} (cores)", CPU_KINDS[*kind])).collect();
-    let mut remarks = Vec::new();
-    if known.iter().any(|cores| cores.last().is_some_and(Option::is_none)) {
-        remarks.push("Kernel elsewhere is not known where the machine was busy with other things.".into());
-    }
-    let key = |kind: &usize| Key::series(*kind, CPU_KINDS[*kind]);
-    let plot = RowPlot {
-        keys: kinds.iter().map(key).collect(),
-        stacked: true,
-        ..plot("Cores, average of the window", [])
-    };
-    let columns = format!("{} | machine CPU (µs per op) | OSD CPU (µs per op)", columns.join(" | "));
-    let rows = Rows { id: "cpu", title: "Where CPU time goes", columns: &columns, plot, remarks };
-    rows.chart(view, panel, |s| {
-        let cores = s.cores()?;
-        let values: Vec<Option<f64>> = kinds.iter().map(|kind| cores[*kind]).collect();
-        let mut cells: Vec<Cell> = values.iter().map(|v| Cell::number(*v, 2)).collect();
-        cells.push(Cell::number(s.mean(|r| r.carmine.machine_cpu_us_per_op), 1));
-        cells.push(Cell::number(s.mean(|r| r.carmine.osd_cpu_us_per_op), 1));
-        Some((Some(values), cells))
+    all(view, |panel| {
+        let kind = if panel.settings.iter().all(is_large) { MB_PER_CORE } else { PER_CORE };
+        kind.chart(view, panel)
     })
 }
 
 /// How near a result is to what the raw device and the raw messenger can do.
 pub(super) fn baselines(view: &View<'_>) -> Vec<Chart> {
-    all(view, baseline_chart)
+    all(view, |panel| BASELINE.chart(view, panel))
 }
 
-fn baseline_chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
-    let mut remarks = vec![
-        "Raw device and raw messenger were measured in the same minutes, with the same block size and depth."
-            .to_owned(),
-    ];
-    if panel.settings.iter().flat_map(|s| &s.words).any(|w| w == "ABOVE-BASELINE") {
-        remarks.push(
-            "ABOVE-BASELINE: a result that is above its raw baseline is a cache's, or a mistake.".into(),
-        );
-    }
-    let columns = "of the raw device (%) | of the raw messenger (%) | IOPS per drive | device bytes per client byte | \
-                   wire bytes per client byte | raw device IOPS | raw messenger IOPS";
+/// CPU time of an operation by the work that took it.
+pub(super) fn cpu_time(view: &View<'_>) -> Vec<Chart> {
+    all(view, |panel| cpu_chart(view, panel))
+}
+
+fn cpu_chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
+    let all: Vec<_> = panel.settings.iter().map(|s| s.cpu_us()).collect();
+    let is_shown = |part: &usize| all.iter().any(|us| us[*part].is_some_and(|us| us > 0.0));
+    let shown: Vec<usize> = (0..CPU_PARTS.len()).filter(is_shown).collect();
     let plot = RowPlot {
-        reference: Some(100.0),
-        ..plot("Percent of the raw baseline", ["raw device", "raw messenger"])
+        x: Axis::from_zero("CPU time per operation (µs)"),
+        keys: shown.iter().map(|part| Key::series(*part, CPU_PARTS[*part])).collect(),
+        stacked: true,
+        ..RowPlot::default()
     };
-    let rows = Rows { id: "baseline", title: "Against the raw device and messenger", columns, plot, remarks };
-    rows.chart(view, panel, |s| {
-        let values =
-            vec![s.mean(|r| r.carmine.percent_of_device), s.mean(|r| r.carmine.percent_of_messenger)];
-        let raw = s.first().and_then(|r| r.carmine.baseline.as_ref());
-        let cells = vec![
-            Cell::number(values[0], 1),
-            Cell::number(values[1], 1),
-            Cell::number(s.mean(|r| r.carmine.iops_per_drive), 0),
-            Cell::number(s.mean(|r| r.carmine.device_bytes_per_client_byte), 2),
-            Cell::number(s.mean(|r| r.carmine.wire_bytes_per_client_byte), 2),
-            Cell::number(raw.and_then(|b| b.device.as_ref()).map(|d| d.iops), 0),
-            Cell::number(raw.and_then(|b| b.messenger.as_ref()).map(|m| m.iops), 0),
-        ];
-        Some((values.iter().any(Option::is_some).then_some(values), cells))
-    })
+    let mut table = view
+        .table(panel.settings.iter().copied(), "machine µs/op | OSD µs/op | reactors without a CPU (cores)");
+    for (at, part) in shown.iter().enumerate() {
+        table.columns.insert(1 + at, format!("{} (µs/op)", CPU_PARTS[*part]));
+        table.rows.iter_mut().zip(&all).for_each(|(row, us)| row.insert(1 + at, Cell::number(us[*part], 2)));
+    }
+    let mut remark = "The whole bar is the CPU time of the machine without the generator.".to_owned();
+    if all.iter().any(|us| us[0].is_some() && us[1].is_none()) {
+        remark.push_str(" Without samples, the kernel's part of the reactors' work is not told apart.");
+    }
+    if all.iter().any(|us| us[CPU_PARTS.len() - 1].is_none()) {
+        remark.push_str(" The kernel elsewhere is not known where the machine was busy with other things.");
+    }
+    let values = |s: &Setting<'_>| {
+        let us = s.cpu_us();
+        shown.iter().map(|part| us[*part]).collect()
+    };
+    rows(view, panel, ("cpu", "Where a microsecond of CPU goes"), plot, table, Some(remark), values)
 }

@@ -4,11 +4,11 @@ use carmine_study::archive::{Config, PointResult};
 use carmine_study::scaling::{Along, Scaling};
 
 use super::View;
-use super::curve::limiter;
+use super::columns::cells;
 use super::view::{Panel, context};
 use crate::chart::{Chart, Dot, Ink, Line, LinePlot, Plot};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting};
-use crate::lists::{grouped, span};
+use crate::lists::grouped;
 use crate::table::{Cell, Table};
 
 /// One line: the most IOPS at each size.
@@ -30,8 +30,8 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
     for panel in view.panels() {
         let series = series(view, &panel, along);
         if series.iter().any(|s| s.points.len() > 1) {
+            charts.extend(per_core(&panel, &series, along));
             charts.push(total(&panel, &series, along));
-            charts.push(per_unit(&panel, &series, along));
         }
     }
     charts
@@ -63,8 +63,9 @@ fn series<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
         let repeats = settings.iter().flat_map(|s| s.points.iter().map(|p| (s.config, p.result.as_ref())));
         let all: Vec<(&Config, Option<&PointResult>)> = repeats.collect();
         let sized = settings.iter().map(|s| (along.value(s.config).unwrap_or_default(), *s));
-        let best =
-            |(x, settings): (f64, Vec<&'b Setting<'a>>)| Some((x, settings.into_iter().reduce(better)?));
+        let best = |(x, settings): (f64, Vec<&'b Setting<'a>>)| {
+            Some((x, settings.into_iter().reduce(Setting::better)?))
+        };
         let mut points: Vec<_> = grouped(sized).into_iter().filter_map(best).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series { name, points, scaling: Scaling::of(along, &all) }
@@ -72,96 +73,110 @@ fn series<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
     named.into_iter().map(one).collect()
 }
 
-/// Of two settings the one with more IOPS, and a clean one before a marked one; the first of equals.
-fn better<'a, 'b>(a: &'b Setting<'a>, b: &'b Setting<'a>) -> &'b Setting<'a> {
-    if (b.is_clean, b.iops()) > (a.is_clean, a.iops()) { b } else { a }
-}
+/// The figure of a size's setting on the vertical axis, and the bar around it.
+type Shown = (f64, Option<(f64, f64)>);
 
-fn line(number: usize, series: &Series<'_, '_>, y: impl Fn(f64, f64) -> f64) -> Line {
-    let dots = series.points.iter().map(|(x, s)| {
-        let each = s.each(|r| r.iops());
-        let (low, high) = span(each.iter().copied());
-        let bar = (each.len() > 1).then(|| (y(*x, low), y(*x, high)));
-        Dot { x: *x, y: y(*x, s.iops()), bar, marked: !s.is_clean }
+fn line(number: usize, series: &Series<'_, '_>, of: impl Fn(&Setting<'_>) -> Option<Shown>) -> Line {
+    let dots = series.points.iter().filter_map(|(x, s)| {
+        let (y, bar) = of(s)?;
+        Some(Dot { x: *x, y, bar, marked: !s.is_clean })
     });
     Line::series(number, &series.name, dots.collect())
 }
 
+/// The mean of the repeats, and its 95 % interval.
+fn with_interval(setting: &Setting<'_>, of: fn(&PointResult) -> Option<f64>) -> Option<Shown> {
+    let summary = carmine_stats::summary(&setting.each(of))?;
+    Some((summary.mean, summary.interval()))
+}
+
 /// From the first point on, as if every unit gave what the first gave.
-fn ideal(series: &[Series<'_, '_>], y: impl Fn(f64, f64) -> f64) -> Option<Line> {
+fn ideal(series: &[Series<'_, '_>]) -> Option<Line> {
     let all = || series.iter().flat_map(|s| &s.points);
     let (x, first) = all().min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.iops().total_cmp(&a.1.iops())))?;
     let end = all().map(|(x, _)| *x).fold(*x, f64::max);
-    let gain = first.iops() / x;
-    let dots = [*x, end].map(|x| Dot { x, y: y(x, gain * x), ..Dot::default() });
+    let dots = [*x, end].map(|at| Dot { x: at, y: first.iops() / x * at, ..Dot::default() });
     let name = "ideal: as the first".into();
     Some(Line { name, ink: Ink::Muted, dotted: true, markers: false, dots: dots.to_vec() })
 }
 
 fn total(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Chart {
-    let title = format!("IOPS against {}", along.title());
-    let mut chart = chart(panel, series, along, ("scaling", &title, "IOPS"), |_, iops| iops);
-    if let Plot::Lines(plot) = &mut chart.plot {
-        let knee = if let [only] = series { only.scaling.knee.and_then(|k| k.x) } else { None };
-        plot.flags = knee.map(|x| (x, "knee".to_owned())).into_iter().collect();
-    }
-    for one in series {
+    let shown = |s: &Setting<'_>| with_interval(s, |r| Some(r.iops()));
+    let mut lines: Vec<Line> = series.iter().enumerate().map(|(n, s)| line(n, s, shown)).collect();
+    lines.extend(ideal(series));
+    let remarks = series.iter().map(|one| {
         let name = if one.name.is_empty() { String::new() } else { format!("{}: ", one.name) };
-        chart.remarks.push(format!("{name}{}.", one.scaling));
-    }
-    chart
+        format!("{name}{}.", one.scaling)
+    });
+    let mut plot = LinePlot::from_zero(along.title(), "IOPS", lines);
+    let knee = if let [only] = series { only.scaling.knee.and_then(|k| k.x) } else { None };
+    plot.flags = knee.map(|x| (x, "knee".to_owned())).into_iter().collect();
+    let title = format!("IOPS against {}", along.title());
+    chart(panel, series, along, ("scaling", &title), plot, remarks.collect())
 }
 
-fn per_unit(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Chart {
-    let unit = along.unit();
-    let (id, title) = (format!("scaling-per-{}", unit.to_lowercase()), format!("IOPS per {unit}"));
-    chart(panel, series, along, (&id, &title, &title), |x, iops| iops / x)
+/// The yield of a core at each size; `None` where CPUs are shared.
+fn per_core(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Option<Chart> {
+    let used = |s: &Setting<'_>| with_interval(s, |r| r.carmine.iops_per_core.used);
+    let allocated = |s: &Setting<'_>| with_interval(s, |r| r.carmine.iops_per_core.allocated);
+    let mut lines: Vec<Line> = Vec::new();
+    for (n, one) in series.iter().enumerate() {
+        let name = |kind: &str| {
+            let words = [one.name.as_str(), kind];
+            words.into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(", ")
+        };
+        lines.push(Line { name: name("per core used"), ..line(n, one, used) });
+        lines.push(Line { name: name("per core allocated"), dotted: true, ..line(n, one, allocated) });
+    }
+    if lines.iter().all(|line| line.dots.is_empty()) {
+        return None;
+    }
+    let title = format!("IOPS per core against {}", along.title());
+    let plot = LinePlot::from_zero(along.title(), "IOPS per core", lines);
+    let remarks =
+        vec!["A level line is perfect scaling: each further core gives what the first gave.".to_owned()];
+    Some(chart(panel, series, along, ("scaling-per-core", &title), plot, remarks))
 }
 
 fn chart(
     panel: &Panel<'_, '_>,
     series: &[Series<'_, '_>],
     along: Along,
-    (id, title, y): (&str, &str, &str),
-    of: impl Fn(f64, f64) -> f64,
+    (id, title): (&str, &str),
+    plot: LinePlot,
+    mut remarks: Vec<String>,
 ) -> Chart {
-    let mut lines: Vec<Line> = series.iter().enumerate().map(|(n, s)| line(n, s, &of)).collect();
-    lines.extend(ideal(series, &of));
-    let mut remarks = Vec::new();
-    if series.iter().flat_map(|s| &s.points).any(|(_, s)| !s.is_clean) {
-        remarks.push(
-            "Hollow dots are marked: those that are SHARED, NOISY or UNSTEADY are in no slope.".to_owned(),
-        );
-    }
     let settings: Vec<&Setting> = series.iter().flat_map(|s| &s.points).map(|(_, s)| *s).collect();
-    let plot = LinePlot::from_zero(along.title(), y, lines);
-    let chart = panel.chart(id, title, Plot::Lines(plot), table(panel, series, along), remarks);
+    if settings.iter().any(|s| s.repeats() > 1) {
+        remarks.push("Bars are 95 % intervals of the mean of the repeats.".to_owned());
+    }
+    if settings.iter().any(|s| !s.is_clean) {
+        remarks.push("Hollow dots are marked; SHARED, NOISY and UNSTEADY ones are in no slope.".to_owned());
+    }
+    let chart = panel.chart(id, title, Plot::Lines(vec![plot]), table(panel, series, along), remarks);
     Chart { context: context(&settings), ..chart }
 }
 
 fn table(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Table {
+    const COLUMNS: &str =
+        "IOPS/core used | IOPS/core allocated | p99 (µs) | limiter | decided by | repeats | marks";
     let (unit, plural) = (along.unit(), along.title());
-    let mut table = Table::new(&format!(
-        "series | {plural} | at | IOPS | IOPS per {unit} | of ideal (%) | p99 (µs) | limiter | repeats | marks"
-    ));
+    let mut table =
+        Table::new(&format!("series | {plural} | at | IOPS | IOPS per {unit} | of ideal (%) | {COLUMNS}"));
     for one in series {
         let gain = one.points.first().map(|(x, s)| s.iops() / x);
         for (x, setting) in &one.points {
-            let ideal = gain.map(|gain| setting.iops() / (gain * x) * 100.0);
             let name = if one.name.is_empty() { &panel.title } else { &one.name };
             let load = LOAD_AXES.iter().filter_map(|a| crate::data::axis_value(setting.config, a));
-            table.push(vec![
+            let own = vec![
                 name.as_str().into(),
                 Cell::Number(*x, 0),
                 load.collect::<Vec<_>>().join(" · ").into(),
                 Cell::Number(setting.iops(), 0),
                 Cell::Number(setting.iops() / x, 0),
-                Cell::number(ideal, 0),
-                Cell::number(setting.latency.p99_ns.map(|ns| ns / 1e3), 0),
-                limiter(setting),
-                Cell::Number(setting.repeats() as f64, 0),
-                setting.words.join(" ").into(),
-            ]);
+                Cell::number(gain.map(|gain| setting.iops() / (gain * x) * 100.0), 0),
+            ];
+            table.push([own, cells(setting, COLUMNS)].concat());
         }
     }
     table

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use carmine_study::archive::{CpuSamples, Samples};
+use carmine_types::counted;
 
 use super::View;
 use super::view::{context, slug};
-use crate::chart::{Axis, Chart, Dot, HeatPlot, Ink, Line, LinePlot, Plot};
+use crate::chart::{Chart, Dot, HeatPlot, Ink, Line, LinePlot, Plot};
 use crate::data::{Measured, Setting};
 use crate::lists::grouped;
+use crate::report::Block;
 use crate::table::{Cell, Table};
 
 /// Points that are drawn second by second.
@@ -33,14 +35,14 @@ const PANELS: [(&str, (&str, &str, f64)); 9] = [
 
 /// This part of the page: charts of some points, and the samples of all others as files.
 #[derive(Default)]
-pub(super) struct Timeline {
-    pub(super) charts: Vec<Chart>,
+struct Timeline {
+    charts: Vec<Chart>,
     /// Remarks about points that are not drawn, and where their samples are.
-    pub(super) text: Vec<String>,
-    pub(super) files: Vec<(String, Table)>,
+    text: Vec<String>,
+    files: Vec<(String, Table)>,
 }
 
-pub(super) fn timeline(view: &View<'_>) -> Timeline {
+pub(super) fn timeline(view: &View<'_>) -> Vec<Block> {
     let mut timeline = Timeline::default();
     let mut drawn: Vec<String> = Vec::new();
     for setting in order(view) {
@@ -56,7 +58,7 @@ pub(super) fn timeline(view: &View<'_>) -> Timeline {
         drawn.push(stem);
     }
     others(view, &drawn, &mut timeline);
-    timeline
+    vec![Block::Remarks(timeline.text), Block::Charts(timeline.charts), Block::Files(timeline.files)]
 }
 
 /// Every point with samples that is not drawn, repeats as well.
@@ -81,16 +83,14 @@ fn others(view: &View<'_>, drawn: &[String], timeline: &mut Timeline) {
     if timeline.files.is_empty() {
         return;
     }
+    let (shown, others) = (counted(drawn.len(), "point"), counted(timeline.files.len(), "other point"));
     timeline.text.push(format!(
-        "Drawn are {} points: the fastest of each workload, then what is unsteady, then the first of the plan. The samples of \
-         {} other points, repeats among them, are on the page as CSV.",
-        drawn.len(),
-        timeline.files.len()
+        "Drawn: {shown}, the fastest of each workload first, then what is unsteady, then the first of the plan. The samples of \
+         {others}, repeats among them, are on the page as CSV."
     ));
     if more > 0 {
-        timeline.text.push(format!(
-            "Those of {more} further points are only in the archive: points/NAME.samples.json."
-        ));
+        let points = counted(more, "further point");
+        timeline.text.push(format!("Only the archive has those of {points}: points/NAME.samples.json."));
     }
 }
 
@@ -101,7 +101,7 @@ struct About {
 }
 
 /// The settings that readers ask for first: the fastest of each panel, then what is unsteady, then the others.
-fn order<'a, 'b>(view: &'b View<'a>) -> Vec<&'b Setting<'a>> {
+pub(super) fn order<'a, 'b>(view: &'b View<'a>) -> Vec<&'b Setting<'a>> {
     let panels = view.panels();
     let best =
         |settings: &[&'b Setting<'a>]| settings.iter().copied().max_by(|a, b| a.iops().total_cmp(&b.iops()));
@@ -165,7 +165,7 @@ fn lines(about: &About, samples: &Samples) -> Option<Chart> {
         id: format!("time-{}", about.id),
         title: format!("Second by second: {}", about.name),
         context: about.context.clone(),
-        plot: Plot::Panels(plots),
+        plot: Plot::Lines(plots),
         table,
         remarks: remarks.into_iter().collect(),
         family: String::new(),
@@ -218,7 +218,7 @@ fn heat(about: &About, samples: &Samples) -> Option<Chart> {
             percent(&cpu.steal),
         ]);
     }
-    let plot = HeatPlot { x: Axis { label: "Seconds".into(), ..Axis::default() }, edges, rows };
+    let plot = HeatPlot { edges, rows };
     (!plot.rows.is_empty()).then(|| Chart {
         id: format!("heat-{}", about.id),
         title: format!("How busy each CPU is: {}", about.name),

@@ -110,15 +110,16 @@ impl<'a> View<'a> {
             return (panel.settings.clone(), None);
         }
         let named = |setting: &&'b Setting<'a>| (self.name(setting, &LOAD_AXES), *setting);
-        let most = |a: &'b Setting<'a>, b: &'b Setting<'a>| if b.iops() > a.iops() { b } else { a };
         let curves = grouped(panel.settings.iter().map(named));
-        let mut best: Vec<&Setting> =
-            curves.into_iter().filter_map(|(_, settings)| settings.into_iter().reduce(most)).collect();
+        let mut best: Vec<&Setting> = curves
+            .into_iter()
+            .filter_map(|(_, settings)| settings.into_iter().reduce(Setting::better))
+            .collect();
         best.truncate(ROWS_MAX);
         let (shown, all) = (best.len(), panel.settings.len());
-        let text = format!(
-            "The chart shows {shown} of {all} settings, each curve at its most IOPS; the table has all."
-        );
+        let all = carmine_types::counted(all, "setting");
+        let text =
+            format!("The chart shows {shown} of {all}, each curve at its most IOPS; the table has all.");
         (best, Some(text))
     }
 }

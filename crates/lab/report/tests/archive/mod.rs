@@ -5,12 +5,15 @@
 use std::fs;
 use std::path::Path;
 
+use carmine_topology::{Grid, PlanRequest, Topology};
 use serde_json::{Value, json};
 
 /// What an archive is of.
 pub(crate) struct Study {
     pub(crate) name: &'static str,
     pub(crate) workloads: &'static [(&'static str, u64)],
+    pub(crate) osds: u32,
+    /// Of each OSD.
     pub(crate) reactors: &'static [u32],
     pub(crate) depths: &'static [u32],
     /// Values of the axis `balance`; the second arm is a tenth slower. Empty: no comparison.
@@ -27,6 +30,7 @@ impl Study {
     pub(crate) const SCALING: Study = Study {
         name: "reactors",
         workloads: &[("randread4k", 4096), ("seqwrite64k", 65536)],
+        osds: 1,
         reactors: &[1, 2, 4],
         depths: &[4, 64],
         arms: &[],
@@ -39,9 +43,23 @@ impl Study {
     pub(crate) const FULL: Study = Study {
         name: "split-the-cores",
         workloads: &[("randread4k", 4096), ("randwrite4k", 4096), ("seqwrite64k", 65536)],
+        osds: 1,
         reactors: &[1, 2, 3, 4, 6],
         depths: &[1, 4, 16, 64],
         arms: &["osd", "socket"],
+        repeats: 5,
+        smoke: false,
+        speed: 1.0,
+    };
+
+    /// Placements on two sockets.
+    pub(crate) const SOCKETS: Study = Study {
+        name: "placement",
+        workloads: &[("randread4k", 4096)],
+        osds: 8,
+        reactors: &[1, 3, 5],
+        depths: &[64],
+        arms: &["default", "osd", "socket"],
         repeats: 5,
         smoke: false,
         speed: 1.0,
@@ -98,7 +116,8 @@ impl Study {
                     for repeat in 0..self.repeats {
                         for arm in &arms {
                             let mut stem = format!(
-                                "blue_1osd_{reactors}reactor_{}_size1_{workload}_qd{depth}",
+                                "blue_{}osd_{reactors}reactor_{}_size1_{workload}_qd{depth}",
+                                self.osds,
                                 arm.unwrap_or("osd")
                             );
                             stem.push_str(&format!("_r{repeat}"));
@@ -106,7 +125,7 @@ impl Study {
                                 "index": points.len(), "stem": stem, "kind": "point", "repeat": repeat, "layout": "blue-1",
                                 "arm": arm.map(|a| format!("balance={a}")), "curve": format!("{workload}-{reactors}-{arm:?}"),
                                 "pair": repeat,
-                                "config": {"osds": 1, "reactors": reactors, "store": "blue", "balance": arm.unwrap_or("osd"),
+                                "config": {"osds": self.osds, "reactors": reactors, "store": "blue", "balance": arm.unwrap_or("osd"),
                                     "pool_size": 1, "pgs": 64 * reactors, "bs_bytes": bs_bytes, "workload": workload,
                                     "iodepth": depth, "jobs": 2, "seconds": 60},
                             }));
@@ -148,11 +167,26 @@ fn wobble(text: &str) -> f64 {
     (hash >> 11) as f64 / (1u64 << 52) as f64 - 1.0
 }
 
+/// Where its threads run.
+fn grid(config: &Value) -> Grid {
+    let number = |axis: &str| config[axis].as_u64().expect("a number") as usize;
+    let request = PlanRequest {
+        osds: number("osds"),
+        reactors: number("reactors"),
+        strategy: config["balance"].as_str().expect("text").parse().expect("a strategy"),
+        alien_cpus: Some("26-27,82-83".parse().expect("CPUs")),
+        clients: 8,
+        ..PlanRequest::default()
+    };
+    Grid::plan(&Topology::from_short("2x28x2").expect("a machine"), &request).expect("a grid")
+}
+
 /// What a point measured.
 struct Figures {
     iops: f64,
     bs_bytes: f64,
     reads: bool,
+    /// Of all OSDs.
     reactors: f64,
     latency_ns: f64,
     limiter: (&'static str, String),
@@ -163,7 +197,7 @@ impl Figures {
         let config = &point["config"];
         let number = |axis: &str| config[axis].as_f64().expect("a number");
         let text = |axis: &str| config[axis].as_str().expect("text");
-        let (reactors, bs_bytes) = (number("reactors"), number("bs_bytes"));
+        let (reactors, bs_bytes) = (number("osds") * number("reactors"), number("bs_bytes"));
         let reads = text("workload").contains("read");
         let per_reactor = if bs_bytes > 4096.0 {
             9_000.0
@@ -174,12 +208,14 @@ impl Figures {
         };
         let arm = if text("balance") == "socket" { 0.9 } else { 1.0 };
         // Beyond four reactors the generator is the limit.
-        let most = per_reactor * reactors.min(4.2) * arm * study.speed;
-        let inflight = number("iodepth") * 2.0;
+        let most = per_reactor * reactors.min(4.2 * number("osds")) * arm * study.speed;
+        let inflight = number("iodepth") * 2.0 * number("osds");
         let noise = 1.0 + 0.004 * wobble(point["stem"].as_str().expect("text"));
         let iops = most * inflight / (inflight + 6.0 * reactors) * noise;
         let limiter = match (reactors, inflight) {
-            (r, _) if r > 4.0 => ("CLIENT", "a generator thread was busy 97 % of the window".to_owned()),
+            (r, _) if r > 4.0 * number("osds") => {
+                ("CLIENT", "a generator thread was busy 97 % of the window".to_owned())
+            }
             (_, q) if q < 32.0 => ("QD", format!("{} requests in flight per reactor", q / reactors)),
             _ => ("OSD", "reactors were busy 96 % on average, 98 % at most".to_owned()),
         };
@@ -212,7 +248,8 @@ impl Figures {
         let histogram = self.histogram();
         let per_core = |cores: f64| if smoke { Value::Null } else { json!(self.iops / cores) };
         let marks: Vec<&str> = if smoke { vec!["SHARED: <b>all</b> CPUs are shared"] } else { Vec::new() };
-        let osd_us = (busy + 0.3) / self.iops * 1e6;
+        let drain_s = if self.reads { 0.0 } else { 4.0 };
+        let osd_us = (busy + 0.3 + drain_s / seconds) / self.iops * 1e6;
         json!({
             "jobs": [{"read": read, "write": write}],
             "carmine": {
@@ -221,6 +258,7 @@ impl Figures {
                 "iops_per_core": {"allocated": per_core(self.reactors + 1.0), "used": per_core(self.reactors + 0.1),
                     "busy": per_core(busy + 0.3)},
                 "osd_cpu_us_per_op": osd_us, "machine_cpu_us_per_op": osd_us * 1.15, "client_cores_used": 0.8,
+                "grid": grid(&point["config"]), "drain": {"wall_ns": 5_000_000_000u64, "cpu_ns": (drain_s * 1e9) as u64, "finished": true},
                 "hops_per_op": 0.0, "errors": 0,
                 "osds": [{"id": 0, "rss_bytes": 1_200_000_000u64, "cpu_seconds": {"busy": busy * seconds,
                     "spin": (self.reactors - busy) * 0.6 * seconds, "sleep": 0.0, "wait": 0.02 * seconds, "alien": 0.3 * seconds,
@@ -267,7 +305,9 @@ impl Figures {
                 "network_bytes_per_s": series(self.iops * self.bs_bytes * 1.05, 0.05),
             },
             "cpus": (0..8).map(cpu).collect::<Vec<Value>>(),
-            "threads": [], "cores_used_10ms": {"p50": self.reactors * 0.9, "p99": self.reactors, "max": self.reactors + 0.8},
+            "threads": [{"osd": 0, "tid": 7, "name": "osd.0-0", "kind": "reactor", "user_s": self.reactors * 30.0,
+                "system_s": self.reactors * 14.0, "wait_s": 0.1}],
+            "cores_used_10ms": {"p50": self.reactors * 0.9, "p99": self.reactors, "max": self.reactors + 0.8},
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use carmine_load::profile::Profile;
+use carmine_load::window::DrainWindow;
 pub use carmine_load::report::{CpuSeconds, LatencyHistograms, PerCore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,6 +104,8 @@ pub struct CarmineResult {
     pub doctor: Value,
     /// Time that a cgroup quota held the OSDs back, seconds.
     pub throttled_seconds: Option<f64>,
+    /// What the OSDs still did for the load when it had ended.
+    pub drain: Option<DrainWindow>,
     /// The flamegraph that was asked for, or why there is none.
     pub profile: Option<Profile>,
 }

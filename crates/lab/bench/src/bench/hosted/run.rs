@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::profile::{Recorded, Recording};
 use crate::sample::Counters;
-use crate::sample::series::{Recorder, Samples};
+use crate::sample::series::{Recorder, SampleOptions, Samples};
 use anyhow::bail;
 use carmine_load::hosted::{HostedFigures, Tool};
 use carmine_load::profile::ProfileMode;
@@ -82,7 +82,9 @@ impl Run<'_> {
             profiled = recording.map(|recording| recording?.finish());
         }
         self.say("measuring");
-        let recorder = with_samples.then(|| Recorder::start(self.bed.sample_options())).transpose()?;
+        let generator_pids = clients.pids().collect();
+        let sampled = SampleOptions { generator_pids, ..self.bed.sample_options() };
+        let recorder = with_samples.then(|| Recorder::start(sampled)).transpose()?;
         let begin = meter.read(&clients)?;
         counters.start();
         let end = self.window_end(&mut clients, &meter, begun)?;

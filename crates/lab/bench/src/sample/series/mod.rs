@@ -38,6 +38,8 @@ pub struct SampleOptions {
     pub osd_cpus: Vec<usize>,
     /// CPUs of the generator: the sampler keeps off them if there are others.
     pub client_cpus: Vec<usize>,
+    /// Processes of the generator if it is another program; empty: this process is it.
+    pub generator_pids: Vec<u32>,
 }
 
 /// A sampler at work.

@@ -17,6 +17,8 @@ pub(super) struct Sources {
     pub(super) proc: PathBuf,
     /// (OSD, pid)
     pub(super) osds: Vec<(u32, u32)>,
+    /// Processes of the generator.
+    pub(super) generator: Vec<u32>,
     pub(super) devices: Vec<String>,
     pub(super) hardware: Hardware,
 }
@@ -43,7 +45,7 @@ impl Sources {
             at: Instant::now(),
             cpus: ticks(&text("stat")),
             threads: self.osds.iter().map(|(_, pid)| threads::read(&self.proc, *pid)).collect(),
-            generator: threads::read(&self.proc, std::process::id()),
+            generator: self.generator.iter().flat_map(|pid| threads::read(&self.proc, *pid)).collect(),
             memory_bytes: self.osds.iter().filter_map(|(_, pid)| rss_bytes(&self.proc, *pid)).sum(),
             devices: device::read(&self.proc, &self.devices),
             network_bytes: network_bytes(&text("net/dev")),
@@ -123,6 +125,10 @@ pub(super) fn sources(proc: &Path, sys: &Path, options: &SampleOptions) -> Sourc
     Sources {
         proc: proc.to_owned(),
         osds: options.osds.clone(),
+        generator: match options.generator_pids.as_slice() {
+            [] => vec![std::process::id()],
+            pids => pids.to_vec(),
+        },
         devices: options.devices.clone(),
         hardware: Hardware::find(proc, sys, &options.osd_cpus),
     }
@@ -136,5 +142,38 @@ mod tests {
     fn loopback_is_counted_once() {
         let dev = "Inter-| Receive | Transmit\n face |bytes\n    lo: 100 1 0 0 0 0 0 0 100 1 0 0\n  eth0: 7 1 0 0 0 0 0 0 5 1 0 0\n";
         assert_eq!(network_bytes(dev), 112);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A `/proc` in which the thread of each process has been on a CPU for so many nanoseconds.
+    fn proc(dir: &Path, threads: &[(u32, u64)]) {
+        for (pid, cpu_ns) in threads {
+            let task = dir.join(format!("{pid}/task/{pid}"));
+            std::fs::create_dir_all(&task).unwrap();
+            std::fs::write(task.join("stat"), format!("{pid} (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0\n")).unwrap();
+            std::fs::write(task.join("schedstat"), format!("{cpu_ns} 0 1\n")).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_generator_is_the_program_that_makes_the_load() {
+        let dir = tempfile::tempdir().unwrap();
+        let cores = |generator_pids: Vec<u32>| {
+            let options = SampleOptions { generator_pids, ..SampleOptions::default() };
+            let sources = sources(dir.path(), dir.path(), &options);
+            let own = std::process::id();
+            proc(dir.path(), &[(own, 0), (7_000_001, 0), (7_000_002, 0)]);
+            let before = sources.read();
+            proc(dir.path(), &[(own, 1_000_000_000), (7_000_001, 300_000_000), (7_000_002, 400_000_000)]);
+            let now = Reading { at: before.at + Duration::from_secs(1), ..sources.read() };
+            now.since(&before)["generator_cores"]
+        };
+        assert_eq!(cores(vec![7_000_001, 7_000_002]), 0.7, "fio in two processes, without this one");
+        assert_eq!(cores(vec![]), 1.0, "our own generator");
     }
 }
