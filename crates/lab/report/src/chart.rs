@@ -33,7 +33,7 @@ pub(crate) struct Chart {
     pub(crate) table: Table,
     /// Remarks for the reader, such as a slope or why something is missing.
     pub(crate) remarks: Vec<String>,
-    /// Charts with the same word here share their axes. Empty: it stands alone.
+    /// Charts with the same word here share their axes.
     pub(crate) family: String,
 }
 
@@ -213,10 +213,6 @@ impl Plot {
 
 type Range = (f64, f64);
 
-fn join(a: Range, b: Range) -> Range {
-    (a.0.min(b.0), a.1.max(b.1))
-}
-
 /// All values that a line plot shows along x and along y.
 pub(crate) fn line_ranges(plot: &LinePlot) -> (Range, Range) {
     let dots = || plot.lines.iter().flat_map(|l| &l.dots);
@@ -240,33 +236,33 @@ pub(crate) fn row_range(plot: &RowPlot) -> Range {
     )
 }
 
+impl Plot {
+    /// The axes that charts may share, with the range that this one needs.
+    fn axes(&mut self) -> Vec<(Range, &mut Axis)> {
+        match self {
+            Plot::Lines(plots) => {
+                let ranges = plots.iter_mut().map(|plot| (line_ranges(plot), plot));
+                ranges.flat_map(|((x, y), plot)| [(x, &mut plot.x), (y, &mut plot.y)]).collect()
+            }
+            Plot::Rows(plot) => vec![(row_range(plot), &mut plot.x)],
+            Plot::Heat(_) | Plot::Sockets(_) => Vec::new(),
+        }
+    }
+}
+
 /// Gives the charts of each family the same axes.
 pub(crate) fn share_axes(charts: &mut [Chart]) {
-    let mut ranges: BTreeMap<String, (Range, Range)> = BTreeMap::new();
-    for chart in charts.iter().filter(|c| !c.family.is_empty()) {
-        let own = match &chart.plot {
-            Plot::Lines(plots) => plots.iter().map(line_ranges).next(),
-            Plot::Rows(plot) => Some((row_range(plot), (0.0, 0.0))),
-            Plot::Heat(_) | Plot::Sockets(_) => None,
-        };
-        let Some(own) = own else { continue };
-        let all = ranges.entry(chart.family.clone()).or_insert(own);
-        *all = (join(all.0, own.0), join(all.1, own.1));
-    }
-    let hold = |axis: &mut Axis, range: Range| {
-        if range.0.is_finite() && range.1.is_finite() {
-            axis.at_least = Some(range);
+    let mut all: BTreeMap<(String, usize), Range> = BTreeMap::new();
+    for chart in charts.iter_mut() {
+        for (n, (own, _)) in chart.plot.axes().into_iter().enumerate() {
+            let range = all.entry((chart.family.clone(), n)).or_insert(own);
+            *range = (range.0.min(own.0), range.1.max(own.1));
         }
-    };
+    }
     for chart in charts {
-        let Some((x, y)) = ranges.get(&chart.family) else { continue };
-        match &mut chart.plot {
-            Plot::Lines(plots) => plots.iter_mut().for_each(|plot| {
-                hold(&mut plot.x, *x);
-                hold(&mut plot.y, *y);
-            }),
-            Plot::Rows(plot) => hold(&mut plot.x, *x),
-            Plot::Heat(_) | Plot::Sockets(_) => {}
+        for (n, (_, axis)) in chart.plot.axes().into_iter().enumerate() {
+            let range = all.get(&(chart.family.clone(), n)).copied();
+            axis.at_least = range.filter(|range| range.0.is_finite() && range.1.is_finite());
         }
     }
 }

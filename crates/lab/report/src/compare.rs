@@ -14,7 +14,7 @@ use carmine_types::counted;
 use crate::chart::{Axis, Chart, Key, Plot, Row, RowPlot};
 use crate::data::{PANEL_AXES, RunData, words};
 use crate::figures::{View, context, slug};
-use crate::lists::{distinct, span};
+use crate::lists::{distinct, grouped, span};
 use crate::table::{Cell, Table};
 
 /// Differences up to this part count as equal.
@@ -234,20 +234,24 @@ fn percent(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "−")
 }
 
-/// One sentence for each figure and pair of arms, over all loads; and why arms were not compared.
+/// One sentence for each pair of arms, with each figure over all loads; and why arms were not compared.
 pub(crate) fn findings(compared: &Compared) -> Vec<String> {
     let place = |metric: &str| METRICS.iter().position(|m| m.name == metric).unwrap_or(METRICS.len());
-    let mut groups: BTreeMap<(&str, &str, usize), Vec<&Line>> = BTreeMap::new();
-    for line in &compared.lines {
-        groups.entry((&line.base, &line.new, place(line.row.metric))).or_default().push(line);
-    }
-    let mut findings: Vec<String> =
-        groups.into_iter().map(|((base, new, _), lines)| sentence(base, new, &lines)).collect();
+    let lines = compared.lines.iter().map(|line| ((line.base.as_str(), line.new.as_str()), line));
+    let sentence = |((base, new), lines): ((&str, &str), Vec<&Line>)| {
+        let mut figures: BTreeMap<usize, Vec<&Line>> = BTreeMap::new();
+        lines.into_iter().for_each(|line| figures.entry(place(line.row.metric)).or_default().push(line));
+        let loads = counted(figures.values().map(Vec::len).max().unwrap_or(0), "load");
+        let figures: Vec<String> = figures.values().map(|lines| figure(lines)).collect();
+        format!("{new} against {base}, {loads}: {}.", figures.join("; "))
+    };
+    let mut findings: Vec<String> = grouped(lines).into_iter().map(sentence).collect();
     findings.extend(compared.refused.iter().map(|why| format!("Not compared: {why}.")));
     findings
 }
 
-fn sentence(base: &str, new: &str, lines: &[&Line]) -> String {
+/// One figure over all loads.
+fn figure(lines: &[&Line]) -> String {
     let metric = lines.first().map_or("", |l| l.row.metric);
     let of = |wanted: fn(&Outcome) -> bool| -> Vec<Comparison> {
         lines.iter().filter(|l| wanted(&l.row.outcome)).filter_map(|l| l.row.comparison).collect()
@@ -266,8 +270,7 @@ fn sentence(base: &str, new: &str, lines: &[&Line]) -> String {
     }
     parts.extend((equal > 0).then(|| format!("equal within ±{:.0} % in {equal}", TOLERANCE * 100.0)));
     parts.extend((undecided > 0).then(|| format!("undecided in {undecided}")));
-    let loads = counted(lines.len(), "load");
-    format!("{}, {new} against {base}, {loads}: {}.", metric_name(metric), parts.join(", "))
+    format!("{} {}", metric_name(metric), parts.join(", "))
 }
 
 /// The smallest and the largest difference.

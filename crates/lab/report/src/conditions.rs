@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::data::{Ended, RunData, drift, text_of};
 use crate::figures::View;
 use crate::lists::{grouped, tally};
-use crate::report::{Block, Part};
+use crate::report::{Block, Kind, Part};
 use crate::table::{Cell, Table};
-use crate::units::{date, duration};
+use crate::units::{date, duration, shortened};
 
 /// Lines of a failed point's log that are shown.
 const LOG_LINES: usize = 20;
@@ -22,11 +22,12 @@ const VERBATIM_MAX: usize = 60_000;
 /// All sections, run by run.
 pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
     let mut sections =
-        vec![("What could not be measured".to_owned(), vec![Block::Remarks(not_measured(view))])];
+        vec![("What could not be measured".to_owned(), vec![Block::Text(Kind::Remarks, not_measured(view))])];
     for run in view.runs {
         let name = if view.runs.len() > 1 { format!(" of {}", run.label) } else { String::new() };
         let table = |table: Table| vec![Block::Table(String::new(), table)];
-        let file = |text: String| vec![Block::Verbatim(shortened(&text))];
+        let file = |text: String| vec![Block::Verbatim(shortened(&text, VERBATIM_MAX))];
+        let commands = std::fs::read_to_string(run.run.dir().join("commands.sh"));
         let doctor = &run.file().doctor;
         let of_run = [
             ("The run", table(facts(run))),
@@ -37,7 +38,7 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
             ("NVMe drives by their SMART logs", drives(run)),
             ("Remarks of the points", table(marks(run))),
             ("Plan", file(run.run.plan())),
-            ("Exact commands", file(commands(run))),
+            ("Exact commands", file(commands.unwrap_or_default())),
             ("Logs of points that failed", file(logs(run))),
         ];
         sections.extend(of_run.map(|(title, blocks)| (format!("{title}{name}"), blocks)));
@@ -111,18 +112,6 @@ fn marks(run: &RunData) -> Table {
     table
 }
 
-fn commands(run: &RunData) -> String {
-    let text = std::fs::read(run.run.dir().join("commands.sh")).unwrap_or_default();
-    String::from_utf8_lossy(&text).into_owned()
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(VERBATIM_MAX) {
-        Some((at, _)) => format!("{}\n… (the archive has the rest)\n", &text[..at]),
-        None => text.to_owned(),
-    }
-}
-
 fn logs(run: &RunData) -> String {
     let mut text = String::new();
     for measured in run.points.iter().filter(|m| matches!(m.ended, Ended::Failed(_))) {
@@ -185,20 +174,10 @@ fn unsampled(view: &View<'_>) -> Vec<String> {
     text
 }
 
-/// Columns, and the fields that they show.
-const COLUMNS: [(&str, &str); 8] = [
-    ("severity", "severity"),
-    ("topic", "topic"),
-    ("of", "subject"),
-    ("is", "is"),
-    ("better", "better"),
-    ("known cost", "cost"),
-    ("source", "source"),
-    ("change", "command"),
-];
-/// The names of the kinds of findings, the worst first.
-const SEVERITIES: [(&str, &str); 4] =
-    [("bad", "bad"), ("warn", "warning"), ("info", "to know"), ("ok", "ok")];
+/// Fields of a finding.
+const COLUMNS: &str = "severity | topic | subject | is | better | cost | source | command";
+/// Kinds of findings, the worst first.
+const SEVERITIES: [&str; 4] = ["bad", "warn", "info", "ok"];
 /// The machine has no such thing.
 const ABSENT: &str = "not_present";
 
@@ -207,19 +186,19 @@ fn doctor_of_machine(findings: &Value) -> Vec<Block> {
     let Some(list) = findings.as_array() else {
         let text =
             if findings.is_null() { "The doctor was not asked." } else { "The findings can't be read." };
-        return vec![Block::Remarks(vec![text.into()])];
+        return vec![Block::Text(Kind::Remarks, vec![text.into()])];
     };
     let mut text = Vec::new();
     let absent: Vec<String> = list.iter().filter(|f| field(f, "severity") == ABSENT).map(title).collect();
     if !absent.is_empty() {
         text.push(format!("Not present on this machine, so not judged: {}.", absent.join(", ")));
     }
-    let mut table = Table::new(&COLUMNS.map(|(name, _)| name).join(" | "));
+    let mut table = Table::new(COLUMNS);
     sorted(list).iter().for_each(|finding| table.push(finding_row(finding)));
     if table.rows.is_empty() {
         text.push("Nothing to change.".into());
     }
-    vec![Block::Remarks(text), Block::Table(String::new(), table.without_empty_columns())]
+    vec![Block::Text(Kind::Remarks, text), Block::Table(String::new(), table.without_empty_columns())]
 }
 
 /// Warnings that concern single points and not the machine: the placement differs from point to point.
@@ -228,7 +207,7 @@ fn doctor_of_points(run: &RunData) -> Table {
     let results = run.points.iter().filter_map(|m| m.result.as_ref());
     let findings = results.flat_map(|result| result.carmine.doctor.as_array().into_iter().flatten());
     let found = tally(findings.filter(|finding| is_warning(finding) && !known.contains(finding)));
-    let mut table = Table::new(&COLUMNS.map(|(name, _)| name).join(" | "));
+    let mut table = Table::new(COLUMNS);
     table.columns.push("points".into());
     for (finding, count) in found {
         table.push([finding_row(finding), vec![Cell::Number(count as f64, 0)]].concat());
@@ -260,21 +239,14 @@ fn title(finding: &Value) -> String {
 /// Those that say something of the machine, the worst first; kinds that are not known come last.
 fn sorted(list: &[Value]) -> Vec<&Value> {
     let mut present: Vec<&Value> = list.iter().filter(|f| field(f, "severity") != ABSENT).collect();
-    let rank = |f: &Value| SEVERITIES.iter().position(|(word, _)| *word == field(f, "severity"));
+    let rank = |f: &Value| SEVERITIES.iter().position(|word| *word == field(f, "severity"));
     present.sort_by_key(|f| rank(f).unwrap_or(SEVERITIES.len()));
     present
 }
 
 fn finding_row(finding: &Value) -> Vec<Cell> {
-    let cell = |(_, name): &(&str, &str)| {
-        let text = finding.get(*name).map(text_of).unwrap_or_default();
-        let shown = SEVERITIES.iter().find(|(word, _)| *name == "severity" && *word == text);
-        match shown.map_or(text.as_str(), |(_, shown)| *shown) {
-            "" => Cell::None,
-            text => text.into(),
-        }
-    };
-    COLUMNS.iter().map(cell).collect()
+    let text = |name| finding.get(name).map(text_of);
+    COLUMNS.split(" | ").map(|name| text(name).as_deref().into()).collect()
 }
 
 /// A data unit of the log, bytes (NVM Express Base Specification, "SMART / Health Information").
@@ -319,7 +291,7 @@ fn drives(run: &RunData) -> Vec<Block> {
         }
     }
     let text = text.into_iter().collect();
-    vec![Block::Remarks(text), Block::Table(String::new(), table.without_empty_columns())]
+    vec![Block::Text(Kind::Remarks, text), Block::Table(String::new(), table.without_empty_columns())]
 }
 
 fn drive_row(stem: &str, drive: &NvmeSamples) -> Vec<Cell> {
@@ -350,14 +322,14 @@ mod tests {
             {"topic": "build", "severity": "bad", "is": "debug"},
         ]);
         let blocks = doctor_of_machine(&findings);
-        let [Block::Remarks(remarks), Block::Table(_, table)] = blocks.as_slice() else {
+        let [Block::Text(_, remarks), Block::Table(_, table)] = blocks.as_slice() else {
             panic!("{blocks:?}")
         };
         let text = table.csv();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "severity,topic,of,is,better,known cost,source,change");
+        assert_eq!(lines[0], "severity,topic,subject,is,better,cost,source,command");
         assert!(
-            lines[1].starts_with("bad,build") && lines[2].starts_with("warning,I/O scheduler,vda"),
+            lines[1].starts_with("bad,build") && lines[2].starts_with("warn,I/O scheduler,vda"),
             "{text}"
         );
         assert_eq!(lines.len(), 4);

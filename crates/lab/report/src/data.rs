@@ -196,31 +196,24 @@ fn is_short(window_seconds: f64) -> bool {
 
 fn missing(run: &Run, points: &[Measured]) -> Vec<String> {
     let mut missing = Vec::new();
+    let all = counted(points.len(), "point");
     let count = |ended: fn(&Ended) -> bool| points.iter().filter(|p| ended(&p.ended)).count();
+    let not_run = count(|e| matches!(e, Ended::NotRun));
     if points.is_empty() {
         missing.push("points.json is missing or lists no point: there is nothing to draw".to_owned());
-    }
-    let not_run = count(|e| matches!(e, Ended::NotRun));
-    if not_run > 0 {
-        let were = if not_run == 1 { "was" } else { "were" };
-        let all = counted(points.len(), "point");
-        missing.push(format!("{not_run} of {all} {were} not run: the sweep was stopped"));
-    } else if !run.file.complete && !points.is_empty() {
+    } else if not_run > 0 {
+        missing.push(format!("the sweep was stopped: {not_run} of {all} did not run"));
+    } else if !run.file.complete {
         missing.push("run.json says that the sweep did not come to its end".to_owned());
     }
     let failed = count(|e| matches!(e, Ended::Failed(_)));
     if failed > 0 {
-        let (all, their) = (
-            counted(points.len(), "point"),
-            if failed == 1 { "its error stands" } else { "their errors stand" },
-        );
-        missing.push(format!("{failed} of {all} failed: {their} in the table of points"));
+        missing.push(format!("{failed} of {all} failed; the table of points says why"));
     }
-    for point in points {
-        if let Ended::Unreadable(why) = &point.ended {
-            missing.push(format!("point {} can't be read: {why}", point.point.stem));
-        }
-    }
+    missing.extend(points.iter().filter_map(|point| match &point.ended {
+        Ended::Unreadable(why) => Some(format!("point {} can't be read: {why}", point.point.stem)),
+        _ => None,
+    }));
     missing
 }
 

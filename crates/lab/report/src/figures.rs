@@ -10,8 +10,9 @@ mod view;
 
 use crate::chart::{Chart, share_axes};
 use crate::compare::{self, Compared};
-use crate::report::{Block, Part};
+use crate::report::{Block, Kind, Part};
 pub(crate) use columns::cells;
+pub(crate) use curve::suspicions;
 pub(crate) use view::{View, context, slug};
 
 /// Charts of what the points measured: first those for the head of the page, then the parts below, in the order of the page.
@@ -52,7 +53,11 @@ fn take(charts: &mut Vec<Chart>, count: usize) -> Vec<Chart> {
 }
 
 fn part(id: &str, title: &str, text: Vec<String>, charts: Vec<Chart>) -> Part {
-    Part { id: id.into(), title: title.into(), blocks: vec![Block::Remarks(text), Block::Charts(charts)] }
+    Part {
+        id: id.into(),
+        title: title.into(),
+        blocks: vec![Block::Text(Kind::Remarks, text), Block::Charts(charts)],
+    }
 }
 
 /// Sentences for the head of the page: slopes and knees.

@@ -8,7 +8,7 @@ use carmine_types::counted;
 
 use crate::data::{Measured, RunData};
 use crate::lists::tally;
-use crate::report::{Block, Link};
+use crate::report::{Block, Kind, Link};
 use crate::units::grouped;
 
 /// Functions that are named beside a link.
@@ -36,7 +36,7 @@ pub(crate) fn flames(runs: &[RunData], out: &Path) -> Vec<Block> {
     let mut remarks: Vec<String> = (!links.is_empty()).then(|| about.to_owned()).into_iter().collect();
     let without = |(why, n)| format!("No flamegraph of {}: {why}.", counted(n, "point"));
     remarks.extend(tally(missing).into_iter().map(without));
-    vec![Block::Remarks(remarks), Block::Links(links)]
+    vec![Block::Text(Kind::Remarks, remarks), Block::Links(links)]
 }
 
 /// The file has the point's name, whatever the result says.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::chart::Chart;
-use crate::report::{Block, Part, Report};
+use crate::report::{Block, Kind, Part, Report};
 use crate::table::{Table, escape};
 
 /// The report in Markdown, with the tables of all charts.
@@ -23,10 +23,10 @@ fn write_part<'a>(text: &mut String, part: &'a Part, level: usize, before: &mut 
     for block in &part.blocks {
         text.push('\n');
         match block {
-            Block::Answer(items) | Block::Notices(items) => {
+            Block::Text(Kind::Answer | Kind::Notices, items) => {
                 items.iter().for_each(|item| text.push_str(&format!("> {}\n>\n", escape(item))));
             }
-            Block::Findings(items) | Block::Remarks(items) => list(text, items),
+            Block::Text(_, items) => list(text, items),
             Block::Charts(charts) => {
                 for chart in charts {
                     write_chart(text, chart, *before);

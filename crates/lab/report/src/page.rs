@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{Chart, Ink, Plot, picture, style_sheet};
 use crate::figures::slug;
-use crate::report::{Block, Link, Part, Report};
+use crate::report::{Block, Kind, Link, Part, Report};
 use crate::table::{Cell, Table};
 use crate::units::plain;
 use crate::words::{pieces, terms};
@@ -73,10 +73,10 @@ fn list(items: &[String]) -> Markup {
 fn shown(block: &Block) -> Markup {
     html! {
         @match block {
-            Block::Answer(items) => div.answer { @for item in items { p { (worded(item)) } } },
-            Block::Notices(items) => div.notices role="note" aria-label="Limits of this run" { (list(items)) },
-            Block::Findings(items) => div.headline { (list(items)) },
-            Block::Remarks(items) => div.remarks { (list(items)) },
+            Block::Text(Kind::Answer, items) => div.answer { @for item in items { p { (worded(item)) } } },
+            Block::Text(Kind::Notices, items) => div.notices role="note" aria-label="Limits of this run" { (list(items)) },
+            Block::Text(Kind::Findings, items) => div.headline { (list(items)) },
+            Block::Text(Kind::Remarks, items) => div.remarks { (list(items)) },
             Block::Charts(charts) => div.charts { @for chart in charts { (figure(chart)) } },
             Block::Table(name, rows) => {
                 @if !name.is_empty() {
@@ -98,7 +98,7 @@ fn shown(block: &Block) -> Markup {
 /// Sentences alone are shown openly; the rest unfolds on a click.
 fn folded(part: &Part) -> Markup {
     let body = html! { @for block in &part.blocks { (shown(block)) } };
-    let is_open = part.blocks.iter().all(|block| matches!(block, Block::Remarks(_)));
+    let is_open = part.blocks.iter().all(|block| matches!(block, Block::Text(..)));
     html! {
         section.part {
             @if is_open { h3 { (part.title) } (body) } @else { details { summary { h3 { (part.title) } } (body) } }
@@ -109,7 +109,7 @@ fn folded(part: &Part) -> Markup {
 fn figure(chart: &Chart) -> Markup {
     let picture = picture(chart);
     html! {
-        figure.chart.wide[matches!(chart.plot, Plot::Sockets(_))] id=(chart.id) {
+        figure.chart id=(chart.id) {
             figcaption {
                 h3 { (chart.title) }
                 p.context { (chart.context) }

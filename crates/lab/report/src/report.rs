@@ -32,15 +32,21 @@ pub(crate) struct Part {
     pub(crate) blocks: Vec<Block>,
 }
 
+/// The purpose of sentences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The answer to the question of the study.
+    Answer,
+    /// Limits of the run.
+    Notices,
+    Findings,
+    Remarks,
+}
+
 /// What stands under a heading.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
-    /// The answer to the question of the study.
-    Answer(Vec<String>),
-    /// Limits of the run.
-    Notices(Vec<String>),
-    Findings(Vec<String>),
-    Remarks(Vec<String>),
+    Text(Kind, Vec<String>),
     Charts(Vec<Chart>),
     Table(String, Table),
     /// Name and figures of what is not drawn.
@@ -64,9 +70,7 @@ pub(crate) struct Link {
 impl Block {
     fn is_empty(&self) -> bool {
         match self {
-            Block::Answer(texts) | Block::Notices(texts) | Block::Findings(texts) | Block::Remarks(texts) => {
-                texts.is_empty()
-            }
+            Block::Text(_, texts) => texts.is_empty(),
             Block::Charts(charts) => charts.is_empty(),
             Block::Table(_, table) => table.rows.is_empty(),
             Block::Files(files) => files.is_empty(),
@@ -101,7 +105,8 @@ impl Part {
 pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     let view = View::new(runs);
     let compared = compare::compared(&view);
-    let mut findings = peaks(&view);
+    let mut findings = figures::suspicions(&view);
+    findings.extend(peaks(&view));
     findings.extend(figures::findings(&view));
     findings.extend(compare::findings(&compared));
     findings.extend(drifts(runs));
@@ -111,8 +116,9 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     let notices = notices(runs);
     let (charts, parts) = figures::charts(&view, &compared);
     let head = vec![
-        Block::Notices(notices.clone()),
-        Block::Findings(findings),
+        Block::Text(Kind::Answer, answers(runs)),
+        Block::Text(Kind::Notices, notices.clone()),
+        Block::Text(Kind::Findings, findings),
         Block::Charts(charts),
         Block::Table("What bounded it".into(), bounds(&view)),
     ];
@@ -129,6 +135,11 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     let mut report = Report { title: title(runs), subtitle: subtitle(runs), notices, parts: all.collect() };
     words::add_glossary(&mut report);
     report
+}
+
+/// The answer to the study's question, for runs of a study.
+fn answers(_runs: &[RunData]) -> Vec<String> {
+    Vec::new()
 }
 
 /// More drift than this part between the first point and its repetition is worth a warning.
@@ -193,27 +204,27 @@ fn peaks(view: &View<'_>) -> Vec<String> {
     let mut peaks = Vec::new();
     for panel in view.panels() {
         let Some(best) = panel.settings.iter().copied().reduce(Setting::better) else { continue };
-        let name = view.name(best, &PANEL_AXES);
-        let at = if name.is_empty() { String::new() } else { format!(" at {name}") };
-        let p99 = best
-            .latency
-            .p99_ns
-            .map_or(String::new(), |ns| format!(" with a p99 of {} ms", grouped(ns / 1e6, 2)));
+        let of = |text: Option<String>| text.unwrap_or_default();
+        let name = Some(view.name(best, &PANEL_AXES)).filter(|name| !name.is_empty());
+        let p99 = best.latency.p99_ns.map(|ns| format!(" with a p99 of {} ms", grouped(ns / 1e6, 2)));
         let cpu = best.mean(|r| r.carmine.machine_cpu_us_per_op);
-        let cpu = cpu.map_or(String::new(), |us| {
-            format!(", {us:.1} µs of CPU per operation (the machine without the generator)")
-        });
-        let marks = if best.is_clean { String::new() } else { format!(" ({})", best.words.join(" ")) };
-        let limit = best.limiter().map_or(String::new(), |(name, why)| match name {
+        let cpu = cpu.map(|us| format!(", {us:.1} µs of CPU per operation (machine without generator)"));
+        let marks = (!best.is_clean).then(|| format!(" ({})", best.words.join(" ")));
+        let limit = best.limiter().map(|(name, why)| match name {
             "UNKNOWN" => format!(" The limiter is unknown: {why}."),
             name => format!(" Limited by {name}: {why}."),
         });
-        let figure = format!(
-            "{} IOPS, {} MB/s",
+        peaks.push(format!(
+            "{}: at most {} IOPS, {} MB/s{}{}{}{}.{}",
+            panel.title,
             grouped(best.iops(), 0),
-            grouped(best.bw_bytes() / 1e6, usize::from(best.bw_bytes() < 1e7))
-        );
-        peaks.push(format!("{}: at most {figure}{p99}{cpu}{at}{marks}.{limit}", panel.title));
+            grouped(best.bw_bytes() / 1e6, usize::from(best.bw_bytes() < 1e7)),
+            of(p99),
+            of(cpu),
+            of(name.map(|name| format!(" at {name}"))),
+            of(marks),
+            of(limit)
+        ));
     }
     peaks
 }
@@ -245,7 +256,8 @@ fn drifts(runs: &[RunData]) -> Vec<String> {
 
 /// What bounded the settings of each workload, in words: the limiters, the most frequent first.
 fn bounds(view: &View<'_>) -> Table {
-    let mut table = Table::new("load | bounded by | settings | that means | most IOPS | decided by");
+    let mut table =
+        Table::new("load | bounded by | settings | that means | most IOPS | decided by | try next");
     for panel in view.panels() {
         let limited = panel.settings.iter().filter_map(|s| Some((s.limiter()?.0, *s)));
         let mut limiters = by_key(limited);
@@ -259,10 +271,11 @@ fn bounds(view: &View<'_>) -> Table {
                 words::meaning(limiter).into(),
                 Cell::Number(best.iops(), 0),
                 best.limiter().map(|(_, why)| why).into(),
+                best.first().and_then(|r| r.carmine.verdict_next.as_deref()).into(),
             ]);
         }
     }
-    table
+    table.without_empty_columns()
 }
 
 const COLUMNS: &str = "marks | IOPS | MB/s | mean (µs) | p50 (µs) | p99 (µs) | p99.9 (µs) | limiter | decided by | \

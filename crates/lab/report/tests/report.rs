@@ -56,7 +56,6 @@ fn every_chart_stands_on_the_page_with_table_and_downloads() {
         "scaling-per-core-randread4k",
         "curve-randread4k",
         "iops-per-core-randread4k",
-        "place-randread4k-2-reactors-balance-osd-qd-64",
         "mb-per-core-seqwrite64k",
         "cpu-randread4k",
         "baseline-randread4k",
@@ -67,13 +66,103 @@ fn every_chart_stands_on_the_page_with_table_and_downloads() {
             assert!(made.html.contains(&format!("download=\"{id}.{ending}\"")), "no download {id}.{ending}");
         }
     }
-    for start in ["time-blue-1osd", "heat-blue-1osd"] {
+    for start in ["time-blue-1osd", "heat-blue-1osd", "place-randread4k-4-reactors"] {
         assert!(made.html.contains(&format!("id=\"{start}")), "no chart {start}…");
     }
     let charts = made.written.charts;
     assert_eq!(made.html.matches("<svg class=\"plot").count(), charts);
     assert_eq!(made.html.matches("<desc id=").count(), charts);
     assert!(made.text.contains("balance=socket against balance=osd"), "the comparison is in the headline");
+}
+
+/// Changes the object `carmine` of every result.
+fn change_results(dir: &Path, change: impl Fn(&mut Value)) {
+    for entry in fs::read_dir(dir.join("points")).unwrap().flatten() {
+        let path = entry.path();
+        let mut value: Value =
+            serde_json::from_slice(&fs::read(&path).unwrap_or_default()).unwrap_or_default();
+        if value.get("carmine").is_some() {
+            change(&mut value["carmine"]);
+            fs::write(path, value.to_string()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn cpu_time_is_divided_and_unknown_is_not_zero() {
+    let study = Study { workloads: &[("randwrite4k", 4096)], ..Study::SCALING };
+    let carmine = made(&study, |_| ());
+    for part in ["reactors at work", "the kernel for reactors", "after the window (drain)"] {
+        assert!(carmine.text.contains(&format!("| {part} (µs/op) |")), "no {part}");
+    }
+    assert!(carmine.text.contains("CPU time of the machine without the generator"));
+    // A Ceph gives no clocks: only the kernel's total is known.
+    let ceph = made(&study, |dir| {
+        change_results(dir, |carmine| {
+            let total = carmine["osds"][0]["cpu_seconds"]["kernel_total"].take();
+            carmine["osds"][0]["cpu_seconds"] = json!({"busy": null, "alien": null, "kernel_total": total});
+            carmine["drain"] = Value::Null;
+        });
+    });
+    let table = ceph.text.split("### Where a microsecond of CPU goes").nth(1).unwrap();
+    let table = table.split("\n### ").next().unwrap();
+    assert!(table.contains("| OSDs, not divided (µs/op) |"), "{table}");
+    assert!(!table.contains("reactors at work") && !table.contains("| 0.00 |"), "{table}");
+}
+
+#[test]
+fn the_threads_are_drawn_on_the_sockets() {
+    let made = made(&Study::SOCKETS, |_| ());
+    let head = made.html.split("id=\"headline\"").nth(1).unwrap().split("</section>").next().unwrap();
+    // 40 reactors on consecutive CPUs, and an OSD in each socket in turn.
+    assert_eq!(head.matches("class=\"plot sockets\"").count(), 2, "the arms beside each other");
+    for seat in
+        ["CPU 28 (socket 1, core 28): reactor 0 of OSD 1", "CPU 26 (socket 0, core 26): aliens of OSD 0-7"]
+    {
+        assert!(head.contains(&format!("aria-label=\"{seat}")), "no {seat}");
+    }
+    assert_eq!(head.matches("class=\"plot lines\"").count(), 1, "IOPS per core");
+    assert_eq!(head.matches("class=\"plot rows\"").count(), 1, "where a microsecond goes");
+    // Results of older versions do not have the machine.
+    let old = self::made(&Study::SOCKETS, |dir| {
+        change_results(dir, |carmine| drop(carmine["grid"].as_object_mut().unwrap().remove("machine")));
+    });
+    assert!(!old.html.contains("class=\"plot sockets\""));
+}
+
+#[test]
+fn curves_that_level_off_below_the_osds_limit_are_suspected() {
+    let depths = &[256, 512, 1024];
+    let study = Study { arms: &["default", "osd"], reactors: &[5], depths, ..Study::SOCKETS };
+    let usual = made(&study, |_| ());
+    assert!(!usual.text.contains("The OSDs were not the limit"), "they use nearly all of their CPUs");
+    let level = made(&study, |dir| {
+        change_results(dir, |carmine| {
+            carmine["osds"][0]["cpu_seconds"]["kernel_total"] = json!(8.6 * 60.0);
+            carmine["client_cores_used"] = json!(4.9);
+        });
+    });
+    let first = level.text.lines().find(|line| line.starts_with("- ")).unwrap();
+    assert!(
+        first.contains("The OSDs were not the limit") && first.contains("The suspect is the client"),
+        "{first}"
+    );
+}
+
+#[test]
+fn words_are_explained_where_they_occur() {
+    let made = made(&Study::SCALING, |_| ());
+    let meaning = carmine_load::words::word("QD").unwrap().meaning;
+    assert!(made.html.contains(&format!("<a class=\"word\" href=\"#words\" title=\"{meaning}\">QD</a>")));
+    let words = made.text.split("\n## Words").nth(1).expect("a glossary");
+    assert!(words.contains(&format!("| QD | verdict | {meaning} |")), "{words}");
+    assert!(
+        words.contains("| drain | term |") && !words.contains("| QUOTA |"),
+        "only words that occur: {words}"
+    );
+    let bounded = made.text.split("What bounded it:").nth(1).expect("a table");
+    let row = bounded.lines().find(|line| line.starts_with("| randread4k | QD |")).expect("a row");
+    assert!(row.contains("3 of 6") && row.contains(meaning), "{row}");
 }
 
 #[test]
@@ -252,7 +341,7 @@ fn half_a_run_is_reported_with_what_is_missing() {
         fs::remove_file(dir.join("commands.sh")).unwrap();
     });
     let all = made.written.notices.join("\n");
-    assert!(all.contains("1 of 25 points was not run"), "{all}");
+    assert!(all.contains("1 of 25 points did not run"), "{all}");
     assert!(all.contains(gone), "the bad file is named: {all}");
     assert!(made.text.contains("Samples can't be read") && made.text.contains("| unreadable |"));
 }

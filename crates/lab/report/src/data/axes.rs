@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_study::archive::Config;
 
-use super::{Measured, text_of};
+use super::Measured;
 use crate::units::{bytes, short};
 
 /// Axes along a response-latency curve: how much is asked.
@@ -32,19 +32,11 @@ impl Axes {
         let mut axes = Axes::default();
         for name in names {
             let values: BTreeSet<Option<String>> = configs.iter().map(|c| c.show(name)).collect();
-            match values.into_iter().collect::<Vec<_>>().as_slice() {
-                [Some(_)] => {
-                    let config = configs.first();
-                    let value = match name.as_str() {
-                        "workload" => config.and_then(|c| c.show(name)),
-                        _ => config.and_then(|c| c.get(name)).map(text_of),
-                    };
-                    axes.common.insert(name.clone(), value.unwrap_or_default());
-                }
-                _ => {
-                    axes.varying.insert(name.clone());
-                }
-            }
+            let Some(Some(only)) = values.first().filter(|_| values.len() == 1) else {
+                axes.varying.insert(name.clone());
+                continue;
+            };
+            axes.common.insert(name.clone(), only.clone());
         }
         axes.coupled = axes.varying.iter().filter(|a| is_coupled(a, &configs)).cloned().collect();
         axes

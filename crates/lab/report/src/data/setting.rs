@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use carmine_metrics::Histogram;
-use carmine_study::archive::{Config, CpuSeconds, PerCore, PointResult};
+use carmine_study::archive::{Config, CpuSeconds, Direction, PointResult};
 
 use super::{Measured, RunData};
 use crate::lists::distinct;
@@ -23,6 +23,9 @@ pub(crate) const CPU_PARTS: [&str; 8] = [
     // The kernel's own threads and interrupts: outside of OSDs, generator and monitor.
     "the kernel elsewhere",
 ];
+
+/// The part that only samples tell apart.
+const KERNEL: usize = 1;
 
 /// A configuration in one run, with the figures of its repeats.
 #[derive(Clone, Debug)]
@@ -96,18 +99,13 @@ impl<'a> Setting<'a> {
         self.mean(|r| Some(r.bw_bytes())).unwrap_or(0.0)
     }
 
-    /// IOPS per core.
-    pub(crate) fn per_core(&self) -> PerCore {
-        PerCore {
-            allocated: self.mean(|r| r.carmine.iops_per_core.allocated),
-            used: self.mean(|r| r.carmine.iops_per_core.used),
-            busy: self.mean(|r| r.carmine.iops_per_core.busy),
-        }
-    }
-
     /// CPU time for each operation in microseconds, by [`CPU_PARTS`].
     pub(crate) fn cpu_us(&self) -> [Option<f64>; CPU_PARTS.len()] {
-        let each: Vec<_> = self.used.iter().map(|point| cpu_us(point)).collect();
+        let mut each: Vec<_> = self.used.iter().map(|point| cpu_us(point)).collect();
+        // Where some repeats have samples, these alone tell the kernel's part.
+        if each.iter().any(|parts| parts[KERNEL].is_some()) {
+            each.retain(|parts| parts[KERNEL].is_some());
+        }
         std::array::from_fn(|part| mean(each.iter().map(|parts| parts[part])))
     }
 
@@ -146,7 +144,7 @@ fn cpu_us(point: &Measured) -> [Option<f64>; CPU_PARTS.len()] {
         .map(|threads| threads.iter().filter(|t| t.kind == "reactor").map(|t| t.system_s).sum::<f64>());
     let kernel = busy.zip(system).map(|(busy, system)| system.min(busy));
     let rocksdb = clocks(|c| Some(c.rocksdb_feeder? + c.rocksdb_flush? + c.rocksdb_compaction?));
-    let aliens = clocks(|c| c.alien).zip(rocksdb).map(|(all, rocksdb)| (all - rocksdb).max(0.0));
+    let aliens = clocks(|c| c.alien).map(|all| (all - rocksdb.unwrap_or(0.0)).max(0.0));
     let undivided = clocks(|c| Some(c.kernel_total)).filter(|_| busy.is_none() && !carmine.osds.is_empty());
     let drain = carmine.drain.map(|drain| drain.cpu_ns as f64 / 1e9);
     let elsewhere = carmine.machine_cpu_us_per_op.zip(carmine.osd_cpu_us_per_op);
@@ -172,7 +170,6 @@ pub(crate) struct Latency {
     pub(crate) p95_ns: Option<f64>,
     pub(crate) p99_ns: Option<f64>,
     pub(crate) p999_ns: Option<f64>,
-    pub(crate) max_ns: Option<f64>,
     pub(crate) stddev_ns: Option<f64>,
     /// Repeats whose percentiles can't be put together, for they have no histogram.
     pub(crate) unmerged: bool,
@@ -184,40 +181,23 @@ impl Latency {
         let iops = |pick: fn(&PointResult) -> f64| results.iter().map(|r| pick(r)).sum::<f64>();
         let reads = iops(|r| r.read().map_or(0.0, |d| d.iops)) >= iops(|r| r.write().map_or(0.0, |d| d.iops));
         let direction = if reads { "read" } else { "write" };
-        match (merged(results, reads), results) {
-            (Some(histogram), _) => Latency::of_histogram(&histogram, direction),
-            (None, [result]) => Latency::of_result(result, reads, direction),
-            (None, _) => Latency { direction, unmerged: !results.is_empty(), ..Latency::default() },
-        }
-    }
-
-    fn of_histogram(histogram: &Histogram, direction: &'static str) -> Latency {
-        let at = |percent| Some(histogram.percentile(percent) as f64);
-        Latency {
-            mean_ns: Some(histogram.mean()),
-            max_ns: Some(histogram.max() as f64),
-            stddev_ns: Some(histogram.stddev()),
-            ..Latency::of_percentiles(at, direction)
-        }
-    }
-
-    fn of_result(result: &PointResult, reads: bool, direction: &'static str) -> Latency {
-        let Some(found) = (if reads { result.read() } else { result.write() }) else {
-            return Latency { direction, ..Latency::default() };
+        let of = |mean_ns, stddev_ns, at: &dyn Fn(f64) -> Option<f64>| {
+            let (p50_ns, p95_ns, p99_ns, p999_ns) = (at(50.0), at(95.0), at(99.0), at(99.9));
+            Latency { direction, mean_ns, p50_ns, p95_ns, p99_ns, p999_ns, stddev_ns, unmerged: false }
         };
-        let clat = &found.clat_ns;
-        let known = |value: f64| (value > 0.0).then_some(value);
-        Latency {
-            mean_ns: known(clat.mean),
-            max_ns: known(clat.max),
-            stddev_ns: known(clat.stddev),
-            ..Latency::of_percentiles(|percent| clat.at(percent), direction)
+        if let Some(all) = merged(results, reads) {
+            return of(Some(all.mean()), Some(all.stddev()), &|percent| Some(all.percentile(percent) as f64));
         }
-    }
-
-    fn of_percentiles(at: impl Fn(f64) -> Option<f64>, direction: &'static str) -> Latency {
-        let (p50_ns, p95_ns, p99_ns, p999_ns) = (at(50.0), at(95.0), at(99.0), at(99.9));
-        Latency { direction, p50_ns, p95_ns, p99_ns, p999_ns, ..Latency::default() }
+        let [result] = results else {
+            return Latency { unmerged: !results.is_empty(), ..of(None, None, &|_| None) };
+        };
+        let known = |value: f64| (value > 0.0).then_some(value);
+        match if reads { result.read() } else { result.write() } {
+            Some(Direction { clat_ns, .. }) => {
+                of(known(clat_ns.mean), known(clat_ns.stddev), &|percent| clat_ns.at(percent))
+            }
+            None => of(None, None, &|_| None),
+        }
     }
 }
 
@@ -234,7 +214,7 @@ fn merged(results: &[&PointResult], reads: bool) -> Option<Histogram> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carmine_study::archive::{Direction, Job};
+    use carmine_study::archive::Job;
 
     fn result(latencies: &[(u64, u64)], with_histogram: bool) -> PointResult {
         let mut histogram = Histogram::new();

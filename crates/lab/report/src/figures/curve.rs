@@ -1,5 +1,9 @@
 //! Hockey sticks: latency against IOPS while more and more is asked.
 
+use carmine_load::verdict::{self, LevelCurve};
+use carmine_study::archive::PointResult;
+use carmine_topology::Grid;
+
 use super::View;
 use super::view::{Panel, slug};
 use crate::chart::{Chart, Dot, Line, LinePlot, Plot};
@@ -94,6 +98,41 @@ fn curves<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>) -> Curves<'a, 'b> {
 fn asked(setting: &Setting<'_>) -> f64 {
     let depth = setting.config.float("iodepth").unwrap_or(1.0) * setting.config.float("jobs").unwrap_or(1.0);
     setting.config.float("rate_iops").unwrap_or(depth)
+}
+
+/// Curves that level off although the OSDs have CPUs left: arms of the same size are looked at together.
+pub(crate) fn suspicions(view: &View<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for panel in view.panels() {
+        let sized = curves(view, &panel).into_iter().filter_map(|(name, points)| {
+            let size = SIZE_AXES.map(|axis| points.first().and_then(|s| s.config.show(axis)));
+            Some((size, levelled(if name.is_empty() { &panel.title } else { &name }, &points)?))
+        });
+        for (_, levels) in grouped(sized) {
+            let suspicion = verdict::curves(&levels);
+            found.extend(suspicion.map(|s| format!("{}: {} Next: {}.", panel.title, s.reason, s.next)));
+        }
+    }
+    found
+}
+
+/// A curve at the level where it ends, if it does.
+fn levelled(arm: &str, points: &[&Setting<'_>]) -> Option<LevelCurve> {
+    let iops = verdict::level(&points.iter().map(|s| s.iops()).collect::<Vec<_>>())?;
+    let last = points.last()?;
+    let grid: Grid = serde_json::from_value(last.first()?.carmine.grid.clone()).ok()?;
+    let used = |r: &PointResult| {
+        let seconds: f64 = r.carmine.osds.iter().map(|osd| osd.cpu_seconds.kernel_total).sum();
+        Some(seconds / r.carmine.window_seconds)
+    };
+    Some(LevelCurve {
+        arm: arm.to_owned(),
+        iops,
+        osd_cpus_used: last.mean(used)?,
+        osd_cpus: grid.allocated_cpus().len() as f64,
+        client_cpus_used: last.mean(|r| r.carmine.client_cores_used)?,
+        client_cpus: grid.clients.len() as f64,
+    })
 }
 
 fn line(number: usize, name: &str, points: &[&Setting<'_>]) -> Line {

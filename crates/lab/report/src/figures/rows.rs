@@ -9,92 +9,74 @@ use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
 use crate::data::{CPU_PARTS, Setting};
 use crate::table::{Cell, Table};
 
-/// A chart whose rows show figures of the table's columns.
+/// A chart whose rows show the first columns of its table.
 struct Kind {
     id: &'static str,
     title: &'static str,
-    axis: &'static str,
-    /// The figures that are drawn: column and name.
-    shown: &'static [(&'static str, &'static str)],
-    /// Columns of its table.
+    shown: usize,
     columns: &'static str,
+    remark: &'static str,
     stacked: bool,
     reference: Option<f64>,
-    remark: &'static str,
 }
 
-const RESULTS: &str = "IOPS | MB/s | p50 (µs) | mean (µs) | p99 (µs) | limiter | repeats";
+/// A chart of dots.
+const fn dots(
+    id: &'static str,
+    title: &'static str,
+    shown: usize,
+    columns: &'static str,
+    remark: &'static str,
+) -> Kind {
+    Kind { id, title, shown, columns, remark, stacked: false, reference: None }
+}
+
 const IOPS: Kind = Kind {
-    id: "iops",
-    title: "IOPS",
-    axis: "IOPS",
-    shown: &[("IOPS", "IOPS")],
-    columns: RESULTS,
     stacked: true,
-    reference: None,
-    remark: "",
+    ..dots("iops", "IOPS", 1, "IOPS | MB/s | p50 (µs) | mean (µs) | p99 (µs) | limiter | repeats", "")
 };
-const LATENCY: Kind = Kind {
-    id: "latency",
-    title: "Latency",
-    axis: "Latency (µs)",
-    shown: &[("p50 (µs)", "p50"), ("mean (µs)", "mean"), ("p99 (µs)", "p99")],
-    columns: RESULTS,
-    stacked: false,
-    reference: None,
-    remark: "",
-};
-const PER_CORE: Kind = Kind {
-    id: "iops-per-core",
-    title: "IOPS per core",
-    axis: "IOPS per core",
-    shown: &[
-        ("IOPS/core allocated", "per core allocated"),
-        ("IOPS/core used", "per core used"),
-        ("IOPS/core busy", "per core busy"),
-    ],
-    columns: "IOPS/core allocated | IOPS/core used | IOPS/core busy | IOPS | MB/s",
-    stacked: false,
-    reference: None,
-    remark: "Allocated: the distinct CPUs of reactors and aliens. Used: the CPU time of all OSD processes by the kernel. \
-             Busy: that without the reactors' looking for work.",
-};
-const MB_PER_CORE: Kind = Kind {
-    id: "mb-per-core",
-    title: "MB/s per core",
-    axis: "MB/s per core",
-    shown: &[
-        ("MB/s/core allocated", "per core allocated"),
-        ("MB/s/core used", "per core used"),
-        ("MB/s/core busy", "per core busy"),
-    ],
-    columns: "MB/s/core allocated | MB/s/core used | MB/s/core busy | IOPS | MB/s",
-    ..PER_CORE
-};
+const LATENCY: Kind =
+    dots("latency", "Latency", 3, "p50 (µs) | mean (µs) | p99 (µs) | IOPS | MB/s | limiter | repeats", "");
+const PER_CORE_REMARK: &str = "Allocated: the CPUs of reactors and aliens. Used: the CPU time of all OSD processes. Busy: that \
+                               without the reactors' looking for work.";
+const PER_CORE: Kind = dots(
+    "iops-per-core",
+    "IOPS per core",
+    3,
+    "IOPS/core allocated | IOPS/core used | IOPS/core busy | IOPS | MB/s",
+    PER_CORE_REMARK,
+);
+const MB_PER_CORE: Kind = dots(
+    "mb-per-core",
+    "MB/s per core",
+    3,
+    "MB/s/core allocated | MB/s/core used | MB/s/core busy | IOPS | MB/s",
+    PER_CORE_REMARK,
+);
 const BASELINE: Kind = Kind {
-    id: "baseline",
-    title: "Against the raw device and messenger",
-    axis: "Percent of the raw baseline",
-    shown: &[("of the raw device (%)", "raw device"), ("of the raw messenger (%)", "raw messenger")],
-    columns: "of the raw device (%) | of the raw messenger (%) | IOPS per drive | device bytes per client byte | \
-              wire bytes per client byte | raw device IOPS | raw messenger IOPS",
-    stacked: false,
     reference: Some(100.0),
-    remark: "Raw device and raw messenger were measured in the same minutes, with the same block size and depth.",
+    ..dots(
+        "baseline",
+        "Against the raw device and messenger",
+        2,
+        "of the raw device (%) | of the raw messenger (%) | IOPS per drive | device bytes per client byte | \
+         wire bytes per client byte | raw device IOPS | raw messenger IOPS",
+        "Raw device and raw messenger were measured in the same minutes, with the same block size and depth.",
+    )
 };
 
 impl Kind {
     /// The chart of a panel; `None` if no setting has such figures.
     fn chart(&self, view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
-        let keys = self.shown.iter().enumerate().map(|(n, (_, name))| Key::series(n, *name)).collect();
+        let shown: Vec<&str> = self.columns.split(" | ").take(self.shown).collect();
         let plot = RowPlot {
-            x: Axis::from_zero(self.axis),
-            keys,
+            x: Axis::from_zero(self.title),
+            keys: shown.iter().enumerate().map(|(n, name)| Key::series(n, *name)).collect(),
             stacked: self.stacked,
             reference: self.reference,
             ..RowPlot::default()
         };
-        let values = |s: &Setting<'_>| self.shown.iter().map(|(column, _)| number(s, column)).collect();
+        let values = |s: &Setting<'_>| shown.iter().map(|column| number(s, column)).collect();
         let table = view.table(panel.settings.iter().copied(), self.columns);
         let remark = Some(self.remark.to_owned()).filter(|remark| !remark.is_empty());
         rows(view, panel, (self.id, self.title), plot, table, remark, values)
@@ -122,7 +104,7 @@ fn rows(
     let without = (!unknown.is_empty()).then(|| {
         let has = if unknown.len() == 1 { "has" } else { "have" };
         format!(
-            "{} {has} no such figure: its CPUs are shared, or it was not measured.",
+            "{} {has} no such figure: CPUs are shared, or nothing measured it.",
             counted(unknown.len(), "setting")
         )
     });

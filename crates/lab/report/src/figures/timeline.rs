@@ -6,16 +6,16 @@ use carmine_study::archive::{CpuSamples, Samples};
 use carmine_types::counted;
 
 use super::View;
-use super::view::{context, slug};
+use super::view::{Panel, slug};
 use crate::chart::{Chart, Dot, HeatPlot, Ink, Line, LinePlot, Plot};
 use crate::data::{Measured, Setting};
 use crate::lists::grouped;
-use crate::report::Block;
+use crate::report::{Block, Kind};
 use crate::table::{Cell, Table};
 
 /// Points that are drawn second by second.
 const POINTS_MAX: usize = 6;
-/// Points whose samples the page holds as files besides; all lie in the archive.
+/// Points of a run whose samples the page holds as files besides; all lie in the archive.
 const FILES_MAX: usize = 400;
 /// Columns of a heat map.
 const COLUMNS_MAX: usize = 150;
@@ -52,52 +52,38 @@ pub(super) fn timeline(view: &View<'_>) -> Vec<Block> {
         let Some((stem, samples)) = samples(view, setting) else { continue };
         let name = view.name(setting, &[]);
         let name = if name.is_empty() { stem.clone() } else { name };
-        let about = About { id: slug(&stem), name, context: format!("{} · {stem}", context(&[setting])) };
-        timeline.charts.extend(lines(&about, &samples));
-        timeline.charts.extend(heat(&about, &samples));
+        let panel = Panel { id: slug(&stem), title: name, kind: String::new(), settings: vec![setting] };
+        timeline.charts.extend(lines(&panel, &stem, &samples));
+        timeline.charts.extend(heat(&panel, &samples));
         drawn.push(stem);
     }
     others(view, &drawn, &mut timeline);
-    vec![Block::Remarks(timeline.text), Block::Charts(timeline.charts), Block::Files(timeline.files)]
+    vec![
+        Block::Text(Kind::Remarks, timeline.text),
+        Block::Charts(timeline.charts),
+        Block::Files(timeline.files),
+    ]
 }
 
 /// Every point with samples that is not drawn, repeats as well.
 fn others(view: &View<'_>, drawn: &[String], timeline: &mut Timeline) {
-    let mut more = 0;
     for run in view.runs {
-        let is_other = |m: &&Measured| m.result.is_some() && !drawn.contains(&m.point.stem);
-        for measured in run.points.iter().filter(is_other) {
-            if timeline.files.len() == FILES_MAX {
-                more += 1;
-                continue;
-            }
+        let is_other = |m: &&Measured| matches!(m.samples, Ok(Some(_))) && !drawn.contains(&m.point.stem);
+        for measured in run.points.iter().filter(is_other).take(FILES_MAX) {
             let stem = &measured.point.stem;
             let Ok(Some(samples)) = run.run.samples(&measured.point) else { continue };
-            if samples.t_ms.is_empty() {
-                continue;
-            }
             let name = if view.runs.len() > 1 { format!("{}-{stem}", run.label) } else { stem.clone() };
             timeline.files.push((name, figures(&samples).1));
         }
     }
-    if timeline.files.is_empty() {
-        return;
+    if !timeline.files.is_empty() {
+        timeline.text.push(format!(
+            "Drawn: {}, the fastest of each workload first, then what is unsteady, then the first of the plan. The samples of \
+             {}, repeats among them, are on the page as CSV; the archive has all as points/NAME.samples.json.",
+            counted(drawn.len(), "point"),
+            counted(timeline.files.len(), "other point")
+        ));
     }
-    let (shown, others) = (counted(drawn.len(), "point"), counted(timeline.files.len(), "other point"));
-    timeline.text.push(format!(
-        "Drawn: {shown}, the fastest of each workload first, then what is unsteady, then the first of the plan. The samples of \
-         {others}, repeats among them, are on the page as CSV."
-    ));
-    if more > 0 {
-        let points = counted(more, "further point");
-        timeline.text.push(format!("Only the archive has those of {points}: points/NAME.samples.json."));
-    }
-}
-
-struct About {
-    id: String,
-    name: String,
-    context: String,
 }
 
 /// The settings that readers ask for first: the fastest of each panel, then what is unsteady, then the others.
@@ -152,24 +138,15 @@ fn figures(samples: &Samples) -> (Vec<LinePlot>, Table) {
     (plots, table)
 }
 
-fn lines(about: &About, samples: &Samples) -> Option<Chart> {
+fn lines(panel: &Panel<'_, '_>, stem: &str, samples: &Samples) -> Option<Chart> {
     let (mut plots, table) = figures(samples);
     distinct_inks(&mut plots);
-    let remarks = samples.cores_used_10ms.as_ref().map(|c| {
-        format!(
-            "Cores used in windows of 10 ms: {:.2} at the median, {:.2} at p99, {:.2} at most.",
-            c.p50, c.p99, c.max
-        )
-    });
-    (!plots.is_empty()).then(|| Chart {
-        id: format!("time-{}", about.id),
-        title: format!("Second by second: {}", about.name),
-        context: about.context.clone(),
-        plot: Plot::Lines(plots),
-        table,
-        remarks: remarks.into_iter().collect(),
-        family: String::new(),
-    })
+    let mut remarks = vec![format!("Point {stem}.")];
+    remarks.extend(samples.cores_used_10ms.as_ref().map(|c| {
+        let [p50, p99, max] = [c.p50, c.p99, c.max].map(|cores| format!("{cores:.2}"));
+        format!("Cores used in windows of 10 ms: {p50} at the median, {p99} at p99, {max} at most.")
+    }));
+    (!plots.is_empty()).then(|| panel.chart("time", "Second by second", Plot::Lines(plots), table, remarks))
 }
 
 /// Panels of one line say what it is; lines that share a panel get colours of their own.
@@ -185,7 +162,7 @@ fn distinct_inks(plots: &mut [LinePlot]) {
 }
 
 /// Busy parts of each CPU; several seconds go into one column where there are many.
-fn heat(about: &About, samples: &Samples) -> Option<Chart> {
+fn heat(panel: &Panel<'_, '_>, samples: &Samples) -> Option<Chart> {
     let count = samples.t_ms.len();
     let per_column = count.div_ceil(COLUMNS_MAX).max(1);
     let interval_s = samples.interval_ms.max(1) as f64 / 1e3;
@@ -218,16 +195,9 @@ fn heat(about: &About, samples: &Samples) -> Option<Chart> {
             percent(&cpu.steal),
         ]);
     }
-    let plot = HeatPlot { edges, rows };
-    (!plot.rows.is_empty()).then(|| Chart {
-        id: format!("heat-{}", about.id),
-        title: format!("How busy each CPU is: {}", about.name),
-        context: about.context.clone(),
-        plot: Plot::Heat(plot),
-        table: table.without_empty_columns(),
-        remarks: Vec::new(),
-        family: String::new(),
-    })
+    let known = !rows.is_empty();
+    let plot = Plot::Heat(HeatPlot { edges, rows });
+    known.then(|| panel.chart("heat", "How busy each CPU is", plot, table, Vec::new()))
 }
 
 /// Mean of what is known.

@@ -82,6 +82,8 @@ pub struct CarmineResult {
     pub devices: Vec<Value>,
     pub verdict: Option<String>,
     pub verdict_reason: Option<String>,
+    /// What to try next.
+    pub verdict_next: Option<String>,
     pub errors: u64,
     /// Texts that begin with a word such as SHARED, NOISY, UNSTEADY, IMBALANCED, SMOKE.
     pub marks: Vec<String>,
