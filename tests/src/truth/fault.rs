@@ -131,8 +131,8 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "hot-reactor",
         expected: &["OSD", "IMBALANCED"],
-        what: "the only reactor loses half of its busy time in a loop that was put into it",
-        up: &["--store", "cyan", "--osd-env", "CARMINE_TEST_SLOWDOWN_PERCENT=50"],
+        what: "the only reactor spends three quarters of its busy time in a loop that was put into it",
+        up: &["--store", "cyan", "--osd-env", "CARMINE_TEST_SLOWDOWN_PERCENT=75"],
         load: &["--rw", "randread", "--iodepth", "64"],
         ..PLAIN
     },

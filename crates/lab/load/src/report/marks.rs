@@ -1,5 +1,6 @@
 //! Remarks that say how far a result can be trusted; each begins with a word that programs look for.
 
+use carmine_stats::summary;
 use carmine_types::counted;
 
 use super::{Context, ratio, seconds};
@@ -9,8 +10,10 @@ use crate::spec::LoadSpec;
 use crate::verdict::{DISTURBED, Facts, Figure, RAW_WRONG, UNEVEN};
 use crate::window::Window;
 
-/// Windows below this are too short for a figure that is to be believed.
-const SMOKE_BELOW_S: f64 = 60.0;
+/// Windows below this are too short for a figure that is to be believed: 10 s, and a little less by the kernel's clock.
+const SMOKE_BELOW_S: f64 = 9.9;
+/// The mean of a longer window is to be known within this part of it.
+const SMOKE_WITHIN: f64 = 0.10;
 /// Parts of the load's depth between which the mean number of operations in flight is as it should be: those at the ends of
 /// the window are counted in part only.
 const LITTLE_MIN: f64 = 0.8;
@@ -23,9 +26,7 @@ pub(super) fn marks(result: &JobResult, window: &Window, context: &Context, fact
         marks.push("SHARED: reactors, aliens or clients share CPUs; figures per core are left out".into());
     }
     let wall = seconds(window.wall_ns);
-    if wall < SMOKE_BELOW_S {
-        marks.push(format!("SMOKE: a window of {wall:.1} s says little; take 60 s or more"));
-    }
+    marks.extend(smoke(&result.iops_samples(wall), wall));
     if window.osds.iter().any(|o| o.reactors.is_empty()) {
         marks.push("an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".into());
     }
@@ -83,6 +84,21 @@ pub(super) fn little(spec: &LoadSpec, in_flight: Option<f64>) -> Option<String> 
     ))
 }
 
+/// A window that is too short for what it shows. Samples are of half a second, of which two neighbours resemble each other.
+fn smoke(iops_samples: &[f64], wall_s: f64) -> Option<String> {
+    if wall_s < SMOKE_BELOW_S {
+        return Some(format!("SMOKE: a window of {wall_s:.1} s says little; take 10 s or more"));
+    }
+    let seconds: Vec<f64> =
+        iops_samples.chunks_exact(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
+    let all = summary(&seconds).filter(|all| all.mean > 0.0)?;
+    let within = all.interval().map(|(_, high)| high / all.mean - 1.0).filter(|part| *part > SMOKE_WITHIN)?;
+    Some(format!(
+        "SMOKE: IOPS varied so much that their mean is only known within {:.0} %; take more than {wall_s:.0} s",
+        within * 100.0
+    ))
+}
+
 /// IOPS that rose or fell over the window.
 fn unsteady(result: &JobResult, wall_s: f64) -> Option<String> {
     let per_sample: Vec<f64> = result.iops_samples(wall_s);
@@ -126,4 +142,26 @@ fn noise(window: &Window, facts: &Facts) -> Vec<String> {
         marks.push(format!("NOISY: the hypervisor took {:.2} CPU seconds away", seconds(machine.steal_ns)));
     }
     marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::smoke;
+
+    #[test]
+    fn a_window_is_long_enough_if_it_shows_the_mean() {
+        let steady = vec![1000.0, 1040.0, 980.0, 1010.0].repeat(5);
+        assert_eq!(smoke(&steady, 10.0), None);
+        assert!(
+            smoke(&steady, 5.0)
+                .is_some_and(|mark| mark == "SMOKE: a window of 5.0 s says little; take 10 s or more")
+        );
+        let wild = vec![1000.0, 1000.0, 400.0, 400.0].repeat(5);
+        assert!(
+            smoke(&wild, 10.0).is_some_and(|mark| mark.contains("known within 32 %; take more than 10 s")),
+            "{:?}",
+            smoke(&wild, 10.0)
+        );
+        assert_eq!((smoke(&wild.repeat(24), 240.0), smoke(&[], 30.0)), (None, None));
+    }
 }
