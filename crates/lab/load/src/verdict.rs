@@ -99,7 +99,7 @@ impl Facts {
     /// The first row that holds. The last has no conditions.
     pub(crate) fn verdict(&self) -> Verdict {
         let row = table::ROWS.iter().find(|row| row.holds(self)).unwrap_or(&table::LAST);
-        let mut reason = (row.say)(self);
+        let mut reason = row.reason(self);
         if let (Limiter::Client | Limiter::Qd | Limiter::Unknown, Some(more)) = (row.limiter, &self.more_load)
         {
             let gain = more.gain_percent();

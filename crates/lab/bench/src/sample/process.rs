@@ -7,6 +7,7 @@ use std::path::Path;
 use carmine_load::window::{ProcessWindow, ThreadWindow};
 
 use super::read as read_file;
+use super::series::threads::{ThreadCounters, parse_stat};
 use crate::failed;
 use carmine_testbed::confine::throttled_ns;
 use carmine_testbed::{Result, TestbedError};
@@ -19,7 +20,7 @@ const ROUNDING_NS: u64 = 3 * TICK_NS;
 /// Counters of a process since its start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProcessCounters {
-    threads: BTreeMap<u32, Thread>,
+    threads: BTreeMap<u32, ThreadCounters>,
     ticks_ns: u64,
     rss_bytes: u64,
     read_bytes: u64,
@@ -27,18 +28,12 @@ pub(super) struct ProcessCounters {
     throttled_ns: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Thread {
-    name: String,
-    cpu_ns: u64,
-    wait_ns: u64,
-}
-
 pub(super) fn read(root: &Path, pid: u32) -> Result<ProcessCounters> {
     let dir = root.join(pid.to_string());
     let stat = read_file(&dir.join("stat"))?;
-    let ticks_ns = parse_stat(&stat).ok_or_else(|| failed!("{}/stat has an unknown form", dir.display()))?;
-    let mut counters = ProcessCounters { ticks_ns, ..ProcessCounters::default() };
+    let all = parse_stat(&stat).ok_or_else(|| failed!("{}/stat has an unknown form", dir.display()))?;
+    let mut counters =
+        ProcessCounters { ticks_ns: all.user_ns + all.system_ns, ..ProcessCounters::default() };
     let task_dir = dir.join("task");
     let tasks = std::fs::read_dir(&task_dir).map_err(TestbedError::io("list", &task_dir))?;
     for task in tasks.flatten() {
@@ -59,20 +54,12 @@ pub(super) fn read(root: &Path, pid: u32) -> Result<ProcessCounters> {
     Ok(counters)
 }
 
-fn read_thread(dir: &Path) -> Option<Thread> {
+fn read_thread(dir: &Path) -> Option<ThreadCounters> {
     let schedstat = read_file(&dir.join("schedstat")).ok()?;
     let mut numbers = schedstat.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
     let name = read_file(&dir.join("comm")).unwrap_or_default().trim().to_owned();
-    Some(Thread { name, cpu_ns: numbers.next()??, wait_ns: numbers.next()?? })
-}
-
-/// User and kernel time of a `stat` line. The command name may hold blanks and brackets: fields count from the last `)`.
-fn parse_stat(stat: &str) -> Option<u64> {
-    let after = stat.get(stat.rfind(')')? + 1..)?;
-    let mut fields = after.split_ascii_whitespace();
-    let user: u64 = fields.nth(11)?.parse().ok()?;
-    let kernel: u64 = fields.next()?.parse().ok()?;
-    Some((user + kernel) * TICK_NS)
+    let (cpu_ns, wait_ns) = (numbers.next()??, numbers.next()??);
+    Some(ThreadCounters { name, cpu_ns, wait_ns, ..ThreadCounters::default() })
 }
 
 /// Resident memory of a process.
@@ -120,16 +107,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_of_a_nasty_name() {
-        let stat = "42 (a ) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 4 0 100 1000 200 18446744073709551615";
-        assert_eq!(parse_stat(stat), Some(3_000_000_000));
-        assert_eq!(parse_stat("42 (x"), None);
-        assert_eq!(parse_stat("42 (x) S 1"), None);
-    }
-
-    #[test]
     fn ended_threads_are_counted_by_ticks() {
-        let thread = |cpu_ns| Thread { name: "t".into(), cpu_ns, wait_ns: 5 };
+        let thread = |cpu_ns| ThreadCounters { name: "t".into(), cpu_ns, ..ThreadCounters::default() };
         let before = ProcessCounters {
             threads: [(1, thread(1_000)), (2, thread(7_000))].into(),
             ticks_ns: 10 * TICK_NS,

@@ -92,15 +92,13 @@ fn profile_line(profile: &Profile) -> String {
 
 /// Amplification and baselines.
 fn raw_line(report: &Report) -> String {
-    let factor = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |n| format!("{n:.2}"));
-    let percent = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |n| format!("{n:.0} %"));
     format!(
-        "bytes per client byte: device {}, wire {}; IOPS/drive {}; of the raw device {}, of the raw messenger {}; flush mode {}{}",
-        factor(report.device_bytes_per_client_byte),
-        factor(report.wire_bytes_per_client_byte),
-        report.iops_per_drive.map_or_else(|| "-".into(), |n| format!("{n:.0}")),
-        percent(report.percent_of_device),
-        percent(report.percent_of_messenger),
+        "bytes per client byte: device {}, wire {}; IOPS/drive {}; percent of the raw device {}, of the raw messenger {}; flush mode {}{}",
+        show(report.device_bytes_per_client_byte, 2),
+        show(report.wire_bytes_per_client_byte, 2),
+        show(report.iops_per_drive, 0),
+        show(report.percent_of_device, 0),
+        show(report.percent_of_messenger, 0),
         report.setting.flush_mode,
         if report.setting.flush_forced { ", forced" } else { "" },
     )
@@ -129,9 +127,12 @@ fn direction_row(name: &str, stats: &DirStats, wall: f64) -> String {
     row
 }
 
+/// A figure, or a dash if it is not known.
+fn show(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(|| "-".into(), |n| format!("{n:.digits$}"))
+}
+
 fn cores_line(report: &Report) -> String {
-    let show =
-        |figure: Option<f64>, digits: usize| figure.map_or_else(|| "-".into(), |n| format!("{n:.digits$}"));
     let cores = if report.setting.shared {
         "IOPS/core SHARED (left out)".to_owned()
     } else {
@@ -144,9 +145,9 @@ fn cores_line(report: &Report) -> String {
         )
     };
     let mut line = format!(
-        "{cores}; CPU us/op machine {}, OSDs {}; client cores {}; hops/op {}",
-        show(report.machine_cpu_us_per_op, 1),
+        "{cores}; CPU us/op OSDs {}, machine without the client {}; client cores {}; hops/op {}",
         show(report.osd_cpu_us_per_op, 1),
+        show(report.machine_cpu_us_per_op, 1),
         show(report.client_cores_used, 2),
         show(report.hops_per_op, 2),
     );

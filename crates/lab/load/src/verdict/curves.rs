@@ -1,5 +1,7 @@
 //! What curves say that level off: of several arms of one study, published ones too, of which no window is known.
 
+use serde::Serialize;
+
 use super::Limiter;
 
 /// A part of its CPUs that is used, from which OSDs or clients are at their limit.
@@ -19,7 +21,7 @@ pub(super) const PAGE: &str = "\n## Curves that level off\n\
     CPUs than the OSDs of theirs (a thread of it can be saturated while others are idle), else NET.\n";
 
 /// One arm at the level of its curve. CPUs are counted as `top` does, divided by 100 %: 860 % are 8.6.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LevelCurve {
     pub arm: String,
     /// Of the level.
@@ -32,7 +34,7 @@ pub struct LevelCurve {
 }
 
 /// What levelled curves point to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Suspicion {
     /// CLIENT or NET: never the OSDs, which had CPUs left.
     pub suspect: Limiter,

@@ -143,7 +143,14 @@ impl Facts {
             let others_ns = machine.busy_ns.saturating_sub(osds + machine.generator_ns + machine.mon_ns);
             self.set(Figure::Others, Some(others_ns as f64 / wall * 100.0), String::new());
         }
-        self.set(Figure::Depth, Some(evidence.depth / count.max(1.0)), String::new());
+        let depth = evidence.depth / count.max(1.0);
+        let raw = |percent: Option<f64>, what| percent.map(|n| format!("{n:.0} % of the raw {what}"));
+        let raw =
+            [raw(evidence.percent_of_device, "device"), raw(evidence.percent_of_messenger, "messenger")];
+        let raw = raw.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+        let gave = if raw.is_empty() { raw } else { format!(", which gave {raw}") };
+        let text = format!("{depth:.1} operations in flight for each reactor{gave}");
+        self.set(Figure::Depth, Some(depth), text);
         if window.osds.iter().any(|osd| osd.reactors.is_empty()) && evidence.allocated_cores > 0.0 {
             let used: u64 = window.osds.iter().map(|osd| osd.process.cpu_ns).sum();
             let part = used as f64 / (wall * evidence.allocated_cores);
@@ -170,10 +177,13 @@ impl Facts {
             self.raise(Figure::ReactorMax, busy, name);
             self.raise(Figure::WaitingMost, waiting, name);
             let most = pgs(osd, reactor);
-            if count >= 2.0 && mean_pgs > 0.0 {
-                let text =
-                    || format!("a reactor owns {}, the mean is {mean_pgs:.1}", counted(most as usize, "PG"));
-                self.raise(Figure::PgRatio, most / mean_pgs, text);
+            if count >= 2.0 {
+                let owned = || format!("a reactor owns {}", counted(most as usize, "PG"));
+                let (ratio, text) = match mean_pgs > 0.0 {
+                    true => (most / mean_pgs, format!("{}, the mean is {mean_pgs:.1}", owned())),
+                    false => (1.0, "how many PGs each owns is not known".to_owned()),
+                };
+                self.raise(Figure::PgRatio, ratio, || text);
             }
             // In-process load is made on each reactor alike.
             let work = work(osd, reactor);

@@ -44,14 +44,22 @@ impl fmt::Display for Cell {
 pub(super) struct Row {
     pub(super) limiter: Limiter,
     pub(super) cells: &'static [Cell],
-    /// What bounded the load, with the figures.
-    pub(super) say: fn(&Facts) -> String,
+    /// What bounded the load: `{FIGURE}` is its value, `{@FIGURE}` what it is of.
+    say: &'static str,
     pub(super) next: &'static str,
 }
 
 impl Row {
     pub(super) fn holds(&self, facts: &Facts) -> bool {
         self.cells.iter().all(|cell| cell.holds(facts))
+    }
+
+    pub(super) fn reason(&self, facts: &Facts) -> String {
+        let fill = |text: String, figure: &Figure| {
+            let text = text.replace(&format!("{{{figure:?}}}"), &facts.percent(*figure));
+            text.replace(&format!("{{@{figure:?}}}"), facts.name(*figure))
+        };
+        Figure::ALL.iter().fold(self.say.replace("{nothing}", &nothing(facts)), fill)
     }
 }
 
@@ -81,49 +89,43 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         limiter: Shared,
         cells: &[Yes(Figure::Shared)],
-        say: |_| "CPUs are shared, so nothing can be told apart".into(),
+        say: "CPUs are shared, so nothing can be told apart",
         next: "give each thread a CPU of its own: fewer reactors or OSDs, more CPUs, or --in-process, which needs no generator",
     },
     Row {
         limiter: Unknown,
         cells: &[Below(Figure::Seconds, 0.001)],
-        say: |_| "the window is empty".into(),
+        say: "the window is empty",
         next: "take a longer --runtime",
     },
     Row {
         limiter: Qd,
         cells: &[Yes(Figure::RateMet)],
-        say: |_| "the offered rate was met, so more can be asked".into(),
+        say: "the offered rate was met, so more can be asked",
         next: "raise --rate until it is no longer met",
     },
     Row {
         limiter: Quota,
         cells: &[AtLeast(Figure::Throttled, DISTURBED)],
-        say: |f| {
-            let (osd, part) = (f.name(Figure::Throttled), f.percent(Figure::Throttled));
-            format!("the CPU quota of {osd} was used up, and stopped it for {part} of the window")
-        },
+        say: "the CPU quota of {@Throttled} was used up, and stopped it for {Throttled} of the window",
         next: "raise --confine-cpus, or compare with --confine-cpus none",
     },
     Row {
         limiter: Client,
         cells: &[AtLeast(Figure::ClientThread, SATURATED), No(Figure::Refuted)],
-        say: |f| {
-            let part = f.percent(Figure::ClientThread);
-            format!("the hottest generator thread was busy or without a CPU {part} of the window")
-        },
+        say: "the hottest generator thread was busy or without a CPU {ClientThread} of the window",
         next: "give the generator more CPUs (--client-cpus of `carmine up`) and more --numjobs",
     },
     Row {
         limiter: Client,
         cells: &[AtLeast(Figure::ClientCpus, SATURATED), No(Figure::Refuted)],
-        say: |f| format!("the generator used {}", f.name(Figure::ClientCpus)),
+        say: "the generator used {@ClientCpus}",
         next: "give the generator more CPUs (--client-cpus of `carmine up`)",
     },
     Row {
         limiter: Device,
         cells: &[AtLeast(Figure::OfDevice, RAW_REACHED), Below(Figure::OfDevice, RAW_WRONG)],
-        say: |f| format!("{} of the raw device were reached", f.percent(Figure::OfDevice)),
+        say: "{OfDevice} of the raw device were reached",
         next: "raise --iodepth if `carmine baseline` gives more at a larger one; else take faster drives or more of them (--devs)",
     },
     Row {
@@ -133,7 +135,7 @@ pub(super) const ROWS: &[Row] = &[
             AtLeast(Figure::HotRatio, UNEVEN),
             AtLeast(Figure::PgRatio, UNEVEN),
         ],
-        say: hot_reactor,
+        say: HOT_REACTOR,
         next: "raise --pgs of `carmine up`, so that each reactor owns as many",
     },
     Row {
@@ -144,108 +146,86 @@ pub(super) const ROWS: &[Row] = &[
             AtLeast(Figure::HotRatio, UNEVEN),
             Below(Figure::Waiting, DISTURBED),
         ],
-        say: hot_reactor,
+        say: HOT_REACTOR,
         next: "spread the load over more objects (--size) and connections (--numjobs)",
     },
     Row {
         limiter: Osd,
         cells: &[AtLeast(Figure::ReactorMean, SATURATED)],
-        say: reactors,
+        say: REACTORS,
         next: MORE_REACTORS,
     },
     Row {
         limiter: Osd,
         cells: &[AtLeast(Figure::ReactorMax, ONE_SATURATED)],
-        say: reactors,
+        say: REACTORS,
         next: MORE_REACTORS,
     },
     Row {
         limiter: Alien,
         cells: &[AtLeast(Figure::OsdCpus, SATURATED), AtLeast(Figure::AlienPart, 50.0)],
-        say: osd_cpus,
+        say: OSD_CPUS,
         next: "give the aliens CPUs of their own (--alien-cpus of `carmine up`)",
     },
-    Row { limiter: Osd, cells: &[AtLeast(Figure::OsdCpus, SATURATED)], say: osd_cpus, next: MORE_REACTORS },
+    Row { limiter: Osd, cells: &[AtLeast(Figure::OsdCpus, SATURATED)], say: OSD_CPUS, next: MORE_REACTORS },
     Row {
         limiter: Osd,
         cells: &[AtLeast(Figure::CpusUsed, SATURATED)],
-        say: |f| {
-            let (used, cpus) = (f.percent(Figure::CpusUsed), f.name(Figure::CpusUsed));
-            format!("the OSDs used {used} of the {cpus} that they were given")
-        },
+        say: "the OSDs used {CpusUsed} of the {@CpusUsed} that they were given",
         next: "give the OSDs more CPUs (--cores-per-osd of `carmine peer up`)",
     },
     Row {
         limiter: Contended,
         cells: &[AtLeast(Figure::Waiting, DISTURBED), AtLeast(Figure::Others, DISTURBED)],
-        say: starved,
+        say: DISTURBANCE,
         next: NO_NEIGHBOURS,
     },
     Row {
         limiter: Alien,
         cells: &[AtLeast(Figure::AlienCpus, SATURATED)],
-        say: |f| {
-            let (osd, part) = (f.name(Figure::AlienCpus), f.percent(Figure::AlienCpus));
-            format!("the alien CPUs of {osd} were busy {part} of the window")
-        },
+        say: "the alien CPUs of {@AlienCpus} were busy {AlienCpus} of the window",
         next: "give the aliens more CPUs (--alien-cpus of `carmine up`)",
     },
     Row {
         limiter: Alien,
         cells: &[AtLeast(Figure::AlienThread, SATURATED)],
-        say: |f| {
-            let (thread, part) = (f.name(Figure::AlienThread), f.percent(Figure::AlienThread));
-            format!("{thread} was busy {part} of the window")
-        },
+        say: "{@AlienThread} was busy {AlienThread} of the window",
         next: "take more threads (--alien-threads of `carmine up`), or see what the thread does: --profile oncpu",
     },
     Row {
         limiter: Contended,
         cells: &[AtLeast(Figure::WaitingMost, STARVED), AtLeast(Figure::Others, DISTURBED)],
-        say: starved,
+        say: DISTURBANCE,
         next: NO_NEIGHBOURS,
     },
     Row {
         limiter: Qd,
         cells: &[Below(Figure::Depth, DEEP), No(Figure::RateAsked), No(Figure::Refuted)],
-        say: |f| {
-            let depth = f.get(Figure::Depth).unwrap_or(0.0);
-            let raw = |figure, what| f.get(figure).map(|n| format!("{n:.0} % of the raw {what}"));
-            let raw = [raw(Figure::OfDevice, "device"), raw(Figure::OfMessenger, "messenger")];
-            let raw: Vec<String> = raw.into_iter().flatten().collect();
-            let at =
-                if raw.is_empty() { String::new() } else { format!(", which gave {}", raw.join(" and ")) };
-            format!(
-                "nothing is saturated, and the load keeps {depth:.1} operations in flight for each reactor{at}"
-            )
-        },
+        say: "nothing is saturated, and the load keeps {@Depth}",
         next: "raise --iodepth or --numjobs",
     },
     Row {
         limiter: Net,
         cells: &[AtLeast(Figure::OfMessenger, RAW_REACHED), Below(Figure::OfMessenger, RAW_WRONG)],
-        say: |f| format!("{} of the raw messenger were reached", f.percent(Figure::OfMessenger)),
+        say: "{OfMessenger} of the raw messenger were reached",
         next: "take more connections (--numjobs, --reactors) or a faster network",
     },
     Row {
         limiter: Unknown,
         cells: &[AtLeast(Figure::AboveBaseline, RAW_WRONG)],
-        say: |f| {
-            let part = f.percent(Figure::AboveBaseline);
-            format!("{}; the load did {part} of a raw baseline, so that one is wrong", nothing(f))
-        },
+        say: "{nothing}; the load did {AboveBaseline} of a raw baseline, so that one is wrong",
         next: "measure the baseline again with the same options, just before the load (`carmine baseline`)",
     },
     Row {
         limiter: Unknown,
         cells: &[Yes(Figure::DriveUnmeasured)],
-        say: |f| format!("{}; without a raw baseline, the drive cannot be excluded", nothing(f)),
+        say: "{nothing}; without a raw baseline, the drive cannot be excluded",
         next: "measure the drive (`carmine baseline --json FILE`, with the load's options) and repeat with --baseline FILE",
     },
     Row {
         limiter: Unknown,
         cells: &[No(Figure::Confirmed)],
-        say: nothing,
+        say: "{nothing}",
         next: "repeat with --confirm, which loads once more with twice the threads",
     },
     LAST,
@@ -255,7 +235,7 @@ pub(super) const ROWS: &[Row] = &[
 pub(super) const LAST: Row = Row {
     limiter: Unknown,
     cells: &[],
-    say: nothing,
+    say: "{nothing}",
     next: "see what the OSDs' threads wait for: --profile offcpu",
 };
 
@@ -263,31 +243,14 @@ const MORE_REACTORS: &str =
     "give the OSDs more reactors (--reactors of `carmine up`), or see where their time goes: --profile oncpu";
 const NO_NEIGHBOURS: &str = "stop the other processes or keep them off the OSDs' CPUs; `carmine doctor` and `carmine top` show busy CPUs";
 
-fn hot_reactor(f: &Facts) -> String {
-    let (who, part, mean) =
-        (f.name(Figure::HotReactor), f.percent(Figure::HotReactor), f.name(Figure::HotRatio));
-    let pgs = f.name(Figure::PgRatio);
-    let pgs = if pgs.is_empty() { String::new() } else { format!("; {pgs}") };
-    format!("{who} had work for {part} of its time, the mean is {mean}{pgs}")
-}
-
-fn reactors(f: &Facts) -> String {
-    let (mean, most) = (f.percent(Figure::ReactorMean), f.percent(Figure::ReactorMax));
-    format!("the OSDs' reactors were busy {mean} of the window on average, {most} at most")
-}
-
-fn osd_cpus(f: &Facts) -> String {
-    let (osd, part) = (f.name(Figure::OsdCpus), f.percent(Figure::OsdCpus));
-    format!("the CPUs of {osd} were busy {part} of the window with reactors and aliens together")
-}
-
-fn starved(f: &Facts) -> String {
-    let (mean, who, most) =
-        (f.percent(Figure::Waiting), f.name(Figure::WaitingMost), f.percent(Figure::WaitingMost));
-    format!(
-        "other processes kept the reactors from their CPUs for {mean} of the window on average, {who} for {most}"
-    )
-}
+const HOT_REACTOR: &str =
+    "{@HotReactor} had work for {HotReactor} of its time, the mean is {@HotRatio}; {@PgRatio}";
+const REACTORS: &str =
+    "the OSDs' reactors were busy {ReactorMean} of the window on average, {ReactorMax} at most";
+const OSD_CPUS: &str =
+    "the CPUs of {@OsdCpus} were busy {OsdCpus} of the window with reactors and aliens together";
+const DISTURBANCE: &str = "other processes kept the reactors from their CPUs for {Waiting} of the window on average, {@WaitingMost} \
+                           for {WaitingMost}";
 
 /// Nothing is at its limit; the one that is closest is named.
 fn nothing(f: &Facts) -> String {

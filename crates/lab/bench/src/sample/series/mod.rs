@@ -4,7 +4,7 @@ mod burst;
 mod cpus;
 mod hardware;
 mod reading;
-mod threads;
+pub(super) mod threads;
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -120,7 +120,7 @@ impl Sampling {
             ..Samples::default()
         };
         // Programs that read drives are started outside of the window, on these CPUs.
-        let smart = Smart::find(sys, &options.devices);
+        let smart = Smart::find(&options.devices);
         let smart_before = smart.read();
         burst.sample();
         Sampling {

@@ -8,14 +8,14 @@ use carmine_load::samples::ThreadSamples;
 
 /// Counters of a thread since its start. User and system time come in ticks of 10 ms; the time on a CPU is exact.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ThreadCounters {
-    pub(super) name: String,
-    pub(super) user_ns: u64,
-    pub(super) system_ns: u64,
-    pub(super) cpu_ns: u64,
-    pub(super) wait_ns: u64,
-    pub(super) switches: u64,
-    pub(super) migrations: Option<u64>,
+pub(in crate::sample) struct ThreadCounters {
+    pub(in crate::sample) name: String,
+    pub(in crate::sample) user_ns: u64,
+    pub(in crate::sample) system_ns: u64,
+    pub(in crate::sample) cpu_ns: u64,
+    pub(in crate::sample) wait_ns: u64,
+    pub(in crate::sample) switches: u64,
+    pub(in crate::sample) migrations: Option<u64>,
 }
 
 /// All threads of a process by their ids; those that end while they are looked at are left out.
@@ -43,7 +43,7 @@ fn read_thread(dir: &Path) -> Option<ThreadCounters> {
 }
 
 /// Name, user and system time of a `stat` line. The name may hold blanks and brackets: it ends at the last `)`.
-fn parse_stat(stat: &str) -> Option<ThreadCounters> {
+pub(in crate::sample) fn parse_stat(stat: &str) -> Option<ThreadCounters> {
     let (open, close) = (stat.find('(')?, stat.rfind(')')?);
     let mut fields = stat.get(close + 1..)?.split_ascii_whitespace().skip(11);
     let mut ns = || Some(fields.next()?.parse::<u64>().ok()? * TICK_NS);

@@ -1,15 +1,16 @@
 //! The SMART log of the NVMe drives under the OSDs, read at both ends of a window by the tools that are kept for it: `smartctl`
 //! (smartmontools) or else `nvme` (nvme-cli). They need root. Where there is no such drive nothing is said.
 
-mod drives;
 mod log;
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carmine_load::samples::{NvmeSamples, SmartLog};
+use carmine_testbed::drive::part_at;
 use serde_json::Value;
 
 /// Time for all drives together: each answers within some milliseconds, or not at all.
@@ -50,8 +51,11 @@ pub(super) type Logs = Vec<Result<SmartLog, String>>;
 
 impl Smart {
     /// `devices` are names as in `/proc/diskstats`: of drives, partitions, or what is stacked upon them.
-    pub(super) fn find(sys: &Path, devices: &[String]) -> Smart {
-        Smart { drives: drives::nvme_under(sys, devices), tools: tools() }
+    pub(super) fn find(devices: &[String]) -> Smart {
+        let parts = devices.iter().map(|device| part_at(&Path::new("/dev").join(device)));
+        let drives = parts.filter(|part| part.is_device).flat_map(|part| part.drive.drives);
+        let drives: BTreeSet<String> = drives.filter(|name| name.starts_with("nvme")).collect();
+        Smart { drives: drives.into_iter().collect(), tools: tools() }
     }
 
     /// Reads all of them.
