@@ -56,7 +56,7 @@ fn serve(layout: &Layout, plan: &Plan) -> anyhow::Result<()> {
     let (result_to, end) = mpsc::channel();
     let addr_file = layout.mon_addr();
     // The port of the last run may be in use by another process now.
-    let fallback = plan.addr.port == 0;
+    let fallback = plan.addr.port() == 0;
     let reactors = Reactors::start(reactor, move |shard: Shard| {
         let (config, addr_file, result_to) = (config.clone(), addr_file.clone(), result_to.clone());
         async move {
@@ -91,10 +91,10 @@ async fn open(shard: &Shard, config: MonConfig, fallback: bool) -> anyhow::Resul
 }
 
 fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
-    let port = if plan.addr.port == 0 { plan.mon_port } else { plan.addr.port };
+    let port = if plan.addr.port() == 0 { plan.mon_port } else { plan.addr.port() };
     Ok(MonConfig {
         dir: layout.mon_dir(),
-        listen: SocketAddr::new(plan.addr.ip, port),
+        listen: SocketAddr::new(plan.addr.ip(), port),
         open_files: process::raise_open_files(),
         initial: InitialCluster {
             fsid: plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?,

@@ -125,7 +125,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let config = Arc::new(OsdConfig {
         id: osd,
         uuid: store_uuid(fsid, osd),
-        listen: plan.addr.ip,
+        listen: plan.addr.ip(),
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
         request_bytes_per_shard: Memory::of(plan).requests_per_shard,

@@ -110,7 +110,7 @@ fn a_device_is_made_new_without_writing_all_of_it() {
     ]);
     bed.ok(&["down"]);
     assert!(store(&bed, &["fsck", "--deep"]).contains("fsck success"));
-    bed.fails(&["up", "--zero"], 2, "the stores of this testbed exist");
+    bed.fails(&["up", "--zero"], 2, "--zero on: this testbed was made with off");
 }
 
 #[test]

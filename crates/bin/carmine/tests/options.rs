@@ -35,6 +35,12 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("up --cpus a-b", 2, "a-b"),
     ("up --cpus 0 --client-cpus 0", 2, "--client-cpus"),
     ("up --client-cpus 99", 2, "99"),
+    ("up --client-cpus count:0", 2, "count:0"),
+    ("up --client-cpus count:5000", 2, "clients need 5000 CPUs"),
+    ("up --system-cpus 0 --neighbour-cpus 0", 2, "CPUs 0 are in --system-cpus and in --neighbour-cpus"),
+    ("up --balance none --confine cpuset --confine-cpus 1", 2, "--balance none"),
+    ("up --store cyan --readahead 0", 2, "--readahead: the store cyan"),
+    ("up --spec /nonexistent", 2, "--spec /nonexistent"),
     ("up --alien-cpus 99", 2, "99"),
     ("up --alien-threads 0", 2, "--alien-threads 0"),
     ("up --poll never", 2, "never"),
@@ -159,6 +165,31 @@ fn plans_for_other_machines() {
         carmine(&["plan", "--topology", "1x8x8x2", "--osds", "16", "--reactors", "2", "--json"], dir.path());
     let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(plan["grid"]["osds"].as_array().unwrap().len(), 16);
+}
+
+/// "4+2+26": CPUs of the system, of the OSD, and of virtual machines.
+#[test]
+fn a_specification_is_printed_and_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |args: &[&str]| {
+        let out = carmine(&[&["plan", "--topology", "1x16x2"], args].concat(), dir.path());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let slices =
+        ["--system-cpus", "0-1", "--client-cpus", "2-3", "--cpus", "4-5", "--neighbour-cpus", "6-31"];
+    let asked = [&slices[..], &["--balance", "none", "--reactors", "2", "--readahead", "1M"]].concat();
+    let spec = said(&[&asked[..], &["--print-spec"]].concat());
+    assert!(
+        spec.contains("system_cpus = \"0-1\"") && spec.contains("readahead_bytes = \"1048576\""),
+        "{spec}"
+    );
+    std::fs::write(dir.path().join("spec.toml"), &spec).unwrap();
+    let (from_file, from_options) = (said(&["--spec", "spec.toml"]), said(&asked));
+    assert_eq!(from_file, from_options);
+    assert!(from_file.contains("strategy  none") && from_file.contains("neighbour CPU 6-31"), "{from_file}");
+    let other = said(&["--spec", "spec.toml", "--balance", "default"]);
+    assert!(other.contains("strategy  default") && other.contains("system    CPU 0-1"), "{other}");
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn a_testbed_of_another_version_is_stopped_but_not_removed() {
     bed.ok(UP);
     let plan = bed.dir().join("testbed.json");
     let text = fs::read_to_string(&plan).unwrap();
-    fs::write(&plan, text.replace("\"format\": 1", "\"format\": 2")).unwrap();
+    fs::write(&plan, text.replace("\"format\": 2", "\"format\": 1")).unwrap();
     bed.fails(&["destroy"], 1, "use the carmine that made it");
     assert_eq!(bed.processes().len(), 3);
     assert!(bed.ok(&["down"]).contains("osd.1 stopped") && bed.processes().is_empty());

@@ -162,8 +162,8 @@ impl Plan {
         spec.check_ranges()?;
         let pool = PoolPlan::settle(&mut spec)?;
         check_devices(&spec, wish.osd_size_bytes.is_some())?;
-        if spec.addr.ip.is_unspecified() {
-            let ip = spec.addr.ip;
+        if spec.addr.ip().is_unspecified() {
+            let ip = spec.addr.ip();
             return Err(usage!(
                 "--addr {ip}: name one address of this machine; clients dial what the map says"
             ));
@@ -206,12 +206,12 @@ impl Plan {
     ) -> Result<Self> {
         let mut spec = wished(self.spec.clone(), wish);
         spec.check_ranges()?;
-        if !wish.wal_devs.iter().flatten().eq(&self.wal_devs) && wish.wal_devs.is_some() {
-            spec.wal_devs = wal_devs(&spec).unwrap_or(spec.wal_devs);
+        if let Ok(devs) = wal_devs(&spec) {
+            spec.wal_devs = devs;
         }
         self.spec.refuse_other_data(&spec, what, command)?;
-        if spec.addr.ip != self.addr.ip {
-            let (new, old) = (spec.addr.ip, self.addr.ip);
+        if spec.addr.ip() != self.addr.ip() {
+            let (new, old) = (spec.addr.ip(), self.addr.ip());
             return Err(usage!("--addr {new}: this {what} was made with {old}; leave it out"));
         }
         let (cpu, grid) = settle(&mut spec, wish, &self.pool, topology)?;

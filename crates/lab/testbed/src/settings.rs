@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 /// The values that an axis takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -125,18 +123,6 @@ impl<T: fmt::Display> fmt::Display for OrAuto<T> {
     }
 }
 
-impl<T: fmt::Display> Serialize for OrAuto<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for OrAuto<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
 /// Takes over what was asked for.
 pub(crate) trait Wished<T> {
     fn take(&mut self, wish: Option<&T>);
@@ -181,17 +167,22 @@ macro_rules! spec_default {
     };
 }
 
+/// An option's name as clap has it.
+pub(crate) fn long(option: &'static str) -> &'static str {
+    option.trim_matches(['-', '='])
+}
+
 /// Declares settings: `$spec` with a value for each (an option where the default depends on other settings), `$wish` with what
-/// was asked for, and the table of them. `#[set("--option" Role peer; kind)]`: `peer` if a peer has it, too, and the kind of
-/// the axis if a study can vary it.
+/// was asked for, and the table of them. `#[set("heading of the help" "--option" "VALUE" Role peer; kind)]`: `peer` if a peer
+/// has it, too, and the kind of the axis if a study can vary it.
 macro_rules! settings {
     (
         $(#[$attr:meta])*
         struct $spec:ident, wish $wish:ident, table $table:ident {
             $(
                 $(#[doc = $help:literal])+
-                #[arg($($arg:tt)*)]
-                #[set($option:literal $role:ident $($peer:ident)? $(; $kind:expr)?)]
+                #[set($heading:literal $option:literal $value:literal $role:ident $($peer:ident)? $(; $kind:expr)?)]
+                $(#[arg($($arg:tt)*)])?
                 $(#[serde($($serde:tt)*)])?
                 $field:ident: $type:ty $(= $default:expr)?,
             )+
@@ -212,7 +203,15 @@ macro_rules! settings {
         /// The same as asked for; `None` is "not given".
         #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
         pub struct $wish {
-            $($(#[doc = $help])+ #[arg($($arg)*)] pub $field: Option<$type>,)+
+            $(
+                $(#[doc = $help])+
+                #[arg(
+                    id = $crate::settings::long($option), long = $crate::settings::long($option), value_name = $value,
+                    help_heading = $heading
+                )]
+                $(#[arg($($arg)*)])?
+                pub $field: Option<$type>,
+            )+
             $(#[allow(missing_docs)] #[command(flatten)] pub $group: $group_wish,)?
         }
 

@@ -1,10 +1,8 @@
 //! The settings of a testbed. Each is declared once, here: the option of `up` and `plan` and its help, the field of the
 //! specification that `testbed.json` keeps and `--spec` reads, and, if a study can vary it, the axis of the same setting.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use carmine_load::drive::DeviceClass;
 use carmine_load::parse_bytes;
@@ -16,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::confine::{ConfineCpus, ConfineKind};
 use crate::error::{Result, usage};
 pub use crate::settings::{Axis, Kind, OrAuto, Role, Setting, count};
-use crate::settings::{kind_of, settings, spec_default, spec_type};
+use crate::settings::{kind_of, long, settings, spec_default, spec_type};
 
 /// Where a testbed lives.
 #[derive(clap::Args, Clone, Debug)]
@@ -30,144 +28,115 @@ settings! {
     /// A testbed as it is specified.
     struct TestbedSpec, wish Wish, table PLACES {
         /// Number of OSD processes [default: 1]
-        #[arg(long, value_name = "N", help_heading = "Cluster")]
-        #[set("--osds" Layout peer; count(1024))]
+        #[set("Cluster" "--osds" "N" Layout peer; count(1024))]
         osds: u32 = 1,
         /// Reactors (pinned threads) of each OSD [default: 1]
-        #[arg(long, value_name = "N", help_heading = "Cluster")]
-        #[set("--reactors" Start; count(256))]
+        #[set("Cluster" "--reactors" "N" Start; count(256))]
         reactors: u16 = 1,
         /// Object store: cyan (memory), null (forgets data), blue (file or device) [default: blue]
-        #[arg(long, value_name = "STORE", help_heading = "Cluster")]
-        #[set("--store" Layout; Kind::Word(StoreKind::WORDS))]
+        #[set("Cluster" "--store" "STORE" Layout; Kind::Word(StoreKind::WORDS))]
         #[serde(with = "carmine_load::as_text")]
         store: StoreKind = StoreKind::Blue,
         /// Replicas [default: 3, or the number of OSDs if that is less]
-        #[arg(id = "size", long = "size", value_name = "N", help_heading = "Cluster")]
-        #[set("--size" Layout peer; count(10))]
+        #[set("Cluster" "--size" "N" Layout peer; count(10))]
         pool_size: u8,
         /// Replicas that must be up for a PG to take writes [default: the larger half of --size]
-        #[arg(long, value_name = "N", help_heading = "Cluster")]
-        #[set("--min-size" Layout)]
+        #[set("Cluster" "--min-size" "N" Layout)]
         min_size: u8,
         /// PGs of the pool `bench`, a power of two [default: about 100 per OSD]
-        #[arg(long, value_name = "N", help_heading = "Cluster")]
-        #[set("--pgs" Layout peer; Kind::PowerOfTwo { max: 65_536 })]
+        #[set("Cluster" "--pgs" "N" Layout peer; Kind::PowerOfTwo { max: 65_536 })]
         pgs: u32,
         /// Address to listen on, with or without the monitor's port (0: any) [default: 127.0.0.1]
-        #[arg(long, value_name = "IP[:PORT]", help_heading = "Cluster")]
-        #[set("--addr" Start)]
-        #[serde(with = "carmine_load::as_text")]
-        addr: Listen = Listen { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 0 },
+        #[set("Cluster" "--addr" "IP[:PORT]" Start)]
+        #[arg(value_parser = parse_addr)]
+        addr: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
 
         /// OSDs on each device (or file); each gets a slice of it and locks that slice [default: 1]
-        #[arg(long, value_name = "N", help_heading = "Storage")]
-        #[set("--osds-per-device" Layout; count(64))]
+        #[set("Storage" "--osds-per-device" "N" Layout; count(64))]
         osds_per_device: u32 = 1,
         /// Block devices, one per OSD (or per group of --osds-per-device); without them plain files in the folder
-        #[arg(id = "devs", long, value_name = "DEVICE,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
-        #[set("--devs" Layout peer)]
+        #[set("Storage" "--devs" "DEVICE,…" Layout peer)]
+        #[arg(value_delimiter = ',', value_parser = parse_path)]
         devices: Vec<PathBuf> = Vec::new(),
         /// Size of each OSD's block file, such as 8G [default: 4G]
-        #[arg(id = "osd_size", long = "osd-size", value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
-        #[set("--osd-size" Layout peer; Kind::Bytes)]
+        #[set("Storage" "--osd-size" "SIZE" Layout peer; Kind::Bytes)]
+        #[arg(value_parser = parse_bytes)]
         osd_size_bytes: u64 = OSD_SIZE_DEFAULT_BYTES,
         /// Folder, perhaps on another drive, in which each OSD's RocksDB gets a folder [default: in the testbed's]
-        #[arg(long, value_name = "FOLDER", value_parser = parse_path, help_heading = "Storage")]
-        #[set("--db-dir" Layout)]
+        #[set("Storage" "--db-dir" "FOLDER" Layout)]
+        #[arg(value_parser = parse_path)]
         db_dir: PathBuf,
         /// Devices or files for the OSDs' logs, perhaps on another drive: one per OSD, or one folder for all [default: each
         /// beside its data]
-        #[arg(id = "wal_dev", long = "wal-dev", value_name = "PATH,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
-        #[set("--wal-dev" Layout)]
+        #[set("Storage" "--wal-dev" "PATH,…" Layout)]
+        #[arg(value_delimiter = ',', value_parser = parse_path)]
         wal_devs: Vec<PathBuf> = Vec::new(),
         /// Do not write the block files in advance: a quick start, but first writes also pay for the file system
-        #[arg(
-            long, value_name = "on|off", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "on",
-            value_parser = parse_switch, help_heading = "Storage"
-        )]
-        #[set("--sparse" Layout peer)]
+        #[set("Storage" "--sparse" "on|off" Layout peer)]
+        #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
         sparse: bool = false,
         /// Write zeros over each device of --devs and --wal-dev, which takes as long as filling the drive. Without this, the
         /// drive is told to discard its contents (or to write zeroes by itself); a drive that can do neither gets new labels
         /// only. Use it for volumes on which the first write of a block is slower than the next (thin provisioning, many
         /// clouds), or to leave nothing of old data. For the steady state of a flash drive use --precondition
-        #[arg(
-            long, value_name = "on|off", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "on",
-            value_parser = parse_switch, help_heading = "Storage"
-        )]
-        #[set("--zero" Layout)]
+        #[set("Storage" "--zero" "on|off" Layout)]
+        #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
         zero: bool = false,
-        /// Memory of each OSD, such as 2G [default: 1G]
-        #[arg(id = "osd_memory", long = "osd-memory", value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
-        #[set("--osd-memory" Start peer; Kind::Bytes)]
+        /// Memory of each OSD, such as 2G [default: 1G; of a peer 4G]
+        #[set("Storage" "--osd-memory" "SIZE" Start peer; Kind::Bytes)]
+        #[arg(value_parser = parse_bytes)]
         osd_memory_bytes: u64 = OSD_MEMORY_DEFAULT_BYTES,
 
         /// Placement of reactors: default (consecutive CPUs), osd (within a socket), socket (spread), l3, or none (not pinned: the
         /// scheduler decides, within --cpus) [default: default]
-        #[arg(long, value_name = "STRATEGY", help_heading = "CPUs")]
-        #[set("--balance" Start; Kind::Word(Strategy::WORDS))]
+        #[set("CPUs" "--balance" "STRATEGY" Start; Kind::Word(Strategy::WORDS))]
         balance: Strategy = Strategy::Default,
         /// CPUs of the OSDs' reactors, such as 0-7,16 [default: all that nothing else has]
-        #[arg(id = "cpus", long = "cpus", value_name = "LIST", help_heading = "CPUs")]
-        #[set("--cpus" Start peer; Kind::Text)]
+        #[set("CPUs" "--cpus" "LIST" Start peer; Kind::Text)]
         osd_cpus: CpuList,
         /// CPUs of clients: a list, count:N, or rest (all that nothing else needs). A number of CPUs is taken as whole cores from
         /// the highest down, from the sockets in turn, before reactors are placed: --balance, --store and --poll do not
         /// change them [default: a third of the CPUs, or fewer where that leaves
         /// each reactor a core of its own]
-        #[arg(long, value_name = "LIST|count:N|rest", help_heading = "CPUs")]
-        #[set("--client-cpus" Start peer; Kind::Text)]
+        #[set("CPUs" "--client-cpus" "LIST|count:N|rest" Start peer; Kind::Text)]
         client_cpus: ClientCpus,
         /// CPUs of alien threads (blocking work) [default: each OSD's reactor CPUs]
-        #[arg(long, value_name = "LIST", help_heading = "CPUs")]
-        #[set("--alien-cpus" Start; Kind::Text)]
+        #[set("CPUs" "--alien-cpus" "LIST" Start; Kind::Text)]
         alien_cpus: CpuList,
         /// CPUs of the monitor and of what controls a load [default: the clients']
-        #[arg(long, value_name = "LIST", help_heading = "CPUs")]
-        #[set("--system-cpus" Start peer; Kind::Text)]
+        #[set("CPUs" "--system-cpus" "LIST" Start peer; Kind::Text)]
         system_cpus: CpuList,
         /// CPUs of a neighbour, such as virtual machines: nothing else runs there, and `bench` keeps them busy while it measures
         /// [default: none]
-        #[arg(long, value_name = "LIST", help_heading = "CPUs")]
-        #[set("--neighbour-cpus" Start peer; Kind::Text)]
+        #[set("CPUs" "--neighbour-cpus" "LIST" Start peer; Kind::Text)]
         neighbour_cpus: CpuList,
         /// Alien threads of each OSD [default: 2]
-        #[arg(long, value_name = "N", help_heading = "CPUs")]
-        #[set("--alien-threads" Start; count(256))]
+        #[set("CPUs" "--alien-threads" "N" Start; count(256))]
         alien_threads: u16 = 2,
         /// How idle reactors wait: poll, adaptive, adaptive:MICROSECONDS, sleep [default: adaptive]
-        #[arg(long, value_name = "POLICY", help_heading = "CPUs")]
-        #[set("--poll" Start; Kind::Text)]
+        #[set("CPUs" "--poll" "POLICY" Start; Kind::Text)]
         poll: String = "adaptive".to_owned(),
         /// Let reactors, aliens, clients and the others share CPUs
-        #[arg(
-            long, value_name = "on|off", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "on",
-            value_parser = parse_switch, help_heading = "CPUs"
-        )]
-        #[set("--overprovisioned" Start peer)]
+        #[set("CPUs" "--overprovisioned" "on|off" Start peer)]
+        #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
         overprovisioned: bool = false,
         /// Limit the CPUs of each OSD. cpuset: a number of CPUs and no others; reactors are pinned to the first ones, aliens
         /// get the rest. quota: an amount of CPU time per 100 ms, like a container's limit; reactors keep their pins, and the
         /// kernel stops the OSD when its time is used up (needs a writable cgroup). Stays in force until `none` is given
-        #[arg(long, value_name = "HOW", help_heading = "CPUs")]
-        #[set("--confine" Start)]
+        #[set("CPUs" "--confine" "HOW" Start)]
         #[serde(with = "carmine_load::as_text")]
         confine: ConfineKind = ConfineKind::None,
         /// CPUs of each confined OSD, such as 2 (with quota also 1.5), or none for no limit
-        #[arg(long, value_name = "N|none", help_heading = "CPUs")]
-        #[set("--confine-cpus" Start)]
+        #[set("CPUs" "--confine-cpus" "N|none" Start)]
         #[serde(with = "carmine_load::as_text::option")]
         confine_cpus: ConfineCpus,
 
         /// Start each OSD by this command, such as 'perf record -g -o /tmp/perf.{osd}' or 'numactl -m 0'. {osd} stands for
         /// the OSD's number. The command runs in /, and its output goes to the OSD's log. Stays in force until `none` is given
-        #[arg(long, value_name = "COMMAND", help_heading = "Processes")]
-        #[set("--osd-wrap" Start; Kind::Text)]
+        #[set("Processes" "--osd-wrap" "COMMAND" Start; Kind::Text)]
         osd_wrap: String = NONE.to_owned(),
         /// Variable of the OSDs' environment; repeatable; stays in force until others or `none` are given
-        #[arg(long, value_name = "NAME=VALUE", help_heading = "Processes")]
-        #[set("--osd-env" Start; Kind::Text)]
+        #[set("Processes" "--osd-env" "NAME=VALUE" Start; Kind::Text)]
         osd_env: Vec<String> = Vec::new(),
         group tuning: Tuning, TuningWish,
     }
@@ -182,33 +151,32 @@ settings! {
         /// How writes become durable: flush (many writes, then one flush of the drive's cache), dsync (each write by itself), none
         /// (only for drives with a power-safe cache), auto (what the drives need). Results name the mode and whether it was
         /// given [default: auto]
-        #[arg(long, value_name = "MODE", help_heading = "Storage")]
-        #[set("--flush-mode" Start; Kind::WordOrAuto(FlushMode::WORDS))]
+        #[set("Storage" "--flush-mode" "MODE" Start; Kind::WordOrAuto(FlushMode::WORDS))]
+        #[serde(with = "carmine_load::as_text")]
         flush_mode: OrAuto<FlushMode> = OrAuto::Auto,
         /// Class of the drives: hdd, ssd, nvme, or auto (what the kernel says) [default: auto]
-        #[arg(long, value_name = "CLASS", help_heading = "Storage")]
-        #[set("--device-class" Start; Kind::WordOrAuto(DeviceClass::WORDS))]
+        #[set("Storage" "--device-class" "CLASS" Start; Kind::WordOrAuto(DeviceClass::WORDS))]
+        #[serde(with = "carmine_load::as_text")]
         device_class: OrAuto<DeviceClass> = OrAuto::Auto,
         /// Writes smaller than this go into the log first and to their places later; 0: none do; auto: 64K for hdd, otherwise
         /// 4K (parts of blocks) [default: auto]
-        #[arg(id = "prefer_deferred_size", long = "prefer-deferred-size", value_name = "SIZE", value_parser = parse_size, help_heading = "Storage")]
-        #[set("--prefer-deferred-size" Start; Kind::Bytes)]
+        #[set("Storage" "--prefer-deferred-size" "SIZE" Start; Kind::Bytes)]
+        #[arg(value_parser = parse_size)]
+        #[serde(with = "carmine_load::as_text")]
         prefer_deferred_bytes: OrAuto<u64> = OrAuto::Auto,
         /// Tell the drives in batches which space is free: on or off [default: off]
-        #[arg(
-            long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on",
-            value_parser = parse_switch, help_heading = "Storage"
-        )]
-        #[set("--discard=" Start; Kind::Word(&["off", "on"]))]
+        #[set("Storage" "--discard=" "on|off" Start; Kind::Word(&["off", "on"]))]
+        #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
         discard: bool = false,
         /// Cache of data of each OSD, beside its other memory; results from a cache are not the drive's [default: 0, none]
-        #[arg(id = "data_cache", long = "data-cache", value_name = "SIZE", value_parser = parse_bytes, help_heading = "Storage")]
-        #[set("--data-cache" Start; Kind::Bytes)]
+        #[set("Storage" "--data-cache" "SIZE" Start; Kind::Bytes)]
+        #[arg(value_parser = parse_bytes)]
         data_cache_bytes: u64 = 0,
         /// How much `blue` reads ahead of a client that reads an object from front to back, one request at a time; 0: nothing;
         /// auto: 256K [default: auto]
-        #[arg(id = "readahead", long = "readahead", value_name = "SIZE", value_parser = parse_size, help_heading = "Storage")]
-        #[set("--readahead" Start; Kind::Bytes)]
+        #[set("Storage" "--readahead" "SIZE" Start; Kind::Bytes)]
+        #[arg(value_parser = parse_size)]
+        #[serde(with = "carmine_load::as_text")]
         readahead_bytes: OrAuto<u64> = OrAuto::Auto,
     }
 }
@@ -223,17 +191,24 @@ const TUNING_PART: &str = "tuning";
 
 /// Axes that are options of `up`, for every store.
 pub fn place_axes() -> impl Iterator<Item = &'static Axis> {
-    PLACES.iter().filter(|setting| setting.in_studies).map(|setting| &setting.axis)
+    in_studies(PLACES, |_| true)
 }
 
 /// Axes that are options of `up`, for the store `blue` only.
 pub fn tuning_axes() -> impl Iterator<Item = &'static Axis> {
-    TUNING.iter().filter(|setting| setting.in_studies).map(|setting| &setting.axis)
+    in_studies(TUNING, |_| true)
 }
 
 /// Axes that are options of `peer up`, too.
 pub fn peer_axes() -> impl Iterator<Item = &'static Axis> {
-    PLACES.iter().filter(|setting| setting.in_studies && setting.peer).map(|setting| &setting.axis)
+    in_studies(PLACES, |setting| setting.peer)
+}
+
+fn in_studies(
+    table: &'static [Setting],
+    wanted: fn(&Setting) -> bool,
+) -> impl Iterator<Item = &'static Axis> {
+    table.iter().filter(move |s| s.in_studies && wanted(s)).map(|setting| &setting.axis)
 }
 
 /// Each axis that is an option of `up`, and where the plan in a result has its value.
@@ -248,12 +223,11 @@ pub struct PeerSettings(pub Wish);
 
 impl clap::Args for PeerSettings {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let of_peer = |arg: &clap::Arg| {
-            let option = arg.get_long().map(|long| format!("--{long}")).unwrap_or_default();
-            let setting = PLACES.iter().chain(TUNING).find(|s| s.axis.option.trim_end_matches('=') == option);
-            setting.is_none_or(|setting| setting.peer)
+        let of_others = |arg: &clap::Arg| {
+            let same = |setting: &&Setting| arg.get_long() == Some(long(setting.axis.option));
+            PLACES.iter().chain(TUNING).find(same).is_some_and(|setting| !setting.peer)
         };
-        Wish::augment_args(command).mut_args(|arg| if of_peer(&arg) { arg } else { arg.hide(true) })
+        Wish::augment_args(command).mut_args(|arg| if of_others(&arg) { arg.hide(true) } else { arg })
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -267,8 +241,8 @@ impl clap::FromArgMatches for PeerSettings {
         match wish.given().into_iter().find(|setting| !setting.peer) {
             None => Ok(Self(wish)),
             Some(setting) => {
-                let option = setting.axis.option.trim_end_matches('=');
-                let text = format!("{option}: a peer has no such setting; leave it out\n");
+                let text =
+                    format!("--{}: a peer has no such setting; leave it out\n", long(setting.axis.option));
                 Err(clap::Error::raw(clap::error::ErrorKind::UnknownArgument, text))
             }
         }
@@ -333,8 +307,7 @@ fn options(table: &[Setting], name: &str, value: &Value) -> std::result::Result<
     let setting = table.iter().find(|setting| setting.axis.name == name);
     let setting = setting
         .ok_or_else(|| format!("there is no setting `{name}`; `carmine plan --print-spec` shows all"))?;
-    let option = setting.axis.option.trim_end_matches('=');
-    let word = |text: String| format!("{option}={text}");
+    let word = |text: String| format!("--{}={text}", long(setting.axis.option));
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Array(list) if name == "osd_env" => Ok(list.iter().map(|value| word(plain(value))).collect()),
@@ -426,7 +399,7 @@ impl TuningWish {
     /// # Errors
     /// Names the options.
     pub fn refuse_without_device(&self, store: StoreKind) -> Result<()> {
-        let given: Vec<&str> = self.given().iter().map(|s| s.axis.option.trim_end_matches('=')).collect();
+        let given: Vec<String> = self.given().iter().map(|s| format!("--{}", long(s.axis.option))).collect();
         if store != StoreKind::Blue && !given.is_empty() {
             return Err(usage!("{}: the store {store} uses no device", given.join(", ")));
         }
@@ -471,39 +444,17 @@ impl Tuning {
     }
 }
 
-/// An address to listen on, and the monitor's port; 0 is any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// The address of all processes.
-    pub ip: IpAddr,
-    /// The monitor's port.
-    pub port: u16,
-}
-
-impl FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        if let Ok(ip) = text.parse() {
-            return Ok(Self { ip, port: 0 });
-        }
-        let sock: SocketAddr = text.parse().map_err(|_| "write an IP address, or IP:PORT".to_owned())?;
-        Ok(Self { ip: sock.ip(), port: sock.port() })
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        SocketAddr::new(self.ip, self.port).fmt(f)
-    }
-}
-
 /// A path, made absolute: the daemons that open it run in another folder, and a later command may too.
 ///
 /// # Errors
 /// The path is empty, or the current folder is gone.
 pub fn parse_path(text: &str) -> std::result::Result<PathBuf, String> {
     std::path::absolute(text).map_err(|e| e.to_string())
+}
+
+fn parse_addr(text: &str) -> std::result::Result<SocketAddr, String> {
+    let any_port = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
+    any_port.or_else(|_| text.parse()).map_err(|_| "write an IP address, or IP:PORT".to_owned())
 }
 
 fn parse_size(text: &str) -> std::result::Result<OrAuto<u64>, String> {
@@ -524,7 +475,7 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let ip = |text: &str| text.parse::<Listen>().map(|listen| listen.to_string());
+        let ip = |text: &str| parse_addr(text).map(|addr| addr.to_string());
         assert_eq!(ip("10.0.0.1"), Ok("10.0.0.1:0".to_owned()));
         assert_eq!(ip("[::1]:3300"), Ok("[::1]:3300".to_owned()));
         assert!(ip("host").is_err());
@@ -578,6 +529,22 @@ mod tests {
         std::fs::write(&path, "osds = 3\nreactors = 2\n").unwrap();
         let wish = Wish { osds: Some(1), ..Wish::default() }.or(Wish::from_file(&path).unwrap());
         assert_eq!((wish.osds, wish.reactors), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn a_peer_has_the_settings_of_a_testbed_that_are_marked_so() {
+        #[derive(clap::Parser)]
+        struct Peer {
+            #[command(flatten)]
+            settings: PeerSettings,
+        }
+        let help = <Peer as clap::CommandFactory>::command().render_long_help().to_string();
+        assert!(help.contains("--client-cpus") && !help.contains("--reactors"), "{help}");
+        let parse = |words: &str| Peer::try_parse_from(words.split(' ')).map(|peer| peer.settings.0.osds);
+        assert_eq!(parse("peer --osds 2").unwrap(), Some(2));
+        let error = parse("peer --reactors 2").unwrap_err().to_string();
+        assert!(error.contains("--reactors: a peer has no such setting"), "{error}");
+        assert!(peer_axes().all(|axis| help.contains(axis.option)), "{help}");
     }
 
     #[test]

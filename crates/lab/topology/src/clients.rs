@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpulist::as_text;
 use crate::plan::named;
 use crate::{CpuList, PlanError, PlanRequest, Topology, TopologyError};
 
@@ -61,19 +62,7 @@ impl fmt::Display for ClientCpus {
     }
 }
 
-impl TryFrom<String> for ClientCpus {
-    type Error = TopologyError;
-
-    fn try_from(text: String) -> Result<Self, TopologyError> {
-        text.parse()
-    }
-}
-
-impl From<ClientCpus> for String {
-    fn from(cpus: ClientCpus) -> String {
-        cpus.to_string()
-    }
-}
+as_text!(ClientCpus);
 
 /// The clients' CPUs. Neither the strategy nor anything but numbers of the request has a say in which these are.
 pub(crate) fn choose(topology: &Topology, request: &PlanRequest) -> Result<CpuList, PlanError> {

@@ -103,19 +103,27 @@ fn bad(text: &str, why: &str) -> TopologyError {
     TopologyError::CpuList { text: text.trim().to_owned(), why: why.to_owned() }
 }
 
-impl TryFrom<String> for CpuList {
-    type Error = TopologyError;
+/// Serialises a type as its text.
+macro_rules! as_text {
+    ($name:ident) => {
+        impl TryFrom<String> for $name {
+            type Error = TopologyError;
 
-    fn try_from(text: String) -> Result<Self, TopologyError> {
-        text.parse()
-    }
-}
+            fn try_from(text: String) -> Result<Self, TopologyError> {
+                text.parse()
+            }
+        }
 
-impl From<CpuList> for String {
-    fn from(list: CpuList) -> String {
-        list.to_string()
-    }
+        impl From<$name> for String {
+            fn from(value: $name) -> String {
+                value.to_string()
+            }
+        }
+    };
 }
+pub(crate) use as_text;
+
+as_text!(CpuList);
 
 impl fmt::Display for CpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

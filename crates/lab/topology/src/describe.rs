@@ -4,23 +4,23 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::cpulist::CPU_NUMBER_MAX;
 use crate::topology::RawCpu;
 use crate::{CpuList, Topology, TopologyError};
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
     name: Option<String>,
     shape: Option<String>,
     allowed: Option<CpuList>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     cpus: Vec<Entry>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     cpu: usize,
@@ -86,24 +86,6 @@ fn entries(cpus: Vec<Entry>) -> Result<Vec<RawCpu>, String> {
     Ok(raw)
 }
 
-pub(crate) fn to_toml(topology: &Topology) -> String {
-    let entries = topology.cpus().iter().map(|c| Entry {
-        cpu: c.cpu,
-        socket: c.socket,
-        node: Some(c.node),
-        l3: Some(c.l3),
-        core: c.core,
-    });
-    let described = Description {
-        name: Some(topology.name().to_owned()),
-        shape: None,
-        allowed: Some(topology.allowed().clone()),
-        cpus: entries.collect(),
-    };
-    // Strings and small integers only: there is nothing that TOML could refuse.
-    toml::to_string(&described).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,12 +97,6 @@ mod tests {
         let text = "[[cpus]]\ncpu=0\nsocket=0\ncore=0\n[[cpus]]\ncpu=1\nsocket=0\ncore=0\n[[cpus]]\ncpu=2\nsocket=7\ncore=9";
         let t = parse(text, "f").unwrap();
         assert_eq!((t.name(), t.sockets(), t.cores(), t.cpu(1).unwrap().thread), ("f", 2, 2, 1));
-    }
-
-    #[test]
-    fn round_trips() {
-        let t = Topology::from_short("2x2x2x2").unwrap();
-        assert_eq!(parse(&t.to_toml(), "f").unwrap(), t);
     }
 
     #[test]

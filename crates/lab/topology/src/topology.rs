@@ -94,11 +94,6 @@ impl Topology {
         if short { Self::from_short(text) } else { Self::from_file(Path::new(text)) }
     }
 
-    /// This topology as a description that [`Self::from_file`] reads back.
-    pub fn to_toml(&self) -> String {
-        describe::to_toml(self)
-    }
-
     /// Gives places dense indices (in order of their lowest CPU) and ranks siblings.
     pub(crate) fn build(
         name: String,

@@ -10,7 +10,7 @@ use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{Daemon, Layout, Plan, Wish, load_plan};
-use carmine_topology::{CpuList, Topology};
+use carmine_topology::Topology;
 use carmine_types::{OsdId, StoreKind};
 use clap::Args;
 use serde_json::Value;
@@ -83,9 +83,8 @@ pub(crate) fn findings_of(layout: &Layout, plan: &Plan) -> Vec<Finding> {
 }
 
 fn options_of(layout: &Layout, plan: &Plan) -> Options {
-    let reactors = plan.grid.osds.iter().flat_map(|row| row.reactor_cpus());
     Options {
-        reactor_cpus: reactors.collect::<CpuList>(),
+        reactor_cpus: plan.grid.allocated_cpus(),
         client_cpus: plan.client_cpus(),
         drives: drives(layout, plan),
         places: places(layout, plan),

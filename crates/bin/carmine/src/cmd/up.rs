@@ -143,11 +143,11 @@ fn refuse_other_settings(
 /// Prints the grid, and what the user should know before it starts.
 fn announce(plan: &Plan) -> anyhow::Result<()> {
     print(&plan.render())?;
-    if !plan.addr.ip.is_loopback() {
+    if !plan.addr.ip().is_loopback() {
         note(&format!(
             "warning: --addr {}: there is no authentication and no encryption; anyone who reaches this address can read \
              and destroy all data",
-            plan.addr.ip
+            plan.addr.ip()
         ));
     }
     Ok(())

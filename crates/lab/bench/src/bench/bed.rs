@@ -178,7 +178,7 @@ impl Bed {
             osds: self.osds.iter().map(|(id, _)| id.0).zip(self.osd_pids()).collect(),
             devices: self.sampler.devices().to_vec(),
             osd_cpus: self.grid.allocated_cpus().to_vec(),
-            client_cpus: self.client_cpus(),
+            client_cpus: self.grid.client_cpus().union(&self.grid.neighbour).to_vec(),
             generator_pids: Vec::new(),
         }
     }

@@ -14,7 +14,7 @@ fn defaults() {
     let plan = plan(&Wish::default()).unwrap();
     assert_eq!((plan.osds(), plan.cpu.reactors, plan.store), (1, 1, StoreKind::Blue));
     assert_eq!((plan.pool.size, plan.pool.min_size, plan.pool.pg_num), (1, 1, 128));
-    assert!(plan.addr.ip.is_loopback() && plan.client_cpus().len() == 5);
+    assert!(plan.addr.ip().is_loopback() && plan.client_cpus().len() == 5);
     let three = Plan::new(&Wish { osds: Some(3), ..Wish::default() }, &machine(), "f").unwrap();
     assert_eq!((three.pool.size, three.pool.min_size, three.pool.pg_num), (3, 2, 128));
 }
@@ -47,7 +47,7 @@ fn wrong_wishes_are_named() {
             "cyan uses no device",
         ),
         (Wish { devices: Some(vec!["/dev/a".into(), "/dev/b".into()]), ..w() }, "2 devices for 1 OSD:"),
-        (Wish { addr: Some("0.0.0.0".parse().unwrap()), ..w() }, "--addr 0.0.0.0"),
+        (Wish { addr: Some("0.0.0.0:0".parse().unwrap()), ..w() }, "--addr 0.0.0.0"),
         (Wish { osd_cpus: Some("99".parse().unwrap()), ..w() }, "99"),
         (Wish { osds_per_device: Some(0), ..w() }, "--osds-per-device 0"),
         (Wish { osds: Some(3), osds_per_device: Some(2), ..w() }, "dealt evenly"),

@@ -36,7 +36,7 @@ pub struct SampleOptions {
     pub devices: Vec<String>,
     /// CPUs of reactors and aliens: the sampler keeps off them.
     pub osd_cpus: Vec<usize>,
-    /// CPUs of the generator: the sampler keeps off them if there are others.
+    /// CPUs of the generator and of a neighbour: the sampler keeps off them if there are others.
     pub client_cpus: Vec<usize>,
     /// Processes of the generator if it is another program; empty: this process is it.
     pub generator_pids: Vec<u32>,
