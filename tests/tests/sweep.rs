@@ -311,3 +311,35 @@ fn a_dry_run_shows_points_and_starts_nothing() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("smoke"), "{}", text(&wrong.stderr));
 }
+
+#[test]
+fn a_study_runs_on_a_small_machine_and_answers_or_says_what_it_needs() {
+    let root = tempfile::tempdir_in(carmine_bin().parent().unwrap()).unwrap();
+    let path = |name: &str| root.path().join(name).display().to_string();
+    let made = run(&carmine_bin(), &["study", "3", "--out", &path("plan.toml")], LIMIT);
+    assert!(made.status.success() && text(&made.stdout).contains("study       3: How many CPUs"), "{made:?}");
+    let bounded = ["--set", "workload=randread4k", "--set", "iodepth=16", "--runtime", "1s"];
+    let plan = path("plan.toml");
+    let out = path("run");
+    let words = [&["sweep", plan.as_str(), "--quick", "--out", out.as_str()], &bounded[..]].concat();
+    let swept = run(&carmine_bin(), &words, LIMIT);
+    let said = text(&swept.stdout);
+    assert!(swept.status.success(), "{said}{}", text(&swept.stderr));
+    let answer = said.lines().skip_while(|line| !line.starts_with("Study 3: How many")).collect::<Vec<_>>();
+    assert!(answer.len() >= 3, "{said}");
+    let told = answer[1].contains("not measured: needs") || answer[1].contains("no limit is");
+    assert!(told && answer.iter().any(|line| line.starts_with("SMOKE")), "{answer:?}");
+    let file: Value =
+        serde_json::from_slice(&std::fs::read(root.path().join("run/run.json")).unwrap()).unwrap();
+    assert_eq!((&file["study"], file["question"].as_str().unwrap().ends_with('?')), (&Value::from(3), true));
+}
+
+#[test]
+fn a_sweep_that_can_not_have_its_space_or_time_is_refused_with_figures() {
+    let bed = Bed::new("reactors = 1");
+    let short = bed.sweep(&["--set", "osd_size_bytes=900000G", "--deadline", "1s"]);
+    let said = text(&short.stderr);
+    assert_eq!(short.status.code(), Some(2), "{said}");
+    assert!(said.contains("disk: the stores") && said.contains("lower osd_size_bytes"), "{said}");
+    assert!(said.contains("--deadline allows 1 s") && !bed.out().join("run.json").exists(), "{said}");
+}

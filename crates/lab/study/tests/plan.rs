@@ -1,8 +1,13 @@
 //! Plan files: what is read, and how errors lead to the place that has to change.
+#![allow(clippy::disallowed_methods)] // the page is read
+
+mod common;
 
 use std::time::Duration;
 
+use carmine_study::expand::expand;
 use carmine_study::plan::{Overrides, Plan, SHIPPED, shipped};
+use common::described;
 
 const SMALL: &str = "name = \"p\"\n\n[axes]\nosds = [1, 2]\nworkload = \"randread4k\"\n";
 
@@ -75,4 +80,34 @@ fn every_shipped_plan_is_good_and_says_what_it_asks() {
         assert!(!parsed.about.is_empty(), "{}", plan.name);
     }
     assert!(shipped("nonsense").is_none());
+}
+
+/// Every plan on the page of the plan language is one.
+#[test]
+fn the_examples_of_the_page_expand() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/plans.md")).unwrap();
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+    assert!(examples.len() >= 8, "{}", examples.len());
+    for text in examples {
+        let plan = Plan::parse("docs/plans.md", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let expansion = expand(&plan, &described("1x8x2")).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert!(expansion.confounds.is_empty() && expansion.points.len() > 2, "{text}");
+    }
+    // Every key of a plan is in the page's table.
+    for key in [
+        "name",
+        "question",
+        "chart",
+        "compare",
+        "curve",
+        "repeats",
+        "pause",
+        "seed",
+        "tolerance",
+        "latency_cap",
+    ] {
+        assert!(page.contains(&format!("`{key}`")), "{key}");
+    }
 }

@@ -48,6 +48,13 @@ pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
             (false, true) => show_plan(&plan, &expansion),
             (false, false) => dry_run(&plan, &expansion),
         })?;
+        if args.topology.is_none() {
+            let place =
+                args.layouts.as_ref().or(args.out.as_ref()).cloned().unwrap_or_else(|| PathBuf::from("."));
+            begin::short(&args, &expansion, &place)
+                .iter()
+                .for_each(|line| note(&format!("too little {line}")));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if args.topology.is_some() {

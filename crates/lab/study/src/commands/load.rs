@@ -314,7 +314,7 @@ mod tests {
     fn the_mix_is_an_axis() {
         let mut config = config();
         config.set("read_percent", 70);
-        config.set("size_bytes", 4 << 20);
+        config.set("size_bytes", 64 << 20);
         assert!(load(&config).contains("--rw randrw --bs 4096 --rwmixread 70"), "{}", load(&config));
         assert_eq!((load_spec(&config).rwmixread, refusal(&config)), (70, None));
         config.set("workload", "randread4k");

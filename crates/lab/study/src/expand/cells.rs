@@ -125,8 +125,8 @@ fn not_identical(machine: &Machine, new: Fitting, before: &[Fitting]) -> Result<
     });
     let Some((axis, old, this)) = twin else { return Ok(new) };
     let why = format!(
-        "{axis}={this} gives the same grid as {axis}={old} (the same CPUs for the same roles; only the OSDs' numbers may \
-         differ): there is nothing to compare; leave {this} out, or take other numbers of OSDs and reactors"
+        "{axis}={this} gives the same grid as {axis}={old} but for the OSDs' numbers; leave {this} out, or take other numbers \
+         of OSDs and reactors"
     );
     Err(Dropped { config: new.config, word: "identical", why })
 }

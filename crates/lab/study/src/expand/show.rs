@@ -7,9 +7,9 @@ use std::time::Duration;
 use carmine_topology::{CpuList, Grid, OsdRow};
 use carmine_types::counted;
 
-use super::{Dropped, Expansion, Planned};
+use super::{Dropped, Expansion};
 use crate::archive::{Config, PointKind};
-use crate::plan::Plan;
+use crate::plan::{AxisValue, Plan};
 
 /// More reasons, confounds or values than a screen has room for.
 const LINES_MAX: usize = 8;
@@ -34,8 +34,10 @@ pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
     if let Some(number) = plan.study {
         put("study", format!("{number}: {}", plan.question));
     }
-    if let Some(comparison) = &expansion.comparison {
-        put("compares", format!("{}, side by side", comparison.arms.join(", ")));
+    match (&expansion.comparison, &plan.compare) {
+        (Some(comparison), _) => put("compares", format!("{}, side by side", comparison.arms.join(", "))),
+        (None, Some(axis)) => put("compares", format!("nothing: one value of {axis} is left")),
+        (None, None) => {}
     }
     for (axis, values) in varying(expansion) {
         let shown = values.iter().take(VALUES_MAX).cloned().collect::<Vec<_>>().join(" ");
@@ -49,13 +51,14 @@ pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
     let repeats = counted(plan.repeats as usize, "repeat");
     put("points", format!("{all} ({repeats}; the first point {again} x again, for the drift)"));
     put("takes", expansion.takes());
-    let clients: BTreeSet<String> =
-        expansion.points.iter().map(|p| p.grid.client_cpus().to_string()).collect();
+    let mut clients: Vec<CpuList> = expansion.points.iter().map(|p| p.grid.client_cpus()).collect();
+    clients.dedup();
     put(
         "clients",
-        match clients.iter().collect::<Vec<_>>().as_slice() {
-            [same] => format!("on CPUs {same} in all points"),
-            several => format!("on {} lists of CPUs; name one as client_cpus", several.len()),
+        match clients.as_slice() {
+            [same] => format!("on {} in all points", cpus(same)),
+            _ => "on different CPUs, as the points below tell; name them as client_cpus to have the same"
+                .to_owned(),
         },
     );
     capped(&reasons(&expansion.dropped), |line| put("left out", line));
@@ -121,25 +124,34 @@ fn values<'a>(configs: impl Iterator<Item = &'a Config>) -> BTreeMap<String, Vec
 pub fn dry_run(plan: &Plan, expansion: &Expansion) -> String {
     let mut text = summary(plan, expansion);
     text.push('\n');
-    let mut before: Vec<&Planned> = Vec::new();
+    let mut before: Vec<(String, usize)> = Vec::new();
+    let mut clients = CpuList::default();
     for planned in &expansion.points {
         let point = &planned.point;
         let pair = point.pair.map_or_else(String::new, |pair| format!(" pair {pair}"));
-        let known = before.iter().find(|old| old.grid == planned.grid);
-        let place = match known {
-            Some(old) => format!(", placed as {}", old.point.index),
-            None => format!("\n{}", seats(&planned.grid, before.first().map(|old| &old.grid))),
+        let seats = seats(&planned.grid);
+        let place = match before.iter().find(|(known, _)| *known == seats) {
+            Some((_, index)) => format!(", placed as {index}"),
+            None => format!("\n{seats}"),
         };
         let _ = writeln!(text, "{:>5} {}{pair}{}", point.index, point.stem, place.trim_end());
-        if known.is_none() {
-            before.push(planned);
+        let now = planned.grid.client_cpus();
+        if now != clients {
+            let _ = writeln!(text, "      clients on {}", cpus(&now));
+            clients = now;
         }
+        before.push((seats, point.index));
     }
     text
 }
 
-/// The grid on a line for OSDs of equal shape; clients if they are not those of the `first` grid.
-fn seats(grid: &Grid, first: Option<&Grid>) -> String {
+/// A list with its noun.
+fn cpus(list: &CpuList) -> String {
+    format!("CPU{} {list}", if list.len() == 1 { "" } else { "s" })
+}
+
+/// The OSDs of a grid, a line for those of equal shape.
+fn seats(grid: &Grid) -> String {
     let mut groups: Vec<(String, Vec<&OsdRow>)> = Vec::new();
     for osd in &grid.osds {
         let shape = shape(grid, osd);
@@ -151,13 +163,12 @@ fn seats(grid: &Grid, first: Option<&Grid>) -> String {
     let mut text = String::new();
     for (shape, osds) in groups {
         let numbers: CpuList = osds.iter().map(|osd| osd.osd).collect();
-        let cpus: CpuList = osds.iter().flat_map(|osd| osd.reactor_cpus()).collect();
-        let on = if cpus.is_empty() { String::new() } else { format!(" on CPUs {cpus}") };
+        let list: CpuList = osds.iter().flat_map(|osd| osd.reactor_cpus()).collect();
+        let on = if list.is_empty() { String::new() } else { format!(" on {}", cpus(&list)) };
         let _ = writeln!(text, "      osd.{numbers}: {shape}{on}");
     }
-    let shared = if grid.shared { "; SHARED" } else { "" };
-    if first.is_none_or(|first| first.client_cpus() != grid.client_cpus()) || grid.shared {
-        let _ = writeln!(text, "      clients on CPUs {}{shared}", grid.client_cpus());
+    if grid.shared {
+        text.push_str("      CPUs are SHARED\n");
     }
     text
 }
@@ -166,7 +177,7 @@ fn seats(grid: &Grid, first: Option<&Grid>) -> String {
 fn shape(grid: &Grid, osd: &OsdRow) -> String {
     let mut text = counted(osd.reactor_count(), "reactor");
     if let Some(floating) = &osd.floating {
-        let _ = write!(text, ", not pinned, on CPUs {}", floating.cpus);
+        let _ = write!(text, ", not pinned, on {}", cpus(&floating.cpus));
     }
     let sockets: CpuList = osd.reactors.iter().map(|slot| slot.place.socket).collect();
     let everywhere: BTreeSet<usize> =
@@ -204,18 +215,18 @@ pub(super) fn reasons(dropped: &[Dropped]) -> Vec<String> {
 
 /// The plan's text with the values that its expressions have on this machine behind them.
 pub fn fitted(plan: &Plan, expansion: &Expansion) -> String {
-    let values = values(expansion.points.iter().map(|p| &p.point.config));
+    let here = values(expansion.points.iter().map(|p| &p.point.config));
+    let axes = || plan.axes.iter().chain(plan.cases.iter().flatten());
     let line = |line: &str| {
-        let computed =
-            line.split_once(" = ").filter(|(_, value)| !value.starts_with('#') && value.contains('"'));
-        let known = computed.and_then(|(axis, text)| Some((text, values.get(axis.trim())?)));
-        match known {
-            // Words are what they seem.
-            Some((text, values)) if values.iter().any(|value| !text.contains(&format!("\"{value}\""))) => {
-                format!("{line}  # here: {}", values.join(", "))
-            }
-            _ => line.to_owned(),
-        }
+        let given = line.split_once(" = ").map(|(axis, given)| (axis.trim(), given));
+        let is_computed = |axis: &str, given: &str| {
+            let values = axes().filter(|values| values.name == axis).flat_map(|values| &values.values);
+            let mut computed = values.filter(|value| matches!(value, AxisValue::Computed(_)));
+            computed.any(|value| given.contains(&format!("\"{value}\"")))
+        };
+        let known =
+            given.filter(|(axis, given)| is_computed(axis, given)).and_then(|(axis, _)| here.get(axis));
+        known.map_or_else(|| line.to_owned(), |values| format!("{line}  # here: {}", values.join(", ")))
     };
     plan.text.lines().map(|text| line(text) + "\n").collect()
 }

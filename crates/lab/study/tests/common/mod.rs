@@ -28,7 +28,6 @@ fn place(topology: &Topology, up: &[String]) -> Result<Grid, String> {
         cpus: option(up, "--cpus"),
         client_cpus: option(up, "--client-cpus"),
         overprovisioned: up.iter().any(|word| word == "--overprovisioned"),
-        client_cpus: option(up, "--client-cpus"),
         alien_cpus: option(up, "--alien-cpus"),
         system_cpus: option(up, "--system-cpus"),
         neighbour_cpus: option(up, "--neighbour-cpus"),

@@ -104,10 +104,12 @@ pub(crate) fn resumed(now: SweepArgs) -> anyhow::Result<SweepArgs> {
 
 /// What this machine has for the sweep whose layouts are in `layouts` (the folder, or the first one above it that exists).
 fn have(args: &SweepArgs, layouts: &Path) -> Have {
-    let folder = layouts.ancestors().find(|folder| folder.is_dir());
+    let place = std::path::absolute(layouts).unwrap_or_default();
+    let folder = place.ancestors().find(|folder| folder.is_dir());
+    // Layouts that a stopped sweep has left are there already.
+    let left_bytes = if args.resume { bytes_in(layouts) } else { 0 };
     Have {
-        // Layouts that a stopped sweep has left are there already.
-        disk_bytes: folder.and_then(free_bytes).map(|free| free + bytes_in(layouts)),
+        disk_bytes: folder.and_then(free_bytes).map(|free| free + left_bytes),
         memory_bytes: available_memory(),
         time: args.deadline.map(Duration::from_millis),
         devices: args.devs.iter().map(|path| device(path)).collect(),
@@ -149,9 +151,14 @@ fn device(path: &Path) -> Device {
     }
 }
 
+/// Why a sweep with these options would not be started here.
+pub(crate) fn short(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> Vec<String> {
+    shortages(expansion, &have(args, layouts))
+}
+
 /// Refuses a sweep for which space, memory, time or devices are not enough.
 pub(crate) fn check_room(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> anyhow::Result<()> {
-    match shortages(expansion, &have(args, layouts)).as_slice() {
+    match short(args, expansion, layouts).as_slice() {
         [] => Ok(()),
         short => Err(Usage(format!("the sweep is not started:\n{}", short.join("\n"))).into()),
     }
