@@ -290,6 +290,7 @@ pub(crate) fn remarks(compared: &Compared) -> Vec<String> {
         let all = compared.differences.iter().map(|d| format!("{} ({} and {})", d.setting, d.base, d.new));
         remarks.push(format!("The arms differ in: {}.", all.collect::<Vec<_>>().join(", ")));
     }
-    remarks.extend(compared.warnings.iter().map(|warning| format!("Mind: {warning}.")));
+    let others = compared.warnings.iter().filter(|warning| !warning.starts_with("CONFOUNDED"));
+    remarks.extend(others.map(|warning| format!("Mind: {warning}.")));
     remarks
 }

@@ -18,24 +18,22 @@ pub(crate) use view::{View, context, slug};
 /// Charts of what the points measured: first those for the head of the page, then the parts below, in the order of the page.
 /// Charts that are compared share axes.
 pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<Part>) {
-    let (mut scaling, mut curves) = (scaling::charts(view), curve::charts(view));
-    let mut bars = if scaling.is_empty() && curves.is_empty() { rows::results(view) } else { Vec::new() };
-    let (mut per_core, mut cpu) = (rows::per_core(view), rows::cpu_time(view));
-    let mut compared_charts = compare::charts(view, compared);
-    let mut baselines = rows::baselines(view);
-    for charts in
-        [&mut scaling, &mut curves, &mut bars, &mut per_core, &mut cpu, &mut compared_charts, &mut baselines]
-    {
-        share_axes(charts);
-    }
+    let shared = |mut charts: Vec<Chart>| {
+        share_axes(&mut charts);
+        charts
+    };
+    let (mut scaling, curves) = (shared(scaling::charts(view)), shared(curve::charts(view)));
+    let bars = if scaling.is_empty() && curves.is_empty() { rows::results(view) } else { Vec::new() };
+    let (mut per_core, mut cpu) = (shared(rows::per_core(view)), rows::cpu_time(view));
+    let (compared_charts, baselines) =
+        (shared(compare::charts(view, compared)), shared(rows::baselines(view)));
     let mut places = place::charts(view);
     // The head has the first workload: what a core gives, where its time goes, and where the threads run.
     let first = if scaling.is_empty() { &mut per_core } else { &mut scaling };
-    let shown =
-        if places.len() > 1 && !view.runs.iter().all(|run| run.file().comparison.is_none()) { 2 } else { 1 };
-    let head = [take(first, 1), take(&mut cpu, 1), take(&mut places, shown)].concat();
+    let arms = if view.runs.iter().any(|run| run.file().comparison.is_some()) { 2 } else { 1 };
+    let head = [take(first, 1), take(&mut cpu, 1), take(&mut places, arms)].concat();
     let parts = vec![
-        part("results", "Results", Vec::new(), bars),
+        part("results", "Results", Vec::new(), shared(bars)),
         part("scaling", "Scaling", Vec::new(), scaling),
         part("compare", "Comparison", compare::remarks(compared), compared_charts),
         part("curves", "Latency", Vec::new(), curves),

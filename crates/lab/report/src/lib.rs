@@ -24,4 +24,4 @@ mod units;
 mod words;
 mod write;
 
-pub use write::{ReportError, ReportStage, Written, write_report};
+pub use write::{ReportError, Written, write_report};

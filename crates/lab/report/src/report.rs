@@ -113,7 +113,9 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     if findings.is_empty() {
         findings.push("No point was measured: there is nothing to say.".into());
     }
-    let notices = notices(runs);
+    let mut notices = notices(runs);
+    // Differences that nobody asked for are told before any result.
+    notices.extend(compared.warnings.iter().filter(|text| text.starts_with("CONFOUNDED")).cloned());
     let (charts, parts) = figures::charts(&view, &compared);
     let head = vec![
         Block::Text(Kind::Answer, answers(runs)),
@@ -239,13 +241,12 @@ fn drifts(runs: &[RunData]) -> Vec<String> {
             ""
         };
         let name = if runs.len() > 1 { format!("{}: d", run.label) } else { "D".to_owned() };
-        let again = match drift.times {
-            1 => "once more".to_owned(),
-            times => format!("{times} times more, gave at worst"),
+        let (times, most) = match drift.times {
+            1 => (String::new(), ""),
+            n => (format!(" {}", counted(n, "time")), " where it differed most"),
         };
-        let gave = if drift.times == 1 { ", gave" } else { "" };
         Some(format!(
-            "{name}rift: the first point, run {again}{gave} {} instead of {} IOPS ({}){warn}.",
+            "{name}rift: the first point, run again{times}, gave {} instead of {} IOPS{most} ({}){warn}.",
             grouped(drift.again_iops, 0),
             grouped(drift.first_iops, 0),
             format!("{:+.1} %", drift.part() * 100.0).replace('-', "−")

@@ -34,39 +34,26 @@ pub struct Written {
     pub notices: Vec<String>,
 }
 
-/// How far a report is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportStage {
-    /// The number of points of a run that have been read.
-    Read { done: usize, all: usize },
-    /// Charts and tables are made.
-    Draw,
-    /// The files are written.
-    Write,
-}
-
 /// Writes `report.html` and `report.md` about runs; several are compared, the first is the base. They go into `out`, or
-/// else into the first run's folder. Points whose files are bad or missing are listed in the report.
+/// else into the first run's folder. `progress` gets how many of a run's points have been read, and how many it has. Points whose files are bad or missing are listed in the report.
 ///
 /// # Errors
 /// A folder that is no run, or a folder that can't be written to.
 pub fn write_report(
     runs: &[PathBuf],
     out: Option<&Path>,
-    progress: &mut dyn FnMut(ReportStage),
+    progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Written, ReportError> {
     let first = runs.first().ok_or(ReportError::NoRun)?;
     let mut loaded = Vec::with_capacity(runs.len());
     for (number, dir) in runs.iter().enumerate() {
-        loaded.push(load(dir, number, &mut |done, all| progress(ReportStage::Read { done, all }))?);
+        loaded.push(load(dir, number, progress)?);
     }
     distinct_labels(&mut loaded);
     let out = out.unwrap_or(first);
     std::fs::create_dir_all(out).map_err(ArchiveError::io("make the folder", out))?;
-    progress(ReportStage::Draw);
     let report = report(&loaded, out);
     let (html, markdown) = (html(&report), markdown(&report));
-    progress(ReportStage::Write);
     let (page, text) = (out.join("report.html"), out.join("report.md"));
     write_whole(&page, html.as_bytes())?;
     write_whole(&text, markdown.as_bytes())?;

@@ -143,7 +143,7 @@ impl Page {
         let dir = tempfile::tempdir().expect("a folder");
         let run_dir = dir.path().join("run");
         Study { repeats: 5, arms: &["osd", "socket"], ..Study::SCALING }.write(&run_dir);
-        let written = write_report(&[run_dir], None, &mut |_| ()).expect("a report");
+        let written = write_report(&[run_dir], None, &mut |_, _| ()).expect("a report");
         let html = fs::read_to_string(&written.html).expect("the page");
         Some(Page { dir, html, charts: written.charts })
     }

@@ -18,7 +18,7 @@ struct Made {
 }
 
 fn report(runs: &[PathBuf], dir: tempfile::TempDir) -> Made {
-    let written = write_report(runs, None, &mut |_| ()).unwrap();
+    let written = write_report(runs, None, &mut |_, _| ()).unwrap();
     let (html, text) =
         (fs::read_to_string(&written.html).unwrap(), fs::read_to_string(&written.markdown).unwrap());
     Made { dir, written, html, text }
@@ -350,18 +350,18 @@ fn half_a_run_is_reported_with_what_is_missing() {
 fn absurd_archives_make_a_report_or_an_error_that_names_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let here = || vec![dir.path().to_path_buf()];
-    let error = write_report(&here(), None, &mut |_| ()).unwrap_err().to_string();
+    let error = write_report(&here(), None, &mut |_, _| ()).unwrap_err().to_string();
     assert!(error.contains("run.json"), "{error}");
     Study::SCALING.write(dir.path());
     for (file, text) in [("points.json", "{\"points\": 7}"), ("run.json", "nonsense"), ("run.json", "[]")] {
         let before = fs::read(dir.path().join(file)).unwrap();
         fs::write(dir.path().join(file), text).unwrap();
-        let error = write_report(&here(), None, &mut |_| ()).unwrap_err().to_string();
+        let error = write_report(&here(), None, &mut |_, _| ()).unwrap_err().to_string();
         assert!(error.contains(file), "{error}");
         fs::write(dir.path().join(file), before).unwrap();
     }
     fs::remove_file(dir.path().join("points.json")).unwrap();
-    let written = write_report(&here(), None, &mut |_| ()).unwrap();
+    let written = write_report(&here(), None, &mut |_, _| ()).unwrap();
     assert_eq!((written.charts, written.points), (0, 0));
     assert!(written.notices.iter().any(|n| n.contains("points.json")), "{:?}", written.notices);
 }
@@ -396,6 +396,6 @@ fn example() {
         let dir = dir.join(name);
         fs::create_dir_all(&dir).unwrap();
         study.write(&dir);
-        println!("{:?}", write_report(&[dir], None, &mut |_| ()).unwrap());
+        println!("{:?}", write_report(&[dir], None, &mut |_, _| ()).unwrap());
     }
 }

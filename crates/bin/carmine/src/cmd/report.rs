@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use carmine_report::{ReportError, ReportStage, Written, write_report};
+use carmine_report::{ReportError, Written, write_report};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 
 use carmine_testbed::output::{note, print};
+use carmine_types::counted;
 
 use crate::progress::style;
 
@@ -39,10 +40,10 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     }
     written.notices.iter().for_each(|text| note(&format!("note: {text}")));
     print(&format!(
-        "{} ({} charts, {} points)\n{}\n",
+        "{} ({}, {})\n{}\n",
         written.html.display(),
-        written.charts,
-        written.points,
+        counted(written.charts, "chart"),
+        counted(written.points, "point"),
         written.markdown.display()
     ))?;
     Ok(ExitCode::SUCCESS)
@@ -53,20 +54,14 @@ pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, Rep
     let begun = Instant::now();
     let bar = ProgressBar::hidden();
     bar.set_style(style("{spinner} {msg} [{bar:24}] {pos}/{len}"));
-    let mut show = |step| {
+    bar.set_message("reading points");
+    let mut show = |done, all| {
         if bar.is_hidden() && begun.elapsed() > MOMENT {
             bar.set_draw_target(ProgressDrawTarget::stderr());
             bar.enable_steady_tick(TICK);
         }
-        match step {
-            ReportStage::Read { done, all } => {
-                bar.set_length(all as u64);
-                bar.set_position(done as u64);
-                bar.set_message("reading points");
-            }
-            ReportStage::Draw => bar.set_message("drawing"),
-            ReportStage::Write => bar.set_message("writing"),
-        }
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
     };
     let written = write_report(runs, out, &mut show);
     bar.finish_and_clear();

@@ -52,7 +52,7 @@ pub(super) fn draw(pen: &mut Pen, plot: &RowPlot) -> f64 {
     let room = |name: &str| wide(name) * 1.15 + 20.0;
     let longest = plot.rows.iter().map(|row| room(&row.name)).fold(40.0, f64::max);
     let left = longest.min(WIDTH * NAME_MAX);
-    let fits = ((left - 20.0) / (room("x") - 20.0)) as usize;
+    let fits = ((left - 20.0) / (room("x") - 20.0) + 0.01) as usize;
     let field = Field { x: plot.x.scale([low, high].into_iter(), 5), left, right: RIGHT };
     let bottom = TOP + ROW * plot.rows.len().max(1) as f64;
     if let Some((from, to)) = plot.band {

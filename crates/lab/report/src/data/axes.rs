@@ -8,7 +8,7 @@ use super::Measured;
 use crate::units::{bytes, short};
 
 /// Axes along a response-latency curve: how much is asked.
-pub(crate) const LOAD_AXES: [&str; 4] = ["iodepth", "rate_iops", "jobs", "arrivals"];
+pub(crate) const LOAD_AXES: [&str; 5] = ["iodepth", "rate_iops", "jobs", "arrivals", "client_cpus"];
 /// Axes of what is given: a scaling chart runs along them.
 pub(crate) const SIZE_AXES: [&str; 4] = ["osds", "reactors", "osds_per_device", "cpus"];
 /// Axes whose values are never in one chart.

@@ -22,7 +22,7 @@ const KINDS: [(&str, usize); 6] = [
     ("client (C), and the monitor if it has no CPU of its own", 2),
     ("monitor and controller (S)", 4),
     ("neighbour (N)", 5),
-    ("reactors that are not pinned (R)", 0),
+    ("reactors that are not pinned (R)", 6),
 ];
 
 /// A chart for each placement: first the arms of the comparison as they were where most IOPS were reached.
@@ -50,7 +50,7 @@ fn chart(view: &View<'_>, setting: &Setting<'_>) -> Option<Chart> {
     let name = Some(view.name(setting, &[])).filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| "all points".into());
     let mut table = Table::new("CPU | socket | node | L3 | core | hardware thread | runs");
-    for (cpu, seats) in &machine.seats {
+    for (cpu, seats) in machine.seats.iter().filter(|(_, seats)| !seats.is_empty()) {
         let places = [cpu.cpu, cpu.socket, cpu.node, cpu.l3, cpu.core, cpu.thread];
         let texts: Vec<&str> = seats.iter().map(|seat| seat.text.as_str()).collect();
         let mut row: Vec<Cell> = places.map(|n| Cell::Number(n as f64, 0)).to_vec();
@@ -71,16 +71,15 @@ fn chart(view: &View<'_>, setting: &Setting<'_>) -> Option<Chart> {
 
 /// The machine with the threads of the grid; `None` of older results, which do not have it.
 fn machine(grid: &Grid, value: &Value) -> Option<Machine> {
-    // (kind, label, text)
-    let mut seats: BTreeMap<usize, Vec<(usize, String, String)>> = BTreeMap::new();
+    let mut seats: BTreeMap<usize, Vec<Seat>> = BTreeMap::new();
     let mut aliens: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    let mut seat = |cpu: usize, kind: usize, label: &str, text: &str| {
-        seats.entry(cpu).or_default().push((kind, label.to_owned(), text.to_owned()));
+    let mut seat = |cpu: usize, kind: usize, label: String, text: String| {
+        seats.entry(cpu).or_default().push(Seat { ink: Ink::Series(KINDS[kind].1), label, text });
     };
     for row in &grid.osds {
         for slot in &row.reactors {
             let (osd, reactor) = (row.osd, slot.reactor);
-            seat(slot.place.cpu, 0, &format!("{osd}·{reactor}"), &format!("reactor {reactor} of OSD {osd}"));
+            seat(slot.place.cpu, 0, format!("{osd}·{reactor}"), format!("reactor {reactor} of OSD {osd}"));
         }
         for cpu in row.aliens.cpus.iter().filter(|_| !row.aliens.own) {
             aliens.entry(cpu).or_default().insert(row.osd);
@@ -88,26 +87,21 @@ fn machine(grid: &Grid, value: &Value) -> Option<Machine> {
     }
     for (cpu, osds) in aliens {
         let osds: CpuList = osds.into_iter().collect();
-        seat(cpu, 1, &format!("A{osds}"), &format!("aliens of OSD {osds}"));
+        seat(cpu, 1, format!("A{osds}"), format!("aliens of OSD {osds}"));
     }
     for slot in &grid.clients {
-        seat(slot.place.cpu, 2, "C", "client");
+        seat(slot.place.cpu, 2, "C".into(), "client".into());
     }
     let floating = value.pointer("/osds/0/floating/cpus");
     let lists = [(3, "S", value.get("system")), (4, "N", value.get("neighbour")), (5, "R", floating)];
     for (kind, label, list) in lists {
         let list: Option<CpuList> = list.and_then(|list| serde_json::from_value(list.clone()).ok());
-        list.iter().flatten().for_each(|cpu| seat(cpu, kind, label, KINDS[kind].0));
+        list.iter().flatten().for_each(|cpu| seat(cpu, kind, label.into(), KINDS[kind].0.into()));
     }
-    let is_used = |kind: usize| seats.values().flatten().any(|seat| seat.0 == kind);
-    let used = (0..KINDS.len()).filter(|kind| is_used(*kind));
-    let keys = used.map(|kind| Key::series(KINDS[kind].1, KINDS[kind].0)).collect();
-    let seat =
-        |(kind, label, text): (usize, String, String)| Seat { ink: Ink::Series(KINDS[kind].1), label, text };
-    let all = grid.machine.iter().map(|cpu| {
-        let seats = seats.remove(&cpu.cpu).unwrap_or_default();
-        (cpu.clone(), seats.into_iter().map(seat).collect())
-    });
+    let is_used = |ink: usize| seats.values().flatten().any(|seat| seat.ink == Ink::Series(ink));
+    let used = KINDS.iter().filter(|(_, ink)| is_used(*ink));
+    let keys = used.map(|(name, ink)| Key::series(*ink, *name)).collect();
+    let all = grid.machine.iter().map(|cpu| (cpu.clone(), seats.remove(&cpu.cpu).unwrap_or_default()));
     let seats: Vec<_> = all.collect();
     (!seats.is_empty()).then_some(Machine { seats, keys })
 }

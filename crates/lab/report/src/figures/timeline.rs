@@ -34,56 +34,45 @@ const PANELS: [(&str, (&str, &str, f64)); 9] = [
 ];
 
 /// This part of the page: charts of some points, and the samples of all others as files.
-#[derive(Default)]
-struct Timeline {
-    charts: Vec<Chart>,
-    /// Remarks about points that are not drawn, and where their samples are.
-    text: Vec<String>,
-    files: Vec<(String, Table)>,
-}
-
 pub(super) fn timeline(view: &View<'_>) -> Vec<Block> {
-    let mut timeline = Timeline::default();
-    let mut drawn: Vec<String> = Vec::new();
+    let (mut charts, mut drawn) = (Vec::new(), Vec::new());
     for setting in order(view) {
         if drawn.len() == POINTS_MAX {
             break;
         }
         let Some((stem, samples)) = samples(view, setting) else { continue };
         let name = view.name(setting, &[]);
-        let name = if name.is_empty() { stem.clone() } else { name };
-        let panel = Panel { id: slug(&stem), title: name, kind: String::new(), settings: vec![setting] };
-        timeline.charts.extend(lines(&panel, &stem, &samples));
-        timeline.charts.extend(heat(&panel, &samples));
+        let title = if name.is_empty() { stem.clone() } else { name };
+        let panel = Panel { id: slug(&stem), title, kind: String::new(), settings: vec![setting] };
+        charts.extend(lines(&panel, &stem, &samples));
+        charts.extend(heat(&panel, &samples));
         drawn.push(stem);
     }
-    others(view, &drawn, &mut timeline);
-    vec![
-        Block::Text(Kind::Remarks, timeline.text),
-        Block::Charts(timeline.charts),
-        Block::Files(timeline.files),
-    ]
+    let files = others(view, &drawn);
+    let text = (!files.is_empty()).then(|| {
+        format!(
+            "Drawn: {}, the fastest of each workload first, then what is unsteady, then the first of the plan. The samples of \
+             {}, repeats among them, are on the page as CSV; the archive has all as points/NAME.samples.json.",
+            counted(drawn.len(), "point"),
+            counted(files.len(), "other point")
+        )
+    });
+    vec![Block::Text(Kind::Remarks, text.into_iter().collect()), Block::Charts(charts), Block::Files(files)]
 }
 
-/// Every point with samples that is not drawn, repeats as well.
-fn others(view: &View<'_>, drawn: &[String], timeline: &mut Timeline) {
+/// Figures of every point with samples that is not drawn, repeats as well.
+fn others(view: &View<'_>, drawn: &[String]) -> Vec<(String, Table)> {
+    let mut files = Vec::new();
     for run in view.runs {
         let is_other = |m: &&Measured| matches!(m.samples, Ok(Some(_))) && !drawn.contains(&m.point.stem);
         for measured in run.points.iter().filter(is_other).take(FILES_MAX) {
             let stem = &measured.point.stem;
             let Ok(Some(samples)) = run.run.samples(&measured.point) else { continue };
             let name = if view.runs.len() > 1 { format!("{}-{stem}", run.label) } else { stem.clone() };
-            timeline.files.push((name, figures(&samples).1));
+            files.push((name, figures(&samples).1));
         }
     }
-    if !timeline.files.is_empty() {
-        timeline.text.push(format!(
-            "Drawn: {}, the fastest of each workload first, then what is unsteady, then the first of the plan. The samples of \
-             {}, repeats among them, are on the page as CSV; the archive has all as points/NAME.samples.json.",
-            counted(drawn.len(), "point"),
-            counted(timeline.files.len(), "other point")
-        ));
-    }
+    files
 }
 
 /// The settings that readers ask for first: the fastest of each panel, then what is unsteady, then the others.

@@ -137,18 +137,13 @@ pub(super) fn sources(proc: &Path, sys: &Path, options: &SampleOptions) -> Sourc
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn loopback_is_counted_once() {
         let dev = "Inter-| Receive | Transmit\n face |bytes\n    lo: 100 1 0 0 0 0 0 0 100 1 0 0\n  eth0: 7 1 0 0 0 0 0 0 5 1 0 0\n";
         assert_eq!(network_bytes(dev), 112);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
 
     /// A `/proc` in which the thread of each process has been on a CPU for so many nanoseconds.
     fn proc(dir: &Path, threads: &[(u32, u64)]) {
