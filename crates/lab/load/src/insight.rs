@@ -1,5 +1,6 @@
 //! Results in words: what bounded each of them, what to try next, and what a reactor or a copy more made of it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -36,20 +37,19 @@ pub(crate) fn words(results: &[(String, Value)]) -> String {
     text
 }
 
-/// `disk.randread: DEVICE: 97 % of the raw device were reached. Next: …`
+/// `disk.randread: DEVICE: 97 % of the raw device were reached [NOISY]`, and below it what to try next.
 fn bound(name: &str, carmine: &Value) -> String {
     let Some(verdict) = carmine["verdict"].as_str() else { return String::new() };
+    let said = |key: &str| carmine[key].as_str().filter(|said| !said.is_empty());
     let mut text = format!("{name}: {verdict}");
-    for (before, key) in [(": ", "verdict_reason"), (". Next: ", "verdict_next")] {
-        let said = carmine[key].as_str().filter(|said| !said.is_empty());
-        said.into_iter().for_each(|said| text.extend([before, said]));
-    }
+    said("verdict_reason").into_iter().for_each(|reason| text.extend([": ", reason]));
     let marks = carmine["marks"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let words: Vec<&str> =
-        marks.filter_map(|mark| mark.split_once(':').map(|(word, _)| word)).filter(|w| is_word(w)).collect();
+    let words = marks.filter_map(|mark| mark.split_once(':').map(|(word, _)| word)).filter(|w| is_word(w));
+    let words: BTreeSet<&str> = words.collect();
     if !words.is_empty() {
-        let _ = write!(text, " [{}]", words.join(", "));
+        let _ = write!(text, " [{}]", words.into_iter().collect::<Vec<_>>().join(", "));
     }
+    said("verdict_next").into_iter().for_each(|next| text.extend(["\n  next: ", next]));
     text.push('\n');
     text
 }
@@ -103,14 +103,14 @@ mod tests {
         let plan = json!({"store": "cyan", "cpu": {"osds": 1, "reactors": reactors}, "pool": {"size": size}});
         let carmine = json!({"plan": plan, "load": {"rw": "randwrite"}, "iops": iops, "osd_cpu_us_per_op": 3.0 * f64::from(size),
             "shared": shared, "in_process": false, "verdict": "OSD", "verdict_reason": "reactors were busy 99 %",
-            "verdict_next": "add reactors", "marks": ["NOISY: the hypervisor", "in-process load: the generator"]});
+            "verdict_next": "add reactors", "marks": ["NOISY: the hypervisor", "NOISY: other work", "in-process load: the generator"]});
         (format!("r{reactors}s{size}"), json!({"carmine": carmine}))
     }
 
     #[test]
     fn each_result_says_what_bounded_it_and_what_to_try() {
         let text = words(&[result(1, 1, 1e5, false), ("rubbish".to_owned(), json!([1]))]);
-        assert_eq!(text, "r1s1: OSD: reactors were busy 99 %. Next: add reactors [NOISY]\n");
+        assert_eq!(text, "r1s1: OSD: reactors were busy 99 % [NOISY]\n  next: add reactors\n");
     }
 
     #[test]
