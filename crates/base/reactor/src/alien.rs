@@ -7,6 +7,8 @@ use std::thread::JoinHandle;
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 
+use crate::sys;
+
 /// A piece of blocking work. It reports its own end.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
@@ -18,6 +20,8 @@ pub(crate) struct AlienPool {
     name: String,
     threads: usize,
     cpus: Vec<usize>,
+    /// CPUs of the thread that made the pool, which threads that are not pinned have as well.
+    home: Option<sys::Affinity>,
     jobs: OnceLock<Option<Sender<Job>>>,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -28,6 +32,7 @@ impl AlienPool {
             name: name.to_owned(),
             threads,
             cpus: cpus.to_vec(),
+            home: sys::affinity().ok(),
             jobs: OnceLock::new(),
             handles: Mutex::new(Vec::new()),
         }
@@ -50,15 +55,16 @@ impl AlienPool {
     }
 
     fn thread(&self, i: usize, cpu: Option<usize>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
+        let home = self.home;
         std::thread::Builder::new().name(format!("{}-alien-{i}", self.name)).spawn(move || {
             match cpu {
                 Some(id) => {
-                    if !crate::sys::pin(id) {
+                    if !sys::pin(id) {
                         tracing::warn!("cannot pin an alien thread to CPU {id}");
                     }
                 }
                 // Spawned from a pinned reactor, it would inherit the reactor's one CPU.
-                None => crate::sys::unpin(),
+                None => home.iter().for_each(sys::Affinity::restore),
             }
             while let Ok(job) = jobs.recv() {
                 job();

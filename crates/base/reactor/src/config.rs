@@ -71,7 +71,7 @@ carmine_types::defaults! {
         /// Number of alien threads (blocking work). With 0 the first use of `Shard::alien` is an error in the log and
         /// the work runs on the reactor itself.
         pub alien_threads: usize = 1,
-        /// CPUs of the alien threads, dealt round robin; empty means unpinned.
+        /// CPUs of the alien threads, dealt round robin; empty means unpinned: on those of the thread that starts the reactors.
         pub alien_cpus: Vec<usize>,
         /// Aliens run on CPUs of reactors: a reactor with outstanding alien work then sleeps instead of spinning.
         pub alien_shares_cpu: bool,

@@ -108,7 +108,8 @@ pub(crate) fn precise_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000usize, 0usize, 0usize, 0usize) };
 }
 
-/// CPU mask of the calling thread.
+/// CPU mask of a thread.
+#[derive(Clone, Copy)]
 pub(crate) struct Affinity(libc::cpu_set_t);
 
 /// The calling thread's CPU mask, to restore it later.
@@ -132,16 +133,6 @@ impl Affinity {
 pub(crate) fn pin(cpu: usize) -> bool {
     // core_affinity aborts on numbers that its mask has no bit for.
     cpu < libc::CPU_SETSIZE as usize && core_affinity::set_for_current(core_affinity::CoreId { id: cpu })
-}
-
-/// Lets the calling thread run on every CPU that the kernel allows the process.
-pub(crate) fn unpin() {
-    // SAFETY: cpu_set_t is plain data of which any bits are valid; the kernel intersects it with the allowed set.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        std::ptr::write_bytes(&raw mut set, 0xff, 1);
-        libc::sched_setaffinity(0, size_of_val(&set), &set);
-    }
 }
 
 /// A TCP socket for the address family of `addr`, with `TCP_NODELAY`.

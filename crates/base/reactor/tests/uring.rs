@@ -397,6 +397,22 @@ fn no_wake_up_by_another_thread_is_lost() {
     assert_eq!(round.load(Ordering::Relaxed), ROUNDS, "a wake-up was lost");
 }
 
+/// A process that may run on a part of the machine keeps to it with all of its threads.
+#[test]
+fn aliens_that_are_not_pinned_run_where_the_reactors_were_started() {
+    let home = core_affinity::get_core_ids().expect("CPUs")[0];
+    let started = std::thread::spawn(move || {
+        assert!(core_affinity::set_for_current(home));
+        let cfg = Config { alien_threads: 1, ..config(1, PollPolicy::Sleep) };
+        block_on(cfg, async move |shard| {
+            let seen = shard.alien(0, || core_affinity::get_core_ids().unwrap_or_default()).await;
+            assert_eq!(seen.iter().map(|cpu| cpu.id).collect::<Vec<_>>(), [home.id]);
+        })
+        .expect("a reactor");
+    });
+    started.join().expect("aliens at home");
+}
+
 #[test]
 fn alien_work_comes_back_and_is_accounted() {
     let cfg = Config { alien_threads: 2, ..config(1, PollPolicy::default()) };

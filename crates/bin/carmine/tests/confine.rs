@@ -88,14 +88,13 @@ fn groups_of_a_failed_start_are_removed() {
     assert!(group(&bed).is_none());
 }
 
-/// CPUs that each thread of a process may use. The kernel's own, io_uring's workers, obey control groups only.
+/// CPUs that each thread of a process may use.
 fn affinity(pid: i64) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let status = tasks.map(|task| fs::read_to_string(task.path().join("status")).unwrap_or_default());
-    let own = status.filter(|status| !status.starts_with("Name:\tiou-"));
     let list =
         |s: String| s.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:").map(|l| l.trim().to_owned()));
-    own.filter_map(list).collect()
+    status.filter_map(list).collect()
 }
 
 #[test]
