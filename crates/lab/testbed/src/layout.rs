@@ -112,76 +112,63 @@ impl Layout {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
-    /// The stored plan.
-    pub fn plan(&self) -> PathBuf {
-        self.dir.join("testbed.json")
-    }
-    /// Configuration for stock clients.
-    pub fn ceph_conf(&self) -> PathBuf {
-        self.dir.join("ceph.conf")
-    }
-    /// The lock file.
-    pub fn lock(&self) -> PathBuf {
-        self.dir.join("lock")
-    }
     /// A daemon's log.
     pub fn log(&self, daemon: Daemon) -> PathBuf {
         self.dir.join(format!("{daemon}.log"))
-    }
-    /// The monitor's state folder.
-    pub fn mon_dir(&self) -> PathBuf {
-        self.dir.join("mon")
-    }
-    /// An OSD's store folder.
-    pub fn osd_dir(&self, id: OsdId) -> PathBuf {
-        self.dir.join(format!("osd.{}", id.0))
-    }
-    /// The block file of an OSD, or the link to its device.
-    pub fn block(&self, id: OsdId) -> PathBuf {
-        self.osd_dir(id).join("block")
-    }
-    /// The folder of an OSD's RocksDB, or the link to it.
-    pub fn db(&self, id: OsdId) -> PathBuf {
-        self.osd_dir(id).join("db")
-    }
-    /// The link to an OSD's log, if that has a device or file of its own.
-    pub fn wal(&self, id: OsdId) -> PathBuf {
-        self.osd_dir(id).join("block.wal")
-    }
-    /// The link to the place that the log is moving to.
-    pub fn wal_new(&self, id: OsdId) -> PathBuf {
-        self.osd_dir(id).join("block.wal.new")
-    }
-    /// A block file that several OSDs share.
-    pub fn device_file(&self, device: u32) -> PathBuf {
-        self.dir.join(format!("device.{device}"))
-    }
-    /// Folder of the process records.
-    pub fn run_dir(&self) -> PathBuf {
-        self.dir.join("run")
     }
     /// A daemon's process record.
     pub fn pid_file(&self, daemon: Daemon) -> PathBuf {
         self.run_dir().join(format!("{daemon}.json"))
     }
+    /// A block file that several OSDs share.
+    pub fn device_file(&self, device: u32) -> PathBuf {
+        self.dir.join(format!("device.{device}"))
+    }
+}
+
+/// Files and folders by their names, in which `{id}` is an OSD's number.
+macro_rules! paths {
+    ($($(#[$doc:meta])+ $name:ident($($id:ident)?) $path:literal)+) => {
+        impl Layout {
+            $(
+                $(#[$doc])+
+                pub fn $name(&self $(, $id: OsdId)?) -> PathBuf {
+                    self.dir.join(format!($path $(, $id = $id.0)?))
+                }
+            )+
+        }
+    };
+}
+
+paths! {
+    /// The stored plan.
+    plan() "testbed.json"
+    /// Configuration for stock clients.
+    ceph_conf() "ceph.conf"
+    /// The lock file.
+    lock() "lock"
+    /// The monitor's state folder.
+    mon_dir() "mon"
+    /// An OSD's store folder.
+    osd_dir(id) "osd.{id}"
+    /// The block file of an OSD, or the link to its device.
+    block(id) "osd.{id}/block"
+    /// The folder of an OSD's RocksDB, or the link to it.
+    db(id) "osd.{id}/db"
+    /// The link to an OSD's log, if that has a device or file of its own.
+    wal(id) "osd.{id}/block.wal"
+    /// The link to the place that the log is moving to.
+    wal_new(id) "osd.{id}/block.wal.new"
+    /// Folder of the process records.
+    run_dir() "run"
     /// Process record of the command around an OSD.
-    pub fn wrapper_file(&self, id: OsdId) -> PathBuf {
-        self.run_dir().join(format!("osd.{}.wrap.json", id.0))
-    }
+    wrapper_file(id) "run/osd.{id}.wrap.json"
     /// Record of the OSDs' control groups.
-    pub fn confine_file(&self) -> PathBuf {
-        self.run_dir().join("confine.json")
-    }
+    confine_file() "run/confine.json"
     /// Where the monitor writes its address once it listens.
-    pub fn mon_addr(&self) -> PathBuf {
-        self.run_dir().join("mon.addr")
-    }
+    mon_addr() "run/mon.addr"
     /// Where an OSD writes the address of its metrics once it serves them.
-    pub fn http_addr(&self, id: OsdId) -> PathBuf {
-        self.run_dir().join(format!("osd.{}.http", id.0))
-    }
+    http_addr(id) "run/osd.{id}.http"
     /// An OSD's admin socket; there only while it runs.
-    pub fn admin_socket(&self, id: OsdId) -> PathBuf {
-        self.dir.join(format!("osd.{}.asok", id.0))
-    }
+    admin_socket(id) "osd.{id}.asok"
 }

@@ -204,6 +204,11 @@ pub fn peer_axes() -> impl Iterator<Item = &'static Axis> {
     in_studies(PLACES, |setting| setting.peer)
 }
 
+/// Parts of a specification that a peer does not have.
+pub(crate) fn not_of_peers() -> impl Iterator<Item = &'static str> {
+    PLACES.iter().filter(|setting| !setting.peer).map(|setting| setting.axis.name).chain([TUNING_PART])
+}
+
 fn in_studies(
     table: &'static [Setting],
     wanted: fn(&Setting) -> bool,

@@ -5,12 +5,14 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
 use carmine_topology::{CpuList, OsdRow, Topology};
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use super::Flavour;
 use crate::error::{Result, usage};
 use crate::plan::{PLAN_FORMAT, Plan, check_bytes};
-use crate::spec::{Wish, parse_path};
+use crate::spec::{Wish, not_of_peers, parse_path};
 
 /// Format of `peer.json`.
 pub const PEER_FORMAT: u32 = PLAN_FORMAT;
@@ -40,7 +42,7 @@ pub struct PeerWish {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeerPlan {
     /// What it has as a testbed has it: one "reactor" is one core of an OSD.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "of_peer")]
     pub plan: Plan,
     /// Version line of `ceph-osd`.
     pub version: String,
@@ -54,6 +56,15 @@ pub struct PeerPlan {
     pub dear_flush: bool,
     /// Settings of the OSDs that were asked for, by Ceph's names.
     pub options: BTreeMap<String, String>,
+}
+
+/// Writes a plan without the settings that a peer does not have.
+fn of_peer<S: Serializer>(plan: &Plan, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    let mut value = serde_json::to_value(plan).map_err(S::Error::custom)?;
+    if let Value::Object(map) = &mut value {
+        not_of_peers().for_each(|name| _ = map.remove(name));
+    }
+    value.serialize(serializer)
 }
 
 impl Deref for PeerPlan {
@@ -228,6 +239,13 @@ mod tests {
         let made = plan(&cpus("0"), &own).unwrap();
         let next = made.revise(&cpus("0-3"), &none, &machine()).unwrap();
         assert_eq!((next.cores_per_osd(), next.tuned, next.options.len()), (4, false, 0));
+        // What only Carmine has is not written, and not missed.
+        let json = serde_json::to_value(&made).unwrap();
+        assert!(
+            json["osds"] == 1 && ["store", "poll", "tuning"].iter().all(|name| json.get(*name).is_none()),
+            "{json}"
+        );
+        let made: PeerPlan = serde_json::from_value(json).unwrap();
         let same = made.revise(&Wish::default(), &none, &machine()).unwrap();
         assert_eq!(same.osd_cpus(0), [0]);
         let refused = made.revise(&Wish { pgs: Some(64), ..Wish::default() }, &none, &machine());
