@@ -37,7 +37,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("up --client-cpus 99", 2, "99"),
     ("up --client-cpus count:0", 2, "count:0"),
     ("up --client-cpus count:5000", 2, "clients need 5000 CPUs"),
-    ("up --system-cpus 0 --neighbour-cpus 0", 2, "CPUs 0 are in --system-cpus and in --neighbour-cpus"),
+    ("up --system-cpus 0 --neighbour-cpus 0", 2, "--system-cpus and --neighbour-cpus both have CPU 0"),
     ("up --balance none --confine cpuset --confine-cpus 1", 2, "--balance none"),
     ("up --store cyan --readahead 0", 2, "--readahead: the store cyan"),
     ("up --spec /nonexistent", 2, "--spec /nonexistent"),

@@ -43,7 +43,7 @@ pub enum PlanError {
     #[error("{option} is an empty list; give at least one CPU or leave it out")]
     EmptyList { option: &'static str },
     #[error(
-        "CPUs {both} are in {first} and in {second}: make the lists disjoint, or share CPUs with --overprovisioned"
+        "{first} and {second} both have CPU {both}: make the lists disjoint, or share CPUs with --overprovisioned"
     )]
     Overlap { first: &'static str, second: &'static str, both: CpuList },
     #[error(

@@ -198,7 +198,7 @@ fn errors_name_the_value_and_the_change() {
         ),
         (
             error("1x4x1", PlanRequest { system_cpus: list("0"), neighbour_cpus: list("0-1"), ..base() }),
-            vec!["CPUs 0 are in --system-cpus and in --neighbour-cpus"],
+            vec!["--system-cpus and --neighbour-cpus both have CPU 0"],
         ),
         (
             error(
@@ -221,11 +221,11 @@ fn errors_name_the_value_and_the_change() {
         ),
         (
             error("1x4x1", PlanRequest { cpus: list("0-2"), client_cpus: clients("2-3"), ..base() }),
-            vec!["CPUs 2 are in --cpus and in --client-cpus", "disjoint"],
+            vec!["--cpus and --client-cpus both have CPU 2", "disjoint"],
         ),
         (
             error("1x4x1", PlanRequest { client_cpus: clients("2-3"), alien_cpus: list("3"), ..base() }),
-            vec!["CPUs 3", "--alien-cpus"],
+            vec!["CPU 3", "--alien-cpus"],
         ),
         (
             error("1x4x1", PlanRequest { client_cpus: clients("1-3"), osds: 2, ..base() }),
