@@ -266,7 +266,7 @@ fn proportions(lines: &[Line<'_>], _: f64) -> Vec<String> {
 fn no_limit(lines: &[Line<'_>], tolerance: f64) -> Vec<String> {
     let against = |line: &Line<'_>| {
         let (_, free) = line.values.iter().find(|(value, _)| value == "no-limit")?;
-        let (limit, held) = line.sized().into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (limit, held) = line.sized().into_iter().min_by(|a, b| b.1.total_cmp(&a.1))?;
         let ratio = iops(free) / held;
         let than = format!("the best limit ({})", named("cpus", limit));
         let word = match ratio {

@@ -38,7 +38,7 @@ const TOLERANCE: f64 = 0.05;
 /// What is quick: axes with their values, the window, and how many values an axis keeps.
 const QUICK_AXES: [(&str, &str); 2] = [("osd_size_bytes", "512M"), ("size_bytes", "64M")];
 const QUICK_RUNTIME: Duration = Duration::from_secs(2);
-const QUICK_VALUES: usize = 3;
+const QUICK_VALUES: usize = 4;
 
 /// In which order configurations are run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -103,7 +103,7 @@ pub struct Plan {
 /// Settings of the command line that replace those of the plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
-    /// Short windows, small stores, one repeat, and of long axes three values: what a plan gives can be looked at in minutes.
+    /// Short windows, small stores, one repeat, and of long axes four values: what a plan gives can be looked at in minutes.
     pub quick: bool,
     pub seed: Option<u64>,
     /// Ramps and pauses are no longer than it, either.
@@ -304,7 +304,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// Keeps the first, the middle and the last value of long axes, but for those that are compared.
+    /// Keeps the first two, the middle and the last value of long axes, but for those that are compared.
     fn thin(&mut self) {
         let compared = self.compare.clone();
         let long = self.axes.iter_mut().chain(self.cases.iter_mut().flatten());
@@ -313,9 +313,12 @@ impl Plan {
         {
             let all = std::mem::take(&mut axis.values);
             let last = all.len() - 1;
-            axis.values = [0, last / 2, last].into_iter().map(|at| all[at].clone()).collect();
+            axis.values = [0, 1, last / 2, last].into_iter().map(|at| all[at].clone()).collect();
             let kept: Vec<String> = axis.values.iter().map(ToString::to_string).collect();
-            self.thinned.push(format!("{} keeps {} of {} values", axis.name, kept.join(", "), all.len()));
+            let kept = format!("{} keeps {} of {} values", axis.name, kept.join(", "), all.len());
+            if !self.thinned.contains(&kept) {
+                self.thinned.push(kept);
+            }
         }
     }
 

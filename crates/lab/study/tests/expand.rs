@@ -361,14 +361,14 @@ fn studies_fit_every_machine() {
 }
 
 #[test]
-fn a_quick_look_keeps_three_values_and_says_so() {
+fn a_quick_look_keeps_four_values_and_says_so() {
     let plan = shipped("study-2").unwrap().unwrap();
     let full = expand(&plan, &described("2x28x2")).unwrap().points.len();
     let quick = plan.with(&Overrides { quick: true, ..Overrides::default() }).unwrap();
     let expansion = expand(&quick, &described("2x28x2")).unwrap();
     assert!(expansion.points.len() < full / 6, "{} of {full}", expansion.points.len());
     let text = summary(&quick, &expansion);
-    assert!(text.contains("quick       iodepth keeps 1, 16, 64 of 10 values"), "{text}");
+    assert!(text.contains("quick       iodepth keeps 1, 2, 16, 64 of 10 values"), "{text}");
     assert_eq!(expansion.comparison.unwrap().arms.len(), 3, "what is compared stays");
 }
 
