@@ -184,7 +184,7 @@ pub(crate) fn words(result: &PointResult, smoke: bool) -> Vec<String> {
     words.extend(carmine.shared.then(|| "SHARED".to_owned()));
     words.extend(carmine.marks.iter().filter_map(first));
     words.extend((smoke || is_short(carmine.window_seconds)).then(|| "SMOKE".to_owned()));
-    words.extend(carmine.above_baseline.then(|| "ABOVE-BASELINE".to_owned()));
+    words.extend(carmine.above_baseline.then(|| "ABOVE".to_owned()));
     words.extend((carmine.errors > 0).then(|| "ERRORS".to_owned()));
     distinct(words)
 }

@@ -20,7 +20,7 @@ pub struct Summary {
 impl Summary {
     /// 95 % interval of the mean by Student's t; `None` for a single value.
     pub fn interval(&self) -> Option<Interval> {
-        let degrees = (self.count > 1).then(|| self.count as f64 - 1.0)?;
+        let degrees = (self.count > 1).then_some(self.count as f64 - 1.0)?;
         let reach = t_quantile(1.0 - ALPHA / 2.0, degrees) * self.stddev / (self.count as f64).sqrt();
         Some((self.mean - reach, self.mean + reach))
     }
