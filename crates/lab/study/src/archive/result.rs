@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use carmine_load::profile::Profile;
-use carmine_load::window::DrainWindow;
 pub use carmine_load::report::{CpuSeconds, LatencyHistograms, PerCore};
+use carmine_load::window::DrainWindow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
