@@ -105,7 +105,9 @@ impl Part {
 pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     let view = View::new(runs);
     let compared = compare::compared(&view);
-    let mut findings = figures::suspicions(&view);
+    let answers = answers(runs);
+    // The answer of a study has this suspicion already.
+    let mut findings = if answers.is_empty() { figures::suspicions(&view) } else { Vec::new() };
     findings.extend(peaks(&view));
     findings.extend(figures::findings(&view));
     findings.extend(compare::findings(&compared));
@@ -118,7 +120,7 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     notices.extend(compared.warnings.iter().filter(|text| text.starts_with("CONFOUNDED")).cloned());
     let (charts, parts) = figures::charts(&view, &compared);
     let head = vec![
-        Block::Text(Kind::Answer, answers(runs)),
+        Block::Text(Kind::Answer, answers),
         Block::Text(Kind::Notices, notices.clone()),
         Block::Text(Kind::Findings, findings),
         Block::Charts(charts),
@@ -140,8 +142,8 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
 }
 
 /// The answer to the study's question, for runs of a study.
-fn answers(_runs: &[RunData]) -> Vec<String> {
-    Vec::new()
+fn answers(runs: &[RunData]) -> Vec<String> {
+    runs.iter().filter_map(|run| carmine_study::answer::answer(&run.run).ok()).flatten().collect()
 }
 
 /// More drift than this part between the first point and its repetition is worth a warning.

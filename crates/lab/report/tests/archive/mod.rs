@@ -175,7 +175,7 @@ fn grid(config: &Value) -> Grid {
         reactors: number("reactors"),
         strategy: config["balance"].as_str().expect("text").parse().expect("a strategy"),
         alien_cpus: Some("26-27,82-83".parse().expect("CPUs")),
-        clients: 8,
+        client_cpus: Some("count:8".parse().expect("a number of CPUs")),
         ..PlanRequest::default()
     };
     Grid::plan(&Topology::from_short("2x28x2").expect("a machine"), &request).expect("a grid")
