@@ -6,13 +6,12 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 /// What a result was measured with, as far as it is compared here.
-const SAME: [&str; 9] = [
+const SAME: [&str; 8] = [
     "/plan/store",
     "/plan/cpu/osds",
     "/load/rw",
     "/load/bs_bytes",
     "/load/iodepth",
-    "/load/numjobs",
     "/load/rate_iops",
     "/in_process",
     "/shared",
@@ -62,7 +61,9 @@ fn is_word(text: &str) -> bool {
 /// What the second of two results has more or less than the first, if that can be said.
 fn differing(old: &Value, new: &Value) -> Option<String> {
     let same = |pointer: &str| old.pointer(pointer) == new.pointer(pointer);
-    if old["shared"] != false || !SAME.iter().all(|pointer| same(pointer)) {
+    // Inside an OSD, each reactor is a job.
+    let same_jobs = old["in_process"] == true || same("/load/numjobs");
+    if old["shared"] != false || !same_jobs || !SAME.iter().all(|pointer| same(pointer)) {
         return None;
     }
     let number = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_f64);
