@@ -66,7 +66,7 @@ pub(crate) struct SweepArgs {
     /// Go on when the first point, run again, shows that the machine has drifted by more than the plan's tolerance
     #[arg(long, help_heading = "Plan")]
     pub(crate) ignore_drift: bool,
-    /// A look at what the plan gives: windows of 2 s, one repeat, stores of 512 MiB, four values of long axes
+    /// A look at what the plan gives: windows of 2 s, one repeat, stores of 2 GiB, four values of long axes
     #[arg(long, help_heading = "Plan")]
     pub(crate) quick: bool,
     /// Shuffle configurations by this number instead of the plan's
