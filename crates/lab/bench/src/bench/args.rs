@@ -72,20 +72,11 @@ pub struct BenchArgs {
     pub(crate) baseline: Option<PathBuf>,
     /// State of the OSDs' caches: cold (they have served nothing since their start; nothing is prefilled), onode-warm
     /// (the metadata of all objects is loaded first) or cached (the same load runs for a while first)
-    #[arg(long, value_name = "STATE", value_parser = cache_state)]
+    #[arg(long, value_name = "STATE")]
     pub(crate) cache: Option<CacheState>,
     /// File for the result: fio's JSON, with an object `carmine` beside it
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-}
-
-fn cache_state(text: &str) -> Result<CacheState, String> {
-    match text {
-        "cold" => Ok(CacheState::Cold),
-        "onode-warm" => Ok(CacheState::OnodeWarm),
-        "cached" => Ok(CacheState::Cached),
-        _ => Err("take cold, onode-warm or cached".to_owned()),
-    }
 }
 
 impl BenchArgs {

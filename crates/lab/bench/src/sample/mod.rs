@@ -13,14 +13,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use carmine_load::window::{MachineWindow, OsdWindow, Window};
+use carmine_load::window::{DeviceWindow, MachineWindow, OsdWindow, Window};
 
 use crate::failed;
 use carmine_testbed::{Result, TestbedError};
 
 pub use counters::Counters;
 pub use device::device_of;
-use device::{DeviceCounters, device_window};
 use machine::MachineCounters;
 pub use machine::host_report;
 pub use metrics::{OsdClocks, clocks, difference};
@@ -52,7 +51,7 @@ pub struct Snapshot {
     mon: ProcessCounters,
     own: ProcessCounters,
     machine: MachineCounters,
-    devices: BTreeMap<String, DeviceCounters>,
+    devices: BTreeMap<String, DeviceWindow>,
 }
 
 impl Sampler {
@@ -116,9 +115,7 @@ impl Sampler {
             devices: end
                 .devices
                 .iter()
-                .filter_map(|(name, after)| {
-                    start.devices.get(name).map(|before| device_window(name, before, after))
-                })
+                .filter_map(|(name, after)| Some(device::since(start.devices.get(name)?, after)))
                 .collect(),
             ..Window::default()
         }

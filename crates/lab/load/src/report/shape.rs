@@ -58,16 +58,18 @@ pub struct Context {
     pub marks: Vec<String>,
 }
 
-/// What the OSDs had in their caches when the window began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CacheState {
-    /// The OSDs have served nothing since their start.
-    Cold,
-    /// Metadata of the objects was loaded, their data was not.
-    OnodeWarm,
-    /// The same load ran just before.
-    Cached,
+carmine_types::words! {
+    /// What the OSDs had in their caches when the window began.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum CacheState: "cache state" {
+        /// The OSDs have served nothing since their start.
+        Cold = "cold",
+        /// Metadata of the objects was loaded, their data was not.
+        OnodeWarm = "onode-warm",
+        /// The same load ran just before.
+        Cached = "cached",
+    }
 }
 
 /// Latencies of the window in nanoseconds; `None` for a direction without operations.

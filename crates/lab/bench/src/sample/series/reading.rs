@@ -7,9 +7,10 @@ use std::time::Instant;
 use super::hardware::Hardware;
 use super::threads::{self, Spent, ThreadCounters};
 use super::{SAMPLER, SampleOptions};
-use crate::sample::device::{self, DeviceCounters};
+use crate::sample::device;
 use crate::sample::machine::{Ticks, ticks};
 use crate::sample::process::rss_bytes;
+use carmine_load::window::DeviceWindow;
 
 /// What is looked at.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Reading {
     pub(super) threads: Vec<BTreeMap<u32, ThreadCounters>>,
     generator: BTreeMap<u32, ThreadCounters>,
     memory_bytes: u64,
-    devices: BTreeMap<String, DeviceCounters>,
+    devices: BTreeMap<String, DeviceWindow>,
     network_bytes: u64,
     joules: Option<f64>,
     gauges: BTreeMap<String, f64>,
@@ -70,7 +71,8 @@ impl Reading {
     /// The series' values between two readings.
     pub(super) fn since(&self, before: &Reading) -> BTreeMap<String, f64> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-9);
-        let osds = self.osds_spent(before);
+        let mut osds = Spent::default();
+        self.threads.iter().zip(&before.threads).for_each(|(now, old)| osds.add(old, now));
         let cores = |ns: u64| ns as f64 / 1e9 / seconds;
         let rate = |now: u64, old: u64| now.saturating_sub(old) as f64 / seconds;
         let mut values = self.gauges.clone();
@@ -80,7 +82,8 @@ impl Reading {
         put("osd_system_cores", cores(osds.system_ns));
         put("osd_wait_cores", cores(osds.wait_ns));
         put("context_switches_per_s", osds.switches as f64 / seconds);
-        let generator = threads::spent(&before.generator, &self.generator);
+        let mut generator = Spent::default();
+        generator.add(&before.generator, &self.generator);
         let sampler = |threads: &BTreeMap<u32, ThreadCounters>| {
             threads.values().find(|t| t.name == SAMPLER).map_or(0, |t| t.cpu_ns)
         };
@@ -94,29 +97,16 @@ impl Reading {
             put("watts", (now - old) / seconds);
         }
         if !self.devices.is_empty() {
-            let sum = |count: fn(&DeviceCounters) -> u64| {
-                let since = |(name, now): (&String, &DeviceCounters)| {
-                    before.devices.get(name).map_or(0, |old| count(now).saturating_sub(count(old)))
-                };
-                self.devices.iter().map(since).sum::<u64>() as f64 / seconds
-            };
-            put("device_read_bytes_per_s", sum(DeviceCounters::read_bytes));
-            put("device_write_bytes_per_s", sum(DeviceCounters::write_bytes));
-            put("device_flushes_per_s", sum(DeviceCounters::flushes));
-            put("device_iops", sum(DeviceCounters::operations));
+            let since =
+                |(name, now): (&String, &DeviceWindow)| Some(device::since(before.devices.get(name)?, now));
+            let spent: Vec<DeviceWindow> = self.devices.iter().filter_map(since).collect();
+            let sum = |count: fn(&DeviceWindow) -> u64| spent.iter().map(count).sum::<u64>() as f64 / seconds;
+            put("device_read_bytes_per_s", sum(|d| d.read_bytes));
+            put("device_write_bytes_per_s", sum(|d| d.write_bytes));
+            put("device_flushes_per_s", sum(|d| d.flushes));
+            put("device_iops", sum(|d| d.reads + d.writes));
         }
         values
-    }
-
-    fn osds_spent(&self, before: &Reading) -> Spent {
-        let all = self.threads.iter().zip(&before.threads).map(|(now, old)| threads::spent(old, now));
-        all.fold(Spent::default(), |sum, one| Spent {
-            user_ns: sum.user_ns + one.user_ns,
-            system_ns: sum.system_ns + one.system_ns,
-            cpu_ns: sum.cpu_ns + one.cpu_ns,
-            wait_ns: sum.wait_ns + one.wait_ns,
-            switches: sum.switches + one.switches,
-        })
     }
 }
 

@@ -88,20 +88,24 @@ pub(super) struct Spent {
     pub(super) switches: u64,
 }
 
-/// Adds up the threads; one that is new began at zero.
-pub(super) fn spent(before: &BTreeMap<u32, ThreadCounters>, now: &BTreeMap<u32, ThreadCounters>) -> Spent {
-    let none = ThreadCounters::default();
-    now.iter().fold(Spent::default(), |sum, (tid, thread)| {
-        let old = before.get(tid).unwrap_or(&none);
-        let (user_ns, system_ns) = thread.split(old);
-        Spent {
-            user_ns: sum.user_ns + user_ns,
-            system_ns: sum.system_ns + system_ns,
-            cpu_ns: sum.cpu_ns + thread.cpu_ns.saturating_sub(old.cpu_ns),
-            wait_ns: sum.wait_ns + thread.wait_ns.saturating_sub(old.wait_ns),
-            switches: sum.switches + thread.switches.saturating_sub(old.switches),
+impl Spent {
+    /// Adds what the threads of a process did; one that is new began at zero.
+    pub(super) fn add(
+        &mut self,
+        before: &BTreeMap<u32, ThreadCounters>,
+        now: &BTreeMap<u32, ThreadCounters>,
+    ) {
+        let none = ThreadCounters::default();
+        for (tid, thread) in now {
+            let old = before.get(tid).unwrap_or(&none);
+            let (user_ns, system_ns) = thread.split(old);
+            self.user_ns += user_ns;
+            self.system_ns += system_ns;
+            self.cpu_ns += thread.cpu_ns.saturating_sub(old.cpu_ns);
+            self.wait_ns += thread.wait_ns.saturating_sub(old.wait_ns);
+            self.switches += thread.switches.saturating_sub(old.switches);
         }
-    })
+    }
 }
 
 /// The threads of one OSD over the whole window.
@@ -187,7 +191,9 @@ mod tests {
             |cpu_ns| ThreadCounters { name: "osd.0-0".into(), cpu_ns, user_ns: cpu_ns, ..Default::default() };
         let before = [(1, thread(100))].into();
         let now = [(1, thread(150)), (2, thread(7))].into();
-        assert_eq!(spent(&before, &now).cpu_ns, 57);
+        let mut spent = Spent::default();
+        spent.add(&before, &now);
+        assert_eq!(spent.cpu_ns, 57);
         let rows = samples(3, &before, &now);
         assert_eq!((rows[1].osd, rows[1].user_s, rows[1].kind.as_str()), (3, 7e-9, "reactor"));
     }
