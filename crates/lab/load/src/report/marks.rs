@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn a_window_is_long_enough_if_it_shows_the_mean() {
-        let steady = vec![1000.0, 1040.0, 980.0, 1010.0].repeat(5);
+        let steady = [1000.0, 1040.0, 980.0, 1010.0].repeat(5);
         assert_eq!(smoke(&steady, 10.0), None);
         assert!(
             smoke(&steady, 5.0)
                 .is_some_and(|mark| mark == "SMOKE: a window of 5.0 s says little; take 10 s or more")
         );
-        let wild = vec![1000.0, 1000.0, 400.0, 400.0].repeat(5);
+        let wild = [1000.0, 1000.0, 400.0, 400.0].repeat(5);
         assert!(
             smoke(&wild, 10.0).is_some_and(|mark| mark.contains("known within 32 %; take more than 10 s")),
             "{:?}",
