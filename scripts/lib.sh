@@ -17,6 +17,18 @@ use_cache() {
     say "cache folder $CARMINE_CACHE is not writable: building in $CHECKOUT/target"
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CHECKOUT/target}
   fi
+  forget_other_checkout
+}
+
+# Cargo takes what another checkout has compiled for this one's where its files are older, whatever is in them: our own crates
+# are compiled anew when another checkout had the cache last. Dependencies stay.
+forget_other_checkout() {
+  local last=$CARGO_TARGET_DIR/checkout
+  [ -d "$CARGO_TARGET_DIR" ] && [ -w "$CARGO_TARGET_DIR" ] || return 0
+  if [ "$(cat "$last" 2>/dev/null)" != "$CHECKOUT" ]; then
+    rm -rf "$CARGO_TARGET_DIR"/*/.fingerprint/carmine*
+    printf '%s\n' "$CHECKOUT" >"$last"
+  fi
 }
 
 # libclang itself, where bindgen looks for it. libclang-cpp is another library, and a package for it may leave a link to a

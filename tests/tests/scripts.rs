@@ -49,6 +49,27 @@ fn libclang_is_not_taken_for_there_because_of_its_namesakes() {
     assert!(has());
 }
 
+#[test]
+fn a_checkout_does_not_take_what_another_has_compiled_of_our_own_crates() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let marks = cache.path().join("release/.fingerprint");
+    let own = || marks.join("carmine-types-1").exists();
+    let had_by = |checkout: &str| {
+        fs::create_dir_all(marks.join("serde-1"))
+            .and_then(|()| fs::create_dir_all(marks.join("carmine-types-1")))
+            .expect("folders");
+        let script = format!(r#"CARGO_TARGET_DIR=$1 CHECKOUT={checkout}; forget_other_checkout"#);
+        assert!(with_lib(&script, cache.path(), &[cache.path()]).status.success());
+        assert!(marks.join("serde-1").exists(), "dependencies are the same for all");
+    };
+    had_by("/one");
+    assert!(!own(), "nobody knows whose it was");
+    had_by("/one");
+    assert!(own());
+    had_by("/other");
+    assert!(!own());
+}
+
 /// What `install_missing` does on a machine where apt behaves as `apt` says, and which packages it asked apt for in the end.
 /// Packages that were installed are no longer missing.
 fn install(apt: &str, root: bool) -> (Output, String) {

@@ -183,15 +183,10 @@ pub(crate) fn words(result: &PointResult, smoke: bool) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     words.extend(carmine.shared.then(|| "SHARED".to_owned()));
     words.extend(carmine.marks.iter().filter_map(first));
-    words.extend((smoke || is_short(carmine.window_seconds)).then(|| "SMOKE".to_owned()));
+    words.extend(smoke.then(|| "SMOKE".to_owned()));
     words.extend(carmine.above_baseline.then(|| "ABOVE".to_owned()));
     words.extend((carmine.errors > 0).then(|| "ERRORS".to_owned()));
     distinct(words)
-}
-
-/// Windows under a minute are a smoke test; a minute's window may end a moment early.
-fn is_short(window_seconds: f64) -> bool {
-    window_seconds > 0.0 && window_seconds < 59.5
 }
 
 fn missing(run: &Run, points: &[Measured]) -> Vec<String> {

@@ -188,7 +188,7 @@ fn notices(runs: &[RunData]) -> Vec<String> {
             ));
         }
         if run.file().label == "smoke" {
-            notices.push(format!("{name}SMOKE: windows under 60 s show that it runs, not how fast it is."));
+            notices.push(format!("{name}SMOKE: windows under 10 s show that it runs, not how fast it is."));
         }
         notices
             .extend(conditions::spoils(&run.file().doctor).into_iter().map(|text| format!("{name}{text}.")));

@@ -116,7 +116,7 @@ fn answered(subject: &Subject, measured: &[Measured<'_>], run: &Run) -> Vec<Stri
         text.push(format!("the first point, run again, gave {:+.1} % IOPS", drift * 100.0));
     }
     if measured.iter().any(|m| m.point.config.float("seconds").unwrap_or(0.0) < WINDOW_MIN.as_secs_f64()) {
-        text.push("SMOKE: windows under a minute show that the study runs; they answer nothing".to_owned());
+        text.push("SMOKE: windows under 10 s show that the study runs; they answer nothing".to_owned());
     }
     text
 }

@@ -79,7 +79,7 @@ pub struct RunFile {
     pub command: Vec<String>,
     /// Every point has been run, be it done or failed.
     pub complete: bool,
-    /// `smoke` if a window is under 60 s, else empty.
+    /// `smoke` if a window is under 10 s, else empty.
     pub label: String,
     pub comparison: Option<Comparison>,
     pub chart: Chart,

@@ -20,7 +20,7 @@ use crate::plan::Plan;
 use records::{Attempts, Baselines, Layouts, Script};
 
 /// Shorter windows show that a plan works; their figures mean nothing.
-pub const WINDOW_MIN: Duration = Duration::from_secs(60);
+pub const WINDOW_MIN: Duration = Duration::from_secs(carmine_load::report::WINDOW_MIN_S as u64);
 
 /// Progress of a sweep.
 #[derive(Clone, Debug, PartialEq)]

@@ -35,7 +35,7 @@ pub struct Scaling {
     pub bound: Option<(String, String)>,
     /// Points that are failed, SHARED, NOISY or UNSTEADY.
     pub left_out: usize,
-    /// Some window was under a minute: the figures show that it runs.
+    /// Some window was too short: the figures show that it runs.
     pub is_smoke: bool,
 }
 
@@ -185,7 +185,7 @@ impl fmt::Display for Scaling {
             write!(f, "; left out as failed, SHARED, NOISY or UNSTEADY: {}", self.left_out)?;
         }
         if self.is_smoke {
-            f.write_str("; SMOKE: of windows under a minute")?;
+            f.write_str("; SMOKE: windows too short to tell")?;
         }
         Ok(())
     }
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(told, [(Along::Reactors, 3, 0, false), (Along::Cpus, 2, 0, true)], "{lines:?}");
         let said = lines[1].to_string();
         assert!(
-            said.contains("each further CPU adds 100 IOPS") && said.ends_with("under a minute"),
+            said.contains("each further CPU adds 100 IOPS") && said.ends_with("too short to tell"),
             "{said}"
         );
     }

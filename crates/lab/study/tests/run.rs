@@ -368,6 +368,6 @@ fn a_steady_machine_and_a_tolerant_plan_are_not_stopped() {
     let tolerant = Bed::new(&format!("tolerance = 0.3\n{LONG}"));
     assert_eq!(tolerant.go(&mut Fake { slower_from: Some(2), ..Fake::default() }).0, Ending::Complete);
     // Short windows say nothing of a drift.
-    let short = Bed::new(&format!("pause = \"15m\"\n{}", LONG.replace("600s", "10s")));
+    let short = Bed::new(&format!("pause = \"15m\"\n{}", LONG.replace("600s", "5s")));
     assert_eq!(short.go(&mut Fake { slower_from: Some(2), ..Fake::default() }).0, Ending::Complete);
 }

@@ -3,15 +3,15 @@
 use carmine_stats::summary;
 use carmine_types::counted;
 
-use super::{Context, ratio, seconds};
+use super::{Context, WINDOW_MIN_S, ratio, seconds};
 use crate::baseline::Percentages;
 use crate::result::JobResult;
 use crate::spec::LoadSpec;
 use crate::verdict::{DISTURBED, Facts, Figure, RAW_WRONG, UNEVEN};
 use crate::window::Window;
 
-/// Windows below this are too short for a figure that is to be believed: 10 s, and a little less by the kernel's clock.
-const SMOKE_BELOW_S: f64 = 9.9;
+/// A window may end a moment early by the kernel's clock.
+const SMOKE_BELOW_S: f64 = WINDOW_MIN_S - 0.1;
 /// The mean of a longer window is to be known within this part of it.
 const SMOKE_WITHIN: f64 = 0.10;
 /// Parts of the load's depth between which the mean number of operations in flight is as it should be: those at the ends of
@@ -87,7 +87,7 @@ pub(super) fn little(spec: &LoadSpec, in_flight: Option<f64>) -> Option<String> 
 /// A window that is too short for what it shows. Samples are of half a second, of which two neighbours resemble each other.
 fn smoke(iops_samples: &[f64], wall_s: f64) -> Option<String> {
     if wall_s < SMOKE_BELOW_S {
-        return Some(format!("SMOKE: a window of {wall_s:.1} s says little; take 10 s or more"));
+        return Some(format!("SMOKE: a window of {wall_s:.1} s says little; take {WINDOW_MIN_S} s or more"));
     }
     let seconds: Vec<f64> =
         iops_samples.chunks_exact(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();

@@ -21,6 +21,9 @@ use costs::{device_reads, hops_per_op, machine_seconds};
 pub use shape::{CacheState, Context, CpuSeconds, LatencyHistograms, OsdReport, PerCore, Report, Setting};
 pub use table::table;
 
+/// Shorter windows, in seconds, are marked SMOKE: they show that a set-up works, not how fast it is.
+pub const WINDOW_MIN_S: f64 = 10.0;
+
 /// Part of a CPU that controller and monitor may use of a reactor's before that reactor's CPU counts as shared.
 const GUESTS_MAX: f64 = 0.02;
 /// An open-loop load that ends behind its schedule by more than this part of the window could not keep up.
