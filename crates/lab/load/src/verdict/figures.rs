@@ -21,6 +21,7 @@ carmine_types::words! {
         ClientCpus = "the generator used its CPUs",
         /// Only more load from CPUs that were free can refute that the generator or the depth was the limit.
         Refuted = "--confirm: more load from free CPUs gained less than 5 %",
+        Helped = "--confirm: more load gained 5 % or more",
         Confirmed = "--confirm was given",
         OfDevice = "the part of the raw device that was reached",
         OfMessenger = "the part of the raw messenger that was reached",
@@ -48,11 +49,11 @@ impl Figure {
     /// What stands behind its value; `None` for those that are yes or no.
     pub(super) fn unit(self) -> Option<&'static str> {
         use Figure::{
-            Confirmed, Depth, DriveUnmeasured, HotRatio, PgRatio, RateAsked, RateMet, Refuted, Seconds,
-            Shared,
+            Confirmed, Depth, DriveUnmeasured, Helped, HotRatio, PgRatio, RateAsked, RateMet, Refuted,
+            Seconds, Shared,
         };
         match self {
-            Shared | RateAsked | RateMet | Refuted | Confirmed | DriveUnmeasured => None,
+            Shared | RateAsked | RateMet | Refuted | Helped | Confirmed | DriveUnmeasured => None,
             Seconds => Some(" s"),
             HotRatio | PgRatio => Some(" times"),
             Depth => Some(""),
@@ -87,6 +88,7 @@ impl Facts {
                 evidence.client_cpus.map(|(used, cpus)| used / f64::from(cpus.max(1)) * 100.0),
             ),
             (Figure::Refuted, flag(gain.is_some_and(|(gain, own_cpus)| gain < GAIN_PERCENT && own_cpus))),
+            (Figure::Helped, flag(gain.is_some_and(|(gain, _)| gain >= GAIN_PERCENT))),
             (Figure::Confirmed, flag(gain.is_some())),
             (Figure::OfDevice, percents[0]),
             (Figure::OfMessenger, percents[1]),

@@ -205,6 +205,12 @@ pub(super) const ROWS: &[Row] = &[
         next: "raise --iodepth or --numjobs",
     },
     Row {
+        limiter: Qd,
+        cells: &[Yes(Figure::Helped)],
+        say: "nothing is saturated, and more load gave more",
+        next: "raise --iodepth or --numjobs",
+    },
+    Row {
         limiter: Net,
         cells: &[AtLeast(Figure::OfMessenger, RAW_REACHED), Below(Figure::OfMessenger, RAW_WRONG)],
         say: "{OfMessenger} of the raw messenger were reached",

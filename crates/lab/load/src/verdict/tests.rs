@@ -145,6 +145,8 @@ fn more_load_confirms_or_refutes() {
     );
     let shallow = |more| verdict(&busy(), &Evidence { more_load: more, ..evidence(0.1, 1.0) });
     assert_eq!(shallow(more(1.8, true)).0, Limiter::Qd);
+    let (limiter, why) = verdict(&busy(), &Evidence { more_load: more(1.4, false), ..evidence(0.1, 64.0) });
+    assert!(limiter == Limiter::Qd && why.ends_with("confirmed: numjobs 2 gave 40 % more"), "{why}");
     let (limiter, why) = shallow(more(1.0, true));
     assert!(
         limiter == Limiter::Unknown && why.contains("more load was no help: numjobs 2 gave 0 % more"),
