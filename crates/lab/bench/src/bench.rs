@@ -56,7 +56,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     let confirm = args.confirm;
     let setup = Setup::prepare(args, doctor)?;
     print(&setup.bed.grid_of(setup.in_process.is_some()).render())?;
-    let neighbour = neighbour(&setup.bed.grid)?;
+    let neighbour = neighbour(&setup.bed.plan.grid)?;
     let outcome = controller::run(&setup, cancel)?;
     if let Some(path) = &setup.state_path {
         let blocks = counted(outcome.known_blocks as usize, "block");

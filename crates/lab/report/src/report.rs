@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use carmine_study::answer::answer_of;
 use carmine_types::counted;
 
 use crate::chart::Chart;
@@ -124,7 +125,7 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
         Block::Text(Kind::Notices, notices.clone()),
         Block::Text(Kind::Findings, findings),
         Block::Charts(charts),
-        Block::Table("What bounded it".into(), bounds(&view)),
+        Block::Table("The limit of each setting".into(), bounds(&view)),
     ];
     let mut all = vec![Part::new("headline", "What was found", head)];
     all.extend(parts);
@@ -143,7 +144,14 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
 
 /// The answer to the study's question, for runs of a study.
 fn answers(runs: &[RunData]) -> Vec<String> {
-    runs.iter().filter_map(|run| carmine_study::answer::answer(&run.run).ok()).flatten().collect()
+    let mut all = Vec::new();
+    for run in runs {
+        all.extend(answer_of(
+            run.file(),
+            run.points.iter().filter_map(|m| Some((&m.point, m.result.as_ref()?))),
+        ));
+    }
+    all
 }
 
 /// More drift than this part between the first point and its repetition is worth a warning.

@@ -160,7 +160,7 @@ fn words_are_explained_where_they_occur() {
         words.contains("| drain | term |") && !words.contains("| QUOTA |"),
         "only words that occur: {words}"
     );
-    let bounded = made.text.split("What bounded it:").nth(1).expect("a table");
+    let bounded = made.text.split("The limit of each setting:").nth(1).expect("a table");
     let row = bounded.lines().find(|line| line.starts_with("| randread4k | QD |")).expect("a row");
     assert!(row.contains("3 of 6") && row.contains(meaning), "{row}");
 }

@@ -7,7 +7,7 @@ use carmine_load::verdict::{LevelCurve, curves, level};
 use carmine_stats::{Comparison, Outcome, holm, judge, paired_log_ratios};
 use carmine_types::counted;
 
-use crate::archive::{ArchiveError, Config, Point, PointKind, PointResult, Run};
+use crate::archive::{ArchiveError, Config, Point, PointKind, PointResult, Run, RunFile};
 use crate::run::WINDOW_MIN;
 
 /// What a study varies, and along which axis it looks.
@@ -81,21 +81,32 @@ const ENOUGH: f64 = 0.95;
 /// # Errors
 /// A file of the archive that can't be read.
 pub fn answer(run: &Run) -> Result<Vec<String>, ArchiveError> {
-    let Some(subject) = SUBJECTS.iter().find(|subject| Some(subject.study) == run.file.study) else {
+    if run.file.study.is_none() {
         return Ok(Vec::new());
-    };
+    }
     let mut results = Vec::new();
-    for point in run.points.iter().filter(|point| point.kind == PointKind::Point && run.is_done(point)) {
+    for point in run.points.iter().filter(|point| run.is_done(point)) {
         results.extend(run.result(point)?.map(|result| (point, result)));
     }
-    let measured: Vec<Measured<'_>> =
-        results.iter().map(|(point, result)| Measured { point, result }).collect();
-    let mut text = vec![format!("Study {}: {}", subject.study, run.file.question)];
-    text.extend(answered(subject, &measured, run));
-    Ok(text)
+    Ok(answer_of(&run.file, results.iter().map(|(point, result)| (*point, result))))
 }
 
-fn answered(subject: &Subject, measured: &[Measured<'_>], run: &Run) -> Vec<String> {
+/// The same of results that have been read: those of the points that were measured.
+pub fn answer_of<'a>(
+    file: &RunFile,
+    results: impl Iterator<Item = (&'a Point, &'a PointResult)>,
+) -> Vec<String> {
+    let Some(subject) = SUBJECTS.iter().find(|subject| Some(subject.study) == file.study) else {
+        return Vec::new();
+    };
+    let planned = results.filter(|(point, _)| point.kind == PointKind::Point);
+    let measured: Vec<Measured<'_>> = planned.map(|(point, result)| Measured { point, result }).collect();
+    let mut text = vec![format!("Study {}: {}", subject.study, file.question)];
+    text.extend(answered(subject, &measured, file));
+    text
+}
+
+fn answered(subject: &Subject, measured: &[Measured<'_>], file: &RunFile) -> Vec<String> {
     let lines = lines(subject, measured);
     let mut text = Vec::new();
     if lines.iter().any(|line| line.values.len() > 1) {
@@ -107,12 +118,12 @@ fn answered(subject: &Subject, measured: &[Measured<'_>], run: &Run) -> Vec<Stri
     if subject.study == 2 {
         text.extend(suspicion(&lines));
     }
-    text.extend(run.file.confounds.iter().cloned());
+    text.extend(file.confounds.iter().cloned());
     let marks = marks(measured);
     if !marks.is_empty() {
         text.push(format!("mind: {marks} of {}", counted(measured.len(), "point")));
     }
-    if let Some(drift) = run.file.drift {
+    if let Some(drift) = file.drift {
         text.push(format!("the first point, run again, gave {:+.1} % IOPS", drift * 100.0));
     }
     if measured.iter().any(|m| m.point.config.float("seconds").unwrap_or(0.0) < WINDOW_MIN.as_secs_f64()) {

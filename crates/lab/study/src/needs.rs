@@ -14,7 +14,7 @@ pub struct Device {
     pub is_blank: bool,
 }
 
-/// What there is; `None`: not known, or without a limit.
+/// The machine's room, memory, time and devices; `None`: not known, or without a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Have {
     pub disk_bytes: Option<u64>,

@@ -64,7 +64,7 @@ pub struct Exclude {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub name: String,
-    /// What it is about, in a line.
+    /// Its subject, in a line.
     pub about: String,
     /// Number of the study that it is, and the question that its archive answers.
     pub study: Option<u8>,

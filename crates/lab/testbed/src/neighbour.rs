@@ -49,7 +49,7 @@ impl Neighbour {
         Ok(Some(Self { child, cpus: cpus.clone() }))
     }
 
-    /// What it has done so far.
+    /// Its CPUs, its process, and the CPU time that it has used so far.
     #[must_use]
     pub fn report(&self) -> NeighbourReport {
         let pid = self.child.id();

@@ -79,7 +79,6 @@ pub(super) struct Bed {
     pub(super) plan: Plan,
     /// `None`: a testbed.
     pub(super) peer: Option<PeerPlan>,
-    pub(super) grid: Grid,
     pub(super) mon: SocketAddr,
     pub(super) osds: Vec<(OsdId, ProcessId)>,
     pub(super) sampler: Sampler,
@@ -119,22 +118,22 @@ impl Bed {
             mon_addr(&layout).with_context(|| format!("the monitor of {dir} has not told its address"))?;
         let osds = (0..plan.osds()).map(OsdId).map(|id| Ok((id, alive(Daemon::Osd(id))?)));
         let osds = osds.collect::<anyhow::Result<Vec<_>>>()?;
-        let (grid, stores, doctor) = match &peer {
-            None => (plan.grid.clone(), stores(&layout, &plan)?, doctor(&layout, &plan)),
+        let (stores, doctor) = match &peer {
+            None => (stores(&layout, &plan)?, doctor(&layout, &plan)),
             Some(peer) => {
                 let (reactor_cpus, client_cpus) = (peer.grid.allocated_cpus(), peer.client_cpus());
                 let options = Options { reactor_cpus, client_cpus, ..Options::default() };
-                (peer.grid.clone(), Vec::new(), examine(&options))
+                (Vec::new(), examine(&options))
             }
         };
-        let processes = osds.iter().zip(&grid.osds).map(|((id, process), row)| WatchedOsd {
+        let processes = osds.iter().zip(&plan.grid.osds).map(|((id, process), row)| WatchedOsd {
             id: id.0,
             pid: process.pid.unsigned_abs(),
             alien_cpus: if row.aliens.own { 0 } else { row.aliens.cpus.len() as u32 },
         });
         let devices = watched(&layout, &plan, &stores);
         let sampler = Sampler::new(processes.collect(), Some(mon_pid), devices);
-        Ok(Bed { layout, plan, peer, grid, mon, osds, sampler, stores, doctor })
+        Ok(Bed { layout, plan, peer, mon, osds, sampler, stores, doctor })
     }
 
     /// Fails if the data of the load does not fit into the OSDs. `present` counts bytes of it that are there already, up to a
@@ -156,7 +155,7 @@ impl Bed {
 
     /// CPUs of the generator.
     pub(super) fn client_cpus(&self) -> Vec<usize> {
-        self.grid.client_cpus().to_vec()
+        self.plan.grid.client_cpus().to_vec()
     }
 
     /// The OSDs' processes.
@@ -177,8 +176,8 @@ impl Bed {
         SampleOptions {
             osds: self.osds.iter().map(|(id, _)| id.0).zip(self.osd_pids()).collect(),
             devices: self.sampler.devices().to_vec(),
-            osd_cpus: self.grid.allocated_cpus().to_vec(),
-            client_cpus: self.grid.client_cpus().union(&self.grid.neighbour).to_vec(),
+            osd_cpus: self.plan.grid.allocated_cpus().to_vec(),
+            client_cpus: self.plan.grid.client_cpus().union(&self.plan.grid.neighbour).to_vec(),
             generator_pids: Vec::new(),
         }
     }
@@ -260,7 +259,7 @@ impl Bed {
 
     /// Who sits where under a load.
     pub(super) fn grid_of(&self, in_process: bool) -> Grid {
-        let grid = self.grid.clone();
+        let grid = self.plan.grid.clone();
         if in_process { grid.without_clients() } else { grid }
     }
 

@@ -62,7 +62,7 @@ pub(crate) struct Outcome {
 pub(crate) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
     let config = Config {
         name: "bench".into(),
-        cpus: vec![setup.bed.grid.system_cpus().to_vec().last().copied()],
+        cpus: vec![setup.bed.plan.grid.system_cpus().to_vec().last().copied()],
         poll: PollPolicy::Sleep,
         alien_threads: 0,
         ..Config::default()

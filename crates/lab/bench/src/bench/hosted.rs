@@ -39,8 +39,8 @@ pub(crate) fn run(args: &BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyh
         Conditions { cache: args.cache, baseline: checked.baseline.take(), ..Conditions::default() };
     let bed = Bed::open(checked, doctor)?;
     let programs = ToolPrograms::find(tool)?;
-    print(&bed.grid.render())?;
-    let neighbour = super::neighbour(&bed.grid)?;
+    print(&bed.plan.grid.render())?;
+    let neighbour = super::neighbour(&bed.plan.grid)?;
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
     let profile = args.profile.filter(|_| args.cache != Some(CacheState::Cold));

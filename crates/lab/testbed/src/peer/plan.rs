@@ -41,7 +41,7 @@ pub struct PeerWish {
 /// A peer as it is started; kept in `peer.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeerPlan {
-    /// What it has as a testbed has it: one "reactor" is one core of an OSD.
+    /// The settings that it shares with a testbed: one "reactor" is one core of an OSD.
     #[serde(flatten, serialize_with = "of_peer")]
     pub plan: Plan,
     /// Version line of `ceph-osd`.

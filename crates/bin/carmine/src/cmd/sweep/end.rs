@@ -44,8 +44,8 @@ pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Re
             return Ok(ExitCode::FAILURE);
         }
     }
-    let answer = answer(&run)?;
     if !args.json {
+        let answer = answer(&run)?;
         let told = if answer.is_empty() { &run.file.confounds } else { &answer };
         told.iter().try_for_each(|line| print(&format!("{line}\n")))?;
     }
