@@ -133,7 +133,7 @@ pub const FAULTS: &[Fault] = &[
         expected: &["OSD", "IMBALANCED"],
         what: "the only reactor spends three quarters of its busy time in a loop that was put into it",
         up: &["--store", "cyan", "--osd-env", "CARMINE_TEST_SLOWDOWN_PERCENT=75"],
-        load: &["--rw", "randread", "--iodepth", "64"],
+        load: &["--rw", "randread", "--iodepth", "256"],
         ..PLAIN
     },
 ];

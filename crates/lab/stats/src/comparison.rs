@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::describe::{mean, variance};
 use crate::distribution::{t_quantile, t_two_sided, t_upper};
 use crate::power::{POWER, detectable};
-use crate::{ALPHA, Interval};
+use crate::{ALPHA, DIFFERENT, Interval};
 
 /// Below this many pairs nothing is decided.
 pub const PAIRS_MIN: usize = 5;
@@ -108,7 +108,7 @@ fn of_logs(logs: &[f64]) -> Comparison {
         ratio: log_mean.exp(),
         interval: ((log_mean - reach).exp(), (log_mean + reach).exp()),
         p: t_two_sided(quotient(log_mean, error), degrees),
-        detectable: detectable(log_stddev, pairs, ALPHA, POWER),
+        detectable: detectable(log_stddev, pairs, DIFFERENT, POWER),
         log_mean,
         log_stddev,
     }

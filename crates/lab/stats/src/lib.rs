@@ -42,8 +42,12 @@ pub use slope::{NoSlope, Slope, slope};
 pub use trend::{DRIFT_MIN, NoTrend, Trend, trend};
 pub use verdict::Verdict;
 
-/// Two-sided level of every test and, as its complement, of every interval: 95 % intervals.
+/// Complement of every interval's confidence: 95 % intervals.
 pub const ALPHA: f64 = 0.05;
+
+/// Two-sided level below which arms are called different. It is stricter than the intervals, because a false alarm costs its
+/// readers a hunt for nothing: of 200 comparisons of equal arms some two are called different, not ten.
+pub const DIFFERENT: f64 = 0.01;
 
 /// Lower and upper end of a 95 % interval.
 pub type Interval = (f64, f64);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::{ALPHA, Comparison, NoComparison};
+use crate::{Comparison, DIFFERENT, NoComparison};
 
 /// The three answers of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,12 +34,12 @@ fn percent(part: f64) -> f64 {
 }
 
 /// Says whether the arms differ: different if `adjusted_p` (of [`crate::holm`] over the whole report, or the comparison's
-/// own p if it stands alone) is below [`ALPHA`]; else equal if the whole 95 % interval lies within ± `tolerance` (part
+/// own p if it stands alone) is below [`DIFFERENT`]; else equal if the whole 95 % interval lies within ± `tolerance` (part
 /// of 1), which is the two one-sided tests procedure at 2.5 %; else undecided.
 pub fn judge(comparison: &Result<Comparison, NoComparison>, adjusted_p: f64, tolerance: f64) -> Outcome {
     match comparison {
         Err(error) => Outcome::Undecided { reason: error.to_string() },
-        Ok(c) if adjusted_p < ALPHA => Outcome::Different { within: c.within(tolerance) },
+        Ok(c) if adjusted_p < DIFFERENT => Outcome::Different { within: c.within(tolerance) },
         Ok(c) if c.within(tolerance) => Outcome::Equal { tolerance },
         Ok(c) => Outcome::Undecided {
             reason: format!(
@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn other_figures_of_the_report_make_it_harder() {
-        let comparison = arms(0.985, 0.0152);
+        let comparison = arms(0.985, 0.0105);
         let p = comparison.as_ref().unwrap().p;
-        assert!(p < ALPHA && p * 4.0 > ALPHA, "{p}");
+        assert!(p < DIFFERENT && p * 4.0 > DIFFERENT, "{p}");
         assert!(matches!(judge(&comparison, p, 0.005), Outcome::Different { .. }));
         assert!(matches!(judge(&comparison, p * 4.0, 0.005), Outcome::Undecided { .. }));
     }

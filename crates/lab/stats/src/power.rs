@@ -1,6 +1,6 @@
 //! What a number of pairs can find.
 
-use crate::ALPHA;
+use crate::DIFFERENT;
 use crate::distribution::t_quantile;
 
 /// Chance with which the smallest detectable difference is found.
@@ -8,7 +8,7 @@ pub const POWER: f64 = 0.8;
 
 /// Pairs of a comparison, unless told otherwise: what it takes to find a slowdown of 5 % in nine of ten reports of four figures
 /// at the noise of this project's machine (the simulated experiments hold it to that).
-pub const PAIRS_DEFAULT: usize = 12;
+pub const PAIRS_DEFAULT: usize = 14;
 
 /// More pairs than anyone measures: the search ends there.
 pub(crate) const PAIRS_MAX: usize = 10_000;
@@ -29,7 +29,7 @@ pub(crate) fn detectable(log_stddev: f64, pairs: usize, alpha: f64, power: f64) 
 /// (the first step of Holm's method is the strictest), when the logarithms of single pairs have the standard deviation
 /// `log_stddev` (about the relative noise of a pair). At least [`crate::PAIRS_MIN`].
 pub fn pairs_needed(log_stddev: f64, effect: f64, power: f64, metrics: usize) -> usize {
-    let alpha = ALPHA / metrics.max(1) as f64;
+    let alpha = DIFFERENT / metrics.max(1) as f64;
     (crate::PAIRS_MIN..PAIRS_MAX)
         .find(|pairs| detectable(log_stddev, *pairs, alpha, power) <= effect)
         .unwrap_or(PAIRS_MAX)
@@ -44,10 +44,10 @@ mod tests {
     #[test]
     fn close_to_the_noncentral_t() {
         for (pairs, want) in [(5, 0.0517547), (8, 0.0352895), (10, 0.0303310), (20, 0.0200109)] {
-            let got = detectable(0.03, pairs, ALPHA, POWER);
+            let got = detectable(0.03, pairs, 0.05, POWER);
             assert!((got / want - 1.0).abs() < 0.02, "{pairs} pairs: {got} against {want}");
         }
-        assert_eq!(detectable(0.0, 5, ALPHA, POWER), 0.0);
+        assert_eq!(detectable(0.0, 5, DIFFERENT, POWER), 0.0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::power::PAIRS_MAX;
-use crate::{ALPHA, Comparison, Interval};
+use crate::{Comparison, DIFFERENT, Interval};
 
 /// The three ends of a comparison that tolerates a little, from good to bad: several figures together have the worst of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -24,7 +24,7 @@ impl Comparison {
     pub fn verdict(&self, adjusted_p: f64, more_is_better: bool, tolerance: f64) -> Verdict {
         let (limit, (least, most)) = (tolerance.max(0.0).ln_1p(), self.worse_by(more_is_better));
         let finds_it = least <= 0.0 && self.detectable <= tolerance;
-        if adjusted_p < ALPHA && least > limit {
+        if adjusted_p < DIFFERENT && least > limit {
             Verdict::Rejected
         } else if most <= limit || finds_it {
             Verdict::Accepted
@@ -86,7 +86,7 @@ mod tests {
         // -4 % and -6 %, each give or take 2 %: worse, but by less or by more than 5 %?
         for ratio in [0.96, 0.94] {
             let c = arms(ratio, 0.022);
-            assert!(c.p < ALPHA && c.detectable < 0.05, "{c:?}");
+            assert!(c.p < DIFFERENT && c.detectable < 0.05, "{c:?}");
             assert_eq!(alone(&c, 0.05), Verdict::Undecided, "{c:?}");
             assert!(c.pairs_to_decide(true, 0.05).unwrap() > 2 * c.pairs);
         }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn pairs_that_would_have_found_it_are_evidence() {
-        let c = arms(0.972, 0.035);
+        let c = arms(0.976, 0.029);
         assert!(c.interval.0 < 1.0 / 1.05 && c.interval.1 > 1.0 && c.detectable < 0.05, "{c:?}");
         assert_eq!(alone(&c, 0.05), Verdict::Accepted);
     }

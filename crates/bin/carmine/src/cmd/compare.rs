@@ -18,7 +18,7 @@ use serde_json::Value;
 const UNDECIDED: u8 = 3;
 
 const AFTER_HELP: &str = "Pairs of points with the same configuration are compared by Student's t on the logarithms of their ratios, with 95 % \
-intervals and Holm's correction over all figures. A figure is rejected if it is shown to be worse by more than the tolerance. It is accepted \
+intervals; arms are different at a level of 1 %, after Holm's correction over all figures. A figure is rejected if it is shown to be worse by more than the tolerance. It is accepted \
 if it cannot be worse by more than that, or is not shown to be worse by pairs that would have found a difference of that size. Else it is \
 undecided. The worst verdict of a figure is that of the comparison.
 
