@@ -4,9 +4,8 @@
 //! |---|---|
 //! | does a change make a difference? | [`paired_log_ratios`], [`judge`], and [`holm`] over all of a report |
 //! | may it be accepted? | [`Comparison::verdict`] |
-//! | how many pairs does that take? | [`pairs_needed`], [`Comparison::pairs_to_decide`] |
-//! | how much does each further reactor add? | [`slope`] |
-//! | where does adding stop to pay? | [`knee`] |
+//! | how many pairs does that take? | [`Comparison::pairs_to_decide`] |
+//! | how much does each further reactor add, and where does adding stop to pay? | [`growth`] |
 //! | did the figure drift within its window? | [`trend`] |
 //! | has the machine drifted too far for the run to decide anything? | [`out_of_reach`] |
 //!
@@ -14,40 +13,27 @@
 
 mod comparison;
 mod describe;
-mod distribution;
-mod drift;
 mod growth;
-mod holm;
-mod knee;
-mod outcome;
-mod power;
-mod slope;
+mod judgement;
 mod trend;
-mod verdict;
 
 #[cfg(test)]
 mod noise;
 #[cfg(test)]
 mod simulation;
 
-pub use comparison::{Comparison, NoComparison, PAIRS_MIN, paired_log_ratios};
-pub use describe::{Summary, median, summary};
-pub use drift::out_of_reach;
-pub use growth::{Growth, growth};
-pub use holm::holm;
-pub use knee::{GAIN_KEPT, Knee, NoKnee, knee};
-pub use outcome::{Outcome, judge};
-pub use power::{PAIRS_DEFAULT, POWER, pairs_needed};
-pub use slope::{NoSlope, Slope, slope};
-pub use trend::{DRIFT_MIN, NoTrend, Trend, trend};
-pub use verdict::Verdict;
+pub use comparison::{Comparison, NoComparison, PAIRS_DEFAULT, PAIRS_MIN, paired_log_ratios};
+pub use describe::mean_with_interval;
+pub use growth::{Growth, Knee, Slope, growth};
+pub use judgement::{Outcome, Verdict, holm, judge};
+pub use trend::{Trend, out_of_reach, trend};
 
 /// Complement of every interval's confidence: 95 % intervals.
-pub const ALPHA: f64 = 0.05;
+const ALPHA: f64 = 0.05;
 
 /// Two-sided level below which arms are called different. It is stricter than the intervals, because a false alarm costs its
 /// readers a hunt for nothing: of 200 comparisons of equal arms some two are called different, not ten.
-pub const DIFFERENT: f64 = 0.01;
+const DIFFERENT: f64 = 0.01;
 
 /// Lower and upper end of a 95 % interval.
 pub type Interval = (f64, f64);

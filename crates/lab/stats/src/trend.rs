@@ -1,4 +1,4 @@
-//! Drift within a window.
+//! Drift within a window, and over a whole run.
 //!
 //! A figure of a window that was still rising or falling says nothing about the steady state: UNSTEADY. Samples of
 //! neighbouring seconds resemble each other, which makes plain trend tests cry wolf; so the samples are averaged to
@@ -10,13 +10,12 @@
 //! trend in serially correlated hydrological series", Water Resources Management 18, 2004; the correction of the
 //! estimated autocorrelation for short series: M. Kendall, "Note on bias in the estimation of autocorrelation", 1954.
 
-use serde::Serialize;
+use crate::describe::{mean, median, t_two_sided};
 
-use crate::describe::{mean, median};
-use crate::distribution::t_two_sided;
-
+/// Repetitions of a point that must agree: one alone may be an outlier.
+const IN_A_ROW: usize = 2;
 /// A drift below this part of the median over the window does not matter, however sure it is.
-pub const DRIFT_MIN: f64 = 0.03;
+const DRIFT_MIN: f64 = 0.03;
 /// Fewer samples say nothing.
 const SAMPLES_MIN: usize = 8;
 /// Blocks at most: what more samples are averaged to.
@@ -27,43 +26,27 @@ const LEVEL: f64 = 0.02;
 const CORRELATION_MAX: f64 = 0.95;
 
 /// Whether a figure drifted within its window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
-    pub samples: usize,
     /// Change from the window's start to its end as part of the median: −0.1 is a fall by 10 %.
     pub drift: f64,
     /// Chance of such a trend without drift.
     pub p: f64,
-    /// The drift is sure, and larger than [`DRIFT_MIN`].
+    /// The drift is sure, and larger than 3 %.
     pub unsteady: bool,
 }
 
-/// Why nothing can be said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoTrend {
-    #[error("{samples} samples are too few for a trend: it takes {SAMPLES_MIN}")]
-    TooFew { samples: usize },
-    #[error("the median of the samples is 0")]
-    Nothing,
-}
-
 /// Tests equally spaced samples of a window (IOPS of each second, say) for a drift. False alarms on noise without drift,
-/// autocorrelated or not, are at most 5 % (the tests count them).
-///
-/// # Errors
-/// Fewer than 8 finite samples, or a median of 0.
-pub fn trend(samples: &[f64]) -> Result<Trend, NoTrend> {
+/// autocorrelated or not, are at most 5 % (the tests count them). `None` for fewer than 8 finite samples, or a median of 0.
+pub fn trend(samples: &[f64]) -> Option<Trend> {
     let finite: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
-    if finite.len() < SAMPLES_MIN {
-        return Err(NoTrend::TooFew { samples: finite.len() });
-    }
-    let middle = median(&finite).filter(|m| *m != 0.0).ok_or(NoTrend::Nothing)?;
+    let middle = median(&finite).filter(|middle| *middle != 0.0 && finite.len() >= SAMPLES_MIN)?;
     let blocks = blocks(&finite);
     let per_block = theil_sen(&blocks);
     // From the first sample to the last, also where a block has several.
     let drift = per_block * blocks.len() as f64 / middle.abs();
     let p = mann_kendall(&blocks, per_block);
-    Ok(Trend { samples: finite.len(), drift, p, unsteady: p < LEVEL && drift.abs() > DRIFT_MIN })
+    Some(Trend { drift, p, unsteady: p < LEVEL && drift.abs() > DRIFT_MIN })
 }
 
 /// Means of neighbouring samples, equally many (to one) in each block.
@@ -106,6 +89,15 @@ fn correlation(values: &[f64], slope: f64) -> f64 {
     let lagged: f64 = rest.windows(2).map(|w| (w[0] - middle) * (w[1] - middle)).sum();
     let n = values.len() as f64;
     ((n * lagged / square + 1.0) / (n - 4.0)).clamp(0.0, CORRELATION_MAX)
+}
+
+/// Changes of the repetitions against the first time, as parts of 1 (−0.1 is 10 % less). The run can no longer tell
+/// differences of `tolerance` from what the machine does: the last two repetitions are both off by more than that, to the
+/// same side. Gives their mean change then; `None` while the confidence that was asked for can be reached.
+pub fn out_of_reach(changes: &[f64], tolerance: f64) -> Option<f64> {
+    let last = changes.last_chunk::<IN_A_ROW>()?;
+    let beyond = |side: f64| last.iter().all(|change| change * side > tolerance);
+    (beyond(1.0) || beyond(-1.0)).then(|| last.iter().sum::<f64>() / IN_A_ROW as f64)
 }
 
 #[cfg(test)]
@@ -170,8 +162,28 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_an_error() {
-        assert_eq!(trend(&[1.0, f64::NAN, 2.0]), Err(NoTrend::TooFew { samples: 2 }));
-        assert_eq!(trend(&[0.0; 20]), Err(NoTrend::Nothing));
+    fn too_little_says_nothing() {
+        assert_eq!((trend(&[1.0, f64::NAN, 2.0]), trend(&[0.0; 20])), (None, None));
+    }
+
+    #[test]
+    fn two_in_a_row_on_the_same_side() {
+        assert_eq!(out_of_reach(&[], 0.05), None);
+        assert_eq!(out_of_reach(&[-0.5], 0.05), None, "one may be an outlier");
+        assert_eq!(out_of_reach(&[0.06, -0.06], 0.05), None, "noise has no side");
+        assert_eq!(out_of_reach(&[-0.2, -0.01], 0.05), None, "it came back");
+        assert_eq!(out_of_reach(&[0.0, -0.06, -0.08], 0.05), Some(-0.07));
+        assert_eq!(out_of_reach(&[0.0, 0.06, 0.08], 0.1), None);
+    }
+
+    #[test]
+    fn noise_of_two_percent_stops_no_run_of_a_day() {
+        let mut noise = Noise::new(7);
+        let stops = |noise: &mut Noise| {
+            let changes: Vec<f64> = (0..48).map(|_| 0.02 * noise.normal()).collect();
+            (1..changes.len()).any(|n| out_of_reach(&changes[..n], 0.05).is_some())
+        };
+        let stopped = (0..200).filter(|_| stops(&mut noise)).count();
+        assert!(stopped <= 4, "{stopped} of 200 runs");
     }
 }

@@ -1,6 +1,6 @@
 //! Remarks that say how far a result can be trusted; each begins with a word that programs look for.
 
-use carmine_stats::summary;
+use carmine_stats::mean_with_interval;
 use carmine_types::counted;
 
 use super::{Context, WINDOW_MIN_S, ratio, seconds};
@@ -91,8 +91,8 @@ fn smoke(iops_samples: &[f64], wall_s: f64) -> Option<String> {
     }
     let seconds: Vec<f64> =
         iops_samples.chunks_exact(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
-    let all = summary(&seconds).filter(|all| all.mean > 0.0)?;
-    let within = all.interval().map(|(_, high)| high / all.mean - 1.0).filter(|part| *part > SMOKE_WITHIN)?;
+    let (mean, interval) = mean_with_interval(&seconds).filter(|(mean, _)| *mean > 0.0)?;
+    let within = interval.map(|(_, high)| high / mean - 1.0).filter(|part| *part > SMOKE_WITHIN)?;
     Some(format!(
         "SMOKE: IOPS varied so much that their mean is only known within {:.0} %; take more than {wall_s:.0} s",
         within * 100.0
@@ -102,7 +102,7 @@ fn smoke(iops_samples: &[f64], wall_s: f64) -> Option<String> {
 /// IOPS that rose or fell over the window.
 fn unsteady(result: &JobResult, wall_s: f64) -> Option<String> {
     let per_sample: Vec<f64> = result.iops_samples(wall_s);
-    let trend = carmine_stats::trend(&per_sample).ok().filter(|t| t.unsteady)?;
+    let trend = carmine_stats::trend(&per_sample).filter(|t| t.unsteady)?;
     let percent = trend.drift * 100.0;
     Some(format!("UNSTEADY: IOPS drifted by {percent:+.0} % over the window (p = {:.3})", trend.p))
 }

@@ -86,8 +86,7 @@ fn line(number: usize, series: &Series<'_, '_>, of: impl Fn(&Setting<'_>) -> Opt
 
 /// The mean of the repeats, and its 95 % interval.
 fn with_interval(setting: &Setting<'_>, of: fn(&PointResult) -> Option<f64>) -> Option<Shown> {
-    let summary = carmine_stats::summary(&setting.each(of))?;
-    Some((summary.mean, summary.interval()))
+    carmine_stats::mean_with_interval(&setting.each(of))
 }
 
 /// From the first point on, as if every unit gave what the first gave.
