@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// Writes the text of a value.
 ///
@@ -28,17 +28,14 @@ where
 
 /// The same for a value that may be missing (`null`).
 pub mod option {
-    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
+    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serialize, Serializer};
 
     /// Writes the text of a value, or null.
     ///
     /// # Errors
     /// Those of the serializer.
     pub fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => serializer.collect_str(value),
-            None => serializer.serialize_none(),
-        }
+        value.as_ref().map(T::to_string).serialize(serializer)
     }
 
     /// Reads a value from its text, or null.

@@ -29,36 +29,13 @@ const PHASES: [Phase; 5] = [Phase::Setup, Phase::Prefill, Phase::Ramp, Phase::Me
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct JobProgress {
-    ready: AtomicBool,
-    prefilled: AtomicBool,
-    finished: AtomicBool,
-    ops: AtomicU64,
-    prefill_bytes_done: AtomicU64,
-    prefill_bytes_total: AtomicU64,
-}
-
-impl JobProgress {
-    pub(crate) fn set_ready(&self) {
-        self.ready.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn set_prefilled(&self) {
-        self.prefilled.store(true, Ordering::Release);
-    }
-
+    pub(crate) ready: AtomicBool,
+    pub(crate) prefilled: AtomicBool,
     /// Nothing more to do before Stop (a verification that has read everything).
-    pub(crate) fn set_finished(&self) {
-        self.finished.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn set_ops(&self, ops: u64) {
-        self.ops.store(ops, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_prefill(&self, done: u64, total: u64) {
-        self.prefill_bytes_done.store(done, Ordering::Relaxed);
-        self.prefill_bytes_total.store(total, Ordering::Relaxed);
-    }
+    pub(crate) finished: AtomicBool,
+    pub(crate) ops: AtomicU64,
+    pub(crate) prefill_bytes_done: AtomicU64,
+    pub(crate) prefill_bytes_total: AtomicU64,
 }
 
 /// Shared by the controller and all jobs of a load.
@@ -70,10 +47,10 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn new(jobs: u32) -> Control {
+    pub(crate) fn new(jobs: u32) -> Control {
         Control {
-            phase: AtomicU8::new(Phase::Setup as u8),
-            failed: AtomicBool::new(false),
+            phase: AtomicU8::default(),
+            failed: AtomicBool::default(),
             jobs: (0..jobs).map(|_| JobProgress::default()).collect(),
         }
     }
@@ -98,8 +75,8 @@ impl Control {
         self.failed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn job(&self, job: u32) -> Option<&JobProgress> {
-        self.jobs.get(job as usize)
+    pub(crate) fn job(&self, job: u32) -> &JobProgress {
+        &self.jobs[job as usize]
     }
 
     /// Sums over the jobs, for the controller and its progress bar.
@@ -148,12 +125,11 @@ mod tests {
     #[test]
     fn progress_is_ready_when_all_are() {
         let control = Control::new(2);
-        control.job(0).unwrap().set_ready();
-        control.job(0).unwrap().set_ops(3);
+        control.job(0).ready.store(true, Ordering::Release);
+        control.job(0).ops.store(3, Ordering::Relaxed);
         assert!(!control.progress().ready);
-        control.job(1).unwrap().set_ready();
-        control.job(1).unwrap().set_ops(4);
+        control.job(1).ready.store(true, Ordering::Release);
+        control.job(1).ops.store(4, Ordering::Relaxed);
         assert_eq!((control.progress().ready, control.progress().ops), (true, 7));
-        assert!(control.job(2).is_none());
     }
 }

@@ -3,18 +3,18 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use carmine_reactor::{Buf, Bytes, Group, Payload, ReactorStats, Shard};
+use fastrand::Rng;
 
-use crate::arrivals::Schedule;
 use crate::control::{Control, JobProgress, Phase};
-use crate::ledger::{Ledger, VerifyState};
-use crate::pattern::{BlockAddr, Geometry, Pattern};
+use crate::ledger::{Ledger, VerifyState, Writes};
+use crate::pattern::{BlockAddr, Geometry, Pattern, Schedule, rng};
 use crate::prefill;
 use crate::result::{ClientClocks, JobResult};
-use crate::rng::Rng;
 use crate::session::JobEvent;
 use crate::spec::LoadSpec;
 use crate::target::{Target, TargetError};
@@ -56,11 +56,13 @@ impl JobSetup {
 
     /// Ends a job that can't start.
     pub fn abort(self, error: &str) {
-        let first_error = Some(error.to_owned());
-        let result = JobResult { job: self.job, errors: 1, first_error, ..JobResult::default() };
         self.control.fail();
-        // The controller may be gone; then nobody wants to know.
-        let _ = self.events.send(JobEvent::Done(Box::new(result)));
+        self.tell(JobEvent::Done(Box::new(JobResult::failed(self.job, error.to_owned()))));
+    }
+
+    /// The controller may be gone; then nobody wants to know.
+    fn tell(&self, event: JobEvent) {
+        let _ = self.events.send(event);
     }
 }
 
@@ -82,26 +84,24 @@ struct Op {
 pub(crate) struct Run<T> {
     pub(crate) shard: Shard,
     pub(crate) target: Rc<T>,
-    pub(crate) spec: Arc<LoadSpec>,
-    pub(crate) control: Arc<Control>,
     pub(crate) geometry: Geometry,
-    pub(crate) job: u32,
+    setup: JobSetup,
     names: Vec<String>,
     pub(crate) state: RefCell<JobState>,
     /// Time that intended starts count from.
     began_ns: Cell<u64>,
-    workers: Cell<u32>,
+    /// Tasks that have not ended.
+    pub(crate) workers: Cell<u32>,
 }
 
 pub(crate) struct JobState {
     pattern: Pattern,
     schedule: Option<Schedule>,
     pub(crate) ledger: Ledger,
-    pub(crate) result: JobResult,
+    result: JobResult,
     data: Rng,
     pool: Bytes,
     window_ns: Option<u64>,
-    ops: u64,
     /// Operations still to be started, where their number is given.
     left: Option<u64>,
     in_flight: u64,
@@ -110,119 +110,123 @@ pub(crate) struct JobState {
 }
 
 /// Runs a job to its end and reports it to the controller.
-pub async fn run_job<T: Target + 'static>(shard: &Shard, target: Rc<T>, geometry: Geometry, setup: JobSetup) {
-    let JobSetup { spec, job, control, events, state } = setup;
-    let ledger = state.as_ref().map(|state| state.ledger(&geometry));
-    let keep_state = state.is_some();
-    drop(state);
-    let run = Rc::new(Run::new(shard, target, spec, Arc::clone(&control), geometry, job, ledger));
-    run.progress(JobProgress::set_ready);
+pub async fn run_job<T: Target + 'static>(
+    shard: &Shard,
+    target: Rc<T>,
+    geometry: Geometry,
+    mut setup: JobSetup,
+) {
+    let known = setup.state.take();
+    let keep_state = known.is_some();
+    let run = Rc::new(Run::new(shard, target, geometry, setup, known));
+    run.progress().ready.store(true, Ordering::Release);
     run.wait_for(Phase::Prefill).await;
     if !run.stopped() {
         prefill::prefill(&run).await;
     }
-    run.progress(JobProgress::set_prefilled);
+    run.progress().prefilled.store(true, Ordering::Release);
     run.wait_for(Phase::Ramp).await;
     run.start_workers();
-    run.watch(&events, keep_state).await;
+    run.watch(keep_state).await;
     if keep_state {
-        let _ = events.send(run.snapshot());
+        run.send_ledger();
     }
     let mut result = std::mem::take(&mut run.state.borrow_mut().result);
-    if run.spec.keep_seconds {
+    if run.spec().keep_seconds {
         result.seconds.close();
     }
-    // The controller may be gone; then nobody wants to know.
-    let _ = events.send(JobEvent::Done(Box::new(result)));
+    run.setup.tell(JobEvent::Done(Box::new(result)));
 }
 
 impl<T: Target + 'static> Run<T> {
     fn new(
         shard: &Shard,
         target: Rc<T>,
-        spec: Arc<LoadSpec>,
-        control: Arc<Control>,
         geometry: Geometry,
-        job: u32,
-        ledger: Option<Ledger>,
+        setup: JobSetup,
+        known: Option<Arc<VerifyState>>,
     ) -> Run<T> {
-        let blocks = geometry.blocks();
-        let mut data = Rng::new(spec.seed, u64::from(job) << 32 | 0xda7a);
-        let bs = usize::try_from(spec.bs_bytes).unwrap_or(0);
-        let mut pool = Buf::heap(POOL_BYTES + bs.next_multiple_of(POOL_STEP));
+        let (spec, job, blocks) = (setup.spec(), setup.job, geometry.blocks());
+        let mut data = rng(spec.seed, u64::from(job) << 32 | 0xda7a);
+        let mut pool = Buf::heap(POOL_BYTES + (spec.bs_bytes as usize).next_multiple_of(POOL_STEP));
         data.fill(&mut pool);
-        let verifying = spec.verify || spec.verify_only;
         let state = JobState {
-            pattern: Pattern::new(&spec, job, blocks),
-            schedule: if spec.verify_only { None } else { Schedule::new(&spec, job) },
-            ledger: ledger.unwrap_or_else(|| Ledger::new(if verifying { blocks } else { 0 })),
+            pattern: Pattern::new(spec, job, blocks),
+            schedule: Schedule::new(spec, job).filter(|_| !spec.verify_only),
+            ledger: match known {
+                Some(known) => known.ledger(&geometry),
+                None => Ledger::new(if spec.verifies() { blocks } else { 0 }),
+            },
             result: JobResult { job, ..JobResult::default() },
             data,
             pool: pool.freeze(),
             window_ns: None,
-            ops: 0,
             left: spec.ops_of(job),
             in_flight: 0,
             cursor: 0,
         };
-        let names = geometry.objects.iter().map(|object| object_name(&spec, *object)).collect();
         Run {
             shard: shard.clone(),
             target,
-            spec,
-            control,
+            names: geometry.objects.iter().map(|object| object_name(spec, *object)).collect(),
             geometry,
-            job,
-            names,
+            setup,
             state: RefCell::new(state),
             began_ns: Cell::new(0),
             workers: Cell::new(0),
         }
     }
 
-    pub(crate) fn name(&self, slot: usize) -> &str {
-        self.names.get(slot).map_or("", String::as_str)
+    pub(crate) fn spec(&self) -> &LoadSpec {
+        &self.setup.spec
     }
 
-    pub(crate) fn progress(&self, tell: impl FnOnce(&JobProgress)) {
-        if let Some(progress) = self.control.job(self.job) {
-            tell(progress);
-        }
+    pub(crate) fn name(&self, slot: usize) -> &str {
+        &self.names[slot]
+    }
+
+    pub(crate) fn progress(&self) -> &JobProgress {
+        self.setup.control.job(self.setup.job)
     }
 
     pub(crate) fn stopped(&self) -> bool {
-        self.control.phase() == Phase::Stop || self.control.has_failed()
+        self.setup.control.phase() == Phase::Stop || self.setup.control.has_failed()
     }
 
     /// Keeps the first error and stops the load.
     pub(crate) fn error(&self, what: &str, place: &BlockAddr, error: &TargetError) {
-        let name = self.name(place.slot);
-        let text = format!("{what} of {name} at {}: {error}", place.offset);
+        let text = format!("{what} of {} at {}: {error}", self.name(place.slot), place.offset);
         let mut state = self.state.borrow_mut();
         state.result.errors += 1;
         state.result.first_error.get_or_insert(text);
-        self.control.fail();
+        self.setup.control.fail();
     }
 
     async fn wait_for(&self, phase: Phase) {
-        while self.control.phase() < phase && !self.control.has_failed() {
+        while self.setup.control.phase() < phase && !self.setup.control.has_failed() {
             self.shard.sleep(WATCH).await;
         }
+    }
+
+    /// Starts a task that counts as a worker until it ends.
+    pub(crate) fn spawn(self: &Rc<Self>, name: &'static str, work: impl Future<Output = ()> + 'static) {
+        let run = Rc::clone(self);
+        self.workers.set(self.workers.get() + 1);
+        self.shard.spawn(Group::Client, name, async move {
+            work.await;
+            run.workers.set(run.workers.get() - 1);
+        });
     }
 
     fn start_workers(self: &Rc<Self>) {
         self.began_ns.set(self.shard.now_ns());
         if self.geometry.blocks() == 0 {
-            self.progress(JobProgress::set_finished);
+            self.progress().finished.store(true, Ordering::Release);
             return;
         }
-        self.workers.set(self.spec.iodepth);
-        for _ in 0..self.spec.iodepth {
+        for _ in 0..self.spec().iodepth {
             let run = Rc::clone(self);
-            self.shard.spawn(Group::Client, "load worker", async move {
-                run.work().await;
-                run.workers.set(run.workers.get().saturating_sub(1));
-            });
+            self.spawn("load worker", async move { run.work().await });
         }
     }
 
@@ -239,7 +243,7 @@ impl<T: Target + 'static> Run<T> {
                 return;
             }
             // Only a scheduled start may lie before the present: closed-loop load starts now.
-            let start_ns = if self.spec.rate_iops.is_some() { op.start_ns } else { self.shard.now_ns() };
+            let start_ns = if self.spec().rate_iops.is_some() { op.start_ns } else { self.shard.now_ns() };
             self.perform(Op { start_ns, ..op }).await;
             // A target in memory may answer at once: without this, one worker would keep the reactor for ever.
             self.shard.yield_now().await;
@@ -263,7 +267,7 @@ impl<T: Target + 'static> Run<T> {
 
     /// No operation will follow, whatever the time.
     fn is_over(&self) -> bool {
-        self.spec.verify_only || self.state.borrow().left == Some(0)
+        self.spec().verify_only || self.state.borrow().left == Some(0)
     }
 
     fn next_op(&self) -> Option<Op> {
@@ -272,15 +276,14 @@ impl<T: Target + 'static> Run<T> {
         if state.left == Some(0) {
             return None;
         }
-        if self.spec.verify_only {
+        if self.spec().verify_only {
             return self.next_known(state);
         }
         let (read, mut block) = state.pattern.next_op();
-        if self.spec.verify && !read {
+        if self.spec().verify && !read {
             // Two writes of one block in flight could be acknowledged in any order: what is there would then be unknown.
-            let free = |state: &JobState, block: u64| !state.ledger.is_writing(block);
             let mut draws = 1;
-            while !free(state, block) {
+            while state.ledger.of(block).writing {
                 if draws == DRAWS_MAX {
                     return None;
                 }
@@ -290,7 +293,7 @@ impl<T: Target + 'static> Run<T> {
         }
         let start_ns = state.schedule.as_mut().map_or(0, |s| self.began_ns.get().saturating_add(s.next_ns()));
         let place = self.geometry.locate(block)?;
-        if self.spec.verify && !read {
+        if self.spec().verify && !read {
             state.ledger.reserve(block);
         }
         state.left = state.left.map(|left| left - 1);
@@ -302,7 +305,7 @@ impl<T: Target + 'static> Run<T> {
         while state.cursor < self.geometry.blocks() {
             let block = state.cursor;
             state.cursor += 1;
-            if state.ledger.bounds(block).0 > 0 {
+            if state.ledger.of(block).acked > 0 {
                 return self.geometry.locate(block).map(|place| Op { read: true, block, place, start_ns: 0 });
             }
         }
@@ -316,31 +319,31 @@ impl<T: Target + 'static> Run<T> {
             self.error(if op.read { "read" } else { "write" }, &op.place, &error);
         }
         let now_ns = self.shard.now_ns();
-        let phase = self.control.phase();
+        let ops = &self.progress().ops;
+        // Nobody else stores: this is dearer as one atomic addition.
+        ops.store(ops.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
         state.in_flight -= 1;
-        state.ops += 1;
-        self.progress(|p| p.set_ops(state.ops));
-        if phase == Phase::Measure {
+        if self.setup.control.phase() == Phase::Measure {
             let window_ns = *state.window_ns.get_or_insert(now_ns);
             let (latency_ns, at_ns) = (now_ns.saturating_sub(op.start_ns), now_ns.saturating_sub(window_ns));
-            if self.spec.keep_seconds {
+            if self.spec().keep_seconds {
                 state.result.seconds.record(latency_ns, at_ns);
             }
             let stats = if op.read { &mut state.result.read } else { &mut state.result.write };
-            stats.record(self.spec.bs_bytes, latency_ns, at_ns);
+            stats.record(self.spec().bs_bytes, latency_ns, at_ns);
         }
     }
 
     async fn read(&self, op: &Op) -> Result<(), TargetError> {
-        let verifying = self.spec.verify || self.spec.verify_only;
-        let (acked, _) = self.state.borrow().ledger.bounds(op.block);
-        let data = self.target.read(self.name(op.place.slot), op.place.offset, self.spec.bs_bytes).await?;
-        if verifying {
+        let Writes { acked, .. } = self.state.borrow().ledger.of(op.block);
+        let want = self.spec().bs_bytes;
+        let data = self.target.read(self.name(op.place.slot), op.place.offset, want).await?;
+        if self.spec().verifies() {
             self.check(op, &data, acked);
-        } else if (data.len() as u64) < self.spec.bs_bytes {
-            let text = format!("{} of {} bytes (was the object prefilled?)", data.len(), self.spec.bs_bytes);
+        } else if (data.len() as u64) < want {
+            let text = format!("{} of {want} bytes (was the object prefilled?)", data.len());
             return Err(TargetError(text));
         }
         Ok(())
@@ -349,93 +352,93 @@ impl<T: Target + 'static> Run<T> {
     /// `acked`: as it was when the read started; what is issued since then may already be there.
     fn check(&self, op: &Op, data: &Payload, acked: u32) {
         let flat;
-        let bytes: &[u8] = match data.chunks() {
+        let bytes = match data.chunks() {
             [one] => one.as_slice(),
             _ => {
                 flat = data.to_vec();
                 &flat
             }
         };
-        let id = BlockId { seed: self.spec.block_seed(), object: op.place.object, offset: op.place.offset };
-        let want_bytes = usize::try_from(self.spec.bs_bytes).unwrap_or(usize::MAX);
         let mut state = self.state.borrow_mut();
-        let (_, issued) = state.ledger.bounds(op.block);
+        let writes = Writes { acked, ..state.ledger.of(op.block) };
         state.result.verify.checked += 1;
-        if let Err(mismatch) = verify::check(bytes, want_bytes, &id, acked, issued) {
+        if let Err(why) = verify::check(bytes, self.spec().bs_bytes as usize, &self.id(&op.place), writes) {
             let name = self.name(op.place.slot);
-            state.result.verify.mismatch(format!("{name} offset {}: {mismatch}", op.place.offset));
+            state.result.verify.mismatch(format!("{name} offset {}: {why}", op.place.offset));
         }
+    }
+
+    pub(crate) fn id(&self, place: &BlockAddr) -> BlockId {
+        BlockId { seed: self.spec().block_seed(), object: place.object, offset: place.offset }
     }
 
     async fn write(&self, op: &Op) -> Result<(), TargetError> {
         let (data, sequence) = self.block_to_write(op);
         let done = self.target.write(self.name(op.place.slot), op.place.offset, data).await;
-        if self.spec.verify {
+        if self.spec().verify {
             self.state.borrow_mut().ledger.finish(op.block, sequence, done.is_ok());
         }
         done
     }
 
     fn block_to_write(&self, op: &Op) -> (Payload, u32) {
-        let bs = usize::try_from(self.spec.bs_bytes).unwrap_or(0);
+        let bs = self.spec().bs_bytes as usize;
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
-        if !self.spec.verify {
-            let at = state.data.below((POOL_BYTES / POOL_STEP) as u64) as usize * POOL_STEP;
+        if !self.spec().verify {
+            let at = state.data.usize(..POOL_BYTES / POOL_STEP) * POOL_STEP;
             return (Payload::from(state.pool.slice(at..at + bs)), 0);
         }
         let sequence = state.ledger.issue(op.block);
-        let id = BlockId { seed: self.spec.block_seed(), object: op.place.object, offset: op.place.offset };
         let mut block = self.shard.buf(bs);
-        verify::seal(&mut block, &id, sequence);
+        verify::seal(&mut block, &self.id(&op.place), sequence);
         (Payload::from(block.freeze()), sequence)
     }
 
-    fn snapshot(&self) -> JobEvent {
-        JobEvent::Ledger { geometry: self.geometry.clone(), ledger: self.state.borrow().ledger.clone() }
+    fn send_ledger(&self) {
+        let ledger = self.state.borrow().ledger.clone();
+        self.setup.tell(JobEvent::Ledger(self.geometry.clone(), ledger));
     }
 
     /// Follows the phases until the end: reads the clocks at both ends of the window, copies the verify state, and waits
     /// for the last answers.
-    async fn watch(&self, events: &Sender<JobEvent>, keep_state: bool) {
+    async fn watch(&self, keep_state: bool) {
         let mut at_start: Option<ReactorStats> = None;
         let mut next_snapshot_ns = self.shard.now_ns() + SNAPSHOT_NS;
         while !self.stopped() {
-            if self.control.phase() == Phase::Measure && at_start.is_none() {
+            let now_ns = self.shard.now_ns();
+            if self.setup.control.phase() == Phase::Measure && at_start.is_none() {
                 at_start = Some(self.shard.stats());
-                let now_ns = self.shard.now_ns();
                 self.state.borrow_mut().window_ns.get_or_insert(now_ns);
             }
-            if self.spec.ends_by_itself() && self.workers.get() == 0 {
-                self.progress(JobProgress::set_finished);
+            if self.spec().ends_by_itself() && self.workers.get() == 0 {
+                self.progress().finished.store(true, Ordering::Release);
             }
-            if keep_state && self.shard.now_ns() >= next_snapshot_ns {
-                next_snapshot_ns = self.shard.now_ns() + SNAPSHOT_NS;
-                let _ = events.send(self.snapshot());
+            if keep_state && now_ns >= next_snapshot_ns {
+                next_snapshot_ns = now_ns + SNAPSHOT_NS;
+                self.send_ledger();
             }
             self.shard.sleep(WATCH).await;
         }
-        if let Some(before) = at_start {
-            self.state.borrow_mut().result.client = clocks_between(&before, &self.shard.stats());
+        let ended_ns = self.shard.now_ns();
+        let drain = if self.setup.control.has_failed() { DRAIN_FAILED } else { DRAIN };
+        {
+            let mut guard = self.state.borrow_mut();
+            let state = &mut *guard;
+            if let Some(before) = at_start {
+                state.result.client = clocks_between(&before, &self.shard.stats());
+            }
+            // How late the next request of an open-loop load would be.
+            if let Some(schedule) = &mut state.schedule {
+                let elapsed_ns = ended_ns.saturating_sub(self.began_ns.get());
+                state.result.behind_ns = elapsed_ns.saturating_sub(schedule.next_ns());
+            }
         }
-        self.note_schedule();
-        let drain = if self.control.has_failed() { DRAIN_FAILED } else { DRAIN };
-        let deadline_ns = self.shard.now_ns() + drain.as_nanos() as u64;
-        while self.workers.get() > 0 && self.shard.now_ns() < deadline_ns {
+        while self.workers.get() > 0 && self.shard.now_ns() < ended_ns + drain.as_nanos() as u64 {
             self.shard.sleep(WATCH).await;
         }
         let mut state = self.state.borrow_mut();
         state.result.abandoned = state.in_flight;
-    }
-
-    /// How late the next request of an open-loop load would be.
-    fn note_schedule(&self) {
-        let elapsed_ns = self.shard.now_ns().saturating_sub(self.began_ns.get());
-        let mut state = self.state.borrow_mut();
-        if let Some(schedule) = &mut state.schedule {
-            let next_ns = schedule.next_ns();
-            state.result.behind_ns = elapsed_ns.saturating_sub(next_ns);
-        }
     }
 }
 

@@ -7,7 +7,6 @@
 
 use carmine_types::crc32c;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::pattern::Geometry;
 use crate::spec::LoadSpec;
@@ -18,72 +17,64 @@ const BLOCKS_MAX: u64 = 1 << 28;
 /// Writes that may have been issued to a block after the last snapshot of a run that was killed.
 const UNCLEAN_SLACK: u32 = 1 << 20;
 
-/// Sequence numbers of one job's blocks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
-    acked: Vec<u32>,
-    issued: Vec<u32>,
-    writing: Vec<bool>,
+/// The writes of a block, by their numbers from 1; 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Writes {
+    /// The last that was acknowledged.
+    pub(crate) acked: u32,
+    /// The last that was issued.
+    pub(crate) issued: u32,
+    /// One is in flight.
+    pub(crate) writing: bool,
 }
+
+/// The writes of one job's blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ledger(Vec<Writes>);
 
 impl Ledger {
     /// Nothing is known of any block.
-    pub fn new(blocks: u64) -> Ledger {
-        let blocks = usize::try_from(blocks).unwrap_or(0);
-        Ledger { acked: vec![0; blocks], issued: vec![0; blocks], writing: vec![false; blocks] }
+    pub(crate) fn new(blocks: u64) -> Ledger {
+        Ledger(vec![Writes::default(); blocks as usize])
     }
 
-    /// (last acknowledged, last issued) write of a block; 0 for none.
-    pub fn bounds(&self, block: u64) -> (u32, u32) {
-        let at = usize::try_from(block).unwrap_or(usize::MAX);
-        (self.acked.get(at).copied().unwrap_or(0), self.issued.get(at).copied().unwrap_or(0))
-    }
-
-    /// A write to this block is in flight.
-    pub fn is_writing(&self, block: u64) -> bool {
-        usize::try_from(block).ok().and_then(|at| self.writing.get(at)).copied().unwrap_or(false)
+    /// The writes of a block; none of one that the ledger does not have, for a load that is not verified has an empty one.
+    pub(crate) fn of(&self, block: u64) -> Writes {
+        self.0.get(block as usize).copied().unwrap_or_default()
     }
 
     /// Keeps a block for a write that will be issued soon.
-    pub fn reserve(&mut self, block: u64) {
-        if let Some(writing) = usize::try_from(block).ok().and_then(|at| self.writing.get_mut(at)) {
-            *writing = true;
-        }
+    pub(crate) fn reserve(&mut self, block: u64) {
+        self.0[block as usize].writing = true;
     }
 
     /// Starts a write; returns its number.
-    pub fn issue(&mut self, block: u64) -> u32 {
-        self.reserve(block);
-        let Ok(at) = usize::try_from(block) else { return 0 };
-        self.issued.get_mut(at).map_or(0, |issued| {
-            *issued = issued.saturating_add(1);
-            *issued
-        })
+    pub(crate) fn issue(&mut self, block: u64) -> u32 {
+        let writes = &mut self.0[block as usize];
+        (writes.writing, writes.issued) = (true, writes.issued.saturating_add(1));
+        writes.issued
     }
 
     /// Ends write number `sequence`. One that failed may still be applied later, so it stays issued.
-    pub fn finish(&mut self, block: u64, sequence: u32, acknowledged: bool) {
-        let Ok(at) = usize::try_from(block) else { return };
-        if let Some(writing) = self.writing.get_mut(at) {
-            *writing = false;
-        }
-        if let Some(acked) = self.acked.get_mut(at).filter(|_| acknowledged) {
-            *acked = sequence.max(*acked);
+    pub(crate) fn finish(&mut self, block: u64, sequence: u32, acknowledged: bool) {
+        let writes = &mut self.0[block as usize];
+        writes.writing = false;
+        if acknowledged {
+            writes.acked = sequence.max(writes.acked);
         }
     }
 
-    /// Blocks of which some write was acknowledged.
-    pub fn known(&self) -> u64 {
-        self.acked.iter().filter(|n| **n > 0).count() as u64
+    /// Some write of some block was acknowledged.
+    pub(crate) fn knows_any(&self) -> bool {
+        self.0.iter().any(|writes| writes.acked > 0)
     }
 }
 
-/// The sequence numbers of the whole load.
+/// The writes of the whole load's blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyState {
     header: Header,
-    acked: Vec<u32>,
-    issued: Vec<u32>,
+    blocks: Vec<Writes>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,19 +88,6 @@ struct Header {
     clean: bool,
 }
 
-/// A state file that can't be used.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum StateError {
-    #[error("verify state: {why}; it is no file of --verify-state, or it is damaged")]
-    Damaged { why: String },
-    #[error("verify state is for {field} {found}, this load has {want}; give the same {field}")]
-    Differs { field: &'static str, found: u64, want: u64 },
-}
-
-fn damaged<T>(why: &str) -> Result<T, StateError> {
-    Err(StateError::Damaged { why: why.to_owned() })
-}
-
 impl VerifyState {
     pub fn new(spec: &LoadSpec) -> VerifyState {
         let header = Header {
@@ -120,37 +98,28 @@ impl VerifyState {
             generation: spec.generation,
             clean: false,
         };
-        let blocks = usize::try_from(spec.objects() * spec.blocks_per_object()).unwrap_or(0);
-        VerifyState { header, acked: vec![0; blocks], issued: vec![0; blocks] }
+        let blocks = vec![Writes::default(); (spec.objects() * spec.blocks_per_object()) as usize];
+        VerifyState { header, blocks }
     }
 
     /// The part of the state that `geometry`'s job has.
-    pub fn ledger(&self, geometry: &Geometry) -> Ledger {
-        let pick = |numbers: &[u32]| {
-            let ranges = geometry.objects.iter().map(|object| range(*object, geometry.blocks_per_object));
-            ranges.flat_map(|r| numbers.get(r).unwrap_or_default().iter().copied()).collect::<Vec<u32>>()
-        };
-        let (acked, issued) = (pick(&self.acked), pick(&self.issued));
-        Ledger { writing: vec![false; acked.len()], acked, issued }
+    pub(crate) fn ledger(&self, geometry: &Geometry) -> Ledger {
+        let objects = geometry.objects.iter().map(|object| &self.blocks[range(*object, geometry)]);
+        Ledger(objects.flatten().copied().collect())
     }
 
     /// Takes over what a job knows.
-    pub fn absorb(&mut self, geometry: &Geometry, ledger: &Ledger) {
-        let step = usize::try_from(geometry.blocks_per_object).unwrap_or(usize::MAX).max(1);
-        for (all, job) in [(&mut self.acked, &ledger.acked), (&mut self.issued, &ledger.issued)] {
-            for (object, numbers) in geometry.objects.iter().zip(job.chunks(step)) {
-                if let Some(part) = all.get_mut(range(*object, geometry.blocks_per_object))
-                    && part.len() == numbers.len()
-                {
-                    part.copy_from_slice(numbers);
-                }
-            }
+    pub(crate) fn absorb(&mut self, geometry: &Geometry, ledger: &Ledger) {
+        let objects = ledger.0.chunks(geometry.blocks_per_object as usize);
+        for (object, writes) in geometry.objects.iter().zip(objects) {
+            let known = self.blocks[range(*object, geometry)].iter_mut().zip(writes);
+            known.for_each(|(to, from)| *to = Writes { writing: false, ..*from });
         }
     }
 
     /// Blocks of which some write was acknowledged.
     pub fn known(&self) -> u64 {
-        self.acked.iter().filter(|n| **n > 0).count() as u64
+        self.blocks.iter().filter(|writes| writes.acked > 0).count() as u64
     }
 
     /// [`LoadSpec::generation`] of the load that wrote the blocks.
@@ -159,68 +128,66 @@ impl VerifyState {
     }
 
     pub fn encode(&self, clean: bool) -> Vec<u8> {
-        let header = Header { clean, ..self.header.clone() };
         // Numbers and a bool: there is nothing that JSON could refuse.
-        let json = serde_json::to_vec(&header).unwrap_or_default();
-        let mut bytes = Vec::with_capacity(16 + json.len() + 8 * self.acked.len());
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&json);
-        self.acked.iter().chain(&self.issued).for_each(|n| bytes.extend_from_slice(&n.to_le_bytes()));
-        let crc = crc32c::raw(0, &bytes);
-        bytes.extend_from_slice(&crc.to_le_bytes());
+        let json = serde_json::to_vec(&Header { clean, ..self.header.clone() }).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(16 + json.len() + 8 * self.blocks.len());
+        bytes.extend(MAGIC);
+        bytes.extend((json.len() as u32).to_le_bytes());
+        bytes.extend(json);
+        self.blocks.iter().for_each(|writes| bytes.extend(writes.acked.to_le_bytes()));
+        self.blocks.iter().for_each(|writes| bytes.extend(writes.issued.to_le_bytes()));
+        bytes.extend(crc32c::raw(0, &bytes).to_le_bytes());
         bytes
     }
 
     /// Reads a state and checks that it belongs to `spec`'s blocks. After an unclean end more may have been issued than
     /// the file knows: the upper bounds are widened.
-    pub fn decode(bytes: &[u8], spec: &LoadSpec) -> Result<VerifyState, StateError> {
-        let Some((body, crc)) = bytes.split_last_chunk::<4>() else { return damaged("it is too short") };
-        if crc32c::raw(0, body) != u32::from_le_bytes(*crc) {
-            return damaged("its checksum is wrong");
+    ///
+    /// # Errors
+    /// It is of another load, or damaged; in words.
+    pub fn decode(bytes: &[u8], spec: &LoadSpec) -> Result<VerifyState, String> {
+        let damaged = "verify state: it is no file of --verify-state, or it is damaged";
+        let (json, numbers) = parts(bytes).ok_or(damaged)?;
+        let header: Header = serde_json::from_slice(json).map_err(|e| format!("{damaged}: {e}"))?;
+        for (field, found, want) in [
+            ("--bs", header.bs_bytes, spec.bs_bytes),
+            ("--object-size", header.object_size_bytes, spec.object_size_bytes),
+            ("--size in objects", header.objects, spec.objects()),
+            ("--seed", header.seed, spec.seed),
+        ] {
+            if found != want {
+                return Err(format!(
+                    "verify state is for {field} {found}, this load has {want}; give the same {field}"
+                ));
+            }
         }
-        let Some((magic, rest)) = body.split_first_chunk::<8>() else { return damaged("it is too short") };
-        let Some((length, rest)) = rest.split_first_chunk::<4>() else { return damaged("it is too short") };
-        if *magic != MAGIC {
-            return damaged("its first bytes are wrong");
-        }
-        let Some((json, numbers)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize) else {
-            return damaged("its header is cut");
-        };
-        let header: Header = serde_json::from_slice(json).or_else(|e| damaged(&e.to_string()))?;
-        header.same_as(spec)?;
         let blocks = spec.objects() * spec.blocks_per_object();
         if blocks > BLOCKS_MAX || numbers.len() as u64 != blocks * 8 {
-            return damaged("its length is wrong");
+            return Err(damaged.to_owned());
         }
-        let mut words =
-            numbers.chunks_exact(4).filter_map(|c| c.first_chunk::<4>()).map(|c| u32::from_le_bytes(*c));
-        let acked = words.by_ref().take(blocks as usize).collect();
+        let mut state = VerifyState::new(spec);
         let slack = if header.clean { 0 } else { UNCLEAN_SLACK };
-        let issued = words.map(|n| n.saturating_add(slack)).collect();
-        Ok(VerifyState { header: Header { clean: false, ..header }, acked, issued })
-    }
-}
-
-impl Header {
-    fn same_as(&self, spec: &LoadSpec) -> Result<(), StateError> {
-        let fields = [
-            ("--bs", self.bs_bytes, spec.bs_bytes),
-            ("--object-size", self.object_size_bytes, spec.object_size_bytes),
-            ("--size in objects", self.objects, spec.objects()),
-            ("--seed", self.seed, spec.seed),
-        ];
-        match fields.into_iter().find(|(_, found, want)| found != want) {
-            Some((field, found, want)) => Err(StateError::Differs { field, found, want }),
-            None => Ok(()),
+        let (acked, issued) = numbers.as_chunks().0.split_at(blocks as usize);
+        for (writes, (acked, issued)) in state.blocks.iter_mut().zip(acked.iter().zip(issued)) {
+            writes.acked = u32::from_le_bytes(*acked);
+            writes.issued = u32::from_le_bytes(*issued).saturating_add(slack);
         }
+        state.header.generation = header.generation;
+        Ok(state)
     }
 }
 
-fn range(object: u32, blocks_per_object: u64) -> std::ops::Range<usize> {
-    let step = usize::try_from(blocks_per_object).unwrap_or(0);
-    let start = (object as usize).saturating_mul(step);
-    start..start.saturating_add(step)
+/// The JSON header and the numbers of a file whose checksum is right.
+fn parts(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (body, crc) = bytes.split_last_chunk()?;
+    let (length, rest) = body.strip_prefix(&MAGIC)?.split_first_chunk()?;
+    let is_whole = crc32c::raw(0, body) == u32::from_le_bytes(*crc);
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize).filter(|_| is_whole)
+}
+
+fn range(object: u32, geometry: &Geometry) -> std::ops::Range<usize> {
+    let (object, step) = (object as usize, geometry.blocks_per_object as usize);
+    object * step..(object + 1) * step
 }
 
 #[cfg(test)]
@@ -236,13 +203,13 @@ mod tests {
     fn unacknowledged_writes_stay_issued() {
         let mut ledger = Ledger::new(4);
         let first = ledger.issue(2);
-        assert!(ledger.is_writing(2));
+        assert!(ledger.of(2).writing);
         ledger.finish(2, first, true);
         let second = ledger.issue(2);
         ledger.finish(2, second, false);
-        assert_eq!((ledger.bounds(2), ledger.known()), ((1, 2), 1));
-        assert!(!ledger.is_writing(2));
-        assert_eq!((ledger.issue(99), ledger.bounds(99)), (0, (0, 0)));
+        assert_eq!(ledger.of(2), Writes { acked: 1, issued: 2, writing: false });
+        assert!(ledger.knows_any() && !Ledger::new(4).knows_any());
+        assert_eq!(ledger.of(99), Writes::default());
     }
 
     #[test]
@@ -267,16 +234,17 @@ mod tests {
         let one = LoadSpec { numjobs: 1, ..spec.clone() };
         let all = back.ledger(&Geometry::dealt(&one, 0));
         // Object 1 is the first of job 1.
-        assert_eq!((all.bounds(4), all.bounds(5)), ((2, 2), (3, 4)));
+        let bounds = |ledger: &Ledger, block| (ledger.of(block).acked, ledger.of(block).issued);
+        assert_eq!((bounds(&all, 4), bounds(&all, 5)), ((2, 2), (3, 4)));
         let unclean = VerifyState::decode(&state.encode(false), &spec).unwrap();
-        assert_eq!(unclean.ledger(&Geometry::dealt(&one, 0)).bounds(4), (2, 2 + UNCLEAN_SLACK));
+        assert_eq!(bounds(&unclean.ledger(&Geometry::dealt(&one, 0)), 4), (2, 2 + UNCLEAN_SLACK));
     }
 
     #[test]
     fn refuses_what_is_not_its_own() {
         let bytes = VerifyState::new(&spec()).encode(true);
         let other = LoadSpec { seed: 2, ..spec() };
-        let error = VerifyState::decode(&bytes, &other).unwrap_err().to_string();
+        let error = VerifyState::decode(&bytes, &other).unwrap_err();
         assert!(error.contains("--seed 1") && error.contains("has 2"), "{error}");
     }
 

@@ -5,7 +5,6 @@
 //! [`run_job`]. The controller moves the phases on (and reads the kernel's accounting at both ends of the window), and
 //! [`report`] makes figures of it all.
 
-mod arrivals;
 pub mod as_text;
 pub mod baseline;
 mod cluster;
@@ -14,7 +13,6 @@ mod control;
 mod device_target;
 pub mod drive;
 pub mod fio;
-mod host;
 pub mod hosted;
 mod insight;
 mod job;
@@ -24,28 +22,25 @@ mod prefill;
 pub mod profile;
 pub mod report;
 mod result;
-mod rng;
 pub mod samples;
 mod seconds;
 mod session;
 mod spec;
 mod target;
 pub mod verdict;
-pub mod verify;
+mod verify;
 pub mod window;
 pub mod words;
 
-pub use arrivals::Schedule;
 pub use cluster::{ClusterTarget, run_cluster_job};
 pub use compare::compare;
 pub use control::{Control, Phase, Progress};
 pub use device_target::DeviceTarget;
-pub use host::BenchHost;
 pub use job::{JobSetup, object_name, run_job};
-pub use ledger::{Ledger, StateError, VerifyState};
-pub use pattern::{BlockAddr, Geometry, Pattern};
+pub use ledger::VerifyState;
+pub use pattern::Geometry;
 pub use result::{ClientClocks, DirStats, JobResult, SAMPLE_NS, VerifyCounts};
 pub use seconds::Seconds;
-pub use session::{BenchAction, BenchStatus, JobEvent, Session};
+pub use session::{BenchAction, BenchHost, BenchStatus, Session};
 pub use spec::{Arrivals, LoadSpec, Prefill, Route, Rw, SpecError, parse_bytes, parse_millis, show_bytes};
 pub use target::{Target, TargetError};

@@ -104,6 +104,11 @@ pub struct JobResult {
 }
 
 impl JobResult {
+    /// Of a job that could not go on.
+    pub(crate) fn failed(job: u32, error: String) -> JobResult {
+        JobResult { job, errors: 1, first_error: Some(error), ..JobResult::default() }
+    }
+
     /// Sums of all jobs; `job` is meaningless in it. The client clocks are the busiest job's.
     pub fn merged<'a>(jobs: impl IntoIterator<Item = &'a JobResult>) -> JobResult {
         let mut all = JobResult::default();

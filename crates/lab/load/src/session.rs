@@ -1,4 +1,4 @@
-//! A load as its controller sees it, near (in its own process) or far (inside an OSD, by `dump`-like admin requests).
+//! A load as its controller sees it, near (in its own process) or far (inside an OSD, by the admin command `load`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,14 @@ use crate::pattern::Geometry;
 use crate::result::JobResult;
 use crate::spec::LoadSpec;
 
-/// What jobs tell their controller, beside [`Progress`].
+/// A load whose controller has not asked for this long is stopped: nobody is there to end it.
+const LEASE_NS: u64 = 15_000_000_000;
+
+/// A message of a job to its controller, which sees its [`Progress`], too.
 #[derive(Debug)]
-pub enum JobEvent {
+pub(crate) enum JobEvent {
     /// The verify state as it is now.
-    Ledger { geometry: Geometry, ledger: Ledger },
+    Ledger(Geometry, Ledger),
     /// The job's end.
     Done(Box<JobResult>),
 }
@@ -57,7 +60,6 @@ pub struct Session {
     jobs: u32,
     results: BTreeMap<u32, JobResult>,
     state: Option<VerifyState>,
-    abandoned: bool,
 }
 
 impl Session {
@@ -65,18 +67,11 @@ impl Session {
     /// jobs and comes back from them.
     pub fn new(spec: &LoadSpec, jobs: u32, state: Option<VerifyState>) -> (Session, Vec<JobSetup>) {
         let control = Arc::new(Control::new(jobs));
-        let (sender, events) = channel();
-        let spec = Arc::new(spec.clone());
-        let shared_state = state.clone().map(Arc::new);
-        let setups = (0..jobs).map(|job| JobSetup {
-            spec: Arc::clone(&spec),
-            job,
-            control: Arc::clone(&control),
-            events: sender.clone(),
-            state: shared_state.clone(),
-        });
-        let setups = setups.collect();
-        (Session { control, events, jobs, results: BTreeMap::new(), state, abandoned: false }, setups)
+        let (events, received) = channel();
+        let (spec, known) = (Arc::new(spec.clone()), state.clone().map(Arc::new));
+        let setup = JobSetup { spec, job: 0, control: Arc::clone(&control), events, state: known };
+        let setups = (0..jobs).map(|job| JobSetup { job, ..setup.clone() }).collect();
+        (Session { control, events: received, jobs, results: BTreeMap::new(), state }, setups)
     }
 
     pub fn control(&self) -> &Arc<Control> {
@@ -85,44 +80,28 @@ impl Session {
 
     /// Takes in what the jobs said since the last call.
     pub fn poll(&mut self) -> BenchStatus {
-        loop {
-            match self.events.try_recv() {
-                Ok(JobEvent::Ledger { geometry, ledger }) => {
-                    if let Some(state) = &mut self.state {
-                        state.absorb(&geometry, &ledger);
-                    }
-                }
-                Ok(JobEvent::Done(result)) => {
-                    self.results.insert(result.job, *result);
-                }
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    self.abandoned = true;
-                    break;
-                }
+        let end = loop {
+            match (self.events.try_recv(), &mut self.state) {
+                (Ok(JobEvent::Done(result)), _) => _ = self.results.insert(result.job, *result),
+                (Ok(JobEvent::Ledger(geometry, ledger)), Some(state)) => state.absorb(&geometry, &ledger),
+                (Ok(JobEvent::Ledger(..)), None) => {}
+                (Err(end), _) => break end,
             }
-        }
-        self.status()
-    }
-
-    fn status(&mut self) -> BenchStatus {
-        let missing: Vec<u32> = (0..self.jobs).filter(|job| !self.results.contains_key(job)).collect();
-        if self.abandoned && !missing.is_empty() {
-            self.control.fail();
-            for job in missing.iter().copied() {
-                let error = Some(format!("job {job} ended without a result"));
-                self.results
-                    .insert(job, JobResult { job, errors: 1, first_error: error, ..JobResult::default() });
-            }
+        };
+        let missing = (0..self.jobs).filter(|_| end == TryRecvError::Disconnected);
+        for job in missing {
+            self.results.entry(job).or_insert_with(|| {
+                self.control.fail();
+                JobResult::failed(job, format!("job {job} ended without a result"))
+            });
         }
         let done = self.results.len() == self.jobs as usize;
-        let results = if done { self.results.values().cloned().collect() } else { Vec::new() };
         BenchStatus {
             phase: self.control.phase(),
             jobs: self.jobs,
             progress: self.control.progress(),
             done,
-            results,
+            results: self.results.values().filter(|_| done).cloned().collect(),
         }
     }
 
@@ -132,9 +111,85 @@ impl Session {
     }
 }
 
+/// The far end of a load inside an OSD: answers the admin command `load`. There is at most one load in a process.
+#[derive(Debug, Default)]
+pub struct BenchHost {
+    session: Option<Session>,
+    asked_ns: u64,
+}
+
+impl BenchHost {
+    /// Carries out `request` (a [`BenchAction`] as JSON; other fields are ignored). `start` is called with the pool and
+    /// what each of `jobs` jobs needs: job N is to run on shard N.
+    ///
+    /// # Errors
+    /// A request that can't be understood or carried out, in words.
+    pub fn handle(
+        &mut self,
+        request: &serde_json::Value,
+        now_ns: u64,
+        jobs: u32,
+        start: impl FnOnce(&str, Vec<JobSetup>),
+    ) -> Result<BenchStatus, String> {
+        self.asked_ns = now_ns;
+        match BenchAction::deserialize(request).map_err(|e| format!("bench request: {e}"))? {
+            BenchAction::Start { mut spec, pool } => {
+                if self.session.as_mut().is_some_and(|session| !session.poll().done) {
+                    return Err("a load is running in this OSD already; wait for its end".into());
+                }
+                spec.numjobs = jobs;
+                spec.check().map_err(|e| e.to_string())?;
+                let (session, setups) = Session::new(&spec, jobs, None);
+                self.session = Some(session);
+                start(&pool, setups);
+            }
+            BenchAction::Phase { phase } => self.running()?.control.set_phase(phase),
+            BenchAction::Status => {}
+        }
+        Ok(self.running()?.poll())
+    }
+
+    fn running(&mut self) -> Result<&mut Session, String> {
+        self.session.as_mut().ok_or_else(|| "no load was started in this OSD".into())
+    }
+
+    /// Stops a load that nobody asks for any more; true once there is nothing left to watch.
+    pub fn expire(&mut self, now_ns: u64) -> bool {
+        let Some(session) = &mut self.session else { return true };
+        if now_ns.saturating_sub(self.asked_ns) > LEASE_NS {
+            session.control.set_phase(Phase::Stop);
+            session.control.fail();
+        }
+        session.poll().done
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn one_load_at_a_time_and_not_for_ever() {
+        let mut host = BenchHost::default();
+        let status = json!({"prefix": "load", "action": "status"});
+        assert!(host.handle(&status, 0, 2, |_, _| ()).unwrap_err().contains("no load"));
+        let start =
+            json!({"prefix": "load", "action": "start", "pool": "bench", "spec": LoadSpec::default()});
+        let mut setups = Vec::new();
+        assert_eq!(host.handle(&start, 1, 2, |_, jobs| setups = jobs).unwrap().jobs, 2);
+        assert!(host.handle(&start, 2, 2, |_, _| ()).unwrap_err().contains("already"));
+        let phase = json!({"prefix": "load", "action": "phase", "phase": "ramp"});
+        assert_eq!(host.handle(&phase, 3, 2, |_, _| ()).unwrap().phase, Phase::Ramp);
+        assert!(!host.expire(LEASE_NS) && setups[0].control.phase() == Phase::Ramp);
+        assert!(!host.expire(LEASE_NS + 4) && setups[0].control.phase() == Phase::Stop);
+        setups.into_iter().for_each(|setup| setup.abort("gone"));
+        assert!(host.expire(LEASE_NS + 5));
+        assert!(host.handle(&start, 9, 1, |_, _| ()).is_ok());
+        for bad in [json!({"action": "jump"}), json!([]), json!({"action": "start", "spec": {}})] {
+            assert!(host.handle(&bad, 9, 1, |_, _| ()).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn jobs_that_vanish_are_errors() {

@@ -185,6 +185,11 @@ impl LoadSpec {
         self.verify_only || self.io_bytes.is_some()
     }
 
+    /// Blocks that are read are checked.
+    pub fn verifies(&self) -> bool {
+        self.verify || self.verify_only
+    }
+
     /// Operations of one job, if their number is given: the same for every run, so that the same seed gives the same
     /// operations, no more and no fewer.
     pub fn ops_of(&self, job: u32) -> Option<u64> {

@@ -1,5 +1,6 @@
-//! Every word that results, reports and messages use in a sense of their own, defined once: in `docs/words.md`, which is compiled
-//! in. `carmine help words` prints it, and the report explains from it.
+//! Every word that results, reports and messages use in a sense of their own. `docs/words.md`, which is compiled in, defines each once. `carmine help words` prints it, and the report explains from it.
+
+use std::sync::LazyLock;
 
 use serde::Serialize;
 
@@ -30,60 +31,23 @@ pub struct Word {
 pub const PAGE: &str = include_str!("../../../../docs/words.md");
 
 /// All words: the verdicts in order of the decision table, the marks, and the terms in alphabetical order.
-pub const WORDS: &[Word] = &parse::<{ count(PAGE) }>(PAGE);
+pub static WORDS: LazyLock<Vec<Word>> = LazyLock::new(|| {
+    let mut kind = WordKind::Verdict;
+    let word = |line: &'static str| {
+        match line.get(..8) {
+            Some("## Marks") => kind = WordKind::Mark,
+            Some("## Terms") => kind = WordKind::Term,
+            _ => {}
+        }
+        let (name, meaning) = line.strip_prefix("- **")?.split_once("**: ")?;
+        Some(Word { name, kind, meaning })
+    };
+    PAGE.lines().filter_map(word).collect()
+});
 
 /// The word of this name; its first meaning if it is both a verdict and a mark.
 pub fn word(name: &str) -> Option<&'static Word> {
     WORDS.iter().find(|word| word.name == name)
-}
-
-/// Cuts a text in two at the first `mark`, which is in neither.
-const fn cut(text: &'static str, mark: &str) -> Option<(&'static str, &'static str)> {
-    let mut at = 0;
-    while at + mark.len() <= text.len() {
-        if starts(text.as_bytes().split_at(at).1, mark) {
-            let (before, rest) = text.split_at(at);
-            return Some((before, rest.split_at(mark.len()).1));
-        }
-        at += 1;
-    }
-    None
-}
-
-const fn starts(text: &[u8], with: &str) -> bool {
-    let (with, mut at) = (with.as_bytes(), 0);
-    while at < with.len() && at < text.len() && text[at] == with[at] {
-        at += 1;
-    }
-    at == with.len()
-}
-
-const fn count(mut page: &'static str) -> usize {
-    let mut words = 0;
-    while let Some((_, rest)) = cut(page, "\n- **") {
-        (words, page) = (words + 1, rest);
-    }
-    words
-}
-
-const fn parse<const N: usize>(mut page: &'static str) -> [Word; N] {
-    let mut words = [Word { name: "", kind: WordKind::Verdict, meaning: "" }; N];
-    let mut at = 0;
-    let mut kind = WordKind::Verdict;
-    while let Some((line, rest)) = cut(page, "\n") {
-        if starts(line.as_bytes(), "## Marks") {
-            kind = WordKind::Mark;
-        } else if starts(line.as_bytes(), "## Terms") {
-            kind = WordKind::Term;
-        } else if starts(line.as_bytes(), "- **")
-            && let Some((name, meaning)) = cut(line.split_at("- **".len()).1, "**: ")
-        {
-            words[at] = Word { name, kind, meaning };
-            at += 1;
-        }
-        page = rest;
-    }
-    words
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub(crate) fn add_glossary(report: &mut Report) {
         .collect();
     let lower = text.to_lowercase();
     let mut table = Table::new("word | kind | meaning");
-    for word in WORDS {
+    for word in WORDS.iter() {
         let occurs = match word.kind {
             WordKind::Term => holds(&lower, &word.name.to_lowercase()),
             _ => said.contains(word.name),
