@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpulist::as_text;
+use crate::error::wrong;
 use crate::plan::named;
-use crate::{CpuList, PlanError, PlanRequest, Topology, TopologyError};
+use crate::{CpuList, PlanRequest, Topology, TopologyError};
 
 /// Without `--client-cpus`, clients get one of so many CPUs. Measured on the machine of `BENCHMARKS.md` (`cyan`, 4 KiB, iodepth 64),
 /// an operation costs our own generator 5.9 us of CPU and fio's rados engine 14, and the OSD 6 (reads) to 8 (writes); with
@@ -46,7 +48,9 @@ impl FromStr for ClientCpus {
             None => text.parse().map(Self::List),
             Some(count) => match count.parse() {
                 Ok(count) if count > 0 => Ok(Self::Count(count)),
-                _ => Err(TopologyError::ClientCount { text: text.to_owned() }),
+                _ => Err(wrong!(
+                    "`{text}`: write how many CPUs clients get as in count:4, name them as in 0-3,8, or take rest"
+                )),
             },
         }
     }
@@ -65,7 +69,7 @@ impl fmt::Display for ClientCpus {
 as_text!(ClientCpus);
 
 /// The clients' CPUs. Neither the strategy nor anything but numbers of the request has a say in which these are.
-pub(crate) fn choose(topology: &Topology, request: &PlanRequest) -> Result<CpuList, PlanError> {
+pub(crate) fn choose(topology: &Topology, request: &PlanRequest) -> Result<CpuList, TopologyError> {
     let others = named(request, |option| option != "--client-cpus");
     let mut free = topology.allowed().difference(&others);
     let needed = if request.cpus.is_some() { 0 } else { request.seats() };
@@ -80,7 +84,12 @@ pub(crate) fn choose(topology: &Topology, request: &PlanRequest) -> Result<CpuLi
         free = topology.allowed().clone();
     }
     if count > free.len() {
-        return Err(PlanError::NoClientCpu { count, have: free.len(), others });
+        return Err(wrong!(
+            "clients need {}, and {} are left beside those of others ({others}); give --client-cpus, take CPUs from the others, \
+             or share CPUs with --overprovisioned",
+            counted(count, "CPU"),
+            free.len()
+        ));
     }
     Ok(in_order(topology, &free).into_iter().take(count).collect())
 }

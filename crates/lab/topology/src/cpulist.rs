@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::TopologyError;
+use crate::error::wrong;
 
 /// The highest CPU number that is believed: a typing error must not allocate gigabytes.
 pub(crate) const CPU_NUMBER_MAX: usize = 65_535;
@@ -37,17 +38,17 @@ impl CpuList {
 
     /// CPUs in both lists.
     pub fn intersection(&self, other: &CpuList) -> CpuList {
-        CpuList(self.0.intersection(&other.0).copied().collect())
+        CpuList(&self.0 & &other.0)
     }
 
     /// CPUs of this list that are not in `other`.
     pub fn difference(&self, other: &CpuList) -> CpuList {
-        CpuList(self.0.difference(&other.0).copied().collect())
+        CpuList(&self.0 - &other.0)
     }
 
     /// CPUs in either list.
     pub fn union(&self, other: &CpuList) -> CpuList {
-        CpuList(self.0.union(&other.0).copied().collect())
+        CpuList(&self.0 | &other.0)
     }
 
     /// The CPUs as a vector, ascending: what `carmine_reactor::Config` takes.
@@ -76,31 +77,23 @@ impl FromStr for CpuList {
 
     /// Parses `0-3,8`. Blanks around parts are allowed; an empty text is the empty list (as sysfs has it).
     fn from_str(text: &str) -> Result<Self, TopologyError> {
+        let bad = |why: String| wrong!("CPU list `{}`: {why}; write it as in 0-3,8", text.trim());
+        let number = |digits: &str| match digits.trim().parse::<usize>() {
+            Err(_) => Err(bad(format!("`{digits}` is no number"))),
+            Ok(cpu) if cpu > CPU_NUMBER_MAX => Err(bad(format!("CPU {cpu} is above {CPU_NUMBER_MAX}"))),
+            Ok(cpu) => Ok(cpu),
+        };
         let mut cpus = BTreeSet::new();
         for part in text.trim().split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let (first, last) = match part.split_once('-') {
-                Some((first, last)) => (number(first, text)?, number(last, text)?),
-                None => (number(part, text)?, number(part, text)?),
-            };
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
             if first > last {
-                return Err(bad(text, &format!("{first} is above {last}")));
+                return Err(bad(format!("{first} is above {last}")));
             }
             cpus.extend(first..=last);
         }
         Ok(CpuList(cpus))
     }
-}
-
-fn number(digits: &str, text: &str) -> Result<usize, TopologyError> {
-    let cpu = digits.trim().parse::<usize>().map_err(|_| bad(text, &format!("`{digits}` is no number")))?;
-    if cpu > CPU_NUMBER_MAX {
-        return Err(bad(text, &format!("CPU {cpu} is above {CPU_NUMBER_MAX}")));
-    }
-    Ok(cpu)
-}
-
-fn bad(text: &str, why: &str) -> TopologyError {
-    TopologyError::CpuList { text: text.trim().to_owned(), why: why.to_owned() }
 }
 
 /// Serialises a type as its text.
@@ -134,10 +127,9 @@ impl fmt::Display for CpuList {
             while let Some(next) = cpus.next_if_eq(&(last + 1)) {
                 last = next;
             }
-            if first == last {
-                write!(f, "{separator}{first}")?;
-            } else {
-                write!(f, "{separator}{first}-{last}")?;
+            write!(f, "{separator}{first}")?;
+            if first < last {
+                write!(f, "-{last}")?;
             }
             separator = ",";
         }

@@ -1,10 +1,10 @@
 //! The CPU grid: who sits where. It is printed by `carmine plan` and at every start, and is part of every result.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cpu, CpuList, PlanError, PlanRequest, Strategy, Topology, plan, render};
+use crate::{Cpu, CpuList, PlanRequest, Strategy, Topology, TopologyError, plan, render};
 
 /// Imbalance of PGs between reactors that is worth a warning (design contract 2).
 const PG_IMBALANCE_MAX: f64 = 0.10;
@@ -67,6 +67,15 @@ impl OsdRow {
     }
 }
 
+/// What an OSD gets.
+pub(crate) struct Row {
+    /// The CPU of each reactor.
+    pub(crate) reactors: Vec<usize>,
+    /// Empty: the reactors'.
+    pub(crate) aliens: CpuList,
+    pub(crate) floating: Option<Floating>,
+}
+
 /// A CPU of the clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientSlot {
@@ -105,83 +114,82 @@ pub struct Grid {
 
 impl Grid {
     /// Places `request` on `topology`.
-    pub fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, PlanError> {
+    pub fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, TopologyError> {
         plan::plan(topology, request)
     }
 
-    /// Of each OSD its reactors' CPUs, its aliens' (empty: the reactors'), and where it floats.
+    /// The grid of what each OSD and the clients get.
     pub(crate) fn assemble(
         topology: &Topology,
         request: &PlanRequest,
-        rows: Vec<(Vec<usize>, CpuList, Option<Floating>)>,
+        rows: Vec<Row>,
         clients: &CpuList,
     ) -> Grid {
-        let list = |list: &Option<CpuList>| list.clone().unwrap_or_default();
-        let placed = rows.iter().flat_map(|(cpus, aliens, floating)| {
-            cpus.iter().copied().chain(aliens).chain(floating.iter().flat_map(|f| &f.cpus))
-        });
-        let (system, neighbour) = (list(&request.system_cpus), list(&request.neighbour_cpus));
-        let in_use: CpuList = placed.chain(clients).chain(&system).chain(&neighbour).collect();
-        let sibling_in_use = |cpu: &Cpu, other: &Cpu| {
-            other.core == cpu.core && other.cpu != cpu.cpu && in_use.contains(other.cpu)
-        };
-        let smt_busy = |cpu: &Cpu| topology.cpus().iter().any(|other| sibling_in_use(cpu, other));
-        let reactor = |(reactor, place): (usize, Cpu)| {
-            let smt_busy = smt_busy(&place);
-            ReactorSlot { reactor, place, shared: false, smt_busy }
-        };
-        let cpu = |cpu: usize| topology.cpu(cpu).cloned();
-        let osd =
-            |(osd, (cpus, aliens, floating)): (usize, (Vec<usize>, CpuList, Option<Floating>))| OsdRow {
+        let place = |cpu: usize| topology.cpu(cpu).cloned();
+        let reactor = |(reactor, place)| ReactorSlot { reactor, place, shared: false, smt_busy: false };
+        let osd = |(osd, row): (usize, Row)| {
+            let own = row.aliens.is_empty();
+            let floats = row.floating.as_ref().map(|floating| floating.cpus.clone());
+            let home = floats.unwrap_or_else(|| row.reactors.iter().copied().collect());
+            OsdRow {
                 osd,
-                aliens: AlienHome {
-                    own: aliens.is_empty(),
-                    cpus: match &floating {
-                        _ if !aliens.is_empty() => aliens,
-                        Some(floating) => floating.cpus.clone(),
-                        None => cpus.iter().copied().collect(),
-                    },
-                    shared: false,
-                },
-                reactors: cpus.into_iter().filter_map(cpu).enumerate().map(reactor).collect(),
-                floating,
-                shared_device: osd
-                    .checked_div(request.osds_per_device)
-                    .filter(|_| request.osds_per_device > 1),
-            };
-        let client = |place: Cpu| ClientSlot { smt_busy: smt_busy(&place), place, shared: false };
+                aliens: AlienHome { own, cpus: if own { home } else { row.aliens }, shared: false },
+                reactors: row.reactors.into_iter().filter_map(place).enumerate().map(reactor).collect(),
+                floating: row.floating,
+                shared_device: (request.osds_per_device > 1).then(|| osd / request.osds_per_device),
+            }
+        };
+        let client = |place| ClientSlot { place, shared: false, smt_busy: false };
         let (pgs_per_reactor, pg_warning) = pg_share(request);
         let mut grid = Grid {
             topology: topology.summary(),
             machine: topology.cpus().to_vec(),
-            live: topology.is_live(),
+            live: topology.live,
             strategy: request.strategy,
             overprovisioned: request.overprovisioned,
             osds: rows.into_iter().enumerate().map(osd).collect(),
-            clients: clients.iter().filter_map(cpu).map(client).collect(),
-            system,
-            neighbour,
+            clients: clients.iter().filter_map(place).map(client).collect(),
+            system: request.system_cpus.clone().unwrap_or_default(),
+            neighbour: request.neighbour_cpus.clone().unwrap_or_default(),
             shared: false,
             pgs_per_reactor,
             warnings: pg_warning.into_iter().collect(),
         };
+        grid.mark_busy_siblings();
         grid.mark_shared();
         grid
     }
 
+    /// The reactors that are not pinned, by OSD.
+    fn floats(&self) -> impl Iterator<Item = &Floating> {
+        self.osds.iter().filter_map(|osd| osd.floating.as_ref())
+    }
+
+    /// Marks what sits beside an SMT sibling that is in use.
+    fn mark_busy_siblings(&mut self) {
+        let floating = self.floats().flat_map(|floating| floating.cpus.to_vec());
+        let of_osds = floating.chain(self.allocated_cpus().to_vec());
+        let in_use: CpuList =
+            of_osds.chain(&self.client_cpus()).chain(&self.system).chain(&self.neighbour).collect();
+        let used = || self.machine.iter().filter(|cpu| in_use.contains(cpu.cpu));
+        let is_busy = |cpu: &&Cpu| used().any(|other| other.core == cpu.core && other.cpu != cpu.cpu);
+        let busy: CpuList = self.machine.iter().filter(is_busy).map(|cpu| cpu.cpu).collect();
+        let reactors = self.osds.iter_mut().flat_map(|osd| &mut osd.reactors);
+        reactors.for_each(|slot| slot.smt_busy = busy.contains(slot.place.cpu));
+        self.clients.iter_mut().for_each(|slot| slot.smt_busy = busy.contains(slot.place.cpu));
+    }
+
     /// Marks what has a CPU together with something else.
     fn mark_shared(&mut self) {
-        let mut uses: BTreeMap<usize, usize> = BTreeMap::new();
         // OSDs may have alien CPUs in common.
-        let aliens = self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| osd.aliens.cpus.iter());
-        let aliens: BTreeSet<usize> = aliens.collect();
+        let aliens = self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| &osd.aliens.cpus);
+        let aliens: CpuList = aliens.collect();
         // The same CPUs are for all OSDs that are not pinned: together they share them only if they have more reactors.
-        let floats = || self.osds.iter().filter_map(|osd| osd.floating.as_ref());
-        let slice: BTreeSet<usize> = floats().flat_map(|floating| &floating.cpus).collect();
-        let crowded = floats().map(|floating| floating.reactors).sum::<usize>() > slice.len();
+        let slice: CpuList = self.floats().flat_map(|floating| &floating.cpus).collect();
+        let crowded = self.floats().map(|floating| floating.reactors).sum::<usize>() > slice.len();
         let pinned = self.osds.iter().flat_map(OsdRow::reactor_cpus).chain(self.client_cpus().to_vec());
-        let others = aliens.iter().chain(&slice).copied().chain(&self.system).chain(&self.neighbour);
-        for cpu in pinned.chain(others) {
+        let mut uses: BTreeMap<usize, usize> = BTreeMap::new();
+        for cpu in pinned.chain(&aliens).chain(&slice).chain(&self.system).chain(&self.neighbour) {
             *uses.entry(cpu).or_default() += 1;
         }
         let shared = |cpu: usize| uses.get(&cpu).is_some_and(|n| *n > 1);

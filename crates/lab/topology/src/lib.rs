@@ -1,24 +1,22 @@
 //! Where a machine's CPUs are, and who gets which: sockets, NUMA nodes, L3 groups, cores and SMT siblings are
-//! read from Linux ([`Topology::detect`]) or from a description ([`Topology::from_short`], [`Topology::from_file`]),
+//! read from Linux ([`Topology::detect`]) or from a description ([`Topology::from_short`], [`Topology::from_arg`]),
 //! and [`Grid::plan`] deals them to OSD reactors, alien threads and clients.
 //!
 //! A plan is a pure function of its topology and request, so a plan for another machine is made here the same way.
 
 mod clients;
 mod cpulist;
-mod cpuset;
-mod describe;
 mod error;
 mod grid;
 mod place;
 mod plan;
 mod render;
-mod sysfs;
+mod sources;
 mod topology;
 
 pub use clients::{ClientCpus, default_clients};
 pub use cpulist::CpuList;
-pub use error::{PlanError, TopologyError};
+pub use error::TopologyError;
 pub use grid::{AlienHome, ClientSlot, Floating, Grid, OsdRow, ReactorSlot};
 pub use plan::{PlanRequest, Strategy};
 pub use topology::{Cpu, Topology};

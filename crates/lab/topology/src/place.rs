@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{CpuList, PlanError, PlanRequest, Strategy, Topology};
+use crate::error::wrong;
+use crate::{CpuList, PlanRequest, Strategy, Topology, TopologyError};
 
 /// A CPU that reactors may have.
 struct Seat {
@@ -70,7 +71,7 @@ impl Pool {
 }
 
 /// Places every OSD's reactors: `result[osd][reactor]` is a CPU.
-pub(crate) fn place(pool: &mut Pool, request: &PlanRequest) -> Result<Vec<Vec<usize>>, PlanError> {
+pub(crate) fn place(pool: &mut Pool, request: &PlanRequest) -> Result<Vec<Vec<usize>>, TopologyError> {
     (0..request.osds)
         .map(|osd| match request.strategy {
             // Reactors that are not pinned are not placed at all.
@@ -94,66 +95,45 @@ fn in_sockets(
     request: &PlanRequest,
     osd: usize,
     turn: impl Fn(usize) -> usize,
-) -> Result<Vec<usize>, PlanError> {
+) -> Result<Vec<usize>, TopologyError> {
     let sockets = pool.sockets();
     let socket_of = |reactor| sockets[turn(reactor) % sockets.len()];
     let need_of = |socket| (0..request.reactors).filter(|r| socket_of(*r) == socket).count();
     for socket in sockets.iter().copied() {
         let (need, have) = (need_of(socket), pool.free().filter(|s| s.socket == socket).count());
         if have == 0 && need > 0 || !pool.share && need > have {
-            let pool = pool.seats.iter().filter(|s| s.socket == socket).count();
-            return Err(PlanError::SocketFull { strategy: request.strategy, osd, socket, need, have, pool });
+            let of = pool.seats.iter().filter(|s| s.socket == socket).count();
+            return Err(wrong!(
+                "--balance {}: OSD {osd} needs {need} CPUs on socket {socket}, where {have} of {of} are left; lower --osds or \
+                 --reactors, keep fewer for clients (--client-cpus count:N), widen --cpus there, take --balance default, or \
+                 share CPUs with --overprovisioned",
+                request.strategy
+            ));
         }
     }
     Ok((0..request.reactors).filter_map(|r| pool.take(|seat| seat.socket == socket_of(r))).collect())
 }
 
-/// Takes one L3 group's CPUs where the OSD fits on the best CPUs that are left. Whole cores go first through all OSDs:
-/// one is rather split over groups than put on SMT siblings while cores are free.
+/// Takes one L3 group's CPUs where the OSD fits on the best CPUs that are left, the emptiest group first, which spreads OSDs
+/// evenly. Else it uses up the emptiest groups, staying in the first one's socket as long as that has any. Whole cores go first
+/// through all OSDs: one is rather split over groups than put on SMT siblings while cores are free.
 fn in_l3(pool: &mut Pool, count: usize) -> Vec<usize> {
     let mut cpus = Vec::with_capacity(count);
+    let mut home = None;
     while cpus.len() < count {
         let missing = count - cpus.len();
         let Some(level) = pool.free().map(Seat::level).min() else { break };
-        let groups = free_by_group(pool, level);
-        let fitting = groups.iter().filter(|(_, group)| group.free >= missing);
-        // The emptiest group, which spreads OSDs evenly.
-        match fitting.max_by_key(|(l3, group)| (group.free, usize::MAX - **l3)) {
-            Some((l3, _)) => {
-                let l3 = *l3;
-                cpus.extend((0..missing).filter_map(|_| pool.take(|seat| seat.l3 == l3)));
-            }
-            None => split_over_groups(pool, level, missing, &mut cpus),
+        let mut groups = BTreeMap::<(usize, usize), usize>::new();
+        for seat in pool.free().filter(|seat| seat.level() == level) {
+            *groups.entry((seat.l3, seat.socket)).or_default() += 1;
         }
+        let home_here = home.and_then(|(of, socket)| (of == level).then_some(socket));
+        let best = groups.iter().max_by_key(|((l3, socket), free)| {
+            (home_here.is_none() && **free >= missing, home_here == Some(*socket), **free, usize::MAX - l3)
+        });
+        let Some(((l3, socket), free)) = best else { break };
+        home = Some((level, home_here.unwrap_or(*socket)));
+        cpus.extend((0..missing.min(*free)).filter_map(|_| pool.take(|seat| seat.l3 == *l3)));
     }
     cpus
-}
-
-struct Group {
-    socket: usize,
-    /// Free seats of the level that was asked for.
-    free: usize,
-}
-
-fn free_by_group(pool: &Pool, level: Level) -> BTreeMap<usize, Group> {
-    let mut groups = BTreeMap::<usize, Group>::new();
-    for seat in pool.free().filter(|seat| seat.level() == level) {
-        groups.entry(seat.l3).or_insert(Group { socket: seat.socket, free: 0 }).free += 1;
-    }
-    groups
-}
-
-/// Uses up the emptiest groups of `level`, staying in the first one's socket as long as it has any; takes `count`
-/// CPUs, or as many as the level has.
-fn split_over_groups(pool: &mut Pool, level: Level, mut count: usize, cpus: &mut Vec<usize>) {
-    let mut home = None;
-    while count > 0 {
-        let groups = free_by_group(pool, level);
-        let best = groups.iter().max_by_key(|(l3, g)| (Some(g.socket) == home, g.free, usize::MAX - **l3));
-        let Some((l3, group)) = best else { return };
-        let (l3, taken) = (*l3, group.free.min(count));
-        home.get_or_insert(group.socket);
-        cpus.extend((0..taken).filter_map(|_| pool.take(|seat| seat.l3 == l3)));
-        count -= taken;
-    }
 }

@@ -1,12 +1,13 @@
 //! From a request to a grid: which CPUs may be used, who gets them, and what is shared.
 
+use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::clients::{self, ClientCpus};
-use crate::cpuset;
-use crate::grid::{Floating, Grid};
+use crate::error::wrong;
+use crate::grid::{Floating, Grid, Row};
 use crate::place::{self, Pool};
-use crate::{CpuList, PlanError, Topology};
+use crate::{CpuList, Topology, TopologyError};
 
 carmine_types::words! {
     /// Where an OSD's reactors sit relative to each other. SMT siblings are used last in all of them.
@@ -27,79 +28,63 @@ carmine_types::words! {
     }
 }
 
-/// What is to be placed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanRequest {
-    pub osds: usize,
-    /// Reactors of each OSD.
-    pub reactors: usize,
-    pub strategy: Strategy,
-    /// CPUs that reactors may have; all that are left to them when absent.
-    pub cpus: Option<CpuList>,
-    /// CPUs of clients; a share of the machine when absent (see [`ClientCpus`]).
-    pub client_cpus: Option<ClientCpus>,
-    /// CPUs of alien threads; each OSD's own reactor CPUs when absent.
-    pub alien_cpus: Option<CpuList>,
-    /// CPUs of the monitor and of what controls a load; the clients' when absent.
-    #[serde(default)]
-    pub system_cpus: Option<CpuList>,
-    /// CPUs that are kept free for a neighbour, which keeps them busy while a point is measured.
-    #[serde(default)]
-    pub neighbour_cpus: Option<CpuList>,
-    /// Lets reactors, aliens, clients and the others share CPUs; what is shared is marked.
-    pub overprovisioned: bool,
-    /// PGs of the pool, 0 when not known: for the expected PGs per reactor.
-    pub pgs: u32,
-    /// Replicas of each PG.
-    pub size: u32,
-    /// CPUs of each OSD, reactors and aliens together (`--confine cpuset`); when absent each reactor has one, and aliens
-    /// are not confined.
-    #[serde(default)]
-    pub cpus_per_osd: Option<usize>,
-    /// OSDs that share a device, 1 if each has its own: the grid says who shares with whom.
-    #[serde(default = "alone")]
-    pub osds_per_device: usize,
+carmine_types::defaults! {
+    /// What is to be placed.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct PlanRequest {
+        pub osds: usize = 1,
+        /// Reactors of each OSD.
+        pub reactors: usize = 1,
+        pub strategy: Strategy,
+        /// CPUs that reactors may have; all that are left to them when absent.
+        pub cpus: Option<CpuList>,
+        /// CPUs of clients; a share of the machine when absent (see [`ClientCpus`]).
+        pub client_cpus: Option<ClientCpus>,
+        /// CPUs of alien threads; each OSD's own reactor CPUs when absent.
+        pub alien_cpus: Option<CpuList>,
+        /// CPUs of the monitor and of what controls a load; the clients' when absent.
+        pub system_cpus: Option<CpuList>,
+        /// CPUs that are kept free for a neighbour, which keeps them busy while a point is measured.
+        pub neighbour_cpus: Option<CpuList>,
+        /// Lets reactors, aliens, clients and the others share CPUs; what is shared is marked.
+        pub overprovisioned: bool,
+        /// PGs of the pool, 0 when not known: for the expected PGs per reactor.
+        pub pgs: u32,
+        /// Replicas of each PG.
+        pub size: u32 = 1,
+        /// CPUs of each OSD, reactors and aliens together (`--confine cpuset`); when absent each reactor has one, and aliens
+        /// are not confined. The reactors take the first of them and the aliens the rest; with fewer CPUs than reactors the
+        /// reactors share them.
+        pub cpus_per_osd: Option<usize>,
+        /// OSDs that share a device, 1 if each has its own: the grid says who shares with whom.
+        #[serde(default = "alone")]
+        pub osds_per_device: usize = alone(),
+    }
 }
 
 fn alone() -> usize {
     1
 }
 
-impl Default for PlanRequest {
-    fn default() -> Self {
-        PlanRequest {
-            osds: 1,
-            reactors: 1,
-            strategy: Strategy::Default,
-            cpus: None,
-            client_cpus: None,
-            alien_cpus: None,
-            system_cpus: None,
-            neighbour_cpus: None,
-            overprovisioned: false,
-            pgs: 0,
-            size: 1,
-            cpus_per_osd: None,
-            osds_per_device: alone(),
-        }
-    }
-}
-
 impl PlanRequest {
     /// CPUs that reactors, or whole cpusets, need.
     pub(crate) fn seats(&self) -> usize {
-        self.osds.saturating_mul(cpuset::seats_each(self))
+        self.osds.saturating_mul(self.seats_each())
+    }
+
+    /// CPUs that each OSD takes.
+    fn seats_each(&self) -> usize {
+        self.cpus_per_osd.unwrap_or(self.reactors)
     }
 
     /// The lists that were given, by their options.
     fn lists(&self) -> Vec<(&'static str, &CpuList)> {
-        let clients = match &self.client_cpus {
-            Some(ClientCpus::List(list)) => Some(list),
-            _ => None,
-        };
         let named = [
             ("--cpus", self.cpus.as_ref()),
-            ("--client-cpus", clients),
+            (
+                "--client-cpus",
+                if let Some(ClientCpus::List(list)) = &self.client_cpus { Some(list) } else { None },
+            ),
             ("--alien-cpus", self.alien_cpus.as_ref()),
             ("--system-cpus", self.system_cpus.as_ref()),
             ("--neighbour-cpus", self.neighbour_cpus.as_ref()),
@@ -110,29 +95,31 @@ impl PlanRequest {
 
 /// First the CPUs that were named, then the clients', which depend on nothing but the topology and on how many reactors there
 /// are; the strategy places the reactors in what is left.
-pub(crate) fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, PlanError> {
+pub(crate) fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, TopologyError> {
     check_lists(topology, request)?;
     let clients = clients::choose(topology, request)?;
     let reserved = named(request, |option| option != "--cpus").union(&clients);
     let pool_cpus = reactor_pool(topology, request, &reserved);
-    cpuset::check(request, &pool_cpus)?;
+    check_cpusets(request, &pool_cpus)?;
     if !request.overprovisioned && request.seats() > pool_cpus.len() {
-        return Err(too_few(request, &clients, pool_cpus));
+        return Err(too_few(request, &clients, &pool_cpus));
     }
-    if request.strategy == Strategy::None {
+    let each = request.seats_each();
+    let (seats, floating) = if request.strategy == Strategy::None {
         let floating = Floating { reactors: request.reactors, cpus: pool_cpus };
-        let rows = alien_sets(request, &vec![Vec::new(); request.osds]);
-        let rows = rows.into_iter().map(|aliens| (Vec::new(), aliens, Some(floating.clone()))).collect();
-        return Ok(Grid::assemble(topology, request, rows, &clients));
-    }
-    let mut pool = Pool::new(topology, &pool_cpus, &reserved, request.overprovisioned);
-    let each = cpuset::seats_each(request);
-    let mut seats = place::place(&mut pool, &PlanRequest { reactors: each, ..request.clone() })?;
-    if request.cpus_per_osd.is_some() {
-        seats = cpuset::distinct(seats, &pool_cpus);
-    }
-    let placed = seats.iter().map(|seats| cpuset::reactors(seats, request.reactors));
-    let rows = placed.zip(alien_sets(request, &seats)).map(|(cpus, aliens)| (cpus, aliens, None)).collect();
+        (vec![Vec::new(); request.osds], Some(floating))
+    } else {
+        let mut pool = Pool::new(topology, &pool_cpus, &reserved, request.overprovisioned);
+        let seats = place::place(&mut pool, &PlanRequest { reactors: each, ..request.clone() })?;
+        (if request.cpus_per_osd.is_some() { distinct(seats, &pool_cpus) } else { seats }, None)
+    };
+    let aliens = alien_sets(request, &seats);
+    let row = |(seats, aliens): (Vec<usize>, CpuList)| Row {
+        reactors: seats.iter().copied().cycle().take(request.reactors).collect(),
+        aliens,
+        floating: floating.clone(),
+    };
+    let rows = seats.into_iter().zip(aliens).map(row).collect();
     Ok(Grid::assemble(topology, request, rows, &clients))
 }
 
@@ -142,36 +129,92 @@ pub(crate) fn named(request: &PlanRequest, wanted: impl Fn(&str) -> bool) -> Cpu
     lists.flat_map(|(_, list)| list.iter()).collect()
 }
 
-fn check_lists(topology: &Topology, request: &PlanRequest) -> Result<(), PlanError> {
-    for (what, count) in [("--osds", request.osds), ("--reactors", request.reactors)] {
-        if count == 0 {
-            return Err(PlanError::Zero { what });
-        }
+fn check_lists(topology: &Topology, request: &PlanRequest) -> Result<(), TopologyError> {
+    let counts = [("--osds", request.osds), ("--reactors", request.reactors)];
+    let confined = [("--confine-cpus", request.cpus_per_osd.unwrap_or(1))];
+    if let Some((what, _)) = counts.into_iter().chain(confined).find(|(_, count)| *count == 0) {
+        return Err(wrong!("{what} is 0: at least 1 is needed"));
     }
-    let lists = request.lists();
-    for (option, list) in &lists {
+    let (lists, all, allowed) = (request.lists(), topology.all(), topology.allowed());
+    for (at, (option, list)) in lists.iter().enumerate() {
+        let (unknown, denied) = (list.difference(&all), list.difference(allowed));
         if list.is_empty() {
-            return Err(PlanError::EmptyList { option });
+            return Err(wrong!("{option} is an empty list; give at least one CPU or leave it out"));
         }
-        let unknown = list.difference(&topology.all());
         if !unknown.is_empty() {
-            let (topology, have) = (topology.name().to_owned(), topology.all());
-            return Err(PlanError::Unknown { option, unknown, topology, have });
+            let name = &topology.name;
+            return Err(wrong!("{option} {unknown}: no such CPU here; topology {name} has {all}"));
         }
-        let denied = list.difference(topology.allowed());
         if !denied.is_empty() {
-            return Err(PlanError::NotAllowed { option, denied, allowed: topology.allowed().clone() });
+            return Err(wrong!(
+                "{option} {denied}: this process may not run there (allowed: {allowed}); change {option}, or the container's \
+                 cpuset or taskset that limits it"
+            ));
         }
-    }
-    for (at, (first, one)) in lists.iter().enumerate() {
-        for (second, other) in lists.iter().skip(at + 1) {
-            let both = one.intersection(other);
-            if !both.is_empty() && !request.overprovisioned {
-                return Err(PlanError::Overlap { first, second, both });
+        for (first, other) in lists.iter().take(at).filter(|_| !request.overprovisioned) {
+            let both = list.intersection(other);
+            if !both.is_empty() {
+                return Err(wrong!(
+                    "{first} and {option} both have CPU {both}: make the lists disjoint, or share CPUs with --overprovisioned"
+                ));
             }
         }
     }
     Ok(())
+}
+
+/// Refuses a cpuset that `pool` cannot give, or that makes reactors share CPUs unasked.
+fn check_cpusets(request: &PlanRequest, pool: &CpuList) -> Result<(), TopologyError> {
+    let Some(each) = request.cpus_per_osd else { return Ok(()) };
+    let (have, need, reactors) = (pool.len(), request.seats(), request.reactors);
+    if request.alien_cpus.is_some() {
+        return Err(wrong!(
+            "--alien-cpus and --confine cpuset: aliens run on what the reactors leave of their OSD's CPUs; leave one of the two out"
+        ));
+    }
+    if request.strategy == Strategy::None {
+        return Err(wrong!(
+            "--balance none and --confine cpuset: a cpuset gives each OSD CPUs of its own, to which its reactors are pinned; \
+             name the CPUs of all OSDs with --cpus, or take --confine quota"
+        ));
+    }
+    if each > have {
+        return Err(wrong!(
+            "--confine-cpus {each}: there are {have} CPUs for OSDs ({pool}); lower it, widen --cpus, or take --confine quota"
+        ));
+    }
+    if !request.overprovisioned && need > have {
+        return Err(wrong!(
+            "too few CPUs: {} x {} of --confine-cpus need {need}, there are {have} ({pool}); lower --osds or --confine-cpus, \
+             widen --cpus, or share CPUs with --overprovisioned",
+            counted(request.osds, "OSD"),
+            counted(each, "CPU")
+        ));
+    }
+    if !request.overprovisioned && reactors > each {
+        return Err(wrong!(
+            "--reactors {reactors} and --confine-cpus {each}: reactors would share CPUs; lower --reactors, raise \
+             --confine-cpus, or allow it with --overprovisioned"
+        ));
+    }
+    Ok(())
+}
+
+/// Replaces CPUs that an OSD was dealt twice, which happens where CPUs are shared: a cpuset of N has N CPUs.
+fn distinct(dealt: Vec<Vec<usize>>, pool: &CpuList) -> Vec<Vec<usize>> {
+    let mut uses: Vec<(usize, usize)> = pool.iter().map(|cpu| (0, cpu)).collect();
+    let mut deal = |seats: Vec<usize>| {
+        let mut own: Vec<usize> = Vec::with_capacity(seats.len());
+        for seat in seats {
+            let is_new = |cpu: &usize| !own.contains(cpu);
+            let others = || uses.iter().filter(|(_, cpu)| is_new(cpu)).min().map(|(_, cpu)| *cpu);
+            let next = Some(seat).filter(is_new).or_else(others);
+            own.extend(next);
+        }
+        uses.iter_mut().filter(|(_, cpu)| own.contains(cpu)).for_each(|(count, _)| *count += 1);
+        own
+    };
+    dealt.into_iter().map(&mut deal).collect()
 }
 
 /// CPUs that reactors may have. Sharing is allowed when overprovisioned, but not sought.
@@ -185,7 +228,7 @@ fn reactor_pool(topology: &Topology, request: &PlanRequest, reserved: &CpuList) 
     if few && request.overprovisioned { topology.allowed().clone() } else { free }
 }
 
-fn too_few(request: &PlanRequest, clients: &CpuList, cpus: CpuList) -> PlanError {
+fn too_few(request: &PlanRequest, clients: &CpuList, cpus: &CpuList) -> TopologyError {
     let kept = |(option, list): (&'static str, &CpuList)| match option {
         "--cpus" | "--client-cpus" => None,
         _ => Some(format!(", {list} being kept for {option}")),
@@ -197,15 +240,21 @@ fn too_few(request: &PlanRequest, clients: &CpuList, cpus: CpuList) -> PlanError
             .chain(request.lists().into_iter().filter_map(kept))
             .collect(),
     };
-    let (osds, reactors) = (request.osds, request.reactors);
-    PlanError::TooFew { osds, reactors, need: request.seats(), have: cpus.len(), cpus, reserved }
+    wrong!(
+        "too few CPUs: {} x {} need {}, there are {} ({cpus}){reserved}; lower --osds or --reactors, widen --cpus, or share \
+         CPUs with --overprovisioned",
+        counted(request.osds, "OSD"),
+        counted(request.reactors, "reactor"),
+        request.seats(),
+        cpus.len()
+    )
 }
 
 /// Each OSD's alien CPUs, empty for "its reactors'": what reactors leave of a cpuset; else what was given, dealt out when
 /// there are enough, else all for everybody.
 fn alien_sets(request: &PlanRequest, seats: &[Vec<usize>]) -> Vec<CpuList> {
     if request.cpus_per_osd.is_some() {
-        return seats.iter().map(|seats| cpuset::aliens(seats, request.reactors)).collect();
+        return seats.iter().map(|seats| seats.iter().skip(request.reactors).copied().collect()).collect();
     }
     let cpus = request.alien_cpus.iter().flatten().collect::<Vec<usize>>();
     if cpus.len() < request.osds {

@@ -1,6 +1,5 @@
 //! The grid as text.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use carmine_types::counted;
@@ -11,13 +10,10 @@ pub(crate) fn render(grid: &Grid) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = writeln!(text, "topology  {}", grid.topology);
-    let _ = writeln!(
-        text,
-        "strategy  {}{}{}",
-        grid.strategy,
-        if grid.strategy == Strategy::None { ": reactors are not pinned, the scheduler decides" } else { "" },
-        if grid.overprovisioned { ", overprovisioned" } else { "" }
-    );
+    let floats = grid.strategy == Strategy::None;
+    let floats = if floats { ": reactors are not pinned, the scheduler decides" } else { "" };
+    let shares = if grid.overprovisioned { ", overprovisioned" } else { "" };
+    let _ = writeln!(text, "strategy  {}{floats}{shares}", grid.strategy);
     text.push_str(&table(grid));
     text.push_str(&clients(grid));
     for (who, cpus) in [("system", &grid.system), ("neighbour", &grid.neighbour)] {
@@ -32,7 +28,8 @@ pub(crate) fn render(grid: &Grid) -> String {
             "marks     * SHARED: something else runs on this CPU, too; per-core figures are left out\n",
         );
     }
-    if has_smt(grid) {
+    let reactors = grid.osds.iter().flat_map(|osd| &osd.reactors).map(|slot| slot.smt_busy);
+    if reactors.chain(grid.clients.iter().map(|slot| slot.smt_busy)).any(|is_busy| is_busy) {
         text.push_str("marks     + an SMT sibling of this CPU is in use\n");
     }
     for warning in &grid.warnings {
@@ -42,40 +39,25 @@ pub(crate) fn render(grid: &Grid) -> String {
 }
 
 fn table(grid: &Grid) -> String {
-    let header =
-        ["OSD", "reactor CPUs", "socket", "node", "L3", "alien CPUs", "PGs/reactor"].map(str::to_owned);
-    let mut rows = vec![header.to_vec()];
+    let header = ["OSD", "reactor CPUs", "socket", "node", "L3", "alien CPUs", "PGs/reactor"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
     let pgs = grid.pgs_per_reactor.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}"));
     rows.extend(grid.osds.iter().map(|osd| {
-        vec![
-            osd.osd.to_string(),
-            reactors(osd),
-            span(osd, |c| c.socket),
-            span(osd, |c| c.node),
-            span(osd, |c| c.l3),
-            aliens(osd),
-            pgs.clone(),
-        ]
+        let [socket, node, l3] = [span(osd, |c| c.socket), span(osd, |c| c.node), span(osd, |c| c.l3)];
+        vec![osd.osd.to_string(), reactors(osd), socket, node, l3, aliens(osd), pgs.clone()]
     }));
     if grid.osds.iter().any(|osd| osd.shared_device.is_some()) {
         let devices = grid.osds.iter().map(|osd| osd.shared_device.map_or("-".into(), |n| n.to_string()));
         let column = std::iter::once("shared device".to_owned()).chain(devices);
         rows.iter_mut().zip(column).for_each(|(row, cell)| row.push(cell));
     }
-    let mut widths = vec![0; rows[0].len()];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.len());
-        }
-    }
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 fn reactors(osd: &OsdRow) -> String {
@@ -95,7 +77,7 @@ fn marks(shared: bool, smt_busy: bool) -> &'static str {
     }
 }
 
-fn span(osd: &OsdRow, key: impl Fn(&Cpu) -> usize) -> String {
+fn span(osd: &OsdRow, key: fn(&Cpu) -> usize) -> String {
     match osd.floating {
         Some(_) => "-".to_owned(),
         None => osd.reactors.iter().map(|r| key(&r.place)).collect::<CpuList>().to_string(),
@@ -115,9 +97,7 @@ fn clients(grid: &Grid) -> String {
     }
     let shared = grid.clients.iter().any(|c| c.shared);
     let smt = grid.clients.iter().any(|c| c.smt_busy);
-    let places = |key: fn(&Cpu) -> usize| {
-        grid.clients.iter().map(|c| key(&c.place)).collect::<BTreeSet<_>>().into_iter().collect::<CpuList>()
-    };
+    let places = |key: fn(&Cpu) -> usize| grid.clients.iter().map(|c| key(&c.place)).collect::<CpuList>();
     format!(
         "clients   CPU {}{}, socket {}, node {}, L3 {}\n",
         grid.client_cpus(),
@@ -126,8 +106,4 @@ fn clients(grid: &Grid) -> String {
         places(|c| c.node),
         places(|c| c.l3),
     )
-}
-
-fn has_smt(grid: &Grid) -> bool {
-    grid.osds.iter().flat_map(|o| &o.reactors).any(|r| r.smt_busy) || grid.clients.iter().any(|c| c.smt_busy)
 }

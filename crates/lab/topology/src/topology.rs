@@ -7,7 +7,8 @@ use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpulist::CPU_NUMBER_MAX;
-use crate::{CpuList, TopologyError, describe, sysfs};
+use crate::error::wrong;
+use crate::{CpuList, TopologyError, sources};
 
 /// One logical CPU. All indices but `cpu` are dense and machine-wide (core 28 may be the first of socket 1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,20 +29,11 @@ pub struct Cpu {
 /// A machine's CPUs in ascending order of their number; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    name: String,
-    live: bool,
+    pub(crate) name: String,
+    /// It describes the machine on which this process runs.
+    pub(crate) live: bool,
     cpus: Vec<Cpu>,
     allowed: CpuList,
-}
-
-/// A CPU as a source gives it: any distinct keys for its places.
-#[derive(Clone, Debug)]
-pub(crate) struct RawCpu {
-    pub(crate) cpu: usize,
-    pub(crate) socket: usize,
-    pub(crate) node: usize,
-    pub(crate) l3: usize,
-    pub(crate) core: usize,
 }
 
 impl Topology {
@@ -52,18 +44,21 @@ impl Topology {
 
     /// Like [`Self::detect`] with another root: `ROOT/sys/devices/system/...` and `ROOT/proc/self/status`.
     pub fn detect_at(root: &Path) -> Result<Topology, TopologyError> {
-        sysfs::detect(root)
+        sources::detect(root)
     }
 
     /// A regular machine from `2x28x2` (sockets x cores x threads) or `1x8x8x2` (with L3 groups second; cores are
     /// then per group). Numbered as Linux does: first threads of all cores socket by socket, then second threads.
     pub fn from_short(text: &str) -> Result<Topology, TopologyError> {
-        let bad = |why: &str| TopologyError::Shape { text: text.to_owned(), why: why.to_owned() };
-        let factors = text
-            .split('x')
-            .map(|part| part.trim().parse::<usize>().ok().filter(|n| *n > 0))
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| bad("every part must be a number above 0"))?;
+        let bad = |why: &str| {
+            wrong!(
+                "topology shape `{text}`: {why}; write sockets x cores x threads as in 2x28x2, or sockets x L3 groups x cores \
+                 x threads as in 1x8x8x2"
+            )
+        };
+        let factors = text.split('x').map(|part| part.trim().parse::<usize>().ok().filter(|n| *n > 0));
+        let factors: Vec<usize> =
+            factors.collect::<Option<_>>().ok_or_else(|| bad("every part must be a number above 0"))?;
         let (sockets, groups, cores, threads) = match factors[..] {
             [sockets, cores, threads] => (sockets, 1, cores, threads),
             [sockets, groups, cores, threads] => (sockets, groups, cores, threads),
@@ -74,71 +69,51 @@ impl Topology {
             return Err(bad(&format!("more than {CPU_NUMBER_MAX} CPUs")));
         }
         let cores_all = sockets * groups * cores;
-        let raw = (0..threads * cores_all).map(|cpu| {
+        let cpus = (0..threads * cores_all).map(|cpu| {
             let core = cpu % cores_all;
             let socket = core / (groups * cores);
-            RawCpu { cpu, socket, node: socket, l3: core / cores, core }
+            Cpu { cpu, socket, node: socket, l3: core / cores, core, thread: 0 }
         });
-        Self::build(text.to_owned(), false, raw.collect(), None)
+        Self::build(text.to_owned(), false, cpus.collect(), None)
     }
 
-    /// Reads a TOML description: `shape = "2x28x2"`, or `[[cpus]]` entries with `cpu`, `socket`, `core` and optionally
-    /// `node` and `l3`; both with an optional `name` and `allowed = "0-3"`.
-    pub fn from_file(path: &Path) -> Result<Topology, TopologyError> {
-        describe::from_file(path)
-    }
-
-    /// What `--topology` takes: a short form or else the path of a description.
+    /// What `--topology` takes: a short form or else the path of a TOML description: `shape = "2x28x2"`, or `[[cpus]]`
+    /// entries with `cpu`, `socket`, `core` and optionally `node` and `l3`; both with an optional `name` and `allowed = "0-3"`.
     pub fn from_arg(text: &str) -> Result<Topology, TopologyError> {
         let short = text.contains('x') && text.chars().all(|c| c.is_ascii_digit() || c == 'x');
-        if short { Self::from_short(text) } else { Self::from_file(Path::new(text)) }
+        if short { Self::from_short(text) } else { sources::from_file(Path::new(text)) }
     }
 
-    /// Gives places dense indices (in order of their lowest CPU) and ranks siblings.
+    /// Makes a machine of CPUs whose places have any distinct keys: gives these dense indices (in order of their lowest CPU) and
+    /// ranks siblings.
     pub(crate) fn build(
         name: String,
         live: bool,
-        mut raw: Vec<RawCpu>,
+        mut cpus: Vec<Cpu>,
         allowed: Option<CpuList>,
     ) -> Result<Topology, TopologyError> {
-        raw.sort_by_key(|c| c.cpu);
-        let mut sockets = Dense::default();
-        let mut nodes = Dense::default();
-        let mut groups = Dense::default();
-        let mut cores = Dense::default();
-        let mut ranks = BTreeMap::<usize, usize>::new();
-        let cpus: Vec<Cpu> = raw
-            .into_iter()
-            .map(|c| {
-                let core = cores.index(c.core);
-                let rank = ranks.entry(core).or_default();
-                *rank += 1;
-                Cpu {
-                    cpu: c.cpu,
-                    socket: sockets.index(c.socket),
-                    node: nodes.index(c.node),
-                    l3: groups.index(c.l3),
-                    core,
-                    thread: *rank - 1,
-                }
-            })
-            .collect();
+        cpus.sort_by_key(|c| c.cpu);
+        let places: [fn(&mut Cpu) -> &mut usize; 4] =
+            [|c| &mut c.socket, |c| &mut c.node, |c| &mut c.l3, |c| &mut c.core];
+        for place in places {
+            let mut seen = BTreeMap::new();
+            for key in cpus.iter_mut().map(place) {
+                let next = seen.len();
+                *key = *seen.entry(*key).or_insert(next);
+            }
+        }
+        let mut siblings = BTreeMap::<usize, usize>::new();
+        for cpu in &mut cpus {
+            let rank = siblings.entry(cpu.core).or_default();
+            cpu.thread = *rank;
+            *rank += 1;
+        }
         let all: CpuList = cpus.iter().map(|c| c.cpu).collect();
         let allowed = allowed.map_or_else(|| all.clone(), |list| list.intersection(&all));
         if allowed.is_empty() {
-            return Err(TopologyError::Empty { name });
+            return Err(wrong!("topology {name} has no usable CPU"));
         }
         Ok(Topology { name, live, cpus, allowed })
-    }
-
-    /// The machine's name: `this machine`, a short form, or a description's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether this describes the machine the process runs on.
-    pub fn is_live(&self) -> bool {
-        self.live
     }
 
     /// Every CPU, ascending.
@@ -148,7 +123,7 @@ impl Topology {
 
     /// The CPU with this number.
     pub fn cpu(&self, cpu: usize) -> Option<&Cpu> {
-        self.cpus.binary_search_by_key(&cpu, |c| c.cpu).ok().and_then(|at| self.cpus.get(at))
+        self.cpus.iter().find(|c| c.cpu == cpu)
     }
 
     /// All CPU numbers.
@@ -165,48 +140,23 @@ impl Topology {
         self.count(|c| c.socket)
     }
 
-    pub fn nodes(&self) -> usize {
-        self.count(|c| c.node)
-    }
-
-    pub fn l3_groups(&self) -> usize {
-        self.count(|c| c.l3)
-    }
-
     pub fn cores(&self) -> usize {
         self.count(|c| c.core)
     }
 
-    fn count(&self, key: impl Fn(&Cpu) -> usize) -> usize {
+    fn count(&self, key: fn(&Cpu) -> usize) -> usize {
         self.cpus.iter().map(key).collect::<BTreeSet<_>>().len()
     }
 
     /// One line for people: name and counts.
     pub fn summary(&self) -> String {
-        let mut line = format!(
-            "{}: {}, {}, {}, {}, {}",
-            self.name,
-            counted(self.sockets(), "socket"),
-            counted(self.nodes(), "NUMA node"),
-            counted(self.l3_groups(), "L3 group"),
-            counted(self.cores(), "core"),
-            counted(self.cpus.len(), "CPU")
-        );
-        if self.allowed.len() < self.cpus.len() {
-            line.push_str(&format!(" ({} allowed: {})", self.allowed.len(), self.allowed));
-        }
-        line
-    }
-}
-
-/// Numbers keys 0, 1, 2 … in the order they are first seen.
-#[derive(Default)]
-struct Dense(BTreeMap<usize, usize>);
-
-impl Dense {
-    fn index(&mut self, key: usize) -> usize {
-        let next = self.0.len();
-        *self.0.entry(key).or_insert(next)
+        let nouns = ["socket", "NUMA node", "L3 group", "core", "CPU"];
+        let places: [fn(&Cpu) -> usize; 5] = [|c| c.socket, |c| c.node, |c| c.l3, |c| c.core, |c| c.cpu];
+        let parts: Vec<String> =
+            nouns.iter().zip(places).map(|(noun, place)| counted(self.count(place), noun)).collect();
+        let some = self.allowed.len() < self.cpus.len();
+        let allowed = some.then(|| format!(" ({} allowed: {})", self.allowed.len(), self.allowed));
+        format!("{}: {}{}", self.name, parts.join(", "), allowed.unwrap_or_default())
     }
 }
 
@@ -217,7 +167,7 @@ mod tests {
     #[test]
     fn short_form_numbers_like_linux() {
         let t = Topology::from_short("2x28x2").unwrap();
-        assert_eq!((t.sockets(), t.nodes(), t.l3_groups(), t.cores(), t.cpus().len()), (2, 2, 2, 56, 112));
+        assert_eq!((t.sockets(), t.cores(), t.cpus().len()), (2, 56, 112));
         let second = t.cpu(28).unwrap();
         assert_eq!((second.socket, second.core, second.thread), (1, 28, 0));
         let sibling = t.cpu(56).unwrap();
@@ -227,7 +177,7 @@ mod tests {
     #[test]
     fn short_form_with_l3_groups() {
         let t = Topology::from_short("1x8x8x2").unwrap();
-        assert_eq!((t.sockets(), t.l3_groups(), t.cores(), t.cpus().len()), (1, 8, 64, 128));
+        assert_eq!((t.sockets(), t.cores(), t.cpus().len()), (1, 64, 128));
         assert_eq!((t.cpu(8).unwrap().l3, t.cpu(64 + 63).unwrap().l3), (1, 7));
     }
 
