@@ -140,6 +140,10 @@ impl Topology {
         self.count(|c| c.socket)
     }
 
+    pub fn nodes(&self) -> usize {
+        self.count(|c| c.node)
+    }
+
     pub fn cores(&self) -> usize {
         self.count(|c| c.core)
     }
