@@ -6,7 +6,7 @@ use carmine_tests::truth::{Experiment, row};
 /// What must hold on any machine, however busy: so a large slowdown, and the figure that other processes touch least.
 #[test]
 fn a_slowdown_is_found_and_equal_arms_are_not_rejected() {
-    let experiment = Experiment::new(&[("base", 0), ("same", 0), ("slow", 60)], "500ms");
+    let experiment = Experiment::new(&[("base", false), ("same", false), ("slow", true)], 60, "500ms");
     experiment.measure(0, 6);
     let (code, _, same) = experiment.compare(0, "base", "same", "30%");
     // On a busy machine six pairs may be too few to tell.
@@ -23,5 +23,4 @@ fn a_slowdown_is_found_and_equal_arms_are_not_rejected() {
     assert_eq!(code, Some(1), "{slow:#}");
     assert_eq!((&cpu["outcome"], &cpu["verdict"]), (&"different".into(), &"rejected".into()), "{slow:#}");
     assert!(cpu["comparison"]["ratio"].as_f64().is_some_and(|ratio| ratio > 1.5), "{cpu:#}");
-    assert_eq!(slow["differences"][0]["setting"], "osd_env", "{slow:#}");
 }

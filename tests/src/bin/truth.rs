@@ -89,7 +89,7 @@ fn save(args: &Args, truth: &Truth) {
 fn equal_arms(comparisons: usize) -> Score {
     let what = format!("A/A on one running OSD, {EQUAL_PAIRS} pairs of windows of {EQUAL_WINDOW} each");
     let mut score = Score::new(EQUAL_ARMS, what, &["no difference"], EQUAL_RIGHT);
-    let experiment = Experiment::of_equal_arms(EQUAL_WINDOW);
+    let experiment = Experiment::new(&[("base", false), ("same", false)], 0, EQUAL_WINDOW);
     for round in 0..comparisons {
         experiment.measure(round, EQUAL_PAIRS);
         compare(&experiment, round, "same", &mut score);
@@ -100,10 +100,10 @@ fn equal_arms(comparisons: usize) -> Score {
 fn slowdown(comparisons: usize) -> Score {
     let pairs = carmine_stats::PAIRS_DEFAULT;
     let what = format!(
-        "the OSD does {SLOW_PERCENT} % less per busy second, {pairs} pairs of windows of {SLOW_WINDOW}, restarted before each"
+        "the OSD does {SLOW_PERCENT} % less per busy second, {pairs} pairs of windows of {SLOW_WINDOW} on one running OSD"
     );
     let mut score = Score::new(SLOWDOWN, what, &["different"], SLOWDOWN_RIGHT);
-    let experiment = Experiment::new(&[("base", 0), ("slow", SLOW_PERCENT)], SLOW_WINDOW);
+    let experiment = Experiment::new(&[("base", false), ("slow", true)], SLOW_PERCENT, SLOW_WINDOW);
     for round in 0..comparisons {
         experiment.measure(round, pairs);
         compare(&experiment, round, "slow", &mut score);

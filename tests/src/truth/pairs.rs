@@ -1,6 +1,8 @@
 //! Comparisons of real runs: arms that are equal, and arms of which one is slowed down by a known part.
 
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -24,33 +26,29 @@ const BED: &[&str] = &[
     "--pgs",
     "32",
 ];
-/// Load from within the OSD: nothing but the OSD is measured.
-const LOAD: &[&str] = &["--in-process", "--rw", "randread", "--iodepth", "16", "--size", "64m"];
+/// Load from within the OSD: nothing but the OSD is measured. The data stay in the CPU's caches, whose misses are as noisy as
+/// the machine's other guests.
+const LOAD: &[&str] = &["--in-process", "--rw", "randread", "--iodepth", "16", "--size", "4m"];
 /// As in `crates/bin/carmine-osd/src/slowdown.rs`.
 const SLOWDOWN: &str = "CARMINE_TEST_SLOWDOWN_PERCENT";
 
-/// Arms that are measured in turn.
+/// Arms that are measured in turn, all on one running OSD: two processes differ by several percent.
 pub struct Experiment {
     bed: Testbed,
-    /// Names, and by how many percent each is slowed down.
-    arms: Vec<(&'static str, u32)>,
+    /// Names, and which are slowed down.
+    arms: Vec<(&'static str, bool)>,
     window: &'static str,
-    /// The OSD is started anew before each run.
-    restarts: bool,
+    is_slow: Cell<bool>,
 }
 
 impl Experiment {
-    /// Arms that may be slowed down: each run has an OSD that was just started.
-    pub fn new(arms: &[(&'static str, u32)], window: &'static str) -> Experiment {
-        Experiment { bed: Testbed::alone(), arms: arms.to_vec(), window, restarts: true }
-    }
-
-    /// Two equal arms on one running testbed.
-    pub fn of_equal_arms(window: &'static str) -> Experiment {
-        let bed = Testbed::up_alone(BED);
+    /// Starts an OSD that does `percent` less per busy second while an arm is measured that is slowed down.
+    pub fn new(arms: &[(&'static str, bool)], percent: u32, window: &'static str) -> Experiment {
+        let variable = format!("{SLOWDOWN}={percent}");
+        let bed = Testbed::up_alone(&[BED, &["--osd-env", variable.as_str()]].concat());
         // The first run writes the objects.
         bed.ok("bench", &[LOAD, &["--runtime", "100ms"]].concat());
-        Experiment { bed, arms: vec![("base", 0), ("same", 0)], window, restarts: false }
+        Experiment { bed, arms: arms.to_vec(), window, is_slow: Cell::new(true) }
     }
 
     /// Folder of an arm's results in this round of the experiment.
@@ -65,25 +63,24 @@ impl Experiment {
             if pair % 2 == 1 {
                 order.reverse();
             }
-            for (arm, percent) in order {
+            for (arm, is_slow) in order {
                 let folder = self.folder(round, arm);
                 std::fs::create_dir_all(&folder).expect("a folder for results");
                 let json = folder.join(format!("{pair:03}.json"));
-                self.point(percent, json.to_str().expect("UTF-8"));
+                self.slow_down(is_slow);
+                self.bed.ok(
+                    "bench",
+                    &[LOAD, &["--runtime", self.window, "--json", json.to_str().expect("UTF-8")]].concat(),
+                );
             }
         }
     }
 
-    fn point(&self, percent: u32, json: &str) {
-        let mut load = [LOAD, &["--runtime", self.window, "--json", json]].concat();
-        if self.restarts {
-            let variable = format!("{SLOWDOWN}={percent}");
-            self.bed.ok("up", &[BED, &["--osd-env", variable.as_str()]].concat());
-            load.extend(["--ramp", "200ms"]);
-        }
-        self.bed.ok("bench", &load);
-        if self.restarts {
-            self.bed.ok("down", &[]);
+    /// Each SIGUSR1 ends the slowdown or begins it again.
+    fn slow_down(&self, is_slow: bool) {
+        if self.is_slow.replace(is_slow) != is_slow {
+            let pid = self.bed.pid("osd.0").expect("a running OSD").to_string();
+            assert!(Command::new("kill").args(["-USR1", &pid]).status().expect("kill").success());
         }
     }
 

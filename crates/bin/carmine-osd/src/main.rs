@@ -207,7 +207,7 @@ async fn run_shard(
 ) -> anyhow::Result<Rc<OsdShard>> {
     let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan, known))).await?;
     if let Some(part) = slowdown::asked()? {
-        slowdown::start(shard, part);
+        slowdown::start(shard, part)?;
     }
     let (own, watched) = (shard.clone(), Rc::clone(&osd));
     // A store that has stopped (a full disk, a dead device) acknowledges nothing any more: better a dead OSD, which

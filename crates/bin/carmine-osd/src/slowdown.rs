@@ -1,8 +1,10 @@
 //! An OSD that is slower by a known part: a test of the instrument, which must find it. Nothing else may set the variable.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::bail;
+use carmine_daemon::signals;
 use carmine_reactor::{Group, Shard};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,20 +29,30 @@ fn parse(text: &str) -> anyhow::Result<f64> {
 }
 
 /// Holds the reactor up for so long that it does `part` less per busy second: for each nanosecond of CPU time with work it
-/// spins for `part ÷ (1 − part)` more. All in CPU time of this thread, so that others on its CPU change nothing.
-pub(super) fn start(shard: &Shard, part: f64) {
+/// spins for `part ÷ (1 − part)` more. All in CPU time of this thread, so that others on its CPU change nothing. Each SIGUSR1
+/// ends that or begins it again: two processes differ by more than a few percent, one process at two times does not.
+///
+/// # Errors
+/// The signal can't be caught.
+pub(super) fn start(shard: &Shard, part: f64) -> anyhow::Result<()> {
+    let switched = signals::usr1_flag()?;
     tracing::warn!("{VARIABLE}: this OSD is made slower by {:.1} %, its figures are a test", part * 100.0);
     let own = shard.clone();
     // Among the clients: in another group the reactor would make it wait for as long as it spins.
     shard.spawn(Group::Client, "slowdown", async move {
         let mut before = worked(&own);
+        let mut is_on = true;
         loop {
             own.sleep(EVERY).await;
-            let work = worked(&own).saturating_sub(before);
-            spin(work.mul_f64(part / (1.0 - part)));
+            is_on ^= switched.swap(false, Ordering::Relaxed);
+            if is_on {
+                let work = worked(&own).saturating_sub(before);
+                spin(work.mul_f64(part / (1.0 - part)));
+            }
             before = worked(&own);
         }
     });
+    Ok(())
 }
 
 /// CPU time of this reactor's thread, less what it spent looking for work.

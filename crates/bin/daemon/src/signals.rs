@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 /// A flag that Ctrl-C, SIGTERM or SIGHUP sets. A second signal ends the process at once: then daemons may be left over.
@@ -18,6 +18,16 @@ pub fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .context("cannot catch signals")?;
     }
+    Ok(flag)
+}
+
+/// A flag that each SIGUSR1 sets: its reader takes it back.
+///
+/// # Errors
+/// The signal can't be caught.
+pub fn usr1_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&flag)).context("cannot catch SIGUSR1")?;
     Ok(flag)
 }
 
