@@ -2,14 +2,17 @@
 //! it started.
 
 use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::error::Result;
+use crate::error::{Result, failed};
 use crate::files;
 use crate::process::{self, ProcessId};
 
@@ -44,28 +47,58 @@ pub fn run_bounded(
     cancel: Option<&AtomicBool>,
     record: &Path,
 ) -> Result<Ended> {
+    let (program, args) = line.split_first().ok_or_else(|| failed!("an empty command line"))?;
     let before = log.metadata().map_or(0, |meta| meta.len());
-    let mut child = process::spawn(line, &[], true, log)?;
+    let mut child = process::spawn(process::logged(program, log)?.args(args).process_group(0))?;
     if let Some(id) = ProcessId::of(child.id() as i32) {
         id.store(record)?;
     }
-    let ended = wait(&mut child, &|| said(log, before), limit, cancel);
+    let ended = match wait(&mut child, limit, cancel, &mut || ()) {
+        Ended::Failed(how) => Ended::Failed(format!("{how}: {}", said(log, before))),
+        other => other,
+    };
     files::remove_file(record)?;
     Ok(ended)
 }
 
-/// `said` is asked when it has failed.
-pub(crate) fn wait(
-    child: &mut Child,
-    said: &dyn Fn() -> String,
+/// Runs a tool to its end within `limit`; `told` gets each line of its standard output. Returns how it ended, and its errors.
+///
+/// # Errors
+/// It does not start.
+pub(crate) fn run_tool(
+    mut tool: Command,
     limit: Duration,
     cancel: Option<&AtomicBool>,
-) -> Ended {
-    let end = Instant::now() + limit;
+    told: &mut dyn FnMut(String),
+) -> Result<(Ended, String)> {
+    tool.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = process::spawn(&mut tool)?;
+    let (out, errors) = (lines_of(child.stdout.take()), lines_of(child.stderr.take()));
+    let ended = wait(&mut child, limit, cancel, &mut || out.try_iter().for_each(&mut *told));
+    out.iter().for_each(told);
+    Ok((ended, errors.iter().collect::<Vec<_>>().join("\n")))
+}
+
+/// Reads a pipe on a thread of its own: a full one would stop the tool.
+fn lines_of(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n'));
+        for line in lines.map_while(std::io::Result::ok) {
+            // Nobody listens any more if the tool has left a child behind that still writes.
+            let _ = tell.send(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+    told
+}
+
+/// Waits for a child, and calls `look` meanwhile.
+fn wait(child: &mut Child, limit: Duration, cancel: Option<&AtomicBool>, look: &mut dyn FnMut()) -> Ended {
+    let begin = Instant::now();
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ended::Ok,
-            Ok(Some(status)) => return Ended::Failed(format!("{status}: {}", said())),
+            Ok(Some(status)) => return Ended::Failed(status.to_string()),
             Ok(None) => {}
             Err(e) => return Ended::Failed(format!("cannot be waited for: {e}")),
         }
@@ -73,10 +106,11 @@ pub(crate) fn wait(
             end_child(child);
             return Ended::Cancelled;
         }
-        if Instant::now() >= end {
+        if begin.elapsed() >= limit {
             end_child(child);
-            return Ended::Failed(format!("did not end within {} s: {}", limit.as_secs(), said()));
+            return Ended::Failed(format!("did not end within {} s", limit.as_secs()));
         }
+        look();
         std::thread::sleep(POLL);
     }
 }
@@ -183,7 +217,8 @@ mod tests {
     fn what_a_killed_runner_left_is_ended_by_its_record() {
         let dir = tempfile::tempdir().unwrap();
         let line = ["sleep", "60"].map(OsString::from);
-        let mut child = process::spawn(&line, &[], true, &dir.path().join("log")).unwrap();
+        let mut child = process::logged(&line[0], &dir.path().join("log")).unwrap();
+        let mut child = process::spawn(child.args(&line[1..]).process_group(0)).unwrap();
         let record = dir.path().join("record");
         ProcessId::of(child.id() as i32).unwrap().store(&record).unwrap();
         end_recorded(&record).unwrap();

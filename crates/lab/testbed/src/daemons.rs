@@ -1,6 +1,7 @@
 //! Starting daemons so that none is left behind when something goes wrong.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +19,9 @@ use crate::wrap::{self, Wrapper};
 /// Lines of a dead daemon's log that an error quotes.
 const TAIL_LINES: usize = 20;
 /// After this a daemon that was asked to stop is ended.
-pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(30);
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// The same for one of a start that has failed.
+const FAILED_LIMIT: Duration = Duration::from_secs(3);
 /// A killed process is gone at once, unless it hangs in the kernel (a dead device).
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// Time for a wrapper to end by itself after its OSD: `perf record` writes its file then.
@@ -58,24 +61,27 @@ impl Daemons {
     pub(crate) fn start(&mut self, plan: &Plan, programs: &DaemonPrograms, daemon: Daemon) -> Result<()> {
         // A record of an earlier life would be taken for the new one's.
         files::remove_file(&self.layout.pid_file(daemon))?;
-        let own = std::iter::once(programs.of(daemon)?.into()).chain(arguments(&self.layout, daemon));
-        let log = self.layout.log(daemon);
-        let Daemon::Osd(osd) = daemon else {
-            return self.adopt(daemon, process::spawn(&own.collect::<Vec<_>>(), &[], false, &log)?);
+        let (log, own) = (self.layout.log(daemon), programs.of(daemon)?);
+        let (osd, wrapped) = match daemon {
+            Daemon::Mon => (None, Vec::new()),
+            Daemon::Osd(osd) => (Some(osd), wrap::words_for(&plan.osd_wrap, osd)),
         };
-        let mut env = wrap::env_for(&plan.osd_env, osd);
-        let wrapped = wrap::words_for(&plan.osd_wrap, osd);
-        if wrapped.is_empty() {
-            return self.adopt(daemon, process::spawn(&own.collect::<Vec<_>>(), &env, false, &log)?);
-        }
-        // In a wrapper the OSD writes its own record, whichever process it is.
-        let mut wrapper = Wrapper::announce(&self.layout, &plan.fsid, osd)?;
-        env.push(wrapper.mark());
-        let line: Vec<_> = wrapped.into_iter().chain(own).collect();
-        let child = process::spawn(&line, &env, true, &log)?;
-        let process = ProcessId::of(child.id() as i32);
+        let line: Vec<OsString> =
+            wrapped.iter().cloned().chain([own.into()]).chain(arguments(&self.layout, daemon)).collect();
+        let mut command = process::logged(&line[0], &log)?;
+        command.args(&line[1..]);
+        command.envs(osd.map(|osd| wrap::env_for(&plan.osd_env, osd)).unwrap_or_default());
+        let Some(osd) = osd.filter(|_| !wrapped.is_empty()) else {
+            return self.adopt(daemon, process::spawn(&mut command)?);
+        };
+        // In a wrapper the OSD writes its own record, whichever process it is. The wrapper does not leave the terminal's session:
+        // a group of its own keeps Ctrl-C from it.
+        let mut wrapper = Wrapper::new(&plan.fsid, osd);
+        wrapper.store(&self.layout)?;
+        let child = process::spawn(command.envs([wrapper.mark()]).process_group(0))?;
+        wrapper.process = ProcessId::of(child.id() as i32);
         self.running.push(Started { daemon, child, id: None });
-        wrapper.started(&self.layout, process)
+        wrapper.store(&self.layout)
     }
 
     /// Takes over a process that was just started and records its identity in the folder.
@@ -157,33 +163,11 @@ impl Started {
         Ok(match (&self.id, status) {
             (Some(id), None) if !id.alive() => Some("has ended".to_owned()),
             (Some(id), Some(status)) if !id.alive() => Some(format!("has ended ({status})")),
-            (None, Some(status)) if !self.wrapper_works(layout)? => {
+            (None, Some(status)) if !Wrapper::of(layout, self.daemon)?.is_some_and(|w| w.works()) => {
                 Some(format!("was not started by its wrapper, which has ended ({status})"))
             }
             _ => None,
         })
-    }
-
-    /// True if something that the wrapper started still runs.
-    fn wrapper_works(&self, layout: &Layout) -> Result<bool> {
-        let Daemon::Osd(osd) = self.daemon else { return Ok(false) };
-        Ok(Wrapper::load(layout, osd)?.is_some_and(|wrapper| wrapper.works()))
-    }
-
-    /// Ends daemon and wrapper; the daemon has been asked to stop already.
-    fn finish(&mut self, layout: &Layout, left: Duration) {
-        if let Some(id) = &self.id
-            && !id.wait_gone(left)
-        {
-            let _ = id.kill();
-        }
-        if let Daemon::Osd(osd) = self.daemon
-            && let Ok(Some(wrapper)) = Wrapper::load(layout, osd)
-        {
-            let _ = wrapper.end(layout, Duration::ZERO);
-        }
-        let _ = self.child.wait();
-        let _ = files::remove_file(&layout.pid_file(self.daemon));
     }
 }
 
@@ -192,18 +176,14 @@ impl Drop for Daemons {
         if self.kept {
             return;
         }
-        for started in &mut self.running {
-            // One in a wrapper may have told its process only now.
-            let _ = started.ended(&self.layout);
-            if let Some(id) = &started.id {
-                let _ = id.terminate();
-            }
+        let daemons: Vec<Daemon> = self.running.iter().map(|started| started.daemon).collect();
+        let _ = stop(&self.layout, &daemons, false);
+        // Also one whose record could not be written.
+        for Started { child, .. } in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
         }
-        let end = Instant::now() + Duration::from_secs(3);
-        for started in &mut self.running {
-            started.finish(&self.layout, end.saturating_duration_since(Instant::now()));
-        }
-        if self.running.iter().any(|started| started.daemon == Daemon::Mon) {
+        if daemons.contains(&Daemon::Mon) {
             let _ = files::remove_file(&self.layout.mon_addr());
         }
     }
@@ -220,19 +200,21 @@ pub enum Stopped {
     Killed,
 }
 
-/// Stops `daemons` together: asks all, waits, ends those that do not answer, then their wrappers. Their records are
-/// removed.
+/// Stops `daemons` together: asks all, waits, ends those that do not answer, then their wrappers. Their records are removed.
+/// Without `patience` they have a short time, and their wrappers none.
 ///
 /// # Errors
 /// A record is damaged (guessing could hit a stranger), or a process does not even end by SIGKILL.
-pub(crate) fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
+pub(crate) fn stop(layout: &Layout, daemons: &[Daemon], patience: bool) -> Result<Vec<(Daemon, Stopped)>> {
+    let (limit, of_wrappers) =
+        if patience { (STOP_LIMIT, WRAPPER_LIMIT) } else { (FAILED_LIMIT, Duration::ZERO) };
     let mut ids = Vec::new();
     for &daemon in daemons {
         let id = ProcessId::running(layout, daemon)?;
         id.as_ref().map_or(Ok(()), ProcessId::terminate)?;
         ids.push((daemon, id));
     }
-    let end = Instant::now() + STOP_LIMIT;
+    let end = Instant::now() + limit;
     let mut report = Vec::new();
     for (daemon, id) in ids {
         let how = match id {
@@ -241,18 +223,16 @@ pub(crate) fn stop(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, S
             Some(id) => {
                 id.kill()?;
                 if !id.wait_gone(KILL_LIMIT) {
+                    let pid = id.pid;
                     return Err(failed!(
-                        "{daemon} (process {}) does not even end by SIGKILL: is its device dead?",
-                        id.pid
+                        "{daemon} (process {pid}) does not even end by SIGKILL: is its device dead?"
                     ));
                 }
                 Stopped::Killed
             }
         };
-        if let Daemon::Osd(osd) = daemon
-            && let Some(wrapper) = Wrapper::load(layout, osd)?
-        {
-            wrapper.end(layout, WRAPPER_LIMIT)?;
+        if let Some(wrapper) = Wrapper::of(layout, daemon)? {
+            wrapper.end(layout, of_wrappers)?;
         }
         files::remove_file(&layout.pid_file(daemon))?;
         report.push((daemon, how));

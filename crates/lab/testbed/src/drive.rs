@@ -4,7 +4,7 @@ pub mod facts;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -33,26 +33,21 @@ fn part_in(sys: &Path, path: &Path) -> StorePart {
 
 /// The device's own queue says how it must be treated; what the file behind a loop device lies on says only which drive.
 fn drive_in(sys: &Path, path: &Path) -> DriveFacts {
-    let Some(mut found) = look(sys, path) else { return DriveFacts::default() };
-    let mut facts = found.facts.clone();
+    let Some(Found { mut facts, mut backing_file }) = look(sys, path) else { return DriveFacts::default() };
     for _ in 0..LOOPS_MAX {
-        let Some(below) = found.backing_file.as_deref().and_then(|file| look(sys, file)) else { break };
-        facts.drives.clone_from(&below.facts.drives);
-        facts.model.clone_from(&below.facts.model);
-        facts.serial.clone_from(&below.facts.serial);
-        found = below;
+        let Some(below) = backing_file.and_then(|file| look(sys, &file)) else { break };
+        let DriveFacts { drives, model, serial, .. } = below.facts;
+        facts = DriveFacts { drives, model, serial, ..facts };
+        backing_file = below.backing_file;
     }
     facts
 }
 
+/// The device that this is, or on which its file system lies.
 fn look(sys: &Path, path: &Path) -> Option<Found> {
-    let device = number(&path.ancestors().find_map(|at| fs::metadata(at).ok())?);
+    let found = path.ancestors().find_map(|at| fs::metadata(at).ok())?;
+    let device = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
     look_at(sys, major(device), minor(device))
-}
-
-/// Number of the device that this is, or on which its file system lies.
-fn number(found: &Metadata) -> u64 {
-    if found.file_type().is_block_device() { found.rdev() } else { found.dev() }
 }
 
 /// A device as `/sys` describes it.
@@ -90,22 +85,19 @@ fn look_at(sys: &Path, major: u32, minor: u32) -> Option<Found> {
             _ => WriteCache::Unknown,
         },
         fua: number("fua").map(|fua| fua != 0),
-        discard_granularity_bytes: discards(number("discard_max_bytes"), number("discard_granularity")),
+        // A granularity counts only where there are discards at all.
+        discard_granularity_bytes: match number("discard_max_bytes") {
+            Some(0) => Some(0),
+            _ => number("discard_granularity"),
+        },
     };
     let backing_file = text(&whole.join("loop/backing_file")).map(PathBuf::from);
     Some(Found { facts, backing_file })
 }
 
-/// A granularity counts only where there are discards at all.
-fn discards(max_bytes: Option<u64>, granularity_bytes: Option<u64>) -> Option<u64> {
-    if max_bytes == Some(0) { Some(0) } else { granularity_bytes }
-}
-
 /// A text without the white space around it; `None` if there is none.
 fn text(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
+    Some(fs::read_to_string(path).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 fn name(folder: &Path) -> Option<String> {
@@ -129,45 +121,31 @@ fn leaves(whole_device: &Path, layers: usize, drives: &mut Vec<PathBuf>) {
     }
 }
 
-/// How a store makes writes durable, and why so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flushing {
-    pub mode: FlushMode,
-    /// It was asked for.
-    pub forced: bool,
-    /// In words.
-    pub reason: String,
-}
-
-impl Flushing {
-    /// Takes the mode that is asked for, or else the one that the parts with data and log need.
-    ///
-    /// - All are block devices without a volatile cache (`write through`): nothing. The kernel would drop a flush of such a
-    ///   device anyway, so this saves the calls and gives nothing away. Such is a drive with power-loss protection.
-    /// - A file is flushed, whatever the drive below: `fdatasync` also makes durable what the file system must know to find
-    ///   the bytes again. A file that was written through at mkfs would not need that on ext4 or xfs as they mostly are,
-    ///   but nothing here can see whether its blocks are shared (reflink), moved (btrfs, ZFS), journalled with their data
-    ///   (`data=journal`, where O_DIRECT goes through the page cache) or were given back since by `--discard`. On a drive
-    ///   without a volatile cache such a flush costs a system call.
-    /// - All else, and what is not known: flush. FUA does not change that: a lone write is written through by itself in
-    ///   this mode already, and many share one flush, where with `dsync` each of them would be slow by itself. Where FUA is
-    ///   cheap and `dsync` measures better, it can be asked for.
-    #[must_use]
-    pub fn choose(asked: Option<FlushMode>, parts: &[&StorePart]) -> Flushing {
-        if let Some(mode) = asked {
-            return Flushing { mode, forced: true, reason: format!("--flush-mode {mode}") };
-        }
-        let needs = parts.iter().find_map(|part| {
-            let name = part.drive.name();
-            match part.drive.write_cache {
-                _ if !part.is_device => Some(format!("{} is a file", part.path.display())),
-                WriteCache::Through => None,
-                WriteCache::Back => Some(format!("{name} has a volatile write cache")),
-                WriteCache::Unknown => Some(format!("the kernel does not tell the write cache of {name}")),
-            }
-        });
-        let mode = if needs.is_some() { FlushMode::Flush } else { FlushMode::None };
-        let reason = needs.unwrap_or_else(|| "no volatile write cache".to_owned());
-        Flushing { mode, forced: false, reason }
+/// How a store makes writes durable, and why so: the mode that is asked for, or else the one that the parts with data and log
+/// need.
+///
+/// - All are block devices without a volatile cache (`write through`): nothing. The kernel would drop a flush of such a
+///   device anyway, so this saves the calls and gives nothing away. Such is a drive with power-loss protection.
+/// - A file is flushed, whatever the drive below: `fdatasync` also makes durable what the file system must know to find
+///   the bytes again. A file that was written through at mkfs would not need that on ext4 or xfs as they mostly are,
+///   but nothing here can see whether its blocks are shared (reflink), moved (btrfs, ZFS), journalled with their data
+///   (`data=journal`, where O_DIRECT goes through the page cache) or were given back since by `--discard`. On a drive
+///   without a volatile cache such a flush costs a system call.
+/// - All else, and what is not known: flush. FUA does not change that: a lone write is written through by itself in
+///   this mode already, and many share one flush, where with `dsync` each of them would be slow by itself. Where FUA is
+///   cheap and `dsync` measures better, it can be asked for.
+pub(crate) fn flush_mode(asked: Option<FlushMode>, parts: &[&StorePart]) -> (FlushMode, String) {
+    if let Some(mode) = asked {
+        return (mode, format!("--flush-mode {mode}"));
     }
+    let needs = parts.iter().find_map(|part| {
+        let name = part.drive.name();
+        match part.drive.write_cache {
+            _ if !part.is_device => Some(format!("{} is a file", part.path.display())),
+            WriteCache::Through => None,
+            WriteCache::Back => Some(format!("{name} has a volatile write cache")),
+            WriteCache::Unknown => Some(format!("the kernel does not tell the write cache of {name}")),
+        }
+    });
+    needs.map_or((FlushMode::None, "no volatile write cache".to_owned()), |why| (FlushMode::Flush, why))
 }

@@ -1,6 +1,6 @@
 //! Errors of a testbed, told apart by who must act.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An error of the testbed controller.
 #[derive(Debug, thiserror::Error)]
@@ -12,22 +12,15 @@ pub enum TestbedError {
     #[error("{0}")]
     Failed(String),
     /// A file of the testbed's folder could not be read or written. Exit code 1.
-    #[error("cannot {verb} {}: {source}", path.display())]
-    Io {
-        /// The attempt: "read", "write", "create" …
-        verb: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
 }
 
 impl TestbedError {
-    /// For `map_err`: names the verb and the path of a failed file operation.
-    pub fn io(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_path_buf();
-        move |source| Self::Io { verb, path, source }
+    /// For `map_err`: names the verb and the path of a failed operation, where `fs_err` does not.
+    pub fn io(verb: &'static str, path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.as_ref().display().to_string();
+        move |e| Self::Io(std::io::Error::new(e.kind(), format!("cannot {verb} {path}: {e}")))
     }
 
     /// True if the caller asked for something impossible (exit code 2).
@@ -45,4 +38,12 @@ macro_rules! usage {
 macro_rules! failed {
     ($($t:tt)*) => { $crate::error::TestbedError::Failed(format!($($t)*)) };
 }
-pub(crate) use {failed, usage};
+/// Returns with a usage error if the condition holds.
+macro_rules! refuse {
+    ($broken:expr, $($why:tt)*) => {
+        if $broken {
+            return Err($crate::error::usage!($($why)*));
+        }
+    };
+}
+pub(crate) use {failed, refuse, usage};

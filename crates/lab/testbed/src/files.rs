@@ -1,13 +1,13 @@
 //! Small files that are whole or absent: written beside and renamed.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use fs_err::{self as fs, File};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Result, TestbedError, failed};
+use crate::error::{Result, failed};
 use crate::output::json_text;
 
 /// Writes `bytes` to `path` so that a reader (also after a crash) sees the old file or the new one.
@@ -16,13 +16,13 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut temp = path.as_os_str().to_owned();
     temp.push(format!(".{}.new", std::process::id()));
     let temp = PathBuf::from(temp);
-    let mut file = File::create(&temp).map_err(TestbedError::io("create", &temp))?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_data());
-    if let Err(e) = written.and_then(|()| fs::rename(&temp, path)) {
-        let _ = fs::remove_file(&temp);
-        return Err(TestbedError::io("write", path)(e));
-    }
-    Ok(())
+    let write = || {
+        let mut file = File::create(&temp)?;
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        fs::rename(&temp, path)
+    };
+    Ok(write().inspect_err(|_| _ = fs::remove_file(&temp))?)
 }
 
 /// Writes `value` as indented JSON, see [`write_whole`].
@@ -33,9 +33,8 @@ pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 /// Reads a JSON file; `None` if it does not exist.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let text = match fs::read_to_string(path) {
-        Ok(t) => t,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        Err(e) => return Err(TestbedError::io("read", path)(e)),
+        other => other?,
     };
     serde_json::from_str(&text).map(Some).map_err(|e| {
         failed!("{} is damaged ({e}); was it edited or written by another version?", path.display())
@@ -44,22 +43,22 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 
 /// A new random id, from the kernel.
 pub fn fresh_uuid() -> Result<String> {
-    let path = Path::new("/proc/sys/kernel/random/uuid");
-    Ok(fs::read_to_string(path).map_err(TestbedError::io("read", path))?.trim().to_owned())
+    Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
 
 /// Removes a file or a link; a missing one is fine.
 pub(crate) fn remove_file(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(TestbedError::io("remove", path)(e)),
-        _ => Ok(()),
-    }
+    gone(fs::remove_file(path))
 }
 
 /// Removes a folder with all in it; a missing one is fine. Links inside are removed, not followed.
 pub(crate) fn remove_dir(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(TestbedError::io("remove", path)(e)),
+    gone(fs::remove_dir_all(path))
+}
+
+fn gone(removed: io::Result<()>) -> Result<()> {
+    match removed {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e.into()),
         _ => Ok(()),
     }
 }
@@ -72,21 +71,17 @@ pub fn tail(path: &Path, lines: usize) -> String {
 /// The last words of a daemon, in `lines` lines at most. Ceph's daemons write thousands of recent events behind the reason for
 /// which they abort: those are left out.
 pub(crate) fn last_words(path: &Path, lines: usize) -> String {
-    const LIMIT_BYTES: u64 = 8 << 20;
-    let text = end_of(path, 0, LIMIT_BYTES);
-    let (begin, end) = ("--- begin dump of recent events ---", "--- end dump of recent events ---");
-    let said = match (text.rfind(begin), text.rfind(end)) {
-        (Some(from), Some(to)) if from < to => format!("{}{}", &text[..from], &text[to + end.len()..]),
-        (Some(from), _) => text[..from].to_owned(),
-        _ => text,
+    let text = end_of(path, 0, 8 << 20);
+    let Some((said, dump)) = text.rsplit_once("--- begin dump of recent events ---") else {
+        return last_lines(text.trim_end(), lines);
     };
-    last_lines(said.trim_end(), lines)
+    let after = dump.split_once("--- end dump of recent events ---").map_or("", |(_, after)| after);
+    last_lines(format!("{said}{after}").trim_end(), lines)
 }
 
 /// The text of a log behind its first `from` bytes, the last `limit_bytes` of it.
 pub(crate) fn end_of(path: &Path, from: u64, limit_bytes: u64) -> String {
-    use std::io::{Read, Seek, SeekFrom};
-    let read = || -> std::io::Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let len = file.metadata()?.len();
         file.seek(SeekFrom::Start(len.saturating_sub(limit_bytes).max(from)))?;
@@ -97,7 +92,8 @@ pub(crate) fn end_of(path: &Path, from: u64, limit_bytes: u64) -> String {
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-fn last_lines(text: &str, lines: usize) -> String {
+/// The last lines of a text.
+pub(crate) fn last_lines(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
 }

@@ -1,22 +1,26 @@
 //! A folder with a plan, which one command at a time works on: a testbed's or a peer's.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use carmine_types::OsdId;
+use fs_err as fs;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::daemons::{Stopped, stop};
-use crate::error::{Result, TestbedError, failed, usage};
+use crate::daemons::{Stopped, arguments, stop};
+use crate::error::{Result, TestbedError, failed, refuse, usage};
 use crate::layout::{Daemon, Layout};
-use crate::process::ProcessId;
-use crate::{confine, files, places, ruin};
+use crate::peer::PeerPlan;
+use crate::plan::{PLAN_FORMAT, Plan};
+use crate::process::{self, ProcessId};
+use crate::{confine, files, places};
 
 /// A plan that is kept in a folder.
 pub trait FolderPlan: Serialize + DeserializeOwned {
-    /// Number of its format; another one is refused.
-    const FORMAT: u32;
     /// Its file in the folder.
     const FILE: &'static str;
     /// The word for a thing that is planned so.
@@ -24,15 +28,12 @@ pub trait FolderPlan: Serialize + DeserializeOwned {
     /// The command whose subcommands start, stop and destroy it.
     const COMMAND: &'static str;
 
-    /// OSD processes.
-    fn osds(&self) -> u32;
-
-    /// True once all that it needs on disk is made.
-    fn is_complete(&self) -> bool;
-
-    /// Files in the folder that are made beside those of every plan.
-    fn own_files(&self, layout: &Layout) -> Vec<PathBuf>;
+    /// What every plan has.
+    fn base(&self) -> &Plan;
 }
+
+/// The files of all plans.
+const PLAN_FILES: [&str; 2] = [Plan::FILE, PeerPlan::FILE];
 
 /// A folder with a plan, locked by this command.
 #[derive(Debug)]
@@ -42,11 +43,71 @@ pub struct Bed<P> {
     _lock: File,
 }
 
+impl<P> Bed<P> {
+    /// Paths of its files.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Stops all processes that have left a name in the folder, or whose command line names it; the data stays.
+    ///
+    /// # Errors
+    /// A daemon does not end.
+    pub fn stop(&self) -> Result<Vec<(Daemon, Stopped)>> {
+        restore_records(&self.layout)?;
+        let osds: Vec<Daemon> = osds_in(&self.layout).into_iter().map(Daemon::Osd).collect();
+        let mut report = stop(&self.layout, &osds, true)?;
+        report.extend(stop(&self.layout, &[Daemon::Mon], true)?);
+        files::remove_file(&self.layout.mon_addr())?;
+        confine::remove(&self.layout)?;
+        Ok(report)
+    }
+
+    /// Stops all processes and removes all files that were made, by their names; a file that was not made here stays, and so
+    /// does the folder then. Named devices are not touched.
+    ///
+    /// # Errors
+    /// Another version made it: that one knows what there is to remove.
+    pub fn destroy(self) -> Result<()> {
+        for plan in PLAN_FILES {
+            refuse_other_format(&self.layout.dir().join(plan))?;
+        }
+        self.stop()?;
+        self.remove_files()?;
+        let _ = fs::remove_dir(self.layout.dir());
+        Ok(())
+    }
+
+    pub(crate) fn remove_files(&self) -> Result<()> {
+        let layout = &self.layout;
+        for id in osds_in(layout) {
+            places::remove_db(layout, id)?;
+            places::remove_wal(layout, id)?;
+            // There are no more shared block files than OSDs. Its folder goes last: it tells that there is this OSD.
+            let others = [layout.admin_socket(id), layout.log(Daemon::Osd(id)), layout.device_file(id.0)];
+            others.iter().try_for_each(|file| files::remove_file(file))?;
+            files::remove_dir(&layout.osd_dir(id))?;
+        }
+        files::remove_dir(&layout.mon_dir())?;
+        files::remove_dir(&layout.run_dir())?;
+        // The plan goes last but one: until then an interrupted removal can be repeated.
+        let last =
+            ["monmap", "mon.a.log", "mon.log", "ceph.conf"].into_iter().chain(PLAN_FILES).chain(["lock"]);
+        last.into_iter().try_for_each(|name| files::remove_file(&layout.dir().join(name)))
+    }
+}
+
 impl<P: FolderPlan> Bed<P> {
     /// Takes an empty or absent folder, writes the plan there and lets `fill` make the rest. If that fails, what was made is
     /// removed again.
     pub(crate) fn make(layout: &Layout, plan: P, fill: impl FnOnce(&mut Self) -> Result<()>) -> Result<Self> {
-        let (layout, lock, existed) = take_new(layout, P::WHAT)?;
+        refuse_used_folder(layout.dir(), P::WHAT)?;
+        let existed = layout.dir().exists();
+        fs::create_dir_all(layout.dir())?;
+        let layout = Layout::new(layout.dir())?;
+        let lock = lock(&layout)?;
+        // Another command may have been quicker.
+        refuse_used_folder(layout.dir(), P::WHAT)?;
         let mut bed = Self { layout, plan, _lock: lock };
         if let Err(e) = bed.write_plan().and_then(|()| fill(&mut bed)) {
             bed.remove_files()?;
@@ -56,6 +117,13 @@ impl<P: FolderPlan> Bed<P> {
             return Err(e);
         }
         Ok(bed)
+    }
+
+    /// Makes the folders in which its processes and stores live.
+    pub(crate) fn make_folders(&self) -> Result<()> {
+        let stores = (0..self.plan.base().osds()).map(|id| self.layout.osd_dir(OsdId(id)));
+        let mut folders = stores.chain([self.layout.run_dir(), self.layout.mon_dir()]);
+        Ok(folders.try_for_each(fs::create_dir_all)?)
     }
 
     /// Opens an existing one; `None` if the folder holds none.
@@ -69,18 +137,13 @@ impl<P: FolderPlan> Bed<P> {
         let lock = lock(&layout)?;
         // Read again under the lock: another command may have changed it meanwhile.
         let Some(plan) = load(&layout)? else { return Ok(None) };
-        ruin::restore_records(&layout)?;
+        restore_records(&layout)?;
         Ok(Some(Self { layout, plan, _lock: lock }))
     }
 
     /// The plan.
     pub fn plan(&self) -> &P {
         &self.plan
-    }
-
-    /// Paths of its files.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// Takes over a revised plan for the next start.
@@ -95,7 +158,7 @@ impl<P: FolderPlan> Bed<P> {
 
     /// Fails unless it is whole and nothing of it runs.
     pub fn require_stopped(&self) -> Result<()> {
-        if !self.plan.is_complete() {
+        if !self.plan.base().complete {
             return Err(failed!(
                 "{dir}: an earlier `{0} up` was interrupted while it made this {1}; `{0} destroy --dir {dir}` removes it",
                 P::COMMAND,
@@ -107,17 +170,12 @@ impl<P: FolderPlan> Bed<P> {
     }
 
     pub(crate) fn require_nothing_runs(&self) -> Result<()> {
-        let (running, dir) = (running(&self.layout, &self.plan)?, self.layout.dir().display());
-        if running.len() == daemons_of(self.plan.osds()).len() {
-            return Err(usage!(
-                "the {} in {dir} already runs; see `{} status --dir {dir}`",
-                P::WHAT,
-                P::COMMAND
-            ));
-        }
+        let (what, command, dir) = (P::WHAT, P::COMMAND, self.layout.dir().display());
+        let (running, missing) = self.parts()?;
+        let runs = missing.is_empty();
+        refuse!(runs, "the {what} in {dir} already runs; see `{command} status --dir {dir}`");
         if !running.is_empty() {
-            let names: Vec<String> = running.iter().map(ToString::to_string).collect();
-            let (what, command, names) = (P::WHAT, P::COMMAND, names.join(", "));
+            let names = running.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             return Err(failed!(
                 "of the {what} in {dir} these still run: {names}; `{command} down --dir {dir}` stops them, then \
                  `{command} up --dir {dir}` starts all"
@@ -126,23 +184,15 @@ impl<P: FolderPlan> Bed<P> {
         Ok(())
     }
 
-    /// Stops all processes; the data stays.
-    pub fn stop(&mut self) -> Result<Vec<(Daemon, Stopped)>> {
-        stop_daemons(&self.layout, &daemons_of(self.plan.osds()))
-    }
-
-    /// Stops all processes and removes all files that were made; a file that was not made here stays, and so does
-    /// the folder then. Named devices are not touched.
-    pub fn destroy(mut self) -> Result<()> {
-        self.stop()?;
-        self.remove_files()?;
-        let _ = fs::remove_dir(self.layout.dir());
-        Ok(())
-    }
-
-    pub(crate) fn remove_files(&self) -> Result<()> {
-        let osds = (0..self.plan.osds()).map(OsdId);
-        remove_files(&self.layout, P::FILE, osds, self.plan.own_files(&self.layout))
+    /// The daemons that run and those that do not.
+    ///
+    /// # Errors
+    /// A record cannot be read.
+    pub fn parts(&self) -> Result<(Vec<Daemon>, Vec<Daemon>)> {
+        let running = running(&self.layout, &self.plan)?;
+        let all = daemons_of(self.plan.base().osds());
+        let missing = all.into_iter().filter(|daemon| !running.contains(daemon)).collect();
+        Ok((running, missing))
     }
 }
 
@@ -151,7 +201,9 @@ impl<P: FolderPlan> Bed<P> {
 /// # Errors
 /// It cannot be read, is damaged, or has another format.
 pub(crate) fn load<P: FolderPlan>(layout: &Layout) -> Result<Option<P>> {
-    read_plan(&layout.dir().join(P::FILE), P::FORMAT)
+    let path = layout.dir().join(P::FILE);
+    refuse_other_format(&path)?;
+    files::read_json(&path)
 }
 
 /// Reads the plan of a folder that must have one.
@@ -165,37 +217,16 @@ pub(crate) fn require<P: FolderPlan>(layout: &Layout) -> Result<P> {
 /// The daemons that run now.
 pub fn running<P: FolderPlan>(layout: &Layout, plan: &P) -> Result<Vec<Daemon>> {
     let mut list = Vec::new();
-    for daemon in daemons_of(plan.osds()) {
+    for daemon in daemons_of(plan.base().osds()) {
         list.extend(ProcessId::running(layout, daemon)?.map(|_| daemon));
     }
     Ok(list)
 }
 
-/// Removes the files of every plan with these OSDs, and `others`.
-pub(crate) fn remove_files(
-    layout: &Layout,
-    plan_file: &str,
-    osds: impl IntoIterator<Item = OsdId>,
-    others: impl IntoIterator<Item = PathBuf>,
-) -> Result<()> {
-    for id in osds {
-        places::remove_db(layout, id)?;
-        places::remove_wal(layout, id)?;
-        files::remove_dir(&layout.osd_dir(id))?;
-        files::remove_file(&layout.admin_socket(id))?;
-        files::remove_file(&layout.log(Daemon::Osd(id)))?;
-    }
-    files::remove_dir(&layout.mon_dir())?;
-    files::remove_dir(&layout.run_dir())?;
-    // The plan goes last but one: until then an interrupted removal can be repeated.
-    let last = [layout.log(Daemon::Mon), layout.ceph_conf(), layout.dir().join(plan_file), layout.lock()];
-    others.into_iter().chain(last).try_for_each(|file| files::remove_file(&file))
-}
-
 /// Takes the lock that is held while a command starts, stops or removes a testbed, or says who else may hold it. The folder must
 /// exist. The kernel releases it with the process, so a killed command leaves no stale lock. Daemons do not inherit it (the file
 /// is close-on-exec).
-pub(crate) fn lock(layout: &Layout) -> Result<File> {
+fn lock(layout: &Layout) -> Result<File> {
     let path = layout.lock();
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(TestbedError::io("open", &path))?;
@@ -217,35 +248,19 @@ pub(crate) fn lock(layout: &Layout) -> Result<File> {
 /// Names what is there.
 pub fn refuse_used_folder(dir: &Path, what: &str) -> Result<()> {
     let entries = match fs::read_dir(dir) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(TestbedError::io("read", dir))?,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        other => other?,
     };
     for entry in entries {
-        let name = entry.map_err(TestbedError::io("read", dir))?.file_name();
-        if name != "lock" {
-            return Err(usage!(
-                "{} is not empty (it has {}) and holds no {what}: name another folder with --dir; nothing was changed",
-                dir.display(),
-                name.display()
-            ));
-        }
+        let name = entry?.file_name();
+        refuse!(
+            name != "lock",
+            "{} is not empty (it has {}) and holds no {what}: name another folder with --dir; nothing was changed",
+            dir.display(),
+            name.display()
+        );
     }
     Ok(())
-}
-
-/// Takes a folder for something new: makes it if there is none, and locks it. The flag tells whether it existed.
-///
-/// # Errors
-/// There is something in it, or another command works on it.
-fn take_new(layout: &Layout, what: &str) -> Result<(Layout, File, bool)> {
-    refuse_used_folder(layout.dir(), what)?;
-    let existed = layout.dir().exists();
-    fs::create_dir_all(layout.dir()).map_err(TestbedError::io("create", layout.dir()))?;
-    let layout = Layout::new(layout.dir())?;
-    let lock = lock(&layout)?;
-    // Another command may have been quicker.
-    refuse_used_folder(layout.dir(), what)?;
-    Ok((layout, lock, existed))
 }
 
 #[derive(Deserialize)]
@@ -253,35 +268,106 @@ struct Format {
     format: u32,
 }
 
-/// True if a plan can be read so far that it is of another format.
-pub(crate) fn has_other_format(path: &Path, format: u32) -> bool {
-    files::read_json::<Format>(path).is_ok_and(|found| found.is_some_and(|found| found.format != format))
-}
-
-fn read_plan<P: DeserializeOwned>(path: &Path, format: u32) -> Result<Option<P>> {
-    match files::read_json::<Format>(path)? {
-        None => Ok(None),
-        Some(Format { format: other }) if other != format => Err(failed!(
-            "{} has format {other}, this carmine reads {format}: use the carmine that made it",
+/// Fails if a plan can be read so far that it is of another format.
+fn refuse_other_format(path: &Path) -> Result<()> {
+    match files::read_json(path) {
+        Ok(Some(Format { format })) if format != PLAN_FORMAT => Err(failed!(
+            "{} has format {format}, this carmine reads {PLAN_FORMAT}: use the carmine that made it",
             path.display()
         )),
-        Some(_) => files::read_json(path),
+        _ => Ok(()),
     }
 }
 
-/// The daemons of so many OSDs, OSDs first: the order in which they are stopped.
+/// The daemons of this number of OSDs, OSDs first: the order in which they are stopped.
 pub(crate) fn daemons_of(osds: u32) -> Vec<Daemon> {
     (0..osds).map(|id| Daemon::Osd(OsdId(id))).chain([Daemon::Mon]).collect()
 }
 
-/// Stops these: OSDs first, then the monitor, and what confined them.
-pub(crate) fn stop_daemons(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
-    let (osds, mon): (Vec<_>, Vec<_>) = daemons.iter().copied().partition(|d| *d != Daemon::Mon);
-    let mut report = stop(layout, &osds)?;
-    report.extend(stop(layout, &mon)?);
-    files::remove_file(&layout.mon_addr())?;
-    confine::remove(layout)?;
-    Ok(report)
+/// A testbed whose plan cannot be read, with its folder locked: its files and its processes are still known by name, so it can be
+/// stopped and removed.
+pub type Ruin = Bed<Damage>;
+
+/// Why a plan cannot be read.
+#[derive(Debug)]
+pub struct Damage(String);
+
+impl Ruin {
+    /// Opens the folder of a testbed without a readable plan: one that is damaged, or one that is missing while daemons run.
+    /// `None` for any other folder.
+    ///
+    /// # Errors
+    /// Another command works on the folder.
+    pub fn open(layout: Layout) -> Result<Option<Self>> {
+        let why = match load::<Plan>(&layout) {
+            Ok(Some(_)) => return Ok(None),
+            Ok(None) if find_strays(&layout).is_empty() => return Ok(None),
+            Ok(None) => format!("{} is missing", layout.plan().display()),
+            Err(e) => e.to_string(),
+        };
+        let _lock = lock(&layout)?;
+        Ok(Some(Self { layout, plan: Damage(why), _lock }))
+    }
+
+    /// Why its plan cannot be read.
+    pub fn why(&self) -> &str {
+        &self.plan.0
+    }
+}
+
+/// Numbers of the OSDs that have left a name in the folder.
+fn osds_in(layout: &Layout) -> BTreeSet<OsdId> {
+    let folders = [layout.dir().to_path_buf(), layout.run_dir()];
+    let entries = folders.into_iter().flat_map(fs::read_dir).flatten().flatten();
+    let number = |name: String| name.strip_prefix("osd.")?.split('.').next()?.parse().ok().map(OsdId);
+    entries.filter_map(|entry| number(entry.file_name().into_string().ok()?)).collect()
+}
+
+/// The daemons of this folder that run. A process is one of them if its command line is the one that a daemon of this very
+/// folder is started with, and its program has the name of the daemon's.
+fn find_strays(layout: &Layout) -> Vec<(Daemon, ProcessId)> {
+    let strays = process::all().filter_map(|(pid, dir)| {
+        // The identity first: if the pid is reused after this, the identity matches no process.
+        let id = ProcessId::of(pid)?;
+        let daemon = daemon_of(layout, &dir)?;
+        id.alive().then_some((daemon, id))
+    });
+    strays.collect()
+}
+
+fn daemon_of(layout: &Layout, process: &Path) -> Option<Daemon> {
+    let line = fs::read(process.join("cmdline")).ok()?;
+    let words: Vec<&[u8]> = line.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
+    let daemon = match words.as_slice() {
+        [_, b"--dir", _] => Daemon::Mon,
+        [_, b"--dir", _, b"--id", number] => {
+            Daemon::Osd(OsdId(std::str::from_utf8(number).ok()?.parse().ok()?))
+        }
+        _ => return None,
+    };
+    let is_ours = words[1..].iter().copied().eq(arguments(layout, daemon).iter().map(|word| word.as_bytes()));
+    // A process of another user shows no name here; it cannot be signalled either, and the error says so.
+    let program = fs::read_link(process.join("exe")).ok();
+    // The name of a file that was replaced since ends in " (deleted)".
+    let is_daemon = program.is_none_or(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(daemon.program()))
+    });
+    (is_ours && is_daemon).then_some(daemon)
+}
+
+/// Writes the records of daemons anew that run and have none, or a damaged one.
+///
+/// # Errors
+/// A record cannot be written.
+fn restore_records(layout: &Layout) -> Result<()> {
+    for (daemon, id) in find_strays(layout) {
+        let path = layout.pid_file(daemon);
+        if !ProcessId::load(&path).is_ok_and(|record| record.is_some_and(|record| record.alive())) {
+            fs::create_dir_all(layout.run_dir())?;
+            id.store(&path)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -292,10 +378,12 @@ mod tests {
     fn a_folder_with_other_things_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(&dir.path().join("bed")).unwrap();
-        assert!(!take_new(&layout, "testbed").unwrap().2);
-        assert!(take_new(&layout, "testbed").unwrap().2, "a lock alone is nothing");
+        refuse_used_folder(layout.dir(), "testbed").unwrap();
+        fs::create_dir(layout.dir()).unwrap();
+        let _lock = lock(&layout).unwrap();
+        refuse_used_folder(layout.dir(), "testbed").expect("a lock alone is nothing");
         fs::write(layout.dir().join("thesis.tex"), "").unwrap();
-        let error = take_new(&layout, "peer").unwrap_err();
+        let error = refuse_used_folder(layout.dir(), "peer").unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("thesis.tex"), "{error}");
         assert!(error.to_string().contains("holds no peer"), "{error}");
     }
@@ -303,14 +391,13 @@ mod tests {
     #[test]
     fn a_damaged_or_other_plan_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("plan.json");
-        let read = || read_plan::<serde_json::Value>(&path, 1);
-        assert!(read().unwrap().is_none());
-        fs::write(&path, "{\"format\": 1").unwrap();
-        assert!(read().unwrap_err().to_string().contains("damaged"));
-        fs::write(&path, "{\"format\": 2}").unwrap();
-        assert!(read().unwrap_err().to_string().contains("has format 2, this carmine reads 1"));
-        fs::write(&path, "{\"format\": 1, \"x\": 5}").unwrap();
-        assert_eq!(read().unwrap().unwrap()["x"], 5);
+        let layout = Layout::new(dir.path()).unwrap();
+        let read = |text| {
+            fs::write(layout.plan(), text).unwrap();
+            load::<Plan>(&layout).unwrap_err().to_string()
+        };
+        assert!(load::<Plan>(&layout).unwrap().is_none());
+        assert!(read("{\"format\": 2").contains("damaged"));
+        assert!(read("{\"format\": 3}").contains("has format 3, this carmine reads 2"));
     }
 }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_types::OsdId;
 
-use crate::error::{Result, TestbedError, failed};
+use crate::error::{Result, failed, refuse};
 
 /// A process of a testbed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,7 +69,7 @@ impl DaemonPrograms {
     /// # Errors
     /// The kernel does not tell where that is.
     pub fn beside_own() -> Result<Self> {
-        let own = std::env::current_exe().map_err(TestbedError::io("find", Path::new("/proc/self/exe")))?;
+        let own = std::env::current_exe()?;
         Ok(Self::new(own.parent().unwrap_or(Path::new("/"))))
     }
 
@@ -99,10 +99,8 @@ pub struct Layout {
 impl Layout {
     /// The layout of `dir`, which need not exist yet.
     pub fn new(dir: &Path) -> Result<Self> {
-        if dir.as_os_str().is_empty() {
-            return Err(TestbedError::Usage("--dir is empty: name a folder for the testbed".into()));
-        }
-        let dir = std::path::absolute(dir).map_err(TestbedError::io("resolve", dir))?;
+        refuse!(dir.as_os_str().is_empty(), "--dir is empty: name a folder for the testbed");
+        let dir = std::path::absolute(dir)?;
         // An existing folder is taken by its real name: two spellings of one folder are one testbed.
         let dir = dir.canonicalize().unwrap_or(dir);
         Ok(Self { dir })

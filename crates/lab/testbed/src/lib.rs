@@ -18,7 +18,6 @@ mod error;
 mod files;
 mod folder;
 mod layout;
-mod mkfs;
 pub mod neighbour;
 pub mod output;
 pub mod peer;
@@ -27,10 +26,8 @@ mod plan;
 pub mod precondition;
 mod probe;
 pub mod process;
-mod ruin;
 mod settings;
 pub mod slice;
-mod space;
 pub mod spec;
 mod status;
 mod testbed;
@@ -40,16 +37,15 @@ pub use bounded::{Ended, end_recorded, run_bounded};
 pub use daemons::Stopped;
 pub use error::{Result, TestbedError};
 pub use files::{fresh_uuid, tail, write_whole};
-pub use folder::{Bed, FolderPlan, refuse_used_folder, running};
+pub use folder::{Bed, FolderPlan, Ruin, refuse_used_folder, running};
 pub use layout::{Daemon, DaemonPrograms, Layout};
-pub use mkfs::progress_line;
 pub use places::{
     DbMove, begin_wal_move, db_place, migrate_db, planned_wal, put_db, put_wal, remove_old_wal, settle_wal,
     wal_places,
 };
 pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan, check_wipe};
-pub use ruin::Ruin;
-pub use space::{Fullness, Space};
 pub use spec::{OrAuto, TestbedSpec, Tuning, TuningWish, Wish};
-pub use status::{OsdStatus, PgCounts, Status, ask_osd, status};
-pub use testbed::{Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, require_plan};
+pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, status};
+pub use testbed::{
+    Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, progress_line, require_plan,
+};

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use carmine_topology::CpuList;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, TestbedError, failed};
-use crate::process::{ProcessId, restrict_to};
+use crate::error::{Result, failed};
+use crate::process::{restrict_to, spawn};
 
 /// The hidden command of `carmine` that is the neighbour.
 pub const NEIGHBOUR_COMMAND: &str = "neighbour";
@@ -41,11 +41,8 @@ impl Neighbour {
             return Ok(None);
         }
         let mut command = Command::new(program);
-        command
-            .args([NEIGHBOUR_COMMAND, "--cpus", &cpus.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let child = command.spawn().map_err(TestbedError::io("start", program))?;
+        command.args([NEIGHBOUR_COMMAND, "--cpus", &cpus.to_string()]);
+        let child = spawn(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
         Ok(Some(Self { child, cpus: cpus.clone() }))
     }
 
@@ -59,9 +56,7 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        if let Some(process) = ProcessId::of(self.child.id() as i32) {
-            let _ = process.kill();
-        }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

@@ -4,13 +4,12 @@
 //! RocksDB's folder is `db`, or behind that link on another drive. A log with a device or file of its own is behind the link
 //! `block.wal`; while the log moves there is a second link, `block.wal.new`, and the store's label says which of the two counts.
 
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use carmine_types::OsdId;
+use fs_err::{self as fs, File, os::unix::fs::symlink};
 
-use crate::error::{Result, TestbedError, failed, usage};
+use crate::error::{Result, failed, refuse};
 use crate::files;
 use crate::layout::Layout;
 
@@ -51,52 +50,41 @@ pub fn put_db(layout: &Layout, osd: OsdId, folder: &Path) -> Result<()> {
 /// If there is no database, if `to` is not empty or is inside of it, and those of copying.
 pub fn migrate_db(layout: &Layout, osd: OsdId, to: &Path) -> Result<DbMove> {
     let link_path = layout.db(osd);
-    let from = link_path.canonicalize().map_err(TestbedError::io("find", &link_path))?;
+    let from = fs::canonicalize(&link_path)?;
     let is_elsewhere = link_path.is_symlink();
     let to = make_empty(to)?;
-    if to.starts_with(&from) {
-        return Err(usage!("{} lies inside of {}: take another folder", to.display(), from.display()));
-    }
-    let mut moved = DbMove { from: from.clone(), to: to.clone(), files: 0, bytes: 0 };
-    for entry in fs::read_dir(&from).map_err(TestbedError::io("list", &from))? {
-        let entry = entry.map_err(TestbedError::io("list", &from))?;
-        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            return Err(failed!(
-                "{} is not a file: a database's folder has files only",
-                entry.path().display()
-            ));
+    refuse!(to.starts_with(&from), "{} lies inside of {}: take another folder", to.display(), from.display());
+    let (mut files, mut bytes) = (0, 0);
+    for entry in fs::read_dir(&from)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_file() {
+            let path = entry.path();
+            return Err(failed!("{} is not a file: a database's folder has files only", path.display()));
         }
         let target = to.join(entry.file_name());
-        let copied = fs::copy(entry.path(), &target);
-        let copied = copied.and_then(|bytes| File::open(&target)?.sync_all().map(|()| bytes));
-        moved.bytes += copied.map_err(TestbedError::io("copy", &entry.path()))?;
-        moved.files += 1;
+        bytes += fs::copy(entry.path(), &target)?;
+        File::open(&target)?.sync_all()?;
+        files += 1;
     }
-    sync(&to)?;
+    File::open(&to)?.sync_all()?;
     // A folder that stood in the link's place goes with this; its path is the link's from now on.
     link(&to, &link_path)?;
     if is_elsewhere {
         files::remove_dir(&from)?;
     }
-    Ok(moved)
+    Ok(DbMove { from, to, files, bytes })
 }
 
 /// Removes the database of an OSD where it lies outside of the OSD's folder.
 pub(crate) fn remove_db(layout: &Layout, osd: OsdId) -> Result<()> {
-    let path = layout.db(osd);
-    match fs::read_link(&path) {
-        Ok(target) => files::remove_dir(&target),
-        Err(_) => Ok(()),
-    }
+    fs::read_link(layout.db(osd)).map_or(Ok(()), |target| files::remove_dir(&target))
 }
 
 fn make_empty(folder: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(folder).map_err(TestbedError::io("create", folder))?;
-    let mut entries = fs::read_dir(folder).map_err(TestbedError::io("list", folder))?;
-    if entries.next().is_some() {
-        return Err(usage!("{} is not empty: name a folder that is, or none", folder.display()));
-    }
-    folder.canonicalize().map_err(TestbedError::io("find", folder))
+    fs::create_dir_all(folder)?;
+    let is_used = fs::read_dir(folder)?.next().is_some();
+    refuse!(is_used, "{} is not empty: name a folder that is, or none", folder.display());
+    Ok(fs::canonicalize(folder)?)
 }
 
 /// The places where the log of an OSD may lie: what the links point to.
@@ -160,34 +148,23 @@ pub fn remove_old_wal(path: &Path) -> Result<()> {
 
 /// Removes the log of an OSD if it is a file of its own.
 pub(crate) fn remove_wal(layout: &Layout, osd: OsdId) -> Result<()> {
-    match fs::read_link(layout.wal(osd)) {
-        Ok(target) => remove_old_wal(&target),
-        Err(_) => Ok(()),
-    }
-}
-
-fn sync(folder: &Path) -> Result<()> {
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(TestbedError::io("flush", folder))
+    fs::read_link(layout.wal(osd)).map_or(Ok(()), |target| remove_old_wal(&target))
 }
 
 /// Lets `link` point to `target`, at one stroke and durably. A folder that stands where the link is to be is put aside and
 /// removed.
 fn link(target: &Path, link: &Path) -> Result<()> {
-    let target = std::path::absolute(target).map_err(TestbedError::io("find", target))?;
-    let beside = |ending: &str| {
-        let name = link.file_name().unwrap_or_default().to_string_lossy();
-        link.with_file_name(format!("{name}.{ending}"))
-    };
-    let (fresh, aside) = (beside("tmp"), beside("old"));
+    let target = std::path::absolute(target)?;
+    let name = link.file_name().unwrap_or_default().to_string_lossy();
+    let [fresh, aside] = ["tmp", "old"].map(|ending| link.with_file_name(format!("{name}.{ending}")));
     files::remove_file(&fresh)?;
-    symlink(&target, &fresh).map_err(TestbedError::io("link", &fresh))?;
+    symlink(&target, &fresh)?;
     let is_folder = fs::symlink_metadata(link).is_ok_and(|found| found.is_dir());
     if is_folder {
-        fs::rename(link, &aside).map_err(TestbedError::io("move", link))?;
+        fs::rename(link, &aside)?;
     }
-    fs::rename(&fresh, link).map_err(TestbedError::io("move", &fresh))?;
-    sync(link.parent().unwrap_or(link))?;
+    fs::rename(&fresh, link)?;
+    File::open(link.parent().unwrap_or(link))?.sync_all()?;
     if is_folder { files::remove_dir(&aside) } else { Ok(()) }
 }
 

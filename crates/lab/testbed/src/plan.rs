@@ -1,6 +1,7 @@
 //! The plan of a testbed: its specification and everything that was decided by it, stored in its folder.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,8 @@ use carmine_types::{OsdId, StoreKind, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::confine::{Confine, ConfineCpus, ConfineKind};
-use crate::error::{Result, failed, usage};
+use crate::error::{Result, failed, refuse, usage};
+use crate::folder::FolderPlan;
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
 use crate::spec::{NONE, TestbedSpec, Wish, mib};
@@ -50,14 +52,13 @@ impl PoolPlan {
     fn settle(spec: &mut TestbedSpec) -> Result<Self> {
         let osds = spec.osds;
         let size = *spec.pool_size.get_or_insert(osds.min(3) as u8);
-        if u32::from(size) > osds {
-            let osds = counted(osds as usize, "OSD");
-            return Err(usage!("--size {size}: the testbed has only {osds}; raise --osds or lower --size"));
-        }
+        refuse!(
+            u32::from(size) > osds,
+            "--size {size}: the testbed has only {}; raise --osds or lower --size",
+            counted(osds as usize, "OSD")
+        );
         let min_size = *spec.min_size.get_or_insert(size - size / 2);
-        if min_size == 0 || min_size > size {
-            return Err(usage!("--min-size {min_size}: take 1 to {size}, which is --size"));
-        }
+        refuse!(!(1..=size).contains(&min_size), "--min-size {min_size}: take 1 to {size}, which is --size");
         let pg_num = *spec.pgs.get_or_insert_with(|| default_pgs(osds, size));
         Ok(PoolPlan { name: POOL_NAME.into(), size, min_size, pg_num })
     }
@@ -102,40 +103,35 @@ impl Deref for Plan {
 
 /// Fails if a size is out of its range.
 pub(crate) fn check_bytes(option: &str, bytes: u64, min_bytes: u64) -> Result<()> {
-    if bytes < min_bytes {
-        return Err(usage!("{option} {}: at least {} is needed", mib(bytes), mib(min_bytes)));
-    }
-    if bytes > SIZE_MAX_BYTES {
-        return Err(usage!("{option} {}: at most {} is possible", mib(bytes), mib(SIZE_MAX_BYTES)));
-    }
+    refuse!(bytes < min_bytes, "{option} {}: at least {} is needed", mib(bytes), mib(min_bytes));
+    refuse!(bytes > SIZE_MAX_BYTES, "{option} {}: at most {} is possible", mib(bytes), mib(SIZE_MAX_BYTES));
     Ok(())
 }
 
 /// The places for the logs, by their real names; only `blue` has logs.
 fn wal_devs(spec: &TestbedSpec) -> Result<Vec<PathBuf>> {
-    if spec.wal_devs.is_empty() {
-        return Ok(Vec::new());
-    }
-    if spec.store != StoreKind::Blue {
-        return Err(usage!("--wal-dev: the store {} has no log", spec.store));
-    }
-    let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     let devs: Vec<PathBuf> = spec.wal_devs.iter().map(real).collect();
-    let one_folder = devs.len() == 1 && devs.iter().all(|dev| dev.is_dir());
-    if !one_folder && devs.len() != spec.osds as usize {
-        return Err(usage!(
-            "--wal-dev names {} for {}: one device or file each is needed, or one folder for all",
-            counted(devs.len(), "place"),
-            counted(spec.osds as usize, "OSD")
-        ));
+    if devs.is_empty() {
+        return Ok(devs);
     }
-    let taken: Vec<_> = spec.devices.iter().map(real).collect();
-    for (n, dev) in devs.iter().enumerate() {
-        if taken.contains(dev) || devs.iter().take(n).any(|other| other == dev) {
-            return Err(usage!("--wal-dev {}: it is named twice", dev.display()));
-        }
+    refuse!(spec.store != StoreKind::Blue, "--wal-dev: the store {} has no log", spec.store);
+    let is_one_folder = matches!(&devs[..], [dev] if dev.is_dir());
+    refuse!(
+        !is_one_folder && devs.len() != spec.osds as usize,
+        "--wal-dev names {} for {}: one device or file each is needed, or one folder for all",
+        counted(devs.len(), "place"),
+        counted(spec.osds as usize, "OSD")
+    );
+    let mut taken: BTreeSet<_> = spec.devices.iter().map(real).collect();
+    for dev in &devs {
+        refuse!(!taken.insert(dev.clone()), "--wal-dev {}: it is named twice", dev.display());
     }
     Ok(devs)
+}
+
+/// A path by its real name; as it is if it does not exist.
+fn real(path: impl AsRef<Path>) -> PathBuf {
+    path.as_ref().canonicalize().unwrap_or_else(|_| path.as_ref().to_owned())
 }
 
 /// Next power of two of the PGs that give every OSD about [`PGS_PER_OSD`] copies.
@@ -162,16 +158,14 @@ impl Plan {
         spec.check_ranges()?;
         let pool = PoolPlan::settle(&mut spec)?;
         check_devices(&spec, wish.osd_size_bytes.is_some())?;
-        if spec.addr.ip().is_unspecified() {
-            let ip = spec.addr.ip();
-            return Err(usage!(
-                "--addr {ip}: name one address of this machine; clients dial what the map says"
-            ));
-        }
+        let ip = spec.addr.ip();
+        refuse!(
+            ip.is_unspecified(),
+            "--addr {ip}: name one address of this machine; clients dial what the map says"
+        );
         check_bytes("--osd-size", wish.osd_size_bytes.unwrap_or(spec.osd_size_bytes), OSD_SIZE_MIN_BYTES)?;
-        if spec.db_dir.is_some() && spec.store != StoreKind::Blue {
-            return Err(usage!("--db-dir: the store {} has no database", spec.store));
-        }
+        let has_db = spec.store == StoreKind::Blue;
+        refuse!(spec.db_dir.is_some() && !has_db, "--db-dir: the store {} has no database", spec.store);
         spec.wal_devs = wal_devs(&spec)?;
         let slices = slices(&spec)?;
         let (cpu, grid) = settle(&mut spec, wish, &pool, topology)?;
@@ -193,27 +187,19 @@ impl Plan {
     /// The plan for the next start of a stopped testbed. Settings that take effect at a start may change; another value of any
     /// other setting is refused, for the data depends on it.
     pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
-        self.revised(wish, topology, "testbed", "carmine")
+        self.revised::<Plan>(wish, topology)
     }
 
-    /// The same for a `what`, which `command` makes and removes.
-    pub(crate) fn revised(
-        &self,
-        wish: &Wish,
-        topology: &Topology,
-        what: &str,
-        command: &str,
-    ) -> Result<Self> {
+    /// The same for a testbed or a peer.
+    pub(crate) fn revised<P: FolderPlan>(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
         let mut spec = wished(self.spec.clone(), wish);
         spec.check_ranges()?;
         if let Ok(devs) = wal_devs(&spec) {
             spec.wal_devs = devs;
         }
-        self.spec.refuse_other_data(&spec, what, command)?;
-        if spec.addr.ip() != self.addr.ip() {
-            let (new, old) = (spec.addr.ip(), self.addr.ip());
-            return Err(usage!("--addr {new}: this {what} was made with {old}; leave it out"));
-        }
+        self.spec.refuse_other_data::<P>(&spec)?;
+        let (new, old) = (spec.addr.ip(), self.addr.ip());
+        refuse!(new != old, "--addr {new}: this {} was made with {old}; leave it out", P::WHAT);
         let (cpu, grid) = settle(&mut spec, wish, &self.pool, topology)?;
         Ok(Self { spec, cpu, grid, ..self.clone() })
     }
@@ -258,26 +244,22 @@ impl Plan {
     /// The grid, and what else was decided about the processes, as text for a terminal.
     pub fn render(&self) -> String {
         let mut text = self.grid.render();
+        let mut put = |name: &str, value: &dyn Display| text += &format!("{name:<9} {value}\n");
         for (osd, slice) in self.slices.iter().enumerate() {
-            let name = match self.devices.get(slice.device as usize) {
-                Some(path) => path.display().to_string(),
-                None => format!("file device.{}", slice.device),
-            };
+            let file = format!("file device.{}", slice.device);
+            let device =
+                self.devices.get(slice.device as usize).map_or(file, |path| path.display().to_string());
             let (from, size) = (mib(slice.offset_bytes), mib(slice.size_bytes));
-            text.push_str(&format!("slice     osd.{osd}: {name}, {size} from {from}\n"));
+            put("slice", &format!("osd.{osd}: {device}, {size} from {from}"));
         }
-        for dev in &self.wal_devs {
-            text.push_str(&format!("log       {}\n", dev.display()));
-        }
+        self.wal_devs.iter().for_each(|dev| put("log", &dev.display()));
         if self.confinement() != Confine::None {
-            text.push_str(&format!("confine   {}\n", self.confinement()));
+            put("confine", &self.confinement());
         }
         if self.osd_wrap != NONE {
-            text.push_str(&format!("wrapper   {}\n", self.osd_wrap));
+            put("wrapper", &self.osd_wrap);
         }
-        for variable in &self.osd_env {
-            text.push_str(&format!("env       {variable}\n"));
-        }
+        self.osd_env.iter().for_each(|variable| put("env", variable));
         text
     }
 
@@ -343,47 +325,35 @@ fn slices(spec: &TestbedSpec) -> Result<Vec<SlicePlan>> {
 
 /// Fails unless the OSDs, their groups and the named devices fit together. `sized`: a size of block files is asked for.
 fn check_devices(spec: &TestbedSpec, sized: bool) -> Result<()> {
-    let (store, per_device) = (spec.store, spec.osds_per_device);
-    if per_device > 1 && store != StoreKind::Blue {
-        return Err(usage!(
-            "--osds-per-device {per_device}: the store {store} uses no device; take --store blue"
-        ));
-    }
-    if !spec.osds.is_multiple_of(per_device) {
-        return Err(usage!(
-            "--osds-per-device {per_device}: {} cannot be dealt evenly; take a multiple of it as --osds",
-            counted(spec.osds as usize, "OSD")
-        ));
-    }
-    if spec.zero && spec.sparse {
-        return Err(usage!(
-            "--zero and --sparse: one writes zeros everywhere, the other nowhere; leave one of them out"
-        ));
-    }
-    if spec.devices.is_empty() {
+    let (store, per_device, is_blue) = (spec.store, spec.osds_per_device, spec.store == StoreKind::Blue);
+    refuse!(
+        per_device > 1 && !is_blue,
+        "--osds-per-device {per_device}: the store {store} uses no device; take --store blue"
+    );
+    refuse!(
+        !spec.osds.is_multiple_of(per_device),
+        "--osds-per-device {per_device}: {} cannot be dealt evenly; take a multiple of it as --osds",
+        counted(spec.osds as usize, "OSD")
+    );
+    refuse!(
+        spec.zero && spec.sparse,
+        "--zero and --sparse: one writes zeros everywhere, the other nowhere; leave one of them out"
+    );
+    let (given, needed) = (spec.devices.len(), (spec.osds / per_device) as usize);
+    if given == 0 {
         return Ok(());
     }
-    if store != StoreKind::Blue {
-        return Err(usage!(
-            "--devs: the store {store} uses no device; take --store blue or leave --devs out"
-        ));
-    }
-    if sized {
-        return Err(usage!("--osd-size and --devs: a device is used whole; leave one of them out"));
-    }
-    let needed = (spec.osds / per_device) as usize;
-    if spec.devices.len() != needed {
-        let (what, of) = if per_device > 1 { ("group", " of --osds-per-device") } else { ("OSD", "") };
-        return Err(usage!(
-            "--devs names {} for {}{of}: one each is needed",
-            counted(spec.devices.len(), "device"),
-            counted(needed, what)
-        ));
-    }
-    let distinct: BTreeSet<_> = spec.devices.iter().map(|d| d.canonicalize().unwrap_or(d.clone())).collect();
-    if distinct.len() != spec.devices.len() {
-        return Err(usage!("--devs names the same device twice"));
-    }
+    refuse!(!is_blue, "--devs: the store {store} uses no device; take --store blue or leave --devs out");
+    refuse!(sized, "--osd-size and --devs: a device is used whole; leave one of them out");
+    let (what, of) = if per_device > 1 { ("group", " of --osds-per-device") } else { ("OSD", "") };
+    refuse!(
+        given != needed,
+        "--devs names {} for {}{of}: one each is needed",
+        counted(given, "device"),
+        counted(needed, what)
+    );
+    let distinct: BTreeSet<_> = spec.devices.iter().map(real).collect();
+    refuse!(distinct.len() != given, "--devs names the same device twice");
     Ok(())
 }
 
@@ -392,11 +362,9 @@ fn check_devices(spec: &TestbedSpec, sized: bool) -> Result<()> {
 /// # Errors
 /// Says which.
 pub fn check_wipe(wipe: bool, stores_exist: bool, devices: &[PathBuf]) -> Result<()> {
-    match (wipe, stores_exist, devices.is_empty()) {
-        (true, true, _) => Err(usage!("--force-wipe: the stores exist; `destroy` removes them")),
-        (true, false, true) => Err(usage!("--force-wipe: there are no --devs to wipe")),
-        _ => Ok(()),
-    }
+    refuse!(wipe && stores_exist, "--force-wipe: the stores exist; `destroy` removes them");
+    refuse!(wipe && devices.is_empty(), "--force-wipe: there are no --devs to wipe");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,21 +1,35 @@
 //! Writing a drive into the state in which it stays (`--precondition`): a fresh SSD is faster than one that has been full
 //! for a while. First twice its capacity sequentially, then rounds of random writes until their rates are steady.
 
-mod writes;
-
 use std::fmt;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use carmine_load::{parse_bytes, parse_millis};
 use carmine_types::counted;
+use nix::libc;
 use serde::{Deserialize, Serialize};
 
 use crate::Event;
-use crate::error::{Result, failed};
+use crate::error::{Result, TestbedError, failed};
+use crate::slice::open_alone;
 
+/// Bytes of a sequential write, and of a piece of random bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Pieces of random bytes, so that a drive that looks for equal data finds little.
+const PIECES: u64 = 16;
+/// Sequential writes in flight.
+const SEQUENTIAL_DEPTH: usize = 8;
+/// Random writes in flight.
+const RANDOM_DEPTH: usize = 32;
+/// What is written past the page cache begins in memory at a multiple of this.
+const ALIGN_BYTES: usize = 4096;
+/// How often progress is told.
+const LOOK: Duration = Duration::from_millis(50);
 /// Most rounds, as in SNIA's test specification: what is not steady by then never will be.
 const ROUNDS_MAX: usize = 25;
 /// Rounds that are looked at.
@@ -72,35 +86,23 @@ pub struct Preconditioned {
 impl Preconditioned {
     /// One that has no state to bring about.
     fn na(device: &Path, options: &PreconditionOptions) -> Self {
-        let device = device.to_owned();
-        Self {
-            device,
-            outcome: Outcome::Na,
-            bs_bytes: options.bs_bytes,
-            rounds_iops: Vec::new(),
-            seconds: 0.0,
-        }
+        let (device, bs_bytes) = (device.to_owned(), options.bs_bytes);
+        Self { device, outcome: Outcome::Na, bs_bytes, rounds_iops: Vec::new(), seconds: 0.0 }
     }
 }
 
 impl fmt::Display for Preconditioned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = self.device.display();
         let outcome = match self.outcome {
-            Outcome::Na => {
-                return write!(f, "{}: n/a: there is no drive of its own behind it", self.device.display());
-            }
+            Outcome::Na => return write!(f, "{device}: n/a: there is no drive of its own behind it"),
             Outcome::Steady => "steady",
             Outcome::Unsteady => "NOT steady",
         };
-        write!(
-            f,
-            "{}: {outcome} after {} of {} bytes at {:.0} IOPS, {:.0} s",
-            self.device.display(),
-            counted(self.rounds_iops.len(), "round"),
-            self.bs_bytes,
-            self.rounds_iops.last().copied().unwrap_or(0.0),
-            self.seconds
-        )
+        let rounds = counted(self.rounds_iops.len(), "round");
+        let iops = self.rounds_iops.last().copied().unwrap_or(0.0);
+        let (bs_bytes, seconds) = (self.bs_bytes, self.seconds);
+        write!(f, "{device}: {outcome} after {rounds} of {bs_bytes} bytes at {iops:.0} IOPS, {seconds:.0} s")
     }
 }
 
@@ -118,16 +120,11 @@ pub fn run(
     if devices.is_empty() {
         return Ok(vec![Preconditioned::na(Path::new("files"), options)]);
     }
-    let mut done = Vec::with_capacity(devices.len());
-    for device in devices {
-        let result = if is_virtual(device) && !options.virtual_too {
-            Preconditioned::na(device, options)
-        } else {
-            drive(device, wipe, options, cancel, events)?
-        };
-        done.push(result);
-    }
-    Ok(done)
+    let one = |device: &PathBuf| match is_virtual(device) && !options.virtual_too {
+        true => Ok(Preconditioned::na(device, options)),
+        false => drive(device, wipe, options, cancel, events),
+    };
+    devices.iter().map(one).collect()
 }
 
 /// True for disks behind which there need not be one drive: loop devices, mappers, RAM, and those of virtual machines.
@@ -135,10 +132,8 @@ fn is_virtual(device: &Path) -> bool {
     let name = device.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
     let Some(name) = name else { return false };
     let sys = fs::canonicalize(Path::new("/sys/class/block").join(&name)).unwrap_or_default();
-    sys.components().any(|part| {
-        part.as_os_str() == "virtual"
-            || part.as_os_str().to_str().is_some_and(|text| text.starts_with("virtio"))
-    }) || name.starts_with("xvd")
+    let mut parts = sys.iter().filter_map(|part| part.to_str());
+    parts.any(|part| part == "virtual" || part.starts_with("virtio")) || name.starts_with("xvd")
 }
 
 fn drive(
@@ -148,38 +143,105 @@ fn drive(
     cancel: &AtomicBool,
     events: &mut dyn FnMut(Event),
 ) -> Result<Preconditioned> {
-    let started = Instant::now();
-    let mut rounds_iops: Vec<f64> = Vec::new();
+    let (begin, bs_bytes) = (Instant::now(), options.bs_bytes);
+    let stop = || cancel.load(Relaxed) || begin.elapsed() >= Duration::from_millis(options.limit_ms);
     let mut tell = |what: &str, done: u64, total: u64| {
-        let device = device.display();
-        events(Event::Precondition { what: format!("{device}: {what}"), done, total });
+        events(Event::Precondition { what: format!("{}: {what}", device.display()), done, total });
     };
-    let outcome = writes::with_drive(device, wipe, async |drive| {
-        let late = || started.elapsed() >= Duration::from_millis(options.limit_ms);
-        let stop = || cancel.load(Ordering::Relaxed) || late();
-        let total_bytes = 2 * drive.size_bytes();
-        drive
-            .sequential(total_bytes, &stop, &mut |done| tell("writing twice its capacity", done, total_bytes))
-            .await?;
-        while !late() && rounds_iops.len() < ROUNDS_MAX {
-            if cancel.load(Ordering::Relaxed) {
-                return Err(failed!("interrupted"));
-            }
-            tell("rounds of random writes", rounds_iops.len() as u64, ROUNDS_MAX as u64);
-            rounds_iops.push(
-                drive.random_round(options.bs_bytes, Duration::from_millis(options.round_ms), &stop).await?,
-            );
-            if is_steady(&rounds_iops) {
-                return Ok(Outcome::Steady);
-            }
-        }
-        Ok(Outcome::Unsteady)
+    let drive = Drive::open(device, wipe)?;
+    let (pieces, blocks) = (drive.bytes / PIECE_BYTES, (drive.bytes / bs_bytes).max(1));
+    let twice = Work { depth: SEQUENTIAL_DEPTH, bytes: PIECE_BYTES, end: 2 * pieces };
+    drive.write(&twice, &|n| n % pieces, &stop, &mut |done| {
+        tell("writing twice its capacity", done * PIECE_BYTES, 2 * drive.bytes);
     })?;
-    if cancel.load(Ordering::Relaxed) {
+    let (mut outcome, mut rounds_iops) = (Outcome::Unsteady, Vec::new());
+    while outcome == Outcome::Unsteady && rounds_iops.len() < ROUNDS_MAX && !stop() {
+        tell("rounds of random writes", rounds_iops.len() as u64, ROUNDS_MAX as u64);
+        let round = Instant::now();
+        let over = || round.elapsed() >= Duration::from_millis(options.round_ms) || stop();
+        let work = Work { depth: RANDOM_DEPTH, bytes: bs_bytes, end: u64::MAX };
+        let done = drive.write(&work, &|_| fastrand::u64(..blocks), &over, &mut |_| ())?;
+        rounds_iops.push(done as f64 / round.elapsed().as_secs_f64());
+        if is_steady(&rounds_iops) {
+            outcome = Outcome::Steady;
+        }
+    }
+    if cancel.load(Relaxed) {
         return Err(failed!("interrupted"));
     }
-    let (device, bs_bytes) = (device.to_owned(), options.bs_bytes);
-    Ok(Preconditioned { device, outcome, bs_bytes, rounds_iops, seconds: started.elapsed().as_secs_f64() })
+    let (device, seconds) = (device.to_owned(), begin.elapsed().as_secs_f64());
+    Ok(Preconditioned { device, outcome, bs_bytes, rounds_iops, seconds })
+}
+
+/// A drive that nobody else uses.
+struct Drive<'a> {
+    name: &'a Path,
+    /// Past the page cache.
+    file: File,
+    _own: File,
+    bytes: u64,
+    /// Incompressible data.
+    data: Vec<u8>,
+}
+
+/// The writes of a phase.
+struct Work {
+    /// In flight.
+    depth: usize,
+    /// Of each write.
+    bytes: u64,
+    /// Most writes.
+    end: u64,
+}
+
+impl<'a> Drive<'a> {
+    fn open(name: &'a Path, wipe: bool) -> Result<Self> {
+        let own = open_alone(name, wipe)?;
+        let open = || -> io::Result<(File, u64, Vec<u8>)> {
+            let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(name)?;
+            let mut data = vec![0; (PIECES * PIECE_BYTES) as usize + ALIGN_BYTES];
+            File::open("/dev/urandom")?.read_exact(&mut data)?;
+            Ok((file, io::Seek::seek(&mut &own, io::SeekFrom::End(0))?, data))
+        };
+        let (file, bytes, data) = open().map_err(TestbedError::io("precondition", name))?;
+        Ok(Self { name, file, _own: own, bytes, data })
+    }
+
+    /// Writes until `stop`, or all of the work; `place_of` gives the place of each write in units of its size. Tells `progress` the
+    /// writes done, and returns their number when the drive has them all.
+    fn write(
+        &self,
+        work: &Work,
+        place_of: &(dyn Fn(u64) -> u64 + Sync),
+        stop: &(dyn Fn() -> bool + Sync),
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let (next, done, broken) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let data = &self.data[self.data.as_ptr().align_offset(ALIGN_BYTES)..];
+        let writer = || -> io::Result<()> {
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                if number >= work.end || broken.load(Relaxed) || stop() {
+                    return Ok(());
+                }
+                let piece = &data[(number % PIECES * PIECE_BYTES) as usize..][..work.bytes as usize];
+                let written = self.file.write_all_at(piece, place_of(number) * work.bytes);
+                written.inspect_err(|_| broken.store(true, Relaxed))?;
+                done.fetch_add(1, Relaxed);
+            }
+        };
+        let written = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..work.depth).map(|_| scope.spawn(writer)).collect();
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                std::thread::sleep(LOOK);
+                progress(done.load(Relaxed));
+            }
+            writers.into_iter().try_for_each(|writer| writer.join().unwrap_or(Ok(())))
+        });
+        let written = written.and_then(|()| self.file.sync_data());
+        written.map_err(TestbedError::io("precondition", self.name))?;
+        Ok(done.into_inner())
+    }
 }
 
 /// True if the last [`WINDOW`] rates are steady. The definition is SNIA's (Solid State Storage Performance Test Specification,
@@ -194,19 +256,12 @@ fn is_steady(rates: &[f64]) -> bool {
     }
     let most = window.iter().copied().fold(f64::MIN, f64::max);
     let least = window.iter().copied().fold(f64::MAX, f64::min);
-    let rise = slope(window) * (WINDOW - 1) as f64;
+    // The slope of the least-squares line through the rates, times the length of the window.
+    let middle = (WINDOW - 1) as f64 / 2.0;
+    let points = || window.iter().enumerate().map(|(x, y)| (x as f64 - middle, y - mean));
+    let slope = points().map(|(x, y)| x * y).sum::<f64>() / points().map(|(x, _)| x * x).sum::<f64>();
+    let rise = slope * (WINDOW - 1) as f64;
     most - least <= RANGE_MAX * mean && rise.abs() <= RISE_MAX * mean
-}
-
-/// Slope of the least-squares line through the rates at 0, 1, 2, …
-fn slope(rates: &[f64]) -> f64 {
-    let n = rates.len() as f64;
-    let middle = (n - 1.0) / 2.0;
-    let mean = rates.iter().sum::<f64>() / n;
-    let points = || rates.iter().enumerate().map(|(x, y)| (x as f64 - middle, y - mean));
-    let covariance: f64 = points().map(|(x, y)| x * y).sum();
-    let spread: f64 = points().map(|(x, _)| x * x).sum();
-    covariance / spread
 }
 
 #[cfg(test)]
@@ -230,11 +285,5 @@ mod tests {
         ] {
             assert_eq!(is_steady(rates), steady, "{rates:?}");
         }
-    }
-
-    #[test]
-    fn the_slope_is_that_of_the_line() {
-        assert!((slope(&[1.0, 3.0, 5.0, 7.0, 9.0]) - 2.0).abs() < 1e-12);
-        assert!(slope(&[4.0, 4.0, 4.0, 4.0, 4.0]).abs() < 1e-12);
     }
 }

@@ -17,7 +17,7 @@ use crate::daemons::Daemons;
 use crate::error::{Result, failed};
 use crate::layout::Daemon;
 use crate::plan::Plan;
-use crate::space::{Ratios, Space};
+use crate::status::{Ratios, Space};
 use crate::testbed::{Event, StartOptions};
 
 /// Time for one OSD's answer.
@@ -43,14 +43,15 @@ pub struct PgCounts {
 }
 
 /// The answer of one OSD.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub(crate) struct OsdProbe {
     pub(crate) pgs: PgCounts,
     /// Epoch of its map.
-    pub(crate) epoch: u32,
+    epoch: u32,
     pub(crate) reactors: Option<u64>,
     pub(crate) space: Option<Space>,
     /// The whole answer.
+    #[serde(skip)]
     pub(crate) answer: Value,
 }
 
@@ -68,10 +69,6 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    pub(crate) fn is_up(&self, osd: OsdId) -> bool {
-        self.up.contains_key(&osd)
-    }
-
     /// The sum over all OSDs that answered.
     pub(crate) fn counts(&self) -> PgCounts {
         self.up.values().flatten().fold(PgCounts::default(), |sum, osd| PgCounts {
@@ -81,46 +78,26 @@ impl Probe {
         })
     }
 
-    /// All OSDs are up with the same map, and serve all PGs.
-    pub(crate) fn is_ready(&self, plan: &Plan) -> bool {
-        let counts = self.counts();
-        // One that does not answer may have died and not be missed yet.
-        let same = self.up.values().all(|osd| osd.as_ref().is_ok_and(|osd| osd.epoch >= self.epoch));
-        self.epoch > 0
-            && self.up.len() == plan.osds() as usize
-            && same
-            && counts.active >= self.pgs
-            && counts.clean >= self.pgs
-    }
-
-    /// Names for people what `is_ready` misses.
-    pub(crate) fn missing(&self, plan: &Plan) -> String {
+    /// Names for people what is missing until all OSDs are up with the same map and serve all PGs.
+    pub(crate) fn missing(&self, plan: &Plan) -> Option<String> {
+        let (up, osds, counts) = (self.up.len(), plan.osds() as usize, self.counts());
         if self.epoch == 0 {
-            return "the monitor".into();
+            return Some("the monitor".into());
         }
-        let osds = plan.osds() as usize;
-        if self.up.len() < osds {
-            return format!("OSDs: {} of {osds} are up", self.up.len());
+        if up != osds {
+            return Some(format!("OSDs: {up} of {osds} are up"));
         }
-        let silent: Vec<String> =
-            self.up.iter().filter_map(|(id, r)| Some(format!("{id} ({})", r.as_ref().err()?))).collect();
+        // One that does not answer may have died and not be missed yet.
+        let silent = |(id, answer): (&OsdId, &std::result::Result<_, String>)| {
+            Some(format!("{id} ({})", answer.as_ref().err()?))
+        };
+        let silent: Vec<String> = self.up.iter().filter_map(silent).collect();
         if !silent.is_empty() {
-            return format!("an answer of {}", silent.join(", "));
+            return Some(format!("an answer of {}", silent.join(", ")));
         }
-        let counts = self.counts();
-        format!("PGs: {} of {} are active, {} clean", counts.active, self.pgs, counts.clean)
-    }
-}
-
-/// A reactor for the controller: it sleeps whenever it can and has nothing to do with the testbed's CPUs.
-fn reactor() -> Config {
-    Config {
-        name: "probe".into(),
-        poll: PollPolicy::Sleep,
-        alien_threads: 0,
-        arena_bytes_per_shard: ARENA_BYTES,
-        ring_entries: RING_ENTRIES,
-        ..Config::default()
+        let behind = self.up.values().flatten().any(|osd| osd.epoch < self.epoch);
+        let waits = behind || counts.active.min(counts.clean) < self.pgs;
+        waits.then(|| format!("PGs: {} of {} are active, {} clean", counts.active, self.pgs, counts.clean))
     }
 }
 
@@ -132,7 +109,16 @@ pub(crate) fn with_client<R>(
     work: impl AsyncFnOnce(&Shard, &Rc<Client>) -> R,
 ) -> Result<R> {
     let options = Options { connect_timeout: limit, op_timeout: Some(op_limit), ..Options::default() };
-    block_on(reactor(), async move |shard: Shard| {
+    // It sleeps whenever it can and has nothing to do with the testbed's CPUs.
+    let config = Config {
+        name: "probe".into(),
+        poll: PollPolicy::Sleep,
+        alien_threads: 0,
+        arena_bytes_per_shard: ARENA_BYTES,
+        ring_entries: RING_ENTRIES,
+        ..Config::default()
+    };
+    block_on(config, async move |shard: Shard| {
         let client = Client::connect(&shard, mon, options).await.map_err(|e| failed!("{e}"))?;
         let result = work(&shard, &client).await;
         client.shutdown();
@@ -153,26 +139,21 @@ pub(crate) fn wait_until_ready(
     with_client(mon, limit, limit.min(ANSWER_LIMIT), async |shard, client| {
         loop {
             let found = look(client).await;
-            if found.is_ready(plan) {
-                return Ok(());
-            }
+            let Some(missing) = found.missing(plan) else { return Ok(()) };
             daemons.check()?;
             if start.cancel.load(Ordering::Relaxed) {
                 return Err(failed!("interrupted"));
             }
-            (start.events)(Event::Waiting(found.missing(plan)));
             if Instant::now() > end {
-                return Err(late(&found, plan, daemons, start.limit));
+                let what =
+                    format!("not ready after {} s: still waiting for {missing}", start.limit.as_secs());
+                let down = (0..plan.osds()).map(OsdId).find(|osd| !found.up.contains_key(osd));
+                return Err(daemons.death(Daemon::Osd(down.unwrap_or(OsdId(0))), &what));
             }
+            (start.events)(Event::Waiting(missing));
             shard.sleep(PAUSE).await;
         }
     })?
-}
-
-fn late(found: &Probe, plan: &Plan, daemons: &Daemons, limit: Duration) -> crate::TestbedError {
-    let what = format!("not ready after {} s: still waiting for {}", limit.as_secs(), found.missing(plan));
-    let down = (0..plan.osds()).map(OsdId).find(|osd| !found.is_up(*osd));
-    daemons.death(Daemon::Osd(down.unwrap_or(OsdId(0))), &what)
 }
 
 /// One question to one OSD, whose answer may take `limit`.
@@ -187,11 +168,7 @@ pub(crate) async fn look(client: &Rc<Client>) -> Probe {
     let mut seen = Probe {
         epoch: map.epoch.0,
         pgs: map.pools.values().map(|pool| u64::from(pool.pg_num)).sum(),
-        ratios: Some(Ratios {
-            nearfull: map.nearfull_ratio,
-            backfillfull: map.backfillfull_ratio,
-            full: map.full_ratio,
-        }),
+        ratios: Some([map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio]),
         ..Probe::default()
     };
     // All at once: one that hangs costs its time limit, not everybody's.
@@ -216,18 +193,8 @@ pub(crate) async fn look(client: &Rc<Client>) -> Probe {
 }
 
 fn parse(text: &str) -> std::result::Result<OsdProbe, String> {
-    let answer: Value = serde_json::from_str(text).map_err(|e| format!("its status is no JSON: {e}"))?;
-    let number = |path: &str| answer.pointer(path).and_then(Value::as_u64);
-    let need = |path: &str| number(path).ok_or_else(|| format!("its status has no number at {path}"));
-    Ok(OsdProbe {
-        pgs: PgCounts {
-            total: need("/pgs/total")?,
-            active: need("/pgs/active")?,
-            clean: need("/pgs/clean")?,
-        },
-        epoch: u32::try_from(need("/epoch")?).unwrap_or(u32::MAX),
-        reactors: number("/reactors"),
-        space: Space::of(&answer),
-        answer,
-    })
+    let unusable = |e| format!("its status cannot be read: {e}");
+    let answer: Value = serde_json::from_str(text).map_err(unusable)?;
+    let probe = OsdProbe::deserialize(&answer).map_err(unusable)?;
+    Ok(OsdProbe { answer, ..probe })
 }

@@ -3,13 +3,12 @@
 //! A pid alone may have been given to a stranger since; with the start time from `/proc` (clock ticks
 //! after boot, plus the boot id) it names one process for ever, so a stranger is never signalled.
 
-use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fs_err::{self as fs, OpenOptions};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +27,12 @@ pub struct ProcessId {
 }
 
 fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
 /// State letter and start time of a process, if it exists.
 fn proc_stat(pid: i32) -> Option<(char, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command name stands in brackets and may hold spaces and brackets itself: cut after the last one.
     let rest = &stat[stat.rfind(')')? + 1..];
     let mut fields = rest.split_ascii_whitespace();
@@ -54,14 +53,10 @@ impl ProcessId {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        if !self.alive() {
-            return Ok(());
-        }
-        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
+        let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.alive()) else { return Ok(()) };
         match kill_process(pid, signal) {
-            Ok(()) => Ok(()),
-            Err(e) if e == rustix::io::Errno::SRCH => Ok(()),
-            Err(e) => Err(failed!("cannot signal process {}: {e}", self.pid)),
+            Err(e) if e != rustix::io::Errno::SRCH => Err(failed!("cannot signal process {}: {e}", self.pid)),
+            _ => Ok(()),
         }
     }
 
@@ -104,32 +99,21 @@ impl ProcessId {
     }
 }
 
-/// Starts a command line with `env` added to the environment, its standard output and error appended to `log` and no
-/// standard input. A daemon leaves the terminal's session itself (see [`detach`]); what does not (a wrapper) gets a
-/// process group of its own with `own_group`, so that Ctrl-C in the terminal is not for it.
-pub(crate) fn spawn(
-    line: &[OsString],
-    env: &[(OsString, OsString)],
-    own_group: bool,
-    log: &Path,
-) -> Result<Child> {
-    let (program, args) = line.split_first().ok_or_else(|| failed!("an empty command line"))?;
+/// A command that runs in /, appends its standard output and error to `log`, and has no standard input. A daemon leaves the
+/// terminal's session itself (see [`detach`]).
+pub(crate) fn logged(program: impl AsRef<OsStr>, log: &Path) -> Result<Command> {
+    let out = OpenOptions::new().create(true).append(true).open(log)?.into_parts().0;
     let mut command = Command::new(program);
-    command.args(args).envs(env.iter().map(|(name, value)| (name, value))).current_dir("/");
-    if own_group {
-        command.process_group(0);
-    }
-    log_to(&mut command, log)?.spawn().map_err(TestbedError::io("start", Path::new(program)))
+    command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).current_dir("/");
+    Ok(command)
 }
 
-/// Lets a command append its standard output and error to `log`, and gives it no standard input.
-pub(crate) fn log_to<'a>(command: &'a mut Command, log: &Path) -> Result<&'a mut Command> {
-    let open = || {
-        let out = OpenOptions::new().create(true).append(true).open(log)?;
-        Ok((out.try_clone()?, out))
-    };
-    let (out, err) = open().map_err(TestbedError::io("open", log))?;
-    Ok(command.stdin(Stdio::null()).stdout(out).stderr(err))
+/// Starts a command.
+///
+/// # Errors
+/// The text names the program.
+pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
+    command.spawn().map_err(TestbedError::io("start", command.get_program()))
 }
 
 /// Starts a command confined to `cpus`: a child inherits the affinity of the thread that starts it, so a thread of its
@@ -138,13 +122,15 @@ pub(crate) fn log_to<'a>(command: &'a mut Command, log: &Path) -> Result<&'a mut
 /// # Errors
 /// The CPUs may not be used, or the program does not start.
 pub fn spawn_on(command: &mut Command, cpus: &[usize]) -> Result<Child> {
-    let program = Path::new(command.get_program()).to_path_buf();
-    let start = || {
-        restrict_to(cpus)?;
-        command.spawn().map_err(TestbedError::io("start", &program))
-    };
+    let start = || restrict_to(cpus).and_then(|()| spawn(command));
     std::thread::scope(|scope| scope.spawn(start).join())
-        .unwrap_or_else(|_| Err(failed!("cannot start {}", program.display())))
+        .unwrap_or_else(|_| Err(failed!("the thread that starts a program has died")))
+}
+
+/// The folders of all processes in `/proc`, by pid.
+pub(crate) fn all() -> impl Iterator<Item = (i32, PathBuf)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
 /// Called first by a daemon: leaves the terminal's session, so that Ctrl-C and hang-up in the terminal
@@ -175,13 +161,11 @@ pub fn restrict_to(cpus: &[usize]) -> Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }
+    const MAX: usize = rustix::thread::CpuSet::MAX_CPU;
     let mut set = rustix::thread::CpuSet::new();
     for &cpu in cpus {
-        if cpu >= rustix::thread::CpuSet::MAX_CPU {
-            return Err(failed!(
-                "CPU {cpu} is beyond the {} that can be named",
-                rustix::thread::CpuSet::MAX_CPU
-            ));
+        if cpu >= MAX {
+            return Err(failed!("CPU {cpu} is beyond the {MAX} that can be named"));
         }
         set.set(cpu);
     }

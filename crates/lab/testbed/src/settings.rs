@@ -123,36 +123,6 @@ impl<T: fmt::Display> fmt::Display for OrAuto<T> {
     }
 }
 
-/// Takes over what was asked for.
-pub(crate) trait Wished<T> {
-    fn take(&mut self, wish: Option<&T>);
-}
-
-impl<T: Clone> Wished<T> for T {
-    fn take(&mut self, wish: Option<&T>) {
-        if let Some(value) = wish {
-            self.clone_from(value);
-        }
-    }
-}
-
-impl<T: Clone> Wished<T> for Option<T> {
-    fn take(&mut self, wish: Option<&T>) {
-        if wish.is_some() {
-            *self = wish.cloned();
-        }
-    }
-}
-
-macro_rules! kind_of {
-    () => {
-        (false, $crate::settings::Kind::Text)
-    };
-    ($kind:expr) => {
-        (true, $kind)
-    };
-}
-
 macro_rules! spec_type {
     ($type:ty) => { Option<$type> };
     ($type:ty, $default:expr) => { $type };
@@ -224,7 +194,11 @@ macro_rules! settings {
         impl $spec {
             /// Takes over what is asked for.
             pub fn apply(&mut self, wish: &$wish) {
-                $($crate::settings::Wished::take(&mut self.$field, wish.$field.as_ref());)+
+                $(
+                    if let Some(value) = &wish.$field {
+                        self.$field = value.clone().into();
+                    }
+                )+
                 $(self.$group.apply(&wish.$group);)?
             }
         }
@@ -245,13 +219,17 @@ macro_rules! settings {
         }
 
         pub(crate) const $table: &[$crate::settings::Setting] = &[$({
-            let (in_studies, kind) = kind_of!($($kind)?);
+            let kinds: &[$crate::settings::Kind] = &[$($kind)?];
+            let (in_studies, kind) = match kinds {
+                [kind] => (true, *kind),
+                _ => (false, $crate::settings::Kind::Text),
+            };
             let peer = !stringify!($($peer)?).is_empty();
-            let (name, about) = (stringify!($field), concat!($($help),+));
-            let axis = $crate::settings::Axis { name, option: $option, role: $crate::settings::Role::$role, kind, about };
+            let (name, option, about) = (stringify!($field), $option, concat!($($help),+));
+            let axis = $crate::settings::Axis { name, option, role: $crate::settings::Role::$role, kind, about };
             $crate::settings::Setting { axis, in_studies, peer }
         }),+];
     };
 }
 
-pub(crate) use {kind_of, settings, spec_default, spec_type};
+pub(crate) use {settings, spec_default, spec_type};

@@ -1,15 +1,16 @@
 //! Several OSDs on one device (`--osds-per-device`): each has a slice of it, and locks that while it runs.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Seek, SeekFrom};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use fs_err as fs;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, TestbedError, failed, usage};
+use crate::error::{Result, TestbedError, failed, refuse, usage};
 
 /// Slices begin at multiples of this.
 const ALIGN_BYTES: u64 = 1 << 20;
@@ -50,19 +51,39 @@ pub(crate) fn share_of(device: &Path, parts: u32, least_bytes: u64) -> Result<u6
         Ok((file.metadata()?.file_type().is_block_device(), file.seek(SeekFrom::End(0))?))
     };
     let (is_device, bytes) = open().map_err(|e| usage!("--devs {}: {e}", device.display()))?;
-    if !is_device {
-        return Err(usage!("--devs {}: this is no block device", device.display()));
-    }
+    refuse!(!is_device, "--devs {}: this is no block device", device.display());
     let share = bytes / u64::from(parts) / ALIGN_BYTES * ALIGN_BYTES;
-    if share < least_bytes {
-        return Err(usage!(
-            "--osds-per-device {parts}: each slice of {} would have {} MiB, and an OSD needs {}; lower it",
-            device.display(),
-            share >> 20,
-            least_bytes >> 20
+    refuse!(
+        share < least_bytes,
+        "--osds-per-device {parts}: each slice of {} would have {} MiB, and an OSD needs {}; lower it",
+        device.display(),
+        share >> 20,
+        least_bytes >> 20
+    );
+    Ok(share)
+}
+
+/// The head of a device must be zero for this long; every label and partition table begins there.
+pub(crate) const BLANK_BYTES: usize = 1 << 20;
+
+/// Opens a block device for this process alone. It must be blank unless `wipe`.
+///
+/// # Errors
+/// It is no block device, is not blank, is in use (a mounted one cannot be opened exclusively), or cannot be read.
+pub(crate) fn open_alone(device: &Path, wipe: bool) -> Result<File> {
+    let name = device.display();
+    let is_device = fs::metadata(device)?.file_type().is_block_device();
+    refuse!(!is_device, "--devs {name}: this is no block device");
+    let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device);
+    let mut opened = opened.map_err(TestbedError::io("open for itself alone (is it mounted?)", device))?;
+    let mut head = vec![0; BLANK_BYTES];
+    opened.read_exact(&mut head).map_err(TestbedError::io("read", device))?;
+    if !wipe && head.iter().any(|byte| *byte != 0) {
+        return Err(failed!(
+            "{name} is not blank: name another device, or take --force-wipe, which destroys what is on it"
         ));
     }
-    Ok(share)
+    Ok(opened)
 }
 
 /// Holds a slice; released when dropped, and by the kernel when the process ends.
@@ -93,7 +114,7 @@ pub fn lock(path: &Path, slice: &SlicePlan) -> Result<SliceLock> {
         }
         Err(e) => return Err(failed!("cannot lock a slice of {}: {e}", path.display())),
     }
-    let is_device = file.metadata().map_err(TestbedError::io("look at", path))?.file_type().is_block_device();
+    let is_device = file.metadata()?.file_type().is_block_device();
     let device = if is_device { claim_device(path, &file)? } else { None };
     Ok(SliceLock { _range: file, _device: device })
 }

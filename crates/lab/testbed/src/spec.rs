@@ -12,9 +12,10 @@ use clap::Parser as _;
 use serde_json::{Map, Value};
 
 use crate::confine::{ConfineCpus, ConfineKind};
-use crate::error::{Result, usage};
+use crate::error::{Result, refuse, usage};
+use crate::folder::FolderPlan;
 pub use crate::settings::{Axis, Kind, OrAuto, Role, Setting, count};
-use crate::settings::{kind_of, long, settings, spec_default, spec_type};
+use crate::settings::{long, settings, spec_default, spec_type};
 
 /// Where a testbed lives.
 #[derive(clap::Args, Clone, Debug)]
@@ -191,29 +192,22 @@ const TUNING_PART: &str = "tuning";
 
 /// Axes that are options of `up`, for every store.
 pub fn place_axes() -> impl Iterator<Item = &'static Axis> {
-    in_studies(PLACES, |_| true)
+    PLACES.iter().filter(|setting| setting.in_studies).map(|setting| &setting.axis)
 }
 
 /// Axes that are options of `up`, for the store `blue` only.
 pub fn tuning_axes() -> impl Iterator<Item = &'static Axis> {
-    in_studies(TUNING, |_| true)
+    TUNING.iter().filter(|setting| setting.in_studies).map(|setting| &setting.axis)
 }
 
 /// Axes that are options of `peer up`, too.
 pub fn peer_axes() -> impl Iterator<Item = &'static Axis> {
-    in_studies(PLACES, |setting| setting.peer)
+    PLACES.iter().filter(|setting| setting.in_studies && setting.peer).map(|setting| &setting.axis)
 }
 
 /// Parts of a specification that a peer does not have.
 pub(crate) fn not_of_peers() -> impl Iterator<Item = &'static str> {
     PLACES.iter().filter(|setting| !setting.peer).map(|setting| setting.axis.name).chain([TUNING_PART])
-}
-
-fn in_studies(
-    table: &'static [Setting],
-    wanted: fn(&Setting) -> bool,
-) -> impl Iterator<Item = &'static Axis> {
-    table.iter().filter(move |s| s.in_studies && wanted(s)).map(|setting| &setting.axis)
 }
 
 /// Each axis that is an option of `up`, and where the plan in a result has its value.
@@ -223,42 +217,30 @@ pub fn axis_paths() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// The options of `peer up` that `up` has as well, with the same help.
-#[derive(Clone, Debug)]
-pub struct PeerSettings(pub Wish);
-
-impl clap::Args for PeerSettings {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        let of_others = |arg: &clap::Arg| {
-            let same = |setting: &&Setting| arg.get_long() == Some(long(setting.axis.option));
-            PLACES.iter().chain(TUNING).find(same).is_some_and(|setting| !setting.peer)
-        };
-        Wish::augment_args(command).mut_args(|arg| if of_others(&arg) { arg.hide(true) } else { arg })
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
+#[derive(clap::Args, Clone, Debug)]
+#[command(mut_args(hide_unless_of_peers))]
+pub struct PeerSettings {
+    #[command(flatten)]
+    wish: Wish,
 }
 
-impl clap::FromArgMatches for PeerSettings {
-    fn from_arg_matches(matches: &clap::ArgMatches) -> std::result::Result<Self, clap::Error> {
-        let wish = Wish::from_arg_matches(matches)?;
-        match wish.given().into_iter().find(|setting| !setting.peer) {
-            None => Ok(Self(wish)),
-            Some(setting) => {
-                let text =
-                    format!("--{}: a peer has no such setting; leave it out\n", long(setting.axis.option));
-                Err(clap::Error::raw(clap::error::ErrorKind::UnknownArgument, text))
-            }
-        }
-    }
+fn hide_unless_of_peers(arg: clap::Arg) -> clap::Arg {
+    let same = |setting: &&Setting| arg.get_long() == Some(long(setting.axis.option));
+    let is_hidden = PLACES.iter().chain(TUNING).find(same).is_some_and(|setting| !setting.peer);
+    if is_hidden { arg.hide(true) } else { arg }
+}
 
-    fn update_from_arg_matches(
-        &mut self,
-        matches: &clap::ArgMatches,
-    ) -> std::result::Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+impl PeerSettings {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// A setting that a peer does not have.
+    pub fn wish(&self) -> Result<&Wish> {
+        for setting in self.wish.given() {
+            let option = long(setting.axis.option);
+            refuse!(!setting.peer, "--{option}: a peer has no such setting; leave it out");
+        }
+        Ok(&self.wish)
     }
 }
 
@@ -312,13 +294,12 @@ fn options(table: &[Setting], name: &str, value: &Value) -> std::result::Result<
     let setting = table.iter().find(|setting| setting.axis.name == name);
     let setting = setting
         .ok_or_else(|| format!("there is no setting `{name}`; `carmine plan --print-spec` shows all"))?;
-    let word = |text: String| format!("--{}={text}", long(setting.axis.option));
+    let word = |value: &Value| format!("--{}={}", long(setting.axis.option), plain(value));
     match value {
-        Value::Null => Ok(Vec::new()),
-        Value::Array(list) if name == "osd_env" => Ok(list.iter().map(|value| word(plain(value))).collect()),
-        Value::Array(list) if list.is_empty() => Ok(Vec::new()),
         Value::Object(_) => Err(format!("{name} is no table")),
-        value => Ok(vec![word(plain(value))]),
+        Value::Array(list) if name == "osd_env" => Ok(list.iter().map(word).collect()),
+        value if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => Ok(Vec::new()),
+        value => Ok(vec![word(value)]),
     }
 }
 
@@ -369,30 +350,25 @@ impl TestbedSpec {
                 Kind::PowerOfTwo { max } => (1, max),
                 _ => continue,
             };
-            if !(min..=max).contains(&number) {
-                return Err(usage!("{} {number}: take {min} to {max}", axis.option));
-            }
-            if matches!(axis.kind, Kind::PowerOfTwo { .. }) && !number.is_power_of_two() {
-                return Err(usage!("{} {number}: take a power of two", axis.option));
-            }
+            let option = axis.option;
+            refuse!(!(min..=max).contains(&number), "{option} {number}: take {min} to {max}");
+            let is_free = !matches!(axis.kind, Kind::PowerOfTwo { .. });
+            refuse!(!is_free && !number.is_power_of_two(), "{option} {number}: take a power of two");
         }
         Ok(())
     }
 
-    /// Fails if `next` differs in anything that the data of a `what` depends on; `command` makes and removes it.
-    pub(crate) fn refuse_other_data(&self, next: &Self, what: &str, command: &str) -> Result<()> {
-        let (json, other) = (self.json(), next.json());
-        for Axis { name, option, .. } in
-            PLACES.iter().map(|s| s.axis).filter(|axis| axis.role == Role::Layout)
-        {
-            if json[name] != other[name] {
-                return Err(usage!(
-                    "{option} {}: this {what} was made with {}; leave the option out, or make another {what} in another --dir \
-                     (`{command} destroy` removes this one)",
-                    shown(name, &other[name]),
-                    shown(name, &json[name])
-                ));
-            }
+    /// Fails if `next` differs in anything that the data depends on.
+    pub(crate) fn refuse_other_data<P: FolderPlan>(&self, next: &Self) -> Result<()> {
+        let (json, other, what, command) = (self.json(), next.json(), P::WHAT, P::COMMAND);
+        for Setting { axis: Axis { name, option, role, .. }, .. } in PLACES {
+            refuse!(
+                *role == Role::Layout && json[name] != other[name],
+                "{option} {}: this {what} was made with {}; leave the option out, or make another {what} in another --dir \
+                 (`{command} destroy` removes this one)",
+                shown(name, &other[name]),
+                shown(name, &json[name])
+            );
         }
         Ok(())
     }
@@ -405,9 +381,8 @@ impl TuningWish {
     /// Names the options.
     pub fn refuse_without_device(&self, store: StoreKind) -> Result<()> {
         let given: Vec<String> = self.given().iter().map(|s| format!("--{}", long(s.axis.option))).collect();
-        if store != StoreKind::Blue && !given.is_empty() {
-            return Err(usage!("{}: the store {store} uses no device", given.join(", ")));
-        }
+        let unused = store != StoreKind::Blue && !given.is_empty();
+        refuse!(unused, "{}: the store {store} uses no device", given.join(", "));
         Ok(())
     }
 }
@@ -545,7 +520,10 @@ mod tests {
         }
         let help = <Peer as clap::CommandFactory>::command().render_long_help().to_string();
         assert!(help.contains("--client-cpus") && !help.contains("--reactors"), "{help}");
-        let parse = |words: &str| Peer::try_parse_from(words.split(' ')).map(|peer| peer.settings.0.osds);
+        let parse = |words: &str| {
+            let peer = Peer::try_parse_from(words.split(' ')).unwrap();
+            peer.settings.wish().map(|wish| wish.osds)
+        };
         assert_eq!(parse("peer --osds 2").unwrap(), Some(2));
         let error = parse("peer --reactors 2").unwrap_err().to_string();
         assert!(error.contains("--reactors: a peer has no such setting"), "{error}");

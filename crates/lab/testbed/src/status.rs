@@ -7,17 +7,53 @@ use carmine_types::OsdId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::{Result, failed, usage};
+use crate::error::{Result, failed, refuse};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 pub use crate::probe::PgCounts;
 use crate::probe::{self, Probe};
 use crate::process::ProcessId;
-use crate::space::{Fullness, Space};
 use crate::testbed::{http_addr, mon_addr, require_plan};
 
 /// Time for the running processes to answer.
 const LIMIT: Duration = Duration::from_secs(3);
+
+/// A store's room for data, as its OSD tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    pub total_bytes: u64,
+    pub used_bytes: u64,
+    /// What data may still take; less than the difference, for the store keeps something back.
+    pub free_bytes: u64,
+}
+
+carmine_types::words! {
+    /// How full the monitor calls an OSD.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Fullness: "degree" {
+        /// Worth a warning.
+        Nearfull = "nearfull",
+        /// No data is moved to it.
+        Backfillfull = "backfillfull",
+        /// Writes of clients wait.
+        Full = "full",
+    }
+}
+
+/// Parts of a store at which it is called each of [`Fullness::ALL`].
+pub(crate) type Ratios = [f32; 3];
+
+impl Space {
+    /// How full it is, if it is; as the monitor judges what the OSD reports to it.
+    pub(crate) fn fullness(&self, ratios: &Ratios) -> Option<Fullness> {
+        // A store that takes no more data is full.
+        let used = if self.free_bytes == 0 { self.total_bytes } else { self.used_bytes };
+        let share = (used as f64 / self.total_bytes.max(1) as f64) as f32;
+        let degrees = Fullness::ALL.iter().zip(ratios).rev();
+        degrees.into_iter().find_map(|(degree, ratio)| (share >= *ratio).then_some(*degree))
+    }
+}
 
 /// One OSD.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -84,9 +120,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Asks one OSD a question of its admin protocol (JSON); returns the answer (JSON).
 pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
     let plan = require_plan(layout)?;
-    if osd.0 >= plan.osds() {
-        return Err(usage!("{osd}: this testbed has OSDs 0 to {}", plan.osds() - 1));
-    }
+    refuse!(osd.0 >= plan.osds(), "{osd}: this testbed has OSDs 0 to {}", plan.osds() - 1);
     let addr = mon_addr(layout)
         .ok_or_else(|| failed!("the monitor of {} is not running", layout.dir().display()))?;
     probe::ask(addr, osd, question, ANSWER_LIMIT)
@@ -116,7 +150,7 @@ pub fn status(layout: &Layout) -> Result<Status> {
             pid,
             http: pid.and_then(|_| Some(http_addr(layout, id)?.to_string())),
             admin_socket: pid.map(|_| layout.admin_socket(id)).filter(|path| path.exists()),
-            up: seen.is_up(id),
+            up: answer.is_some(),
             reactors: found.and_then(|o| o.reactors),
             pgs: found.map(|o| o.pgs),
             space: found.and_then(|o| o.space),
@@ -125,12 +159,12 @@ pub fn status(layout: &Layout) -> Result<Status> {
             detail: found.map(|o| o.answer.clone()),
         });
     }
-    let alive = osds.iter().filter(|o| o.pid.is_some()).count() + usize::from(mon_pid.is_some());
+    let runs = mon_pid.is_some() || osds.iter().any(|o| o.pid.is_some());
     let state = if !plan.complete {
         problems
             .push("an `up` was interrupted while it made this testbed: `carmine destroy` removes it".into());
         "incomplete"
-    } else if alive == 0 {
+    } else if !runs {
         "stopped"
     } else {
         complain(&plan, layout, &osds, mon_pid, &seen, &mut problems);
@@ -144,7 +178,7 @@ pub fn status(layout: &Layout) -> Result<Status> {
         mon_addr: addr.map(|a| a.to_string()),
         epoch: known.map(|p| p.epoch),
         osds,
-        full_ratio: known.and_then(|p| Some(p.ratios?.full)),
+        full_ratio: known.and_then(|p| p.ratios?.last().copied()),
         pgs_total: known.map(|p| p.pgs),
         pgs: known.map(Probe::counts),
         problems,
@@ -161,38 +195,36 @@ fn complain(
     seen: &Probe,
     problems: &mut Vec<String>,
 ) {
+    let known = seen.epoch > 0;
     let dead = |daemon: Daemon| format!("{daemon} is dead; see {}", layout.log(daemon).display());
-    if mon_pid.is_none() {
-        problems.push(dead(Daemon::Mon));
-    }
-    for osd in osds {
+    problems.extend(mon_pid.is_none().then(|| dead(Daemon::Mon)));
+    problems.extend(osds.iter().filter_map(|osd| {
         let daemon = Daemon::Osd(OsdId(osd.id));
         match (osd.pid, &osd.problem) {
-            (None, _) => problems.push(dead(daemon)),
-            (Some(_), Some(why)) => problems.push(format!("{daemon} does not answer: {why}")),
-            (Some(_), None) if !osd.up && seen.epoch > 0 => {
-                problems.push(format!("{daemon} runs but is not up"))
-            }
-            _ => {}
+            (None, _) => Some(dead(daemon)),
+            (Some(_), Some(why)) => Some(format!("{daemon} does not answer: {why}")),
+            (Some(_), None) => (!osd.up && known).then(|| format!("{daemon} runs but is not up")),
         }
+    }));
+    let (active, pgs) = (seen.counts().active, seen.pgs);
+    match seen.missing(plan).filter(|_| known && problems.is_empty()) {
+        Some(missing) => problems.push(format!("waiting for {missing}")),
+        None if known && active < pgs => problems.push(format!(
+            "{active} of {pgs} PGs are active; ops of the others wait until all their OSDs are up"
+        )),
+        None => {}
     }
-    if seen.epoch > 0 && problems.is_empty() && !seen.is_ready(plan) {
-        problems.push(format!("waiting for {}", seen.missing(plan)));
-    } else if seen.epoch > 0 && seen.counts().active < seen.pgs {
-        let text = "ops of the others wait until all their OSDs are up";
-        problems.push(format!("{} of {} PGs are active; {text}", seen.counts().active, seen.pgs));
-    }
-    for (osd, space) in osds.iter().filter_map(|osd| Some((osd, osd.space?))) {
-        if osd.fullness == Some(Fullness::Full) {
-            problems.push(format!(
-                "osd.{} is full ({} of {} MiB are used), so the pools are full and writes wait: remove objects, or make the \
-                 testbed with a larger --osd-size",
-                osd.id,
-                space.used_bytes >> 20,
-                space.total_bytes >> 20
-            ));
-        }
-    }
+    let full = osds.iter().filter(|osd| osd.fullness == Some(Fullness::Full));
+    problems.extend(full.filter_map(|osd| {
+        let space = osd.space?;
+        Some(format!(
+            "osd.{} is full ({} of {} MiB are used), so the pools are full and writes wait: remove objects, or make the testbed \
+             with a larger --osd-size",
+            osd.id,
+            space.used_bytes >> 20,
+            space.total_bytes >> 20
+        ))
+    }));
 }
 
 #[cfg(test)]
@@ -228,5 +260,16 @@ mod tests {
         assert!(of(None).is_empty() && of(Some(Fullness::Nearfull)).is_empty());
         let [said] = &of(Some(Fullness::Full))[..] else { panic!("one problem") };
         assert!(said.starts_with("osd.0 is full (62 of 64 MiB are used)"), "{said}");
+    }
+
+    #[test]
+    fn degrees_are_those_of_the_map() {
+        let ratios = [0.85, 0.90, 0.95];
+        let of = |used: u64, free: u64| {
+            Space { total_bytes: 100, used_bytes: used, free_bytes: free }.fullness(&ratios)
+        };
+        assert_eq!((of(0, 100), of(84, 16)), (None, None));
+        assert_eq!((of(85, 15), of(90, 10)), (Some(Fullness::Nearfull), Some(Fullness::Backfillfull)));
+        assert_eq!((of(95, 5), of(20, 0)), (Some(Fullness::Full), Some(Fullness::Full)));
     }
 }

@@ -1,23 +1,28 @@
 //! A testbed: a folder with a plan, and the processes that run by it.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use carmine_types::OsdId;
+use fs_err as fs;
 
-use crate::daemons::{self, Daemons};
-use crate::error::{Result, TestbedError, failed, usage};
+use crate::bounded::{Ended, run_tool};
+use crate::daemons::{self, Daemons, arguments};
+use crate::error::{Result, failed, refuse, usage};
 use crate::folder::{self, Bed, FolderPlan, daemons_of, running};
 use crate::layout::{Daemon, DaemonPrograms, Layout};
-use crate::plan::{PLAN_FORMAT, Plan};
-use crate::{confine, files, mkfs, probe};
+use crate::plan::Plan;
+use crate::{confine, files, probe};
 
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
 const MON_PAUSE: Duration = Duration::from_millis(5);
+
+/// `carmine-osd --mkfs` prints `progress DONE TOTAL`, in bytes, for each step.
+const PROGRESS: &str = "progress ";
 
 /// Progress of making or starting a testbed, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,23 +69,12 @@ pub struct StartOptions<'a> {
 pub type Testbed = Bed<Plan>;
 
 impl FolderPlan for Plan {
-    const FORMAT: u32 = PLAN_FORMAT;
     const FILE: &'static str = "testbed.json";
     const WHAT: &'static str = "testbed";
     const COMMAND: &'static str = "carmine";
 
-    fn osds(&self) -> u32 {
-        self.spec.osds
-    }
-
-    fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    /// Block files that OSDs share.
-    fn own_files(&self, layout: &Layout) -> Vec<PathBuf> {
-        let slices = self.slices.iter().filter(|_| self.devices.is_empty());
-        slices.map(|slice| layout.device_file(slice.device)).collect()
+    fn base(&self) -> &Plan {
+        self
     }
 }
 
@@ -102,22 +96,17 @@ impl Testbed {
     }
 
     fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
-        let osds: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
-        let stores = osds.iter().map(|id| self.layout.osd_dir(*id));
-        for dir in [self.layout.run_dir(), self.layout.mon_dir()].into_iter().chain(stores) {
-            fs::create_dir_all(&dir).map_err(TestbedError::io("create", &dir))?;
-        }
+        self.make_folders()?;
         if self.plan.store.is_durable() {
             self.check_space()?;
-            for osd in osds {
-                mkfs::run(&self.layout, &start.programs, osd, wipe, start.cancel, start.events)?;
+            for osd in (0..self.plan.osds()).map(OsdId) {
+                make_store(&self.layout, osd, wipe, start)?;
             }
         }
         self.plan.complete = true;
         self.write_plan()?;
         // The daemons sync what they make in their folders; these folders are there after a power cut by this.
-        let dir = self.layout.dir();
-        fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(TestbedError::io("sync", dir))
+        Ok(fs::File::open(self.layout.dir())?.sync_all()?)
     }
 
     /// Refuses to write block files through that the file system cannot hold.
@@ -146,124 +135,88 @@ impl Testbed {
     /// Starts all processes and waits until every PG is active. If that fails, all are stopped again.
     pub fn start(&mut self, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
         self.require_stopped()?;
-        let end = Instant::now() + start.limit;
-        fs::create_dir_all(self.layout.run_dir())
-            .map_err(TestbedError::io("create", &self.layout.run_dir()))?;
-        files::remove_file(&self.layout.mon_addr())?;
+        fs::create_dir_all(self.layout.run_dir())?;
         if let Some(how) = confine::prepare(&self.layout, &self.plan)? {
             (start.events)(Event::Confined(how));
         }
-        let started = self.start_daemons(start, end);
+        let started = self.start_daemons(&daemons_of(self.plan.osds()), start);
         if started.is_err() {
             confine::remove(&self.layout)?;
         }
         started
     }
 
-    fn start_daemons(&mut self, start: &mut StartOptions<'_>, end: Instant) -> Result<SocketAddr> {
+    /// Starts daemons, the monitor first, and waits until every PG is active. If that fails, these are stopped again.
+    fn start_daemons(&mut self, which: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+        let (end, dir) = (Instant::now() + start.limit, self.layout.dir().to_path_buf());
         let mut daemons = Daemons::new(&self.layout);
-        let mon = self.start_mon(&mut daemons, start)?;
-        self.plan.mon_port = mon.port();
-        self.write_plan()?;
-        let conf = ceph_conf(&self.plan.fsid, mon, self.layout.dir());
-        files::write_whole(&self.layout.ceph_conf(), conf.as_bytes())?;
-        self.start_osds((0..self.plan.osds()).map(OsdId), mon, daemons, start, end)
-    }
-
-    /// Starts OSDs beside the monitor at `mon`, and waits until every PG is active.
-    fn start_osds(
-        &self,
-        osds: impl Iterator<Item = OsdId>,
-        mon: SocketAddr,
-        mut daemons: Daemons,
-        start: &mut StartOptions<'_>,
-        end: Instant,
-    ) -> Result<SocketAddr> {
-        for osd in osds {
-            files::remove_file(&self.layout.http_addr(osd))?;
-            daemons.start(&self.plan, &start.programs, Daemon::Osd(osd))?;
-            (start.events)(Event::Started(Daemon::Osd(osd)));
+        if which.contains(&Daemon::Mon) {
+            files::remove_file(&self.layout.mon_addr())?;
+            daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
+            (start.events)(Event::Started(Daemon::Mon));
+            let missing = || mon_addr(&self.layout).is_none().then(|| "the monitor".to_owned());
+            daemons.wait(Daemon::Mon, start, Instant::now() + MON_LIMIT, MON_PAUSE, missing)?;
+        }
+        let dir = dir.display();
+        let again = format!("`carmine down --dir {dir}`, then `carmine up`");
+        let mon = mon_addr(&self.layout)
+            .ok_or_else(|| failed!("the monitor of {dir} tells no address: {again}"))?;
+        if which.len() == daemons_of(self.plan.osds()).len() {
+            self.plan.mon_port = mon.port();
+            self.write_plan()?;
+            let conf = ceph_conf(&self.plan.fsid, mon, self.layout.dir());
+            files::write_whole(&self.layout.ceph_conf(), conf.as_bytes())?;
+        } else if mon.port() != self.plan.mon_port {
+            return Err(failed!(
+                "port {} of the monitor is taken, and the OSDs that run look for it there: {again}",
+                self.plan.mon_port
+            ));
+        }
+        for daemon in which {
+            let Daemon::Osd(osd) = daemon else { continue };
+            files::remove_file(&self.layout.http_addr(*osd))?;
+            daemons.start(&self.plan, &start.programs, *daemon)?;
+            (start.events)(Event::Started(*daemon));
         }
         probe::wait_until_ready(&self.plan, mon, &mut daemons, start, end)?;
         daemons.keep();
         Ok(mon)
     }
 
-    /// The daemons that run and those that do not, if there are both.
-    ///
-    /// # Errors
-    /// A record cannot be read.
-    pub fn parts(&self) -> Result<Option<(Vec<Daemon>, Vec<Daemon>)>> {
-        let running = running(&self.layout, &self.plan)?;
-        let all = daemons_of(self.plan.osds());
-        let missing: Vec<Daemon> = all.into_iter().filter(|daemon| !running.contains(daemon)).collect();
-        Ok((self.plan.complete && !running.is_empty() && !missing.is_empty()).then_some((running, missing)))
-    }
-
-    /// Starts daemons that are dead, beside those that run, and waits until every PG is active. If that fails, these are
-    /// stopped; what runs beside them is left alone.
+    /// Starts some daemons anew, beside those that run, and waits until every PG is active. If that fails, these are stopped;
+    /// what runs beside them is left alone.
     ///
     /// # Errors
     /// The monitor is among them and its port is taken: the OSDs that run look for it there.
-    pub fn start_missing(&mut self, missing: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
-        let (end, dir) = (Instant::now() + start.limit, self.layout.dir().display());
-        // Their wrappers may have left processes.
-        daemons::stop(&self.layout, missing)?;
-        let mut daemons = Daemons::new(&self.layout);
-        if missing.contains(&Daemon::Mon) {
-            files::remove_file(&self.layout.mon_addr())?;
-            let mon = self.start_mon(&mut daemons, start)?;
-            if mon.port() != self.plan.mon_port {
-                return Err(failed!(
-                    "port {} of the monitor is taken, and the OSDs that run look for it there: `carmine down --dir {dir}`, \
-                     then `carmine up`",
-                    self.plan.mon_port
-                ));
-            }
-        }
-        let mon = mon_addr(&self.layout).ok_or_else(|| {
-            failed!("the monitor of {dir} tells no address: `carmine down --dir {dir}`, then `carmine up`")
-        })?;
-        let osds = missing.iter().filter_map(|daemon| match daemon {
-            Daemon::Osd(id) => Some(*id),
-            Daemon::Mon => None,
-        });
-        self.start_osds(osds, mon, daemons, start, end)
+    pub fn start_some(&mut self, some: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+        // Those that still run, and what their wrappers may have left.
+        daemons::stop(&self.layout, some, true)?;
+        self.start_daemons(some, start)
     }
 
-    /// Starts OSDs of a running testbed again, stopping those that still run, and waits until every PG is active. If
-    /// that fails, these OSDs are stopped; what runs beside them is left alone.
+    /// Starts OSDs of a running testbed again, stopping those that still run, as [`Testbed::start_some`] does.
     ///
     /// # Errors
     /// An OSD that the plan does not have, a monitor that does not run, or another OSD that is dead, too.
     pub fn restart(&mut self, osds: &[OsdId], start: &mut StartOptions<'_>) -> Result<()> {
         let (count, dir) = (self.plan.osds(), self.layout.dir().display());
-        if let Some(unknown) = osds.iter().find(|osd| osd.0 >= count) {
-            return Err(usage!("--osd {}: this testbed has OSDs 0 to {}", unknown.0, count - 1));
+        for OsdId(osd) in osds {
+            refuse!(*osd >= count, "--osd {osd}: this testbed has OSDs 0 to {}", count - 1);
         }
         let running = running(&self.layout, &self.plan)?;
-        let mon = mon_addr(&self.layout).filter(|_| running.contains(&Daemon::Mon)).ok_or_else(|| {
-            failed!("the monitor of {dir} does not run: stop the rest with `carmine down --dir {dir}`, then `carmine up`")
-        })?;
+        if !running.contains(&Daemon::Mon) {
+            return Err(failed!(
+                "the monitor of {dir} does not run: stop the rest with `carmine down --dir {dir}`, then `carmine up`"
+            ));
+        }
         let is_dead = |osd: &OsdId| !osds.contains(osd) && !running.contains(&Daemon::Osd(*osd));
         if let Some(dead) = (0..count).map(OsdId).find(is_dead) {
             return Err(usage!(
                 "{dead} is dead, too: restart it together with the others, or all by leaving --osd out"
             ));
         }
-        let end = Instant::now() + start.limit;
         let daemons: Vec<Daemon> = osds.iter().copied().map(Daemon::Osd).collect();
-        daemons::stop(&self.layout, &daemons)?;
-        self.start_osds(osds.iter().copied(), mon, Daemons::new(&self.layout), start, end).map(drop)
-    }
-
-    fn start_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
-        let layout = &self.layout;
-        daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
-        (start.events)(Event::Started(Daemon::Mon));
-        let missing = || mon_addr(layout).is_none().then(|| "the monitor".to_owned());
-        daemons.wait(Daemon::Mon, start, Instant::now() + MON_LIMIT, MON_PAUSE, missing)?;
-        mon_addr(layout).ok_or_else(|| failed!("the monitor tells no address"))
+        self.start_some(&daemons, start).map(drop)
     }
 }
 
@@ -298,4 +251,50 @@ pub fn mon_addr(layout: &Layout) -> Option<SocketAddr> {
 /// Address of an OSD's metrics, as it wrote it down itself; it may have stopped since.
 pub fn http_addr(layout: &Layout, id: OsdId) -> Option<SocketAddr> {
     fs::read_to_string(layout.http_addr(id)).ok()?.trim().parse().ok()
+}
+
+/// A progress line for the parent.
+pub fn progress_line(done_bytes: u64, total_bytes: u64) -> String {
+    format!("{PROGRESS}{done_bytes} {total_bytes}")
+}
+
+fn parse_progress(line: &str) -> Option<(u64, u64)> {
+    let (done, total) = line.strip_prefix(PROGRESS)?.split_once(' ')?;
+    Some((done.parse().ok()?, total.trim().parse().ok()?))
+}
+
+/// Makes the store of one OSD. `wipe` lets it overwrite a device that is not blank.
+fn make_store(layout: &Layout, osd: OsdId, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
+    let mut command = Command::new(start.programs.of(Daemon::Osd(osd))?);
+    command.args(arguments(layout, Daemon::Osd(osd))).arg("--mkfs").current_dir("/");
+    if wipe {
+        command.arg("--force-wipe");
+    }
+    let (ended, said) = run_tool(command, Duration::MAX, Some(start.cancel), &mut |line| {
+        if let Some((done_bytes, total_bytes)) = parse_progress(&line) {
+            (start.events)(Event::Mkfs { osd, done_bytes, total_bytes });
+        }
+    })?;
+    let said = said.trim();
+    match ended {
+        Ended::Ok => Ok(()),
+        Ended::Cancelled => Err(failed!("interrupted")),
+        Ended::Failed(how) if said.is_empty() => Err(failed!("cannot make the store of {osd}: {how}")),
+        Ended::Failed(_) => {
+            let why = said.strip_prefix("error: ").unwrap_or(said);
+            Err(failed!("cannot make the store of {osd}: {why}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_round_trip() {
+        assert_eq!(parse_progress(&progress_line(3, 10)), Some((3, 10)));
+        assert_eq!(parse_progress("progress x 1"), None);
+        assert_eq!(parse_progress("hello"), None);
+    }
 }

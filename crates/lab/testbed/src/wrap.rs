@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, usage};
 use crate::files;
-use crate::layout::Layout;
-use crate::process::ProcessId;
+use crate::layout::{Daemon, Layout};
+use crate::process::{self, ProcessId};
 use crate::spec::NONE;
 
 /// Variable that everything a wrapper starts has: `CLUSTER/osd.N`.
@@ -26,14 +26,14 @@ const OSD_WORD: &str = "{osd}";
 /// Time for what a wrapper has left to end after SIGTERM.
 const TERM_LIMIT: Duration = Duration::from_secs(2);
 
-/// The words of `--osd-wrap TEXT`, quoted as in a shell; the program becomes an absolute path, so that a later start
-/// from another folder finds the same. `none` gives no words.
+/// The text of `--osd-wrap`, quoted as in a shell; the program becomes an absolute path, so that a later start from another
+/// folder finds the same. `none` stays.
 ///
 /// # Errors
 /// Quotes that do not match, no word at all, or a program that does not exist.
-fn parse_command(text: &str) -> Result<Vec<String>> {
+pub(crate) fn found(text: &str) -> Result<String> {
     if text.trim() == NONE {
-        return Ok(Vec::new());
+        return Ok(NONE.to_owned());
     }
     let mut words = shlex::split(text)
         .ok_or_else(|| usage!("--osd-wrap {text}: a quote is not closed; write it as in a shell"))?;
@@ -41,40 +41,26 @@ fn parse_command(text: &str) -> Result<Vec<String>> {
         return Err(usage!("--osd-wrap is empty: name a command, or `none` to take an earlier one away"));
     };
     *program = find_program(program)?.display().to_string();
-    Ok(words)
-}
-
-/// The text of `--osd-wrap` with the program's path.
-///
-/// # Errors
-/// Those of [`parse_command`].
-pub(crate) fn found(text: &str) -> Result<String> {
-    let words = parse_command(text)?;
-    if words.is_empty() {
-        return Ok(NONE.to_owned());
-    }
     shlex::try_join(words.iter().map(String::as_str)).map_err(|e| usage!("--osd-wrap {text}: {e}"))
 }
 
-fn find_program(program: &str) -> Result<PathBuf> {
-    let is_program = |path: &Path| {
-        path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        let path = std::path::absolute(program).unwrap_or_else(|_| program.into());
-        return if is_program(&path) {
-            Ok(path)
-        } else {
-            Err(usage!(
-                "--osd-wrap {program}: there is no such program (or it is not executable); check the path"
-            ))
-        };
-    }
+fn find_program(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .find(|path| is_program(path))
-        .ok_or_else(|| usage!("--osd-wrap {program}: no such program in PATH; install it, or give its path"))
+    let found = if name.contains('/') {
+        std::path::absolute(name).ok().filter(|path| is_program(path))
+    } else {
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_program(path))
+    };
+    found.ok_or_else(|| {
+        usage!(
+            "--osd-wrap {name}: there is no such program (in PATH if it is a name alone), or it is not executable; install it, \
+             or check the path"
+        )
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// The words of `--osd-env`, sorted and each name once; the single word `none` gives none.
@@ -116,25 +102,23 @@ pub(crate) struct Wrapper {
     /// Value of [`MARK`].
     mark: String,
     /// The process that was started; `None` until that is known.
-    process: Option<ProcessId>,
+    pub(crate) process: Option<ProcessId>,
 }
 
 impl Wrapper {
-    /// Writes the record of a wrapper that is about to start: should this command die, `down` still finds it.
-    pub(crate) fn announce(layout: &Layout, fsid: &str, osd: OsdId) -> Result<Self> {
-        let wrapper = Self { osd: osd.0, mark: format!("{fsid}/{osd}"), process: None };
-        files::write_json(&layout.wrapper_file(osd), &wrapper)?;
-        Ok(wrapper)
+    /// A wrapper that is about to start.
+    pub(crate) fn new(fsid: &str, osd: OsdId) -> Self {
+        Self { osd: osd.0, mark: format!("{fsid}/{osd}"), process: None }
     }
 
-    /// Adds the process that was started.
-    pub(crate) fn started(&mut self, layout: &Layout, process: Option<ProcessId>) -> Result<()> {
-        self.process = process;
+    /// Writes the record: should this command die, `down` still finds it.
+    pub(crate) fn store(&self, layout: &Layout) -> Result<()> {
         files::write_json(&layout.wrapper_file(OsdId(self.osd)), self)
     }
 
-    /// The record of an OSD's wrapper, if it has one.
-    pub(crate) fn load(layout: &Layout, osd: OsdId) -> Result<Option<Self>> {
+    /// The record of a daemon's wrapper, if it has one.
+    pub(crate) fn of(layout: &Layout, daemon: Daemon) -> Result<Option<Self>> {
+        let Daemon::Osd(osd) = daemon else { return Ok(None) };
         files::read_json(&layout.wrapper_file(osd))
     }
 
@@ -156,12 +140,8 @@ impl Wrapper {
             let environ = std::fs::read(dir.join("environ")).unwrap_or_default();
             environ.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
         };
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
-            .filter(|(_, dir)| has_mark(dir))
-            .filter_map(|(pid, _)| ProcessId::of(pid))
-            .collect()
+        let ours = process::all().filter(|(_, dir)| has_mark(dir));
+        ours.filter_map(|(pid, _)| ProcessId::of(pid)).collect()
     }
 
     /// Ends what is left after the OSD has ended, and removes the record. The wrapper itself gets `patience` to end by
@@ -190,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_command_is_split_as_in_a_shell_and_found() {
-        let words = parse_command("sh -c 'exec \"$@\"' {osd}").unwrap();
+        let words = shlex::split(&found("sh -c 'exec \"$@\"' {osd}").unwrap()).unwrap();
         assert!(words[0].starts_with('/') && words[0].ends_with("/sh"), "{words:?}");
         assert_eq!(words[1..], ["-c", "exec \"$@\"", "{osd}"]);
         let text = found("sh -c 'exec \"$@\"' {osd}").unwrap();
@@ -204,7 +184,7 @@ mod tests {
             ("/etc/passwd", "not executable"),
             ("./no/such", "./no/such"),
         ] {
-            let error = parse_command(text).unwrap_err();
+            let error = found(text).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(part), "{error}");
         }
     }
@@ -231,7 +211,8 @@ mod tests {
         let layout = Layout::new(folder.path()).unwrap();
         std::fs::create_dir(layout.run_dir()).unwrap();
         let fsid = format!("test-{}", std::process::id());
-        let wrapper = Wrapper::announce(&layout, &fsid, OsdId(3)).unwrap();
+        let wrapper = Wrapper::new(&fsid, OsdId(3));
+        wrapper.store(&layout).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").envs([wrapper.mark()]).spawn().unwrap();
         // The variable is there from the exec on.
         let limit = Instant::now() + Duration::from_secs(5);
@@ -239,10 +220,10 @@ mod tests {
             std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(wrapper.marked(), [ProcessId::of(child.id() as i32).unwrap()]);
-        let found = Wrapper::load(&layout, OsdId(3)).unwrap().unwrap();
+        let found = Wrapper::of(&layout, Daemon::Osd(OsdId(3))).unwrap().unwrap();
         found.end(&layout, Duration::ZERO).unwrap();
         assert!(!wrapper.works());
-        assert_eq!(Wrapper::load(&layout, OsdId(3)).unwrap(), None);
+        assert_eq!(Wrapper::of(&layout, Daemon::Osd(OsdId(3))).unwrap(), None);
         child.wait().unwrap();
     }
 }

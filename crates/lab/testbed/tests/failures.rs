@@ -170,7 +170,7 @@ fn a_stranger_with_the_pid_of_a_daemon_lives() {
     let mut events = |_| ();
     let mut start =
         StartOptions { programs, cancel: &world.cancel, events: &mut events, limit: Duration::from_secs(1) };
-    let mut bed = Testbed::create(layout.clone(), plan, false, &mut start).unwrap();
+    let bed = Testbed::create(layout.clone(), plan, false, &mut start).unwrap();
     let mut stranger = std::process::Command::new("sleep").arg("30").spawn().unwrap();
     let record = format!(r#"{{"pid":{},"start_ticks":1,"boot_id":"of before"}}"#, stranger.id());
     fs::write(layout.pid_file(Daemon::Mon), record).unwrap();

@@ -9,7 +9,7 @@ use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpulist::as_text;
-use crate::error::wrong;
+use crate::error::{refuse, wrong};
 use crate::plan::named;
 use crate::{CpuList, PlanRequest, Topology, TopologyError};
 
@@ -83,14 +83,13 @@ pub(crate) fn choose(topology: &Topology, request: &PlanRequest) -> Result<CpuLi
     if request.overprovisioned && count > free.len() {
         free = topology.allowed().clone();
     }
-    if count > free.len() {
-        return Err(wrong!(
-            "clients need {}, and {} are left beside those of others ({others}); give --client-cpus, take CPUs from the others, \
-             or share CPUs with --overprovisioned",
-            counted(count, "CPU"),
-            free.len()
-        ));
-    }
+    refuse!(
+        count > free.len(),
+        "clients need {}, and {} are left beside those of others ({others}); give --client-cpus, take CPUs from the others, or \
+         share CPUs with --overprovisioned",
+        counted(count, "CPU"),
+        free.len()
+    );
     Ok(in_order(topology, &free).into_iter().take(count).collect())
 }
 

@@ -8,4 +8,12 @@ pub struct TopologyError(pub(crate) String);
 macro_rules! wrong {
     ($($text:tt)*) => { $crate::TopologyError(format!($($text)*)) };
 }
-pub(crate) use wrong;
+/// Returns with an error if the condition holds.
+macro_rules! refuse {
+    ($broken:expr, $($why:tt)*) => {
+        if $broken {
+            return Err($crate::error::wrong!($($why)*));
+        }
+    };
+}
+pub(crate) use {refuse, wrong};

@@ -4,7 +4,7 @@ use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::clients::{self, ClientCpus};
-use crate::error::wrong;
+use crate::error::refuse;
 use crate::grid::{Floating, Grid, Row};
 use crate::place::{self, Pool};
 use crate::{CpuList, Topology, TopologyError};
@@ -101,9 +101,7 @@ pub(crate) fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, T
     let reserved = named(request, |option| option != "--cpus").union(&clients);
     let pool_cpus = reactor_pool(topology, request, &reserved);
     check_cpusets(request, &pool_cpus)?;
-    if !request.overprovisioned && request.seats() > pool_cpus.len() {
-        return Err(too_few(request, &clients, &pool_cpus));
-    }
+    check_room(request, &clients, &pool_cpus)?;
     let each = request.seats_each();
     let (seats, floating) = if request.strategy == Strategy::None {
         let floating = Floating { reactors: request.reactors, cpus: pool_cpus };
@@ -132,32 +130,29 @@ pub(crate) fn named(request: &PlanRequest, wanted: impl Fn(&str) -> bool) -> Cpu
 fn check_lists(topology: &Topology, request: &PlanRequest) -> Result<(), TopologyError> {
     let counts = [("--osds", request.osds), ("--reactors", request.reactors)];
     let confined = [("--confine-cpus", request.cpus_per_osd.unwrap_or(1))];
-    if let Some((what, _)) = counts.into_iter().chain(confined).find(|(_, count)| *count == 0) {
-        return Err(wrong!("{what} is 0: at least 1 is needed"));
+    for (what, count) in counts.into_iter().chain(confined) {
+        refuse!(count == 0, "{what} is 0: at least 1 is needed");
     }
     let (lists, all, allowed) = (request.lists(), topology.all(), topology.allowed());
     for (at, (option, list)) in lists.iter().enumerate() {
         let (unknown, denied) = (list.difference(&all), list.difference(allowed));
-        if list.is_empty() {
-            return Err(wrong!("{option} is an empty list; give at least one CPU or leave it out"));
-        }
-        if !unknown.is_empty() {
-            let name = &topology.name;
-            return Err(wrong!("{option} {unknown}: no such CPU here; topology {name} has {all}"));
-        }
-        if !denied.is_empty() {
-            return Err(wrong!(
-                "{option} {denied}: this process may not run there (allowed: {allowed}); change {option}, or the container's \
-                 cpuset or taskset that limits it"
-            ));
-        }
+        refuse!(list.is_empty(), "{option} is an empty list; give at least one CPU or leave it out");
+        refuse!(
+            !unknown.is_empty(),
+            "{option} {unknown}: no such CPU here; topology {} has {all}",
+            topology.name
+        );
+        refuse!(
+            !denied.is_empty(),
+            "{option} {denied}: this process may not run there (allowed: {allowed}); change {option}, or the container's cpuset \
+             or taskset that limits it"
+        );
         for (first, other) in lists.iter().take(at).filter(|_| !request.overprovisioned) {
             let both = list.intersection(other);
-            if !both.is_empty() {
-                return Err(wrong!(
-                    "{first} and {option} both have CPU {both}: make the lists disjoint, or share CPUs with --overprovisioned"
-                ));
-            }
+            refuse!(
+                !both.is_empty(),
+                "{first} and {option} both have CPU {both}: make the lists disjoint, or share CPUs with --overprovisioned"
+            );
         }
     }
     Ok(())
@@ -167,36 +162,31 @@ fn check_lists(topology: &Topology, request: &PlanRequest) -> Result<(), Topolog
 fn check_cpusets(request: &PlanRequest, pool: &CpuList) -> Result<(), TopologyError> {
     let Some(each) = request.cpus_per_osd else { return Ok(()) };
     let (have, need, reactors) = (pool.len(), request.seats(), request.reactors);
-    if request.alien_cpus.is_some() {
-        return Err(wrong!(
-            "--alien-cpus and --confine cpuset: aliens run on what the reactors leave of their OSD's CPUs; leave one of the two out"
-        ));
-    }
-    if request.strategy == Strategy::None {
-        return Err(wrong!(
-            "--balance none and --confine cpuset: a cpuset gives each OSD CPUs of its own, to which its reactors are pinned; \
-             name the CPUs of all OSDs with --cpus, or take --confine quota"
-        ));
-    }
-    if each > have {
-        return Err(wrong!(
-            "--confine-cpus {each}: there are {have} CPUs for OSDs ({pool}); lower it, widen --cpus, or take --confine quota"
-        ));
-    }
-    if !request.overprovisioned && need > have {
-        return Err(wrong!(
-            "too few CPUs: {} x {} of --confine-cpus need {need}, there are {have} ({pool}); lower --osds or --confine-cpus, \
-             widen --cpus, or share CPUs with --overprovisioned",
-            counted(request.osds, "OSD"),
-            counted(each, "CPU")
-        ));
-    }
-    if !request.overprovisioned && reactors > each {
-        return Err(wrong!(
-            "--reactors {reactors} and --confine-cpus {each}: reactors would share CPUs; lower --reactors, raise \
-             --confine-cpus, or allow it with --overprovisioned"
-        ));
-    }
+    refuse!(
+        request.alien_cpus.is_some(),
+        "--alien-cpus and --confine cpuset: aliens run on what the reactors leave of their OSD's CPUs; leave one of the two out"
+    );
+    refuse!(
+        request.strategy == Strategy::None,
+        "--balance none and --confine cpuset: a cpuset gives each OSD CPUs of its own, to which its reactors are pinned; name \
+         the CPUs of all OSDs with --cpus, or take --confine quota"
+    );
+    refuse!(
+        each > have,
+        "--confine-cpus {each}: there are {have} CPUs for OSDs ({pool}); lower it, widen --cpus, or take --confine quota"
+    );
+    refuse!(
+        !request.overprovisioned && need > have,
+        "too few CPUs: {} x {} of --confine-cpus need {need}, there are {have} ({pool}); lower --osds or --confine-cpus, widen \
+         --cpus, or share CPUs with --overprovisioned",
+        counted(request.osds, "OSD"),
+        counted(each, "CPU")
+    );
+    refuse!(
+        !request.overprovisioned && reactors > each,
+        "--reactors {reactors} and --confine-cpus {each}: reactors would share CPUs; lower --reactors, raise --confine-cpus, or \
+         allow it with --overprovisioned"
+    );
     Ok(())
 }
 
@@ -228,26 +218,30 @@ fn reactor_pool(topology: &Topology, request: &PlanRequest, reserved: &CpuList) 
     if few && request.overprovisioned { topology.allowed().clone() } else { free }
 }
 
-fn too_few(request: &PlanRequest, clients: &CpuList, cpus: &CpuList) -> TopologyError {
+/// Fails if reactors need more CPUs than there are.
+fn check_room(request: &PlanRequest, clients: &CpuList, cpus: &CpuList) -> Result<(), TopologyError> {
     let kept = |(option, list): (&'static str, &CpuList)| match option {
-        "--cpus" | "--client-cpus" => None,
-        _ => Some(format!(", {list} being kept for {option}")),
+        "--cpus" | "--client-cpus" => String::new(),
+        _ => format!(", {list} being kept for {option}"),
     };
-    let reserved: String = match request.cpus {
+    let of_clients = || match clients.is_empty() {
+        true => String::new(),
+        false => format!(", {clients} being kept for clients"),
+    };
+    let reserved = match request.cpus {
         Some(_) => " in --cpus".into(),
-        None => std::iter::once(format!(", {clients} being kept for clients"))
-            .filter(|_| !clients.is_empty())
-            .chain(request.lists().into_iter().filter_map(kept))
-            .collect(),
+        None => of_clients() + &request.lists().into_iter().map(kept).collect::<String>(),
     };
-    wrong!(
-        "too few CPUs: {} x {} need {}, there are {} ({cpus}){reserved}; lower --osds or --reactors, widen --cpus, or share \
-         CPUs with --overprovisioned",
+    refuse!(
+        !request.overprovisioned && request.seats() > cpus.len(),
+        "too few CPUs: {} x {} need {}, there are {} ({cpus}){reserved}; lower --osds or --reactors, widen --cpus, or share CPUs \
+         with --overprovisioned",
         counted(request.osds, "OSD"),
         counted(request.reactors, "reactor"),
         request.seats(),
         cpus.len()
-    )
+    );
+    Ok(())
 }
 
 /// Each OSD's alien CPUs, empty for "its reactors'": what reactors leave of a cpuset; else what was given, dealt out when

@@ -68,13 +68,8 @@ fn reactors(osd: &OsdRow) -> String {
     cells.collect::<Vec<_>>().join(" ")
 }
 
-fn marks(shared: bool, smt_busy: bool) -> &'static str {
-    match (shared, smt_busy) {
-        (true, true) => "*+",
-        (true, false) => "*",
-        (false, true) => "+",
-        (false, false) => "",
-    }
+fn marks(shared: bool, smt_busy: bool) -> String {
+    format!("{}{}", if shared { "*" } else { "" }, if smt_busy { "+" } else { "" })
 }
 
 fn span(osd: &OsdRow, key: fn(&Cpu) -> usize) -> String {

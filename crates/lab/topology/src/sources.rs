@@ -1,4 +1,4 @@
-//! Where a topology comes from: Linux (`/sys/devices/system/{cpu,node}` and the process's allowed CPUs), or a description in TOML.
+//! Where a topology comes from: Linux (`/sys/devices/system/{cpu,node}` and the process's allowed CPUs), or what `lscpu -p` printed elsewhere.
 #![allow(
     clippy::disallowed_methods,
     reason = "reads the files of the machine, and the one that the user named"
@@ -8,10 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
-
 use crate::cpulist::CPU_NUMBER_MAX;
-use crate::error::wrong;
+use crate::error::{refuse, wrong};
 use crate::{Cpu, CpuList, Topology, TopologyError};
 
 pub(crate) fn detect(root: &Path) -> Result<Topology, TopologyError> {
@@ -64,62 +62,32 @@ fn read<T: std::str::FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Description {
-    name: Option<String>,
-    shape: Option<String>,
-    allowed: Option<CpuList>,
-    #[serde(default)]
-    cpus: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    cpu: usize,
-    socket: usize,
-    /// NUMA node; the socket when left out.
-    node: Option<usize>,
-    /// L3 group, numbered machine-wide; the socket when left out.
-    l3: Option<usize>,
-    /// Core, numbered machine-wide: CPUs with the same core are SMT siblings.
-    core: usize,
-}
-
+/// Reads what `lscpu -p` has printed on another machine.
 pub(crate) fn from_file(path: &Path) -> Result<Topology, TopologyError> {
     let bad = |why: String| wrong!("topology file {}: {why}", path.display());
     let text = fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
     parse(&text, &path.file_name().unwrap_or_default().to_string_lossy()).map_err(|e| bad(e.to_string()))
 }
 
-fn parse(text: &str, default_name: &str) -> Result<Topology, TopologyError> {
-    let described: Description = toml::from_str(text).map_err(|e| wrong!("{e}"))?;
-    let cpus = match (described.shape, described.cpus.is_empty()) {
-        (Some(shape), true) => Topology::from_short(&shape)?.cpus().to_vec(),
-        (Some(_), false) => return Err(wrong!("has both `shape` and `[[cpus]]`; keep one")),
-        (None, true) => {
-            return Err(wrong!("describes no CPU; give `shape = \"2x28x2\"` or `[[cpus]]` entries"));
-        }
-        (None, false) => entries(described.cpus)?,
-    };
-    let name = described.name.unwrap_or_else(|| default_name.to_owned());
-    Topology::build(name, false, cpus, described.allowed)
-}
-
-fn entries(cpus: Vec<Entry>) -> Result<Vec<Cpu>, TopologyError> {
+/// A line is `CPU,Core,Socket,Node,,L1d,L1i,L2,L3`, with colons between the caches in older versions; what a machine does not
+/// report is empty, and the socket stands for it.
+fn parse(text: &str, name: &str) -> Result<Topology, TopologyError> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let mut seen = BTreeSet::new();
-    let entry = |Entry { cpu, socket, node, l3, core }| {
-        if !seen.insert(cpu) {
-            return Err(wrong!("CPU {cpu} is described twice"));
-        }
-        if cpu > CPU_NUMBER_MAX {
-            return Err(wrong!("CPU {cpu} is above {CPU_NUMBER_MAX}"));
-        }
-        let (node, l3) = (node.unwrap_or(socket), l3.unwrap_or(socket));
-        Ok(Cpu { cpu, socket, node, l3, core, thread: 0 })
+    let cpu = |line: &str| {
+        let fields: Vec<Option<usize>> =
+            line.split([',', ':']).map(|field| field.trim().parse().ok()).collect();
+        let [Some(cpu), Some(core), Some(socket), node, _, .., l3] = fields[..] else {
+            return Err(wrong!(
+                "`{line}` is no line of `lscpu -p`, whose output on the other machine is needed"
+            ));
+        };
+        refuse!(!seen.insert(cpu), "CPU {cpu} is described twice");
+        refuse!(cpu > CPU_NUMBER_MAX, "CPU {cpu} is above {CPU_NUMBER_MAX}");
+        Ok(Cpu { cpu, socket, node: node.unwrap_or(socket), l3: l3.unwrap_or(socket), core, thread: 0 })
     };
-    cpus.into_iter().map(entry).collect()
+    let cpus = lines.map(cpu).collect::<Result<_, _>>()?;
+    Topology::build(name.to_owned(), false, cpus, None)
 }
 
 #[cfg(test)]
@@ -127,23 +95,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shape_and_explicit_lists() {
-        let t = parse("name = \"big\"\nshape = \"1x8x8x2\"\nallowed = \"0-31\"", "f").unwrap();
-        assert_eq!((t.name.as_str(), t.cpus().len(), t.allowed().len()), ("big", 128, 32));
-        let text = "[[cpus]]\ncpu=0\nsocket=0\ncore=0\n[[cpus]]\ncpu=1\nsocket=0\ncore=0\n[[cpus]]\ncpu=2\nsocket=7\ncore=9";
+    fn what_lscpu_prints_is_a_machine() {
+        let text =
+            "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,0,0,0,,0,0,0,0\n2,9,7,1,,9,9,9,5\n";
         let t = parse(text, "f").unwrap();
-        assert_eq!((t.name.as_str(), t.sockets(), t.cores(), t.cpu(1).unwrap().thread), ("f", 2, 2, 1));
+        assert_eq!((t.name.as_str(), t.sockets(), t.nodes(), t.cpu(1).unwrap().thread), ("f", 2, 2, 1));
+        let hidden = parse("0,0,0,,,0,0,0,\n1,1,1,,,1:1:1:\n", "f").unwrap();
+        assert_eq!((hidden.nodes(), hidden.cpu(1).unwrap().l3, hidden.count(|c| c.core)), (2, 1, 2));
     }
 
     #[test]
     fn says_what_is_wrong() {
-        let twice = "[[cpus]]\ncpu=0\nsocket=0\ncore=0\n[[cpus]]\ncpu=0\nsocket=0\ncore=1";
         for (text, part) in [
-            ("", "describes no CPU"),
-            ("shape = \"2\"", "`2`"),
-            ("colour = 1", "colour"),
-            (twice, "CPU 0 is described twice"),
-            ("shape = \"1x2x1\"\nallowed = \"7\"", "no usable CPU"),
+            ("", "no usable CPU"),
+            ("0,0", "`0,0` is no line"),
+            ("x,0,0,0,,0,0,0,0", "lscpu -p"),
+            ("0,0,0,0,,0,0,0,0\n0,1,0,0,,0,0,0,0", "CPU 0 is described twice"),
+            ("70000,1,0,0,,0,0,0,0", "above 65535"),
         ] {
             let error = parse(text, "f").unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
@@ -183,7 +151,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         machine(root.path());
         let t = Topology::detect_at(root.path()).unwrap();
-        assert_eq!((t.sockets(), t.cores(), t.cpus().len()), (2, 4, 8));
+        assert_eq!((t.sockets(), t.count(|c| c.core), t.cpus().len()), (2, 4, 8));
         assert_eq!(t.allowed().to_string(), "0-5");
         assert_eq!((t.cpu(5).unwrap().core, t.cpu(5).unwrap().thread), (2, 1));
         assert!(
@@ -198,7 +166,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "sys/devices/system/cpu/online", "0-1\n");
         let t = Topology::detect_at(root.path()).unwrap();
-        assert_eq!((t.sockets(), t.cores(), t.cpus().len()), (1, 2, 2));
+        assert_eq!((t.sockets(), t.count(|c| c.core), t.cpus().len()), (1, 2, 2));
         let none = Topology::detect_at(Path::new("/nonexistent")).unwrap_err().to_string();
         assert!(none.contains("/nonexistent/sys") && none.contains("--topology"), "{none}");
     }

@@ -7,7 +7,7 @@ use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpulist::CPU_NUMBER_MAX;
-use crate::error::wrong;
+use crate::error::{refuse, wrong};
 use crate::{CpuList, TopologyError, sources};
 
 /// One logical CPU. All indices but `cpu` are dense and machine-wide (core 28 may be the first of socket 1).
@@ -77,8 +77,7 @@ impl Topology {
         Self::build(text.to_owned(), false, cpus.collect(), None)
     }
 
-    /// What `--topology` takes: a short form or else the path of a TOML description: `shape = "2x28x2"`, or `[[cpus]]`
-    /// entries with `cpu`, `socket`, `core` and optionally `node` and `l3`; both with an optional `name` and `allowed = "0-3"`.
+    /// What `--topology` takes: a short form or else the path of a file with the output of `lscpu -p`.
     pub fn from_arg(text: &str) -> Result<Topology, TopologyError> {
         let short = text.contains('x') && text.chars().all(|c| c.is_ascii_digit() || c == 'x');
         if short { Self::from_short(text) } else { sources::from_file(Path::new(text)) }
@@ -110,9 +109,7 @@ impl Topology {
         }
         let all: CpuList = cpus.iter().map(|c| c.cpu).collect();
         let allowed = allowed.map_or_else(|| all.clone(), |list| list.intersection(&all));
-        if allowed.is_empty() {
-            return Err(wrong!("topology {name} has no usable CPU"));
-        }
+        refuse!(allowed.is_empty(), "topology {name} has no usable CPU");
         Ok(Topology { name, live, cpus, allowed })
     }
 
@@ -140,15 +137,12 @@ impl Topology {
         self.count(|c| c.socket)
     }
 
+    /// NUMA nodes.
     pub fn nodes(&self) -> usize {
         self.count(|c| c.node)
     }
 
-    pub fn cores(&self) -> usize {
-        self.count(|c| c.core)
-    }
-
-    fn count(&self, key: fn(&Cpu) -> usize) -> usize {
+    pub(crate) fn count(&self, key: fn(&Cpu) -> usize) -> usize {
         self.cpus.iter().map(key).collect::<BTreeSet<_>>().len()
     }
 
@@ -171,7 +165,7 @@ mod tests {
     #[test]
     fn short_form_numbers_like_linux() {
         let t = Topology::from_short("2x28x2").unwrap();
-        assert_eq!((t.sockets(), t.cores(), t.cpus().len()), (2, 56, 112));
+        assert_eq!((t.sockets(), t.count(|c| c.core), t.cpus().len()), (2, 56, 112));
         let second = t.cpu(28).unwrap();
         assert_eq!((second.socket, second.core, second.thread), (1, 28, 0));
         let sibling = t.cpu(56).unwrap();
@@ -181,7 +175,7 @@ mod tests {
     #[test]
     fn short_form_with_l3_groups() {
         let t = Topology::from_short("1x8x8x2").unwrap();
-        assert_eq!((t.sockets(), t.cores(), t.cpus().len()), (1, 64, 128));
+        assert_eq!((t.sockets(), t.count(|c| c.core), t.cpus().len()), (1, 64, 128));
         assert_eq!((t.cpu(8).unwrap().l3, t.cpu(64 + 63).unwrap().l3), (1, 7));
     }
 

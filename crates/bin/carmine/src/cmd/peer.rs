@@ -96,7 +96,7 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> anyhow::Result<Peer> {
-    let (PeerSettings(wish), own) = (&args.settings, &args.own);
+    let (wish, own) = (args.settings.wish()?, &args.own);
     let topology = Topology::detect()?;
     let (mut peer, programs) = match Peer::open(layout.clone())? {
         Some(mut peer) => {

@@ -18,7 +18,7 @@ pub(crate) struct StudyArgs {
     /// `list`, or the number of a study: prints its plan, and a summary of what it measures on the machine
     #[arg(value_name = "N|list")]
     study: String,
-    /// Another machine: a description file, or sockets x cores x threads such as 2x28x2
+    /// Another machine: a file with the output of `lscpu -p`, or sockets x cores x threads such as 2x28x2
     #[arg(long, value_name = "FILE|SHAPE")]
     topology: Option<String>,
     /// Write the plan to this file, for `carmine sweep FILE`

@@ -48,7 +48,7 @@ pub(crate) struct PlanArgs {
     /// Print the specification that results, for --spec
     #[arg(long, conflicts_with = "json")]
     print_spec: bool,
-    /// Plan for another machine: a description file, or sockets x cores x threads such as 2x28x2
+    /// Plan for another machine: a file with the output of its `lscpu -p`, or sockets x cores x threads such as 2x28x2
     #[arg(long, value_name = "FILE|SHAPE")]
     topology: Option<String>,
     /// Print JSON
@@ -96,7 +96,7 @@ pub(crate) struct NeighbourArgs {
 pub(super) fn open<P: FolderPlan>(dir: &Path) -> anyhow::Result<Bed<P>> {
     let layout = Layout::new(dir)?;
     let why = format!("there is no {} in {}", P::WHAT, layout.dir().display());
-    Bed::open(layout)?.ok_or_else(|| Usage(why).into())
+    Bed::<P>::open(layout)?.ok_or_else(|| Usage(why).into())
 }
 
 /// Stops the processes; a testbed that is stopped already is fine.

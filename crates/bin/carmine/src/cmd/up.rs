@@ -86,11 +86,12 @@ fn bring_up(
     let mut testbed = match Testbed::open(layout.clone())? {
         Some(mut testbed) => {
             check_wipe(wipe, true, &testbed.plan().devices)?;
-            if let Some((running, missing)) = testbed.parts()? {
+            let (running, missing) = testbed.parts()?;
+            if testbed.plan().complete && !running.is_empty() && !missing.is_empty() {
                 refuse_other_settings(&testbed, wish, topology, &running, &missing)?;
                 precondition.refuse_for_existing_stores()?;
                 note(&format!("starting {}; {} run already", names(&missing), names(&running)));
-                let mon = testbed.start_missing(&missing, start)?;
+                let mon = testbed.start_some(&missing, start)?;
                 return Ok((testbed, mon));
             }
             testbed.require_stopped()?;

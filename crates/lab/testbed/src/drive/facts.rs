@@ -3,7 +3,7 @@
 use carmine_load::drive::{DeviceClass, StoreFacts, StorePart, WriteCache};
 use carmine_types::{OsdId, StoreKind};
 
-use super::{Flushing, part_at};
+use super::{flush_mode, part_at};
 use crate::{Layout, Plan, Tuning, db_place, wal_places};
 
 /// The facts of an OSD whose store exists; `None` for stores in memory. Reads `/sys`: call it before the reactors run.
@@ -27,15 +27,15 @@ pub fn settle(
     db: Option<StorePart>,
 ) -> StoreFacts {
     let log = log.unwrap_or_else(|| data.clone());
-    let flushing = Flushing::choose(tuning.flush_mode.value(), &[&data, &log]);
+    let (flush_mode, flush_reason) = flush_mode(tuning.flush_mode.value(), &[&data, &log]);
     let device_class = tuning.device_class.value().unwrap_or_else(|| DeviceClass::of(&data.drive));
     StoreFacts {
         osd,
         log,
         db,
-        flush_mode: flushing.mode,
-        flush_forced: flushing.forced,
-        flush_reason: flushing.reason,
+        flush_mode,
+        flush_forced: tuning.flush_mode.value().is_some(),
+        flush_reason,
         device_class,
         device_class_forced: tuning.device_class.value().is_some(),
         prefer_deferred_bytes: tuning.prefer_deferred_bytes(device_class),

@@ -55,7 +55,7 @@ fn part(drive: DriveFacts, is_device: bool) -> StorePart {
 
 /// The mode that is chosen for a block device.
 fn chosen(drive: &DriveFacts) -> FlushMode {
-    Flushing::choose(None, &[&part(drive.clone(), true)]).mode
+    flush_mode(None, &[&part(drive.clone(), true)]).0
 }
 
 #[test]
@@ -98,15 +98,14 @@ fn flash_with_a_volatile_cache_is_flushed_and_without_one_is_not() {
     assert_eq!(safe.discard_granularity_bytes, Some(0), "it has no discards");
     // One of both is enough.
     let parts = [&part(safe.clone(), true), &part(volatile, true)];
-    assert_eq!(Flushing::choose(None, &parts).mode, FlushMode::Flush);
+    assert_eq!(flush_mode(None, &parts).0, FlushMode::Flush);
     // A file is flushed for its file system.
-    let file = Flushing::choose(None, &[&part(safe.clone(), false)]);
-    assert_eq!((file.mode, file.forced), (FlushMode::Flush, false));
-    assert!(file.reason.contains("is a file"), "{}", file.reason);
-    // Who asks gets what he asks for.
+    let (mode, reason) = flush_mode(None, &[&part(safe.clone(), false)]);
+    assert_eq!(mode, FlushMode::Flush);
+    assert!(reason.contains("is a file"), "{reason}");
+    // A mode that is asked for is taken.
     for mode in [FlushMode::Flush, FlushMode::Dsync, FlushMode::None] {
-        let forced = Flushing::choose(Some(mode), &[&part(safe.clone(), false)]);
-        assert_eq!((forced.mode, forced.forced), (mode, true));
+        assert_eq!(flush_mode(Some(mode), &[&part(safe.clone(), false)]).0, mode);
         assert_eq!(mode.to_string().parse(), Ok(mode));
     }
 }
@@ -156,7 +155,7 @@ fn what_the_kernel_does_not_name_is_flushed() {
     let unknown = part_in(tree.root(), file.path());
     assert_eq!((unknown.drive.name().as_str(), unknown.is_device), ("unknown", false));
     assert_eq!(unknown.drive, DriveFacts::default());
-    assert_eq!(Flushing::choose(None, &[&unknown]).mode, FlushMode::Flush);
+    assert_eq!(flush_mode(None, &[&unknown]).0, FlushMode::Flush);
     assert_eq!(chosen(&unknown.drive), FlushMode::Flush);
     // A device with an empty folder.
     tree.put("devices/x/block/xyz/size", "1");

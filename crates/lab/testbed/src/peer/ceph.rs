@@ -1,25 +1,22 @@
 //! Ceph's programs: the installed packages or a build of the user's, run as tools or started as daemons.
 
-use std::cell::Cell;
-use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::PeerPlan;
-use crate::bounded::{self, Ended};
-use crate::error::{Result, TestbedError, failed, usage};
+use crate::bounded::{Ended, run_tool};
+use crate::error::{Result, failed, usage};
+use crate::files::last_lines;
 use crate::layout::{Daemon, Layout};
-use crate::process::{log_to, spawn_on};
+use crate::process::{logged, spawn_on};
 
 /// A tool answers within this, or its monitor or disk is stuck. A mkfs on a busy disk takes the longest.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Text of a tool that is kept.
-const TEXT_MAX: u64 = 1 << 20;
 /// Lines of its errors that are quoted.
 const TAIL_LINES: usize = 4;
 /// Upstream's packages set this beside tcmalloc: 128 MiB of caches of its threads.
@@ -72,46 +69,36 @@ impl Programs {
     /// # Errors
     /// Some are missing: the text has the line that installs them.
     pub fn find(build: Option<&Path>) -> Result<Self> {
-        match build {
-            Some(folder) => Self::built(folder),
-            None => Self::installed(),
-        }
-    }
-
-    fn installed() -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = || std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
-        let found = PACKAGES
-            .map(|(program, _)| folders().map(|folder| folder.join(program)).find(|file| file.is_file()));
-        let missing = PACKAGES.iter().zip(&found).filter(|(_, at)| at.is_none());
-        let missing: Vec<&str> = missing.map(|((_, package), _)| *package).collect();
-        let [Some(mon), Some(osd), Some(ceph), Some(monmaptool)] = found else {
-            return Err(usage!(
+        let folders: Vec<PathBuf> = match build {
+            Some(folder) => vec![folder.join("bin")],
+            None => std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from)).collect(),
+        };
+        let find = |program: &str| folders.iter().map(|dir| dir.join(program)).find(|file| file.is_file());
+        let crimson = build.and_then(|_| find("crimson-osd"));
+        let flavour = if crimson.is_some() { Flavour::Crimson } else { Flavour::Classic };
+        let found = PACKAGES.map(|(program, _)| match program {
+            "ceph-osd" => crimson.clone().or_else(|| find(program)),
+            _ => find(program),
+        });
+        let missing = PACKAGES.iter().zip(&found).filter(|(_, at)| at.is_none()).map(|(row, _)| row);
+        let (programs, packages): (Vec<&str>, Vec<&str>) = missing.copied().unzip();
+        match (found, build) {
+            ([Some(mon), Some(osd), Some(ceph), Some(monmaptool)], _) => {
+                let lib = build.map(|folder| folder.join("lib"));
+                Ok(Self { mon, osd, ceph, monmaptool, flavour, lib })
+            }
+            (_, Some(folder)) => Err(usage!(
+                "--peer-build {}: there is no bin/{} in it; name the build folder of a Ceph tree",
+                folder.display(),
+                programs.join(", bin/")
+            )),
+            (_, None) => Err(usage!(
                 "the peer needs Ceph's own programs; as root run:  apt-get install -y --no-install-recommends {} \
                  (and libgoogle-perftools4, the allocator that Debian's build lacks), or name a build with --peer-build",
-                missing.join(" ")
-            ));
-        };
-        Ok(Self { mon, osd, ceph, monmaptool, flavour: Flavour::Classic, lib: None })
-    }
-
-    fn built(folder: &Path) -> Result<Self> {
-        let file = |program: &str| {
-            let path = folder.join("bin").join(program);
-            if path.is_file() {
-                return Ok(path);
-            }
-            Err(usage!(
-                "--peer-build {}: there is no bin/{program} in it; name the build folder of a Ceph tree",
-                folder.display()
-            ))
-        };
-        let (osd, flavour) = match file("crimson-osd") {
-            Ok(crimson) => (crimson, Flavour::Crimson),
-            Err(_) => (file("ceph-osd")?, Flavour::Classic),
-        };
-        let (mon, ceph, monmaptool) = (file("ceph-mon")?, file("ceph")?, file("monmaptool")?);
-        Ok(Self { mon, osd, ceph, monmaptool, flavour, lib: Some(folder.join("lib")) })
+                packages.join(" ")
+            )),
+        }
     }
 
     /// The version line of the OSD.
@@ -147,17 +134,14 @@ impl Programs {
             Daemon::Mon => (&self.mon, "a".to_owned(), plan.grid.system_cpus().to_vec()),
             Daemon::Osd(id) => (&self.osd, id.0.to_string(), plan.osd_cpus(id.0)),
         };
-        let mut command = Command::new(program);
+        let mut command = logged(program, &layout.log(daemon))?;
         command.args(["-f", "-i", &id, "-c"]).arg(layout.ceph_conf()).env_remove("CEPH_ARGS");
-        if let Some(lib) = &self.lib {
-            command.env("LD_LIBRARY_PATH", lib);
-        }
+        command.envs(self.lib.iter().map(|lib| ("LD_LIBRARY_PATH", lib)));
         if let (Some(library), Daemon::Osd(_)) = (&allocator.preload, daemon) {
             command.env("LD_PRELOAD", library).env(THREAD_CACHE.0, THREAD_CACHE.1);
         }
         // A group of its own: Ctrl-C in the terminal does not reach it.
-        command.current_dir(layout.run_dir()).process_group(0);
-        spawn_on(log_to(&mut command, &layout.log(daemon))?, &cpus)
+        spawn_on(command.current_dir(layout.run_dir()).process_group(0), &cpus)
     }
 }
 
@@ -165,34 +149,17 @@ impl Programs {
 ///
 /// # Errors
 /// It does not start, fails (with what it said), takes too long, or was interrupted.
-pub(super) fn run(mut tool: Command, cancel: Option<&AtomicBool>) -> Result<String> {
-    let name = tool.get_program().to_string_lossy().into_owned();
-    // A group of its own: Ctrl-C is for the controller, which then ends the tool.
-    tool.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = tool.spawn().map_err(TestbedError::io("start", Path::new(&name)))?;
-    let (out, err) = (collect(child.stdout.take()), Cell::new(Some(collect(child.stderr.take()))));
-    let said = || {
-        let text = err.take().and_then(|err| err.join().ok()).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("; ")
-    };
-    match bounded::wait(&mut child, &said, LIMIT, cancel) {
-        Ended::Ok => Ok(out.join().unwrap_or_default()),
-        Ended::Failed(why) => Err(failed!("{name} failed: {why}")),
+pub(super) fn run(tool: Command, cancel: Option<&AtomicBool>) -> Result<String> {
+    let name = tool.get_program().display().to_string();
+    let mut out = String::new();
+    let (ended, said) = run_tool(tool, LIMIT, cancel, &mut |line| out += &(line + "\n"))?;
+    match ended {
+        Ended::Ok => Ok(out),
         Ended::Cancelled => Err(failed!("interrupted")),
-    }
-}
-
-/// Reads a pipe on a thread of its own: a full one would stop the tool.
-fn collect(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            let _ = (&mut pipe).take(TEXT_MAX).read_to_end(&mut bytes);
-            let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        Ended::Failed(how) => {
+            Err(failed!("{name} failed: {how}: {}", last_lines(&said, TAIL_LINES).replace('\n', "; ")))
         }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+    }
 }
 
 /// The OSDs' memory allocator: Debian builds Ceph without tcmalloc, which upstream's packages have.

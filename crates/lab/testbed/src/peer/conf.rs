@@ -41,12 +41,9 @@ fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
     put("mon_host", &format!("[v2:127.0.0.1:{}]", plan.mon_port));
     put("mon_initial_members", &"a");
     put("ms_bind_msgr1", &false);
-    for name in ["public_addr", "cluster_addr"] {
-        put(name, &"127.0.0.1");
-    }
-    for name in ["cluster", "service", "client"] {
-        put(&format!("auth_{name}_required"), &"none");
-    }
+    put("public_addr", &"127.0.0.1");
+    put("cluster_addr", &"127.0.0.1");
+    ["cluster", "service", "client"].iter().for_each(|name| put(&format!("auth_{name}_required"), &"none"));
     put("keyring", &"/dev/null");
     CRC_MODES.iter().for_each(|service| put(&format!("ms_{service}_mode"), &"crc"));
     put("run_dir", &format!("{dir}/run"));
@@ -57,9 +54,7 @@ fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
     put("chdir", &"");
     put("admin_socket", &"$name.asok");
     if let Some(lib) = &programs.lib {
-        for name in ["plugin_dir", "erasure_code_dir", "osd_class_dir"] {
-            put(name, &lib.display());
-        }
+        ["plugin_dir", "erasure_code_dir", "osd_class_dir"].iter().for_each(|name| put(name, &lib.display()));
     }
     put("osd_pool_default_size", &plan.pool.size);
     put("osd_pool_default_min_size", &plan.pool.size.div_ceil(2));
@@ -151,7 +146,7 @@ mod tests {
         let own = PeerWish { tuned: true, ..PeerWish::default() };
         let topology = Topology::from_short("1x8x1").unwrap();
         let mut plan = PeerPlan::new(&wish, &own, &topology, "abc", "v", flavour).unwrap();
-        plan.mon_port = 1234;
+        plan.plan.mon_port = 1234;
         let at = || "/x/bin/y".into();
         let programs = Programs {
             mon: at(),

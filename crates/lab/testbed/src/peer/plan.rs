@@ -1,7 +1,7 @@
 //! The plan of a peer: that of a testbed, whose reactors are the OSDs' cores, and what only Ceph has.
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use carmine_topology::{CpuList, OsdRow, Topology};
@@ -10,12 +10,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::Flavour;
-use crate::error::{Result, usage};
-use crate::plan::{PLAN_FORMAT, Plan, check_bytes};
+use crate::error::{Result, refuse, usage};
+use crate::plan::{Plan, check_bytes};
 use crate::spec::{Wish, not_of_peers, parse_path};
-
-/// Format of `peer.json`.
-pub const PEER_FORMAT: u32 = PLAN_FORMAT;
 
 const OSDS_MAX: u32 = 64;
 /// BlueStore refuses to make a file system in less.
@@ -75,12 +72,6 @@ impl Deref for PeerPlan {
     }
 }
 
-impl DerefMut for PeerPlan {
-    fn deref_mut(&mut self) -> &mut Plan {
-        &mut self.plan
-    }
-}
-
 /// What is asked for, with a reactor for each core that an OSD gets of `cpus`.
 fn divided(wish: &Wish, osds: u32, cpus: Option<&CpuList>) -> Wish {
     let given = cpus.map_or(0, CpuList::len);
@@ -102,9 +93,7 @@ impl PeerPlan {
         flavour: Flavour,
     ) -> Result<Self> {
         let osds = wish.osds.unwrap_or(1);
-        if osds > OSDS_MAX {
-            return Err(usage!("--osds {osds}: take 1 to {OSDS_MAX}"));
-        }
+        refuse!(osds > OSDS_MAX, "--osds {osds}: take 1 to {OSDS_MAX}");
         let memory = wish.osd_memory_bytes.unwrap_or(OSD_MEMORY_DEFAULT_BYTES);
         let wish = Wish { osd_memory_bytes: Some(memory), ..divided(wish, osds, wish.osd_cpus.as_ref()) };
         let plan = Plan::new(&wish, topology, fsid)?;
@@ -121,16 +110,14 @@ impl PeerPlan {
     /// # Errors
     /// An option that does not fit or may not change, by its name.
     pub fn revise(&self, wish: &Wish, own: &PeerWish, topology: &Topology) -> Result<Self> {
-        let show = |build: &Option<PathBuf>| {
-            build.as_ref().map_or("the installed packages".into(), |build| build.display().to_string())
-        };
-        if own.build.is_some() && own.build != self.build {
-            let (new, old) = (show(&own.build), show(&self.build));
+        if let Some(build) = own.build.as_ref().filter(|build| self.build.as_ref() != Some(*build)) {
+            let (new, old) = (build.display(), self.build.as_ref().map(|old| old.display().to_string()));
+            let old = old.unwrap_or_else(|| "the installed packages".into());
             return Err(usage!("--peer-build {new}: this peer was made with {old}; leave the option out"));
         }
         let cpus = wish.osd_cpus.as_ref().or(self.osd_cpus.as_ref());
         let wish = divided(wish, self.osds(), cpus);
-        let plan = self.plan.revised(&wish, topology, "peer", "carmine peer")?;
+        let plan = self.plan.revised::<Self>(&wish, topology)?;
         Self { plan, ..self.clone() }.with(own)
     }
 
@@ -138,10 +125,13 @@ impl PeerPlan {
     fn with(mut self, own: &PeerWish) -> Result<Self> {
         check_bytes("--osd-memory", self.osd_memory_bytes, OSD_MEMORY_MIN_BYTES)?;
         for (name, value) in &own.options {
-            check_option(name, value)?;
+            // It goes into `ceph.conf` as one line: it must not be able to add another.
+            let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            refuse!(!is_plain, "--opt {name}: write Ceph's name with underscores, as osd_op_num_shards");
+            let is_line = !value.chars().any(char::is_control);
+            refuse!(!is_line, "--opt {name}: its value has a line break or another control character");
         }
-        self.tuned = own.tuned;
-        self.options = own.options.iter().cloned().collect();
+        (self.tuned, self.options) = (own.tuned, own.options.iter().cloned().collect());
         Ok(self)
     }
 
@@ -166,18 +156,6 @@ fn parse_option(text: &str) -> std::result::Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
         _ => Err("write a setting as NAME=VALUE, such as osd_op_num_shards=4".into()),
     }
-}
-
-/// A setting goes into `ceph.conf` as one line: it must not be able to add another.
-fn check_option(name: &str, value: &str) -> Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || !name.chars().all(plain) {
-        return Err(usage!("--opt {name}: write Ceph's name with underscores, as osd_op_num_shards"));
-    }
-    if value.chars().any(char::is_control) {
-        return Err(usage!("--opt {name}: its value has a line break or another control character"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

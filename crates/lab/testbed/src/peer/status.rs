@@ -2,20 +2,19 @@
 //! results.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Error, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use carmine_types::OsdId;
+use fs_err::{self as fs, File};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::stores::POOL_ID;
-use super::{Allocator, Flavour, PeerPlan, Programs, conf, monitor};
+use super::{Allocator, Flavour, POOL_ID, PeerPlan, Programs, ceph, conf, monitor};
 use crate::error::{Result, TestbedError, failed};
 use crate::folder;
 use crate::layout::{Daemon, Layout};
@@ -116,21 +115,13 @@ const CEPH: [&str; 4] = [
     "check the CRC of data that it reads from its cache",
 ];
 
-impl Contrast {
-    /// The lists for a comparison with `plan`.
-    fn with(plan: &PeerPlan) -> Self {
-        let logs = plan.tuned.then_some("gather debug logs in memory (levels 0/0)");
-        let ceph_does_not = CEPH.into_iter().chain(logs).map(str::to_owned).collect();
-        Self { carmine_does_not: CARMINE.map(str::to_owned).to_vec(), ceph_does_not }
-    }
-}
-
 /// Describes a peer.
 ///
 /// # Errors
 /// Its programs are gone.
 pub fn about(plan: &PeerPlan) -> Result<About> {
     let programs = Programs::find(plan.build.as_deref())?;
+    let logs = plan.tuned.then_some("gather debug logs in memory (levels 0/0)");
     Ok(About {
         kind: "ceph".into(),
         version: plan.version.clone(),
@@ -141,7 +132,10 @@ pub fn about(plan: &PeerPlan) -> Result<About> {
         profile: plan.profile().into(),
         settings: conf::osd_settings(plan),
         osd_memory_bytes: plan.osd_memory_bytes,
-        contrast: Contrast::with(plan),
+        contrast: Contrast {
+            carmine_does_not: CARMINE.map(str::to_owned).to_vec(),
+            ceph_does_not: CEPH.into_iter().chain(logs).map(str::to_owned).collect(),
+        },
     })
 }
 
@@ -158,18 +152,15 @@ pub fn status(layout: &Layout) -> Result<PeerStatus> {
         let up = pid.is_some() && is_active(layout, OsdId(id));
         osds.push(PeerOsd { id, pid, up, cpus: plan.osd_cpus(id) });
     }
-    let something_runs = mon_pid.is_some() || osds.iter().any(|osd| osd.pid.is_some());
-    let pgs_clean = something_runs
-        .then(|| (0..plan.pool.pg_num).filter(|pg| is_clean(layout, plan.osds(), *pg)).count() as u32);
-    let whole = mon_pid.is_some()
-        && mon_leads(layout)
-        && osds.iter().all(|osd| osd.up)
-        && pgs_clean == Some(plan.pool.pg_num);
-    let state = match (plan.complete, something_runs, whole) {
-        (false, _, _) => "incomplete",
-        (true, false, _) => "stopped",
-        (true, true, true) => "running",
-        (true, true, false) => "degraded",
+    let runs = mon_pid.is_some() || osds.iter().any(|osd| osd.pid.is_some());
+    let is_clean = |pg: &u32| is_clean(layout, plan.osds(), *pg);
+    let pgs_clean = runs.then(|| (0..plan.pool.pg_num).filter(is_clean).count() as u32);
+    let all_up = mon_pid.is_some() && mon_leads(layout) && osds.iter().all(|osd| osd.up);
+    let state = match (plan.complete, runs) {
+        (false, _) => "incomplete",
+        (true, false) => "stopped",
+        (true, true) if all_up && pgs_clean == Some(plan.pool.pg_num) => "running",
+        (true, true) => "degraded",
     };
     Ok(PeerStatus {
         dir: layout.dir().display().to_string(),
@@ -185,24 +176,22 @@ pub fn status(layout: &Layout) -> Result<PeerStatus> {
 
 /// True if the monitor leads.
 pub(super) fn mon_leads(layout: &Layout) -> bool {
-    state(ask(layout, Daemon::Mon, &json!({"prefix": "mon_status"}))).is_some_and(|s| s == "leader")
+    has_state(layout, Daemon::Mon, &json!({"prefix": "mon_status"}), "leader")
 }
 
 /// True if this OSD is up in its own map.
 pub(super) fn is_active(layout: &Layout, osd: OsdId) -> bool {
-    state(ask(layout, Daemon::Osd(osd), &json!({"prefix": "status"}))).is_some_and(|s| s == "active")
+    has_state(layout, Daemon::Osd(osd), &json!({"prefix": "status"}), "active")
 }
 
 /// True if one of the OSDs, its primary, says that this PG is active and clean.
 pub(super) fn is_clean(layout: &Layout, osds: u32, pg: u32) -> bool {
     let question = json!({"prefix": "pg", "pgid": format!("{POOL_ID}.{pg:x}"), "cmd": "query"});
-    (0..osds)
-        .map(|id| state(ask(layout, Daemon::Osd(OsdId(id)), &question)))
-        .any(|state| state.is_some_and(|s| s == "active+clean"))
+    (0..osds).any(|id| has_state(layout, Daemon::Osd(OsdId(id)), &question, "active+clean"))
 }
 
-fn state(answer: Result<Value>) -> Option<String> {
-    Some(answer.ok()?.get("state")?.as_str()?.to_owned())
+fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state: &str) -> bool {
+    ask(layout, daemon, question).is_ok_and(|answer| answer["state"] == state)
 }
 
 /// Asks a daemon by its admin socket; the answer as JSON. The socket lies in the folder in which daemons are started: its path
@@ -233,7 +222,7 @@ fn exchange(folder: &Path, name: &str, question: &Value) -> std::io::Result<Vec<
     stream.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length) as usize;
     if length > ANSWER_MAX {
-        return Err(std::io::Error::other(format!("an answer of {length} bytes")));
+        return Err(Error::other(format!("an answer of {length} bytes")));
     }
     let mut answer = Vec::new();
     stream.take(length as u64).read_to_end(&mut answer)?;
@@ -243,33 +232,21 @@ fn exchange(folder: &Path, name: &str, question: &Value) -> std::io::Result<Vec<
 /// How the programs were built, as far as that can be found out: of a package its version, of a build folder what CMake wrote
 /// down.
 fn build_flags(build: Option<&Path>) -> BTreeMap<String, String> {
-    match build {
-        Some(folder) => std::fs::read_to_string(folder.join("CMakeCache.txt"))
-            .map(|text| cmake_entries(&text))
-            .unwrap_or_default(),
-        None => debian_version().map(|version| ("debian_package".to_owned(), version)).into_iter().collect(),
-    }
+    let Some(folder) = build else {
+        let mut query = Command::new("dpkg-query");
+        query.args(["-W", "-f=${Version}", "ceph-osd"]);
+        let version = ceph::run(query, None).ok().filter(|version| !version.is_empty());
+        return version.map(|v| ("debian_package".to_owned(), v.trim().to_owned())).into_iter().collect();
+    };
+    cmake_entries(&fs::read_to_string(folder.join("CMakeCache.txt")).unwrap_or_default())
 }
 
 /// `NAME:TYPE=VALUE`, one a line.
 fn cmake_entries(text: &str) -> BTreeMap<String, String> {
-    let entry = |line: &str| {
-        let (name, value) = line.split_once('=')?;
-        let name = name.split(':').next()?;
-        CMAKE_ENTRIES.contains(&name).then(|| (name.to_owned(), value.trim().to_owned()))
-    };
-    text.lines().filter_map(entry).collect()
-}
-
-fn debian_version() -> Option<String> {
-    let said = Command::new("dpkg-query")
-        .args(["-W", "-f=${Version}", "ceph-osd"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let version = String::from_utf8(said.stdout).ok()?.trim().to_owned();
-    (said.status.success() && !version.is_empty()).then_some(version)
+    let entries = text.lines().filter_map(|line| line.split_once('='));
+    let entries = entries.map(|(name, value)| (name.split(':').next().unwrap_or(name), value.trim()));
+    let known = entries.filter(|(name, _)| CMAKE_ENTRIES.contains(name));
+    known.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 #[cfg(test)]
