@@ -63,9 +63,9 @@ pub struct Finding {
     pub is: String,
     /// A better state; none if there is none.
     pub better: Option<String>,
-    /// What the difference is known to cost; none if nobody is known to have measured it.
+    /// The known cost of the difference; none if nobody is known to have measured it.
     pub cost: Option<String>,
-    /// Who measured or documented that.
+    /// The source of that figure or statement.
     pub source: Option<String>,
     /// The command that changes it, to be run as root unless it says otherwise.
     pub command: Option<String>,

@@ -74,6 +74,11 @@ impl<'a> Machine<'a> {
         text.lines().find_map(|line| line.strip_prefix(prefix)).map(|rest| rest.trim().to_owned())
     }
 
+    /// A setting of a drive's queue.
+    pub(crate) fn queue(&self, drive: &Device, name: &str) -> Option<String> {
+        self.text(format!("{}/queue/{name}", drive.dir))
+    }
+
     /// The names in a folder, sorted; none if it cannot be read.
     pub(crate) fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();

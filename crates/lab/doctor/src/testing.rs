@@ -30,7 +30,7 @@ impl Tree {
         Options { root: self.path().to_path_buf(), ..Options::default() }
     }
 
-    /// What is found in it about a topic.
+    /// The findings in it about a topic.
     pub(crate) fn find(&self, topic: &str) -> Vec<Finding> {
         find(&self.options(), topic)
     }
@@ -43,7 +43,7 @@ impl Tree {
     }
 }
 
-/// What is found about a topic.
+/// The findings about a topic.
 pub(crate) fn find(options: &Options, topic: &str) -> Vec<Finding> {
     examine(options).into_iter().filter(|found| found.topic == topic).collect()
 }

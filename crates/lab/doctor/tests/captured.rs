@@ -197,7 +197,7 @@ fn the_same_server_used_well() {
     assert_eq!(find(&found, "NUMA distance", Some("nvme1n1")).severity, Severity::Ok);
 }
 
-/// What is worth a warning says what is better, and how to get there.
+/// A finding that is worth a warning says what is better, and how to get there.
 #[test]
 fn findings_are_whole() {
     for finding in Server::new().examine("0-1", "4,7") {

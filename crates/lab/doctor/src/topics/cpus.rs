@@ -138,11 +138,11 @@ pub(super) fn other_work(machine: &Machine<'_>, [before, after]: &[CpuTimes; 2])
     let busy = after.busy.saturating_sub(before.busy) as f64 / ticks;
     let cores = (busy - ours.iter().map(|(.., cores)| cores).sum::<f64>()).max(0.0);
     let mut is = format!("{cores:.2} of {} CPUs are busy with it", after.cpus);
-    let named: Vec<_> = others.iter().take(NAMED_MAX).collect();
-    let names: Vec<String> =
-        named.iter().map(|(pid, command, cores)| format!("{pid} {command} {:.0} %", cores * 100.0)).collect();
-    if !names.is_empty() {
-        is += &format!(": {} (of one CPU)", names.join(", "));
+    let named = &others[..others.len().min(NAMED_MAX)];
+    if !named.is_empty() {
+        let names =
+            named.iter().map(|(pid, command, cores)| format!("{pid} {command} {:.0} %", cores * 100.0));
+        is += &format!(": {} (of one CPU)", names.collect::<Vec<_>>().join(", "));
     }
     if let Some(pressure) = machine.field("proc/pressure/cpu", "some avg10=").filter(|_| cores >= NAMED_MIN) {
         let percent = pressure.split(' ').next().unwrap_or_default();
@@ -154,18 +154,15 @@ pub(super) fn other_work(machine: &Machine<'_>, [before, after]: &[CpuTimes; 2])
         most if share >= OTHERS_MAX || most >= PROCESS_MAX => warn,
         _ => return ok(is),
     };
-    let pids: Vec<String> = named.iter().map(|(pid, ..)| pid.to_string()).collect();
-    let command = match pids.join(" ") {
-        none if none.is_empty() => {
-            "top (in the machine's own name space: here no process is seen that works)".into()
-        }
-        pids => {
-            format!("kill -STOP {pids} before the measurement and kill -CONT {pids} after it, as their owner")
-        }
-    };
-    judge(is)
-        .better("nothing else runs while something is measured: wait for its end, or halt it")
-        .command(command)
+    let pids = named.iter().map(|(pid, ..)| pid.to_string()).collect::<Vec<_>>().join(" ");
+    judge(is).better("nothing else runs while something is measured: wait for its end, or halt it").command(
+        match pids.is_empty() {
+            true => "top (in the machine's own name space: here no process is seen that works)".into(),
+            false => format!(
+                "kill -STOP {pids} before the measurement and kill -CONT {pids} after it, as their owner"
+            ),
+        },
+    )
 }
 
 /// Time that a hypervisor gave to others.

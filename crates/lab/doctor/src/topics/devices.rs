@@ -38,10 +38,9 @@ pub(super) fn iommu(machine: &Machine<'_>) -> Finding {
 
 /// The kernel's I/O scheduler of each drive.
 pub(super) fn scheduler(machine: &Machine<'_>, drive: &Device) -> Finding {
-    let queue = |name: &str| machine.text(format!("{}/queue/{name}", drive.dir));
-    let choices = queue("scheduler").unwrap_or_default();
+    let choices = machine.queue(drive, "scheduler").unwrap_or_default();
     // Hypervisors say so of drives of which they know nothing.
-    let rotates = queue("rotational").as_deref() == Some("1") && !machine.is_virtual();
+    let rotates = machine.queue(drive, "rotational").as_deref() == Some("1") && !machine.is_virtual();
     match super::chosen(&choices).or((choices == "none").then_some("none")) {
         None => absent("the kernel does not show it"),
         Some("none") => ok("none"),
@@ -91,10 +90,10 @@ pub(super) fn pcie(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
     if gigatransfers(&fastest).is_none_or(|fastest| rate >= fastest) && width == widest {
         return Some(ok(is));
     }
-    let loss = match gigabytes(&speed, &width).zip(gigabytes(&fastest, &widest)) {
-        Some((is, could)) => format!("at most {is:.1} instead of {could:.1} GB/s"),
-        None => "the link's share of the device's speed".into(),
-    };
+    let loss = gigabytes(&speed, &width).zip(gigabytes(&fastest, &widest));
+    let loss = loss.map_or("the link's share of the device's speed".into(), |(is, could)| {
+        format!("at most {is:.1} instead of {could:.1} GB/s")
+    });
     // The bus address, such as `0000:01:00.0`.
     let folder = machine.hardware(device, "current_link_speed");
     let slot = folder.as_ref().and_then(|file| file.parent()?.file_name()?.to_str()).unwrap_or(&device.name);
@@ -119,12 +118,11 @@ fn gigatransfers(text: &str) -> Option<f64> {
 
 /// Whether a drive acknowledges writes from a cache that a flush must empty.
 pub(super) fn write_cache(machine: &Machine<'_>, drive: &Device) -> Finding {
-    let queue = |name: &str| machine.text(format!("{}/queue/{name}", drive.dir));
-    match queue("write_cache").as_deref() {
+    match machine.queue(drive, "write_cache").as_deref() {
         Some("write through") => ok("write through: acknowledged data is durable, a flush costs nothing"),
         Some("write back") => {
-            let with = if queue("fua").as_deref() == Some("1") { "with FUA" } else { "without FUA" };
-            info(format!("write back, {with}: every commit pays a flush of the drive"))
+            let with = if machine.queue(drive, "fua").as_deref() == Some("1") { "with" } else { "without" };
+            info(format!("write back, {with} FUA: every commit pays a flush of the drive"))
                 .better(
                     "drives with power-loss protection, which take flushes for nothing; never set by hand on a drive \
                      without it",
@@ -141,7 +139,7 @@ pub(super) fn write_cache(machine: &Machine<'_>, drive: &Device) -> Finding {
 
 /// The smallest unit of each drive.
 pub(super) fn block_size(machine: &Machine<'_>, drive: &Device) -> Finding {
-    let bytes = |name: &str| machine.number(format!("{}/queue/{name}", drive.dir));
+    let bytes = |name: &str| machine.queue(drive, name)?.parse::<i64>().ok();
     let Some(logical) = bytes("logical_block_size") else {
         return absent("the kernel does not show it");
     };

@@ -2,6 +2,7 @@
 //! Facts of control groups: the kernel's Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use carmine_topology::{CpuList, Topology};
 
@@ -120,95 +121,70 @@ fn interrupt_lines(machine: &Machine<'_>, device: &Device) -> Vec<(String, CpuLi
     machine.list(&folder).into_iter().filter(has_come).filter_map(with_cpus).collect()
 }
 
-/// A hierarchy of control groups that limits CPU time, as it is mounted.
-struct Hierarchy {
-    /// 1 or 2.
-    version: u8,
-    /// Where it is mounted, below the root.
-    at: String,
-    /// Which part of it is mounted there.
-    root: String,
-}
+/// A hierarchy of control groups that limits CPU time: its version, which part of it is mounted, and where below the root.
+type Hierarchy<'a> = (u8, &'a str, &'a str);
 
-/// A limit of a group.
-struct Limit {
-    cores: f64,
-    /// Its file, below the root.
-    file: String,
-    /// The text that lifts it, written into that file.
-    none: &'static str,
-}
+/// A limit of a group: cores, its file below the root, and the text that lifts it, written into that file.
+type Limit = (f64, String, &'static str);
 
 /// The CPU time that control groups leave to this process.
 pub(super) fn cpu_limit(machine: &Machine<'_>) -> Finding {
     let mountinfo = machine.text("proc/self/mountinfo").unwrap_or_default();
-    let hierarchies: Vec<Hierarchy> = mountinfo.lines().filter_map(hierarchy).collect();
+    let hierarchies: Vec<Hierarchy<'_>> = mountinfo.lines().filter_map(hierarchy).collect();
     if hierarchies.is_empty() {
         return absent("no control groups for CPU time are mounted");
     }
     // Every group from ours up to the root may have a limit: the smallest rules.
-    let limits = hierarchies.iter().flat_map(|hierarchy| limits(machine, hierarchy));
-    match limits.min_by(|a, b| a.cores.total_cmp(&b.cores)) {
-        None => ok("none"),
-        Some(Limit { cores, file, none }) => warn(format!("{cores:.2} cores, by /{file}"))
-            .better("no limit; confine by CPU lists instead (`up --cpus`)")
-            .cost(
-                "bursts need many cores for moments, so a hard limit hurts more than averages say; random writes were \
-                 best without one",
-                &format!("{CPU_SCALING}; {HYPERCONVERGED}"),
-            )
-            .command(format!("echo {none} > /{file}")),
-    }
+    let limits = hierarchies.into_iter().flat_map(|hierarchy| limits(machine, hierarchy));
+    let Some((cores, file, none)) = limits.min_by(|a, b| a.0.total_cmp(&b.0)) else { return ok("none") };
+    warn(format!("{cores:.2} cores, by /{file}"))
+        .better("no limit; confine by CPU lists instead (`up --cpus`)")
+        .cost(
+            "bursts need many cores for moments, so a hard limit hurts more than averages say; random writes were best \
+             without one",
+            &format!("{CPU_SCALING}; {HYPERCONVERGED}"),
+        )
+        .command(format!("echo {none} > /{file}"))
 }
 
 /// A line of `mountinfo`: `ID PARENT DEVICE ROOT AT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`.
-fn hierarchy(line: &str) -> Option<Hierarchy> {
+fn hierarchy(line: &str) -> Option<Hierarchy<'_>> {
     let (front, back) = line.split_once(" - ")?;
-    let (front, back): (Vec<&str>, Vec<&str>) = (front.split(' ').collect(), back.split(' ').collect());
-    let version = match *back.first()? {
-        "cgroup2" => 2,
-        "cgroup" if back.get(2)?.split(',').any(|option| option == "cpu") => 1,
+    let (mut front, mut back) = (front.split(' ').skip(3), back.split(' '));
+    let version = match (back.next()?, back.nth(1)) {
+        ("cgroup2", _) => 2,
+        ("cgroup", Some(options)) if options.split(',').any(|option| option == "cpu") => 1,
         _ => return None,
     };
-    let below = |path: &str| path.trim_matches('/').to_owned();
-    Some(Hierarchy { version, root: below(front.get(3)?), at: below(front.get(4)?) })
+    Some((version, front.next()?.trim_matches('/'), front.next()?.trim_matches('/')))
 }
 
-fn limits(machine: &Machine<'_>, hierarchy: &Hierarchy) -> Vec<Limit> {
+/// The limits of this process's group and of those around it.
+fn limits(machine: &Machine<'_>, (version, root, at): Hierarchy<'_>) -> Vec<Limit> {
     let own = machine.text("proc/self/cgroup").unwrap_or_default();
-    let path = own.lines().find_map(|line| own_group(line, hierarchy.version)).unwrap_or_default();
-    // A container sees its own part as the root, whatever the path is.
-    let inside = path.strip_prefix(&hierarchy.root).unwrap_or_default().trim_matches('/');
-    let groups = std::iter::successors(Some(inside), |group| {
-        (!group.is_empty()).then(|| group.rsplit_once('/').map_or("", |(above, _)| above))
+    // `NUMBER:CONTROLLERS:PATH`; version 2 names no controller.
+    let controller = if version == 2 { "" } else { "cpu" };
+    let path = own.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|name| name == controller).then(|| path.trim_matches('/'))
     });
-    groups.filter_map(|group| limit(machine, hierarchy, group)).collect()
+    // A container sees its own part as the root, whatever the path is.
+    let inside = path.and_then(|path| path.strip_prefix(root)).unwrap_or_default().trim_matches('/');
+    let folders = Path::new(inside).ancestors().map(|group| Path::new(at).join(group));
+    folders.filter_map(|folder| limit(machine, version, &folder)).collect()
 }
 
-/// The path in a line `NUMBER:CONTROLLERS:PATH`, if it is of the hierarchy of this version that limits CPU time.
-fn own_group(line: &str, version: u8) -> Option<&str> {
-    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-    let fits = match version {
-        2 => controllers.is_empty(),
-        _ => controllers.split(',').any(|controller| controller == "cpu"),
-    };
-    fits.then(|| path.trim_matches('/'))
-}
-
-fn limit(machine: &Machine<'_>, hierarchy: &Hierarchy, group: &str) -> Option<Limit> {
-    let dir = format!("{}/{group}", hierarchy.at);
-    let dir = dir.trim_matches('/');
-    let (name, none) = if hierarchy.version == 2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
-    let file = format!("{dir}/{name}");
+fn limit(machine: &Machine<'_>, version: u8, folder: &Path) -> Option<Limit> {
+    let (name, none) = if version == 2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
+    let file = folder.join(name);
     let text = machine.text(&file)?;
     let mut words = text.split_whitespace();
     // `max` and -1 are no limit.
     let quota_us = words.next()?.parse::<f64>().ok().filter(|quota| *quota > 0.0)?;
-    let period_us = match words.next() {
-        Some(word) => word.parse().ok(),
-        None => machine.number(format!("{dir}/cpu.cfs_period_us")).map(|us| us as f64),
-    };
-    Some(Limit { cores: quota_us / period_us.unwrap_or(PERIOD_US), file, none })
+    let period_us =
+        words.next().map(str::to_owned).or_else(|| machine.text(folder.join("cpu.cfs_period_us")));
+    let period_us = period_us.and_then(|us| us.parse().ok()).unwrap_or(PERIOD_US);
+    Some((quota_us / period_us, file.display().to_string(), none))
 }
 
 /// CPUs that a cpuset, or who started this process, leaves to it.
