@@ -1,24 +1,21 @@
-//! Charts: plain data, and the SVG that is made from it.
+//! Charts: shapes over axes as plain data; `draw` makes SVG of them.
 
+mod draw;
 mod ink;
-mod lines;
 mod pen;
-mod rows;
 mod scale;
 mod sockets;
-mod svg;
 
 use std::collections::BTreeMap;
 
 use carmine_topology::Cpu;
 
-use scale::Scale;
-
 use crate::lists::span;
 use crate::table::Table;
+use crate::units::{figure, short};
 
+pub(crate) use draw::picture;
 pub(crate) use ink::{Ink, style_sheet};
-pub(crate) use svg::picture;
 
 /// One figure of the page.
 #[derive(Clone, Debug)]
@@ -28,7 +25,8 @@ pub(crate) struct Chart {
     pub(crate) title: String,
     /// The conditions of all its figures: store, size, durability, route.
     pub(crate) context: String,
-    pub(crate) plot: Plot,
+    /// They stand below each other; the last has the horizontal axis of all.
+    pub(crate) plots: Vec<Plot>,
     /// The figures of the chart.
     pub(crate) table: Table,
     /// Remarks for the reader, such as a slope or why something is missing.
@@ -37,117 +35,94 @@ pub(crate) struct Chart {
     pub(crate) family: String,
 }
 
-/// The drawing of a chart.
+/// A place: x and y in units of the axes, or of the drawing.
+pub(crate) type At = (f64, f64);
+/// Two corners of a rectangle: x and y of the one, x and y of the other.
+pub(crate) type Area = [f64; 4];
+/// The least and the largest.
+pub(crate) type Range = (f64, f64);
+
+/// Shapes over two axes.
 #[derive(Clone, Debug)]
-pub(crate) enum Plot {
-    /// A line plot, or several below each other that share the horizontal axis.
-    Lines(Vec<LinePlot>),
-    Rows(RowPlot),
-    Heat(HeatPlot),
-    Sockets(Machine),
+pub(crate) struct Plot {
+    pub(crate) x: Axis,
+    pub(crate) y: Upright,
+    /// The meaning of the colours.
+    pub(crate) keys: Vec<Key>,
+    pub(crate) shapes: Vec<Shape>,
+}
+
+/// The vertical axis of a plot.
+#[derive(Clone, Debug)]
+pub(crate) enum Upright {
+    Numbers(Axis),
+    /// Names of rows, of this height each: the first at the top reaches from 0 to 1.
+    Rows(Vec<String>, f64),
+    /// No axes: the CPUs of a machine in ascending order, and the threads that run on each.
+    Sockets(Vec<(Cpu, Vec<Seat>)>),
 }
 
 /// An axis of numbers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Axis {
     /// Name with its unit.
     pub(crate) label: String,
-    /// Starts at 0 whatever the values are.
-    pub(crate) from_zero: bool,
+    /// Does not have to start at 0.
+    pub(crate) floats: bool,
     /// Logarithmic where the values allow it.
     pub(crate) log: bool,
     /// Holds at least this range: how charts share an axis.
-    pub(crate) at_least: Option<(f64, f64)>,
-}
-
-impl Axis {
-    /// A linear axis from 0.
-    pub(crate) fn from_zero(label: &str) -> Axis {
-        Axis { label: label.into(), from_zero: true, ..Axis::default() }
-    }
-
-    /// The scale that holds `values` and what the axis is told to hold.
-    pub(crate) fn scale(&self, values: impl Iterator<Item = f64>, ticks: usize) -> Scale {
-        let (low, high) = self.range(values);
-        if self.log { Scale::log(low, high, ticks) } else { Scale::linear(low, high, ticks) }
-    }
-
-    /// Lowest and highest of `values` and of what the axis is told to hold.
-    pub(crate) fn range(&self, values: impl Iterator<Item = f64>) -> (f64, f64) {
-        let told = self.at_least.into_iter().flat_map(|(low, high)| [low, high]);
-        let zero = (self.from_zero && !self.log).then_some(0.0);
-        span(values.chain(told).chain(zero).filter(|v| v.is_finite()))
-    }
-}
-
-impl Line {
-    /// A line with markers in the ink of series `number`.
-    pub(crate) fn series(number: usize, name: &str, dots: Vec<Dot>) -> Line {
-        let name = if name.is_empty() { "measured" } else { name }.to_owned();
-        Line { name, ink: Ink::Series(number), dotted: false, markers: true, dots }
-    }
-}
-
-/// Lines over two axes of numbers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LinePlot {
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) lines: Vec<Line>,
-    /// Vertical marks: (x, text).
-    pub(crate) flags: Vec<(f64, String)>,
-}
-
-impl LinePlot {
-    /// Lines over two linear axes from 0.
-    pub(crate) fn from_zero(x: &str, y: &str, lines: Vec<Line>) -> LinePlot {
-        LinePlot { x: Axis::from_zero(x), y: Axis::from_zero(y), lines, flags: Vec::new() }
-    }
-}
-
-/// A line of a plot.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    pub(crate) name: String,
-    pub(crate) ink: Ink,
-    pub(crate) dotted: bool,
-    /// A marker at each point.
-    pub(crate) markers: bool,
-    pub(crate) dots: Vec<Dot>,
-}
-
-/// A point of a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Dot {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
-    /// A bar from here to there.
-    pub(crate) bar: Option<(f64, f64)>,
-    /// Drawn hollow: SHARED, NOISY, UNSTEADY, smoke.
-    pub(crate) marked: bool,
-}
-
-/// Rows of names with bars or dots over one axis of numbers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RowPlot {
-    pub(crate) x: Axis,
-    /// The meaning of the colours.
-    pub(crate) keys: Vec<Key>,
-    pub(crate) rows: Vec<Row>,
-    /// Bars one after the other; else dots.
-    pub(crate) stacked: bool,
-    /// A vertical line, such as "no difference".
-    pub(crate) reference: Option<f64>,
-    /// A range that counts as equal.
-    pub(crate) band: Option<(f64, f64)>,
+    pub(crate) at_least: Option<Range>,
 }
 
 /// A colour's meaning.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub(crate) name: String,
     pub(crate) ink: Ink,
     pub(crate) dotted: bool,
+}
+
+/// A part of a drawing.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) form: Form,
+    pub(crate) ink: Ink,
+    /// Its figures in words, for who points at it; may be empty.
+    pub(crate) tells: String,
+}
+
+/// Its form, in units of the axes. A place at infinity is at the end of its axis.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    Line {
+        points: Vec<At>,
+        dotted: bool,
+        width: u32,
+    },
+    /// An interval, with ends across it.
+    Bar(At, At, u32),
+    /// A marker whose shape goes with the number of its series; hollow if its figures are marked.
+    Dot {
+        at: At,
+        number: usize,
+        hollow: bool,
+    },
+    /// A filled rectangle; 1 is the whole colour.
+    Area(Area, f64),
+    /// Text beside a place.
+    Text(At, String),
+}
+
+/// A point of a line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dot {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// A bar from here to there.
+    pub(crate) bar: Option<Range>,
+    /// Drawn hollow: SHARED, NOISY, UNSTEADY, smoke.
+    pub(crate) marked: bool,
 }
 
 /// A row: a value for each key, and an interval where there is one.
@@ -155,28 +130,12 @@ pub(crate) struct Key {
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) values: Vec<Option<f64>>,
-    pub(crate) interval: Option<(f64, f64)>,
+    pub(crate) interval: Option<Range>,
     pub(crate) marked: bool,
 }
 
-/// Parts of 1 over time (columns) and CPUs (rows).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HeatPlot {
-    /// Start of each column and the end of the last, in seconds: one more than columns.
-    pub(crate) edges: Vec<f64>,
-    pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
-}
-
-/// The CPUs of a machine in ascending order, and the threads that run on each.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Machine {
-    pub(crate) seats: Vec<(Cpu, Vec<Seat>)>,
-    /// The meaning of the colours.
-    pub(crate) keys: Vec<Key>,
-}
-
 /// A thread, or several of a kind, on a CPU.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) ink: Ink,
     /// In very few characters.
@@ -192,77 +151,177 @@ impl Key {
     }
 }
 
-impl Plot {
-    /// The meaning of the colours; empty if there is only one.
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        match self {
-            // A panel with one line is named by its axis.
-            Plot::Lines(plots) => {
-                let key = |l: &Line| Key { name: l.name.clone(), ink: l.ink, dotted: l.dotted };
-                plots.iter().filter(|p| p.lines.len() > 1).flat_map(|p| p.lines.iter().map(key)).collect()
-            }
-            Plot::Rows(plot) => plot.keys.clone(),
-            Plot::Heat(_) => {
-                let steps = [(0, "idle"), (2, "25 %"), (4, "50 %"), (6, "75 %"), (8, "busy all the time")];
-                steps.map(|(step, name)| Key { ink: Ink::Heat(step), ..Key::series(step, name) }).to_vec()
-            }
-            Plot::Sockets(machine) => machine.keys.clone(),
+impl Axis {
+    /// A linear axis from 0.
+    pub(crate) fn from_zero(label: &str) -> Axis {
+        Axis { label: label.into(), ..Axis::default() }
+    }
+
+    /// Widened to what the axis is told to hold.
+    fn range(&self, (low, high): Range) -> Range {
+        let told = self.at_least.into_iter().flat_map(|(low, high)| [low, high]);
+        let zero = (!self.floats && !self.log).then_some(0.0);
+        span([low, high].into_iter().chain(told).chain(zero).filter(|v| v.is_finite()))
+    }
+}
+
+impl Shape {
+    pub(crate) fn new(form: Form, ink: Ink) -> Shape {
+        Shape { form, ink, tells: String::new() }
+    }
+
+    fn places(&self) -> Vec<At> {
+        match &self.form {
+            Form::Line { points, .. } => points.clone(),
+            Form::Bar(from, to, _) => vec![*from, *to],
+            Form::Dot { at, .. } | Form::Text(at, _) => vec![*at],
+            Form::Area([left, top, right, bottom], _) => vec![(*left, *top), (*right, *bottom)],
         }
     }
 }
 
-type Range = (f64, f64);
-
-/// All values that a line plot shows along x and along y.
-pub(crate) fn line_ranges(plot: &LinePlot) -> (Range, Range) {
-    let dots = || plot.lines.iter().flat_map(|l| &l.dots);
-    let bars = |d: &Dot| [d.y, d.bar.map_or(d.y, |b| b.0), d.bar.map_or(d.y, |b| b.1)];
-    (plot.x.range(dots().map(|d| d.x)), plot.y.range(dots().flat_map(bars)))
-}
-
-/// All values that a row plot shows.
-pub(crate) fn row_range(plot: &RowPlot) -> Range {
-    let of = |row: &Row| -> Vec<f64> {
-        let shown = row.values.iter().flatten().copied();
-        let shown: Vec<f64> = if plot.stacked { vec![shown.sum()] } else { shown.collect() };
-        shown.into_iter().chain(row.interval.into_iter().flat_map(|i| [i.0, i.1])).collect()
-    };
-    plot.x.range(
-        plot.rows
-            .iter()
-            .flat_map(of)
-            .chain(plot.reference)
-            .chain(plot.band.into_iter().flat_map(|b| [b.0, b.1])),
-    )
-}
+/// Bars one after the other are this part of a row high, on each side.
+const HALF: f64 = 0.33;
+/// Height of a row.
+const ROW: f64 = 46.0;
+/// Marked bars are drawn this strong.
+const FAINT: f64 = 0.45;
 
 impl Plot {
-    /// The axes that charts may share, with the range that this one needs.
-    fn axes(&mut self) -> Vec<(Range, &mut Axis)> {
-        match self {
-            Plot::Lines(plots) => {
-                let ranges = plots.iter_mut().map(|plot| (line_ranges(plot), plot));
-                ranges.flat_map(|((x, y), plot)| [(x, &mut plot.x), (y, &mut plot.y)]).collect()
+    /// An empty plot of numbers over numbers, from 0.
+    pub(crate) fn new(x: &str, y: &str) -> Plot {
+        let y = Upright::Numbers(Axis::from_zero(y));
+        Plot { x: Axis::from_zero(x), y, keys: Vec::new(), shapes: Vec::new() }
+    }
+
+    /// A row for each name.
+    pub(crate) fn rows(x: Axis, names: Vec<String>, tall: f64) -> Plot {
+        Plot { x, y: Upright::Rows(names, tall), keys: Vec::new(), shapes: Vec::new() }
+    }
+
+    /// Rows with bars one after the other, or else with a dot for each value.
+    pub(crate) fn of_rows(x: Axis, keys: Vec<Key>, rows: &[Row], stacked: bool) -> Plot {
+        let mut plot = Plot::rows(x, rows.iter().map(|row| row.name.clone()).collect(), ROW);
+        for (at, row) in rows.iter().enumerate() {
+            let (mut sum, y) = (0.0, at as f64 + 0.5);
+            let (low, high) = span(row.values.iter().flatten().copied());
+            if low < high && !stacked {
+                plot.line([(low, y), (high, y)].into(), Ink::Axis, 2);
             }
-            Plot::Rows(plot) => vec![(row_range(plot), &mut plot.x)],
-            Plot::Heat(_) | Plot::Sockets(_) => Vec::new(),
+            if let (Some((from, to)), Some(key)) = (row.interval, keys.first()) {
+                plot.shapes.push(Shape::new(Form::Bar((from, y), (to, y), 4), key.ink));
+            }
+            for (number, (value, key)) in row.values.iter().zip(&keys).enumerate() {
+                let Some(value) = value.filter(|value| !stacked || *value > 0.0) else { continue };
+                let area = [sum, y - HALF, sum + value, y + HALF];
+                let form = match stacked {
+                    true => Form::Area(area, if row.marked { FAINT } else { 1.0 }),
+                    false => Form::Dot { at: (value, y), number, hollow: row.marked },
+                };
+                plot.shapes.push(Shape { form, ink: key.ink, tells: plot.told(row, key, value) });
+                sum += value;
+            }
+            let text = Form::Text((sum, y), short(sum));
+            plot.shapes.extend(stacked.then(|| Shape::new(text, Ink::Text)));
         }
+        Plot { keys, ..plot }
+    }
+
+    /// A value of a row in words.
+    fn told(&self, row: &Row, key: &Key, value: f64) -> String {
+        let label = &self.x.label;
+        let what = if key.name == *label { label.clone() } else { format!("{}, {label}", key.name) };
+        format!("{}: {what} {}{}", row.name, figure(value), around(row.interval, row.marked))
+    }
+
+    /// A line without markers.
+    pub(crate) fn line(&mut self, points: Vec<At>, ink: Ink, width: u32) {
+        self.shapes.push(Shape::new(Form::Line { points, dotted: false, width }, ink));
+    }
+
+    /// The same, dotted.
+    pub(crate) fn dotted_line(&mut self, points: Vec<At>, ink: Ink) {
+        self.shapes.push(Shape::new(Form::Line { points, dotted: true, width: 3 }, ink));
+    }
+
+    /// A dotted line from the top to the bottom.
+    pub(crate) fn upright(&mut self, x: f64, ink: Ink) {
+        self.dotted_line(vec![(x, f64::NEG_INFINITY), (x, f64::INFINITY)], ink);
+    }
+
+    /// A series with its key: a line, and a marker at each dot that tells its figures.
+    pub(crate) fn series(&mut self, key: Key, dots: &[Dot]) {
+        let points = dots.iter().map(|dot| (dot.x, dot.y)).collect();
+        match key.dotted {
+            true => self.dotted_line(points, key.ink),
+            false => self.line(points, key.ink, 4),
+        }
+        let number = self.keys.len();
+        let y = match &self.y {
+            Upright::Numbers(axis) => axis.label.clone(),
+            _ => String::new(),
+        };
+        for dot in dots {
+            let (at, hollow) = ((dot.x, dot.y), dot.marked);
+            let bar = dot.bar.map(|(low, high)| Form::Bar((dot.x, low), (dot.x, high), 2));
+            self.shapes.extend(bar.map(|bar| Shape::new(bar, key.ink)));
+            let (x, name, more) = (&self.x.label, &key.name, around(dot.bar, dot.marked));
+            let tells = format!("{name}: {x} {}, {y} {}{more}", figure(dot.x), figure(dot.y));
+            self.shapes.push(Shape { form: Form::Dot { at, number, hollow }, ink: key.ink, tells });
+        }
+        self.keys.push(key);
+    }
+
+    /// The ranges of all shapes along x and y.
+    pub(crate) fn spans(&self) -> [Range; 2] {
+        let places: Vec<At> = self.shapes.iter().flat_map(Shape::places).collect();
+        let along = |of: fn(&At) -> f64| span(places.iter().map(of).filter(|v| v.is_finite()));
+        [along(|at| at.0), along(|at| at.1)]
+    }
+
+    /// The ranges of its axes.
+    fn ranges(&self) -> [Range; 2] {
+        let [x, y] = self.spans();
+        let y = match &self.y {
+            Upright::Numbers(axis) => axis.range(y),
+            Upright::Rows(names, _) => (0.0, names.len() as f64),
+            Upright::Sockets(_) => y,
+        };
+        [self.x.range(x), y]
+    }
+}
+
+/// An interval, and whether the figures are marked.
+fn around(interval: Option<Range>, marked: bool) -> String {
+    let interval = interval.map(|(low, high)| (figure(low), figure(high))).filter(|(low, high)| low != high);
+    let interval = interval.map_or(String::new(), |(low, high)| format!(" ({low} to {high})"));
+    format!("{interval}{}", if marked { "; marked" } else { "" })
+}
+
+impl Chart {
+    /// The meaning of the colours. A plot of one colour is named by its axis.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.plots.iter().filter(|plot| plot.keys.len() > 1).flat_map(|plot| &plot.keys)
     }
 }
 
 /// Gives the charts of each family the same axes.
 pub(crate) fn share_axes(charts: &mut [Chart]) {
-    let mut all: BTreeMap<(String, usize), Range> = BTreeMap::new();
-    for chart in charts.iter_mut() {
-        for (n, (own, _)) in chart.plot.axes().into_iter().enumerate() {
-            let range = all.entry((chart.family.clone(), n)).or_insert(own);
-            *range = (range.0.min(own.0), range.1.max(own.1));
+    let mut all: BTreeMap<(String, usize), [Range; 2]> = BTreeMap::new();
+    for chart in charts.iter() {
+        for (n, plot) in chart.plots.iter().enumerate() {
+            let own = plot.ranges();
+            let held = all.entry((chart.family.clone(), n)).or_insert(own);
+            *held = [0, 1].map(|side| (held[side].0.min(own[side].0), held[side].1.max(own[side].1)));
         }
     }
     for chart in charts {
-        for (n, (_, axis)) in chart.plot.axes().into_iter().enumerate() {
-            let range = all.get(&(chart.family.clone(), n)).copied();
-            axis.at_least = range.filter(|range| range.0.is_finite() && range.1.is_finite());
+        for (n, plot) in chart.plots.iter_mut().enumerate() {
+            let Some([x, y]) = all.get(&(chart.family.clone(), n)) else { continue };
+            plot.x.at_least = Some(*x);
+            if let Upright::Numbers(axis) = &mut plot.y {
+                axis.at_least = Some(*y);
+            }
         }
     }
 }

@@ -1,38 +1,38 @@
 //! Comparisons: the arms of one run, or runs with each other. What is compared, and how it is judged, is that of
 //! `carmine compare`; here it becomes charts and sentences, with Holm's correction over the whole report.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use carmine_stats::{Comparison, Outcome, holm};
 use carmine_study::archive::Config;
 use carmine_study::compare::{
-    self, Arm, Difference, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes,
-    pair_up,
+    self, Arm, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
 };
 use carmine_types::counted;
 
-use crate::chart::{Axis, Chart, Key, Plot, Row, RowPlot};
+use crate::chart::{Axis, Chart, Form, Ink, Key, Plot, Row, Shape};
 use crate::data::{PANEL_AXES, RunData, words};
 use crate::figures::{View, context, slug};
-use crate::lists::{distinct, grouped, span};
+use crate::lists::{distinct, grouped, joined, span};
 use crate::table::{Cell, Table};
+use crate::units::percent;
 
 /// Differences up to this part count as equal.
-pub(crate) const TOLERANCE: f64 = 0.05;
+const TOLERANCE: f64 = 0.05;
 
 /// One figure of two arms with the same load.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
-    pub(crate) base: String,
-    pub(crate) new: String,
+struct Line {
+    base: String,
+    new: String,
     /// Workload: what is never mixed in a chart.
-    pub(crate) panel: String,
+    panel: String,
     /// The rest of the configuration that both share, as far as it varies in the report.
-    pub(crate) name: String,
+    name: String,
     /// Words such as SHARED that any of the points has.
-    pub(crate) words: String,
+    words: String,
     /// With p and outcome after Holm's correction over the report.
-    pub(crate) row: compare::Row,
+    row: compare::Row,
     /// Place of its configuration in the order of running.
     order: usize,
 }
@@ -40,11 +40,11 @@ pub(crate) struct Line {
 /// All comparisons of a report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compared {
-    pub(crate) lines: Vec<Line>,
+    lines: Vec<Line>,
     /// Why arms were not compared.
-    pub(crate) refused: Vec<String>,
-    /// Settings in which arms differ, each once.
-    pub(crate) differences: Vec<Difference>,
+    refused: Vec<String>,
+    /// Settings in which arms differ, each once, with their values.
+    differences: Vec<String>,
     /// Warnings, each once.
     pub(crate) warnings: Vec<String>,
 }
@@ -55,46 +55,48 @@ pub(crate) fn compared(view: &View<'_>) -> Compared {
     for arms in arms(view.runs) {
         match arms.and_then(|(base, new)| Ok((compare::compare(&base, &new, TOLERANCE)?, base, new))) {
             Ok((judgement, base, new)) => compared.add(view, judgement, &base, &new),
-            Err(refusal) => compared.refused.push(refusal.to_string()),
+            Err(refusal) => compared.refused.push(format!("Not compared: {refusal}.")),
         }
     }
-    correct(&mut compared.lines);
+    compared.lines.sort_by_key(|line| line.order);
+    compared.differences = distinct(compared.differences);
+    compared.warnings = distinct(compared.warnings);
+    // Each comparison was corrected for itself; a report with several is corrected as one.
+    let p: Vec<f64> = compared.lines.iter().filter_map(|line| Some(line.row.comparison?.p)).collect();
+    let decidable = compared.lines.iter_mut().filter(|line| line.row.comparison.is_some());
+    decidable.zip(holm(&p)).for_each(|(line, p)| line.row.correct(p, TOLERANCE));
     compared
 }
 
-type Arms = Result<(Arm, Arm), Refusal>;
-
-fn arms(runs: &[RunData]) -> Vec<Arms> {
+fn arms(runs: &[RunData]) -> Vec<Result<(Arm, Arm), Refusal>> {
+    let named = |run: &RunData| -> Result<Arm, Refusal> {
+        Ok(Arm { name: run.label.clone(), ..arm_of_run(&run.run)? })
+    };
     match runs {
         [] => Vec::new(),
-        [only] => arms_within(only),
-        [first, others @ ..] => others.iter().map(|new| between(first, new)).collect(),
+        [only] => {
+            let names: Vec<&str> =
+                only.file().comparison.iter().flat_map(|c| &c.arms).map(String::as_str).collect();
+            let against_first = |new: &&str| arms_of_run(&only.run, Some((names[0], new)));
+            names.iter().skip(1).map(against_first).collect()
+        }
+        [first, others @ ..] => others.iter().map(|new| Ok((named(first)?, named(new)?))).collect(),
     }
-}
-
-fn arms_within(run: &RunData) -> Vec<Arms> {
-    let names = run.file().comparison.iter().flat_map(|c| &c.arms);
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    let Some((base, others)) = names.split_first() else { return Vec::new() };
-    others.iter().map(|new| arms_of_run(&run.run, Some((base, new)))).collect()
-}
-
-fn between(base: &RunData, new: &RunData) -> Arms {
-    let (old, young) = (arm_of_run(&base.run)?, arm_of_run(&new.run)?);
-    Ok((Arm { name: base.label.clone(), ..old }, Arm { name: new.label.clone(), ..young }))
 }
 
 impl Compared {
     fn add(&mut self, view: &View<'_>, judgement: Judgement, base: &Arm, new: &Arm) {
-        let (old, young): (Vec<&Measured>, Vec<&Measured>) =
-            (base.points.iter().collect(), new.points.iter().collect());
+        let [old, young] = [base, new].map(|arm| arm.points.iter().collect::<Vec<&Measured>>());
         let axes = differing_axes(&old, &young);
         let groups = pair_up((&base.name, &old), (&new.name, &young), &axes).unwrap_or_default();
         for row in judgement.rows {
-            let Some(group) = groups.iter().find(|g| g.name == row.config) else { continue };
-            let Some((first, _)) = group.pairs.first() else { continue };
-            let of = |m: &&Measured| words(&m.result, false);
-            let words: BTreeSet<String> = group.pairs.iter().flat_map(|(a, b)| [a, b]).flat_map(of).collect();
+            let group = groups.iter().find(|g| g.name == row.config);
+            let Some((group, (first, _))) = group.and_then(|group| Some((group, group.pairs.first()?)))
+            else {
+                continue;
+            };
+            let points = group.pairs.iter().flat_map(|(a, b)| [a, b]);
+            let words: BTreeSet<String> = points.flat_map(|m| words(&m.result, false)).collect();
             self.lines.push(Line {
                 base: base.name.clone(),
                 new: new.name.clone(),
@@ -105,27 +107,15 @@ impl Compared {
                 order: view.settings.iter().position(|s| *s.config == first.config).unwrap_or(usize::MAX),
             });
         }
-        self.lines.sort_by_key(|line| line.order);
-        self.differences = distinct(self.differences.drain(..).chain(judgement.differences));
-        self.warnings = distinct(self.warnings.drain(..).chain(judgement.warnings));
+        let difference = |d: compare::Difference| format!("{} ({} and {})", d.setting, d.base, d.new);
+        self.differences.extend(judgement.differences.into_iter().map(difference));
+        self.warnings.extend(judgement.warnings);
     }
 }
 
 fn name(view: &View<'_>, config: &Config, axes: &BTreeSet<&str>) -> String {
     let without: Vec<&str> = axes.iter().copied().chain(PANEL_AXES).collect();
-    view.axes.short_name(config, &without)
-}
-
-/// Each comparison was corrected for itself; a report with several is corrected as one.
-fn correct(lines: &mut [Line]) {
-    let decidable = || |line: &Line| line.row.comparison.map(|c: Comparison| c.p);
-    let p: Vec<f64> = lines.iter().filter_map(decidable()).collect();
-    let mut adjusted = holm(&p).into_iter();
-    for line in lines {
-        if line.row.comparison.is_some() {
-            line.row.correct(adjusted.next().unwrap_or(1.0), TOLERANCE);
-        }
-    }
+    view.axes.name(config, &without, true)
 }
 
 /// Rows that one chart shows; its table has all.
@@ -140,18 +130,16 @@ pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> Vec<Chart> {
 }
 
 fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &str) -> Chart {
-    let lines: Vec<&Line> =
-        compared.lines.iter().filter(|l| l.panel == panel && l.row.metric == metric).collect();
+    let lines = compared.lines.iter().filter(|l| l.panel == panel && l.row.metric == metric);
+    let lines: Vec<&Line> = lines.collect();
     let arms: BTreeSet<&str> = lines.iter().map(|l| l.new.as_str()).collect();
     let mut table = Table::new(COLUMNS);
-    lines.iter().for_each(|line| table.push(table_row(line)));
+    table.rows = lines.iter().map(|line| table_row(line)).collect();
     let rows: Vec<Row> = lines.iter().take(ROWS_MAX).map(|line| row(line, arms.len() > 1)).collect();
     let name = metric_name(metric);
     let base = lines.first().map_or("the base", |l| l.base.as_str());
-    let against = match arms.iter().collect::<Vec<_>>().as_slice() {
-        [one] => format!("{one} against {base}"),
-        _ => format!("against {base}"),
-    };
+    let new = arms.first().filter(|_| arms.len() == 1).map_or("", |new| new);
+    let against = joined([new, "against", base], " ");
     let side = if lines.first().is_some_and(|l| l.row.more_is_better) { "right" } else { "left" };
     let tolerance = TOLERANCE * 100.0;
     let mut remarks =
@@ -160,19 +148,17 @@ fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &str) -> Cha
         let all = counted(lines.len(), "load");
         remarks.push(format!("The chart shows the first {ROWS_MAX} of {all}; the table has all."));
     }
-    let plot = RowPlot {
-        x: Axis { label: format!("{name}: difference to the base (%)"), ..Axis::default() },
-        keys: vec![Key::series(0, "ratio of pairs with its 95 % interval")],
-        rows,
-        stacked: false,
-        reference: Some(0.0),
-        band: Some((-tolerance, tolerance)),
-    };
+    let x = Axis { floats: true, ..Axis::from_zero(&format!("{name}: difference to the base (%)")) };
+    let keys = vec![Key::series(0, "ratio of pairs with its 95 % interval")];
+    let mut plot = Plot::of_rows(x, keys, &rows, false);
+    plot.upright(0.0, Ink::Axis);
+    let band = Form::Area([-tolerance, f64::NEG_INFINITY, tolerance, f64::INFINITY], 0.7);
+    plot.shapes.insert(0, Shape::new(band, Ink::Grid));
     Chart {
         id: format!("compare-{}-{}", slug(metric), slug(panel)),
         title: format!("{name}, {against}: {panel}"),
         context: context(&view.settings.iter().collect::<Vec<_>>()),
-        plot: Plot::Rows(plot),
+        plots: vec![plot],
         table: table.without_empty_columns(),
         remarks,
         family: format!("compare-{metric}"),
@@ -183,9 +169,8 @@ fn row(line: &Line, several_arms: bool) -> Row {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     // With two arms the title names them.
     let arm = if several_arms || line.name.is_empty() { line.new.as_str() } else { "" };
-    let words: Vec<&str> = [line.name.as_str(), arm].into_iter().filter(|n| !n.is_empty()).collect();
     Row {
-        name: words.join(" · "),
+        name: joined([line.name.as_str(), arm], " · "),
         values: vec![line.row.comparison.map(|c| percent(c.ratio))],
         interval: line.row.comparison.map(|c| (percent(c.interval.0), percent(c.interval.1))),
         marked: !line.words.is_empty(),
@@ -194,7 +179,7 @@ fn row(line: &Line, several_arms: bool) -> Row {
 
 fn table_row(line: &Line) -> Vec<Cell> {
     let row = &line.row;
-    let part = |of: fn(&Comparison) -> f64| Cell::number(row.comparison.map(|c| (of(&c) - 1.0) * 100.0), 2);
+    let of = |figure: &dyn Fn(Comparison) -> f64, digits| Cell::number(row.comparison.map(figure), digits);
     let outcome = match &row.outcome {
         Outcome::Undecided { reason } => format!("undecided: {reason}"),
         Outcome::Different { within: true } => "different, but within the tolerance".into(),
@@ -208,12 +193,12 @@ fn table_row(line: &Line) -> Vec<Cell> {
         Cell::Number(row.pairs as f64, 0),
         figure(row.base),
         figure(row.new),
-        part(|c| c.ratio),
-        part(|c| c.interval.0),
-        part(|c| c.interval.1),
-        Cell::number(row.comparison.map(|_| row.adjusted_p), 4),
+        of(&|c| (c.ratio - 1.0) * 100.0, 2),
+        of(&|c| (c.interval.0 - 1.0) * 100.0, 2),
+        of(&|c| (c.interval.1 - 1.0) * 100.0, 2),
+        of(&|_| row.adjusted_p, 4),
         outcome.into(),
-        Cell::number(row.comparison.map(|c| c.detectable * 100.0), 1),
+        of(&|c| c.detectable * 100.0, 1),
         line.words.as_str().into(),
     ]
 }
@@ -229,68 +214,49 @@ fn metric_name(metric: &str) -> String {
     }
 }
 
-/// A ratio as a difference in percent.
-fn percent(ratio: f64) -> String {
-    format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "−")
-}
-
 /// One sentence for each pair of arms, with each figure over all loads; and why arms were not compared.
 pub(crate) fn findings(compared: &Compared) -> Vec<String> {
-    let place = |metric: &str| METRICS.iter().position(|m| m.name == metric).unwrap_or(METRICS.len());
     let lines = compared.lines.iter().map(|line| ((line.base.as_str(), line.new.as_str()), line));
     let sentence = |((base, new), lines): ((&str, &str), Vec<&Line>)| {
-        let mut figures: BTreeMap<usize, Vec<&Line>> = BTreeMap::new();
-        lines.into_iter().for_each(|line| figures.entry(place(line.row.metric)).or_default().push(line));
-        let loads = counted(figures.values().map(Vec::len).max().unwrap_or(0), "load");
-        let figures: Vec<String> = figures.values().map(|lines| figure(lines)).collect();
+        let of = |metric: &str| lines.iter().copied().filter(|l| l.row.metric == metric).collect::<Vec<_>>();
+        let figures: Vec<Vec<&Line>> =
+            METRICS.iter().map(|metric| of(metric.name)).filter(|lines| !lines.is_empty()).collect();
+        let loads = counted(figures.iter().map(Vec::len).max().unwrap_or(0), "load");
+        let figures: Vec<String> = figures.iter().map(|lines| figure(lines)).collect();
         format!("{new} against {base}, {loads}: {}.", figures.join("; "))
     };
-    let mut findings: Vec<String> = grouped(lines).into_iter().map(sentence).collect();
-    findings.extend(compared.refused.iter().map(|why| format!("Not compared: {why}.")));
-    findings
+    grouped(lines).into_iter().map(sentence).chain(compared.refused.iter().cloned()).collect()
 }
 
-/// One figure over all loads.
+/// One figure over all loads: how many are better and worse, with the smallest and the largest difference.
 fn figure(lines: &[&Line]) -> String {
-    let metric = lines.first().map_or("", |l| l.row.metric);
-    let of = |wanted: fn(&Outcome) -> bool| -> Vec<Comparison> {
-        lines.iter().filter(|l| wanted(&l.row.outcome)).filter_map(|l| l.row.comparison).collect()
+    let word = |line: &&Line| match (&line.row.outcome, line.row.comparison) {
+        (Outcome::Different { .. }, Some(c)) if (c.ratio > 1.0) == line.row.more_is_better => "better",
+        (Outcome::Different { .. }, _) => "worse",
+        (Outcome::Equal { .. }, _) => "equal",
+        _ => "undecided",
     };
-    let more_is_better = lines.first().is_some_and(|l| l.row.more_is_better);
-    let (better, worse): (Vec<_>, Vec<_>) = of(|o| matches!(o, Outcome::Different { .. }))
-        .into_iter()
-        .partition(|c| (c.ratio > 1.0) == more_is_better);
-    let equal = of(|o| matches!(o, Outcome::Equal { .. })).len();
-    let undecided = lines.len() - better.len() - worse.len() - equal;
-    let mut parts = Vec::new();
-    for (word, which) in [("better", better), ("worse", worse)] {
-        if !which.is_empty() {
-            parts.push(format!("{word} in {} ({})", which.len(), extremes(&which)));
+    let part = |wanted: &str| {
+        let of: Vec<&&Line> = lines.iter().filter(|line| word(line) == wanted).collect();
+        let (low, high) = span(of.iter().filter_map(|line| Some(line.row.comparison?.ratio)));
+        let (low, high) = (percent(low), percent(high));
+        match (of.len(), wanted) {
+            (0, _) => String::new(),
+            (n, "equal") => format!("equal within ±{:.0} % in {n}", TOLERANCE * 100.0),
+            (n, "undecided") => format!("undecided in {n}"),
+            (n, _) if low == high => format!("{wanted} in {n} ({low})"),
+            (n, _) => format!("{wanted} in {n} ({low} to {high})"),
         }
-    }
-    parts.extend((equal > 0).then(|| format!("equal within ±{:.0} % in {equal}", TOLERANCE * 100.0)));
-    parts.extend((undecided > 0).then(|| format!("undecided in {undecided}")));
-    format!("{} {}", metric_name(metric), parts.join(", "))
-}
-
-/// The smallest and the largest difference.
-fn extremes(comparisons: &[Comparison]) -> String {
-    let (low, high) = span(comparisons.iter().map(|c| c.ratio));
-    if percent(low) == percent(high) {
-        percent(low)
-    } else {
-        format!("{} to {}", percent(low), percent(high))
-    }
+    };
+    let parts = ["better", "worse", "equal", "undecided"].map(part);
+    let name = lines.first().map_or(String::new(), |line| metric_name(line.row.metric));
+    format!("{name} {}", joined(parts.iter().map(String::as_str), ", "))
 }
 
 /// Remarks about all comparisons of the report: differences between the arms, and warnings.
 pub(crate) fn remarks(compared: &Compared) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if !compared.differences.is_empty() {
-        let all = compared.differences.iter().map(|d| format!("{} ({} and {})", d.setting, d.base, d.new));
-        remarks.push(format!("The arms differ in: {}.", all.collect::<Vec<_>>().join(", ")));
-    }
+    let differences = compared.differences.join(", ");
+    let differ = (!differences.is_empty()).then(|| format!("The arms differ in: {differences}."));
     let others = compared.warnings.iter().filter(|warning| !warning.starts_with("CONFOUNDED"));
-    remarks.extend(others.map(|warning| format!("Mind: {warning}.")));
-    remarks
+    differ.into_iter().chain(others.map(|warning| format!("Mind: {warning}."))).collect()
 }

@@ -7,10 +7,10 @@ use carmine_study::archive::CarmineResult;
 use carmine_types::counted;
 use serde_json::Value;
 
-use crate::data::{Ended, RunData, drift, text_of};
+use crate::data::{RunData, drift, text_of};
 use crate::figures::View;
-use crate::lists::{grouped, tally};
-use crate::report::{Block, Kind, Part};
+use crate::lists::{grouped, joined, tally};
+use crate::report::{Block, Kind, Part, of};
 use crate::table::{Cell, Table};
 use crate::units::{date, duration, shortened};
 
@@ -24,15 +24,17 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
     let mut sections =
         vec![("What could not be measured".to_owned(), vec![Block::Text(Kind::Remarks, not_measured(view))])];
     for run in view.runs {
-        let name = if view.runs.len() > 1 { format!(" of {}", run.label) } else { String::new() };
+        let name = of(view.runs, run);
         let table = |table: Table| vec![Block::Table(String::new(), table)];
         let file = |text: String| vec![Block::Verbatim(shortened(&text, VERBATIM_MAX))];
         let commands = std::fs::read_to_string(run.run.dir().join("commands.sh"));
         let doctor = &run.file().doctor;
+        let common = view.axes.common.iter().map(|(axis, value)| (axis.as_str(), value.clone()));
+        let host = flat("", &run.file().host);
         let of_run = [
             ("The run", table(facts(run))),
-            ("Settings that all points share", table(common(view))),
-            ("Machine", table(listed(&run.file().host))),
+            ("Settings that all points share", table(pairs(common))),
+            ("Machine", table(pairs(host.iter().map(|(name, value)| (name.as_str(), value.clone()))))),
             ("What the doctor found", doctor_of_machine(doctor)),
             ("What the doctor found of the testbeds", table(doctor_of_points(run))),
             ("NVMe drives by their SMART logs", drives(run)),
@@ -46,20 +48,11 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
     sections.into_iter().map(|(title, blocks)| Block::Folded(Part::new("", &title, blocks))).collect()
 }
 
-fn pairs(rows: Vec<(&str, String)>) -> Table {
-    let mut table = Table::new("fact | value");
-    for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
-        table.push(vec![name.into(), value.into()]);
-    }
-    table
-}
-
 fn facts(run: &RunData) -> Table {
     let (file, build) = (run.file(), &run.file().carmine);
-    let drift = drift(run).map(|d| format!("{:+.1} % ({})", d.part() * 100.0, d.stem));
     let seconds: f64 = run.points.iter().map(|m| m.seconds).sum();
-    let failed = run.points.iter().filter(|m| matches!(m.ended, Ended::Failed(_))).count();
-    pairs(vec![
+    let failed = run.points.iter().filter(|m| m.state == "failed").count();
+    pairs([
         ("folder", run.run.dir().display().to_string()),
         ("plan", file.name.clone()),
         ("started", date(file.created_unix_s)),
@@ -68,35 +61,25 @@ fn facts(run: &RunData) -> Table {
         ("points", format!("{}, of which {failed} failed", run.points.len())),
         ("seed", file.seed.to_string()),
         ("version", format!("{} {}", build.version, build.git_hash)),
-        ("build", [build.profile.as_str(), build.allocator.as_str()].join(" ").trim().to_owned()),
+        ("build", joined([build.profile.as_str(), &build.allocator], " ")),
         ("kernel", file.kernel.clone()),
         ("command", file.command.join(" ")),
-        ("drift of the first point", drift.unwrap_or_else(|| "not known: it was not run again".into())),
+        ("drift", drift(run).unwrap_or_else(|| "not known: the first point was not run again".into())),
     ])
 }
 
-fn common(view: &View<'_>) -> Table {
-    pairs(view.axes.common.iter().map(|(axis, value)| (axis.as_str(), value.clone())).collect())
-}
-
-/// An object as names and values; nested objects by `outer.inner`.
-fn listed(value: &Value) -> Table {
+fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
     let mut table = Table::new("fact | value");
-    flatten("", value, &mut table);
+    for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
+        table.push(vec![name.into(), value.into()]);
+    }
     table
 }
 
-fn flatten(name: &str, value: &Value, table: &mut Table) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                flatten(&name, value, table);
-            }
-        }
-        Value::Null => {}
-        other => table.push(vec![name.into(), text_of(other).into()]),
-    }
+/// An object as names and values; nested objects by `outer.inner`.
+fn flat(name: &str, value: &Value) -> Vec<(String, String)> {
+    let Value::Object(map) = value else { return vec![(name.to_owned(), text_of(value))] };
+    map.iter().flat_map(|(key, value)| flat(&joined([name, key], "."), value)).collect()
 }
 
 /// Marks in full, each with how many points have it and one of them.
@@ -114,7 +97,7 @@ fn marks(run: &RunData) -> Table {
 
 fn logs(run: &RunData) -> String {
     let mut text = String::new();
-    for measured in run.points.iter().filter(|m| matches!(m.ended, Ended::Failed(_))) {
+    for measured in run.points.iter().filter(|m| m.state == "failed") {
         let log = run.run.log(&measured.point);
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
@@ -166,7 +149,7 @@ fn unsampled(view: &View<'_>) -> Vec<String> {
         text.push(format!("Samples (second by second): missing for {without} of {all}."));
     }
     let sampled: Vec<_> = points().filter_map(|m| m.samples.as_ref().ok()?.as_ref()).collect();
-    let is_absent = |key: &str| sampled.iter().all(|samples| !samples.series.contains(key));
+    let is_absent = |key: &str| sampled.iter().all(|samples| !samples.series.contains_key(key));
     let absent: Vec<&str> = WANTED.iter().filter(|(key, _)| is_absent(key)).map(|(_, name)| *name).collect();
     if !sampled.is_empty() && !absent.is_empty() {
         text.push(format!("This machine gave no {}.", absent.join(", no ")));
@@ -178,25 +161,26 @@ fn unsampled(view: &View<'_>) -> Vec<String> {
 const COLUMNS: &str = "severity | topic | subject | is | better | cost | source | command";
 /// Kinds of findings, the worst first.
 const SEVERITIES: [&str; 4] = ["bad", "warn", "info", "ok"];
-/// The machine has no such thing.
-const ABSENT: &str = "not_present";
 
-/// Findings about the machine, as the run has them.
+/// Findings about the machine, as the run has them: the worst first, kinds that are not known last.
 fn doctor_of_machine(findings: &Value) -> Vec<Block> {
-    let Some(list) = findings.as_array() else {
-        let text =
-            if findings.is_null() { "The doctor was not asked." } else { "The findings can't be read." };
-        return vec![Block::Text(Kind::Remarks, vec![text.into()])];
-    };
-    let mut text = Vec::new();
-    let absent: Vec<String> = list.iter().filter(|f| field(f, "severity") == ABSENT).map(title).collect();
-    if !absent.is_empty() {
-        text.push(format!("Not present on this machine, so not judged: {}.", absent.join(", ")));
-    }
-    let mut table = Table::new(COLUMNS);
-    sorted(list).iter().for_each(|finding| table.push(finding_row(finding)));
-    if table.rows.is_empty() {
-        text.push("Nothing to change.".into());
+    let (mut text, mut table) = (Vec::new(), Table::new(COLUMNS));
+    match findings.as_array() {
+        Some(list) => {
+            // The machine has no such thing.
+            let (absent, mut present): (Vec<&Value>, Vec<&Value>) =
+                list.iter().partition(|finding| field(finding, "severity") == "not_present");
+            let absent: Vec<String> = absent.into_iter().map(title).collect();
+            if !absent.is_empty() {
+                text.push(format!("Not present on this machine, so not judged: {}.", absent.join(", ")));
+            }
+            let rank = |f: &Value| SEVERITIES.iter().position(|word| *word == field(f, "severity"));
+            present.sort_by_key(|finding| rank(finding).unwrap_or(SEVERITIES.len()));
+            text.extend(present.is_empty().then(|| "Nothing to change.".into()));
+            table.rows = present.into_iter().map(finding_row).collect();
+        }
+        None if findings.is_null() => text.push("The doctor was not asked.".into()),
+        None => text.push("The findings can't be read.".into()),
     }
     vec![Block::Text(Kind::Remarks, text), Block::Table(String::new(), table.without_empty_columns())]
 }
@@ -206,9 +190,9 @@ fn doctor_of_points(run: &RunData) -> Table {
     let known: Vec<&Value> = run.file().doctor.as_array().into_iter().flatten().collect();
     let results = run.points.iter().filter_map(|m| m.result.as_ref());
     let findings = results.flat_map(|result| result.carmine.doctor.as_array().into_iter().flatten());
+    let is_warning = |finding: &Value| matches!(field(finding, "severity"), "bad" | "warn");
     let found = tally(findings.filter(|finding| is_warning(finding) && !known.contains(finding)));
-    let mut table = Table::new(COLUMNS);
-    table.columns.push("points".into());
+    let mut table = Table::new(&format!("{COLUMNS} | points"));
     for (finding, count) in found {
         table.push([finding_row(finding), vec![Cell::Number(count as f64, 0)]].concat());
     }
@@ -221,27 +205,12 @@ pub(crate) fn spoils(findings: &Value) -> Vec<String> {
     bad.map(|f| format!("The doctor: {}: {}", title(f), field(f, "is"))).collect()
 }
 
-fn is_warning(finding: &Value) -> bool {
-    matches!(field(finding, "severity"), "bad" | "warn")
-}
-
 fn field<'a>(finding: &'a Value, name: &str) -> &'a str {
     finding.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn title(finding: &Value) -> String {
-    match field(finding, "subject") {
-        "" => field(finding, "topic").to_owned(),
-        subject => format!("{} of {subject}", field(finding, "topic")),
-    }
-}
-
-/// Those that say something of the machine, the worst first; kinds that are not known come last.
-fn sorted(list: &[Value]) -> Vec<&Value> {
-    let mut present: Vec<&Value> = list.iter().filter(|f| field(f, "severity") != ABSENT).collect();
-    let rank = |f: &Value| SEVERITIES.iter().position(|word| *word == field(f, "severity"));
-    present.sort_by_key(|f| rank(f).unwrap_or(SEVERITIES.len()));
-    present
+    joined([field(finding, "topic"), field(finding, "subject")], " of ")
 }
 
 fn finding_row(finding: &Value) -> Vec<Cell> {
@@ -252,29 +221,26 @@ fn finding_row(finding: &Value) -> Vec<Cell> {
 /// A data unit of the log, bytes (NVM Express Base Specification, "SMART / Health Information").
 const UNIT_BYTES: f64 = 512_000.0;
 
-/// The logs that a column may show.
-#[derive(Clone, Copy)]
-enum Of {
-    Start,
-    End,
-    /// What the window changed.
-    Since,
-}
+type Log = fn(&NvmeSamples) -> &SmartLog;
+const START: Log = |drive| &drive.start;
+const END: Log = |drive| &drive.end;
+/// Of what the window changed.
+const SINCE: Log = |drive| &drive.difference;
 
 /// Columns, and the fields of the logs that they show with a factor.
-const DRIVE: [(&str, Of, &str, f64); 12] = [
-    ("used (%)", Of::End, "percentage_used", 1.0),
-    ("spare (%)", Of::End, "available_spare_percent", 1.0),
-    ("critical warning (bits)", Of::End, "critical_warning", 1.0),
-    ("temperature, start (°C)", Of::Start, "temperature_c", 1.0),
-    ("temperature, end (°C)", Of::End, "temperature_c", 1.0),
-    ("media errors", Of::End, "media_errors", 1.0),
-    ("new media errors", Of::Since, "media_errors", 1.0),
-    ("unsafe shutdowns", Of::End, "unsafe_shutdowns", 1.0),
-    ("read (MB)", Of::Since, "data_units_read", UNIT_BYTES / 1e6),
-    ("written (MB)", Of::Since, "data_units_written", UNIT_BYTES / 1e6),
-    ("read commands", Of::Since, "host_read_commands", 1.0),
-    ("write commands", Of::Since, "host_write_commands", 1.0),
+const DRIVE: [(&str, Log, &str, f64); 12] = [
+    ("used (%)", END, "percentage_used", 1.0),
+    ("spare (%)", END, "available_spare_percent", 1.0),
+    ("critical warning (bits)", END, "critical_warning", 1.0),
+    ("temperature, start (°C)", START, "temperature_c", 1.0),
+    ("temperature, end (°C)", END, "temperature_c", 1.0),
+    ("media errors", END, "media_errors", 1.0),
+    ("new media errors", SINCE, "media_errors", 1.0),
+    ("unsafe shutdowns", END, "unsafe_shutdowns", 1.0),
+    ("read (MB)", SINCE, "data_units_read", UNIT_BYTES / 1e6),
+    ("written (MB)", SINCE, "data_units_written", UNIT_BYTES / 1e6),
+    ("read commands", SINCE, "host_read_commands", 1.0),
+    ("write commands", SINCE, "host_write_commands", 1.0),
 ];
 
 /// The logs of all points that have some; empty on machines without such drives.
@@ -282,8 +248,8 @@ fn drives(run: &RunData) -> Vec<Block> {
     let mut table = Table::new(&format!("point | drive | {}", DRIVE.map(|(name, ..)| name).join(" | ")));
     let mut text = BTreeSet::new();
     for point in &run.points {
-        let drives = point.samples.as_ref().ok().and_then(Option::as_ref).map(|samples| &samples.nvme);
-        for drive in drives.into_iter().flatten() {
+        let drives = point.samples.iter().flatten().flat_map(|samples| &samples.nvme);
+        for drive in drives {
             match &drive.missing {
                 Some(why) => drop(text.insert(format!("{}: {why}.", drive.drive))),
                 None => table.push(drive_row(&point.point.stem, drive)),
@@ -295,13 +261,8 @@ fn drives(run: &RunData) -> Vec<Block> {
 }
 
 fn drive_row(stem: &str, drive: &NvmeSamples) -> Vec<Cell> {
-    let figure = |(_, of, field, factor): (&str, Of, &str, f64)| {
-        let log: &SmartLog = match of {
-            Of::Start => &drive.start,
-            Of::End => &drive.end,
-            Of::Since => &drive.difference,
-        };
-        let value = log.get(field).map(|n| *n as f64 * factor);
+    let figure = |(_, log, field, factor): (&str, Log, &str, f64)| {
+        let value = log(drive).get(field).map(|n| *n as f64 * factor);
         Cell::number(value, if factor == 1.0 { 0 } else { 1 })
     };
     [vec![stem.into(), drive.drive.as_str().into()], DRIVE.map(figure).to_vec()].concat()

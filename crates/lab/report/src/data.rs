@@ -4,34 +4,20 @@
 mod axes;
 mod setting;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
-use carmine_study::archive::{
-    ArchiveError, NvmeSamples, Point, PointEnd, PointKind, PointResult, Run, RunFile, Samples, ThreadSamples,
-};
+use carmine_study::archive::{ArchiveError, Point, PointEnd, PointKind, PointResult, Run, RunFile, Samples};
 use carmine_types::counted;
 use serde_json::Value;
 
 use crate::lists::distinct;
+use crate::units::{grouped, percent};
 
 pub(crate) use axes::{Axes, LOAD_AXES, PANEL_AXES, SIZE_AXES, axis_value};
-pub(crate) use setting::{CPU_PARTS, Setting, settings};
+pub(crate) use setting::{Setting, settings};
 
 /// Marks that keep a point out of slopes.
 const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE"];
-
-/// How a point ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Ended {
-    Done,
-    /// With its error.
-    Failed(String),
-    /// The run was stopped before.
-    NotRun,
-    /// Its files can't be read: why.
-    Unreadable(String),
-}
 
 /// A point and its result.
 #[derive(Clone, Debug)]
@@ -39,33 +25,20 @@ pub(crate) struct Measured {
     /// Number of the run in the report.
     pub(crate) run: usize,
     pub(crate) point: Point,
-    pub(crate) ended: Ended,
+    /// `done`, `failed`, `not run` (the run was stopped before) or `unreadable`.
+    pub(crate) state: &'static str,
+    /// The error of a point that failed or can't be read.
+    pub(crate) why: String,
     pub(crate) result: Option<PointResult>,
-    /// `None` without samples; or why they can't be read.
-    pub(crate) samples: Result<Option<Sampled>, String>,
+    /// `None` without samples; or why they can't be read. Series that have no values are left out, and values over time,
+    /// which are large, are not kept.
+    pub(crate) samples: Result<Option<Samples>, String>,
     /// Length of its commands, seconds.
     pub(crate) seconds: f64,
     /// The history of the store before it.
     pub(crate) condition: String,
     /// Words such as SHARED, in the order of their importance.
     pub(crate) words: Vec<String>,
-}
-
-/// What is kept of a point's samples: the whole of them is large.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sampled {
-    /// Series that have values.
-    pub(crate) series: BTreeSet<String>,
-    pub(crate) threads: Vec<ThreadSamples>,
-    pub(crate) nvme: Vec<NvmeSamples>,
-}
-
-impl From<Samples> for Sampled {
-    fn from(samples: Samples) -> Sampled {
-        let known = samples.series.into_iter().filter(|(_, values)| values.iter().any(Option::is_some));
-        let (threads, nvme) = (samples.threads, samples.nvme);
-        Sampled { series: known.map(|(name, _)| name).collect(), threads, nvme }
-    }
 }
 
 impl Measured {
@@ -108,7 +81,21 @@ pub(crate) fn load(
     let smoke = run.file.label == "smoke";
     let mut points = Vec::with_capacity(run.points.len());
     for point in &run.points {
-        points.push(measured(&run, point, number, smoke));
+        let mut found = Measured {
+            run: number,
+            point: point.clone(),
+            state: "not run",
+            why: String::new(),
+            result: None,
+            samples: Ok(None),
+            seconds: 0.0,
+            condition: String::new(),
+            words: Vec::new(),
+        };
+        if let Err(error) = found.read(&run, smoke) {
+            (found.state, found.why) = ("unreadable", error.to_string());
+        }
+        points.push(found);
         progress(points.len(), run.points.len());
     }
     let missing = missing(&run, &points);
@@ -121,23 +108,6 @@ fn label(dir: &Path, name: &str) -> String {
     folder.map_or_else(|| name.to_owned(), |f| f.to_string_lossy().into_owned())
 }
 
-fn measured(run: &Run, point: &Point, number: usize, smoke: bool) -> Measured {
-    let mut found = Measured {
-        run: number,
-        point: point.clone(),
-        ended: Ended::NotRun,
-        result: None,
-        samples: Ok(None),
-        seconds: 0.0,
-        condition: String::new(),
-        words: Vec::new(),
-    };
-    if let Err(error) = found.read(run, smoke) {
-        found.ended = Ended::Unreadable(error.to_string());
-    }
-    found
-}
-
 impl Measured {
     /// Reads how the point ended, and its result.
     fn read(&mut self, run: &Run, smoke: bool) -> Result<(), ArchiveError> {
@@ -145,19 +115,22 @@ impl Measured {
         self.seconds = state.seconds;
         self.condition = text_of(&state.condition);
         if state.state == PointEnd::Failed {
-            self.ended = Ended::Failed(state.error.unwrap_or_else(|| "it did not say why".into()));
+            self.state = "failed";
+            self.why = state.error.unwrap_or_else(|| "it did not say why".into());
             return Ok(());
         }
         self.result = run.result(&self.point)?;
-        self.ended = match &self.result {
-            Some(_) => Ended::Done,
-            None => {
-                let file = run.point_file(&self.point, "json");
-                Ended::Unreadable(format!("{} is missing", file.display()))
-            }
-        };
-        let samples = run.samples(&self.point).map_err(|error| error.to_string());
-        self.samples = samples.map(|samples| samples.map(Sampled::from));
+        self.state = "done";
+        if self.result.is_none() {
+            self.state = "unreadable";
+            self.why = format!("{} is missing", run.point_file(&self.point, "json").display());
+        }
+        self.samples = run.samples(&self.point).map_err(|error| error.to_string());
+        if let Ok(Some(samples)) = &mut self.samples {
+            samples.cpus.clear();
+            samples.series.retain(|_, values| values.iter().any(Option::is_some));
+            samples.series.values_mut().for_each(|values| *values = Vec::new());
+        }
         self.words = self.result.as_ref().map(|result| words(result, smoke)).unwrap_or_default();
         Ok(())
     }
@@ -192,8 +165,8 @@ pub(crate) fn words(result: &PointResult, smoke: bool) -> Vec<String> {
 fn missing(run: &Run, points: &[Measured]) -> Vec<String> {
     let mut missing = Vec::new();
     let all = counted(points.len(), "point");
-    let count = |ended: fn(&Ended) -> bool| points.iter().filter(|p| ended(&p.ended)).count();
-    let not_run = count(|e| matches!(e, Ended::NotRun));
+    let count = |state: &str| points.iter().filter(|point| point.state == state).count();
+    let (not_run, failed) = (count("not run"), count("failed"));
     if points.is_empty() {
         missing.push("points.json is missing or lists no point: there is nothing to draw".to_owned());
     } else if not_run > 0 {
@@ -201,43 +174,34 @@ fn missing(run: &Run, points: &[Measured]) -> Vec<String> {
     } else if !run.file.complete {
         missing.push("run.json says that the sweep did not come to its end".to_owned());
     }
-    let failed = count(|e| matches!(e, Ended::Failed(_)));
-    if failed > 0 {
-        missing.push(format!("{failed} of {all} failed; the table of points says why"));
-    }
-    missing.extend(points.iter().filter_map(|point| match &point.ended {
-        Ended::Unreadable(why) => Some(format!("point {} can't be read: {why}", point.point.stem)),
-        _ => None,
-    }));
+    missing.extend((failed > 0).then(|| format!("{failed} of {all} failed; the table of points says why")));
+    let unreadable = points.iter().filter(|point| point.state == "unreadable");
+    missing.extend(unreadable.map(|p| format!("point {} can't be read: {}", p.point.stem, p.why)));
     missing
 }
 
-/// The first point of the plan, and the time when it was run again that differs most from it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Drift {
-    pub(crate) stem: String,
-    pub(crate) first_iops: f64,
-    pub(crate) again_iops: f64,
-    /// How often it was run again.
-    pub(crate) times: usize,
-}
+/// More drift than this part between the first point and its repetition is worth a warning.
+const DRIFT_WARN: f64 = 0.05;
 
-impl Drift {
-    /// Part of 1, negative if it has become slower.
-    pub(crate) fn part(&self) -> f64 {
-        self.again_iops / self.first_iops - 1.0
-    }
-}
-
-/// `None` if the first point was not run again, or failed.
-pub(crate) fn drift(run: &RunData) -> Option<Drift> {
+/// The first point of the plan, against the time when it was run again that differs most from it, in words; `None` if it
+/// was not run again, or failed.
+pub(crate) fn drift(run: &RunData) -> Option<String> {
     let iops = |m: &Measured| m.result.as_ref().map(|r| r.iops()).filter(|iops| *iops > 0.0);
     let again: Vec<&Measured> = run.points.iter().filter(|m| !m.is_planned()).collect();
-    let same = |m: &&Measured| m.is_planned() && m.point.config == again[0].point.config;
-    let first = run.points.iter().filter(|m| !again.is_empty() && same(m)).min_by_key(|m| m.point.index)?;
-    let first_iops = iops(first)?;
+    let config = &again.first()?.point.config;
+    let first = run.points.iter().filter(|m| m.is_planned() && m.point.config == *config);
+    let first = iops(first.min_by_key(|m| m.point.index)?)?;
     let all: Vec<f64> = again.into_iter().filter_map(iops).collect();
-    let apart = |iops: &f64| (iops / first_iops - 1.0).abs();
-    let again_iops = all.iter().copied().max_by(|a, b| apart(a).total_cmp(&apart(b)))?;
-    Some(Drift { stem: first.point.stem.clone(), first_iops, again_iops, times: all.len() })
+    let apart = |iops: &f64| (iops / first - 1.0).abs();
+    let most = all.iter().copied().max_by(|a, b| apart(a).total_cmp(&apart(b)))?;
+    let (times, at) = match all.len() {
+        1 => (String::new(), ""),
+        n => (format!(" {}", counted(n, "time")), " where it differed most"),
+    };
+    let warn =
+        if apart(&most) > DRIFT_WARN { ": differences of that size between points mean nothing" } else { "" };
+    let (most_iops, first_iops, part) = (grouped(most, 0), grouped(first, 0), percent(most / first));
+    Some(format!(
+        "the first point, run again{times}, gave {most_iops} instead of {first_iops} IOPS{at} ({part}){warn}"
+    ))
 }

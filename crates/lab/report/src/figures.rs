@@ -23,10 +23,11 @@ pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<P
         charts
     };
     let (mut scaling, curves) = (shared(scaling::charts(view)), shared(curve::charts(view)));
-    let bars = if scaling.is_empty() && curves.is_empty() { rows::results(view) } else { Vec::new() };
-    let (mut per_core, mut cpu) = (shared(rows::per_core(view)), rows::cpu_time(view));
+    let bars =
+        if scaling.is_empty() && curves.is_empty() { rows::charts(view, &rows::RESULTS) } else { Vec::new() };
+    let (mut per_core, mut cpu) = (shared(rows::per_core(view)), rows::charts(view, &[rows::CPU_TIME]));
     let (compared_charts, baselines) =
-        (shared(compare::charts(view, compared)), shared(rows::baselines(view)));
+        (shared(compare::charts(view, compared)), shared(rows::charts(view, &[rows::BASELINES])));
     let mut places = place::charts(view);
     // The head has the first workload: what a core gives, where its time goes, and where the threads run.
     let first = if scaling.is_empty() { &mut per_core } else { &mut scaling };
@@ -41,7 +42,7 @@ pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<P
         part("cpu", "CPU time", Vec::new(), cpu),
         part("baselines", "Raw baselines", Vec::new(), baselines),
         part("places", "Where threads run", Vec::new(), places),
-        Part { id: "time".into(), title: "Second by second".into(), blocks: timeline::timeline(view) },
+        Part::new("time", "Second by second", timeline::timeline(view)),
     ];
     (head, parts)
 }
@@ -51,11 +52,7 @@ fn take(charts: &mut Vec<Chart>, count: usize) -> Vec<Chart> {
 }
 
 fn part(id: &str, title: &str, text: Vec<String>, charts: Vec<Chart>) -> Part {
-    Part {
-        id: id.into(),
-        title: title.into(),
-        blocks: vec![Block::Text(Kind::Remarks, text), Block::Charts(charts)],
-    }
+    Part::new(id, title, vec![Block::Text(Kind::Remarks, text), Block::Charts(charts)])
 }
 
 /// Sentences for the head of the page: slopes and knees.

@@ -1,6 +1,5 @@
 //! Flamegraphs of points: files of the archive that the page links to.
 
-use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
 use carmine_load::profile::{Profile, ProfileMode};
@@ -8,7 +7,7 @@ use carmine_types::counted;
 
 use crate::data::{Measured, RunData};
 use crate::lists::tally;
-use crate::report::{Block, Kind, Link};
+use crate::report::{Block, Kind};
 use crate::units::grouped;
 
 /// Functions that are named beside a link.
@@ -17,19 +16,14 @@ const HOTTEST: usize = 5;
 /// Flamegraphs of all points, as a report in the folder `out` links to them, and why others are missing.
 pub(crate) fn flames(runs: &[RunData], out: &Path) -> Vec<Block> {
     let (mut links, mut missing) = (Vec::new(), Vec::new());
-    for run in runs {
-        for measured in &run.points {
-            let Some(profile) = measured.result.as_ref().and_then(|r| r.carmine.profile.as_ref()) else {
-                continue;
-            };
-            let name = match runs.len() {
-                1 => measured.point.stem.clone(),
-                _ => format!("{}/{}", run.label, measured.point.stem),
-            };
-            match href(run, measured, profile, out) {
-                Ok(href) => links.push(Link { name, href, text: text(profile) }),
-                Err(why) => missing.push(why),
-            }
+    for (run, measured) in runs.iter().flat_map(|run| run.points.iter().map(move |point| (run, point))) {
+        let Some(profile) = measured.result.as_ref().and_then(|r| r.carmine.profile.as_ref()) else {
+            continue;
+        };
+        let label = if runs.len() > 1 { format!("{}/", run.label) } else { String::new() };
+        match href(run, measured, profile, out) {
+            Ok(href) => links.push([format!("{label}{}", measured.point.stem), href, text(profile)]),
+            Err(why) => missing.push(why),
         }
     }
     let about = "Files of the archive, not part of this page. A click into one zooms, Ctrl-F searches.";
@@ -57,13 +51,10 @@ fn text(profile: &Profile) -> String {
         ProfileMode::OnCpu => ("on CPU", "CPU time in"),
         ProfileMode::OffCpu => ("off CPU", "waiting in"),
     };
-    let mut text = format!("{what}, {} stacks", grouped(profile.stacks as f64, 0));
-    for (at, frame) in profile.hottest.iter().take(HOTTEST).enumerate() {
-        let before = if at == 0 { format!("; {share} ") } else { ", ".to_owned() };
-        // Writing to a String does not fail.
-        let _ = write!(text, "{before}{} {:.0} %", frame.name, frame.percent);
-    }
-    text
+    let hottest = profile.hottest.iter().take(HOTTEST).map(|f| format!("{} {:.0} %", f.name, f.percent));
+    let hottest = hottest.collect::<Vec<_>>().join(", ");
+    let share = if hottest.is_empty() { String::new() } else { format!("; {share} {hottest}") };
+    format!("{what}, {} stacks{share}", grouped(profile.stacks as f64, 0))
 }
 
 /// The way from a folder to a file; both must exist. What cannot be resolved stays as it is.
@@ -76,18 +67,9 @@ fn relative(from: &Path, file: &Path) -> PathBuf {
 
 /// A path as part of a page: what has a meaning there is written as `%XX`.
 fn link(path: &Path) -> String {
-    let mut link = String::new();
-    for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
-                link.push(char::from(*byte))
-            }
-            other => {
-                let _ = write!(link, "%{other:02X}");
-            }
-        }
-    }
-    link
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/.-_~".contains(&b);
+    let write = |b: &u8| if is_plain(*b) { char::from(*b).to_string() } else { format!("%{b:02X}") };
+    path.as_os_str().as_encoded_bytes().iter().map(write).collect()
 }
 
 #[cfg(test)]

@@ -22,6 +22,67 @@ mod report;
 mod table;
 mod units;
 mod words;
-mod write;
 
-pub use write::{ReportError, Written, write_report};
+use std::path::{Path, PathBuf};
+
+use carmine_study::archive::{ArchiveError, write_whole};
+
+use data::{RunData, load};
+use markdown::markdown;
+use page::html;
+use report::report;
+
+/// The files that were written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    pub html: PathBuf,
+    pub markdown: PathBuf,
+    /// Charts in the page.
+    pub charts: usize,
+    /// Points in its table.
+    pub points: usize,
+    /// Sentences about figures that are missing or spoilt.
+    pub notices: Vec<String>,
+}
+
+/// Writes `report.html` and `report.md` about runs; several are compared, the first is the base. They go into `out`, or
+/// else into the first run's folder. `progress` gets how many of a run's points have been read, and how many it has.
+/// Points whose files are bad or missing are listed in the report.
+///
+/// # Errors
+/// A folder that is no run, one that this version can't read, or one that can't be written to.
+pub fn write_report(
+    runs: &[PathBuf],
+    out: Option<&Path>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Written, ArchiveError> {
+    let mut loaded = Vec::with_capacity(runs.len());
+    for (number, dir) in runs.iter().enumerate() {
+        loaded.push(load(dir, number, progress)?);
+    }
+    distinct_labels(&mut loaded);
+    let out = out.or(runs.first().map(PathBuf::as_path)).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(out).map_err(ArchiveError::io("make the folder", out))?;
+    let report = report(&loaded, out);
+    let (html, markdown) = (html(&report), markdown(&report));
+    let (page, text) = (out.join("report.html"), out.join("report.md"));
+    write_whole(&page, html.as_bytes())?;
+    write_whole(&text, markdown.as_bytes())?;
+    Ok(Written {
+        html: page,
+        markdown: text,
+        charts: html.matches("<figure class=\"chart\"").count(),
+        points: loaded.iter().map(|run| run.points.len()).sum(),
+        notices: report.notices,
+    })
+}
+
+/// Folders of the same name get numbers.
+fn distinct_labels(runs: &mut [RunData]) {
+    let labels: Vec<String> = runs.iter().map(|r| r.label.clone()).collect();
+    for (number, run) in runs.iter_mut().enumerate() {
+        if labels.iter().filter(|l| **l == run.label).count() > 1 {
+            run.label = format!("{} #{}", run.label, number + 1);
+        }
+    }
+}

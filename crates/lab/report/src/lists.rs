@@ -23,6 +23,11 @@ pub(crate) fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) 
     groups
 }
 
+/// The words that are not empty, with `between` between them.
+pub(crate) fn joined<'a>(words: impl IntoIterator<Item = &'a str>, between: &str) -> String {
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(between)
+}
+
 /// The least and the largest of the values; infinity and minus infinity of none.
 pub(crate) fn span(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let none = (f64::INFINITY, f64::NEG_INFINITY);

@@ -39,9 +39,8 @@ fn write_part<'a>(text: &mut String, part: &'a Part, level: usize, before: &mut 
                 list(text, &files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
             }
             Block::Links(links) => {
-                for link in links {
-                    let _ =
-                        writeln!(text, "- [{}]({}): {}", escape(&link.name), link.href, escape(&link.text));
+                for [name, href, shows] in links {
+                    let _ = writeln!(text, "- [{}]({href}): {}", escape(name), escape(shows));
                 }
             }
             Block::Verbatim(verbatim) => {

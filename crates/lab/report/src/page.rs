@@ -5,9 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use carmine_types::counted;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::chart::{Chart, Ink, Plot, picture, style_sheet};
+use crate::chart::{Chart, Key, picture, style_sheet};
 use crate::figures::slug;
-use crate::report::{Block, Kind, Link, Part, Report};
+use crate::report::{Block, Kind, Part, Report};
 use crate::table::{Cell, Table};
 use crate::units::plain;
 use crate::words::{pieces, terms};
@@ -88,7 +88,7 @@ fn shown(block: &Block) -> Markup {
                 summary { (counted(files.len(), "point")) " not drawn" }
                 ul { @for (name, table) in files { li { (download(name, "csv", "text/csv", &table.csv())) " " (name) } } }
             },
-            Block::Links(links) => ul.flames { @for Link { name, href, text } in links { li { a href=(href) { (name) } ": " (text) } } },
+            Block::Links(links) => ul.flames { @for [name, href, text] in links { li { a href=(href) { (name) } ": " (text) } } },
             Block::Verbatim(text) => pre tabindex="0" { (text) },
             Block::Folded(part) => (folded(part)),
         }
@@ -114,7 +114,7 @@ fn figure(chart: &Chart) -> Markup {
                 h3 { (chart.title) }
                 p.context { (chart.context) }
             }
-            (legend(&chart.plot))
+            (legend(chart))
             (PreEscaped(picture.inline))
             @if !chart.remarks.is_empty() { div.remarks { (list(&chart.remarks)) } }
             div.more {
@@ -137,14 +137,12 @@ fn download(stem: &str, ending: &str, kind: &str, content: &str) -> Markup {
     html! { a href=(data) download={ (stem) "." (ending) } aria-label={ "Download " (stem) "." (ending) } { (ending.to_uppercase()) } }
 }
 
-fn legend(plot: &Plot) -> Markup {
-    let keys = plot.keys();
-    let colour = |ink: Ink| format!("border-color:var({})", ink.variable());
+fn legend(chart: &Chart) -> Markup {
     html! {
-        @if keys.len() > 1 {
+        @if chart.keys().next().is_some() {
             ul.legend aria-label="Legend" {
-                @for key in &keys {
-                    li title=(terms(&key.name)) { i.dotted[key.dotted] style=(colour(key.ink)) {} (key.name) }
+                @for Key { name, ink, dotted } in chart.keys() {
+                    li title=(terms(name)) { i.dotted[*dotted] style={ "border-color:var(" (ink.variable()) ")" } {} (name) }
                 }
             }
         }

@@ -6,10 +6,10 @@ use carmine_study::answer::answer_of;
 use carmine_types::counted;
 
 use crate::chart::Chart;
-use crate::data::{Ended, Measured, PANEL_AXES, RunData, Setting, drift};
+use crate::data::{PANEL_AXES, RunData, Setting, drift};
 use crate::figures::{self, View, cells};
 use crate::flames::flames;
-use crate::lists::{distinct, grouped as by_key, tally};
+use crate::lists::{distinct, grouped as by_key, joined, tally};
 use crate::table::{Cell, Table};
 use crate::units::{date, grouped, shortened};
 use crate::{compare, conditions, words};
@@ -52,20 +52,12 @@ pub(crate) enum Block {
     Table(String, Table),
     /// Name and figures of what is not drawn.
     Files(Vec<(String, Table)>),
-    Links(Vec<Link>),
+    /// Files of the archive: name, the way from the report's folder, and what the file shows.
+    Links(Vec<[String; 3]>),
     /// Commands, a plan or a log, as they are.
     Verbatim(String),
     /// A part that unfolds on a click.
     Folded(Part),
-}
-
-/// A file of the archive.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Link {
-    pub(crate) name: String,
-    /// From the report's folder to the file.
-    pub(crate) href: String,
-    pub(crate) text: String,
 }
 
 impl Block {
@@ -83,22 +75,10 @@ impl Block {
 }
 
 impl Part {
-    pub(crate) fn new(id: &str, title: &str, blocks: Vec<Block>) -> Part {
-        Part { id: id.into(), title: title.into(), blocks }.tidy()
-    }
-
-    /// The part without blocks that are empty.
-    fn tidy(mut self) -> Part {
-        self.blocks.retain(|block| !block.is_empty());
-        self
-    }
-
-    /// All charts, also those of parts within.
-    pub(crate) fn charts(&self) -> impl Iterator<Item = &Chart> {
-        self.blocks.iter().flat_map(|block| match block {
-            Block::Charts(charts) => charts.as_slice(),
-            _ => &[],
-        })
+    /// A part without blocks that are empty.
+    pub(crate) fn new(id: &str, title: &str, mut blocks: Vec<Block>) -> Part {
+        blocks.retain(|block| !block.is_empty());
+        Part { id: id.into(), title: title.into(), blocks }
     }
 }
 
@@ -112,7 +92,7 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     findings.extend(peaks(&view));
     findings.extend(figures::findings(&view));
     findings.extend(compare::findings(&compared));
-    findings.extend(drifts(runs));
+    findings.extend(runs.iter().filter_map(|run| Some(format!("Drift{}: {}.", of(runs, run), drift(run)?))));
     if findings.is_empty() {
         findings.push("No point was measured: there is nothing to say.".into());
     }
@@ -127,88 +107,73 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
         Block::Charts(charts),
         Block::Table("The limit of each setting".into(), bounds(&view)),
     ];
+    let points = vec![Block::Table("Every point of the run".into(), points_table(&view))];
     let mut all = vec![Part::new("headline", "What was found", head)];
     all.extend(parts);
     all.push(Part::new("flames", "Flamegraphs", flames(runs, out)));
-    all.push(Part::new(
-        "points",
-        "Every point",
-        vec![Block::Table("Every point of the run".into(), points_table(&view))],
-    ));
+    all.push(Part::new("points", "Every point", points));
     all.push(Part::new("conditions", "Conditions", conditions::sections(&view)));
-    let all = all.into_iter().map(Part::tidy).filter(|part| !part.blocks.is_empty());
-    let mut report = Report { title: title(runs), subtitle: subtitle(runs), notices, parts: all.collect() };
-    words::add_glossary(&mut report);
+    let names = distinct(runs.iter().map(|run| run.file().name.as_str())).join(", ");
+    let title = if runs.len() == 1 { names } else { format!("{names} ({} runs)", runs.len()) };
+    let mut report = Report { title, subtitle: subtitle(runs), notices, parts: all };
+    report.parts.push(words::glossary(&report));
+    report.parts.retain(|part| !part.blocks.is_empty());
     report
+}
+
+/// ` of` a run where there are several.
+pub(crate) fn of(runs: &[RunData], run: &RunData) -> String {
+    if runs.len() > 1 { format!(" of {}", run.label) } else { String::new() }
 }
 
 /// The answer to the study's question, for runs of a study.
 fn answers(runs: &[RunData]) -> Vec<String> {
-    let mut all = Vec::new();
-    for run in runs {
-        all.extend(answer_of(
-            run.file(),
-            run.points.iter().filter_map(|m| Some((&m.point, m.result.as_ref()?))),
-        ));
-    }
-    all
-}
-
-/// More drift than this part between the first point and its repetition is worth a warning.
-const DRIFT_WARN: f64 = 0.05;
-
-/// Names of the plans.
-fn title(runs: &[RunData]) -> String {
-    let names = distinct(runs.iter().map(|run| run.file().name.as_str()));
-    match runs.len() {
-        1 => names.join(", "),
-        n => format!("{} ({n} runs)", names.join(", ")),
-    }
+    let answer = |run: &RunData| {
+        let measured = run.points.iter().filter_map(|m| Some((&m.point, m.result.as_ref()?)));
+        answer_of(run.file(), measured)
+    };
+    runs.iter().flat_map(answer).collect()
 }
 
 /// When, with what and where.
 fn subtitle(runs: &[RunData]) -> String {
-    let of = |run: &RunData| {
+    let one = |run: &RunData| {
         let (file, build) = (run.file(), &run.file().carmine);
         let hash: String = build.git_hash.chars().take(10).collect();
-        let version = [build.version.as_str(), hash.as_str(), build.profile.as_str()];
-        let version: Vec<&str> = version.into_iter().filter(|w| !w.is_empty()).collect();
+        let version = joined([build.version.as_str(), &hash, &build.profile], " ");
         let label = if runs.len() > 1 { format!("{}: ", run.label) } else { String::new() };
-        format!("{label}{} · carmine {} · {}", date(file.created_unix_s), version.join(" "), file.kernel)
+        format!("{label}{} · carmine {version} · {}", date(file.created_unix_s), file.kernel)
     };
-    runs.iter().map(of).collect::<Vec<_>>().join(" | ")
+    runs.iter().map(one).collect::<Vec<_>>().join(" | ")
 }
 
 /// Notices to read before believing any figure.
 fn notices(runs: &[RunData]) -> Vec<String> {
     let mut notices = Vec::new();
     for run in runs {
-        let name = if runs.len() > 1 { format!("{}: ", run.label) } else { String::new() };
-        let planned: Vec<_> = run.points.iter().filter(|m| m.is_planned()).collect();
-        let done = planned.iter().filter(|m| m.ended == Ended::Done).count();
-        let clean = planned.iter().filter(|m| m.is_clean()).count();
-        if clean < done {
-            let marks = spoiled_by(&planned);
-            let (measured, are) = (counted(done, "measured point"), if clean == 1 { "is" } else { "are" });
-            notices.push(format!(
-                "{name}{clean} of {measured} {are} clean. Marks of the others: {marks}. SHARED, NOISY and UNSTEADY points are \
-                 in no slope."
+        let mut texts = Vec::new();
+        let done = || run.points.iter().filter(|m| m.is_planned() && m.state == "done");
+        let clean = done().filter(|m| m.is_clean()).count();
+        if clean < done().count() {
+            let (measured, are) =
+                (counted(done().count(), "measured point"), if clean == 1 { "is" } else { "are" });
+            // Marks with the number of points that have them: `SHARED 4, NOISY 1`.
+            let marks = tally(done().filter(|m| !m.is_clean()).flat_map(|m| &m.words));
+            let marks: Vec<String> = marks.into_iter().map(|(word, n)| format!("{word} {n}")).collect();
+            texts.push(format!(
+                "{clean} of {measured} {are} clean. Marks of the others: {}. SHARED, NOISY and UNSTEADY points are in no slope.",
+                marks.join(", ")
             ));
         }
         if run.file().label == "smoke" {
-            notices.push(format!("{name}SMOKE: windows under 10 s show that it runs, not how fast it is."));
+            texts.push("SMOKE: windows under 10 s show that it runs, not how fast it is.".into());
         }
-        notices
-            .extend(conditions::spoils(&run.file().doctor).into_iter().map(|text| format!("{name}{text}.")));
-        notices.extend(run.missing.iter().map(|text| format!("{name}{text}.")));
+        let told = conditions::spoils(&run.file().doctor).into_iter().chain(run.missing.iter().cloned());
+        texts.extend(told.map(|text| format!("{text}.")));
+        let name = if runs.len() > 1 { format!("{}: ", run.label) } else { String::new() };
+        notices.extend(texts.into_iter().map(|text| format!("{name}{text}")));
     }
     notices
-}
-
-/// Marks with the number of points that have them: `SHARED 4, NOISY 1`.
-fn spoiled_by(points: &[&Measured]) -> String {
-    let counts = tally(points.iter().filter(|m| !m.is_clean()).flat_map(|m| &m.words));
-    counts.into_iter().map(|(w, n)| format!("{w} {n}")).collect::<Vec<_>>().join(", ")
 }
 
 /// For each workload the most that was reached, and what limited it.
@@ -216,53 +181,30 @@ fn peaks(view: &View<'_>) -> Vec<String> {
     let mut peaks = Vec::new();
     for panel in view.panels() {
         let Some(best) = panel.settings.iter().copied().reduce(Setting::better) else { continue };
-        let of = |text: Option<String>| text.unwrap_or_default();
-        let name = Some(view.name(best, &PANEL_AXES)).filter(|name| !name.is_empty());
-        let p99 = best.latency.p99_ns.map(|ns| format!(" with a p99 of {} ms", grouped(ns / 1e6, 2)));
-        let cpu = best.mean(|r| r.carmine.machine_cpu_us_per_op);
-        let cpu = cpu.map(|us| format!(", {us:.1} µs of CPU per operation (machine without generator)"));
-        let marks = (!best.is_clean).then(|| format!(" ({})", best.words.join(" ")));
-        let limit = best.limiter().map(|(name, why)| match name {
-            "UNKNOWN" => format!(" The limiter is unknown: {why}."),
-            name => format!(" Limited by {name}: {why}."),
-        });
-        peaks.push(format!(
-            "{}: at most {} IOPS, {} MB/s{}{}{}{}.{}",
-            panel.title,
-            grouped(best.iops(), 0),
-            grouped(best.bw_bytes() / 1e6, usize::from(best.bw_bytes() < 1e7)),
-            of(p99),
-            of(cpu),
-            of(name.map(|name| format!(" at {name}"))),
-            of(marks),
-            of(limit)
-        ));
+        let (iops, bw) = (best.iops(), best.bw_bytes());
+        let megabytes = grouped(bw / 1e6, usize::from(bw < 1e7));
+        let mut text = format!("{}: at most {} IOPS, {megabytes} MB/s", panel.title, grouped(iops, 0));
+        if let Some(ns) = best.latency_ns(99.0) {
+            text += &format!(" with a p99 of {} ms", grouped(ns / 1e6, 2));
+        }
+        if let Some(us) = best.mean(|r| r.carmine.machine_cpu_us_per_op) {
+            text += &format!(", {us:.1} µs of CPU per operation (machine without generator)");
+        }
+        let name = view.name(best, &PANEL_AXES);
+        if !name.is_empty() {
+            text += &format!(" at {name}");
+        }
+        if !best.is_clean {
+            text += &format!(" ({})", best.words.join(" "));
+        }
+        text += &match best.limiter() {
+            Some(("UNKNOWN", why)) => format!(". The limiter is unknown: {why}."),
+            Some((name, why)) => format!(". Limited by {name}: {why}."),
+            None => ".".into(),
+        };
+        peaks.push(text);
     }
     peaks
-}
-
-/// How far the machine drifted during each run.
-fn drifts(runs: &[RunData]) -> Vec<String> {
-    let of = |run: &RunData| {
-        let drift = drift(run)?;
-        let warn = if drift.part().abs() > DRIFT_WARN {
-            ": differences of that size between points mean nothing"
-        } else {
-            ""
-        };
-        let name = if runs.len() > 1 { format!("{}: d", run.label) } else { "D".to_owned() };
-        let (times, most) = match drift.times {
-            1 => (String::new(), ""),
-            n => (format!(" {}", counted(n, "time")), " where it differed most"),
-        };
-        Some(format!(
-            "{name}rift: the first point, run again{times}, gave {} instead of {} IOPS{most} ({}){warn}.",
-            grouped(drift.again_iops, 0),
-            grouped(drift.first_iops, 0),
-            format!("{:+.1} %", drift.part() * 100.0).replace('-', "−")
-        ))
-    };
-    runs.iter().filter_map(of).collect()
 }
 
 /// What bounded the settings of each workload, in words: the limiters, the most frequent first.
@@ -300,32 +242,20 @@ const ERROR_MAX: usize = 240;
 /// their limiter.
 fn points_table(view: &View<'_>) -> Table {
     let mut table = Table::new(&format!("point | state | {COLUMNS}"));
-    for run in view.runs {
-        for point in &run.points {
-            let prefix = if view.runs.len() > 1 { format!("{}/", run.label) } else { String::new() };
-            table.push(point_row(&prefix, point));
-        }
+    for (run, point) in view.runs.iter().flat_map(|run| run.points.iter().map(move |point| (run, point))) {
+        let prefix = if view.runs.len() > 1 { format!("{}/", run.label) } else { String::new() };
+        let state = if point.is_planned() || point.state != "done" { point.state } else { "done again" };
+        let row = vec![format!("{prefix}{}", point.point.stem).into(), state.into()];
+        let of_failed = |column: &str| match column {
+            "decided by" if !point.why.is_empty() => shortened(&point.why, ERROR_MAX).into(),
+            "seconds" => Cell::number(Some(point.seconds).filter(|seconds| *seconds > 0.0), 1),
+            _ => Cell::None,
+        };
+        let figures = match Setting::of(vec![point]) {
+            Some(setting) => cells(&setting, COLUMNS),
+            None => COLUMNS.split(" | ").map(of_failed).collect(),
+        };
+        table.push([row, figures].concat());
     }
     table.without_empty_columns()
-}
-
-fn point_row(prefix: &str, point: &Measured) -> Vec<Cell> {
-    let (state, why) = match &point.ended {
-        Ended::Done if point.is_planned() => ("done", None),
-        Ended::Done => ("done again", None),
-        Ended::Failed(why) => ("failed", Some(why)),
-        Ended::NotRun => ("not run", None),
-        Ended::Unreadable(why) => ("unreadable", Some(why)),
-    };
-    let mut row = vec![format!("{prefix}{}", point.point.stem).into(), state.into()];
-    let columns = COLUMNS.split(" | ");
-    match Setting::of(vec![point]) {
-        Some(setting) => row.extend(cells(&setting, COLUMNS)),
-        None => row.extend(columns.map(|column| match (column, why) {
-            ("decided by", Some(why)) => shortened(why, ERROR_MAX).into(),
-            ("seconds", _) => Cell::number((point.seconds > 0.0).then_some(point.seconds), 1),
-            _ => Cell::None,
-        })),
-    }
-    row
 }

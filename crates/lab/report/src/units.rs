@@ -51,6 +51,11 @@ pub(crate) fn short(value: f64) -> String {
     format!("{}{unit}", text.replacen('-', "−", 1))
 }
 
+/// A ratio as a difference in percent.
+pub(crate) fn percent(ratio: f64) -> String {
+    format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "−")
+}
+
 /// Bytes with a unit of 1024 where it is whole: `4K`, `4M`, `512`.
 pub(crate) fn bytes(value: f64) -> String {
     for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {

@@ -59,8 +59,8 @@ fn holds(text: &str, name: &str) -> bool {
     })
 }
 
-/// Appends the words that the report uses to its conditions.
-pub(crate) fn add_glossary(report: &mut Report) {
+/// A part with the words that the report uses.
+pub(crate) fn glossary(report: &Report) -> Part {
     let text = markdown(report);
     let said: BTreeSet<&str> = text
         .split(['\n', '|'])
@@ -68,18 +68,15 @@ pub(crate) fn add_glossary(report: &mut Report) {
         .filter_map(|(_, word)| word.map(|word| word.name))
         .collect();
     let lower = text.to_lowercase();
+    let occurs = |word: &&Word| match word.kind {
+        WordKind::Term => holds(&lower, &word.name.to_lowercase()),
+        _ => said.contains(word.name),
+    };
     let mut table = Table::new("word | kind | meaning");
-    for word in WORDS.iter() {
-        let occurs = match word.kind {
-            WordKind::Term => holds(&lower, &word.name.to_lowercase()),
-            _ => said.contains(word.name),
-        };
-        if occurs {
-            table.push(vec![word.name.into(), word.kind.word().into(), word.meaning.into()]);
-        }
+    for word in WORDS.iter().filter(occurs) {
+        table.push(vec![word.name.into(), word.kind.word().into(), word.meaning.into()]);
     }
-    let part = Part::new("words", "Words", vec![Block::Table("Words of this report".into(), table)]);
-    report.parts.extend(Some(part).filter(|part| !part.blocks.is_empty()));
+    Part::new("words", "Words", vec![Block::Table("Words of this report".into(), table)])
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use carmine_report::{ReportError, Written, write_report};
+use carmine_report::{Written, write_report};
+use carmine_study::archive::ArchiveError;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes a report; what takes longer than a moment shows how far it is.
-pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, ReportError> {
+pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, ArchiveError> {
     let begun = Instant::now();
     let bar = ProgressBar::hidden();
     bar.set_style(style("{spinner} {msg} [{bar:24}] {pos}/{len}"));

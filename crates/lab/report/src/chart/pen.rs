@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::ink::Ink;
+use super::{Area, At};
 use crate::units::shortened;
 
 /// Units of a drawing's width. It is shown smaller, so that a unit is finer than a pixel.
@@ -18,11 +19,6 @@ const SHOWN_MAX: usize = 76;
 /// Half of a marker.
 const MARKER: f64 = 8.0;
 
-/// A place in a drawing.
-pub(crate) type At = (f64, f64);
-/// Left, top, right, bottom.
-pub(crate) type Area = [f64; 4];
-
 /// Text as part of an SVG.
 pub(crate) fn escaped(text: &str) -> String {
     maud::html! { (text) }.into_string()
@@ -31,6 +27,10 @@ pub(crate) fn escaped(text: &str) -> String {
 /// The width of a text, about.
 pub(crate) fn wide(text: &str) -> f64 {
     text.chars().count() as f64 * TEXT * CHAR_WIDTH
+}
+
+fn path(points: &[At]) -> String {
+    points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Writes a drawing. What its marks tell lies over all of it.
@@ -42,29 +42,29 @@ pub(crate) struct Pen {
 
 impl Pen {
     /// Text whose middle is at this height; `anchor` is `start`, `middle` or `end`.
-    pub(crate) fn text(&mut self, (x, y): At, anchor: &str, ink: Ink, text: &str) {
+    pub(crate) fn text(&mut self, at: At, anchor: &str, ink: Ink, text: &str) {
+        self.text_of(TEXT, at, anchor, ink, text);
+    }
+
+    /// The same of another size.
+    pub(crate) fn text_of(&mut self, size: f64, (x, y): At, anchor: &str, ink: Ink, text: &str) {
         let (y, ink, text) = (y + TEXT * 0.35, ink.hex(), escaped(text));
         // Writing to a String does not fail: here and below.
         let _ = writeln!(
             self.drawn,
-            "<text x=\"{x:.0}\" y=\"{y:.0}\" text-anchor=\"{anchor}\" font-size=\"{TEXT}\" fill=\"{ink}\">{text}</text>"
+            "<text x=\"{x:.0}\" y=\"{y:.0}\" text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{ink}\">{text}</text>"
         );
     }
 
     /// A line through all points.
-    pub(crate) fn line(&mut self, points: &[At], ink: Ink, width: u32) {
-        self.path(points, &format!("stroke=\"{}\" stroke-width=\"{width}\"", ink.hex()));
-    }
-
-    /// The same, dotted.
-    pub(crate) fn dots(&mut self, points: &[At], ink: Ink) {
-        let style = "stroke-width=\"3\" stroke-dasharray=\"2 9\" stroke-linecap=\"round\"";
-        self.path(points, &format!("stroke=\"{}\" {style}", ink.hex()));
-    }
-
-    fn path(&mut self, points: &[At], style: &str) {
-        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        let _ = writeln!(self.drawn, "<polyline points=\"{}\" fill=\"none\" {style}/>", points.join(" "));
+    pub(crate) fn line(&mut self, points: &[At], ink: Ink, width: u32, dotted: bool) {
+        let style = match dotted {
+            true => "stroke-width=\"3\" stroke-dasharray=\"2 9\" stroke-linecap=\"round\"".to_owned(),
+            false => format!("stroke-width=\"{width}\""),
+        };
+        let (points, ink) = (path(points), ink.hex());
+        let _ =
+            writeln!(self.drawn, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{ink}\" {style}/>");
     }
 
     /// A filled rectangle; `strong` is 1 for the whole colour.
@@ -85,8 +85,9 @@ impl Pen {
         );
     }
 
-    /// A marker whose shape goes with the number of its series; hollow for points that are marked.
-    pub(crate) fn marker(&mut self, (x, y): At, number: usize, ink: Ink, hollow: bool) {
+    /// A marker whose shape goes with the number of its series; hollow for points that are marked. Returns the area in
+    /// which a finger or pointer finds it.
+    pub(crate) fn marker(&mut self, (x, y): At, number: usize, ink: Ink, hollow: bool) -> Area {
         const R: f64 = MARKER;
         let corners: &[At] = match number % 4 {
             0 => &[],
@@ -96,26 +97,21 @@ impl Pen {
         };
         let (fill, stroke) = (if hollow { Ink::Paper } else { ink }.hex(), ink.hex());
         let style = format!("fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"3\"");
-        let points: Vec<String> =
-            corners.iter().map(|(dx, dy)| format!("{:.1},{:.1}", x + dx, y + dy)).collect();
+        let points: Vec<At> = corners.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
         let _ = match corners {
             [] => writeln!(self.drawn, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{R}\" {style}/>"),
-            _ => writeln!(self.drawn, "<polygon points=\"{}\" {style}/>", points.join(" ")),
+            _ => writeln!(self.drawn, "<polygon points=\"{}\" {style}/>", path(&points)),
         };
+        [x - REACH, y - REACH, x + REACH, y + REACH]
     }
 
     /// A bar with ends across it.
     pub(crate) fn bar(&mut self, from: At, to: At, ink: Ink, width: u32) {
-        self.line(&[from, to], ink, width);
+        self.line(&[from, to], ink, width, false);
         let (dx, dy) = if from.0 == to.0 { (MARKER, 0.0) } else { (0.0, MARKER) };
         for (x, y) in [from, to] {
-            self.line(&[(x - dx, y - dy), (x + dx, y + dy)], ink, width);
+            self.line(&[(x - dx, y - dy), (x + dx, y + dy)], ink, width, false);
         }
-    }
-
-    /// The figures of the mark at this point.
-    pub(crate) fn tell_at(&mut self, (x, y): At, text: &str) {
-        self.tell([x - REACH, y - REACH, x + REACH, y + REACH], text);
     }
 
     /// The figures of the mark in this area, shown above it and within the drawing; a very narrow one is widened.
@@ -143,7 +139,7 @@ mod tests {
     #[test]
     fn a_text_stays_on_the_drawing_and_is_text() {
         let mut pen = Pen::default();
-        pen.tell_at((5.0, 5.0), &format!("a<b \"c\" {}", "x".repeat(200)));
+        pen.tell([-7.0, -7.0, 17.0, 17.0], &format!("a<b \"c\" {}", "x".repeat(200)));
         pen.tell([950.0, 500.0, 955.0, 530.0], "IOPS 5");
         let svg = pen.hits;
         assert!(svg.contains("aria-label=\"a&lt;b &quot;c&quot; xxx") && svg.contains("…</text>"), "{svg}");

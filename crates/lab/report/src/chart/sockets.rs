@@ -2,17 +2,16 @@
 
 use carmine_topology::Cpu;
 
+use super::Seat;
 use super::ink::Ink;
 use super::pen::{Pen, WIDTH};
-use super::{Machine, Seat};
 use crate::lists::grouped;
 
-/// Cores beside each other in a socket, at most.
+/// Cores beside each other, and the width of each.
 const ACROSS: usize = 16;
+const WIDE: f64 = (WIDTH - 4.0 * GAP) / ACROSS as f64;
 /// Height of a hardware thread: two lines of text.
 const CPU: f64 = 54.0;
-/// Widest core.
-const WIDE: f64 = 110.0;
 /// Room around a box, and above it for its name.
 const GAP: f64 = 10.0;
 const NAME: f64 = 34.0;
@@ -22,59 +21,48 @@ const LABEL_MAX: usize = 4;
 type Seated<'a> = &'a (Cpu, Vec<Seat>);
 
 /// Draws the sockets below each other; returns the height.
-pub(super) fn draw(pen: &mut Pen, machine: &Machine) -> f64 {
+pub(super) fn draw(pen: &mut Pen, seats: &[(Cpu, Vec<Seat>)]) -> f64 {
+    let threads = 1 + seats.iter().map(|(cpu, _)| cpu.thread).max().unwrap_or(0);
+    let tall = threads as f64 * CPU + GAP;
     let mut top = GAP;
-    let place = |key: fn(&Cpu) -> usize| move |seated: Seated<'_>| key(&seated.0);
-    let sockets = split(machine.seats.iter(), place(|cpu| cpu.socket));
-    for (socket, cpus) in &sockets {
-        let groups: Vec<Vec<Vec<Seated<'_>>>> = split(cpus.iter().copied(), place(|cpu| cpu.l3))
-            .into_iter()
-            .map(|(_, cpus)| {
-                split(cpus.into_iter(), place(|cpu| cpu.core)).into_iter().map(|c| c.1).collect()
-            })
-            .collect();
-        let cores = groups.iter().map(Vec::len).max().unwrap_or(1);
-        // Of a group that is too wide the cores stand in rows of equal length.
-        let columns = cores.div_ceil(cores.div_ceil(ACROSS));
-        let beside = (ACROSS / columns).clamp(1, groups.len());
-        let wide = ((WIDTH - 4.0 * GAP) / beside as f64 - 2.0 * GAP) / columns as f64;
-        let wide = wide.min(WIDE);
-        let threads = groups.iter().flatten().map(Vec::len).max().unwrap_or(1) as f64;
-        let core_tall = threads * CPU + GAP;
-        let named = if groups.len() > 1 { NAME } else { 0.0 };
-        let group_tall = named + cores.div_ceil(columns) as f64 * core_tall + GAP;
-        let tall = NAME + groups.len().div_ceil(beside) as f64 * (group_tall + GAP);
-        pen.frame([GAP, top, WIDTH - GAP, top + tall], Ink::Axis, 2);
+    for (socket, cpus) in split(seats.iter(), |cpu| cpu.socket) {
         pen.text((2.0 * GAP, top + NAME / 2.0), "start", Ink::Text, &format!("Socket {socket}"));
-        for (at, group) in groups.iter().enumerate() {
-            let group_wide = columns as f64 * wide + GAP;
-            let left = 2.0 * GAP + (at % beside) as f64 * (group_wide + GAP);
-            let y = top + NAME + (at / beside) as f64 * (group_tall + GAP);
-            if groups.len() > 1 {
-                let l3 = group.first().and_then(|core| core.first()).map_or(0, |(cpu, _)| cpu.l3);
-                pen.frame([left, y, left + group_wide, y + group_tall], Ink::Grid, 2);
-                pen.text((left + GAP, y + NAME / 2.0), "start", Ink::Muted, &format!("L3 {l3}"));
+        let groups = split(cpus.into_iter(), |cpu| cpu.l3);
+        let named = if groups.len() > 1 { NAME } else { 0.0 };
+        let (mut column, mut y) = (0, top + NAME + named);
+        for (l3, cpus) in groups {
+            let cores = split(cpus.into_iter(), |cpu| cpu.core);
+            if column > 0 && column + cores.len() > ACROSS {
+                (column, y) = (0, y + tall + named);
             }
-            for (number, core) in group.iter().enumerate() {
-                let x = left + GAP / 2.0 + (number % columns) as f64 * wide;
-                let y = y + named + (number / columns) as f64 * core_tall + GAP / 2.0;
-                pen.frame([x + 2.0, y, x + wide - 2.0, y + core.len() as f64 * CPU + 4.0], Ink::Axis, 2);
-                for (thread, (cpu, seats)) in core.iter().enumerate() {
-                    let y = y + 2.0 + thread as f64 * CPU;
-                    hardware_thread(pen, [x + 4.0, y, x + wide - 4.0, y + CPU], cpu, seats);
+            if named > 0.0 {
+                let x = 2.0 * GAP + column as f64 * WIDE;
+                pen.text((x, y - NAME / 2.0), "start", Ink::Muted, &format!("L3 {l3}"));
+            }
+            for (_, core) in cores {
+                if column == ACROSS {
+                    (column, y) = (0, y + tall);
                 }
+                let x = 2.0 * GAP + column as f64 * WIDE;
+                pen.frame([x + 2.0, y, x + WIDE - 2.0, y + core.len() as f64 * CPU + 4.0], Ink::Axis, 2);
+                for (thread, (cpu, seats)) in core.into_iter().enumerate() {
+                    let y = y + 2.0 + thread as f64 * CPU;
+                    hardware_thread(pen, [x + 4.0, y, x + WIDE - 4.0, y + CPU], cpu, seats);
+                }
+                column += 1;
             }
         }
-        top += tall + GAP;
+        pen.frame([GAP, top, WIDTH - GAP, y + tall], Ink::Axis, 2);
+        top = y + tall + GAP;
     }
     top
 }
 
 fn split<'a>(
     cpus: impl Iterator<Item = Seated<'a>>,
-    key: impl Fn(Seated<'a>) -> usize,
+    key: impl Fn(&Cpu) -> usize,
 ) -> Vec<(usize, Vec<Seated<'a>>)> {
-    grouped(cpus.map(|seated| (key(seated), seated)))
+    grouped(cpus.map(|seated| (key(&seated.0), seated)))
 }
 
 /// Its number and who runs there; one that several share has a frame.

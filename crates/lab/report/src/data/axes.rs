@@ -52,22 +52,13 @@ impl Axes {
         self.varying.contains(axis)
     }
 
-    /// A configuration by the axes that vary and are not in `without`; empty if there are none.
-    pub(crate) fn name(&self, config: &Config, without: &[&str]) -> String {
-        self.shown(without, |axis| axis_value(config, axis))
-    }
-
-    /// The same in few words: of axes whose values are words, the value alone.
-    pub(crate) fn short_name(&self, config: &Config, without: &[&str]) -> String {
-        let say = |axis: &str| {
-            config.text(axis).and_then(|_| config.show(axis)).or_else(|| axis_value(config, axis))
-        };
-        self.shown(without, say)
-    }
-
-    fn shown(&self, without: &[&str], say: impl Fn(&str) -> Option<String>) -> String {
+    /// A configuration by the axes that vary and are not in `without`; empty if there are none. In brief, axes whose values
+    /// are words are told by the value alone.
+    pub(crate) fn name(&self, config: &Config, without: &[&str], brief: bool) -> String {
+        let word = |axis: &str| config.text(axis).filter(|_| brief).and_then(|_| config.show(axis));
         let told = self.ordered().filter(|axis| !without.contains(axis) && self.tells(axis));
-        told.filter_map(say).collect::<Vec<_>>().join(" · ")
+        let words = told.filter_map(|axis| word(axis).or_else(|| axis_value(config, axis)));
+        words.collect::<Vec<_>>().join(" · ")
     }
 
     /// Axes that vary, those first that people name first.

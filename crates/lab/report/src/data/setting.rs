@@ -3,29 +3,10 @@
 use std::collections::BTreeMap;
 
 use carmine_metrics::Histogram;
-use carmine_study::archive::{Config, CpuSeconds, Direction, PointResult};
+use carmine_study::archive::{Config, CpuSeconds, LatencyNs, PointResult};
 
 use super::{Measured, RunData};
 use crate::lists::distinct;
-
-/// The work that takes CPU time, in the order of a bar; together they are the CPU time of the machine without the generator.
-pub(crate) const CPU_PARTS: [&str; 8] = [
-    "reactors at work",
-    // System time of the reactors' threads.
-    "the kernel for reactors",
-    "reactors looking for work",
-    // Aliens that feed it, and its own threads.
-    "RocksDB",
-    "other aliens",
-    // OSDs that give no clocks.
-    "OSDs, not divided",
-    "after the window (drain)",
-    // The kernel's own threads and interrupts: outside of OSDs, generator and monitor.
-    "the kernel elsewhere",
-];
-
-/// The part that only samples tell apart.
-const KERNEL: usize = 1;
 
 /// A configuration in one run, with the figures of its repeats.
 #[derive(Clone, Debug)]
@@ -39,7 +20,10 @@ pub(crate) struct Setting<'a> {
     pub(crate) words: Vec<String>,
     /// At least one repeat is clean.
     pub(crate) is_clean: bool,
-    pub(crate) latency: Latency,
+    /// `read` or `write`: the one that has most operations.
+    pub(crate) direction: &'static str,
+    /// Its latency; `None` of repeats that can't be put together, for they have no histogram.
+    pub(crate) latency: Option<LatencyNs>,
 }
 
 /// Configurations of the plan with at least one result, in the order of running.
@@ -63,8 +47,9 @@ impl<'a> Setting<'a> {
             points.iter().copied().filter(|p| p.is_clean() || !is_clean && p.result.is_some()).collect();
         let results: Vec<&PointResult> = used.iter().filter_map(|p| p.result.as_ref()).collect();
         let words = distinct(points.iter().flat_map(|p| p.words.iter().cloned()));
-        let latency = Latency::of(&results);
-        Some(Setting { run: first.run, config: &first.point.config, points, used, words, is_clean, latency })
+        let (direction, latency) = latency(&results);
+        let (run, config) = (first.run, &first.point.config);
+        Some(Setting { run, config, points, used, words, is_clean, direction, latency })
     }
 
     /// Of two settings the one with more IOPS, and a clean one before a marked one; the first of equals.
@@ -99,12 +84,24 @@ impl<'a> Setting<'a> {
         self.mean(|r| Some(r.bw_bytes())).unwrap_or(0.0)
     }
 
-    /// CPU time for each operation in microseconds, by [`CPU_PARTS`].
-    pub(crate) fn cpu_us(&self) -> [Option<f64>; CPU_PARTS.len()] {
+    /// The mean latency, nanoseconds.
+    pub(crate) fn mean_ns(&self) -> Option<f64> {
+        self.latency.as_ref().map(|latency| latency.mean).filter(|ns| *ns > 0.0)
+    }
+
+    /// A percentile of the latency, nanoseconds.
+    pub(crate) fn latency_ns(&self, percent: f64) -> Option<f64> {
+        self.latency.as_ref()?.at(percent)
+    }
+
+    /// CPU time for each operation in microseconds: reactors at work, the kernel for them (system time of their threads),
+    /// reactors looking for work, RocksDB (aliens that feed it, and its own threads), other aliens, OSDs that give no
+    /// clocks, after the window, and the kernel elsewhere. Together they are that of the machine without the generator.
+    pub(crate) fn cpu_us(&self) -> [Option<f64>; 8] {
         let mut each: Vec<_> = self.used.iter().map(|point| cpu_us(point)).collect();
         // Where some repeats have samples, these alone tell the kernel's part.
-        if each.iter().any(|parts| parts[KERNEL].is_some()) {
-            each.retain(|parts| parts[KERNEL].is_some());
+        if each.iter().any(|parts| parts[1].is_some()) {
+            each.retain(|parts| parts[1].is_some());
         }
         std::array::from_fn(|part| mean(each.iter().map(|parts| parts[part])))
     }
@@ -129,24 +126,21 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 /// One point's parts. Unknown is not zero: parts that no OSD tells of are left out.
-fn cpu_us(point: &Measured) -> [Option<f64>; CPU_PARTS.len()] {
+fn cpu_us(point: &Measured) -> [Option<f64>; 8] {
     let Some(result) = &point.result else { return Default::default() };
     let carmine = &result.carmine;
     let ops = result.iops() * carmine.window_seconds;
     let of = |seconds: f64| Some(seconds * 1e6 / ops).filter(|us| us.is_finite() && *us >= 0.0);
     let clocks = |pick: fn(&CpuSeconds) -> Option<f64>| -> Option<f64> {
-        carmine.osds.iter().map(|osd| pick(&osd.cpu_seconds)).sum::<Option<f64>>()
+        let sum: Option<f64> = carmine.osds.iter().map(|osd| pick(&osd.cpu_seconds)).sum();
+        sum.filter(|_| !carmine.osds.is_empty())
     };
-    let busy = clocks(|c| c.busy).filter(|_| !carmine.osds.is_empty());
-    let threads = point.samples.as_ref().ok().and_then(Option::as_ref).map(|samples| &samples.threads);
-    let system = threads
-        .filter(|threads| threads.iter().any(|t| t.kind == "reactor"))
-        .map(|threads| threads.iter().filter(|t| t.kind == "reactor").map(|t| t.system_s).sum::<f64>());
+    let busy = clocks(|c| c.busy);
+    let threads = point.samples.iter().flatten().flat_map(|samples| &samples.threads);
+    let system = threads.filter(|t| t.kind == "reactor").map(|t| t.system_s).reduce(|a, b| a + b);
     let kernel = busy.zip(system).map(|(busy, system)| system.min(busy));
     let rocksdb = clocks(|c| Some(c.rocksdb_feeder? + c.rocksdb_flush? + c.rocksdb_compaction?));
     let aliens = clocks(|c| c.alien).map(|all| (all - rocksdb.unwrap_or(0.0)).max(0.0));
-    let undivided = clocks(|c| Some(c.kernel_total)).filter(|_| busy.is_none() && !carmine.osds.is_empty());
-    let drain = carmine.drain.map(|drain| drain.cpu_ns as f64 / 1e9);
     let elsewhere = carmine.machine_cpu_us_per_op.zip(carmine.osd_cpu_us_per_op);
     [
         busy.map(|busy| busy - kernel.unwrap_or(0.0)).and_then(of),
@@ -154,67 +148,47 @@ fn cpu_us(point: &Measured) -> [Option<f64>; CPU_PARTS.len()] {
         busy.and(clocks(|c| c.spin)).and_then(of),
         busy.and(rocksdb).and_then(of),
         busy.and(aliens).and_then(of),
-        undivided.and_then(of),
-        drain.and_then(of),
+        clocks(|c| Some(c.kernel_total)).filter(|_| busy.is_none()).and_then(of),
+        carmine.drain.and_then(|drain| of(drain.cpu_ns as f64 / 1e9)),
         elsewhere.map(|(machine, osds)| (machine - osds).max(0.0)),
     ]
 }
 
-/// Latencies in nanoseconds of the direction that has most operations.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Latency {
-    /// `read` or `write`.
-    pub(crate) direction: &'static str,
-    pub(crate) mean_ns: Option<f64>,
-    pub(crate) p50_ns: Option<f64>,
-    pub(crate) p95_ns: Option<f64>,
-    pub(crate) p99_ns: Option<f64>,
-    pub(crate) p999_ns: Option<f64>,
-    pub(crate) stddev_ns: Option<f64>,
-    /// Repeats whose percentiles can't be put together, for they have no histogram.
-    pub(crate) unmerged: bool,
-}
+/// Percentiles that are shown.
+const PERCENTILES: [f64; 4] = [50.0, 95.0, 99.0, 99.9];
 
-impl Latency {
-    /// Of one result, or of several as if they were one: percentiles of several come from their merged histograms.
-    pub(crate) fn of(results: &[&PointResult]) -> Latency {
-        let iops = |pick: fn(&PointResult) -> f64| results.iter().map(|r| pick(r)).sum::<f64>();
-        let reads = iops(|r| r.read().map_or(0.0, |d| d.iops)) >= iops(|r| r.write().map_or(0.0, |d| d.iops));
-        let direction = if reads { "read" } else { "write" };
-        let of = |mean_ns, stddev_ns, at: &dyn Fn(f64) -> Option<f64>| {
-            let (p50_ns, p95_ns, p99_ns, p999_ns) = (at(50.0), at(95.0), at(99.0), at(99.9));
-            Latency { direction, mean_ns, p50_ns, p95_ns, p99_ns, p999_ns, stddev_ns, unmerged: false }
-        };
-        if let Some(all) = merged(results, reads) {
-            return of(Some(all.mean()), Some(all.stddev()), &|percent| Some(all.percentile(percent) as f64));
-        }
-        let [result] = results else {
-            return Latency { unmerged: !results.is_empty(), ..of(None, None, &|_| None) };
-        };
-        let known = |value: f64| (value > 0.0).then_some(value);
-        match if reads { result.read() } else { result.write() } {
-            Some(Direction { clat_ns, .. }) => {
-                of(known(clat_ns.mean), known(clat_ns.stddev), &|percent| clat_ns.at(percent))
-            }
-            None => of(None, None, &|_| None),
-        }
-    }
-}
-
-/// All histograms as one; `None` if a result has none.
-fn merged(results: &[&PointResult], reads: bool) -> Option<Histogram> {
+/// The direction that has most operations, and its latency as if all results were one: percentiles of several come from
+/// their merged histograms.
+fn latency(results: &[&PointResult]) -> (&'static str, Option<LatencyNs>) {
+    let of = |r: &PointResult, reads| if reads { r.read().cloned() } else { r.write().cloned() };
+    let iops = |reads| results.iter().filter_map(|r| of(r, reads)).map(|d| d.iops).sum::<f64>();
+    let reads = iops(true) >= iops(false);
     let mut all = Histogram::new();
     for result in results {
-        let of = &result.carmine.latency_histogram;
-        all.merge_sparse(if reads { of.read.as_ref() } else { of.write.as_ref() }?);
+        let histograms = &result.carmine.latency_histogram;
+        match if reads { &histograms.read } else { &histograms.write } {
+            Some(histogram) => all.merge_sparse(histogram),
+            None => {
+                all = Histogram::new();
+                break;
+            }
+        }
     }
-    (!all.is_empty()).then_some(all)
+    let latency = match results {
+        _ if !all.is_empty() => {
+            let percentile = PERCENTILES.map(|p| (format!("{p:.6}"), all.percentile(p) as f64)).into();
+            Some(LatencyNs { mean: all.mean(), stddev: all.stddev(), percentile, ..LatencyNs::default() })
+        }
+        [alone] => of(alone, reads).map(|direction| direction.clat_ns),
+        _ => None,
+    };
+    (if reads { "read" } else { "write" }, latency)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carmine_study::archive::Job;
+    use carmine_study::archive::{Direction, Job};
 
     fn result(latencies: &[(u64, u64)], with_histogram: bool) -> PointResult {
         let mut histogram = Histogram::new();
@@ -231,17 +205,16 @@ mod tests {
     fn percentiles_of_repeats_are_those_of_all_operations() {
         let (fast, slow) =
             (result(&[(1_000_000, 1000)], true), result(&[(1_000_000, 985), (50_000_000, 15)], true));
-        let p99 = Latency::of(&[&fast, &slow]).p99_ns.unwrap();
+        let p99_ns = |results: &[&PointResult]| latency(results).1.unwrap().at(99.0).unwrap();
+        let p99 = p99_ns(&[&fast, &slow]);
         assert!((p99 / 1e6 - 1.0).abs() < 0.001, "15 of 2000 operations are below 1 %: {p99}");
-        assert!((Latency::of(&[&slow]).p99_ns.unwrap() / 50e6 - 1.0).abs() < 0.001);
+        assert!((p99_ns(&[&slow]) / 50e6 - 1.0).abs() < 0.001);
     }
 
     #[test]
     fn without_histograms_repeats_have_no_percentiles() {
         let one = result(&[(1_000_000, 1000)], false);
-        assert!(Latency::of(&[&one]).p99_ns.is_some());
-        let both = Latency::of(&[&one, &one]);
-        assert!(both.p99_ns.is_none() && both.unmerged);
-        assert!(!Latency::of(&[]).unmerged);
+        assert!(latency(&[&one]).1.unwrap().at(99.0).is_some());
+        assert_eq!(latency(&[&one, &one]).1, None);
     }
 }

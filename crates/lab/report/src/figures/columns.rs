@@ -9,20 +9,20 @@ use crate::table::{Cell, Table};
 /// The cell of a setting, or of a single point.
 type Of = fn(&Setting<'_>) -> Cell;
 
-const FIGURES: [(&str, Of); 37] = [
+const FIGURES: [(&str, Of); 45] = [
     ("marks", |s| s.words.join(" ").into()),
     ("repeats", |s| Cell::Number(s.repeats() as f64, 0)),
     ("limiter", |s| s.limiter().map(|(name, _)| name).into()),
     ("decided by", |s| s.limiter().map(|(_, why)| why).into()),
     ("IOPS", |s| Cell::Number(s.iops(), 0)),
     ("MB/s", |s| Cell::Number(s.bw_bytes() / 1e6, 1)),
-    ("mean (µs)", |s| us(s.latency.mean_ns)),
-    ("stddev (µs)", |s| us(s.latency.stddev_ns)),
-    ("p50 (µs)", |s| us(s.latency.p50_ns)),
-    ("p95 (µs)", |s| us(s.latency.p95_ns)),
-    ("p99 (µs)", |s| us(s.latency.p99_ns)),
-    ("p99.9 (µs)", |s| us(s.latency.p999_ns)),
-    ("of", |s| s.latency.direction.into()),
+    ("mean (µs)", |s| us(s.mean_ns())),
+    ("stddev (µs)", |s| us(s.latency.as_ref().map(|l| l.stddev).filter(|ns| *ns > 0.0))),
+    ("p50 (µs)", |s| us(s.latency_ns(50.0))),
+    ("p95 (µs)", |s| us(s.latency_ns(95.0))),
+    ("p99 (µs)", |s| us(s.latency_ns(99.0))),
+    ("p99.9 (µs)", |s| us(s.latency_ns(99.9))),
+    ("of", |s| s.direction.into()),
     ("IOPS/core allocated", |s| Cell::number(s.mean(|r| r.carmine.iops_per_core.allocated), 0)),
     ("IOPS/core used", |s| Cell::number(s.mean(|r| r.carmine.iops_per_core.used), 0)),
     ("IOPS/core busy", |s| Cell::number(s.mean(|r| r.carmine.iops_per_core.busy), 0)),
@@ -31,6 +31,14 @@ const FIGURES: [(&str, Of); 37] = [
     ("MB/s/core busy", |s| megabytes(s, |cores| cores.busy)),
     ("machine µs/op", |s| Cell::number(s.mean(|r| r.carmine.machine_cpu_us_per_op), 1)),
     ("OSD µs/op", |s| Cell::number(s.mean(|r| r.carmine.osd_cpu_us_per_op), 1)),
+    ("reactors at work (µs/op)", |s| Cell::number(s.cpu_us()[0], 2)),
+    ("the kernel for reactors (µs/op)", |s| Cell::number(s.cpu_us()[1], 2)),
+    ("reactors looking for work (µs/op)", |s| Cell::number(s.cpu_us()[2], 2)),
+    ("RocksDB (µs/op)", |s| Cell::number(s.cpu_us()[3], 2)),
+    ("other aliens (µs/op)", |s| Cell::number(s.cpu_us()[4], 2)),
+    ("OSDs, not divided (µs/op)", |s| Cell::number(s.cpu_us()[5], 2)),
+    ("after the window (drain) (µs/op)", |s| Cell::number(s.cpu_us()[6], 2)),
+    ("the kernel elsewhere (µs/op)", |s| Cell::number(s.cpu_us()[7], 2)),
     ("reactors without a CPU (cores)", |s| Cell::number(s.mean(|r| waiting(&r.carmine)), 2)),
     ("cycles/op", |s| Cell::number(s.mean(|r| r.carmine.cycles_per_op), 0)),
     ("instructions/op", |s| Cell::number(s.mean(|r| r.carmine.instructions_per_op), 0)),
@@ -93,10 +101,11 @@ impl View<'_> {
         settings: impl IntoIterator<Item = &'a Setting<'a>>,
         columns: &str,
     ) -> Table {
-        let mut table = Table::new(&format!("setting | {columns} | marks"));
+        let columns = format!("{columns} | marks");
+        let mut table = Table::new(&format!("setting | {columns}"));
         for setting in settings {
             let name: Cell = self.name(setting, &PANEL_AXES).into();
-            table.push([vec![name], cells(setting, columns), cells(setting, "marks")].concat());
+            table.push([vec![name], cells(setting, &columns)].concat());
         }
         table
     }

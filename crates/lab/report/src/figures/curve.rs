@@ -6,9 +6,9 @@ use carmine_topology::Grid;
 
 use super::View;
 use super::view::{Panel, slug};
-use crate::chart::{Chart, Dot, Line, LinePlot, Plot};
+use crate::chart::{Chart, Dot, Key, Plot, Upright};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting, axis_value};
-use crate::lists::{grouped, span};
+use crate::lists::grouped;
 
 /// Latencies that differ by more than this factor are drawn on a logarithmic axis.
 const LOG_FACTOR: f64 = 40.0;
@@ -23,10 +23,11 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
     }
     let panels = view.panels().into_iter().flat_map(|panel| split(view, panel));
     let mut charts: Vec<Chart> = panels.filter_map(|panel| chart(view, &panel)).collect();
-    let log = charts.iter().any(wants_log);
-    for chart in &mut charts {
-        if let Plot::Lines(plots) = &mut chart.plot {
-            plots.iter_mut().for_each(|plot| plot.y.log = log);
+    let is_wide = |(low, high)| low > 0.0 && high > low * LOG_FACTOR;
+    let log = charts.iter().flat_map(|chart| &chart.plots).any(|plot| is_wide(plot.spans()[1]));
+    for plot in charts.iter_mut().flat_map(|chart| &mut chart.plots) {
+        if let Upright::Numbers(axis) = &mut plot.y {
+            axis.log = log;
         }
     }
     charts
@@ -51,34 +52,26 @@ fn split<'a, 'b>(view: &View<'_>, panel: Panel<'a, 'b>) -> Vec<Panel<'a, 'b>> {
     grouped(panel.settings.iter().copied().map(titled)).into_iter().map(part).collect()
 }
 
-fn wants_log(chart: &Chart) -> bool {
-    let Plot::Lines(plots) = &chart.plot else { return false };
-    let values = plots
-        .iter()
-        .flat_map(|plot| &plot.lines)
-        .flat_map(|l| &l.dots)
-        .flat_map(|d| [d.y, d.bar.map_or(d.y, |b| b.1)]);
-    let (low, high) = span(values);
-    low > 0.0 && high > low * LOG_FACTOR
-}
-
 fn chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
     let curves = curves(view, panel);
     if !curves.iter().any(|(_, points)| points.len() > 1) {
         return None;
     }
-    let lines = curves.iter().enumerate().map(|(n, (name, points))| line(n, name, points)).collect();
+    let mut plot = Plot::new("IOPS", "Latency (ms)");
+    for (n, (name, points)) in curves.iter().enumerate() {
+        let name = if name.is_empty() { "measured" } else { name };
+        plot.series(Key::series(n, name), &points.iter().filter_map(|s| dot(s)).collect::<Vec<_>>());
+    }
     let mut remarks = vec!["Dots are mean latencies; bars reach from p50 to p99.".to_owned()];
     if panel.settings.iter().any(|s| !s.is_clean) {
         remarks
             .push("Hollow dots are marked (SHARED, NOISY, UNSTEADY or SMOKE): read them with care.".into());
     }
-    if panel.settings.iter().any(|s| s.latency.unmerged) {
+    if panel.settings.iter().any(|s| s.latency.is_none()) {
         remarks.push("Repeats without a histogram have no latency: percentiles can't be averaged.".into());
     }
-    let plot = LinePlot::from_zero("IOPS", "Latency (ms)", lines);
     let table = view.table(panel.settings.iter().copied(), COLUMNS);
-    Some(panel.chart("curve", "Latency against IOPS", Plot::Lines(vec![plot]), table, remarks))
+    Some(panel.chart("curve", "Latency against IOPS", vec![plot], table, remarks))
 }
 
 type Curves<'a, 'b> = Vec<(String, Vec<&'b Setting<'a>>)>;
@@ -135,12 +128,10 @@ fn levelled(arm: &str, points: &[&Setting<'_>]) -> Option<LevelCurve> {
     })
 }
 
-fn line(number: usize, name: &str, points: &[&Setting<'_>]) -> Line {
-    let dot = |s: &&Setting<'_>| {
-        let ms = |ns: Option<f64>| ns.map(|ns| ns / 1e6);
-        let y = ms(s.latency.mean_ns)?;
-        let bar = ms(s.latency.p50_ns).zip(ms(s.latency.p99_ns));
-        Some(Dot { x: s.iops(), y, bar, marked: !s.is_clean })
-    };
-    Line::series(number, name, points.iter().filter_map(dot).collect())
+/// The mean latency, and from p50 to p99.
+fn dot(setting: &Setting<'_>) -> Option<Dot> {
+    let ms = |ns: Option<f64>| ns.map(|ns| ns / 1e6);
+    let y = ms(setting.mean_ns())?;
+    let bar = ms(setting.latency_ns(50.0)).zip(ms(setting.latency_ns(99.0)));
+    Some(Dot { x: setting.iops(), y, bar, marked: !setting.is_clean })
 }

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_topology::{CpuList, Grid};
-use serde_json::Value;
 
 use super::View;
 use super::timeline::order;
 use super::view::{Panel, slug};
-use crate::chart::{Chart, Ink, Key, Machine, Plot, Seat};
+use crate::chart::{Axis, Chart, Ink, Key, Plot, Seat, Upright};
 use crate::data::Setting;
 use crate::table::{Cell, Table};
 
@@ -43,14 +42,17 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
     charts
 }
 
+/// `None` of older results, which do not have the machine.
 fn chart(view: &View<'_>, setting: &Setting<'_>) -> Option<Chart> {
-    let value = &setting.first()?.carmine.grid;
-    let grid: Grid = serde_json::from_value(value.clone()).ok()?;
-    let machine = machine(&grid, value)?;
-    let name = Some(view.name(setting, &[])).filter(|name| !name.is_empty());
-    let name = name.unwrap_or_else(|| "all points".into());
+    let grid: Grid = serde_json::from_value(setting.first()?.carmine.grid.clone()).ok()?;
+    let mut seats = seats(&grid);
+    let all: Vec<_> =
+        grid.machine.iter().map(|cpu| (cpu.clone(), seats.remove(&cpu.cpu).unwrap_or_default())).collect();
+    if all.is_empty() {
+        return None;
+    }
     let mut table = Table::new("CPU | socket | node | L3 | core | hardware thread | runs");
-    for (cpu, seats) in machine.seats.iter().filter(|(_, seats)| !seats.is_empty()) {
+    for (cpu, seats) in all.iter().filter(|(_, seats)| !seats.is_empty()) {
         let places = [cpu.cpu, cpu.socket, cpu.node, cpu.l3, cpu.core, cpu.thread];
         let texts: Vec<&str> = seats.iter().map(|seat| seat.text.as_str()).collect();
         let mut row: Vec<Cell> = places.map(|n| Cell::Number(n as f64, 0)).to_vec();
@@ -65,12 +67,18 @@ fn chart(view: &View<'_>, setting: &Setting<'_>) -> Option<Chart> {
         );
     }
     remarks.extend(grid.warnings.iter().cloned());
-    let panel = Panel { id: slug(&name), title: name, kind: String::new(), settings: vec![setting] };
-    Some(panel.chart("place", "Threads on CPUs", Plot::Sockets(machine), table, remarks))
+    let is_used = |ink: usize| all.iter().flat_map(|(_, seats)| seats).any(|s| s.ink == Ink::Series(ink));
+    let keys =
+        KINDS.iter().filter(|(_, ink)| is_used(*ink)).map(|(name, ink)| Key::series(*ink, *name)).collect();
+    let plot = Plot { x: Axis::default(), y: Upright::Sockets(all), keys, shapes: Vec::new() };
+    let name = Some(view.name(setting, &[])).filter(|name| !name.is_empty());
+    let title = name.unwrap_or_else(|| "all points".into());
+    let panel = Panel { id: slug(&title), title, kind: String::new(), settings: vec![setting] };
+    Some(panel.chart("place", "Threads on CPUs", vec![plot], table, remarks))
 }
 
-/// The machine with the threads of the grid; `None` of older results, which do not have it.
-fn machine(grid: &Grid, value: &Value) -> Option<Machine> {
+/// The threads of the grid by CPU.
+fn seats(grid: &Grid) -> BTreeMap<usize, Vec<Seat>> {
     let mut seats: BTreeMap<usize, Vec<Seat>> = BTreeMap::new();
     let mut aliens: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     let mut seat = |cpu: usize, kind: usize, label: String, text: String| {
@@ -89,19 +97,11 @@ fn machine(grid: &Grid, value: &Value) -> Option<Machine> {
         let osds: CpuList = osds.into_iter().collect();
         seat(cpu, 1, format!("A{osds}"), format!("aliens of OSD {osds}"));
     }
-    for slot in &grid.clients {
-        seat(slot.place.cpu, 2, "C".into(), "client".into());
-    }
-    let floating = value.pointer("/osds/0/floating/cpus");
-    let lists = [(3, "S", value.get("system")), (4, "N", value.get("neighbour")), (5, "R", floating)];
+    grid.clients.iter().for_each(|slot| seat(slot.place.cpu, 2, "C".into(), "client".into()));
+    let floating = grid.osds.first().and_then(|row| Some(&row.floating.as_ref()?.cpus));
+    let lists = [(3, "S", Some(&grid.system)), (4, "N", Some(&grid.neighbour)), (5, "R", floating)];
     for (kind, label, list) in lists {
-        let list: Option<CpuList> = list.and_then(|list| serde_json::from_value(list.clone()).ok());
-        list.iter().flatten().for_each(|cpu| seat(cpu, kind, label.into(), KINDS[kind].0.into()));
+        list.into_iter().flatten().for_each(|cpu| seat(cpu, kind, label.into(), KINDS[kind].0.into()));
     }
-    let is_used = |ink: usize| seats.values().flatten().any(|seat| seat.ink == Ink::Series(ink));
-    let used = KINDS.iter().filter(|(_, ink)| is_used(*ink));
-    let keys = used.map(|(name, ink)| Key::series(*ink, *name)).collect();
-    let all = grid.machine.iter().map(|cpu| (cpu.clone(), seats.remove(&cpu.cpu).unwrap_or_default()));
-    let seats: Vec<_> = all.collect();
-    (!seats.is_empty()).then_some(Machine { seats, keys })
+    seats
 }

@@ -5,14 +5,14 @@ use carmine_types::counted;
 use super::View;
 use super::columns::{bytes_per_op, number};
 use super::view::{Panel, context};
-use crate::chart::{Axis, Chart, Key, Plot, RowPlot};
-use crate::data::{CPU_PARTS, Setting};
-use crate::table::{Cell, Table};
+use crate::chart::{Axis, Chart, Ink, Key, Plot, Row};
+use crate::data::Setting;
 
 /// A chart whose rows show the first columns of its table.
-struct Kind {
+pub(super) struct Kind {
     id: &'static str,
     title: &'static str,
+    axis: &'static str,
     shown: usize,
     columns: &'static str,
     remark: &'static str,
@@ -21,109 +21,80 @@ struct Kind {
 }
 
 /// A chart of dots.
-const fn dots(
-    id: &'static str,
-    title: &'static str,
-    shown: usize,
-    columns: &'static str,
-    remark: &'static str,
-) -> Kind {
-    Kind { id, title, shown, columns, remark, stacked: false, reference: None }
-}
-
-const IOPS: Kind = Kind {
-    stacked: true,
-    ..dots("iops", "IOPS", 1, "IOPS | MB/s | p50 (µs) | mean (µs) | p99 (µs) | limiter | repeats", "")
+const DOTS: Kind = Kind {
+    id: "latency",
+    title: "Latency",
+    axis: "Latency",
+    shown: 3,
+    columns: "p50 (µs) | mean (µs) | p99 (µs) | IOPS | MB/s | limiter | repeats",
+    remark: "",
+    stacked: false,
+    reference: None,
 };
-const LATENCY: Kind =
-    dots("latency", "Latency", 3, "p50 (µs) | mean (µs) | p99 (µs) | IOPS | MB/s | limiter | repeats", "");
-const PER_CORE_REMARK: &str = "Allocated: the CPUs of reactors and aliens. Used: the CPU time of all OSD processes. Busy: that \
-                               without the reactors' looking for work.";
-const PER_CORE: Kind = dots(
-    "iops-per-core",
-    "IOPS per core",
-    3,
-    "IOPS/core allocated | IOPS/core used | IOPS/core busy | IOPS | MB/s",
-    PER_CORE_REMARK,
-);
-const MB_PER_CORE: Kind = dots(
-    "mb-per-core",
-    "MB/s per core",
-    3,
-    "MB/s/core allocated | MB/s/core used | MB/s/core busy | IOPS | MB/s",
-    PER_CORE_REMARK,
-);
-const BASELINE: Kind = Kind {
-    reference: Some(100.0),
-    ..dots(
-        "baseline",
-        "Against the raw device and messenger",
-        2,
-        "of the raw device (%) | of the raw messenger (%) | IOPS per drive | device bytes per client byte | \
-         wire bytes per client byte | raw device IOPS | raw messenger IOPS",
-        "Raw device and raw messenger were measured in the same minutes, with the same block size and depth.",
-    )
-};
-
-impl Kind {
-    /// The chart of a panel; `None` if no setting has such figures.
-    fn chart(&self, view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
-        let shown: Vec<&str> = self.columns.split(" | ").take(self.shown).collect();
-        let plot = RowPlot {
-            x: Axis::from_zero(self.title),
-            keys: shown.iter().enumerate().map(|(n, name)| Key::series(n, *name)).collect(),
-            stacked: self.stacked,
-            reference: self.reference,
-            ..RowPlot::default()
-        };
-        let values = |s: &Setting<'_>| shown.iter().map(|column| number(s, column)).collect();
-        let table = view.table(panel.settings.iter().copied(), self.columns);
-        let remark = Some(self.remark.to_owned()).filter(|remark| !remark.is_empty());
-        rows(view, panel, (self.id, self.title), plot, table, remark, values)
-    }
-}
-
-/// A chart with a row for each setting that has a value.
-fn rows(
-    view: &View<'_>,
-    panel: &Panel<'_, '_>,
-    (id, title): (&str, &str),
-    plot: RowPlot,
-    table: Table,
-    remark: Option<String>,
-    values: impl Fn(&Setting<'_>) -> Vec<Option<f64>>,
-) -> Option<Chart> {
-    let (drawn, cut) = view.rows(panel);
-    let all = drawn.into_iter().map(|setting| (setting, values(setting)));
-    let (shown, unknown): (Vec<_>, Vec<_>) = all.partition(|(_, values)| values.iter().any(Option::is_some));
-    if shown.is_empty() {
-        return None;
-    }
-    let settings: Vec<&Setting> = shown.iter().map(|(setting, _)| *setting).collect();
-    let rows = shown.into_iter().map(|(setting, values)| view.row(setting, values)).collect();
-    let without = (!unknown.is_empty()).then(|| {
-        let has = if unknown.len() == 1 { "has" } else { "have" };
-        format!(
-            "{} {has} no such figure: CPUs are shared, or nothing measured it.",
-            counted(unknown.len(), "setting")
-        )
-    });
-    let remarks = remark.into_iter().chain(without).chain(cut).collect();
-    let chart = panel.chart(id, title, Plot::Rows(RowPlot { rows, ..plot }), table, remarks);
-    Some(Chart { context: context(&settings), ..chart })
-}
-
-fn all(view: &View<'_>, make: impl Fn(&Panel<'_, '_>) -> Option<Chart>) -> Vec<Chart> {
-    view.panels().iter().filter_map(make).collect()
-}
 
 /// IOPS and latency of each workload: what plans show that vary neither size nor load.
-pub(super) fn results(view: &View<'_>) -> Vec<Chart> {
-    view.panels()
-        .iter()
-        .flat_map(|panel| [IOPS.chart(view, panel), LATENCY.chart(view, panel)])
-        .flatten()
-        .collect()
+pub(super) const RESULTS: [Kind; 2] = [
+    Kind {
+        id: "iops",
+        title: "IOPS",
+        axis: "IOPS",
+        shown: 1,
+        columns: "IOPS | MB/s | p50 (µs) | mean (µs) | p99 (µs) | limiter | repeats",
+        stacked: true,
+        ..DOTS
+    },
+    DOTS,
+];
+
+const PER_CORE: Kind = Kind {
+    id: "iops-per-core",
+    title: "IOPS per core",
+    axis: "IOPS per core",
+    columns: "IOPS/core allocated | IOPS/core used | IOPS/core busy | IOPS | MB/s",
+    remark: "Allocated: the CPUs of reactors and aliens. Used: the CPU time of all OSD processes. Busy: that without the \
+             reactors' looking for work.",
+    ..DOTS
+};
+const MB_PER_CORE: Kind = Kind {
+    id: "mb-per-core",
+    title: "MB/s per core",
+    axis: "MB/s per core",
+    columns: "MB/s/core allocated | MB/s/core used | MB/s/core busy | IOPS | MB/s",
+    ..PER_CORE
+};
+
+/// CPU time of an operation by the work that took it.
+pub(super) const CPU_TIME: Kind = Kind {
+    id: "cpu",
+    title: "Where a microsecond of CPU goes",
+    axis: "CPU time per operation (µs)",
+    shown: 8,
+    columns: "reactors at work (µs/op) | the kernel for reactors (µs/op) | reactors looking for work (µs/op) | RocksDB (µs/op) | \
+              other aliens (µs/op) | OSDs, not divided (µs/op) | after the window (drain) (µs/op) | \
+              the kernel elsewhere (µs/op) | machine µs/op | OSD µs/op | reactors without a CPU (cores)",
+    remark: "The whole bar is the CPU time of the machine without the generator. The kernel's part for reactors is known with \
+             samples only, the kernel elsewhere only where the machine did nothing else.",
+    stacked: true,
+    ..DOTS
+};
+
+/// How near a result is to what the raw device and the raw messenger can do.
+pub(super) const BASELINES: Kind = Kind {
+    id: "baseline",
+    title: "Against the raw device and messenger",
+    axis: "Against the raw device and messenger (%)",
+    shown: 2,
+    columns: "of the raw device (%) | of the raw messenger (%) | IOPS per drive | device bytes per client byte | \
+              wire bytes per client byte | raw device IOPS | raw messenger IOPS",
+    remark: "Raw device and raw messenger were measured in the same minutes, with the same block size and depth.",
+    reference: Some(100.0),
+    ..DOTS
+};
+
+/// The charts of each workload.
+pub(super) fn charts(view: &View<'_>, kinds: &[Kind]) -> Vec<Chart> {
+    let panels = view.panels();
+    panels.iter().flat_map(|panel| kinds.iter().filter_map(|kind| kind.chart(view, panel))).collect()
 }
 
 /// From this block size on, bytes are the figure and not operations.
@@ -132,48 +103,46 @@ const LARGE_BYTES: f64 = 65_536.0;
 /// The yield of a core: IOPS per core, or MB/s per core for large blocks.
 pub(super) fn per_core(view: &View<'_>) -> Vec<Chart> {
     let is_large = |s: &&Setting<'_>| bytes_per_op(s).is_some_and(|b| b >= LARGE_BYTES);
-    all(view, |panel| {
-        let kind = if panel.settings.iter().all(is_large) { MB_PER_CORE } else { PER_CORE };
-        kind.chart(view, panel)
-    })
+    let kind =
+        |panel: &Panel<'_, '_>| if panel.settings.iter().all(is_large) { MB_PER_CORE } else { PER_CORE };
+    view.panels().iter().filter_map(|panel| kind(panel).chart(view, panel)).collect()
 }
 
-/// How near a result is to what the raw device and the raw messenger can do.
-pub(super) fn baselines(view: &View<'_>) -> Vec<Chart> {
-    all(view, |panel| BASELINE.chart(view, panel))
-}
-
-/// CPU time of an operation by the work that took it.
-pub(super) fn cpu_time(view: &View<'_>) -> Vec<Chart> {
-    all(view, |panel| cpu_chart(view, panel))
-}
-
-fn cpu_chart(view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
-    let all: Vec<_> = panel.settings.iter().map(|s| s.cpu_us()).collect();
-    let is_shown = |part: &usize| all.iter().any(|us| us[*part].is_some_and(|us| us > 0.0));
-    let shown: Vec<usize> = (0..CPU_PARTS.len()).filter(is_shown).collect();
-    let plot = RowPlot {
-        x: Axis::from_zero("CPU time per operation (µs)"),
-        keys: shown.iter().map(|part| Key::series(*part, CPU_PARTS[*part])).collect(),
-        stacked: true,
-        ..RowPlot::default()
-    };
-    let mut table = view
-        .table(panel.settings.iter().copied(), "machine µs/op | OSD µs/op | reactors without a CPU (cores)");
-    for (at, part) in shown.iter().enumerate() {
-        table.columns.insert(1 + at, format!("{} (µs/op)", CPU_PARTS[*part]));
-        table.rows.iter_mut().zip(&all).for_each(|(row, us)| row.insert(1 + at, Cell::number(us[*part], 2)));
+impl Kind {
+    /// The chart of a panel; `None` if no setting has such figures.
+    fn chart(&self, view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
+        let columns = || self.columns.split(" | ").enumerate();
+        // Parts of a bar that are nothing everywhere are left out.
+        let is_drawn = |column: &str| {
+            let values = || panel.settings.iter().filter_map(|s| number(s, column));
+            !self.stacked || values().any(|value| value > 0.0)
+        };
+        let shown: Vec<_> = columns().take(self.shown).filter(|(_, column)| is_drawn(column)).collect();
+        let values = |s: &Setting<'_>| shown.iter().map(|(_, column)| number(s, column)).collect::<Vec<_>>();
+        let (drawn, cut) = view.rows(panel);
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            drawn.into_iter().partition(|s| values(s).iter().any(Option::is_some));
+        if known.is_empty() {
+            return None;
+        }
+        let key = |(n, column): &(usize, &str)| Key::series(*n, column.trim_end_matches(" (µs/op)"));
+        let rows: Vec<Row> = known.iter().map(|setting| view.row(setting, values(setting))).collect();
+        let keys = shown.iter().map(key).collect();
+        let mut plot = Plot::of_rows(Axis::from_zero(self.axis), keys, &rows, self.stacked);
+        if let Some(x) = self.reference {
+            plot.upright(x, Ink::Axis);
+        }
+        let told = columns().filter(|(n, column)| *n >= self.shown || is_drawn(column));
+        let told: Vec<&str> = told.map(|(_, column)| column).collect();
+        let table = view.table(panel.settings.iter().copied(), &told.join(" | "));
+        let without = (!unknown.is_empty()).then(|| {
+            let (all, have) =
+                (counted(unknown.len(), "setting"), if unknown.len() == 1 { "has" } else { "have" });
+            format!("{all} {have} no such figure: CPUs are shared, or nothing measured it.")
+        });
+        let remark = Some(self.remark.to_owned()).filter(|remark| !remark.is_empty());
+        let remarks = remark.into_iter().chain(without).chain(cut).collect();
+        let chart = panel.chart(self.id, self.title, vec![plot], table, remarks);
+        Some(Chart { context: context(&known), ..chart })
     }
-    let mut remark = "The whole bar is the CPU time of the machine without the generator.".to_owned();
-    if all.iter().any(|us| us[0].is_some() && us[1].is_none()) {
-        remark.push_str(" Without samples, the kernel's part of the reactors' work is not told apart.");
-    }
-    if all.iter().any(|us| us[CPU_PARTS.len() - 1].is_none()) {
-        remark.push_str(" The kernel elsewhere is not known where the machine was busy with other things.");
-    }
-    let values = |s: &Setting<'_>| {
-        let us = s.cpu_us();
-        shown.iter().map(|part| us[*part]).collect()
-    };
-    rows(view, panel, ("cpu", "Where a microsecond of CPU goes"), plot, table, Some(remark), values)
 }

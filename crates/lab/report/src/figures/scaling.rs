@@ -1,14 +1,15 @@
 //! Scaling charts; what they say in words is the study's.
 
+use carmine_stats::Knee;
 use carmine_study::archive::{Config, PointResult};
 use carmine_study::scaling::{Along, Scaling};
 
 use super::View;
 use super::columns::cells;
 use super::view::{Panel, context};
-use crate::chart::{Chart, Dot, Ink, Line, LinePlot, Plot};
+use crate::chart::{Chart, Dot, Form, Ink, Key, Plot, Shape};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting};
-use crate::lists::grouped;
+use crate::lists::{grouped, joined};
 use crate::table::{Cell, Table};
 
 /// One line: the most IOPS at each size.
@@ -73,68 +74,60 @@ fn series<'a, 'b>(view: &View<'_>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
     named.into_iter().map(one).collect()
 }
 
-/// The figure of a size's setting on the vertical axis, and the bar around it.
-type Shown = (f64, Option<(f64, f64)>);
-
-fn line(number: usize, series: &Series<'_, '_>, of: impl Fn(&Setting<'_>) -> Option<Shown>) -> Line {
-    let dots = series.points.iter().filter_map(|(x, s)| {
-        let (y, bar) = of(s)?;
-        Some(Dot { x: *x, y, bar, marked: !s.is_clean })
-    });
-    Line::series(number, &series.name, dots.collect())
+/// A dot at each size: the mean of the repeats, and its 95 % interval.
+fn dots(series: &Series<'_, '_>, of: fn(&PointResult) -> Option<f64>) -> Vec<Dot> {
+    let dot = |(x, setting): &(f64, &Setting<'_>)| {
+        let (y, bar) = carmine_stats::mean_with_interval(&setting.each(of))?;
+        Some(Dot { x: *x, y, bar, marked: !setting.is_clean })
+    };
+    series.points.iter().filter_map(dot).collect()
 }
 
-/// The mean of the repeats, and its 95 % interval.
-fn with_interval(setting: &Setting<'_>, of: fn(&PointResult) -> Option<f64>) -> Option<Shown> {
-    carmine_stats::mean_with_interval(&setting.each(of))
-}
-
-/// From the first point on, as if every unit gave what the first gave.
-fn ideal(series: &[Series<'_, '_>]) -> Option<Line> {
+/// Draws a line from the first point on, as if every unit gave what the first gave.
+fn ideal(plot: &mut Plot, series: &[Series<'_, '_>]) {
     let all = || series.iter().flat_map(|s| &s.points);
-    let (x, first) = all().min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.iops().total_cmp(&a.1.iops())))?;
-    let end = all().map(|(x, _)| *x).fold(*x, f64::max);
-    let dots = [*x, end].map(|at| Dot { x: at, y: first.iops() / x * at, ..Dot::default() });
-    let name = "ideal: as the first".into();
-    Some(Line { name, ink: Ink::Muted, dotted: true, markers: false, dots: dots.to_vec() })
+    let first = all().min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.iops().total_cmp(&a.1.iops())));
+    if let Some((x, first)) = first {
+        let end = all().map(|(x, _)| *x).fold(*x, f64::max);
+        plot.dotted_line([*x, end].map(|at| (at, first.iops() / x * at)).into(), Ink::Muted);
+        plot.keys.push(Key { name: "ideal: as the first".into(), ink: Ink::Muted, dotted: true });
+    }
 }
 
 fn total(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Chart {
-    let shown = |s: &Setting<'_>| with_interval(s, |r| Some(r.iops()));
-    let mut lines: Vec<Line> = series.iter().enumerate().map(|(n, s)| line(n, s, shown)).collect();
-    lines.extend(ideal(series));
+    let mut plot = Plot::new(along.title(), "IOPS");
+    for (n, one) in series.iter().enumerate() {
+        let name = if one.name.is_empty() { "measured" } else { &one.name };
+        plot.series(Key::series(n, name), &dots(one, |r| Some(r.iops())));
+    }
+    ideal(&mut plot, series);
+    if let [Series { scaling: Scaling { knee: Some(Knee { x: Some(x), .. }), .. }, .. }] = series {
+        let (_, high) = plot.spans()[1];
+        plot.upright(*x, Ink::Muted);
+        plot.shapes.push(Shape::new(Form::Text((*x, high), "knee".into()), Ink::Text));
+    }
     let remarks = series.iter().map(|one| {
         let name = if one.name.is_empty() { String::new() } else { format!("{}: ", one.name) };
         format!("{name}{}.", one.scaling)
     });
-    let mut plot = LinePlot::from_zero(along.title(), "IOPS", lines);
-    let knee = if let [only] = series { only.scaling.knee.and_then(|k| k.x) } else { None };
-    plot.flags = knee.map(|x| (x, "knee".to_owned())).into_iter().collect();
     let title = format!("IOPS against {}", along.title());
     chart(panel, series, along, ("scaling", &title), plot, remarks.collect())
 }
 
 /// The yield of a core at each size; `None` where CPUs are shared.
 fn per_core(panel: &Panel<'_, '_>, series: &[Series<'_, '_>], along: Along) -> Option<Chart> {
-    let used = |s: &Setting<'_>| with_interval(s, |r| r.carmine.iops_per_core.used);
-    let allocated = |s: &Setting<'_>| with_interval(s, |r| r.carmine.iops_per_core.allocated);
-    let mut lines: Vec<Line> = Vec::new();
+    let mut plot = Plot::new(along.title(), "IOPS per core");
     for (n, one) in series.iter().enumerate() {
-        let name = |kind: &str| {
-            let words = [one.name.as_str(), kind];
-            words.into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(", ")
-        };
-        lines.push(Line { name: name("per core used"), ..line(n, one, used) });
-        lines.push(Line { name: name("per core allocated"), dotted: true, ..line(n, one, allocated) });
-    }
-    if lines.iter().all(|line| line.dots.is_empty()) {
-        return None;
+        let named = |kind: &str| joined([one.name.as_str(), kind], ", ");
+        let used = dots(one, |r| r.carmine.iops_per_core.used);
+        let allocated = dots(one, |r| r.carmine.iops_per_core.allocated);
+        plot.series(Key::series(n, named("per core used")), &used);
+        plot.series(Key { dotted: true, ..Key::series(n, named("per core allocated")) }, &allocated);
     }
     let title = format!("IOPS per core against {}", along.title());
-    let plot = LinePlot::from_zero(along.title(), "IOPS per core", lines);
-    let remarks =
-        vec!["A level line is perfect scaling: each further core gives what the first gave.".to_owned()];
-    Some(chart(panel, series, along, ("scaling-per-core", &title), plot, remarks))
+    let remark = "A level line is perfect scaling: each further core gives what the first gave.".to_owned();
+    let known = plot.spans()[0].0.is_finite();
+    known.then(|| chart(panel, series, along, ("scaling-per-core", &title), plot, vec![remark]))
 }
 
 fn chart(
@@ -142,7 +135,7 @@ fn chart(
     series: &[Series<'_, '_>],
     along: Along,
     (id, title): (&str, &str),
-    plot: LinePlot,
+    plot: Plot,
     mut remarks: Vec<String>,
 ) -> Chart {
     let settings: Vec<&Setting> = series.iter().flat_map(|s| &s.points).map(|(_, s)| *s).collect();
@@ -152,7 +145,7 @@ fn chart(
     if settings.iter().any(|s| !s.is_clean) {
         remarks.push("Hollow dots are marked; SHARED, NOISY and UNSTEADY ones are in no slope.".to_owned());
     }
-    let chart = panel.chart(id, title, Plot::Lines(vec![plot]), table(panel, series, along), remarks);
+    let chart = panel.chart(id, title, vec![plot], table(panel, series, along), remarks);
     Chart { context: context(&settings), ..chart }
 }
 

@@ -1,13 +1,11 @@
 //! A point second by second: the load, the OSDs, the machine, and each CPU.
 
-use std::collections::BTreeMap;
-
 use carmine_study::archive::{CpuSamples, Samples};
 use carmine_types::counted;
 
 use super::View;
 use super::view::{Panel, slug};
-use crate::chart::{Chart, Dot, HeatPlot, Ink, Line, LinePlot, Plot};
+use crate::chart::{Axis, Chart, Form, Ink, Key, Plot, Shape};
 use crate::data::{Measured, Setting};
 use crate::lists::grouped;
 use crate::report::{Block, Kind};
@@ -19,6 +17,9 @@ const POINTS_MAX: usize = 6;
 const FILES_MAX: usize = 400;
 /// Columns of a heat map.
 const COLUMNS_MAX: usize = 150;
+/// Height of all rows of a heat map together, at most, and of one.
+const HEAT_MAX: f64 = 700.0;
+const HEAT_ROW_MAX: f64 = 40.0;
 
 /// The panels, line by line: the panel's name with its unit, the line's name, its series, and the factor to the unit.
 const PANELS: [(&str, (&str, &str, f64)); 9] = [
@@ -35,12 +36,9 @@ const PANELS: [(&str, (&str, &str, f64)); 9] = [
 
 /// This part of the page: charts of some points, and the samples of all others as files.
 pub(super) fn timeline(view: &View<'_>) -> Vec<Block> {
+    let sampled = order(view).into_iter().filter_map(|setting| Some((setting, samples(view, setting)?)));
     let (mut charts, mut drawn) = (Vec::new(), Vec::new());
-    for setting in order(view) {
-        if drawn.len() == POINTS_MAX {
-            break;
-        }
-        let Some((stem, samples)) = samples(view, setting) else { continue };
+    for (setting, (stem, samples)) in sampled.take(POINTS_MAX) {
         let name = view.name(setting, &[]);
         let title = if name.is_empty() { stem.clone() } else { name };
         let panel = Panel { id: slug(&stem), title, kind: String::new(), settings: vec![setting] };
@@ -78,9 +76,9 @@ fn others(view: &View<'_>, drawn: &[String]) -> Vec<(String, Table)> {
 /// The settings that readers ask for first: the fastest of each panel, then what is unsteady, then the others.
 pub(super) fn order<'a, 'b>(view: &'b View<'a>) -> Vec<&'b Setting<'a>> {
     let panels = view.panels();
-    let best =
-        |settings: &[&'b Setting<'a>]| settings.iter().copied().max_by(|a, b| a.iops().total_cmp(&b.iops()));
-    let mut order: Vec<&Setting> = panels.iter().filter_map(|p| best(&p.settings)).collect();
+    let fastest =
+        |panel: &Panel<'a, 'b>| panel.settings.iter().copied().max_by(|a, b| a.iops().total_cmp(&b.iops()));
+    let mut order: Vec<&Setting> = panels.iter().filter_map(fastest).collect();
     let unsteady = view.settings.iter().filter(|s| s.words.iter().any(|w| w == "UNSTEADY"));
     for setting in unsteady.chain(&view.settings) {
         if !order.iter().any(|held| std::ptr::eq(*held, setting)) {
@@ -100,54 +98,41 @@ fn samples(view: &View<'_>, setting: &Setting<'_>) -> Option<(String, Samples)> 
 }
 
 /// Panels and the same figures as a table.
-fn figures(samples: &Samples) -> (Vec<LinePlot>, Table) {
-    let seconds: Vec<f64> = samples.t_ms.iter().map(|t| t / 1e3).collect();
+fn figures(samples: &Samples) -> (Vec<Plot>, Table) {
     let mut table = Table::new("time (s)");
-    table.rows = seconds.iter().map(|t| vec![Cell::Number(*t, 0)]).collect();
-    let mut plots = Vec::new();
-    for (label, series) in grouped(PANELS) {
-        let mut lines = Vec::new();
-        for (at, (name, key, factor)) in series.into_iter().enumerate() {
-            let Some(values) = samples.series.get(key).filter(|v| v.iter().any(Option::is_some)) else {
-                continue;
-            };
+    table.rows = samples.t_ms.iter().map(|t| vec![Cell::Number(t / 1e3, 0)]).collect();
+    // Panels of one line say what it is; lines that share a panel get colours of their own.
+    let (mut plots, mut colour) = (Vec::new(), 0);
+    for (label, mut series) in grouped(PANELS) {
+        let values = |key: &str| samples.series.get(key).filter(|v| v.iter().any(Option::is_some));
+        series.retain(|(_, key, _)| values(key).is_some());
+        let mut plot = Plot::new("Seconds", label);
+        for (name, key, factor) in &series {
             let unit = label.rsplit_once(" (").map_or("", |(_, unit)| unit.trim_end_matches(')'));
-            table.columns.push(if unit.is_empty() { name.into() } else { format!("{name} ({unit})") });
-            for (n, row) in table.rows.iter_mut().enumerate() {
-                row.push(Cell::number(values.get(n).copied().flatten().map(|v| v * factor), 2));
-            }
-            let dot = |(t, v): (&f64, &Option<f64>)| Some(Dot { x: *t, y: (*v)? * factor, ..Dot::default() });
-            let dots = seconds.iter().zip(values).filter_map(dot).collect();
-            lines.push(Line { markers: false, ..Line::series(at, name, dots) });
+            table.columns.push(if unit.is_empty() { (*name).into() } else { format!("{name} ({unit})") });
+            let scaled = values(key).into_iter().flatten().map(|value| value.map(|v| v * factor));
+            let all: Vec<Option<f64>> =
+                scaled.chain(std::iter::repeat(None)).take(table.rows.len()).collect();
+            table.rows.iter_mut().zip(&all).for_each(|(row, value)| row.push(Cell::number(*value, 2)));
+            colour += usize::from(series.len() > 1);
+            let ink = Key::series(if series.len() > 1 { colour } else { 0 }, *name);
+            let line = samples.t_ms.iter().zip(all).filter_map(|(t, value)| Some((t / 1e3, value?)));
+            plot.line(line.collect(), ink.ink, 4);
+            plot.keys.push(ink);
         }
-        if !lines.is_empty() {
-            plots.push(LinePlot::from_zero("Seconds", label, lines));
-        }
+        plots.extend((!series.is_empty()).then_some(plot));
     }
     (plots, table)
 }
 
 fn lines(panel: &Panel<'_, '_>, stem: &str, samples: &Samples) -> Option<Chart> {
-    let (mut plots, table) = figures(samples);
-    distinct_inks(&mut plots);
+    let (plots, table) = figures(samples);
     let mut remarks = vec![format!("Point {stem}.")];
     remarks.extend(samples.cores_used_10ms.as_ref().map(|c| {
         let [p50, p99, max] = [c.p50, c.p99, c.max].map(|cores| format!("{cores:.2}"));
         format!("Cores used in windows of 10 ms: {p50} at the median, {p99} at p99, {max} at most.")
     }));
-    (!plots.is_empty()).then(|| panel.chart("time", "Second by second", Plot::Lines(plots), table, remarks))
-}
-
-/// Panels of one line say what it is; lines that share a panel get colours of their own.
-fn distinct_inks(plots: &mut [LinePlot]) {
-    let mut next = 1;
-    for plot in plots {
-        let several = plot.lines.len() > 1;
-        for line in &mut plot.lines {
-            line.ink = Ink::Series(if several { next } else { 0 });
-            next += usize::from(several);
-        }
-    }
+    (!plots.is_empty()).then(|| panel.chart("time", "Second by second", plots, table, remarks))
 }
 
 /// Busy parts of each CPU; several seconds go into one column where there are many.
@@ -155,38 +140,47 @@ fn heat(panel: &Panel<'_, '_>, samples: &Samples) -> Option<Chart> {
     let count = samples.t_ms.len();
     let per_column = count.div_ceil(COLUMNS_MAX).max(1);
     let interval_s = samples.interval_ms.max(1) as f64 / 1e3;
-    let begin = samples.t_ms.first()? / 1e3 - interval_s;
-    let columns = count.div_ceil(per_column);
-    let edges: Vec<f64> =
-        (0..=columns).map(|n| begin.max(0.0) + (n * per_column).min(count) as f64 * interval_s).collect();
-    let by_cpu: BTreeMap<u32, &CpuSamples> = samples.cpus.iter().map(|c| (c.cpu, c)).collect();
+    let begin = (samples.t_ms.first()? / 1e3 - interval_s).max(0.0);
+    let second = |column: usize| begin + (column * per_column).min(count) as f64 * interval_s;
+    let mut cpus: Vec<(&CpuSamples, Vec<Option<f64>>)> =
+        samples.cpus.iter().map(|cpu| (cpu, busy(cpu))).collect();
+    cpus.retain(|(_, busy)| busy.iter().any(Option::is_some));
+    cpus.sort_by_key(|(cpu, _)| cpu.cpu);
     let mut table = Table::new(
         "CPU | busy, mean (%) | busy, p99 (%) | user (%) | system (%) | irq + softirq (%) | steal (%)",
     );
-    let mut rows = Vec::new();
-    for (number, cpu) in by_cpu {
-        let busy: Vec<Option<f64>> =
-            cpu.idle.iter().map(|idle| idle.map(|idle| (1.0 - idle).clamp(0.0, 1.0))).collect();
-        if busy.iter().all(Option::is_none) {
-            continue;
+    let names = cpus.iter().map(|(cpu, _)| format!("CPU {}", cpu.cpu)).collect();
+    let tall = (HEAT_MAX / cpus.len().max(1) as f64).min(HEAT_ROW_MAX);
+    let mut plot = Plot::rows(Axis::from_zero("Seconds"), names, tall);
+    let steps = [(0, "idle"), (2, "25 %"), (4, "50 %"), (6, "75 %"), (8, "busy all the time")];
+    plot.keys = steps.map(|(step, name)| Key { ink: Ink::Heat(step), ..Key::series(step, name) }).into();
+    for (row, (cpu, busy)) in cpus.iter().enumerate() {
+        let step = |part: f64| (part.clamp(0.0, 1.0) * (Ink::HEAT_STEPS - 1) as f64).round() as usize;
+        let columns: Vec<_> = busy.chunks(per_column).map(|part| mean(part).map(step)).collect();
+        let (mut at, top) = (0, row as f64);
+        // Neighbours of the same step are one rectangle. What is not known is left out.
+        for same in columns.chunk_by(|a, b| a == b) {
+            let area = [second(at), top, second(at + same.len()), top + 1.0];
+            at += same.len();
+            let shape = |step| Shape::new(Form::Area(area, 1.0), Ink::Heat(step));
+            plot.shapes.extend(same[0].map(shape));
         }
-        let parts = busy.chunks(per_column).map(mean).collect();
-        rows.push((format!("CPU {number}"), parts));
-        let percent = |values: &[Option<f64>]| Cell::number(mean(values).map(|m| m * 100.0), 1);
-        let both = mean(&cpu.irq).zip(mean(&cpu.softirq)).map(|(a, b)| (a + b) * 100.0);
+        let percent = |part: Option<f64>| Cell::number(part.map(|part| part * 100.0), 1);
         table.push(vec![
-            Cell::Number(f64::from(number), 0),
-            percent(&busy),
-            Cell::number(nearly_most(&busy).map(|m| m * 100.0), 1),
-            percent(&cpu.user),
-            percent(&cpu.system),
-            Cell::number(both, 1),
-            percent(&cpu.steal),
+            Cell::Number(f64::from(cpu.cpu), 0),
+            percent(mean(busy)),
+            percent(nearly_most(busy)),
+            percent(mean(&cpu.user)),
+            percent(mean(&cpu.system)),
+            percent(mean(&cpu.irq).zip(mean(&cpu.softirq)).map(|(a, b)| a + b)),
+            percent(mean(&cpu.steal)),
         ]);
     }
-    let known = !rows.is_empty();
-    let plot = Plot::Heat(HeatPlot { edges, rows });
-    known.then(|| panel.chart("heat", "How busy each CPU is", plot, table, Vec::new()))
+    (!cpus.is_empty()).then(|| panel.chart("heat", "How busy each CPU is", vec![plot], table, Vec::new()))
+}
+
+fn busy(cpu: &CpuSamples) -> Vec<Option<f64>> {
+    cpu.idle.iter().map(|idle| idle.map(|idle| (1.0 - idle).clamp(0.0, 1.0))).collect()
 }
 
 /// Mean of what is known.

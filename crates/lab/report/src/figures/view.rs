@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::chart::{Chart, Plot, Row};
 use crate::data::{Axes, LOAD_AXES, PANEL_AXES, RunData, Setting, settings};
-use crate::lists::grouped;
+use crate::lists::{grouped, joined};
 use crate::table::Table;
 
 /// Rows that one chart shows.
@@ -38,7 +38,7 @@ impl Panel<'_, '_> {
         &self,
         id: &str,
         title: &str,
-        plot: Plot,
+        plots: Vec<Plot>,
         table: Table,
         remarks: Vec<String>,
     ) -> Chart {
@@ -46,7 +46,7 @@ impl Panel<'_, '_> {
             id: format!("{id}-{}", self.id),
             title: format!("{title}: {}", self.title),
             context: context(&self.settings),
-            plot,
+            plots,
             table: table.without_empty_columns(),
             remarks,
             family: format!("{id}-{}", self.kind),
@@ -73,34 +73,30 @@ impl<'a> View<'a> {
     /// Workload, and what else is never mixed.
     pub(crate) fn panel_title(&self, config: &Config, result: Option<&PointResult>) -> String {
         let workload = config.show("workload");
-        let workload = workload.or_else(|| of_load(result?, "rw"));
+        let workload = workload.or_else(|| field(&result?.carmine.load, "/rw"));
         let more = PANEL_AXES.into_iter().filter(|a| *a != "workload" && self.axes.tells(a));
         let more = more.filter_map(|axis| crate::data::axis_value(config, axis));
         let words: Vec<String> = workload.into_iter().chain(more).collect();
         if words.is_empty() { "load".into() } else { words.join(", ") }
     }
 
+    /// The name of a setting's run, where there are several.
+    fn run(&self, setting: &Setting<'_>) -> &str {
+        self.runs.get(setting.run).filter(|_| self.runs.len() > 1).map_or("", |run| run.label.as_str())
+    }
+
     /// A setting's name without these axes; with the run's name where there are several.
     pub(crate) fn name(&self, setting: &Setting<'_>, without: &[&str]) -> String {
-        let name = self.axes.name(setting.config, without);
-        let run = self.runs.get(setting.run).filter(|_| self.runs.len() > 1).map(|r| r.label.clone());
-        let words: Vec<String> = run.into_iter().chain(Some(name).filter(|n| !n.is_empty())).collect();
-        words.join(": ")
+        joined([self.run(setting), &self.axes.name(setting.config, without, false)], ": ")
     }
 
-    /// A setting's row in a chart.
+    /// A setting's row in a chart: its name in few words, without the workload, with the mark that spoils it.
     pub(crate) fn row(&self, setting: &Setting<'_>, values: Vec<Option<f64>>) -> Row {
-        Row { name: self.row_name(setting), values, interval: None, marked: !setting.is_clean }
-    }
-
-    /// The name of a row: in few words, without the workload, with the marks.
-    fn row_name(&self, setting: &Setting<'_>) -> String {
-        let name = self.axes.short_name(setting.config, &PANEL_AXES);
-        let run = self.runs.get(setting.run).filter(|_| self.runs.len() > 1).map(|r| r.label.as_str());
-        let mark = setting.words.first().filter(|_| !setting.is_clean).map(String::as_str);
-        let words: Vec<&str> =
-            run.into_iter().chain([name.as_str()]).chain(mark).filter(|w| !w.is_empty()).collect();
-        if words.is_empty() { "all".into() } else { words.join(" · ") }
+        let name = self.axes.name(setting.config, &PANEL_AXES, true);
+        let mark = setting.words.first().filter(|_| !setting.is_clean).map_or("", String::as_str);
+        let name = joined([self.run(setting), &name, mark], " · ");
+        let name = if name.is_empty() { "all".into() } else { name };
+        Row { name, values, interval: None, marked: !setting.is_clean }
     }
 
     /// The settings that a chart with a row for each can show: of many those where each curve has most IOPS. With a
@@ -133,45 +129,33 @@ pub(crate) fn context(settings: &[&Setting<'_>]) -> String {
         format!("{name} {}", values.join(" / "))
     };
     let parts = [
-        all("store", &|s| configured(s, "store", &["store"])),
-        all("size", &|s| configured(s, "pool_size", &["pool", "size"])),
+        all("store", &|s| s.config.show("store").or_else(|| field(&s.first()?.carmine.plan, "/store"))),
+        all("size", &|s| {
+            s.config.show("pool_size").or_else(|| field(&s.first()?.carmine.plan, "/pool/size"))
+        }),
         all("durability:", &|s| {
             let result = &s.first()?.carmine;
             let forced = if result.flush_forced { ", forced" } else { "" };
             result.flush_mode.as_ref().map(|mode| format!("{mode}{forced}"))
         }),
         all("route", &|s| {
-            let route = s.first().and_then(|r| r.carmine.route.clone().or_else(|| of_load(r, "route")));
+            let route = s
+                .first()
+                .map(|r| &r.carmine)
+                .and_then(|r| r.route.clone().or_else(|| field(&r.load, "/route")));
             route.or_else(|| s.config.show("route"))
         }),
     ];
     parts.join(" · ")
 }
 
-/// A value of the configuration, or else of the plan that the testbed was started with.
-fn configured(setting: &Setting<'_>, axis: &str, path: &[&str]) -> Option<String> {
-    let plan = || {
-        let plan = &setting.first()?.carmine.plan;
-        let value = path.iter().fold(plan, |value, key| value.get(key).unwrap_or(&Value::Null));
-        Some(crate::data::text_of(value)).filter(|t| !t.is_empty())
-    };
-    setting.config.show(axis).or_else(plan)
-}
-
-/// A field of the load as the result has it.
-fn of_load(result: &PointResult, field: &str) -> Option<String> {
-    result.carmine.load.get(field).map(crate::data::text_of).filter(|t| !t.is_empty())
+/// A field of a value of the result; `None` if it is not there.
+fn field(value: &Value, path: &str) -> Option<String> {
+    value.pointer(path).map(crate::data::text_of).filter(|text| !text.is_empty())
 }
 
 /// Text as part of an id or a file name.
 pub(crate) fn slug(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c.to_ascii_lowercase() {
-            c @ ('a'..='z' | '0'..='9') => out.push(c),
-            _ if out.ends_with('-') || out.is_empty() => {}
-            _ => out.push('-'),
-        }
-    }
-    out.trim_end_matches('-').to_owned()
+    let lower = text.to_ascii_lowercase();
+    joined(lower.split(|c: char| !c.is_ascii_alphanumeric()), "-")
 }
