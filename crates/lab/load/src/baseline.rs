@@ -88,33 +88,31 @@ impl Baseline {
     /// Compares a load with its baselines. A baseline of another block size, depth, direction or flush mode is refused.
     pub fn percentages(&self, load: &LoadSpec, flush_mode: &str, achieved: &Achieved) -> Percentages {
         let mut refused = Vec::new();
-        let mut judge = |what: &str, other: &[Option<&str>], part: Option<f64>| {
-            let other: Vec<&str> = other.iter().flatten().copied().collect();
-            if other.is_empty() {
-                return part;
-            }
-            refused.push(format!("the {what}'s baseline has another {}", other.join(", ")));
-            None
-        };
-        let size = |bs_bytes: u64| (bs_bytes != load.bs_bytes).then_some("block size");
-        let depth = |iodepth: u32| (u64::from(iodepth) != load.depth_total()).then_some("depth");
+        let mut judge =
+            |what: &str, raw: &RawFigures, others: [(bool, &'static str); 2], iops: f64, times: u32| {
+                let same = [
+                    (raw.bs_bytes == load.bs_bytes, "block size"),
+                    (u64::from(raw.iodepth) == load.depth_total(), "depth"),
+                ];
+                let other = same.into_iter().chain(others).filter(|(same, _)| !same).map(|(_, name)| name);
+                let other = other.collect::<Vec<_>>().join(", ");
+                if !other.is_empty() {
+                    refused.push(format!("the {what}'s baseline has another {other}"));
+                    return None;
+                }
+                let whole = raw.iops * f64::from(times);
+                (whole > 0.0 && iops.is_finite()).then(|| iops / whole * 100.0)
+            };
         let device = self.device.as_ref().and_then(|raw| {
-            let direction = (raw.rw != load.rw).then_some("direction");
-            let flush = (load.rw.writes() && raw.flush_mode != flush_mode).then_some("flush mode");
-            let other = [size(raw.bs_bytes), depth(raw.iodepth), direction, flush];
-            judge("device", &other, percent(achieved.osd_iops, raw.iops, achieved.drives))
+            let flush = !load.rw.writes() || raw.flush_mode == flush_mode;
+            let others = [(raw.rw == load.rw, "direction"), (flush, "flush mode")];
+            judge("device", raw, others, achieved.osd_iops, achieved.drives)
         });
-        let messenger = self.messenger.as_ref().filter(|_| achieved.pairs > 0).and_then(|raw| {
-            let other = [size(raw.bs_bytes), depth(raw.iodepth)];
-            judge("messenger", &other, percent(achieved.iops, raw.iops, achieved.pairs))
-        });
+        let messenger = self.messenger.as_ref().filter(|_| achieved.pairs > 0);
+        let any = [(true, ""); 2];
+        let messenger = messenger.and_then(|raw| judge("messenger", raw, any, achieved.iops, achieved.pairs));
         Percentages { device, messenger, refused }
     }
-}
-
-fn percent(iops: f64, raw_iops: f64, times: u32) -> Option<f64> {
-    let whole = raw_iops * f64::from(times);
-    (whole > 0.0 && iops.is_finite()).then(|| iops / whole * 100.0)
 }
 
 #[cfg(test)]

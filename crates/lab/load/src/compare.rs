@@ -1,80 +1,141 @@
-//! Several results in one table, and what they say in words.
+//! Several results in one table, and in words: what bounded each of them, what to try next, and what a reactor or a copy more
+//! made of it.
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::insight::words;
-
-const HEADER: [&str; 11] = [
-    "result",
-    "rw",
-    "IOPS",
-    "MB/s",
-    "p50 us",
-    "p99 us",
-    "IOPS/core alloc",
-    "used",
-    "busy",
-    "machine us/op",
-    "verdict",
+/// Columns with numbers: name, place in the result (`*`: the direction), factor, digits.
+const NUMBERS: [(&str, &str, f64, usize); 8] = [
+    ("IOPS", "/jobs/0/*/iops", 1.0, 0),
+    ("MB/s", "/jobs/0/*/bw_bytes", 1e-6, 1),
+    ("p50 us", "/jobs/0/*/clat_ns/percentile/50.000000", 1e-3, 0),
+    ("p99 us", "/jobs/0/*/clat_ns/percentile/99.000000", 1e-3, 0),
+    ("IOPS/core alloc", "/carmine/iops_per_core/allocated", 1.0, 0),
+    ("used", "/carmine/iops_per_core/used", 1.0, 0),
+    ("busy", "/carmine/iops_per_core/busy", 1.0, 0),
+    ("machine us/op", "/carmine/machine_cpu_us_per_op", 1.0, 1),
 ];
+
+/// Settings in which two results must agree to be compared in words.
+const SAME: [&str; 8] = [
+    "/plan/store",
+    "/plan/cpu/osds",
+    "/load/rw",
+    "/load/bs_bytes",
+    "/load/iodepth",
+    "/load/rate_iops",
+    "/in_process",
+    "/shared",
+];
+const REACTORS: &str = "/plan/cpu/reactors";
+const COPIES: &str = "/plan/pool/size";
 
 /// A table of result files: (name, content), and below it a line for each that says what bounded it. What a file does not
 /// have is `-`.
 pub fn compare(results: &[(String, Value)]) -> String {
-    let mut rows = vec![HEADER.map(str::to_owned)];
+    let header = ["result", "rw"].into_iter().chain(NUMBERS.map(|(name, ..)| name)).chain(["verdict"]);
+    let mut rows: Vec<Vec<String>> = vec![header.map(str::to_owned).collect()];
     rows.extend(results.iter().flat_map(|(name, value)| result_rows(name, value)));
-    let mut widths = [0; HEADER.len()];
-    for row in &rows {
-        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = (*width).max(cell.chars().count()));
-    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {
         // Words to the left, numbers to the right.
-        let cells = row.iter().zip(widths).enumerate().map(|(at, (cell, width))| match at {
+        let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
             0 | 1 | 10 => format!("{cell:<width$}"),
             _ => format!("{cell:>width$}"),
         });
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }
-    text.push('\n');
-    text.push_str(&words(results));
-    text
+    text + "\n" + &words(results)
 }
 
 /// A row for each direction that has operations; one empty row if none has.
-fn result_rows(name: &str, value: &Value) -> Vec<[String; HEADER.len()]> {
-    let job = &value["jobs"][0];
-    let used: Vec<&str> =
-        ["read", "write"].into_iter().filter(|d| job[*d]["total_ios"].as_u64().unwrap_or(0) > 0).collect();
+fn result_rows(name: &str, value: &Value) -> Vec<Vec<String>> {
+    let used = |direction: &&str| value["jobs"][0][direction]["total_ios"].as_u64().unwrap_or(0) > 0;
+    let used: Vec<&str> = ["read", "write"].into_iter().filter(used).collect();
     let directions = if used.is_empty() { vec!["-"] } else { used };
     directions.into_iter().map(|direction| row(name, value, direction)).collect()
 }
 
-fn row(name: &str, value: &Value, direction: &str) -> [String; HEADER.len()] {
-    let stats = &value["jobs"][0][direction];
-    let carmine = &value["carmine"];
-    let percentile = |p: &str| number(&stats["clat_ns"]["percentile"][p], 1e-3, 0);
-    let per_core = &carmine["iops_per_core"];
-    let word = |v: &Value| v.as_str().unwrap_or("-").to_owned();
-    let rw = word(&carmine["load"]["rw"]);
-    [
-        name.to_owned(),
-        if rw == "randrw" { format!("{rw} {direction}") } else { rw },
-        number(&stats["iops"], 1.0, 0),
-        number(&stats["bw_bytes"], 1e-6, 1),
-        percentile("50.000000"),
-        percentile("99.000000"),
-        number(&per_core["allocated"], 1.0, 0),
-        number(&per_core["used"], 1.0, 0),
-        number(&per_core["busy"], 1.0, 0),
-        number(&carmine["machine_cpu_us_per_op"], 1.0, 1),
-        word(&carmine["verdict"]),
-    ]
+fn row(name: &str, value: &Value, direction: &str) -> Vec<String> {
+    let word = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
+    let rw = word("/carmine/load/rw");
+    let mut row = vec![name.to_owned(), if rw == "randrw" { format!("{rw} {direction}") } else { rw }];
+    row.extend(NUMBERS.map(|(_, pointer, factor, digits)| {
+        let number = value.pointer(&pointer.replace('*', direction)).and_then(Value::as_f64);
+        number.map_or_else(|| "-".to_owned(), |n| format!("{:.digits$}", n * factor))
+    }));
+    row.push(word("/carmine/verdict"));
+    row
 }
 
-fn number(value: &Value, factor: f64, digits: usize) -> String {
-    value.as_f64().map_or_else(|| "-".to_owned(), |n| format!("{:.digits$}", n * factor))
+/// A line for each result, then a line for each pair that differs in its reactors or in its copies only.
+fn words(results: &[(String, Value)]) -> String {
+    let mut text: String = results.iter().map(|(name, value)| bound(name, &value["carmine"])).collect();
+    for (at, (base, old)) in results.iter().enumerate() {
+        for (new, young) in &results[at + 1..] {
+            let said = differing(&old["carmine"], &young["carmine"]);
+            text.extend(said.map(|said| format!("{base} -> {new}: {said}\n")));
+        }
+    }
+    text
+}
+
+/// `disk.randread: DEVICE: 97 % of the raw device were reached [NOISY]`, and below it what to try next.
+fn bound(name: &str, carmine: &Value) -> String {
+    let Some(verdict) = carmine["verdict"].as_str() else { return String::new() };
+    let said = |before: &str, key: &str| {
+        let said = carmine[key].as_str().filter(|said| !said.is_empty());
+        said.map(|said| format!("{before}{said}")).unwrap_or_default()
+    };
+    // Marks that programs look for begin with a word in capitals.
+    let is_word = |text: &&str| !text.is_empty() && text.chars().all(|c| c.is_ascii_uppercase());
+    let marks = carmine["marks"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let words = marks.filter_map(|mark| mark.split_once(':').map(|(word, _)| word)).filter(is_word);
+    let words = words.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
+    let words = if words.is_empty() { words } else { format!(" [{words}]") };
+    let (reason, next) = (said(": ", "verdict_reason"), said("\n  next: ", "verdict_next"));
+    format!("{name}: {verdict}{reason}{words}{next}\n")
+}
+
+/// Says how the second of two results differs from the first, if that can be said.
+fn differing(old: &Value, new: &Value) -> Option<String> {
+    let same = |pointer: &str| old.pointer(pointer) == new.pointer(pointer);
+    // Inside an OSD, each reactor is a job.
+    let same_jobs = old["in_process"] == true || same("/load/numjobs");
+    if old["shared"] != false || !same_jobs || !SAME.iter().all(|pointer| same(pointer)) {
+        return None;
+    }
+    let number = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_f64);
+    let both = |pointer: &str| number(old, pointer).zip(number(new, pointer)).filter(|(old, _)| *old > 0.0);
+    let (iops, times) = both("/iops").map(|(old, new)| ((old, new), new / old))?;
+    let bounded = new["verdict"].as_str().unwrap_or("UNKNOWN");
+    let (reactors, copies) = (both(REACTORS)?, both(COPIES)?);
+    if reactors.0 < reactors.1 && same(COPIES) {
+        let osds = number(new, "/plan/cpu/osds").unwrap_or(1.0);
+        let each = (iops.1 - iops.0) / (osds * (reactors.1 - reactors.0));
+        let first = iops.0 / (osds * reactors.0);
+        Some(format!(
+            "{:.0} reactors per OSD instead of {:.0} brought {times:.2} times the IOPS: {each:.0} for each added reactor, {:.0} % of \
+             what each had before (bounded by {bounded})",
+            reactors.1,
+            reactors.0,
+            100.0 * each / first
+        ))
+    } else if copies.0 < copies.1 && same(REACTORS) {
+        let cpu = both("/osd_cpu_us_per_op").map_or_else(String::new, |(old, new)| {
+            format!(" and {:.2} times the OSDs' CPU time per operation", new / old)
+        });
+        Some(format!(
+            "{:.0} copies instead of {:.0} brought {times:.2} times the IOPS{cpu} (bounded by {bounded})",
+            copies.1, copies.0
+        ))
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -96,5 +157,38 @@ mod tests {
             ["one", "randwrite", "1234", "5.1", "100", "900", "-", "-", "-", "80.2", "SHARED"]
         );
         assert_eq!(lines[2], ["two", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"]);
+    }
+
+    fn result(reactors: u32, size: u32, iops: f64, shared: bool) -> (String, Value) {
+        let plan = json!({"store": "cyan", "cpu": {"osds": 1, "reactors": reactors}, "pool": {"size": size}});
+        let carmine = json!({"plan": plan, "load": {"rw": "randwrite"}, "iops": iops, "osd_cpu_us_per_op": 3.0 * f64::from(size),
+            "shared": shared, "in_process": false, "verdict": "OSD", "verdict_reason": "reactors were busy 99 %",
+            "verdict_next": "add reactors", "marks": ["NOISY: the hypervisor", "NOISY: other work", "in-process load: the generator"]});
+        (format!("r{reactors}s{size}"), json!({"carmine": carmine}))
+    }
+
+    #[test]
+    fn each_result_says_what_bounded_it_and_what_to_try() {
+        let text = words(&[result(1, 1, 1e5, false), ("rubbish".to_owned(), json!([1]))]);
+        assert_eq!(text, "r1s1: OSD: reactors were busy 99 % [NOISY]\n  next: add reactors\n");
+    }
+
+    #[test]
+    fn a_reactor_and_a_copy_more_are_compared_with_what_differs_in_nothing_else() {
+        let text = words(&[
+            result(1, 1, 1e5, false),
+            result(2, 1, 1.8e5, false),
+            result(1, 3, 4e4, false),
+            result(2, 3, 1.0, true),
+        ]);
+        let pairs: Vec<&str> = text.lines().filter(|line| line.contains("->")).collect();
+        assert_eq!(
+            pairs,
+            [
+                "r1s1 -> r2s1: 2 reactors per OSD instead of 1 brought 1.80 times the IOPS: 80000 for each added reactor, 80 % of what each \
+                 had before (bounded by OSD)",
+                "r1s1 -> r1s3: 3 copies instead of 1 brought 0.40 times the IOPS and 3.00 times the OSDs' CPU time per operation (bounded by OSD)",
+            ]
+        );
     }
 }

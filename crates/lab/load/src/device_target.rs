@@ -1,6 +1,6 @@
 //! A file or block device as the target, without an OSD: what the drive itself gives to a reactor.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::path::Path;
 
 use carmine_reactor::sync::Notify;
@@ -18,15 +18,11 @@ pub struct DeviceTarget {
     writable: bool,
     mode: FlushMode,
     writing: Cell<u32>,
-    flushes: RefCell<Flushes>,
+    /// Flushes that have begun, and the last of them that has ended well.
+    flushes_begun: Cell<u64>,
+    flushes_done: Cell<u64>,
+    is_flushing: Cell<bool>,
     flushed: Notify,
-}
-
-#[derive(Default)]
-struct Flushes {
-    begun: u64,
-    done: u64,
-    running: bool,
 }
 
 impl DeviceTarget {
@@ -49,8 +45,10 @@ impl DeviceTarget {
             object_bytes,
             writable,
             mode,
-            writing: Cell::new(0),
-            flushes: RefCell::default(),
+            writing: Cell::default(),
+            flushes_begun: Cell::default(),
+            flushes_done: Cell::default(),
+            is_flushing: Cell::default(),
             flushed: Notify::new(),
         })
     }
@@ -58,39 +56,29 @@ impl DeviceTarget {
     /// Where the object begins: its index is the last part of its name.
     fn offset(&self, object: &str) -> Result<u64, TargetError> {
         let index = object.rsplit('.').next().and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        index
-            .and_then(|index| index.checked_mul(self.object_bytes))
-            .ok_or_else(|| TargetError(format!("{object} is no object of a load")))
+        let offset = index.and_then(|index| index.checked_mul(self.object_bytes));
+        offset.ok_or_else(|| TargetError(format!("{object} is no object of a load")))
     }
 
     /// Waits for a flush that begins after this call.
     async fn flush(&self) -> Result<(), TargetError> {
-        let wanted = self.flushes.borrow().begun + 1;
-        loop {
-            if self.flushes.borrow().done >= wanted {
-                return Ok(());
-            }
-            if self.flushes.borrow().running {
+        let wanted = self.flushes_begun.get() + 1;
+        while self.flushes_done.get() < wanted {
+            if self.is_flushing.replace(true) {
                 self.flushed.notified().await;
                 continue;
             }
-            let number = {
-                let mut flushes = self.flushes.borrow_mut();
-                flushes.running = true;
-                flushes.begun += 1;
-                flushes.begun
-            };
+            let number = self.flushes_begun.get() + 1;
+            self.flushes_begun.set(number);
             let result = self.file.fdatasync().await;
-            {
-                let mut flushes = self.flushes.borrow_mut();
-                flushes.running = false;
-                if result.is_ok() {
-                    flushes.done = number;
-                }
+            self.is_flushing.set(false);
+            if result.is_ok() {
+                self.flushes_done.set(number);
             }
             self.flushed.notify_all();
             result.map_err(|e| TargetError(format!("flush: {e}")))?;
         }
+        Ok(())
     }
 }
 

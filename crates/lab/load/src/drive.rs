@@ -1,22 +1,25 @@
 //! The drives under the parts of a store, as results and `ceph osd metadata` name them. The testbed fills them in from `/sys`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
 use carmine_types::FlushMode;
 use serde::{Deserialize, Serialize};
 
-/// What a drive guarantees about a write that it has acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WriteCache {
-    /// It survives a power cut: there is no cache, or it is power-safe (the kernel's `write through`).
-    Through,
-    /// It is lost in a power cut until a flush (the kernel's `write back`).
-    Back,
-    /// The kernel does not tell: as bad as `Back`.
-    #[default]
-    Unknown,
+carmine_types::words! {
+    /// What a drive guarantees about a write that it has acknowledged.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum WriteCache: "write cache" {
+        /// It survives a power cut: there is no cache, or it is power-safe (the kernel's `write through`).
+        Through = "write through",
+        /// It is lost in a power cut until a flush (the kernel's `write back`).
+        Back = "write back",
+        /// The kernel does not tell: as bad as `Back`.
+        #[default]
+        Unknown = "unknown",
+    }
 }
 
 carmine_types::words! {
@@ -100,7 +103,6 @@ pub struct StoreFacts {
 
 impl DeviceClass {
     /// What the kernel says of a drive. A disk of virtio claims to rotate, which says nothing: it counts as unknown.
-    #[must_use]
     pub fn of(drive: &DriveFacts) -> DeviceClass {
         let all = |prefix: &str| {
             !drive.drives.is_empty() && drive.drives.iter().all(|name| name.starts_with(prefix))
@@ -113,25 +115,11 @@ impl DeviceClass {
     }
 }
 
-impl fmt::Display for WriteCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            WriteCache::Through => "write through",
-            WriteCache::Back => "write back",
-            WriteCache::Unknown => "unknown",
-        })
-    }
-}
-
 impl DriveFacts {
     /// Names of the drives, or `unknown`.
-    #[must_use]
     pub fn name(&self) -> String {
-        match (self.drives.as_slice(), &self.node) {
-            ([], None) => "unknown".to_owned(),
-            ([], Some(node)) => node.clone(),
-            (drives, _) => drives.join(","),
-        }
+        let node = || self.node.clone().unwrap_or_else(|| "unknown".to_owned());
+        if self.drives.is_empty() { node() } else { self.drives.join(",") }
     }
 }
 
@@ -141,12 +129,8 @@ impl fmt::Display for DriveFacts {
         if let Some(node) = self.node.as_ref().filter(|node| !self.drives.contains(node)) {
             write!(f, " ({node})")?;
         }
-        let cache = match self.write_cache {
-            WriteCache::Unknown => "write cache unknown".to_owned(),
-            known => known.to_string(),
-        };
-        write!(f, ", {cache}")?;
-        if self.fua == Some(true) { f.write_str(", FUA") } else { Ok(()) }
+        f.write_str(if self.write_cache == WriteCache::Unknown { ", write cache " } else { ", " })?;
+        write!(f, "{}{}", self.write_cache, if self.fua == Some(true) { ", FUA" } else { "" })
     }
 }
 
@@ -158,28 +142,23 @@ impl StoreFacts {
     }
 
     /// One line: the drives of the parts, and how writes become durable.
-    #[must_use]
     pub fn line(&self) -> String {
         let forced = |is: bool| if is { ", forced" } else { "" };
-        let data = if self.log.path == self.data.path { "data and log" } else { "data" };
-        let mut text = format!("{data} on {}", self.data.drive);
-        if self.log.path != self.data.path {
-            text += &format!("; log on {}", self.log.drive);
-        }
+        let mut text = match self.log.path == self.data.path {
+            true => format!("data and log on {}", self.data.drive),
+            false => format!("data on {}; log on {}", self.data.drive, self.log.drive),
+        };
         match &self.db {
             Some(db) => text += &format!("; RocksDB on {}", db.drive.name()),
             None => text += "; metadata in memory",
         }
-        let (class, mode) = (self.device_class, self.flush_mode);
-        text += &format!("; class {class}{}", forced(self.device_class_forced));
+        let (class, mode, deferred) = (self.device_class, self.flush_mode, self.prefer_deferred_bytes);
         text += &format!(
-            "; flush mode {mode}{}; deferred below {} bytes",
+            "; class {class}{}; flush mode {mode}{}; deferred below {deferred} bytes{}",
+            forced(self.device_class_forced),
             forced(self.flush_forced),
-            self.prefer_deferred_bytes
+            if self.discard { "; discards" } else { "" },
         );
-        if self.discard {
-            text += "; discards";
-        }
         if self.data_cache_bytes > 0 {
             text += &format!("; a cache of data of {} MiB", self.data_cache_bytes >> 20);
         }
@@ -187,34 +166,23 @@ impl StoreFacts {
     }
 
     /// The flush mode of several OSDs, and whether one of them was forced. Stores in memory: `none`.
-    #[must_use]
     pub fn flush_of(stores: &[StoreFacts]) -> (String, bool) {
-        let mut modes: Vec<String> = stores.iter().map(|store| store.flush_mode.to_string()).collect();
-        modes.sort_unstable();
-        modes.dedup();
-        if modes.is_empty() {
-            modes.push(FlushMode::None.to_string());
-        }
-        (modes.join(", "), stores.iter().any(|store| store.flush_forced))
+        let modes: BTreeSet<&str> = stores.iter().map(|store| store.flush_mode.word()).collect();
+        let modes = if modes.is_empty() { BTreeSet::from([FlushMode::None.word()]) } else { modes };
+        let is_forced = stores.iter().any(|store| store.flush_forced);
+        (modes.into_iter().collect::<Vec<_>>().join(", "), is_forced)
     }
 
-    /// [`Self::line`] of several OSDs, those together that have the same.
-    #[must_use]
+    /// [`Self::line`] of several OSDs, neighbours together that have the same.
     pub fn lines(stores: &[StoreFacts]) -> Vec<String> {
-        let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
-        for store in stores {
-            let line = store.line();
-            match groups.iter_mut().find(|(known, _)| *known == line) {
-                Some((_, osds)) => osds.push(store.osd),
-                None => groups.push((line, vec![store.osd])),
-            }
-        }
-        let name = |osds: &[u32]| match osds {
-            [one] => format!("osd.{one}"),
-            [first, .., last] => format!("osd.{first}-{last} ({})", osds.len()),
-            [] => String::new(),
+        let group = |stores: &[StoreFacts]| {
+            let name = match stores {
+                [first, .., last] => format!("osd.{}-{} ({})", first.osd, last.osd, stores.len()),
+                _ => format!("osd.{}", stores[0].osd),
+            };
+            format!("{name:<9} {}", stores[0].line())
         };
-        groups.into_iter().map(|(line, osds)| format!("{:<9} {line}", name(&osds))).collect()
+        stores.chunk_by(|a, b| a.line() == b.line()).map(group).collect()
     }
 }
 

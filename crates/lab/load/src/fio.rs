@@ -1,7 +1,7 @@
 //! fio's JSON shape (`fio --output-format=json --group_reporting`), so that tools that read fio's results read ours.
 
 use carmine_metrics::Histogram;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::result::{DirStats, JobResult};
 use crate::spec::{LoadSpec, show_bytes};
@@ -11,7 +11,7 @@ const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
 /// `jobs[]`: one entry for all jobs together, as fio gives with group reporting.
-pub fn jobs(spec: &LoadSpec, result: &JobResult, window_seconds: f64) -> Value {
+pub(crate) fn jobs(spec: &LoadSpec, result: &JobResult, window_seconds: f64) -> Value {
     json!([{
         "jobname": spec.rw.to_string(),
         "groupid": 0,
@@ -25,37 +25,42 @@ pub fn jobs(spec: &LoadSpec, result: &JobResult, window_seconds: f64) -> Value {
 
 /// fio gives its options as strings.
 fn options(spec: &LoadSpec) -> Value {
-    let mut map = Map::new();
-    let mut put = |name: &str, value: String| map.insert(name.to_owned(), Value::String(value));
-    put("rw", spec.rw.to_string());
-    put("rwmixread", spec.rwmixread.to_string());
-    put("bs", show_bytes(spec.bs_bytes));
-    put("iodepth", spec.iodepth.to_string());
-    put("numjobs", spec.numjobs.to_string());
-    put("runtime", (spec.runtime_ms as f64 / 1e3).to_string());
-    put("ramp_time", (spec.ramp_ms as f64 / 1e3).to_string());
-    put("size", show_bytes(spec.size_bytes));
-    put("object_size", show_bytes(spec.object_size_bytes));
-    put("randseed", spec.seed.to_string());
-    put("verify", if spec.verify { "crc32c" } else { "0" }.to_owned());
-    put("route", spec.route.to_string());
-    put("group_reporting", "1".to_owned());
+    let mut options = json!({
+        "rw": spec.rw,
+        "rwmixread": spec.rwmixread.to_string(),
+        "bs": show_bytes(spec.bs_bytes),
+        "iodepth": spec.iodepth.to_string(),
+        "numjobs": spec.numjobs.to_string(),
+        "runtime": (spec.runtime_ms as f64 / 1e3).to_string(),
+        "ramp_time": (spec.ramp_ms as f64 / 1e3).to_string(),
+        "size": show_bytes(spec.size_bytes),
+        "object_size": show_bytes(spec.object_size_bytes),
+        "randseed": spec.seed.to_string(),
+        "verify": if spec.verify { "crc32c" } else { "0" },
+        "route": spec.route,
+        "group_reporting": "1",
+    });
     if let Some(rate) = spec.rate_iops {
-        put("rate_iops", rate.to_string());
-        put(
-            "rate_process",
-            if spec.arrivals == crate::spec::Arrivals::Fixed { "linear" } else { "poisson" }.to_owned(),
-        );
+        options["rate_iops"] = rate.to_string().into();
+        options["rate_process"] = spec.arrivals.of_fio().into();
     }
-    Value::Object(map)
+    options
 }
 
 /// A `read` or `write` object.
-pub fn direction(stats: &DirStats, window_seconds: f64) -> Value {
+fn direction(stats: &DirStats, window_seconds: f64) -> Value {
     let per_second = |n: f64| if window_seconds > 0.0 { n / window_seconds } else { 0.0 };
     let bw_bytes = per_second(stats.bytes as f64);
     let rates = stats.iops_samples(window_seconds);
-    let (iops_min, iops_max, iops_mean, iops_stddev) = spread(&rates);
+    let count = rates.len().max(1) as f64;
+    let mean = rates.iter().sum::<f64>() / count;
+    let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
+    let clat = &stats.latency_ns;
+    let mut clat_ns = summary(clat);
+    if !clat.is_empty() {
+        let percentiles = PERCENTILES.map(|p| (format!("{p:.6}"), Value::from(clat.percentile(p))));
+        clat_ns["percentile"] = Value::Object(percentiles.into_iter().collect());
+    }
     json!({
         "io_bytes": stats.bytes,
         "io_kbytes": stats.bytes / 1024,
@@ -67,42 +72,18 @@ pub fn direction(stats: &DirStats, window_seconds: f64) -> Value {
         "short_ios": 0,
         "drop_ios": 0,
         "slat_ns": summary(&Histogram::new()),
-        "clat_ns": with_percentiles(&stats.latency_ns),
+        "clat_ns": clat_ns,
         "lat_ns": summary(&stats.latency_ns),
-        "iops_min": iops_min,
-        "iops_max": iops_max,
-        "iops_mean": iops_mean,
-        "iops_stddev": iops_stddev,
+        "iops_min": rates.iter().copied().reduce(f64::min).unwrap_or(0.0),
+        "iops_max": rates.iter().copied().reduce(f64::max).unwrap_or(0.0),
+        "iops_mean": mean,
+        "iops_stddev": (squares / (count - 1.0).max(1.0)).sqrt(),
         "iops_samples": rates.len(),
     })
 }
 
-fn spread(values: &[f64]) -> (f64, f64, f64, f64) {
-    if values.is_empty() {
-        return (0.0, 0.0, 0.0, 0.0);
-    }
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
-    let stddev = if values.len() < 2 { 0.0 } else { (squares / (n - 1.0)).sqrt() };
-    let min = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let max = values.iter().copied().fold(0.0, f64::max);
-    (min, max, mean, stddev)
-}
-
 fn summary(h: &Histogram) -> Value {
     json!({ "min": h.min(), "max": h.max(), "mean": h.mean(), "stddev": h.stddev(), "N": h.count() })
-}
-
-fn with_percentiles(h: &Histogram) -> Value {
-    let percentiles = PERCENTILES.iter().map(|p| (format!("{p:.6}"), Value::from(h.percentile(*p))));
-    let mut value = summary(h);
-    if let Value::Object(map) = &mut value
-        && !h.is_empty()
-    {
-        map.insert("percentile".to_owned(), Value::Object(percentiles.collect()));
-    }
-    value
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One job: `iodepth` workers on one reactor, each with one operation in flight.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,15 +11,14 @@ use std::time::Duration;
 use carmine_reactor::{Buf, Bytes, Group, Payload, ReactorStats, Shard};
 use fastrand::Rng;
 
-use crate::control::{Control, JobProgress, Phase};
 use crate::ledger::{Ledger, VerifyState, Writes};
 use crate::pattern::{BlockAddr, Geometry, Pattern, Schedule, rng};
 use crate::prefill;
 use crate::result::{ClientClocks, JobResult};
-use crate::session::JobEvent;
+use crate::session::{Control, JobEvent, JobProgress, Phase};
 use crate::spec::LoadSpec;
 use crate::target::{Target, TargetError};
-use crate::verify::{self, BlockId};
+use crate::verify;
 
 /// How often a job looks whether its controller has moved on.
 const WATCH: Duration = Duration::from_millis(2);
@@ -28,6 +28,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 const DRAIN_FAILED: Duration = Duration::from_secs(1);
 /// Time between copies of the verify state to the controller.
 const SNAPSHOT_NS: u64 = 500_000_000;
+/// A wait for an intended start goes in steps of this, which notice the end of the load.
+const STEP_NS: u64 = 20_000_000;
 /// Draws for a block that has no write in flight; then the worker waits a little.
 const DRAWS_MAX: usize = 32;
 /// Random bytes that unverified writes take their data from.
@@ -233,41 +235,28 @@ impl<T: Target + 'static> Run<T> {
     async fn work(&self) {
         while !self.stopped() {
             let Some(op) = self.next_op() else {
-                if self.is_over() {
+                // No operation will follow, whatever the time.
+                if self.spec().verify_only || self.state.borrow().left == Some(0) {
                     return;
                 }
                 self.shard.sleep(Duration::from_micros(100)).await;
                 continue;
             };
-            if !self.wait_until(op.start_ns).await {
-                return;
+            let mut now_ns = self.shard.now_ns();
+            while now_ns < op.start_ns {
+                let step_ns = (op.start_ns - now_ns).min(STEP_NS);
+                self.shard.sleep(Duration::from_nanos(step_ns)).await;
+                if self.stopped() {
+                    return;
+                }
+                now_ns = self.shard.now_ns();
             }
             // Only a scheduled start may lie before the present: closed-loop load starts now.
-            let start_ns = if self.spec().rate_iops.is_some() { op.start_ns } else { self.shard.now_ns() };
+            let start_ns = if self.spec().rate_iops.is_some() { op.start_ns } else { now_ns };
             self.perform(Op { start_ns, ..op }).await;
             // A target in memory may answer at once: without this, one worker would keep the reactor for ever.
             self.shard.yield_now().await;
         }
-    }
-
-    /// Waits for an intended start, in steps that notice the end of the load; false if it has ended.
-    async fn wait_until(&self, start_ns: u64) -> bool {
-        loop {
-            let now_ns = self.shard.now_ns();
-            if now_ns >= start_ns {
-                return true;
-            }
-            let step = (start_ns - now_ns).min(20_000_000);
-            self.shard.sleep(Duration::from_nanos(step)).await;
-            if self.stopped() {
-                return false;
-            }
-        }
-    }
-
-    /// No operation will follow, whatever the time.
-    fn is_over(&self) -> bool {
-        self.spec().verify_only || self.state.borrow().left == Some(0)
     }
 
     fn next_op(&self) -> Option<Op> {
@@ -277,7 +266,12 @@ impl<T: Target + 'static> Run<T> {
             return None;
         }
         if self.spec().verify_only {
-            return self.next_known(state);
+            // The next block of which a write was acknowledged.
+            let known = |block: &u64| state.ledger.of(*block).acked > 0;
+            let block = (state.cursor..self.geometry.blocks()).find(known)?;
+            state.cursor = block + 1;
+            let place = self.geometry.locate(block)?;
+            return Some(Op { read: true, block, place, start_ns: 0 });
         }
         let (read, mut block) = state.pattern.next_op();
         if self.spec().verify && !read {
@@ -300,18 +294,6 @@ impl<T: Target + 'static> Run<T> {
         Some(Op { read, block, place, start_ns })
     }
 
-    /// The next block of which a write was acknowledged.
-    fn next_known(&self, state: &mut JobState) -> Option<Op> {
-        while state.cursor < self.geometry.blocks() {
-            let block = state.cursor;
-            state.cursor += 1;
-            if state.ledger.of(block).acked > 0 {
-                return self.geometry.locate(block).map(|place| Op { read: true, block, place, start_ns: 0 });
-            }
-        }
-        None
-    }
-
     async fn perform(&self, op: Op) {
         self.state.borrow_mut().in_flight += 1;
         let done = if op.read { self.read(&op).await } else { self.write(&op).await };
@@ -320,7 +302,7 @@ impl<T: Target + 'static> Run<T> {
         }
         let now_ns = self.shard.now_ns();
         let ops = &self.progress().ops;
-        // Nobody else stores: this is dearer as one atomic addition.
+        // Nobody else stores it, so this needs no atomic addition, which would be dearer.
         ops.store(ops.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
@@ -351,25 +333,18 @@ impl<T: Target + 'static> Run<T> {
 
     /// `acked`: as it was when the read started; what is issued since then may already be there.
     fn check(&self, op: &Op, data: &Payload, acked: u32) {
-        let flat;
         let bytes = match data.chunks() {
-            [one] => one.as_slice(),
-            _ => {
-                flat = data.to_vec();
-                &flat
-            }
+            [one] => Cow::Borrowed(one.as_slice()),
+            _ => Cow::Owned(data.to_vec()),
         };
         let mut state = self.state.borrow_mut();
         let writes = Writes { acked, ..state.ledger.of(op.block) };
         state.result.verify.checked += 1;
-        if let Err(why) = verify::check(bytes, self.spec().bs_bytes as usize, &self.id(&op.place), writes) {
+        let (seed, want_bytes) = (self.spec().block_seed(), self.spec().bs_bytes as usize);
+        if let Err(why) = verify::check(&bytes, want_bytes, seed, &op.place, writes) {
             let name = self.name(op.place.slot);
             state.result.verify.mismatch(format!("{name} offset {}: {why}", op.place.offset));
         }
-    }
-
-    pub(crate) fn id(&self, place: &BlockAddr) -> BlockId {
-        BlockId { seed: self.spec().block_seed(), object: place.object, offset: place.offset }
     }
 
     async fn write(&self, op: &Op) -> Result<(), TargetError> {
@@ -391,7 +366,7 @@ impl<T: Target + 'static> Run<T> {
         }
         let sequence = state.ledger.issue(op.block);
         let mut block = self.shard.buf(bs);
-        verify::seal(&mut block, &self.id(&op.place), sequence);
+        verify::seal(&mut block, self.spec().block_seed(), &op.place, sequence);
         (Payload::from(block.freeze()), sequence)
     }
 
@@ -443,11 +418,10 @@ impl<T: Target + 'static> Run<T> {
 }
 
 fn clocks_between(before: &ReactorStats, after: &ReactorStats) -> ClientClocks {
+    let since = |clock: fn(&ReactorStats) -> u64| clock(after).saturating_sub(clock(before));
     ClientClocks {
-        wall_ns: after.wall_ns.saturating_sub(before.wall_ns),
-        busy_ns: after.busy_ns.saturating_sub(before.busy_ns),
-        spin_ns: after.spin_ns.saturating_sub(before.spin_ns),
-        sleep_ns: after.sleep_ns.saturating_sub(before.sleep_ns),
-        wait_ns: after.wait_ns.saturating_sub(before.wait_ns),
+        wall_ns: since(|s| s.wall_ns),
+        busy_ns: since(|s| s.busy_ns),
+        wait_ns: since(|s| s.wait_ns),
     }
 }

@@ -18,53 +18,43 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Objects that are written at the same time by one job.
 const WRITERS: usize = 4;
 
-/// Which objects are written.
-#[derive(Clone, Copy, PartialEq)]
-enum Mode {
-    None,
-    Missing,
-    All,
-}
-
-fn mode<T: Target + 'static>(run: &Run<T>) -> Mode {
+/// Whether objects are written before the load, and then whether those that are there already are left as they are.
+fn only_missing<T: Target + 'static>(run: &Run<T>) -> Option<bool> {
     let spec = run.spec();
     match spec.prefill {
-        _ if spec.verify_only => Mode::None,
-        Prefill::Never => Mode::None,
-        Prefill::Always => Mode::All,
-        Prefill::Auto if spec.rw == Rw::Write => Mode::None,
-        Prefill::Auto if !spec.verify => Mode::Missing,
-        Prefill::Auto if run.state.borrow().ledger.knows_any() => Mode::None,
+        _ if spec.verify_only => None,
+        Prefill::Never => None,
+        Prefill::Always => Some(false),
+        Prefill::Auto if spec.rw == Rw::Write => None,
+        Prefill::Auto if !spec.verify => Some(true),
+        Prefill::Auto if run.state.borrow().ledger.knows_any() => None,
         // Nothing is known of the blocks that are there, so nothing could be checked.
-        Prefill::Auto => Mode::All,
+        Prefill::Auto => Some(false),
     }
 }
 
 /// Writes this job's objects as far as the load needs it; an error stops the load.
 pub(crate) async fn prefill<T: Target + 'static>(run: &Rc<Run<T>>) {
-    let mode = mode(run);
-    if mode == Mode::None {
-        return;
-    }
+    let Some(only_missing) = only_missing(run) else { return };
     let objects = run.geometry.objects.len();
     let total = objects as u64 * run.spec().object_size_bytes;
     run.progress().prefill_bytes_total.store(total, Ordering::Relaxed);
     let next = Rc::new(Cell::new(0));
     for _ in 0..WRITERS.min(objects) {
         let (own, next) = (Rc::clone(run), Rc::clone(&next));
-        run.spawn("load prefill", async move { write_objects(&own, &next, mode).await });
+        run.spawn("load prefill", async move { write_objects(&own, &next, only_missing).await });
     }
     while run.workers.get() > 0 {
         run.shard.sleep(std::time::Duration::from_millis(2)).await;
     }
 }
 
-async fn write_objects<T: Target + 'static>(run: &Run<T>, next: &Cell<usize>, mode: Mode) {
+async fn write_objects<T: Target + 'static>(run: &Run<T>, next: &Cell<usize>, only_missing: bool) {
     while !run.stopped() {
         let slot = next.replace(next.get() + 1);
         let Some(object) = run.geometry.objects.get(slot).copied() else { return };
         let place = BlockAddr { slot, object, offset: 0 };
-        if let Err(error) = write_object(run, mode, place).await {
+        if let Err(error) = write_object(run, only_missing, place).await {
             run.error("prefill", &place, &error);
         }
     }
@@ -72,13 +62,12 @@ async fn write_objects<T: Target + 'static>(run: &Run<T>, next: &Cell<usize>, mo
 
 async fn write_object<T: Target + 'static>(
     run: &Run<T>,
-    mode: Mode,
+    only_missing: bool,
     place: BlockAddr,
 ) -> Result<(), TargetError> {
     let (bs, size) = (run.spec().bs_bytes, run.spec().object_size_bytes);
     let done = &run.progress().prefill_bytes_done;
-    if mode == Mode::Missing && run.target.stat(run.name(place.slot)).await?.is_some_and(|have| have >= size)
-    {
+    if only_missing && run.target.stat(run.name(place.slot)).await?.is_some_and(|have| have >= size) {
         done.fetch_add(size, Ordering::Relaxed);
         return Ok(());
     }
@@ -107,7 +96,7 @@ async fn write_piece<T: Target + 'static>(
         for (n, block) in (0..).zip(data.chunks_exact_mut(bs as usize)) {
             let sequence = state.ledger.issue(first + n);
             let place = BlockAddr { offset: place.offset + n * bs, ..place };
-            verify::seal(block, &run.id(&place), sequence);
+            verify::seal(block, run.spec().block_seed(), &place, sequence);
             sequences.push((first + n, sequence));
         }
     } else {

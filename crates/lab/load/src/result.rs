@@ -1,13 +1,15 @@
 //! What a job counted, and the jobs of a load together.
 
-use crate::seconds::Seconds;
-use carmine_metrics::Histogram;
+use carmine_metrics::{Histogram, SparseHistogram};
 use serde::{Deserialize, Serialize};
 
 /// Length of a bandwidth and IOPS sample (fio's default).
 pub const SAMPLE_NS: u64 = 500_000_000;
 /// Samples that are kept: three days.
 const SAMPLES_MAX: usize = 518_400;
+/// Seconds whose latencies are kept: two hours. Each takes some kilobytes.
+const SECONDS_MAX: u64 = 7_200;
+const SECOND_NS: u64 = 1_000_000_000;
 /// Mismatches that are kept with their details.
 const DETAILS_MAX: usize = 10;
 
@@ -29,12 +31,23 @@ impl DirStats {
         self.ops += 1;
         self.bytes += bytes;
         self.latency_ns.record(latency_ns);
-        let sample = usize::try_from(at_ns / SAMPLE_NS).unwrap_or(usize::MAX).min(SAMPLES_MAX - 1);
-        if sample >= self.samples.len() {
+        self.add(at_ns / SAMPLE_NS, 1);
+    }
+
+    /// Operations and bytes without latencies.
+    pub(crate) fn counted(ops: u64, bytes: u64) -> DirStats {
+        DirStats { ops, bytes, ..DirStats::default() }
+    }
+
+    /// Adds operations to a sample; those after three days are not kept.
+    #[inline]
+    pub(crate) fn add(&mut self, sample: u64, ops: u64) {
+        let sample = usize::try_from(sample).unwrap_or(usize::MAX);
+        if sample >= self.samples.len() && sample < SAMPLES_MAX {
             self.samples.resize(sample + 1, 0);
         }
         if let Some(count) = self.samples.get_mut(sample) {
-            *count += 1;
+            *count += ops;
         }
     }
 
@@ -79,12 +92,56 @@ impl VerifyCounts {
 pub struct ClientClocks {
     pub wall_ns: u64,
     pub busy_ns: u64,
-    pub spin_ns: u64,
-    pub sleep_ns: u64,
+    /// Ready, but without a CPU.
     pub wait_ns: u64,
 }
 
-/// What one job counted in the window.
+/// Latencies of each second of a window, for time series: one histogram of nanoseconds for each. Only the one that is being
+/// filled takes much memory.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seconds {
+    done: Vec<SparseHistogram>,
+    #[serde(skip)]
+    current: Histogram,
+}
+
+impl Seconds {
+    /// Counts a latency of an operation that completed `at_ns` after the window's start. Times do not go back.
+    #[inline]
+    pub fn record(&mut self, latency_ns: u64, at_ns: u64) {
+        let second = at_ns / SECOND_NS;
+        if second < SECONDS_MAX {
+            (self.done.len() as u64..second).for_each(|_| self.close());
+            self.current.record(latency_ns);
+        }
+    }
+
+    /// Ends the second that is being filled.
+    pub fn close(&mut self) {
+        self.done.push(self.current.to_sparse());
+        self.current.clear();
+    }
+
+    /// Adds another job's seconds.
+    pub fn merge(&mut self, other: &Seconds) {
+        let longer = self.done.len().max(other.done.len());
+        self.done.resize(longer, SparseHistogram::default());
+        for (mine, others) in self.done.iter_mut().zip(&other.done) {
+            let mut both = Histogram::from(&*mine);
+            both.merge_sparse(others);
+            *mine = both.to_sparse();
+        }
+    }
+
+    /// A percentile in nanoseconds for each second; `None` for a second in which nothing completed.
+    pub fn percentiles(&self, percent: f64) -> Vec<Option<f64>> {
+        let value =
+            |h: &SparseHistogram| (h.count > 0).then(|| Histogram::from(h).percentile(percent) as f64);
+        self.done.iter().map(value).collect()
+    }
+}
+
+/// The counts of one job in the window.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct JobResult {
     pub job: u32,
@@ -166,5 +223,24 @@ mod tests {
         let json = serde_json::to_value(&all).unwrap();
         let back: JobResult = serde_json::from_value(json).unwrap();
         assert_eq!(back.read.latency_ns.to_sparse(), all.read.latency_ns.to_sparse());
+    }
+
+    #[test]
+    fn seconds_merge_and_empty_ones_have_no_percentile() {
+        let mut one = Seconds::default();
+        (0..100).for_each(|n| one.record(1_000, n));
+        one.record(9_000, 2 * SECOND_NS);
+        one.close();
+        let mut two = Seconds::default();
+        (0..300).for_each(|n| two.record(5_000, n));
+        two.close();
+        two.merge(&one);
+        let p50 = two.percentiles(50.0);
+        assert_eq!((p50.len(), p50[1]), (3, None));
+        assert!((p50[0].unwrap() / 5_000.0 - 1.0).abs() < 0.01 && p50[2] == Some(9_000.0), "{p50:?}");
+        two.record(1, u64::MAX);
+        assert_eq!(two.percentiles(50.0).len(), 3);
+        let back: Seconds = serde_json::from_value(serde_json::to_value(&two).unwrap()).unwrap();
+        assert_eq!(back.percentiles(99.0), two.percentiles(99.0));
     }
 }

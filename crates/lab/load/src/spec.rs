@@ -1,8 +1,10 @@
 //! What load is wanted: fio's words, checked once before anything starts.
 
-use std::fmt;
+use std::fmt::Display;
+use std::str::FromStr;
 
 use carmine_types::counted;
+use clap::builder::ArgPredicate::IsPresent;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -27,6 +29,13 @@ carmine_types::words! {
         RandWrite = "randwrite",
         /// Random, a mix of reads and writes.
         RandRw = "randrw",
+    }
+}
+
+impl Arrivals {
+    /// fio's word for it.
+    pub(crate) fn of_fio(self) -> &'static str {
+        if self == Arrivals::Fixed { "linear" } else { "poisson" }
     }
 }
 
@@ -84,11 +93,20 @@ carmine_types::words! {
     }
 }
 
-/// A load that can't be made as asked.
+/// A load that can't be made as asked, in words: the option, its value, and why not.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum SpecError {
-    #[error("{what} {text}: {why}")]
-    Value { what: &'static str, text: String, why: String },
+#[error("{0}")]
+pub struct SpecError(String);
+
+impl SpecError {
+    pub(crate) fn unless(
+        is_good: bool,
+        option: &str,
+        value: &dyn Display,
+        why: &str,
+    ) -> Result<(), SpecError> {
+        if is_good { Ok(()) } else { Err(SpecError(format!("{option} {value}: {why}"))) }
+    }
 }
 
 carmine_types::defaults! {
@@ -105,12 +123,7 @@ carmine_types::defaults! {
         #[arg(id = "bs", long = "bs", alias = "blocksize", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
         pub bs_bytes: u64 = 4096,
         /// Operations in flight of each job; with --rate, the most that may be in flight
-        #[arg(
-            long,
-            value_name = "N",
-            default_value = "1",
-            default_value_if("rate", clap::builder::ArgPredicate::IsPresent, "256")
-        )]
+        #[arg(long, value_name = "N", default_value = "1", default_value_if("rate", IsPresent, "256"))]
         pub iodepth: u32 = 1,
         /// Jobs: threads of the generator, each with its own connections
         #[arg(long, value_name = "N", default_value_t = 1)]
@@ -130,7 +143,6 @@ carmine_types::defaults! {
             id = "io_size", long = "io-size", alias = "io_size", value_name = "SIZE", value_parser = parse_bytes,
             conflicts_with_all = ["runtime", "verify_only", "in_process", "confirm"]
         )]
-        #[serde(default)]
         pub io_bytes: Option<u64>,
         /// Bytes of one object
         #[arg(id = "object_size", long = "object-size", alias = "object_size", value_name = "SIZE", default_value = "4m", value_parser = parse_bytes)]
@@ -158,25 +170,17 @@ carmine_types::defaults! {
         pub verify_only: bool,
         /// With fio-rbd: images that the bytes of --size are dealt to; the jobs load them in turn
         #[arg(long, value_name = "N", default_value_t = 1)]
-        #[serde(default = "one")]
         pub volumes: u32 = 1,
         /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
         #[arg(long, value_name = "N", default_value_t = 1)]
-        #[serde(default = "one")]
         pub processes: u32 = 1,
         /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
         #[arg(skip)]
-        #[serde(default)]
         pub generation: u64,
         /// Keeps the latencies of each second, for time series.
         #[arg(skip)]
-        #[serde(default)]
         pub keep_seconds: bool,
     }
-}
-
-fn one() -> u32 {
-    1
 }
 
 impl LoadSpec {
@@ -199,69 +203,47 @@ impl LoadSpec {
     }
 
     /// Checks every value against the others; nothing that is started later has to.
+    ///
+    /// # Errors
+    /// The first option that can't be as it is.
     pub fn check(&self) -> Result<(), SpecError> {
-        let bad = |what: &'static str, text: &dyn fmt::Display, why: &str| {
-            Err(SpecError::Value { what, text: text.to_string(), why: why.to_owned() })
-        };
-        if self.bs_bytes == 0 || self.bs_bytes > BS_MAX {
-            return bad("--bs", &self.bs_bytes, "must be 1 byte to 16 MiB");
-        }
-        if self.io_bytes.is_some_and(|bytes| bytes < self.bs_bytes) {
-            return bad(
-                "--io-size",
-                &self.io_bytes.unwrap_or(0),
-                "is less than one operation (--bs); raise it",
-            );
-        }
-        if self.io_bytes.is_some() && self.ramp_ms > 0 {
-            return bad(
-                "--ramp",
-                &self.ramp_ms,
-                "would do a part of --io-size unmeasured; leave one of the two out",
-            );
-        }
-        if self.object_size_bytes == 0 || !self.object_size_bytes.is_multiple_of(self.bs_bytes) {
-            return bad("--object-size", &self.object_size_bytes, "must be a multiple of --bs");
-        }
-        if self.size_bytes < self.object_size_bytes {
-            return bad("--size", &self.size_bytes, "is less than one object (--object-size); raise it");
-        }
-        if self.objects() > OBJECTS_MAX {
-            return bad("--size", &self.size_bytes, "is more than 4,194,304 objects; raise --object-size");
-        }
-        if self.iodepth == 0 || self.iodepth > IODEPTH_MAX {
-            return bad("--iodepth", &self.iodepth, "must be 1 to 16384");
-        }
-        if self.numjobs == 0 || self.numjobs > NUMJOBS_MAX {
-            return bad("--numjobs", &self.numjobs, "must be 1 to 1024");
-        }
-        if u64::from(self.numjobs) > self.objects() {
-            let why =
-                format!("each needs an object of its own and there are {}; raise --size", self.objects());
-            return bad("--numjobs", &self.numjobs, &why);
-        }
-        for (what, n) in [("--volumes", self.volumes), ("--processes", self.processes)] {
-            if n == 0 || n > self.numjobs {
-                let why =
-                    format!("must be 1 to {}, for each has a job of its own; raise --numjobs", self.numjobs);
-                return bad(what, &n, &why);
-            }
-        }
-        if self.rwmixread > 100 {
-            return bad("--rwmixread", &self.rwmixread, "is a percentage");
-        }
-        if self.runtime_ms == 0 {
-            return bad("--runtime", &"0", "must be above 0");
-        }
-        if let Some(rate) = self.rate_iops
-            && !(rate > 0.0 && rate <= 1e9)
-        {
-            return bad("--rate", &rate, "must be above 0 and at most 1e9 operations per second");
-        }
-        if (self.verify || self.verify_only) && self.bs_bytes < crate::verify::HEADER_BYTES as u64 {
-            return bad("--bs", &self.bs_bytes, "is too small for --verify, which needs 64 bytes");
-        }
-        Ok(())
+        let (bs, size, object) = (self.bs_bytes, self.size_bytes, self.object_size_bytes);
+        let (io, ramp, depth) = (self.io_bytes, self.ramp_ms, self.iodepth);
+        let (objects, jobs, rate) = (self.objects(), self.numjobs, self.rate_iops.unwrap_or(1.0));
+        let too_few = format!("each needs an object of its own and there are {objects}; raise --size");
+        let no_job = format!("must be 1 to {jobs}, for each has a job of its own; raise --numjobs");
+        let is = SpecError::unless;
+        is((1..=BS_MAX).contains(&bs), "--bs", &bs, "must be 1 byte to 16 MiB")?;
+        is(
+            io.is_none_or(|io| io >= bs),
+            "--io-size",
+            &io.unwrap_or(0),
+            "is less than one operation (--bs); raise it",
+        )?;
+        is(
+            io.is_none() || ramp == 0,
+            "--ramp",
+            &ramp,
+            "would do a part of --io-size unmeasured; leave one of them out",
+        )?;
+        is(object > 0 && object.is_multiple_of(bs), "--object-size", &object, "must be a multiple of --bs")?;
+        is(objects > 0, "--size", &size, "is less than one object (--object-size); raise it")?;
+        is(objects <= OBJECTS_MAX, "--size", &size, "is more than 4,194,304 objects; raise --object-size")?;
+        is((1..=IODEPTH_MAX).contains(&depth), "--iodepth", &depth, "must be 1 to 16384")?;
+        is((1..=NUMJOBS_MAX).contains(&jobs), "--numjobs", &jobs, "must be 1 to 1024")?;
+        is(u64::from(jobs) <= objects, "--numjobs", &jobs, &too_few)?;
+        is((1..=jobs).contains(&self.volumes), "--volumes", &self.volumes, &no_job)?;
+        is((1..=jobs).contains(&self.processes), "--processes", &self.processes, &no_job)?;
+        is(self.rwmixread <= 100, "--rwmixread", &self.rwmixread, "is a percentage")?;
+        is(self.runtime_ms > 0, "--runtime", &self.runtime_ms, "must be above 0")?;
+        is(
+            rate > 0.0 && rate <= 1e9,
+            "--rate",
+            &rate,
+            "must be above 0 and at most 1e9 operations per second",
+        )?;
+        let is_small = bs < crate::verify::HEADER_BYTES as u64;
+        is(!(self.verifies() && is_small), "--bs", &bs, "is too small for --verify, which needs 64 bytes")
     }
 
     /// Whole objects that the load spreads over.
@@ -290,72 +272,58 @@ impl LoadSpec {
 
     /// One line for people: `randwrite 4k, iodepth 16 x 2 jobs, …`
     pub fn summary(&self) -> String {
-        let mix =
-            if self.rw == Rw::RandRw { format!(" ({} % reads)", self.rwmixread) } else { String::new() };
-        let rate =
-            self.rate_iops.map_or_else(String::new, |r| format!(", {r:.0} IOPS {} arrivals", self.arrivals));
+        let mix = Some(self.rwmixread).filter(|_| self.rw == Rw::RandRw);
+        let mix = mix.map(|percent| format!(" ({percent} % reads)"));
+        let rate = self.rate_iops.map(|rate| format!(", {rate:.0} IOPS {} arrivals", self.arrivals));
         format!(
-            "{}{mix} {}, iodepth {} x {}{rate}, {} in {}",
+            "{}{} {}, iodepth {} x {}{}, {} in {}",
             self.rw,
+            mix.unwrap_or_default(),
             show_bytes(self.bs_bytes),
             self.iodepth,
             counted(self.numjobs as usize, "job"),
+            rate.unwrap_or_default(),
             show_bytes(self.objects() * self.object_size_bytes),
             counted(self.objects() as usize, "object"),
         )
     }
 }
 
-/// Parses bytes as fio does: `4k`, `4K`, `4KiB`, `1m`, `2g`, `1t` (powers of 1024) or plain bytes.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
+/// Spellings of each unit of bytes, parted by spaces, and its size.
+const UNITS: [(&str, u64); 5] =
+    [(" b", 1), ("k kb kib", 1 << 10), ("m mb mib", 1 << 20), ("g gb gib", 1 << 30), ("t tb tib", 1 << 40)];
+
+/// A number and the factor of its unit, one of `units`; `like` is an example for who writes another.
+fn parse<T: FromStr>(text: &str, units: &[(&str, u64)], like: &str) -> Result<(T, u64), String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor: u64 = match &lower[digits.len()..] {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        unit => return Err(format!("`{text}`: unknown unit `{unit}`; write bytes as 4096, 4k, 1m or 2g")),
-    };
-    let value = digits
-        .parse::<u64>()
-        .map_err(|_| format!("`{text}` is no size; write bytes as 4096, 4k, 1m or 2g"))?;
+    let unit = &lower[digits.len()..];
+    let known = units.iter().find(|(names, _)| names.split(' ').any(|name| name == unit));
+    let (_, factor) = known.ok_or_else(|| format!("`{text}`: unknown unit `{unit}`; write {like}"))?;
+    Ok((digits.parse().map_err(|_| format!("`{text}` is not understood; write {like}"))?, *factor))
+}
+
+/// Parses bytes as fio does: `4k`, `4K`, `4KiB`, `1m`, `2g`, `1t` (powers of 1024) or plain bytes.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (value, factor) = parse::<u64>(text, &UNITS, "bytes as 4096, 4k, 1m or 2g")?;
     value.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
 /// Bytes as people write them: `4k`, `1m`, or the plain number.
 pub fn show_bytes(bytes: u64) -> String {
-    let units = [(1u64 << 40, "t"), (1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")];
-    match units.iter().find(|(size, _)| bytes >= *size && bytes.is_multiple_of(*size)) {
-        Some((size, unit)) => format!("{}{unit}", bytes / size),
-        None => bytes.to_string(),
-    }
+    let fits = |(_, size): &&(&str, u64)| bytes >= *size && bytes.is_multiple_of(*size);
+    let (names, size) = UNITS.iter().rfind(fits).unwrap_or(&UNITS[0]);
+    format!("{}{}", bytes / size, names[..1].trim())
 }
 
 /// Parses a time as fio does, to milliseconds: plain seconds (also `0.5`), `500ms`, `10s`, `2m`, `1h`.
 pub fn parse_millis(text: &str) -> Result<u64, String> {
-    let lower = text.trim().to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &lower[digits.len()..] {
-        "ms" => 1.0,
-        "" | "s" => 1e3,
-        "m" => 60e3,
-        "h" => 3600e3,
-        unit => {
-            return Err(format!("`{text}`: unknown unit `{unit}`; write times as 10, 500ms, 10s, 2m or 1h"));
-        }
-    };
-    let value = digits
-        .parse::<f64>()
-        .map_err(|_| format!("`{text}` is no time; write it as 10, 500ms, 10s or 2m"))?;
-    let millis = value * factor;
+    let units = [("ms", 1), (" s", 1000), ("m", 60_000), ("h", 3_600_000)];
+    let (value, factor) = parse::<f64>(text, &units, "times as 10, 500ms, 10s, 2m or 1h")?;
+    let millis = value * factor as f64;
     // A year: what is longer is a typing error.
-    if (0.0..=31_536_000_000.0).contains(&millis) {
-        Ok(millis.round() as u64)
-    } else {
-        Err(format!("`{text}` is out of range"))
-    }
+    let is_time = (0.0..=31_536_000_000.0).contains(&millis);
+    if is_time { Ok(millis.round() as u64) } else { Err(format!("`{text}` is out of range")) }
 }
 
 #[cfg(test)]

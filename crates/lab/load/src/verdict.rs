@@ -4,8 +4,6 @@ mod curves;
 mod figures;
 mod table;
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 
 use crate::window::Window;
@@ -98,18 +96,19 @@ pub fn verdict(window: &Window, evidence: &Evidence) -> Verdict {
 impl Facts {
     /// The first row that holds. The last has no conditions.
     pub(crate) fn verdict(&self) -> Verdict {
-        let row = table::ROWS.iter().find(|row| row.holds(self)).unwrap_or(&table::LAST);
+        let row =
+            table::ROWS.iter().find(|row| row.holds(self)).unwrap_or(&table::ROWS[table::ROWS.len() - 1]);
         let mut reason = row.reason(self);
         if let (Limiter::Client | Limiter::Qd | Limiter::Unknown, Some(more)) = (row.limiter, &self.more_load)
         {
             let gain = more.gain_percent();
-            let what = match row.limiter {
+            let word = match row.limiter {
                 Limiter::Unknown => "more load was no help",
                 _ if gain >= figures::GAIN_PERCENT => "confirmed",
                 _ => "not refuted, as no client CPU was free",
             };
             let more_or_less = if gain < 0.0 { "less" } else { "more" };
-            let _ = write!(reason, "; {what}: {} gave {:.0} % {more_or_less}", more.what, gain.abs());
+            reason += &format!("; {word}: {} gave {:.0} % {more_or_less}", more.what, gain.abs());
         }
         Verdict { limiter: row.limiter, reason, next: row.next.to_owned() }
     }

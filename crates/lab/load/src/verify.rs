@@ -14,28 +14,20 @@
 use carmine_types::crc32c;
 
 use crate::ledger::Writes;
-use crate::pattern::rng;
+use crate::pattern::{BlockAddr, rng};
 
 /// Bytes of the header: the smallest block that can be verified.
 pub(crate) const HEADER_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"CRMBLOCK";
 const CRC_AT: usize = 44;
 
-/// The place of a block, and the seed of its load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockId {
-    pub(crate) seed: u64,
-    pub(crate) object: u32,
-    pub(crate) offset: u64,
-}
-
-/// Fills `block` (at least [`HEADER_BYTES`]) with write number `sequence` of `id`.
-pub(crate) fn seal(block: &mut [u8], id: &BlockId, sequence: u32) {
-    let stream = u64::from(id.object) << 40 ^ id.offset ^ u64::from(sequence) << 20;
-    rng(id.seed, stream).fill(block);
+/// Fills `block` (at least [`HEADER_BYTES`]) with write number `sequence` to its place.
+pub(crate) fn seal(block: &mut [u8], seed: u64, place: &BlockAddr, sequence: u32) {
+    let stream = u64::from(place.object) << 40 ^ place.offset ^ u64::from(sequence) << 20;
+    rng(seed, stream).fill(block);
     block[..HEADER_BYTES].fill(0);
     block[..8].copy_from_slice(&MAGIC);
-    for (at, field) in [(8, id.seed), (16, id.object.into()), (24, id.offset), (32, sequence.into())] {
+    for (at, field) in [(8, seed), (16, place.object.into()), (24, place.offset), (32, sequence.into())] {
         block[at..at + 8].copy_from_slice(&field.to_le_bytes());
     }
     let length = block.len() as u32;
@@ -44,12 +36,19 @@ pub(crate) fn seal(block: &mut [u8], id: &BlockId, sequence: u32) {
     block[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Checks what was read of `id`: a whole block of ours, whose sequence number is between the last write that was acknowledged and
-/// the last that was issued. A block of which no write was ever acknowledged may hold anything but a damaged block.
+/// Checks the block that was read at a place: a whole block of ours, whose sequence number is between the last write that
+/// was acknowledged and the last that was issued. A block of which no write was ever acknowledged may hold anything but a
+/// damaged block.
 ///
 /// # Errors
 /// It is another block, which the text describes.
-pub(crate) fn check(block: &[u8], want_bytes: usize, id: &BlockId, writes: Writes) -> Result<(), String> {
+pub(crate) fn check(
+    block: &[u8],
+    want_bytes: usize,
+    seed: u64,
+    place: &BlockAddr,
+    writes: Writes,
+) -> Result<(), String> {
     let Writes { acked, issued, .. } = writes;
     let foreign = |text: String| if acked == 0 { Ok(()) } else { Err(text) };
     let Some(header) = block.first_chunk::<HEADER_BYTES>().filter(|_| block.len() == want_bytes) else {
@@ -72,10 +71,10 @@ pub(crate) fn check(block: &[u8], want_bytes: usize, id: &BlockId, writes: Write
             "checksum is {found_crc:#010x}, the content has {want_crc:#010x}: torn or corrupt"
         ));
     }
-    let (seed, object, offset, found) = (u64_at(8), u64_at(16), u64_at(24), u64_at(32));
-    if (seed, object, offset) != (id.seed, u64::from(id.object), id.offset) {
+    let (of_seed, object, offset, found) = (u64_at(8), u64_at(16), u64_at(24), u64_at(32));
+    if (of_seed, object, offset) != (seed, u64::from(place.object), place.offset) {
         return foreign(format!(
-            "block of object {object} offset {offset} seed {seed}: data of another place"
+            "block of object {object} offset {offset} seed {of_seed}: data of another place"
         ));
     }
     if found < u64::from(acked) {
@@ -98,15 +97,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ID: BlockId = BlockId { seed: 9, object: 3, offset: 8192 };
+    const SEED: u64 = 9;
+    const PLACE: BlockAddr = BlockAddr { slot: 0, object: 3, offset: 8192 };
 
     fn check(block: &[u8], want_bytes: usize, acked: u32, issued: u32) -> Result<(), String> {
-        super::check(block, want_bytes, &ID, Writes { acked, issued, writing: false })
+        super::check(block, want_bytes, SEED, &PLACE, Writes { acked, issued, writing: false })
     }
 
     fn sealed(sequence: u32) -> Vec<u8> {
         let mut block = vec![0; 4096];
-        seal(&mut block, &ID, sequence);
+        seal(&mut block, SEED, &PLACE, sequence);
         block
     }
 
@@ -133,9 +133,10 @@ mod tests {
 
     #[test]
     fn other_places_are_recognised() {
-        for other in [BlockId { seed: 8, ..ID }, BlockId { object: 4, ..ID }, BlockId { offset: 0, ..ID }] {
+        let (object, offset) = (BlockAddr { object: 4, ..PLACE }, BlockAddr { offset: 0, ..PLACE });
+        for (seed, place) in [(8, PLACE), (SEED, object), (SEED, offset)] {
             let mut block = vec![0; 512];
-            seal(&mut block, &other, 1);
+            seal(&mut block, seed, &place, 1);
             assert!(check(&block, 512, 1, 9).unwrap_err().contains("data of another place"));
             assert_eq!(check(&block, 512, 0, 9), Ok(()));
         }
@@ -145,7 +146,7 @@ mod tests {
         #[test]
         fn any_flipped_bit_is_found(sequence in 1u32..1000, len in 64usize..2000, at: prop::sample::Index, bit in 0u8..8) {
             let mut block = vec![0; len];
-            seal(&mut block, &ID, sequence);
+            seal(&mut block, SEED, &PLACE, sequence);
             prop_assert_eq!(check(&block, len, sequence, sequence), Ok(()));
             block[at.index(len)] ^= 1 << bit;
             prop_assert!(check(&block, len, sequence, sequence).is_err(), "bit {bit}");

@@ -54,7 +54,6 @@ pub struct ReactorWindow {
 
 /// One OSD process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct OsdWindow {
     pub id: u32,
     pub process: ProcessWindow,
@@ -91,7 +90,6 @@ pub struct MachineWindow {
 
 /// A block device under an OSD's store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct DeviceWindow {
     pub name: String,
     pub reads: u64,
@@ -144,13 +142,6 @@ pub struct CounterWindow {
     pub user_only: bool,
 }
 
-/// CPU time of RocksDB's own threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RocksdbNs {
-    pub flush: u64,
-    pub compaction: u64,
-}
-
 /// Everything that was sampled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -174,35 +165,42 @@ impl OsdWindow {
         if self.reactors.is_empty() {
             return 0;
         }
-        let reactor = |tid: u32| self.reactors.iter().any(|r| r.tid == tid && tid != 0);
-        if self.process.threads.iter().any(|t| reactor(t.tid)) {
-            return self.process.threads.iter().filter(|t| !reactor(t.tid)).map(|t| t.cpu_ns).sum();
+        if self.others().count() < self.process.threads.len() {
+            return self.others().map(|t| t.cpu_ns).sum();
         }
-        self.process.cpu_ns.saturating_sub(self.reactors.iter().map(|r| r.busy_ns + r.spin_ns).sum())
+        self.process.cpu_ns.saturating_sub(self.sum(|r| r.busy_ns + r.spin_ns))
+    }
+
+    /// Threads that are not reactors.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &ThreadWindow> {
+        self.process.threads.iter().filter(|t| !self.reactors.iter().any(|r| r.tid == t.tid))
     }
 
     /// CPU time of RocksDB's own threads, told by the names that it gives them: those that write out what is in memory only
     /// (`rocksdb:high`), and those that merge tables (`rocksdb:low`, `rocksdb:bottom`).
-    pub fn rocksdb_ns(&self) -> RocksdbNs {
-        let mut sum = RocksdbNs::default();
-        for thread in &self.process.threads {
-            match thread.name.strip_prefix("rocksdb:") {
-                Some(pool) if pool.starts_with("high") => sum.flush += thread.cpu_ns,
-                Some(_) => sum.compaction += thread.cpu_ns,
-                None => {}
-            }
-        }
-        sum
+    pub fn rocksdb_ns(&self) -> (u64, u64) {
+        let sum = |is_high: bool| {
+            let pool =
+                |t: &&ThreadWindow| t.name.strip_prefix("rocksdb:").map(|pool| pool.starts_with("high"));
+            self.process.threads.iter().filter(|t| pool(t) == Some(is_high)).map(|t| t.cpu_ns).sum()
+        };
+        (sum(true), sum(false))
     }
 
     /// Time that threads which are not reactors were on a CPU or ready for one.
     pub fn alien_occupied_ns(&self) -> u64 {
-        let reactor = |tid: u32| self.reactors.iter().any(|r| r.tid == tid);
-        self.process.threads.iter().filter(|t| !reactor(t.tid)).map(|t| t.cpu_ns + t.wait_ns).sum()
+        self.others().map(|t| t.cpu_ns + t.wait_ns).sum()
     }
 
-    /// CPU time that the reactors spun in.
-    pub fn spin_ns(&self) -> u64 {
-        self.reactors.iter().map(|r| r.spin_ns).sum()
+    /// A clock or count of all its reactors.
+    pub fn sum(&self, of: fn(&ReactorWindow) -> u64) -> u64 {
+        self.reactors.iter().map(of).sum()
+    }
+}
+
+impl Window {
+    /// CPU time of the OSDs, as the kernel counts it.
+    pub fn osds_ns(&self) -> u64 {
+        self.osds.iter().map(|osd| osd.process.cpu_ns).sum()
     }
 }

@@ -1,4 +1,5 @@
-//! Every word that results, reports and messages use in a sense of their own. `docs/words.md`, which is compiled in, defines each once. `carmine help words` prints it, and the report explains from it.
+//! Every word that results, reports and messages use in a sense of their own. `docs/words.md`, which is compiled in, defines
+//! each once. `carmine help words` prints it, and the report explains from it.
 
 use std::sync::LazyLock;
 

@@ -2,31 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use carmine_metrics::Histogram;
 use serde_json::Value;
 
 use super::{ClusterAccess, HostedFigures, Tool};
 use crate::result::{DirStats, JobResult, SAMPLE_NS};
-use crate::spec::{Arrivals, LoadSpec, show_bytes};
+use crate::spec::{LoadSpec, show_bytes};
 
 /// fio's name of its job; the file that it writes when a job begins is named after it.
 const JOB: &str = "carmine";
 /// Whole objects in flight while they are written first.
 const PREFILL_DEPTH: u32 = 8;
 
-/// Samples that are believed: a day.
-const RATES_MAX: usize = 172_800;
-
 /// The file that appears in fio's working folder when a job's first request is about to be sent: connections are made,
 /// the image is open.
-pub fn begin_file() -> String {
-    format!("{JOB}.prerun.txt")
-}
+pub const BEGIN_FILE: &str = "carmine.prerun.txt";
 
 /// The file that fio writes its rates to, in its working folder.
-pub fn rates_file() -> String {
-    format!("{JOB}_iops.log")
-}
+pub const RATES_FILE: &str = "carmine_iops.log";
 
 /// Name of a volume of a load: its rbd image, from 0.
 pub fn image(spec: &LoadSpec, volume: u32) -> String {
@@ -42,19 +34,10 @@ pub fn create_image(spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<
     ["create", "--size", &size, "--image-feature", "layering", &image].map(str::to_owned).to_vec()
 }
 
-/// Name of the last object that the prefill of `fio-rados` writes.
-pub fn last_object(spec: &LoadSpec) -> String {
-    format!("{}{}", object_prefix(spec), spec.objects().saturating_sub(1))
-}
-
-/// Name of the first one.
-pub fn first_object(spec: &LoadSpec) -> String {
-    format!("{}0", object_prefix(spec))
-}
-
-/// fio makes one object of each of its files. The names do not depend on the job, so that reads find what was written.
-fn object_prefix(spec: &LoadSpec) -> String {
-    format!("fio.{}.", show_bytes(spec.object_size_bytes))
+/// Name of an object that `fio-rados` loads: fio makes one of each of its files. It does not depend on the job, so that reads
+/// find what was written.
+pub fn object(spec: &LoadSpec, number: impl std::fmt::Display) -> String {
+    format!("fio.{}.{number}", show_bytes(spec.object_size_bytes))
 }
 
 /// Jobs of one of the generator's processes by the volume that they load. Both are dealt in turn.
@@ -76,47 +59,74 @@ pub fn arguments(
 ) -> Vec<String> {
     let mut args = results(output);
     for (volume, jobs) in sections(spec, process) {
-        args.extend(common(tool, spec, place, volume));
-        args.extend(section(tool, spec, jobs, process));
+        args.extend(section(tool, spec, place, volume));
+        args.extend(load(tool, spec, jobs, process));
     }
     args
 }
 
-fn section(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
-    let mut args: Vec<String> = Vec::new();
-    let mut put = |name: &str, value: String| args.push(format!("--{name}={value}"));
-    put("rw", spec.rw.to_string());
-    put("bs", spec.bs_bytes.to_string());
-    put("iodepth", spec.iodepth.to_string());
-    put("numjobs", jobs.to_string());
-    match spec.io_bytes {
-        Some(bytes) => put("io_size", per_job(bytes, spec).to_string()),
-        None => {
-            put("runtime", format!("{}ms", spec.runtime_ms));
-            put("time_based", "1".into());
-        }
+/// Arguments that write every block of the load once.
+pub fn prefill_arguments(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, output: &str) -> Vec<String> {
+    let mut args = results(output);
+    for volume in 0..spec.volumes.max(1) {
+        args.extend(section(tool, spec, place, volume));
+        let bs = spec.object_size_bytes.min(4 << 20);
+        args.extend(options(&format!("rw=write\nbs={bs}\niodepth={PREFILL_DEPTH}\nthread")));
     }
-    if spec.ramp_ms > 0 {
-        put("ramp_time", format!("{}ms", spec.ramp_ms));
+    args
+}
+
+/// Options from the lines of a job file.
+fn options(lines: &str) -> Vec<String> {
+    lines.lines().map(|option| format!("--{option}")).collect()
+}
+
+/// Where the result goes, of all sections together.
+fn results(output: &str) -> Vec<String> {
+    options(&format!("output-format=json+\noutput={output}"))
+}
+
+/// The begin of a section: the place of its data. fio knows an engine's own options only after its name.
+fn section(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<String> {
+    let ClusterAccess { conf, pool } = place;
+    let (objects, names, size) = (spec.objects(), object(spec, "$filenum"), spec.volume_bytes());
+    let engine = match tool {
+        Tool::FioRbd => format!("rbd\nrbdname={}", image(spec, volume)),
+        _ => format!("rados\nconf={conf}\ntouch_objects=0\nnrfiles={objects}\nfilename_format={names}"),
+    };
+    options(&format!(
+        "name={JOB}\nioengine={engine}\nclientname=admin\npool={pool}\nsize={size}\ninvalidate=0\n\
+         random_generator=tausworthe64"
+    ))
+}
+
+/// The rest of a section: its load.
+fn load(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
+    let LoadSpec { rw, bs_bytes, iodepth, runtime_ms, ramp_ms, rwmixread, .. } = spec;
+    let mut text = format!("rw={rw}\nbs={bs_bytes}\niodepth={iodepth}\nnumjobs={jobs}\n");
+    text += &match spec.io_bytes {
+        Some(bytes) => format!("io_size={}\n", per_job(bytes, spec)),
+        None => format!("runtime={runtime_ms}ms\ntime_based=1\n"),
+    };
+    if *ramp_ms > 0 {
+        text += &format!("ramp_time={ramp_ms}ms\n");
     }
-    put("rwmixread", spec.rwmixread.to_string());
     // fio counts the jobs of a process from 1: another process needs other numbers.
-    put("randseed", spec.seed.wrapping_add(u64::from(process)).to_string());
-    put("exec_prerun", "true".into());
-    put("write_iops_log", JOB.into());
-    put("per_job_logs", "0".into());
-    put("log_avg_msec", (SAMPLE_NS / 1_000_000).to_string());
+    let (seed, interval_ms) = (spec.seed.wrapping_add(u64::from(process)), SAMPLE_NS / 1_000_000);
+    text += &format!(
+        "rwmixread={rwmixread}\nrandseed={seed}\nexec_prerun=true\nwrite_iops_log={JOB}\nper_job_logs=0\n\
+         log_avg_msec={interval_ms}\n"
+    );
     if let Some(rate) = spec.rate_iops {
         // fio's rate is per job and direction, in whole operations.
-        put("rate_iops", format!("{:.0}", (rate / f64::from(spec.numjobs)).max(1.0)));
-        let poisson = spec.arrivals == Arrivals::Poisson;
-        put("rate_process", if poisson { "poisson" } else { "linear" }.into());
+        let each = (rate / f64::from(spec.numjobs)).max(1.0);
+        text += &format!("rate_iops={each:.0}\nrate_process={}\n", spec.arrivals.of_fio());
     }
     if tool == Tool::FioRados {
-        put("file_service_type", if spec.rw.is_random() { "random" } else { "sequential" }.into());
+        let order = if rw.is_random() { "random" } else { "sequential" };
+        text += &format!("file_service_type={order}\n");
     }
-    args.extend(["--thread", "--group_reporting"].map(str::to_owned));
-    args
+    options(&(text + "thread\ngroup_reporting"))
 }
 
 /// A job's share of all bytes, in whole blocks, and one block at least.
@@ -125,69 +135,19 @@ fn per_job(bytes: u64, spec: &LoadSpec) -> u64 {
     (bytes / u64::from(spec.numjobs.max(1)) / bs * bs).max(bs)
 }
 
-/// Arguments that write every block of the load once.
-pub fn prefill_arguments(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, output: &str) -> Vec<String> {
-    let mut args = results(output);
-    for volume in 0..spec.volumes.max(1) {
-        args.extend(common(tool, spec, place, volume));
-        args.push("--rw=write".into());
-        args.push(format!("--bs={}", spec.object_size_bytes.min(4 << 20)));
-        args.push(format!("--iodepth={PREFILL_DEPTH}"));
-        args.push("--thread".into());
-    }
-    args
-}
-
-/// Where the result goes, of all sections together.
-fn results(output: &str) -> Vec<String> {
-    vec!["--output-format=json+".into(), format!("--output={output}")]
-}
-
-/// What begins a section: the place of its data.
-fn common(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<String> {
-    let mut args: Vec<String> = Vec::new();
-    let mut put = |name: &str, value: &str| args.push(format!("--{name}={value}"));
-    put("name", JOB);
-    // fio knows an engine's own options only after its name.
-    if tool == Tool::FioRbd {
-        put("ioengine", "rbd");
-        put("rbdname", &image(spec, volume));
-    } else {
-        put("ioengine", "rados");
-        put("conf", &place.conf);
-        put("touch_objects", "0");
-        put("nrfiles", &spec.objects().to_string());
-        put("filename_format", &format!("{}$filenum", object_prefix(spec)));
-    }
-    put("clientname", "admin");
-    put("pool", &place.pool);
-    put("size", &spec.volume_bytes().to_string());
-    put("invalidate", "0");
-    put("random_generator", "tausworthe64");
-    args
-}
-
 /// Reads fio's `json+`, before which lines of text may stand.
 ///
 /// # Errors
 /// It is something else.
 pub fn parse(text: &str) -> Result<HostedFigures, String> {
-    let begin = text.find('{').ok_or("fio printed no JSON")?;
-    let mut stream =
-        serde_json::Deserializer::from_str(text.get(begin..).unwrap_or_default()).into_iter::<Value>();
+    let (_, json) = text.split_at(text.find('{').ok_or("fio printed no JSON")?);
+    let mut stream = serde_json::Deserializer::from_str(json).into_iter::<Value>();
     let Some(Ok(mut value)) = stream.next() else {
         return Err("fio printed JSON that ends too early".into());
     };
     let version = value["fio version"].as_str().ok_or("this is no result of fio")?.to_owned();
-    let job = value["jobs"].get(0).ok_or("fio's result has no jobs")?;
-    let direction = |name: &str| job.get(name).map(dir_stats).unwrap_or_default();
-    let (read, write) = (direction("read"), direction("write"));
-    let seconds = ["read", "write"]
-        .iter()
-        .filter(|name| job[*name]["total_ios"].as_u64().unwrap_or(0) > 0)
-        .filter_map(|name| job[*name]["runtime"].as_f64())
-        .fold(0.0, f64::max)
-        / 1e3;
+    let job = value["jobs"].get_mut(0).ok_or("fio's result has no jobs")?;
+    let [(read, read_s), (write, write_s), _] = ["read", "write", "trim"].map(|name| direction(job, name));
     let error = job["error"].as_i64().unwrap_or(0);
     let result = JobResult {
         read,
@@ -196,21 +156,24 @@ pub fn parse(text: &str) -> Result<HostedFigures, String> {
         first_error: (error != 0).then(|| format!("fio says error {error}")),
         ..JobResult::default()
     };
-    if let Some(jobs) = value["jobs"].as_array_mut() {
-        jobs.iter_mut().for_each(drop_bins);
-    }
-    Ok(HostedFigures { version, seconds, result, jobs: Some(value["jobs"].take()), latency: None })
+    let jobs = Some(value["jobs"].take());
+    Ok(HostedFigures { version, seconds: read_s.max(write_s), result, jobs, latency: None })
 }
 
-fn dir_stats(direction: &Value) -> DirStats {
-    let number = |name: &str| direction[name].as_u64().unwrap_or(0);
-    let mut latency_ns = Histogram::new();
-    for (ns, count) in direction["clat_ns"]["bins"].as_object().into_iter().flatten() {
-        if let (Ok(ns), Some(count)) = (ns.parse::<u64>(), count.as_u64()) {
-            latency_ns.record_n(ns, count);
+/// Figures of a direction, and its time in seconds. Takes the bins out of fio's result, of which they are by far the longest part.
+fn direction(job: &mut Value, name: &str) -> (DirStats, f64) {
+    let Some(direction) = job.get_mut(name) else { return Default::default() };
+    let clat = direction.get_mut("clat_ns").and_then(Value::as_object_mut);
+    let bins = clat.and_then(|clat| clat.remove("bins"));
+    let number = |name: &str| direction.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let mut stats = DirStats::counted(number("total_ios"), number("io_bytes"));
+    for (ns, count) in bins.iter().filter_map(Value::as_object).flatten() {
+        if let (Ok(ns), Some(count)) = (ns.parse(), count.as_u64()) {
+            stats.latency_ns.record_n(ns, count);
         }
     }
-    DirStats { ops: number("total_ios"), bytes: number("io_bytes"), latency_ns, samples: Vec::new() }
+    let seconds = if stats.ops > 0 { number("runtime") as f64 / 1e3 } else { 0.0 };
+    (stats, seconds)
 }
 
 /// Puts fio's log of rates (`milliseconds, IOPS, direction, …` of each job and interval) into the samples of a result.
@@ -218,32 +181,12 @@ fn dir_stats(direction: &Value) -> DirStats {
 pub fn add_rates(log: &str, result: &mut JobResult) {
     let interval_ms = SAMPLE_NS / 1_000_000;
     for line in log.lines() {
-        let mut fields = line.split(',').map(|field| field.trim().parse::<u64>().ok());
-        let (Some(Some(ms)), Some(Some(iops)), Some(Some(direction))) =
-            (fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
+        let fields: Vec<u64> = line.split(',').map_while(|field| field.trim().parse().ok()).collect();
+        let [ms, iops, direction, ..] = fields[..] else { continue };
         let stats = if direction == 0 { &mut result.read } else { &mut result.write };
         // An interval is logged at its end, a little late.
-        let Some(at) = (ms / interval_ms).checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
-            continue;
-        };
-        if at >= RATES_MAX {
-            continue;
-        }
-        if at >= stats.samples.len() {
-            stats.samples.resize(at + 1, 0);
-        }
-        stats.samples[at] += iops * interval_ms / 1000;
-    }
-}
-
-/// The bins are in the result's own histogram, and by far the longest part of fio's.
-fn drop_bins(job: &mut Value) {
-    for direction in ["read", "write", "trim"] {
-        if let Some(clat) = job[direction]["clat_ns"].as_object_mut() {
-            clat.remove("bins");
+        if let Some(sample) = (ms / interval_ms).checked_sub(1) {
+            stats.add(sample, iops * interval_ms / 1000);
         }
     }
 }
@@ -285,7 +228,7 @@ mod tests {
         ] {
             assert!(args.iter().any(|a| a == arg), "no {arg} in {args:?}");
         }
-        assert_eq!(last_object(&spec), "fio.4m.15");
+        assert_eq!(object(&spec, 15), "fio.4m.15");
         let args = arguments(Tool::FioRbd, &spec, &place(), "o.json", 0);
         assert!(
             args.contains(&"--rbdname=carmine-64m".to_owned()) && !args.iter().any(|a| a.contains("nrfiles"))

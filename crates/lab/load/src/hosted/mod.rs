@@ -1,15 +1,16 @@
 //! Loads made by the tools that Ceph's users know: `rados bench` and fio's engines `rados` and `rbd`. This has their
 //! command lines for a [`LoadSpec`] and reads what they print; who starts them is the controller.
 
-mod figures;
 pub mod fio;
 pub mod rados;
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use crate::result::JobResult;
 use crate::spec::{LoadSpec, Rw, SpecError};
-
-pub use figures::{HostedFigures, Latency};
 
 carmine_types::words! {
     /// Who makes the load.
@@ -37,55 +38,133 @@ pub struct ClusterAccess {
     pub pool: String,
 }
 
-/// What a tool cannot do of a load, before anything is started; then what it does differently, as remarks for the result.
+/// Checks, before anything is started, that a tool can make a load. Gives the tool's differences as remarks for the result.
 ///
 /// # Errors
 /// The tool has no such load.
 pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, SpecError> {
-    let refuse = |what: &'static str, text: String, why: &str| {
-        Err(SpecError::Value { what, text, why: format!("{tool} {why}") })
+    let (is_bench, is_fio) = (tool == Tool::RadosBench, matches!(tool, Tool::FioRados | Tool::FioRbd));
+    let one_process = match tool {
+        Tool::RadosBench => "has a process for each job; raise --numjobs",
+        _ => "is one process with a thread for each job; raise --numjobs, or take fio-rados",
     };
-    if tool != Tool::Carmine && (spec.verify || spec.verify_only) {
-        return refuse("--verify", String::new(), "does not check blocks; take --client carmine");
-    }
-    if spec.volumes > 1 && tool != Tool::FioRbd {
-        return refuse("--volumes", spec.volumes.to_string(), "loads objects, no images; take fio-rbd");
-    }
-    if spec.processes > 1 && !matches!(tool, Tool::FioRados | Tool::FioRbd) {
-        let why = match tool {
-            Tool::RadosBench => "has a process for each job; raise --numjobs",
-            _ => "is one process with a thread for each job; raise --numjobs, or take fio-rados",
-        };
-        return refuse("--processes", spec.processes.to_string(), why);
-    }
-    if tool != Tool::RadosBench {
+    let bytes = format!("({} bytes)", spec.io_bytes.unwrap_or(0));
+    let rate = spec.rate_iops.unwrap_or(0.0);
+    let is = |is_good: bool, option: &str, value: &dyn Display, why: &str| {
+        SpecError::unless(is_good, option, value, &format!("{tool} {why}"))
+    };
+    is(
+        tool == Tool::Carmine || !spec.verifies(),
+        "--verify",
+        &"",
+        "does not check blocks; take --client carmine",
+    )?;
+    is(
+        spec.volumes == 1 || tool == Tool::FioRbd,
+        "--volumes",
+        &spec.volumes,
+        "loads objects, no images; take fio-rbd",
+    )?;
+    is(spec.processes == 1 || is_fio, "--processes", &spec.processes, one_process)?;
+    if !is_bench {
         return Ok(Vec::new());
     }
-    if let Some(bytes) = spec.io_bytes {
-        let why = "ends by time only and overwrites nothing; take carmine, fio-rados or fio-rbd";
-        return refuse("--io-size or --age", format!("({bytes} bytes)"), why);
+    let by_time = "ends by time only and overwrites nothing; take carmine, fio-rados or fio-rbd";
+    is(spec.io_bytes.is_none(), "--io-size or --age", &bytes, by_time)?;
+    is(spec.rate_iops.is_none(), "--rate", &rate, "has no rate; take fio-rados")?;
+    is(spec.rw != Rw::RandRw, "--rw", &spec.rw, "either reads or writes; take fio-rados")?;
+    let order = match spec.rw {
+        Rw::Read => Some("rados bench reads in order only once: the window ends when all was read"),
+        Rw::RandWrite => {
+            Some("rados bench writes each block once, in order, into fresh objects: no random overwrites")
+        }
+        _ => None,
+    };
+    let marks = ["rados bench tells no percentiles"].into_iter().chain(order);
+    Ok(marks.map(str::to_owned).collect())
+}
+
+/// Latencies of a tool that keeps no histogram, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    pub min_ns: f64,
+    pub max_ns: f64,
+    pub mean_ns: f64,
+    pub stddev_ns: f64,
+}
+
+/// Everything that a tool told about its window.
+#[derive(Clone, Debug, Default)]
+pub struct HostedFigures {
+    /// Its version, as in fio's results.
+    pub version: String,
+    /// Length of its window.
+    pub seconds: f64,
+    /// Operations, bytes, and latencies where it keeps a histogram.
+    pub result: JobResult,
+    /// fio's own `jobs[]`.
+    pub jobs: Option<Value>,
+    /// For a tool without a histogram.
+    pub latency: Option<Latency>,
+}
+
+impl HostedFigures {
+    /// Figures of several processes that ran at the same time.
+    pub fn merged(all: &[HostedFigures]) -> HostedFigures {
+        if let [one] = all {
+            return one.clone();
+        }
+        HostedFigures {
+            version: all.first().map(|f| f.version.clone()).unwrap_or_default(),
+            seconds: all.iter().map(|f| f.seconds).fold(0.0, f64::max),
+            result: JobResult::merged(all.iter().map(|f| &f.result)),
+            jobs: None,
+            latency: merged_latency(all),
+        }
     }
-    if let Some(rate) = spec.rate_iops {
-        return refuse("--rate", rate.to_string(), "has no rate; take fio-rados");
+
+    /// `jobs[]` in fio's shape. `spec` is the load that was asked for.
+    pub fn jobs(&self, spec: &LoadSpec) -> Value {
+        let own = || crate::fio::jobs(spec, &self.result, self.seconds);
+        let mut jobs = self.jobs.clone().unwrap_or_else(own);
+        let Some(latency) = self.latency else { return jobs };
+        for (name, stats) in [("read", &self.result.read), ("write", &self.result.write)] {
+            for kind in ["clat_ns", "lat_ns"].into_iter().filter(|_| stats.ops > 0) {
+                // Percentiles are left out: absent, not zero.
+                jobs[0][name][kind] = json!({
+                    "min": latency.min_ns.round() as u64,
+                    "max": latency.max_ns.round() as u64,
+                    "mean": latency.mean_ns,
+                    "stddev": latency.stddev_ns,
+                    "N": stats.ops,
+                });
+            }
+        }
+        jobs
     }
-    if spec.rw == Rw::RandRw {
-        return refuse("--rw", spec.rw.to_string(), "either reads or writes; take fio-rados");
+}
+
+/// Each process counts by its operations; the spread between the processes' means is small beside their own.
+fn merged_latency(all: &[HostedFigures]) -> Option<Latency> {
+    let known: Vec<(f64, Latency)> =
+        all.iter().filter_map(|f| Some((f.result.ops() as f64, f.latency?))).collect();
+    let ops: f64 = known.iter().map(|(ops, _)| ops).sum();
+    if ops <= 0.0 {
+        return None;
     }
-    let mut marks = vec!["rados bench tells no percentiles".to_owned()];
-    if spec.rw == Rw::Read {
-        marks.push("rados bench reads in order only once: the window ends when all was read".into());
-    }
-    if spec.rw == Rw::RandWrite {
-        marks.push(
-            "rados bench writes each block once, in order, into fresh objects: no random overwrites".into(),
-        );
-    }
-    Ok(marks)
+    let weighted = |value: fn(&Latency) -> f64| known.iter().map(|(n, l)| n * value(l)).sum::<f64>() / ops;
+    Some(Latency {
+        min_ns: known.iter().map(|(_, l)| l.min_ns).fold(f64::INFINITY, f64::min),
+        max_ns: known.iter().map(|(_, l)| l.max_ns).fold(0.0, f64::max),
+        mean_ns: weighted(|l| l.mean_ns),
+        stddev_ns: weighted(|l| l.stddev_ns.powi(2)).sqrt(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::DirStats;
 
     #[test]
     fn words() {
@@ -118,5 +197,33 @@ mod tests {
         }
         let write = LoadSpec { rw: Rw::RandWrite, ..LoadSpec::default() };
         assert!(check(Tool::RadosBench, &write).unwrap().iter().any(|mark| mark.contains("fresh objects")));
+    }
+
+    fn one(ops: u64, mean_ns: f64) -> HostedFigures {
+        let latency = Latency { min_ns: mean_ns / 2.0, max_ns: mean_ns * 3.0, mean_ns, stddev_ns: 10.0 };
+        HostedFigures {
+            version: "v".into(),
+            seconds: 2.0,
+            result: JobResult { read: DirStats::counted(ops, ops * 4096), ..JobResult::default() },
+            jobs: None,
+            latency: Some(latency),
+        }
+    }
+
+    #[test]
+    fn processes_are_merged_by_their_operations() {
+        let all = HostedFigures::merged(&[one(100, 1000.0), one(300, 2000.0)]);
+        let latency = all.latency.unwrap();
+        assert_eq!((all.result.ops(), all.result.read.bytes, all.seconds), (400, 400 * 4096, 2.0));
+        assert_eq!((latency.mean_ns, latency.min_ns, latency.max_ns), (1750.0, 500.0, 6000.0));
+    }
+
+    #[test]
+    fn what_is_not_known_is_absent() {
+        let jobs = one(100, 1000.0).jobs(&LoadSpec::default());
+        let read = &jobs[0]["read"];
+        assert_eq!((&read["clat_ns"]["mean"], &read["iops"]), (&json!(1000.0), &json!(50.0)));
+        assert!(read["clat_ns"].get("percentile").is_none());
+        assert_eq!(jobs[0]["write"]["total_ios"], 0);
     }
 }

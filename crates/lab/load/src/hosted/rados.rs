@@ -1,8 +1,7 @@
 //! `rados bench`. It prints text while it runs, and a summary at its end; latencies have no percentiles.
 
-use super::figures::counted;
 use super::{ClusterAccess, HostedFigures, Latency};
-use crate::result::JobResult;
+use crate::result::{DirStats, JobResult};
 use crate::spec::{LoadSpec, Rw, show_bytes};
 
 /// A prefill ends by its number of objects; this only bounds it.
@@ -15,42 +14,34 @@ pub fn run_name(spec: &LoadSpec, job: u32) -> String {
     format!("carmine-{size}-{object}-{bs}-job{job}of{}", spec.numjobs)
 }
 
-fn base(place: &ClusterAccess) -> Vec<String> {
-    ["-c", &place.conf, "-p", &place.pool, "bench"].map(str::to_owned).to_vec()
+fn bench(place: &ClusterAccess, rest: &str) -> Vec<String> {
+    let place = ["-c", &place.conf, "-p", &place.pool, "bench"];
+    place.into_iter().chain(rest.split(' ')).map(str::to_owned).collect()
 }
 
 /// Arguments of one job's load for `millis` (whole seconds, rounded up).
 pub fn arguments(spec: &LoadSpec, place: &ClusterAccess, job: u32, millis: u64) -> Vec<String> {
-    let verb = match spec.rw {
-        Rw::Write | Rw::RandWrite => "write",
-        Rw::Read => "seq",
-        Rw::RandRead | Rw::RandRw => "rand",
-    };
-    let mut args = base(place);
-    args.extend([millis.div_ceil(1000).to_string(), verb.into(), "-t".into(), spec.iodepth.to_string()]);
-    if spec.rw.writes() {
+    let (seconds, depth, name) = (millis.div_ceil(1000), spec.iodepth, run_name(spec, job));
+    let (bs, object) = (spec.bs_bytes, spec.object_size_bytes);
+    let rest = match spec.rw {
         // Names of its own: what is read must not be overwritten, and goes away with the run.
-        args.extend(sizes(spec));
-        args.extend(["--run-name".into(), format!("{}-written", run_name(spec, job))]);
-    } else {
-        args.extend(["--no-verify".into(), "--run-name".into(), run_name(spec, job)]);
-    }
-    args
+        Rw::Write | Rw::RandWrite => {
+            format!("{seconds} write -t {depth} -b {bs} -O {object} --run-name {name}-written")
+        }
+        Rw::Read => format!("{seconds} seq -t {depth} --no-verify --run-name {name}"),
+        Rw::RandRead | Rw::RandRw => format!("{seconds} rand -t {depth} --no-verify --run-name {name}"),
+    };
+    bench(place, &rest)
 }
 
 /// Arguments that write what a job reads.
 pub fn prefill_arguments(spec: &LoadSpec, place: &ClusterAccess, job: u32) -> Vec<String> {
-    let mut args = base(place);
     let objects = (spec.objects() / u64::from(spec.numjobs.max(1))).max(1);
-    args.extend([PREFILL_SECONDS.to_string(), "write".into(), "-t".into(), "64".into()]);
-    args.extend(sizes(spec));
-    args.extend(["--max-objects".into(), objects.to_string(), "--no-cleanup".into()]);
-    args.extend(["--run-name".into(), run_name(spec, job)]);
-    args
-}
-
-fn sizes(spec: &LoadSpec) -> [String; 4] {
-    ["-b".into(), spec.bs_bytes.to_string(), "-O".into(), spec.object_size_bytes.to_string()]
+    let (bs, object, name) = (spec.bs_bytes, spec.object_size_bytes, run_name(spec, job));
+    let rest = format!(
+        "{PREFILL_SECONDS} write -t 64 -b {bs} -O {object} --max-objects {objects} --no-cleanup --run-name {name}"
+    );
+    bench(place, &rest)
 }
 
 /// True for the line that `rados bench` prints when its first requests are about to be sent.
@@ -69,7 +60,8 @@ pub fn parse(text: &str) -> Result<HostedFigures, String> {
     };
     let seconds = find("Total time run").ok_or("rados bench printed no summary")?;
     let (reads, writes) = (find("Total reads made"), find("Total writes made"));
-    let bytes_of = |ops: f64, name: &str| counted(ops as u64, ops as u64 * find(name).unwrap_or(0.0) as u64);
+    let bytes_of =
+        |ops: f64, name: &str| DirStats::counted(ops as u64, ops as u64 * find(name).unwrap_or(0.0) as u64);
     let result = JobResult {
         read: reads.map(|ops| bytes_of(ops, "Read size")).unwrap_or_default(),
         write: writes.map(|ops| bytes_of(ops, "Write size")).unwrap_or_default(),

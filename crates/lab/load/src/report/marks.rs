@@ -21,44 +21,54 @@ const LITTLE_MAX: f64 = 1.1;
 
 /// Remarks about a window.
 pub(super) fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) -> Vec<String> {
-    let mut marks = Vec::new();
-    if context.setting.shared {
-        marks.push("SHARED: reactors, aliens or clients share CPUs; figures per core are left out".into());
-    }
-    let wall = seconds(window.wall_ns);
-    marks.extend(smoke(&result.iops_samples(wall), wall));
-    if window.osds.iter().any(|o| o.reactors.is_empty()) {
-        marks.push("an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".into());
-    }
-    marks.extend(noise(window, facts));
-    marks.extend(unsteady(result, wall));
-    if facts.get(Figure::PgRatio).is_some_and(|ratio| ratio >= UNEVEN) {
-        marks.push(format!("IMBALANCED: {}; raise --pgs", facts.name(Figure::PgRatio)));
-    }
-    if window.drain.is_some_and(|d| !d.finished) {
-        marks.push("the OSDs' background work had not ended when the wait for it was given up: some of it is not charged".into());
-    }
-    if window.instrument.is_some_and(|i| !i.apart) {
-        marks.push("SHARED: every CPU is an OSD's, so the sampler ran on them, too".into());
-    }
-    if window.counters.is_some_and(|c| c.user_only) {
-        marks.push("cycles and instructions are those of user mode: this user may not count the kernel's (as root: sysctl kernel.perf_event_paranoid=1)".into());
-    }
-    let client_wait =
-        ratio(result.client.wait_ns as f64 * 100.0, result.client.wall_ns as f64).unwrap_or(0.0);
-    if client_wait >= DISTURBED && !context.setting.in_process {
-        marks.push(format!(
-            "NOISY: a generator thread was without a CPU for {client_wait:.0} % of the window"
-        ));
-    }
-    if context.setting.in_process {
-        let guests = ratio(guests_seconds(window), wall).unwrap_or(0.0);
-        marks.push(format!(
-            "in-process load: the generator's CPU time is part of the OSD's; controller and monitor used {:.1} % of a CPU",
-            guests * 100.0
-        ));
-    }
-    marks
+    let (wall, setting) = (seconds(window.wall_ns), &context.setting);
+    let rates = result.iops_samples(wall);
+    let at_least = |figure: Figure, least: f64| facts.get(figure).is_some_and(|value| value >= least);
+    let machine = &window.machine;
+    let disturbed = DISTURBED / 100.0 * f64::from(machine.cpus.max(1));
+    let client_wait = ratio(result.client.wait_ns as f64 * 100.0, result.client.wall_ns as f64);
+    let client_wait = client_wait.filter(|part| *part >= DISTURBED && !setting.in_process);
+    let guests = ratio(guests_seconds(window) * 100.0, wall).unwrap_or(0.0);
+    let marks = [
+        setting.shared.then(|| "SHARED: reactors, aliens or clients share CPUs; figures per core are left out".to_owned()),
+        smoke(&rates, wall),
+        window.osds.iter().any(|osd| osd.reactors.is_empty()).then(|| {
+            "an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".to_owned()
+        }),
+        at_least(Figure::Waiting, DISTURBED).then(|| {
+            let part = facts.percent(Figure::Waiting);
+            format!("NOISY: reactors were ready but without a CPU for {part} of the window")
+        }),
+        (machine.idle_baseline_cores > disturbed).then(|| {
+            let (cores, cpus) = (machine.idle_baseline_cores, counted(machine.cpus as usize, "CPU"));
+            format!("NOISY: {cores:.2} of {cpus} went to other work before the load")
+        }),
+        (machine.steal_ns as f64 > disturbed * window.wall_ns as f64).then(|| {
+            format!("NOISY: the hypervisor took {:.2} CPU seconds away", seconds(machine.steal_ns))
+        }),
+        carmine_stats::trend(&rates).filter(|trend| trend.unsteady).map(|trend| {
+            let (percent, p) = (trend.drift * 100.0, trend.p);
+            format!("UNSTEADY: IOPS drifted by {percent:+.0} % over the window (p = {p:.3})")
+        }),
+        at_least(Figure::PgRatio, UNEVEN)
+            .then(|| format!("IMBALANCED: {}; raise --pgs", facts.name(Figure::PgRatio))),
+        window.drain.is_some_and(|drain| !drain.finished).then(|| {
+            "the OSDs' background work had not ended when the wait for it was given up: some of it is not charged".to_owned()
+        }),
+        window.instrument.is_some_and(|instrument| !instrument.apart).then(|| {
+            "SHARED: every CPU is an OSD's, so the sampler ran on them, too".to_owned()
+        }),
+        window.counters.is_some_and(|counters| counters.user_only).then(|| {
+            "cycles and instructions are those of user mode: this user may not count the kernel's (as root: sysctl kernel.perf_event_paranoid=1)".to_owned()
+        }),
+        client_wait.map(|part| format!("NOISY: a generator thread was without a CPU for {part:.0} % of the window")),
+        setting.in_process.then(|| {
+            format!(
+                "in-process load: the generator's CPU time is part of the OSD's; controller and monitor used {guests:.1} % of a CPU"
+            )
+        }),
+    ];
+    marks.into_iter().flatten().collect()
 }
 
 /// Operations in flight on average by Little's law, IOPS × mean latency; `None` without the latency of every operation.
@@ -99,14 +109,6 @@ fn smoke(iops_samples: &[f64], wall_s: f64) -> Option<String> {
     ))
 }
 
-/// IOPS that rose or fell over the window.
-fn unsteady(result: &JobResult, wall_s: f64) -> Option<String> {
-    let per_sample: Vec<f64> = result.iops_samples(wall_s);
-    let trend = carmine_stats::trend(&per_sample).filter(|t| t.unsteady)?;
-    let percent = trend.drift * 100.0;
-    Some(format!("UNSTEADY: IOPS drifted by {percent:+.0} % over the window (p = {:.3})", trend.p))
-}
-
 /// CPU time that others than the OSDs had on the OSDs' CPUs when there is no generator: the controller (this process), the
 /// monitor, and the sampler if it had no CPU of its own.
 pub(super) fn guests_seconds(window: &Window) -> f64 {
@@ -117,51 +119,9 @@ pub(super) fn guests_seconds(window: &Window) -> f64 {
 /// More than what is possible.
 pub(super) fn above(raw: &Percentages) -> Vec<String> {
     let raw = [("device", raw.device), ("messenger", raw.messenger)];
-    let above =
-        raw.into_iter().filter_map(|(what, percent)| Some((what, percent.filter(|p| *p >= RAW_WRONG)?)));
-    let text = |(what, percent)| {
+    let above = raw.into_iter().filter_map(|(what, percent)| Some((what, percent?)));
+    let above = above.filter(|(_, percent)| *percent >= RAW_WRONG).map(|(what, percent)| {
         format!("ABOVE: {percent:.0} % of the raw {what}: a cache answered, or the baseline is wrong")
-    };
-    above.map(text).collect()
-}
-
-/// What other processes did to the measurement.
-fn noise(window: &Window, facts: &Facts) -> Vec<String> {
-    let mut marks = Vec::new();
-    if facts.get(Figure::Waiting).is_some_and(|part| part >= DISTURBED) {
-        let part = facts.percent(Figure::Waiting);
-        marks.push(format!("NOISY: reactors were ready but without a CPU for {part} of the window"));
-    }
-    let machine = &window.machine;
-    let disturbed = DISTURBED / 100.0 * f64::from(machine.cpus.max(1));
-    if machine.idle_baseline_cores > disturbed {
-        let (cores, cpus) = (machine.idle_baseline_cores, counted(machine.cpus as usize, "CPU"));
-        marks.push(format!("NOISY: {cores:.2} of {cpus} went to other work before the load"));
-    }
-    if machine.steal_ns as f64 > disturbed * window.wall_ns as f64 {
-        marks.push(format!("NOISY: the hypervisor took {:.2} CPU seconds away", seconds(machine.steal_ns)));
-    }
-    marks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::smoke;
-
-    #[test]
-    fn a_window_is_long_enough_if_it_shows_the_mean() {
-        let steady = [1000.0, 1040.0, 980.0, 1010.0].repeat(5);
-        assert_eq!(smoke(&steady, 10.0), None);
-        assert!(
-            smoke(&steady, 5.0)
-                .is_some_and(|mark| mark == "SMOKE: a window of 5.0 s says little; take 10 s or more")
-        );
-        let wild = [1000.0, 1000.0, 400.0, 400.0].repeat(5);
-        assert!(
-            smoke(&wild, 10.0).is_some_and(|mark| mark.contains("known within 32 %; take more than 10 s")),
-            "{:?}",
-            smoke(&wild, 10.0)
-        );
-        assert_eq!((smoke(&wild.repeat(24), 240.0), smoke(&[], 30.0)), (None, None));
-    }
+    });
+    above.collect()
 }

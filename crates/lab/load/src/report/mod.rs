@@ -1,13 +1,11 @@
 //! The object `carmine` of a result, and the table: figures per core, of the window's kernel accounting.
 
-mod costs;
 mod marks;
 mod shape;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use carmine_metrics::SparseHistogram;
 use serde_json::{Value, json};
 
 use crate::baseline::Achieved;
@@ -15,8 +13,7 @@ use crate::fio;
 use crate::result::{DirStats, JobResult};
 use crate::spec::LoadSpec;
 use crate::verdict::{Evidence, Facts};
-use crate::window::{CounterWindow, OsdWindow, ReactorWindow, Window};
-use costs::{device_reads, hops_per_op, machine_seconds};
+use crate::window::{OsdWindow, ReactorWindow, Window};
 
 pub use shape::{CacheState, Context, CpuSeconds, LatencyHistograms, OsdReport, PerCore, Report, Setting};
 pub use table::table;
@@ -39,31 +36,26 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
 
 /// Makes the report of a window.
 pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context: Context) -> Report {
-    let wall = seconds(window.wall_ns);
-    let ops = result.ops() as f64;
+    let (wall, ops, osds) = (seconds(window.wall_ns), result.ops() as f64, &window.osds);
     let iops = ratio(ops, wall).unwrap_or(0.0);
     let osd_ops = result.read.ops as f64 + result.write.ops as f64 * f64::from(context.size.max(1));
     let osd_iops = ratio(osd_ops, wall).unwrap_or(0.0);
     // Controller and monitor sit on a reactor's CPU when the machine has no other: while they sleep, the reactor has it to itself.
     context.setting.shared |= context.setting.in_process && marks::guests_seconds(window) > GUESTS_MAX * wall;
-    let kernel: f64 = window.osds.iter().map(|o| seconds(o.process.cpu_ns)).sum();
-    let spin: f64 = window.osds.iter().map(|o| seconds(o.spin_ns())).sum();
+    let Context { setting, drives, .. } = &context;
+    let (shared, in_process) = (setting.shared, setting.in_process);
+    let kernel = seconds(window.osds_ns());
+    let spin: f64 = osds.iter().map(|osd| seconds(osd.sum(|r| r.spin_ns))).sum();
     // What a load puts off is its own cost: one sum is behind every figure per operation, core used and core busy.
-    let drain = window.drain.map_or(0.0, |d| seconds(d.cpu_ns));
+    let drain = window.drain.map_or(0.0, |drain| seconds(drain.cpu_ns));
     let osd_cpu = kernel + drain;
-    let clocks_known = window.osds.iter().all(|o| !o.reactors.is_empty());
-    let achieved = Achieved {
-        iops,
-        osd_iops,
-        drives: context.drives.unwrap_or(0),
-        pairs: pairs(spec, window, &context),
-    };
-    let raw = context
-        .setting
-        .baseline
-        .as_ref()
-        .map(|b| b.percentages(spec, &context.setting.flush_mode, &achieved))
-        .unwrap_or_default();
+    let clocks_known = osds.iter().all(|osd| !osd.reactors.is_empty());
+    // A generator thread and a reactor can work side by side.
+    let pairs = spec.numjobs.min(osds.iter().map(|osd| osd.reactors.len() as u32).sum::<u32>().max(1));
+    let pairs = if in_process { 0 } else { pairs };
+    let achieved = Achieved { iops, osd_iops, drives: drives.unwrap_or(0), pairs };
+    let raw = setting.baseline.as_ref().map(|b| b.percentages(spec, &setting.flush_mode, &achieved));
+    let raw = raw.unwrap_or_default();
     let evidence = Evidence {
         percent_of_device: raw.device,
         percent_of_messenger: raw.messenger,
@@ -72,18 +64,23 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let facts = Facts::of(window, &evidence);
     let verdict = facts.verdict();
     let ops_in_flight = marks::in_flight(result, wall);
-    let mut marks = std::mem::take(&mut context.marks);
-    marks.extend(marks::marks(result, window, &context, &facts));
-    marks.extend(marks::little(spec, ops_in_flight));
     let above = marks::above(&raw);
     let above_baseline = !above.is_empty();
-    marks.extend(above);
-    marks.extend(raw.refused);
-    let (shared, in_process) = (context.setting.shared, context.setting.in_process);
+    let more = marks::marks(result, window, &context, &facts);
+    let little = marks::little(spec, ops_in_flight);
+    let marks = context.marks.iter().cloned().chain(more).chain(little).chain(above).chain(raw.refused);
     let alone = |figure: Option<f64>| figure.filter(|_| !shared);
+    let per_op = |counted: Option<u64>| ratio(counted? as f64, ops);
+    let per_client_byte = |bytes: u64| ratio(bytes as f64, (result.read.bytes + result.write.bytes) as f64);
+    let disk = osds.iter().map(|osd| osd.process.device_read_bytes + osd.process.device_write_bytes).sum();
+    let wire: Option<u64> = osds.iter().map(|osd| osd.wire_bytes).sum();
+    let hops: Option<u64> = osds.iter().map(|osd| osd.hopped_ops).sum();
+    let sampler = window.instrument.map(|instrument| instrument.cores);
+    let generator = ratio(seconds(window.machine.generator_ns), wall);
+    let histogram = |stats: &DirStats| (stats.ops > 0).then(|| stats.latency_ns.to_sparse());
     Report {
         load: spec.clone(),
-        osds: window.osds.iter().map(osd_report).collect(),
+        osds: osds.iter().map(osd_report).collect(),
         window_seconds: wall,
         iops,
         osd_iops,
@@ -94,21 +91,21 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
             busy: alone(ratio(ops, osd_cpu - spin).filter(|_| clocks_known)),
         },
         osd_cpu_us_per_op: ratio(osd_cpu * 1e6, ops).filter(|_| kernel > 0.0),
-        machine_cpu_us_per_op: machine_seconds(&window.machine, wall, kernel)
-            .and_then(|s| ratio((s + drain) * 1e6, ops)),
-        cycles_per_op: counted(window, ops, |c| c.cycles),
-        instructions_per_op: counted(window, ops, |c| c.instructions),
-        client_cores_used: ratio(seconds(window.machine.generator_ns), wall)
-            .map(|cores| (cores - window.instrument.map_or(0.0, |i| i.cores)).max(0.0))
+        machine_cpu_us_per_op: machine_seconds(window, wall).and_then(|s| ratio((s + drain) * 1e6, ops)),
+        cycles_per_op: per_op(window.counters.and_then(|counters| counters.cycles)),
+        instructions_per_op: per_op(window.counters.and_then(|counters| counters.instructions)),
+        client_cores_used: generator
+            .map(|cores| (cores - sampler.unwrap_or(0.0)).max(0.0))
             .filter(|_| !in_process),
-        hops_per_op: hops_per_op(window, ops).filter(|_| clocks_known),
+        hops_per_op: per_op(hops.or_else(|| Some(osds.iter().map(|osd| osd.sum(|r| r.hops)).sum())))
+            .filter(|_| clocks_known),
         device_reads_per_client_read: device_reads(spec, window)
             .and_then(|n| ratio(n, result.read.ops as f64)),
-        device_bytes_per_client_byte: context
-            .drives
-            .and_then(|_| costs::device_bytes_per_client_byte(window, result)),
-        wire_bytes_per_client_byte: costs::wire_bytes_per_client_byte(window, result).filter(|_| !in_process),
-        iops_per_drive: context.drives.and_then(|drives| ratio(iops, f64::from(drives))),
+        device_bytes_per_client_byte: drives.and_then(|_| per_client_byte(disk)).filter(|_| !osds.is_empty()),
+        wire_bytes_per_client_byte: wire
+            .and_then(per_client_byte)
+            .filter(|_| !osds.is_empty() && !in_process),
+        iops_per_drive: drives.and_then(|drives| ratio(iops, f64::from(drives))),
         latency_histogram: LatencyHistograms {
             read: histogram(&result.read),
             write: histogram(&result.write),
@@ -117,10 +114,14 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         percent_of_device: raw.device,
         percent_of_messenger: raw.messenger,
         above_baseline,
-        throttled_seconds: throttled_seconds(window),
+        throttled_seconds: osds
+            .iter()
+            .filter_map(|osd| osd.process.throttled_ns)
+            .reduce(|a, b| a + b)
+            .map(seconds),
         drain: window.drain,
         metrics: window.metrics.clone(),
-        instrument_cores: window.instrument.map(|i| i.cores),
+        instrument_cores: sampler,
         profile: None,
         machine: window.machine,
         devices: window.devices.clone(),
@@ -131,29 +132,26 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         abandoned: result.abandoned,
         verify: result.verify.clone(),
         behind_ns: result.behind_ns,
-        marks,
+        marks: marks.collect(),
         setting: context.setting,
     }
 }
 
-/// What a processor counted, for each operation.
-fn counted(window: &Window, ops: f64, of: fn(&CounterWindow) -> Option<u64>) -> Option<f64> {
-    ratio(window.counters.as_ref().and_then(of)? as f64, ops)
+/// Busy time of all CPUs less the idle baseline, the generator, the controller and the monitor. It has the OSDs' own CPU
+/// time in it: less than most of that means that the baseline did not hold, and the figure is worth nothing.
+fn machine_seconds(window: &Window, wall: f64) -> Option<f64> {
+    let machine = &window.machine;
+    let others = machine.idle_baseline_cores * wall + seconds(machine.generator_ns + machine.mon_ns);
+    let left = seconds(machine.busy_ns) - others;
+    (left >= 0.9 * seconds(window.osds_ns())).then_some(left)
 }
 
-/// Pairs of a generator thread and a reactor that can work side by side.
-fn pairs(spec: &LoadSpec, window: &Window, context: &Context) -> u32 {
-    let reactors = window.osds.iter().map(|o| o.reactors.len() as u32).sum::<u32>();
-    if context.setting.in_process { 0 } else { spec.numjobs.min(reactors.max(1)) }
-}
-
-fn histogram(stats: &DirStats) -> Option<SparseHistogram> {
-    (stats.ops > 0).then(|| stats.latency_ns.to_sparse())
-}
-
-fn throttled_seconds(window: &Window) -> Option<f64> {
-    let known: Vec<u64> = window.osds.iter().filter_map(|o| o.process.throttled_ns).collect();
-    (!known.is_empty()).then(|| seconds(known.iter().sum()))
+/// The store's own count, or else the kernel's bytes in blocks of the load.
+fn device_reads(spec: &LoadSpec, window: &Window) -> Option<f64> {
+    let counted: Option<u64> = window.osds.iter().map(|osd| osd.device_reads).sum();
+    let bytes: u64 = window.osds.iter().map(|osd| osd.process.device_read_bytes).sum();
+    let reads = counted.map(|n| n as f64).or_else(|| ratio(bytes as f64, spec.bs_bytes as f64));
+    reads.filter(|_| spec.rw.reads() && !window.osds.is_empty())
 }
 
 fn evidence(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Context) -> Evidence {
@@ -176,9 +174,9 @@ fn evidence(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Cont
 
 fn osd_report(osd: &OsdWindow) -> OsdReport {
     // A peer's RocksDB has threads of these names, too, but nothing else of it is told apart.
-    let known = |seconds: f64| (!osd.reactors.is_empty()).then_some(seconds);
-    let sum = |clock: fn(&ReactorWindow) -> u64| known(seconds(osd.reactors.iter().map(clock).sum()));
-    let rocksdb = osd.rocksdb_ns();
+    let known = |ns: u64| (!osd.reactors.is_empty()).then_some(seconds(ns));
+    let sum = |clock: fn(&ReactorWindow) -> u64| known(osd.sum(clock));
+    let (flush_ns, compaction_ns) = osd.rocksdb_ns();
     OsdReport {
         id: osd.id,
         pid: osd.process.pid,
@@ -187,10 +185,10 @@ fn osd_report(osd: &OsdWindow) -> OsdReport {
             spin: sum(|r| r.spin_ns),
             sleep: sum(|r| r.sleep_ns),
             wait: sum(|r| r.wait_ns),
-            alien: known(seconds(osd.alien_ns())),
-            rocksdb_feeder: known(seconds(osd.feeder_ns.unwrap_or(0))),
-            rocksdb_flush: known(seconds(rocksdb.flush)),
-            rocksdb_compaction: known(seconds(rocksdb.compaction)),
+            alien: known(osd.alien_ns()),
+            rocksdb_feeder: known(osd.feeder_ns.unwrap_or(0)),
+            rocksdb_flush: known(flush_ns),
+            rocksdb_compaction: known(compaction_ns),
             kernel_total: seconds(osd.process.cpu_ns),
         },
         rss_bytes: osd.process.rss_bytes,

@@ -140,7 +140,6 @@ pub struct Report {
     /// Client IOPS × replicas of writes, as OSDs see it.
     pub osd_iops: f64,
     /// Operations in flight on average: IOPS × mean latency (Little's law); `None` if not every latency is known.
-    #[serde(default)]
     pub ops_in_flight: Option<f64>,
     pub iops_per_core: PerCore,
     /// CPU time of all OSD processes, `drain` included.
@@ -148,10 +147,10 @@ pub struct Report {
     /// CPU time of the machine without the generator, the controller and the monitor, `drain` included.
     pub machine_cpu_us_per_op: Option<f64>,
     /// Processor cycles of the OSDs for each client operation. Absent where no hardware counts them (most virtual machines).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_per_op: Option<f64>,
     /// The same of instructions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_op: Option<f64>,
     pub client_cores_used: Option<f64>,
     pub hops_per_op: Option<f64>,
@@ -180,7 +179,7 @@ pub struct Report {
     /// CPU of the sampler (`--samples`) in cores: the instrument's own cost. `None` without samples.
     pub instrument_cores: Option<f64>,
     /// The flamegraph that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
@@ -188,7 +187,6 @@ pub struct Report {
     /// What bounded the load, as a clause with its figures.
     pub verdict_reason: String,
     /// What to try next.
-    #[serde(default)]
     pub verdict_next: String,
     pub errors: u64,
     pub abandoned: u64,

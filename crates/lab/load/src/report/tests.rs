@@ -2,7 +2,7 @@ use super::*;
 use crate::profile::{HotFrame, Profile, ProfileMode};
 use crate::spec::Rw;
 use crate::verdict::Limiter;
-use crate::window::{DrainWindow, MachineWindow, ProcessWindow, ThreadWindow};
+use crate::window::{CounterWindow, DrainWindow, MachineWindow, ProcessWindow, ThreadWindow};
 
 fn case(shared: bool) -> (LoadSpec, JobResult, Window, Context) {
     let spec = LoadSpec { rw: Rw::RandRw, iodepth: 16, ..LoadSpec::default() };

@@ -46,18 +46,13 @@ carmine_types::words! {
 }
 
 impl Figure {
-    /// What stands behind its value; `None` for those that are yes or no.
-    pub(super) fn unit(self) -> Option<&'static str> {
-        use Figure::{
-            Confirmed, Depth, DriveUnmeasured, Helped, HotRatio, PgRatio, RateAsked, RateMet, Refuted,
-            Seconds, Shared,
-        };
+    /// What stands behind its value, if it has one: some are yes or no.
+    pub(super) fn unit(self) -> &'static str {
         match self {
-            Shared | RateAsked | RateMet | Refuted | Helped | Confirmed | DriveUnmeasured => None,
-            Seconds => Some(" s"),
-            HotRatio | PgRatio => Some(" times"),
-            Depth => Some(""),
-            _ => Some(" %"),
+            Figure::Seconds => " s",
+            Figure::HotRatio | Figure::PgRatio => " times",
+            Figure::Depth => "",
+            _ => " %",
         }
     }
 }
@@ -65,56 +60,55 @@ impl Figure {
 /// The figures of a window; those that do not apply or are not known have no value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    values: [Option<f64>; Figure::ALL.len()],
-    /// The thread, reactor or OSD that a figure is of.
-    names: [String; Figure::ALL.len()],
+    /// The value of each figure, and the thread, reactor or OSD that it is of.
+    values: [Option<(f64, String)>; Figure::ALL.len()],
     pub(super) more_load: Option<MoreLoad>,
 }
 
 impl Facts {
     pub(crate) fn of(window: &Window, evidence: &Evidence) -> Facts {
         let mut facts = Facts { more_load: evidence.more_load.clone(), ..Facts::default() };
-        let flag = |is: bool| Some(f64::from(u8::from(is)));
-        let gain = evidence.more_load.as_ref().map(|more| (more.gain_percent(), more.own_cpus));
-        let percents = [evidence.percent_of_device, evidence.percent_of_messenger];
-        for (figure, value) in [
-            (Figure::Shared, flag(evidence.shared)),
-            (Figure::Seconds, Some(window.wall_ns as f64 / 1e9)),
-            (Figure::RateAsked, flag(evidence.rate_met.is_some())),
-            (Figure::RateMet, flag(evidence.rate_met == Some(true))),
-            (Figure::ClientThread, evidence.client_busy.map(|part| part * 100.0)),
-            (
-                Figure::ClientCpus,
-                evidence.client_cpus.map(|(used, cpus)| used / f64::from(cpus.max(1)) * 100.0),
-            ),
-            (Figure::Refuted, flag(gain.is_some_and(|(gain, own_cpus)| gain < GAIN_PERCENT && own_cpus))),
-            (Figure::Helped, flag(gain.is_some_and(|(gain, _)| gain >= GAIN_PERCENT))),
-            (Figure::Confirmed, flag(gain.is_some())),
-            (Figure::OfDevice, percents[0]),
-            (Figure::OfMessenger, percents[1]),
-            (Figure::AboveBaseline, percents.into_iter().flatten().reduce(f64::max)),
-            (Figure::DriveUnmeasured, flag(evidence.on_drive && percents[0].is_none())),
+        let more = evidence.more_load.as_ref().map(|more| (more.gain_percent(), more.own_cpus));
+        let (device, messenger) = (evidence.percent_of_device, evidence.percent_of_messenger);
+        for (figure, is) in [
+            (Figure::Shared, evidence.shared),
+            (Figure::RateAsked, evidence.rate_met.is_some()),
+            (Figure::RateMet, evidence.rate_met == Some(true)),
+            (Figure::Refuted, more.is_some_and(|(gain, own_cpus)| gain < GAIN_PERCENT && own_cpus)),
+            (Figure::Helped, more.is_some_and(|(gain, _)| gain >= GAIN_PERCENT)),
+            (Figure::Confirmed, more.is_some()),
+            (Figure::DriveUnmeasured, evidence.on_drive && device.is_none()),
         ] {
-            facts.set(figure, value, String::new());
+            facts.set(figure, f64::from(u8::from(is)), String::new());
+        }
+        for (figure, value) in [
+            (Figure::Seconds, Some(window.wall_ns as f64 / 1e9)),
+            (Figure::ClientThread, evidence.client_busy.map(|part| part * 100.0)),
+            (Figure::OfDevice, device),
+            (Figure::OfMessenger, messenger),
+            (Figure::AboveBaseline, device.into_iter().chain(messenger).reduce(f64::max)),
+        ] {
+            value.into_iter().for_each(|value| facts.set(figure, value, String::new()));
         }
         if let Some((used, cpus)) = evidence.client_cpus {
-            facts.names[Figure::ClientCpus as usize] =
-                format!("{used:.2} of its {}", counted(cpus as usize, "CPU"));
+            let name = format!("{used:.2} of its {}", counted(cpus as usize, "CPU"));
+            facts.set(Figure::ClientCpus, used / f64::from(cpus.max(1)) * 100.0, name);
         }
         if window.wall_ns > 0 {
-            facts.reactors(window, evidence);
+            facts.cluster(window, evidence);
+            facts.reactors(window, evidence.client_busy.is_some());
             window.osds.iter().for_each(|osd| facts.osd(osd, window.wall_ns as f64));
         }
         facts
     }
 
     pub(crate) fn get(&self, figure: Figure) -> Option<f64> {
-        self.values.get(figure as usize).copied().flatten()
+        self.values[figure as usize].as_ref().map(|(value, _)| *value)
     }
 
     /// What a figure is of; empty if that is clear.
     pub(crate) fn name(&self, figure: Figure) -> &str {
-        self.names.get(figure as usize).map_or("", String::as_str)
+        self.values[figure as usize].as_ref().map_or("", |(_, name)| name)
     }
 
     /// `95 %`
@@ -122,76 +116,74 @@ impl Facts {
         format!("{:.0} %", self.get(figure).unwrap_or(0.0))
     }
 
-    pub(super) fn set(&mut self, figure: Figure, value: Option<f64>, name: String) {
-        let at = figure as usize;
-        (self.values[at], self.names[at]) = (value, name);
+    pub(super) fn set(&mut self, figure: Figure, value: f64, name: String) {
+        self.values[figure as usize] = Some((value, name));
     }
 
-    /// Keeps the largest value.
-    fn raise(&mut self, figure: Figure, value: f64, name: impl FnOnce() -> String) {
-        if self.get(figure).is_none_or(|most| value > most) {
-            self.set(figure, Some(value), name());
+    /// Keeps the largest value; true if that is this one.
+    fn raise(&mut self, figure: Figure, value: f64, name: &str) -> bool {
+        let is_most = self.get(figure).is_none_or(|most| value > most);
+        if is_most {
+            self.set(figure, value, name.to_owned());
         }
+        is_most
     }
 
-    /// Figures over all reactors.
-    fn reactors(&mut self, window: &Window, evidence: &Evidence) {
-        let wall = window.wall_ns as f64;
-        let reactors = || window.osds.iter().flat_map(|osd| osd.reactors.iter().map(move |r| (osd, r)));
-        let count = reactors().count() as f64;
-        let machine = &window.machine;
+    /// Figures of all OSDs and the machine together.
+    fn cluster(&mut self, window: &Window, evidence: &Evidence) {
+        let (wall, machine, osds_ns) = (window.wall_ns as f64, &window.machine, window.osds_ns());
         if machine.cpus > 0 {
-            let osds: u64 = window.osds.iter().map(|osd| osd.process.cpu_ns).sum();
-            let others_ns = machine.busy_ns.saturating_sub(osds + machine.generator_ns + machine.mon_ns);
-            self.set(Figure::Others, Some(others_ns as f64 / wall * 100.0), String::new());
+            let others_ns = machine.busy_ns.saturating_sub(osds_ns + machine.generator_ns + machine.mon_ns);
+            self.set(Figure::Others, others_ns as f64 / wall * 100.0, String::new());
         }
-        let depth = evidence.depth / count.max(1.0);
-        let raw = |percent: Option<f64>, what| percent.map(|n| format!("{n:.0} % of the raw {what}"));
+        let reactors: usize = window.osds.iter().map(|osd| osd.reactors.len()).sum();
+        let depth = evidence.depth / reactors.max(1) as f64;
+        let raw = [(evidence.percent_of_device, "device"), (evidence.percent_of_messenger, "messenger")];
         let raw =
-            [raw(evidence.percent_of_device, "device"), raw(evidence.percent_of_messenger, "messenger")];
-        let raw = raw.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+            raw.into_iter().filter_map(|(part, what)| Some(format!("{:.0} % of the raw {what}", part?)));
+        let raw = raw.collect::<Vec<_>>().join(" and ");
         let gave = if raw.is_empty() { raw } else { format!(", which gave {raw}") };
-        let text = format!("{depth:.1} operations in flight for each reactor{gave}");
-        self.set(Figure::Depth, Some(depth), text);
-        if window.osds.iter().any(|osd| osd.reactors.is_empty()) && evidence.allocated_cores > 0.0 {
-            let used: u64 = window.osds.iter().map(|osd| osd.process.cpu_ns).sum();
-            let part = used as f64 / (wall * evidence.allocated_cores);
-            self.set(Figure::CpusUsed, Some(part * 100.0), format!("{} CPUs", evidence.allocated_cores));
+        self.set(Figure::Depth, depth, format!("{depth:.1} operations in flight for each reactor{gave}"));
+        let cores = evidence.allocated_cores;
+        if cores > 0.0 && window.osds.iter().any(|osd| osd.reactors.is_empty()) {
+            self.set(Figure::CpusUsed, osds_ns as f64 / (wall * cores) * 100.0, format!("{cores} CPUs"));
         }
-        if count == 0.0 {
-            return;
-        }
+    }
+
+    /// Figures over all reactors. In-process load is made on each reactor alike: none of them is `hot`.
+    fn reactors(&mut self, window: &Window, may_be_hot: bool) {
+        let reactors: Vec<(&OsdWindow, &ReactorWindow)> =
+            window.osds.iter().flat_map(|osd| osd.reactors.iter().map(move |r| (osd, r))).collect();
+        let (part, count) = (100.0 / window.wall_ns as f64, reactors.len() as f64);
+        let work =
+            |r: &ReactorWindow| r.busy_ns as f64 * 100.0 / (r.busy_ns + r.spin_ns + r.sleep_ns).max(1) as f64;
+        let pgs = |r: &ReactorWindow| f64::from(r.pgs.unwrap_or(0));
         let mean = |of: &dyn Fn(&OsdWindow, &ReactorWindow) -> f64| {
-            reactors().map(|(osd, r)| of(osd, r)).sum::<f64>() / count
+            reactors.iter().map(|(osd, r)| of(osd, r)).sum::<f64>() / count
         };
-        let work = |_: &OsdWindow, r: &ReactorWindow| {
-            let had = r.busy_ns + r.spin_ns + r.sleep_ns;
-            if had == 0 { 0.0 } else { r.busy_ns as f64 / had as f64 * 100.0 }
-        };
-        let pgs = |_: &OsdWindow, r: &ReactorWindow| f64::from(r.pgs.unwrap_or(0));
-        let (mean_work, mean_pgs) = (mean(&work), mean(&pgs));
-        let part = 100.0 / wall;
-        self.set(Figure::ReactorMean, Some(mean(&|_, r| r.busy_ns as f64 * part)), String::new());
-        self.set(Figure::Waiting, Some(mean(&|osd, r| disturbed_ns(osd, r) * part)), String::new());
-        for (osd, reactor) in reactors() {
-            let name = || format!("reactor {} of OSD {}", reactor.shard, osd.id);
-            let (busy, waiting) = (reactor.busy_ns as f64 * part, disturbed_ns(osd, reactor) * part);
-            self.raise(Figure::ReactorMax, busy, name);
-            self.raise(Figure::WaitingMost, waiting, name);
-            let most = pgs(osd, reactor);
-            if count >= 2.0 {
-                let owned = || format!("a reactor owns {}", counted(most as usize, "PG"));
-                let (ratio, text) = match mean_pgs > 0.0 {
-                    true => (most / mean_pgs, format!("{}, the mean is {mean_pgs:.1}", owned())),
-                    false => (1.0, "how many PGs each owns is not known".to_owned()),
-                };
-                self.raise(Figure::PgRatio, ratio, || text);
+        let (mean_work, mean_pgs) = (mean(&|_, r| work(r)), mean(&|_, r| pgs(r)));
+        if count > 0.0 {
+            self.set(Figure::ReactorMean, mean(&|_, r| r.busy_ns as f64 * part), String::new());
+            self.set(Figure::Waiting, mean(&|osd, r| disturbed_ns(osd, r) * part), String::new());
+        }
+        for (osd, reactor) in &reactors {
+            let name = format!("reactor {} of OSD {}", reactor.shard, osd.id);
+            self.raise(Figure::ReactorMax, reactor.busy_ns as f64 * part, &name);
+            self.raise(Figure::WaitingMost, disturbed_ns(osd, reactor) * part, &name);
+            if count < 2.0 {
+                continue;
             }
-            // In-process load is made on each reactor alike.
-            let work = work(osd, reactor);
-            if count >= 2.0 && mean_work > 0.0 && evidence.client_busy.is_some() {
-                self.raise(Figure::HotReactor, work, name);
-                self.raise(Figure::HotRatio, work / mean_work, || format!("{mean_work:.0} %"));
+            let (most, work) = (pgs(reactor), work(reactor));
+            let owned = counted(most as usize, "PG");
+            if mean_pgs > 0.0 {
+                let text = format!("a reactor owns {owned}, the mean is {mean_pgs:.1}");
+                self.raise(Figure::PgRatio, most / mean_pgs, &text);
+            } else {
+                self.raise(Figure::PgRatio, 1.0, "how many PGs each owns is not known");
+            }
+            if mean_work > 0.0 && may_be_hot {
+                self.raise(Figure::HotReactor, work, &name);
+                self.raise(Figure::HotRatio, work / mean_work, &format!("{mean_work:.0} %"));
             }
         }
     }
@@ -199,30 +191,26 @@ impl Facts {
     /// Figures of one OSD, kept if no other's is larger.
     fn osd(&mut self, osd: &OsdWindow, wall: f64) {
         let reactors = osd.reactors.len().max(1) as f64;
-        let name = || format!("OSD {}", osd.id);
+        let name = format!("OSD {}", osd.id);
         if let Some(throttled_ns) = osd.process.throttled_ns {
             // The kernel adds it up over the CPUs on which threads were stopped.
             let part = (throttled_ns as f64 / (wall * reactors)).min(1.0);
-            self.raise(Figure::Throttled, part * 100.0, name);
+            self.raise(Figure::Throttled, part * 100.0, &name);
         }
         if osd.reactors.is_empty() {
             return;
         }
         let aliens = osd.alien_ns() as f64;
+        // Aliens on the reactors' CPUs take what the reactors miss.
+        let work = osd.sum(|r| r.busy_ns) as f64 + aliens;
         if osd.alien_cpus > 0 {
-            self.raise(Figure::AlienCpus, aliens / (wall * f64::from(osd.alien_cpus)) * 100.0, name);
-        } else {
-            // Aliens on the reactors' CPUs take what the reactors miss.
-            let work = osd.reactors.iter().map(|r| r.busy_ns).sum::<u64>() as f64 + aliens;
-            let part = work / (wall * reactors) * 100.0;
-            if self.get(Figure::OsdCpus).is_none_or(|most| part > most) {
-                self.set(Figure::OsdCpus, Some(part), name());
-                self.set(Figure::AlienPart, (work > 0.0).then(|| aliens / work * 100.0), String::new());
-            }
+            self.raise(Figure::AlienCpus, aliens / (wall * f64::from(osd.alien_cpus)) * 100.0, &name);
+        } else if self.raise(Figure::OsdCpus, work / (wall * reactors) * 100.0, &name) && work > 0.0 {
+            self.set(Figure::AlienPart, aliens / work * 100.0, String::new());
         }
-        for thread in osd.process.threads.iter().filter(|t| !osd.reactors.iter().any(|r| r.tid == t.tid)) {
-            let name = || format!("OSD {}'s thread {}", osd.id, thread.name);
-            self.raise(Figure::AlienThread, thread.cpu_ns as f64 / wall * 100.0, name);
+        for thread in osd.others() {
+            let name = format!("{name}'s thread {}", thread.name);
+            self.raise(Figure::AlienThread, thread.cpu_ns as f64 / wall * 100.0, &name);
         }
     }
 }
@@ -230,10 +218,7 @@ impl Facts {
 /// Time in which other processes kept a reactor from its CPU: what the kernel counts as waiting, less the time in which a used-up
 /// quota stopped the OSD, and less that of its own aliens where they share the reactors' CPUs.
 fn disturbed_ns(osd: &OsdWindow, reactor: &ReactorWindow) -> f64 {
-    let waited: u64 = osd.reactors.iter().map(|r| r.wait_ns).sum();
+    let waited = osd.sum(|r| r.wait_ns);
     let own = osd.process.throttled_ns.unwrap_or(0) + if osd.alien_cpus == 0 { osd.alien_ns() } else { 0 };
-    if waited == 0 {
-        return 0.0;
-    }
-    reactor.wait_ns as f64 * (waited.saturating_sub(own) as f64 / waited as f64)
+    reactor.wait_ns as f64 * waited.saturating_sub(own) as f64 / waited.max(1) as f64
 }

@@ -30,26 +30,40 @@ impl Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = |figure: Figure| figure.unit().unwrap_or_default();
         match self {
             Yes(figure) => write!(f, "{figure}"),
             No(figure) => write!(f, "not: {figure}"),
-            AtLeast(figure, least) => write!(f, "{figure}: {least}{} or more", unit(*figure)),
-            Below(figure, limit) => write!(f, "{figure}: less than {limit}{}", unit(*figure)),
+            AtLeast(figure, least) => write!(f, "{figure}: {least}{} or more", figure.unit()),
+            Below(figure, limit) => write!(f, "{figure}: less than {limit}{}", figure.unit()),
         }
     }
 }
 
 /// A row: if all cells hold, the limiter is this one.
+#[derive(Clone, Copy)]
 pub(super) struct Row {
     pub(super) limiter: Limiter,
     pub(super) cells: &'static [Cell],
-    /// What bounded the load: `{FIGURE}` is its value, `{@FIGURE}` what it is of.
     say: &'static str,
     pub(super) next: &'static str,
 }
 
+/// A row without words.
+const fn on(limiter: Limiter, cells: &'static [Cell]) -> Row {
+    Row { limiter, cells, say: "", next: "" }
+}
+
 impl Row {
+    /// The bound of the load in words: `{FIGURE}` is its value, `{@FIGURE}` what it is of.
+    const fn says(self, say: &'static str) -> Row {
+        Row { say, ..self }
+    }
+
+    /// What to try next.
+    const fn next(self, next: &'static str) -> Row {
+        Row { next, ..self }
+    }
+
     pub(super) fn holds(&self, facts: &Facts) -> bool {
         self.cells.iter().all(|cell| cell.holds(facts))
     }
@@ -86,169 +100,93 @@ const DEEP: f64 = 32.0;
 /// a difference that is noise: NET comes after QD because at a low depth both the load and its baseline wait for single
 /// messages, and after the rows for saturated CPUs because on loopback messages cost the same CPUs.
 pub(super) const ROWS: &[Row] = &[
-    Row {
-        limiter: Shared,
-        cells: &[Yes(Figure::Shared)],
-        say: "CPUs are shared, so nothing can be told apart",
-        next: "give each thread a CPU of its own: fewer reactors or OSDs, more CPUs, or --in-process, which needs no generator",
-    },
-    Row {
-        limiter: Unknown,
-        cells: &[Below(Figure::Seconds, 0.001)],
-        say: "the window is empty",
-        next: "take a longer --runtime",
-    },
-    Row {
-        limiter: Qd,
-        cells: &[Yes(Figure::RateMet)],
-        say: "the offered rate was met, so more can be asked",
-        next: "raise --rate until it is no longer met",
-    },
-    Row {
-        limiter: Quota,
-        cells: &[AtLeast(Figure::Throttled, DISTURBED)],
-        say: "the CPU quota of {@Throttled} was used up, and stopped it for {Throttled} of the window",
-        next: "raise --confine-cpus, or compare with --confine-cpus none",
-    },
-    Row {
-        limiter: Client,
-        cells: &[AtLeast(Figure::ClientThread, SATURATED), No(Figure::Refuted)],
-        say: "the hottest generator thread was busy or without a CPU {ClientThread} of the window",
-        next: "give the generator more CPUs (--client-cpus of `carmine up`) and more --numjobs",
-    },
-    Row {
-        limiter: Client,
-        cells: &[AtLeast(Figure::ClientCpus, SATURATED), No(Figure::Refuted)],
-        say: "the generator used {@ClientCpus}",
-        next: "give the generator more CPUs (--client-cpus of `carmine up`)",
-    },
-    Row {
-        limiter: Device,
-        cells: &[AtLeast(Figure::OfDevice, RAW_REACHED), Below(Figure::OfDevice, RAW_WRONG)],
-        say: "{OfDevice} of the raw device were reached",
-        next: "raise --iodepth if `carmine baseline` gives more at a larger one; else take faster drives or more of them (--devs)",
-    },
-    Row {
-        limiter: Imbalanced,
-        cells: &[
-            AtLeast(Figure::HotReactor, SATURATED),
-            AtLeast(Figure::HotRatio, UNEVEN),
-            AtLeast(Figure::PgRatio, UNEVEN),
-        ],
-        say: HOT_REACTOR,
-        next: "raise --pgs of `carmine up`, so that each reactor owns as many",
-    },
-    Row {
-        limiter: Imbalanced,
-        // A neighbour on one reactor's CPU makes the load uneven as well.
-        cells: &[
-            AtLeast(Figure::HotReactor, SATURATED),
-            AtLeast(Figure::HotRatio, UNEVEN),
-            Below(Figure::Waiting, DISTURBED),
-        ],
-        say: HOT_REACTOR,
-        next: "spread the load over more objects (--size) and connections (--numjobs)",
-    },
-    Row {
-        limiter: Osd,
-        cells: &[AtLeast(Figure::ReactorMean, SATURATED)],
-        say: REACTORS,
-        next: MORE_REACTORS,
-    },
-    Row {
-        limiter: Osd,
-        cells: &[AtLeast(Figure::ReactorMax, ONE_SATURATED)],
-        say: REACTORS,
-        next: MORE_REACTORS,
-    },
-    Row {
-        limiter: Alien,
-        cells: &[AtLeast(Figure::OsdCpus, SATURATED), AtLeast(Figure::AlienPart, 50.0)],
-        say: OSD_CPUS,
-        next: "give the aliens CPUs of their own (--alien-cpus of `carmine up`)",
-    },
-    Row { limiter: Osd, cells: &[AtLeast(Figure::OsdCpus, SATURATED)], say: OSD_CPUS, next: MORE_REACTORS },
-    Row {
-        limiter: Osd,
-        cells: &[AtLeast(Figure::CpusUsed, SATURATED)],
-        say: "the OSDs used {CpusUsed} of the {@CpusUsed} that they were given",
-        next: "give the OSDs more CPUs (--cores-per-osd of `carmine peer up`)",
-    },
-    Row {
-        limiter: Contended,
-        cells: &[AtLeast(Figure::Waiting, DISTURBED), AtLeast(Figure::Others, DISTURBED)],
-        say: DISTURBANCE,
-        next: NO_NEIGHBOURS,
-    },
-    Row {
-        limiter: Alien,
-        cells: &[AtLeast(Figure::AlienCpus, SATURATED)],
-        say: "the alien CPUs of {@AlienCpus} were busy {AlienCpus} of the window",
-        next: "give the aliens more CPUs (--alien-cpus of `carmine up`)",
-    },
-    Row {
-        limiter: Alien,
-        cells: &[AtLeast(Figure::AlienThread, SATURATED)],
-        say: "{@AlienThread} was busy {AlienThread} of the window",
-        next: "take more threads (--alien-threads of `carmine up`), or see what the thread does: --profile oncpu",
-    },
-    Row {
-        limiter: Contended,
-        cells: &[AtLeast(Figure::WaitingMost, STARVED), AtLeast(Figure::Others, DISTURBED)],
-        say: DISTURBANCE,
-        next: NO_NEIGHBOURS,
-    },
-    Row {
-        limiter: Qd,
-        cells: &[Below(Figure::Depth, DEEP), No(Figure::RateAsked), No(Figure::Refuted)],
-        say: "nothing is saturated, and the load keeps {@Depth}",
-        next: "raise --iodepth or --numjobs",
-    },
-    Row {
-        limiter: Qd,
-        cells: &[Yes(Figure::Helped)],
-        say: "nothing is saturated, and more load gave more",
-        next: "raise --iodepth or --numjobs",
-    },
-    Row {
-        limiter: Net,
-        cells: &[AtLeast(Figure::OfMessenger, RAW_REACHED), Below(Figure::OfMessenger, RAW_WRONG)],
-        say: "{OfMessenger} of the raw messenger were reached",
-        next: "take more connections (--numjobs, --reactors) or a faster network",
-    },
-    Row {
-        limiter: Unknown,
-        cells: &[AtLeast(Figure::AboveBaseline, RAW_WRONG)],
-        say: "{nothing}; the load did {AboveBaseline} of a raw baseline, so that one is wrong",
-        next: "measure the baseline again with the same options, just before the load (`carmine baseline`)",
-    },
-    Row {
-        limiter: Unknown,
-        cells: &[Yes(Figure::DriveUnmeasured)],
-        say: "{nothing}; without a raw baseline, the drive cannot be excluded",
-        next: "measure the drive (`carmine baseline --json FILE`, with the load's options) and repeat with --baseline FILE",
-    },
-    Row {
-        limiter: Unknown,
-        cells: &[No(Figure::Confirmed)],
-        say: "{nothing}",
-        next: "repeat with --confirm, which loads once more with twice the threads",
-    },
-    LAST,
+    on(Shared, &[Yes(Figure::Shared)]).says("CPUs are shared, so nothing can be told apart").next(
+        "give each thread a CPU of its own: fewer reactors or OSDs, more CPUs, or \
+             --in-process, which needs no generator",
+    ),
+    on(Unknown, &[Below(Figure::Seconds, 0.001)]).says("the window is empty").next("take a longer --runtime"),
+    on(Qd, &[Yes(Figure::RateMet)])
+        .says("the offered rate was met, so more can be asked")
+        .next("raise --rate until it is no longer met"),
+    on(Quota, &[AtLeast(Figure::Throttled, DISTURBED)])
+        .says("the CPU quota of {@Throttled} was used up, and stopped it for {Throttled} of the window")
+        .next("raise --confine-cpus, or compare with --confine-cpus none"),
+    on(Client, &[AtLeast(Figure::ClientThread, SATURATED), No(Figure::Refuted)])
+        .says("the hottest generator thread was busy or without a CPU {ClientThread} of the window")
+        .next("give the generator more CPUs (--client-cpus of `carmine up`) and more --numjobs"),
+    on(Client, &[AtLeast(Figure::ClientCpus, SATURATED), No(Figure::Refuted)])
+        .says("the generator used {@ClientCpus}")
+        .next("give the generator more CPUs (--client-cpus of `carmine up`)"),
+    on(Device, &[AtLeast(Figure::OfDevice, RAW_REACHED), Below(Figure::OfDevice, RAW_WRONG)])
+        .says("{OfDevice} of the raw device were reached")
+        .next(
+            "raise --iodepth if `carmine baseline` gives more at a larger one; else take faster \
+             drives or more of them (--devs)",
+        ),
+    on(Imbalanced, &[HOT, AtLeast(Figure::HotRatio, UNEVEN), AtLeast(Figure::PgRatio, UNEVEN)])
+        .says(HOT_REACTOR)
+        .next("raise --pgs of `carmine up`, so that each reactor owns as many"),
+    // A neighbour on one reactor's CPU makes the load uneven as well.
+    on(Imbalanced, &[HOT, AtLeast(Figure::HotRatio, UNEVEN), Below(Figure::Waiting, DISTURBED)])
+        .says(HOT_REACTOR)
+        .next("spread the load over more objects (--size) and connections (--numjobs)"),
+    on(Osd, &[AtLeast(Figure::ReactorMean, SATURATED)]).says(REACTORS).next(MORE_REACTORS),
+    on(Osd, &[AtLeast(Figure::ReactorMax, ONE_SATURATED)]).says(REACTORS).next(MORE_REACTORS),
+    on(Alien, &[AtLeast(Figure::OsdCpus, SATURATED), AtLeast(Figure::AlienPart, 50.0)])
+        .says(OSD_CPUS)
+        .next("give the aliens CPUs of their own (--alien-cpus of `carmine up`)"),
+    on(Osd, &[AtLeast(Figure::OsdCpus, SATURATED)]).says(OSD_CPUS).next(MORE_REACTORS),
+    on(Osd, &[AtLeast(Figure::CpusUsed, SATURATED)])
+        .says("the OSDs used {CpusUsed} of the {@CpusUsed} that they were given")
+        .next("give the OSDs more CPUs (--cores-per-osd of `carmine peer up`)"),
+    on(Contended, &[AtLeast(Figure::Waiting, DISTURBED), AtLeast(Figure::Others, DISTURBED)])
+        .says(DISTURBANCE)
+        .next(NO_NEIGHBOURS),
+    on(Alien, &[AtLeast(Figure::AlienCpus, SATURATED)])
+        .says("the alien CPUs of {@AlienCpus} were busy {AlienCpus} of the window")
+        .next("give the aliens more CPUs (--alien-cpus of `carmine up`)"),
+    on(Alien, &[AtLeast(Figure::AlienThread, SATURATED)])
+        .says("{@AlienThread} was busy {AlienThread} of the window")
+        .next(
+            "take more threads (--alien-threads of `carmine up`), or see what the thread does: \
+             --profile oncpu",
+        ),
+    on(Contended, &[AtLeast(Figure::WaitingMost, STARVED), AtLeast(Figure::Others, DISTURBED)])
+        .says(DISTURBANCE)
+        .next(NO_NEIGHBOURS),
+    on(Qd, &[Below(Figure::Depth, DEEP), No(Figure::RateAsked), No(Figure::Refuted)])
+        .says("nothing is saturated, and the load keeps {@Depth}")
+        .next("raise --iodepth or --numjobs"),
+    on(Qd, &[Yes(Figure::Helped)])
+        .says("nothing is saturated, and more load gave more")
+        .next("raise --iodepth or --numjobs"),
+    on(Net, &[AtLeast(Figure::OfMessenger, RAW_REACHED), Below(Figure::OfMessenger, RAW_WRONG)])
+        .says("{OfMessenger} of the raw messenger were reached")
+        .next("take more connections (--numjobs, --reactors) or a faster network"),
+    on(Unknown, &[AtLeast(Figure::AboveBaseline, RAW_WRONG)])
+        .says("{nothing}; the load did {AboveBaseline} of a raw baseline, so that one is wrong")
+        .next(
+            "measure the baseline again with the same options, just before the load (`carmine \
+             baseline`)",
+        ),
+    on(Unknown, &[Yes(Figure::DriveUnmeasured)])
+        .says("{nothing}; without a raw baseline, the drive cannot be excluded")
+        .next(
+            "measure the drive (`carmine baseline --json FILE`, with the load's options) and \
+             repeat with --baseline FILE",
+        ),
+    on(Unknown, &[No(Figure::Confirmed)])
+        .says("{nothing}")
+        .next("repeat with --confirm, which loads once more with twice the threads"),
+    // Holds always.
+    on(Unknown, &[]).says("{nothing}").next("see what the OSDs' threads wait for: --profile offcpu"),
 ];
-
-/// Holds always.
-pub(super) const LAST: Row = Row {
-    limiter: Unknown,
-    cells: &[],
-    say: "{nothing}",
-    next: "see what the OSDs' threads wait for: --profile offcpu",
-};
 
 const MORE_REACTORS: &str =
     "give the OSDs more reactors (--reactors of `carmine up`), or see where their time goes: --profile oncpu";
 const NO_NEIGHBOURS: &str = "stop the other processes or keep them off the OSDs' CPUs; `carmine doctor` and `carmine top` show busy CPUs";
 
+const HOT: Cell = AtLeast(Figure::HotReactor, SATURATED);
 const HOT_REACTOR: &str =
     "{@HotReactor} had work for {HotReactor} of its time, the mean is {@HotRatio}; {@PgRatio}";
 const REACTORS: &str =
@@ -285,10 +223,9 @@ pub fn page() -> String {
         | | verdict | if | try next |\n|---|---|---|---|\n"
         .to_owned();
     for (row, at) in ROWS.iter().zip(1..) {
-        let cells: Vec<String> = row.cells.iter().map(Cell::to_string).collect();
-        let cells =
-            if cells.is_empty() { "nothing of the above holds".to_owned() } else { cells.join("; **and** ") };
-        text.push_str(&format!("| {at} | {} | {cells} | {} |\n", row.limiter, row.next));
+        let cells = row.cells.iter().map(Cell::to_string).collect::<Vec<_>>().join("; **and** ");
+        let cells = if cells.is_empty() { "nothing of the above holds" } else { &cells };
+        text += &format!("| {at} | {} | {cells} | {} |\n", row.limiter, row.next);
     }
     text + super::curves::PAGE
 }

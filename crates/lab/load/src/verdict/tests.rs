@@ -24,7 +24,7 @@ fn nothing() -> Facts {
             Figure::Confirmed => 1.0,
             _ => 0.0,
         };
-        facts.set(*figure, Some(value), String::new());
+        facts.set(*figure, value, String::new());
     }
     facts
 }
@@ -37,7 +37,7 @@ fn put(facts: &mut Facts, cell: Cell, hit: bool) {
         AtLeast(figure, least) => (figure, if hit { least } else { least - 1e-6 }),
         Below(figure, limit) => (figure, if hit { limit - 1e-6 } else { limit }),
     };
-    facts.set(figure, Some(value), String::new());
+    facts.set(figure, value, String::new());
 }
 
 #[test]

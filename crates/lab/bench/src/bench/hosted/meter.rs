@@ -64,13 +64,7 @@ impl<'a> Meter<'a> {
 fn hottest(processes: &[&ProcessWindow], wall_ns: u64) -> ClientClocks {
     let threads = processes.iter().flat_map(|p| &p.threads);
     let Some(thread) = threads.max_by_key(|t| t.cpu_ns + t.wait_ns) else { return ClientClocks::default() };
-    ClientClocks {
-        wall_ns,
-        busy_ns: thread.cpu_ns,
-        wait_ns: thread.wait_ns,
-        sleep_ns: wall_ns.saturating_sub(thread.cpu_ns + thread.wait_ns),
-        ..ClientClocks::default()
-    }
+    ClientClocks { wall_ns, busy_ns: thread.cpu_ns, wait_ns: thread.wait_ns }
 }
 
 #[cfg(test)]
@@ -84,7 +78,7 @@ mod tests {
         let process =
             ProcessWindow { threads: vec![thread(50, 0), thread(30, 40)], ..ProcessWindow::default() };
         let clocks = hottest(&[&process], 100);
-        assert_eq!((clocks.busy_ns, clocks.wait_ns, clocks.sleep_ns), (30, 40, 30));
+        assert_eq!((clocks.busy_ns, clocks.wait_ns), (30, 40));
         assert_eq!(hottest(&[], 100), ClientClocks::default());
     }
 }

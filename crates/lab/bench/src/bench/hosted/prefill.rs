@@ -52,7 +52,8 @@ fn is_there(run: &Run<'_>) -> anyhow::Result<bool> {
         }
         _ => {
             let size = format!("size {}", run.spec.object_size_bytes);
-            Ok(stat(run, &fio::last_object(&run.spec))?.is_some_and(|said| said.contains(&size)))
+            Ok(stat(run, &fio::object(&run.spec, run.spec.objects().saturating_sub(1)))?
+                .is_some_and(|said| said.contains(&size)))
         }
     }
 }
@@ -67,7 +68,7 @@ pub(super) fn has_some(run: &Run<'_>) -> anyhow::Result<bool> {
                 .collect::<anyhow::Result<_>>()?;
             Ok(made.contains(&true))
         }
-        Tool::FioRados => Ok(stat(run, &fio::first_object(&run.spec))?.is_some()),
+        Tool::FioRados => Ok(stat(run, &fio::object(&run.spec, 0))?.is_some()),
         _ => is_there(run),
     }
 }

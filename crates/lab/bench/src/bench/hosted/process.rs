@@ -98,7 +98,7 @@ impl Process {
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("fio left no result in {}: {}", path.display(), self.said.text()))?;
         Ok(fio::parse(&text).map(|mut figures| {
-            let rates = std::fs::read_to_string(self.folder.join(fio::rates_file()));
+            let rates = std::fs::read_to_string(self.folder.join(fio::RATES_FILE));
             fio::add_rates(&rates.unwrap_or_default(), &mut figures.result);
             figures
         }))
@@ -185,7 +185,7 @@ impl Clients {
     pub(super) fn have_begun(&self) -> bool {
         match self.tool {
             Tool::RadosBench => self.processes.iter().all(|p| p.said.begun.load(Ordering::Acquire)),
-            _ => self.processes.iter().all(|p| p.folder.join(fio::begin_file()).exists()),
+            _ => self.processes.iter().all(|p| p.folder.join(fio::BEGIN_FILE).exists()),
         }
     }
 

@@ -106,7 +106,7 @@ impl Row {
         let us = |ns: f64| ns / ops / 1e3;
         let grown = |of: fn(&ShardReading) -> u64| of(&end.all).saturating_sub(of(&begin.all)) as f64;
         let spin_ns = grown(|all| all.reactor.spin_ns);
-        let rocksdb = window.osds.first().map(OsdWindow::rocksdb_ns).unwrap_or_default();
+        let (flush_ns, compaction_ns) = window.osds.first().map(OsdWindow::rocksdb_ns).unwrap_or_default();
         let used_ns = process.cpu_ns as f64 - spin_ns;
         let bytes = ops * spec.bs_bytes as f64;
         let log_bytes = grown(|all| all.store.log_bytes);
@@ -126,8 +126,8 @@ impl Row {
             reactor_us: us(grown(|all| all.reactor.busy_ns)),
             alien_us: us(grown(|all| all.reactor.alien_busy_ns)),
             feeder_us: us(grown(|all| all.store.feeder_cpu_ns)),
-            rocksdb_us: us((rocksdb.flush + rocksdb.compaction) as f64),
-            compaction_us: us(rocksdb.compaction as f64),
+            rocksdb_us: us((flush_ns + compaction_ns) as f64),
+            compaction_us: us(compaction_ns as f64),
             machine_us: us(window.machine.busy_ns as f64 - spin_ns),
             flushes_per_op: grown(|all| all.store.flushes) / ops,
             device_writes_per_op: grown(|all| all.store.device_writes) / ops,
