@@ -178,7 +178,7 @@ impl Rise {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::Noise;
+    use crate::testing::Noise;
     use proptest::prelude::*;
 
     #[test]

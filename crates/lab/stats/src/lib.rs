@@ -18,9 +18,9 @@ mod judgement;
 mod trend;
 
 #[cfg(test)]
-mod noise;
+mod simulation_tests;
 #[cfg(test)]
-mod simulation;
+mod testing;
 
 pub use comparison::{Comparison, NoComparison, PAIRS_DEFAULT, PAIRS_MIN, paired_log_ratios};
 pub use describe::mean_with_interval;

@@ -103,7 +103,7 @@ pub fn out_of_reach(changes: &[f64], tolerance: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::Noise;
+    use crate::testing::Noise;
 
     const RUNS: usize = 1000;
 

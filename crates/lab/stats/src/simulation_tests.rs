@@ -1,6 +1,6 @@
 //! The proof of the comparison on simulated experiments: how often it cries wolf, and how often it finds what is there.
 
-use crate::noise::Noise;
+use crate::testing::Noise;
 use crate::{Comparison, DIFFERENT, NoComparison, Outcome, PAIRS_DEFAULT, holm, judge, paired_log_ratios};
 
 /// Figures of a comparison's report: IOPS, p99 latency, CPU of OSDs and of the machine per operation.
