@@ -3,14 +3,10 @@
 mod args;
 mod bed;
 mod controller;
-mod fill;
 mod fio_words;
-mod flame;
-mod generators;
 mod hosted;
-mod osd_dump;
+mod keep;
 mod room;
-mod series;
 mod setup;
 
 use std::path::Path;
@@ -18,24 +14,36 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::archive::write_json;
-use anyhow::Context;
-use carmine_load::JobResult;
+use anyhow::{Context, bail};
 use carmine_load::hosted::Tool;
-use carmine_load::report;
+use carmine_load::report::{self, Report};
 use carmine_load::verdict::MoreLoad;
 use carmine_load::window::Window;
-
-pub use args::BenchArgs;
-use setup::Setup;
-
-use crate::Doctor;
-
+use carmine_load::{JobResult, LoadSpec};
+use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::neighbour::Neighbour;
 use carmine_testbed::output::{note, print};
 use carmine_topology::Grid;
 use carmine_types::counted;
-use serde_json::json;
+use serde_json::{Value, json};
+
+pub use args::BenchArgs;
+use bed::Bed;
+use controller::Seen;
+use setup::Setup;
+
+use crate::Doctor;
+use crate::archive::write_json;
+
+/// A load that was made and measured.
+struct Loaded {
+    bed: Bed,
+    neighbour: Option<Neighbour>,
+    spec: LoadSpec,
+    result: JobResult,
+    report: Report,
+    seen: Seen,
+}
 
 /// Loads a testbed or a peer and prints, and keeps, what was measured. `cancel` ends it early.
 ///
@@ -44,8 +52,7 @@ use serde_json::json;
 /// # Errors
 /// The load cannot be made as asked, or gave no measurement.
 pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Result<ExitCode> {
-    let (json, samples) = (args.json.clone(), args.samples.clone());
-    for (option, path) in [("--json", &json), ("--samples", &samples)] {
+    for (option, path) in [("--json", &args.json), ("--samples", &args.samples)] {
         if let Some(path) = path {
             check_writable(option, path)?;
         }
@@ -53,40 +60,52 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     if args.client != Tool::Carmine {
         return hosted::run(&args, cancel, doctor);
     }
-    let confirm = args.confirm;
     let setup = Setup::prepare(args, doctor)?;
-    print(&setup.bed.grid_of(setup.in_process.is_some()).render())?;
+    let args = &setup.args;
+    print(&setup.bed.grid_of(args.in_process).render())?;
     let neighbour = neighbour(&setup.bed.plan.grid)?;
     let outcome = controller::run(&setup, cancel)?;
-    if let Some(path) = &setup.state_path {
+    if let (Some(path), Some(_)) = (&args.verify_state, &setup.state) {
         let blocks = counted(outcome.known_blocks as usize, "block");
         note(&format!("verify state of {blocks} in {}", path.display()));
     }
-    let measured = match outcome.measured {
-        Ok(measured) => measured,
-        Err(error) => return Err(error.context(failure(&outcome.result))),
-    };
-    let mut context = setup.context(outcome.marks, outcome.settled);
-    if confirm {
+    let measured = outcome.measured.map_err(|error| error.context(failure(&outcome.result)))?;
+    let mut context = setup.context(&outcome.seen);
+    if args.confirm {
         context.setting.more_load = Some(more_load(&setup, cancel, outcome.result.ops(), &measured)?);
     }
-    let mut report = report::report(&outcome.spec, &outcome.result, &measured, context);
-    if let Some((mode, recorded)) = setup.profile.zip(outcome.profiled) {
-        report.profile = Some(flame::profile(mode, recorded, json.as_deref(), &outcome.spec.summary()));
+    let report = report::report(&outcome.spec, &outcome.result, &measured, context);
+    let (spec, result, seen, bed) = (outcome.spec, outcome.result, outcome.seen, setup.bed.clone());
+    let good = result.errors == 0 && result.abandoned == 0 && result.verify.mismatches == 0;
+    conclude(args, Loaded { bed, neighbour, spec, result, report, seen }, None, |_| ())?;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints the result, with `below` under the table, and writes its files; `add` adds to the JSON.
+fn conclude(
+    args: &BenchArgs,
+    loaded: Loaded,
+    below: Option<String>,
+    add: impl FnOnce(&mut Value),
+) -> anyhow::Result<()> {
+    let Loaded { bed, neighbour, spec, result, mut report, seen } = loaded;
+    if let Some((mode, recorded)) = args.profile.zip(seen.profiled) {
+        report.profile = Some(keep::profile(mode, recorded, args.json.as_deref(), &spec.summary()));
     }
-    print(&report::table(&outcome.result, &report))?;
-    if let (Some(path), Some(recorded)) = (&samples, outcome.samples) {
-        series::write(path, recorded, &outcome.result, report.window_seconds)?;
+    print(&report::table(&result, &report))?;
+    print(&below.unwrap_or_default())?;
+    if let (Some(path), Some(samples)) = (&args.samples, seen.samples) {
+        keep::samples(path, samples, &result, report.window_seconds)?;
     }
-    if let Some(path) = &json {
-        let mut value = report::result_json(&outcome.spec, &outcome.result, &report, unix_seconds());
-        value["carmine"]["peer"] = setup.bed.about_json()?;
+    if let Some(path) = &args.json {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let mut value = report::result_json(&spec, &result, &report, now_s);
+        value["carmine"]["peer"] = bed.about_json()?;
         value["carmine"]["neighbour"] = json!(neighbour.as_ref().map(Neighbour::report));
+        add(&mut value);
         write_json(path, &value)?;
     }
-    let result = &outcome.result;
-    let good = result.errors == 0 && result.abandoned == 0 && result.verify.mismatches == 0;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(())
 }
 
 /// Starts the neighbour of a testbed that has one; it ends when it is dropped.
@@ -116,10 +135,10 @@ fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) ->
     let (iops, before) = (rate(outcome.result.ops(), &window), rate(ops, measured));
     let own_cpus = setup.bed.client_cpus().len() >= more.spec.numjobs as usize;
     let ratio = if before > 0.0 { iops / before } else { 0.0 };
-    Ok(MoreLoad { what, iops, ratio, own_cpus: own_cpus || setup.in_process.is_some() })
+    Ok(MoreLoad { what, iops, ratio, own_cpus: own_cpus || setup.args.in_process })
 }
 
-/// What is known of a load that ended without a measurement.
+/// Says how a load went that ended without a measurement.
 fn failure(result: &JobResult) -> String {
     match &result.first_error {
         Some(error) => {
@@ -133,15 +152,8 @@ fn failure(result: &JobResult) -> String {
 fn check_writable(option: &str, path: &Path) -> anyhow::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
-        anyhow::bail!(carmine_testbed::TestbedError::Usage(format!(
-            "{option} {}: there is no folder {}",
-            path.display(),
-            parent.display()
-        )));
+        let (path, parent) = (path.display(), parent.display());
+        bail!(Usage(format!("{option} {path}: there is no folder {parent}")));
     }
     Ok(())
-}
-
-fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

@@ -12,6 +12,7 @@ pub mod bench;
 pub mod profile;
 pub mod raw;
 pub mod sample;
+mod steering;
 pub mod top;
 mod view;
 

@@ -1,19 +1,15 @@
-//! One load without an OSD: jobs on reactors of this process, moved through their phases.
+//! One load without an OSD: jobs on reactors of this process.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
-use anyhow::bail;
-use carmine_load::{BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session};
-use carmine_reactor::{Config, Reactors, Shard};
+use anyhow::{Context, bail};
+use carmine_load::{JobResult, JobSetup, LoadSpec};
+use carmine_reactor::{Config, Shard, block_on};
 
-use crate::view::View;
+use crate::steering::{Jobs, Steering, controller};
 
-const LOOK: Duration = Duration::from_millis(10);
-/// Time for connecting, for the scratch file, and for the last answers.
-const LIMIT: Duration = Duration::from_secs(120);
-
-/// What a raw load gave.
+/// The result of a raw load.
 pub struct Measured {
     pub result: JobResult,
     pub seconds: f64,
@@ -31,15 +27,13 @@ pub enum Edge {
 /// Called at both ends of the window, on the controller's thread.
 pub type OnEdge<'a> = &'a mut dyn FnMut(Edge) -> anyhow::Result<()>;
 
-/// `config` with a reactor for each of the jobs, dealt to `cpus`.
-pub fn on_cpus(spec: &LoadSpec, cpus: &[usize], config: Config) -> Config {
-    let jobs = spec.numjobs as usize;
-    Config { cpus: (0..jobs).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect(), ..config }
-}
-
-/// Runs `spec.numjobs` jobs, one on each reactor; `job` is the job on its shard.
+/// Runs `spec.numjobs` jobs, one on each reactor, dealt to `cpus`; `job` is the job on its shard.
+///
+/// # Errors
+/// A job has failed, or the load was interrupted.
 pub fn run<F, Fut>(
     spec: &LoadSpec,
+    cpus: &[usize],
     config: Config,
     cancel: &AtomicBool,
     edge: OnEdge<'_>,
@@ -49,98 +43,34 @@ where
     F: Fn(Shard, JobSetup) -> Fut + Send + Sync + Clone + 'static,
     Fut: Future<Output = ()> + 'static,
 {
-    let (mut session, setups) = Session::new(spec, spec.numjobs, None);
-    let reactors = Reactors::start(config, move |shard: Shard| {
-        let setup = setups.get(usize::from(shard.id().0)).cloned();
-        let job = job.clone();
-        async move {
-            if let Some(setup) = setup {
-                job(shard, setup).await;
-            }
+    let jobs = Jobs::near(spec, None, cpus, config, job)?;
+    block_on(controller(None), async |shard: Shard| {
+        let mut steering = Steering::new(&shard, jobs, spec, cancel, Box::new(|_| Ok(())));
+        let measured = phases(&mut steering, spec, edge).await;
+        let status = steering.results(measured.is_err()).await;
+        steering.view.finish();
+        let joined = steering.jobs.join();
+        let result = status.as_ref().map(|status| JobResult::merged(&status.results)).unwrap_or_default();
+        if let Some(error) = &result.first_error {
+            bail!("the raw load failed: {error}");
         }
-    })?;
-    let mut view = View::new(spec);
-    let measured = phases(spec, &mut session, &mut view, cancel, edge);
-    if measured.is_err() {
-        session.control().fail();
-    }
-    view.finish();
-    reactors.stopper().stop();
-    let joined = reactors.join();
-    let (result, seconds) = measured?;
-    joined?;
-    if let Some(error) = &result.first_error {
-        bail!("the raw load failed: {error}");
-    }
-    Ok(Measured { result, seconds })
+        let seconds = measured?;
+        status?;
+        joined?;
+        Ok(Measured { result, seconds })
+    })
+    .context("cannot start the controller")?
 }
 
-fn phases(
-    spec: &LoadSpec,
-    session: &mut Session,
-    view: &mut View,
-    cancel: &AtomicBool,
-    edge: OnEdge<'_>,
-) -> anyhow::Result<(JobResult, f64)> {
-    until(session, view, cancel, LIMIT, |s| s.progress.ready)?;
-    session.control().set_phase(Phase::Prefill);
-    view.phase("writing the data");
-    until(session, view, cancel, LIMIT, |s| s.progress.prefilled)?;
-    session.control().set_phase(Phase::Ramp);
-    view.timed("ramp", spec.ramp_ms);
-    run_for(session, view, cancel, Duration::from_millis(spec.ramp_ms))?;
+/// Returns the length of the window, with the load still running.
+async fn phases(steering: &mut Steering<'_>, spec: &LoadSpec, edge: OnEdge<'_>) -> anyhow::Result<f64> {
+    steering.connect().await?;
+    steering.prefill().await?;
+    steering.ramp(spec.ramp_ms).await?;
     edge(Edge::Begin)?;
     let began = Instant::now();
-    session.control().set_phase(Phase::Measure);
-    view.timed("measuring", spec.runtime_ms);
-    run_for(session, view, cancel, Duration::from_millis(spec.runtime_ms))?;
+    steering.measure(spec).await?;
     let seconds = began.elapsed().as_secs_f64();
     edge(Edge::End)?;
-    session.control().set_phase(Phase::Stop);
-    let status = until(session, view, cancel, LIMIT, |s| s.done)?;
-    Ok((JobResult::merged(&status.results), seconds))
-}
-
-fn until(
-    session: &mut Session,
-    view: &mut View,
-    cancel: &AtomicBool,
-    limit: Duration,
-    done: fn(&BenchStatus) -> bool,
-) -> anyhow::Result<BenchStatus> {
-    let began = Instant::now();
-    loop {
-        let status = look(session, view, cancel)?;
-        // A job that failed ends at once, and its result says why.
-        if done(&status) || status.done {
-            return Ok(status);
-        }
-        if began.elapsed() > limit {
-            bail!("the raw load did not move on for {} s", limit.as_secs());
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
-fn run_for(
-    session: &mut Session,
-    view: &mut View,
-    cancel: &AtomicBool,
-    time: Duration,
-) -> anyhow::Result<()> {
-    let deadline = Instant::now() + time;
-    while Instant::now() < deadline {
-        look(session, view, cancel)?;
-        std::thread::sleep(LOOK.min(deadline.saturating_duration_since(Instant::now())));
-    }
-    Ok(())
-}
-
-fn look(session: &mut Session, view: &mut View, cancel: &AtomicBool) -> anyhow::Result<BenchStatus> {
-    if cancel.load(Ordering::Relaxed) {
-        bail!("interrupted");
-    }
-    let status = session.poll();
-    view.show(&status);
-    Ok(status)
+    Ok(seconds)
 }

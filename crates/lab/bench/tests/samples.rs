@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use carmine_bench::sample::series::{Recorder, SampleOptions};
+use carmine_bench::sample::series::Recorder;
+use carmine_bench::sample::{Sampler, WatchedOsd};
 
 /// CPU time of this process by the kernel's exact clock.
 fn kernel_ns() -> u64 {
@@ -26,9 +27,10 @@ fn sums_of_cpu_time_equal_the_kernels() {
         }
     };
     let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(burn)).collect();
-    let options = SampleOptions { osds: vec![(0, std::process::id())], ..SampleOptions::default() };
+    let me = WatchedOsd { id: 0, pid: std::process::id(), alien_cpus: 0 };
+    let sampler = Sampler::new(vec![me], None, vec![]);
     let before = kernel_ns();
-    let recorder = Recorder::start(options).unwrap();
+    let recorder = Recorder::start(sampler, vec![], &[]).unwrap();
     std::thread::sleep(window);
     let samples = recorder.finish().unwrap();
     let kernel_s = (kernel_ns() - before) as f64 / 1e9;

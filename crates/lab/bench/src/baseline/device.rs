@@ -13,7 +13,7 @@ use carmine_testbed::{Layout, Plan};
 use carmine_types::{FlushMode, OsdId};
 
 use super::raw_config;
-use crate::raw::{Measured, on_cpus, run};
+use crate::raw::{Measured, run};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::output::note;
@@ -21,7 +21,7 @@ use carmine_testbed::output::note;
 /// Direct I/O goes in whole blocks of this.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What is read and written instead of the store.
+/// The file or device that is read and written instead of the store.
 struct RawDevice {
     path: PathBuf,
     /// A file of our own, removed at the end; devices are only read.
@@ -61,20 +61,19 @@ pub(super) fn measure(
     let load = dealt(spec, cpus.len() as u32, place.scratch);
     let poll: PollPolicy = plan.poll.parse().map_err(|e| Usage(format!("poll policy of the plan: {e}")))?;
     let (path, writable, object_bytes) = (place.path.clone(), place.scratch, spec.object_size_bytes);
-    let measured =
-        run(&load, on_cpus(&load, &cpus, raw_config(poll)), cancel, &mut |_| Ok(()), move |shard, setup| {
-            let path = path.clone();
-            async move {
-                match DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await {
-                    Ok(target) => {
-                        let geometry = Geometry::dealt(setup.spec(), setup.job());
-                        run_job(&shard, Rc::new(target), geometry, setup).await;
-                    }
-                    Err(error) => setup.abort(&error.to_string()),
+    let measured = run(&load, &cpus, raw_config(poll), cancel, &mut |_| Ok(()), move |shard, setup| {
+        let path = path.clone();
+        async move {
+            match DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await {
+                Ok(target) => {
+                    let geometry = Geometry::dealt(setup.spec(), setup.job());
+                    run_job(&shard, Rc::new(target), geometry, setup).await;
                 }
+                Err(error) => setup.abort(&error.to_string()),
             }
-        })
-        .with_context(|| format!("raw device ({})", place.path.display()))?;
+        }
+    })
+    .with_context(|| format!("raw device ({})", place.path.display()))?;
     Ok(Some(figures(spec, &measured, mode, &place.drive)))
 }
 
@@ -103,7 +102,7 @@ fn place(layout: &Layout, plan: &Plan) -> anyhow::Result<RawDevice> {
     Ok(RawDevice { path, scratch: true, drive })
 }
 
-/// What a raw load gave, both directions together.
+/// The figures of a raw load, both directions together.
 pub(super) fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -> RawFigures {
     let result = &measured.result;
     let mut latency = result.read.latency_ns.clone();

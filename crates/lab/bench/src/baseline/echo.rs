@@ -21,7 +21,7 @@ use carmine_wire::{EntityAddr, EntityType};
 
 use super::device::figures;
 use super::raw_config;
-use crate::raw::{on_cpus, run};
+use crate::raw::run;
 use carmine_testbed::TestbedError::Usage;
 
 /// A message type that Ceph does not use.
@@ -42,8 +42,8 @@ pub(super) fn measure(plan: &Plan, spec: &LoadSpec, cancel: &AtomicBool) -> anyh
     let measured = addr.and_then(|addr| {
         let load = LoadSpec { prefill: Prefill::Never, numjobs: 1, ..spec.clone() };
         let cpus = plan.client_cpus().to_vec();
-        let config = on_cpus(&load, &cpus, raw_config(PollPolicy::default()));
-        run(&load, config, cancel, &mut |_| Ok(()), move |shard, setup| job(shard, addr, setup))
+        let config = raw_config(PollPolicy::default());
+        run(&load, &cpus, config, cancel, &mut |_| Ok(()), move |shard, setup| job(shard, addr, setup))
     });
     server.stopper().stop();
     let joined = server.join();
@@ -89,14 +89,16 @@ impl Dispatcher for Echo {
     fn on_closed(&self, _: &Rc<Connection>, _: &str) {}
 }
 
-type Waiting = RefCell<HashMap<u64, oneshot::Sender<Payload>>>;
-
+/// The asking side: its own connection's dispatcher.
 #[derive(Default)]
-struct Answers {
-    waiting: Waiting,
+struct EchoTarget {
+    conn: RefCell<Option<Rc<Connection>>>,
+    /// Requests without an answer, by their numbers.
+    waiting: RefCell<HashMap<u64, oneshot::Sender<Payload>>>,
+    tid: Cell<u64>,
 }
 
-impl Dispatcher for Answers {
+impl Dispatcher for EchoTarget {
     fn on_message(&self, _: &Rc<Connection>, mut msg: Message) {
         drop(msg.take_permit());
         if let Some(sender) = self.waiting.borrow_mut().remove(&msg.header.tid) {
@@ -110,23 +112,18 @@ impl Dispatcher for Answers {
     }
 }
 
-struct EchoTarget {
-    conn: Rc<Connection>,
-    answers: Rc<Answers>,
-    tid: Cell<u64>,
-}
-
 async fn job(shard: Shard, addr: EntityAddr, setup: JobSetup) {
-    let answers = Rc::new(Answers::default());
+    let target = Rc::new(EchoTarget::default());
     let config = ClientConfig::new(EntityType::CLIENT, "admin", std::process::id());
     config.gid.set(1);
-    let dispatcher = Rc::clone(&answers) as Rc<dyn Dispatcher>;
-    match connect(&shard, addr, EntityType::OSD, Rc::new(config), dispatcher).await {
+    match connect(&shard, addr, EntityType::OSD, Rc::new(config), Rc::<EchoTarget>::clone(&target)).await {
         Ok(conn) => {
-            let target = EchoTarget { conn: Rc::clone(&conn), answers, tid: Cell::new(0) };
+            *target.conn.borrow_mut() = Some(Rc::clone(&conn));
             let geometry = Geometry::dealt(setup.spec(), setup.job());
-            run_job(&shard, Rc::new(target), geometry, setup).await;
+            run_job(&shard, Rc::clone(&target), geometry, setup).await;
             conn.close("measured");
+            // The connection has the target as its dispatcher.
+            target.conn.take();
         }
         Err(error) => setup.abort(&error.to_string()),
     }
@@ -134,12 +131,12 @@ async fn job(shard: Shard, addr: EntityAddr, setup: JobSetup) {
 
 impl EchoTarget {
     async fn ask(&self, msg: Message) -> Result<Payload, TargetError> {
+        let closed = || TargetError("the connection ended".into());
         self.tid.set(self.tid.get() + 1);
-        let tid = self.tid.get();
         let (sender, receiver) = oneshot::channel();
-        self.answers.waiting.borrow_mut().insert(tid, sender);
-        self.conn.send(msg.with_tid(tid));
-        receiver.await.map_err(|_| TargetError("the connection ended".into()))
+        self.waiting.borrow_mut().insert(self.tid.get(), sender);
+        self.conn.borrow().as_ref().ok_or_else(closed)?.send(msg.with_tid(self.tid.get()));
+        receiver.await.map_err(|_| closed())
     }
 }
 

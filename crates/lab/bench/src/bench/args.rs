@@ -11,7 +11,7 @@ use clap::Args;
 use super::fio_words::FioWords;
 use carmine_testbed::spec::DirArgs;
 
-/// What stands below the options.
+/// The text below the options.
 const AFTER_HELP: &str = "\
 Cycles and instructions per operation come with --samples where perf can read the processor's counters.
 
@@ -48,7 +48,7 @@ pub struct BenchArgs {
     /// With --in-process: the OSD
     #[arg(long, value_name = "ID", default_value_t = 0, requires = "in_process")]
     pub(crate) osd: u32,
-    /// Who makes the load: carmine (this program), rados-bench, fio-rados or fio-rbd (the stock tools, on the client CPUs)
+    /// Load generator: carmine (this program), rados-bench, fio-rados or fio-rbd (the stock tools, on the client CPUs)
     #[arg(long, value_name = "TOOL", default_value = "carmine")]
     pub(crate) client: Tool,
     /// Pool that is loaded

@@ -1,17 +1,20 @@
-//! What is loaded: a running testbed, or a peer.
+//! The cluster that is loaded: a running testbed, or a peer.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carmine_doctor::{Finding, Options, examine};
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
 use carmine_load::hosted::{self, Tool};
-use carmine_load::report::{CacheState, Context as ReportContext, Setting};
-use carmine_load::window::Window;
+use carmine_load::report::{Context as ReportContext, Setting};
+use carmine_load::samples::Samples;
+use carmine_load::window::{InstrumentWindow, Window};
 use carmine_load::{LoadSpec, Route};
-use carmine_testbed::peer::PeerPlan;
+use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::peer::{self, PeerPlan};
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{Daemon, Layout, Plan, ask_osd, mon_addr, require_plan};
 use carmine_topology::Grid;
@@ -19,57 +22,14 @@ use carmine_types::{FlushMode, OsdId, counted};
 use serde_json::{Value, json};
 
 use super::args::BenchArgs;
-use super::fill;
-use super::osd_dump::{self, OsdDump, QUESTIONS};
 use super::room::{Room, written_bytes};
-use super::setup::{cache_conditions, load_baseline};
+use super::setup::{cache_conditions, fill_and_age, load_baseline};
 use crate::Doctor;
-use crate::sample::series::SampleOptions;
-use crate::sample::{Sampler, Snapshot, WatchedOsd, device_of, host_report};
-use carmine_testbed::TestbedError::Usage;
+use crate::sample::series::Recorder;
+use crate::sample::{OsdDump, QUESTIONS, Sampler, Snapshot, WatchedOsd, add_dumps, device_of, host_report};
 
-/// A load and what is to be loaded, checked as far as that can be before its processes are looked at.
-pub(super) struct Checked {
-    pub(super) spec: LoadSpec,
-    /// What the tool does differently.
-    pub(super) marks: Vec<String>,
-    pub(super) baseline: Option<Baseline>,
-    layout: Layout,
-    plan: Plan,
-    peer: Option<PeerPlan>,
-}
-
-impl Checked {
-    pub(super) fn new(args: &BenchArgs) -> anyhow::Result<Checked> {
-        let check = |spec: &LoadSpec| -> anyhow::Result<Vec<String>> {
-            let checked = spec.check().and_then(|()| hosted::check(args.client, spec));
-            Ok(checked.map_err(|e| Usage(e.to_string()))?)
-        };
-        let mut spec = args.spec();
-        cache_conditions(&mut spec, args.cache)?;
-        check(&spec)?;
-        for (option, given) in [("--in-process", args.in_process), ("--confirm", args.confirm)] {
-            if given && args.client != Tool::Carmine {
-                bail!(Usage(format!("{option}: only --client carmine can do that, {} cannot", args.client)));
-            }
-        }
-        let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
-        let layout = Layout::new(&args.dir.dir)?;
-        let peer = carmine_testbed::peer::load_plan(&layout)?;
-        // A peer's cores stand for reactors.
-        let plan = peer.as_ref().map_or_else(|| require_plan(&layout), |peer| Ok(peer.plan.clone()))?;
-        if peer.is_some() && args.in_process {
-            bail!(Usage("--in-process: a peer's OSDs do not load themselves; leave it out".into()));
-        }
-        // A stock client has one connection for each OSD, and a stock OSD takes no other.
-        if peer.is_some() || args.client != Tool::Carmine {
-            spec.route = Route::Single;
-        }
-        fill::apply(&mut spec, &plan, args.fill, args.age)?;
-        let marks = check(&spec)?;
-        Ok(Checked { spec, marks, baseline, layout, plan, peer })
-    }
-}
+/// Time that the machine's idle baseline is measured for.
+pub(super) const BASELINE: Duration = Duration::from_millis(400);
 
 /// A running cluster in a folder.
 #[derive(Clone)]
@@ -82,10 +42,11 @@ pub(super) struct Bed {
     pub(super) mon: SocketAddr,
     pub(super) osds: Vec<(OsdId, ProcessId)>,
     pub(super) sampler: Sampler,
-    /// What the OSDs' stores lie on; none for stores in memory, and for a peer.
+    /// The drives under the OSDs' stores; none for stores in memory, and for a peer.
     stores: Vec<StoreFacts>,
-    /// What of the machine's settings the figures depend on.
+    /// Settings of the machine that the figures depend on.
     doctor: Vec<Finding>,
+    baseline: Option<Baseline>,
 }
 
 /// One reading.
@@ -103,13 +64,39 @@ impl Reading {
 }
 
 impl Bed {
-    /// Looks at the cluster of `checked`, all of whose processes must run.
-    pub(super) fn open(checked: Checked, doctor: Doctor) -> anyhow::Result<Bed> {
-        let Checked { layout, plan, peer, .. } = checked;
+    /// Looks at the cluster that is to be loaded, all of whose processes must run. Second: the load, checked; third: the marks of
+    /// the tool, which does some of it differently.
+    pub(super) fn open(args: &BenchArgs, doctor: Doctor) -> anyhow::Result<(Bed, LoadSpec, Vec<String>)> {
+        let check = |spec: &LoadSpec| -> anyhow::Result<Vec<String>> {
+            let checked = spec.check().and_then(|()| hosted::check(args.client, spec));
+            Ok(checked.map_err(|e| Usage(e.to_string()))?)
+        };
+        let mut spec = args.spec();
+        cache_conditions(&mut spec, args.cache)?;
+        check(&spec)?;
+        for (option, given) in [("--in-process", args.in_process), ("--confirm", args.confirm)] {
+            if given && args.client != Tool::Carmine {
+                bail!(Usage(format!("{option}: only --client carmine can do that, {} cannot", args.client)));
+            }
+        }
+        let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
+        let layout = Layout::new(&args.dir.dir)?;
+        let peer = peer::load_plan(&layout)?;
+        // A peer's cores stand for reactors.
+        let plan = peer.as_ref().map_or_else(|| require_plan(&layout), |peer| Ok(peer.plan.clone()))?;
+        if peer.is_some() && args.in_process {
+            bail!(Usage("--in-process: a peer's OSDs do not load themselves; leave it out".into()));
+        }
+        // A stock client has one connection for each OSD, and a stock OSD takes no other.
+        if peer.is_some() || args.client != Tool::Carmine {
+            spec.route = Route::Single;
+        }
+        fill_and_age(&mut spec, &plan, args.fill, args.age)?;
+        let marks = check(&spec)?;
         let dir = layout.dir().display();
         let start = if peer.is_some() { "carmine peer up" } else { "carmine up" };
         let alive = |daemon: Daemon| -> anyhow::Result<ProcessId> {
-            ProcessId::load(&layout.pid_file(daemon))?.filter(ProcessId::alive).with_context(|| {
+            ProcessId::running(&layout, daemon)?.with_context(|| {
                 format!("{daemon} of the testbed in {dir} does not run; start it with `{start} --dir {dir}`")
             })
         };
@@ -133,7 +120,7 @@ impl Bed {
         });
         let devices = watched(&layout, &plan, &stores);
         let sampler = Sampler::new(processes.collect(), Some(mon_pid), devices);
-        Ok(Bed { layout, plan, peer, mon, osds, sampler, stores, doctor })
+        Ok((Bed { layout, plan, peer, mon, osds, sampler, stores, doctor, baseline }, spec, marks))
     }
 
     /// Fails if the data of the load does not fit into the OSDs. `present` counts bytes of it that are there already, up to a
@@ -171,15 +158,11 @@ impl Bed {
         Ok(())
     }
 
-    /// What a sampler looks at.
-    pub(super) fn sample_options(&self) -> SampleOptions {
-        SampleOptions {
-            osds: self.osds.iter().map(|(id, _)| id.0).zip(self.osd_pids()).collect(),
-            devices: self.sampler.devices().to_vec(),
-            osd_cpus: self.plan.grid.allocated_cpus().to_vec(),
-            client_cpus: self.plan.grid.client_cpus().union(&self.plan.grid.neighbour).to_vec(),
-            generator_pids: Vec::new(),
-        }
+    /// Starts to sample what `sampler` looks at.
+    pub(super) fn record(&self, sampler: &Sampler) -> anyhow::Result<Recorder> {
+        let grid = &self.plan.grid;
+        let client_cpus = grid.client_cpus().union(&grid.neighbour).to_vec();
+        Ok(Recorder::start(sampler.clone(), grid.allocated_cpus().to_vec(), &client_cpus)?)
     }
 
     /// Path of its `ceph.conf`.
@@ -187,7 +170,7 @@ impl Bed {
         self.layout.ceph_conf()
     }
 
-    /// What the OSDs tell. One that does not answer has told nothing; a peer's know no such questions.
+    /// The OSDs' answers. One that does not answer has told nothing; a peer's know no such questions.
     pub(super) fn dumps(&self) -> Vec<OsdDump> {
         let ask = |id: OsdId, question: &str| -> Option<Value> {
             serde_json::from_str(&ask_osd(&self.layout, id, question).ok()?).ok()
@@ -202,15 +185,21 @@ impl Bed {
         self.osds.iter().map(|(id, _)| one(*id).unwrap_or_default()).collect()
     }
 
-    /// What happened between two readings.
-    pub(super) fn window(&self, start: &Reading, end: &Reading, baseline_cores: f64) -> Window {
-        let mut window = self.sampler.window(&start.kernel, &end.kernel, baseline_cores);
-        osd_dump::add_to(&mut window, &start.osds, &end.osds);
+    /// The window between two readings, the kernel's of which `sampler` has made.
+    pub(super) fn window(
+        &self,
+        sampler: &Sampler,
+        start: &Reading,
+        end: &Reading,
+        idle_cores: f64,
+    ) -> Window {
+        let mut window = sampler.window(&start.kernel, &end.kernel, idle_cores);
+        add_dumps(&mut window, &start.osds, &end.osds);
         window
     }
 
     /// The part of the report that this knows.
-    pub(super) fn context(&self, spec: &LoadSpec, args: &Conditions) -> ReportContext {
+    pub(super) fn context(&self, spec: &LoadSpec, args: &BenchArgs) -> ReportContext {
         let mut marks = Vec::new();
         let (threads, cpus) = (spec.numjobs as usize, self.client_cpus().len());
         if !args.in_process && threads > cpus {
@@ -248,7 +237,7 @@ impl Bed {
             stores: self.stores.clone(),
             doctor: serde_json::to_value(&self.doctor).unwrap_or_default(),
             cache_state: args.cache,
-            baseline: args.baseline.clone(),
+            baseline: self.baseline.clone(),
             conditions: json!({ "prefill": spec.prefill, "ramp_ms": spec.ramp_ms }),
             more_load: None,
         };
@@ -257,7 +246,7 @@ impl Bed {
         ReportContext { setting, allocated_cores, client_cpus: None, size, drives, marks }
     }
 
-    /// Who sits where under a load.
+    /// The CPUs of OSDs and clients under a load.
     pub(super) fn grid_of(&self, in_process: bool) -> Grid {
         let grid = self.plan.grid.clone();
         if in_process { grid.without_clients() } else { grid }
@@ -265,20 +254,18 @@ impl Bed {
 
     /// `carmine.peer` of a result; `null` for a testbed.
     pub(super) fn about_json(&self) -> anyhow::Result<Value> {
-        let about = self.peer.as_ref().map(carmine_testbed::peer::about).transpose()?;
+        let about = self.peer.as_ref().map(peer::about).transpose()?;
         Ok(serde_json::to_value(about)?)
     }
 }
 
-/// What a load was asked to be made with.
-#[derive(Clone, Default)]
-pub(super) struct Conditions {
-    pub(super) in_process: bool,
-    pub(super) cache: Option<CacheState>,
-    pub(super) baseline: Option<Baseline>,
+/// The cost of these samples.
+pub(super) fn instrument(samples: Option<&Samples>) -> Option<InstrumentWindow> {
+    let instrument = &samples?.instrument;
+    Some(InstrumentWindow { cores: instrument.cores, apart: !instrument.cpus.is_empty() })
 }
 
-/// What the stores lie on, as the OSDs say; none for stores in memory.
+/// The drives under the stores, as the OSDs tell them; none for stores in memory.
 fn stores(layout: &Layout, plan: &Plan) -> anyhow::Result<Vec<StoreFacts>> {
     let ask = |osd: OsdId| -> anyhow::Result<Option<StoreFacts>> {
         let answer = ask_osd(layout, osd, r#"{"prefix":"dump_store"}"#)?;

@@ -1,79 +1,87 @@
 //! `carmine bench --client`: the tools that Ceph's users know load a Carmine testbed or a peer, and are measured as our own
-//! generator is.
+//! generator is, from the prefill to the last answer.
 
-mod meter;
 mod prefill;
 mod process;
-mod run;
 
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::profile::length;
+use anyhow::bail;
 use carmine_load::hosted::{HostedFigures, Tool};
-use carmine_load::report::{self, CacheState, LatencyHistograms, Report};
-use indicatif::ProgressBar;
-use serde_json::{Value, json};
-
-use super::bed::{Bed, Checked, Conditions};
-use super::setup::COLD_PROFILE;
-use super::{BenchArgs, flame, series, unix_seconds};
-use crate::Doctor;
-use crate::archive::write_json;
-use carmine_testbed::neighbour::Neighbour;
+use carmine_load::profile::ProfileMode;
+use carmine_load::report::{self, CacheState, LatencyHistograms};
+use carmine_load::window::{ProcessWindow, Window};
+use carmine_load::{ClientClocks, LoadSpec, Rw};
 use carmine_testbed::output::print;
-use meter::Metered;
-use process::ToolPrograms;
-use run::{Outcome, Run};
+use indicatif::ProgressBar;
+use serde_json::json;
 
-/// Time for `perf` to attach itself to the OSDs, and to write down what it saw.
+use super::bed::{BASELINE, Bed, Reading, instrument};
+use super::controller::Seen;
+use super::setup::COLD_PROFILE;
+use super::{BenchArgs, Loaded, conclude};
+use crate::Doctor;
+use crate::profile::{Recording, length};
+use crate::sample::series::Recorder;
+use crate::sample::{Counters, Sampler};
+use process::{Clients, ToolPrograms};
+
+/// Time for `perf` to attach itself to the OSDs, and to write down its recording.
 const PERF_STARTS_MS: u64 = 1_500;
+/// How often processes and Ctrl-C are looked at.
+const LOOK: Duration = Duration::from_millis(2);
+/// Time between readings of a window that the tool may end.
+const READ_EVERY: Duration = Duration::from_millis(100);
+/// Time for a tool to connect, also on a busy machine.
+const BEGIN_LIMIT: Duration = Duration::from_secs(60);
+/// Time for a tool to end after its window: `rados bench` removes what it wrote.
+const END_LIMIT: Duration = Duration::from_secs(300);
+/// Time for a prefill, and for a load that has so many bytes to move.
+const PREFILL_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// 0: measured without errors; 1: errors, or no measurement.
 pub(crate) fn run(args: &BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Result<ExitCode> {
-    let tool = args.client;
-    let mut checked = Checked::new(args)?;
-    let (mut spec, marks) = (checked.spec.clone(), std::mem::take(&mut checked.marks));
-    let conditions =
-        Conditions { cache: args.cache, baseline: checked.baseline.take(), ..Conditions::default() };
-    let bed = Bed::open(checked, doctor)?;
-    let programs = ToolPrograms::find(tool)?;
+    let (bed, mut spec, marks) = Bed::open(args, doctor)?;
+    let programs = ToolPrograms::find(args.client)?;
     print(&bed.plan.grid.render())?;
     let neighbour = super::neighbour(&bed.plan.grid)?;
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
     let profile = args.profile.filter(|_| args.cache != Some(CacheState::Cold));
     if let Some(mode) = profile {
-        // It is taken in the ramp, so that what perf costs is in no figure.
+        // It is taken in the ramp, so that the cost of perf is in no figure.
         spec.ramp_ms += length(mode).as_millis() as u64 + PERF_STARTS_MS;
     }
-    let run = Run { tool, spec, bed, programs, pool: &args.pool, cancel, bar, profile };
+    let run = Run { tool: args.client, spec, bed, programs, pool: &args.pool, cancel, bar, profile };
     // Where some of the data is there, all of it may be.
     let present = |enough| Ok(if prefill::has_some(&run)? { enough } else { 0 });
     let room = run.bed.check_room(&run.spec, args, present);
     let measured = room.and_then(|()| run.measure(args.samples.is_some()));
     run.bar.finish_and_clear();
-    let mut outcome = measured?;
-    let mut context = run.bed.context(&run.spec, &conditions);
+    let Outcome { figures, window, command, mut seen } = measured?;
+    if args.profile.is_some() {
+        seen.profiled.get_or_insert_with(|| Err(COLD_PROFILE.to_owned()));
+    }
+    let mut context = run.bed.context(&run.spec, args);
     context.client_cpus = Some(run.bed.client_cpus().len() as u32);
     context.marks.splice(0..0, marks);
-    let mut report = run.report(&outcome, context);
-    if let Some(mode) = args.profile {
-        let recorded = outcome.profiled.take().unwrap_or_else(|| Err(COLD_PROFILE.to_owned()));
-        report.profile = Some(flame::profile(mode, recorded, args.json.as_deref(), &run.spec.summary()));
-    }
-    show(&outcome.figures, &report)?;
-    if let Some(path) = &args.json {
-        let mut value = run.result_json(&outcome, &report)?;
-        value["carmine"]["neighbour"] = json!(neighbour.as_ref().map(Neighbour::report));
-        write_json(path, &value)?;
-    }
-    let figures = &outcome.figures;
+    context.marks.extend(window_mark(&figures, &window));
+    let mut report = report::report(&run.spec, &figures.result, &window, context);
+    let latency = figures.latency.map(|latency| {
+        report.latency_histogram = LatencyHistograms::default();
+        format!("latency   mean {:.1} us, max {:.1} us\n", latency.mean_ns / 1e3, latency.max_ns / 1e3)
+    });
     let good = figures.result.errors == 0 && figures.result.ops() > 0;
-    if let (Some(path), Some(samples)) = (&args.samples, outcome.samples) {
-        series::write(path, samples, &figures.result, report.window_seconds)?;
-    }
+    let jobs = figures.jobs(&run.spec);
+    let (version, tool) = (run.programs.version, run.tool);
+    let loaded = Loaded { bed: run.bed, neighbour, spec: run.spec, result: figures.result, report, seen };
+    conclude(args, loaded, latency, |value| {
+        value["fio version"] = json!(figures.version);
+        value["jobs"] = jobs;
+        value["carmine"]["client"] = json!({ "tool": tool, "version": version, "command": command });
+    })?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -82,44 +90,202 @@ pub(super) fn require(tool: Tool) -> anyhow::Result<()> {
     ToolPrograms::find(tool).map(drop)
 }
 
-fn show(figures: &HostedFigures, report: &Report) -> anyhow::Result<()> {
-    print(&report::table(&figures.result, report))?;
-    let Some(latency) = figures.latency else { return Ok(()) };
-    print(&format!("latency   mean {:.1} us, max {:.1} us\n", latency.mean_ns / 1e3, latency.max_ns / 1e3))?;
-    Ok(())
+/// The tool times itself; its window and the kernel's should be the same one.
+fn window_mark(figures: &HostedFigures, window: &Window) -> Option<String> {
+    let (said, wall) = (figures.seconds, window.wall_ns as f64 / 1e9);
+    let apart = (said / wall - 1.0).abs();
+    (apart > 0.02)
+        .then(|| format!("NOISY: the tool measured {said:.2} s, the kernel's accounting {wall:.2} s"))
 }
 
-/// The tool times itself; its window and the kernel's should be the same one.
-fn window_mark(figures: &HostedFigures, metered: &Metered) -> Option<String> {
-    let wall = metered.window.wall_ns as f64 / 1e9;
-    let apart = (figures.seconds / wall - 1.0).abs();
-    (apart > 0.02).then(|| {
-        format!("NOISY: the tool measured {:.2} s, the kernel's accounting {wall:.2} s", figures.seconds)
-    })
+/// The thread that was closest to having no time left: busy, or ready without a CPU.
+fn hottest(processes: &[ProcessWindow], wall_ns: u64) -> ClientClocks {
+    let threads = processes.iter().flat_map(|p| &p.threads);
+    let Some(thread) = threads.max_by_key(|t| t.cpu_ns + t.wait_ns) else { return ClientClocks::default() };
+    ClientClocks { wall_ns, busy_ns: thread.cpu_ns, wait_ns: thread.wait_ns }
+}
+
+/// A load by a hosted tool.
+struct Run<'a> {
+    tool: Tool,
+    spec: LoadSpec,
+    bed: Bed,
+    programs: ToolPrograms,
+    pool: &'a str,
+    cancel: &'a AtomicBool,
+    bar: ProgressBar,
+    /// A flamegraph is wanted, and there is a ramp in which it can be taken.
+    profile: Option<ProfileMode>,
+}
+
+/// The result of a load.
+struct Outcome {
+    figures: HostedFigures,
+    window: Window,
+    /// The tool's command line.
+    command: Vec<String>,
+    seen: Seen,
 }
 
 impl Run<'_> {
-    fn report(&self, outcome: &Outcome, mut context: report::Context) -> Report {
-        let (figures, metered) = (&outcome.figures, &outcome.metered);
-        context.marks.extend(window_mark(figures, metered));
-        let mut report = report::report(&self.spec, &figures.result, &metered.window, context);
-        if figures.latency.is_some() {
-            report.latency_histogram = LatencyHistograms::default();
+    /// Prefill, ramp and window.
+    fn measure(&self, with_samples: bool) -> anyhow::Result<Outcome> {
+        self.say(&format!("prefilling with {}", self.tool));
+        prefill::run(self)?;
+        let before = self.bed.sampler.sample()?;
+        std::thread::sleep(BASELINE);
+        let baseline_cores = self.bed.sampler.baseline_cores(&before, &self.bed.sampler.sample()?);
+        let mut counters = Counters::attach(&self.bed.osd_pids(), with_samples);
+        let mut seen = Seen::default();
+        if self.tool == Tool::RadosBench && self.spec.ramp_ms > 0 {
+            // It cannot leave a part of its run out: the ramp is a run of its own.
+            self.say("ramp");
+            let mut clients = Clients::load(self, self.spec.ramp_ms)?;
+            self.wait_for_begin(&mut clients)?;
+            let recording = self.profile();
+            self.wait_for_end(&mut clients, END_LIMIT)?;
+            seen.profiled = recording.map(|recording| recording?.finish());
         }
-        report
+        let mut clients = Clients::load(self, self.spec.runtime_ms)?;
+        self.say(&format!("{} connects", self.tool));
+        // The tool's own clock runs from here: what is read or written down meanwhile comes out of the window.
+        let mut begun = self.wait_for_begin(&mut clients)?;
+        if self.tool != Tool::RadosBench {
+            let recording = self.profile();
+            begun += Duration::from_millis(self.spec.ramp_ms);
+            self.run_until(&mut clients, begun)?;
+            seen.profiled = recording.map(|recording| recording?.finish());
+        }
+        self.say("measuring");
+        let sampler = self.bed.sampler.with_tools(clients.pids());
+        let recorder = with_samples.then(|| self.bed.record(&sampler)).transpose()?;
+        let begin = self.read(&sampler)?;
+        counters.start();
+        let end = self.window_end(&mut clients, &sampler, begun)?;
+        counters.stop();
+        seen.samples = recorder.map(Recorder::finish).transpose()?;
+        self.say(&format!("{} ends", self.tool));
+        self.wait_for_end(&mut clients, END_LIMIT)?;
+        let mut figures = clients.figures()?;
+        let mut window = self.bed.window(&sampler, &begin, &end, baseline_cores);
+        window.counters = counters.read();
+        window.instrument = instrument(seen.samples.as_ref());
+        figures.result.client = hottest(&sampler.tools(&begin.kernel, &end.kernel), window.wall_ns);
+        Ok(Outcome { figures, window, command: std::mem::take(&mut clients.command), seen })
     }
 
-    fn result_json(&self, outcome: &Outcome, report: &Report) -> anyhow::Result<Value> {
-        let figures = &outcome.figures;
-        let mut value = report::result_json(&self.spec, &figures.result, report, unix_seconds());
-        value["fio version"] = json!(figures.version);
-        value["jobs"] = figures.jobs(&self.spec);
-        value["carmine"]["client"] = json!({
-            "tool": self.tool,
-            "version": self.programs.version,
-            "command": outcome.command,
-        });
-        value["carmine"]["peer"] = self.bed.about_json()?;
-        Ok(value)
+    fn profile(&self) -> Option<Result<Recording, String>> {
+        self.profile.map(|mode| Recording::start(mode, &self.bed.osd_pids()))
+    }
+
+    fn say(&self, what: &str) {
+        self.bar.set_message(format!("{}: {what}", self.spec.summary()));
+    }
+
+    /// The OSDs' clocks first and then the kernel's, at both ends of the window alike.
+    fn read(&self, sampler: &Sampler) -> anyhow::Result<Reading> {
+        Ok(Reading { osds: self.bed.dumps(), kernel: sampler.sample()? })
+    }
+
+    /// Reads at the window's end; one that the tool ends by itself, for there is nothing more to read, ends there.
+    fn window_end(
+        &self,
+        clients: &mut Clients,
+        sampler: &Sampler,
+        begun: Instant,
+    ) -> anyhow::Result<Reading> {
+        let reads_once = self.tool == Tool::RadosBench && self.spec.rw == Rw::Read;
+        let time = match self.spec.ends_by_itself() {
+            true => PREFILL_LIMIT,
+            false => Duration::from_millis(self.spec.runtime_ms),
+        };
+        let end = begun + time;
+        if !self.spec.ends_by_itself() && !reads_once {
+            if begun.elapsed() > time / 2 {
+                bail!(
+                    "half of the window of {time:?} was over before it was looked at: take a longer --runtime"
+                );
+            }
+            self.run_until(clients, end)?;
+            return self.read(sampler);
+        }
+        let mut last = self.read(sampler)?;
+        while Instant::now() < end && !clients.have_ended()? {
+            self.check_alive()?;
+            std::thread::sleep(READ_EVERY.min(end.saturating_duration_since(Instant::now())));
+            match self.read(sampler) {
+                Ok(reading) => last = reading,
+                Err(_) if clients.has_one_ended()? => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(last)
+    }
+
+    /// Fails if an OSD has died, or at Ctrl-C.
+    fn check_alive(&self) -> anyhow::Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        self.bed.check_alive()
+    }
+
+    /// Waits until the load has begun; returns when that was.
+    fn wait_for_begin(&self, clients: &mut Clients) -> anyhow::Result<Instant> {
+        let end = Instant::now() + BEGIN_LIMIT;
+        while !clients.have_begun() {
+            self.check_alive()?;
+            clients.check_running()?;
+            if Instant::now() > end {
+                bail!("{} did not begin within {} s: {}", self.tool, BEGIN_LIMIT.as_secs(), clients.said());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(Instant::now())
+    }
+
+    /// Lets the load run; a tool that ends before is an error.
+    fn run_until(&self, clients: &mut Clients, end: Instant) -> anyhow::Result<()> {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.check_alive()?;
+            // In the last moments it may end before its window does by our clock.
+            if left > Duration::from_millis(200) {
+                clients.check_running()?;
+            }
+            std::thread::sleep(left.min(LOOK * 10));
+        }
+    }
+
+    /// Waits until the tool has ended.
+    fn wait_for_end(&self, clients: &mut Clients, limit: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + limit;
+        while !clients.have_ended()? {
+            self.check_alive()?;
+            if Instant::now() > end {
+                bail!("{} did not end: {}", self.tool, clients.said());
+            }
+            std::thread::sleep(LOOK * 5);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carmine_load::window::ThreadWindow;
+
+    #[test]
+    fn waiting_for_a_cpu_counts_as_hot() {
+        let thread = |cpu_ns, wait_ns| ThreadWindow { cpu_ns, wait_ns, ..ThreadWindow::default() };
+        let process =
+            ProcessWindow { threads: vec![thread(50, 0), thread(30, 40)], ..ProcessWindow::default() };
+        let clocks = hottest(&[process], 100);
+        assert_eq!((clocks.busy_ns, clocks.wait_ns), (30, 40));
+        assert_eq!(hottest(&[], 100), ClientClocks::default());
     }
 }

@@ -47,7 +47,7 @@ impl Folded {
         let outer_first = stack.frames.iter().rev().map(|(name, _)| name.as_str());
         let path: Vec<&str> = std::iter::once(stack.thread.as_str()).chain(outer_first).collect();
         *self.weights.entry(path.join(";")).or_default() += weight;
-        // What waits is a function of the program; that it waits in the scheduler says nothing.
+        // A function of the program waits; that it waits in the scheduler says nothing.
         let own = stack.frames.iter().find(|(_, is_kernel)| !stack.is_switch || !is_kernel);
         // A thread of the kernel: who called the scheduler.
         let caller = || stack.frames.iter().find(|(name, _)| name != PREEMPTED && !name.contains("schedule"));
@@ -139,7 +139,7 @@ impl Folder {
         }
     }
 
-    /// What has not come back waits until the end.
+    /// A thread that has not come back waits until the end.
     fn end(mut self) -> Folded {
         self.close();
         for stack in std::mem::take(&mut self.off).into_values() {
@@ -151,18 +151,11 @@ impl Folder {
 
 /// `COMM TID SECONDS: EVENT`; the name of a thread may have blanks in it.
 fn head(line: &str) -> Option<Head<'_>> {
-    let mut words = line.split_ascii_whitespace().collect::<Vec<_>>().into_iter().peekable();
-    let mut thread: Vec<&str> = Vec::new();
-    while let Some(word) = words.next() {
-        let seconds = words.peek().and_then(|next| next.strip_suffix(':')?.parse::<f64>().ok());
-        if let (Ok(tid), Some(seconds)) = (word.parse(), seconds) {
-            let at = line.find(words.peek()?)? + words.peek()?.len();
-            let thread = thread.join(" ").replace(';', ":");
-            return Some(Head { thread, tid, us: seconds * 1e6, event: line.get(at..)?.trim() });
-        }
-        thread.push(word);
-    }
-    None
+    let (front, event) = line.split_once(": ")?;
+    let (front, seconds) = front.rsplit_once(' ')?;
+    let (thread, tid) = front.trim_end().rsplit_once(' ')?;
+    let thread = thread.trim().replace(';', ":");
+    Some(Head { thread, tid: tid.parse().ok()?, us: seconds.parse::<f64>().ok()? * 1e6, event: event.trim() })
 }
 
 /// `ADDRESS SYMBOL`: the symbol, and whether it is the kernel's.

@@ -82,7 +82,7 @@ impl Recording {
         Instant::now() >= self.until || self.perf.has_ended()
     }
 
-    /// What was recorded; waits for `perf` to write it down.
+    /// The recording; waits for `perf` to write it down.
     ///
     /// # Errors
     /// Why `perf` could not record, and what to do.

@@ -93,7 +93,7 @@ pub(super) fn script(folder: &Path) -> Result<(Child, ChildStdout), String> {
     Ok((child, out))
 }
 
-/// What `perf` said while it recorded.
+/// The messages of `perf` while it recorded.
 pub(super) fn said(folder: &Path) -> String {
     std::fs::read_to_string(folder.join(SAID)).unwrap_or_default()
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Time for `perf` to do as it is told; it does so at once, or never.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// What is counted.
+/// The events that are counted.
 const EVENTS: &str = "cycles,instructions";
 
 /// The processor's counters over a window, or nothing where there are none.
@@ -36,7 +36,7 @@ impl Counters {
         self.tell("disable");
     }
 
-    /// What was counted; `None` if nothing was.
+    /// The counts; `None` if nothing was counted.
     pub fn read(self) -> Option<CounterWindow> {
         self.0.and_then(Perf::read)
     }
@@ -132,7 +132,7 @@ fn parse(text: &str) -> Option<CounterWindow> {
 mod tests {
     use super::*;
 
-    /// What perf 6.1 says on a virtual machine without counters.
+    /// The output of perf 6.1 on a virtual machine without counters.
     #[test]
     fn absent_is_not_zero() {
         let said = "Events disabled\nEvents enabled\n<not supported>,,cycles,0,100.00,,\n\

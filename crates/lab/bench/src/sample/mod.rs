@@ -1,11 +1,11 @@
 //! The kernel's accounting, read at both ends of a window: CPU time of processes and threads, of the whole machine, and
-//! of block devices. Nothing here asks the measured processes: what they say of themselves comes from `dump_metrics`.
+//! of block devices. Nothing here asks the measured processes: what they say of themselves is in [`OsdDump`].
 
+mod burst;
 mod counters;
-mod device;
-pub(crate) mod machine;
-mod metrics;
-mod process;
+mod dump;
+mod hardware;
+pub(crate) mod proc;
 pub mod series;
 mod smart;
 
@@ -13,17 +13,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use carmine_load::window::{DeviceWindow, MachineWindow, OsdWindow, Window};
+use carmine_load::window::{DeviceWindow, MachineWindow, OsdWindow, ProcessWindow, Window};
+use carmine_testbed::Result;
+use carmine_testbed::drive::part_at;
+use serde_json::{Value, json};
 
 use crate::failed;
-use carmine_testbed::{Result, TestbedError};
+use proc::{Device, IDLE, Process, STEAL, TICK_NS, Ticks, field, text};
 
 pub use counters::Counters;
-pub use device::device_of;
-use machine::MachineCounters;
-pub use machine::host_report;
-pub use metrics::{OsdClocks, clocks, difference};
-use process::{ProcessCounters, process_window};
+pub(crate) use dump::{OsdDump, QUESTIONS, add_dumps};
 
 /// An OSD process that is watched.
 #[derive(Clone, Debug)]
@@ -40,6 +39,8 @@ pub struct Sampler {
     root: PathBuf,
     osds: Vec<WatchedOsd>,
     mon_pid: Option<u32>,
+    /// Processes of the generator if it is another program than this one.
+    tool_pids: Vec<u32>,
     devices: Vec<String>,
 }
 
@@ -47,103 +48,156 @@ pub struct Sampler {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     at: Instant,
-    osds: Vec<ProcessCounters>,
-    mon: ProcessCounters,
-    own: ProcessCounters,
-    machine: MachineCounters,
-    devices: BTreeMap<String, DeviceWindow>,
+    osds: Vec<Process>,
+    mon: Process,
+    own: Process,
+    tools: Vec<Process>,
+    cpus: BTreeMap<u32, Ticks>,
+    devices: BTreeMap<String, Device>,
+    network_bytes: u64,
 }
 
 impl Sampler {
     /// `devices` are names as in `/proc/diskstats` (see [`device_of`]).
     pub fn new(osds: Vec<WatchedOsd>, mon_pid: Option<u32>, devices: Vec<String>) -> Sampler {
-        Sampler { root: PathBuf::from("/proc"), osds, mon_pid, devices }
+        Sampler { root: PathBuf::from("/proc"), osds, mon_pid, tool_pids: Vec::new(), devices }
+    }
+
+    /// The same, with the processes of a generator.
+    pub(crate) fn with_tools(&self, tool_pids: Vec<u32>) -> Sampler {
+        Sampler { tool_pids, ..self.clone() }
     }
 
     /// Names of the watched block devices.
-    pub fn devices(&self) -> &[String] {
+    pub(crate) fn devices(&self) -> &[String] {
         &self.devices
     }
 
     /// Reads everything, in the same order at both ends of a window: what the order costs (microseconds) cancels out.
     ///
     /// # Errors
-    /// When an OSD is gone: its window would be wrong.
+    /// When an OSD or the generator is gone: its window would be wrong.
     pub fn sample(&self) -> Result<Snapshot> {
-        let at = Instant::now();
-        let machine = machine::read(&self.root)?;
-        let osds = self
-            .osds
-            .iter()
-            .map(|o| {
-                process::read(&self.root, o.pid)
-                    .map_err(|e| failed!("osd.{} is gone (pid {}): {e}", o.id, o.pid))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Snapshot {
-            at,
-            osds,
-            // The monitor is not needed for a load; without it there is nothing to subtract.
-            mon: self.mon_pid.and_then(|pid| process::read(&self.root, pid).ok()).unwrap_or_default(),
-            own: process::read(&self.root, std::process::id()).unwrap_or_default(),
-            machine,
-            devices: device::read(&self.root, &self.devices),
-        })
+        let snapshot = self.look();
+        let pids = self.osds.iter().map(|osd| (format!("osd.{}", osd.id), osd.pid));
+        let pids = pids.chain(self.tool_pids.iter().map(|pid| ("the generator".to_owned(), *pid)));
+        for ((name, pid), process) in pids.zip(snapshot.osds.iter().chain(&snapshot.tools)) {
+            if process.threads.is_empty() {
+                return Err(failed!("{name} is gone (pid {pid})"));
+            }
+        }
+        if snapshot.cpus.is_empty() {
+            return Err(failed!("/proc/stat has no lines of CPUs"));
+        }
+        Ok(snapshot)
     }
 
-    /// What happened between two readings. Reactor clocks are added by the caller, see [`clocks`].
+    /// Reads everything; a process that is gone has no threads.
+    fn look(&self) -> Snapshot {
+        let at = Instant::now();
+        let file = |name: &str| text(&self.root.join(name));
+        let process = |pid: u32| Process::read(&self.root, pid);
+        let cpus = proc::ticks(&file("stat"));
+        let mut devices = proc::devices(&file("diskstats"));
+        devices.retain(|name, _| self.devices.contains(name));
+        Snapshot {
+            at,
+            osds: self.osds.iter().map(|osd| process(osd.pid)).collect(),
+            // The monitor is not needed for a load; without it there is nothing to subtract.
+            mon: self.mon_pid.map(process).unwrap_or_default(),
+            own: process(std::process::id()),
+            tools: self.tool_pids.iter().map(|pid| process(*pid)).collect(),
+            cpus,
+            devices,
+            network_bytes: proc::network_bytes(&file("net/dev")),
+        }
+    }
+
+    /// The counters' growth between two readings. The caller adds the reactors' clocks, see [`OsdDump`].
     pub fn window(&self, start: &Snapshot, end: &Snapshot, idle_baseline_cores: f64) -> Window {
         let wall_ns = end.at.duration_since(start.at).as_nanos() as u64;
-        let osds =
-            self.osds.iter().zip(start.osds.iter().zip(&end.osds)).map(|(osd, (before, after))| OsdWindow {
-                id: osd.id,
-                process: process_window(osd.pid, before, after),
-                alien_cpus: osd.alien_cpus,
-                ..OsdWindow::default()
-            });
+        let osds = self.osds.iter().zip(start.osds.iter().zip(&end.osds));
+        let osds = osds.map(|(osd, (before, after))| OsdWindow {
+            id: osd.id,
+            process: after.window(osd.pid, before),
+            alien_cpus: osd.alien_cpus,
+            ..OsdWindow::default()
+        });
+        let ticks_ns = |snapshot: &Snapshot, place: usize| {
+            snapshot.cpus.values().map(|ticks| ticks[place]).sum::<u64>() * TICK_NS
+        };
+        let [idle_ns, steal_ns] =
+            [IDLE, STEAL].map(|place| ticks_ns(end, place).saturating_sub(ticks_ns(start, place)));
+        // Busy time is all that is not idle: that is exact, and the parts of it are not.
+        let busy_ns = (wall_ns * end.cpus.len() as u64).saturating_sub(idle_ns + steal_ns);
+        let tools_ns: u64 = self.tools(start, end).iter().map(|p| p.cpu_ns).sum();
         Window {
             wall_ns,
             osds: osds.collect(),
             machine: MachineWindow {
-                cpus: end.machine.cpus,
-                busy_ns: end.machine.busy_since(&start.machine, wall_ns),
-                steal_ns: end.machine.steal_ns.saturating_sub(start.machine.steal_ns),
+                cpus: end.cpus.len() as u32,
+                busy_ns,
+                steal_ns,
                 idle_baseline_cores,
-                generator_ns: process_window(0, &start.own, &end.own).cpu_ns,
-                mon_ns: process_window(0, &start.mon, &end.mon).cpu_ns,
+                generator_ns: end.own.window(0, &start.own).cpu_ns + tools_ns,
+                mon_ns: end.mon.window(0, &start.mon).cpu_ns,
             },
-            devices: end
-                .devices
-                .iter()
-                .filter_map(|(name, after)| Some(device::since(start.devices.get(name)?, after)))
-                .collect(),
+            devices: end.devices_since(start),
             ..Window::default()
         }
     }
 
+    /// The processes of a generator that is another program.
+    pub(crate) fn tools(&self, start: &Snapshot, end: &Snapshot) -> Vec<ProcessWindow> {
+        let both = self.tool_pids.iter().zip(start.tools.iter().zip(&end.tools));
+        both.map(|(pid, (before, after))| after.window(*pid, before)).collect()
+    }
+
     /// Cores that were busy between two readings with anything but the watched processes and this one: what the machine
     /// does anyway.
-    pub fn baseline_cores(&self, start: &Snapshot, end: &Snapshot) -> f64 {
+    pub(crate) fn baseline_cores(&self, start: &Snapshot, end: &Snapshot) -> f64 {
         let window = self.window(start, end, 0.0);
-        let ours: u64 = window.osds.iter().map(|o| o.process.cpu_ns).sum::<u64>()
-            + window.machine.generator_ns
-            + window.machine.mon_ns;
-        if window.wall_ns == 0 {
-            return 0.0;
-        }
-        window.machine.busy_ns.saturating_sub(ours) as f64 / window.wall_ns as f64
+        let osds_ns: u64 = window.osds.iter().map(|o| o.process.cpu_ns).sum();
+        let ours_ns = osds_ns + window.machine.generator_ns + window.machine.mon_ns;
+        window.machine.busy_ns.saturating_sub(ours_ns) as f64 / window.wall_ns.max(1) as f64
     }
 }
 
-/// Reads a small kernel file.
-fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(TestbedError::io("read", path))
+impl Snapshot {
+    fn devices_since(&self, start: &Snapshot) -> Vec<DeviceWindow> {
+        let both = self.devices.iter().filter_map(|(name, now)| Some((name, start.devices.get(name)?, now)));
+        both.map(|(name, old, now)| proc::device_window(name, old, now)).collect()
+    }
+}
+
+/// Name of the block device under a path, or of the device that the path is; `None` for tmpfs, overlays and the like.
+pub fn device_of(path: &Path) -> Option<String> {
+    part_at(path).drive.node
+}
+
+/// Processor, kernel, memory and hypervisor, for results: figures of different machines can't be compared.
+pub fn host_report() -> Value {
+    let file = |path: &str| text(Path::new(path));
+    let cpuinfo = file("/proc/cpuinfo");
+    let info = |name: &str| {
+        let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        fields.map(|(key, value)| (key.trim(), value.trim())).find(|(key, _)| *key == name).map(|(_, v)| v)
+    };
+    json!({
+        "cpu": info("model name").unwrap_or(std::env::consts::ARCH),
+        "cpus": cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
+        "virtual": info("flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+        "kernel": file("/proc/sys/kernel/osrelease").trim(),
+        "memory_bytes": field(&file("/proc/meminfo"), "MemTotal").map(|kib| kib * 1024),
+        "carmine": env!("CARGO_PKG_VERSION"),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustix::time::{ClockId, clock_gettime};
+    use std::time::Duration;
 
     /// Until this thread has had so much of a CPU, however busy the machine is.
     fn burn(cpu_ms: i64) {
@@ -177,5 +231,30 @@ mod tests {
         let gone = WatchedOsd { id: 7, pid: u32::MAX - 1, alien_cpus: 0 };
         let error = Sampler::new(vec![gone], None, Vec::new()).sample().unwrap_err();
         assert!(error.to_string().contains("osd.7"), "{error}");
+    }
+
+    #[test]
+    fn busy_is_what_is_not_idle() {
+        let dir = tempfile::tempdir().unwrap();
+        let sampler = Sampler { root: dir.path().to_owned(), ..Sampler::new(vec![], None, vec![]) };
+        let look = |stat: &str| {
+            std::fs::write(dir.path().join("stat"), stat).unwrap();
+            sampler.sample()
+        };
+        let before = look("cpu  9 9 9 9 9 9 9 9\ncpu0 10 0 5 100 5 0 0 0 0 0\ncpu1 10 0 5 100 5 0 0 0 0 0\n");
+        let after =
+            look("cpu  9 9 9 9\ncpu0 90 0 5 120 5 0 0 0 0 0\ncpu1 20 0 5 180 5 0 0 10 0 0\n").unwrap();
+        let before = Snapshot { at: after.at - Duration::from_secs(1), ..before.unwrap() };
+        // One second of two CPUs, 1.0 s idle, 0.1 s stolen.
+        let machine = sampler.window(&before, &after, 0.0).machine;
+        assert_eq!((machine.cpus, machine.busy_ns, machine.steal_ns), (2, 900_000_000, 100_000_000));
+        assert!(look("intr 5\n").is_err());
+    }
+
+    #[test]
+    fn names_the_machine() {
+        let host = host_report();
+        assert!(host["cpu"].as_str().is_some_and(|s| !s.is_empty()));
+        assert!(host["kernel"].as_str().is_some_and(|s| s.contains('.')), "{host}");
     }
 }

@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Row, Table};
 
-use super::model::{CpuView, OsdView, View};
+use super::model::{CpuView, FIGURES, OsdView, View};
 
 /// Characters of a CPU's bar.
 const BAR: usize = 20;
@@ -19,7 +19,7 @@ const FRAME: u16 = 3;
 /// Names of the numbers of a CPU.
 const NUMBERS: [&str; 4] = ["busy", "spin", "wait", "other"];
 
-/// What the keys do, behind the title on a terminal.
+/// The keys, behind the title on a terminal.
 const KEYS: &str = "   q quits";
 
 /// Draws everything for a terminal; what does not fit is cut off at the bottom.
@@ -38,12 +38,9 @@ fn draw_under(frame: &mut Frame<'_>, title: Line<'_>, view: &View) {
 }
 
 fn osd_table(view: &View) -> Table<'_> {
-    let titles = [
-        "OSD", "reads/s", "writes/s", "MB/s", "read us", "p99 us", "write us", "p99 us", "I/Os", "txns",
-        "writes", "waiting", "hops/s", "aliens", "jobs/s",
-    ];
-    let widths = [6, 8, 8, 8, 8, 8, 8, 8, 5, 5, 6, 7, 8, 6, 7].map(Constraint::Length);
-    Table::new(view.osds.iter().map(osd_row), widths)
+    let titles = std::iter::once("OSD").chain(FIGURES.iter().map(|(_, title, ..)| *title));
+    let widths = std::iter::once(6).chain(FIGURES.iter().map(|(_, _, width, ..)| *width));
+    Table::new(view.osds.iter().map(osd_row), widths.map(Constraint::Length))
         .header(Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD)))
         .block(Block::bordered().title(
             "OSDs: operations, latency, queues (I/Os, txns, writes, waiting), hops, cores that aliens use",
@@ -55,24 +52,11 @@ fn osd_row(osd: &OsdView) -> Row<'static> {
     if let Some(problem) = &osd.problem {
         return Row::new([name, problem.clone()]).style(Style::new().fg(Color::Red));
     }
-    let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
-    Row::new([
-        name,
-        format!("{:.0}", osd.read_iops),
-        format!("{:.0}", osd.write_iops),
-        format!("{:.1}", osd.bytes_per_s / 1e6),
-        us(osd.read_mean_us),
-        us(osd.read_p99_us),
-        us(osd.write_mean_us),
-        us(osd.write_p99_us),
-        format!("{:.0}", osd.io_in_flight),
-        format!("{:.0}", osd.txns_in_flight),
-        format!("{:.0}", osd.writes_in_flight),
-        format!("{:.0}", osd.ops_waiting),
-        format!("{:.0}", osd.hops_per_s),
-        format!("{:.2}", osd.alien_cores),
-        format!("{:.0}", osd.alien_jobs_per_s),
-    ])
+    let cells = FIGURES.iter().map(|(key, _, _, digits, unit, _)| match osd.figures.get(key) {
+        Some(Some(value)) => format!("{:.digits$}", value / unit),
+        _ => "-".to_owned(),
+    });
+    Row::new(std::iter::once(name).chain(cells))
 }
 
 /// CPUs in as many columns as fit.
@@ -100,7 +84,7 @@ fn cpu_line(cpu: &CpuView) -> Line<'static> {
         [one, more @ ..] => format!("{one} +{}", more.len()),
     };
     let share = cpu.reactor.unwrap_or_default();
-    // What the kernel counts beyond the reactors: generators, aliens, interrupts.
+    // Time that the kernel counts beyond the reactors: generators, aliens, interrupts.
     let others = (cpu.kernel_busy_percent - share.busy_percent - share.spin_percent).max(0.0);
     let mut spans = vec![Span::raw(format!("{:>4} {owner:<13}", cpu.cpu))];
     let mut free = BAR;

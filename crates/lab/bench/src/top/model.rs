@@ -1,10 +1,12 @@
-//! What is shown: the difference of two readings, for people and as JSON.
+//! The view: the difference of two readings, for people and as JSON.
+
+use std::collections::BTreeMap;
 
 use carmine_topology::Grid;
 use serde::Serialize;
 
 use super::sample::{OsdSample, Sample};
-use crate::sample::machine::IDLE;
+use crate::sample::proc::IDLE;
 
 /// Everything of one second.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
@@ -13,31 +15,69 @@ pub(super) struct View {
     pub(super) cpus: Vec<CpuView>,
 }
 
-/// One OSD. Rates are per second; latencies are those of operations that ended in this time, absent if none did.
+/// One OSD.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub(super) struct OsdView {
     pub(super) osd: usize,
     /// Why nothing else is known.
     pub(super) problem: Option<String>,
-    pub(super) read_iops: f64,
-    pub(super) write_iops: f64,
-    pub(super) bytes_per_s: f64,
-    pub(super) read_mean_us: Option<f64>,
-    pub(super) read_p99_us: Option<f64>,
-    pub(super) write_mean_us: Option<f64>,
-    pub(super) write_p99_us: Option<f64>,
-    /// Operations that the kernel works on: disk, and sends.
-    pub(super) io_in_flight: f64,
-    /// Transactions that are not durable yet.
-    pub(super) txns_in_flight: f64,
-    /// Writes that are not durable on every replica yet.
-    pub(super) writes_in_flight: f64,
-    /// Operations that wait for a map or a PG.
-    pub(super) ops_waiting: f64,
-    pub(super) hops_per_s: f64,
-    /// Cores that alien threads used.
-    pub(super) alien_cores: f64,
-    pub(super) alien_jobs_per_s: f64,
+    /// By the keys of [`FIGURES`].
+    #[serde(flatten)]
+    pub(super) figures: BTreeMap<&'static str, Option<f64>>,
+}
+
+/// A figure of an OSD: its key in JSON; its column's title, width, digits behind the point, and unit; its metrics.
+pub(super) type Figure = (&'static str, &'static str, u16, usize, f64, Of);
+
+/// Metrics that a figure is made of.
+pub(super) enum Of {
+    /// Growth of their sum per second, in units of so many.
+    Rate(&'static [&'static str], f64),
+    /// The present sum over the shards.
+    Level(&'static str),
+    /// Mean in us of the times of operations that ended; absent if none did.
+    Mean(&'static str),
+    /// Their 99th percentile.
+    P99(&'static str),
+}
+
+use Of::{Level, Mean, P99, Rate};
+
+pub(super) const FIGURES: [Figure; 14] = [
+    ("read_iops", "reads/s", 8, 0, 1.0, Rate(&["osd_read_ops"], 1.0)),
+    ("write_iops", "writes/s", 8, 0, 1.0, Rate(&["osd_write_ops"], 1.0)),
+    ("bytes_per_s", "MB/s", 8, 1, 1e6, Rate(&["osd_read_bytes", "osd_write_bytes"], 1.0)),
+    ("read_mean_us", "read us", 8, 0, 1.0, Mean("osd_read_latency_ns")),
+    ("read_p99_us", "p99 us", 8, 0, 1.0, P99("osd_read_latency_ns")),
+    ("write_mean_us", "write us", 8, 0, 1.0, Mean("osd_write_latency_ns")),
+    ("write_p99_us", "p99 us", 8, 0, 1.0, P99("osd_write_latency_ns")),
+    // Operations that the kernel works on: disk, and sends.
+    ("io_in_flight", "I/Os", 5, 0, 1.0, Level("reactor_io_in_flight")),
+    // Transactions that are not durable yet, and writes that are not durable on every replica yet.
+    ("txns_in_flight", "txns", 5, 0, 1.0, Level("store_txns_in_flight")),
+    ("writes_in_flight", "writes", 6, 0, 1.0, Level("osd_writes_in_flight")),
+    // Operations that wait for a map or a PG.
+    ("ops_waiting", "waiting", 7, 0, 1.0, Level("osd_ops_waiting")),
+    ("hops_per_s", "hops/s", 8, 0, 1.0, Rate(&["smp_total_sent_messages"], 1.0)),
+    ("alien_cores", "aliens", 6, 2, 1.0, Rate(&["alien_cpu_busy_ms"], 1e3)),
+    ("alien_jobs_per_s", "jobs/s", 7, 0, 1.0, Rate(&["alien_jobs"], 1.0)),
+];
+
+impl Of {
+    /// The figure between two readings; without them nothing was done.
+    fn between(&self, both: Option<(&OsdSample, &OsdSample)>) -> Option<f64> {
+        let Some((before, now)) = both else {
+            return matches!(self, Rate(..) | Level(_)).then_some(0.0);
+        };
+        let seconds = (now.taken_at_ns - before.taken_at_ns) as f64 / 1e9;
+        let rate = |name: &&str| ((now.sum(name) - before.sum(name)) / seconds).max(0.0);
+        match self {
+            Rate(names, unit) => Some(names.iter().map(rate).sum::<f64>() / unit),
+            Level(name) => Some(now.sum(name)),
+            Mean(name) => now.mean_since(before, name).map(|ns| ns / 1e3),
+            P99(name) => now.percentile_since(before, name, 99.0).map(|ns| ns / 1e3),
+        }
+    }
 }
 
 /// One CPU.
@@ -62,7 +102,7 @@ pub(super) struct ReactorShare {
 }
 
 impl View {
-    /// What happened between two readings of a testbed with this grid.
+    /// The difference of two readings of a testbed with this grid.
     pub(super) fn between(grid: &Grid, before: &Sample, now: &Sample) -> View {
         let osds = now.osds.iter().zip(&before.osds).enumerate();
         View {
@@ -73,35 +113,15 @@ impl View {
 }
 
 fn osd_view(osd: usize, before: &Result<OsdSample, String>, now: &Result<OsdSample, String>) -> OsdView {
-    let (before, now) = match (before, now) {
-        (Ok(before), Ok(now)) if now.taken_at_ns > before.taken_at_ns => (before, now),
-        (_, Err(problem)) => {
-            return OsdView { osd, problem: Some(problem.clone()), ..OsdView::default() };
-        }
+    let both = match (before, now) {
+        (Ok(before), Ok(now)) if now.taken_at_ns > before.taken_at_ns => Ok((before, now)),
+        (_, Err(problem)) => Err(problem.clone()),
         // It has just answered for the first time, or began anew.
-        _ => return OsdView { osd, problem: Some("has just started".into()), ..OsdView::default() },
+        _ => Err("has just started".to_owned()),
     };
-    let seconds = (now.taken_at_ns - before.taken_at_ns) as f64 / 1e9;
-    let rate = |name: &str| ((now.sum(name) - before.sum(name)) / seconds).max(0.0);
-    let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
-    OsdView {
-        osd,
-        problem: None,
-        read_iops: rate("osd_read_ops"),
-        write_iops: rate("osd_write_ops"),
-        bytes_per_s: rate("osd_read_bytes") + rate("osd_write_bytes"),
-        read_mean_us: us(now.mean_since(before, "osd_read_latency_ns")),
-        read_p99_us: us(now.percentile_since(before, "osd_read_latency_ns", 99.0)),
-        write_mean_us: us(now.mean_since(before, "osd_write_latency_ns")),
-        write_p99_us: us(now.percentile_since(before, "osd_write_latency_ns", 99.0)),
-        io_in_flight: now.sum("reactor_io_in_flight"),
-        txns_in_flight: now.sum("store_txns_in_flight"),
-        writes_in_flight: now.sum("osd_writes_in_flight"),
-        ops_waiting: now.sum("osd_ops_waiting"),
-        hops_per_s: rate("smp_total_sent_messages"),
-        alien_cores: rate("alien_cpu_busy_ms") / 1e3,
-        alien_jobs_per_s: rate("alien_jobs"),
-    }
+    let both_or_none = both.as_ref().ok().copied();
+    let figures = FIGURES.iter().map(|(key, .., of)| (*key, of.between(both_or_none)));
+    OsdView { osd, figures: figures.collect(), problem: both.err() }
 }
 
 fn cpu_views(grid: &Grid, before: &Sample, now: &Sample) -> Vec<CpuView> {
@@ -171,11 +191,18 @@ pub(super) mod tests {
     fn rates_and_shares() {
         let view = example();
         let osd = &view.osds[0];
-        assert_eq!(
-            (osd.read_iops, osd.hops_per_s, osd.alien_cores, osd.txns_in_flight),
-            (3_000.0, 100.0, 0.2, 7.0)
-        );
-        assert_eq!((osd.read_p99_us, osd.write_iops), (None, 0.0));
+        for (key, want) in [
+            ("read_iops", Some(3_000.0)),
+            ("hops_per_s", Some(100.0)),
+            ("alien_cores", Some(0.2)),
+            ("txns_in_flight", Some(7.0)),
+            ("read_p99_us", None),
+            ("write_iops", Some(0.0)),
+        ] {
+            assert_eq!(osd.figures[key], want, "{key}");
+        }
+        let json = serde_json::to_value(osd).unwrap();
+        assert_eq!((&json["read_iops"], json.as_object().unwrap().len()), (&json!(3_000.0), 16));
         assert_eq!(view.osds[1].problem.as_deref(), Some("gone"));
         let cpu = view.cpus.iter().find(|cpu| cpu.reactors == ["osd.0/0"]).unwrap();
         assert_eq!(

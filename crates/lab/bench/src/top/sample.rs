@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::sample::machine::Ticks;
+use crate::sample::proc::Ticks;
 
 /// All OSDs, in order, and all CPUs of the machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// What each answered, or why it did not.
+    /// The answer of each, or why it gave none.
     pub(super) osds: Vec<Result<OsdSample, String>>,
     pub(super) cpus: BTreeMap<u32, Ticks>,
 }
@@ -21,10 +21,16 @@ pub(super) struct OsdSample {
     pub(super) taken_at_ns: u64,
     /// By name: the value of each shard, in their order.
     numbers: BTreeMap<String, Vec<f64>>,
-    /// By name: (upper bound in ns, values up to it) over all shards.
-    distributions: BTreeMap<String, Vec<(u64, u64)>>,
-    /// By name: sum and count of a distribution over all shards.
-    totals: BTreeMap<String, (f64, f64)>,
+    distributions: BTreeMap<String, Distribution>,
+}
+
+/// A distribution of times over all shards.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Distribution {
+    /// Upper bounds in ns, and the number of values up to each.
+    buckets: Vec<(u64, u64)>,
+    sum: f64,
+    count: f64,
 }
 
 impl OsdSample {
@@ -34,29 +40,17 @@ impl OsdSample {
         for metric in answer["metrics"].as_array()? {
             let Some(name) = metric["name"].as_str() else { continue };
             for series in metric["values"].as_array().into_iter().flatten() {
-                sample.add(name, &series["value"]);
+                let value = &series["value"];
+                match value.as_f64() {
+                    Some(number) => sample.numbers.entry(name.to_owned()).or_default().push(number),
+                    None if value.is_object() => {
+                        sample.distributions.entry(name.to_owned()).or_default().add(value);
+                    }
+                    None => {}
+                }
             }
         }
         Some(sample)
-    }
-
-    fn add(&mut self, name: &str, value: &Value) {
-        if let Some(number) = value.as_f64() {
-            self.numbers.entry(name.to_owned()).or_default().push(number);
-            return;
-        }
-        let Some(buckets) = value["buckets"].as_array() else { return };
-        let all = self.distributions.entry(name.to_owned()).or_default();
-        for (at, bucket) in buckets.iter().enumerate() {
-            let (Some(le), Some(count)) = (bucket["le"].as_u64(), bucket["count"].as_u64()) else { return };
-            match all.get_mut(at) {
-                Some((_, sum)) => *sum += count,
-                None => all.push((le, count)),
-            }
-        }
-        let total = self.totals.entry(name.to_owned()).or_default();
-        total.0 += value["sum"].as_f64().unwrap_or(0.0);
-        total.1 += value["count"].as_f64().unwrap_or(0.0);
     }
 
     /// The value of one shard; 0 if there is none.
@@ -69,25 +63,31 @@ impl OsdSample {
         self.numbers.get(name).map_or(0.0, |values| values.iter().sum())
     }
 
-    /// Number of values of a distribution that came since `before`, and their mean.
+    /// The values of a distribution that came since `before`; `None` if none did.
+    fn since(&self, before: &OsdSample, name: &str) -> Option<Distribution> {
+        let (now, none) = (self.distributions.get(name)?, Distribution::default());
+        let old = before.distributions.get(name).unwrap_or(&none);
+        let old_counts = old.buckets.iter().map(|(_, count)| *count).chain(std::iter::repeat(0));
+        let buckets = now.buckets.iter().zip(old_counts);
+        let since = Distribution {
+            buckets: buckets.map(|((le, count), old)| (*le, count.saturating_sub(old))).collect(),
+            sum: now.sum - old.sum,
+            count: now.count - old.count,
+        };
+        (since.count > 0.0).then_some(since)
+    }
+
+    /// The mean of the values since `before`.
     pub(super) fn mean_since(&self, before: &OsdSample, name: &str) -> Option<f64> {
-        let of = |sample: &OsdSample| sample.totals.get(name).copied().unwrap_or_default();
-        let ((sum, count), (old_sum, old_count)) = (of(self), of(before));
-        (count > old_count).then(|| (sum - old_sum) / (count - old_count))
+        self.since(before, name).map(|new| new.sum / new.count)
     }
 
     /// The value that `percent` % of those since `before` do not exceed, interpolated within its bucket.
     pub(super) fn percentile_since(&self, before: &OsdSample, name: &str, percent: f64) -> Option<f64> {
-        let (now, old) = (self.distributions.get(name)?, before.distributions.get(name)?);
-        let new: Vec<(u64, u64)> =
-            now.iter().zip(old).map(|((le, n), (_, old))| (*le, n.saturating_sub(*old))).collect();
-        let all = self.totals.get(name)?.1 - before.totals.get(name)?.1;
-        if all <= 0.0 {
-            return None;
-        }
-        let rank = all * percent / 100.0;
+        let new = self.since(before, name)?;
+        let rank = new.count * percent / 100.0;
         let (mut low, mut below) = (0.0, 0.0);
-        for (le, upto) in new {
+        for (le, upto) in new.buckets {
             let (high, upto) = (le as f64, upto as f64);
             if upto >= rank && upto > below {
                 return Some(low + (high - low) * (rank - below) / (upto - below));
@@ -96,6 +96,21 @@ impl OsdSample {
         }
         // Above the last bound: at least that.
         Some(low)
+    }
+}
+
+impl Distribution {
+    /// Adds those of one shard.
+    fn add(&mut self, value: &Value) {
+        for (at, bucket) in value["buckets"].as_array().into_iter().flatten().enumerate() {
+            let (Some(le), Some(count)) = (bucket["le"].as_u64(), bucket["count"].as_u64()) else { return };
+            match self.buckets.get_mut(at) {
+                Some((_, sum)) => *sum += count,
+                None => self.buckets.push((le, count)),
+            }
+        }
+        self.sum += value["sum"].as_f64().unwrap_or(0.0);
+        self.count += value["count"].as_f64().unwrap_or(0.0);
     }
 }
 

@@ -11,7 +11,7 @@ use carmine_types::OsdId;
 use serde_json::Value;
 
 use super::sample::{OsdSample, Sample};
-use crate::sample::machine::ticks;
+use crate::sample::proc::ticks;
 
 /// Time for an OSD's answer: longer than a busy reactor needs, shorter than a user's patience.
 const LIMIT: Duration = Duration::from_millis(900);
@@ -20,26 +20,15 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads the figures of one testbed.
 pub(super) struct Source {
-    layout: Layout,
-    plan: Plan,
+    pub(super) layout: Layout,
+    pub(super) plan: Plan,
 }
 
 impl Source {
-    pub(super) fn new(layout: Layout, plan: Plan) -> Source {
-        Source { layout, plan }
-    }
-
-    pub(super) fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
     /// True as long as any process of the testbed lives.
     pub(super) fn is_alive(&self) -> bool {
-        let daemons = (0..self.plan.osds()).map(|id| Daemon::Osd(OsdId(id)));
-        daemons.chain([Daemon::Mon]).any(|daemon| {
-            let record = ProcessId::load(&self.layout.pid_file(daemon));
-            record.is_ok_and(|process| process.is_some_and(|process| process.alive()))
-        })
+        let mut daemons = (0..self.plan.osds()).map(|id| Daemon::Osd(OsdId(id))).chain([Daemon::Mon]);
+        daemons.any(|daemon| matches!(ProcessId::running(&self.layout, daemon), Ok(Some(_))))
     }
 
     /// Asks all OSDs. One that does not answer is an error of its own row only.
@@ -74,11 +63,11 @@ fn get(addr: SocketAddr, target: &str) -> anyhow::Result<Value> {
     )?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).context("no answer in time")?;
-    let mut headers = [httparse::EMPTY_HEADER; 32];
-    let mut response = httparse::Response::new(&mut headers);
-    let head = response.parse(&answer).context("not HTTP")?;
-    ensure!(head.is_complete() && response.code == Some(200), "{addr} answers {:?}", response.code);
-    serde_json::from_slice(&answer[head.unwrap()..]).context("not JSON")
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").context("not HTTP")?;
+    let status = head.lines().next().unwrap_or_default();
+    ensure!(status.starts_with("HTTP/1.1 200"), "{addr} answers {status}");
+    serde_json::from_str(body).context("not JSON")
 }
 
 #[cfg(test)]

@@ -6,15 +6,16 @@ mod target;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use carmine_bench::archive::write_json;
 use carmine_bench::raw::{self, Edge};
 use carmine_bench::sample::host_report;
 use carmine_daemon::signals;
 use carmine_load::{Geometry, LoadSpec, Rw, parse_bytes, parse_millis, run_job};
-use carmine_reactor::{Config, Group, PollPolicy, Shard, ShardId, sync};
+use carmine_reactor::{Config, Group, PollPolicy, Shard, ShardId};
 use carmine_store::{Store, StoreShared};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::TuningWish;
@@ -25,8 +26,11 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use bare::{Bare, Compactor, Parts};
-use figures::{Probe, Reading, Row};
+use figures::{Board, Cost, own_sampler};
 use target::{StoreTarget, owner};
+
+/// How often a shard looks whether the store is mounted.
+const MOUNT_LOOK: Duration = Duration::from_millis(1);
 
 /// Where `blue` keeps its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -151,14 +155,14 @@ pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
     print(&format!("{}\n{}\n", bare.describe(), figures::header()))?;
     let mut rows = Vec::new();
     let windows: &[bool] = if args.compaction.is_some() { &[false, true, true, false] } else { &[false] };
-    for (spec, compacts) in specs.iter().flat_map(|spec| windows.iter().map(move |window| (spec, *window))) {
-        let compactor = if compacts { bare.compactor()? } else { None };
+    for (spec, compacting) in specs.iter().flat_map(|spec| windows.iter().map(move |window| (spec, *window)))
+    {
+        let compactor = if compacting { bare.compactor()? } else { None };
         let measured = measure(args, &bare, spec, &cancel);
         compactor.map_or(Ok(()), Compactor::end)?;
-        let mut row = measured?;
-        row.compacting = compacts;
-        print(&format!("{}\n", row.text()))?;
-        rows.push(row);
+        let cost = measured?;
+        print(&format!("{}\n", cost.text(spec, compacting)))?;
+        rows.push(cost.json(spec, compacting));
     }
     if let Some(path) = &args.json {
         let value = json!({
@@ -170,23 +174,23 @@ pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// One load on the store, mounted for it.
-fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicBool) -> anyhow::Result<Row> {
-    let config = raw::on_cpus(spec, &args.cpus(), args.reactors());
-    let probe = Arc::new(Probe::new(spec.numjobs));
-    let (mut begin, mut end) = (None, None);
-    let (shared, asked) = (bare.parts.clone(), Arc::clone(&probe));
-    let mut on_edge = |edge: Edge| {
-        let reading = Reading::take(&probe)?;
-        *(if edge == Edge::Begin { &mut begin } else { &mut end }) = Some(reading);
+fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicBool) -> anyhow::Result<Cost> {
+    let board = Arc::new(Board::new(spec.numjobs));
+    let sampler = own_sampler();
+    let mut readings = Vec::new();
+    let mut on_edge = |_: Edge| {
+        readings.push((board.sum(), sampler.sample()?));
         Ok(())
     };
-    let measured = raw::run(spec, config, cancel, &mut on_edge, move |shard, setup| {
-        let (parts, probe) = (shared.clone(), Arc::clone(&asked));
+    let (parts, shown, mounted) = (bare.parts.clone(), Arc::clone(&board), Arc::new(OnceLock::new()));
+    let (cpus, config) = (args.cpus(), args.reactors());
+    let measured = raw::run(spec, &cpus, config, cancel, &mut on_edge, move |shard, setup| {
+        let (parts, board, mounted) = (parts.clone(), Arc::clone(&shown), Arc::clone(&mounted));
         async move {
-            match open(&shard, &parts).await {
+            match open(&shard, &parts, &mounted).await {
                 Ok(store) => {
-                    let (own, answered) = (shard.clone(), store.clone());
-                    shard.spawn(Group::Admin, "probe", async move { probe.answer(&own, &answered).await });
+                    let (own, shown) = (shard.clone(), store.clone());
+                    shard.spawn(Group::Admin, "board", async move { board.show(&own, &shown).await });
                     let (me, shards) = (u32::from(shard.id().0), u32::from(shard.shards()));
                     let geometry =
                         Geometry::new(setup.spec(), |object| owner(setup.spec(), object, shards) == me);
@@ -200,52 +204,20 @@ fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicB
             }
         }
     })?;
-    let (Some(begin), Some(end)) = (begin, end) else { anyhow::bail!("the load had no window") };
-    Ok(Row::new(spec, &measured, &begin, &end))
+    let Ok(readings) = readings.try_into() else { anyhow::bail!("the load had no window") };
+    Ok(Cost::new(spec, measured, &sampler, readings))
 }
 
-/// Shard 0 mounts the store and tells the others.
-async fn open(shard: &Shard, parts: &Parts) -> Result<Store, String> {
-    let shared = if shard.id() == ShardId(0) {
-        let shared = parts.mount(shard).await?;
-        for to in (1..shard.shards()).map(ShardId) {
-            let shared = shared.clone();
-            shard.submit_to(to, move |shard| inbox(shard).give(shared));
+/// Shard 0 mounts the store; the others wait for it.
+async fn open(shard: &Shard, parts: &Parts, mounted: &OnceLock<StoreShared>) -> Result<Store, String> {
+    if shard.id() == ShardId(0) {
+        let _ = mounted.set(parts.mount(shard).await?);
+    }
+    let shared = loop {
+        match mounted.get() {
+            Some(shared) => break shared,
+            None => shard.sleep(MOUNT_LOOK).await,
         }
-        shared
-    } else {
-        inbox(shard).take().await
     };
-    Store::open_shard(&shared, shard).await.map_err(|error| error.to_string())
-}
-
-/// Where a shard finds the store that shard 0 has mounted.
-#[derive(Default)]
-struct Inbox {
-    store: std::cell::RefCell<Option<StoreShared>>,
-    told: sync::Notify,
-}
-
-fn inbox(shard: &Shard) -> std::rc::Rc<Inbox> {
-    shard.local::<Inbox>().unwrap_or_else(|| {
-        let inbox = std::rc::Rc::<Inbox>::default();
-        shard.set_local(std::rc::Rc::clone(&inbox));
-        inbox
-    })
-}
-
-impl Inbox {
-    fn give(&self, store: StoreShared) {
-        *self.store.borrow_mut() = Some(store);
-        self.told.notify_all();
-    }
-
-    async fn take(&self) -> StoreShared {
-        loop {
-            if let Some(store) = self.store.borrow_mut().take() {
-                return store;
-            }
-            self.told.notified().await;
-        }
-    }
+    Store::open_shard(shared, shard).await.map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What a tool's load needs to be there before it: objects, or an image that is written through.
+//! The data that a tool's load needs before it: objects, or an image that is written through.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -8,7 +8,7 @@ use carmine_load::hosted::{Tool, fio, rados};
 use carmine_load::{Prefill, Rw};
 
 use super::process::{Clients, place, tool_command};
-use super::run::{LOOK, Run};
+use super::{LOOK, PREFILL_LIMIT, Run};
 
 /// Key of an image's metadata that says that every block of it was written.
 const FILLED: &str = "carmine_filled";
@@ -19,8 +19,8 @@ pub(super) fn run(run: &Run<'_>) -> anyhow::Result<()> {
     if !is_wanted(run)? {
         return Ok(());
     }
-    let clients = Clients::prefill(run.tool, &run.spec, &run.programs, &run.bed, run.pool)?;
-    run.finish_prefill(clients).context("the prefill failed")?;
+    let mut clients = Clients::prefill(run)?;
+    run.wait_for_end(&mut clients, PREFILL_LIMIT).context("the prefill failed")?;
     for image in images(run) {
         succeed(rbd(run, &["image-meta", "set", &image, FILLED, "yes"])?, "rbd image-meta set")?;
     }
@@ -43,7 +43,7 @@ fn is_there(run: &Run<'_>) -> anyhow::Result<bool> {
             let filled =
                 |image: &String| Ok(rbd(run, &["image-meta", "get", image, FILLED])?.status.success());
             let all: Vec<bool> = images(run).iter().map(filled).collect::<anyhow::Result<_>>()?;
-            Ok(all.into_iter().all(|filled| filled))
+            Ok(!all.contains(&false))
         }
         Tool::RadosBench => {
             // The last thing that a run writes is a record of itself.
@@ -73,7 +73,7 @@ pub(super) fn has_some(run: &Run<'_>) -> anyhow::Result<bool> {
     }
 }
 
-/// What `rados stat` says; `None` if there is no such object.
+/// The answer of `rados stat`; `None` if there is no such object.
 fn stat(run: &Run<'_>, object: &str) -> anyhow::Result<Option<String>> {
     let said = output(run, &run.programs.rados, &["-p", run.pool, "stat", object])?;
     Ok(said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned()))
@@ -103,7 +103,7 @@ fn rbd(run: &Run<'_>, args: &[&str]) -> anyhow::Result<Output> {
 
 /// Runs a tool to its end. One that hangs ends with the OSDs or at Ctrl-C: it is in a group of its own.
 fn output(run: &Run<'_>, program: &Path, args: &[&str]) -> anyhow::Result<Output> {
-    let mut command = tool_command(program, run.bed.conf().as_os_str());
+    let mut command = tool_command(program, &run.bed);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
     while child.try_wait()?.is_none() {

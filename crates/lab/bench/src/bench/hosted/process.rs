@@ -1,27 +1,24 @@
 //! The tools' programs and processes: fio with a thread for each job, in one process or in several, or one `rados bench` per job.
 
-use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
-use carmine_load::LoadSpec;
 use carmine_load::hosted::{ClusterAccess, HostedFigures, Tool, fio, rados};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::process::spawn_on;
 use tempfile::TempDir;
 
+use super::Run;
 use crate::bench::bed::Bed;
 
-/// Lines of a tool's text that are kept: `rados bench` prints one a second.
-const LINES_MAX: usize = 100_000;
-/// fio's result, in the working folder.
+/// Files in a process's working folder: fio's result, and its output and errors.
 const OUTPUT: &str = "result.json";
+const SAID: &str = "said";
 
-/// What a tool needs.
+/// The programs that a tool needs.
 pub(super) struct ToolPrograms {
     /// The program that makes the load.
     pub(super) load: PathBuf,
@@ -29,7 +26,7 @@ pub(super) struct ToolPrograms {
     pub(super) rados: PathBuf,
     /// `rbd`, to make images.
     pub(super) rbd: PathBuf,
-    /// First line of what the load's program says of its version.
+    /// First line of the load program's answer to `--version`.
     pub(super) version: String,
 }
 
@@ -44,7 +41,7 @@ fn find(program: &str, package: &str) -> anyhow::Result<PathBuf> {
 }
 
 impl ToolPrograms {
-    /// Finds what `tool` needs; a missing program is named with its package.
+    /// Finds the programs of `tool`; a missing one is named with its package.
     pub(super) fn find(tool: Tool) -> anyhow::Result<ToolPrograms> {
         let (rados, rbd) = (find("rados", "ceph-common")?, find("rbd", "ceph-common")?);
         let load = if tool == Tool::RadosBench { rados.clone() } else { find("fio", "fio")? };
@@ -54,49 +51,25 @@ impl ToolPrograms {
     }
 }
 
-/// What a process printed, standard output and error.
-#[derive(Clone, Default)]
-struct Said {
-    lines: Arc<Mutex<Vec<String>>>,
-    begun: Arc<AtomicBool>,
-}
-
-impl Said {
-    /// Reads a pipe to its end, on a thread of its own.
-    fn listen(&self, pipe: impl std::io::Read + Send + 'static) {
-        let said = self.clone();
-        std::thread::spawn(move || {
-            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-                if rados::is_begin(&line) {
-                    said.begun.store(true, Ordering::Release);
-                }
-                let mut lines = said.lines.lock().unwrap_or_else(PoisonError::into_inner);
-                if lines.len() < LINES_MAX {
-                    lines.push(line);
-                }
-            }
-        });
-    }
-
-    fn text(&self) -> String {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
-    }
-}
-
 struct Process {
     child: Child,
-    /// Where it runs: fio leaves its files there.
+    /// Its working folder: fio leaves its files there.
     folder: PathBuf,
-    said: Said,
     ended: Option<ExitStatus>,
 }
 
 impl Process {
-    /// What fio measured.
+    /// The text of its output and errors.
+    fn said(&self) -> String {
+        let bytes = std::fs::read(self.folder.join(SAID)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The figures of fio.
     fn fio_figures(&self) -> anyhow::Result<Result<HostedFigures, String>> {
         let path = self.folder.join(OUTPUT);
         let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("fio left no result in {}: {}", path.display(), self.said.text()))?;
+            .with_context(|| format!("fio left no result in {}: {}", path.display(), self.said()))?;
         Ok(fio::parse(&text).map(|mut figures| {
             let rates = std::fs::read_to_string(self.folder.join(fio::RATES_FILE));
             fio::add_rates(&rates.unwrap_or_default(), &mut figures.result);
@@ -110,101 +83,79 @@ pub(super) struct Clients {
     tool: Tool,
     /// Has the folders of the processes.
     _root: TempDir,
-    command: Vec<String>,
+    /// The command line of the first process.
+    pub(super) command: Vec<String>,
     processes: Vec<Process>,
 }
 
 impl Clients {
     /// Starts the load on the client CPUs. `millis` is the time that it is counted for.
-    pub(super) fn start(
-        tool: Tool,
-        spec: &LoadSpec,
-        programs: &ToolPrograms,
-        bed: &Bed,
-        pool: &str,
-        millis: u64,
-    ) -> anyhow::Result<Clients> {
-        let place = place(bed, pool);
-        let lines: Vec<Vec<String>> = match tool {
+    pub(super) fn load(run: &Run<'_>, millis: u64) -> anyhow::Result<Clients> {
+        let (spec, place) = (&run.spec, place(&run.bed, run.pool));
+        let lines: Vec<_> = match run.tool {
             Tool::RadosBench => {
                 (0..spec.numjobs).map(|job| rados::arguments(spec, &place, job, millis)).collect()
             }
-            _ => (0..spec.processes).map(|at| fio::arguments(tool, spec, &place, OUTPUT, at)).collect(),
+            tool => (0..spec.processes).map(|at| fio::arguments(tool, spec, &place, OUTPUT, at)).collect(),
         };
-        Self::spawn(tool, &programs.load, &lines, bed)
+        Self::start(run, &lines)
     }
 
-    /// Starts what writes the data that a load needs.
-    pub(super) fn prefill(
-        tool: Tool,
-        spec: &LoadSpec,
-        programs: &ToolPrograms,
-        bed: &Bed,
-        pool: &str,
-    ) -> anyhow::Result<Clients> {
-        let place = place(bed, pool);
-        let lines: Vec<Vec<String>> = match tool {
+    /// Starts the processes that write the data which a load needs.
+    pub(super) fn prefill(run: &Run<'_>) -> anyhow::Result<Clients> {
+        let (spec, place) = (&run.spec, place(&run.bed, run.pool));
+        let lines: Vec<_> = match run.tool {
             Tool::RadosBench => {
                 (0..spec.numjobs).map(|job| rados::prefill_arguments(spec, &place, job)).collect()
             }
-            _ => vec![fio::prefill_arguments(tool, spec, &place, OUTPUT)],
+            tool => vec![fio::prefill_arguments(tool, spec, &place, OUTPUT)],
         };
-        Self::spawn(tool, &programs.load, &lines, bed)
+        Self::start(run, &lines)
     }
 
-    fn spawn(tool: Tool, program: &Path, lines: &[Vec<String>], bed: &Bed) -> anyhow::Result<Clients> {
-        let root = tempfile::tempdir().context("cannot make a folder for the tool's result")?;
-        let folders: Vec<PathBuf> = (0..lines.len()).map(|at| root.path().join(at.to_string())).collect();
-        let mut command = vec![program.display().to_string()];
-        command.extend(lines.first().into_iter().flatten().cloned());
-        let mut clients = Clients { tool, _root: root, command, processes: Vec::new() };
-        for (line, folder) in lines.iter().zip(folders) {
-            std::fs::create_dir(&folder).context("cannot make a folder for the tool's result")?;
-            let child = command_for(program, line, bed, &folder);
-            let mut child = spawn_on(&mut { child }, &bed.client_cpus())?;
-            let said = Said::default();
-            let pipes = (child.stdout.take(), child.stderr.take());
-            // Listed before anything else can fail: it must be ended then.
-            clients.processes.push(Process { child, folder, said: said.clone(), ended: None });
-            pipes.0.into_iter().for_each(|pipe| said.listen(pipe));
-            pipes.1.into_iter().for_each(|pipe| said.listen(pipe));
+    fn start(run: &Run<'_>, lines: &[Vec<String>]) -> anyhow::Result<Clients> {
+        const FOLDER: &str = "cannot make a folder for the tool's result";
+        let program = &run.programs.load;
+        let root = tempfile::tempdir().context(FOLDER)?;
+        let command = [program.display().to_string()].into_iter().chain(lines.iter().flatten().cloned());
+        let command = command.take(1 + lines.first().map_or(0, Vec::len)).collect();
+        let mut clients = Clients { tool: run.tool, _root: root, command, processes: Vec::new() };
+        for (line, at) in lines.iter().zip(0..) {
+            let folder = clients._root.path().join(at.to_string());
+            std::fs::create_dir(&folder).context(FOLDER)?;
+            let said = File::options().create(true).append(true).open(folder.join(SAID)).context(FOLDER)?;
+            let mut command = tool_command(program, &run.bed);
+            command.args(line).current_dir(&folder).stdout(said.try_clone()?).stderr(said);
+            let child = spawn_on(&mut command, &run.bed.client_cpus())?;
+            clients.processes.push(Process { child, folder, ended: None });
         }
         Ok(clients)
     }
 
-    /// The command line of the first process.
-    pub(super) fn command(&self) -> &[String] {
-        &self.command
-    }
-
-    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.processes.iter().map(|p| p.child.id())
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(|p| p.child.id()).collect()
     }
 
     /// True once all have sent their first request, or are about to.
     pub(super) fn have_begun(&self) -> bool {
-        match self.tool {
-            Tool::RadosBench => self.processes.iter().all(|p| p.said.begun.load(Ordering::Acquire)),
-            _ => self.processes.iter().all(|p| p.folder.join(fio::BEGIN_FILE).exists()),
-        }
+        self.processes.iter().all(|process| match self.tool {
+            Tool::RadosBench => process.said().lines().any(rados::is_begin),
+            _ => process.folder.join(fio::BEGIN_FILE).exists(),
+        })
     }
 
     /// True once all have ended well.
     ///
     /// # Errors
-    /// One has failed; the text has what it said.
+    /// One has failed; the text has its last words.
     pub(super) fn have_ended(&mut self) -> anyhow::Result<bool> {
-        let mut all = true;
-        for process in &mut self.processes {
-            if process.ended.is_none() {
-                process.ended = process.child.try_wait()?;
-            }
-            all &= process.ended.is_some();
+        for process in self.processes.iter_mut().filter(|p| p.ended.is_none()) {
+            process.ended = process.child.try_wait()?;
         }
         if let Some(status) = self.processes.iter().filter_map(|p| p.ended).find(|status| !status.success()) {
             bail!("{} failed ({status}): {}", self.tool, self.said());
         }
-        Ok(all)
+        Ok(self.processes.iter().all(|p| p.ended.is_some()))
     }
 
     /// True once one has ended well; an error as of [`Clients::have_ended`].
@@ -222,22 +173,20 @@ impl Clients {
 
     /// The end of what they printed, for an error.
     pub(super) fn said(&self) -> String {
-        let all: Vec<String> = self.processes.iter().map(|p| p.said.text()).collect();
-        let all = all.join("\n");
-        let last: Vec<&str> = all.lines().filter(|line| !line.trim().is_empty()).rev().take(6).collect();
-        last.into_iter().rev().collect::<Vec<_>>().join("; ")
+        let all: Vec<String> = self.processes.iter().map(Process::said).collect();
+        let lines: Vec<&str> =
+            all.iter().flat_map(|said| said.lines()).filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(6)..].join("; ")
     }
 
-    /// What they measured; all must have ended.
+    /// The figures of all together; all must have ended.
     pub(super) fn figures(&self) -> anyhow::Result<HostedFigures> {
-        let parsed: Result<Vec<HostedFigures>, String> = match self.tool {
-            Tool::RadosBench => self.processes.iter().map(|p| rados::parse(&p.said.text())).collect(),
-            _ => {
-                let all = self.processes.iter().map(Process::fio_figures);
-                all.collect::<anyhow::Result<Vec<_>>>()?.into_iter().collect()
-            }
+        let one = |process: &Process| match self.tool {
+            Tool::RadosBench => Ok(rados::parse(&process.said())),
+            _ => process.fio_figures(),
         };
-        match parsed {
+        let parsed = self.processes.iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
+        match parsed.into_iter().collect::<Result<Vec<_>, _>>() {
             Ok(all) => Ok(HostedFigures::merged(&all)),
             Err(why) => bail!("{why}: {}", self.said()),
         }
@@ -246,11 +195,9 @@ impl Clients {
 
 impl Drop for Clients {
     fn drop(&mut self) {
-        for process in &mut self.processes {
-            if process.ended.is_none() {
-                let _ = process.child.kill();
-                let _ = process.child.wait();
-            }
+        for process in self.processes.iter_mut().filter(|p| p.ended.is_none()) {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
         }
     }
 }
@@ -260,17 +207,10 @@ pub(super) fn place(bed: &Bed, pool: &str) -> ClusterAccess {
     ClusterAccess { conf: bed.conf().display().to_string(), pool: pool.to_owned() }
 }
 
-/// fio's rbd engine takes the configuration from the environment only.
-fn command_for(program: &Path, args: &[String], bed: &Bed, folder: &Path) -> Command {
-    let mut command = tool_command(program, bed.conf().as_os_str());
-    command.args(args).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// A stock tool on this cluster, in a group of its own: Ctrl-C is for the controller.
-pub(super) fn tool_command(program: &Path, conf: &OsStr) -> Command {
-    let mut command = Command::new(PathBuf::from(program));
-    command.env("CEPH_CONF", conf).env_remove("CEPH_ARGS").stdin(Stdio::null());
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+/// A stock tool on this cluster, in a group of its own: Ctrl-C is for the controller. fio's rbd engine takes the configuration
+/// from the environment only.
+pub(super) fn tool_command(program: &Path, bed: &Bed) -> Command {
+    let mut command = Command::new(program);
+    command.env("CEPH_CONF", bed.conf()).env_remove("CEPH_ARGS").stdin(Stdio::null()).process_group(0);
     command
 }

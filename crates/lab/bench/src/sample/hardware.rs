@@ -3,7 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Where this machine's sensors are; found once.
+use super::proc::text;
+
+/// The counter of energy among the sensors, of which only the growth means something.
+pub(super) const JOULES: &str = "joules";
+
+/// The files of this machine's sensors; found once.
 #[derive(Debug, Default)]
 pub(super) struct Hardware {
     /// Files of kHz, one for each CPU of the OSDs.
@@ -18,86 +23,71 @@ pub(super) struct Hardware {
     cpus: Vec<usize>,
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).map(|e| e.flatten().map(|e| e.path()).collect()).unwrap_or_default();
+fn entries(folder: PathBuf) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     paths.sort();
     paths
 }
 
-fn number(path: &Path) -> Option<f64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-fn name_of(folder: &Path) -> String {
-    std::fs::read_to_string(folder.join("name")).unwrap_or_default().trim().to_owned()
+/// The numbers in these files, in units of `unit`; those that cannot be read are left out.
+fn numbers(paths: &[PathBuf], unit: f64) -> impl Iterator<Item = f64> {
+    paths.iter().filter_map(move |path| Some(text(path).trim().parse::<f64>().ok()? / unit))
 }
 
 impl Hardware {
     /// `cpus`: those of the OSDs, whose clock rate matters.
     pub(super) fn find(proc: &Path, sys: &Path, cpus: &[usize]) -> Hardware {
         let clock = |cpu: &usize| sys.join(format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"));
+        let name = |folder: &Path| text(&folder.join("name")).trim().to_owned();
         let mut found = Hardware {
             clocks: cpus.iter().map(clock).filter(|path| path.exists()).collect(),
             cpuinfo: proc.join("cpuinfo"),
             cpus: cpus.to_vec(),
             ..Hardware::default()
         };
-        for folder in entries(&sys.join("class/hwmon")) {
-            let input = folder.join("temp1_input");
-            match name_of(&folder).as_str() {
-                "coretemp" | "k10temp" | "zenpower" | "cpu_thermal" if input.exists() => {
-                    found.temperatures.push(input)
-                }
-                _ => {}
-            }
-        }
-        for folder in entries(&sys.join("class/nvme")) {
+        let processors = ["coretemp", "k10temp", "zenpower", "cpu_thermal"];
+        let sensors = entries(sys.join("class/hwmon")).into_iter();
+        let sensors = sensors.filter(|folder| processors.contains(&name(folder).as_str()));
+        found.temperatures =
+            sensors.map(|folder| folder.join("temp1_input")).filter(|path| path.exists()).collect();
+        for folder in entries(sys.join("class/nvme")) {
             // hwmonN of the controller: the composite temperature of its SMART log.
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let below = entries(&folder).into_iter().chain(entries(&folder.join("hwmon")));
+            let below = entries(folder.clone()).into_iter().chain(entries(folder.join("hwmon")));
             let input = below.map(|path| path.join("temp1_input")).find(|path| path.exists());
             found.nvme.extend(input.map(|path| (name, path)));
         }
-        let packages =
-            entries(&sys.join("class/powercap")).into_iter().filter(|f| name_of(f).starts_with("package"));
-        found.energy = packages.map(|f| f.join("energy_uj")).filter(|path| number(path).is_some()).collect();
+        let packages = entries(sys.join("class/powercap")).into_iter();
+        found.energy = packages
+            .filter(|folder| name(folder).starts_with("package"))
+            .map(|folder| folder.join("energy_uj"))
+            .collect();
         found
     }
 
-    /// What is read now: `mhz` (mean of the OSDs' CPUs), `temperature_c` (hottest processor), `nvme_NAME_temperature_c`.
+    /// The sensors' values now: `mhz` (mean of the OSDs' CPUs), `temperature_c` (hottest processor), `nvme_NAME_temperature_c`,
+    /// and [`JOULES`] of all packages since some moment.
     pub(super) fn read(&self) -> BTreeMap<String, f64> {
-        let mut values = BTreeMap::new();
-        let mhz = self.mhz();
-        if !mhz.is_empty() {
-            values.insert("mhz".to_owned(), mhz.iter().sum::<f64>() / mhz.len() as f64);
-        }
-        if let Some(hottest) = self.temperatures.iter().filter_map(|p| number(p)).reduce(f64::max) {
-            values.insert("temperature_c".to_owned(), hottest / 1e3);
-        }
-        for (name, path) in &self.nvme {
-            values.extend(number(path).map(|milli| (format!("nvme_{name}_temperature_c"), milli / 1e3)));
-        }
-        values
-    }
-
-    /// Energy of all packages since some moment in joules; `None` where the machine does not tell. It wraps now and then:
-    /// take no difference that is negative.
-    pub(super) fn joules(&self) -> Option<f64> {
-        let known: Vec<f64> = self.energy.iter().filter_map(|p| number(p)).collect();
-        (!known.is_empty()).then(|| known.iter().sum::<f64>() / 1e6)
+        let (mhz, energy) = (self.mhz(), numbers(&self.energy, 1e6).reduce(|sum, joules| sum + joules));
+        let mean = (!mhz.is_empty()).then(|| mhz.iter().sum::<f64>() / mhz.len() as f64);
+        let hottest = numbers(&self.temperatures, 1e3).reduce(f64::max);
+        let fixed = [("mhz", mean), ("temperature_c", hottest), (JOULES, energy)];
+        let fixed = fixed.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let drives = self.nvme.iter().filter_map(|(name, path)| {
+            let celsius = numbers(std::slice::from_ref(path), 1e3).next()?;
+            Some((format!("nvme_{name}_temperature_c"), celsius))
+        });
+        fixed.chain(drives).collect()
     }
 
     fn mhz(&self) -> Vec<f64> {
         if !self.clocks.is_empty() {
-            return self.clocks.iter().filter_map(|p| number(p)).map(|khz| khz / 1e3).collect();
+            return numbers(&self.clocks, 1e3).collect();
         }
-        let text = std::fs::read_to_string(&self.cpuinfo).unwrap_or_default();
-        let all: Vec<f64> = text
-            .lines()
-            .filter(|line| line.starts_with("cpu MHz"))
-            .filter_map(|line| line.rsplit(':').next()?.trim().parse().ok())
-            .collect();
+        let text = text(&self.cpuinfo);
+        let lines = text.lines().filter(|line| line.starts_with("cpu MHz"));
+        let all: Vec<f64> = lines.filter_map(|line| line.rsplit(':').next()?.trim().parse().ok()).collect();
         self.cpus.iter().filter_map(|cpu| all.get(*cpu).copied()).collect()
     }
 }
@@ -126,7 +116,7 @@ mod tests {
         let values = found.read();
         assert_eq!(values["mhz"], 3000.5);
         assert_eq!((values["temperature_c"], values["nvme_nvme0_temperature_c"]), (51.0, 38.85));
-        assert_eq!(found.joules(), Some(2.5));
+        assert_eq!(values[JOULES], 2.5);
         put("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3600000\n");
         assert_eq!(Hardware::find(&proc, &sys, &[1]).read()["mhz"], 3600.0);
     }

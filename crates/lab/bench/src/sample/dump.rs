@@ -1,0 +1,166 @@
+//! The figures that Carmine's OSDs report of themselves at both ends of a window, with any load generator.
+
+use carmine_load::window::{MetricsWindow, OsdWindow, ReactorWindow, Window};
+use serde_json::Value;
+
+/// The questions to an OSD: its metrics, and which PGs its reactors have.
+pub(crate) const QUESTIONS: [&str; 2] = [r#"{"prefix":"dump_metrics"}"#, r#"{"prefix":"status"}"#];
+
+/// The answers of an OSD; null if it gave none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OsdDump {
+    /// `shards[]`, each with `reactor` (the reactor's statistics), and counters of the store and the OSD by name, wherever they
+    /// are in a shard.
+    pub(crate) metrics: Value,
+    /// PGs of each reactor.
+    pgs: Vec<u32>,
+}
+
+impl OsdDump {
+    /// Of the answers to [`QUESTIONS`].
+    pub(crate) fn new([metrics, status]: [Value; 2]) -> OsdDump {
+        let pgs = serde_json::from_value(status["pgs_per_reactor"].clone()).unwrap_or_default();
+        OsdDump { metrics, pgs }
+    }
+
+    fn shards(&self) -> &[Value] {
+        shards(&self.metrics)
+    }
+}
+
+fn shards(metrics: &Value) -> &[Value] {
+    metrics["shards"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Adds to the kernel's window what the OSDs told at its begin and at its end. What is missing stays unknown.
+pub(crate) fn add_dumps(window: &mut Window, before: &[OsdDump], after: &[OsdDump]) {
+    for (osd, (before, after)) in window.osds.iter_mut().zip(before.iter().zip(after)) {
+        let difference = difference(&before.metrics, &after.metrics);
+        if !before.metrics.is_null() {
+            add_clocks(osd, &difference, after);
+        }
+        let (start, end) = (before.metrics.clone(), after.metrics.clone());
+        window.metrics.push(MetricsWindow { osd: osd.id, start, end, difference });
+    }
+}
+
+fn add_clocks(osd: &mut OsdWindow, difference: &Value, end: &OsdDump) {
+    let grown = shards(difference);
+    let reactors = grown.iter().zip(end.shards()).zip(0..);
+    osd.reactors =
+        reactors.filter_map(|((grown, now), shard)| reactor(shard, grown, now, &end.pgs)).collect();
+    osd.feeder_ns = difference.pointer("/kv/feeder_cpu_ns").and_then(Value::as_u64);
+    osd.device_reads = sum(grown, "device_reads");
+    osd.hopped_ops = sum(grown, "hopped_ops");
+    osd.wire_bytes = wire_bytes(grown);
+}
+
+/// Bytes that came in, and that went out to anybody but other OSDs: those count them as coming in.
+fn wire_bytes(grown: &[Value]) -> Option<u64> {
+    let sent = sum(grown, "sent_bytes")?.saturating_sub(sum(grown, "sent_to_osds_bytes")?);
+    Some(sum(grown, "received_bytes")? + sent)
+}
+
+fn reactor(shard: u32, grown: &Value, now: &Value, pgs: &[u32]) -> Option<ReactorWindow> {
+    let of = |shard: &Value, name: &str| {
+        let stats = shard.get("reactor")?;
+        // A counter that fell has begun anew.
+        stats.get(name).or_else(|| shard.get(name))?.as_i64().map(|n| u64::try_from(n).unwrap_or(0))
+    };
+    let number = |name: &str| of(grown, name);
+    Some(ReactorWindow {
+        shard,
+        tid: of(now, "tid").and_then(|tid| u32::try_from(tid).ok()).unwrap_or(0),
+        busy_ns: number("busy_ns")?,
+        spin_ns: number("spin_ns")?,
+        sleep_ns: number("sleep_ns")?,
+        wait_ns: number("wait_ns")?,
+        hops: number("hops_sent").unwrap_or(0),
+        buf_fallbacks: number("buf_fallbacks").unwrap_or(0),
+        bytes_copied: number("bytes_copied").unwrap_or(0),
+        pgs: pgs.get(shard as usize).copied(),
+    })
+}
+
+/// Every number of `end` less the one at the same place of `start`; numbers that fell (gauges) become negative, new ones
+/// stay. Everything else is as in `end`.
+fn difference(start: &Value, end: &Value) -> Value {
+    match (start, end) {
+        (Value::Object(old), Value::Object(new)) => {
+            let none = Value::Null;
+            let pairs =
+                new.iter().map(|(key, now)| (key.clone(), difference(old.get(key).unwrap_or(&none), now)));
+            Value::Object(pairs.collect())
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            Value::Array(old.iter().zip(new).map(|(old, now)| difference(old, now)).collect())
+        }
+        (Value::Number(old), Value::Number(now)) => match (old.as_i64(), now.as_i64()) {
+            (Some(old), Some(now)) => Value::from(now.saturating_sub(old)),
+            _ => Value::from(now.as_f64().unwrap_or(0.0) - old.as_f64().unwrap_or(0.0)),
+        },
+        _ => end.clone(),
+    }
+}
+
+/// Sum of a counter over the shards, `None` if none has it.
+fn sum(shards: &[Value], name: &str) -> Option<u64> {
+    shards.iter().filter_map(|shard| find(shard, name)).reduce(|sum, n| sum + n)
+}
+
+fn find(value: &Value, name: &str) -> Option<u64> {
+    let map = value.as_object()?;
+    map.get(name).and_then(Value::as_u64).or_else(|| map.values().find_map(|inner| find(inner, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn dump(busy: u64, reads: u64) -> Value {
+        let shard = |tid: u64| {
+            json!({"reactor": {"tid": tid, "busy_ns": busy, "spin_ns": 5, "sleep_ns": 6, "wait_ns": 7, "hops_sent": busy},
+                   "net": {"sent_bytes": busy, "sent_to_osds_bytes": reads, "received_bytes": 2 * busy},
+                   "store": {"blue": {"device_reads": reads}}})
+        };
+        json!({"shards": [shard(11), shard(12)], "kv": {"feeder_cpu_ns": busy}})
+    }
+
+    fn window(start: Value, end: Value) -> OsdWindow {
+        let mut window = Window { osds: vec![OsdWindow::default()], ..Window::default() };
+        let status = json!({"pgs_per_reactor": [3, 4]});
+        let [start, end] = [start, end].map(|metrics| [OsdDump::new([metrics, status.clone()])]);
+        add_dumps(&mut window, &start, &end);
+        window.osds.remove(0)
+    }
+
+    #[test]
+    fn differences_of_two_dumps() {
+        let window = window(dump(100, 4), dump(110, 9));
+        assert_eq!(window.device_reads, Some(10));
+        assert_eq!((window.hopped_ops, window.feeder_ns), (None, Some(10)));
+        // Two shards, each 10 sent (5 of them to OSDs) and 20 received.
+        assert_eq!(window.wire_bytes, Some(2 * (10 - 5 + 20)));
+        let r = &window.reactors[1];
+        assert_eq!((r.shard, r.tid, r.busy_ns, r.spin_ns, r.hops, r.pgs), (1, 12, 10, 0, 10, Some(4)));
+    }
+
+    #[test]
+    fn differences_keep_the_shape() {
+        let start = json!({"shard": 1, "a": {"n": 5, "f": 1.5, "s": "x"}, "list": [1, 2], "short": [1]});
+        let end =
+            json!({"shard": 1, "a": {"n": 3, "f": 2.0, "s": "y", "new": 7}, "list": [4, 2], "short": [1, 2]});
+        let want = json!({"shard": 0, "a": {"n": -2, "f": 0.5, "s": "y", "new": 7}, "list": [3, 0], "short": [1, 2]});
+        assert_eq!(difference(&start, &end), want);
+    }
+
+    #[test]
+    fn strange_dumps_are_empty() {
+        for dump in [json!(null), json!({"shards": 3}), json!({"shards": [{"reactor": {"busy_ns": "x"}}, 4]})]
+        {
+            assert_eq!(window(dump.clone(), dump), OsdWindow::default());
+        }
+        assert_eq!(window(json!(null), dump(100, 4)), OsdWindow::default(), "asked at one end only");
+    }
+}

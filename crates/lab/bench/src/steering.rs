@@ -1,0 +1,255 @@
+//! A load that is moved through its phases: jobs on reactors of this process, or inside an OSD.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use carmine_client::Client;
+use carmine_load::{BenchAction, BenchStatus, JobSetup, LoadSpec, Phase, Session, VerifyState};
+use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
+use carmine_types::OsdId;
+
+use crate::view::View;
+
+/// How often the controller looks at its jobs.
+const LOOK: Duration = Duration::from_millis(20);
+/// The same for jobs inside an OSD, which has to answer.
+const LOOK_FAR: Duration = Duration::from_millis(100);
+/// Time for all jobs to connect.
+const READY_LIMIT: Duration = Duration::from_secs(40);
+/// Time that a prefill may go without writing anything.
+const PREFILL_LIMIT: Duration = Duration::from_secs(60);
+/// Time for the last answers and results, a little more than jobs wait themselves.
+const END_LIMIT: Duration = Duration::from_secs(15);
+
+/// The jobs of a load.
+pub(crate) enum Jobs {
+    Near { session: Box<Session>, reactors: Reactors },
+    Far { client: Rc<Client>, osd: OsdId },
+}
+
+impl Jobs {
+    /// Starts a reactor for each job of `spec`, dealt to `cpus`; `job` is the job on its shard.
+    pub(crate) fn near<F, Fut>(
+        spec: &LoadSpec,
+        state: Option<VerifyState>,
+        cpus: &[usize],
+        config: Config,
+        job: F,
+    ) -> anyhow::Result<Jobs>
+    where
+        F: Fn(Shard, JobSetup) -> Fut + Send + Sync + Clone + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        let (session, setups) = Session::new(spec, spec.numjobs, state);
+        let cpus = (0..setups.len()).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect();
+        let reactors = Reactors::start(Config { cpus, ..config }, move |shard: Shard| {
+            let (setup, job) = (setups.get(usize::from(shard.id().0)).cloned(), job.clone());
+            async move {
+                if let Some(setup) = setup {
+                    job(shard, setup).await;
+                }
+            }
+        })
+        .context("cannot start the generator's threads")?;
+        Ok(Jobs::Near { session: Box::new(session), reactors })
+    }
+
+    /// Starts a job on each reactor of an OSD.
+    pub(crate) async fn far(
+        client: &Rc<Client>,
+        osd: OsdId,
+        spec: &LoadSpec,
+        pool: &str,
+    ) -> anyhow::Result<Jobs> {
+        let spec = Box::new(spec.clone());
+        ask(client, osd, &BenchAction::Start { spec, pool: pool.to_owned() }).await?;
+        Ok(Jobs::Far { client: Rc::clone(client), osd })
+    }
+
+    async fn status(&mut self) -> anyhow::Result<BenchStatus> {
+        match self {
+            Jobs::Near { session, .. } => Ok(session.poll()),
+            Jobs::Far { client, osd } => ask(client, *osd, &BenchAction::Status).await,
+        }
+    }
+
+    pub(crate) async fn set_phase(&mut self, phase: Phase) -> anyhow::Result<()> {
+        match self {
+            Jobs::Near { session, .. } => session.control().set_phase(phase),
+            Jobs::Far { client, osd } => {
+                ask(client, *osd, &BenchAction::Phase { phase }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks that are known; `None` if nobody keeps them.
+    pub(crate) fn state(&self) -> Option<&VerifyState> {
+        match self {
+            Jobs::Near { session, .. } => session.state(),
+            Jobs::Far { .. } => None,
+        }
+    }
+
+    /// Ends the generator's threads.
+    pub(crate) fn join(self) -> io::Result<()> {
+        let Jobs::Near { reactors, .. } = self else { return Ok(()) };
+        reactors.stopper().stop();
+        reactors.join()
+    }
+}
+
+async fn ask(client: &Client, osd: OsdId, action: &BenchAction) -> anyhow::Result<BenchStatus> {
+    let mut request = serde_json::to_value(action).context("cannot write a bench request")?;
+    request["prefix"] = "load".into();
+    let answer = client.admin(osd, &request.to_string()).await;
+    let answer = answer.with_context(|| format!("in-process load of {osd}"))?;
+    serde_json::from_str(&answer).with_context(|| format!("{osd} answered `{answer}`"))
+}
+
+/// A reactor for the calling thread, which only steers.
+pub(crate) fn controller(cpu: Option<usize>) -> Config {
+    Config {
+        name: "bench".into(),
+        cpus: vec![cpu],
+        poll: PollPolicy::Sleep,
+        alien_threads: 0,
+        ..Config::default()
+    }
+}
+
+/// Called at each look at the jobs; an error ends the load.
+pub(crate) type OnLook<'a> = Box<dyn FnMut(&Jobs) -> anyhow::Result<()> + 'a>;
+
+/// Moves the jobs on, shows how far they are, and looks for Ctrl-C.
+pub(crate) struct Steering<'a> {
+    pub(crate) shard: Shard,
+    pub(crate) jobs: Jobs,
+    pub(crate) view: View,
+    cancel: &'a AtomicBool,
+    on_look: OnLook<'a>,
+    pause: Duration,
+}
+
+impl<'a> Steering<'a> {
+    pub(crate) fn new(
+        shard: &Shard,
+        jobs: Jobs,
+        spec: &LoadSpec,
+        cancel: &'a AtomicBool,
+        on_look: OnLook<'a>,
+    ) -> Steering<'a> {
+        let pause = if matches!(jobs, Jobs::Far { .. }) { LOOK_FAR } else { LOOK };
+        Steering { shard: shard.clone(), jobs, view: View::new(spec), cancel, on_look, pause }
+    }
+
+    /// Waits until all jobs are connected.
+    pub(crate) async fn connect(&mut self) -> anyhow::Result<()> {
+        self.view.phase("connecting");
+        self.until("the jobs to connect", READY_LIMIT, |status| status.progress.ready).await
+    }
+
+    /// Lets the jobs write their data.
+    pub(crate) async fn prefill(&mut self) -> anyhow::Result<()> {
+        self.jobs.set_phase(Phase::Prefill).await?;
+        self.view.phase("prefilling");
+        self.until("the prefill to go on", PREFILL_LIMIT, |status| status.progress.prefilled).await
+    }
+
+    /// Lets the load run before it is measured.
+    pub(crate) async fn ramp(&mut self, millis: u64) -> anyhow::Result<()> {
+        if millis == 0 {
+            return Ok(());
+        }
+        self.jobs.set_phase(Phase::Ramp).await?;
+        self.view.timed("ramp", millis);
+        self.run_for(Duration::from_millis(millis)).await
+    }
+
+    /// Lets the load run through its window.
+    pub(crate) async fn measure(&mut self, spec: &LoadSpec) -> anyhow::Result<()> {
+        self.jobs.set_phase(Phase::Measure).await?;
+        self.view.timed("measuring", spec.runtime_ms);
+        let time = Duration::from_millis(spec.runtime_ms);
+        self.run_for(if spec.ends_by_itself() { Duration::MAX } else { time }).await
+    }
+
+    /// Waits for `done`, for at most `limit` without any progress; the load's own failure ends the wait, too.
+    async fn until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        done: fn(&BenchStatus) -> bool,
+    ) -> anyhow::Result<()> {
+        let (mut moved, mut bytes) = (Instant::now(), 0);
+        loop {
+            let status = self.look().await?;
+            if done(&status) {
+                return Ok(());
+            }
+            if status.progress.prefill_bytes_done != bytes {
+                (moved, bytes) = (Instant::now(), status.progress.prefill_bytes_done);
+            }
+            if moved.elapsed() > limit {
+                bail!("gave up after waiting {} s for {what} (see `carmine status`)", limit.as_secs());
+            }
+            self.shard.sleep(self.pause).await;
+        }
+    }
+
+    /// Lets the load run for `time`, or until all jobs have nothing more to do.
+    async fn run_for(&mut self, time: Duration) -> anyhow::Result<()> {
+        let started = Instant::now();
+        loop {
+            let left = time.saturating_sub(started.elapsed());
+            // The window's end is not rounded up to the next look.
+            self.shard.sleep(left.min(self.pause)).await;
+            if left <= self.pause || self.look().await?.progress.finished {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits a moment, then looks at the jobs.
+    pub(crate) async fn go_on(&mut self) -> anyhow::Result<()> {
+        self.shard.sleep(self.pause).await;
+        self.look().await.map(drop)
+    }
+
+    /// Looks at the jobs, the OSDs and Ctrl-C, and shows how far all is.
+    pub(crate) async fn look(&mut self) -> anyhow::Result<BenchStatus> {
+        if self.cancel.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        let status = self.jobs.status().await?;
+        self.view.show(&status);
+        (self.on_look)(&self.jobs)?;
+        if status.progress.failed {
+            bail!("a job failed");
+        }
+        Ok(status)
+    }
+
+    /// Ends the load and gathers the results. Jobs of a load that has failed do not wait long for answers that won't come.
+    pub(crate) async fn results(&mut self, has_failed: bool) -> anyhow::Result<BenchStatus> {
+        self.view.phase("waiting for the last answers");
+        if let (true, Jobs::Near { session, .. }) = (has_failed, &self.jobs) {
+            session.control().fail();
+        }
+        self.jobs.set_phase(Phase::Stop).await?;
+        let started = Instant::now();
+        loop {
+            let status = self.jobs.status().await?;
+            if status.done {
+                return Ok(status);
+            }
+            if started.elapsed() > END_LIMIT {
+                bail!("jobs did not end within {} s", END_LIMIT.as_secs());
+            }
+            self.shard.sleep(LOOK).await;
+        }
+    }
+}
