@@ -95,19 +95,12 @@ pub(crate) struct Shape {
 /// Its form, in units of the axes. A place at infinity is at the end of its axis.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    Line {
-        points: Vec<At>,
-        dotted: bool,
-        width: u32,
-    },
+    /// A line of this width; 0 is dotted.
+    Line(Vec<At>, u32),
     /// An interval, with ends across it.
     Bar(At, At, u32),
     /// A marker whose shape goes with the number of its series; hollow if its figures are marked.
-    Dot {
-        at: At,
-        number: usize,
-        hollow: bool,
-    },
+    Dot(At, usize, bool),
     /// A filled rectangle; 1 is the whole colour.
     Area(Area, f64),
     /// Text beside a place.
@@ -172,9 +165,9 @@ impl Shape {
 
     fn places(&self) -> Vec<At> {
         match &self.form {
-            Form::Line { points, .. } => points.clone(),
+            Form::Line(points, _) => points.clone(),
             Form::Bar(from, to, _) => vec![*from, *to],
-            Form::Dot { at, .. } | Form::Text(at, _) => vec![*at],
+            Form::Dot(at, ..) | Form::Text(at, _) => vec![*at],
             Form::Area([left, top, right, bottom], _) => vec![(*left, *top), (*right, *bottom)],
         }
     }
@@ -216,7 +209,7 @@ impl Plot {
                 let area = [sum, y - HALF, sum + value, y + HALF];
                 let form = match stacked {
                     true => Form::Area(area, if row.marked { FAINT } else { 1.0 }),
-                    false => Form::Dot { at: (value, y), number, hollow: row.marked },
+                    false => Form::Dot((value, y), number, row.marked),
                 };
                 plot.shapes.push(Shape { form, ink: key.ink, tells: plot.told(row, key, value) });
                 sum += value;
@@ -234,40 +227,32 @@ impl Plot {
         format!("{}: {what} {}{}", row.name, figure(value), around(row.interval, row.marked))
     }
 
-    /// A line without markers.
+    /// A line without markers; one of width 0 is dotted.
     pub(crate) fn line(&mut self, points: Vec<At>, ink: Ink, width: u32) {
-        self.shapes.push(Shape::new(Form::Line { points, dotted: false, width }, ink));
-    }
-
-    /// The same, dotted.
-    pub(crate) fn dotted_line(&mut self, points: Vec<At>, ink: Ink) {
-        self.shapes.push(Shape::new(Form::Line { points, dotted: true, width: 3 }, ink));
+        self.shapes.push(Shape::new(Form::Line(points, width), ink));
     }
 
     /// A dotted line from the top to the bottom.
     pub(crate) fn upright(&mut self, x: f64, ink: Ink) {
-        self.dotted_line(vec![(x, f64::NEG_INFINITY), (x, f64::INFINITY)], ink);
+        self.line(vec![(x, f64::NEG_INFINITY), (x, f64::INFINITY)], ink, 0);
     }
 
     /// A series with its key: a line, and a marker at each dot that tells its figures.
     pub(crate) fn series(&mut self, key: Key, dots: &[Dot]) {
         let points = dots.iter().map(|dot| (dot.x, dot.y)).collect();
-        match key.dotted {
-            true => self.dotted_line(points, key.ink),
-            false => self.line(points, key.ink, 4),
-        }
+        self.line(points, key.ink, if key.dotted { 0 } else { 4 });
         let number = self.keys.len();
         let y = match &self.y {
             Upright::Numbers(axis) => axis.label.clone(),
             _ => String::new(),
         };
         for dot in dots {
-            let (at, hollow) = ((dot.x, dot.y), dot.marked);
             let bar = dot.bar.map(|(low, high)| Form::Bar((dot.x, low), (dot.x, high), 2));
             self.shapes.extend(bar.map(|bar| Shape::new(bar, key.ink)));
             let (x, name, more) = (&self.x.label, &key.name, around(dot.bar, dot.marked));
             let tells = format!("{name}: {x} {}, {y} {}{more}", figure(dot.x), figure(dot.y));
-            self.shapes.push(Shape { form: Form::Dot { at, number, hollow }, ink: key.ink, tells });
+            let form = Form::Dot((dot.x, dot.y), number, dot.marked);
+            self.shapes.push(Shape { form, ink: key.ink, tells });
         }
         self.keys.push(key);
     }
@@ -306,16 +291,16 @@ impl Chart {
 }
 
 /// Gives the charts of each family the same axes.
-pub(crate) fn share_axes(charts: &mut [Chart]) {
+pub(crate) fn share_axes(mut charts: Vec<Chart>) -> Vec<Chart> {
     let mut all: BTreeMap<(String, usize), [Range; 2]> = BTreeMap::new();
-    for chart in charts.iter() {
+    for chart in &charts {
         for (n, plot) in chart.plots.iter().enumerate() {
             let own = plot.ranges();
             let held = all.entry((chart.family.clone(), n)).or_insert(own);
             *held = [0, 1].map(|side| (held[side].0.min(own[side].0), held[side].1.max(own[side].1)));
         }
     }
-    for chart in charts {
+    for chart in &mut charts {
         for (n, plot) in chart.plots.iter_mut().enumerate() {
             let Some([x, y]) = all.get(&(chart.family.clone(), n)) else { continue };
             plot.x.at_least = Some(*x);
@@ -324,4 +309,5 @@ pub(crate) fn share_axes(charts: &mut [Chart]) {
             }
         }
     }
+    charts
 }

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use carmine_stats::{Comparison, Outcome, holm};
-use carmine_study::archive::Config;
 use carmine_study::compare::{
     self, Arm, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
 };
@@ -89,6 +88,7 @@ impl Compared {
         let [old, young] = [base, new].map(|arm| arm.points.iter().collect::<Vec<&Measured>>());
         let axes = differing_axes(&old, &young);
         let groups = pair_up((&base.name, &old), (&new.name, &young), &axes).unwrap_or_default();
+        let without: Vec<&str> = axes.iter().copied().chain(PANEL_AXES).collect();
         for row in judgement.rows {
             let group = groups.iter().find(|g| g.name == row.config);
             let Some((group, (first, _))) = group.and_then(|group| Some((group, group.pairs.first()?)))
@@ -101,7 +101,7 @@ impl Compared {
                 base: base.name.clone(),
                 new: new.name.clone(),
                 panel: view.panel_title(&first.config, Some(&first.result)),
-                name: name(view, &first.config, &axes),
+                name: view.axes.name(&first.config, &without, true),
                 words: words.into_iter().collect::<Vec<_>>().join(" "),
                 row,
                 order: view.settings.iter().position(|s| *s.config == first.config).unwrap_or(usize::MAX),
@@ -111,11 +111,6 @@ impl Compared {
         self.differences.extend(judgement.differences.into_iter().map(difference));
         self.warnings.extend(judgement.warnings);
     }
-}
-
-fn name(view: &View<'_>, config: &Config, axes: &BTreeSet<&str>) -> String {
-    let without: Vec<&str> = axes.iter().copied().chain(PANEL_AXES).collect();
-    view.axes.name(config, &without, true)
 }
 
 /// Rows that one chart shows; its table has all.

@@ -139,16 +139,14 @@ fn unsampled(view: &View<'_>) -> Vec<String> {
         ("network_bytes_per_s", "network bytes"),
     ];
     let points = || view.runs.iter().flat_map(|run| &run.points).filter(|m| m.result.is_some());
-    let mut text: Vec<String> = points()
-        .filter_map(|m| m.samples.as_ref().err())
-        .map(|error| format!("Samples can't be read: {error}."))
-        .collect();
-    let without = points().filter(|m| m.samples == Ok(None)).count();
+    let errors = points().filter_map(|m| m.samples_error.as_ref());
+    let mut text: Vec<String> = errors.map(|why| format!("Samples can't be read: {why}.")).collect();
+    let sampled: Vec<_> = points().filter_map(|m| m.samples.as_ref()).collect();
+    let without = points().count() - sampled.len() - text.len();
     if without > 0 {
         let all = counted(points().count(), "point");
         text.push(format!("Samples (second by second): missing for {without} of {all}."));
     }
-    let sampled: Vec<_> = points().filter_map(|m| m.samples.as_ref().ok()?.as_ref()).collect();
     let is_absent = |key: &str| sampled.iter().all(|samples| !samples.series.contains_key(key));
     let absent: Vec<&str> = WANTED.iter().filter(|(key, _)| is_absent(key)).map(|(_, name)| *name).collect();
     if !sampled.is_empty() && !absent.is_empty() {
@@ -248,7 +246,7 @@ fn drives(run: &RunData) -> Vec<Block> {
     let mut table = Table::new(&format!("point | drive | {}", DRIVE.map(|(name, ..)| name).join(" | ")));
     let mut text = BTreeSet::new();
     for point in &run.points {
-        let drives = point.samples.iter().flatten().flat_map(|samples| &samples.nvme);
+        let drives = point.samples.iter().flat_map(|samples| &samples.nvme);
         for drive in drives {
             match &drive.missing {
                 Some(why) => drop(text.insert(format!("{}: {why}.", drive.drive))),

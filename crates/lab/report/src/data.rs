@@ -20,7 +20,7 @@ pub(crate) use setting::{Setting, settings};
 const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE"];
 
 /// A point and its result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     /// Number of the run in the report.
     pub(crate) run: usize,
@@ -30,9 +30,10 @@ pub(crate) struct Measured {
     /// The error of a point that failed or can't be read.
     pub(crate) why: String,
     pub(crate) result: Option<PointResult>,
-    /// `None` without samples; or why they can't be read. Series that have no values are left out, and values over time,
-    /// which are large, are not kept.
-    pub(crate) samples: Result<Option<Samples>, String>,
+    /// Series that have no values are left out, and values over time, which are large, are not kept.
+    pub(crate) samples: Option<Samples>,
+    /// Why its samples can't be read.
+    pub(crate) samples_error: Option<String>,
     /// Length of its commands, seconds.
     pub(crate) seconds: f64,
     /// The history of the store before it.
@@ -81,17 +82,8 @@ pub(crate) fn load(
     let smoke = run.file.label == "smoke";
     let mut points = Vec::with_capacity(run.points.len());
     for point in &run.points {
-        let mut found = Measured {
-            run: number,
-            point: point.clone(),
-            state: "not run",
-            why: String::new(),
-            result: None,
-            samples: Ok(None),
-            seconds: 0.0,
-            condition: String::new(),
-            words: Vec::new(),
-        };
+        let mut found =
+            Measured { run: number, point: point.clone(), state: "not run", ..Measured::default() };
         if let Err(error) = found.read(&run, smoke) {
             (found.state, found.why) = ("unreadable", error.to_string());
         }
@@ -125,8 +117,11 @@ impl Measured {
             self.state = "unreadable";
             self.why = format!("{} is missing", run.point_file(&self.point, "json").display());
         }
-        self.samples = run.samples(&self.point).map_err(|error| error.to_string());
-        if let Ok(Some(samples)) = &mut self.samples {
+        match run.samples(&self.point) {
+            Ok(samples) => self.samples = samples,
+            Err(error) => self.samples_error = Some(error.to_string()),
+        }
+        if let Some(samples) = &mut self.samples {
             samples.cpus.clear();
             samples.series.retain(|_, values| values.iter().any(Option::is_some));
             samples.series.values_mut().for_each(|values| *values = Vec::new());

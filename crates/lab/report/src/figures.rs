@@ -18,25 +18,21 @@ pub(crate) use view::{View, context, slug};
 /// Charts of what the points measured: first those for the head of the page, then the parts below, in the order of the page.
 /// Charts that are compared share axes.
 pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<Part>) {
-    let shared = |mut charts: Vec<Chart>| {
-        share_axes(&mut charts);
-        charts
-    };
-    let (mut scaling, curves) = (shared(scaling::charts(view)), shared(curve::charts(view)));
-    let bars =
-        if scaling.is_empty() && curves.is_empty() { rows::charts(view, &rows::RESULTS) } else { Vec::new() };
-    let (mut per_core, mut cpu) = (shared(rows::per_core(view)), rows::charts(view, &[rows::CPU_TIME]));
-    let (compared_charts, baselines) =
-        (shared(compare::charts(view, compared)), shared(rows::charts(view, &[rows::BASELINES])));
+    let (mut scaling, curves) = (share_axes(scaling::charts(view)), share_axes(curve::charts(view)));
+    let plain = scaling.is_empty() && curves.is_empty();
+    let bars = if plain { rows::charts(view, &rows::RESULTS) } else { Vec::new() };
+    let (mut per_core, mut cpu) = (share_axes(rows::per_core(view)), rows::charts(view, &[rows::CPU_TIME]));
+    let baselines = share_axes(rows::charts(view, &[rows::BASELINES]));
+    let comparisons = share_axes(compare::charts(view, compared));
     let mut places = place::charts(view);
     // The head has the first workload: what a core gives, where its time goes, and where the threads run.
     let first = if scaling.is_empty() { &mut per_core } else { &mut scaling };
     let arms = if view.runs.iter().any(|run| run.file().comparison.is_some()) { 2 } else { 1 };
     let head = [take(first, 1), take(&mut cpu, 1), take(&mut places, arms)].concat();
     let parts = vec![
-        part("results", "Results", Vec::new(), shared(bars)),
+        part("results", "Results", Vec::new(), share_axes(bars)),
         part("scaling", "Scaling", Vec::new(), scaling),
-        part("compare", "Comparison", compare::remarks(compared), compared_charts),
+        part("compare", "Comparison", compare::remarks(compared), comparisons),
         part("curves", "Latency", Vec::new(), curves),
         part("cores", "Per core", Vec::new(), per_core),
         part("cpu", "CPU time", Vec::new(), cpu),

@@ -53,7 +53,7 @@ fn head(chart: &Chart) -> (String, f64) {
         if x > 20.0 && x + wide(name) + 44.0 > WIDTH - 20.0 {
             (x, y) = (20.0, y + 32.0);
         }
-        pen.line(&[(x, y), (x + 26.0, y)], *ink, 8, *dotted);
+        pen.line(&[(x, y), (x + 26.0, y)], *ink, if *dotted { 0 } else { 8 });
         pen.text((x + 36.0, y), "start", Ink::Text, name);
         x += wide(name) + 64.0;
     }
@@ -127,7 +127,7 @@ impl Field {
             Upright::Numbers(axis) => {
                 for tick in &self.y.ticks {
                     let y = self.y.place(*tick, low, high);
-                    pen.line(&[(left, y), (right, y)], Ink::Grid, 2, false);
+                    pen.line(&[(left, y), (right, y)], Ink::Grid, 2);
                     pen.text((left - 12.0, y), "end", Ink::Muted, &short(*tick));
                 }
                 pen.text((12.0, top - TOP + 20.0), "start", Ink::Muted, &axis.label);
@@ -136,12 +136,12 @@ impl Field {
         }
         for tick in &self.x.ticks {
             let x = self.x.place(*tick, left, right);
-            pen.line(&[(x, top), (x, bottom)], Ink::Grid, 2, false);
+            pen.line(&[(x, top), (x, bottom)], Ink::Grid, 2);
             if last {
                 pen.text((x, bottom + 24.0), "middle", Ink::Muted, &short(*tick));
             }
         }
-        pen.line(&[(left, top), (left, bottom), (right, bottom)], Ink::Axis, 2, false);
+        pen.line(&[(left, top), (left, bottom), (right, bottom)], Ink::Axis, 2);
         if last {
             pen.text((right, bottom + 64.0), "end", Ink::Muted, &plot.x.label);
         }
@@ -149,9 +149,9 @@ impl Field {
 
     fn shape(&self, pen: &mut Pen, Shape { form, ink, tells }: &Shape) {
         let area = match form {
-            Form::Line { points, dotted, width } => {
+            Form::Line(points, width) => {
                 let path: Vec<At> = points.iter().map(|at| self.at(*at)).collect();
-                return pen.line(&path, *ink, *width, *dotted);
+                return pen.line(&path, *ink, *width);
             }
             Form::Bar(from, to, width) => return pen.bar(self.at(*from), self.at(*to), *ink, *width),
             Form::Text(at, text) => {
@@ -161,7 +161,7 @@ impl Field {
                 let (anchor, shift) = if fits { ("start", 10.0) } else { ("end", -10.0) };
                 return pen.text((x + shift, y), anchor, *ink, text);
             }
-            Form::Dot { at, number, hollow } => pen.marker(self.at(*at), *number, *ink, *hollow),
+            Form::Dot(at, number, hollow) => pen.marker(self.at(*at), *number, *ink, *hollow),
             Form::Area([left, top, right, bottom], strong) => {
                 let ((left, top), (right, bottom)) = (self.at((*left, *top)), self.at((*right, *bottom)));
                 let area: Area = [left, top, right, bottom];

@@ -56,11 +56,11 @@ impl Pen {
         );
     }
 
-    /// A line through all points.
-    pub(crate) fn line(&mut self, points: &[At], ink: Ink, width: u32, dotted: bool) {
-        let style = match dotted {
-            true => "stroke-width=\"3\" stroke-dasharray=\"2 9\" stroke-linecap=\"round\"".to_owned(),
-            false => format!("stroke-width=\"{width}\""),
+    /// A line through all points; one of width 0 is dotted.
+    pub(crate) fn line(&mut self, points: &[At], ink: Ink, width: u32) {
+        let style = match width {
+            0 => "stroke-width=\"3\" stroke-dasharray=\"2 9\" stroke-linecap=\"round\"".to_owned(),
+            _ => format!("stroke-width=\"{width}\""),
         };
         let (points, ink) = (path(points), ink.hex());
         let _ =
@@ -107,10 +107,10 @@ impl Pen {
 
     /// A bar with ends across it.
     pub(crate) fn bar(&mut self, from: At, to: At, ink: Ink, width: u32) {
-        self.line(&[from, to], ink, width, false);
+        self.line(&[from, to], ink, width);
         let (dx, dy) = if from.0 == to.0 { (MARKER, 0.0) } else { (0.0, MARKER) };
         for (x, y) in [from, to] {
-            self.line(&[(x - dx, y - dy), (x + dx, y + dy)], ink, width, false);
+            self.line(&[(x - dx, y - dy), (x + dx, y + dy)], ink, width);
         }
     }
 

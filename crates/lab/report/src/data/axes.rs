@@ -14,12 +14,11 @@ pub(crate) const SIZE_AXES: [&str; 4] = ["osds", "reactors", "osds_per_device", 
 /// Axes whose values are never in one chart.
 pub(crate) const PANEL_AXES: [&str; 3] = ["workload", "bs_bytes", "client"];
 
-/// The axes that vary among points; all others are the same for all.
+/// What tells points apart, and what they share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Axes {
-    varying: BTreeSet<String>,
-    /// Axes that vary, but follow from workload and size (such as `pgs = 100 * osds`): they tell nothing apart.
-    coupled: BTreeSet<String>,
+    /// Axes that vary, but for those that follow from workload and size (such as `pgs = 100 * osds`).
+    telling: BTreeSet<String>,
     /// Axis and value, the same for all points.
     pub(crate) common: BTreeMap<String, String>,
 }
@@ -32,43 +31,36 @@ impl Axes {
         let mut axes = Axes::default();
         for name in names {
             let values: BTreeSet<Option<String>> = configs.iter().map(|c| c.show(name)).collect();
-            let Some(Some(only)) = values.first().filter(|_| values.len() == 1) else {
-                axes.varying.insert(name.clone());
-                continue;
-            };
-            axes.common.insert(name.clone(), only.clone());
+            if let (1, Some(Some(only))) = (values.len(), values.first()) {
+                axes.common.insert(name.clone(), only.clone());
+            } else if !is_coupled(name, &configs) {
+                axes.telling.insert(name.clone());
+            }
         }
-        axes.coupled = axes.varying.iter().filter(|a| is_coupled(a, &configs)).cloned().collect();
         axes
     }
 
     /// True if points differ in it, and that does not follow from what they are named by.
     pub(crate) fn tells(&self, axis: &str) -> bool {
-        self.varying.contains(axis) && !self.coupled.contains(axis)
-    }
-
-    /// True if points differ in it.
-    pub(crate) fn varies(&self, axis: &str) -> bool {
-        self.varying.contains(axis)
+        self.telling.contains(axis)
     }
 
     /// A configuration by the axes that vary and are not in `without`; empty if there are none. In brief, axes whose values
     /// are words are told by the value alone.
     pub(crate) fn name(&self, config: &Config, without: &[&str], brief: bool) -> String {
         let word = |axis: &str| config.text(axis).filter(|_| brief).and_then(|_| config.show(axis));
-        let told = self.ordered().filter(|axis| !without.contains(axis) && self.tells(axis));
+        let told = self.ordered().filter(|axis| !without.contains(axis));
         let words = told.filter_map(|axis| word(axis).or_else(|| axis_value(config, axis)));
         words.collect::<Vec<_>>().join(" · ")
     }
 
-    /// Axes that vary, those first that people name first.
+    /// Those first that people name first.
     fn ordered(&self) -> impl Iterator<Item = &str> {
         const FIRST: [&str; 6] = ["workload", "bs_bytes", "store", "osds", "reactors", "cpus"];
-        let first = FIRST.into_iter().filter(|a| self.varying.contains(*a));
-        let rest =
-            self.varying.iter().map(String::as_str).filter(|a| !FIRST.contains(a) && !LOAD_AXES.contains(a));
-        let last = LOAD_AXES.into_iter().filter(|a| self.varying.contains(*a));
-        first.chain(rest).chain(last)
+        let tells = |axis: &&str| self.telling.contains(*axis);
+        let rest = self.telling.iter().map(String::as_str);
+        let rest = rest.filter(|axis| !FIRST.contains(axis) && !LOAD_AXES.contains(axis));
+        FIRST.into_iter().filter(tells).chain(rest).chain(LOAD_AXES.into_iter().filter(tells))
     }
 }
 

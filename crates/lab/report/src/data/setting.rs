@@ -136,7 +136,7 @@ fn cpu_us(point: &Measured) -> [Option<f64>; 8] {
         sum.filter(|_| !carmine.osds.is_empty())
     };
     let busy = clocks(|c| c.busy);
-    let threads = point.samples.iter().flatten().flat_map(|samples| &samples.threads);
+    let threads = point.samples.iter().flat_map(|samples| &samples.threads);
     let system = threads.filter(|t| t.kind == "reactor").map(|t| t.system_s).reduce(|a, b| a + b);
     let kernel = busy.zip(system).map(|(busy, system)| system.min(busy));
     let rocksdb = clocks(|c| Some(c.rocksdb_feeder? + c.rocksdb_flush? + c.rocksdb_compaction?));

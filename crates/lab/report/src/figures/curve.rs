@@ -18,7 +18,7 @@ const COLUMNS: &str =
     "IOPS | mean (µs) | stddev (µs) | p50 (µs) | p95 (µs) | p99 (µs) | p99.9 (µs) | of | limiter";
 
 pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
-    if !LOAD_AXES.iter().any(|axis| view.axes.varies(axis)) {
+    if !LOAD_AXES.iter().any(|axis| view.axes.tells(axis)) {
         return Vec::new();
     }
     let panels = view.panels().into_iter().flat_map(|panel| split(view, panel));

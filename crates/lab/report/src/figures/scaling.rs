@@ -89,7 +89,7 @@ fn ideal(plot: &mut Plot, series: &[Series<'_, '_>]) {
     let first = all().min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.iops().total_cmp(&a.1.iops())));
     if let Some((x, first)) = first {
         let end = all().map(|(x, _)| *x).fold(*x, f64::max);
-        plot.dotted_line([*x, end].map(|at| (at, first.iops() / x * at)).into(), Ink::Muted);
+        plot.line([*x, end].map(|at| (at, first.iops() / x * at)).into(), Ink::Muted, 0);
         plot.keys.push(Key { name: "ideal: as the first".into(), ink: Ink::Muted, dotted: true });
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn timeline(view: &View<'_>) -> Vec<Block> {
 fn others(view: &View<'_>, drawn: &[String]) -> Vec<(String, Table)> {
     let mut files = Vec::new();
     for run in view.runs {
-        let is_other = |m: &&Measured| matches!(m.samples, Ok(Some(_))) && !drawn.contains(&m.point.stem);
+        let is_other = |m: &&Measured| m.samples.is_some() && !drawn.contains(&m.point.stem);
         for measured in run.points.iter().filter(is_other).take(FILES_MAX) {
             let stem = &measured.point.stem;
             let Ok(Some(samples)) = run.run.samples(&measured.point) else { continue };
