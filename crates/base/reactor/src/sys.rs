@@ -61,13 +61,20 @@ pub(crate) fn use_crc32c_instruction() {
 fn crc32c_instruction(seed: u32, data: &[u8]) -> u32 {
     #[target_feature(enable = "sse4.2")]
     fn register(seed: u32, data: &[u8]) -> u32 {
-        use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
-        let (words, rest) = data.as_chunks::<8>();
+        use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
+        let word = |register, word: &[u8; 8]| _mm_crc32_u64(register, u64::from_le_bytes(*word));
+        let (blocks, rest) = data.as_chunks::<32>();
         let mut register = u64::from(seed);
-        for word in words {
-            register = _mm_crc32_u64(register, u64::from_le_bytes(*word));
+        for block in blocks {
+            // Of known length, so that there is no loop.
+            register = block.as_chunks().0.iter().fold(register, word);
         }
-        rest.iter().fold(register as u32, |register, byte| _mm_crc32_u8(register, *byte))
+        let (words, mut rest) = rest.as_chunks::<8>();
+        let mut register = words.iter().fold(register, word) as u32;
+        if let Some((half, left)) = rest.split_first_chunk() {
+            (register, rest) = (_mm_crc32_u32(register, u32::from_le_bytes(*half)), left);
+        }
+        rest.iter().fold(register, |register, byte| _mm_crc32_u8(register, *byte))
     }
     // SAFETY: this function is private to `use_crc32c_instruction`, which has looked whether the CPU has SSE 4.2.
     unsafe { register(seed, data) }

@@ -22,7 +22,10 @@ fn mix(mut a: u32, mut b: u32, mut c: u32) -> (u32, u32, u32) {
 /// Little-endian u32 of up to four bytes, zero padded.
 #[inline]
 fn load(bytes: &[u8]) -> u32 {
-    bytes.iter().rev().fold(0, |word, &byte| (word << 8) | u32::from(byte))
+    match bytes.first_chunk() {
+        Some(word) => u32::from_le_bytes(*word),
+        None => bytes.iter().rev().fold(0, |word, &byte| (word << 8) | u32::from(byte)),
+    }
 }
 
 /// Hash of a byte string (object_hash 2, "rjenkins"), the one that places objects in PGs.

@@ -65,9 +65,11 @@ impl Header2 {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Header2> {
-        Decoder::all(bytes, "message header", Header2::decode_fields)
+        let fixed: [u8; HEADER2_BYTES] = Decoder::all(bytes, "message header", |d| d.array())?;
+        Header2::decode_fields(&mut Decoder::new(&fixed, "message header"))
     }
 
+    #[inline]
     fn decode_fields(d: &mut Decoder<'_>) -> Result<Header2> {
         let (seq, tid) = (d.u64()?, d.u64()?);
         let (kind, priority, version) = (d.u16()?, d.u16()?, d.u16()?);

@@ -64,15 +64,17 @@ impl FrameReader {
     pub fn body<'a>(&mut self, received: &'a mut [u8]) -> Result<Frame<'a>> {
         let preamble = self.frame()?;
         let (head, mut rest) = split(received, self.codec.head_bytes(&preamble))?;
-        let mut segments: [&[u8]; SEGMENTS_MAX] = [self.head(head)?, &[], &[], &[]];
-        while self.left > 0 {
-            let (index, piece);
-            (index, (piece, rest)) = (self.segment, split(rest, self.left)?);
-            let kept = self.piece(piece);
-            if let (Some(place), Some(kept)) = (segments.get_mut(index), piece.get(..kept)) {
-                *place = kept;
+        let mut segments: [&[u8]; SEGMENTS_MAX] = [self.codec.head(&preamble, head)?, &[], &[], &[]];
+        self.crcs = [crc32c::SEED; SEGMENTS_MAX - 1];
+        for (index, (segment, crc)) in (1..).zip(segments[1..].iter_mut().zip(&mut self.crcs)) {
+            let piece;
+            (piece, rest) = split(rest, self.codec.segment_bytes(&preamble, index))?;
+            if !piece.is_empty() {
+                self.codec.piece(crc, piece);
+                *segment = piece;
             }
         }
+        (self.segment, self.left) = (SEGMENTS_MAX, 0);
         let data_crc = self.data_crc();
         let aborted = self.end(rest)?;
         Ok(Frame { tag: preamble.tag, segments, data_crc, aborted })

@@ -142,6 +142,7 @@ impl OsdOp {
     }
 
     /// The same operation with another range.
+    #[inline]
     pub fn with_extent(mut self, extent: Extent) -> OsdOp {
         self.arg = Arg::from(extent).0;
         self

@@ -2,13 +2,9 @@
 
 use carmine_types::{Epoch, PgId};
 
-use super::request::VERSION_OTEL;
+use super::request::{PROLOGUE, VERSION_OTEL};
 use super::{OP_BYTES, ops};
 use crate::Decoder;
-
-/// The first seven bytes of every MOSDOp of version 8 or 9: the envelope of the spg (version 1, compat 1,
-/// 18 bytes) and the version of the pg in it.
-const PROLOGUE: [u8; 7] = [1, 1, 18, 0, 0, 0, 1];
 
 /// PG, object hash, map epoch and request flags of an MOSDOp (versions 8 and 9), read at their fixed places
 /// in the front. `None` if it is too short or does not start as these versions do.
@@ -57,8 +53,8 @@ fn reads(version: u16, rest: &[u8]) -> Option<u64> {
     let count = usize::from(d.u16().ok()?).min(OPS_MAX);
     let mut bytes = 0_u64;
     for _ in 0..count {
-        let op = d.bytes(OP_BYTES).ok()?;
-        let mut op = Decoder::new(op, "peek");
+        let op = d.array::<OP_BYTES>().ok()?;
+        let mut op = Decoder::new(&op, "peek");
         let code = op.u16().ok()?;
         if is_without_output(code) {
             continue;

@@ -47,6 +47,8 @@ impl<'a> OsdReply<'a> {
     /// result 0. The versions are zero.
     pub fn to(request: &OsdRequest, name: &'a [u8], epoch: Epoch, result: i32) -> OsdReply<'a> {
         let done = if request.flags & flags::WRITE != 0 { flags::ACK | flags::ONDISK } else { flags::ACK };
+        let mut ops = OpList::from_slice(&request.ops);
+        ops.iter_mut().for_each(|op| op.payload_len = 0);
         OsdReply {
             name,
             pg: request.pg,
@@ -54,9 +56,9 @@ impl<'a> OsdReply<'a> {
             result,
             bad_replay: Eversion::ZERO,
             epoch,
-            ops: request.ops.iter().map(|op| OsdOp { payload_len: 0, ..*op }).collect(),
+            ops,
             retry_attempt: request.retry_attempt,
-            rvals: request.ops.iter().map(|_| 0).collect(),
+            rvals: SmallVec::from_elem(0, request.ops.len()),
             replay_version: Eversion::ZERO,
             user_version: 0,
         }
@@ -116,19 +118,44 @@ impl<'a> OsdReply<'a> {
         out.reserve(FRONT_BYTES + self.name.len() + (OP_BYTES + 4) * self.ops.len());
         let mut e = Encoder::new(out);
         e.blob(self.name);
-        e.pg(self.pg);
-        e.i64(self.flags.into());
-        e.i32(self.result);
-        e.eversion(self.bad_replay);
-        e.u32(self.epoch.0);
-        e.count(self.ops.len());
+        e.bytes(&self.behind_name());
         self.ops.iter().for_each(|op| op.encode(&mut e));
         e.i32(self.retry_attempt);
         let rvals = self.rvals.iter().copied().chain(std::iter::repeat(0));
         rvals.take(self.ops.len()).for_each(|rval| e.i32(rval));
-        e.eversion(self.replay_version);
-        e.u64(self.user_version);
-        e.bool(false);
-        e.zeros(size::TRACE);
+        e.bytes(&self.end());
     }
+
+    /// The fields between the name and the operations: they always lie at the same places.
+    fn behind_name(&self) -> [u8; BEHIND_NAME_BYTES] {
+        let mut bytes = [0; BEHIND_NAME_BYTES];
+        bytes[0] = 1; // version of the pg
+        bytes[1..9].copy_from_slice(&self.pg.pool.to_le_bytes());
+        bytes[9..13].copy_from_slice(&self.pg.ps.to_le_bytes());
+        bytes[13..17].copy_from_slice(&(-1_i32).to_le_bytes()); // was "preferred"
+        bytes[17..21].copy_from_slice(&self.flags.to_le_bytes()); // a u64
+        bytes[25..29].copy_from_slice(&self.result.to_le_bytes());
+        bytes[29..41].copy_from_slice(&eversion(self.bad_replay));
+        bytes[41..45].copy_from_slice(&self.epoch.0.to_le_bytes());
+        bytes[45..49].copy_from_slice(&(self.ops.len() as u32).to_le_bytes());
+        bytes
+    }
+
+    /// The fields behind the results; no redirect, and no trace.
+    fn end(&self) -> [u8; END_BYTES] {
+        let mut bytes = [0; END_BYTES];
+        bytes[0..12].copy_from_slice(&eversion(self.replay_version));
+        bytes[12..20].copy_from_slice(&self.user_version.to_le_bytes());
+        bytes
+    }
+}
+
+const BEHIND_NAME_BYTES: usize = size::PG + 8 + 4 + size::EVERSION + 4 + 4;
+const END_BYTES: usize = size::EVERSION + 8 + 1 + size::TRACE;
+
+fn eversion(version: Eversion) -> [u8; size::EVERSION] {
+    let mut bytes = [0; size::EVERSION];
+    bytes[0..8].copy_from_slice(&version.version.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.epoch.to_le_bytes());
+    bytes
 }

@@ -5,12 +5,20 @@ use carmine_types::{Epoch, ObjectId, PgId, ReqId, SNAP_HEAD, UTime};
 
 use super::{OP_BYTES, OpList, OsdOp};
 use crate::header::{Header2, check_header, priority};
-use crate::{Decoder, Encoder, FEATURES, Result, kinds};
+use crate::{DecodeError, Decoder, Encoder, FEATURES, Result, kinds};
 
 /// The version that adds a trace context behind `trace`; sent by some non-Ceph clients.
 pub(super) const VERSION_OTEL: u16 = 9;
 const VERSION: u16 = 8;
 const COMPAT: u16 = 3;
+
+/// The first seven bytes: the envelope of the spg (version 1, compat 1, 18 bytes) and the version of the pg in it.
+pub(super) const PROLOGUE: [u8; 7] = [1, 1, 18, 0, 0, 0, 1];
+/// Bytes up to and with the trace: all requests have the same fields there.
+const FIXED_BYTES: usize = 87;
+/// Where among them the request's id lies, and its envelope.
+const REQID_AT: usize = size::SPG + 12;
+const REQID_PROLOGUE: [u8; 6] = [2, 2, 21, 0, 0, 0];
 
 /// Front of one request with one name, one operation, no namespace and no snaps, less the name.
 const FRONT_BYTES: usize = 209;
@@ -99,22 +107,35 @@ impl OsdRequest {
         Ok(request)
     }
 
+    /// Fields that lie side by side in every request are taken from the bytes together: one look at how many there are.
+    #[inline]
     fn decode_fields(version: u16, d: &mut Decoder<'_>) -> Result<OsdRequest> {
-        let (pg, shard) = d.spg()?;
-        let (hash, epoch, flags) = (d.u32()?, Epoch(d.u32()?), d.u32()?);
-        d.reqid()?; // all zero: the id is (gid of the connection, client_inc, tid of the header)
-        d.array::<{ size::TRACE }>()?;
+        let fixed = d.array::<FIXED_BYTES>()?;
+        // The request's id is (gid of the connection, client_inc, tid of the header); the field, as the trace, is all zero.
+        if !fixed.starts_with(&PROLOGUE) || !fixed[REQID_AT..].starts_with(&REQID_PROLOGUE) {
+            return Err(DecodeError::BadValue { what: "head of an operation", value: fixed[0].into() });
+        }
+        let mut head = Decoder::new(&fixed[PROLOGUE.len()..], "head of an operation");
+        let pg = PgId { pool: head.i64()?, ps: head.u32()? };
+        head.array::<4>()?; // was "preferred"
+        let (shard, hash, epoch, flags) = (head.i8()?, head.u32()?, Epoch(head.u32()?), head.u32()?);
         if version >= VERSION_OTEL {
             d.envelope("trace context", 1)?;
         }
-        let (client_inc, mtime) = (d.i32()?, d.utime()?);
+        let bytes = d.array::<12>()?;
+        let mut times = Decoder::new(&bytes, "time");
+        let (client_inc, mtime) = (times.i32()?, times.utime()?);
         let locator = Locator::decode(d)?;
         let name = d.blob()?.into();
         let count = d.u16()?.into();
         let ops = OsdOp::decode_list(d, count)?;
-        let (snapid, snap_seq) = (d.u64()?, d.u64()?);
+        let bytes = d.array::<16>()?;
+        let mut ids = Decoder::new(&bytes, "snaps");
+        let (snapid, snap_seq) = (ids.u64()?, ids.u64()?);
         let snaps = d.vec(8, |d| d.u64())?;
-        let (retry_attempt, features) = (d.i32()?, d.u64()?);
+        let bytes = d.array::<12>()?;
+        let mut end = Decoder::new(&bytes, "end of an operation");
+        let (retry_attempt, features) = (end.i32()?, end.u64()?);
         Ok(OsdRequest {
             pg,
             shard,
@@ -183,10 +204,9 @@ impl Locator {
         let mut body = d.envelope("object_locator", 6)?;
         body.at_least(6)?;
         let d = &mut body.body;
-        let pool = d.i64()?;
-        d.i32()?; // was "preferred"
+        let [pool @ .., _, _, _, _] = d.array::<12>()?; // the last four were "preferred"
         let (key, nspace) = (d.blob()?, d.blob()?);
-        Ok(Locator { pool, key: key.into(), nspace: nspace.into(), hash: d.i64()? })
+        Ok(Locator { pool: i64::from_le_bytes(pool), key: key.into(), nspace: nspace.into(), hash: d.i64()? })
     }
 
     #[inline]

@@ -63,6 +63,17 @@ proptest! {
         prop_assert_eq!(OsdRequest::decode(&header, &v9)?, request);
     }
 
+    /// The fixed part of a request begins, and its id lies, as everybody writes them.
+    #[test]
+    fn a_request_of_another_layout_is_an_error(
+        request in request(), at in prop_oneof![0..7usize, 36..42usize], byte: u8,
+    ) {
+        let mut bytes = front(&request);
+        prop_assume!(bytes[at] != byte);
+        bytes[at] = byte;
+        prop_assert!(OsdRequest::decode(&OsdRequest::header(1), &bytes).is_err());
+    }
+
     #[test]
     fn a_cut_request_is_an_error(request in request(), cut: prop::sample::Index) {
         let bytes = front(&request);
