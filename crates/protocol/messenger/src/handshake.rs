@@ -36,7 +36,8 @@ impl Wire {
 
     /// The next frame, which must not be a message.
     pub(crate) async fn next(&mut self) -> Result<(Tag, Vec<u8>)> {
-        let preamble: Preamble = self.reader.preamble().await?;
+        self.reader.wait().await?;
+        let preamble: Preamble = self.reader.preamble()?;
         if preamble.tag == Tag::Message {
             return Err(CloseReason::protocol("a message before the end of the handshake"));
         }

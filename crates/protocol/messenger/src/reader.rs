@@ -69,10 +69,20 @@ impl Reader {
         }
     }
 
-    /// The next frame's preamble; [`Self::control`] or [`Self::message`] takes the rest of the frame.
-    pub(crate) async fn preamble(&mut self) -> Result<Preamble> {
+    /// What comes next is not all there: [`Self::wait`] first. Plain messages come many at a time.
+    #[inline]
+    pub(crate) fn lacks(&self) -> bool {
+        self.end - self.start < self.frames.need()
+    }
+
+    /// Waits for what comes next: a preamble, or what follows it.
+    pub(crate) async fn wait(&mut self) -> Result<()> {
+        self.fill(self.frames.need()).await
+    }
+
+    /// The next frame's preamble, which is there; [`Self::control`] or [`Self::message`] takes the rest of the frame.
+    pub(crate) fn preamble(&mut self) -> Result<Preamble> {
         let bytes = self.frames.need();
-        self.fill(bytes).await?;
         let preamble = self.frames.preamble(received(&mut self.buf, self.start, bytes))?;
         self.consume(bytes);
         Ok(preamble)
@@ -91,13 +101,15 @@ impl Reader {
         Ok(payload)
     }
 
-    /// The verified message behind a MESSAGE preamble whose middle is empty; `None` if its sender aborted it.
-    pub(crate) async fn message(&mut self, preamble: &Preamble) -> Result<Option<Parts>> {
+    /// A message that is longer than the buffer may be is taken with [`Self::long_message`].
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        self.frames.need() > self.capacity_max
+    }
+
+    /// The verified message behind a MESSAGE preamble whose middle is empty, which is there; `None` if its sender aborted it.
+    pub(crate) fn message(&mut self) -> Result<Option<Parts>> {
         let bytes = self.frames.need();
-        if bytes > self.capacity_max {
-            return self.long_message(preamble).await;
-        }
-        self.fill(bytes).await?;
         let frame = self.frames.body(received(&mut self.buf, self.start, bytes))?;
         let [header, front, _, data] = frame.segments;
         let parts = Parts {
@@ -113,7 +125,7 @@ impl Reader {
     }
 
     /// A message longer than the buffer, piece by piece.
-    async fn long_message(&mut self, preamble: &Preamble) -> Result<Option<Parts>> {
+    pub(crate) async fn long_message(&mut self, preamble: &Preamble) -> Result<Option<Parts>> {
         let bytes = self.frames.head_bytes();
         self.fill(bytes).await?;
         let header = Header2::decode(self.frames.head(received(&mut self.buf, self.start, bytes))?)?;

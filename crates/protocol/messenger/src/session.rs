@@ -9,7 +9,7 @@ use carmine_wire::{kinds, private};
 use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::limits::DISPATCH_BATCH;
-use crate::message::{Dispatcher, Message};
+use crate::message::{Dispatcher, Message, Parts};
 use crate::reader::Reader;
 use crate::watch::with_timeout;
 
@@ -36,7 +36,10 @@ pub(crate) async fn run(conn: Rc<Connection>, mut reader: Reader, dispatcher: Rc
 async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn Dispatcher) -> Result<()> {
     let (mut batch, mut receives) = (0, 0);
     while !conn.is_closed() {
-        let preamble = reader.preamble().await?;
+        if reader.lacks() {
+            reader.wait().await?;
+        }
+        let preamble = reader.preamble()?;
         if reader.receives != receives {
             (batch, receives) = (0, reader.receives);
             note_receive(conn, reader);
@@ -91,11 +94,22 @@ async fn message(
     }
     let bytes = preamble.len(segment::FRONT) + preamble.len(segment::DATA);
     // First, for who waits for its own peer must not have room that others could use.
-    wait_for_replies(conn).await;
-    let Some(mut permit) = conn.throttle.admit(bytes, || conn.is_closed()).await else { return Ok(()) };
-    conn.receiving.set(true);
-    let parts = reader.message(preamble).await?;
-    conn.receiving.set(false);
+    if must_wait_for_replies(conn) {
+        wait_for_replies(conn).await;
+    }
+    let admitted = match conn.throttle.try_admit(bytes) {
+        None => Box::pin(conn.throttle.admit(bytes, || conn.is_closed())).await,
+        admitted => admitted,
+    };
+    let Some(mut permit) = admitted else { return Ok(()) };
+    let parts = if reader.is_long() || reader.lacks() {
+        conn.receiving.set(true);
+        let parts = Box::pin(receive(reader, preamble)).await?;
+        conn.receiving.set(false);
+        parts
+    } else {
+        reader.message()?
+    };
     let Some(parts) = parts else { return Ok(()) };
     let kind = parts.header.kind;
     private::check_version(&parts.header).map_err(|other| CloseReason::OtherVersion { other, kind })?;
@@ -106,7 +120,10 @@ async fn message(
     }
     conn.seq_received.set(seq);
     let output = dispatcher.output_bytes(conn, &parts);
-    if output > 0 && !conn.throttle.admit_output(&mut permit, output, || conn.is_closed()).await {
+    if output > 0
+        && !conn.throttle.try_admit_output(&mut permit, output)
+        && !Box::pin(conn.throttle.admit_output(&mut permit, output, || conn.is_closed())).await
+    {
         return Ok(());
     }
     // The connection may have been closed while the message came in.
@@ -117,9 +134,22 @@ async fn message(
     Ok(())
 }
 
-/// On the accepting side: waits while too many replies wait to be sent.
+/// A message that is not all there yet.
+async fn receive(reader: &mut Reader, preamble: &Preamble) -> Result<Option<Parts>> {
+    if reader.is_long() {
+        return reader.long_message(preamble).await;
+    }
+    reader.wait().await?;
+    reader.message()
+}
+
+/// On the accepting side: too many replies wait to be sent.
+fn must_wait_for_replies(conn: &Connection) -> bool {
+    conn.accepted && !conn.is_closed() && conn.queued_bytes() > conn.limits.queue_soft_bytes
+}
+
 async fn wait_for_replies(conn: &Connection) {
-    while conn.accepted && !conn.is_closed() && conn.queued_bytes() > conn.limits.queue_soft_bytes {
+    while must_wait_for_replies(conn) {
         conn.drained.wait().await;
     }
 }

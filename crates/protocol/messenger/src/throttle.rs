@@ -46,19 +46,76 @@ impl Throttle {
         held == 0 || (held < self.messages_max && self.bytes.get().saturating_add(bytes) <= self.bytes_max)
     }
 
+    /// The only message of a connection is not counted with those of others while it is small.
+    fn is_free(&self, bytes: usize) -> bool {
+        self.messages.get() == 0 && bytes <= FREE_BYTES
+    }
+
+    /// Counts another message, of no bytes yet.
+    fn enter(self: &Rc<Self>) -> Permit {
+        self.messages.set(self.messages.get() + 1);
+        Permit { throttle: Some(Rc::clone(self)), bytes: 0, shared_bytes: 0 }
+    }
+
+    /// What [`Self::admit`] gives if there is room, and nobody waits for it.
+    pub(crate) fn try_admit(self: &Rc<Self>, bytes: usize) -> Option<Permit> {
+        if !self.has_room(bytes) {
+            return None;
+        }
+        let shared_bytes = if self.is_free(bytes) { 0 } else { self.try_share(Need::Input, 0, bytes)? };
+        let mut permit = self.enter();
+        permit.shared_bytes = shared_bytes;
+        permit.grow(bytes);
+        Some(permit)
+    }
+
+    /// Takes room of the budget if there is some; what counts there then.
+    fn try_share(&self, step: Need, own: usize, bytes: usize) -> Option<usize> {
+        match &self.budget {
+            None => Some(0),
+            Some(budget) => budget.try_take(step, own, bytes).then_some(bytes),
+        }
+    }
+
     /// Waits for room for a message of `bytes`, which counts as held until the permit is dropped. `None`: the connection ended.
     pub(crate) async fn admit(self: &Rc<Self>, bytes: usize, is_closed: impl Fn() -> bool) -> Option<Permit> {
         while !is_closed() && !self.has_room(bytes) {
             self.room.wait().await;
         }
-        let is_free = self.messages.get() == 0 && bytes <= FREE_BYTES;
-        let mut permit = Permit { throttle: Some(Rc::clone(self)), bytes: 0, shared_bytes: 0 };
-        self.messages.set(self.messages.get() + 1);
+        let is_free = self.is_free(bytes);
+        let mut permit = self.enter();
         if !is_free {
             permit.share(Need::Input, bytes, &is_closed).await?;
         }
         permit.grow(bytes);
         (!is_closed()).then_some(permit)
+    }
+
+    /// [`Self::admit_output`] if there is room, and nobody waits for it.
+    pub(crate) fn try_admit_output(&self, permit: &mut Permit, bytes: usize) -> bool {
+        let taken = match self.output(permit, bytes) {
+            _ if !self.has_room_for_output(bytes) => None,
+            0 => Some(0),
+            needed => self.try_share(Need::Output, permit.shared_bytes, needed),
+        };
+        if let Some(shared_bytes) = taken {
+            permit.shared_bytes += shared_bytes;
+            permit.grow(bytes);
+        }
+        taken.is_some()
+    }
+
+    fn has_room_for_output(&self, bytes: usize) -> bool {
+        self.messages.get() <= 1 || self.bytes.get().saturating_add(bytes) <= self.bytes_max
+    }
+
+    /// The room of the budget that a message needs together with its output: a message that was small so far is counted from
+    /// here on.
+    fn output(&self, permit: &Permit, bytes: usize) -> usize {
+        let is_free =
+            permit.shared_bytes == 0 && self.messages.get() <= 1 && permit.bytes + bytes <= FREE_BYTES;
+        let uncounted = permit.bytes - permit.shared_bytes.min(permit.bytes);
+        if is_free { 0 } else { uncounted + bytes }
     }
 
     /// Waits for room for memory that a message will need beside its own bytes. False: the connection ended.
@@ -68,16 +125,11 @@ impl Throttle {
         bytes: usize,
         is_closed: impl Fn() -> bool,
     ) -> bool {
-        let has_room =
-            || self.messages.get() <= 1 || self.bytes.get().saturating_add(bytes) <= self.bytes_max;
-        while !is_closed() && !has_room() {
+        while !is_closed() && !self.has_room_for_output(bytes) {
             self.room.wait().await;
         }
-        let is_free =
-            permit.shared_bytes == 0 && self.messages.get() <= 1 && permit.bytes + bytes <= FREE_BYTES;
-        // One that was small so far is counted from here on.
-        let uncounted = permit.bytes - permit.shared_bytes.min(permit.bytes);
-        if !is_free && permit.share(Need::Output, uncounted + bytes, &is_closed).await.is_none() {
+        let needed = self.output(permit, bytes);
+        if needed > 0 && permit.share(Need::Output, needed, &is_closed).await.is_none() {
             return false;
         }
         permit.grow(bytes);
@@ -186,6 +238,57 @@ impl PermitToken {
     pub fn give_back(self, budget: &Budget) {
         if self.shared_bytes > 0 {
             budget.release(self.shared_bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a future gives that does not wait.
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    proptest! {
+        /// Trying lets in what asking would let in without waiting, and counts the same.
+        #[test]
+        fn trying_is_asking(steps in prop::collection::vec((0..5u8, 0..2 * FREE_BYTES, any::<prop::sample::Index>()), 0..60)) {
+            let make = || {
+                let budget = Budget::new(5 * FREE_BYTES);
+                (Throttle::new(3 * FREE_BYTES, 4, Some(Rc::clone(&budget))), budget)
+            };
+            let ((tried, tried_budget), (asked, asked_budget)) = (make(), make());
+            let mut permits: Vec<(Permit, Permit)> = Vec::new();
+            for (what, bytes, at) in steps {
+                match what {
+                    0..2 => {
+                        let (a, b) = (tried.try_admit(bytes), now(asked.admit(bytes, || false)).flatten());
+                        prop_assert_eq!(a.is_some(), b.is_some());
+                        permits.extend(a.zip(b));
+                    }
+                    _ if permits.is_empty() => {}
+                    2 => {
+                        let at = at.index(permits.len());
+                        let (a, b) = &mut permits[at];
+                        let asks = now(asked.admit_output(b, bytes, || false)) == Some(true);
+                        prop_assert_eq!(tried.try_admit_output(a, bytes), asks);
+                    }
+                    _ => drop(permits.swap_remove(at.index(permits.len()))),
+                }
+                prop_assert_eq!(tried.held_bytes(), asked.held_bytes());
+                prop_assert_eq!(tried_budget.used_bytes(), asked_budget.used_bytes());
+            }
         }
     }
 }
