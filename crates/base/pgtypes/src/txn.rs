@@ -40,7 +40,8 @@ pub struct Transaction {
 /// A transaction that does not change any more, with its encoding once somebody asked for it.
 #[derive(Clone, Debug)]
 pub struct Sealed {
-    txn: Transaction,
+    /// In a box, for it is long and goes from hand to hand.
+    txn: Box<Transaction>,
     encoded: OnceCell<Bytes>,
 }
 
@@ -203,7 +204,7 @@ impl Transaction {
 
 impl From<Transaction> for Sealed {
     fn from(txn: Transaction) -> Sealed {
-        Sealed { txn, encoded: OnceCell::new() }
+        Sealed { txn: Box::new(txn), encoded: OnceCell::new() }
     }
 }
 
@@ -218,7 +219,7 @@ impl Sealed {
     /// A transaction with the bytes that it was decoded from.
     #[must_use]
     pub fn decoded(txn: Transaction, encoded: Bytes) -> Sealed {
-        Sealed { txn, encoded: OnceCell::from(encoded) }
+        Sealed { txn: Box::new(txn), encoded: OnceCell::from(encoded) }
     }
 
     /// The encoding, made when it is asked for first.
@@ -239,7 +240,7 @@ impl Sealed {
     /// The transaction, to read it apart.
     #[must_use]
     pub fn into_txn(self) -> Transaction {
-        self.txn
+        *self.txn
     }
 }
 

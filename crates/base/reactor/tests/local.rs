@@ -47,17 +47,19 @@ fn payloads_slice_join_and_checksum_across_chunks() {
 }
 
 #[test]
-fn bytes_share_and_come_back_as_a_buffer() {
+fn bytes_are_writable_while_nobody_shares_them() {
     let mut b = Buf::heap(100);
     b.as_mut_slice().copy_from_slice(&[3; 100]);
-    let b = b.freeze();
-    let part = b.slice(10..=19);
+    let mut b = b.freeze();
+    let mut part = b.slice(10..=19);
     assert_eq!(part.len(), 10);
     assert!(!part.is_aligned(4096) && b.slice(..0).is_aligned(4096));
-    let b = b.try_into_buf().expect_err("shared");
-    drop(part);
-    assert_eq!(b.try_into_buf().expect("unique").len(), 100);
-    assert!(Bytes::from(vec![1]).try_into_buf().is_err());
+    assert!(b.get_mut().is_none() && part.get_mut().is_none());
+    drop(b);
+    part.get_mut().expect("unique").fill(4);
+    assert_eq!(*part, [4; 10]);
+    assert_eq!(Bytes::from(vec![1]).get_mut(), Some(&mut [1][..]));
+    assert_eq!(Bytes::new().get_mut(), None);
 }
 
 #[test]

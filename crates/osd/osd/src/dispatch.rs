@@ -102,11 +102,25 @@ fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
         conn.close("an operation is shorter than its fixed fields");
         return;
     };
-    if let Some(state) = osd.conns.borrow().get(&conn.id()) {
+    if epoch < osd.epoch()
+        && let Some(state) = osd.conns.borrow().get(&conn.id())
+    {
         share_map(osd, state, epoch);
     }
     let (parts, permit) = msg.into_parts();
-    place_op(osd, Unplaced { conn: Rc::clone(conn), pg, epoch, parts, permit });
+    if osd.owner(pg) == Some(osd.shard.id()) {
+        local_op(osd, conn, parts, permit);
+    } else {
+        place_op(osd, Unplaced { conn: Rc::clone(conn), pg, epoch, parts, permit });
+    }
+}
+
+/// Decodes an operation of a PG that is here.
+fn local_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, parts: Parts, permit: Option<Permit>) {
+    match decode(osd, parts, conn.peer().gid, ReplyTo::Conn(Rc::clone(conn), permit)) {
+        Ok(op) => route_op(osd, op),
+        Err(why) => conn.close(why.to_string()),
+    }
 }
 
 /// A client's operation, not decoded yet.
@@ -126,14 +140,7 @@ pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
         Some(owner) if owner != osd.shard.id() => hop(osd, owner, op),
         None if op.epoch > osd.epoch() => osd.unplaced.borrow_mut().push(op),
         None => osd.metrics.borrow_mut().ops_dropped += 1,
-        Some(_) => {
-            let Unplaced { conn, parts, permit, .. } = op;
-            let to = ReplyTo::Conn(Rc::clone(&conn), permit);
-            match decode(osd, parts, conn.peer().gid, to) {
-                Ok(op) => route_op(osd, op),
-                Err(why) => conn.close(why.to_string()),
-            }
-        }
+        Some(_) => local_op(osd, &op.conn, op.parts, op.permit),
     }
 }
 
@@ -165,8 +172,12 @@ fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
 }
 
 fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<Rc<ClientOp>, OpError> {
-    let request = OsdRequest::decode(&parts.header, &parts.front)
-        .map_err(|error| OpError::because(errno::EINVAL, format_args!("bad operation: {error}")))?;
+    let request = match OsdRequest::decode(&parts.header, &parts.front) {
+        Ok(request) => request,
+        Err(error) => {
+            return Err(OpError::because(errno::EINVAL, format_args!("bad operation: {error}")));
+        }
+    };
     let reqid = ReqId { client: gid, inc: request.client_inc, tid: parts.header.tid };
     let data = (parts.data, parts.data_crc);
     Ok(ClientOp::new(request, reqid, data, osd.shard.now_ns(), to))
@@ -179,7 +190,7 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         return;
     }
     let id = op.request.pg;
-    let primary = osd.view().and_then(|view| view.acting_primary(id));
+    let primary = osd.view.borrow().as_ref().and_then(|view| view.acting_primary(id));
     match osd.pg(id.into()) {
         Some(pg) if primary == Some(osd.config.id) => pg.take(osd, op),
         // Not ours by our map, which the client has or was just sent: it finds the right OSD itself.

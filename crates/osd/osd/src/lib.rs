@@ -11,6 +11,7 @@
 
 mod admin;
 mod beacon;
+mod by_pg;
 mod clients;
 mod cls;
 mod config;

@@ -31,7 +31,7 @@ impl LocalPgs {
         let view = osd.view().ok_or("the OSD has no map yet")?;
         let pool = view.map().pool_id(pool).ok_or_else(|| format!("there is no pool {pool:?}"))?;
         let local = LocalPgs { osd: Rc::clone(osd), pool, names: RefCell::default(), next_tid: Cell::new(1) };
-        if osd.pgs.borrow().keys().any(|pg| local.is_mine(pg.pgid)) {
+        if osd.pgs.borrow().values().any(|pg| local.is_mine(pg.id.pgid)) {
             Ok(local)
         } else {
             Err(format!(

@@ -1,7 +1,6 @@
 //! Maps: in from the monitor on shard 0, out to every shard in order, and on to clients that are behind.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::OsdMapMsg;
 use carmine_wire::osdmap::OsdMap;
 
+use crate::by_pg::ByPg;
 use crate::pg::{Pg, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 
@@ -74,7 +74,10 @@ impl OsdShard {
             }
         }
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
-        waiting.into_iter().for_each(|op| crate::dispatch::route_op(self, op));
+        waiting.into_iter().for_each(|op| {
+            op.starts(self);
+            crate::dispatch::route_op(self, op);
+        });
         let unplaced = std::mem::take(&mut *self.unplaced.borrow_mut());
         unplaced.into_iter().for_each(|op| crate::dispatch::place_op(self, op));
     }
@@ -82,9 +85,7 @@ impl OsdShard {
 
 impl OsdShard {
     fn remove_pgs_of_deleted_pools(self: &Rc<Self>, view: &MapView) {
-        let is_gone = |pg: &SpgId| !view.map().pools.contains_key(&pg.pgid.pool);
-        let gone: Vec<Rc<Pg>> =
-            self.pgs.borrow_mut().extract_if(.., |pg, _| is_gone(pg)).map(|(_, pg)| pg).collect();
+        let gone = self.pgs.borrow_mut().take_pools(|pool| !view.map().pools.contains_key(&pool));
         gone.iter().for_each(|pg| pg.remove(self));
     }
 }
@@ -156,18 +157,18 @@ impl MonHandler for MapIntake {
 /// The PGs that an OSD serves and the reactor that owns each. A PG stays with its reactor while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgTable {
-    owners: BTreeMap<PgId, ShardId>,
+    owners: ByPg<ShardId>,
 }
 
 impl PgTable {
     /// The owner of a PG.
     pub fn owner(&self, pg: PgId) -> Option<ShardId> {
-        self.owners.get(&pg).copied()
+        self.owners.get(pg.into()).copied()
     }
 
     /// PGs and owners, in order.
     pub fn iter(&self) -> impl Iterator<Item = (PgId, ShardId)> + '_ {
-        self.owners.iter().map(|(pg, shard)| (*pg, *shard))
+        self.owners.iter().map(|(pg, shard)| (pg.pgid, *shard))
     }
 
     /// The table with these PGs added: each goes to the reactor that has the fewest so far, the first of them on a tie, so
@@ -176,10 +177,10 @@ impl PgTable {
         let mut owners = self.owners.clone();
         let mut counts = self.counts(shards);
         for pg in pgs {
-            if let std::collections::btree_map::Entry::Vacant(free) = owners.entry(pg) {
+            if owners.get(pg.into()).is_none() {
                 let least = (0..shards).min_by_key(|s| counts[usize::from(*s)]).unwrap_or(0);
                 counts[usize::from(least)] += 1;
-                free.insert(ShardId(least));
+                owners.insert(pg.into(), ShardId(least));
             }
         }
         PgTable { owners }
@@ -187,7 +188,7 @@ impl PgTable {
 
     /// The table without the PGs of pools that are gone.
     pub fn of_pools(mut self, exists: impl Fn(i64) -> bool) -> PgTable {
-        self.owners.retain(|pg, _| exists(pg.pool));
+        self.owners.take_pools(|pool| !exists(pool));
         self
     }
 

@@ -9,7 +9,7 @@ use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_reactor::{Payload, Shard, ShardId, sync::oneshot};
 use carmine_types::{Eversion, ObjectId, ReqId, SNAP_DIR, SNAP_HEAD, UTime, errno};
 use carmine_wire::header::Header2;
-use carmine_wire::osd_op::{OpList, OsdReply, OsdRequest, flags, ops, payload_bytes, payload_ranges};
+use carmine_wire::osd_op::{Extent, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes, payload_ranges};
 use smallvec::SmallVec;
 
 use crate::cls;
@@ -35,7 +35,7 @@ pub(crate) struct ClientOp {
     pub(crate) is_write: bool,
     /// When it was decoded.
     pub(crate) arrived_ns: u64,
-    /// When it was last started.
+    /// When it was last started: when it arrived, unless it waited.
     pub(crate) started_ns: Cell<u64>,
     /// Where it is.
     pub(crate) stage: Cell<Stage>,
@@ -119,7 +119,7 @@ impl HopBack {
                 return;
             };
             if let Some((header, front, data)) = reply {
-                conn.send_parts(&header, &front, &data, None);
+                conn.send_with(&header, |out| out.extend_from_slice(&front), data, None);
             }
             token.into_iter().for_each(|token| conn.release(token));
         });
@@ -198,6 +198,11 @@ impl ClientOp {
             to,
             more,
         })
+    }
+
+    /// It has waited until now.
+    pub(crate) fn starts(&self, osd: &OsdShard) {
+        self.started_ns.set(osd.shard.now_ns());
     }
 
     /// Nothing of it changes what clients see of an object.
@@ -305,15 +310,14 @@ impl ClientOp {
                 let _ = tell.send(LocalReply { result: outcome.result, outputs });
             }
             Some(ReplyTo::Conn(conn, _permit)) => {
-                let data = joined(&outcome);
                 let reply = self.encode(osd, &outcome);
-                conn.send_with(&OsdReply::header(self.reqid.tid), |out| reply.encode_into(out), &data, None);
+                let data = joined(outcome);
+                conn.send_with(&OsdReply::header(self.reqid.tid), |out| reply.encode_into(out), data, None);
             }
             Some(ReplyTo::Hop(mut back)) => {
-                let data = joined(&outcome);
                 let mut front = Vec::with_capacity(192 + self.oid.name.len());
                 self.encode(osd, &outcome).encode_into(&mut front);
-                back.go(Some((OsdReply::header(self.reqid.tid), front, data)));
+                back.go(Some((OsdReply::header(self.reqid.tid), front, joined(outcome))));
             }
         }
         self.release_more(); // behind the answer, which counts by itself now
@@ -321,11 +325,9 @@ impl ClientOp {
 
     fn encode<'a>(&'a self, osd: &OsdShard, outcome: &Outcome) -> OsdReply<'a> {
         let mut reply = OsdReply::to(&self.request, &self.oid.name, osd.epoch(), outcome.result);
-        for (at, (result, data)) in outcome.outputs.iter().enumerate() {
-            set_output(&mut reply.ops, at, data.len());
-            if let Some(rval) = reply.rvals.get_mut(at) {
-                *rval = *result;
-            }
+        for ((op, rval), (result, data)) in reply.ops.iter_mut().zip(&mut reply.rvals).zip(&outcome.outputs) {
+            set_output(op, data.len());
+            *rval = *result;
         }
         reply.user_version = outcome.user_version;
         reply.replay_version = outcome.version;
@@ -351,21 +353,17 @@ impl Queued for Rc<ClientOp> {
 }
 
 /// A read's echoed extent has the length that was really read, as real OSDs do.
-fn set_output(ops: &mut OpList, at: usize, len: usize) {
-    if let Some(op) = ops.get_mut(at) {
-        op.payload_len = len as u32;
-        if op.code == carmine_wire::osd_op::ops::READ {
-            let extent = op.extent();
-            *op = op.with_extent(carmine_wire::osd_op::Extent { length: len as u64, ..extent });
-        }
+fn set_output(op: &mut OsdOp, len: usize) {
+    op.payload_len = len as u32;
+    if op.code == ops::READ {
+        *op = op.with_extent(Extent { length: len as u64, ..op.extent() });
     }
 }
 
 /// All outputs, one after the other.
-fn joined(outcome: &Outcome) -> Payload {
-    let mut all = Payload::new();
-    for (_, data) in &outcome.outputs {
-        all.append(data);
-    }
+fn joined(outcome: Outcome) -> Payload {
+    let mut outputs = outcome.outputs.into_iter().map(|(_, data)| data);
+    let mut all = outputs.next().unwrap_or_default();
+    outputs.for_each(|data| all.append(&data));
     all
 }

@@ -13,6 +13,7 @@ use carmine_reactor::{Shard, ShardId};
 use carmine_store::Store;
 use carmine_types::{Epoch, PgId, SpgId};
 
+use crate::by_pg::ByPg;
 use crate::clients::Clients;
 use crate::config::{LISTS_MAX, OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
@@ -39,7 +40,7 @@ pub struct OsdShard {
     /// Which shard owns which PG.
     pub(crate) table: RefCell<Arc<PgTable>>,
     /// PGs that this shard owns.
-    pub(crate) pgs: RefCell<BTreeMap<SpgId, Rc<Pg>>>,
+    pub(crate) pgs: RefCell<ByPg<Rc<Pg>>>,
     /// Client connections that this shard serves, by id, for replies that come back from other shards.
     pub(crate) conns: RefCell<BTreeMap<u64, ConnState>>,
     /// Operations of PGs of this shard whose client knows a newer map than this shard.
@@ -154,7 +155,7 @@ impl OsdShard {
 
     /// A PG that this shard owns.
     pub(crate) fn pg(&self, pg: SpgId) -> Option<Rc<Pg>> {
-        self.pgs.borrow().get(&pg).cloned()
+        self.pgs.borrow().get(pg).cloned()
     }
 
     /// The shard that owns a PG; `None` if this OSD does not serve it.

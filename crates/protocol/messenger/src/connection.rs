@@ -196,12 +196,12 @@ impl Connection {
     /// sessions are lossy, and whoever waits for an answer learns of the end through `on_closed`.
     pub fn send(&self, msg: Message) {
         let (Parts { header, front, data, data_crc }, _permit) = msg.into_parts();
-        self.send_parts(&header, &front, &data, data_crc);
+        self.send_with(&header, |out| out.extend_from_slice(&front), data, data_crc);
     }
 
     /// The same for a front that the caller keeps, e.g. to send it again after a fault.
     pub fn send_parts(&self, header: &Header2, front: &[u8], data: &Payload, data_crc: Option<u32>) {
-        self.send_with(header, |out| out.extend_from_slice(front), data, data_crc);
+        self.send_with(header, |out| out.extend_from_slice(front), data.clone(), data_crc);
     }
 
     /// The same for a front that `front` appends to the outgoing bytes, so that it needs no vector of its own. `front`
@@ -210,7 +210,7 @@ impl Connection {
         &self,
         header: &Header2,
         front: impl FnOnce(&mut Vec<u8>),
-        data: &Payload,
+        data: Payload,
         data_crc: Option<u32>,
     ) {
         if self.is_closed.get() {
@@ -237,7 +237,7 @@ impl Connection {
             let front = |out: &mut Vec<u8>| {
                 [front[0], shared, front[1]].iter().for_each(|part| out.extend_from_slice(part))
             };
-            return self.send_with(header, front, &Payload::new(), None);
+            return self.send_with(header, front, Payload::new(), None);
         }
         if self.is_closed.get() {
             return;

@@ -40,7 +40,7 @@ impl Outgoing {
         &mut self,
         header: &Header2,
         front: impl FnOnce(&mut Vec<u8>),
-        data: &Payload,
+        data: Payload,
         data_crc: Option<u32>,
     ) -> usize {
         if self.run.capacity() == 0 {
@@ -48,17 +48,17 @@ impl Outgoing {
         }
         let start = self.run.len();
         let tail = frame::message_head_with(&mut self.run, header, data.len(), front);
-        let inline = data.len() <= INLINE_DATA_BYTES;
-        if inline {
+        let data_crc = data_crc.unwrap_or_else(|| data.crc32c(crc32c::SEED));
+        let mut beside = 0;
+        if data.len() <= INLINE_DATA_BYTES {
             data.iter().for_each(|chunk| self.run.extend_from_slice(chunk));
         } else {
+            beside = data.len();
             self.close_run_piece();
-            self.pieces.extend(data.iter().cloned().map(Piece::Data));
+            self.pieces.extend(data.into_iter().map(Piece::Data));
         }
-        let data_crc = data_crc.unwrap_or_else(|| data.crc32c(crc32c::SEED));
         frame::message_tail(&mut self.run, tail, data_crc);
-        let written = self.run.len() - start;
-        if inline { written } else { written + data.len() }
+        self.run.len() - start + beside
     }
 
     /// Appends a MESSAGE frame without data whose front is `before`, bytes that many messages share, and `behind`; returns its
@@ -90,20 +90,19 @@ impl Outgoing {
 
     /// What the next vectored send takes, and its length; `None` if nothing waits.
     pub(crate) fn take(&mut self) -> Option<(Vec<Chunk>, usize)> {
-        if self.ready.is_empty() {
-            self.freeze();
-        }
-        let count = self.ready.len().min(CHUNKS_PER_SEND);
-        if count == 0 {
-            return None;
-        }
-        let chunks: Vec<Chunk> = self.ready.drain(..count).collect();
+        let chunks = if self.ready.is_empty() {
+            let mut chunks = self.freeze();
+            self.ready.extend(chunks.drain(CHUNKS_PER_SEND.min(chunks.len())..));
+            chunks
+        } else {
+            self.ready.drain(..CHUNKS_PER_SEND.min(self.ready.len())).collect()
+        };
         let bytes = chunks.iter().map(Chunk::len).sum();
-        Some((chunks, bytes))
+        (!chunks.is_empty()).then_some((chunks, bytes))
     }
 
     /// Turns the run and its pieces into chunks.
-    fn freeze(&mut self) {
+    fn freeze(&mut self) -> Vec<Chunk> {
         self.close_run_piece();
         self.open = 0;
         self.run_bytes = self.run.len();
@@ -111,14 +110,14 @@ impl Outgoing {
         if self.pieces.len() == 1 {
             // Only small bytes: no need to share them.
             self.pieces.clear();
-            self.ready.push_back(Chunk::Bytes(run));
-            return;
+            return vec![Chunk::Bytes(run)];
         }
         let run = Bytes::from(run);
-        self.ready.extend(self.pieces.drain(..).map(|piece| match piece {
+        let chunk = |piece| match piece {
             Piece::Run(range) => Chunk::Slice(run.slice(range)),
             Piece::Data(bytes) => Chunk::Slice(bytes),
-        }));
+        };
+        self.pieces.drain(..).map(chunk).collect()
     }
 
     fn close_run_piece(&mut self) {

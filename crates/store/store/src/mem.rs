@@ -96,20 +96,31 @@ impl Mem {
         self.state.borrow().get(oid).map(|object| object.meta.clone())
     }
 
-    pub(crate) fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
+    /// Bytes of an object behind its version as clients see it; `None` if it does not exist.
+    pub(crate) fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Option<(u64, Payload)> {
         let mut state = self.state.borrow_mut();
         state.stats.reads += 1;
-        let object = state.get(oid).ok_or_else(|| StoreError::NotFound(oid.clone()))?;
+        let object = state.get(oid)?;
+        Some((object.meta.user_version, self.bytes_of(object, off, len)))
+    }
+
+    fn bytes_of(&self, object: &Object, off: u64, len: u64) -> Payload {
         let end = off.saturating_add(len).min(object.meta.size);
+        if off.is_multiple_of(BLOCK_BYTES)
+            && end == off.saturating_add(BLOCK_BYTES)
+            && let Some(page) = object.pages.get(off / BLOCK_BYTES)
+        {
+            return page.payload();
+        }
         let mut out = Payload::new();
         let mut at = off;
         while at < end {
             let within = (at % BLOCK_BYTES) as usize;
             let page = at / BLOCK_BYTES;
             let n = match object.pages.get(page) {
-                Some(bytes) => {
+                Some(page) => {
                     let n = (PAGE - within).min((end - at) as usize);
-                    out.push(bytes.slice(within..within + n));
+                    out.push(page.bytes.slice(within..within + n));
                     n
                 }
                 None => {
@@ -121,7 +132,7 @@ impl Mem {
             };
             at += n as u64;
         }
-        Ok(out)
+        out
     }
 
     pub(crate) fn omap_header(&self, oid: &ObjectId) -> Bytes {
@@ -147,9 +158,8 @@ impl Mem {
         page
     }
 
-    pub(crate) fn submit(&self, txn: Sealed) -> Result<(), StoreError> {
-        self.admit(&txn)?;
-        let txn = txn.into_txn();
+    pub(crate) fn submit(&self, txn: &Sealed) -> Result<(), StoreError> {
+        self.admit(txn)?;
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         state.stats.txns += 1;
@@ -174,7 +184,7 @@ impl Mem {
         // Wrapping addition of a negative number subtracts.
         self.shared.used_bytes.fetch_add(growth as u64, Ordering::Relaxed);
         state.rewind(txn.pg, txn.log_rewind_to);
-        state.note(txn.pg, txn.log, txn.log_trim_to, txn.info);
+        state.note(txn.pg, &txn.log, txn.log_trim_to, txn.info.as_ref());
         if txn.forget_pg {
             state.pgs.remove(&txn.pg);
         }
@@ -278,7 +288,7 @@ impl Objects {
         let Some(object) = self.slots.get_mut(place) else { return 0 };
         let before = object.bytes();
         match step {
-            Step::Write { off, data, .. } => object.write(*off, data, keep_data),
+            Step::Write { off, data, crc } => object.write(*off, data, *crc, keep_data),
             Step::Zero { off, len } => object.zero(*off, off.saturating_add(*len).min(object.meta.size)),
             Step::Truncate { size } => {
                 object.zero(*size, object.meta.size);
@@ -308,23 +318,16 @@ impl Objects {
         }
     }
 
-    fn note(
-        &mut self,
-        id: SpgId,
-        log: impl IntoIterator<Item = LogEntry>,
-        trim_to: Option<Eversion>,
-        info: Option<PgInfo>,
-    ) {
-        let mut log = log.into_iter().peekable();
-        if log.peek().is_none() && trim_to.is_none() && info.is_none() {
+    fn note(&mut self, id: SpgId, log: &[LogEntry], trim_to: Option<Eversion>, info: Option<&PgInfo>) {
+        if log.is_empty() && trim_to.is_none() && info.is_none() {
             return;
         }
         let pg = self.pgs.entry(id).or_default();
         pg.info.pg = id;
         if let Some(info) = info {
-            pg.info = info;
+            pg.info = info.clone();
         }
-        pg.log.extend(log);
+        pg.log.extend(log.iter().cloned());
         if let Some(trim_to) = trim_to {
             while pg.log.front().is_some_and(|entry| entry.version <= trim_to) {
                 pg.log.pop_front();
@@ -371,7 +374,7 @@ impl Object {
         (self.pages.count() * BLOCK_BYTES) as i64
     }
 
-    fn write(&mut self, off: u64, data: &Payload, keep_data: bool) {
+    fn write(&mut self, off: u64, data: &Payload, crc: Option<u32>, keep_data: bool) {
         let end = off + data.len() as u64;
         if !data.is_empty() {
             self.meta.size = self.meta.size.max(end);
@@ -383,7 +386,14 @@ impl Object {
         while at < end {
             let within = (at % BLOCK_BYTES) as usize;
             let n = (PAGE - within).min((end - at) as usize);
-            self.pages.write(at / BLOCK_BYTES, within, data, (at - off) as usize, n);
+            let crc = crc.filter(|_| n == data.len());
+            self.pages.write(
+                at / BLOCK_BYTES,
+                within,
+                data,
+                (at - off) as usize..(at - off) as usize + n,
+                crc,
+            );
             at += n as u64;
         }
     }

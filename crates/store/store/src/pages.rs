@@ -1,6 +1,10 @@
 //! The pages of an object of an in-memory store.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use carmine_reactor::{Buf, Bytes, Payload};
+use carmine_types::crc32c;
 
 use crate::BLOCK_BYTES;
 
@@ -9,7 +13,40 @@ pub(crate) const PAGE: usize = BLOCK_BYTES as usize;
 /// Pages of a chunk.
 const CHUNK: u64 = 64;
 
-type Chunk = Box<[Option<Bytes>; CHUNK as usize]>;
+type Chunk = Box<[Option<Page>; CHUNK as usize]>;
+
+/// What a page holds.
+pub(crate) struct Page {
+    pub(crate) bytes: Bytes,
+    /// Its checksum, if it came with the page or a read has computed it.
+    crc: Cell<Option<u32>>,
+}
+
+impl Page {
+    fn new(buf: Buf) -> Page {
+        Page { bytes: buf.freeze(), crc: Cell::new(None) }
+    }
+
+    /// All of it, with its checksum: each answer needs that.
+    pub(crate) fn payload(&self) -> Payload {
+        let crc = self.crc.get().unwrap_or_else(|| crc32c::raw(crc32c::SEED, &self.bytes));
+        self.crc.set(Some(crc));
+        Payload::from(self.bytes.clone()).with_crc(crc)
+    }
+
+    /// Its memory to write to, which is another if a read holds the old one; with the old content unless all of it is
+    /// overwritten.
+    fn own(&mut self, overwritten: bool) -> &mut [u8] {
+        if self.bytes.is_shared() {
+            let mut buf = Buf::heap(PAGE);
+            if !overwritten {
+                buf.copy_from_slice(&self.bytes);
+            }
+            self.bytes = buf.freeze();
+        }
+        self.bytes.get_mut().unwrap_or_default()
+    }
+}
 
 /// Pages by number; a missing page reads as zeros.
 #[derive(Default)]
@@ -24,7 +61,7 @@ impl Pages {
         self.count
     }
 
-    pub(crate) fn get(&self, page: u64) -> Option<&Bytes> {
+    pub(crate) fn get(&self, page: u64) -> Option<&Page> {
         let chunk = self.chunks.get((page / CHUNK) as usize)?.as_ref()?;
         chunk.get((page % CHUNK) as usize)?.as_ref()
     }
@@ -40,9 +77,17 @@ impl Pages {
         }
     }
 
-    /// Copies `data[skip..skip + len]` into a page, from byte `within` on. Pages that a read still holds are replaced,
-    /// others written in place.
-    pub(crate) fn write(&mut self, page: u64, within: usize, data: &Payload, skip: usize, len: usize) {
+    /// Copies `data[part]`, whose checksum is `crc` if it is known, into a page, from byte `within` on. Pages that a read still
+    /// holds are replaced, others written in place.
+    pub(crate) fn write(
+        &mut self,
+        page: u64,
+        within: usize,
+        data: &Payload,
+        part: Range<usize>,
+        crc: Option<u32>,
+    ) {
+        let len = part.len();
         let index = (page / CHUNK) as usize;
         if index >= self.chunks.len() {
             self.chunks.resize_with(index + 1, || None);
@@ -51,11 +96,11 @@ impl Pages {
         let chunk = chunk.get_or_insert_with(|| Box::new([const { None }; CHUNK as usize]));
         let Some(slot) = chunk.get_mut((page % CHUNK) as usize) else { return };
         self.count += u64::from(slot.is_none());
-        let mut buf = own(slot.take(), len == PAGE);
-        if let Some(out) = buf.get_mut(within..within + len) {
-            copy_range(data, skip, out);
+        let page = slot.get_or_insert_with(|| Page::new(Buf::heap(PAGE)));
+        if let Some(out) = page.own(len == PAGE).get_mut(within..within + len) {
+            copy_range(data, part.start, out);
         }
-        *slot = Some(buf.freeze());
+        page.crc.set(crc.filter(|_| len == PAGE));
     }
 
     /// Makes a part of a page zeros.
@@ -64,12 +109,11 @@ impl Pages {
             return;
         }
         let chunk = self.chunks.get_mut((page / CHUNK) as usize).and_then(Option::as_mut);
-        if let Some(slot @ Some(_)) = chunk.and_then(|chunk| chunk.get_mut((page % CHUNK) as usize)) {
-            let mut buf = own(slot.take(), false);
-            if let Some(out) = buf.get_mut(from..to) {
+        if let Some(Some(page)) = chunk.and_then(|chunk| chunk.get_mut((page % CHUNK) as usize)) {
+            if let Some(out) = page.own(false).get_mut(from..to) {
                 out.fill(0);
             }
-            *slot = Some(buf.freeze());
+            page.crc.set(None);
         }
     }
 
@@ -86,21 +130,6 @@ impl Pages {
         if end == self.chunks.len() as u64 * CHUNK {
             self.chunks.truncate(first.div_ceil(CHUNK) as usize);
         }
-    }
-}
-
-/// A page to write to, with the old content unless all of it is overwritten.
-fn own(page: Option<Bytes>, overwritten: bool) -> Buf {
-    match page.map(Bytes::try_into_buf) {
-        Some(Ok(buf)) => buf,
-        Some(Err(shared)) => {
-            let mut buf = Buf::heap(PAGE);
-            if !overwritten {
-                buf.copy_from_slice(&shared);
-            }
-            buf
-        }
-        None => Buf::heap(PAGE),
     }
 }
 

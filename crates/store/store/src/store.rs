@@ -163,13 +163,35 @@ impl Store {
         }
     }
 
+    /// What [`stat`](Store::stat) gives, if it need not wait and transactions need no [`prepare`](Store::prepare).
+    #[must_use]
+    pub fn stat_at_hand(&self, oid: &ObjectId) -> Option<Option<ObjectMeta>> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Some(mem.0.stat(oid)),
+            Store::Blue(_) => None,
+        }
+    }
+
+    /// What [`read`](Store::read) gives, behind the object's version as clients see it, if nothing has to be waited for.
+    #[must_use]
+    pub fn read_at_hand(&self, oid: &ObjectId, off: u64, len: u64) -> Option<(u64, Payload)> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => mem.0.read(oid, off, len),
+            Store::Blue(_) => None,
+        }
+    }
+
     /// Bytes `off..off + len` of an object, less what lies behind its end. Holes are zeros.
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if a checksum does not hold; I/O errors.
     pub async fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, StoreError> {
         match self {
-            Store::Cyan(mem) | Store::Null(mem) => mem.0.read(oid, off, len),
+            Store::Cyan(mem) | Store::Null(mem) => mem
+                .0
+                .read(oid, off, len)
+                .map(|(_, data)| data)
+                .ok_or_else(|| StoreError::NotFound(oid.clone())),
             // On the heap: it waits for the drive nearly always, and what calls this is not to be larger for it.
             Store::Blue(blue) => Box::pin(blue.0.read(oid, off, len)).await,
         }
@@ -248,7 +270,7 @@ impl Store {
         let txn = txn.into();
         txn.assert_within_pg();
         match self {
-            Store::Cyan(mem) | Store::Null(mem) => Commit::ready(mem.0.submit(txn)),
+            Store::Cyan(mem) | Store::Null(mem) => Commit::ready(mem.0.submit(&txn)),
             Store::Blue(blue) => blue.0.submit(txn),
         }
     }

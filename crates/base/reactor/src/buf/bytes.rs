@@ -87,16 +87,15 @@ impl Bytes {
         }
     }
 
-    /// The whole buffer back, if this is the last handle of a [`Buf`]; the length becomes that of this range's end.
-    ///
-    /// # Errors
-    /// Gives `self` back if it is shared or wraps a vector.
-    pub fn try_into_buf(self) -> Result<Buf, Bytes> {
-        let (start, len) = (self.start, self.len);
-        match self.owner {
-            Owner::Buf(b) => Arc::try_unwrap(b).map_err(|b| Bytes { owner: Owner::Buf(b), start, len }),
-            owner => Err(Bytes { owner, start, len }),
-        }
+    /// The bytes, writable, if this is the last handle of their memory.
+    #[must_use]
+    pub fn get_mut(&mut self) -> Option<&mut [u8]> {
+        let all = match &mut self.owner {
+            Owner::None => return None,
+            Owner::Buf(b) => Arc::get_mut(b)?.as_mut_slice(),
+            Owner::Vec(v) => Arc::get_mut(v)?.as_mut_slice(),
+        };
+        all.get_mut(self.start..self.start + self.len)
     }
 }
 

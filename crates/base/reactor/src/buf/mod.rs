@@ -34,7 +34,10 @@ impl Chunk {
     /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.as_slice().len()
+        match self {
+            Chunk::Bytes(v) => v.len(),
+            Chunk::Slice(b) => b.len(),
+        }
     }
 
     /// No bytes.

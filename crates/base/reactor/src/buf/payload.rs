@@ -5,10 +5,12 @@ use smallvec::SmallVec;
 use super::Bytes;
 
 /// A gather list. Most payloads are one range; empty ranges are never stored.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Payload {
     chunks: SmallVec<[Bytes; 1]>,
     len: usize,
+    /// Checksum of all of it with the usual seed, if somebody has computed it.
+    crc: Option<u32>,
 }
 
 impl Payload {
@@ -35,7 +37,16 @@ impl Payload {
         if !b.is_empty() {
             self.len += b.len();
             self.chunks.push(b);
+            self.crc = None;
         }
+    }
+
+    /// The same bytes, of which the caller knows the checksum ([`SEED`](carmine_types::crc32c::SEED)): it is believed.
+    #[must_use]
+    pub fn with_crc(mut self, crc: u32) -> Payload {
+        debug_assert_eq!(crc, self.crc32c(carmine_types::crc32c::SEED), "the checksum of other bytes");
+        self.crc = Some(crc);
+        self
     }
 
     /// `len` bytes: those of `piece` over and over. They share its memory.
@@ -50,8 +61,13 @@ impl Payload {
 
     /// Appends another payload's ranges.
     pub fn append(&mut self, other: &Payload) {
-        self.chunks.extend(other.chunks.iter().cloned());
-        self.len += other.len;
+        if self.is_empty() {
+            self.clone_from(other);
+        } else if !other.is_empty() {
+            self.chunks.extend(other.chunks.iter().cloned());
+            self.len += other.len;
+            self.crc = None;
+        }
     }
 
     /// The ranges, in order, none empty.
@@ -68,6 +84,9 @@ impl Payload {
     /// The bytes `off..off + len`, sharing the memory; cut at the end of the payload.
     #[must_use]
     pub fn slice(&self, off: usize, len: usize) -> Payload {
+        if off == 0 && len >= self.len {
+            return self.clone();
+        }
         let mut out = Payload::new();
         let mut skip = off;
         let mut left = len;
@@ -111,15 +130,34 @@ impl Payload {
     /// CRC-32C in Ceph's convention (`seed` is the running value; no inversion at either end).
     #[must_use]
     pub fn crc32c(&self, seed: u32) -> u32 {
+        if let Some(crc) = self.crc
+            && seed == carmine_types::crc32c::SEED
+        {
+            return crc;
+        }
         self.chunks.iter().fold(seed, |crc, c| carmine_types::crc32c::raw(crc, c))
     }
 }
 
+impl Clone for Payload {
+    #[inline]
+    fn clone(&self) -> Payload {
+        let chunks = match self.chunks.as_slice() {
+            // Nearly always; the list would be walked otherwise.
+            [one] => SmallVec::from_buf([one.clone()]),
+            chunks => SmallVec::from(chunks),
+        };
+        Payload { chunks, ..*self }
+    }
+}
+
 impl From<Bytes> for Payload {
+    #[inline]
     fn from(b: Bytes) -> Self {
-        let mut p = Payload::new();
-        p.push(b);
-        p
+        match b.len() {
+            0 => Payload::new(),
+            len => Payload { chunks: SmallVec::from_buf([b]), len, crc: None },
+        }
     }
 }
 
@@ -137,6 +175,14 @@ impl PartialEq for Payload {
 
 impl Eq for Payload {}
 
+impl IntoIterator for Payload {
+    type Item = Bytes;
+    type IntoIter = smallvec::IntoIter<[Bytes; 1]>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.chunks.into_iter()
+    }
+}
+
 impl<'a> IntoIterator for &'a Payload {
     type Item = &'a Bytes;
     type IntoIter = std::slice::Iter<'a, Bytes>;
@@ -148,5 +194,33 @@ impl<'a> IntoIterator for &'a Payload {
 impl std::fmt::Debug for Payload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Payload({} bytes in {})", self.len, self.chunks.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_types::crc32c::{self, SEED};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A checksum that was given is kept only as long as the bytes are the same.
+        #[test]
+        fn a_known_checksum_is_that_of_the_bytes(
+            parts in prop::collection::vec(any::<Vec<u8>>(), 0..4), off in 0..40usize, len in 0..80usize,
+        ) {
+            let (mut all, mut bytes) = (Payload::new(), Vec::new());
+            for part in parts {
+                let crc = crc32c::raw(SEED, &part);
+                bytes.extend_from_slice(&part);
+                all.append(&Payload::from(part).with_crc(crc));
+                prop_assert_eq!(all.crc32c(SEED), crc32c::raw(SEED, &bytes));
+                prop_assert_eq!(all.crc32c(7), crc32c::raw(7, &bytes));
+            }
+            let slice = all.with_crc(crc32c::raw(SEED, &bytes)).slice(off, len);
+            let (from, to) = (off.min(bytes.len()), (off + len).min(bytes.len()));
+            prop_assert_eq!(slice.crc32c(SEED), crc32c::raw(SEED, &bytes[from..to]));
+        }
     }
 }

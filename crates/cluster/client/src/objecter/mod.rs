@@ -238,7 +238,7 @@ fn transmit(op: &mut Op, conn: &Connection, epoch: Epoch, now_ns: u64) {
         op.data_crc = Some(op.data.crc32c(carmine_types::crc32c::SEED));
     }
     let Op { request, data, data_crc, tid, .. } = op;
-    conn.send_with(&OsdRequest::header(*tid), |out| request.encode_into(out), data, *data_crc);
+    conn.send_with(&OsdRequest::header(*tid), |out| request.encode_into(out), data.clone(), *data_crc);
 }
 
 /// Bytes that an operation counts for: what it carries, and what it asks for.

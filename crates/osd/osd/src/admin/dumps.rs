@@ -72,7 +72,7 @@ fn one_shard(osd: &OsdShard) -> Value {
         "tid": osd.shard.tid(),
         "port": osd.ports.borrow().get(usize::from(osd.shard.id().0)),
         "epoch": osd.epoch().0,
-        "pgs": pgs.keys().map(ToString::to_string).collect::<Vec<_>>(),
+        "pgs": pgs.iter().map(|(id, _)| id.to_string()).collect::<Vec<_>>(),
         "pgs_primary": primary,
         "connections": osd.conns.borrow().len(),
         "tasks": s.tasks,

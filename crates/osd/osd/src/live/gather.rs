@@ -141,7 +141,7 @@ fn held(osd: &OsdShard) -> Held {
     let sum = |of: fn(&crate::pg::Pg) -> usize| pgs.values().map(|pg| of(pg)).sum::<usize>() as u64;
     let parked = osd.waiting.borrow().len() + osd.unplaced.borrow().len();
     Held {
-        pgs: pgs.len() as u64,
+        pgs: pgs.values().count() as u64,
         connections: osd.conns.borrow().len() as u64,
         objects_in_use: sum(|pg| pg.lengths().1),
         writes_in_flight: sum(|pg| pg.lengths().2),

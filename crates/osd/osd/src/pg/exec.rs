@@ -10,7 +10,7 @@ use std::sync::Arc;
 use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
 use carmine_reactor::Payload;
 use carmine_types::{Eversion, LogOp, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
-use carmine_wire::osd_op::{OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_ranges};
+use carmine_wire::osd_op::{Extent, OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_bytes};
 use smallvec::SmallVec;
 
 use super::extra::{self, Extra, OmapView};
@@ -94,6 +94,47 @@ fn is_plain(code: u16) -> bool {
     )
 }
 
+/// What a request gives that reads one extent of an object which is in memory, as nearly all do there: without a future. All
+/// other requests, and those that fail, go the long way.
+pub(super) fn read_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
+    let [read] = op.request.ops.as_slice() else { return None };
+    let Extent { offset, length, .. } = read.extent();
+    // Without a length it may be more than the request was let in for.
+    if read.code != ops::READ || !(1..=OUTPUT_BYTES_MAX).contains(&length) || op.oid.snap != SNAP_HEAD {
+        return None;
+    }
+    let (user_version, data) = osd.store.read_at_hand(&op.oid, offset, length)?;
+    let mut outcome = Outcome { user_version, ..Outcome::default() };
+    outcome.outputs.push((0, data));
+    Some(outcome)
+}
+
+/// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.
+pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Box<Plan>> {
+    let ops = &op.request.ops;
+    let is_plain = ops.iter().all(|op| is_plain(op.code) && op.is_write());
+    if !is_plain || payload_bytes(ops) != op.data.len() as u64 || op.oid.snap != SNAP_HEAD {
+        return None;
+    }
+    let mut state = ObjectState::new(osd, op, osd.store.stat_at_hand(&op.oid)?);
+    let mut outputs = SmallVec::new();
+    for (request, input) in with_inputs(op) {
+        state.apply_op(op, request, input).ok()?;
+        outputs.push((0, Payload::new()));
+    }
+    Some(state.into_plan(outputs))
+}
+
+/// The operations of a request, and where in its data the input of each lies.
+fn with_inputs(op: &ClientOp) -> impl Iterator<Item = (&OsdOp, Range<usize>)> {
+    let mut end = 0;
+    op.request.ops.iter().map(move |request| {
+        let start = end;
+        end += request.payload_len as usize;
+        (request, start..end)
+    })
+}
+
 /// Executes a request without writes.
 pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
     let meta = match stat(osd, op).await {
@@ -132,19 +173,18 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
 
 /// Executes a request with writes against the object as it is now.
 pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan>, OpError> {
-    let ranges = payload_ranges(&op.request.ops, op.data.len()).map_err(|_| OpError::of(errno::EINVAL))?;
-    let meta = stat(osd, op).await?;
+    if payload_bytes(&op.request.ops) != op.data.len() as u64 {
+        return Err(OpError::of(errno::EINVAL));
+    }
+    let mut state = ObjectState::new(osd, op, stat(osd, op).await?);
     let mut outputs = SmallVec::new();
-    let mut state = ObjectState::new(osd, op, meta.clone());
-    for (at, (request, range)) in op.request.ops.iter().zip(ranges).enumerate() {
+    for (at, (request, input)) in with_inputs(op).enumerate() {
         let step = if !is_plain(request.code) {
             Box::pin(extra::step(osd, op, &mut state, at)).await
         } else if request.is_write() {
-            // The checksum is that of all of the data.
-            let crc = op.data_crc.filter(|_| range.len() == op.data.len());
-            state.apply(request, op.data.slice(range.start, range.len()), crc, range).map(|()| Payload::new())
+            state.apply_op(op, request, input).map(|()| Payload::new())
         } else {
-            Box::pin(state.read(osd, op, meta.as_ref(), request)).await
+            Box::pin(state.read(osd, op, request)).await
         };
         match step.and_then(|data| counted(&mut state.left, data)) {
             Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
@@ -159,20 +199,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
             }
         }
     }
-    let effect = match state.exists {
-        _ if state.steps.is_empty() => LogOp::Error,
-        true => LogOp::Modify,
-        false => LogOp::Delete,
-    };
-    let sizes = (meta.as_ref().map(|m| m.size), state.exists.then_some(state.size));
-    let meta = meta.unwrap_or_default();
-    let (prior, user_version) = (meta.version, meta.user_version);
-    let ObjectState { oid, steps, extra, .. } = state;
-    let mut changes = SmallVec::new();
-    if !steps.is_empty() {
-        changes.push(ObjectChange { oid: Arc::clone(oid), steps });
-    }
-    Ok(Box::new(Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra }))
+    Ok(state.into_plan(outputs))
 }
 
 /// An output, if there is room left for it.
@@ -294,29 +321,41 @@ impl<'a> ObjectState<'a> {
     }
 
     /// A read among the writes of a request. What they leave is in no store yet: only what is known without it is told.
-    async fn read(
-        &self,
-        osd: &OsdShard,
-        client: &ClientOp,
-        meta: Option<&ObjectMeta>,
-        op: &OsdOp,
-    ) -> Result<Payload, OpError> {
+    async fn read(&self, osd: &OsdShard, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
         let is_changed = !self.steps.is_empty();
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
             ops::READ | ops::SPARSE_READ if is_changed => Err(OpError::of(errno::EOPNOTSUPP)),
-            _ => read_op(osd, client, meta, op, self.left).await,
+            _ => read_op(osd, client, self.was.as_ref(), op, self.left).await,
         }
     }
 
-    fn apply(
-        &mut self,
-        op: &OsdOp,
-        data: Payload,
-        crc: Option<u32>,
-        range: Range<usize>,
-    ) -> Result<(), OpError> {
+    /// Executes a plain write, whose input is this part of the request's data.
+    fn apply_op(&mut self, client: &ClientOp, op: &OsdOp, input: Range<usize>) -> Result<(), OpError> {
+        // The checksum is that of all of the data.
+        let crc = client.data_crc.filter(|_| input.len() == client.data.len());
+        self.apply(op, client.data.slice(input.start, input.len()), crc)
+    }
+
+    /// What has to be done for the request to leave the object so.
+    fn into_plan(self, outputs: SmallVec<[(i32, Payload); 2]>) -> Box<Plan> {
+        let ObjectState { oid, was, exists, size, steps, extra, .. } = self;
+        let effect = match exists {
+            _ if steps.is_empty() => LogOp::Error,
+            true => LogOp::Modify,
+            false => LogOp::Delete,
+        };
+        let sizes = (was.as_ref().map(|m| m.size), exists.then_some(size));
+        let (prior, user_version) = was.map_or((Eversion::ZERO, 0), |m| (m.version, m.user_version));
+        let mut changes = SmallVec::new();
+        if !steps.is_empty() {
+            changes.push(ObjectChange { oid: Arc::clone(oid), steps });
+        }
+        Box::new(Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra })
+    }
+
+    fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>) -> Result<(), OpError> {
         let extent = op.extent();
         match op.code {
             ops::WRITE | ops::WRITE_FULL | ops::APPEND if extent.length != data.len() as u64 => {
@@ -325,7 +364,7 @@ impl<'a> ObjectState<'a> {
             ops::WRITE => self.write(extent.offset, data, crc),
             ops::APPEND => self.write(self.size, data, crc),
             ops::WRITE_FULL => {
-                self.truncate(range.len() as u64);
+                self.truncate(data.len() as u64);
                 self.write(0, data, crc)
             }
             ops::TRUNCATE => {

@@ -1,5 +1,6 @@
 //! The PG log in memory: the entries, and an index by request id that finds resends.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use carmine_pgtypes::{LogEntry, PgInfo, PgState};
@@ -90,8 +91,10 @@ impl PgLog {
     }
 
     fn forget(&mut self, entry: &LogEntry) {
-        if self.by_reqid.get(&entry.reqid).is_some_and(|done| done.version == entry.version) {
-            self.by_reqid.remove(&entry.reqid);
+        if let Entry::Occupied(found) = self.by_reqid.entry(entry.reqid)
+            && found.get().version == entry.version
+        {
+            found.remove();
         }
     }
 

@@ -226,6 +226,7 @@ impl Pg {
         while self.is_active()
             && let Some(op) = self.pipeline.next_waiting()
         {
+            op.starts(osd);
             self.take(osd, op);
         }
     }

@@ -36,6 +36,12 @@ struct Busy<T> {
     submitted: u64,
 }
 
+impl<T> Default for Busy<T> {
+    fn default() -> Busy<T> {
+        Busy { queue: VecDeque::new(), running: SmallVec::new(), submitted: 0 }
+    }
+}
+
 impl<T> Default for Objects<T> {
     fn default() -> Objects<T> {
         Objects { busy: HashMap::default() }
@@ -45,27 +51,29 @@ impl<T> Default for Objects<T> {
 impl<T: Queued> Objects<T> {
     /// Puts an operation behind all others of its object.
     pub(crate) fn push(&mut self, oid: &Arc<ObjectId>, op: T) {
-        match self.busy.get_mut(oid) {
-            Some(busy) => busy.queue.push_back(op),
-            None => {
-                let mut queue = VecDeque::new();
-                queue.push_back(op);
-                let busy = Busy { queue, running: SmallVec::new(), submitted: 0 };
-                self.busy.insert(Arc::clone(oid), busy);
-            }
-        }
+        self.busy.entry(Arc::clone(oid)).or_default().queue.push_back(op);
     }
 
-    /// Starts an operation at once if nothing is known of its object; else gives it back to be queued.
-    pub(crate) fn start_alone(&mut self, oid: &Arc<ObjectId>, op: T) -> Result<(), T> {
-        let Entry::Vacant(vacant) = self.busy.entry(Arc::clone(oid)) else { return Err(op) };
-        vacant.insert(Busy { queue: VecDeque::new(), running: SmallVec::from_buf([op]), submitted: 0 });
-        Ok(())
+    /// Nothing is known of an object: an operation may start at once. Before any other does, it [waits](Self::wait), or
+    /// [finishes](Self::finish).
+    pub(crate) fn is_idle(&self, oid: &ObjectId) -> bool {
+        self.busy.is_empty() || !self.busy.contains_key(oid)
+    }
+
+    /// A started operation has to wait: it counts as running.
+    pub(crate) fn wait(&mut self, oid: &Arc<ObjectId>, op: &T) {
+        let busy = self.busy.entry(Arc::clone(oid)).or_default();
+        if !busy.running.iter().any(|running| running.same(op)) {
+            busy.running.push(op.clone());
+        }
     }
 
     /// The object's next operation, if it may start now; it then counts as running. `committed` is the version number up to
     /// which all writes of the PG are committed.
     pub(crate) fn next(&mut self, oid: &ObjectId, committed: u64) -> Option<T> {
+        if self.busy.is_empty() {
+            return None;
+        }
         let busy = self.busy.get_mut(oid)?;
         let head = busy.queue.front()?;
         let may_start = if head.is_write() {
@@ -81,19 +89,31 @@ impl<T: Queued> Objects<T> {
         Some(op)
     }
 
-    /// An operation has finished; a write that was submitted, with its version number.
+    /// An operation has finished; a write that was submitted and is not committed, with its version number.
     pub(crate) fn finish(&mut self, oid: &Arc<ObjectId>, op: &T, submitted: Option<u64>) {
-        let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) else { return };
-        let busy = found.get_mut();
-        busy.running.retain(|running| !running.same(op));
-        if let Some(version) = submitted {
-            busy.submitted = version;
+        if self.busy.is_empty() && submitted.is_none() {
+            return; // it never waited
         }
-        forget_if_idle(found);
+        match self.busy.entry(Arc::clone(oid)) {
+            Entry::Occupied(mut found) => {
+                let busy = found.get_mut();
+                busy.running.retain(|running| !running.same(op));
+                busy.submitted = submitted.unwrap_or(busy.submitted);
+                forget_if_idle(found);
+            }
+            Entry::Vacant(vacant) => {
+                if let Some(submitted) = submitted {
+                    vacant.insert(Busy { submitted, ..Busy::default() });
+                }
+            }
+        }
     }
 
     /// All writes of this object up to `version` are committed.
     pub(crate) fn commit(&mut self, oid: &Arc<ObjectId>, version: u64) {
+        if self.busy.is_empty() {
+            return;
+        }
         let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) else { return };
         let busy = found.get_mut();
         if busy.submitted <= version {
@@ -174,35 +194,84 @@ mod tests {
         assert!(objects.busy.is_empty());
     }
 
+    /// What a test knows of one object's operations.
+    #[derive(Default)]
+    struct Model {
+        started: u32,
+        running: Vec<Op>,
+        /// Version number of the last submitted write, and of the last committed one.
+        last: u64,
+        committed: u64,
+    }
+
+    impl Model {
+        /// Starts are in order, a write is alone, and a read never sees an uncommitted write.
+        fn start(&mut self, op: &Op) {
+            assert_eq!(op.0, self.started);
+            self.started += 1;
+            assert!(self.running.iter().all(|other| !other.1 && !op.1), "a write is alone");
+            assert!(op.1 || self.last <= self.committed, "a read saw an uncommitted write");
+        }
+
+        fn submitted(&mut self, op: &Op) -> Option<u64> {
+            self.last += u64::from(op.1);
+            op.1.then_some(self.last)
+        }
+
+        /// An operation comes: it starts at once if it may, and then ends at once, with its commit or before it, or waits.
+        fn arrive(&mut self, objects: &mut Objects<Op>, oid: &Arc<ObjectId>, op: Op, choice: u8) {
+            if !objects.is_idle(oid) {
+                return objects.push(oid, op);
+            }
+            self.start(&op);
+            match choice % 3 {
+                0 => {
+                    self.committed = self.submitted(&op).unwrap_or(self.committed);
+                    objects.finish(oid, &op, None);
+                }
+                1 => {
+                    let version = self.submitted(&op);
+                    objects.finish(oid, &op, version);
+                }
+                _ => {
+                    objects.wait(oid, &op);
+                    self.running.push(op);
+                }
+            }
+        }
+
+        /// Starts what may start; then something ends, or is committed.
+        fn step(&mut self, objects: &mut Objects<Op>, oid: &Arc<ObjectId>, choice: u8) {
+            while let Some(op) = objects.next(oid, self.committed) {
+                self.start(&op);
+                self.running.push(op);
+            }
+            if choice % 2 == 1 || self.running.is_empty() {
+                self.committed = self.last;
+                return objects.commit(oid, self.committed);
+            }
+            let op = self.running.remove(usize::from(choice) % self.running.len());
+            let version = self.submitted(&op);
+            objects.finish(oid, &op, version);
+        }
+    }
+
     proptest! {
-        /// Whatever happens: starts are in order, a write is alone, a read never sees an uncommitted write, and all is
-        /// forgotten at the end.
+        /// Whatever happens, the rules hold, and all is forgotten at the end.
         #[test]
-        fn every_schedule_keeps_the_rules(kinds in prop::collection::vec(any::<bool>(), 1..20), choices: Vec<u8>) {
-            let (oid, mut objects) = (object(), Objects::default());
-            for (n, write) in kinds.iter().enumerate() {
-                objects.push(&oid, Op(n as u32, *write));
+        fn every_schedule_keeps_the_rules(
+            arrivals in prop::collection::vec(any::<(bool, u8, u8)>(), 1..20),
+            choices: Vec<u8>,
+        ) {
+            let (oid, mut objects, mut model) = (object(), Objects::default(), Model::default());
+            for (n, (is_write, choice, steps)) in (0..).zip(&arrivals) {
+                model.arrive(&mut objects, &oid, Op(n, *is_write), *choice);
+                (0..steps % 3).for_each(|step| model.step(&mut objects, &oid, choice.rotate_left(step.into())));
             }
-            let (mut started, mut running) = (0, Vec::<Op>::new());
-            let (mut last, mut committed) = (0, 0);
-            for choice in choices.into_iter().chain(std::iter::repeat_n(2, 4).cycle().take(200)) {
-                while let Some(op) = objects.next(&oid, committed) {
-                    prop_assert_eq!(op.0, started);
-                    started += 1;
-                    prop_assert!(running.iter().all(|other| !other.1 && !op.1), "a write is alone");
-                    prop_assert!(op.1 || last <= committed, "a read saw an uncommitted write");
-                    running.push(op);
-                }
-                if choice % 2 == 1 || running.is_empty() {
-                    committed = last;
-                    objects.commit(&oid, committed);
-                } else {
-                    let op = running.remove(usize::from(choice) % running.len());
-                    let version = op.1.then(|| { last += 1; last });
-                    objects.finish(&oid, &op, version);
-                }
+            for choice in choices.into_iter().chain([2, 1].into_iter().cycle().take(200)) {
+                model.step(&mut objects, &oid, choice);
             }
-            prop_assert_eq!(started as usize, kinds.len());
+            prop_assert_eq!(model.started as usize, arrivals.len());
             prop_assert!(objects.busy.is_empty());
         }
     }

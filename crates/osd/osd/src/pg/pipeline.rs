@@ -4,7 +4,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use carmine_types::{Eversion, ObjectId};
 
@@ -104,18 +103,20 @@ impl Pipeline {
         *self.waiting.borrow_mut() = ops;
     }
 
-    /// Queues an operation behind others of its object; true if there are none, and it runs.
+    /// Queues an operation behind others of its object; true if there are none, and it runs at once.
     pub(super) fn enter(&self, op: &Rc<ClientOp>) -> bool {
         let mut objects = self.objects.borrow_mut();
-        match objects.start_alone(&op.oid, Rc::clone(op)) {
-            Ok(()) => true,
-            Err(op) => {
-                op.stage.set(Stage::Queued);
-                let oid = Arc::clone(&op.oid);
-                objects.push(&oid, op);
-                false
-            }
+        if objects.is_idle(&op.oid) {
+            return true;
         }
+        op.stage.set(Stage::Queued);
+        objects.push(&op.oid, Rc::clone(op));
+        false
+    }
+
+    /// A running operation has to wait: others of its object are queued behind it.
+    pub(super) fn suspend(&self, op: &Rc<ClientOp>) {
+        self.objects.borrow_mut().wait(&op.oid, op);
     }
 
     /// The object's next operation, if it may run now. `committed` is the version number up to which everything is durable
@@ -129,15 +130,19 @@ impl Pipeline {
         self.objects.borrow_mut().finish(&op.oid, op, None);
     }
 
-    /// A write was submitted: the next one of its object may run.
+    /// A write was submitted, and is answered when it is committed.
     pub(super) fn submitted(&self, write: Write) {
         let version = write.version.version;
         write.op.stage.set(Stage::Store);
-        self.objects.borrow_mut().finish(&write.op.oid, &write.op, Some(version));
         let mut in_flight = self.in_flight.borrow_mut();
         let is_next = in_flight.back().is_none_or(|last| last.version.version + 1 == version);
         assert!(is_next, "writes in flight have no gaps");
         in_flight.push_back(write);
+    }
+
+    /// A write left its object's queue with this version number: the next one may run, and reads when it is committed.
+    pub(super) fn pass(&self, op: &Rc<ClientOp>, version: u64, committed: u64) {
+        self.objects.borrow_mut().finish(&op.oid, op, (version > committed).then_some(version));
     }
 
     /// Answers a request together with the write of this version number; gives it back if that is not in flight.

@@ -36,7 +36,7 @@ impl Pg {
         while self.backend.committed() < last && !self.is_past(generation) {
             self.changed.notified().await;
         }
-        op.started_ns.set(osd.shard.now_ns());
+        op.starts(&osd);
         let outcome =
             if self.is_past(generation) { None } else { Some(list::execute(&osd, &self, &op).await) };
         match outcome.filter(|_| !self.is_past(generation)) {

@@ -20,6 +20,7 @@ use carmine_pgtypes::{LogEntry, Sealed, Step, Transaction};
 use carmine_reactor::{Group, Payload};
 use carmine_store::StoreError;
 use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno};
+use smallvec::SmallVec;
 
 use super::exec::Plan;
 use super::log::Done;
@@ -44,42 +45,60 @@ impl Pg {
         if self.pipeline.enter(&op) {
             self.execute(osd, op);
         } else {
-            self.pump(osd, &Arc::clone(&op.oid));
+            self.pump(osd, &op.oid);
         }
     }
 
     /// Starts what may run now on an object.
     pub(super) fn pump(self: &Rc<Self>, osd: &Rc<OsdShard>, oid: &ObjectId) {
         while let Some(op) = self.pipeline.next(oid, self.backend.committed()) {
+            op.starts(osd);
             self.execute(osd, op);
         }
     }
 
     /// Runs an operation that is next on its object.
     fn execute(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
-        op.started_ns.set(osd.shard.now_ns());
         op.stage.set(Stage::Executing);
+        if self.execute_at_hand(osd, &op) {
+            return;
+        }
         let generation = self.generation();
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         // Two futures, each no larger than it must be: it is made on the stack and moved to the heap.
         if op.is_write {
-            self.run(osd, Rc::clone(&op), Box::pin(pg.run_write(own, op, generation)));
+            self.run(osd, &op, Box::pin(pg.run_write(own, Rc::clone(&op), generation)));
         } else {
-            self.run(osd, Rc::clone(&op), Box::pin(pg.run_read(own, op, generation)));
+            self.run(osd, &op, Box::pin(pg.run_read(own, Rc::clone(&op), generation)));
         }
+    }
+
+    /// Executes a plain operation that finds all it needs in memory; false if it has to take the long way.
+    fn execute_at_hand(self: &Rc<Self>, osd: &Rc<OsdShard>, op: &Rc<ClientOp>) -> bool {
+        if !op.is_write {
+            let Some(outcome) = exec::read_at_hand(osd, op) else { return false };
+            self.pipeline.leave(op);
+            self.finish_read(osd, op, outcome);
+            return true;
+        }
+        let is_new = self.log.borrow().find(&op.reqid).is_none();
+        let Some(plan) = exec::plan_at_hand(osd, op).filter(|_| is_new) else { return false };
+        self.submit(osd, Rc::clone(op), plan);
+        true
     }
 
     /// If there is nothing to wait for it needs no task.
     fn run(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
-        op: Rc<ClientOp>,
+        op: &Rc<ClientOp>,
         mut running: Pin<Box<impl Future<Output = ()> + 'static>>,
     ) {
         if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             return;
         }
-        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        self.pipeline.suspend(op);
+        let (pg, own, op) = (Rc::clone(self), Rc::clone(osd), Rc::clone(op));
         osd.shard.spawn(Group::Client, "client-op", async move {
             running.await;
             pg.pump(&own, &op.oid);
@@ -135,9 +154,8 @@ impl Pg {
         {
             change.steps.push(Step::SetMeta { version, user_version, mtime: entry.mtime });
         }
-        let mut txn = Transaction { changes, ..self.transaction() };
-        txn.log.push(entry.clone());
-        txn.log_trim_to = trim_to;
+        let log = SmallVec::from_buf([entry.clone()]);
+        let txn = Transaction { changes, log, log_trim_to: trim_to, ..self.transaction() };
         let txn = Sealed::from(txn);
         let sent = self.backend.encode(|| self.head(osd), &txn);
         let commit = osd.store.submit(txn);
@@ -161,11 +179,13 @@ impl Pg {
         self.backend.submit(&osd.peers, self.id, version.version, sent);
         let outcome = Outcome { result, outputs, version, user_version, extra: None };
         let (local_ns, followers) = (0, Vec::new());
-        self.pipeline.submitted(Write { version, op, outcome, submitted_ns, local_ns, followers });
+        let write = Write { version, op: Rc::clone(&op), outcome, submitted_ns, local_ns, followers };
+        self.pipeline.submitted(write);
         match ready {
-            Some(_) => self.local_commit(osd, version.version),
+            Some(_) => self.local_commit(osd, version.version, submitted_ns),
             None => self.commits.push(self.generation(), version, commit),
         }
+        self.pipeline.pass(&op, version.version, self.backend.committed());
     }
 
     /// The errno that the client is told when the store takes nothing.
@@ -174,9 +194,8 @@ impl Pg {
         OpError::from(error).errno()
     }
 
-    /// Everything up to this version number is durable here.
-    pub(super) fn local_commit(self: &Rc<Self>, osd: &Rc<OsdShard>, version: u64) {
-        let now = osd.shard.now_ns();
+    /// Everything up to this version number is durable here, since now.
+    pub(super) fn local_commit(self: &Rc<Self>, osd: &Rc<OsdShard>, version: u64, now: u64) {
         self.pipeline.durable(self.backend.local() + 1..=version, now);
         self.backend.durable(version);
         self.settle(osd, now);
@@ -223,9 +242,9 @@ impl Pg {
         {
             self.changed.notify_all();
             while let Some(write) = self.pipeline.committed(committed) {
-                let oid = Arc::clone(&write.op.oid);
+                let op = Rc::clone(&write.op);
                 finish_write(osd, write, now);
-                self.pump(osd, &oid);
+                self.pump(osd, &op.oid);
             }
         }
         self.pipeline.end_settling();

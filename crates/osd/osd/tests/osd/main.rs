@@ -1,5 +1,6 @@
 //! Whole OSDs in the simulator: real messenger, real client, real stores; the monitor is the fake that the client's tests use, too.
 
+mod at_once;
 mod attrs;
 mod barred;
 mod basics;

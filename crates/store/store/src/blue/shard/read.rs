@@ -21,12 +21,23 @@ const PARALLEL: usize = 64;
 pub(crate) enum Source {
     /// Nowhere: zeros.
     Hole { blocks: u64 },
-    /// In memory, since its write is in flight.
-    Memory(Bytes),
+    /// In memory, since its write is in flight: one block, and its checksum.
+    Memory(Bytes, u32),
     /// In no copy; the `index`th block of the object.
     Lost { index: u64 },
     /// On the device.
     Device { index: u64, block: u64, crcs: SmallVec<[u32; 1]> },
+}
+
+impl Source {
+    /// The checksum of what it gives, if that is one block.
+    fn crc(&self) -> Option<u32> {
+        match self {
+            Source::Memory(_, crc) => Some(*crc),
+            Source::Device { crcs, .. } if crcs.len() == 1 => crcs.first().copied(),
+            Source::Device { .. } | Source::Hole { .. } | Source::Lost { .. } => None,
+        }
+    }
 }
 
 impl Blue {
@@ -75,7 +86,13 @@ impl Blue {
         match (sources.next(), sources.len()) {
             (None, _) => {}
             // The usual case needs no joining.
-            (Some(one), 0) => self.push_source(onode, one, &mut out).await?,
+            (Some(one), 0) => {
+                let crc = one.crc();
+                self.push_source(onode, one, &mut out).await?;
+                if let Some(crc) = crc {
+                    return Ok(out.with_crc(crc));
+                }
+            }
             (Some(first), _) => {
                 Box::pin(self.gather_many(onode, std::iter::once(first).chain(sources), &mut out)).await?;
             }
@@ -106,7 +123,7 @@ impl Blue {
 
     async fn push_source(&self, onode: &Onode, source: Source, out: &mut Payload) -> Result<(), StoreError> {
         match source {
-            Source::Memory(bytes) => out.push(bytes),
+            Source::Memory(bytes, _) => out.push(bytes),
             Source::Lost { index } => return Err(self.lost(&onode.oid, index)),
             Source::Device { index, block, crcs } => {
                 let oid = &onode.oid;
@@ -266,7 +283,7 @@ impl Blue {
             }
             let recent = state.recent.get(&entry.block()).map(|recent| recent.data.clone());
             if let Some(bytes) = recent.or_else(|| self.at_hand(onode, index, entry)) {
-                out.push(Source::Memory(bytes));
+                out.push(Source::Memory(bytes, entry.crc()));
                 continue;
             }
             match out.last_mut() {
