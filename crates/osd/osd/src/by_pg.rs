@@ -2,11 +2,14 @@
 
 use carmine_types::SpgId;
 
+/// A pool's values by the numbers of its PGs.
+type Pool<T> = ((i64, i8), Vec<Option<T>>);
+
 /// Values by PG, in order. The PGs of a pool are numbered from 0 on, and so a PG is found by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ByPg<T> {
     /// By pool and shard, ascending: there are few.
-    pools: Vec<((i64, i8), Vec<Option<T>>)>,
+    pools: Vec<Pool<T>>,
 }
 
 impl<T> Default for ByPg<T> {
