@@ -8,7 +8,6 @@
 // A lock is held on alien threads only, never on a reactor.
 #![allow(clippy::disallowed_types)]
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -139,10 +138,20 @@ impl MetaIndex {
         shard.alien(SIM_APPLY_NS, move || index.apply(batches, sync)).await
     }
 
-    /// Applies a sorted run as one atomic change, which becomes durable later. With the CPU time that it took, nanoseconds.
-    pub(crate) async fn apply_run(&self, shard: &Shard, run: SortedRun) -> (Result<(), KvError>, u64) {
+    /// Applies what batches come to as one atomic change, in the order of the keys, which becomes durable later. Gives the bytes
+    /// that were left of them, and the CPU time that it took, nanoseconds.
+    pub(crate) async fn apply_sorted(
+        &self,
+        shard: &Shard,
+        batches: Vec<KvBatch>,
+    ) -> (Result<u64, KvError>, u64) {
         let MetaIndex::Kv(index) = self.clone();
-        shard.alien_timed(SIM_APPLY_NS, move || index.apply(vec![run.0], false)).await
+        let apply = move || {
+            let run = sorted(&batches);
+            let bytes = run.bytes() as u64;
+            index.apply(vec![run], false).map(|()| bytes)
+        };
+        shard.alien_timed(SIM_APPLY_NS, apply).await
     }
 
     /// Makes everything applied so far durable. With the CPU time that it took, nanoseconds.
@@ -226,41 +235,56 @@ impl KvIndex {
     }
 }
 
-/// Changes in the order of their keys, behind all removals of ranges.
-pub(crate) struct SortedRun(KvBatch);
+/// A change of a key: the key, its place among all changes, and the new value.
+type Change<'a> = (&'a [u8], usize, Option<&'a [u8]>);
+/// A removal of a range: start, end, and its place.
+type Removal<'a> = (&'a [u8], &'a [u8], usize);
 
-impl SortedRun {
-    /// What batches come to, one after the other: of each key the last change, unless a range that was removed later has it.
-    pub(crate) fn of(batches: &[KvBatch]) -> SortedRun {
-        let mut last: BTreeMap<&[u8], Option<&[u8]>> = BTreeMap::new();
-        let mut run = KvBatch::with_capacity(batches.iter().map(KvBatch::bytes).sum());
-        for op in batches.iter().flat_map(KvBatch::iter) {
-            match op {
-                KvOp::Put(key, value) => drop(last.insert(key, Some(value))),
-                KvOp::Delete(key) => drop(last.insert(key, None)),
-                KvOp::DeleteRange(start, end) => {
-                    last.extract_if(start..end.max(start), |_, _| true).for_each(drop);
-                    run.delete_range(start, end);
-                }
-            }
+/// What batches come to, one after the other: all removals of ranges, then of each key the last change, in order, unless a
+/// range that was removed later has it.
+fn sorted(batches: &[KvBatch]) -> KvBatch {
+    let (mut changes, mut removals): (Vec<Change<'_>>, Vec<Removal<'_>>) = (Vec::new(), Vec::new());
+    for (place, op) in batches.iter().flat_map(KvBatch::iter).enumerate() {
+        match op {
+            KvOp::Put(key, value) => changes.push((key, place, Some(value))),
+            KvOp::Delete(key) => changes.push((key, place, None)),
+            KvOp::DeleteRange(start, end) if start < end => removals.push((start, end, place)),
+            KvOp::DeleteRange(..) => {}
         }
-        for (key, value) in last {
-            match value {
-                Some(value) => run.put(key, value),
-                None => run.delete(key),
-            }
-        }
-        SortedRun(run)
     }
+    changes.sort_unstable_by(|a, b| a.0.cmp(b.0).then(b.1.cmp(&a.1)));
+    changes.dedup_by(|later, first| later.0 == first.0);
+    let mut gone = vec![false; changes.len()];
+    for (start, end, place) in &removals {
+        let from = changes.partition_point(|(key, ..)| key < start);
+        let to = changes.partition_point(|(key, ..)| key < end);
+        let within = gone.iter_mut().zip(&changes).take(to).skip(from);
+        within.for_each(|(gone, (_, changed, _))| *gone |= changed < place);
+    }
+    let mut run = KvBatch::with_capacity(batches.iter().map(KvBatch::bytes).sum());
+    for (start, end) in joined(removals) {
+        run.delete_range(start, end);
+    }
+    for ((key, _, value), _) in changes.into_iter().zip(gone).filter(|(_, gone)| !gone) {
+        match value {
+            Some(value) => run.put(key, value),
+            None => run.delete(key),
+        }
+    }
+    run
+}
 
-    /// Adds a pair that no other change is of.
-    pub(crate) fn put_with(
-        &mut self,
-        key: impl FnOnce(&mut Vec<u8>),
-        value: impl FnOnce(&mut Vec<u8>, usize),
-    ) {
-        self.0.put_with(key, value);
+/// Removed ranges that overlap or touch, such as those of a log that is trimmed again and again, as one.
+fn joined<'a>(mut removals: Vec<Removal<'a>>) -> Vec<(&'a [u8], &'a [u8])> {
+    removals.sort_unstable();
+    let mut out: Vec<(&[u8], &[u8])> = Vec::new();
+    for (start, end, _) in removals {
+        match out.last_mut() {
+            Some((_, last)) if start <= *last => *last = end.max(last),
+            _ => out.push((start, end)),
+        }
     }
+    out
 }
 
 #[cfg(test)]
@@ -332,7 +356,14 @@ mod tests {
                 kv.commit(&[first.clone()], true).unwrap();
             }
             plain.commit(&batches, true).unwrap();
-            sorted.commit(&[SortedRun::of(&batches).0], true).unwrap();
+            let run = super::sorted(&batches);
+            let mut last: &[u8] = &[];
+            let is_sorted = run.iter().all(|op| {
+                let (KvOp::Put(key, _) | KvOp::Delete(key)) = op else { return true };
+                std::mem::replace(&mut last, key) < key
+            });
+            prop_assert!(is_sorted);
+            sorted.commit(&[run], true).unwrap();
             prop_assert_eq!(content(&plain), content(&sorted));
         }
     }

@@ -280,24 +280,23 @@ impl Replay<'_> {
             }
             self.progress.at(format_args!("groups of lane {lane} of the log replayed"), done, groups.len());
             done = at;
-            let mut batches = self.apply(txns).await?;
-            let mut position = KvBatch::default();
+            let mut changes = self.apply(txns).await?;
             if let Some(last) = at.checked_sub(1).and_then(|last| whole.get(last)) {
-                position.put_with(
+                changes.put_with(
                     |out| out.extend_from_slice(&keys::lane(*lane)),
                     |out, at| codec::push_position(out, at, epoch, last.header.id.seq),
                 );
             }
-            batches.push(position);
-            self.commit(batches).await?;
+            self.commit(changes).await?;
         }
         let Some((found, believed)) = part else { return Ok(Vec::new()) };
         let (txns, body) = self.txns(found).await?;
-        self.apply(txns.into_iter().take(believed).map(|txn| (txn.placed(&body), txn.txn)).collect()).await
+        let txns = txns.into_iter().take(believed).map(|txn| (txn.placed(&body), txn.txn)).collect();
+        Ok(vec![self.apply(txns).await?])
     }
 
     /// Applies transactions to the onodes as the key-value store has them; gives the changes of metadata.
-    async fn apply(&mut self, txns: Vec<(Vec<(u64, u32)>, Transaction)>) -> Result<Vec<KvBatch>, StoreError> {
+    async fn apply(&mut self, txns: Vec<(Vec<(u64, u32)>, Transaction)>) -> Result<KvBatch, StoreError> {
         let names = txns.iter().flat_map(|(_, txn)| txn.changes.iter().map(|change| &change.oid));
         let names: BTreeSet<Arc<ObjectId>> = names.cloned().collect();
         let found = fetch::fetch_objects(self.whole.index, self.whole.shard, names).await?;
@@ -305,9 +304,10 @@ impl Replay<'_> {
         for (oid, found) in found {
             objects.insert(Arc::clone(&oid), Onode::new(ObjectId::clone(&oid), fetch::state_of(found)));
         }
-        let mut batches = Vec::new();
+        let mut changes = KvBatch::default();
         for (placed, txn) in txns {
-            let mut work = Work::new(Replayed { placed: placed.into_iter(), is_short: false }, 0);
+            let placer = Replayed { placed: placed.into_iter(), is_short: false };
+            let mut work = Work::new(placer, std::mem::take(&mut changes), 0);
             let mut touched: Vec<Touched> = Vec::new();
             for change in &txn.changes {
                 let Some(onode) = objects.get(&change.oid) else { continue };
@@ -318,17 +318,24 @@ impl Replay<'_> {
                 });
                 let Some(object) = touched.get_mut(at) else { continue };
                 let mut state = onode.state.borrow_mut();
+                if state.dirty.window == 0 {
+                    let exists = state.exists;
+                    state.dirty.begin(1, exists);
+                }
                 change.steps.iter().for_each(|step| work.apply(step, object, &mut state));
             }
-            let Work { placer, mut batch, .. } = work;
+            let Work { placer, changes: after, .. } = work;
+            changes = after;
             if placer.is_short || placer.placed.len() > 0 {
                 let what = format!("version {} of pg {} in the log", txn.version(), txn.pg);
                 return Err(StoreError::damaged(what, "the blocks that it wrote are not those of its steps"));
             }
-            apply::encode(&mut batch, &txn, &mut touched, &mut self.trimmed);
-            batches.push(batch);
+            apply::encode_pg(&mut changes, &txn, &mut self.trimmed);
         }
-        Ok(batches)
+        for onode in objects.values().filter(|onode| onode.state.borrow().dirty.window > 0) {
+            onode.encode(&mut changes, usize::MAX);
+        }
+        Ok(changes)
     }
 
     /// How many transactions at the end of a lane may be believed.
@@ -391,11 +398,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    async fn commit(&self, batches: Vec<KvBatch>) -> Result<(), StoreError> {
-        if batches.is_empty() {
-            return Ok(());
-        }
-        Ok(self.whole.index.apply(self.whole.shard, batches, false).await?)
+    async fn commit(&self, changes: KvBatch) -> Result<(), StoreError> {
+        Ok(self.whole.index.apply(self.whole.shard, vec![changes], false).await?)
     }
 
     /// Writes the blocks whose content may be in the log only.

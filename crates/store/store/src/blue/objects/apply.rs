@@ -14,7 +14,7 @@ use crate::BLOCK_BYTES;
 use crate::blue::device::PIECE_BLOCKS;
 use crate::blue::meta::extents::{Entry, PIECE_BYTES};
 use crate::blue::meta::{codec, keys};
-use crate::blue::objects::onode::{Onode, OnodeState, Pin, Recent};
+use crate::blue::objects::onode::{OnodeState, Pin, Recent};
 use crate::blue::objects::reads::Freed;
 use crate::kv::KvBatch;
 
@@ -46,8 +46,8 @@ pub(crate) trait Placer {
 pub(crate) struct Touched {
     pub(crate) pin: Pin,
     pub(crate) existed: bool,
-    /// Pieces of the block map that changed, with repetitions.
-    pieces: SmallVec<[u32; 2]>,
+    /// Its block map changed.
+    pub(crate) remapped: bool,
     /// Blocks written.
     pub(crate) blocks: SmallVec<[u64; 2]>,
     /// The onode's memory changed.
@@ -58,8 +58,10 @@ pub(crate) struct Touched {
 pub(crate) struct Work<P> {
     pub(crate) placer: P,
     pub(crate) freed: Freed,
-    /// Metadata: what is done to omaps so far, in order.
-    pub(crate) batch: KvBatch,
+    /// What is done to omaps, behind what was there.
+    pub(crate) changes: KvBatch,
+    /// Pieces of block maps that had not changed before.
+    pub(crate) pieces: usize,
     /// Number of this transaction.
     number: u64,
 }
@@ -67,27 +69,16 @@ pub(crate) struct Work<P> {
 impl Touched {
     pub(crate) fn new(pin: Pin) -> Touched {
         let existed = pin.state.borrow().exists;
-        Touched { pin, existed, pieces: SmallVec::new(), blocks: SmallVec::new(), resized: false }
-    }
-
-    /// Its block map changed.
-    pub(crate) fn is_remapped(&self) -> bool {
-        !self.pieces.is_empty()
-    }
-
-    fn changed(&mut self, index: u64) {
-        let piece = (index / PIECE_BLOCKS as u64) as u32;
-        if self.pieces.last() != Some(&piece) {
-            self.pieces.push(piece);
-        }
+        Touched { pin, existed, remapped: false, blocks: SmallVec::new(), resized: false }
     }
 }
 
 impl<P: Placer> Work<P> {
-    pub(crate) fn new(placer: P, number: u64) -> Work<P> {
-        Work { placer, freed: Freed::new(), batch: KvBatch::with_capacity(1536), number }
+    pub(crate) fn new(placer: P, changes: KvBatch, number: u64) -> Work<P> {
+        Work { placer, freed: Freed::new(), changes, pieces: 0, number }
     }
 
+    /// Applies a step to an object whose changes are being noted ([`Dirty`](super::dirty::Dirty)).
     pub(crate) fn apply(&mut self, step: &Step, object: &mut Touched, state: &mut OnodeState) {
         state.exists |= step.creates();
         match step {
@@ -151,7 +142,7 @@ impl<P: Placer> Work<P> {
 
     fn change_omap(&mut self, step: &Step, object: &Touched, state: &mut OnodeState) {
         state.omap_changed = Some(self.number);
-        let (oid, batch) = (&*object.pin.key, &mut self.batch);
+        let (oid, batch) = (&*object.pin.key, &mut self.changes);
         match step {
             Step::SetOmap { entries } => entries.iter().for_each(|(key, value)| {
                 batch.put_with(
@@ -175,8 +166,8 @@ impl<P: Placer> Work<P> {
         if std::mem::take(&mut state.meta.has_omap) {
             state.omap_changed = Some(self.number);
             let (start, end) = keys::omap_range(&object.pin.key, &[]);
-            self.batch.delete_range(&start, &end);
-            self.batch.delete(&keys::omap_header(&object.pin.key));
+            self.changes.delete_range(&start, &end);
+            self.changes.delete(&keys::omap_header(&object.pin.key));
         }
     }
 
@@ -247,7 +238,8 @@ impl<P: Placer> Work<P> {
             self.freed.push(old.block());
         }
         object.resized |= old.is_hole() != entry.is_hole();
-        object.changed(index);
+        object.remapped = true;
+        self.pieces += usize::from(state.dirty.piece((index / PIECE_BLOCKS as u64) as u32));
     }
 
     /// Makes bytes `from..to` (within the object) zeros.
@@ -291,13 +283,8 @@ impl<P: Placer> Work<P> {
     }
 }
 
-/// Adds the metadata of a transaction whose changes are applied. `trimmed` remembers how far each PG's log was trimmed.
-pub(crate) fn encode(batch: &mut KvBatch, txn: &Transaction, touched: &mut [Touched], trimmed: &mut Trimmed) {
-    for object in touched {
-        object.pieces.sort_unstable();
-        object.pieces.dedup();
-        encode_object(batch, object);
-    }
+/// Adds what a transaction does to its PG's log and info. `trimmed` remembers how far each PG's log was trimmed.
+pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Trimmed) {
     if let Some(keep_to) = txn.log_rewind_to {
         let (mut start, end) = (keys::log(txn.pg, keep_to), keys::log_range(txn.pg).1);
         start.push(0);
@@ -334,28 +321,6 @@ pub(crate) fn encode(batch: &mut KvBatch, txn: &Transaction, touched: &mut [Touc
         batch.delete_range(&start, &end);
         [keys::PG_INFO, keys::PG_TAIL].iter().for_each(|kind| batch.delete(&keys::pg(*kind, txn.pg)));
         trimmed.remove(&txn.pg);
-    }
-}
-
-fn encode_object(batch: &mut KvBatch, object: &Touched) {
-    let onode: &Onode = &object.pin;
-    let state = onode.state.borrow();
-    if state.exists {
-        batch.put_with(
-            |out| keys::push_onode(out, &onode.key),
-            |out, at| codec::push(out, at, |e| e.put(&state.meta)),
-        );
-    } else if object.existed {
-        batch.delete(&keys::onode(&onode.key));
-    }
-    for &piece in &object.pieces {
-        match state.map.get(piece as usize) {
-            Some(Some(extents)) if !extents.is_empty() => batch.put_with(
-                |out| keys::push_extents(out, &onode.key, piece),
-                |out, at| codec::push_extents(out, at, extents),
-            ),
-            _ => batch.delete(&keys::extents(&onode.key, piece)),
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use carmine_types::ObjectId;
 use crate::blue::device::PIECE_BLOCKS;
 use crate::blue::meta::extents::{Entry, Extents, PIECE_BYTES};
 use crate::blue::meta::keys;
+use crate::blue::objects::dirty::Dirty;
 
 /// A cached object. Shared by the cache, the transactions in flight and the reads that use it.
 pub(crate) struct Onode {
@@ -40,6 +41,8 @@ pub(crate) struct OnodeState {
     /// Number of the last transaction that changed the omap, which is only in the key-value store: until that contains the
     /// transaction, the omap cannot be read.
     pub(crate) omap_changed: Option<u64>,
+    /// What the index is to be told.
+    pub(crate) dirty: Dirty,
 }
 
 /// Content of a block.

@@ -1,8 +1,8 @@
 //! [`CommitLog`]: what all shards share of the log, and the feeder behind it.
 //!
-//! A shard writes its groups into its lane (queue.rs); that is what makes them durable. Some time later they come here:
-//! a task of some shard takes what all shards have, makes one batch of it, and gives it to the key-value store on an alien
-//! thread, with each lane's position and without a sync. When the log is half full, the key-value store is told to write
+//! A shard writes its groups into its lane (queue.rs); that is what makes them durable. Some time later what they changed comes
+//! here (feeding.rs): a task of some shard takes what all shards have, and an alien thread makes one sorted batch of it and
+//! gives that to the key-value store, with each lane's position and without a sync. When the log is half full, the key-value store is told to write
 //! its tables out; then the lanes are trimmed up to the positions that were contained.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crossbeam::queue::SegQueue;
 use crate::blue::device::label::Label;
 use crate::blue::log::lane::LogSpace;
 use crate::blue::log::record::GroupId;
-use crate::blue::meta::index::{MetaIndex, SortedRun};
+use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::{codec, keys};
 use crate::blue::shard::shared;
 use crate::kv::{KvBatch, KvError};
@@ -24,13 +24,13 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Below this much room for the key-value store, writes are refused and only deleting and truncating goes on.
 const KV_FREE_BYTES_MIN: u64 = 64 << 20;
 
-/// A group of a lane that is durable in the log, on its way to the key-value store.
+/// Changes of a lane that are durable in the log, on their way to the key-value store.
 pub(crate) struct FeedGroup {
     /// Whose it is: the lane has the same number.
     pub(crate) shard: ShardId,
+    /// The last group that they are of.
     pub(crate) seq: u64,
-    /// The changes of its transactions, in order, one batch each.
-    pub(crate) batches: Vec<KvBatch>,
+    pub(crate) batch: KvBatch,
 }
 
 /// The log's space, the feeder and its queue.
@@ -179,20 +179,29 @@ impl CommitLog {
     }
 
     /// Applies what lanes have handed over, with their positions.
-    async fn commit(&self, shard: &Shard, batches: &[KvBatch], positions: &Positions) -> Result<(), KvError> {
+    async fn commit(
+        &self,
+        shard: &Shard,
+        mut batches: Vec<KvBatch>,
+        positions: &Positions,
+    ) -> Result<(), KvError> {
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
-        let mut run = SortedRun::of(batches);
+        let mut last = KvBatch::default();
         for (lane, seq) in positions {
-            run.put_with(
+            last.put_with(
                 |out| out.extend_from_slice(&keys::lane(lane.0)),
                 |out, at| codec::push_position(out, at, self.epoch, *seq),
             );
         }
-        let (result, cpu_ns) = self.index.apply_run(shard, run).await;
+        batches.push(last);
+        let (result, cpu_ns) = self.index.apply_sorted(shard, batches).await;
         self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        let result = result.map(|bytes| {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        });
         self.note_failure(&result);
         self.look(shard).await;
         result
@@ -224,9 +233,8 @@ impl CommitLog {
                 continue;
             }
             let (positions, batches) = split(groups);
-            self.bytes.fetch_add(batches.iter().map(|batch| batch.bytes() as u64).sum(), Ordering::Relaxed);
             let start_ns = shard.now_ns();
-            let result = self.commit(shard, &batches, &positions).await;
+            let result = self.commit(shard, batches, &positions).await;
             self.busy_ns.fetch_add(shard.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
             for (to, seq) in positions {
                 if let Some(fed) = self.fed.get(usize::from(to.0)).filter(|_| result.is_ok()) {
@@ -268,7 +276,7 @@ impl CommitLog {
         let mut bytes = 0;
         while bytes < BATCH_BYTES_MAX {
             let Some(group) = self.queue.pop() else { break };
-            bytes += group.batches.iter().map(KvBatch::bytes).sum::<usize>();
+            bytes += group.batch.bytes();
             groups.push(group);
         }
         groups
@@ -276,7 +284,7 @@ impl CommitLog {
 }
 
 /// Runs `f` on shard `to`; at once if that is here.
-fn tell(shard: &Shard, to: ShardId, f: impl FnOnce(&Shard) + Send + 'static) {
+pub(crate) fn tell(shard: &Shard, to: ShardId, f: impl FnOnce(&Shard) + Send + 'static) {
     if to == shard.id() {
         f(shard);
     } else {
@@ -293,7 +301,7 @@ fn split(groups: Vec<FeedGroup>) -> (Positions, Vec<KvBatch>) {
             Some((_, seq)) => *seq = group.seq,
             None => positions.push((group.shard, group.seq)),
         }
-        batches.extend(group.batches);
+        batches.push(group.batch);
     }
     (positions, batches)
 }
@@ -304,10 +312,9 @@ mod tests {
 
     #[test]
     fn positions_are_the_last_of_each_lane() {
-        let group =
-            |shard, seq| FeedGroup { shard: ShardId(shard), seq, batches: vec![KvBatch::default(); 2] };
+        let group = |shard, seq| FeedGroup { shard: ShardId(shard), seq, batch: KvBatch::default() };
         let (positions, batches) = split(vec![group(0, 1), group(1, 7), group(0, 2)]);
         assert_eq!(positions, [(ShardId(0), 2), (ShardId(1), 7)]);
-        assert_eq!(batches.len(), 6);
+        assert_eq!(batches.len(), 3);
     }
 }

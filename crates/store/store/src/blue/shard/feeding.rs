@@ -1,11 +1,10 @@
-//! What happens to groups that are durable in the log: deferred blocks are written to their places, the key-value store is
-//! fed, and the objects may leave the cache.
+//! What happens to what is durable in the log: deferred blocks are written to their places, the key-value store is fed with
+//! whole windows of changes (window.rs), and the objects may leave the cache.
 
 use std::time::Duration;
 
 use carmine_reactor::Group as SchedulingGroup;
 use carmine_types::FlushMode;
-use smallvec::SmallVec;
 
 use crate::blue::device::join::join_all;
 use crate::blue::objects::onode::Pin;
@@ -13,88 +12,69 @@ use crate::blue::objects::reads::Freed;
 use crate::blue::shard::Blue;
 use crate::blue::shard::commit_log::FeedGroup;
 use crate::blue::shard::queue::{Deferred, DeviceWrites};
-use crate::kv::{KvBatch, KvError};
+use crate::blue::shard::window::Changes;
+use crate::kv::KvError;
 use crate::{BLOCK_BYTES, StoreError};
 
-/// Bytes that are fed at once, without waiting for more: what is written again within so much is never written to the
-/// key-value store.
-const FEED_BYTES: usize = 1 << 20;
-/// Time that less than that waits.
-const FEED_DELAY: Duration = Duration::from_millis(20);
-/// Bytes that a shard holds back at most for the key-value store to take; then new transactions wait.
-const HELD_BYTES_MAX: usize = 16 << 20;
+/// Deferred blocks that are written at once, without waiting for more: what is written again within so much is never written
+/// to its place.
+const PLACE_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES;
+/// Time that less than that waits; and time after which a lane that has nothing to write says what is durable.
+const REST_DELAY: Duration = Duration::from_millis(20);
+/// Bytes that a shard holds at most of what the log or the key-value store lacks; then new transactions wait.
+const HELD_BYTES_MAX: usize = 32 << 20;
 /// Deferred writes in flight.
 const PARALLEL: usize = 64;
+/// Keys that are encoded at once, about; then others get their turn.
+const ENCODE_KEYS: usize = 128;
 
-/// A group that is durable in the log and that the feeder was not given.
-pub(crate) struct Unfed {
-    seq: u64,
-    batches: Vec<KvBatch>,
-    deferred: Vec<Deferred>,
-    held: Handed,
-}
-
-/// What is kept for a group until the key-value store contains it.
+/// What is kept of a window until the key-value store contains it.
 pub(crate) struct Handed {
+    /// Its last group.
     seq: u64,
-    txns: u64,
+    /// The first transaction behind it.
+    end: u64,
     bytes: usize,
     /// The objects cannot be loaded from there yet, so they stay in the cache, …
-    pins: Vec<Pin>,
+    objects: Vec<Pin>,
     /// … and listings need to know of them.
     existence: Vec<Box<[u8]>>,
 }
 
-impl Unfed {
-    pub(crate) fn new(seq: u64) -> Unfed {
-        let held = Handed { seq, txns: 0, bytes: 0, pins: Vec::new(), existence: Vec::new() };
-        Unfed { seq, batches: Vec::new(), deferred: Vec::new(), held }
-    }
-
-    /// Adds a transaction, of so many bytes in the log.
-    pub(crate) fn push(
-        &mut self,
-        batch: KvBatch,
-        deferred: Deferred,
-        pins: SmallVec<[Pin; 1]>,
-        existence: Vec<Box<[u8]>>,
-        bytes: usize,
-    ) {
-        self.batches.push(batch);
-        if !deferred.writes.is_empty() {
-            self.deferred.push(deferred);
-        }
-        self.held.pins.extend(pins);
-        self.held.existence.extend(existence);
-        self.held.txns += 1;
-        self.held.bytes += bytes;
-    }
-}
-
 impl Blue {
-    /// Feeds a group in a moment, or with those before it now if they are many.
-    pub(crate) fn feed_later(&self, group: Unfed) {
+    /// Groups up to `seq` are durable: what is to follow follows now if it is much or ends a window, or in a moment.
+    pub(crate) fn feed_later(&self, seq: u64) {
         let mut queue = self.queue.borrow_mut();
-        queue.unfed.push_back(group);
-        let many = queue.unfed.iter().map(|group| group.held.bytes).sum::<usize>() >= FEED_BYTES;
-        let wait = !many && !queue.feeding && !queue.feed_waits;
-        queue.feed_waits |= wait;
+        let base = queue.base;
+        let now = queue.windows.durable(base, seq) || queue.unplaced_blocks >= PLACE_BLOCKS;
+        let wait = !std::mem::replace(&mut queue.rest_waits, true);
         drop(queue);
-        if many {
+        if now {
             self.start_feeding();
-        } else if wait && let Some(store) = self.rc() {
-            self.shard.spawn(SchedulingGroup::Client, "blue-feed-later", async move {
-                store.shard.sleep(FEED_DELAY).await;
-                store.queue.borrow_mut().feed_waits = false;
+        }
+        if wait && let Some(store) = self.rc() {
+            self.shard.spawn(SchedulingGroup::Client, "blue-rest", async move {
+                store.shard.sleep(REST_DELAY).await;
+                store.queue.borrow_mut().rest_waits = false;
                 store.start_feeding();
+                if store.queue.borrow().records.is_empty() {
+                    store.mark_soon();
+                }
             });
         }
     }
 
-    /// Hands all durable groups to the feeder.
+    /// Lets the key-value store have all that was submitted so far, as soon as it is durable.
+    pub(crate) fn feed_now(&self) {
+        self.queue.borrow_mut().close_window();
+        self.start_feeding();
+    }
+
+    /// Writes deferred blocks, and hands durable windows to the feeder.
     pub(crate) fn start_feeding(&self) {
         let mut queue = self.queue.borrow_mut();
-        if queue.unfed.is_empty() || std::mem::replace(&mut queue.feeding, true) {
+        let any = !queue.unplaced.is_empty() || queue.windows.feedable(queue.durable_seq).is_some();
+        if !any || std::mem::replace(&mut queue.feeding, true) {
             return;
         }
         drop(queue);
@@ -107,22 +87,46 @@ impl Blue {
 
     async fn run_feed(&self) {
         while !self.has_failed() {
-            let mut groups = std::mem::take(&mut self.queue.borrow_mut().unfed);
-            if groups.is_empty() {
-                return;
-            }
-            let deferred = groups.iter_mut().flat_map(|group| std::mem::take(&mut group.deferred)).collect();
+            let (deferred, durable) = {
+                let mut queue = self.queue.borrow_mut();
+                queue.unplaced_blocks = 0;
+                (std::mem::take(&mut queue.unplaced), queue.durable_seq)
+            };
+            let idle = deferred.is_empty();
             // What the key-value store contains is not replayed, so all of it has to be in its place before.
-            if self.write_deferred(deferred).await.is_err() {
+            if self.write_deferred(deferred).await.is_err() || self.has_failed() {
                 return;
             }
-            for group in groups {
-                let Unfed { seq, batches, held, .. } = group;
-                self.queue.borrow_mut().handed.push_back(held);
-                let seq = seq + u64::from(cfg!(carmine_mutation = "feed_ahead"));
-                let group = FeedGroup { shard: self.shard.id(), seq, batches };
-                self.shared.log().feed(&self.shard, self.shared.instance(), group);
+            let window = self.queue.borrow().windows.feedable(durable);
+            match window {
+                Some((number, seq)) => self.feed_window(number, seq).await,
+                None if idle => return,
+                None => {}
             }
+        }
+    }
+
+    /// Hands the oldest window to the feeder; group `seq` is the last of it.
+    async fn feed_window(&self, number: u64, seq: u64) {
+        self.encode_window(number).await;
+        let Some((end, changes)) = self.queue.borrow_mut().windows.pop() else { return };
+        let Changes { batch, objects, existence, bytes } = changes;
+        self.queue.borrow_mut().handed.push_back(Handed { seq, end, bytes, objects, existence });
+        let seq = seq + u64::from(cfg!(carmine_mutation = "feed_ahead"));
+        let group = FeedGroup { shard: self.shard.id(), seq, batch };
+        self.shared.log().feed(&self.shard, self.shared.instance(), group);
+    }
+
+    /// Encodes the objects of a closed window, a few at a time.
+    pub(crate) async fn encode_window(&self, number: u64) {
+        let mut at = 0;
+        loop {
+            let next = self.queue.borrow_mut().windows.encode(number, at, ENCODE_KEYS);
+            match next {
+                Some(next) => at = next,
+                None => return,
+            }
+            self.shard.yield_now().await;
         }
     }
 
@@ -131,8 +135,9 @@ impl Blue {
         if deferred.is_empty() {
             return Ok(());
         }
-        let (mut writes, mut written) = (Vec::new(), Vec::new());
+        let (mut writes, mut written, mut bytes) = (Vec::new(), Vec::new(), 0);
         for part in deferred {
+            bytes += part.held_bytes();
             let queue = self.queue.borrow();
             let dead = |block: u64| queue.deferred.get(&block) == Some(&true);
             let wanted = |blocks: u64, count: u64| !(blocks..blocks + count).all(dead);
@@ -170,15 +175,22 @@ impl Blue {
             }
         }
         self.release(free);
+        self.queue.borrow_mut().held_bytes -= bytes;
         Ok(())
     }
 
-    /// From now on these blocks are written late.
-    pub(crate) fn note_deferred(&self, deferred: &Deferred) {
+    /// Only the log has these blocks for now.
+    pub(crate) fn note_deferred(&self, deferred: Deferred) {
+        if deferred.writes.is_empty() {
+            return;
+        }
         let mut queue = self.queue.borrow_mut();
         for write in &deferred.writes.0 {
             queue.deferred.extend((write.block..write.block + write.blocks).map(|block| (block, false)));
         }
+        queue.held_bytes += deferred.held_bytes();
+        queue.unplaced_blocks += deferred.writes.blocks();
+        queue.unplaced.push(deferred);
     }
 
     /// Keeps those of the freed blocks back that are still to be written.
@@ -207,16 +219,13 @@ impl Blue {
             "the index contains group {seq}, and the log is durable up to {durable} only"
         );
         loop {
-            let group = self.queue.borrow_mut().handed.pop_front_if(|group| group.seq <= seq);
-            let Some(group) = group else { break };
-            self.settle_existence(group.existence);
-            drop(group.pins);
+            let window = self.queue.borrow_mut().handed.pop_front_if(|window| window.seq <= seq);
+            let Some(window) = window else { break };
+            self.settle_existence(window.existence);
+            drop(window.objects);
             let mut queue = self.queue.borrow_mut();
-            queue.fed += group.txns;
-            queue.held_bytes -= group.bytes;
-        }
-        if self.queue.borrow().is_idle() {
-            self.mark_soon();
+            queue.fed = window.end;
+            queue.held_bytes -= window.bytes;
         }
         self.progress.notify_all();
     }
@@ -245,7 +254,7 @@ impl Blue {
     pub(crate) async fn feed_all(&self) -> Result<(), StoreError> {
         self.sync().await?;
         let until = self.queue.borrow().base;
-        self.start_feeding();
+        self.feed_now();
         self.wait_until(|queue| queue.fed >= until).await
     }
 
@@ -255,7 +264,7 @@ impl Blue {
             return Ok(());
         }
         self.count(|stats| stats.held_back += 1);
-        self.start_feeding();
+        self.feed_now();
         Box::pin(self.wait_until(|queue| queue.held_bytes <= HELD_BYTES_MAX)).await
     }
 }

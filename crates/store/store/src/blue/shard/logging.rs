@@ -6,8 +6,9 @@ use carmine_reactor::{Bytes, Group as SchedulingGroup};
 use smallvec::SmallVec;
 
 use crate::blue::log::record::{GroupHeader, HEADER_BYTES, Known, Out};
-use crate::blue::shard::Blue;
 use crate::blue::shard::queue::{InFlight, Queue};
+use crate::blue::shard::window::Changes;
+use crate::blue::shard::{Blue, shared};
 use crate::{BLOCK_BYTES, StoreError};
 
 /// Bytes of the largest group: the largest buffer of the arena.
@@ -65,15 +66,16 @@ impl Blue {
     /// Encodes what waits for a group, as far as it fits into one.
     fn next_step(&self) -> NextWrite {
         let queue = self.queue.borrow();
-        let waiting = queue.records.range((queue.grouped - queue.base) as usize..);
+        let end = queue.windows.end_of(queue.grouped).min(queue.next());
+        let waiting = queue.records.range((queue.grouped - queue.base) as usize..(end - queue.base) as usize);
         let max = self.group_bytes_max();
         let (mut bytes, mut txns) = (HEADER_BYTES, 0);
         for record in waiting.clone() {
+            if record.around {
+                return NextWrite::Around(queue.grouped);
+            }
             let more = record.log_bytes();
             if bytes + more > max {
-                if txns == 0 {
-                    return NextWrite::Around(queue.grouped);
-                }
                 break;
             }
             bytes += more;
@@ -141,7 +143,7 @@ impl Blue {
         let (known, alone) = {
             let mut queue = self.queue.borrow_mut();
             queue.told = self.known(&queue);
-            (queue.told, enter_group(&mut queue, seq, txns))
+            (queue.told, enter_group(&mut queue, seq, txns, blocks))
         };
         GroupHeader::seal(id, known, txns as u32, bytes - HEADER_BYTES, &mut group);
         let durable = self.write_durably(alone);
@@ -188,9 +190,9 @@ impl Blue {
             if self.has_failed() {
                 return None;
             }
-            // Whatever shard holds the segments: it feeds within a moment, and this makes it durable.
+            // Whatever shard holds the segments: it feeds what it has, and this makes it durable.
             self.count(|stats| stats.log_waits += 1);
-            self.start_feeding();
+            shared::feed_everywhere(&self.shard, self.shared.instance());
             log.trim(&self.shard, self.shared.instance());
             self.shard.sleep(ROOM_POLL).await;
         }
@@ -198,13 +200,16 @@ impl Blue {
 
     /// Commits a transaction that is too large for the log straight to the key-value store, behind all before it.
     async fn commit_around(&self, number: u64) -> Result<(), StoreError> {
-        self.start_feeding();
+        self.feed_now();
         self.wait_until(|queue| queue.fed >= number).await?;
         let written = |queue: &Queue| queue.records.front().is_none_or(|record| record.progress.written);
         self.wait_until(written).await?;
         self.flush_device().await?;
-        let batch = self.queue.borrow_mut().get(number).map(|record| record.batch.clone());
-        let Some(batch) = batch else { return Ok(()) };
+        let window = self.queue.borrow().windows.around();
+        let Some(window) = window else { return Err(StoreError::failed("a transaction has no window")) };
+        self.encode_window(window).await;
+        let Some((_, changes)) = self.queue.borrow_mut().windows.pop() else { return Ok(()) };
+        let Changes { batch, objects, existence, bytes } = changes;
         let log = std::sync::Arc::clone(self.shared.log());
         log.commit_durably(&self.shard, batch).await?;
         self.count(|stats| stats.around_log += 1);
@@ -215,34 +220,37 @@ impl Blue {
                 queue.base += 1;
                 queue.grouped += 1;
                 queue.fed += 1;
-                queue.held_bytes -= record.held_bytes();
+                queue.held_bytes -= record.log_bytes() + bytes;
             }
             record
         };
         if let Some(mut record) = record {
             self.release(std::mem::take(&mut record.freed));
-            self.settle_existence(record.existence);
-            drop(record.pins);
             let _ = record.reply.send(Ok(())); // the caller may not be interested
         }
+        self.settle_existence(existence);
+        drop(objects);
         self.progress.notify_all();
         Ok(())
     }
 }
 
 /// Puts the oldest transactions that are in no group into this one. True if it is all that is in flight.
-fn enter_group(queue: &mut Queue, seq: u64, txns: u64) -> bool {
+fn enter_group(queue: &mut Queue, seq: u64, txns: u64, blocks: u64) -> bool {
     let mut group = InFlight { seq, txns, logged: false, outstanding: 0, flush: 0 };
     let mut alone = queue.groups.is_empty() && txns == 1;
+    let (first, mut most) = (queue.grouped, 0);
     for _ in 0..txns {
         let number = queue.grouped;
         queue.grouped += 1;
         let Some(record) = queue.get(number) else { continue };
         record.progress.group = Some(seq);
         alone &= record.progress.alone;
+        most += record.log_blocks;
         group.outstanding += u64::from(!record.progress.written);
         group.flush = group.flush.max(record.progress.flush);
     }
+    queue.windows.logged(first, blocks, most);
     queue.groups.push_back(group);
     alone
 }

@@ -12,6 +12,7 @@ mod read;
 mod readahead;
 pub(crate) mod shared;
 mod submit;
+mod window;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +34,7 @@ use discard::Discards;
 use queue::Queue;
 use readahead::Readahead;
 use shared::BlueShared;
+use window::Windows;
 
 /// Bytes of zeros at hand for holes.
 const ZEROS_BYTES: usize = 64 << 10;
@@ -59,7 +61,7 @@ pub(crate) struct Blue {
     reads: Rc<Reads>,
     /// Freed blocks that are to be discarded; `None`: they may be taken again at once.
     discards: Option<Discards>,
-    /// Objects (by the naming part of their keys) created or removed by transactions that are not durable yet.
+    /// Objects (by the naming part of their keys) created or removed by transactions that the key-value store lacks.
     existence: RefCell<BTreeMap<Box<[u8]>, Existence>>,
     /// How far each PG's log is trimmed, as far as this shard knows.
     trimmed: RefCell<Trimmed>,
@@ -70,7 +72,7 @@ pub(crate) struct Blue {
     zeros: Bytes,
 }
 
-/// What uncommitted transactions made of an object's existence.
+/// What transactions that the key-value store lacks made of an object's existence.
 #[derive(Clone, Copy)]
 struct Existence {
     exists: bool,
@@ -86,6 +88,8 @@ impl Blue {
             let why = format!("its log is too small for {} reactors: take {lanes} at most", shard.shards());
             return Err(StoreError::unusable(shared.path(), why));
         }
+        let area = shared.label().log();
+        let log_blocks = u64::from(area.segments) * u64::from(area.segment_blocks);
         let file = Device::open(shard, shared.place(), false).await?;
         let log_file = match shared.wal() {
             Some(place) => Some(Device::open(shard, place, false).await?),
@@ -105,7 +109,7 @@ impl Blue {
             readahead: Readahead::new(options.readahead_bytes),
             loading: RefCell::default(),
             lease: RefCell::default(),
-            queue: RefCell::default(),
+            queue: RefCell::new(Queue::new(Windows::new(log_blocks, shard.shards()))),
             progress: Notify::new(),
             reads: Rc::default(),
             discards: shared.options().discard.then(|| Discards::new(shared.space())),

@@ -71,7 +71,7 @@ impl Blue {
         }
         if let Some(number) = changed {
             self.wait_until(|queue| queue.base > number).await?;
-            self.start_feeding();
+            self.feed_now();
             self.wait_until(|queue| queue.fed > number).await?;
         }
         Ok(Some(pin))

@@ -14,10 +14,11 @@ use crate::blue::device::IO_BLOCKS_MAX;
 use crate::blue::device::join::{join, join_all};
 use crate::blue::log::lane::Lane;
 use crate::blue::log::record::{Known, TxnParts, txn_bytes};
-use crate::blue::objects::onode::{Onode, Pin};
+use crate::blue::objects::onode::Onode;
 use crate::blue::objects::reads::Freed;
 use crate::blue::shard::Blue;
-use crate::blue::shard::feeding::{Handed, Unfed};
+use crate::blue::shard::feeding::Handed;
+use crate::blue::shard::window::Windows;
 use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, StoreError};
 
@@ -74,20 +75,26 @@ pub(crate) struct Deferred {
     pub(crate) written: Written,
 }
 
+impl Deferred {
+    /// Bytes in memory until they are in their places.
+    pub(crate) fn held_bytes(&self) -> usize {
+        (self.writes.blocks() * BLOCK_BYTES) as usize
+    }
+}
+
 /// A transaction that is not durable yet.
 pub(crate) struct Record {
     /// The transaction, encoded, for the log.
     pub(crate) encoded: Bytes,
-    /// Its metadata, for the key-value store.
-    pub(crate) batch: KvBatch,
     /// Blocks that it writes beside the log, with their checksums.
     pub(crate) writes: SmallVec<[(u64, u32); 1]>,
     pub(crate) deferred: Deferred,
     /// Blocks that nothing points to once it is durable.
     pub(crate) freed: Freed,
-    pub(crate) pins: SmallVec<[Pin; 1]>,
-    /// Objects that it created or removed.
-    pub(crate) existence: Vec<Box<[u8]>>,
+    /// Blocks of the log that it was counted for.
+    pub(crate) log_blocks: u64,
+    /// It fits into no group.
+    pub(crate) around: bool,
     pub(crate) reply: oneshot::Sender<Result<(), StoreError>>,
     pub(crate) progress: Progress,
 }
@@ -110,11 +117,6 @@ impl Record {
     pub(crate) fn log_bytes(&self) -> usize {
         let image_blocks = self.deferred.writes.blocks() as usize;
         txn_bytes(self.encoded.len(), self.writes.len(), image_blocks, self.freed.len())
-    }
-
-    /// Bytes that are held back until the key-value store contains it.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.batch.bytes() + self.log_bytes()
     }
 
     /// What goes into the log; `images` borrows from the record, too.
@@ -142,7 +144,7 @@ impl InFlight {
     }
 }
 
-/// The transactions of a shard, oldest first: those that only the key-value store lacks; in the log; and not yet there.
+/// The transactions of a shard, oldest first: what only the key-value store lacks of them; in the log; and not yet there.
 #[derive(Default)]
 pub(crate) struct Queue {
     /// Not durable.
@@ -169,31 +171,53 @@ pub(crate) struct Queue {
     flushing: bool,
     /// Data was written that no flush covers which was begun.
     pub(crate) unflushed_data: bool,
-    /// Durable groups that the feeder was not given.
-    pub(crate) unfed: VecDeque<Unfed>,
+    /// Changes that the feeder was not given.
+    pub(crate) windows: Windows,
     /// Those that it was given.
     pub(crate) handed: VecDeque<Handed>,
     /// Number of the first transaction that the key-value store lacks.
     pub(crate) fed: u64,
-    /// A task is there that hands groups to the feeder.
+    /// Blocks that only the log has, of durable groups, …
+    pub(crate) unplaced: Vec<Deferred>,
+    /// … and their number.
+    pub(crate) unplaced_blocks: u64,
+    /// A task is there that writes those to their places and hands windows to the feeder.
     pub(crate) feeding: bool,
-    /// A task is there that will begin to.
-    pub(crate) feed_waits: bool,
-    /// Bytes of all transactions that the key-value store lacks.
+    /// A task is there that will look whether the lane rests.
+    pub(crate) rest_waits: bool,
+    /// Bytes of all that the log or the key-value store lacks.
     pub(crate) held_bytes: usize,
     /// Blocks that the log has, but not their place; `true` if nothing points to them any more.
     pub(crate) deferred: HashMap<u64, bool, FixedState>,
 }
 
 impl Queue {
+    pub(crate) fn new(windows: Windows) -> Queue {
+        Queue { windows, ..Queue::default() }
+    }
+
     /// Transactions that are not durable.
     pub(crate) fn len(&self) -> u64 {
         self.records.len() as u64
     }
 
-    /// Nothing is on its way, neither into the log nor to the key-value store.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.records.is_empty() && self.unfed.is_empty() && self.handed.is_empty()
+    /// Ends the open window of changes with the last transaction.
+    pub(crate) fn close_window(&mut self) {
+        let group = self.records.is_empty().then_some(self.durable_seq);
+        self.windows.close(self.next(), group);
+    }
+
+    /// A transaction that is applied enters the open window.
+    pub(crate) fn enter_window(
+        &mut self,
+        changes: (KvBatch, usize),
+        pieces: usize,
+        existence: Vec<Box<[u8]>>,
+        log: (u64, bool),
+    ) {
+        let bytes_before = self.windows.open_bytes();
+        self.windows.enter(changes, pieces, existence, log);
+        self.held_bytes += self.windows.open_bytes() - bytes_before;
     }
 
     /// Number of the next transaction.
@@ -250,7 +274,7 @@ impl Blue {
             // are more, one flush for many costs less.
             let alone = idle && writes.0.len() <= 1;
             record.progress.alone = alone;
-            queue.held_bytes += record.held_bytes();
+            queue.held_bytes += record.log_bytes();
             queue.records.push_back(record);
             (queue.next() - 1, alone)
         };
@@ -401,7 +425,6 @@ impl Blue {
             assert!(group.is_written() && group.flush <= flush_done, "group {} is not durable", group.seq);
             assert!(group.seq == last + 1, "group {} is answered for after group {last}", group.seq);
         }
-        let mut unfed = Unfed::new(group.seq);
         for _ in 0..group.txns {
             let record = {
                 let mut queue = self.queue.borrow_mut();
@@ -411,13 +434,12 @@ impl Blue {
                 record
             };
             let Some(mut record) = record else { break };
-            let bytes = record.held_bytes();
-            self.note_deferred(&record.deferred);
+            self.queue.borrow_mut().held_bytes -= record.log_bytes();
+            self.note_deferred(std::mem::take(&mut record.deferred));
             self.release(std::mem::take(&mut record.freed));
             let _ = record.reply.send(Ok(())); // the caller may not be interested
-            unfed.push(record.batch, record.deferred, record.pins, record.existence, bytes);
         }
-        self.feed_later(unfed);
+        self.feed_later(group.seq);
         self.progress.notify_all();
     }
 

@@ -14,7 +14,7 @@ use crate::blue::device::space::Space;
 use crate::blue::log::scan::ReplayReport;
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::shard::Blue;
-use crate::blue::shard::commit_log::CommitLog;
+use crate::blue::shard::commit_log::{CommitLog, tell};
 use crate::{BLOCK_BYTES, KvError, Label, StatFs, StoreError};
 
 carmine_types::defaults! {
@@ -205,6 +205,17 @@ impl Stores {
     pub(crate) fn release_device(&self, instance: usize) {
         let gone: Vec<_> = self.devices.borrow_mut().extract_if(.., |(id, _)| *id == instance).collect();
         drop(gone);
+    }
+}
+
+/// Lets all shards feed the key-value store with what they have.
+pub(crate) fn feed_everywhere(shard: &Shard, instance: usize) {
+    for to in (0..shard.shards()).map(ShardId) {
+        tell(shard, to, move |shard| {
+            if let Some(store) = stores(shard).get(instance) {
+                store.feed_now();
+            }
+        });
     }
 }
 

@@ -8,13 +8,14 @@ use carmine_reactor::{Buf, Bytes, Payload};
 use carmine_types::{ObjectId, crc32c};
 use smallvec::SmallVec;
 
-use crate::blue::device::IO_BLOCKS_MAX;
 use crate::blue::device::space::{Run, Runs};
-use crate::blue::log::record::txn_bytes;
-use crate::blue::objects::apply::{Placed, PlacedList, Placer, Touched, Work, encode, needs};
+use crate::blue::device::{IO_BLOCKS_MAX, PIECE_BLOCKS};
+use crate::blue::log::record::{HEADER_BYTES, txn_bytes};
+use crate::blue::objects::apply::{Placed, PlacedList, Placer, Touched, Work, encode_pg, needs};
 use crate::blue::objects::onode::Pin;
 use crate::blue::shard::queue::{Deferred, DeviceWrites, Progress, Record, Written};
 use crate::blue::shard::{Blue, Existence};
+use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, Commit, StoreError};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -30,6 +31,8 @@ struct Admitted {
     /// The place in `touched` of each change's object.
     places: SmallVec<[usize; 1]>,
     runs: Runs,
+    /// Bytes that it takes in the log, at most.
+    log_bytes: usize,
 }
 
 impl Blue {
@@ -47,7 +50,7 @@ impl Blue {
     /// Checks everything that could refuse the transaction and takes the space that it needs. Changes nothing else.
     fn admit(&self, txn: &Sealed) -> Result<Admitted, StoreError> {
         let (mut touched, mut places) = (TouchedList::new(), SmallVec::new());
-        let (mut blocks, mut reserve) = (0, true);
+        let (mut blocks, mut reserve, mut freed) = (0, true, 0);
         for change in &txn.changes {
             let oid = &*change.oid;
             check_names(oid)?;
@@ -68,6 +71,10 @@ impl Blue {
                 if !state.is_loaded(&needs.map) || !needs.edges.into_iter().flatten().all(at_hand) {
                     return Err(StoreError::NotPrepared(oid.clone()));
                 }
+                // Of what the object has, or got just now.
+                let has = (state.map.len() * PIECE_BLOCKS) as u64 + blocks + needs.blocks;
+                let (first, end) = (needs.map.start / BLOCK_BYTES, needs.map.end.div_ceil(BLOCK_BYTES));
+                freed += has.min(end - first);
                 blocks += needs.blocks;
                 reserve &= needs.blocks == 0 || needs.reserve;
             }
@@ -75,7 +82,8 @@ impl Blue {
         for entry in &txn.log {
             check_names(&entry.oid)?;
         }
-        Ok(Admitted { touched, places, runs: self.allocate(blocks, reserve)? })
+        let log_bytes = self.log_bytes_max(txn, blocks as usize, freed as usize);
+        Ok(Admitted { touched, places, runs: self.allocate(blocks, reserve)?, log_bytes })
     }
 
     /// The place of an object in the list.
@@ -110,10 +118,14 @@ impl Blue {
     }
 
     fn apply(&self, txn: Sealed, admitted: Admitted) -> Commit {
-        let Admitted { mut touched, places, runs } = admitted;
+        let Admitted { mut touched, places, runs, log_bytes } = admitted;
         self.count(|stats| stats.txns += 1);
+        let around = HEADER_BYTES + log_bytes > self.group_bytes_max();
+        let log_blocks = (HEADER_BYTES + log_bytes).div_ceil(BLOCK) as u64;
+        let changes = self.begin_changes(&touched, log_blocks, around);
+        let bytes_before = changes.bytes();
         let placer = Allocated { store: self, runs, writes: DeviceWrites::default(), crcs: SmallVec::new() };
-        let mut work = Work::new(placer, self.queue.borrow().next());
+        let mut work = Work::new(placer, changes, self.queue.borrow().next());
         for (change, place) in txn.changes.iter().zip(places) {
             if let Some(object) = touched.get_mut(place) {
                 let onode = Rc::clone(&object.pin);
@@ -121,19 +133,20 @@ impl Blue {
                 change.steps.iter().for_each(|step| work.apply(step, object, &mut state));
             }
         }
-        let Work { placer, freed, mut batch, .. } = work;
+        let Work { placer, freed, mut changes, pieces, .. } = work;
         let Allocated { runs, mut writes, mut crcs, .. } = placer;
         for run in runs {
             (run.start..run.start + run.blocks).for_each(|block| self.shared.space().free(block));
         }
-        for object in touched.iter().filter(|object| object.is_remapped()) {
+        for object in touched.iter().filter(|object| object.remapped) {
             self.readahead.forget(&object.pin);
         }
         freed.iter().for_each(|block| self.forget_content(*block));
-        encode(&mut batch, &txn, &mut touched, &mut self.trimmed.borrow_mut());
+        encode_pg(&mut changes, &txn, &mut self.trimmed.borrow_mut());
+        let bytes = changes.bytes() - bytes_before;
         let existence = self.note_existence(&touched);
+        self.queue.borrow_mut().enter_window((changes, bytes), pieces, existence, (log_blocks, around));
         let mut written = Written::new();
-        let mut pins = SmallVec::new();
         for object in touched {
             if object.resized {
                 self.cache.borrow_mut().recount(&object.pin.oid);
@@ -141,7 +154,6 @@ impl Blue {
             if !object.blocks.is_empty() {
                 written.push((Rc::clone(&object.pin), object.blocks));
             }
-            pins.push(object.pin);
         }
         let mut deferred = Deferred::default();
         if self.defers(&txn, &writes) {
@@ -154,17 +166,48 @@ impl Blue {
         let progress = Progress::default();
         let record = Record {
             encoded: txn.encoded().clone(),
-            batch,
             writes: crcs,
             deferred,
             freed,
-            pins,
-            existence,
+            log_blocks,
+            around,
             reply,
             progress,
         };
+        assert!(record.log_bytes() <= log_bytes, "a transaction takes more of the log than was counted");
         self.enqueue(record, writes, written);
         Commit::pending(receiver)
+    }
+
+    /// Bytes that a transaction takes in the log at most, if it writes and frees so many blocks.
+    fn log_bytes_max(&self, txn: &Sealed, blocks: usize, freed: usize) -> usize {
+        let txn_len = txn.encoded().len();
+        let beside = txn_bytes(txn_len, blocks, 0, freed);
+        if blocks == 0 || txn.data_bytes() >= self.shared.prefer_deferred_bytes() {
+            return beside;
+        }
+        // See `defers`.
+        let images = txn_bytes(txn_len, 0, blocks, 0).min(self.group_bytes_max() / DEFERRED_PART);
+        beside.max(images + txn_bytes(0, 0, 0, freed))
+    }
+
+    /// Makes the open window ready for a transaction that takes so many blocks of the log: a new one if this one is full or
+    /// the transaction goes around the log. Notes that the objects are about to change; gives the window's batch.
+    fn begin_changes(&self, touched: &TouchedList, log_blocks: u64, around: bool) -> KvBatch {
+        let mut queue = self.queue.borrow_mut();
+        let full = around || queue.windows.is_full_for(log_blocks);
+        if full {
+            queue.close_window();
+        }
+        let bytes_before = queue.windows.open_bytes();
+        touched.iter().for_each(|object| queue.windows.touch(&object.pin));
+        queue.held_bytes += queue.windows.open_bytes() - bytes_before;
+        let batch = queue.windows.take_batch();
+        drop(queue);
+        if full {
+            self.start_feeding();
+        }
+        batch
     }
 
     /// The transaction's blocks go into the log first, and to their places later.
