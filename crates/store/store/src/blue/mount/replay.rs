@@ -307,7 +307,7 @@ impl Replay<'_> {
         let mut changes = KvBatch::default();
         for (placed, txn) in txns {
             let placer = Replayed { placed: placed.into_iter(), is_short: false };
-            let mut work = Work::new(placer, std::mem::take(&mut changes), 0);
+            let mut work = Work::new(placer, std::mem::take(&mut changes));
             let mut touched: Vec<Touched> = Vec::new();
             for change in &txn.changes {
                 let Some(onode) = objects.get(&change.oid) else { continue };

@@ -62,8 +62,6 @@ pub(crate) struct Work<P> {
     pub(crate) changes: KvBatch,
     /// Pieces of block maps that had not changed before.
     pub(crate) pieces: usize,
-    /// Number of this transaction.
-    number: u64,
 }
 
 impl Touched {
@@ -74,8 +72,8 @@ impl Touched {
 }
 
 impl<P: Placer> Work<P> {
-    pub(crate) fn new(placer: P, changes: KvBatch, number: u64) -> Work<P> {
-        Work { placer, freed: Freed::new(), changes, pieces: 0, number }
+    pub(crate) fn new(placer: P, changes: KvBatch) -> Work<P> {
+        Work { placer, freed: Freed::new(), changes, pieces: 0 }
     }
 
     /// Applies a step to an object whose changes are being noted ([`Dirty`](super::dirty::Dirty)).
@@ -141,7 +139,7 @@ impl<P: Placer> Work<P> {
     }
 
     fn change_omap(&mut self, step: &Step, object: &Touched, state: &mut OnodeState) {
-        state.omap_changed = Some(self.number);
+        state.omap.change(state.dirty.window, step);
         let (oid, batch) = (&*object.pin.key, &mut self.changes);
         match step {
             Step::SetOmap { entries } => entries.iter().for_each(|(key, value)| {
@@ -164,7 +162,7 @@ impl<P: Placer> Work<P> {
 
     fn clear_omap(&mut self, object: &Touched, state: &mut OnodeState) {
         if std::mem::take(&mut state.meta.has_omap) {
-            state.omap_changed = Some(self.number);
+            state.omap.change(state.dirty.window, &Step::ClearOmap);
             let (start, end) = keys::omap_range(&object.pin.key, &[]);
             self.changes.delete_range(&start, &end);
             self.changes.delete(&keys::omap_header(&object.pin.key));

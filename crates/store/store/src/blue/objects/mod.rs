@@ -4,5 +4,6 @@ pub(crate) mod apply;
 pub(crate) mod cache;
 pub(crate) mod dirty;
 pub(crate) mod fetch;
+pub(crate) mod omap;
 pub(crate) mod onode;
 pub(crate) mod reads;

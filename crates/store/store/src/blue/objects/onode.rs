@@ -13,6 +13,7 @@ use crate::blue::device::PIECE_BLOCKS;
 use crate::blue::meta::extents::{Entry, Extents, PIECE_BYTES};
 use crate::blue::meta::keys;
 use crate::blue::objects::dirty::Dirty;
+use crate::blue::objects::omap::OmapOverlay;
 
 /// A cached object. Shared by the cache, the transactions in flight and the reads that use it.
 pub(crate) struct Onode {
@@ -38,9 +39,8 @@ pub(crate) struct OnodeState {
     pub(crate) map: Vec<Option<Extents>>,
     /// Contents of blocks that are not on the device yet, or that a preparation read.
     pub(crate) recent: BTreeMap<u64, Recent>,
-    /// Number of the last transaction that changed the omap, which is only in the key-value store: until that contains the
-    /// transaction, the omap cannot be read.
-    pub(crate) omap_changed: Option<u64>,
+    /// What the index lacks of the omap, which is read there.
+    pub(crate) omap: OmapOverlay,
     /// What the index is to be told.
     pub(crate) dirty: Dirty,
 }

@@ -30,6 +30,7 @@ const ENCODE_KEYS: usize = 128;
 
 /// What is kept of a window until the key-value store contains it.
 pub(crate) struct Handed {
+    number: u64,
     /// Its last group.
     seq: u64,
     /// The first transaction behind it.
@@ -111,7 +112,7 @@ impl Blue {
         self.encode_window(number).await;
         let Some((end, changes)) = self.queue.borrow_mut().windows.pop() else { return };
         let Changes { batch, objects, existence, bytes } = changes;
-        self.queue.borrow_mut().handed.push_back(Handed { seq, end, bytes, objects, existence });
+        self.queue.borrow_mut().handed.push_back(Handed { number, seq, end, bytes, objects, existence });
         let seq = seq + u64::from(cfg!(carmine_mutation = "feed_ahead"));
         let group = FeedGroup { shard: self.shard.id(), seq, batch };
         self.shared.log().feed(&self.shard, self.shared.instance(), group);
@@ -222,6 +223,7 @@ impl Blue {
             let window = self.queue.borrow_mut().handed.pop_front_if(|window| window.seq <= seq);
             let Some(window) = window else { break };
             self.settle_existence(window.existence);
+            settle_omaps(&window.objects, window.number);
             drop(window.objects);
             let mut queue = self.queue.borrow_mut();
             queue.fed = window.end;
@@ -266,5 +268,12 @@ impl Blue {
         self.count(|stats| stats.held_back += 1);
         self.feed_now();
         Box::pin(self.wait_until(|queue| queue.held_bytes <= HELD_BYTES_MAX)).await
+    }
+}
+
+/// The key-value store has what a window changed: the objects need not keep it.
+pub(crate) fn settle_omaps(objects: &[Pin], window: u64) {
+    for object in objects {
+        object.state.borrow_mut().omap.settle(window);
     }
 }

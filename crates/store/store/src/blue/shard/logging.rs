@@ -6,6 +6,7 @@ use carmine_reactor::{Bytes, Group as SchedulingGroup};
 use smallvec::SmallVec;
 
 use crate::blue::log::record::{GroupHeader, HEADER_BYTES, Known, Out};
+use crate::blue::shard::feeding::settle_omaps;
 use crate::blue::shard::queue::{InFlight, Queue};
 use crate::blue::shard::window::Changes;
 use crate::blue::shard::{Blue, shared};
@@ -229,6 +230,7 @@ impl Blue {
             let _ = record.reply.send(Ok(())); // the caller may not be interested
         }
         self.settle_existence(existence);
+        settle_omaps(&objects, window);
         drop(objects);
         self.progress.notify_all();
         Ok(())
@@ -250,7 +252,7 @@ fn enter_group(queue: &mut Queue, seq: u64, txns: u64, blocks: u64) -> bool {
         group.outstanding += u64::from(!record.progress.written);
         group.flush = group.flush.max(record.progress.flush);
     }
-    queue.windows.logged(first, blocks, most);
+    queue.windows.logged(first..queue.grouped, blocks, most);
     queue.groups.push_back(group);
     alone
 }

@@ -1,18 +1,28 @@
-//! Reading omaps. They are in the key-value store only, so what was changed and is not there yet is waited for.
+//! Reading omaps: the index, and over it what was changed and is not there yet.
+
+use std::collections::BTreeMap;
 
 use carmine_reactor::Bytes;
 use carmine_types::ObjectId;
 
-use crate::blue::meta::index::Scan;
+use crate::blue::meta::index::{Page, Scan};
 use crate::blue::meta::{codec, keys};
+use crate::blue::objects::omap::OverlayPart;
 use crate::blue::objects::onode::Pin;
 use crate::blue::shard::Blue;
 use crate::{OmapPage, OmapRange, StoreError};
+
+/// Keys that are taken at once of what is not in the index yet.
+const PART_KEYS: usize = 1024;
 
 impl Blue {
     /// See [`crate::Store::omap_header`].
     pub(crate) async fn omap_header(&self, oid: &ObjectId) -> Result<Bytes, StoreError> {
         let Some(object) = self.load_omap(oid).await? else { return Ok(Bytes::new()) };
+        let changed = object.state.borrow().omap.header().cloned();
+        if let Some(header) = changed {
+            return Ok(header);
+        }
         let mut found = self.load_values(vec![keys::omap_header(&object.key)]).await?;
         Ok(found.pop().flatten().unwrap_or_default())
     }
@@ -24,29 +34,44 @@ impl Blue {
         wanted: &[Box<[u8]>],
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
         let Some(object) = self.load_omap(oid).await? else { return Ok(vec![None; wanted.len()]) };
-        self.load_values(wanted.iter().map(|key| keys::omap(&object.key, key)).collect()).await
+        let changed: Vec<_> = {
+            let state = object.state.borrow();
+            wanted.iter().map(|key| state.omap.value(key)).collect()
+        };
+        let rest = wanted.iter().zip(&changed).filter(|(_, changed)| changed.is_none());
+        let rest: Vec<_> = rest.map(|(key, _)| keys::omap(&object.key, key)).collect();
+        let found = if rest.is_empty() { Vec::new() } else { self.load_values(rest).await? };
+        let mut found = found.into_iter();
+        Ok(changed.into_iter().map(|changed| changed.or_else(|| found.next()).flatten()).collect())
     }
 
     /// See [`crate::Store::omap_page`].
     pub(crate) async fn omap_page(&self, oid: &ObjectId, range: &OmapRange) -> Result<OmapPage, StoreError> {
-        let Some(object) = self.load_omap(oid).await? else { return Ok(OmapPage::default()) };
-        let (start, end) =
-            (keys::omap(&object.key, &range.first()), keys::omap_range(&object.key, &range.prefix).1);
-        // One more than wanted tells whether there are more.
-        let mut rest = Some(Scan::of((start, end)));
-        let (mut page, skip) = (OmapPage::default(), 1 + object.key.len());
-        while let Some(mut scan) = rest {
-            scan.pairs_max = scan.pairs_max.min((range.entries_max - page.entries.len()).saturating_add(1));
-            let found = self.shared.index().scan(&self.shard, scan.clone()).await?;
-            for (key, value) in &found.pairs {
-                let value = codec::decode_omap(key, value)?.to_vec();
-                if !page.push(range, key.get(skip..).unwrap_or_default(), value) {
+        let mut page = OmapPage::default();
+        let Some(object) = self.load_omap(oid).await? else { return Ok(page) };
+        let (mut start, end) = (range.first(), keys::omap_range(&object.key, &range.prefix).1);
+        let skip = 1 + object.key.len();
+        loop {
+            // One more than wanted tells whether there are more.
+            let wanted = (range.entries_max - page.entries.len()).saturating_add(1);
+            // Looked at before the scan: what gets into the index meanwhile may be seen twice, never not at all.
+            let part = object.state.borrow().omap.part(&start, &range.prefix, wanted.min(PART_KEYS));
+            let mut scan = Scan::of((keys::omap(&object.key, &start), end.clone()));
+            scan.pairs_max = scan.pairs_max.min(wanted);
+            let found = self.shared.index().scan(&self.shard, scan).await?;
+            let last = found.pairs.last().filter(|_| found.is_full).and_then(|(key, _)| key.get(skip..));
+            // What lies behind the first end of the two is for the next turn.
+            let last =
+                last.map(<[u8]>::to_vec).into_iter().chain(part.last.as_deref().map(<[u8]>::to_vec)).min();
+            for (key, value) in merge(&found, part, skip, last.as_deref())? {
+                if !page.push(range, &key, value) {
                     return Ok(page);
                 }
             }
-            rest = found.rest(scan);
+            let Some(mut next) = last else { return Ok(page) };
+            next.push(0); // the smallest key above it
+            start = next;
         }
-        Ok(page)
     }
 
     /// The values of these keys of the index.
@@ -59,21 +84,30 @@ impl Blue {
         keys.into_iter().zip(values).map(decode).collect()
     }
 
-    /// An object that has an omap, which is in the key-value store as it is now; held so that it stays cached.
+    /// An object that has an omap; held so that it stays cached.
     async fn load_omap(&self, oid: &ObjectId) -> Result<Option<Pin>, StoreError> {
         let pin = self.load(oid, &(0..0)).await?;
-        let (has_omap, changed) = {
-            let state = pin.state.borrow();
-            (state.meta.has_omap, state.omap_changed)
-        };
-        if !has_omap {
-            return Ok(None);
-        }
-        if let Some(number) = changed {
-            self.wait_until(|queue| queue.base > number).await?;
-            self.feed_now();
-            self.wait_until(|queue| queue.fed > number).await?;
-        }
-        Ok(Some(pin))
+        let has_omap = pin.state.borrow().meta.has_omap;
+        Ok(has_omap.then_some(pin))
     }
+}
+
+/// The keys up to `last` (inclusive) and their values: what the index has, changed as the part of the overlay says.
+fn merge(
+    found: &Page,
+    part: OverlayPart,
+    skip: usize,
+    last: Option<&[u8]>,
+) -> Result<BTreeMap<Box<[u8]>, Bytes>, StoreError> {
+    let is_within = |key: &[u8]| last.is_none_or(|last| key <= last);
+    let mut merged = BTreeMap::new();
+    for (key, value) in &found.pairs {
+        let name = key.get(skip..).unwrap_or_default();
+        if is_within(name) && !part.hides(name) {
+            merged.insert(name.into(), Bytes::from(codec::decode_omap(key, value)?.to_vec()));
+        }
+    }
+    let changed = part.values.into_iter().filter(|(key, _)| is_within(key));
+    merged.extend(changed.filter_map(|(key, value)| Some((key, value?))));
+    Ok(merged)
 }

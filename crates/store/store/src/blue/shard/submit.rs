@@ -125,7 +125,7 @@ impl Blue {
         let changes = self.begin_changes(&touched, log_blocks, around);
         let bytes_before = changes.bytes();
         let placer = Allocated { store: self, runs, writes: DeviceWrites::default(), crcs: SmallVec::new() };
-        let mut work = Work::new(placer, changes, self.queue.borrow().next());
+        let mut work = Work::new(placer, changes);
         for (change, place) in txn.changes.iter().zip(places) {
             if let Some(object) = touched.get_mut(place) {
                 let onode = Rc::clone(&object.pin);
@@ -142,8 +142,10 @@ impl Blue {
             self.readahead.forget(&object.pin);
         }
         freed.iter().for_each(|block| self.forget_content(*block));
+        let omap_bytes = changes.bytes() - bytes_before;
         encode_pg(&mut changes, &txn, &mut self.trimmed.borrow_mut());
-        let bytes = changes.bytes() - bytes_before;
+        // What is done to omaps is kept for reads, too.
+        let bytes = changes.bytes() - bytes_before + omap_bytes;
         let existence = self.note_existence(&touched);
         self.queue.borrow_mut().enter_window((changes, bytes), pieces, existence, (log_blocks, around));
         let mut written = Written::new();

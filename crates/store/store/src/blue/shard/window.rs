@@ -10,6 +10,7 @@
 //! windows in it, and it can be trimmed.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::blue::objects::onode::{Onode, Pin};
@@ -141,9 +142,11 @@ impl Windows {
         self.closed.iter().map(|window| window.end).find(|end| *end > number).unwrap_or(u64::MAX)
     }
 
-    /// Transactions up to `number` are in a group, which takes `blocks` and not the `most` that they were counted for.
-    pub(crate) fn logged(&mut self, number: u64, blocks: u64, most: u64) {
-        if self.end_of(number) == u64::MAX {
+    /// The transactions of a range are a group, which takes `blocks` and not the `most` that they were counted for.
+    pub(crate) fn logged(&mut self, txns: Range<u64>, blocks: u64, most: u64) {
+        let end = self.end_of(txns.start);
+        assert!(txns.end <= end, "transactions {txns:?} are one group, and a window ends before {end}");
+        if end == u64::MAX {
             self.open.blocks = (self.open.blocks + blocks).saturating_sub(most);
         }
     }
@@ -242,7 +245,7 @@ mod tests {
             enter(&mut windows, &a, n);
         }
         assert!(windows.is_full_for(1));
-        windows.logged(4, 1, 10);
+        windows.logged(0..5, 1, 10);
         assert!(!windows.is_full_for(9) && windows.is_full_for(10));
         windows.close(5, Some(1));
         assert!(!windows.is_full_for(1000), "one transaction may be larger");

@@ -1,0 +1,101 @@
+//! What the key-value store is not given yet is in the log and in memory only: it is read and listed from there, survives
+//! a kill, and reaches the key-value store once, however often it changed.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use carmine_pgtypes::{Sealed, Transaction};
+use carmine_reactor::Shard;
+use carmine_store::Kv;
+use carmine_types::Eversion;
+use common::*;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+
+/// Large enough for all transactions of a life to be in one window.
+const DEVICE_BYTES: u64 = 256 << 20;
+/// Beyond this a transaction might go around the log, which feeds the key-value store.
+const TXN_BYTES_MAX: usize = 32 << 10;
+const LIVES: u64 = 4;
+const TXNS: u64 = 50;
+
+fn transaction(runner: &mut TestRunner, version: u64) -> Transaction {
+    loop {
+        let changes = proptest::collection::vec((0u8..5, change()), 1..4);
+        let changes = changes.new_tree(runner).unwrap().current();
+        let mut txn = txn(changes.iter().map(|(object, change)| change.of(&oid(*object))));
+        txn.log.push(log_entry(version, &oid(changes[0].0)));
+        txn.log_trim_to = version.is_multiple_of(8).then(|| Eversion::new(4, version - 5));
+        if Sealed::from(txn.clone()).encoded().len() < TXN_BYTES_MAX {
+            return txn;
+        }
+    }
+}
+
+async fn life(
+    shard: &Shard,
+    path: &Path,
+    kv: &Arc<dyn Kv>,
+    runner: &mut TestRunner,
+    model: &mut Model,
+    number: u64,
+) {
+    let (shared, store) = mount(shard, path, kv).await;
+    let replayed = if number == 0 { 0 } else { TXNS };
+    assert_eq!(shared.replayed().txns, replayed);
+    model.compare(&store, PG, 1, 3).await;
+    for n in 1..=TXNS {
+        let txn = transaction(runner, number * TXNS + n);
+        model.apply(&txn);
+        submit(&store, txn).await.unwrap();
+        if n % 5 == 0 {
+            model.compare(&store, PG, 1, 3).await;
+        }
+    }
+    let stats = store.stats();
+    assert_eq!((stats.kv_commits, stats.around_log), (0, 0), "the key-value store was fed");
+}
+
+#[test]
+fn what_only_the_log_has_is_read_and_listed_and_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, kv) = (folder.path().join("block"), mem());
+    let (mut runner, mut model) = (TestRunner::deterministic(), Model::default());
+    on_reactor(async |shard| mkfs(&shard, &path, &kv, DEVICE_BYTES).await);
+    for number in 0..LIVES {
+        // Nothing is stopped: the reactor ends in the middle of everything.
+        on_reactor(async |shard| life(&shard, &path, &kv, &mut runner, &mut model, number).await);
+    }
+    on_reactor(async |shard| {
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        model.compare_pg(&store, PG).await;
+        model.compare(&store, PG, 1, 3).await;
+        clean(&shared, &shard).await;
+        store.umount().await.unwrap();
+    });
+}
+
+#[test]
+fn what_is_written_again_and_again_reaches_the_key_value_store_once() {
+    on_new_store(DEVICE_BYTES, async |shard, path, kv| {
+        let (_, store) = mount(&shard, &path, &kv).await;
+        for version in 1..=400 {
+            let mut txn = txn([write(&oid(1), version % 200 * 4096, noise(version, 4096))]);
+            txn.log.push(log_entry(version, &oid(1)));
+            txn.log_trim_to = (version > 20).then(|| Eversion::new(4, version - 10));
+            submit(&store, txn).await.unwrap();
+        }
+        store.umount().await.unwrap();
+        let stats = store.stats();
+        // One onode, four pieces of up to 576 bytes, and about 15 log entries for each of a few windows.
+        assert!((1..=4).contains(&stats.kv_commits), "{} commits", stats.kv_commits);
+        assert!(stats.kv_bytes < 400 * 100, "{} bytes", stats.kv_bytes);
+        drop(store);
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        assert_eq!(shared.replayed().txns, 0, "a clean stop leaves nothing to replay");
+        assert_eq!(store.load_pg(PG).await.unwrap().unwrap().log.len(), 10);
+        clean(&shared, &shard).await;
+    });
+}
