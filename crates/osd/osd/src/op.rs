@@ -301,7 +301,7 @@ impl ClientOp {
     }
 
     /// Sends the answer and ends the operation.
-    pub(crate) fn reply(&self, osd: &OsdShard, outcome: Outcome) {
+    pub(crate) fn reply(&self, osd: &OsdShard, mut outcome: Outcome) {
         let to = self.to.borrow_mut().take();
         match to {
             None => {}
@@ -311,13 +311,13 @@ impl ClientOp {
             }
             Some(ReplyTo::Conn(conn, _permit)) => {
                 let reply = self.encode(osd, &outcome);
-                let data = joined(outcome);
+                let data = joined(&mut outcome);
                 conn.send_with(&OsdReply::header(self.reqid.tid), |out| reply.encode_into(out), data, None);
             }
             Some(ReplyTo::Hop(mut back)) => {
                 let mut front = Vec::with_capacity(192 + self.oid.name.len());
                 self.encode(osd, &outcome).encode_into(&mut front);
-                back.go(Some((OsdReply::header(self.reqid.tid), front, joined(outcome))));
+                back.go(Some((OsdReply::header(self.reqid.tid), front, joined(&mut outcome))));
             }
         }
         self.release_more(); // behind the answer, which counts by itself now
@@ -361,8 +361,8 @@ fn set_output(op: &mut OsdOp, len: usize) {
 }
 
 /// All outputs, one after the other.
-fn joined(outcome: Outcome) -> Payload {
-    let mut outputs = outcome.outputs.into_iter().map(|(_, data)| data);
+fn joined(outcome: &mut Outcome) -> Payload {
+    let mut outputs = outcome.outputs.iter_mut().map(|(_, data)| std::mem::take(data));
     let mut all = outputs.next().unwrap_or_default();
     outputs.for_each(|data| all.append(&data));
     all

@@ -110,7 +110,7 @@ pub(super) fn read_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
 }
 
 /// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.
-pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Box<Plan>> {
+pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
     let ops = &op.request.ops;
     let is_plain = ops.iter().all(|op| is_plain(op.code) && op.is_write());
     if !is_plain || payload_bytes(ops) != op.data.len() as u64 || op.oid.snap != SNAP_HEAD {
@@ -199,7 +199,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
             }
         }
     }
-    Ok(state.into_plan(outputs))
+    Ok(Box::new(state.into_plan(outputs)))
 }
 
 /// An output, if there is room left for it.
@@ -339,7 +339,8 @@ impl<'a> ObjectState<'a> {
     }
 
     /// What has to be done for the request to leave the object so.
-    fn into_plan(self, outputs: SmallVec<[(i32, Payload); 2]>) -> Box<Plan> {
+    #[inline]
+    fn into_plan(self, outputs: SmallVec<[(i32, Payload); 2]>) -> Plan {
         let ObjectState { oid, was, exists, size, steps, extra, .. } = self;
         let effect = match exists {
             _ if steps.is_empty() => LogOp::Error,
@@ -352,7 +353,7 @@ impl<'a> ObjectState<'a> {
         if !steps.is_empty() {
             changes.push(ObjectChange { oid: Arc::clone(oid), steps });
         }
-        Box::new(Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra })
+        Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra }
     }
 
     fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>) -> Result<(), OpError> {

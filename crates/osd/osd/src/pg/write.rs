@@ -124,17 +124,17 @@ impl Pg {
         }
         match prepared {
             // Nothing suspends from here on: versions, the log and the store stay in step.
-            Ok(_prepared) => self.submit(osd, op, plan),
-            Err(error) => self.submit(osd, op, Box::new(Plan::failed(self.refused(error)))),
+            Ok(_prepared) => self.submit(osd, op, *plan),
+            Err(error) => self.submit(osd, op, Plan::failed(self.refused(error))),
         }
     }
 
     /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect,
     /// goes the same way, as an entry of the log: sent again it must not be executed on what was written after it.
-    fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Box<Plan>) {
+    fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
         debug_assert!(self.is_active());
         let version = self.next_version(osd.epoch());
-        let Plan { mut changes, effect, result, prior, sizes, user_version, outputs, extra } = *plan;
+        let Plan { mut changes, effect, result, prior, sizes, user_version, outputs, extra } = plan;
         // A watch changes nothing that clients see.
         let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
         let user_version = if unseen { user_version } else { version.version };
@@ -165,7 +165,7 @@ impl Pg {
             // That it failed can be noted where its data has no room.
             return match effect {
                 LogOp::Error => self.follow(osd, op, Outcome::error(result), 0),
-                LogOp::Modify | LogOp::Delete => self.submit(osd, op, Box::new(Plan::failed(result))),
+                LogOp::Modify | LogOp::Delete => self.submit(osd, op, Plan::failed(result)),
             };
         }
         self.note_entry(entry, trim_to);

@@ -17,8 +17,10 @@ use crate::{DecodeError, Result};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameReader {
     codec: Codec,
-    /// The frame under way.
+    /// The frame under way, …
     frame: Option<Preamble>,
+    /// … and the length of all that follows its preamble.
+    body_bytes: usize,
     /// The segment whose bytes come next; [`SEGMENTS_MAX`] behind the last one.
     segment: usize,
     /// Bytes of it that have not come.
@@ -43,8 +45,9 @@ impl FrameReader {
     }
 
     /// Number of bytes that the next call takes: of [`preamble`](Self::preamble), or behind it of [`body`](Self::body).
+    #[inline]
     pub fn need(&self) -> usize {
-        self.frame.map_or(self.codec.preamble_bytes(), |frame| self.codec.body_bytes(&frame))
+        if self.frame.is_some() { self.body_bytes } else { self.codec.preamble_bytes() }
     }
 
     /// Begins a frame.
@@ -53,7 +56,7 @@ impl FrameReader {
     /// The checksum is wrong, or a declared length is over its limit.
     pub fn preamble(&mut self, received: &mut [u8]) -> Result<Preamble> {
         let preamble = self.codec.preamble(received)?;
-        self.frame = Some(preamble);
+        (self.frame, self.body_bytes) = (Some(preamble), self.codec.body_bytes(&preamble));
         Ok(preamble)
     }
 
