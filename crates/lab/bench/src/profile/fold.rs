@@ -151,11 +151,18 @@ impl Folder {
 
 /// `COMM TID SECONDS: EVENT`; the name of a thread may have blanks in it.
 fn head(line: &str) -> Option<Head<'_>> {
-    let (front, event) = line.split_once(": ")?;
-    let (front, seconds) = front.rsplit_once(' ')?;
-    let (thread, tid) = front.trim_end().rsplit_once(' ')?;
-    let thread = thread.trim().replace(';', ":");
-    Some(Head { thread, tid: tid.parse().ok()?, us: seconds.parse::<f64>().ok()? * 1e6, event: event.trim() })
+    let mut words = line.split_ascii_whitespace().collect::<Vec<_>>().into_iter().peekable();
+    let mut thread: Vec<&str> = Vec::new();
+    while let Some(word) = words.next() {
+        let seconds = words.peek().and_then(|next| next.strip_suffix(':')?.parse::<f64>().ok());
+        if let (Ok(tid), Some(seconds)) = (word.parse(), seconds) {
+            let at = line.find(words.peek()?)? + words.peek()?.len();
+            let thread = thread.join(" ").replace(';', ":");
+            return Some(Head { thread, tid, us: seconds * 1e6, event: line.get(at..)?.trim() });
+        }
+        thread.push(word);
+    }
+    None
 }
 
 /// `ADDRESS SYMBOL`: the symbol, and whether it is the kernel's.

@@ -61,6 +61,8 @@ impl Blue {
                 if store.queue.borrow().records.is_empty() {
                     store.mark_soon();
                 }
+                // The next commit may be far away.
+                store.shared.log().look_for_room(&store.shard);
             });
         }
     }
