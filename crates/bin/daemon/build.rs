@@ -14,7 +14,7 @@ fn rocksdb_version() -> Option<String> {
     Some(line.trim_matches('"').split_once('+')?.1.to_string())
 }
 
-/// What `git` prints, if it is there and succeeds.
+/// The output of `git`, if it is there and succeeds.
 fn git(args: &[&str]) -> Option<String> {
     let out = Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
     Some(String::from_utf8_lossy(&out.stdout).trim().to_string())

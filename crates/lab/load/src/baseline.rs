@@ -47,7 +47,7 @@ pub struct Percentages {
     pub refused: Vec<String>,
 }
 
-/// What the load did, in the units of the baselines.
+/// The load's figures, in the units of the baselines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Achieved {
     /// Client operations per second.
@@ -65,7 +65,7 @@ impl Baseline {
     /// Reads the file of `carmine baseline --json`.
     ///
     /// # Errors
-    /// What the text is instead.
+    /// The actual kind of the text.
     pub fn parse(text: &str) -> Result<Baseline, String> {
         let value: Value = serde_json::from_str(text).map_err(|e| format!("no JSON ({e})"))?;
         let has = |name: &str| !value[name].is_null();

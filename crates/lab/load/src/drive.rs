@@ -8,7 +8,7 @@ use carmine_types::FlushMode;
 use serde::{Deserialize, Serialize};
 
 carmine_types::words! {
-    /// What a drive guarantees about a write that it has acknowledged.
+    /// A drive's guarantee for a write that it has acknowledged.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum WriteCache: "write cache" {
@@ -45,7 +45,7 @@ pub struct DriveFacts {
     pub node: Option<String>,
     /// The drives below it: one, or those of a volume.
     pub drives: Vec<String>,
-    /// What the maker calls it.
+    /// The maker's name for it.
     pub model: Option<String>,
     /// Its serial number.
     pub serial: Option<String>,
@@ -55,7 +55,7 @@ pub struct DriveFacts {
     pub logical_block_bytes: Option<u64>,
     /// Bytes of the smallest block that is written without reading.
     pub physical_block_bytes: Option<u64>,
-    /// What happens to a write without a flush.
+    /// The fate of a write without a flush.
     pub write_cache: WriteCache,
     /// It has writes that go past its cache (force unit access).
     pub fua: Option<bool>,
@@ -102,7 +102,7 @@ pub struct StoreFacts {
 }
 
 impl DeviceClass {
-    /// What the kernel says of a drive. A disk of virtio claims to rotate, which says nothing: it counts as unknown.
+    /// The kernel's description of a drive. A disk of virtio claims to rotate, which says nothing: it counts as unknown.
     pub fn of(drive: &DriveFacts) -> DeviceClass {
         let all = |prefix: &str| {
             !drive.drives.is_empty() && drive.drives.iter().all(|name| name.starts_with(prefix))

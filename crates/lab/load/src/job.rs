@@ -37,7 +37,7 @@ const POOL_BYTES: usize = 1 << 20;
 /// Writes start at multiples of this in the pool, so that the data is aligned for direct I/O.
 const POOL_STEP: usize = 4096;
 
-/// What a job needs to start.
+/// Everything that a job needs to start.
 #[derive(Clone, Debug)]
 pub struct JobSetup {
     pub(crate) spec: Arc<LoadSpec>,
@@ -82,7 +82,7 @@ struct Op {
     start_ns: u64,
 }
 
-/// What the workers of a job share.
+/// State that the workers of a job share.
 pub(crate) struct Run<T> {
     pub(crate) shard: Shard,
     pub(crate) target: Rc<T>,

@@ -1,4 +1,4 @@
-//! What is known of every block: the last write that was issued and the last that was acknowledged. It survives in a
+//! The state of every block: the last write that was issued and the last that was acknowledged. It survives in a
 //! file, so that a later run can check what a whole system's crash left.
 //!
 //! The file: magic `CRMVRFY1`, length of the JSON header (u32), JSON header, then per block of the whole load

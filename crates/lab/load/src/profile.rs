@@ -1,9 +1,9 @@
-//! What a result says of a flamegraph of the OSDs.
+//! A result's record of a flamegraph of the OSDs.
 
 use serde::{Deserialize, Serialize};
 
 carmine_types::words! {
-    /// What a flamegraph is of.
+    /// The kind of time that a flamegraph shows.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum ProfileMode: "kind of profile" {

@@ -1,4 +1,4 @@
-//! What a job counted, and the jobs of a load together.
+//! The counts of a job, and the jobs of a load together.
 
 use carmine_metrics::{Histogram, SparseHistogram};
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ impl DirStats {
     }
 }
 
-/// What verification found.
+/// The findings of verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifyCounts {
     pub checked: u64,

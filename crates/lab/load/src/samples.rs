@@ -68,7 +68,7 @@ pub struct NvmeSamples {
     pub missing: Option<String>,
 }
 
-/// What sampling itself cost.
+/// The cost of sampling itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Instrument {

@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    /// What is known of verified blocks, as of the last [`Self::poll`].
+    /// The state of verified blocks, as of the last [`Self::poll`].
     pub fn state(&self) -> Option<&VerifyState> {
         self.state.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What load is wanted: fio's words, checked once before anything starts.
+//! The load that is asked for: fio's words, checked once before anything starts.
 
 use std::fmt::Display;
 use std::str::FromStr;

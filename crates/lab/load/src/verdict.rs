@@ -1,4 +1,4 @@
-//! What limited the load: one decision table, of which the first row that holds gives the verdict.
+//! The limit of a load: one decision table, of which the first row that holds gives the verdict.
 
 mod curves;
 mod figures;
@@ -33,7 +33,7 @@ carmine_types::words! {
 }
 
 carmine_types::defaults! {
-    /// What the verdict needs beside the window.
+    /// Facts that the verdict needs beside the window.
     #[derive(Clone, Debug, PartialEq, Deserialize)]
     #[serde(default)]
     pub struct Evidence {
@@ -60,7 +60,7 @@ carmine_types::defaults! {
     }
 }
 
-/// What more load gave.
+/// The gain of more load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MoreLoad {
     /// Such as `numjobs 2` or `iodepth 64`.
@@ -82,9 +82,9 @@ impl MoreLoad {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub limiter: Limiter,
-    /// What bounded the load, as a clause with its figures.
+    /// The limit of the load, as a clause with its figures.
     pub reason: String,
-    /// What to try next.
+    /// The next thing to try.
     pub next: String,
 }
 

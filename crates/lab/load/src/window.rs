@@ -1,4 +1,4 @@
-//! What was measured between the two ends of the window: plain values that `carmine-testbed` samples from the kernel's
+//! Measurements between the two ends of a window: plain values that `carmine-testbed` samples from the kernel's
 //! accounting and the OSDs' `dump_metrics`. Times are nanoseconds.
 
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,7 @@ pub struct DeviceWindow {
     pub flushes: u64,
 }
 
-/// What OSDs still did for a load when it had ended: metadata that had to be compacted, for one.
+/// Work that OSDs still did for a load when it had ended: metadata that had to be compacted, for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainWindow {
     pub wall_ns: u64,
@@ -124,7 +124,7 @@ pub struct MetricsWindow {
     pub difference: Value,
 }
 
-/// What sampling cost.
+/// The cost of sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InstrumentWindow {
     /// CPU of the sampler's thread, in cores.
@@ -133,12 +133,12 @@ pub struct InstrumentWindow {
     pub apart: bool,
 }
 
-/// What the processors counted while the OSDs' threads ran.
+/// Counts of the processors while the OSDs' threads ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterWindow {
     pub cycles: Option<u64>,
     pub instructions: Option<u64>,
-    /// What they did in the kernel is not in it: this user may not count it.
+    /// Their work in the kernel is not in it: this user may not count it.
     pub user_only: bool,
 }
 

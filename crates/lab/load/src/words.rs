@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Serialize;
 
 carmine_types::words! {
-    /// What a word stands for.
+    /// The kinds of words.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "lowercase")]
     pub enum WordKind: "kind of word" {
@@ -28,7 +28,7 @@ pub struct Word {
     pub meaning: &'static str,
 }
 
-/// What `carmine help words` prints: a line `- **NAME**: MEANING` for each word, below a heading for each kind.
+/// The page of `carmine help words`: a line `- **NAME**: MEANING` for each word, below a heading for each kind.
 pub const PAGE: &str = include_str!("../../../../docs/words.md");
 
 /// All words: the verdicts in order of the decision table, the marks, and the terms in alphabetical order.

@@ -12,7 +12,7 @@ use carmine_load::{
 use carmine_reactor::sim::Sim;
 use carmine_reactor::{Group, Payload, Shard};
 
-/// What the target does wrong.
+/// The fault of the target.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Fault {
     #[default]
@@ -115,7 +115,7 @@ impl Target for Memory {
     }
 }
 
-/// What a run left.
+/// The remains of a run.
 #[derive(Clone)]
 struct Done {
     result: JobResult,

@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Remarks,
 }
 
-/// What stands under a heading.
+/// A piece of the page under a heading.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
     Text(Kind, Vec<String>),
@@ -207,7 +207,7 @@ fn peaks(view: &View<'_>) -> Vec<String> {
     peaks
 }
 
-/// What bounded the settings of each workload, in words: the limiters, the most frequent first.
+/// The limits of each workload's settings, in words: the limiters, the most frequent first.
 fn bounds(view: &View<'_>) -> Table {
     let mut table =
         Table::new("load | bounded by | settings | that means | most IOPS | decided by | try next");

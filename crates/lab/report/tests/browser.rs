@@ -100,7 +100,7 @@ fn chromium(dir: &Path, options: &[&str], page: &str) -> (String, String) {
     (succeed(output, "chromium"), said)
 }
 
-/// What the probe found; the page must have no complaint on the console.
+/// The findings of the probe; the page must have no complaint on the console.
 fn probe(dir: &Path, options: &[&str], page: &str) -> Value {
     let options: Vec<&str> = options.iter().copied().chain(["--dump-dom"]).collect();
     let (dom, said) = chromium(dir, &options, page);

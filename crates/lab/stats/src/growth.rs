@@ -1,4 +1,4 @@
-//! What each further unit adds, up to where adding stops to pay.
+//! The gain of each further unit, up to where adding stops to pay.
 //!
 //! **The knee**: the largest x up to which every step still gains at least half ([`GAIN_KEPT`]) of what a unit of x gives
 //! at the start. The start is y ÷ x at the smallest x measured: the slope of the ideal line through the origin that
@@ -150,7 +150,7 @@ fn grouped(points: &[(f64, f64)]) -> Vec<Group> {
 struct Rise {
     /// Per unit of x.
     gain: f64,
-    /// What it gains beyond the half of the initial gain that it must keep: y2 − y1 − ½ · y0 ÷ x0 · (x2 − x1).
+    /// Its gain beyond the half of the initial gain that it must keep: y2 − y1 − ½ · y0 ÷ x0 · (x2 − x1).
     excess: f64,
     /// Variance of `excess` for a variance of 1 of the logarithms.
     weight: f64,

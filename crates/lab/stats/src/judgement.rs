@@ -1,4 +1,4 @@
-//! What comparisons say: whether the arms differ, and whether a change may be accepted.
+//! The answers of comparisons: whether the arms differ, and whether a change may be accepted.
 
 use std::fmt;
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is accepted stays so with a larger tolerance, and what is rejected with a smaller one.
+        /// A change that is accepted stays so with a larger tolerance, and a rejected one with a smaller.
         #[test]
         fn a_larger_tolerance_is_never_stricter(
             new in proptest::collection::vec(0.5f64..2.0, 5..20), t in 0.0f64..0.5, more in 0.0f64..0.5, better: bool,

@@ -10,7 +10,7 @@ const EXPERIMENTS: usize = 20_000;
 const COUNTING: f64 = 0.0014;
 const TOLERANCE: f64 = 0.05;
 
-/// What a machine does to a measured figure, all as parts of 1.
+/// The machine's effects on a measured figure, all as parts of 1.
 #[derive(Clone, Copy)]
 struct Machine {
     /// Standard deviation of a single run's logarithm.

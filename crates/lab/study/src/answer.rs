@@ -10,16 +10,16 @@ use carmine_types::counted;
 use crate::archive::{ArchiveError, Config, Point, PointKind, PointResult, Run, RunFile};
 use crate::run::WINDOW_MIN;
 
-/// What a study varies, and along which axis it looks.
+/// The variable of a study, and the axis along which it looks.
 struct Subject {
     study: u8,
     /// The axis that the question is about.
     along: &'static str,
     /// Axes of which each combination is asked by itself.
     apart: &'static [&'static str],
-    /// What a machine must have for at least two values of the axis.
+    /// The machine that it takes for at least two values of the axis.
     needs: &'static str,
-    /// What follows from all lines together.
+    /// The conclusion from all lines together.
     concludes: fn(&[Line<'_>], f64) -> Vec<String>,
 }
 

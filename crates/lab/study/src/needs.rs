@@ -1,4 +1,4 @@
-//! What a sweep needs before it starts, against what the machine has: a sweep that ends in its tenth hour with a full disk has
+//! The needs of a sweep, checked against the machine before it starts: a sweep that ends in its tenth hour with a full disk has
 //! measured nothing.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Have {
     pub memory_bytes: Option<u64>,
     pub time: Option<Duration>,
     pub devices: Vec<Device>,
-    /// What is on the devices may be overwritten.
+    /// Data on the devices may be overwritten.
     pub may_wipe: bool,
 }
 

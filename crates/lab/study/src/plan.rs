@@ -35,7 +35,7 @@ const REPEATS_MAX: u32 = 1000;
 /// As that of `carmine compare`.
 const TOLERANCE: f64 = 0.05;
 
-/// What is quick: axes with their values, the window, and how many values an axis keeps.
+/// The quick form: axes with their values, the window, and how many values an axis keeps.
 const QUICK_AXES: [(&str, &str); 2] = [("osd_size_bytes", "2G"), ("size_bytes", "64M")];
 const QUICK_RUNTIME: Duration = Duration::from_secs(2);
 const QUICK_VALUES: usize = 4;

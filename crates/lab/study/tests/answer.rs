@@ -1,4 +1,4 @@
-//! What the archives of the studies answer, on machines and with figures that are only described.
+//! The answers of the studies' archives, on machines and with figures that are only described.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What is checked before the first point: space, memory, time, devices.
+//! The checks before the first point: space, memory, time, devices.
 
 mod common;
 

@@ -270,7 +270,7 @@ fn named_devices_hold_one_layout_and_the_next_may_overwrite_it() {
     };
     let mut first = Fake { stop_at_load: Some(0), ..Fake::default() };
     assert_eq!(bed.go(&mut first).0, Ending::Stopped);
-    // What was on the devices before was not this run's.
+    // The data that was on the devices before was not this run's.
     assert_eq!(made(&first), [("/dev/a".into(), false), ("/dev/a".into(), false)]);
     let mut second = Fake::default();
     assert_eq!(bed.go(&mut second).0, Ending::Complete);

@@ -28,7 +28,7 @@ pub trait FolderPlan: Serialize + DeserializeOwned {
     /// The command whose subcommands start, stop and destroy it.
     const COMMAND: &'static str;
 
-    /// What every plan has.
+    /// The part that every plan has.
     fn base(&self) -> &Plan;
 }
 

@@ -26,7 +26,7 @@ const PIECES: u64 = 16;
 const SEQUENTIAL_DEPTH: usize = 8;
 /// Random writes in flight.
 const RANDOM_DEPTH: usize = 32;
-/// What is written past the page cache begins in memory at a multiple of this.
+/// A write past the page cache begins in memory at a multiple of this.
 const ALIGN_BYTES: usize = 4096;
 /// How often progress is told.
 const LOOK: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What makes a setting of one declaration: the option with its help, the field of the specification, and the axis of a study.
+//! A setting is one declaration: from it come the option with its help, the field of the specification, and the axis of a study.
 
 use std::fmt;
 use std::str::FromStr;

@@ -231,7 +231,7 @@ fn hide_unless_of_peers(arg: clap::Arg) -> clap::Arg {
 }
 
 impl PeerSettings {
-    /// What is asked for.
+    /// The settings that are asked for.
     ///
     /// # Errors
     /// A setting that a peer does not have.

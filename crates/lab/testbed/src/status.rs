@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 pub struct Space {
     pub total_bytes: u64,
     pub used_bytes: u64,
-    /// What data may still take; less than the difference, for the store keeps something back.
+    /// Room that data may still take; less than the difference, for the store keeps something back.
     pub free_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a topology or a plan.
+//! Errors of a topology or a plan.
 
 /// A topology that cannot be read, or a plan that does not fit it. The message names the value and what to change.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

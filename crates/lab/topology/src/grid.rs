@@ -67,7 +67,7 @@ impl OsdRow {
     }
 }
 
-/// What an OSD gets.
+/// The CPUs of an OSD.
 pub(crate) struct Row {
     /// The CPU of each reactor.
     pub(crate) reactors: Vec<usize>,

@@ -29,7 +29,7 @@ carmine_types::words! {
 }
 
 carmine_types::defaults! {
-    /// What is to be placed.
+    /// The threads that are to be placed.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct PlanRequest {
         pub osds: usize = 1,

@@ -77,7 +77,7 @@ impl Topology {
         Self::build(text.to_owned(), false, cpus.collect(), None)
     }
 
-    /// What `--topology` takes: a short form or else the path of a file with the output of `lscpu -p`.
+    /// Reads the value of `--topology`: a short form or else the path of a file with the output of `lscpu -p`.
     pub fn from_arg(text: &str) -> Result<Topology, TopologyError> {
         let short = text.contains('x') && text.chars().all(|c| c.is_ascii_digit() || c == 'x');
         if short { Self::from_short(text) } else { sources::from_file(Path::new(text)) }

@@ -4,7 +4,7 @@ use carmine_load::{verdict, words};
 use carmine_testbed::output::json_text;
 use clap::CommandFactory as _;
 
-/// What is printed for these arguments; `None` if they do not ask for a word.
+/// The text for these arguments; `None` if they do not ask for a word.
 pub(crate) fn of_words(args: &[String]) -> Option<String> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (topic, json) = match args[..] {

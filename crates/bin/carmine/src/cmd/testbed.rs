@@ -78,7 +78,7 @@ pub(crate) struct SpecArgs {
 }
 
 impl SpecArgs {
-    /// What is asked for.
+    /// The settings that are asked for.
     pub(crate) fn wish(self) -> anyhow::Result<Wish> {
         let file = self.spec.as_deref().map(Wish::from_file).transpose()?;
         Ok(self.wish.or(file.unwrap_or_default()))

@@ -1,4 +1,4 @@
-//! What running OSDs show: metrics over HTTP, and the admin socket as Ceph's own tool speaks to it.
+//! The figures of running OSDs: metrics over HTTP, and the admin socket as Ceph's own tool speaks to it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

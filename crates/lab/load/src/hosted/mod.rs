@@ -13,7 +13,7 @@ use crate::result::JobResult;
 use crate::spec::{LoadSpec, Rw, SpecError};
 
 carmine_types::words! {
-    /// Who makes the load.
+    /// The tool that makes the load.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Tool: "client" {

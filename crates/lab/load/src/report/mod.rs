@@ -46,7 +46,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let (shared, in_process) = (setting.shared, setting.in_process);
     let kernel = seconds(window.osds_ns());
     let spin: f64 = osds.iter().map(|osd| seconds(osd.sum(|r| r.spin_ns))).sum();
-    // What a load puts off is its own cost: one sum is behind every figure per operation, core used and core busy.
+    // Work that a load puts off is its own cost: one sum is behind every figure per operation, core used and core busy.
     let drain = window.drain.map_or(0.0, |drain| seconds(drain.cpu_ns));
     let osd_cpu = kernel + drain;
     let clocks_known = osds.iter().all(|osd| !osd.reactors.is_empty());

@@ -11,7 +11,7 @@ use crate::spec::LoadSpec;
 use crate::verdict::{Limiter, MoreLoad};
 use crate::window::{DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, ReactorWindow};
 
-/// What is known of a load beside its window; a part of its result.
+/// Facts of a load beside its window; a part of its result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Setting {
@@ -32,9 +32,9 @@ pub struct Setting {
     /// for a peer.
     pub stores: Vec<StoreFacts>,
     pub cache_state: Option<CacheState>,
-    /// What `--baseline` gave.
+    /// The baselines of `--baseline`.
     pub baseline: Option<Baseline>,
-    /// What was done to the store before the window, and what it still had to do at its ends.
+    /// The history of the store before the window, and the work that it still had at its ends.
     pub conditions: Value,
     /// Findings of the doctor.
     pub doctor: Value,
@@ -42,7 +42,7 @@ pub struct Setting {
     pub more_load: Option<MoreLoad>,
 }
 
-/// What only the controller knows.
+/// Facts that only the controller knows.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     pub setting: Setting,
@@ -59,7 +59,7 @@ pub struct Context {
 }
 
 carmine_types::words! {
-    /// What the OSDs had in their caches when the window began.
+    /// The state of the OSDs' caches when the window began.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum CacheState: "cache state" {
@@ -171,7 +171,7 @@ pub struct Report {
     pub above_baseline: bool,
     /// Time that a cgroup's CPU quota kept the OSDs from running; `None` without a quota.
     pub throttled_seconds: Option<f64>,
-    /// What the OSDs still had to do after the window; its CPU time is in every figure per operation, core used and core busy.
+    /// Work that the OSDs still had after the window; its CPU time is in every figure per operation, core used and core busy.
     /// `None` for stores that put nothing off.
     pub drain: Option<DrainWindow>,
     /// `dump_metrics` of every OSD at both ends of the window, and the difference.
@@ -184,9 +184,9 @@ pub struct Report {
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
     pub verdict: Limiter,
-    /// What bounded the load, as a clause with its figures.
+    /// The limit of the load, as a clause with its figures.
     pub verdict_reason: String,
-    /// What to try next.
+    /// The next thing to try.
     pub verdict_next: String,
     pub errors: u64,
     pub abandoned: u64,

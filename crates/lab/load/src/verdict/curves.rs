@@ -1,4 +1,4 @@
-//! What curves say that level off: of several arms of one study, published ones too, of which no window is known.
+//! The meaning of curves that level off: of several arms of one study, published ones too, of which no window is known.
 
 use super::Limiter;
 
@@ -31,7 +31,7 @@ pub struct LevelCurve {
     pub client_cpus: f64,
 }
 
-/// What levelled curves point to.
+/// The suspicion that levelled curves raise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspicion {
     /// CLIENT or NET: never the OSDs, which had CPUs left.

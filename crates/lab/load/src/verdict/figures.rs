@@ -46,7 +46,7 @@ carmine_types::words! {
 }
 
 impl Figure {
-    /// What stands behind its value, if it has one: some are yes or no.
+    /// The unit behind its value, if it has one: some are yes or no.
     pub(super) fn unit(self) -> &'static str {
         match self {
             Figure::Seconds => " s",
@@ -106,7 +106,7 @@ impl Facts {
         self.values[figure as usize].as_ref().map(|(value, _)| *value)
     }
 
-    /// What a figure is of; empty if that is clear.
+    /// The subject of a figure; empty if that is clear.
     pub(crate) fn name(&self, figure: Figure) -> &str {
         self.values[figure as usize].as_ref().map_or("", |(_, name)| name)
     }

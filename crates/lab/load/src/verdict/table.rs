@@ -59,7 +59,7 @@ impl Row {
         Row { say, ..self }
     }
 
-    /// What to try next.
+    /// The next thing to try.
     const fn next(self, next: &'static str) -> Row {
         Row { next, ..self }
     }

@@ -14,7 +14,7 @@ pub(crate) const SIZE_AXES: [&str; 4] = ["osds", "reactors", "osds_per_device", 
 /// Axes whose values are never in one chart.
 pub(crate) const PANEL_AXES: [&str; 3] = ["workload", "bs_bytes", "client"];
 
-/// What tells points apart, and what they share.
+/// Axes that tell points apart, and those that they share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Axes {
     /// Axes that vary, but for those that follow from workload and size (such as `pgs = 100 * osds`).

@@ -1,4 +1,4 @@
-//! Who runs on which CPU: the grids of the archive, drawn on the machine that they were made for.
+//! The threads on each CPU: the grids of the archive, drawn on the machine that they were made for.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use carmine_topology::{Grid, PlanRequest, Topology};
 use serde_json::{Value, json};
 
-/// What an archive is of.
+/// The subject of an archive.
 pub(crate) struct Study {
     pub(crate) name: &'static str,
     pub(crate) workloads: &'static [(&'static str, u64)],
@@ -181,7 +181,7 @@ fn grid(config: &Value) -> Grid {
     Grid::plan(&Topology::from_short("2x28x2").expect("a machine"), &request).expect("a grid")
 }
 
-/// What a point measured.
+/// The figures of a point.
 struct Figures {
     iops: f64,
     bs_bytes: f64,

@@ -82,7 +82,7 @@ pub struct CarmineResult {
     pub devices: Vec<Value>,
     pub verdict: Option<String>,
     pub verdict_reason: Option<String>,
-    /// What to try next.
+    /// The next thing to try.
     pub verdict_next: Option<String>,
     pub errors: u64,
     /// Texts that begin with a word such as SHARED, NOISY, UNSTEADY, IMBALANCED, SMOKE.
@@ -106,7 +106,7 @@ pub struct CarmineResult {
     pub doctor: Value,
     /// Time that a cgroup quota held the OSDs back, seconds.
     pub throttled_seconds: Option<f64>,
-    /// What the OSDs still did for the load when it had ended.
+    /// Work that the OSDs still did for the load when it had ended.
     pub drain: Option<DrainWindow>,
     /// The flamegraph that was asked for, or why there is none.
     pub profile: Option<Profile>,

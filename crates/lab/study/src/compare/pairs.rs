@@ -156,7 +156,7 @@ pub(super) fn differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<D
     of_axes.chain(of_results).chain(of_grids).chain(of_facts).filter(|d| d.base != d.new).collect()
 }
 
-/// What the grids of an arm's results have; nothing of results without one, as of a peer.
+/// The properties of the grids of an arm's results; nothing of results without one, as of a peer.
 fn placed(arm: &Arm) -> BTreeMap<&'static str, BTreeSet<String>> {
     let mut all: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
     let grids = arm.points.iter().filter_map(|m| Grid::deserialize(&m.result.carmine.grid).ok());

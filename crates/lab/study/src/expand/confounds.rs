@@ -37,7 +37,7 @@ impl fmt::Display for Confound {
     }
 }
 
-/// What of a grid must be equal for two arms to differ in nothing but their axis.
+/// The parts of a grid that must be equal for two arms to differ in nothing but their axis.
 pub(crate) fn aspects(grid: &Grid) -> Vec<(&'static str, String)> {
     let sockets: CpuList = grid.clients.iter().map(|slot| slot.place.socket).collect();
     let mut all = vec![

@@ -1,4 +1,4 @@
-//! What a plan gives on a machine, in words: a summary of one screen, then every point with its place.
+//! The points of a plan on a machine, in words: a summary of one screen, then every point with its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -173,7 +173,7 @@ fn seats(grid: &Grid) -> String {
     text
 }
 
-/// What OSDs must have in common to be told together.
+/// The properties that OSDs share if they are told together.
 fn shape(grid: &Grid, osd: &OsdRow) -> String {
     let mut text = counted(osd.reactor_count(), "reactor");
     if let Some(floating) = &osd.floating {

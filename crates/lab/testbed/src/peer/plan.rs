@@ -72,7 +72,7 @@ impl Deref for PeerPlan {
     }
 }
 
-/// What is asked for, with a reactor for each core that an OSD gets of `cpus`.
+/// The settings that are asked for, with a reactor for each core that an OSD gets of `cpus`.
 fn divided(wish: &Wish, osds: u32, cpus: Option<&CpuList>) -> Wish {
     let given = cpus.map_or(0, CpuList::len);
     let cores = u16::try_from(given / (osds as usize).max(1)).unwrap_or(u16::MAX);
@@ -217,7 +217,7 @@ mod tests {
         let made = plan(&cpus("0"), &own).unwrap();
         let next = made.revise(&cpus("0-3"), &none, &machine()).unwrap();
         assert_eq!((next.cores_per_osd(), next.tuned, next.options.len()), (4, false, 0));
-        // What only Carmine has is not written, and not missed.
+        // Fields that only Carmine has are not written, and not missed.
         let json = serde_json::to_value(&made).unwrap();
         assert!(
             json["osds"] == 1 && ["store", "poll", "tuning"].iter().all(|name| json.get(*name).is_none()),

@@ -102,7 +102,7 @@ pub(crate) fn resumed(now: SweepArgs) -> anyhow::Result<SweepArgs> {
     })
 }
 
-/// What this machine has for the sweep whose layouts are in `layouts` (the folder, or the first one above it that exists).
+/// The resources of this machine for the sweep whose layouts are in `layouts` (the folder, or the first one above it that exists).
 fn have(args: &SweepArgs, layouts: &Path) -> Have {
     let place = std::path::absolute(layouts).unwrap_or_default();
     let folder = place.ancestors().find(|folder| folder.is_dir());
