@@ -1,4 +1,4 @@
-//! What there is for each PG, found without a search.
+//! Values of PGs, each found by its number without a search.
 
 use carmine_types::SpgId;
 

@@ -69,7 +69,7 @@ impl Reader {
         }
     }
 
-    /// What comes next is not all there: [`Self::wait`] first. Plain messages come many at a time.
+    /// The next bytes are not all there: [`Self::wait`] first. Plain messages come many at a time.
     #[inline]
     pub(crate) fn lacks(&self) -> bool {
         self.end - self.start < self.frames.need()

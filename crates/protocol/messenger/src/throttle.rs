@@ -57,7 +57,7 @@ impl Throttle {
         Permit { throttle: Some(Rc::clone(self)), bytes: 0, shared_bytes: 0 }
     }
 
-    /// What [`Self::admit`] gives if there is room, and nobody waits for it.
+    /// The permit of [`Self::admit`] if there is room, and nobody waits for it.
     pub(crate) fn try_admit(self: &Rc<Self>, bytes: usize) -> Option<Permit> {
         if !self.has_room(bytes) {
             return None;
@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// What a future gives that does not wait.
+    /// The value of a future that does not wait.
     fn now<T>(future: impl Future<Output = T>) -> Option<T> {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(value) => Some(value),

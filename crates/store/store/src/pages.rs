@@ -15,7 +15,7 @@ const CHUNK: u64 = 64;
 
 type Chunk = Box<[Option<Page>; CHUNK as usize]>;
 
-/// What a page holds.
+/// The content of a page.
 pub(crate) struct Page {
     pub(crate) bytes: Bytes,
     /// Its checksum, if it came with the page or a read has computed it.

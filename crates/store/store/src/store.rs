@@ -163,7 +163,7 @@ impl Store {
         }
     }
 
-    /// What [`stat`](Store::stat) gives, if it need not wait and transactions need no [`prepare`](Store::prepare).
+    /// The result of [`stat`](Store::stat), if it need not wait and transactions need no [`prepare`](Store::prepare).
     #[must_use]
     pub fn stat_at_hand(&self, oid: &ObjectId) -> Option<Option<ObjectMeta>> {
         match self {
@@ -172,7 +172,7 @@ impl Store {
         }
     }
 
-    /// What [`read`](Store::read) gives, behind the object's version as clients see it, if nothing has to be waited for.
+    /// The result of [`read`](Store::read), behind the object's version as clients see it, if nothing has to be waited for.
     #[must_use]
     pub fn read_at_hand(&self, oid: &ObjectId, off: u64, len: u64) -> Option<(u64, Payload)> {
         match self {

@@ -1,5 +1,5 @@
-//! What the key-value store is not given yet is in the log and in memory only: it is read and listed from there, survives
-//! a kill, and reaches the key-value store once, however often it changed.
+//! Changes that the key-value store was not given yet are in the log and in memory only: they are read and listed from there, survive
+//! a kill, and reach the key-value store once, however often a key changed.
 
 mod common;
 

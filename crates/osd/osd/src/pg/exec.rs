@@ -94,7 +94,7 @@ fn is_plain(code: u16) -> bool {
     )
 }
 
-/// What a request gives that reads one extent of an object which is in memory, as nearly all do there: without a future. All
+/// The outcome of a request that reads one extent of an object which is in memory, as nearly all do there: without a future. All
 /// other requests, and those that fail, go the long way.
 pub(super) fn read_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
     let [read] = op.request.ops.as_slice() else { return None };
@@ -338,7 +338,7 @@ impl<'a> ObjectState<'a> {
         self.apply(op, client.data.slice(input.start, input.len()), crc)
     }
 
-    /// What has to be done for the request to leave the object so.
+    /// The work that leaves the object as the request wants it.
     #[inline]
     fn into_plan(self, outputs: SmallVec<[(i32, Payload); 2]>) -> Plan {
         let ObjectState { oid, was, exists, size, steps, extra, .. } = self;

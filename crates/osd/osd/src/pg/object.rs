@@ -194,7 +194,7 @@ mod tests {
         assert!(objects.busy.is_empty());
     }
 
-    /// What a test knows of one object's operations.
+    /// A test's record of one object's operations.
     #[derive(Default)]
     struct Model {
         started: u32,

@@ -74,7 +74,7 @@ fn requests(raw: &Raw, cluster: &Cluster, seed: u64) -> Vec<(OsdRequest, Vec<u8>
     all
 }
 
-/// What a cluster answers to all of them, sent in bursts.
+/// A cluster's answers to all of them, sent in bursts.
 fn answers(disks: Disks, seed: u64) -> Vec<Answer> {
     let cluster = Cluster::start(seed, disks, 1, 1, &[1]);
     let raw = Raw::new(&cluster, 0);

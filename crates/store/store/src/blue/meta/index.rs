@@ -240,7 +240,7 @@ type Change<'a> = (&'a [u8], usize, Option<&'a [u8]>);
 /// A removal of a range: start, end, and its place.
 type Removal<'a> = (&'a [u8], &'a [u8], usize);
 
-/// What batches come to, one after the other: all removals of ranges, then of each key the last change, in order, unless a
+/// The sum of batches, one after the other: all removals of ranges, then of each key the last change, in order, unless a
 /// range that was removed later has it.
 fn sorted(batches: &[KvBatch]) -> KvBatch {
     let (mut changes, mut removals): (Vec<Change<'_>>, Vec<Removal<'_>>) = (Vec::new(), Vec::new());

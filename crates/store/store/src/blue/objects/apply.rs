@@ -58,7 +58,7 @@ pub(crate) struct Touched {
 pub(crate) struct Work<P> {
     pub(crate) placer: P,
     pub(crate) freed: Freed,
-    /// What is done to omaps, behind what was there.
+    /// Changes of omaps, behind those that were there.
     pub(crate) changes: KvBatch,
     /// Pieces of block maps that had not changed before.
     pub(crate) pieces: usize,

@@ -7,7 +7,7 @@ use crate::blue::meta::{codec, keys};
 use crate::blue::objects::onode::Onode;
 use crate::kv::KvBatch;
 
-/// What the keys of an object do not say yet.
+/// Changes of an object that its keys do not have yet.
 #[derive(Default)]
 pub(crate) struct Dirty {
     /// The window that the changes belong to, from 1; 0: nothing changed.

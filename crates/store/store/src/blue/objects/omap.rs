@@ -12,7 +12,7 @@ type Key = Box<[u8]>;
 #[derive(Default)]
 pub(crate) struct OmapOverlay(Vec<OmapChanges>);
 
-/// What the steps of one window come to.
+/// The sum of the steps of one window.
 #[derive(Default)]
 struct OmapChanges {
     window: u64,
@@ -97,7 +97,7 @@ impl OmapOverlay {
         })
     }
 
-    /// What it tells of the keys from `start` on that begin with `prefix`: up to so many of each window.
+    /// Its changes of the keys from `start` on that begin with `prefix`: up to so many of each window.
     pub(crate) fn part(&self, start: &[u8], prefix: &[u8], keys_max: usize) -> OverlayPart {
         let mut part = OverlayPart::default();
         for changes in &self.0 {
@@ -125,7 +125,7 @@ impl OmapOverlay {
 }
 
 impl OverlayPart {
-    /// What the index says of a key does not count.
+    /// The index does not count for this key.
     pub(crate) fn hides(&self, key: &[u8]) -> bool {
         self.values.contains_key(key) || self.gone.iter().any(|gone| gone.has(key))
     }

@@ -39,9 +39,9 @@ pub(crate) struct OnodeState {
     pub(crate) map: Vec<Option<Extents>>,
     /// Contents of blocks that are not on the device yet, or that a preparation read.
     pub(crate) recent: BTreeMap<u64, Recent>,
-    /// What the index lacks of the omap, which is read there.
+    /// Changes of the omap that the index lacks; the rest is read there.
     pub(crate) omap: OmapOverlay,
-    /// What the index is to be told.
+    /// The changes that the index is to be given.
     pub(crate) dirty: Dirty,
 }
 

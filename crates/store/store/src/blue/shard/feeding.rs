@@ -1,4 +1,4 @@
-//! What happens to what is durable in the log: deferred blocks are written to their places, the key-value store is fed with
+//! The way of changes that are durable in the log: deferred blocks are written to their places, the key-value store is fed with
 //! whole windows of changes (window.rs), and the objects may leave the cache.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ const PARALLEL: usize = 64;
 /// Keys that are encoded at once, about; then others get their turn.
 const ENCODE_KEYS: usize = 128;
 
-/// What is kept of a window until the key-value store contains it.
+/// The part of a window that is kept until the key-value store contains it.
 pub(crate) struct Handed {
     number: u64,
     /// Its last group.

@@ -191,7 +191,7 @@ impl Blue {
             if self.has_failed() {
                 return None;
             }
-            // Whatever shard holds the segments: it feeds what it has, and this makes it durable.
+            // Any shard may hold the segments. Each feeds what it has, and this makes it durable.
             self.count(|stats| stats.log_waits += 1);
             shared::feed_everywhere(&self.shard, self.shared.instance());
             log.trim(&self.shard, self.shared.instance());

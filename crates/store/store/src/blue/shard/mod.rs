@@ -72,7 +72,7 @@ pub(crate) struct Blue {
     zeros: Bytes,
 }
 
-/// What transactions that the key-value store lacks made of an object's existence.
+/// An object's existence after transactions that the key-value store lacks.
 #[derive(Clone, Copy)]
 struct Existence {
     exists: bool,

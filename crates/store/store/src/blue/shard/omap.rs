@@ -60,7 +60,7 @@ impl Blue {
             scan.pairs_max = scan.pairs_max.min(wanted);
             let found = self.shared.index().scan(&self.shard, scan).await?;
             let last = found.pairs.last().filter(|_| found.is_full).and_then(|(key, _)| key.get(skip..));
-            // What lies behind the first end of the two is for the next turn.
+            // Keys behind the first end of the two are for the next turn.
             let last =
                 last.map(<[u8]>::to_vec).into_iter().chain(part.last.as_deref().map(<[u8]>::to_vec)).min();
             for (key, value) in merge(&found, part, skip, last.as_deref())? {

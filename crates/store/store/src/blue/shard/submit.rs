@@ -144,7 +144,7 @@ impl Blue {
         freed.iter().for_each(|block| self.forget_content(*block));
         let omap_bytes = changes.bytes() - bytes_before;
         encode_pg(&mut changes, &txn, &mut self.trimmed.borrow_mut());
-        // What is done to omaps is kept for reads, too.
+        // Changes of omaps are kept for reads, too.
         let bytes = changes.bytes() - bytes_before + omap_bytes;
         let existence = self.note_existence(&touched);
         self.queue.borrow_mut().enter_window((changes, bytes), pieces, existence, (log_blocks, around));

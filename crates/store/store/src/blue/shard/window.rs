@@ -20,7 +20,7 @@ use crate::kv::KvBatch;
 const WINDOW_BYTES: usize = 8 << 20;
 /// A window takes at most this part of the log, divided by the number of shards.
 const LOG_PART: u64 = 8;
-/// What an object counts for besides its key and xattrs, and a piece of a block map.
+/// The bytes that an object counts for besides its key and xattrs, and those of a piece of a block map.
 const OBJECT_BYTES: usize = 256;
 const PIECE_BYTES: usize = 800;
 
@@ -40,7 +40,7 @@ pub(crate) struct Window {
     changes: Changes,
 }
 
-/// What a window changed.
+/// The changes of a window.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// Of omaps and PGs, in order; then the keys of objects.
