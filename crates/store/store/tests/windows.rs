@@ -6,8 +6,8 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use carmine_pgtypes::{Sealed, Transaction};
-use carmine_reactor::Shard;
+use carmine_pgtypes::{Sealed, Step, Transaction};
+use carmine_reactor::{Bytes, Shard};
 use carmine_store::Kv;
 use carmine_types::Eversion;
 use common::*;
@@ -97,5 +97,25 @@ fn what_is_written_again_and_again_reaches_the_key_value_store_once() {
         assert_eq!(shared.replayed().txns, 0, "a clean stop leaves nothing to replay");
         assert_eq!(store.load_pg(PG).await.unwrap().unwrap().log.len(), 10);
         clean(&shared, &shard).await;
+    });
+}
+
+/// A read looks through removed ranges for each key, so a client that removes many must not make that long.
+#[test]
+fn a_read_behind_many_removed_ranges_lets_the_key_value_store_have_them() {
+    on_new_store(DEVICE_BYTES, async |shard, path, kv| {
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let key = |n: u32| -> Box<[u8]> { n.to_be_bytes().into() };
+        let value = |n: u32| Bytes::from(n.to_be_bytes().to_vec());
+        let set = Step::SetOmap { entries: (0..1000).map(|n| (key(n), value(n))).collect() };
+        submit(&store, txn([only(&oid(1), set)])).await.unwrap();
+        for n in 0..500 {
+            let range = Step::RemoveOmapRange { from: key(2 * n), to: key(2 * n + 1) };
+            submit(&store, txn([only(&oid(1), range)])).await.unwrap();
+        }
+        let commits = store.stats().kv_commits;
+        let found = store.omap_values(&oid(1), &[key(10), key(11)]).await.unwrap();
+        assert_eq!(found, [None, Some(value(11))]);
+        assert!(store.stats().kv_commits > commits, "500 ranges were looked through");
     });
 }

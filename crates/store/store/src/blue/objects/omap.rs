@@ -8,6 +8,9 @@ use carmine_reactor::Bytes;
 
 type Key = Box<[u8]>;
 
+/// Removed ranges that a read looks through, for each key.
+const RANGES_MAX: usize = 64;
+
 /// The changes of an object's omap by the windows that they belong to, oldest first.
 #[derive(Default)]
 pub(crate) struct OmapOverlay(Vec<OmapChanges>);
@@ -82,6 +85,11 @@ impl OmapOverlay {
     /// The index has the changes up to this window.
     pub(crate) fn settle(&mut self, window: u64) {
         self.0.retain(|changes| changes.window > window);
+    }
+
+    /// So many ranges were removed that a look through them takes longer than to let the index have them.
+    pub(crate) fn is_long(&self) -> bool {
+        self.0.iter().map(|changes| changes.gone.len()).sum::<usize>() > RANGES_MAX
     }
 
     /// The header, if the index may have another one.
