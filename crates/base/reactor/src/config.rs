@@ -7,7 +7,8 @@ use std::str::FromStr;
 pub enum PollPolicy {
     /// Spin for ever: lowest latency, one CPU always at 100 %.
     Poll,
-    /// Spin for `spin_us` microseconds after the last work, then sleep in the kernel.
+    /// Spin for `spin_us` microseconds after the last work, then sleep in the kernel; sleep at once while spinning rarely
+    /// finds work.
     Adaptive {
         /// Microseconds of spinning before the reactor sleeps.
         spin_us: u32,

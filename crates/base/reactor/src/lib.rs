@@ -59,6 +59,7 @@ mod runtime;
 mod shard;
 mod shared;
 pub mod sim;
+mod spin;
 mod stats;
 pub mod sync;
 mod sys;

@@ -27,8 +27,8 @@ use crate::net::{self, Listener, TcpStream, UnixListener};
 use crate::op::{Ops, WakeTarget};
 use crate::shared::{ProcessShared, Returned, ShardShared};
 use crate::stats::{self, Counters, ReactorStats};
-use crate::sys;
 use crate::timer::{Sleep, Timers};
+use crate::{spin, sys};
 
 /// Index of a shard within its process (or, under `sim`, within its node).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +65,7 @@ pub(crate) struct Inner {
     pub(crate) process: Arc<ProcessShared>,
     pub(crate) closing: Cell<bool>,
     pub(crate) poll: PollPolicy,
+    pub(crate) spin_budget: Cell<spin::Budget>,
     pub(crate) alien_shares_cpu: bool,
     pub(crate) quota_ns: u64,
     pub(crate) stall_ticks: Cell<u64>,

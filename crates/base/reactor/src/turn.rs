@@ -7,13 +7,10 @@ use crate::driver::{Driver, Wait};
 use crate::exec::{self, Root, run_ready};
 use crate::mailbox::Msg;
 use crate::shard::Shard;
-use crate::{stats, sys};
+use crate::{spin, stats};
 
 /// Longest sleep while messages wait for room in a peer's queue: the peer is awake and will make room soon.
 const BACKLOG_SLEEP_NS: u64 = 50_000;
-/// A gap between two looks at the clock while spinning that is longer than this was not spent spinning: the thread
-/// had lost its CPU.
-const SPIN_GAP_NS: u64 = 5_000;
 
 /// What one turn found to do.
 pub(crate) struct Worked {
@@ -132,7 +129,7 @@ fn flush(shard: &Shard) {
 }
 
 /// Something is there for the next turn.
-fn has_work(shard: &Shard) -> bool {
+pub(crate) fn has_work(shard: &Shard) -> bool {
     let inner = shard.inner();
     inner.exec.borrow().ready() > 0
         || !inner.ops.borrow().done.is_empty()
@@ -185,13 +182,13 @@ pub(crate) fn run(shard: &Shard, mut root: Root<'_>) -> io::Result<bool> {
             PollPolicy::Sleep => sleep(shard)?,
             PollPolicy::Poll => {
                 drive(shard, Wait::No)?;
-                spin(shard, u64::MAX);
+                spin::spin(shard, u64::MAX);
                 take_events(shard)?;
             }
             PollPolicy::Adaptive { .. } if alien_needs_this_cpu(shard) => sleep(shard)?,
             PollPolicy::Adaptive { spin_us } => {
                 drive(shard, Wait::No)?;
-                if spin(shard, u64::from(spin_us) * 1_000) {
+                if spin::within_budget(shard, u64::from(spin_us) * 1_000) {
                     take_events(shard)?;
                 } else {
                     sleep(shard)?;
@@ -210,42 +207,6 @@ fn take_events(shard: &Shard) -> io::Result<()> {
 fn alien_needs_this_cpu(shard: &Shard) -> bool {
     let inner = shard.inner();
     inner.alien_shares_cpu && inner.aliens.borrow().outstanding() > 0
-}
-
-/// Looks for work without system calls; false if there was none for `limit_ns`.
-fn spin(shard: &Shard, limit_ns: u64) -> bool {
-    let inner = shard.inner();
-    if has_work(shard) || inner.driver.borrow_mut().has_events() {
-        return true;
-    }
-    stats::add(&inner.counters.spins, 1);
-    let limit = if limit_ns == u64::MAX { u64::MAX } else { inner.clock.to_ticks(limit_ns) };
-    let gap = inner.clock.to_ticks(SPIN_GAP_NS);
-    // A timer that comes due ends the spin: translate its time to ticks once.
-    let next = inner.timers.borrow().next();
-    let to_timer = next.map_or(u64::MAX, |t| inner.clock.to_ticks(t.saturating_sub(sys::monotonic_ns())));
-    let backlog = inner.mail.borrow().has_backlog();
-    let start = sys::ticks();
-    let (mut last, mut spun) = (start, 0u64);
-    let found = loop {
-        if has_work(shard) || inner.driver.borrow_mut().has_events() || backlog {
-            break true;
-        }
-        std::hint::spin_loop();
-        let now = sys::ticks();
-        let step = now.wrapping_sub(last);
-        spun += step.min(gap);
-        last = now;
-        let elapsed = now.wrapping_sub(start);
-        if elapsed >= to_timer {
-            break true;
-        }
-        if elapsed >= limit {
-            break false;
-        }
-    };
-    stats::add(&inner.counters.spin_ticks, spun);
-    found
 }
 
 /// Submits and sleeps until something completes, a timer is due or someone wakes the shard.

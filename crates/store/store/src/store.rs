@@ -163,12 +163,21 @@ impl Store {
         }
     }
 
-    /// The result of [`stat`](Store::stat), if it need not wait and transactions need no [`prepare`](Store::prepare).
+    /// The result of [`stat`](Store::stat), if it need not wait.
     #[must_use]
     pub fn stat_at_hand(&self, oid: &ObjectId) -> Option<Option<ObjectMeta>> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Some(mem.0.stat(oid)),
-            Store::Blue(_) => None,
+            Store::Blue(blue) => blue.0.stat_at_hand(oid),
+        }
+    }
+
+    /// A transaction with these changes can be submitted at once, without [`prepare`](Store::prepare).
+    #[must_use]
+    pub fn is_prepared(&self, changes: &[ObjectChange]) -> bool {
+        match self {
+            Store::Cyan(_) | Store::Null(_) => true,
+            Store::Blue(blue) => blue.0.is_prepared(changes),
         }
     }
 

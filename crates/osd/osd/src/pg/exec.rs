@@ -122,7 +122,8 @@ pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
         state.apply_op(op, request, input).ok()?;
         outputs.push((0, Payload::new()));
     }
-    Some(state.into_plan(outputs))
+    let plan = state.into_plan(outputs);
+    osd.store.is_prepared(&plan.changes).then_some(plan)
 }
 
 /// The operations of a request, and where in its data the input of each lies.

@@ -1,11 +1,13 @@
 //! The PG log in memory: the entries, and an index by request id that finds resends.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use carmine_pgtypes::{LogEntry, PgInfo, PgState};
 use carmine_types::{Eversion, ReqId, SpgId};
 use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 
 use crate::config::{LOG_ENTRIES_MIN, LOG_TRIM_BATCH};
 
@@ -22,13 +24,17 @@ pub(crate) struct Done {
 pub(crate) struct PgLog {
     info: PgInfo,
     entries: VecDeque<LogEntry>,
-    by_reqid: HashMap<ReqId, Done, FixedState>,
+    /// Number of the oldest entry; each that is appended has the next one. It wraps.
+    first: u32,
+    /// Numbers of the entries, by their request ids: of those with the same one the newest. A few bytes an entry, for an OSD
+    /// has hundreds of thousands, and each write looks here.
+    by_reqid: HashTable<u32>,
 }
 
 impl PgLog {
     pub(crate) fn new(pg: SpgId) -> PgLog {
         let info = PgInfo { pg, ..PgInfo::default() };
-        PgLog { info, entries: VecDeque::new(), by_reqid: HashMap::default() }
+        PgLog { info, entries: VecDeque::new(), first: 0, by_reqid: HashTable::new() }
     }
 
     /// Takes what the store has of the PG.
@@ -49,19 +55,41 @@ impl PgLog {
     }
 
     /// Appends an entry; its version becomes the last update.
-    pub(crate) fn push(&mut self, entry: LogEntry) {
+    pub(crate) fn push(&mut self, mut entry: LogEntry) {
         self.info.last_update = entry.version;
-        // Entries without a client (repairs) have a zero id, which no resend carries.
-        if entry.reqid != ReqId::default() {
-            let done =
-                Done { version: entry.version, user_version: entry.user_version, result: entry.result };
-            self.by_reqid.insert(entry.reqid, done);
-        }
+        self.share_name(&mut entry);
+        let number = self.first.wrapping_add(self.entries.len() as u32);
+        let reqid = entry.reqid;
         self.entries.push_back(entry);
+        // Entries without a client (repairs) have a zero id, which no resend carries.
+        if reqid != ReqId::default() {
+            self.index(reqid, number);
+        }
+    }
+
+    /// An object's entries share its name with the one before, if that is still here.
+    fn share_name(&self, entry: &mut LogEntry) {
+        let Some(prior) = self.find_version(entry.prior) else { return };
+        if *prior.oid == *entry.oid {
+            entry.oid = Arc::clone(&prior.oid);
+        }
+    }
+
+    fn index(&mut self, reqid: ReqId, number: u32) {
+        let PgLog { entries, first, by_reqid, .. } = self;
+        let reqid_of = |number: &u32| entries.get(number.wrapping_sub(*first) as usize).map(|e| e.reqid);
+        let hash_of = |number: &u32| hash(&reqid_of(number).unwrap_or_default());
+        match by_reqid.find_mut(hash(&reqid), |number| reqid_of(number) == Some(reqid)) {
+            Some(older) => *older = number,
+            None => drop(by_reqid.insert_unique(hash(&reqid), number, hash_of)),
+        }
     }
 
     pub(crate) fn find(&self, reqid: &ReqId) -> Option<Done> {
-        self.by_reqid.get(reqid).copied()
+        let entry_of = |number: &u32| self.entries.get(number.wrapping_sub(self.first) as usize);
+        let is_it = |number: &u32| entry_of(number).is_some_and(|entry| entry.reqid == *reqid);
+        let entry = entry_of(self.by_reqid.find(hash(reqid), is_it)?)?;
+        Some(Done { version: entry.version, user_version: entry.user_version, result: entry.result })
     }
 
     /// Where to cut the log now, if it is long enough for a batch.
@@ -72,28 +100,23 @@ impl PgLog {
 
     /// Drops entries up to and including `to`.
     pub(crate) fn trim(&mut self, to: Eversion) {
-        while self.entries.front().is_some_and(|e| e.version <= to) {
-            if let Some(entry) = self.entries.pop_front() {
-                self.forget(&entry);
-                self.info.log_tail = entry.version;
-            }
+        while let Some(entry) = self.entries.pop_front_if(|e| e.version <= to) {
+            self.forget(entry.reqid, self.first);
+            self.first = self.first.wrapping_add(1);
+            self.info.log_tail = entry.version;
         }
     }
 
     /// Drops entries after `keep_to`: they did not happen.
     pub(crate) fn rewind(&mut self, keep_to: Eversion) {
-        while self.entries.back().is_some_and(|e| e.version > keep_to) {
-            if let Some(entry) = self.entries.pop_back() {
-                self.forget(&entry);
-            }
+        while let Some(entry) = self.entries.pop_back_if(|e| e.version > keep_to) {
+            self.forget(entry.reqid, self.first.wrapping_add(self.entries.len() as u32));
         }
         self.info.last_update = self.entries.back().map_or(self.info.log_tail, |e| e.version);
     }
 
-    fn forget(&mut self, entry: &LogEntry) {
-        if let Entry::Occupied(found) = self.by_reqid.entry(entry.reqid)
-            && found.get().version == entry.version
-        {
+    fn forget(&mut self, reqid: ReqId, number: u32) {
+        if let Ok(found) = self.by_reqid.find_entry(hash(&reqid), |n| *n == number) {
             found.remove();
         }
     }
@@ -115,7 +138,104 @@ impl PgLog {
     }
 
     fn find_version(&self, version: Eversion) -> Option<&LogEntry> {
-        let at = self.entries.binary_search_by(|e| e.version.cmp(&version)).ok()?;
-        self.entries.get(at)
+        // Numbers have no gaps in a log that was written here; another OSD may have sent one that has.
+        let first = self.entries.front()?.version.version;
+        let at = usize::try_from(version.version.checked_sub(first)?).ok()?;
+        let search = || self.entries.get(self.entries.binary_search_by(|e| e.version.cmp(&version)).ok()?);
+        self.entries.get(at).filter(|entry| entry.version == version).or_else(search)
+    }
+}
+
+fn hash(reqid: &ReqId) -> u64 {
+    FixedState::default().hash_one(reqid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use carmine_types::{LogOp, ObjectId, UTime};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What is done to a log: a client's write, or a repair's entry, of an object; the oldest or the newest entries go.
+    #[derive(Clone, Debug)]
+    enum Act {
+        Push { client: u64, object: u8 },
+        Trim(u64),
+        Rewind(u64),
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            8 => (0..12u64, 0..4u8).prop_map(|(client, object)| Act::Push { client, object }),
+            1 => (0..6u64).prop_map(Act::Trim),
+            1 => (0..4u64).prop_map(Act::Rewind),
+        ];
+        proptest::collection::vec(act, 0..200)
+    }
+
+    fn entry(number: u64, client: u64, object: u8, prior: Eversion) -> LogEntry {
+        LogEntry {
+            version: Eversion::new(1, number),
+            prior,
+            // Client 0 stands for none; the others send again what they sent before.
+            reqid: ReqId { client, inc: 0, tid: client },
+            oid: ObjectId::head(1, b"", b"", &[object]).into(),
+            op: LogOp::Modify,
+            user_version: number,
+            result: 0,
+            mtime: UTime::default(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_is_found_as_long_as_its_entry_is_there(start in prop_oneof![Just(0), Just(u32::MAX - 20)], acts in acts()) {
+            let mut log = PgLog::new(SpgId::default());
+            log.first = start;
+            let mut model: VecDeque<LogEntry> = VecDeque::new();
+            let mut newest: BTreeMap<ReqId, Eversion> = BTreeMap::new();
+            for act in acts {
+                let last = log.info().last_update.version;
+                match act {
+                    Act::Push { client, object } => {
+                        let prior = model.iter().rev().find(|e| *e.oid.name == [object]);
+                        let entry = entry(last + 1, client, object, prior.map_or(Eversion::default(), |e| e.version));
+                        newest.insert(entry.reqid, entry.version);
+                        model.push_back(entry.clone());
+                        log.push(entry);
+                    }
+                    Act::Trim(count) => {
+                        let to = Eversion::new(1, log.info().log_tail.version + count.min(model.len() as u64));
+                        log.trim(to);
+                        model.retain(|e| e.version > to);
+                    }
+                    Act::Rewind(count) => {
+                        let to = Eversion::new(1, last - count.min(model.len() as u64));
+                        log.rewind(to);
+                        model.retain(|e| e.version <= to);
+                    }
+                }
+                prop_assert!(log.after(Eversion::default()).eq(model.iter()));
+                for (reqid, version) in &newest {
+                    // An older entry of the same request may be forgotten with a newer one.
+                    let there = *reqid != ReqId::default() && model.iter().any(|e| e.version == *version && e.reqid == *reqid);
+                    prop_assert_eq!(log.find(reqid).map(|d| d.version), there.then_some(*version));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn entries_of_an_object_share_its_name() {
+        let mut log = PgLog::new(SpgId::default());
+        log.push(entry(1, 1, 7, Eversion::default()));
+        log.push(entry(2, 2, 7, Eversion::new(1, 1)));
+        log.push(entry(3, 3, 8, Eversion::new(1, 1)));
+        let names: Vec<_> = log.after(Eversion::default()).map(|e| Arc::clone(&e.oid)).collect();
+        assert!(Arc::ptr_eq(&names[0], &names[1]), "the name is held twice");
+        assert_eq!(*names[2].name, [8], "an entry has its own object's name, whatever it says came before");
     }
 }

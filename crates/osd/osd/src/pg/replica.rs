@@ -105,6 +105,11 @@ impl Pg {
         if !self.is_write(&txn) {
             return self.refuse(head, errno::EINVAL, &reply);
         }
+        let is_next = self.replica.last().is_none();
+        if is_next && osd.store.is_prepared(&txn.changes) {
+            self.apply_or_stop(osd, txn);
+            return;
+        }
         let is_first = txn.objects().all(|oid| !self.replica.has_object(oid));
         self.replica.queue.borrow_mut().push_back(Arrived {
             txn: Rc::new(txn),
@@ -165,11 +170,10 @@ impl Pg {
             let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
             let Some(arrived) = ready else { return };
             let oid = arrived.txn.log.last().map(|entry| Arc::clone(&entry.oid));
-            match self.apply(osd, arrived) {
-                Ok(()) => {}
-                // Removing objects makes room: that must not need a restart.
-                Err(error @ StoreError::NoSpace { .. }) => return self.begin_anew(osd, &error),
-                Err(error) => return self.fail(osd, "a write of its primary cannot be applied", &error),
+            // What was prepared is held until it is applied.
+            let Arrived { txn, state: _prepared, .. } = arrived;
+            if self.apply_or_stop(osd, Rc::unwrap_or_clone(txn)).is_none() {
+                return;
             }
             if let Some(next) = oid.and_then(|oid| self.replica.waiting_of(&oid)) {
                 self.prepare_entry(osd, next);
@@ -177,14 +181,21 @@ impl Pg {
         }
     }
 
-    fn apply(self: &Rc<Self>, osd: &Rc<OsdShard>, arrived: Arrived) -> Result<(), StoreError> {
-        let Arrived { txn, version, state } = arrived;
-        let (entries, trim_to) = (txn.log.clone(), txn.log_trim_to);
-        let mut txn = Rc::unwrap_or_clone(txn);
+    /// Applies a write; `None` if this copy cannot go on.
+    fn apply_or_stop(self: &Rc<Self>, osd: &Rc<OsdShard>, txn: Sealed) -> Option<()> {
+        match self.apply(osd, txn) {
+            Ok(()) => return Some(()),
+            // Removing objects makes room: that must not need a restart.
+            Err(error @ StoreError::NoSpace { .. }) => self.begin_anew(osd, &error),
+            Err(error) => self.fail(osd, "a write of its primary cannot be applied", &error),
+        }
+        None
+    }
+
+    fn apply(self: &Rc<Self>, osd: &Rc<OsdShard>, mut txn: Sealed) -> Result<(), StoreError> {
+        let (version, entries, trim_to) = (txn.version(), txn.log.clone(), txn.log_trim_to);
         txn.set_bits(self.bits.get());
         let commit = osd.store.submit(txn);
-        // What was prepared is held until here.
-        drop(state);
         let ready = commit.peek();
         if let Some(Err(error)) = ready {
             return Err(error);

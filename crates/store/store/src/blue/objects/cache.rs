@@ -1,12 +1,14 @@
 //! The onode cache of a shard: a hash map, and a clock that evicts what is neither used nor pinned.
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use carmine_reactor::Bytes;
 use carmine_types::ObjectId;
 use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 use lru::LruCache;
 
 use crate::BLOCK_BYTES;
@@ -18,7 +20,10 @@ const HAND_STEPS: usize = 64;
 
 /// Objects by name, within a budget of bytes. Pinned objects stay even beyond the budget.
 pub(crate) struct Cache {
-    objects: HashMap<ObjectId, usize, FixedState>,
+    /// Slots, by the names of their objects.
+    objects: HashTable<usize>,
+    /// The slot that was found last: one operation asks several times for its object.
+    last: Cell<usize>,
     /// The clock's face; empty slots are in `vacant`.
     slots: Vec<Option<Slot>>,
     vacant: Vec<usize>,
@@ -36,7 +41,8 @@ struct Slot {
 impl Cache {
     pub(crate) fn new(budget_bytes: usize) -> Cache {
         Cache {
-            objects: HashMap::default(),
+            objects: HashTable::new(),
+            last: Cell::new(0),
             slots: Vec::new(),
             vacant: Vec::new(),
             hand: 0,
@@ -51,9 +57,21 @@ impl Cache {
     }
 
     pub(crate) fn get(&self, oid: &ObjectId) -> Option<&Rc<Onode>> {
-        let slot = self.slots.get(*self.objects.get(oid)?)?.as_ref()?;
+        let slot = self.slots.get(self.place(oid)?)?.as_ref()?;
         slot.onode.referenced.set(true);
         Some(&slot.onode)
+    }
+
+    /// The slot of an object.
+    fn place(&self, oid: &ObjectId) -> Option<usize> {
+        let is_it = |place: &usize| name(&self.slots, *place).is_some_and(|name| name == oid);
+        let last = self.last.get();
+        if is_it(&last) {
+            return Some(last);
+        }
+        let place = *self.objects.find(hash(oid), is_it)?;
+        self.last.set(place);
+        Some(place)
     }
 
     /// Adds an onode that is not there yet, and evicts others as needed.
@@ -61,7 +79,7 @@ impl Cache {
         self.shrink();
         let bytes = onode.bytes();
         self.bytes += bytes;
-        let oid = onode.oid.clone();
+        let hash_of_new = hash(&onode.oid);
         let slot = Some(Slot { onode, bytes });
         let index = match self.vacant.pop() {
             Some(index) => {
@@ -75,14 +93,14 @@ impl Cache {
                 self.slots.len() - 1
             }
         };
-        self.objects.insert(oid, index);
+        let Cache { objects, slots, .. } = self;
+        objects.insert_unique(hash_of_new, index, |place| name(slots, *place).map_or(0, hash));
     }
 
     /// Counts an onode again after its map grew or shrank.
     pub(crate) fn recount(&mut self, oid: &ObjectId) {
-        if let Some(slot) =
-            self.objects.get(oid).and_then(|index| self.slots.get_mut(*index)).and_then(Option::as_mut)
-        {
+        let place = self.place(oid);
+        if let Some(slot) = place.and_then(|place| self.slots.get_mut(place)).and_then(Option::as_mut) {
             let bytes = slot.onode.bytes();
             self.bytes = self.bytes + bytes - slot.bytes;
             slot.bytes = bytes;
@@ -107,11 +125,21 @@ impl Cache {
                 continue;
             }
             self.bytes -= slot.bytes;
-            self.objects.remove(&slot.onode.oid);
+            if let Ok(found) = self.objects.find_entry(hash(&slot.onode.oid), |place| *place == self.hand) {
+                found.remove();
+            }
             *place = None;
             self.vacant.push(self.hand);
         }
     }
+}
+
+fn name(slots: &[Option<Slot>], place: usize) -> Option<&ObjectId> {
+    slots.get(place)?.as_ref().map(|slot| &slot.onode.oid)
+}
+
+fn hash(oid: &ObjectId) -> u64 {
+    FixedState::default().hash_one(oid)
 }
 
 // [`DataCache`]: blocks that were read, within a budget of bytes; those used longest ago go first.

@@ -72,12 +72,12 @@ impl Onode {
 
     /// Estimated bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        // The struct, the object id twice (cache and here), the key, the hash map's slot.
-        const FIXED: usize = size_of::<Onode>() + 2 * size_of::<ObjectId>() + 64;
+        // The struct with the object id, the key, the slots of the cache and of its table.
+        const FIXED: usize = size_of::<Onode>() + 64;
         let state = self.state.borrow();
         let map: usize = state.map.iter().flatten().map(Extents::heap_bytes).sum();
         FIXED
-            + 2 * self.oid.heap_bytes()
+            + self.oid.heap_bytes()
             + self.key.len()
             + map
             + state.meta.xattrs.bytes()
@@ -157,6 +157,11 @@ impl OnodeState {
             Some(piece) => piece.as_ref().map(|extents| extents.get(within)),
             None => Some(Entry::default()),
         }
+    }
+
+    /// The content of the `index`th block of the object is in memory, or it is a hole.
+    pub(crate) fn has_content(&self, index: u64) -> bool {
+        self.entry(index).is_some_and(|entry| entry.is_hole() || self.recent.contains_key(&entry.block()))
     }
 
     /// Replaces an entry and gives back the old one.

@@ -262,9 +262,14 @@ impl Blue {
         self.wait_until(|queue| queue.fed >= until).await
     }
 
+    /// Not too much is held back.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.borrow().held_bytes <= HELD_BYTES_MAX
+    }
+
     /// Waits while too much is held back.
     pub(crate) async fn wait_for_room(&self) -> Result<(), StoreError> {
-        if self.queue.borrow().held_bytes <= HELD_BYTES_MAX {
+        if self.has_room() {
             return Ok(());
         }
         self.count(|stats| stats.held_back += 1);

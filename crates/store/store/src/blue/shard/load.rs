@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use carmine_pgtypes::ObjectChange;
+use carmine_pgtypes::{ObjectChange, ObjectMeta};
 use carmine_reactor::sync::Notify;
 use carmine_types::ObjectId;
 use smallvec::SmallVec;
@@ -111,6 +111,33 @@ impl Blue {
             prepared.pins.push(pin);
         }
         Ok(prepared)
+    }
+
+    /// The onode of an object with the block map for bytes `range`, if it is in memory.
+    fn cached(&self, oid: &ObjectId, range: &Range<u64>) -> Option<Rc<Onode>> {
+        let onode = Rc::clone(self.cache.borrow().get(oid)?);
+        let is_loaded = onode.state.borrow().is_loaded(range);
+        is_loaded.then_some(onode)
+    }
+
+    /// See [`crate::Store::stat_at_hand`].
+    pub(crate) fn stat_at_hand(&self, oid: &ObjectId) -> Option<Option<ObjectMeta>> {
+        let onode = self.cached(oid, &(0..0))?;
+        self.count(|stats| stats.cache_hits += 1);
+        let state = onode.state.borrow();
+        Some(state.exists.then(|| state.meta.clone()))
+    }
+
+    /// See [`crate::Store::is_prepared`].
+    pub(crate) fn is_prepared(&self, changes: &[ObjectChange]) -> bool {
+        let mut needed =
+            changes.iter().flat_map(|change| change.steps.iter().map(|step| (&change.oid, needs(step))));
+        self.has_room()
+            && needed.all(|(oid, needs)| {
+                self.cached(oid, &needs.map).is_some_and(|onode| {
+                    needs.edges.into_iter().flatten().all(|index| onode.state.borrow().has_content(index))
+                })
+            })
     }
 
     async fn load_edges(&self, pin: &PreparedPin, needs: &Needs) -> Result<(), StoreError> {

@@ -58,11 +58,7 @@ impl Blue {
             places.push(place);
             let Some(object) = touched.get(place) else { continue };
             let state = object.pin.state.borrow();
-            let at_hand = |index: u64| {
-                state
-                    .entry(index)
-                    .is_some_and(|entry| entry.is_hole() || state.recent.contains_key(&entry.block()))
-            };
+            let at_hand = |index| state.has_content(index);
             for step in &change.steps {
                 if step.end() > OBJECT_BYTES_MAX {
                     return Err(StoreError::TooLarge { oid: oid.clone(), size: step.end() });
