@@ -105,17 +105,23 @@ impl Exec {
     }
 
     pub(crate) fn spawn(&mut self, group: Group, name: &'static str, task: Task) {
+        let index = self.take_slot(group, name);
+        self.slots[index as usize].task = Some(task);
+        self.make_ready(index);
+    }
+
+    /// A slot for a task that begins to live.
+    fn take_slot(&mut self, group: Group, name: &'static str) -> u32 {
         let index = match self.free.pop() {
             Some(i) => i,
             None => self.add_slot(name, group),
         };
         let slot = &mut self.slots[index as usize];
-        slot.task = Some(task);
         slot.group = group;
         slot.name = name;
         slot.alive = true;
         self.alive += 1;
-        self.make_ready(index);
+        index
     }
 
     /// Tasks alive.
@@ -289,6 +295,32 @@ pub(crate) fn run_ready(shard: &Shard, root: &mut Root<'_>, quota_ticks: u64) ->
         }
     }
     (polled, root_done)
+}
+
+/// Polls a new task at once, within the one that is being polled; true if it is finished. Its time is counted as the other's.
+pub(crate) fn spawn_polled(shard: &Shard, group: Group, name: &'static str, mut task: Task) -> bool {
+    let inner = shard.inner();
+    let (index, waker) = {
+        let mut exec = inner.exec.borrow_mut();
+        let index = exec.take_slot(group, name);
+        (index, exec.slots[index as usize].waker.take())
+    };
+    // A free slot has its waker.
+    let Some(waker) = waker else { return false };
+    let outer = (inner.current.replace(Some((index, waker.data()))), inner.current_group.replace(group));
+    let done = task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+    inner.current.set(outer.0);
+    inner.current_group.set(outer.1);
+    crate::stats::add(&inner.counters.polls, 1);
+    let task = if done {
+        // Its destructor may spawn or wake: no borrow is held here.
+        drop(task);
+        None
+    } else {
+        Some(task)
+    };
+    inner.exec.borrow_mut().after(index, task, waker, done, 0);
+    done
 }
 
 /// Wakes a target without holding any borrow.

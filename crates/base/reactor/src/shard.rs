@@ -137,6 +137,17 @@ impl Shard {
         self.0.exec.borrow_mut().spawn(group, name, task);
     }
 
+    /// As [`spawn`](Shard::spawn), but the task is polled at once, before this returns: true if that finished it. For what
+    /// often need not wait, and else is polled once less.
+    pub fn spawn_polled(
+        &self,
+        group: Group,
+        name: &'static str,
+        fut: impl Future<Output = ()> + 'static,
+    ) -> bool {
+        !self.0.closing.get() && exec::spawn_polled(self, group, name, Box::pin(fut))
+    }
+
     /// Waits for `d`.
     pub fn sleep(&self, d: Duration) -> impl Future<Output = ()> + use<> {
         let ns = u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);

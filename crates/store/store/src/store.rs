@@ -190,6 +190,21 @@ impl Store {
         }
     }
 
+    /// The result of [`read`](Store::read), behind the object's version as clients see it, if that is one whole block of a
+    /// device whose place is known; `None` for all else.
+    #[must_use]
+    pub async fn read_block(
+        &self,
+        oid: &ObjectId,
+        off: u64,
+        len: u64,
+    ) -> Option<Result<(u64, Payload), StoreError>> {
+        match self {
+            Store::Cyan(_) | Store::Null(_) => None,
+            Store::Blue(blue) => blue.0.read_plain_block(oid, off, len).await,
+        }
+    }
+
     /// Bytes `off..off + len` of an object, less what lies behind its end. Holes are zeros.
     ///
     /// # Errors

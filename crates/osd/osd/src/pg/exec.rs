@@ -94,19 +94,42 @@ fn is_plain(code: u16) -> bool {
     )
 }
 
-/// The outcome of a request that reads one extent of an object which is in memory, as nearly all do there: without a future. All
-/// other requests, and those that fail, go the long way.
-pub(super) fn read_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
+/// The extent of a request that reads one extent of an object, as nearly all do.
+fn plain_read(op: &ClientOp) -> Option<Extent> {
     let [read] = op.request.ops.as_slice() else { return None };
-    let Extent { offset, length, .. } = read.extent();
+    let extent = read.extent();
     // Without a length it may be more than the request was let in for.
-    if read.code != ops::READ || !(1..=OUTPUT_BYTES_MAX).contains(&length) || op.oid.snap != SNAP_HEAD {
-        return None;
-    }
+    let is_plain = read.code == ops::READ && (1..=OUTPUT_BYTES_MAX).contains(&extent.length);
+    (is_plain && op.oid.snap == SNAP_HEAD).then_some(extent)
+}
+
+/// The outcome of a plain read of what is in memory: without a future. All other requests, and those that fail, go the long way.
+pub(super) fn read_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
+    let Extent { offset, length, .. } = plain_read(op)?;
     let (user_version, data) = osd.store.read_at_hand(&op.oid, offset, length)?;
+    Some(read_done(user_version, data))
+}
+
+/// The outcome of a plain read of one block of the device, by a short way; `None` for all other requests.
+pub(super) async fn read_block(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
+    let Extent { offset, length, .. } = plain_read(op)?;
+    match osd.store.read_block(&op.oid, offset, length).await? {
+        Ok((user_version, data)) => Some(read_done(user_version, data)),
+        // Once it is healed the long way reads it again.
+        Err(error) => Box::pin(heal::heal(osd, error)).await.err().map(|unhealed| {
+            let told = OpError::from(unhealed.error).told();
+            let is_ok = op.request.ops.iter().any(|op| op.flags & flags::op::FAILOK != 0);
+            let mut outcome = Outcome::error(if is_ok { 0 } else { told });
+            outcome.outputs.push((told, Payload::new()));
+            outcome
+        }),
+    }
+}
+
+fn read_done(user_version: u64, data: Payload) -> Outcome {
     let mut outcome = Outcome { user_version, ..Outcome::default() };
     outcome.outputs.push((0, data));
-    Some(outcome)
+    outcome
 }
 
 /// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.

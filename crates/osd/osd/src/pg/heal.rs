@@ -63,7 +63,7 @@ impl From<Unhealed> for StoreError {
 }
 
 /// Gives a lost block its content back; the error is what it was if that cannot be.
-async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), Unhealed> {
+pub(super) async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), Unhealed> {
     let unknown = |error| Unhealed { error, is_lost: false };
     let Some((oid, off)) = error.lost_block() else { return Err(unknown(error)) };
     osd.metrics.borrow_mut().blocks_lost += 1;

@@ -8,6 +8,7 @@ use carmine_pgtypes::{LogEntry, PgInfo, PgState};
 use carmine_types::{Eversion, ReqId, SpgId};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::config::{LOG_ENTRIES_MIN, LOG_TRIM_BATCH};
 
@@ -78,10 +79,11 @@ impl PgLog {
     fn index(&mut self, reqid: ReqId, number: u32) {
         let PgLog { entries, first, by_reqid, .. } = self;
         let reqid_of = |number: &u32| entries.get(number.wrapping_sub(*first) as usize).map(|e| e.reqid);
+        let is_it = |number: &u32| reqid_of(number) == Some(reqid);
         let hash_of = |number: &u32| hash(&reqid_of(number).unwrap_or_default());
-        match by_reqid.find_mut(hash(&reqid), |number| reqid_of(number) == Some(reqid)) {
-            Some(older) => *older = number,
-            None => drop(by_reqid.insert_unique(hash(&reqid), number, hash_of)),
+        match by_reqid.entry(hash(&reqid), is_it, hash_of) {
+            Entry::Occupied(mut older) => *older.get_mut() = number,
+            Entry::Vacant(place) => drop(place.insert(number)),
         }
     }
 

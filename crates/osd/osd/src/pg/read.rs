@@ -11,7 +11,10 @@ use crate::shard::OsdShard;
 
 impl Pg {
     pub(super) async fn run_read(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
-        let mut outcome = exec::read_only(&osd, &op).await;
+        let mut outcome = match exec::read_block(&osd, &op).await {
+            Some(outcome) => outcome,
+            None => Box::pin(exec::read_only(&osd, &op)).await,
+        };
         // In a new interval the operation was started over, or dropped: this run of it counts no longer.
         if self.is_past(generation) {
             return op.release_more();

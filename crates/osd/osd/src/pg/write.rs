@@ -10,10 +10,8 @@
 //! 5. [reply](Pg::settle): what is durable on all members is answered, in the order of the log.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use carmine_peering::{AttemptId, Event, Reason};
 use carmine_pgtypes::{LogEntry, Sealed, Step, Transaction};
@@ -67,9 +65,9 @@ impl Pg {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         // Two futures, each no larger than it must be: it is made on the stack and moved to the heap.
         if op.is_write {
-            self.run(osd, &op, Box::pin(pg.run_write(own, Rc::clone(&op), generation)));
+            self.run(osd, &op, pg.run_write(own, Rc::clone(&op), generation));
         } else {
-            self.run(osd, &op, Box::pin(pg.run_read(own, Rc::clone(&op), generation)));
+            self.run(osd, &op, pg.run_read(own, Rc::clone(&op), generation));
         }
     }
 
@@ -87,22 +85,26 @@ impl Pg {
         true
     }
 
-    /// If there is nothing to wait for it needs no task.
+    /// Runs an operation, which may have to wait: then others of its object are queued behind it.
     fn run(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         op: &Rc<ClientOp>,
-        mut running: Pin<Box<impl Future<Output = ()> + 'static>>,
+        running: impl Future<Output = ()> + 'static,
     ) {
-        if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-            return;
-        }
-        self.pipeline.suspend(op);
-        let (pg, own, op) = (Rc::clone(self), Rc::clone(osd), Rc::clone(op));
-        osd.shard.spawn(Group::Client, "client-op", async move {
+        op.suspended.set(false);
+        let (pg, own, same) = (Rc::clone(self), Rc::clone(osd), Rc::clone(op));
+        let is_done = osd.shard.spawn_polled(Group::Client, "client-op", async move {
             running.await;
-            pg.pump(&own, &op.oid);
+            // Else the caller goes on.
+            if same.suspended.get() {
+                pg.pump(&own, &same.oid);
+            }
         });
+        if !is_done {
+            op.suspended.set(true);
+            self.pipeline.suspend(op);
+        }
     }
 
     /// Plans a write and submits it.

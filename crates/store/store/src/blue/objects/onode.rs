@@ -228,6 +228,11 @@ impl Stream {
         Reading(self)
     }
 
+    /// A read from `off` would begin where the last one ended.
+    pub(crate) fn goes_on(&self, off: u64) -> bool {
+        self.next.get() == off
+    }
+
     /// The object changes: its reads begin anew. True if they followed one another.
     pub(crate) fn end(&self) -> bool {
         self.run.replace(0) >= STREAM_READS

@@ -114,7 +114,7 @@ impl Blue {
     }
 
     /// The onode of an object with the block map for bytes `range`, if it is in memory.
-    fn cached(&self, oid: &ObjectId, range: &Range<u64>) -> Option<Rc<Onode>> {
+    pub(crate) fn cached(&self, oid: &ObjectId, range: &Range<u64>) -> Option<Rc<Onode>> {
         let onode = Rc::clone(self.cache.borrow().get(oid)?);
         let is_loaded = onode.state.borrow().is_loaded(range);
         is_loaded.then_some(onode)
