@@ -88,29 +88,26 @@ impl Baseline {
     /// Compares a load with its baselines. A baseline of another block size, depth, direction or flush mode is refused.
     pub fn percentages(&self, load: &LoadSpec, flush_mode: &str, achieved: &Achieved) -> Percentages {
         let mut refused = Vec::new();
-        let mut judge =
-            |what: &str, raw: &RawFigures, others: [(bool, &'static str); 2], iops: f64, times: u32| {
-                let same = [
-                    (raw.bs_bytes == load.bs_bytes, "block size"),
-                    (u64::from(raw.iodepth) == load.depth_total(), "depth"),
-                ];
-                let other = same.into_iter().chain(others).filter(|(same, _)| !same).map(|(_, name)| name);
-                let other = other.collect::<Vec<_>>().join(", ");
-                if !other.is_empty() {
-                    refused.push(format!("the {what}'s baseline has another {other}"));
-                    return None;
-                }
-                let whole = raw.iops * f64::from(times);
-                (whole > 0.0 && iops.is_finite()).then(|| iops / whole * 100.0)
-            };
-        let device = self.device.as_ref().and_then(|raw| {
-            let flush = !load.rw.writes() || raw.flush_mode == flush_mode;
-            let others = [(raw.rw == load.rw, "direction"), (flush, "flush mode")];
-            judge("device", raw, others, achieved.osd_iops, achieved.drives)
-        });
-        let messenger = self.messenger.as_ref().filter(|_| achieved.pairs > 0);
-        let any = [(true, ""); 2];
-        let messenger = messenger.and_then(|raw| judge("messenger", raw, any, achieved.iops, achieved.pairs));
+        let mut judge = |what: &str, raw: &RawFigures, is_device: bool, iops: f64, times: u32| {
+            let is_flush = !load.rw.writes() || raw.flush_mode == flush_mode;
+            let same = [
+                (raw.bs_bytes == load.bs_bytes, "block size"),
+                (u64::from(raw.iodepth) == load.depth_total(), "depth"),
+                (!is_device || raw.rw == load.rw, "direction"),
+                (!is_device || is_flush, "flush mode"),
+            ];
+            let other: Vec<&str> = same.into_iter().filter(|(same, _)| !same).map(|(_, name)| name).collect();
+            if !other.is_empty() {
+                refused.push(format!("the {what}'s baseline has another {}", other.join(", ")));
+                return None;
+            }
+            let whole = raw.iops * f64::from(times);
+            (whole > 0.0 && iops.is_finite()).then(|| iops / whole * 100.0)
+        };
+        let Achieved { iops, osd_iops, drives, pairs } = *achieved;
+        let device = self.device.as_ref().and_then(|raw| judge("device", raw, true, osd_iops, drives));
+        let messenger = self.messenger.as_ref().filter(|_| pairs > 0);
+        let messenger = messenger.and_then(|raw| judge("messenger", raw, false, iops, pairs));
         Percentages { device, messenger, refused }
     }
 }

@@ -1,6 +1,5 @@
 //! One job: `iodepth` workers on one reactor, each with one operation in flight.
 
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,8 +12,7 @@ use fastrand::Rng;
 
 use crate::ledger::{Ledger, VerifyState, Writes};
 use crate::pattern::{BlockAddr, Geometry, Pattern, Schedule, rng};
-use crate::prefill;
-use crate::result::{ClientClocks, JobResult};
+use crate::result::JobResult;
 use crate::session::{Control, JobEvent, JobProgress, Phase};
 use crate::spec::LoadSpec;
 use crate::target::{Target, TargetError};
@@ -124,7 +122,7 @@ pub async fn run_job<T: Target + 'static>(
     run.progress().ready.store(true, Ordering::Release);
     run.wait_for(Phase::Prefill).await;
     if !run.stopped() {
-        prefill::prefill(&run).await;
+        run.prefill().await;
     }
     run.progress().prefilled.store(true, Ordering::Release);
     run.wait_for(Phase::Ramp).await;
@@ -222,11 +220,8 @@ impl<T: Target + 'static> Run<T> {
 
     fn start_workers(self: &Rc<Self>) {
         self.began_ns.set(self.shard.now_ns());
-        if self.geometry.blocks() == 0 {
-            self.progress().finished.store(true, Ordering::Release);
-            return;
-        }
-        for _ in 0..self.spec().iodepth {
+        let workers = if self.geometry.blocks() == 0 { 0 } else { self.spec().iodepth };
+        for _ in 0..workers {
             let run = Rc::clone(self);
             self.spawn("load worker", async move { run.work().await });
         }
@@ -260,8 +255,7 @@ impl<T: Target + 'static> Run<T> {
     }
 
     fn next_op(&self) -> Option<Op> {
-        let mut guard = self.state.borrow_mut();
-        let state = &mut *guard;
+        let state = &mut *self.state.borrow_mut();
         if state.left == Some(0) {
             return None;
         }
@@ -304,8 +298,7 @@ impl<T: Target + 'static> Run<T> {
         let ops = &self.progress().ops;
         // Nobody else stores it, so this needs no atomic addition, which would be dearer.
         ops.store(ops.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        let mut guard = self.state.borrow_mut();
-        let state = &mut *guard;
+        let state = &mut *self.state.borrow_mut();
         state.in_flight -= 1;
         if self.setup.control.phase() == Phase::Measure {
             let window_ns = *state.window_ns.get_or_insert(now_ns);
@@ -333,15 +326,11 @@ impl<T: Target + 'static> Run<T> {
 
     /// `acked`: as it was when the read started; what is issued since then may already be there.
     fn check(&self, op: &Op, data: &Payload, acked: u32) {
-        let bytes = match data.chunks() {
-            [one] => Cow::Borrowed(one.as_slice()),
-            _ => Cow::Owned(data.to_vec()),
-        };
         let mut state = self.state.borrow_mut();
         let writes = Writes { acked, ..state.ledger.of(op.block) };
         state.result.verify.checked += 1;
         let (seed, want_bytes) = (self.spec().block_seed(), self.spec().bs_bytes as usize);
-        if let Err(why) = verify::check(&bytes, want_bytes, seed, &op.place, writes) {
+        if let Err(why) = verify::check(&data.to_vec(), want_bytes, seed, &op.place, writes) {
             let name = self.name(op.place.slot);
             state.result.verify.mismatch(format!("{name} offset {}: {why}", op.place.offset));
         }
@@ -358,8 +347,7 @@ impl<T: Target + 'static> Run<T> {
 
     fn block_to_write(&self, op: &Op) -> (Payload, u32) {
         let bs = self.spec().bs_bytes as usize;
-        let mut guard = self.state.borrow_mut();
-        let state = &mut *guard;
+        let state = &mut *self.state.borrow_mut();
         if !self.spec().verify {
             let at = state.data.usize(..POOL_BYTES / POOL_STEP) * POOL_STEP;
             return (Payload::from(state.pool.slice(at..at + bs)), 0);
@@ -386,7 +374,8 @@ impl<T: Target + 'static> Run<T> {
                 at_start = Some(self.shard.stats());
                 self.state.borrow_mut().window_ns.get_or_insert(now_ns);
             }
-            if self.spec().ends_by_itself() && self.workers.get() == 0 {
+            let may_end = self.spec().ends_by_itself() || self.geometry.blocks() == 0;
+            if may_end && self.workers.get() == 0 {
                 self.progress().finished.store(true, Ordering::Release);
             }
             if keep_state && now_ns >= next_snapshot_ns {
@@ -398,10 +387,13 @@ impl<T: Target + 'static> Run<T> {
         let ended_ns = self.shard.now_ns();
         let drain = if self.setup.control.has_failed() { DRAIN_FAILED } else { DRAIN };
         {
-            let mut guard = self.state.borrow_mut();
-            let state = &mut *guard;
+            let state = &mut *self.state.borrow_mut();
             if let Some(before) = at_start {
-                state.result.client = clocks_between(&before, &self.shard.stats());
+                let after = self.shard.stats();
+                let client = &mut state.result.client;
+                client.wall_ns = after.wall_ns.saturating_sub(before.wall_ns);
+                client.busy_ns = after.busy_ns.saturating_sub(before.busy_ns);
+                client.wait_ns = after.wait_ns.saturating_sub(before.wait_ns);
             }
             // How late the next request of an open-loop load would be.
             if let Some(schedule) = &mut state.schedule {
@@ -414,14 +406,5 @@ impl<T: Target + 'static> Run<T> {
         }
         let mut state = self.state.borrow_mut();
         state.result.abandoned = state.in_flight;
-    }
-}
-
-fn clocks_between(before: &ReactorStats, after: &ReactorStats) -> ClientClocks {
-    let since = |clock: fn(&ReactorStats) -> u64| clock(after).saturating_sub(clock(before));
-    ClientClocks {
-        wall_ns: since(|s| s.wall_ns),
-        busy_ns: since(|s| s.busy_ns),
-        wait_ns: since(|s| s.wait_ns),
     }
 }

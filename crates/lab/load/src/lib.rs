@@ -8,7 +8,6 @@
 pub mod as_text;
 pub mod baseline;
 mod compare;
-mod device_target;
 pub mod drive;
 mod fio;
 pub mod hosted;
@@ -29,11 +28,10 @@ pub mod window;
 pub mod words;
 
 pub use compare::compare;
-pub use device_target::DeviceTarget;
 pub use job::{JobSetup, object_name, run_job};
 pub use ledger::VerifyState;
 pub use pattern::Geometry;
 pub use result::{ClientClocks, DirStats, JobResult, SAMPLE_NS, Seconds, VerifyCounts};
 pub use session::{BenchAction, BenchHost, BenchStatus, Control, Phase, Progress, Session};
-pub use spec::{Arrivals, LoadSpec, Prefill, Route, Rw, SpecError, parse_bytes, parse_millis, show_bytes};
-pub use target::{Target, TargetError, run_cluster_job};
+pub use spec::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis, show_bytes};
+pub use target::{DeviceTarget, Target, TargetError, run_cluster_job};

@@ -158,7 +158,6 @@ pub struct BenchStatus {
 pub struct Session {
     control: Arc<Control>,
     events: Receiver<JobEvent>,
-    jobs: u32,
     results: BTreeMap<u32, JobResult>,
     state: Option<VerifyState>,
 }
@@ -172,7 +171,7 @@ impl Session {
         let (spec, known) = (Arc::new(spec.clone()), state.clone().map(Arc::new));
         let setup = JobSetup { spec, job: 0, control: Arc::clone(&control), events, state: known };
         let setups = (0..jobs).map(|job| JobSetup { job, ..setup.clone() }).collect();
-        (Session { control, events: received, jobs, results: BTreeMap::new(), state }, setups)
+        (Session { control, events: received, results: BTreeMap::new(), state }, setups)
     }
 
     pub fn control(&self) -> &Arc<Control> {
@@ -189,17 +188,17 @@ impl Session {
                 (Err(end), _) => break end,
             }
         };
-        let missing = (0..self.jobs).filter(|_| end == TryRecvError::Disconnected);
-        for job in missing {
+        let jobs = self.control.jobs.len() as u32;
+        for job in (0..jobs).filter(|_| end == TryRecvError::Disconnected) {
             self.results.entry(job).or_insert_with(|| {
                 self.control.fail();
                 JobResult::failed(job, format!("job {job} ended without a result"))
             });
         }
-        let done = self.results.len() == self.jobs as usize;
+        let done = self.results.len() == jobs as usize;
         BenchStatus {
             phase: self.control.phase(),
-            jobs: self.jobs,
+            jobs,
             progress: self.control.progress(),
             done,
             results: self.results.values().filter(|_| done).cloned().collect(),
@@ -239,7 +238,7 @@ impl BenchHost {
                     return Err("a load is running in this OSD already; wait for its end".into());
                 }
                 spec.numjobs = jobs;
-                spec.check().map_err(|e| e.to_string())?;
+                spec.check()?;
                 let (session, setups) = Session::new(&spec, jobs, None);
                 self.session = Some(session);
                 start(&pool, setups);

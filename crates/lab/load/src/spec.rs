@@ -6,7 +6,8 @@ use std::str::FromStr;
 use carmine_types::counted;
 use clap::builder::ArgPredicate::IsPresent;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+
+use crate::verify::HEADER_BYTES;
 
 /// Requests in flight of one job, at most.
 const IODEPTH_MAX: u32 = 16_384;
@@ -93,20 +94,16 @@ carmine_types::words! {
     }
 }
 
-/// A load that can't be made as asked, in words: the option, its value, and why not.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct SpecError(String);
+/// A rule of a load: whether it holds, and otherwise the option, its value, and why not.
+pub(crate) type Rule<'a> = (bool, &'a str, &'a dyn Display, &'a str);
 
-impl SpecError {
-    pub(crate) fn unless(
-        is_good: bool,
-        option: &str,
-        value: &dyn Display,
-        why: &str,
-    ) -> Result<(), SpecError> {
-        if is_good { Ok(()) } else { Err(SpecError(format!("{option} {value}: {why}"))) }
-    }
+/// The first rule that does not hold, in words.
+///
+/// # Errors
+/// There is one.
+pub(crate) fn check_all<const N: usize>(rules: [Rule<'_>; N]) -> Result<(), String> {
+    let wrong = rules.into_iter().find(|(holds, ..)| !holds);
+    wrong.map_or(Ok(()), |(_, option, value, why)| Err(format!("{option} {value}: {why}")))
 }
 
 carmine_types::defaults! {
@@ -206,44 +203,36 @@ impl LoadSpec {
     ///
     /// # Errors
     /// The first option that can't be as it is.
-    pub fn check(&self) -> Result<(), SpecError> {
+    pub fn check(&self) -> Result<(), String> {
+        let LoadSpec { iodepth: depth, volumes, processes, rwmixread, runtime_ms, ramp_ms, .. } = *self;
         let (bs, size, object) = (self.bs_bytes, self.size_bytes, self.object_size_bytes);
-        let (io, ramp, depth) = (self.io_bytes, self.ramp_ms, self.iodepth);
         let (objects, jobs, rate) = (self.objects(), self.numjobs, self.rate_iops.unwrap_or(1.0));
+        let (is_sized, io) = (self.io_bytes.is_some(), self.io_bytes.unwrap_or(bs));
         let too_few = format!("each needs an object of its own and there are {objects}; raise --size");
         let no_job = format!("must be 1 to {jobs}, for each has a job of its own; raise --numjobs");
-        let is = SpecError::unless;
-        is((1..=BS_MAX).contains(&bs), "--bs", &bs, "must be 1 byte to 16 MiB")?;
-        is(
-            io.is_none_or(|io| io >= bs),
-            "--io-size",
-            &io.unwrap_or(0),
-            "is less than one operation (--bs); raise it",
-        )?;
-        is(
-            io.is_none() || ramp == 0,
-            "--ramp",
-            &ramp,
-            "would do a part of --io-size unmeasured; leave one of them out",
-        )?;
-        is(object > 0 && object.is_multiple_of(bs), "--object-size", &object, "must be a multiple of --bs")?;
-        is(objects > 0, "--size", &size, "is less than one object (--object-size); raise it")?;
-        is(objects <= OBJECTS_MAX, "--size", &size, "is more than 4,194,304 objects; raise --object-size")?;
-        is((1..=IODEPTH_MAX).contains(&depth), "--iodepth", &depth, "must be 1 to 16384")?;
-        is((1..=NUMJOBS_MAX).contains(&jobs), "--numjobs", &jobs, "must be 1 to 1024")?;
-        is(u64::from(jobs) <= objects, "--numjobs", &jobs, &too_few)?;
-        is((1..=jobs).contains(&self.volumes), "--volumes", &self.volumes, &no_job)?;
-        is((1..=jobs).contains(&self.processes), "--processes", &self.processes, &no_job)?;
-        is(self.rwmixread <= 100, "--rwmixread", &self.rwmixread, "is a percentage")?;
-        is(self.runtime_ms > 0, "--runtime", &self.runtime_ms, "must be above 0")?;
-        is(
-            rate > 0.0 && rate <= 1e9,
-            "--rate",
-            &rate,
-            "must be above 0 and at most 1e9 operations per second",
-        )?;
-        let is_small = bs < crate::verify::HEADER_BYTES as u64;
-        is(!(self.verifies() && is_small), "--bs", &bs, "is too small for --verify, which needs 64 bytes")
+        let is_too_small = self.verifies() && bs < HEADER_BYTES as u64;
+        check_all([
+            ((1..=BS_MAX).contains(&bs), "--bs", &bs, "must be 1 byte to 16 MiB"),
+            (io >= bs, "--io-size", &io, "is less than one operation (--bs); raise it"),
+            (
+                !is_sized || ramp_ms == 0,
+                "--ramp",
+                &ramp_ms,
+                "leave out: a part of --io-size would be unmeasured",
+            ),
+            (object > 0 && object.is_multiple_of(bs), "--object-size", &object, "must be a multiple of --bs"),
+            (objects > 0, "--size", &size, "is less than one object (--object-size); raise it"),
+            (objects <= OBJECTS_MAX, "--size", &size, "is more than 4,194,304 objects; raise --object-size"),
+            ((1..=IODEPTH_MAX).contains(&depth), "--iodepth", &depth, "must be 1 to 16384"),
+            ((1..=NUMJOBS_MAX).contains(&jobs), "--numjobs", &jobs, "must be 1 to 1024"),
+            (u64::from(jobs) <= objects, "--numjobs", &jobs, &too_few),
+            ((1..=jobs).contains(&volumes), "--volumes", &volumes, &no_job),
+            ((1..=jobs).contains(&processes), "--processes", &processes, &no_job),
+            (rwmixread <= 100, "--rwmixread", &rwmixread, "is a percentage"),
+            (runtime_ms > 0, "--runtime", &runtime_ms, "must be above 0"),
+            (rate > 0.0 && rate <= 1e9, "--rate", &rate, "must be above 0 and at most 1e9 IOPS"),
+            (!is_too_small, "--bs", &bs, "is too small for --verify, which needs 64 bytes"),
+        ])
     }
 
     /// Whole objects that the load spreads over.

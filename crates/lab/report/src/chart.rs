@@ -2,15 +2,12 @@
 
 mod draw;
 mod ink;
-mod pen;
-mod scale;
-mod sockets;
 
 use std::collections::BTreeMap;
 
 use carmine_topology::Cpu;
 
-use crate::lists::span;
+use crate::lists::{grouped, span};
 use crate::table::Table;
 use crate::units::{figure, short};
 
@@ -292,20 +289,16 @@ impl Chart {
 
 /// Gives the charts of each family the same axes.
 pub(crate) fn share_axes(mut charts: Vec<Chart>) -> Vec<Chart> {
-    let mut all: BTreeMap<(String, usize), [Range; 2]> = BTreeMap::new();
-    for chart in &charts {
-        for (n, plot) in chart.plots.iter().enumerate() {
-            let own = plot.ranges();
-            let held = all.entry((chart.family.clone(), n)).or_insert(own);
-            *held = [0, 1].map(|side| (held[side].0.min(own[side].0), held[side].1.max(own[side].1)));
-        }
-    }
+    let ranges = charts.iter().flat_map(|c| c.plots.iter().map(|plot| (c.family.clone(), plot.ranges())));
+    let all = |ranges: &[[Range; 2]], side: usize| span(ranges.iter().flat_map(|r| [r[side].0, r[side].1]));
+    let ranges = grouped(ranges).into_iter().map(|(family, r)| (family, (all(&r, 0), all(&r, 1))));
+    let ranges: BTreeMap<String, (Range, Range)> = ranges.collect();
     for chart in &mut charts {
-        for (n, plot) in chart.plots.iter_mut().enumerate() {
-            let Some([x, y]) = all.get(&(chart.family.clone(), n)) else { continue };
-            plot.x.at_least = Some(*x);
+        for plot in &mut chart.plots {
+            let (x, y) = ranges[&chart.family];
+            plot.x.at_least = Some(x);
             if let Upright::Numbers(axis) = &mut plot.y {
-                axis.at_least = Some(*y);
+                axis.at_least = Some(y);
             }
         }
     }

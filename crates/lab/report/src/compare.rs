@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use carmine_stats::{Comparison, Outcome, holm};
 use carmine_study::compare::{
-    self, Arm, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
+    self, Arm, Judgement, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
 };
 use carmine_types::counted;
 
@@ -90,17 +90,14 @@ impl Compared {
         let groups = pair_up((&base.name, &old), (&new.name, &young), &axes).unwrap_or_default();
         let without: Vec<&str> = axes.iter().copied().chain(PANEL_AXES).collect();
         for row in judgement.rows {
-            let group = groups.iter().find(|g| g.name == row.config);
-            let Some((group, (first, _))) = group.and_then(|group| Some((group, group.pairs.first()?)))
-            else {
-                continue;
-            };
+            let Some(group) = groups.iter().find(|g| g.name == row.config) else { continue };
+            let Some((first, _)) = group.pairs.first() else { continue };
             let points = group.pairs.iter().flat_map(|(a, b)| [a, b]);
             let words: BTreeSet<String> = points.flat_map(|m| words(&m.result, false)).collect();
             self.lines.push(Line {
                 base: base.name.clone(),
                 new: new.name.clone(),
-                panel: view.panel_title(&first.config, Some(&first.result)),
+                panel: view.panel_title(&first.config, &first.result),
                 name: view.axes.name(&first.config, &without, true),
                 words: words.into_iter().collect::<Vec<_>>().join(" "),
                 row,
@@ -124,12 +121,11 @@ pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> Vec<Chart> {
     keys.into_iter().map(|(panel, metric)| chart(view, compared, panel, metric)).collect()
 }
 
-fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &str) -> Chart {
+fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &'static str) -> Chart {
     let lines = compared.lines.iter().filter(|l| l.panel == panel && l.row.metric == metric);
     let lines: Vec<&Line> = lines.collect();
     let arms: BTreeSet<&str> = lines.iter().map(|l| l.new.as_str()).collect();
-    let mut table = Table::new(COLUMNS);
-    table.rows = lines.iter().map(|line| table_row(line)).collect();
+    let table = Table::of(COLUMNS, lines.iter().map(|line| table_row(line)));
     let rows: Vec<Row> = lines.iter().take(ROWS_MAX).map(|line| row(line, arms.len() > 1)).collect();
     let name = metric_name(metric);
     let base = lines.first().map_or("the base", |l| l.base.as_str());
@@ -199,13 +195,13 @@ fn table_row(line: &Line) -> Vec<Cell> {
 }
 
 /// A figure's name as people say it.
-fn metric_name(metric: &str) -> String {
+fn metric_name(metric: &'static str) -> &'static str {
     match metric {
-        "iops" => "IOPS".into(),
-        "p99_latency_us" => "p99 latency".into(),
-        "osd_cpu_us_per_op" => "CPU of OSDs per op".into(),
-        "machine_cpu_us_per_op" => "CPU of the machine per op".into(),
-        other => other.replace('_', " "),
+        "iops" => "IOPS",
+        "p99_latency_us" => "p99 latency",
+        "osd_cpu_us_per_op" => "CPU of OSDs per op",
+        "machine_cpu_us_per_op" => "CPU of the machine per op",
+        other => other,
     }
 }
 
@@ -213,18 +209,16 @@ fn metric_name(metric: &str) -> String {
 pub(crate) fn findings(compared: &Compared) -> Vec<String> {
     let lines = compared.lines.iter().map(|line| ((line.base.as_str(), line.new.as_str()), line));
     let sentence = |((base, new), lines): ((&str, &str), Vec<&Line>)| {
-        let of = |metric: &str| lines.iter().copied().filter(|l| l.row.metric == metric).collect::<Vec<_>>();
-        let figures: Vec<Vec<&Line>> =
-            METRICS.iter().map(|metric| of(metric.name)).filter(|lines| !lines.is_empty()).collect();
-        let loads = counted(figures.iter().map(Vec::len).max().unwrap_or(0), "load");
-        let figures: Vec<String> = figures.iter().map(|lines| figure(lines)).collect();
+        let figures = grouped(lines.into_iter().map(|line| (line.row.metric, line)));
+        let loads = counted(figures.iter().map(|(_, lines)| lines.len()).max().unwrap_or(0), "load");
+        let figures: Vec<String> = figures.iter().map(|(metric, lines)| figure(metric, lines)).collect();
         format!("{new} against {base}, {loads}: {}.", figures.join("; "))
     };
     grouped(lines).into_iter().map(sentence).chain(compared.refused.iter().cloned()).collect()
 }
 
 /// One figure over all loads: how many are better and worse, with the smallest and the largest difference.
-fn figure(lines: &[&Line]) -> String {
+fn figure(metric: &'static str, lines: &[&Line]) -> String {
     let word = |line: &&Line| match (&line.row.outcome, line.row.comparison) {
         (Outcome::Different { .. }, Some(c)) if (c.ratio > 1.0) == line.row.more_is_better => "better",
         (Outcome::Different { .. }, _) => "worse",
@@ -244,8 +238,7 @@ fn figure(lines: &[&Line]) -> String {
         }
     };
     let parts = ["better", "worse", "equal", "undecided"].map(part);
-    let name = lines.first().map_or(String::new(), |line| metric_name(line.row.metric));
-    format!("{name} {}", joined(parts.iter().map(String::as_str), ", "))
+    format!("{} {}", metric_name(metric), joined(parts.iter().map(String::as_str), ", "))
 }
 
 /// Remarks about all comparisons of the report: differences between the arms, and warnings.

@@ -7,7 +7,7 @@ use carmine_study::archive::CarmineResult;
 use carmine_types::counted;
 use serde_json::Value;
 
-use crate::data::{RunData, drift, text_of};
+use crate::data::{Measured, RunData, drift, text_of};
 use crate::figures::View;
 use crate::lists::{grouped, joined, tally};
 use crate::report::{Block, Kind, Part, of};
@@ -24,18 +24,14 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
     let mut sections =
         vec![("What could not be measured".to_owned(), vec![Block::Text(Kind::Remarks, not_measured(view))])];
     for run in view.runs {
-        let name = of(view.runs, run);
         let table = |table: Table| vec![Block::Table(String::new(), table)];
         let file = |text: String| vec![Block::Verbatim(shortened(&text, VERBATIM_MAX))];
         let commands = std::fs::read_to_string(run.run.dir().join("commands.sh"));
-        let doctor = &run.file().doctor;
-        let common = view.axes.common.iter().map(|(axis, value)| (axis.as_str(), value.clone()));
-        let host = flat("", &run.file().host);
         let of_run = [
             ("The run", table(facts(run))),
-            ("Settings that all points share", table(pairs(common))),
-            ("Machine", table(pairs(host.iter().map(|(name, value)| (name.as_str(), value.clone()))))),
-            ("What the doctor found", doctor_of_machine(doctor)),
+            ("Settings that all points share", table(pairs(view.axes.common.clone()))),
+            ("Machine", table(pairs(flat("", &run.file().host)))),
+            ("What the doctor found", doctor_of_machine(&run.file().doctor)),
             ("What the doctor found of the testbeds", table(doctor_of_points(run))),
             ("NVMe drives by their SMART logs", drives(run)),
             ("Remarks of the points", table(marks(run))),
@@ -43,7 +39,7 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
             ("Exact commands", file(commands.unwrap_or_default())),
             ("Logs of points that failed", file(logs(run))),
         ];
-        sections.extend(of_run.map(|(title, blocks)| (format!("{title}{name}"), blocks)));
+        sections.extend(of_run.map(|(title, blocks)| (format!("{title}{}", of(run)), blocks)));
     }
     sections.into_iter().map(|(title, blocks)| Block::Folded(Part::new("", &title, blocks))).collect()
 }
@@ -68,12 +64,9 @@ fn facts(run: &RunData) -> Table {
     ])
 }
 
-fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
-    let mut table = Table::new("fact | value");
-    for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
-        table.push(vec![name.into(), value.into()]);
-    }
-    table
+fn pairs<N: Into<String>>(rows: impl IntoIterator<Item = (N, String)>) -> Table {
+    let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    Table::of("fact | value", rows.map(|(name, value)| vec![name.into().into(), value.into()]))
 }
 
 /// An object as names and values; nested objects by `outer.inner`.
@@ -84,32 +77,28 @@ fn flat(name: &str, value: &Value) -> Vec<(String, String)> {
 
 /// Marks in full, each with how many points have it and one of them.
 fn marks(run: &RunData) -> Table {
-    let mut table = Table::new("mark | points | for example");
     let marks = run.points.iter().flat_map(|measured| {
         let marks = measured.result.iter().flat_map(|r| &r.carmine.marks);
         marks.map(|mark| (mark.as_str(), measured.point.stem.as_str()))
     });
-    for (mark, stems) in grouped(marks) {
-        table.push(vec![mark.into(), Cell::Number(stems.len() as f64, 0), stems[0].into()]);
-    }
-    table
+    let row = |(mark, stems): (&str, Vec<&str>)| {
+        vec![mark.into(), Cell::Number(stems.len() as f64, 0), stems[0].into()]
+    };
+    Table::of("mark | points | for example", grouped(marks).into_iter().map(row))
 }
 
 fn logs(run: &RunData) -> String {
-    let mut text = String::new();
-    for measured in run.points.iter().filter(|m| m.state == "failed") {
+    let end = |measured: &Measured| {
         let log = run.run.log(&measured.point);
         let lines: Vec<&str> = log.lines().collect();
-        let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
-        text.push_str(&format!("--- {}\n{tail}\n", measured.point.stem));
-    }
-    text
+        let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+        format!("--- {}\n{end}\n", measured.point.stem)
+    };
+    run.points.iter().filter(|m| m.state == "failed").map(end).collect()
 }
 
 /// Figures that a reader may miss, and why they are not there.
 fn not_measured(view: &View<'_>) -> Vec<String> {
-    let mut text = Vec::new();
-    let results: Vec<_> = view.settings.iter().filter_map(|s| s.first()).collect();
     type Has = fn(&CarmineResult) -> bool;
     let wanted: [(Has, &str); 7] = [
         (|r| !r.shared, "Figures per core (CPUs are shared)"),
@@ -120,14 +109,12 @@ fn not_measured(view: &View<'_>) -> Vec<String> {
         (|r| r.cache_state.is_some(), "State of the caches"),
         (|r| r.latency_histogram.read.is_some() || r.latency_histogram.write.is_some(), "Latency histogram"),
     ];
-    for (has, what) in wanted {
-        let missing = results.iter().filter(|r| !has(&r.carmine)).count();
-        if missing > 0 {
-            text.push(format!("{what}: missing for {missing} of {}.", counted(results.len(), "setting")));
-        }
-    }
-    text.extend(unsampled(view));
-    text
+    let told = wanted.iter().filter_map(|(has, what)| {
+        let missing = view.settings.iter().filter(|s| !has(&s.first.carmine)).count();
+        let all = counted(view.settings.len(), "setting");
+        (missing > 0).then(|| format!("{what}: missing for {missing} of {all}."))
+    });
+    told.chain(unsampled(view)).collect()
 }
 
 /// Points without samples, and sample series that none has.
@@ -162,39 +149,35 @@ const SEVERITIES: [&str; 4] = ["bad", "warn", "info", "ok"];
 
 /// Findings about the machine, as the run has them: the worst first, kinds that are not known last.
 fn doctor_of_machine(findings: &Value) -> Vec<Block> {
-    let (mut text, mut table) = (Vec::new(), Table::new(COLUMNS));
-    match findings.as_array() {
-        Some(list) => {
-            // The machine has no such thing.
-            let (absent, mut present): (Vec<&Value>, Vec<&Value>) =
-                list.iter().partition(|finding| field(finding, "severity") == "not_present");
-            let absent: Vec<String> = absent.into_iter().map(title).collect();
-            if !absent.is_empty() {
-                text.push(format!("Not present on this machine, so not judged: {}.", absent.join(", ")));
-            }
-            let rank = |f: &Value| SEVERITIES.iter().position(|word| *word == field(f, "severity"));
-            present.sort_by_key(|finding| rank(finding).unwrap_or(SEVERITIES.len()));
-            text.extend(present.is_empty().then(|| "Nothing to change.".into()));
-            table.rows = present.into_iter().map(finding_row).collect();
-        }
-        None if findings.is_null() => text.push("The doctor was not asked.".into()),
-        None => text.push("The findings can't be read.".into()),
-    }
-    vec![Block::Text(Kind::Remarks, text), Block::Table(String::new(), table.without_empty_columns())]
+    let list = findings.as_array().map_or(&[][..], Vec::as_slice);
+    // The machine has no such thing.
+    let (absent, mut present): (Vec<&Value>, Vec<&Value>) =
+        list.iter().partition(|finding| field(finding, "severity") == "not_present");
+    let rank = |f: &&Value| SEVERITIES.iter().position(|word| *word == field(f, "severity"));
+    present.sort_by_key(|finding| rank(finding).unwrap_or(SEVERITIES.len()));
+    let absent = absent.into_iter().map(title).collect::<Vec<_>>().join(", ");
+    let absent =
+        Some(format!("Not present on this machine, so not judged: {absent}.")).filter(|_| !absent.is_empty());
+    let told = match findings {
+        Value::Array(_) => present.is_empty().then_some("Nothing to change."),
+        Value::Null => Some("The doctor was not asked."),
+        _ => Some("The findings can't be read."),
+    };
+    let text = absent.into_iter().chain(told.map(str::to_owned)).collect();
+    let table = Table::of(COLUMNS, present.into_iter().map(finding_row)).without_empty_columns();
+    vec![Block::Text(Kind::Remarks, text), Block::Table(String::new(), table)]
 }
 
 /// Warnings that concern single points and not the machine: the placement differs from point to point.
 fn doctor_of_points(run: &RunData) -> Table {
-    let known: Vec<&Value> = run.file().doctor.as_array().into_iter().flatten().collect();
+    let known = run.file().doctor.as_array();
     let results = run.points.iter().filter_map(|m| m.result.as_ref());
     let findings = results.flat_map(|result| result.carmine.doctor.as_array().into_iter().flatten());
     let is_warning = |finding: &Value| matches!(field(finding, "severity"), "bad" | "warn");
-    let found = tally(findings.filter(|finding| is_warning(finding) && !known.contains(finding)));
-    let mut table = Table::new(&format!("{COLUMNS} | points"));
-    for (finding, count) in found {
-        table.push([finding_row(finding), vec![Cell::Number(count as f64, 0)]].concat());
-    }
-    table.without_empty_columns()
+    let is_known = |finding: &Value| known.is_some_and(|known| known.contains(finding));
+    let found = tally(findings.filter(|finding| is_warning(finding) && !is_known(finding)));
+    let row = |(finding, n)| [finding_row(finding), vec![Cell::Number(n as f64, 0)]].concat();
+    Table::of(&format!("{COLUMNS} | points"), found.into_iter().map(row)).without_empty_columns()
 }
 
 /// Findings that spoil a measurement, for the head of the page.
@@ -213,7 +196,7 @@ fn title(finding: &Value) -> String {
 
 fn finding_row(finding: &Value) -> Vec<Cell> {
     let text = |name| finding.get(name).map(text_of);
-    COLUMNS.split(" | ").map(|name| text(name).as_deref().into()).collect()
+    COLUMNS.split(" | ").map(|name| Cell::text(text(name).as_deref())).collect()
 }
 
 /// A data unit of the log, bytes (NVM Express Base Specification, "SMART / Health Information").
@@ -243,19 +226,18 @@ const DRIVE: [(&str, Log, &str, f64); 12] = [
 
 /// The logs of all points that have some; empty on machines without such drives.
 fn drives(run: &RunData) -> Vec<Block> {
-    let mut table = Table::new(&format!("point | drive | {}", DRIVE.map(|(name, ..)| name).join(" | ")));
-    let mut text = BTreeSet::new();
-    for point in &run.points {
+    let drives = run.points.iter().flat_map(|point| {
         let drives = point.samples.iter().flat_map(|samples| &samples.nvme);
-        for drive in drives {
-            match &drive.missing {
-                Some(why) => drop(text.insert(format!("{}: {why}.", drive.drive))),
-                None => table.push(drive_row(&point.point.stem, drive)),
-            }
-        }
-    }
-    let text = text.into_iter().collect();
-    vec![Block::Text(Kind::Remarks, text), Block::Table(String::new(), table.without_empty_columns())]
+        drives.map(|drive| (point.point.stem.as_str(), drive))
+    });
+    let (known, unknown): (Vec<_>, Vec<_>) = drives.partition(|(_, drive)| drive.missing.is_none());
+    let why =
+        |(_, drive): &(&str, &NvmeSamples)| Some(format!("{}: {}.", drive.drive, drive.missing.as_ref()?));
+    let text: BTreeSet<String> = unknown.iter().filter_map(why).collect();
+    let columns = format!("point | drive | {}", DRIVE.map(|(name, ..)| name).join(" | "));
+    let table = Table::of(&columns, known.into_iter().map(|(stem, drive)| drive_row(stem, drive)));
+    let text = Block::Text(Kind::Remarks, text.into_iter().collect());
+    vec![text, Block::Table(String::new(), table.without_empty_columns())]
 }
 
 fn drive_row(stem: &str, drive: &NvmeSamples) -> Vec<Cell> {

@@ -4,7 +4,7 @@
 mod axes;
 mod setting;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use carmine_study::archive::{ArchiveError, Point, PointEnd, PointKind, PointResult, Run, RunFile, Samples};
 use carmine_types::counted;
@@ -57,7 +57,7 @@ impl Measured {
 /// A run as reports see it.
 #[derive(Clone, Debug)]
 pub(crate) struct RunData {
-    /// Short and distinct from the other runs' names.
+    /// Short and distinct from the other runs' names; empty of the only run.
     pub(crate) label: String,
     pub(crate) run: Run,
     pub(crate) points: Vec<Measured>,
@@ -71,52 +71,62 @@ impl RunData {
     }
 }
 
-/// Reads a run. A point whose files are bad or missing is listed; only a folder that is no run is an error.
-/// `progress` gets how many of all its points have been read.
+/// Reads runs. A point whose files are bad or missing is listed; only a folder that is no run is an error.
+/// `progress` gets how many of a run's points have been read, and how many it has.
 pub(crate) fn load(
-    dir: &Path,
-    number: usize,
+    dirs: &[PathBuf],
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<RunData, ArchiveError> {
-    let run = Run::open(dir)?;
-    let smoke = run.file.label == "smoke";
-    let mut points = Vec::with_capacity(run.points.len());
-    for point in &run.points {
-        let mut found =
-            Measured { run: number, point: point.clone(), state: "not run", ..Measured::default() };
-        if let Err(error) = found.read(&run, smoke) {
-            (found.state, found.why) = ("unreadable", error.to_string());
+) -> Result<Vec<RunData>, ArchiveError> {
+    let name = |dir: &PathBuf| {
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned()
+    };
+    let names: Vec<String> = dirs.iter().map(name).collect();
+    let mut loaded = Vec::with_capacity(dirs.len());
+    for (number, (dir, name)) in dirs.iter().zip(&names).enumerate() {
+        // Folders of the same name get numbers.
+        let label = match (names.len(), names.iter().filter(|other| *other == name).count()) {
+            (1, _) => String::new(),
+            (_, 1) => name.clone(),
+            _ => format!("{name} #{}", number + 1),
+        };
+        let run = Run::open(dir)?;
+        let mut points = Vec::with_capacity(run.points.len());
+        for point in &run.points {
+            points.push(Measured::read(number, &run, point));
+            progress(points.len(), run.points.len());
         }
-        points.push(found);
-        progress(points.len(), run.points.len());
+        loaded.push(RunData { label, missing: missing(&run, &points), run, points });
     }
-    let missing = missing(&run, &points);
-    Ok(RunData { label: label(dir, &run.file.name), run, points, missing })
-}
-
-fn label(dir: &Path, name: &str) -> String {
-    let folder = dir.canonicalize().ok();
-    let folder = folder.as_deref().unwrap_or(dir).file_name();
-    folder.map_or_else(|| name.to_owned(), |f| f.to_string_lossy().into_owned())
+    Ok(loaded)
 }
 
 impl Measured {
+    fn read(number: usize, run: &Run, point: &Point) -> Measured {
+        let mut found =
+            Measured { run: number, point: point.clone(), state: "not run", ..Measured::default() };
+        if let Err(error) = found.read_files(run) {
+            (found.state, found.why) = ("unreadable", error.to_string());
+        }
+        found
+    }
+
     /// Reads how the point ended, and its result.
-    fn read(&mut self, run: &Run, smoke: bool) -> Result<(), ArchiveError> {
+    fn read_files(&mut self, run: &Run) -> Result<(), ArchiveError> {
         let Some(state) = run.state(&self.point)? else { return Ok(()) };
-        self.seconds = state.seconds;
-        self.condition = text_of(&state.condition);
+        (self.seconds, self.condition) = (state.seconds, text_of(&state.condition));
         if state.state == PointEnd::Failed {
-            self.state = "failed";
-            self.why = state.error.unwrap_or_else(|| "it did not say why".into());
+            let why = state.error.unwrap_or_else(|| "it did not say why".into());
+            (self.state, self.why) = ("failed", why);
             return Ok(());
         }
-        self.result = run.result(&self.point)?;
-        self.state = "done";
-        if self.result.is_none() {
-            self.state = "unreadable";
-            self.why = format!("{} is missing", run.point_file(&self.point, "json").display());
-        }
+        let Some(result) = run.result(&self.point)? else {
+            let why = format!("{} is missing", run.point_file(&self.point, "json").display());
+            (self.state, self.why) = ("unreadable", why);
+            return Ok(());
+        };
+        (self.state, self.words) = ("done", words(&result, run.file.label == "smoke"));
+        self.result = Some(result);
         match run.samples(&self.point) {
             Ok(samples) => self.samples = samples,
             Err(error) => self.samples_error = Some(error.to_string()),
@@ -126,7 +136,6 @@ impl Measured {
             samples.series.retain(|_, values| values.iter().any(Option::is_some));
             samples.series.values_mut().for_each(|values| *values = Vec::new());
         }
-        self.words = self.result.as_ref().map(|result| words(result, smoke)).unwrap_or_default();
         Ok(())
     }
 }
@@ -144,17 +153,11 @@ pub(crate) fn text_of(value: &Value) -> String {
 pub(crate) fn words(result: &PointResult, smoke: bool) -> Vec<String> {
     let carmine = &result.carmine;
     let is_word = |w: &&str| w.len() > 2 && w.chars().all(|c| c.is_ascii_uppercase() || c == '-');
-    let first = |mark: &String| {
-        let word = mark.split([':', ' ']).next().filter(is_word);
-        word.map(str::to_owned)
-    };
-    let mut words: Vec<String> = Vec::new();
-    words.extend(carmine.shared.then(|| "SHARED".to_owned()));
-    words.extend(carmine.marks.iter().filter_map(first));
-    words.extend(smoke.then(|| "SMOKE".to_owned()));
-    words.extend(carmine.above_baseline.then(|| "ABOVE".to_owned()));
-    words.extend((carmine.errors > 0).then(|| "ERRORS".to_owned()));
-    distinct(words)
+    let marks = carmine.marks.iter().filter_map(|mark| mark.split([':', ' ']).next().filter(is_word));
+    let more = [(smoke, "SMOKE"), (carmine.above_baseline, "ABOVE"), (carmine.errors > 0, "ERRORS")];
+    let more = more.into_iter().filter_map(|(is, word)| is.then_some(word));
+    let words = carmine.shared.then_some("SHARED").into_iter().chain(marks).chain(more);
+    distinct(words.map(str::to_owned))
 }
 
 fn missing(run: &Run, points: &[Measured]) -> Vec<String> {

@@ -1,55 +1,199 @@
-//! The figures of a report: which charts the data allow, and their tables.
+//! The figures of a report: the settings of all runs, how they are told apart, and which charts the data allow.
 
-mod columns;
-mod curve;
+mod curves;
 mod place;
 mod rows;
-mod scaling;
 mod timeline;
-mod view;
 
-use crate::chart::{Chart, share_axes};
+use std::collections::BTreeSet;
+
+use carmine_study::archive::{CarmineResult, Config, PointResult};
+use carmine_types::counted;
+use serde_json::Value;
+
+use crate::chart::{Chart, Plot, Row, share_axes};
 use crate::compare::{self, Compared};
+use crate::data::{Axes, LOAD_AXES, PANEL_AXES, RunData, Setting, axis_value, settings, text_of};
+use crate::lists::{grouped, joined};
 use crate::report::{Block, Kind, Part};
-pub(crate) use columns::cells;
-pub(crate) use curve::suspicions;
-pub(crate) use view::{View, context, slug};
+use crate::table::Table;
+
+pub(crate) use curves::{findings, suspicions};
+pub(crate) use rows::cells;
+
+/// Rows that one chart shows.
+const ROWS_MAX: usize = 24;
 
 /// Charts of what the points measured: first those for the head of the page, then the parts below, in the order of the page.
 /// Charts that are compared share axes.
 pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<Part>) {
-    let (mut scaling, curves) = (share_axes(scaling::charts(view)), share_axes(curve::charts(view)));
+    let (mut scaling, curves) = (share_axes(curves::scaling(view)), share_axes(curves::latency(view)));
     let plain = scaling.is_empty() && curves.is_empty();
     let bars = if plain { rows::charts(view, &rows::RESULTS) } else { Vec::new() };
     let (mut per_core, mut cpu) = (share_axes(rows::per_core(view)), rows::charts(view, &[rows::CPU_TIME]));
     let baselines = share_axes(rows::charts(view, &[rows::BASELINES]));
-    let comparisons = share_axes(compare::charts(view, compared));
     let mut places = place::charts(view);
     // The head has the first workload: what a core gives, where its time goes, and where the threads run.
     let first = if scaling.is_empty() { &mut per_core } else { &mut scaling };
     let arms = if view.runs.iter().any(|run| run.file().comparison.is_some()) { 2 } else { 1 };
-    let head = [take(first, 1), take(&mut cpu, 1), take(&mut places, arms)].concat();
+    let take = |charts: &mut Vec<Chart>, count: usize| charts.drain(..count.min(charts.len())).collect();
+    let head: [Vec<Chart>; 3] = [take(first, 1), take(&mut cpu, 1), take(&mut places, arms)];
+    let part = |id: &str, title: &str, charts| Part::new(id, title, vec![Block::Charts(charts)]);
+    let comparison = vec![
+        Block::Text(Kind::Remarks, compare::remarks(compared)),
+        Block::Charts(share_axes(compare::charts(view, compared))),
+    ];
     let parts = vec![
-        part("results", "Results", Vec::new(), share_axes(bars)),
-        part("scaling", "Scaling", Vec::new(), scaling),
-        part("compare", "Comparison", compare::remarks(compared), comparisons),
-        part("curves", "Latency", Vec::new(), curves),
-        part("cores", "Per core", Vec::new(), per_core),
-        part("cpu", "CPU time", Vec::new(), cpu),
-        part("baselines", "Raw baselines", Vec::new(), baselines),
-        part("places", "Where threads run", Vec::new(), places),
+        part("results", "Results", share_axes(bars)),
+        part("scaling", "Scaling", scaling),
+        Part::new("compare", "Comparison", comparison),
+        part("curves", "Latency", curves),
+        part("cores", "Per core", per_core),
+        part("cpu", "CPU time", cpu),
+        part("baselines", "Raw baselines", baselines),
+        part("places", "Where threads run", places),
         Part::new("time", "Second by second", timeline::timeline(view)),
     ];
-    (head, parts)
+    (head.concat(), parts)
 }
 
-fn take(charts: &mut Vec<Chart>, count: usize) -> Vec<Chart> {
-    charts.drain(..count.min(charts.len())).collect()
+/// The data that charts are made of.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) runs: &'a [RunData],
+    pub(crate) settings: Vec<Setting<'a>>,
+    pub(crate) axes: Axes,
 }
 
-fn part(id: &str, title: &str, text: Vec<String>, charts: Vec<Chart>) -> Part {
-    Part::new(id, title, vec![Block::Text(Kind::Remarks, text), Block::Charts(charts)])
+/// Settings that may stand in one chart.
+pub(crate) struct Panel<'a, 'b> {
+    /// Workload and what else is never mixed; for titles.
+    pub(crate) title: String,
+    /// A part of the ids of its charts.
+    id: String,
+    /// Panels with the same text are compared: those with blocks of one size.
+    kind: String,
+    pub(crate) settings: Vec<&'b Setting<'a>>,
 }
 
-/// Sentences for the head of the page: slopes and knees.
-pub(crate) use scaling::findings;
+impl<'a, 'b> Panel<'a, 'b> {
+    fn new(title: String, kind: String, settings: Vec<&'b Setting<'a>>) -> Panel<'a, 'b> {
+        Panel { id: slug(&title), title, kind, settings }
+    }
+
+    /// A chart of the panel; its axes are those of its kin in panels of the same kind.
+    fn chart(&self, id: &str, title: &str, plots: Vec<Plot>, table: Table, remarks: Vec<String>) -> Chart {
+        Chart {
+            id: format!("{id}-{}", self.id),
+            title: format!("{title}: {}", self.title),
+            context: context(&self.settings),
+            plots,
+            table: table.without_empty_columns(),
+            remarks,
+            family: format!("{id}-{}", self.kind),
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(runs: &'a [RunData]) -> View<'a> {
+        let planned: Vec<_> = runs.iter().flat_map(|r| &r.points).filter(|p| p.is_planned()).collect();
+        View { runs, settings: settings(runs), axes: Axes::of(&planned) }
+    }
+
+    /// Settings by workload, in the order of running.
+    pub(crate) fn panels<'b>(&'b self) -> Vec<Panel<'a, 'b>> {
+        let titled = |s: &'b Setting<'a>| (self.panel_title(s.config, s.first), s);
+        let panel = |(title, settings): (String, Vec<&'b Setting<'a>>)| {
+            Panel::new(title, settings[0].config.show("bs_bytes").unwrap_or_default(), settings)
+        };
+        grouped(self.settings.iter().map(titled)).into_iter().map(panel).collect()
+    }
+
+    /// Workload, and what else is never mixed.
+    pub(crate) fn panel_title(&self, config: &Config, result: &PointResult) -> String {
+        let workload = config.show("workload").or_else(|| field(&result.carmine.load, "/rw"));
+        let more = PANEL_AXES.into_iter().filter(|a| *a != "workload" && self.axes.tells(a));
+        let more = more.filter_map(|axis| axis_value(config, axis));
+        let words: Vec<String> = workload.into_iter().chain(more).collect();
+        if words.is_empty() { "load".into() } else { words.join(", ") }
+    }
+
+    /// The name of a setting's run.
+    fn run(&self, setting: &Setting<'_>) -> &str {
+        &self.runs[setting.run].label
+    }
+
+    /// A setting's name without these axes; with the run's name where there are several.
+    pub(crate) fn name(&self, setting: &Setting<'_>, without: &[&str]) -> String {
+        joined([self.run(setting), &self.axes.name(setting.config, without, false)], ": ")
+    }
+
+    /// A setting's row in a chart: its name in few words, without the workload, with the mark that spoils it.
+    fn row(&self, setting: &Setting<'_>, values: Vec<Option<f64>>) -> Row {
+        let name = self.axes.name(setting.config, &PANEL_AXES, true);
+        let mark = setting.words.first().filter(|_| !setting.is_clean).map_or("", String::as_str);
+        let name = joined([self.run(setting), &name, mark], " · ");
+        let name = if name.is_empty() { "all".into() } else { name };
+        Row { name, values, interval: None, marked: !setting.is_clean }
+    }
+
+    /// The settings that a chart with a row for each can show: of many those where each curve has most IOPS. With a
+    /// sentence if some are left out.
+    fn rows<'b>(&self, panel: &Panel<'a, 'b>) -> (Vec<&'b Setting<'a>>, Option<String>) {
+        if panel.settings.len() <= ROWS_MAX {
+            return (panel.settings.clone(), None);
+        }
+        let curves = self.grouped(panel.settings.iter().copied(), &LOAD_AXES).into_iter();
+        let best = curves.filter_map(|(_, all)| all.into_iter().reduce(Setting::better));
+        let best: Vec<&Setting> = best.take(ROWS_MAX).collect();
+        let (shown, all) = (best.len(), counted(panel.settings.len(), "setting"));
+        let text =
+            format!("The chart shows {shown} of {all}, each curve at its most IOPS; the table has all.");
+        (best, Some(text))
+    }
+
+    /// Settings that have the same name without these axes.
+    fn grouped<'b>(
+        &self,
+        settings: impl Iterator<Item = &'b Setting<'a>>,
+        without: &[&str],
+    ) -> Vec<(String, Vec<&'b Setting<'a>>)>
+    where
+        'a: 'b,
+    {
+        grouped(settings.map(|setting| (self.name(setting, without), setting)))
+    }
+}
+
+/// The conditions that every chart states: store, size, durability and flush mode, route of all its settings.
+pub(crate) fn context(settings: &[&Setting<'_>]) -> String {
+    type Of = fn(&Config, &CarmineResult) -> Option<String>;
+    let told: [(&str, Of); 4] = [
+        ("store", |config, r| config.show("store").or_else(|| field(&r.plan, "/store"))),
+        ("size", |config, r| config.show("pool_size").or_else(|| field(&r.plan, "/pool/size"))),
+        ("durability:", |_, r| {
+            Some(format!("{}{}", r.flush_mode.as_ref()?, if r.flush_forced { ", forced" } else { "" }))
+        }),
+        ("route", |config, r| {
+            r.route.clone().or_else(|| field(&r.load, "/route")).or_else(|| config.show("route"))
+        }),
+    ];
+    let told = told.map(|(name, of)| {
+        let value = |s: &&Setting<'_>| of(s.config, &s.first.carmine);
+        let values = settings.iter().map(|s| value(s).unwrap_or_else(|| "not recorded".into()));
+        format!("{name} {}", Vec::from_iter(BTreeSet::from_iter(values)).join(" / "))
+    });
+    told.join(" · ")
+}
+
+/// A field of a value of the result; `None` if it is not there.
+fn field(value: &Value, path: &str) -> Option<String> {
+    value.pointer(path).map(text_of).filter(|text| !text.is_empty())
+}
+
+/// Text as part of an id or a file name.
+pub(crate) fn slug(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    joined(lower.split(|c: char| !c.is_ascii_alphanumeric()), "-")
+}

@@ -6,7 +6,7 @@ use carmine_load::profile::{Profile, ProfileMode};
 use carmine_types::counted;
 
 use crate::data::{Measured, RunData};
-use crate::lists::tally;
+use crate::lists::{joined, tally};
 use crate::report::{Block, Kind};
 use crate::units::grouped;
 
@@ -20,9 +20,8 @@ pub(crate) fn flames(runs: &[RunData], out: &Path) -> Vec<Block> {
         let Some(profile) = measured.result.as_ref().and_then(|r| r.carmine.profile.as_ref()) else {
             continue;
         };
-        let label = if runs.len() > 1 { format!("{}/", run.label) } else { String::new() };
         match href(run, measured, profile, out) {
-            Ok(href) => links.push([format!("{label}{}", measured.point.stem), href, text(profile)]),
+            Ok(href) => links.push([joined([&*run.label, &measured.point.stem], "/"), href, text(profile)]),
             Err(why) => missing.push(why),
         }
     }

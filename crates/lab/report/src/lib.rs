@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_study::archive::{ArchiveError, write_whole};
 
-use data::{RunData, load};
+use data::load;
 use markdown::markdown;
 use page::html;
 use report::report;
@@ -56,11 +56,7 @@ pub fn write_report(
     out: Option<&Path>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Written, ArchiveError> {
-    let mut loaded = Vec::with_capacity(runs.len());
-    for (number, dir) in runs.iter().enumerate() {
-        loaded.push(load(dir, number, progress)?);
-    }
-    distinct_labels(&mut loaded);
+    let loaded = load(runs, progress)?;
     let out = out.or(runs.first().map(PathBuf::as_path)).unwrap_or(Path::new("."));
     std::fs::create_dir_all(out).map_err(ArchiveError::io("make the folder", out))?;
     let report = report(&loaded, out);
@@ -75,14 +71,4 @@ pub fn write_report(
         points: loaded.iter().map(|run| run.points.len()).sum(),
         notices: report.notices,
     })
-}
-
-/// Folders of the same name get numbers.
-fn distinct_labels(runs: &mut [RunData]) {
-    let labels: Vec<String> = runs.iter().map(|r| r.label.clone()).collect();
-    for (number, run) in runs.iter_mut().enumerate() {
-        if labels.iter().filter(|l| **l == run.label).count() > 1 {
-            run.label = format!("{} #{}", run.label, number + 1);
-        }
-    }
 }

@@ -166,27 +166,19 @@ fn table(table: &Table, name: &str) -> Markup {
 fn table_row(table: &Table, row: &[Cell]) -> Markup {
     let of = |column: &str| {
         let at = table.columns.iter().position(|c| c == column)?;
-        match row.get(at) {
-            Some(Cell::Text(text)) => Some(text.as_str()),
-            _ => None,
-        }
+        row.get(at).map(Cell::shown)
     };
-    let bad = matches!(of("state"), Some("failed" | "unreadable"));
-    let marked = of("marks").is_some_and(|words| !words.is_empty());
+    let is_bad = matches!(of("state").as_deref(), Some("failed" | "unreadable"));
+    let is_marked = of("marks").is_some_and(|words| !matches!(&*words, "" | "–"));
     html! {
-        tr.bad[bad].marked[marked] {
+        tr.bad[is_bad].marked[is_marked] {
             @for (at, cell) in row.iter().enumerate() {
-                @if let Cell::Number(value, digits) = cell {
-                    td.n data-v=(plain(*value, *digits)) { (cell.shown()) }
-                } @else {
-                    td.n[table.is_numeric(at)].long[is_long(cell)] { (worded(&cell.shown())) }
+                @match cell {
+                    Cell::Number(value, digits) => td.n data-v=(plain(*value, *digits)) { (cell.shown()) },
+                    // Sentences need room, words do not.
+                    _ => td.n[table.is_numeric(at)].long[cell.shown().len() > 28] { (worded(&cell.shown())) },
                 }
             }
         }
     }
-}
-
-/// Sentences need room, words do not.
-fn is_long(cell: &Cell) -> bool {
-    matches!(cell, Cell::Text(text) if text.len() > 28)
 }

@@ -6,7 +6,7 @@ use carmine_study::answer::answer_of;
 use carmine_types::counted;
 
 use crate::chart::Chart;
-use crate::data::{PANEL_AXES, RunData, Setting, drift};
+use crate::data::{Measured, PANEL_AXES, RunData, Setting, drift};
 use crate::figures::{self, View, cells};
 use crate::flames::flames;
 use crate::lists::{distinct, grouped as by_key, joined, tally};
@@ -92,7 +92,7 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     findings.extend(peaks(&view));
     findings.extend(figures::findings(&view));
     findings.extend(compare::findings(&compared));
-    findings.extend(runs.iter().filter_map(|run| Some(format!("Drift{}: {}.", of(runs, run), drift(run)?))));
+    findings.extend(runs.iter().filter_map(|run| Some(format!("Drift{}: {}.", of(run), drift(run)?))));
     if findings.is_empty() {
         findings.push("No point was measured: there is nothing to say.".into());
     }
@@ -122,8 +122,8 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
 }
 
 /// ` of` a run where there are several.
-pub(crate) fn of(runs: &[RunData], run: &RunData) -> String {
-    if runs.len() > 1 { format!(" of {}", run.label) } else { String::new() }
+pub(crate) fn of(run: &RunData) -> String {
+    if run.label.is_empty() { String::new() } else { format!(" of {}", run.label) }
 }
 
 /// The answer to the study's question, for runs of a study.
@@ -141,8 +141,8 @@ fn subtitle(runs: &[RunData]) -> String {
         let (file, build) = (run.file(), &run.file().carmine);
         let hash: String = build.git_hash.chars().take(10).collect();
         let version = joined([build.version.as_str(), &hash, &build.profile], " ");
-        let label = if runs.len() > 1 { format!("{}: ", run.label) } else { String::new() };
-        format!("{label}{} · carmine {version} · {}", date(file.created_unix_s), file.kernel)
+        let told = format!("{} · carmine {version} · {}", date(file.created_unix_s), file.kernel);
+        joined([&*run.label, &told], ": ")
     };
     runs.iter().map(one).collect::<Vec<_>>().join(" | ")
 }
@@ -170,8 +170,7 @@ fn notices(runs: &[RunData]) -> Vec<String> {
         }
         let told = conditions::spoils(&run.file().doctor).into_iter().chain(run.missing.iter().cloned());
         texts.extend(told.map(|text| format!("{text}.")));
-        let name = if runs.len() > 1 { format!("{}: ", run.label) } else { String::new() };
-        notices.extend(texts.into_iter().map(|text| format!("{name}{text}")));
+        notices.extend(texts.iter().map(|text| joined([&*run.label, text], ": ")));
     }
     notices
 }
@@ -223,8 +222,8 @@ fn bounds(view: &View<'_>) -> Table {
                 format!("{} of {}", settings.len(), panel.settings.len()).into(),
                 words::meaning(limiter).into(),
                 Cell::Number(best.iops(), 0),
-                best.limiter().map(|(_, why)| why).into(),
-                best.first().and_then(|r| r.carmine.verdict_next.as_deref()).into(),
+                Cell::text(best.limiter().map(|(_, why)| why)),
+                Cell::text(best.first.carmine.verdict_next.as_deref()),
             ]);
         }
     }
@@ -241,13 +240,11 @@ const ERROR_MAX: usize = 240;
 /// All points of all runs in the order of running; the error of a point that failed stands where others have what decided
 /// their limiter.
 fn points_table(view: &View<'_>) -> Table {
-    let mut table = Table::new(&format!("point | state | {COLUMNS}"));
-    for (run, point) in view.runs.iter().flat_map(|run| run.points.iter().map(move |point| (run, point))) {
-        let prefix = if view.runs.len() > 1 { format!("{}/", run.label) } else { String::new() };
+    let row = |(run, point): (&RunData, &Measured)| {
         let state = if point.is_planned() || point.state != "done" { point.state } else { "done again" };
-        let row = vec![format!("{prefix}{}", point.point.stem).into(), state.into()];
+        let own = vec![joined([&*run.label, &point.point.stem], "/").into(), state.into()];
         let of_failed = |column: &str| match column {
-            "decided by" if !point.why.is_empty() => shortened(&point.why, ERROR_MAX).into(),
+            "decided by" => Cell::text(Some(&shortened(&point.why, ERROR_MAX))),
             "seconds" => Cell::number(Some(point.seconds).filter(|seconds| *seconds > 0.0), 1),
             _ => Cell::None,
         };
@@ -255,7 +252,8 @@ fn points_table(view: &View<'_>) -> Table {
             Some(setting) => cells(&setting, COLUMNS),
             None => COLUMNS.split(" | ").map(of_failed).collect(),
         };
-        table.push([row, figures].concat());
-    }
-    table.without_empty_columns()
+        [own, figures].concat()
+    };
+    let points = view.runs.iter().flat_map(|run| run.points.iter().map(move |point| (run, point)));
+    Table::of(&format!("point | state | {COLUMNS}"), points.map(row)).without_empty_columns()
 }

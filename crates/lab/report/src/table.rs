@@ -21,25 +21,18 @@ pub(crate) enum Cell {
     Number(f64, usize),
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Cell {
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
         Cell::Text(text.into())
     }
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Cell {
-        Cell::Text(text)
-    }
-}
-
-impl From<Option<&str>> for Cell {
-    fn from(text: Option<&str>) -> Cell {
+impl Cell {
+    /// Text that may be missing.
+    pub(crate) fn text(text: Option<&str>) -> Cell {
         text.filter(|text| !text.is_empty()).map_or(Cell::None, Cell::from)
     }
-}
 
-impl Cell {
     /// A number that may be missing.
     pub(crate) fn number(value: Option<f64>, digits: usize) -> Cell {
         value.filter(|v| v.is_finite()).map_or(Cell::None, |v| Cell::Number(v, digits))
@@ -47,19 +40,15 @@ impl Cell {
 
     /// As people read it; `–` for what is not known.
     pub(crate) fn shown(&self) -> String {
-        match self {
-            Cell::None => "–".into(),
-            Cell::Text(text) => text.clone(),
-            Cell::Number(value, digits) => grouped(*value, *digits),
-        }
+        self.written("–", grouped)
     }
 
-    /// As programs read it; empty for what is not known.
-    fn raw(&self) -> String {
+    /// Its text, or its number in this form; `none` for what is not known.
+    fn written(&self, none: &str, number: fn(f64, usize) -> String) -> String {
         match self {
-            Cell::None => String::new(),
+            Cell::None => none.into(),
             Cell::Text(text) => text.clone(),
-            Cell::Number(value, digits) => plain(*value, *digits),
+            Cell::Number(value, digits) => number(*value, *digits),
         }
     }
 }
@@ -68,6 +57,11 @@ impl Table {
     /// A table without rows; ` | ` stands between the names of its columns.
     pub(crate) fn new(columns: &str) -> Table {
         Table { columns: columns.split(" | ").map(str::to_owned).collect(), rows: Vec::new() }
+    }
+
+    /// A table of these rows.
+    pub(crate) fn of(columns: &str, rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
+        Table { rows: rows.into_iter().collect(), ..Table::new(columns) }
     }
 
     /// Adds a row.
@@ -97,7 +91,7 @@ impl Table {
         // Writing to memory cannot fail.
         let _ = writer.write_record(&self.columns);
         for row in &self.rows {
-            let _ = writer.write_record(row.iter().map(Cell::raw));
+            let _ = writer.write_record(row.iter().map(|cell| cell.written("", plain)));
         }
         writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
@@ -117,20 +111,9 @@ impl Table {
 
 /// Text that Markdown takes as text, on one line: no table borders, HTML, links or emphasis from the data.
 pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\r' | '\t' => out.push(' '),
-            '<' => out.push_str("&lt;"),
-            '&' => out.push_str("&amp;"),
-            '|' | '`' | '*' | '[' | ']' | '\\' => {
-                out.push('\\');
-                out.push(c);
-            }
-            _ => out.push(c),
-        }
-    }
-    out
+    let text = text.replace(['\n', '\r', '\t'], " ").replace('&', "&amp;").replace('<', "&lt;");
+    // The backslash first: it stands before the others.
+    ['\\', '|', '`', '*', '[', ']'].iter().fold(text, |text, c| text.replace(*c, &format!("\\{c}")))
 }
 
 #[cfg(test)]

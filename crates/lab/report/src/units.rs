@@ -2,6 +2,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use carmine_load::show_bytes;
+
 /// With thousands separated by commas and `digits` after the point: `182,400.5`.
 pub(crate) fn grouped(value: f64, digits: usize) -> String {
     let text = plain(value, digits);
@@ -31,23 +33,13 @@ pub(crate) fn figure(value: f64) -> String {
 
 /// Short, for ticks and labels: `1.5k`, `20M`, `0.25`.
 pub(crate) fn short(value: f64) -> String {
-    let size = value.abs();
-    let (factor, unit) = match size {
-        s if s >= 0.9995e9 => (1e-9, "G"),
-        s if s >= 0.9995e6 => (1e-6, "M"),
-        s if s >= 0.9995e3 => (1e-3, "k"),
-        _ => (1.0, ""),
-    };
-    let scaled = value * factor;
+    let units = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let unit = units.into_iter().find(|(size, _)| value.abs() >= 0.9995 * size);
+    let (size, unit) = unit.unwrap_or((1.0, ""));
     // Three digits, without zeros at the end.
-    let whole = scaled.abs().max(1.0).log10().floor() as usize + 1;
-    let digits =
-        if size < 1.0 && size > 0.0 { 2 - size.log10().floor() as i32 } else { 3 - whole.min(3) as i32 };
-    let text = plain(scaled, usize::try_from(digits.clamp(0, 9)).unwrap_or(0));
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
+    let digits = (2.0 - (value / size).abs().log10().floor()).clamp(0.0, 9.0);
+    let text = plain(value / size, digits as usize);
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{}{unit}", text.replacen('-', "−", 1))
 }
 
@@ -58,13 +50,8 @@ pub(crate) fn percent(ratio: f64) -> String {
 
 /// Bytes with a unit of 1024 where it is whole: `4K`, `4M`, `512`.
 pub(crate) fn bytes(value: f64) -> String {
-    for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
-        let of = f64::from(shift as u32).exp2();
-        if value >= of && (value / of).fract() == 0.0 {
-            return format!("{}{unit}", value / of);
-        }
-    }
-    short(value)
+    let text = show_bytes(value as u64).to_uppercase();
+    if text.ends_with(char::is_alphabetic) { text } else { short(value) }
 }
 
 /// Seconds as people write them: `3m 20s`.

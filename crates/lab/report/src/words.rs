@@ -19,20 +19,17 @@ fn is_of_word(c: char) -> bool {
 
 /// A text in pieces; those that are verdicts or marks come with their word.
 pub(crate) fn pieces(text: &str) -> Vec<(&str, Option<&'static Word>)> {
-    let mut pieces = Vec::new();
-    let (mut rest, mut from) = (text, 0);
-    while let Some(start) = rest[from..].find(is_of_word).map(|at| from + at) {
-        let end = rest[start..].find(|c| !is_of_word(c)).map_or(rest.len(), |at| start + at);
-        match defined(&rest[..start], &rest[start..end], text) {
-            Some(word) => {
-                pieces.extend((start > 0).then_some((&rest[..start], None)));
-                pieces.push((&rest[start..end], Some(word)));
-                (rest, from) = (&rest[end..], 0);
-            }
-            None => from = end,
+    let (mut pieces, mut at, mut told) = (Vec::new(), 0, 0);
+    for part in text.split_inclusive(|c| !is_of_word(c)) {
+        let name = part.trim_end_matches(|c| !is_of_word(c));
+        if let Some(word) = defined(&text[..at], name, text) {
+            pieces.extend([(&text[told..at], None), (name, Some(word))]);
+            told = at + name.len();
         }
+        at += part.len();
     }
-    pieces.extend((!rest.is_empty()).then_some((rest, None)));
+    pieces.push((&text[told..], None));
+    pieces.retain(|(piece, _)| !piece.is_empty());
     pieces
 }
 
@@ -62,20 +59,15 @@ fn holds(text: &str, name: &str) -> bool {
 /// A part with the words that the report uses.
 pub(crate) fn glossary(report: &Report) -> Part {
     let text = markdown(report);
-    let said: BTreeSet<&str> = text
-        .split(['\n', '|'])
-        .flat_map(|line| pieces(line.trim()))
-        .filter_map(|(_, word)| word.map(|word| word.name))
-        .collect();
+    let said = text.split(['\n', '|']).flat_map(|line| pieces(line.trim()));
+    let said: BTreeSet<&str> = said.filter_map(|(_, word)| Some(word?.name)).collect();
     let lower = text.to_lowercase();
     let occurs = |word: &&Word| match word.kind {
         WordKind::Term => holds(&lower, &word.name.to_lowercase()),
         _ => said.contains(word.name),
     };
-    let mut table = Table::new("word | kind | meaning");
-    for word in WORDS.iter().filter(occurs) {
-        table.push(vec![word.name.into(), word.kind.word().into(), word.meaning.into()]);
-    }
+    let row = |word: &Word| vec![word.name.into(), word.kind.word().into(), word.meaning.into()];
+    let table = Table::of("word | kind | meaning", WORDS.iter().filter(occurs).map(row));
     Part::new("words", "Words", vec![Block::Table("Words of this report".into(), table)])
 }
 

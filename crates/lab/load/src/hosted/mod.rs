@@ -4,13 +4,11 @@
 pub mod fio;
 pub mod rados;
 
-use std::fmt::Display;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::result::JobResult;
-use crate::spec::{LoadSpec, Rw, SpecError};
+use crate::spec::{LoadSpec, Rw, check_all};
 
 carmine_types::words! {
     /// The tool that makes the load.
@@ -42,38 +40,27 @@ pub struct ClusterAccess {
 ///
 /// # Errors
 /// The tool has no such load.
-pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, SpecError> {
-    let (is_bench, is_fio) = (tool == Tool::RadosBench, matches!(tool, Tool::FioRados | Tool::FioRbd));
+pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
+    let (is_bench, is_carmine) = (tool == Tool::RadosBench, tool == Tool::Carmine);
+    let LoadSpec { rw, volumes, processes, rate_iops, io_bytes, .. } = *spec;
+    let deals = processes == 1 || matches!(tool, Tool::FioRados | Tool::FioRbd);
     let one_process = match tool {
-        Tool::RadosBench => "has a process for each job; raise --numjobs",
-        _ => "is one process with a thread for each job; raise --numjobs, or take fio-rados",
+        Tool::RadosBench => "it has a process for each job; raise --numjobs",
+        _ => "it is one process with a thread for each job; raise --numjobs, or take fio-rados",
     };
-    let bytes = format!("({} bytes)", spec.io_bytes.unwrap_or(0));
-    let rate = spec.rate_iops.unwrap_or(0.0);
-    let is = |is_good: bool, option: &str, value: &dyn Display, why: &str| {
-        SpecError::unless(is_good, option, value, &format!("{tool} {why}"))
-    };
-    is(
-        tool == Tool::Carmine || !spec.verifies(),
-        "--verify",
-        &"",
-        "does not check blocks; take --client carmine",
-    )?;
-    is(
-        spec.volumes == 1 || tool == Tool::FioRbd,
-        "--volumes",
-        &spec.volumes,
-        "loads objects, no images; take fio-rbd",
-    )?;
-    is(spec.processes == 1 || is_fio, "--processes", &spec.processes, one_process)?;
-    if !is_bench {
-        return Ok(Vec::new());
-    }
-    let by_time = "ends by time only and overwrites nothing; take carmine, fio-rados or fio-rbd";
-    is(spec.io_bytes.is_none(), "--io-size or --age", &bytes, by_time)?;
-    is(spec.rate_iops.is_none(), "--rate", &rate, "has no rate; take fio-rados")?;
-    is(spec.rw != Rw::RandRw, "--rw", &spec.rw, "either reads or writes; take fio-rados")?;
-    let order = match spec.rw {
+    let (bytes, rate) = (format!("({} bytes)", io_bytes.unwrap_or(0)), rate_iops.unwrap_or(0.0));
+    let by_time = "it ends by time only and overwrites nothing; take carmine, fio-rados or fio-rbd";
+    let is_rbd = tool == Tool::FioRbd;
+    let checked = check_all([
+        (is_carmine || !spec.verifies(), "--verify", &true, "it checks no blocks; take --client carmine"),
+        (volumes == 1 || is_rbd, "--volumes", &volumes, "it loads objects, no images; take fio-rbd"),
+        (deals, "--processes", &processes, one_process),
+        (!is_bench || io_bytes.is_none(), "--io-size or --age", &bytes, by_time),
+        (!is_bench || rate_iops.is_none(), "--rate", &rate, "it has no rate; take fio-rados"),
+        (!is_bench || rw != Rw::RandRw, "--rw", &rw, "it either reads or writes; take fio-rados"),
+    ]);
+    checked.map_err(|why| format!("--client {tool}: {why}"))?;
+    let order = match rw {
         Rw::Read => Some("rados bench reads in order only once: the window ends when all was read"),
         Rw::RandWrite => {
             Some("rados bench writes each block once, in order, into fresh objects: no random overwrites")
@@ -81,7 +68,7 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, SpecError> {
         _ => None,
     };
     let marks = ["rados bench tells no percentiles"].into_iter().chain(order);
-    Ok(marks.map(str::to_owned).collect())
+    Ok(marks.filter(|_| is_bench).map(str::to_owned).collect())
 }
 
 /// Latencies of a tool that keeps no histogram, in nanoseconds.

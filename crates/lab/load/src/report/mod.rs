@@ -1,18 +1,19 @@
 //! The object `carmine` of a result, and the table: figures per core, of the window's kernel accounting.
 
-mod marks;
 mod shape;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use carmine_stats::mean_with_interval;
+use carmine_types::counted;
 use serde_json::{Value, json};
 
-use crate::baseline::Achieved;
+use crate::baseline::{Achieved, Percentages};
 use crate::fio;
 use crate::result::{DirStats, JobResult};
 use crate::spec::LoadSpec;
-use crate::verdict::{Evidence, Facts};
+use crate::verdict::{DISTURBED, Evidence, Facts, Figure, RAW_WRONG, UNEVEN};
 use crate::window::{OsdWindow, ReactorWindow, Window};
 
 pub use shape::{CacheState, Context, CpuSeconds, LatencyHistograms, OsdReport, PerCore, Report, Setting};
@@ -21,6 +22,14 @@ pub use table::table;
 /// Shorter windows, in seconds, are marked SMOKE: they show that a set-up works, not how fast it is.
 pub const WINDOW_MIN_S: f64 = 10.0;
 
+/// A window may end a moment early by the kernel's clock.
+const SMOKE_BELOW_S: f64 = WINDOW_MIN_S - 0.1;
+/// The mean of a longer window is to be known within this part of it.
+const SMOKE_WITHIN: f64 = 0.10;
+/// Parts of the load's depth between which the mean number of operations in flight is as it should be: those at the ends of
+/// the window are counted in part only.
+const LITTLE_MIN: f64 = 0.8;
+const LITTLE_MAX: f64 = 1.1;
 /// Part of a CPU that controller and monitor may use of a reactor's before that reactor's CPU counts as shared.
 const GUESTS_MAX: f64 = 0.02;
 /// An open-loop load that ends behind its schedule by more than this part of the window could not keep up.
@@ -37,38 +46,31 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
 /// Makes the report of a window.
 pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context: Context) -> Report {
     let (wall, ops, osds) = (seconds(window.wall_ns), result.ops() as f64, &window.osds);
-    let iops = ratio(ops, wall).unwrap_or(0.0);
-    let osd_ops = result.read.ops as f64 + result.write.ops as f64 * f64::from(context.size.max(1));
-    let osd_iops = ratio(osd_ops, wall).unwrap_or(0.0);
+    let (in_process, drives) = (context.setting.in_process, context.drives);
     // Controller and monitor sit on a reactor's CPU when the machine has no other: while they sleep, the reactor has it to itself.
-    context.setting.shared |= context.setting.in_process && marks::guests_seconds(window) > GUESTS_MAX * wall;
-    let Context { setting, drives, .. } = &context;
-    let (shared, in_process) = (setting.shared, setting.in_process);
-    let kernel = seconds(window.osds_ns());
-    let spin: f64 = osds.iter().map(|osd| seconds(osd.sum(|r| r.spin_ns))).sum();
+    context.setting.shared |= in_process && guests_seconds(window) > GUESTS_MAX * wall;
+    let shared = context.setting.shared;
+    let osd_ops = result.read.ops as f64 + result.write.ops as f64 * f64::from(context.size.max(1));
+    let [iops, osd_iops] = [ops, osd_ops].map(|ops| ratio(ops, wall).unwrap_or(0.0));
     // Work that a load puts off is its own cost: one sum is behind every figure per operation, core used and core busy.
     let drain = window.drain.map_or(0.0, |drain| seconds(drain.cpu_ns));
+    let (kernel, spin_ns) = (seconds(window.osds_ns()), osds.iter().map(|osd| osd.sum(|r| r.spin_ns)).sum());
     let osd_cpu = kernel + drain;
     let clocks_known = osds.iter().all(|osd| !osd.reactors.is_empty());
     // A generator thread and a reactor can work side by side.
     let pairs = spec.numjobs.min(osds.iter().map(|osd| osd.reactors.len() as u32).sum::<u32>().max(1));
     let pairs = if in_process { 0 } else { pairs };
     let achieved = Achieved { iops, osd_iops, drives: drives.unwrap_or(0), pairs };
-    let raw = setting.baseline.as_ref().map(|b| b.percentages(spec, &setting.flush_mode, &achieved));
-    let raw = raw.unwrap_or_default();
-    let evidence = Evidence {
-        percent_of_device: raw.device,
-        percent_of_messenger: raw.messenger,
-        ..evidence(spec, result, window, &context)
-    };
-    let facts = Facts::of(window, &evidence);
+    let (baseline, flush_mode) = (context.setting.baseline.as_ref(), &context.setting.flush_mode);
+    let raw = baseline.map(|b| b.percentages(spec, flush_mode, &achieved)).unwrap_or_default();
+    let facts = Facts::of(window, &evidence(spec, result, window, &context, &raw));
     let verdict = facts.verdict();
-    let ops_in_flight = marks::in_flight(result, wall);
-    let above = marks::above(&raw);
+    let ops_in_flight = in_flight(result, wall);
+    let above = above(&raw);
     let above_baseline = !above.is_empty();
-    let more = marks::marks(result, window, &context, &facts);
-    let little = marks::little(spec, ops_in_flight);
-    let marks = context.marks.iter().cloned().chain(more).chain(little).chain(above).chain(raw.refused);
+    let more = marks(result, window, &context, &facts);
+    let little = little(spec, ops_in_flight);
+    let marks = context.marks.into_iter().chain(more).chain(little).chain(above).chain(raw.refused);
     let alone = |figure: Option<f64>| figure.filter(|_| !shared);
     let per_op = |counted: Option<u64>| ratio(counted? as f64, ops);
     let per_client_byte = |bytes: u64| ratio(bytes as f64, (result.read.bytes + result.write.bytes) as f64);
@@ -88,7 +90,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         iops_per_core: PerCore {
             allocated: alone(ratio(iops, context.allocated_cores)),
             used: alone(ratio(ops, osd_cpu)),
-            busy: alone(ratio(ops, osd_cpu - spin).filter(|_| clocks_known)),
+            busy: alone(ratio(ops, osd_cpu - seconds(spin_ns)).filter(|_| clocks_known)),
         },
         osd_cpu_us_per_op: ratio(osd_cpu * 1e6, ops).filter(|_| kernel > 0.0),
         machine_cpu_us_per_op: machine_seconds(window, wall).and_then(|s| ratio((s + drain) * 1e6, ops)),
@@ -154,21 +156,27 @@ fn device_reads(spec: &LoadSpec, window: &Window) -> Option<f64> {
     reads.filter(|_| spec.rw.reads() && !window.osds.is_empty())
 }
 
-fn evidence(spec: &LoadSpec, result: &JobResult, window: &Window, context: &Context) -> Evidence {
-    let wall = seconds(window.wall_ns);
+fn evidence(
+    spec: &LoadSpec,
+    result: &JobResult,
+    window: &Window,
+    context: &Context,
+    raw: &Percentages,
+) -> Evidence {
+    let (wall, setting, client) = (seconds(window.wall_ns), &context.setting, &result.client);
     // A generator thread that waits for a CPU holds the load back just as one that is busy.
-    let client = result.client.busy_ns + result.client.wait_ns;
-    let client = ratio(client as f64, result.client.wall_ns as f64);
+    let client_busy = ratio((client.busy_ns + client.wait_ns) as f64, client.wall_ns as f64);
     Evidence {
-        shared: context.setting.shared,
-        client_busy: client.filter(|_| !context.setting.in_process),
+        shared: setting.shared,
+        client_busy: client_busy.filter(|_| !setting.in_process),
         client_cpus: ratio(seconds(window.machine.generator_ns), wall).zip(context.client_cpus),
         depth: spec.depth_total() as f64,
         rate_met: spec.rate_iops.map(|_| seconds(result.behind_ns) <= BEHIND_MAX * wall),
         allocated_cores: context.allocated_cores,
         on_drive: context.drives.is_some(),
-        more_load: context.setting.more_load.clone(),
-        ..Evidence::default()
+        percent_of_device: raw.device,
+        percent_of_messenger: raw.messenger,
+        more_load: setting.more_load.clone(),
     }
 }
 
@@ -206,4 +214,111 @@ pub fn result_json(spec: &LoadSpec, result: &JobResult, report: &Report, unix_se
         "jobs": fio::jobs(spec, result, report.window_seconds),
         "carmine": report,
     })
+}
+
+/// Remarks about a window.
+fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) -> Vec<String> {
+    let (wall, setting) = (seconds(window.wall_ns), &context.setting);
+    let rates = result.iops_samples(wall);
+    let at_least = |figure: Figure, least: f64| facts.get(figure).is_some_and(|value| value >= least);
+    let machine = &window.machine;
+    let disturbed = DISTURBED / 100.0 * f64::from(machine.cpus.max(1));
+    let client_wait = ratio(result.client.wait_ns as f64 * 100.0, result.client.wall_ns as f64);
+    let client_wait = client_wait.filter(|part| *part >= DISTURBED && !setting.in_process);
+    let guests = ratio(guests_seconds(window) * 100.0, wall).unwrap_or(0.0);
+    let marks = [
+        setting.shared.then(|| "SHARED: reactors, aliens or clients share CPUs; figures per core are left out".to_owned()),
+        smoke(&rates, wall),
+        window.osds.iter().any(|osd| osd.reactors.is_empty()).then(|| {
+            "an OSD did not give its clocks: busy, spin, sleep, wait and hops are missing".to_owned()
+        }),
+        at_least(Figure::Waiting, DISTURBED).then(|| {
+            let part = facts.percent(Figure::Waiting);
+            format!("NOISY: reactors were ready but without a CPU for {part} of the window")
+        }),
+        (machine.idle_baseline_cores > disturbed).then(|| {
+            let (cores, cpus) = (machine.idle_baseline_cores, counted(machine.cpus as usize, "CPU"));
+            format!("NOISY: {cores:.2} of {cpus} went to other work before the load")
+        }),
+        (machine.steal_ns as f64 > disturbed * window.wall_ns as f64).then(|| {
+            format!("NOISY: the hypervisor took {:.2} CPU seconds away", seconds(machine.steal_ns))
+        }),
+        carmine_stats::trend(&rates).filter(|trend| trend.unsteady).map(|trend| {
+            let (percent, p) = (trend.drift * 100.0, trend.p);
+            format!("UNSTEADY: IOPS drifted by {percent:+.0} % over the window (p = {p:.3})")
+        }),
+        at_least(Figure::PgRatio, UNEVEN)
+            .then(|| format!("IMBALANCED: {}; raise --pgs", facts.name(Figure::PgRatio))),
+        window.drain.is_some_and(|drain| !drain.finished).then(|| {
+            "the OSDs' background work had not ended when the wait for it was given up: some of it is not charged".to_owned()
+        }),
+        window.instrument.is_some_and(|instrument| !instrument.apart).then(|| {
+            "SHARED: every CPU is an OSD's, so the sampler ran on them, too".to_owned()
+        }),
+        window.counters.is_some_and(|counters| counters.user_only).then(|| {
+            "cycles and instructions are those of user mode: this user may not count the kernel's (as root: sysctl kernel.perf_event_paranoid=1)".to_owned()
+        }),
+        client_wait.map(|part| format!("NOISY: a generator thread was without a CPU for {part:.0} % of the window")),
+        setting.in_process.then(|| {
+            format!(
+                "in-process load: the generator's CPU time is part of the OSD's; controller and monitor used {guests:.1} % of a CPU"
+            )
+        }),
+    ];
+    marks.into_iter().flatten().collect()
+}
+
+/// Operations in flight on average by Little's law, IOPS × mean latency; `None` without the latency of every operation.
+fn in_flight(result: &JobResult, wall_s: f64) -> Option<f64> {
+    let counted = result.read.latency_ns.count() + result.write.latency_ns.count();
+    let latency_ns = result.read.latency_ns.sum() + result.write.latency_ns.sum();
+    ratio(latency_ns as f64 / 1e9, wall_s).filter(|_| counted > 0 && counted == result.ops())
+}
+
+/// A closed loop keeps as many operations in flight as it is asked to, or one of its figures is not what its name says.
+fn little(spec: &LoadSpec, in_flight: Option<f64>) -> Option<String> {
+    let asked = spec.depth_total() as f64;
+    let found = in_flight.filter(|_| spec.rate_iops.is_none() && !spec.ends_by_itself())?;
+    let why = match found / asked {
+        part if part < LITTLE_MIN => {
+            "latency is only a part of an operation's time, or the generator did not keep its queue full"
+        }
+        part if part > LITTLE_MAX => "latency and the window were not measured by the same clock",
+        _ => return None,
+    };
+    Some(format!(
+        "LITTLE: IOPS x mean latency is {found:.1} operations in flight, not the {asked} of the load: {why}"
+    ))
+}
+
+/// A window that is too short for what it shows. Samples are of half a second, of which two neighbours resemble each other.
+fn smoke(iops_samples: &[f64], wall_s: f64) -> Option<String> {
+    if wall_s < SMOKE_BELOW_S {
+        return Some(format!("SMOKE: a window of {wall_s:.1} s says little; take {WINDOW_MIN_S} s or more"));
+    }
+    let seconds: Vec<f64> =
+        iops_samples.chunks_exact(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
+    let (mean, interval) = mean_with_interval(&seconds).filter(|(mean, _)| *mean > 0.0)?;
+    let within = interval.map(|(_, high)| high / mean - 1.0).filter(|part| *part > SMOKE_WITHIN)?;
+    Some(format!(
+        "SMOKE: IOPS varied so much that their mean is only known within {:.0} %; take more than {wall_s:.0} s",
+        within * 100.0
+    ))
+}
+
+/// CPU time that others than the OSDs had on the OSDs' CPUs when there is no generator: the controller (this process), the
+/// monitor, and the sampler if it had no CPU of its own.
+fn guests_seconds(window: &Window) -> f64 {
+    let apart = window.instrument.filter(|i| i.apart).map_or(0.0, |i| i.cores * seconds(window.wall_ns));
+    (seconds(window.machine.generator_ns + window.machine.mon_ns) - apart).max(0.0)
+}
+
+/// More than what is possible.
+fn above(raw: &Percentages) -> Vec<String> {
+    let raw = [("device", raw.device), ("messenger", raw.messenger)];
+    let above = raw.into_iter().filter_map(|(what, percent)| Some((what, percent?)));
+    let above = above.filter(|(_, percent)| *percent >= RAW_WRONG).map(|(what, percent)| {
+        format!("ABOVE: {percent:.0} % of the raw {what}: a cache answered, or the baseline is wrong")
+    });
+    above.collect()
 }

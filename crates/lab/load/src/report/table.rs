@@ -1,10 +1,10 @@
 //! The result as a table for a terminal.
 
-use std::fmt::Write as _;
+use std::fmt::Display;
 
 use carmine_types::counted;
 
-use super::{Report, ratio, seconds};
+use super::{OsdReport, Report, ratio, seconds};
 use crate::drive::StoreFacts;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult};
@@ -16,63 +16,47 @@ const HOTTEST: usize = 3;
 
 /// The result as a table for a terminal.
 pub fn table(result: &JobResult, report: &Report) -> String {
-    let way = if report.setting.in_process { String::new() } else { "route ".to_owned() } + &report.route;
-    let mut text = format!(
-        "{}, {way}\n{:<6} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
-        report.load.summary(),
-        "",
-        "IOPS",
-        "MB/s",
-        "mean us",
-        "p50 us",
-        "p99 us",
-        "p99.9 us",
-        "max us",
-        "stddev us"
-    );
+    let way = if report.setting.in_process { "" } else { "route " };
+    let columns = ["IOPS", "MB/s", "mean us", "p50 us", "p99 us", "p99.9 us", "max us", "stddev us"];
+    let mut lines = vec![format!("{}, {way}{}", report.load.summary(), report.route), row("", columns)];
     for (name, stats) in [("read", &result.read), ("write", &result.write)] {
-        if stats.ops > 0 {
-            text += &direction_row(name, stats, report.window_seconds);
-        }
+        lines.extend((stats.ops > 0).then(|| row(name, direction(stats, report.window_seconds))));
     }
-    let mut line = |line: &str| {
-        text += line;
-        text.push('\n');
-    };
-    line(&cores_line(report));
-    line(&raw_line(report));
-    StoreFacts::lines(&report.setting.stores).iter().for_each(|store| line(store));
-    for osd in &report.osds {
-        let c = &osd.cpu_seconds;
-        let show = |seconds: Option<f64>| seconds.map_or_else(|| "n/a".into(), |s| format!("{s:.2}"));
-        let [busy, spin, sleep, wait, alien] = [c.busy, c.spin, c.sleep, c.wait, c.alien].map(show);
-        let [feeder, flush, compaction] = [c.rocksdb_feeder, c.rocksdb_flush, c.rocksdb_compaction].map(show);
-        let (id, total, mib) = (osd.id, c.kernel_total, osd.rss_bytes >> 20);
-        line(&format!(
-            "osd.{id:<3} CPU s: busy {busy} spin {spin} sleep {sleep} wait {wait} alien {alien} (RocksDB: feeder {feeder} \
-             flush {flush} compaction {compaction}), kernel total {total:.2}; memory {mib} MiB"
-        ));
-    }
+    lines.extend([cores_line(report), raw_line(report)]);
+    lines.extend(StoreFacts::lines(&report.setting.stores));
+    lines.extend(report.osds.iter().map(osd_line));
     if report.errors > 0 {
-        line(&format!("errors    {}: {}", report.errors, result.first_error.as_deref().unwrap_or("?")));
+        lines.push(format!("errors    {}: {}", report.errors, result.first_error.as_deref().unwrap_or("?")));
     }
     if report.abandoned > 0 {
         let abandoned = counted(report.abandoned as usize, "operation");
-        line(&format!("abandoned {abandoned} had no answer 10 s after the end"));
+        lines.push(format!("abandoned {abandoned} had no answer 10 s after the end"));
     }
     if report.load.verifies() {
         let blocks = counted(report.verify.checked as usize, "block");
-        line(&format!("verify    {blocks} checked, {} wrong", report.verify.mismatches));
-        report.verify.details.iter().for_each(|detail| line(&format!("          {detail}")));
+        lines.push(format!("verify    {blocks} checked, {} wrong", report.verify.mismatches));
+        lines.extend(report.verify.details.iter().map(|detail| format!("          {detail}")));
     }
-    report.profile.iter().for_each(|profile| line(&profile_line(profile)));
-    line(&format!("verdict   {}: {}", report.verdict, report.verdict_reason));
-    line(&format!("try next  {}", report.verdict_next));
-    for mark in &report.marks {
-        let known = mark.split_once(':').and_then(|(name, _)| word(name)).is_some();
-        line(&format!("{}      {mark}", if known { "mark" } else { "note" }));
-    }
-    text
+    lines.extend(report.profile.iter().map(profile_line));
+    lines.push(format!("verdict   {}: {}", report.verdict, report.verdict_reason));
+    lines.push(format!("try next  {}", report.verdict_next));
+    lines.extend(report.marks.iter().map(|mark| {
+        let is_known = mark.split_once(':').and_then(|(name, _)| word(name)).is_some();
+        format!("{}      {mark}", if is_known { "mark" } else { "note" })
+    }));
+    lines.join("\n") + "\n"
+}
+
+fn osd_line(osd: &OsdReport) -> String {
+    let (c, id, mib) = (&osd.cpu_seconds, osd.id, osd.rss_bytes >> 20);
+    let show = |seconds: Option<f64>| seconds.map_or_else(|| "n/a".into(), |s| format!("{s:.2}"));
+    let [busy, spin, sleep, wait, alien] = [c.busy, c.spin, c.sleep, c.wait, c.alien].map(show);
+    let [feeder, flush, compaction] = [c.rocksdb_feeder, c.rocksdb_flush, c.rocksdb_compaction].map(show);
+    format!(
+        "osd.{id:<3} CPU s: busy {busy} spin {spin} sleep {sleep} wait {wait} alien {alien} (RocksDB: feeder {feeder} \
+         flush {flush} compaction {compaction}), kernel total {:.2}; memory {mib} MiB",
+        c.kernel_total
+    )
 }
 
 fn profile_line(profile: &Profile) -> String {
@@ -86,17 +70,19 @@ fn profile_line(profile: &Profile) -> String {
     }
 }
 
+fn row(name: &str, columns: [impl Display; 8]) -> String {
+    let (iops, others) = (&columns[0], columns[1..].iter().map(|column| format!(" {column:>9}")));
+    format!("{name:<6} {iops:>10}{}", others.collect::<String>())
+}
+
 /// Latencies that are not known (a generator without a histogram) are dashes.
-fn direction_row(name: &str, stats: &DirStats, wall: f64) -> String {
+fn direction(stats: &DirStats, wall: f64) -> [String; 8] {
     let h = &stats.latency_ns;
-    let rate = |n: f64| ratio(n, wall).unwrap_or(0.0);
-    let mut row =
-        format!("{name:<6} {:>10.0} {:>9.1}", rate(stats.ops as f64), rate(stats.bytes as f64 / 1e6));
-    let [p50, p99, p999] = [50.0, 99.0, 99.9].map(|percent| h.percentile(percent) as f64);
-    for latency_ns in [h.mean(), p50, p99, p999, h.max() as f64, h.stddev()] {
-        let _ = write!(row, " {:>9}", show(Some(latency_ns / 1e3).filter(|_| !h.is_empty()), 1));
-    }
-    row + "\n"
+    let rate = |n: f64| ratio(n, wall).or(Some(0.0));
+    let us = |ns: f64| show(Some(ns / 1e3).filter(|_| !h.is_empty()), 1);
+    let [p50, p99, p999] = [50.0, 99.0, 99.9].map(|percent| us(h.percentile(percent) as f64));
+    let (iops, megabytes) = (show(rate(stats.ops as f64), 0), show(rate(stats.bytes as f64 / 1e6), 1));
+    [iops, megabytes, us(h.mean()), p50, p99, p999, us(h.max() as f64), us(h.stddev())]
 }
 
 /// A figure, or a dash if it is not known.
@@ -106,10 +92,12 @@ fn show(figure: Option<f64>, digits: usize) -> String {
 
 /// Amplification and baselines.
 fn raw_line(report: &Report) -> String {
+    let [device, wire] = [report.device_bytes_per_client_byte, report.wire_bytes_per_client_byte];
     format!(
-        "bytes per client byte: device {}, wire {}; IOPS/drive {}; percent of the raw device {}, of the raw messenger {}; flush mode {}{}",
-        show(report.device_bytes_per_client_byte, 2),
-        show(report.wire_bytes_per_client_byte, 2),
+        "bytes per client byte: device {}, wire {}; IOPS/drive {}; percent of the raw device {}, of the raw messenger {}; \
+         flush mode {}{}",
+        show(device, 2),
+        show(wire, 2),
         show(report.iops_per_drive, 0),
         show(report.percent_of_device, 0),
         show(report.percent_of_messenger, 0),
@@ -125,26 +113,22 @@ fn cores_line(report: &Report) -> String {
         true => "SHARED (left out)".to_owned(),
         false => format!("allocated {allocated}, used {used}, busy {busy}"),
     };
-    let mut line = format!(
-        "IOPS/core {cores}; CPU us/op OSDs {}, machine without the client {}; client cores {}; hops/op {}",
-        show(report.osd_cpu_us_per_op, 1),
-        show(report.machine_cpu_us_per_op, 1),
-        show(report.client_cores_used, 2),
-        show(report.hops_per_op, 2),
-    );
-    if report.load.rw.reads() {
-        let _ = write!(line, "; device reads/read {}", show(report.device_reads_per_client_read, 2));
-    }
-    // Absent, not zero, where nothing counts them.
-    for (name, figure, digits, unit) in [
-        ("cycles/op", report.cycles_per_op, 0, ""),
-        ("instructions/op", report.instructions_per_op, 0, ""),
-        ("throttled", report.throttled_seconds, 2, " s"),
-        ("after the window", report.drain.map(|drain| seconds(drain.cpu_ns)), 2, " CPU s"),
-    ] {
-        if let Some(figure) = figure {
-            let _ = write!(line, "; {name} {figure:.digits$}{unit}");
-        }
-    }
-    line + &format!("; {:.1} s, bs {}", report.window_seconds, show_bytes(report.load.bs_bytes))
+    let drain = report.drain.map(|drain| seconds(drain.cpu_ns));
+    // The last ones are absent, not a dash, where nothing counts them.
+    let figures = [
+        ("; CPU us/op OSDs ", report.osd_cpu_us_per_op, 1, "", true),
+        (", machine without the client ", report.machine_cpu_us_per_op, 1, "", true),
+        ("; client cores ", report.client_cores_used, 2, "", true),
+        ("; hops/op ", report.hops_per_op, 2, "", true),
+        ("; device reads/read ", report.device_reads_per_client_read, 2, "", report.load.rw.reads()),
+        ("; cycles/op ", report.cycles_per_op, 0, "", false),
+        ("; instructions/op ", report.instructions_per_op, 0, "", false),
+        ("; throttled ", report.throttled_seconds, 2, " s", false),
+        ("; after the window ", drain, 2, " CPU s", false),
+    ];
+    let told = figures.into_iter().filter(|(_, figure, .., always)| *always || figure.is_some());
+    let told: String =
+        told.map(|(name, n, digits, unit, _)| format!("{name}{}{unit}", show(n, digits))).collect();
+    let (window, bs) = (report.window_seconds, show_bytes(report.load.bs_bytes));
+    format!("IOPS/core {cores}{told}; {window:.1} s, bs {bs}")
 }

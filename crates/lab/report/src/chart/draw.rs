@@ -1,9 +1,12 @@
 //! A chart as SVG: an element of the page, and a file of its own.
 
+use std::fmt::Write as _;
+
+use carmine_topology::Cpu;
+
 use super::ink::Ink;
-use super::pen::{Pen, TEXT, WIDTH, escaped, wide};
-use super::scale::Scale;
-use super::{Area, At, Chart, Form, Key, Plot, Shape, Upright, sockets};
+use super::{Area, At, Chart, Form, Key, Plot, Range, Seat, Shape, Upright};
+use crate::lists::grouped;
 use crate::units::{short, shortened};
 
 /// A chart that has been drawn.
@@ -72,61 +75,59 @@ const NAME_MAX: f64 = 0.46;
 /// Names closer to each other than this are thinned out.
 const NAME_HEIGHT: f64 = 30.0;
 
-/// A plot's place and scales; the low end of the vertical axis is at `low`.
+/// A plot's scales: across from left to right, and upright from the low end to the high one.
 struct Field {
     x: Scale,
     y: Scale,
-    left: f64,
-    right: f64,
-    low: f64,
-    high: f64,
 }
 
 /// Draws a plot from `top` on: does it stand alone, and is it the last? Returns where it ends.
 fn draw(pen: &mut Pen, plot: &Plot, top: f64, (alone, last): (bool, bool)) -> f64 {
     let [x, y] = plot.ranges();
     let field = match &plot.y {
-        Upright::Sockets(seats) => return sockets::draw(pen, seats),
+        Upright::Sockets(seats) => return sockets(pen, seats),
         Upright::Numbers(axis) => {
             let (height, ticks) = if alone { (HEIGHT, 6) } else { (PANEL_HEIGHT, 3) };
             let low = top + height - if last { 0.0 } else { 8.0 };
-            let (x, y) = (Scale::new(x, plot.x.log, 6), Scale::new(y, axis.log, ticks));
-            Field { x, y, left: 104.0, right: WIDTH - 44.0, low, high: top + TOP }
+            let x = Scale::new(x, false, 6, (104.0, WIDTH - 44.0));
+            Field { x, y: Scale::new(y, axis.log, ticks, (low, top + TOP)) }
         }
         Upright::Rows(names, tall) => {
             // The page makes the text of rows a little larger on narrow screens.
             let longest = names.iter().map(|name| wide(name) * 1.15 + 20.0).fold(40.0, f64::max);
-            let (low, high) = (top + 14.0, top + 14.0 + tall * names.len() as f64);
-            let (x, y) = (Scale::new(x, plot.x.log, 5), Scale::exact(y));
-            Field { x, y, left: longest.min(WIDTH * NAME_MAX), right: WIDTH - 90.0, low, high }
+            let x = Scale::new(x, false, 5, (longest.min(WIDTH * NAME_MAX), WIDTH - 90.0));
+            let ends = (top + 14.0, top + 14.0 + tall * names.len() as f64);
+            Field { x, y: Scale { ticks: vec![y.0, y.1], log: false, ends } }
         }
     };
     field.axes(pen, plot, last);
     plot.shapes.iter().for_each(|shape| field.shape(pen, shape));
-    if last { field.low.max(field.high) + X_AXIS_HEIGHT } else { field.low + 8.0 }
+    let (low, high) = field.y.ends;
+    if last { low.max(high) + X_AXIS_HEIGHT } else { low + 8.0 }
 }
 
 impl Field {
     fn at(&self, (x, y): At) -> At {
-        (self.x.place(x, self.left, self.right), self.y.place(y, self.low, self.high))
+        (self.x.place(x), self.y.place(y))
     }
 
     fn axes(&self, pen: &mut Pen, plot: &Plot, last: bool) {
-        let Field { left, right, low, high, .. } = *self;
+        let ((left, right), (low, high)) = (self.x.ends, self.y.ends);
         let (top, bottom) = (low.min(high), low.max(high));
         match &plot.y {
             Upright::Rows(names, tall) => {
                 let fits = ((left - 20.0) / (wide("x") * 1.15) + 0.01) as usize;
                 let every = (NAME_HEIGHT / tall).ceil().max(1.0) as usize;
                 for (at, name) in names.iter().enumerate().step_by(every) {
-                    let long = name.chars().count() > fits;
-                    let name = if long { shortened(name, fits.saturating_sub(1)) } else { name.clone() };
-                    pen.text((left - 12.0, top + tall * (at as f64 + 0.5)), "end", Ink::Text, &name);
+                    let is_long = name.chars().count() > fits;
+                    let most = if is_long { fits.saturating_sub(1) } else { fits };
+                    let y = top + tall * (at as f64 + 0.5);
+                    pen.text((left - 12.0, y), "end", Ink::Text, &shortened(name, most));
                 }
             }
             Upright::Numbers(axis) => {
                 for tick in &self.y.ticks {
-                    let y = self.y.place(*tick, low, high);
+                    let y = self.y.place(*tick);
                     pen.line(&[(left, y), (right, y)], Ink::Grid, 2);
                     pen.text((left - 12.0, y), "end", Ink::Muted, &short(*tick));
                 }
@@ -135,7 +136,7 @@ impl Field {
             Upright::Sockets(_) => {}
         }
         for tick in &self.x.ticks {
-            let x = self.x.place(*tick, left, right);
+            let x = self.x.place(*tick);
             pen.line(&[(x, top), (x, bottom)], Ink::Grid, 2);
             if last {
                 pen.text((x, bottom + 24.0), "middle", Ink::Muted, &short(*tick));
@@ -164,13 +165,309 @@ impl Field {
             Form::Dot(at, number, hollow) => pen.marker(self.at(*at), *number, *ink, *hollow),
             Form::Area([left, top, right, bottom], strong) => {
                 let ((left, top), (right, bottom)) = (self.at((*left, *top)), self.at((*right, *bottom)));
-                let area: Area = [left, top, right, bottom];
-                pen.fill(area, *ink, *strong);
-                area
+                pen.fill([left, top, right, bottom], *ink, *strong)
             }
         };
         if !tells.is_empty() {
             pen.tell(area, tells);
         }
+    }
+}
+
+/// Cores beside each other, and the width of each.
+const ACROSS: usize = 16;
+const WIDE: f64 = (WIDTH - 4.0 * GAP) / ACROSS as f64;
+/// Height of a hardware thread: two lines of text.
+const CPU: f64 = 54.0;
+/// Room around a box, and above it for its name.
+const GAP: f64 = 10.0;
+const NAME: f64 = 34.0;
+/// Characters of a label that fit on a hardware thread.
+const LABEL_MAX: usize = 4;
+
+type Seated<'a> = &'a (Cpu, Vec<Seat>);
+
+/// Draws the sockets below each other; returns the height.
+fn sockets(pen: &mut Pen, seats: &[(Cpu, Vec<Seat>)]) -> f64 {
+    let threads = 1 + seats.iter().map(|(cpu, _)| cpu.thread).max().unwrap_or(0);
+    let tall = threads as f64 * CPU + GAP;
+    let mut top = GAP;
+    for (socket, cpus) in split(seats.iter().collect(), |cpu| cpu.socket) {
+        pen.text((2.0 * GAP, top + NAME / 2.0), "start", Ink::Text, &format!("Socket {socket}"));
+        let groups = split(cpus, |cpu| cpu.l3);
+        let named = if groups.len() > 1 { NAME } else { 0.0 };
+        let (mut column, mut y) = (0, top + NAME + named);
+        for (l3, cpus) in groups {
+            let cores = split(cpus, |cpu| cpu.core);
+            if column > 0 && column + cores.len() > ACROSS {
+                (column, y) = (0, y + tall + named);
+            }
+            if named > 0.0 {
+                let x = 2.0 * GAP + column as f64 * WIDE;
+                pen.text((x, y - NAME / 2.0), "start", Ink::Muted, &format!("L3 {l3}"));
+            }
+            for (_, core) in cores {
+                if column == ACROSS {
+                    (column, y) = (0, y + tall);
+                }
+                let x = 2.0 * GAP + column as f64 * WIDE;
+                pen.frame([x + 2.0, y, x + WIDE - 2.0, y + core.len() as f64 * CPU + 4.0], Ink::Axis, 2);
+                for (thread, (cpu, seats)) in core.into_iter().enumerate() {
+                    let y = y + 2.0 + thread as f64 * CPU;
+                    hardware_thread(pen, [x + 4.0, y, x + WIDE - 4.0, y + CPU], cpu, seats);
+                }
+                column += 1;
+            }
+        }
+        pen.frame([GAP, top, WIDTH - GAP, y + tall], Ink::Axis, 2);
+        top = y + tall + GAP;
+    }
+    top
+}
+
+fn split(cpus: Vec<Seated<'_>>, key: fn(&Cpu) -> usize) -> Vec<(usize, Vec<Seated<'_>>)> {
+    grouped(cpus.into_iter().map(|seated| (key(&seated.0), seated)))
+}
+
+/// Its number and who runs there; one that several share has a frame.
+fn hardware_thread(pen: &mut Pen, area @ [left, top, right, bottom]: Area, cpu: &Cpu, seats: &[Seat]) {
+    let middle = (left + right) / 2.0;
+    let number = cpu.cpu.to_string();
+    let Some(first) = seats.first() else {
+        return pen.text((middle, (top + bottom) / 2.0), "middle", Ink::Axis, &number);
+    };
+    pen.fill(area, first.ink, 0.28);
+    if seats.len() > 1 {
+        pen.frame(area, Ink::Series(5), 3);
+    }
+    let all = |of: fn(&Seat) -> &str, between| seats.iter().map(of).collect::<Vec<_>>().join(between);
+    let label = all(|seat| &seat.label, "+");
+    let is_long = label.chars().count() > LABEL_MAX && seats.len() > 1;
+    let label = if is_long { format!("{}×", seats.len()) } else { label };
+    pen.text((middle, top + 15.0), "middle", Ink::Muted, &number);
+    pen.text((middle, top + 38.0), "middle", Ink::Text, &label);
+    let (socket, core, texts) = (cpu.socket, cpu.core, all(|seat| &seat.text, ", "));
+    pen.tell(area, &format!("CPU {number} (socket {socket}, core {core}): {texts}"));
+}
+
+/// Steps between ticks, of each power of ten.
+const STEPS: [f64; 4] = [1.0, 2.0, 2.5, 5.0];
+/// A logarithmic scale of more powers of ten has ticks at these alone.
+const DECADES_MAX: f64 = 3.0;
+
+/// A range of values on an axis, from the first of its ticks to the last.
+#[derive(Clone, Debug)]
+struct Scale {
+    ticks: Vec<f64>,
+    log: bool,
+    /// Places in the drawing of its low and its high end.
+    ends: Range,
+}
+
+impl Scale {
+    /// A scale with about `ticks` ticks that holds a range. Ranges that are empty or not finite become 0 to 1; only those
+    /// above 0 can be logarithmic.
+    fn new((low, high): Range, log: bool, ticks: usize, ends: Range) -> Scale {
+        let log = log && low > 0.0 && low < high && high.is_finite();
+        Scale { ticks: if log { logarithmic(low, high) } else { linear(low, high, ticks) }, log, ends }
+    }
+
+    /// The place of a value in a drawing; values outside are put at the end.
+    fn place(&self, value: f64) -> f64 {
+        let at = |v: f64| if self.log { v.max(f64::MIN_POSITIVE).ln() } else { v };
+        let [low, high] = [self.ticks[0], self.ticks[self.ticks.len() - 1]].map(at);
+        let (part, (from, to)) = ((at(value) - low) / (high - low), self.ends);
+        from + (to - from) * if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) }
+    }
+}
+
+fn linear(low: f64, high: f64, ticks: usize) -> Vec<f64> {
+    let (low, high) = match (low.is_finite() && high.is_finite(), low < high) {
+        (true, true) => (low, high),
+        (true, false) if low != 0.0 => (low.min(0.0), low.max(0.0)),
+        _ => (0.0, 1.0),
+    };
+    // The smallest round step that gives no more ticks.
+    let least = (high - low) / ticks.max(2) as f64;
+    let power = 10f64.powf(least.max(f64::MIN_POSITIVE).log10().floor());
+    let step = STEPS.iter().map(|s| s * power).find(|s| *s >= least * 0.9999).unwrap_or(power * 10.0);
+    let first = (low / step + 1e-9).floor();
+    let last = (high / step - 1e-9).ceil().max(first + 1.0);
+    (first as i64..=last as i64).map(|n| n as f64 * step).collect()
+}
+
+fn logarithmic(low: f64, high: f64) -> Vec<f64> {
+    let steps: &[f64] = if (high / low).log10() > DECADES_MAX { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let all: Vec<f64> = powers.flat_map(|e| steps.iter().map(move |s| s * 10f64.powi(e))).collect();
+    let first = all.iter().rposition(|t| *t <= low * 1.0001).unwrap_or(0);
+    let last = all.iter().position(|t| *t >= high * 0.9999).unwrap_or(all.len() - 1);
+    all[first..=last.max(first + 1).min(all.len() - 1)].to_vec()
+}
+
+/// Units of a drawing's width. It is shown smaller, so that a unit is finer than a pixel.
+const WIDTH: f64 = 960.0;
+/// Text height in units.
+const TEXT: f64 = 22.0;
+/// Width of a character in parts of its height, about.
+const CHAR_WIDTH: f64 = 0.58;
+/// Half of the least width and height that a finger or pointer finds.
+const REACH: f64 = 12.0;
+/// Characters of a text that fit over a chart; who listens hears all.
+const SHOWN_MAX: usize = 76;
+/// Half of a marker.
+const MARKER: f64 = 8.0;
+
+/// Text as part of an SVG.
+fn escaped(text: &str) -> String {
+    maud::html! { (text) }.into_string()
+}
+
+/// The width of a text, about.
+fn wide(text: &str) -> f64 {
+    text.chars().count() as f64 * TEXT * CHAR_WIDTH
+}
+
+fn path(points: &[At]) -> String {
+    points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a drawing. What its marks tell lies over all of it.
+#[derive(Debug, Default)]
+struct Pen {
+    drawn: String,
+    hits: String,
+}
+
+impl Pen {
+    /// Text whose middle is at this height; `anchor` is `start`, `middle` or `end`.
+    fn text(&mut self, at: At, anchor: &str, ink: Ink, text: &str) {
+        self.text_of(TEXT, at, anchor, ink, text);
+    }
+
+    /// The same of another size.
+    fn text_of(&mut self, size: f64, (x, y): At, anchor: &str, ink: Ink, text: &str) {
+        let (y, ink, text) = (y + TEXT * 0.35, ink.hex(), escaped(text));
+        // Writing to a String does not fail: here and below.
+        let _ = writeln!(
+            self.drawn,
+            "<text x=\"{x:.0}\" y=\"{y:.0}\" text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{ink}\">{text}</text>"
+        );
+    }
+
+    /// A line through all points; one of width 0 is dotted.
+    fn line(&mut self, points: &[At], ink: Ink, width: u32) {
+        let style = match width {
+            0 => "stroke-width=\"3\" stroke-dasharray=\"2 9\" stroke-linecap=\"round\"".to_owned(),
+            _ => format!("stroke-width=\"{width}\""),
+        };
+        let (points, ink) = (path(points), ink.hex());
+        let _ =
+            writeln!(self.drawn, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{ink}\" {style}/>");
+    }
+
+    /// A filled rectangle; `strong` is 1 for the whole colour.
+    fn fill(&mut self, area: Area, ink: Ink, strong: f64) -> Area {
+        self.rect(area, &format!("fill=\"{}\" fill-opacity=\"{strong}\"", ink.hex()));
+        area
+    }
+
+    /// The outline of a rectangle.
+    fn frame(&mut self, area: Area, ink: Ink, width: u32) {
+        self.rect(area, &format!("fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\" rx=\"5\"", ink.hex()));
+    }
+
+    fn rect(&mut self, [left, top, right, bottom]: Area, style: &str) {
+        let (width, height) = ((right - left).max(0.0), (bottom - top).max(0.0));
+        let _ = writeln!(
+            self.drawn,
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" {style}/>"
+        );
+    }
+
+    /// A marker whose shape goes with the number of its series; hollow for points that are marked. Returns the area in
+    /// which a finger or pointer finds it.
+    fn marker(&mut self, (x, y): At, number: usize, ink: Ink, hollow: bool) -> Area {
+        const R: f64 = MARKER;
+        let corners: &[At] = match number % 4 {
+            0 => &[],
+            1 => &[(-R, -R), (R, -R), (R, R), (-R, R)],
+            2 => &[(0.0, -R - 2.0), (R + 2.0, R), (-R - 2.0, R)],
+            _ => &[(0.0, -R - 3.0), (R + 3.0, 0.0), (0.0, R + 3.0), (-R - 3.0, 0.0)],
+        };
+        let points: Vec<At> = corners.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+        let form = match corners {
+            [] => format!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{R}\""),
+            _ => format!("polygon points=\"{}\"", path(&points)),
+        };
+        let (fill, stroke) = (if hollow { Ink::Paper } else { ink }.hex(), ink.hex());
+        let _ = writeln!(self.drawn, "<{form} fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"3\"/>");
+        [x - REACH, y - REACH, x + REACH, y + REACH]
+    }
+
+    /// A bar with ends across it.
+    fn bar(&mut self, from: At, to: At, ink: Ink, width: u32) {
+        self.line(&[from, to], ink, width);
+        let (dx, dy) = if from.0 == to.0 { (MARKER, 0.0) } else { (0.0, MARKER) };
+        for (x, y) in [from, to] {
+            self.line(&[(x - dx, y - dy), (x + dx, y + dy)], ink, width);
+        }
+    }
+
+    /// The figures of the mark in this area, shown above it and within the drawing; a very narrow one is widened.
+    fn tell(&mut self, [mut left, top, mut right, bottom]: Area, text: &str) {
+        if right - left < REACH {
+            (left, right) = (left - REACH / 2.0, right + REACH / 2.0);
+        }
+        let shown = shortened(text, SHOWN_MAX);
+        let half = (wide(&shown) / 2.0).min(WIDTH / 2.0);
+        let (x, y) = (((left + right) / 2.0).clamp(half, WIDTH - half), (top - 8.0).max(TEXT));
+        let (label, shown, width, height) = (escaped(text), escaped(&shown), right - left, bottom - top);
+        let _ = write!(
+            self.hits,
+            "<g class=\"hit\" role=\"img\" tabindex=\"-1\" aria-label=\"{label}\"><rect x=\"{left:.0}\" y=\"{top:.0}\" \
+             width=\"{width:.0}\" height=\"{height:.0}\"/><text class=\"tip\" x=\"{x:.0}\" y=\"{y:.0}\" \
+             text-anchor=\"middle\" font-size=\"20\">{shown}</text></g>"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_hold_the_range() {
+        let linear = |low, high| Scale::new((low, high), false, 5, (0.0, 8.0));
+        assert_eq!(linear(0.0, 183_000.0).ticks, [0.0, 50_000.0, 100_000.0, 150_000.0, 200_000.0]);
+        assert_eq!(linear(0.0, 1.0).ticks, [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(linear(-3.0, 4.0).place(-4.0), 0.0);
+        assert_eq!(linear(-3.0, 4.0).place(f64::INFINITY), 8.0);
+        let log = |low, high| Scale::new((low, high), true, 6, (0.0, 8.0));
+        assert_eq!(log(0.15, 9.0).ticks, [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
+        assert_eq!(log(0.15, 30_000.0).ticks, [0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0]);
+    }
+
+    #[test]
+    fn absurd_ranges_still_make_a_scale() {
+        for range in [(0.0, 0.0), (5.0, 5.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (9.0, 1.0), (-2.0, -2.0)]
+        {
+            for scale in [false, true].map(|log| Scale::new(range, log, 5, (0.0, 100.0))) {
+                assert!(scale.ticks.len() >= 2 && scale.ticks.is_sorted(), "{range:?}: {scale:?}");
+                assert!((0.0..=100.0).contains(&scale.place(f64::NAN)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_stays_on_the_drawing_and_is_text() {
+        let mut pen = Pen::default();
+        pen.tell([-7.0, -7.0, 17.0, 17.0], &format!("a<b \"c\" {}", "x".repeat(200)));
+        pen.tell([950.0, 500.0, 955.0, 530.0], "IOPS 5");
+        let svg = pen.hits;
+        assert!(svg.contains("aria-label=\"a&lt;b &quot;c&quot; xxx") && svg.contains("…</text>"), "{svg}");
+        assert!(svg.contains("y=\"22\""), "not above the drawing: {svg}");
+        assert!(svg.contains("x=\"944\" y=\"500\" width=\"17\""), "{svg}");
+        assert!(svg.contains("x=\"922\" y=\"492\""), "half of six characters from the edge: {svg}");
     }
 }

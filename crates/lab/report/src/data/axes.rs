@@ -81,28 +81,26 @@ fn is_coupled(axis: &str, configs: &[&Config]) -> bool {
 pub(crate) fn axis_value(config: &Config, axis: &str) -> Option<String> {
     let value = config.show(axis)?;
     let number = config.float(axis);
-    let counted = |one: &str, more: &str| format!("{value} {}", if value == "1" { one } else { more });
+    let count = |noun: &str| format!("{value} {noun}{}", if value == "1" { "" } else { "s" });
+    let written = |of: fn(f64) -> String| number.map_or(value.clone(), of);
     Some(match axis {
         "workload" | "store" => value,
-        "osds" => counted("OSD", "OSDs"),
-        "reactors" => counted("reactor", "reactors"),
+        "osds" => count("OSD"),
+        "reactors" => count("reactor"),
         "osds_per_device" => format!("{value} per drive"),
-        "alien_threads" => counted("alien", "aliens"),
-        "jobs" => counted("job", "jobs"),
-        "pgs" => counted("PG", "PGs"),
+        "alien_threads" => count("alien"),
+        "jobs" => count("job"),
+        "pgs" => count("PG"),
         "iodepth" => format!("qd {value}"),
         "pool_size" => format!("size {value}"),
-        "cpus" => match number {
-            Some(_) => counted("CPU", "CPUs"),
-            None => format!("CPUs {value}"),
+        "cpus" if number.is_some() => count("CPU"),
+        "cpus" => format!("CPUs {value}"),
+        "bs_bytes" => format!("{} blocks", written(bytes)),
+        "rate_iops" => format!("{} IOPS asked", written(short)),
+        _ => match axis.strip_suffix("_bytes") {
+            Some(name) => format!("{} {}", name.replace('_', " "), written(bytes)),
+            None => format!("{} {value}", axis.replace('_', " ")),
         },
-        "bs_bytes" => format!("{} blocks", number.map_or(value, bytes)),
-        "rate_iops" => format!("{} IOPS asked", number.map_or(value, short)),
-        _ => {
-            let name = axis.trim_end_matches("_bytes").replace('_', " ");
-            let value = if axis.ends_with("_bytes") { number.map_or(value, bytes) } else { value };
-            format!("{name} {value}")
-        }
     })
 }
 

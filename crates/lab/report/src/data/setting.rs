@@ -16,6 +16,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) points: Vec<&'a Measured>,
     /// Repeats that the figures are of: the clean ones, or all if none is.
     used: Vec<&'a Measured>,
+    /// The result of the first of these.
+    pub(crate) first: &'a PointResult,
     /// Words of all its repeats, each once.
     pub(crate) words: Vec<String>,
     /// At least one repeat is clean.
@@ -48,8 +50,8 @@ impl<'a> Setting<'a> {
         let results: Vec<&PointResult> = used.iter().filter_map(|p| p.result.as_ref()).collect();
         let words = distinct(points.iter().flat_map(|p| p.words.iter().cloned()));
         let (direction, latency) = latency(&results);
-        let (run, config) = (first.run, &first.point.config);
-        Some(Setting { run, config, points, used, words, is_clean, direction, latency })
+        let (run, config, first) = (first.run, &first.point.config, results[0]);
+        Some(Setting { run, config, points, used, first, words, is_clean, direction, latency })
     }
 
     /// Of two settings the one with more IOPS, and a clean one before a marked one; the first of equals.
@@ -108,13 +110,8 @@ impl<'a> Setting<'a> {
 
     /// The limiter, and the figure that decided it, both of the first repeat that is used.
     pub(crate) fn limiter(&self) -> Option<(&'a str, &'a str)> {
-        let carmine = &self.first()?.carmine;
+        let carmine = &self.first.carmine;
         Some((carmine.verdict.as_deref()?, carmine.verdict_reason.as_deref().unwrap_or("")))
-    }
-
-    /// The first result that is used.
-    pub(crate) fn first(&self) -> Option<&'a PointResult> {
-        self.results().next()
     }
 }
 
@@ -163,17 +160,11 @@ fn latency(results: &[&PointResult]) -> (&'static str, Option<LatencyNs>) {
     let of = |r: &PointResult, reads| if reads { r.read().cloned() } else { r.write().cloned() };
     let iops = |reads| results.iter().filter_map(|r| of(r, reads)).map(|d| d.iops).sum::<f64>();
     let reads = iops(true) >= iops(false);
+    let histograms = results.iter().map(|r| &r.carmine.latency_histogram);
+    let histograms = histograms.map(|h| if reads { h.read.as_ref() } else { h.write.as_ref() });
+    let histograms: Option<Vec<_>> = histograms.collect();
     let mut all = Histogram::new();
-    for result in results {
-        let histograms = &result.carmine.latency_histogram;
-        match if reads { &histograms.read } else { &histograms.write } {
-            Some(histogram) => all.merge_sparse(histogram),
-            None => {
-                all = Histogram::new();
-                break;
-            }
-        }
-    }
+    histograms.into_iter().flatten().for_each(|histogram| all.merge_sparse(histogram));
     let latency = match results {
         _ if !all.is_empty() => {
             let percentile = PERCENTILES.map(|p| (format!("{p:.6}"), all.percentile(p) as f64)).into();

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carmine_topology::{CpuList, Grid};
+use carmine_topology::{Cpu, CpuList, Grid};
 
-use super::View;
 use super::timeline::order;
-use super::view::{Panel, slug};
+use super::{Panel, View};
 use crate::chart::{Axis, Chart, Ink, Key, Plot, Seat, Upright};
 use crate::data::Setting;
 use crate::table::{Cell, Table};
@@ -44,36 +43,29 @@ pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
 
 /// `None` of older results, which do not have the machine.
 fn chart(view: &View<'_>, setting: &Setting<'_>) -> Option<Chart> {
-    let grid: Grid = serde_json::from_value(setting.first()?.carmine.grid.clone()).ok()?;
+    let grid: Grid = serde_json::from_value(setting.first.carmine.grid.clone()).ok()?;
     let mut seats = seats(&grid);
-    let all: Vec<_> =
-        grid.machine.iter().map(|cpu| (cpu.clone(), seats.remove(&cpu.cpu).unwrap_or_default())).collect();
-    if all.is_empty() {
-        return None;
-    }
-    let mut table = Table::new("CPU | socket | node | L3 | core | hardware thread | runs");
-    for (cpu, seats) in all.iter().filter(|(_, seats)| !seats.is_empty()) {
+    let all = grid.machine.iter().map(|cpu| (cpu.clone(), seats.remove(&cpu.cpu).unwrap_or_default()));
+    let all: Vec<_> = Some(all.collect()).filter(|all: &Vec<_>| !all.is_empty())?;
+    let row = |(cpu, seats): &(Cpu, Vec<Seat>)| {
         let places = [cpu.cpu, cpu.socket, cpu.node, cpu.l3, cpu.core, cpu.thread];
         let texts: Vec<&str> = seats.iter().map(|seat| seat.text.as_str()).collect();
-        let mut row: Vec<Cell> = places.map(|n| Cell::Number(n as f64, 0)).to_vec();
-        row.push(texts.join(", ").into());
-        table.push(row);
-    }
+        [&places.map(|n| Cell::Number(n as f64, 0))[..], &[texts.join(", ").into()]].concat()
+    };
+    let rows = all.iter().filter(|(_, seats)| !seats.is_empty()).map(row);
+    let table = Table::of("CPU | socket | node | L3 | core | hardware thread | runs", rows);
     let mut remarks =
         vec![format!("Each box is a core, with its hardware threads below each other. {}.", grid.topology)];
-    if grid.shared {
-        remarks.push(
-            "SHARED: a CPU with a red frame has more than one user, so there are no figures per core.".into(),
-        );
-    }
+    let shared = "SHARED: a CPU with a red frame has more than one user, so there are no figures per core.";
+    remarks.extend(grid.shared.then(|| shared.to_owned()));
     remarks.extend(grid.warnings.iter().cloned());
     let is_used = |ink: usize| all.iter().flat_map(|(_, seats)| seats).any(|s| s.ink == Ink::Series(ink));
-    let keys =
-        KINDS.iter().filter(|(_, ink)| is_used(*ink)).map(|(name, ink)| Key::series(*ink, *name)).collect();
+    let used = KINDS.iter().filter(|(_, ink)| is_used(*ink));
+    let keys = used.map(|(name, ink)| Key::series(*ink, *name)).collect();
     let plot = Plot { x: Axis::default(), y: Upright::Sockets(all), keys, shapes: Vec::new() };
-    let name = Some(view.name(setting, &[])).filter(|name| !name.is_empty());
-    let title = name.unwrap_or_else(|| "all points".into());
-    let panel = Panel { id: slug(&title), title, kind: String::new(), settings: vec![setting] };
+    let title = Some(view.name(setting, &[])).filter(|name| !name.is_empty());
+    let title = title.unwrap_or_else(|| "all points".into());
+    let panel = Panel::new(title, String::new(), vec![setting]);
     Some(panel.chart("place", "Threads on CPUs", vec![plot], table, remarks))
 }
 

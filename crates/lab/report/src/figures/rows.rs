@@ -1,12 +1,110 @@
-//! Charts with a row for each setting: results, figures per core, CPU time, and how near the raw baselines are.
+//! Charts with a row for each setting: results, figures per core, CPU time, and how near the raw baselines are. The figures of
+//! all tables are defined here, each once: every table names the columns that it has.
 
+use carmine_study::archive::{Baseline, CarmineResult, PerCore};
 use carmine_types::counted;
 
-use super::View;
-use super::columns::{bytes_per_op, number};
-use super::view::{Panel, context};
+use super::{Panel, View, context};
 use crate::chart::{Axis, Chart, Ink, Key, Plot, Row};
-use crate::data::Setting;
+use crate::data::{PANEL_AXES, Setting};
+use crate::table::{Cell, Table};
+
+/// The cell of a setting, or of a single point.
+type Of = fn(&Setting<'_>) -> Cell;
+
+const FIGURES: [(&str, Of); 45] = [
+    ("marks", |s| s.words.join(" ").into()),
+    ("repeats", |s| Cell::Number(s.repeats() as f64, 0)),
+    ("limiter", |s| Cell::text(s.limiter().map(|(name, _)| name))),
+    ("decided by", |s| Cell::text(s.limiter().map(|(_, why)| why))),
+    ("IOPS", |s| Cell::Number(s.iops(), 0)),
+    ("MB/s", |s| Cell::Number(s.bw_bytes() / 1e6, 1)),
+    ("mean (µs)", |s| us(s.mean_ns())),
+    ("stddev (µs)", |s| us(s.latency.as_ref().map(|l| l.stddev).filter(|ns| *ns > 0.0))),
+    ("p50 (µs)", |s| us(s.latency_ns(50.0))),
+    ("p95 (µs)", |s| us(s.latency_ns(95.0))),
+    ("p99 (µs)", |s| us(s.latency_ns(99.0))),
+    ("p99.9 (µs)", |s| us(s.latency_ns(99.9))),
+    ("of", |s| s.direction.into()),
+    ("IOPS/core allocated", |s| Cell::number(s.mean(|r| r.carmine.iops_per_core.allocated), 0)),
+    ("IOPS/core used", |s| Cell::number(s.mean(|r| r.carmine.iops_per_core.used), 0)),
+    ("IOPS/core busy", |s| Cell::number(s.mean(|r| r.carmine.iops_per_core.busy), 0)),
+    ("MB/s/core allocated", |s| megabytes(s, |cores| cores.allocated)),
+    ("MB/s/core used", |s| megabytes(s, |cores| cores.used)),
+    ("MB/s/core busy", |s| megabytes(s, |cores| cores.busy)),
+    ("machine µs/op", |s| Cell::number(s.mean(|r| r.carmine.machine_cpu_us_per_op), 1)),
+    ("OSD µs/op", |s| Cell::number(s.mean(|r| r.carmine.osd_cpu_us_per_op), 1)),
+    ("reactors at work (µs/op)", |s| Cell::number(s.cpu_us()[0], 2)),
+    ("the kernel for reactors (µs/op)", |s| Cell::number(s.cpu_us()[1], 2)),
+    ("reactors looking for work (µs/op)", |s| Cell::number(s.cpu_us()[2], 2)),
+    ("RocksDB (µs/op)", |s| Cell::number(s.cpu_us()[3], 2)),
+    ("other aliens (µs/op)", |s| Cell::number(s.cpu_us()[4], 2)),
+    ("OSDs, not divided (µs/op)", |s| Cell::number(s.cpu_us()[5], 2)),
+    ("after the window (drain) (µs/op)", |s| Cell::number(s.cpu_us()[6], 2)),
+    ("the kernel elsewhere (µs/op)", |s| Cell::number(s.cpu_us()[7], 2)),
+    ("reactors without a CPU (cores)", |s| Cell::number(s.mean(|r| waiting(&r.carmine)), 2)),
+    ("cycles/op", |s| Cell::number(s.mean(|r| r.carmine.cycles_per_op), 0)),
+    ("instructions/op", |s| Cell::number(s.mean(|r| r.carmine.instructions_per_op), 0)),
+    ("client cores", |s| Cell::number(s.mean(|r| r.carmine.client_cores_used), 2)),
+    ("hops/op", |s| Cell::number(s.mean(|r| r.carmine.hops_per_op), 2)),
+    ("of the raw device (%)", |s| Cell::number(s.mean(|r| r.carmine.percent_of_device), 1)),
+    ("of the raw messenger (%)", |s| Cell::number(s.mean(|r| r.carmine.percent_of_messenger), 1)),
+    ("raw device IOPS", |s| raw(s, |b| Some(b.device.as_ref()?.iops))),
+    ("raw messenger IOPS", |s| raw(s, |b| Some(b.messenger.as_ref()?.iops))),
+    ("IOPS per drive", |s| Cell::number(s.mean(|r| r.carmine.iops_per_drive), 0)),
+    ("device bytes per client byte", |s| Cell::number(s.mean(|r| r.carmine.device_bytes_per_client_byte), 2)),
+    ("wire bytes per client byte", |s| Cell::number(s.mean(|r| r.carmine.wire_bytes_per_client_byte), 2)),
+    ("throttled (s)", |s| Cell::number(s.mean(|r| r.carmine.throttled_seconds), 2)),
+    ("cache", |s| Cell::text(s.first.carmine.cache_state.as_deref())),
+    ("before it", |s| Cell::text(s.points.first().map(|p| p.condition.as_str()))),
+    ("seconds", |s| Cell::number(s.points.first().map(|p| p.seconds), 1)),
+];
+
+fn us(ns: Option<f64>) -> Cell {
+    Cell::number(ns.map(|ns| ns / 1e3), 0)
+}
+
+fn raw(setting: &Setting<'_>, iops: fn(&Baseline) -> Option<f64>) -> Cell {
+    Cell::number(setting.first.carmine.baseline.as_ref().and_then(iops), 0)
+}
+
+fn waiting(carmine: &CarmineResult) -> Option<f64> {
+    let seconds: Option<f64> = carmine.osds.iter().map(|osd| osd.cpu_seconds.wait).sum();
+    seconds.map(|seconds| seconds / carmine.window_seconds)
+}
+
+/// IOPS per core as MB/s per core.
+fn megabytes(setting: &Setting<'_>, of: fn(&PerCore) -> Option<f64>) -> Cell {
+    let iops = setting.mean(|r| of(&r.carmine.iops_per_core));
+    Cell::number(iops.zip(bytes_per_op(setting)).map(|(iops, bytes)| iops * bytes / 1e6), 1)
+}
+
+fn bytes_per_op(setting: &Setting<'_>) -> Option<f64> {
+    setting.mean(|r| Some(r.bw_bytes() / r.iops()))
+}
+
+/// The figures of a setting by the names of their columns, which are separated by ` | `.
+pub(crate) fn cells(setting: &Setting<'_>, columns: &str) -> Vec<Cell> {
+    let cell = |name: &str| FIGURES.iter().find(|(of, _)| *of == name).map(|(_, of)| of(setting));
+    columns.split(" | ").map(|name| cell(name).unwrap_or_default()).collect()
+}
+
+/// The number of a figure; `None` if it is not known, or no number.
+fn number(setting: &Setting<'_>, column: &str) -> Option<f64> {
+    match cells(setting, column)[..] {
+        [Cell::Number(value, _)] => Some(value),
+        _ => None,
+    }
+}
+
+impl View<'_> {
+    /// A row for each setting: its name, its figures and its marks.
+    pub(super) fn table(&self, settings: &[&Setting<'_>], columns: &str) -> Table {
+        let columns = format!("{columns} | marks");
+        let row = |s: &&Setting<'_>| [vec![self.name(s, &PANEL_AXES).into()], cells(s, &columns)].concat();
+        Table::of(&format!("setting | {columns}"), settings.iter().map(row))
+    }
+}
 
 /// A chart whose rows show the first columns of its table.
 pub(super) struct Kind {
@@ -102,7 +200,7 @@ const LARGE_BYTES: f64 = 65_536.0;
 
 /// The yield of a core: IOPS per core, or MB/s per core for large blocks.
 pub(super) fn per_core(view: &View<'_>) -> Vec<Chart> {
-    let is_large = |s: &&Setting<'_>| bytes_per_op(s).is_some_and(|b| b >= LARGE_BYTES);
+    let is_large = |s: &&Setting<'_>| bytes_per_op(s) >= Some(LARGE_BYTES);
     let kind =
         |panel: &Panel<'_, '_>| if panel.settings.iter().all(is_large) { MB_PER_CORE } else { PER_CORE };
     view.panels().iter().filter_map(|panel| kind(panel).chart(view, panel)).collect()
@@ -111,33 +209,32 @@ pub(super) fn per_core(view: &View<'_>) -> Vec<Chart> {
 impl Kind {
     /// The chart of a panel; `None` if no setting has such figures.
     fn chart(&self, view: &View<'_>, panel: &Panel<'_, '_>) -> Option<Chart> {
-        let columns = || self.columns.split(" | ").enumerate();
+        let columns: Vec<&str> = self.columns.split(" | ").collect();
+        let (shown, more) = columns.split_at(self.shown);
         // Parts of a bar that are nothing everywhere are left out.
-        let is_drawn = |column: &str| {
-            let values = || panel.settings.iter().filter_map(|s| number(s, column));
-            !self.stacked || values().any(|value| value > 0.0)
+        let is_drawn = |(_, column): &(usize, &&str)| {
+            !self.stacked || panel.settings.iter().any(|s| number(s, column) > Some(0.0))
         };
-        let shown: Vec<_> = columns().take(self.shown).filter(|(_, column)| is_drawn(column)).collect();
-        let values = |s: &Setting<'_>| shown.iter().map(|(_, column)| number(s, column)).collect::<Vec<_>>();
+        let (keys, shown): (Vec<Key>, Vec<&str>) = shown
+            .iter()
+            .enumerate()
+            .filter(is_drawn)
+            .map(|(n, column)| (Key::series(n, column.trim_end_matches(" (µs/op)")), *column))
+            .unzip();
+        let values = |s: &Setting<'_>| shown.iter().map(|column| number(s, column)).collect::<Vec<_>>();
         let (drawn, cut) = view.rows(panel);
         let (known, unknown): (Vec<_>, Vec<_>) =
             drawn.into_iter().partition(|s| values(s).iter().any(Option::is_some));
         if known.is_empty() {
             return None;
         }
-        let key = |(n, column): &(usize, &str)| Key::series(*n, column.trim_end_matches(" (µs/op)"));
         let rows: Vec<Row> = known.iter().map(|setting| view.row(setting, values(setting))).collect();
-        let keys = shown.iter().map(key).collect();
         let mut plot = Plot::of_rows(Axis::from_zero(self.axis), keys, &rows, self.stacked);
-        if let Some(x) = self.reference {
-            plot.upright(x, Ink::Axis);
-        }
-        let told = columns().filter(|(n, column)| *n >= self.shown || is_drawn(column));
-        let told: Vec<&str> = told.map(|(_, column)| column).collect();
-        let table = view.table(panel.settings.iter().copied(), &told.join(" | "));
+        self.reference.into_iter().for_each(|x| plot.upright(x, Ink::Axis));
+        let table = view.table(&panel.settings, &[&shown, more].concat().join(" | "));
         let without = (!unknown.is_empty()).then(|| {
-            let (all, have) =
-                (counted(unknown.len(), "setting"), if unknown.len() == 1 { "has" } else { "have" });
+            let have = if unknown.len() == 1 { "has" } else { "have" };
+            let all = counted(unknown.len(), "setting");
             format!("{all} {have} no such figure: CPUs are shared, or nothing measured it.")
         });
         let remark = Some(self.remark.to_owned()).filter(|remark| !remark.is_empty());

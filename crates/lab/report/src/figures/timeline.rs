@@ -3,11 +3,10 @@
 use carmine_study::archive::{CpuSamples, Samples};
 use carmine_types::counted;
 
-use super::View;
-use super::view::{Panel, slug};
+use super::{Panel, View, slug};
 use crate::chart::{Axis, Chart, Form, Ink, Key, Plot, Shape};
 use crate::data::{Measured, Setting};
-use crate::lists::grouped;
+use crate::lists::{grouped, joined};
 use crate::report::{Block, Kind};
 use crate::table::{Cell, Table};
 
@@ -41,7 +40,7 @@ pub(super) fn timeline(view: &View<'_>) -> Vec<Block> {
     for (setting, (stem, samples)) in sampled.take(POINTS_MAX) {
         let name = view.name(setting, &[]);
         let title = if name.is_empty() { stem.clone() } else { name };
-        let panel = Panel { id: slug(&stem), title, kind: String::new(), settings: vec![setting] };
+        let panel = Panel { id: slug(&stem), ..Panel::new(title, String::new(), vec![setting]) };
         charts.extend(lines(&panel, &stem, &samples));
         charts.extend(heat(&panel, &samples));
         drawn.push(stem);
@@ -66,8 +65,7 @@ fn others(view: &View<'_>, drawn: &[String]) -> Vec<(String, Table)> {
         for measured in run.points.iter().filter(is_other).take(FILES_MAX) {
             let stem = &measured.point.stem;
             let Ok(Some(samples)) = run.run.samples(&measured.point) else { continue };
-            let name = if view.runs.len() > 1 { format!("{}-{stem}", run.label) } else { stem.clone() };
-            files.push((name, figures(&samples).1));
+            files.push((joined([&*run.label, stem], "-"), figures(&samples).1));
         }
     }
     files
@@ -76,23 +74,20 @@ fn others(view: &View<'_>, drawn: &[String]) -> Vec<(String, Table)> {
 /// The settings that readers ask for first: the fastest of each panel, then what is unsteady, then the others.
 pub(super) fn order<'a, 'b>(view: &'b View<'a>) -> Vec<&'b Setting<'a>> {
     let panels = view.panels();
-    let fastest =
-        |panel: &Panel<'a, 'b>| panel.settings.iter().copied().max_by(|a, b| a.iops().total_cmp(&b.iops()));
-    let mut order: Vec<&Setting> = panels.iter().filter_map(fastest).collect();
+    let iops = |a: &&Setting<'_>, b: &&Setting<'_>| a.iops().total_cmp(&b.iops());
+    let fastest = panels.iter().filter_map(|panel| panel.settings.iter().copied().max_by(iops));
     let unsteady = view.settings.iter().filter(|s| s.words.iter().any(|w| w == "UNSTEADY"));
-    for setting in unsteady.chain(&view.settings) {
-        if !order.iter().any(|held| std::ptr::eq(*held, setting)) {
-            order.push(setting);
-        }
-    }
-    order
+    let all = fastest.chain(unsteady).chain(&view.settings);
+    grouped(all.map(|setting| (std::ptr::from_ref(setting), setting)))
+        .into_iter()
+        .map(|(_, s)| s[0])
+        .collect()
 }
 
 /// Samples of the setting's first point that has some. Bad files have none; the page lists them elsewhere.
 fn samples(view: &View<'_>, setting: &Setting<'_>) -> Option<(String, Samples)> {
-    let run = &view.runs.get(setting.run)?.run;
     setting.points.iter().find_map(|m| {
-        let samples = run.samples(&m.point).ok()??;
+        let samples = view.runs[setting.run].run.samples(&m.point).ok()??;
         (samples.t_ms.len() > 1).then(|| (m.point.stem.clone(), samples))
     })
 }
@@ -106,19 +101,21 @@ fn figures(samples: &Samples) -> (Vec<Plot>, Table) {
     for (label, mut series) in grouped(PANELS) {
         let values = |key: &str| samples.series.get(key).filter(|v| v.iter().any(Option::is_some));
         series.retain(|(_, key, _)| values(key).is_some());
+        let unit = label.rsplit_once(" (").map_or("", |(_, unit)| unit.trim_end_matches(')'));
         let mut plot = Plot::new("Seconds", label);
         for (name, key, factor) in &series {
-            let unit = label.rsplit_once(" (").map_or("", |(_, unit)| unit.trim_end_matches(')'));
             table.columns.push(if unit.is_empty() { (*name).into() } else { format!("{name} ({unit})") });
-            let scaled = values(key).into_iter().flatten().map(|value| value.map(|v| v * factor));
-            let all: Vec<Option<f64>> =
-                scaled.chain(std::iter::repeat(None)).take(table.rows.len()).collect();
-            table.rows.iter_mut().zip(&all).for_each(|(row, value)| row.push(Cell::number(*value, 2)));
+            let values = values(key).into_iter().flatten().map(|value| value.map(|v| v * factor));
+            let values = values.chain(std::iter::repeat(None));
+            let mut line = Vec::new();
+            for ((row, t), value) in table.rows.iter_mut().zip(&samples.t_ms).zip(values) {
+                row.push(Cell::number(value, 2));
+                line.extend(value.map(|value| (t / 1e3, value)));
+            }
             colour += usize::from(series.len() > 1);
-            let ink = Key::series(if series.len() > 1 { colour } else { 0 }, *name);
-            let line = samples.t_ms.iter().zip(all).filter_map(|(t, value)| Some((t / 1e3, value?)));
-            plot.line(line.collect(), ink.ink, 4);
-            plot.keys.push(ink);
+            let key = Key::series(if series.len() > 1 { colour } else { 0 }, *name);
+            plot.line(line, key.ink, 4);
+            plot.keys.push(key);
         }
         plots.extend((!series.is_empty()).then_some(plot));
     }
@@ -142,8 +139,7 @@ fn heat(panel: &Panel<'_, '_>, samples: &Samples) -> Option<Chart> {
     let interval_s = samples.interval_ms.max(1) as f64 / 1e3;
     let begin = (samples.t_ms.first()? / 1e3 - interval_s).max(0.0);
     let second = |column: usize| begin + (column * per_column).min(count) as f64 * interval_s;
-    let mut cpus: Vec<(&CpuSamples, Vec<Option<f64>>)> =
-        samples.cpus.iter().map(|cpu| (cpu, busy(cpu))).collect();
+    let mut cpus: Vec<(&CpuSamples, Vec<Option<f64>>)> = samples.cpus.iter().map(|c| (c, busy(c))).collect();
     cpus.retain(|(_, busy)| busy.iter().any(Option::is_some));
     cpus.sort_by_key(|(cpu, _)| cpu.cpu);
     let mut table = Table::new(
@@ -162,19 +158,12 @@ fn heat(panel: &Panel<'_, '_>, samples: &Samples) -> Option<Chart> {
         for same in columns.chunk_by(|a, b| a == b) {
             let area = [second(at), top, second(at + same.len()), top + 1.0];
             at += same.len();
-            let shape = |step| Shape::new(Form::Area(area, 1.0), Ink::Heat(step));
-            plot.shapes.extend(same[0].map(shape));
+            plot.shapes.extend(same[0].map(|step| Shape::new(Form::Area(area, 1.0), Ink::Heat(step))));
         }
-        let percent = |part: Option<f64>| Cell::number(part.map(|part| part * 100.0), 1);
-        table.push(vec![
-            Cell::Number(f64::from(cpu.cpu), 0),
-            percent(mean(busy)),
-            percent(nearly_most(busy)),
-            percent(mean(&cpu.user)),
-            percent(mean(&cpu.system)),
-            percent(mean(&cpu.irq).zip(mean(&cpu.softirq)).map(|(a, b)| a + b)),
-            percent(mean(&cpu.steal)),
-        ]);
+        let irqs = mean(&cpu.irq).zip(mean(&cpu.softirq)).map(|(a, b)| a + b);
+        let parts = [mean(busy), p99(busy), mean(&cpu.user), mean(&cpu.system), irqs, mean(&cpu.steal)];
+        let parts = parts.map(|part| Cell::number(part.map(|part| part * 100.0), 1));
+        table.push([&[Cell::Number(f64::from(cpu.cpu), 0)], &parts[..]].concat());
     }
     (!cpus.is_empty()).then(|| panel.chart("heat", "How busy each CPU is", vec![plot], table, Vec::new()))
 }
@@ -185,12 +174,12 @@ fn busy(cpu: &CpuSamples) -> Vec<Option<f64>> {
 
 /// Mean of what is known.
 fn mean(values: &[Option<f64>]) -> Option<f64> {
-    let known: Vec<f64> = values.iter().flatten().copied().collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    let known = values.iter().flatten();
+    (known.clone().count() > 0).then(|| known.clone().sum::<f64>() / known.count() as f64)
 }
 
 /// The value that 1 % of the samples exceed.
-fn nearly_most(values: &[Option<f64>]) -> Option<f64> {
+fn p99(values: &[Option<f64>]) -> Option<f64> {
     let mut known: Vec<f64> = values.iter().flatten().copied().collect();
     known.sort_by(f64::total_cmp);
     let rank = (known.len() as f64 * 0.99).ceil() as usize;
