@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_topology::Topology;
 
-use crate::{Finding, Options};
+use crate::Options;
 
 /// Block devices that are no drives.
 const NO_DRIVES: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd"];
@@ -108,17 +108,6 @@ impl<'a> Machine<'a> {
     pub(crate) fn is_virtual(&self) -> bool {
         let cpuinfo = self.text("proc/cpuinfo").unwrap_or_default();
         cpuinfo.lines().any(|line| line.starts_with("flags") && line.split(' ').any(|f| f == "hypervisor"))
-    }
-
-    /// The findings of `judge` about each drive.
-    pub(crate) fn each_drive(&self, judge: fn(&Machine<'_>, &Device) -> Finding) -> Vec<Finding> {
-        self.drives.iter().map(|drive| judge(self, drive).on(&drive.name)).collect()
-    }
-
-    /// The findings of `judge` about each drive and each interface.
-    pub(crate) fn each_device(&self, judge: fn(&Machine<'_>, &Device) -> Option<Finding>) -> Vec<Finding> {
-        let devices = self.drives.iter().chain(&self.nics);
-        devices.filter_map(|device| Some(judge(self, device)?.on(&device.name))).collect()
     }
 }
 

@@ -6,68 +6,95 @@ mod kernel;
 mod placement;
 mod program;
 
-use crate::finding::absent;
-use crate::machine::Machine;
+use crate::finding::{absent, ok};
+use crate::machine::{Device, Machine};
 use crate::{Finding, Options};
 pub use program::free_bytes;
 
-/// Looks at the machine and says what it found, without the topic's name.
-type Look = fn(&Machine<'_>) -> Vec<Finding>;
+/// The things that a topic is about. A finding has no topic's name yet; `None`: there is nothing to judge.
+enum Look {
+    Machine(fn(&Machine<'_>) -> Option<Finding>),
+    /// Each drive.
+    Drives(fn(&Machine<'_>, &Device) -> Option<Finding>),
+    /// Each drive and each interface; those without a finding are left out.
+    Devices(fn(&Machine<'_>, &Device) -> Option<Finding>),
+    /// Whatever is found.
+    All(fn(&Machine<'_>) -> Vec<Finding>),
+}
 
-const TOPICS: [(&str, Look); 34] = [
-    ("CPU governor", cpus::governor),
-    ("boost", |m| vec![cpus::boost(m)]),
-    ("tuned profile", |m| vec![cpus::tuned(m)]),
-    ("C-states", |m| vec![cpus::c_states(m)]),
-    ("SMT", |m| vec![cpus::smt(m)]),
-    ("generator on an OSD's core", |m| vec![placement::siblings(m)]),
-    ("NUMA distance", placement::numa),
-    ("interrupts", |m| {
-        or_absent(m.each_device(placement::interrupts), "no drive and no interface with hardware")
-    }),
-    ("IOMMU", |m| vec![devices::iommu(m)]),
-    ("I/O scheduler", |m| or_absent(m.each_drive(devices::scheduler), "no drive")),
-    ("multipath", |m| or_absent(devices::multipath(m), "no drive is used through it")),
-    ("PCIe link", |m| {
-        or_absent(m.each_device(devices::pcie), "no device tells its link (virtual, or not PCIe)")
-    }),
-    ("write cache", |m| or_absent(m.each_drive(devices::write_cache), "no drive")),
-    ("logical block size", |m| or_absent(m.each_drive(devices::block_size), "no drive")),
-    ("poll queues", |m| vec![devices::poll_queues(m)]),
-    ("temperature", |m| or_absent(devices::temperature(m), "no sensor of a CPU or drive")),
-    ("MTU", |m| or_absent(devices::mtu(m), "no interface is up; loopback carries 64 KiB frames")),
-    ("TCP tunables", |m| vec![kernel::tcp(m)]),
-    ("io_uring", |m| vec![kernel::io_uring(m)]),
-    ("locked memory", |m| vec![kernel::locked_memory(m)]),
-    ("open files", |m| vec![kernel::open_files(m)]),
-    ("huge pages", |m| vec![kernel::huge_pages(m)]),
-    ("CPU limit (cgroup)", |m| vec![placement::cpu_limit(m)]),
-    ("allowed CPUs", |m| vec![placement::allowed_cpus(m)]),
-    ("other work", |m| m.options.cpu_times.iter().map(|times| cpus::other_work(m, times)).collect()),
-    ("steal", |m| vec![cpus::steal(m)]),
-    ("clock source", |m| vec![kernel::clock(m)]),
-    ("kernel mitigations", |m| vec![kernel::mitigations(m)]),
-    ("build", |m| m.options.build.iter().map(program::profile).collect()),
-    ("RocksDB's build", |m| m.options.build.iter().map(program::rocksdb).collect()),
-    ("CRC32C", |m| m.options.build.iter().map(|_| program::crc(m)).collect()),
-    ("allocator", |m| m.options.build.iter().map(|build| crate::finding::ok(&*build.allocator)).collect()),
-    ("free space", |m| or_absent(program::space(m), "no folder was named: give --dir")),
-    ("changed option", program::changed),
+use Look::{All, Devices, Drives, Machine as One};
+
+/// A topic's name, what it looks at, and what is missing where it finds nothing (empty: then nothing is said).
+const TOPICS: [(&str, Look, &str); 34] = [
+    ("CPU governor", All(cpus::governor), "no cpufreq: firmware or a hypervisor sets the frequency"),
+    ("boost", One(cpus::boost), "no switch for boost frequencies"),
+    ("tuned profile", One(cpus::tuned), "tuned is not installed"),
+    ("C-states", One(cpus::c_states), "no cpuidle: a hypervisor or the firmware decides"),
+    ("SMT", One(cpus::smt), "the kernel has no switch for it"),
+    ("generator on an OSD's core", One(placement::siblings), "no testbed was named: give --dir"),
+    ("NUMA distance", Devices(placement::numa), "one NUMA node: everything is equally near"),
+    ("interrupts", Devices(placement::interrupts), "no drive and no interface with hardware"),
+    ("IOMMU", One(devices::iommu), "off, or this machine has none"),
+    ("I/O scheduler", Drives(devices::scheduler), NOT_SHOWN),
+    ("multipath", All(devices::multipath), "no drive is used through it"),
+    ("PCIe link", Devices(devices::pcie), "no device tells its link (virtual, or not PCIe)"),
+    ("write cache", Drives(devices::write_cache), NOT_SHOWN),
+    ("logical block size", Drives(devices::block_size), NOT_SHOWN),
+    ("poll queues", One(devices::poll_queues), "no NVMe drive"),
+    ("temperature", All(devices::temperature), "no sensor of a CPU or drive"),
+    ("MTU", All(devices::mtu), "no interface is up; loopback carries 64 KiB frames"),
+    ("TCP tunables", One(kernel::tcp), "the kernel does not show them"),
+    ("io_uring", One(kernel::io_uring), "the kernel does not show its version"),
+    ("locked memory", One(kernel::locked_memory), "the kernel does not show the limit"),
+    ("open files", One(kernel::open_files), "the kernel does not show the limit"),
+    ("huge pages", One(kernel::huge_pages), "the kernel has no transparent huge pages"),
+    ("CPU limit (cgroup)", One(placement::cpu_limit), "no control groups for CPU time are mounted"),
+    ("allowed CPUs", One(placement::allowed_cpus), "the kernel does not show them"),
+    ("other work", One(|m| Some(cpus::other_work(m, m.options.cpu_times.as_ref()?))), ""),
+    ("steal", One(cpus::steal), "not a virtual machine, or the kernel does not show it"),
+    ("clock source", One(kernel::clock), NOT_SHOWN),
+    ("kernel mitigations", One(kernel::mitigations), "the kernel lists none"),
+    ("build", One(|m| m.options.build.as_ref().map(program::profile)), ""),
+    ("RocksDB's build", One(|m| m.options.build.as_ref().map(program::rocksdb)), ""),
+    ("CRC32C", One(|m| m.options.build.as_ref().map(|_| program::crc(m))), ""),
+    ("allocator", One(|m| m.options.build.as_ref().map(|build| ok(&*build.allocator))), ""),
+    ("free space", All(program::space), "no folder was named: give --dir"),
+    ("changed option", All(program::changed), ""),
 ];
+
+/// Said of a kernel's file.
+const NOT_SHOWN: &str = "the kernel does not show it";
+
+impl Look {
+    fn at(&self, machine: &Machine<'_>, missing: &str) -> Vec<Finding> {
+        let judge = |judge: fn(&Machine<'_>, &Device) -> Option<Finding>, device: &Device| {
+            judge(machine, device).map(|found| found.on(&device.name))
+        };
+        let found: Vec<Finding> = match self {
+            Look::Machine(look) => look(machine).into_iter().collect(),
+            Look::Drives(_) if machine.drives.is_empty() => return vec![absent("no drive")],
+            Look::Drives(look) => {
+                let drives = machine.drives.iter();
+                drives.map(|d| judge(*look, d).unwrap_or_else(|| absent(missing).on(&d.name))).collect()
+            }
+            Look::Devices(look) => {
+                let devices = machine.drives.iter().chain(&machine.nics);
+                devices.filter_map(|device| judge(*look, device)).collect()
+            }
+            Look::All(look) => look(machine),
+        };
+        if found.is_empty() && !missing.is_empty() { vec![absent(missing)] } else { found }
+    }
+}
 
 /// Looks at everything. Files that cannot be read make their topic absent; nothing fails.
 pub fn examine(options: &Options) -> Vec<Finding> {
     let machine = Machine::look(options);
     let name = |topic: &str, found: Finding| Finding { topic: topic.to_owned(), ..found };
-    TOPICS
-        .iter()
-        .flat_map(|(topic, look)| look(&machine).into_iter().map(move |found| name(topic, found)))
+    let topics = TOPICS.iter();
+    topics
+        .flat_map(|(topic, look, missing)| look.at(&machine, missing).into_iter().map(|f| name(topic, f)))
         .collect()
-}
-
-/// The findings, or one that says that there is nothing to judge.
-fn or_absent(found: Vec<Finding>, what: &str) -> Vec<Finding> {
-    if found.is_empty() { vec![absent(what)] } else { found }
 }
 
 /// The word in brackets: the one that is chosen.

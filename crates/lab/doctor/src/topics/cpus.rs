@@ -44,42 +44,39 @@ pub(super) fn governor(machine: &Machine<'_>) -> Vec<Finding> {
             .cost("power management is switched off before measuring; no figure of its own", TUNING_GUIDE)
             .command("cpupower frequency-set -g performance")
     };
-    let found = by_governor.into_iter().map(judge).collect();
-    super::or_absent(found, "no cpufreq: firmware or a hypervisor sets the frequency")
+    by_governor.into_iter().map(judge).collect()
 }
 
 /// Turbo or boost frequencies.
-pub(super) fn boost(machine: &Machine<'_>) -> Finding {
+pub(super) fn boost(machine: &Machine<'_>) -> Option<Finding> {
     let intel = machine.number(INTEL_BOOST).map(|off| (off == 0, INTEL_BOOST, "1"));
     let generic = || machine.number(GENERIC_BOOST).map(|on| (on != 0, GENERIC_BOOST, "0"));
-    match intel.or_else(generic) {
-        None => absent("no switch for boost frequencies"),
-        Some((false, ..)) => info("off: figures are lower, and steadier"),
-        Some((true, path, off)) => {
+    Some(match intel.or_else(generic)? {
+        (false, ..) => info("off: figures are lower, and steadier"),
+        (true, path, off) => {
             info("on: the clock depends on how many cores work and how warm they are")
                 .better("off while figures of different core counts are compared; on for the highest figure")
                 .cost("a core's speed varies with the load of its whole package, so results may not be reproducible", KERNEL)
                 .command(format!("echo {off} > /{path}"))
         }
-    }
+    })
 }
 
 /// Profile of the daemon `tuned`.
-pub(super) fn tuned(machine: &Machine<'_>) -> Finding {
-    let Some(profile) = machine.text("etc/tuned/active_profile") else {
-        return absent("tuned is not installed");
-    };
+pub(super) fn tuned(machine: &Machine<'_>) -> Option<Finding> {
+    let profile = machine.text("etc/tuned/active_profile")?;
     if profile.split_whitespace().any(|p| FITTING_PROFILES.contains(&p)) {
-        return ok(profile);
+        return Some(ok(profile));
     }
-    warn(if profile.is_empty() { "none is active".to_owned() } else { profile })
+    let found = warn(if profile.is_empty() { "none is active".to_owned() } else { profile })
         .better("network-latency")
         .cost("the published core-scaling figures were taken with it", CPU_SCALING)
-        .command("tuned-adm profile network-latency")
+        .command("tuned-adm profile network-latency");
+    Some(found)
 }
 
 /// How deep an idle CPU sleeps, and how long it takes to wake up.
-pub(super) fn c_states(machine: &Machine<'_>) -> Finding {
+pub(super) fn c_states(machine: &Machine<'_>) -> Option<Finding> {
     let dir = "sys/devices/system/cpu/cpu0/cpuidle";
     let states = machine.list(dir).into_iter().filter(|name| name.starts_with("state"));
     let enabled = states.filter_map(|state| {
@@ -88,34 +85,32 @@ pub(super) fn c_states(machine: &Machine<'_>) -> Finding {
         let exit_us = machine.number(path("latency"))?;
         (!is_off).then(|| (machine.text(path("name")).unwrap_or_default(), exit_us))
     });
-    let Some((name, exit_us)) = enabled.max_by_key(|(_, exit_us)| *exit_us) else {
-        return absent("no cpuidle: a hypervisor or the firmware decides");
-    };
+    let (name, exit_us) = enabled.max_by_key(|(_, exit_us)| *exit_us)?;
     let is = format!("the deepest is {name}, from which a CPU wakes up in {exit_us} us");
     if exit_us <= EXIT_US_MAX {
-        return ok(is);
+        return Some(ok(is));
     }
-    warn(is)
+    let found = warn(is)
         .better(format!("nothing deeper than {EXIT_US_MAX} us while measuring; or `up --poll poll`, whose reactors never sleep"))
         .cost("10 to 20 % of a cluster's throughput", TEBIBYTE)
-        .command(format!("cpupower idle-set -D {EXIT_US_MAX}"))
+        .command(format!("cpupower idle-set -D {EXIT_US_MAX}"));
+    Some(found)
 }
 
 /// Two threads on one core.
-pub(super) fn smt(machine: &Machine<'_>) -> Finding {
-    match machine.number("sys/devices/system/cpu/smt/active") {
-        None => absent("the kernel has no switch for it"),
-        Some(0) => {
+pub(super) fn smt(machine: &Machine<'_>) -> Option<Finding> {
+    Some(match machine.number("sys/devices/system/cpu/smt/active")? {
+        0 => {
             let control = machine.text("sys/devices/system/cpu/smt/control").unwrap_or_default();
             info(format!("off ({control}): a CPU is a core"))
         }
-        Some(_) => info("on: a CPU is half a core while its sibling works")
+        _ => info("on: a CPU is half a core while its sibling works")
             .better(
                 "reactors on different cores, or no load on their siblings; \
                  `carmine plan` marks siblings, the plan `placement` measures it",
             )
             .command("echo off > /sys/devices/system/cpu/smt/control"),
-    }
+    })
 }
 
 /// CPU time that processes other than this program and its testbed took between two moments.
@@ -166,21 +161,17 @@ pub(super) fn other_work(machine: &Machine<'_>, [before, after]: &[CpuTimes; 2])
 }
 
 /// Time that a hypervisor gave to others.
-pub(super) fn steal(machine: &Machine<'_>) -> Finding {
-    if !machine.is_virtual() {
-        return absent("not a virtual machine");
-    }
-    let stat = machine.field("proc/stat", "cpu ").unwrap_or_default();
+pub(super) fn steal(machine: &Machine<'_>) -> Option<Finding> {
+    let stat = machine.field("proc/stat", "cpu ").filter(|_| machine.is_virtual())?;
     let times: Vec<f64> = stat.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; guest time is counted in user already.
-    let Some(steal) = times.get(7) else { return absent("the kernel does not show it") };
-    let percent = 100.0 * steal / times.iter().take(8).sum::<f64>().max(1.0);
+    let percent = 100.0 * times.get(7)? / times.iter().take(8).sum::<f64>().max(1.0);
     let is = format!("{percent:.2} % of all CPU time since boot, in a virtual machine");
-    if percent > STEAL_PERCENT_MAX {
-        return warn(is)
-            .better("a host that is not shared: steal changes from minute to minute, and figures with it");
-    }
-    info(format!("{is}; its neighbours can change that")).better("bare metal for figures to publish")
+    Some(if percent > STEAL_PERCENT_MAX {
+        warn(is).better("a host that is not shared: steal changes from minute to minute, and figures with it")
+    } else {
+        info(format!("{is}; its neighbours can change that")).better("bare metal for figures to publish")
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Drives and network interfaces: queues, links, caches, block and frame sizes, temperature.
 
 use crate::Finding;
-use crate::finding::{KERNEL, NVME, PCIE, TEBIBYTE, TUNING_GUIDE, absent, bad, info, ok, warn};
+use crate::finding::{KERNEL, NVME, PCIE, TEBIBYTE, TUNING_GUIDE, bad, info, ok, warn};
 use crate::machine::{Device, Machine};
 
 /// The store writes no less than this.
@@ -16,40 +16,36 @@ const WARM_MC: i64 = 75_000;
 const JUMBO_BYTES: i64 = 9_000;
 
 /// Translation of the addresses that devices use.
-pub(super) fn iommu(machine: &Machine<'_>) -> Finding {
+pub(super) fn iommu(machine: &Machine<'_>) -> Option<Finding> {
     let dir = "sys/kernel/iommu_groups";
-    let groups = machine.list(dir);
-    if groups.is_empty() {
-        return absent("off, or this machine has none");
-    }
-    let kinds: Vec<String> =
-        groups.iter().filter_map(|group| machine.text(format!("{dir}/{group}/type"))).collect();
+    let groups = machine.list(dir).len();
+    let kinds = machine.list(dir).into_iter().filter_map(|group| machine.text(format!("{dir}/{group}/type")));
+    let kinds: Vec<String> = kinds.collect();
     let translated = kinds.iter().filter(|kind| kind.starts_with("DMA")).count();
-    if !kinds.is_empty() && translated == 0 {
-        return ok(format!("{} groups, all passed through (identity)", groups.len()));
-    }
-    warn(format!("{translated} of {} groups translate every transfer", groups.len()))
-        .better("iommu=pt on the kernel's command line, or the IOMMU switched off in the firmware")
-        .cost("one of its spinlocks took 77 % of the CPU time on nodes with many drives", TEBIBYTE)
-        .command(
-            "grubby --update-kernel=ALL --args=iommu=pt (Debian: GRUB_CMDLINE_LINUX, update-grub); reboot",
-        )
+    let found = if !kinds.is_empty() && translated == 0 {
+        ok(format!("{groups} groups, all passed through (identity)"))
+    } else {
+        warn(format!("{translated} of {groups} groups translate every transfer"))
+            .better("iommu=pt on the kernel's command line, or the IOMMU switched off in the firmware")
+            .cost("one of its spinlocks took 77 % of the CPU time on nodes with many drives", TEBIBYTE)
+            .command("grubby --update-kernel=ALL --args=iommu=pt (Debian: GRUB_CMDLINE_LINUX, update-grub); reboot")
+    };
+    (groups > 0).then_some(found)
 }
 
 /// The kernel's I/O scheduler of each drive.
-pub(super) fn scheduler(machine: &Machine<'_>, drive: &Device) -> Finding {
+pub(super) fn scheduler(machine: &Machine<'_>, drive: &Device) -> Option<Finding> {
     let choices = machine.queue(drive, "scheduler").unwrap_or_default();
     // Hypervisors say so of drives of which they know nothing.
     let rotates = machine.queue(drive, "rotational").as_deref() == Some("1") && !machine.is_virtual();
-    match super::chosen(&choices).or((choices == "none").then_some("none")) {
-        None => absent("the kernel does not show it"),
-        Some("none") => ok("none"),
-        Some(other) if rotates => info(format!("{other}, on a disk that rotates")),
-        Some(other) => warn(other)
+    Some(match super::chosen(&choices).or((choices == "none").then_some("none"))? {
+        "none" => ok("none"),
+        other if rotates => info(format!("{other}, on a disk that rotates")),
+        other => warn(other)
             .better("none: flash gains nothing from sorting, and each request is cheaper")
             .cost("set before measuring; no figure of its own", TUNING_GUIDE)
             .command(format!("echo none > /{}/queue/scheduler", drive.dir)),
-    }
+    })
 }
 
 /// Several paths to one drive: device-mapper's multipath would be measured with the drive.
@@ -117,10 +113,10 @@ fn gigatransfers(text: &str) -> Option<f64> {
 }
 
 /// Whether a drive acknowledges writes from a cache that a flush must empty.
-pub(super) fn write_cache(machine: &Machine<'_>, drive: &Device) -> Finding {
-    match machine.queue(drive, "write_cache").as_deref() {
-        Some("write through") => ok("write through: acknowledged data is durable, a flush costs nothing"),
-        Some("write back") => {
+pub(super) fn write_cache(machine: &Machine<'_>, drive: &Device) -> Option<Finding> {
+    Some(match machine.queue(drive, "write_cache")?.as_str() {
+        "write through" => ok("write through: acknowledged data is durable, a flush costs nothing"),
+        "write back" => {
             let with = if machine.queue(drive, "fua").as_deref() == Some("1") { "with" } else { "without" };
             info(format!("write back, {with} FUA: every commit pays a flush of the drive"))
                 .better(
@@ -133,41 +129,37 @@ pub(super) fn write_cache(machine: &Machine<'_>, drive: &Device) -> Finding {
                     drive.dir
                 ))
         }
-        _ => absent("the kernel does not show it"),
-    }
+        _ => return None,
+    })
 }
 
 /// The smallest unit of each drive.
-pub(super) fn block_size(machine: &Machine<'_>, drive: &Device) -> Finding {
+pub(super) fn block_size(machine: &Machine<'_>, drive: &Device) -> Option<Finding> {
     let bytes = |name: &str| machine.queue(drive, name)?.parse::<i64>().ok();
-    let Some(logical) = bytes("logical_block_size") else {
-        return absent("the kernel does not show it");
-    };
-    let physical = bytes("physical_block_size").unwrap_or(logical);
-    let is = format!("{logical} bytes, {physical} inside the drive");
-    if logical > BLOCK_BYTES {
-        return bad(is).better(format!("at most {BLOCK_BYTES} bytes: the store cannot use this drive"));
-    }
-    if logical == BLOCK_BYTES || !drive.name.starts_with("nvme") {
-        return ok(is);
-    }
-    info(is)
-        .better(format!(
-            "{BLOCK_BYTES} bytes if the drive offers them: less work in its own tables; this erases it"
-        ))
-        .cost("the drive tells it: `Relative Performance` of each of its formats", NVME)
-        .command(format!("nvme id-ns -H /dev/{0}; nvme format --lbaf=N /dev/{0}", drive.name))
+    let logical = bytes("logical_block_size")?;
+    let is = format!("{logical} bytes, {} inside the drive", bytes("physical_block_size").unwrap_or(logical));
+    Some(if logical > BLOCK_BYTES {
+        bad(is).better(format!("at most {BLOCK_BYTES} bytes: the store cannot use this drive"))
+    } else if logical == BLOCK_BYTES || !drive.name.starts_with("nvme") {
+        ok(is)
+    } else {
+        info(is)
+            .better(format!(
+                "{BLOCK_BYTES} bytes if the drive offers them: less work in its own tables; this erases it"
+            ))
+            .cost("the drive tells it: `Relative Performance` of each of its formats", NVME)
+            .command(format!("nvme id-ns -H /dev/{0}; nvme format --lbaf=N /dev/{0}", drive.name))
+    })
 }
 
 /// Queues of the NVMe driver without interrupts.
-pub(super) fn poll_queues(machine: &Machine<'_>) -> Finding {
-    match machine.number("sys/module/nvme/parameters/poll_queues").filter(|_| has_nvme(machine)) {
-        None => absent("no NVMe drive"),
-        Some(0) => ok("none: all queues have interrupts, as Carmine's reactors need them"),
-        Some(n) => info(format!("{n}; Carmine's reactors take completions by interrupt and use none"))
+pub(super) fn poll_queues(machine: &Machine<'_>) -> Option<Finding> {
+    Some(match machine.number("sys/module/nvme/parameters/poll_queues").filter(|_| has_nvme(machine))? {
+        0 => ok("none: all queues have interrupts, as Carmine's reactors need them"),
+        n => info(format!("{n}; Carmine's reactors take completions by interrupt and use none"))
             .better("0: each poll queue is an interrupt queue less")
             .command("echo options nvme poll_queues=0 > /etc/modprobe.d/nvme.conf; reboot"),
-    }
+    })
 }
 
 /// Sensors of CPUs and drives: a device that is too warm slows itself down.

@@ -1,7 +1,7 @@
 //! Settings and limits of the kernel.
 
 use crate::Finding;
-use crate::finding::{KERNEL, OWN, TUNING_GUIDE, absent, bad, info, ok, warn};
+use crate::finding::{KERNEL, OWN, TUNING_GUIDE, bad, info, ok, warn};
 use crate::machine::Machine;
 
 /// Kernel defaults of TCP's buffer sizes differ with memory; these do not.
@@ -15,11 +15,9 @@ const FILES_MIN: u64 = 4_096;
 const FAST_CLOCKS: [&str; 3] = ["tsc", "arch_sys_counter", "kvm-clock"];
 
 /// Tunables that are not worth touching.
-pub(super) fn tcp(machine: &Machine<'_>) -> Finding {
+pub(super) fn tcp(machine: &Machine<'_>) -> Option<Finding> {
     let setting = |name: &str| machine.text(format!("proc/sys/net/ipv4/{name}"));
-    let Some(congestion) = setting("tcp_congestion_control") else {
-        return absent("the kernel does not show them");
-    };
+    let congestion = setting("tcp_congestion_control")?;
     let touched = TCP_SETTINGS.iter().filter_map(|(name, default)| {
         setting(name).filter(|value| value != default).map(|value| format!("{name} = {value}"))
     });
@@ -30,33 +28,31 @@ pub(super) fn tcp(machine: &Machine<'_>) -> Finding {
         info(format!("changed by hand: {}", touched.join(", ")))
             .better("the kernel's defaults: old tunings are the first thing to remove")
     };
-    finding.cost("not worth touching: no effect that could be measured", TUNING_GUIDE)
+    Some(finding.cost("not worth touching: no effect that could be measured", TUNING_GUIDE))
 }
 
 /// Whether the kernel lets this process use io_uring.
-pub(super) fn io_uring(machine: &Machine<'_>) -> Finding {
-    let Some(release) = machine.text("proc/sys/kernel/osrelease") else {
-        return absent("the kernel does not show its version");
-    };
-    if version(&release).is_some_and(|have| have < KERNEL_MIN) {
-        let (major, minor) = KERNEL_MIN;
-        return bad(format!("kernel {release} is too old"))
-            .better(format!("Linux {major}.{minor} or later: reactors do not start here"));
-    }
+pub(super) fn io_uring(machine: &Machine<'_>) -> Option<Finding> {
+    let release = machine.text("proc/sys/kernel/osrelease")?;
     let disabled = machine.number("proc/sys/kernel/io_uring_disabled").unwrap_or(0);
-    if disabled != 0 {
+    let has_filter = machine.field("proc/self/status", "Seccomp:").is_some_and(|mode| mode != "0");
+    Some(if version(&release).is_some_and(|have| have < KERNEL_MIN) {
+        let (major, minor) = KERNEL_MIN;
+        bad(format!("kernel {release} is too old"))
+            .better(format!("Linux {major}.{minor} or later: reactors do not start here"))
+    } else if disabled != 0 {
         let who = if disabled == 1 { "for all but a group and root" } else { "for everybody" };
-        return bad(format!("switched off {who} (kernel.io_uring_disabled = {disabled})"))
+        bad(format!("switched off {who} (kernel.io_uring_disabled = {disabled})"))
             .better("0: reactors do not start without it")
             .cost("the sysctl refuses io_uring_setup", KERNEL)
-            .command("sysctl -w kernel.io_uring_disabled=0");
-    }
-    if machine.field("proc/self/status", "Seccomp:").is_some_and(|mode| mode != "0") {
-        return warn(format!("kernel {release} allows it; this process has a seccomp filter, which may not"))
+            .command("sysctl -w kernel.io_uring_disabled=0")
+    } else if has_filter {
+        warn(format!("kernel {release} allows it; this process has a seccomp filter, which may not"))
             .better("no filter: containers forbid io_uring by default")
-            .command("start the container with --security-opt seccomp=unconfined");
-    }
-    ok(format!("allowed, kernel {release}"))
+            .command("start the container with --security-opt seccomp=unconfined")
+    } else {
+        ok(format!("allowed, kernel {release}"))
+    })
 }
 
 /// `6.12.3-generic` as (6, 12).
@@ -70,82 +66,81 @@ fn soft_limit(machine: &Machine<'_>, name: &str) -> Option<Option<u64>> {
     Some(machine.field("proc/self/limits", name)?.split_whitespace().next()?.parse().ok())
 }
 
-pub(super) fn locked_memory(machine: &Machine<'_>) -> Finding {
-    match soft_limit(machine, "Max locked memory") {
-        None => absent("the kernel does not show the limit"),
-        Some(None) => ok("unlimited"),
-        Some(Some(bytes)) => {
+pub(super) fn locked_memory(machine: &Machine<'_>) -> Option<Finding> {
+    Some(match soft_limit(machine, "Max locked memory")? {
+        None => ok("unlimited"),
+        Some(bytes) => {
             info(format!("{} KiB: enough as long as buffers are not registered with the ring", bytes >> 10))
                 .better("unlimited, to register them")
                 .cost("registered buffers save 0.2 us of a disk operation", OWN)
                 .command("ulimit -l unlimited (or LimitMEMLOCK=infinity)")
         }
-    }
+    })
 }
 
-pub(super) fn open_files(machine: &Machine<'_>) -> Finding {
-    match soft_limit(machine, "Max open files") {
-        None => absent("the kernel does not show the limit"),
-        Some(None) => ok("unlimited"),
-        Some(Some(n)) if n >= FILES_MIN => ok(n.to_string()),
-        Some(Some(n)) => warn(n.to_string())
+pub(super) fn open_files(machine: &Machine<'_>) -> Option<Finding> {
+    Some(match soft_limit(machine, "Max open files")? {
+        None => ok("unlimited"),
+        Some(n) if n >= FILES_MIN => ok(n.to_string()),
+        Some(n) => warn(n.to_string())
             .better(format!("at least {FILES_MIN}: beyond the limit connections are refused"))
             .command("ulimit -n 65536 (or LimitNOFILE=65536), as any user up to the hard limit"),
-    }
+    })
 }
 
 /// Large pages of memory.
-pub(super) fn huge_pages(machine: &Machine<'_>) -> Finding {
+pub(super) fn huge_pages(machine: &Machine<'_>) -> Option<Finding> {
     let modes = machine.text("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let reserved = machine.field("proc/meminfo", "HugePages_Total:").unwrap_or_else(|| "0".into());
-    match super::chosen(&modes) {
-        None => absent("the kernel has no transparent huge pages"),
-        Some("always") => info(format!("transparent: always; {reserved} reserved"))
+    Some(match super::chosen(&modes)? {
+        "always" => info(format!("transparent: always; {reserved} reserved"))
             .better("madvise: with always, memory can be gathered in the middle of a measurement")
             .cost("a page fault can stall while memory is reclaimed and compacted for it", KERNEL)
             .command("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
-        Some(mode) => ok(format!("transparent: {mode}; {reserved} reserved")),
-    }
+        mode => ok(format!("transparent: {mode}; {reserved} reserved")),
+    })
 }
 
 /// Where time comes from.
-pub(super) fn clock(machine: &Machine<'_>) -> Finding {
+pub(super) fn clock(machine: &Machine<'_>) -> Option<Finding> {
     let dir = "sys/devices/system/clocksource/clocksource0";
-    let Some(source) = machine.text(format!("{dir}/current_clocksource")) else {
-        return absent("the kernel does not show it");
-    };
+    let source = machine.text(format!("{dir}/current_clocksource"))?;
     if FAST_CLOCKS.contains(&source.as_str()) {
-        return ok(source);
+        return Some(ok(source));
     }
     let finding = warn(format!("{source}: every look at the clock enters the kernel"))
         .cost("a system call for each time stamp, several for each operation", KERNEL);
     let others = machine.text(format!("{dir}/available_clocksource")).unwrap_or_default();
-    match FAST_CLOCKS.iter().find(|fast| others.split_whitespace().any(|other| other == **fast)) {
+    Some(match FAST_CLOCKS.iter().find(|fast| others.split_whitespace().any(|other| other == **fast)) {
         Some(fast) => finding.better(*fast).command(format!("echo {fast} > /{dir}/current_clocksource")),
         None => finding.better("tsc, which the kernel found unstable on this machine: see its log"),
-    }
+    })
 }
 
 /// Protections against leaks of the processor.
-pub(super) fn mitigations(machine: &Machine<'_>) -> Finding {
+pub(super) fn mitigations(machine: &Machine<'_>) -> Option<Finding> {
     let dir = "sys/devices/system/cpu/vulnerabilities";
     let leaks = machine.list(dir);
-    if leaks.is_empty() {
-        return absent("the kernel lists none");
-    }
     let with = |prefix: &str| {
         let state = |leak: &String| machine.text(format!("{dir}/{leak}")).unwrap_or_default();
         let leaks: Vec<_> = leaks.iter().filter(|leak| state(leak).starts_with(prefix)).cloned().collect();
         if leaks.is_empty() { "none".to_owned() } else { leaks.join(", ") }
     };
     let (active, open) = (with("Mitigation"), with("Vulnerable"));
-    if active == "none" && open == "none" {
-        return ok("none is needed on this processor");
-    }
-    info(format!("active: {active}; open: {open}"))
-        .better("the same on every machine that is compared; switched off only where nobody else's code runs")
-        .cost("system calls and interrupts cost more with them; how much depends on the processor", KERNEL)
-        .command("add mitigations=off to the kernel's command line; reboot")
+    let found = if active == "none" && open == "none" {
+        ok("none is needed on this processor")
+    } else {
+        info(format!("active: {active}; open: {open}"))
+            .better(
+                "the same on every machine that is compared; switched off only where nobody else's code runs",
+            )
+            .cost(
+                "system calls and interrupts cost more with them; how much depends on the processor",
+                KERNEL,
+            )
+            .command("add mitigations=off to the kernel's command line; reboot")
+    };
+    (!leaks.is_empty()).then_some(found)
 }
 
 #[cfg(test)]

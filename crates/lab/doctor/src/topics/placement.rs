@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use carmine_topology::{CpuList, Topology};
+use carmine_topology::CpuList;
 
 use crate::Finding;
 use crate::finding::{CPU_SCALING, CRIMSON_CORES, HYPERCONVERGED, absent, bad, info, ok, warn};
@@ -16,44 +16,35 @@ const LOCAL: i64 = 10;
 const PERIOD_US: f64 = 100_000.0;
 
 /// The generator on the other thread of a reactor's core.
-pub(super) fn siblings(machine: &Machine<'_>) -> Finding {
+pub(super) fn siblings(machine: &Machine<'_>) -> Option<Finding> {
     let (reactors, clients) = (&machine.options.reactor_cpus, &machine.options.client_cpus);
-    let Some(topology) = machine.topology.as_ref().filter(|_| !reactors.is_empty()) else {
-        return absent("no testbed was named: give --dir");
-    };
-    let same = clients.intersection(reactors);
-    if !same.is_empty() {
-        return bad(format!("CPUs {same} run reactors and generators: each is measured with the other"))
-            .better("CPUs of their own; per-core figures are left out until then")
-            .command("carmine up --client-cpus LIST (or --cpus LIST for the OSDs), as any user");
-    }
+    let topology = machine.topology.as_ref().filter(|_| !reactors.is_empty())?;
     let core = |cpu: usize| topology.cpu(cpu).map(|c| c.core);
     let busy: Vec<usize> = reactors.iter().filter_map(core).collect();
     let beside: Vec<usize> =
         clients.iter().filter(|cpu| core(*cpu).is_some_and(|core| busy.contains(&core))).collect();
-    if beside.is_empty() {
-        return ok("generators and reactors have cores of their own");
-    }
-    warn(format!("generator CPUs {beside:?} are SMT siblings of reactors"))
-        .better("generators on other cores: threads share their core, so that load slows the reactor")
-        .command("carmine up --client-cpus LIST, as any user")
+    let same = clients.intersection(reactors);
+    Some(if !same.is_empty() {
+        bad(format!("CPUs {same} run reactors and generators: each is measured with the other"))
+            .better("CPUs of their own; per-core figures are left out until then")
+            .command("carmine up --client-cpus LIST (or --cpus LIST for the OSDs), as any user")
+    } else if !beside.is_empty() {
+        warn(format!("generator CPUs {beside:?} are SMT siblings of reactors"))
+            .better("generators on other cores: threads share their core, so that load slows the reactor")
+            .command("carmine up --client-cpus LIST, as any user")
+    } else {
+        ok("generators and reactors have cores of their own")
+    })
 }
 
 /// How far drives and network interfaces are from the reactors.
-pub(super) fn numa(machine: &Machine<'_>) -> Vec<Finding> {
-    if machine.topology.as_ref().map_or(0, Topology::nodes) < 2 {
-        return vec![absent("one NUMA node: everything is equally near")];
-    }
-    machine.each_device(|machine, device| Some(distance(machine, device)))
-}
-
-fn distance(machine: &Machine<'_>, device: &Device) -> Finding {
-    let path = machine.hardware(device, "numa_node");
-    let node = path.and_then(|path| machine.number(path)).filter(|node| *node >= 0);
+pub(super) fn numa(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
+    let topology = machine.topology.as_ref().filter(|topology| topology.nodes() > 1)?;
+    let node = machine.hardware(device, "numa_node").and_then(|path| machine.number(path));
     let Some(node) = node.and_then(|node| usize::try_from(node).ok()) else {
-        return absent("the firmware does not say on which node it is");
+        return Some(absent("the firmware does not say on which node it is"));
     };
-    let node_of = |cpu| Some(machine.topology.as_ref()?.cpu(cpu)?.node);
+    let node_of = |cpu| Some(topology.cpu(cpu)?.node);
     let used: BTreeSet<usize> = machine.options.reactor_cpus.iter().filter_map(node_of).collect();
     let far = used.iter().filter_map(|from| {
         let row = machine.text(format!("sys/devices/system/node/node{from}/distance"))?;
@@ -62,44 +53,42 @@ fn distance(machine: &Machine<'_>, device: &Device) -> Finding {
     });
     let far: Vec<String> = far.collect();
     let is = format!("on node {node}");
-    if used.is_empty() {
-        return info(is);
-    }
-    if far.is_empty() {
-        return ok(format!("{is}, as the reactors are"));
-    }
-    info(format!("{is}: {} (itself: {LOCAL})", far.join(", ")))
-        .better("reactors on the drive's node, where the plan leaves a choice; measure it with the plan `placement`")
-        .cost("no strategy of placing reactors won over all workloads", CRIMSON_CORES)
-        .command(format!("carmine up --cpus $(cat /sys/devices/system/node/node{node}/cpulist), as any user"))
+    Some(if used.is_empty() {
+        info(is)
+    } else if far.is_empty() {
+        ok(format!("{is}, as the reactors are"))
+    } else {
+        info(format!("{is}: {} (itself: {LOCAL})", far.join(", ")))
+            .better("reactors on the drive's node, where the plan leaves a choice; measure it with the plan `placement`")
+            .cost("no strategy of placing reactors won over all workloads", CRIMSON_CORES)
+            .command(format!("carmine up --cpus $(cat /sys/devices/system/node/node{node}/cpulist), as any user"))
+    })
 }
 
 /// Which CPUs take the interrupts of drives and network interfaces, and whether reactors sit there.
 pub(super) fn interrupts(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
     let lines = interrupt_lines(machine, device);
-    if lines.is_empty() {
-        return Some(absent("no interrupt of its own has come yet"));
-    }
     let cpus = lines.iter().fold(CpuList::default(), |all, (_, cpus)| all.union(cpus));
     let is = format!("{} interrupts, on CPUs {cpus}", lines.len());
     let queues = machine.list(format!("{}/mq", device.dir)).len();
-    if machine.topology.as_ref().is_some_and(|topology| queues >= topology.all().len()) {
-        return Some(ok(format!("{is}: a queue for each CPU, completions come where they were asked for")));
-    }
     let reactors = &machine.options.reactor_cpus;
     let hit = cpus.intersection(reactors);
-    if hit.is_empty() {
-        return Some(ok(is));
-    }
-    let on_reactors = lines.iter().filter(|(_, cpus)| !cpus.intersection(reactors).is_empty());
-    let irqs: Vec<&str> = on_reactors.map(|(irq, _)| irq.as_str()).collect();
-    let found = warn(format!("{is}; reactors sit on {hit} and lose that time"))
-        .better("CPUs without reactors, or reactors elsewhere; it shows as irq and softirq of that CPU in `carmine top`")
-        .command(format!(
-            "systemctl stop irqbalance; for i in {}; do echo CPU > /proc/irq/$i/smp_affinity_list; done",
-            irqs.join(" ")
-        ));
-    Some(found)
+    Some(if lines.is_empty() {
+        absent("no interrupt of its own has come yet")
+    } else if machine.topology.as_ref().is_some_and(|topology| queues >= topology.all().len()) {
+        ok(format!("{is}: a queue for each CPU, completions come where they were asked for"))
+    } else if hit.is_empty() {
+        ok(is)
+    } else {
+        let on_reactors = lines.iter().filter(|(_, cpus)| !cpus.intersection(reactors).is_empty());
+        let irqs: Vec<&str> = on_reactors.map(|(irq, _)| irq.as_str()).collect();
+        warn(format!("{is}; reactors sit on {hit} and lose that time"))
+            .better("CPUs without reactors, or reactors elsewhere; it shows as irq and softirq of that CPU in `carmine top`")
+            .command(format!(
+                "systemctl stop irqbalance; for i in {}; do echo CPU > /proc/irq/$i/smp_affinity_list; done",
+                irqs.join(" ")
+            ))
+    })
 }
 
 /// The device's interrupts that have come at least once, each with the CPUs that take it.
@@ -128,23 +117,24 @@ type Hierarchy<'a> = (u8, &'a str, &'a str);
 type Limit = (f64, String, &'static str);
 
 /// The CPU time that control groups leave to this process.
-pub(super) fn cpu_limit(machine: &Machine<'_>) -> Finding {
+pub(super) fn cpu_limit(machine: &Machine<'_>) -> Option<Finding> {
     let mountinfo = machine.text("proc/self/mountinfo").unwrap_or_default();
-    let hierarchies: Vec<Hierarchy<'_>> = mountinfo.lines().filter_map(hierarchy).collect();
-    if hierarchies.is_empty() {
-        return absent("no control groups for CPU time are mounted");
-    }
+    let mut hierarchies = mountinfo.lines().filter_map(hierarchy).peekable();
+    hierarchies.peek()?;
     // Every group from ours up to the root may have a limit: the smallest rules.
-    let limits = hierarchies.into_iter().flat_map(|hierarchy| limits(machine, hierarchy));
-    let Some((cores, file, none)) = limits.min_by(|a, b| a.0.total_cmp(&b.0)) else { return ok("none") };
-    warn(format!("{cores:.2} cores, by /{file}"))
+    let limits = hierarchies.flat_map(|hierarchy| limits(machine, hierarchy));
+    let Some((cores, file, none)) = limits.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return Some(ok("none"));
+    };
+    let found = warn(format!("{cores:.2} cores, by /{file}"))
         .better("no limit; confine by CPU lists instead (`up --cpus`)")
         .cost(
             "bursts need many cores for moments, so a hard limit hurts more than averages say; random writes were best \
              without one",
             &format!("{CPU_SCALING}; {HYPERCONVERGED}"),
         )
-        .command(format!("echo {none} > /{file}"))
+        .command(format!("echo {none} > /{file}"));
+    Some(found)
 }
 
 /// A line of `mountinfo`: `ID PARENT DEVICE ROOT AT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`.
@@ -188,19 +178,17 @@ fn limit(machine: &Machine<'_>, version: u8, folder: &Path) -> Option<Limit> {
 }
 
 /// CPUs that a cpuset, or who started this process, leaves to it.
-pub(super) fn allowed_cpus(machine: &Machine<'_>) -> Finding {
-    let allowed = machine.field("proc/self/status", "Cpus_allowed_list:");
-    let online = machine.text("sys/devices/system/cpu/online");
-    let [Some(allowed), Some(online)] = [allowed, online].map(|list| list?.parse::<CpuList>().ok()) else {
-        return absent("the kernel does not show them");
-    };
+pub(super) fn allowed_cpus(machine: &Machine<'_>) -> Option<Finding> {
+    let allowed: CpuList = machine.field("proc/self/status", "Cpus_allowed_list:")?.parse().ok()?;
+    let online: CpuList = machine.text("sys/devices/system/cpu/online")?.parse().ok()?;
     let usable = allowed.intersection(&online);
-    if usable == online {
-        return ok(format!("all that are online: {online}"));
-    }
-    info(format!("{usable}, while {online} are online: a cpuset, or taskset"))
-        .better("all, or a testbed that is planned for these (it is: `carmine plan` shows them)")
-        .command("for a cgroup: echo LIST > its cpuset.cpus; for one process: taskset -apc LIST PID")
+    Some(if usable == online {
+        ok(format!("all that are online: {online}"))
+    } else {
+        info(format!("{usable}, while {online} are online: a cpuset, or taskset"))
+            .better("all, or a testbed that is planned for these (it is: `carmine plan` shows them)")
+            .command("for a cgroup: echo LIST > its cpuset.cpus; for one process: taskset -apc LIST PID")
+    })
 }
 
 #[cfg(test)]

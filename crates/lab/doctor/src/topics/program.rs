@@ -70,16 +70,15 @@ fn room(needed_bytes: u64, free_bytes: u64, total_bytes: u64) -> Finding {
     let percent = 100 - (free_bytes.saturating_mul(100) / total_bytes.max(1)).min(100);
     let is = format!("{} of {} MiB are free ({percent} % used)", free_bytes >> 20, total_bytes >> 20);
     if free_bytes < needed_bytes {
-        return bad(is)
+        bad(is)
             .better(format!("{} MiB free, for stores that are not written through yet", needed_bytes >> 20))
-            .command("carmine up --osd-size SIZE in a folder with room, as any user");
+            .command("carmine up --osd-size SIZE in a folder with room, as any user")
+    } else if percent >= FULL_PERCENT {
+        let fuller = "block files are scattered over the space that is left";
+        warn(is).better(format!("less than {FULL_PERCENT} % used: {fuller}"))
+    } else {
+        ok(is)
     }
-    if percent >= FULL_PERCENT {
-        return warn(is).better(format!(
-            "less than {FULL_PERCENT} % used: block files are scattered over the space that is left"
-        ));
-    }
-    ok(is)
 }
 
 /// Options of the testbed that are not their defaults.
