@@ -73,7 +73,7 @@ fn only_kv_rocks_links_rocksdb_and_only_the_reactor_sees_the_ring() {
     let owners: [(&str, &[&str]); 3] = [
         ("rocksdb", &["carmine-kv-rocks"]),
         ("io-uring", &["carmine-reactor"]),
-        ("tokio-uring", &["carmine-bench", "carmine-benches"]),
+        ("tokio-uring", &["carmine-benches"]),
     ];
     for package in metadata()["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
@@ -118,8 +118,7 @@ fn linked(meta: &Value, package: &str) -> BTreeSet<String> {
 #[test]
 fn daemons_link_no_charts_and_no_terminal() {
     let meta = metadata();
-    let none_of =
-        ["ratatui", "crossterm", "indicatif", "comfy-table", "inferno", "maud", "zip", "tokio-uring"];
+    let none_of = ["ratatui", "crossterm", "indicatif", "comfy-table", "inferno", "maud", "zip"];
     for daemon in ["carmine-osd-daemon", "carmine-mon-daemon"] {
         let linked = linked(&meta, daemon);
         assert!(linked.contains("carmine-reactor"), "{daemon} links {linked:?}");

@@ -1,48 +1,75 @@
-//! `carmine bench`: loads a testbed and measures it.
+//! `carmine bench`: loads a testbed or a peer, measures it, and keeps the result with the files beside it.
 
 mod args;
-mod bed;
 mod controller;
 mod fio_words;
 mod hosted;
-mod keep;
 mod room;
 mod setup;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use carmine_load::hosted::Tool;
-use carmine_load::report::{self, Report};
+use carmine_load::hosted::{Latency, Tool};
+use carmine_load::profile::{Profile, ProfileMode};
+use carmine_load::report::{self, LatencyHistograms, Report};
+use carmine_load::samples::Samples;
 use carmine_load::verdict::MoreLoad;
-use carmine_load::window::Window;
-use carmine_load::{JobResult, LoadSpec};
+use carmine_load::window::{DrainWindow, Window};
+use carmine_load::{JobResult, LoadSpec, SAMPLE_NS};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::neighbour::Neighbour;
 use carmine_testbed::output::{note, print};
+use carmine_testbed::{write_json, write_whole};
 use carmine_topology::Grid;
 use carmine_types::counted;
 use serde_json::{Value, json};
 
 pub use args::BenchArgs;
-use bed::Bed;
-use controller::Seen;
+pub use hosted::require_tool;
 use setup::Setup;
 
 use crate::Doctor;
-use crate::archive::write_json;
+use crate::profile::Recording;
 
-/// A load that was made and measured.
-struct Loaded {
-    bed: Bed,
-    neighbour: Option<Neighbour>,
+/// A load's end.
+struct Outcome {
+    /// The load as it was made.
     spec: LoadSpec,
     result: JobResult,
-    report: Report,
+    /// The window, or why there is none.
+    measured: anyhow::Result<Window>,
+    /// Blocks that the verify state knows.
+    known_blocks: u64,
     seen: Seen,
+    /// `None`: our own generator.
+    told: Option<Told>,
+}
+
+/// Observations beside the figures.
+#[derive(Default)]
+struct Seen {
+    marks: Vec<String>,
+    /// The OSDs' background work between the prefill and the ramp.
+    settled: Option<DrainWindow>,
+    samples: Option<Samples>,
+    /// The recording of `perf`, or why there is none; `None` if nobody asked.
+    profiled: Option<Result<Recording, String>>,
+}
+
+/// The parts of a result that a stock tool tells in its own way.
+struct Told {
+    /// Of a tool that keeps no histogram.
+    latency: Option<Latency>,
+    /// `fio version` of the result.
+    version: String,
+    /// `jobs` of the result.
+    jobs: Value,
+    /// `carmine.client` of the result.
+    client: Value,
 }
 
 /// Loads a testbed or a peer and prints, and keeps, what was measured. `cancel` ends it early.
@@ -57,55 +84,63 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
             check_writable(option, path)?;
         }
     }
-    if args.client != Tool::Carmine {
-        return hosted::run(&args, cancel, doctor);
-    }
     let setup = Setup::prepare(args, doctor)?;
     let args = &setup.args;
-    print(&setup.bed.grid_of(args.in_process).render())?;
-    let neighbour = neighbour(&setup.bed.plan.grid)?;
-    let outcome = controller::run(&setup, cancel)?;
+    print(&setup.grid().render())?;
+    let neighbour = neighbour(&setup.plan.grid)?;
+    let is_own = args.client == Tool::Carmine;
+    let outcome = if is_own { controller::run(&setup, cancel) } else { hosted::run(&setup, cancel) }?;
     if let (Some(path), Some(_)) = (&args.verify_state, &setup.state) {
         let blocks = counted(outcome.known_blocks as usize, "block");
         note(&format!("verify state of {blocks} in {}", path.display()));
     }
-    let measured = outcome.measured.map_err(|error| error.context(failure(&outcome.result)))?;
-    let mut context = setup.context(&outcome.seen);
+    let mut context = setup.context(&outcome.spec, &outcome.seen);
+    let result = &outcome.result;
+    let window = outcome.measured.map_err(|error| error.context(failure(result)))?;
     if args.confirm {
-        context.setting.more_load = Some(more_load(&setup, cancel, outcome.result.ops(), &measured)?);
+        context.setting.more_load = Some(more_load(&setup, cancel, result.ops(), &window)?);
     }
-    let report = report::report(&outcome.spec, &outcome.result, &measured, context);
-    let (spec, result, seen, bed) = (outcome.spec, outcome.result, outcome.seen, setup.bed.clone());
-    let good = result.errors == 0 && result.abandoned == 0 && result.verify.mismatches == 0;
-    conclude(args, Loaded { bed, neighbour, spec, result, report, seen }, None, |_| ())?;
+    let mut report = report::report(&outcome.spec, result, &window, context);
+    if let Some((mode, recorded)) = args.profile.zip(outcome.seen.profiled) {
+        report.profile = Some(profile(mode, recorded, args.json.as_deref(), &outcome.spec.summary()));
+    }
+    let latency = outcome.told.as_ref().and_then(|told| told.latency).map(|latency| {
+        report.latency_histogram = LatencyHistograms::default();
+        format!("latency   mean {:.1} us, max {:.1} us\n", latency.mean_ns / 1e3, latency.max_ns / 1e3)
+    });
+    print(&(report::table(result, &report) + &latency.unwrap_or_default()))?;
+    if let (Some(path), Some(samples)) = (&args.samples, outcome.seen.samples) {
+        let samples = with_load(samples, result, report.window_seconds);
+        let text = serde_json::to_string(&samples).context("cannot make the JSON of the samples")?;
+        write_whole(path, format!("{text}\n").as_bytes())?;
+    }
+    if let Some(path) = &args.json {
+        let mut value = result_json(&setup, &outcome.spec, result, &report, outcome.told)?;
+        value["carmine"]["neighbour"] = json!(neighbour.as_ref().map(Neighbour::report));
+        write_json(path, &value)?;
+    }
+    let wrong = result.errors + result.abandoned + result.verify.mismatches;
+    let good = wrong == 0 && (is_own || result.ops() > 0);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints the result, with `below` under the table, and writes its files; `add` adds to the JSON.
-fn conclude(
-    args: &BenchArgs,
-    loaded: Loaded,
-    below: Option<String>,
-    add: impl FnOnce(&mut Value),
-) -> anyhow::Result<()> {
-    let Loaded { bed, neighbour, spec, result, mut report, seen } = loaded;
-    if let Some((mode, recorded)) = args.profile.zip(seen.profiled) {
-        report.profile = Some(keep::profile(mode, recorded, args.json.as_deref(), &spec.summary()));
+/// The file of `--json`.
+fn result_json(
+    setup: &Setup,
+    spec: &LoadSpec,
+    result: &JobResult,
+    report: &Report,
+    told: Option<Told>,
+) -> anyhow::Result<Value> {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let mut value = report::result_json(spec, result, report, now_s);
+    value["carmine"]["peer"] = setup.about_json()?;
+    if let Some(told) = told {
+        value["fio version"] = told.version.into();
+        value["jobs"] = told.jobs;
+        value["carmine"]["client"] = told.client;
     }
-    print(&report::table(&result, &report))?;
-    print(&below.unwrap_or_default())?;
-    if let (Some(path), Some(samples)) = (&args.samples, seen.samples) {
-        keep::samples(path, samples, &result, report.window_seconds)?;
-    }
-    if let Some(path) = &args.json {
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let mut value = report::result_json(&spec, &result, &report, now_s);
-        value["carmine"]["peer"] = bed.about_json()?;
-        value["carmine"]["neighbour"] = json!(neighbour.as_ref().map(Neighbour::report));
-        add(&mut value);
-        write_json(path, &value)?;
-    }
-    Ok(())
+    Ok(value)
 }
 
 /// Starts the neighbour of a testbed that has one; it ends when it is dropped.
@@ -118,14 +153,6 @@ fn neighbour(grid: &Grid) -> anyhow::Result<Option<Neighbour>> {
     Ok(neighbour)
 }
 
-/// Fails with what to install if a stock tool's programs are missing.
-///
-/// # Errors
-/// A program is missing.
-pub fn require_tool(tool: Tool) -> anyhow::Result<()> {
-    hosted::require(tool)
-}
-
 /// Loads once more, with more load, and tells what that gave.
 fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) -> anyhow::Result<MoreLoad> {
     let (more, what) = setup.with_more_load();
@@ -133,7 +160,7 @@ fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) ->
     let window = outcome.measured.context("the load that should confirm the limiter")?;
     let rate = |ops: u64, window: &Window| ops as f64 * 1e9 / window.wall_ns.max(1) as f64;
     let (iops, before) = (rate(outcome.result.ops(), &window), rate(ops, measured));
-    let own_cpus = setup.bed.client_cpus().len() >= more.spec.numjobs as usize;
+    let own_cpus = setup.client_cpus().len() >= more.spec.numjobs as usize;
     let ratio = if before > 0.0 { iops / before } else { 0.0 };
     Ok(MoreLoad { what, iops, ratio, own_cpus: own_cpus || setup.args.in_process })
 }
@@ -156,4 +183,93 @@ fn check_writable(option: &str, path: &Path) -> anyhow::Result<()> {
         bail!(Usage(format!("{option} {path}: there is no folder {parent}")));
     }
     Ok(())
+}
+
+/// Draws the recording and writes the picture; a picture that cannot be had is a note, not an error. `json`: the result's file.
+fn profile(
+    mode: ProfileMode,
+    recorded: Result<Recording, String>,
+    json: Option<&Path>,
+    load: &str,
+) -> Profile {
+    let path = path(mode, json);
+    let drawn = recorded.and_then(|recorded| {
+        note("reading the profile");
+        recorded.draw(load)
+    });
+    let written = drawn.and_then(|(picture, profile)| {
+        write_whole(&path, &picture).map_err(|e| e.to_string())?;
+        let svg = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok(Profile { svg, ..profile })
+    });
+    written.unwrap_or_else(|why| {
+        note(&format!("no flamegraph: {why}"));
+        Profile::missing(mode, why)
+    })
+}
+
+/// `DIR/NAME.MODE.svg` beside `DIR/NAME.json`.
+fn path(mode: ProfileMode, json: Option<&Path>) -> PathBuf {
+    match json {
+        Some(json) => json.with_extension(format!("{mode}.svg")),
+        None => PathBuf::from(format!("{mode}.svg")),
+    }
+}
+
+/// The file of `--samples`: what the sampler saw, with what the generator counted in the same seconds. The two windows begin within
+/// milliseconds of each other.
+fn with_load(mut samples: Samples, result: &JobResult, window_s: f64) -> Samples {
+    samples.put("iops", per_second(&result.iops_samples(window_s)));
+    for (name, stats) in [("read_iops", &result.read), ("write_iops", &result.write)] {
+        if stats.ops > 0 {
+            samples.put(name, per_second(&stats.iops_samples(window_s)));
+        }
+    }
+    for (name, percent) in [("p50_ns", 50.0), ("p99_ns", 99.0)] {
+        samples.put(name, result.seconds.percentiles(percent));
+    }
+    samples
+}
+
+/// Means of the samples of each whole second.
+fn per_second(rates: &[f64]) -> Vec<Option<f64>> {
+    let each = (1_000_000_000 / SAMPLE_NS) as usize;
+    rates.chunks_exact(each).map(|chunk| Some(chunk.iter().sum::<f64>() / each as f64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_lies_beside_the_result() {
+        let of = |json: Option<&str>| path(ProfileMode::OnCpu, json.map(Path::new)).display().to_string();
+        assert_eq!(of(Some("points/a_qd1.6_r0.json")), "points/a_qd1.6_r0.oncpu.svg");
+        assert_eq!(of(None), "oncpu.svg");
+    }
+
+    #[test]
+    fn a_recording_that_failed_is_no_error() {
+        let profile = profile(ProfileMode::OffCpu, Err("perf is not installed".into()), None, "randread");
+        assert_eq!((profile.svg, profile.missing.as_deref()), (None, Some("perf is not installed")));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut samples = Samples { interval_ms: 1000, t_ms: vec![1000.0, 2000.0], ..Samples::default() };
+        samples.put("osd_cores", vec![Some(0.5), None]);
+        let mut result = JobResult::default();
+        (0..2_000u64).for_each(|n| {
+            result.read.record(4096, 5_000, n * 1_000_000);
+            result.seconds.record(5_000, n * 1_000_000);
+        });
+        result.seconds.close();
+        let samples = with_load(samples, &result, 2.4);
+        let read: Samples = serde_json::from_value(serde_json::to_value(&samples).unwrap()).unwrap();
+        assert_eq!(read.series["iops"], [Some(1000.0), Some(1000.0)]);
+        assert_eq!((read.series["osd_cores"][1], read.interval_ms), (None, 1000));
+        assert!(read.series["p99_ns"][1].is_some_and(|ns| (ns / 5_000.0 - 1.0).abs() < 0.01));
+        assert!(!read.series.contains_key("write_iops"));
+        assert_eq!(read.instrument, samples.instrument);
+    }
 }

@@ -6,23 +6,14 @@
     reason = "the controller runs outside the reactors: it deals in files, processes and wall-clock limits"
 )]
 
-pub mod archive;
 pub mod baseline;
 pub mod bench;
+mod child;
 pub mod profile;
 pub mod raw;
 pub mod sample;
 mod steering;
 pub mod top;
-mod view;
-
-pub use archive::archive;
 
 /// Finds settings of the machine that would spoil a measurement of this testbed.
 pub type Doctor = fn(&carmine_testbed::Layout, &carmine_testbed::Plan) -> Vec<carmine_doctor::Finding>;
-
-/// An error that another option would not help against.
-macro_rules! failed {
-    ($($t:tt)*) => { carmine_testbed::TestbedError::Failed(format!($($t)*)) };
-}
-pub(crate) use failed;

@@ -15,17 +15,8 @@ pub struct Measured {
     pub seconds: f64,
 }
 
-/// An end of the measured window.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Edge {
-    /// It begins now.
-    Begin,
-    /// It is over; the load still runs.
-    End,
-}
-
-/// Called at both ends of the window, on the controller's thread.
-pub type OnEdge<'a> = &'a mut dyn FnMut(Edge) -> anyhow::Result<()>;
+/// Called at both ends of the window, on the controller's thread; the load still runs.
+pub type OnEdge<'a> = &'a mut dyn FnMut() -> anyhow::Result<()>;
 
 /// Runs `spec.numjobs` jobs, one on each reactor, dealt to `cpus`; `job` is the job on its shard.
 ///
@@ -67,10 +58,10 @@ async fn phases(steering: &mut Steering<'_>, spec: &LoadSpec, edge: OnEdge<'_>) 
     steering.connect().await?;
     steering.prefill().await?;
     steering.ramp(spec.ramp_ms).await?;
-    edge(Edge::Begin)?;
+    edge()?;
     let began = Instant::now();
     steering.measure(spec).await?;
     let seconds = began.elapsed().as_secs_f64();
-    edge(Edge::End)?;
+    edge()?;
     Ok(seconds)
 }

@@ -10,8 +10,7 @@ use carmine_client::Client;
 use carmine_load::{BenchAction, BenchStatus, JobSetup, LoadSpec, Phase, Session, VerifyState};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
 use carmine_types::OsdId;
-
-use crate::view::View;
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// How often the controller looks at its jobs.
 const LOOK: Duration = Duration::from_millis(20);
@@ -23,6 +22,9 @@ const READY_LIMIT: Duration = Duration::from_secs(40);
 const PREFILL_LIMIT: Duration = Duration::from_secs(60);
 /// Time for the last answers and results, a little more than jobs wait themselves.
 const END_LIMIT: Duration = Duration::from_secs(15);
+
+/// Time that a rate is counted over.
+const RATE_OVER: Duration = Duration::from_millis(500);
 
 /// The jobs of a load.
 pub(crate) enum Jobs {
@@ -251,5 +253,64 @@ impl<'a> Steering<'a> {
             }
             self.shard.sleep(LOOK).await;
         }
+    }
+}
+
+/// The progress bar of a load; silent where there is no terminal.
+pub(crate) struct View {
+    bar: ProgressBar,
+    load: String,
+    name: &'static str,
+    /// Start and length of the running phase, if it has a length.
+    timed: Option<(Instant, u64)>,
+    /// Operations and time of the last rate.
+    last: (u64, Instant),
+    iops: f64,
+}
+
+impl View {
+    pub(crate) fn new(spec: &LoadSpec) -> View {
+        let (bar, load) = (ProgressBar::new_spinner(), spec.summary());
+        View { bar, load, name: "", timed: None, last: (0, Instant::now()), iops: 0.0 }
+    }
+
+    /// A phase of unknown length begins.
+    pub(crate) fn phase(&mut self, name: &'static str) {
+        (self.name, self.timed) = (name, None);
+        self.draw(0, 0, String::new());
+    }
+
+    /// A phase that takes `millis` begins.
+    pub(crate) fn timed(&mut self, name: &'static str, millis: u64) {
+        (self.name, self.timed) = (name, Some((Instant::now(), millis)));
+    }
+
+    /// Shows how far the jobs are.
+    pub(crate) fn show(&mut self, status: &BenchStatus) {
+        let progress = &status.progress;
+        let Some((started, millis)) = self.timed else {
+            return self.draw(progress.prefill_bytes_done, progress.prefill_bytes_total, String::new());
+        };
+        let elapsed = self.last.1.elapsed();
+        if elapsed >= RATE_OVER {
+            self.iops = progress.ops.saturating_sub(self.last.0) as f64 / elapsed.as_secs_f64();
+            self.last = (progress.ops, Instant::now());
+        }
+        self.draw(started.elapsed().as_millis() as u64, millis, format!(" {:.0} IOPS", self.iops));
+    }
+
+    /// A bar, or where all of it is done a spinner.
+    fn draw(&self, done: u64, all: u64, rate: String) {
+        let template = if done < all { "{msg} [{bar:30}] {percent} %" } else { "{spinner} {msg}" };
+        self.bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
+        self.bar.set_message(format!("{}: {}{rate}", self.load, self.name));
+        self.bar.set_length(all);
+        self.bar.set_position(done);
+        self.bar.tick();
+    }
+
+    /// Wipes the line.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
     }
 }

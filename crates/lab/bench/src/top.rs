@@ -2,7 +2,6 @@
 
 mod draw;
 mod model;
-mod sample;
 mod source;
 
 use std::io::IsTerminal;

@@ -26,7 +26,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Writes `value` as indented JSON, see [`write_whole`].
-pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     write_whole(path, json_text(value)?.as_bytes())
 }
 

@@ -36,7 +36,7 @@ mod wrap;
 pub use bounded::{Ended, end_recorded, run_bounded};
 pub use daemons::Stopped;
 pub use error::{Result, TestbedError};
-pub use files::{fresh_uuid, tail, write_whole};
+pub use files::{fresh_uuid, tail, write_json, write_whole};
 pub use folder::{Bed, FolderPlan, Ruin, refuse_used_folder, running};
 pub use layout::{Daemon, DaemonPrograms, Layout};
 pub use places::{

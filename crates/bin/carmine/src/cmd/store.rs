@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use carmine_bench::sample::device_of;
 use carmine_osd_daemon::store::{lock_slice, open_kv, places};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
@@ -19,6 +19,7 @@ use carmine_testbed::spec::DirArgs;
 use carmine_testbed::{Daemon, Testbed, running};
 use carmine_types::{OsdId, StoreKind};
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 /// Options of `carmine store`.
 #[derive(Args)]
@@ -87,22 +88,24 @@ impl Tool {
     /// Finds the store of an OSD that does not run.
     fn open(args: &WhichArgs) -> anyhow::Result<Tool> {
         let testbed: Testbed = super::testbed::open(&args.dir.dir)?;
-        let osd = OsdId(args.osd);
-        let osds = testbed.plan().osds();
-        if osd.0 >= osds {
-            return Err(Usage(format!("--osd {}: this testbed has {osds}", osd.0)).into());
+        let (osd, plan) = (OsdId(args.osd), testbed.plan());
+        if osd.0 >= plan.osds() {
+            bail!(Usage(format!("--osd {}: this testbed has {}", osd.0, plan.osds())));
         }
-        if testbed.plan().store != StoreKind::Blue {
-            let store = testbed.plan().store;
-            let why =
-                format!("the OSDs have the store {store}, which keeps nothing: there is nothing to look at");
-            return Err(Usage(why).into());
+        if plan.store != StoreKind::Blue {
+            let why = "which keeps nothing: there is nothing to look at";
+            bail!(Usage(format!("the OSDs have the store {}, {why}", plan.store)));
         }
-        if running(testbed.layout(), testbed.plan())?.contains(&Daemon::Osd(osd)) {
+        if running(testbed.layout(), plan)?.contains(&Daemon::Osd(osd)) {
             let dir = testbed.layout().dir().display();
-            return Err(Usage(format!("{osd} runs: stop it with `carmine down --dir {dir}` first")).into());
+            bail!(Usage(format!("{osd} runs: stop it with `carmine down --dir {dir}` first")));
         }
         Ok(Tool { testbed, osd, json: args.json })
+    }
+
+    /// Prints what was found or done, as JSON or as lines `NAME: VALUE`.
+    fn show(&self, value: &Value) -> anyhow::Result<()> {
+        super::print_as(self.json, value, || lines(value).iter().map(|line| format!("{line}\n")).collect())
     }
 
     /// Where its data lies, and its log may lie.
@@ -137,4 +140,14 @@ impl Tool {
     fn db(&self) -> PathBuf {
         carmine_testbed::db_place(self.testbed.layout(), self.osd)
     }
+}
+
+/// A value for people: `NAME: VALUE` of each field, with the path of one that lies deeper as its name.
+fn lines(value: &Value) -> Vec<String> {
+    let line = |(name, value): (&String, &Value)| match value {
+        Value::Object(_) => lines(value).iter().map(|line| format!("{name} {line}")).collect(),
+        Value::String(text) => vec![format!("{name}: {text}")],
+        value => vec![format!("{name}: {value}")],
+    };
+    value.as_object().into_iter().flatten().flat_map(line).collect()
 }

@@ -61,7 +61,7 @@ pub(super) fn measure(
     let load = dealt(spec, cpus.len() as u32, place.scratch);
     let poll: PollPolicy = plan.poll.parse().map_err(|e| Usage(format!("poll policy of the plan: {e}")))?;
     let (path, writable, object_bytes) = (place.path.clone(), place.scratch, spec.object_size_bytes);
-    let measured = run(&load, &cpus, raw_config(poll), cancel, &mut |_| Ok(()), move |shard, setup| {
+    let measured = run(&load, &cpus, raw_config(poll), cancel, &mut || Ok(()), move |shard, setup| {
         let path = path.clone();
         async move {
             match DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await {

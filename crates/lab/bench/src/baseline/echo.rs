@@ -43,7 +43,7 @@ pub(super) fn measure(plan: &Plan, spec: &LoadSpec, cancel: &AtomicBool) -> anyh
         let load = LoadSpec { prefill: Prefill::Never, numjobs: 1, ..spec.clone() };
         let cpus = plan.client_cpus().to_vec();
         let config = raw_config(PollPolicy::default());
-        run(&load, &cpus, config, cancel, &mut |_| Ok(()), move |shard, setup| job(shard, addr, setup))
+        run(&load, &cpus, config, cancel, &mut || Ok(()), move |shard, setup| job(shard, addr, setup))
     });
     server.stopper().stop();
     let joined = server.join();

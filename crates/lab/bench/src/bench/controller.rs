@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use carmine_client::{Client, Options};
-use carmine_load::samples::Samples;
 use carmine_load::window::{DrainWindow, Window};
 use carmine_load::{JobResult, LoadSpec, Phase, VerifyState, run_cluster_job};
 use carmine_reactor::{Config, Shard, block_on};
@@ -16,9 +15,9 @@ use carmine_testbed::write_whole;
 use carmine_types::{OsdId, counted};
 use serde_json::Value;
 
-use super::bed::{BASELINE, Reading, instrument};
-use super::setup::Setup;
-use crate::profile::{Recorded, Recording, length};
+use super::setup::{Reading, Setup, instrument};
+use super::{Outcome, Seen};
+use crate::profile::{Recording, length};
 use crate::sample::series::Recorder;
 use crate::sample::{Counters, OsdDump, QUESTIONS, add_dumps};
 use crate::steering::{Jobs, Steering, controller};
@@ -37,34 +36,11 @@ const QUIET_LOOKS: u32 = 3;
 /// After this the work is left undone, and the result says so.
 const DRAIN_LIMIT: Duration = Duration::from_secs(15);
 
-/// A load's end.
-pub(crate) struct Outcome {
-    /// The load as it was made.
-    pub(crate) spec: LoadSpec,
-    pub(crate) result: JobResult,
-    /// The window, or why there is none.
-    pub(crate) measured: anyhow::Result<Window>,
-    /// Blocks that the verify state knows.
-    pub(crate) known_blocks: u64,
-    pub(crate) seen: Seen,
-}
-
-/// Observations beside the figures.
-#[derive(Default)]
-pub(crate) struct Seen {
-    pub(crate) marks: Vec<String>,
-    /// The OSDs' background work between the prefill and the ramp.
-    pub(crate) settled: Option<DrainWindow>,
-    pub(crate) samples: Option<Samples>,
-    /// The recording of `perf`, or why there is none; `None` if nobody asked.
-    pub(crate) profiled: Option<Result<Recorded, String>>,
-}
-
 /// Runs the whole load on the calling thread's reactor.
-pub(crate) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
-    let cpu = setup.bed.plan.grid.system_cpus().to_vec().last().copied();
+pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
+    let cpu = setup.plan.grid.system_cpus().to_vec().last().copied();
     block_on(controller(cpu), async |shard: Shard| {
-        let client = Client::connect(&shard, setup.bed.mon, Options::default());
+        let client = Client::connect(&shard, setup.mon, Options::default());
         let client = client.await.context("cannot reach the testbed")?;
         let jobs = match setup.in_process() {
             Some(osd) => Jobs::far(&client, osd, &setup.spec, &setup.args.pool).await?,
@@ -72,7 +48,7 @@ pub(crate) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome>
         };
         let mut written = Instant::now();
         let on_look = Box::new(move |jobs: &Jobs| {
-            setup.bed.check_alive()?;
+            setup.check_alive()?;
             if written.elapsed() >= STATE_EVERY {
                 write_state(setup, jobs, false)?;
                 written = Instant::now();
@@ -95,8 +71,8 @@ fn near(setup: &Setup) -> anyhow::Result<Jobs> {
         arena_bytes_per_shard: ARENA_BYTES,
         ..Config::default()
     };
-    let (mon, pool) = (setup.bed.mon, setup.args.pool.clone());
-    let cpus = setup.bed.client_cpus();
+    let (mon, pool) = (setup.mon, setup.args.pool.clone());
+    let cpus = setup.client_cpus();
     Jobs::near(&setup.spec, setup.state.clone(), &cpus, config, move |shard, job| {
         let pool = pool.clone();
         async move { run_cluster_job(&shard, mon, &pool, job).await }
@@ -123,38 +99,36 @@ struct Controller<'a> {
 impl Controller<'_> {
     /// Setup, prefill, ramp and the window; returns at its end with the load still running.
     async fn phases(&mut self) -> anyhow::Result<Window> {
-        let Setup { bed, spec, args, .. } = self.setup;
+        let setup = self.setup;
         self.steering.connect().await?;
         self.steering.view.phase("idle baseline");
-        let before = bed.sampler.sample()?;
-        self.steering.shard.sleep(BASELINE).await;
-        let baseline_cores = bed.sampler.baseline_cores(&before, &bed.sampler.sample()?);
+        let idle_cores = setup.idle_cores()?;
         let served = self.read().await?.client_ops();
-        if self.setup.wants_cold() && served > 0 {
+        if setup.wants_cold() && served > 0 {
             bail!(Usage(format!(
                 "--cache cold: the OSDs have answered {} since their start; restart them (`carmine down`, `carmine up`)",
                 counted(served as usize, "operation")
             )));
         }
         self.steering.prefill().await?;
-        if self.setup.defers_work() {
+        if setup.defers_work() {
             let idle = self.read().await?;
             self.seen.settled = Some(self.drain(&idle).await?);
         }
-        let mut counters = Counters::attach(&bed.osd_pids(), args.samples.is_some());
-        self.steering.ramp(spec.ramp_ms).await?;
+        let mut counters = Counters::attach(&setup.osd_pids(), setup.args.samples.is_some());
+        self.steering.ramp(setup.spec.ramp_ms).await?;
         self.profile().await?;
-        let recorder = args.samples.as_ref().map(|_| bed.record(&bed.sampler)).transpose()?;
+        let recorder = setup.args.samples.as_ref().map(|_| setup.record(&setup.sampler)).transpose()?;
         let start = self.read().await?;
         counters.start();
-        self.steering.measure(spec).await?;
+        self.steering.measure(&setup.spec).await?;
         counters.stop();
         let end = self.read().await?;
         self.seen.samples = recorder.map(Recorder::finish).transpose()?;
         self.steering.jobs.set_phase(Phase::Stop).await?;
-        let mut window = bed.window(&bed.sampler, &start, &end, baseline_cores);
+        let mut window = setup.window(&setup.sampler, &start, &end, idle_cores);
         window.counters = counters.read();
-        if self.setup.defers_work() {
+        if setup.defers_work() {
             window.drain = Some(self.drain(&end).await?);
         }
         window.instrument = instrument(self.seen.samples.as_ref());
@@ -170,7 +144,7 @@ impl Controller<'_> {
             None => {
                 self.steering.jobs.set_phase(Phase::Ramp).await?;
                 self.steering.view.timed("profiling", length(mode).as_millis() as u64);
-                Recording::start(mode, &self.setup.bed.osd_pids())
+                Recording::start(mode, &self.setup.osd_pids())
             }
         };
         self.seen.profiled = Some(match recording {
@@ -189,20 +163,20 @@ impl Controller<'_> {
     async fn read(&mut self) -> anyhow::Result<Reading> {
         let mut osds = Vec::new();
         // A peer's OSDs know no such questions.
-        for (id, _) in self.setup.bed.osds.iter().filter(|_| self.setup.bed.peer.is_none()) {
+        for (id, _) in self.setup.osds.iter().filter(|_| self.setup.peer.is_none()) {
             osds.push(dump(&self.client, *id).await.unwrap_or_else(|error| {
                 self.seen.marks.push(format!("{id} did not tell its metrics: {error:#}"));
                 OsdDump::default()
             }));
         }
-        Ok(Reading { osds, kernel: self.setup.bed.sampler.sample()? })
+        Ok(Reading { osds, kernel: self.setup.sampler.sample()? })
     }
 
     /// Waits for work that a store puts off (RocksDB's memtables and compaction), and tells its cost since `start`: before the
     /// load, so that it pays for no earlier load; after it, so that the CPU time is charged to the operations that caused it.
     async fn drain(&mut self, start: &Reading) -> anyhow::Result<DrainWindow> {
         self.steering.view.phase("waiting for the OSDs' background work");
-        let sampler = &self.setup.bed.sampler;
+        let sampler = &self.setup.sampler;
         let began = Instant::now();
         let (mut last, mut last_ns, mut quiet) = (began, 0, 0);
         loop {
@@ -242,6 +216,7 @@ impl Controller<'_> {
             measured: joined.and(measured).and_then(|window| status.and(written).map(|()| window)),
             known_blocks,
             seen: self.seen,
+            told: None,
         })
     }
 }

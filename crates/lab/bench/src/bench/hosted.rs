@@ -4,25 +4,19 @@
 mod prefill;
 mod process;
 
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use carmine_load::hosted::{HostedFigures, Tool};
 use carmine_load::profile::ProfileMode;
-use carmine_load::report::{self, CacheState, LatencyHistograms};
 use carmine_load::window::{ProcessWindow, Window};
 use carmine_load::{ClientClocks, LoadSpec, Rw};
-use carmine_testbed::output::print;
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::bed::{BASELINE, Bed, Reading, instrument};
-use super::controller::Seen;
-use super::setup::COLD_PROFILE;
-use super::{BenchArgs, Loaded, conclude};
-use crate::Doctor;
+use super::setup::{Reading, Setup, instrument};
+use super::{Outcome, Seen, Told, room};
 use crate::profile::{Recording, length};
 use crate::sample::series::Recorder;
 use crate::sample::{Counters, Sampler};
@@ -41,52 +35,30 @@ const END_LIMIT: Duration = Duration::from_secs(300);
 /// Time for a prefill, and for a load that has so many bytes to move.
 const PREFILL_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// 0: measured without errors; 1: errors, or no measurement.
-pub(crate) fn run(args: &BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Result<ExitCode> {
-    let (bed, mut spec, marks) = Bed::open(args, doctor)?;
-    let programs = ToolPrograms::find(args.client)?;
-    print(&bed.plan.grid.render())?;
-    let neighbour = super::neighbour(&bed.plan.grid)?;
+/// Runs the whole load.
+pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
+    let (tool, mut spec) = (setup.args.client, setup.spec.clone());
+    let programs = ToolPrograms::find(tool)?;
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
-    let profile = args.profile.filter(|_| args.cache != Some(CacheState::Cold));
+    let profile = setup.args.profile.filter(|_| setup.cannot_profile().is_none());
     if let Some(mode) = profile {
         // It is taken in the ramp, so that the cost of perf is in no figure.
         spec.ramp_ms += length(mode).as_millis() as u64 + PERF_STARTS_MS;
     }
-    let run = Run { tool: args.client, spec, bed, programs, pool: &args.pool, cancel, bar, profile };
+    let run = Run { tool, spec, setup, programs, cancel, bar, profile };
     // Where some of the data is there, all of it may be.
-    let present = |enough| Ok(if prefill::has_some(&run)? { enough } else { 0 });
-    let room = run.bed.check_room(&run.spec, args, present);
-    let measured = room.and_then(|()| run.measure(args.samples.is_some()));
+    let room = room::check(setup, |enough| Ok(if prefill::has_some(&run)? { enough } else { 0 }));
+    let measured = room.and_then(|()| run.measure());
     run.bar.finish_and_clear();
-    let Outcome { figures, window, command, mut seen } = measured?;
-    if args.profile.is_some() {
-        seen.profiled.get_or_insert_with(|| Err(COLD_PROFILE.to_owned()));
-    }
-    let mut context = run.bed.context(&run.spec, args);
-    context.client_cpus = Some(run.bed.client_cpus().len() as u32);
-    context.marks.splice(0..0, marks);
-    context.marks.extend(window_mark(&figures, &window));
-    let mut report = report::report(&run.spec, &figures.result, &window, context);
-    let latency = figures.latency.map(|latency| {
-        report.latency_histogram = LatencyHistograms::default();
-        format!("latency   mean {:.1} us, max {:.1} us\n", latency.mean_ns / 1e3, latency.max_ns / 1e3)
-    });
-    let good = figures.result.errors == 0 && figures.result.ops() > 0;
-    let jobs = figures.jobs(&run.spec);
-    let (version, tool) = (run.programs.version, run.tool);
-    let loaded = Loaded { bed: run.bed, neighbour, spec: run.spec, result: figures.result, report, seen };
-    conclude(args, loaded, latency, |value| {
-        value["fio version"] = json!(figures.version);
-        value["jobs"] = jobs;
-        value["carmine"]["client"] = json!({ "tool": tool, "version": version, "command": command });
-    })?;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    measured
 }
 
 /// Fails with what to install if programs of `tool` are missing.
-pub(super) fn require(tool: Tool) -> anyhow::Result<()> {
+///
+/// # Errors
+/// A program is missing.
+pub fn require_tool(tool: Tool) -> anyhow::Result<()> {
     ToolPrograms::find(tool).map(drop)
 }
 
@@ -108,35 +80,26 @@ fn hottest(processes: &[ProcessWindow], wall_ns: u64) -> ClientClocks {
 /// A load by a hosted tool.
 struct Run<'a> {
     tool: Tool,
+    /// With a ramp that is long enough for the profile.
     spec: LoadSpec,
-    bed: Bed,
+    setup: &'a Setup,
     programs: ToolPrograms,
-    pool: &'a str,
     cancel: &'a AtomicBool,
     bar: ProgressBar,
     /// A flamegraph is wanted, and there is a ramp in which it can be taken.
     profile: Option<ProfileMode>,
 }
 
-/// The result of a load.
-struct Outcome {
-    figures: HostedFigures,
-    window: Window,
-    /// The tool's command line.
-    command: Vec<String>,
-    seen: Seen,
-}
-
 impl Run<'_> {
     /// Prefill, ramp and window.
-    fn measure(&self, with_samples: bool) -> anyhow::Result<Outcome> {
+    fn measure(&self) -> anyhow::Result<Outcome> {
         self.say(&format!("prefilling with {}", self.tool));
         prefill::run(self)?;
-        let before = self.bed.sampler.sample()?;
-        std::thread::sleep(BASELINE);
-        let baseline_cores = self.bed.sampler.baseline_cores(&before, &self.bed.sampler.sample()?);
-        let mut counters = Counters::attach(&self.bed.osd_pids(), with_samples);
-        let mut seen = Seen::default();
+        let idle_cores = self.setup.idle_cores()?;
+        let with_samples = self.setup.args.samples.is_some();
+        let mut counters = Counters::attach(&self.setup.osd_pids(), with_samples);
+        let cannot_profile = self.setup.cannot_profile().map(|why| Err(why.to_owned()));
+        let mut seen = Seen { profiled: cannot_profile, ..Seen::default() };
         if self.tool == Tool::RadosBench && self.spec.ramp_ms > 0 {
             // It cannot leave a part of its run out: the ramp is a run of its own.
             self.say("ramp");
@@ -144,7 +107,7 @@ impl Run<'_> {
             self.wait_for_begin(&mut clients)?;
             let recording = self.profile();
             self.wait_for_end(&mut clients, END_LIMIT)?;
-            seen.profiled = recording.map(|recording| recording?.finish());
+            seen.profiled = recording.map(|recording| recording?.finish()).or(seen.profiled);
         }
         let mut clients = Clients::load(self, self.spec.runtime_ms)?;
         self.say(&format!("{} connects", self.tool));
@@ -154,11 +117,11 @@ impl Run<'_> {
             let recording = self.profile();
             begun += Duration::from_millis(self.spec.ramp_ms);
             self.run_until(&mut clients, begun)?;
-            seen.profiled = recording.map(|recording| recording?.finish());
+            seen.profiled = recording.map(|recording| recording?.finish()).or(seen.profiled);
         }
         self.say("measuring");
-        let sampler = self.bed.sampler.with_tools(clients.pids());
-        let recorder = with_samples.then(|| self.bed.record(&sampler)).transpose()?;
+        let sampler = self.setup.sampler.with_tools(clients.pids());
+        let recorder = with_samples.then(|| self.setup.record(&sampler)).transpose()?;
         let begin = self.read(&sampler)?;
         counters.start();
         let end = self.window_end(&mut clients, &sampler, begun)?;
@@ -167,15 +130,30 @@ impl Run<'_> {
         self.say(&format!("{} ends", self.tool));
         self.wait_for_end(&mut clients, END_LIMIT)?;
         let mut figures = clients.figures()?;
-        let mut window = self.bed.window(&sampler, &begin, &end, baseline_cores);
+        let mut window = self.setup.window(&sampler, &begin, &end, idle_cores);
         window.counters = counters.read();
         window.instrument = instrument(seen.samples.as_ref());
         figures.result.client = hottest(&sampler.tools(&begin.kernel, &end.kernel), window.wall_ns);
-        Ok(Outcome { figures, window, command: std::mem::take(&mut clients.command), seen })
+        seen.marks.extend(window_mark(&figures, &window));
+        let (version, command) = (&self.programs.version, &clients.command);
+        let told = Told {
+            latency: figures.latency,
+            jobs: figures.jobs(&self.spec),
+            version: figures.version,
+            client: json!({ "tool": self.tool, "version": version, "command": command }),
+        };
+        Ok(Outcome {
+            spec: self.spec.clone(),
+            result: figures.result,
+            measured: Ok(window),
+            known_blocks: 0,
+            seen,
+            told: Some(told),
+        })
     }
 
     fn profile(&self) -> Option<Result<Recording, String>> {
-        self.profile.map(|mode| Recording::start(mode, &self.bed.osd_pids()))
+        self.profile.map(|mode| Recording::start(mode, &self.setup.osd_pids()))
     }
 
     fn say(&self, what: &str) {
@@ -184,7 +162,7 @@ impl Run<'_> {
 
     /// The OSDs' clocks first and then the kernel's, at both ends of the window alike.
     fn read(&self, sampler: &Sampler) -> anyhow::Result<Reading> {
-        Ok(Reading { osds: self.bed.dumps(), kernel: sampler.sample()? })
+        Ok(Reading { osds: self.setup.dumps(), kernel: sampler.sample()? })
     }
 
     /// Reads at the window's end; one that the tool ends by itself, for there is nothing more to read, ends there.
@@ -227,7 +205,7 @@ impl Run<'_> {
         if self.cancel.load(Ordering::Relaxed) {
             bail!("interrupted");
         }
-        self.bed.check_alive()
+        self.setup.check_alive()
     }
 
     /// Waits until the load has begun; returns when that was.

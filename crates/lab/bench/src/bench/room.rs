@@ -1,49 +1,54 @@
 //! Whether the stores can hold what a load will write: a full OSD lets writes wait, and the load with them.
 
-use std::net::SocketAddr;
-
 use anyhow::Context;
 use carmine_client::{Client, Options};
 use carmine_load::hosted::Tool;
 use carmine_load::{LoadSpec, Prefill, Rw, object_name, show_bytes};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::{Layout, Plan, Space, status};
+use carmine_testbed::{Space, status};
 use carmine_types::counted;
+
+use super::setup::Setup;
 
 /// Part of a store that Ceph's clients may fill, where nobody tells it.
 const FULL_RATIO: f64 = 0.95;
 
 /// Room in all OSDs together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Room {
+struct Room {
     total_bytes: u64,
     used_bytes: u64,
     full_ratio: f64,
     replicas: u64,
 }
 
+/// Fails if the data of a load does not fit into the OSDs. `present` counts bytes of it that are there already, up to a number.
+pub(super) fn check(setup: &Setup, present: impl FnOnce(u64) -> anyhow::Result<u64>) -> anyhow::Result<()> {
+    let Some(room) = Room::look(setup)? else { return Ok(()) };
+    let all = written_bytes(&setup.spec, setup.args.client);
+    // An OSD loads those objects that it leads.
+    let bytes = if setup.args.in_process { all / u64::from(setup.plan.osds().max(1)) } else { all };
+    room.check(&setup.spec, bytes, present)
+}
+
 impl Room {
     /// Asks the OSDs of a testbed; `None` if one of them does not tell. Of a peer only the size is known.
-    pub(super) fn look(
-        layout: &Layout,
-        plan: &Plan,
-        is_peer: bool,
-        pool: &str,
-    ) -> anyhow::Result<Option<Room>> {
+    fn look(setup: &Setup) -> anyhow::Result<Option<Room>> {
+        let plan = &setup.plan;
         // How many copies another pool has is not known here; one, at least.
-        let replicas = if pool == plan.pool.name { u64::from(plan.pool.size) } else { 1 };
-        if is_peer {
-            let total_bytes = plan.capacity_bytes()?;
-            return Ok(Some(Room { total_bytes, used_bytes: 0, full_ratio: FULL_RATIO, replicas }));
+        let replicas = if setup.args.pool == plan.pool.name { u64::from(plan.pool.size) } else { 1 };
+        let room = Room { total_bytes: 0, used_bytes: 0, full_ratio: FULL_RATIO, replicas };
+        if setup.peer.is_some() {
+            return Ok(Some(Room { total_bytes: plan.capacity_bytes()?, ..room }));
         }
-        let status = status(layout)?;
+        let status = status(&setup.layout)?;
         let spaces: Option<Vec<Space>> = status.osds.iter().map(|osd| osd.space).collect();
         Ok(spaces.map(|spaces| Room {
             total_bytes: spaces.iter().map(|space| space.total_bytes).sum(),
             used_bytes: spaces.iter().map(|space| space.used_bytes).sum(),
             full_ratio: status.full_ratio.map_or(FULL_RATIO, f64::from),
-            replicas,
+            ..room
         }))
     }
 
@@ -52,7 +57,7 @@ impl Room {
     ///
     /// # Errors
     /// They need more room than there is; both figures, and what can be done.
-    pub(super) fn check(
+    fn check(
         &self,
         spec: &LoadSpec,
         bytes: u64,
@@ -96,7 +101,7 @@ impl Room {
 
 /// Bytes of the data set that will be written, those that are there already included. What `rados bench` writes depends on
 /// its speed, so nothing is known of that.
-pub(super) fn written_bytes(spec: &LoadSpec, tool: Tool) -> u64 {
+fn written_bytes(spec: &LoadSpec, tool: Tool) -> u64 {
     let all = spec.objects() * spec.object_size_bytes;
     let prefilled = match spec.prefill {
         Prefill::Never => false,
@@ -113,18 +118,14 @@ pub(super) fn written_bytes(spec: &LoadSpec, tool: Tool) -> u64 {
 }
 
 /// Bytes of the load's own objects that are there, counted up to `enough`.
-pub(super) fn present_bytes(
-    mon: SocketAddr,
-    pool: &str,
-    spec: &LoadSpec,
-    enough: u64,
-) -> anyhow::Result<u64> {
+pub(super) fn present_bytes(setup: &Setup, enough: u64) -> anyhow::Result<u64> {
+    let spec = &setup.spec;
     let config =
         Config { name: "room".into(), poll: PollPolicy::Sleep, alien_threads: 0, ..Config::default() };
     block_on(config, async |shard: Shard| {
-        let client =
-            Client::connect(&shard, mon, Options::default()).await.context("cannot reach the testbed")?;
-        let pool = client.wait_pool(pool).await?;
+        let client = Client::connect(&shard, setup.mon, Options::default()).await;
+        let client = client.context("cannot reach the testbed")?;
+        let pool = client.wait_pool(&setup.args.pool).await?;
         let mut there = 0;
         for object in 0..u32::try_from(spec.objects()).unwrap_or(u32::MAX) {
             match pool.stat(object_name(spec, object)).await {

@@ -1,31 +1,38 @@
-//! Everything that is decided before a load of our own generator starts.
+//! A load that can start: everything that is decided before it, and the running cluster that it loads, a testbed or a peer.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
+use carmine_doctor::{Finding, Options, examine};
 use carmine_load::baseline::Baseline;
-use carmine_load::report::{CacheState, Context as ReportContext};
-use carmine_load::{LoadSpec, Prefill, Rw, VerifyState};
-use carmine_testbed::Plan;
+use carmine_load::drive::StoreFacts;
+use carmine_load::hosted::{self, Tool};
+use carmine_load::report::{CacheState, Context as ReportContext, Setting};
+use carmine_load::samples::Samples;
+use carmine_load::window::{InstrumentWindow, Window};
+use carmine_load::{LoadSpec, Prefill, Route, Rw, VerifyState};
 use carmine_testbed::TestbedError::Usage;
-use carmine_types::{OsdId, StoreKind};
-use serde_json::json;
+use carmine_testbed::peer::{self, PeerPlan};
+use carmine_testbed::process::ProcessId;
+use carmine_testbed::{Daemon, Layout, Plan, ask_osd, mon_addr, require_plan};
+use carmine_topology::Grid;
+use carmine_types::{FlushMode, OsdId, StoreKind, counted};
+use serde_json::{Value, json};
 
 use super::args::BenchArgs;
-use super::bed::Bed;
-use super::controller::Seen;
-use super::room::present_bytes;
+use super::{Seen, room};
 use crate::Doctor;
+use crate::sample::series::Recorder;
+use crate::sample::{OsdDump, QUESTIONS, Sampler, Snapshot, WatchedOsd, add_dumps, device_of, host_report};
 
+/// Time that the machine's idle baseline is measured for.
+const BASELINE: Duration = Duration::from_millis(400);
 /// Length of the window with more load, and of the load before it.
 const CONFIRM_MS: u64 = 3_000;
 const CONFIRM_RAMP_MS: u64 = 500;
-
-/// Why there is no profile of cold caches.
-pub(super) const COLD_PROFILE: &str =
-    "--cache cold: it is taken under load before the window, which would warm the caches";
-
 /// `--cache cached` without `--ramp` loads for this long before the window.
 const CACHED_RAMP_MS: u64 = 5_000;
 /// Most rounds of overwriting: a typing error would take days.
@@ -33,29 +40,116 @@ const AGE_MAX: f64 = 1000.0;
 
 /// A load that can start.
 #[derive(Clone)]
-pub(crate) struct Setup {
+pub(super) struct Setup {
     pub(super) args: BenchArgs,
     pub(super) spec: LoadSpec,
-    pub(super) bed: Bed,
     pub(super) state: Option<VerifyState>,
+    /// The tool's differences.
+    marks: Vec<String>,
+    pub(super) layout: Layout,
+    /// Of a peer: the testbed that has its CPUs, pool and devices, and keeps its data; an OSD's cores stand for reactors.
+    pub(super) plan: Plan,
+    /// `None`: a testbed.
+    pub(super) peer: Option<PeerPlan>,
+    pub(super) mon: SocketAddr,
+    pub(super) osds: Vec<(OsdId, ProcessId)>,
+    pub(super) sampler: Sampler,
+    /// The drives under the OSDs' stores; none for stores in memory, and for a peer.
+    stores: Vec<StoreFacts>,
+    /// Settings of the machine that the figures depend on.
+    doctor: Vec<Finding>,
+    baseline: Option<Baseline>,
+}
+
+/// One reading.
+pub(super) struct Reading {
+    pub(super) osds: Vec<OsdDump>,
+    pub(super) kernel: Snapshot,
+}
+
+impl Reading {
+    /// Client operations that the OSDs have answered since their start.
+    pub(super) fn client_ops(&self) -> u64 {
+        let shards = self.osds.iter().filter_map(|osd| osd.metrics["shards"].as_array()).flatten();
+        shards.filter_map(|shard| shard["osd"]["ops"].as_u64()).sum()
+    }
 }
 
 impl Setup {
-    pub(crate) fn prepare(args: BenchArgs, doctor: Doctor) -> anyhow::Result<Setup> {
-        let (bed, mut spec, _) = Bed::open(&args, doctor)?;
-        bed.check_room(&spec, &args, |enough| {
-            if args.in_process || args.cache == Some(CacheState::Cold) {
-                // Which objects these are is not known, or the look for them would warm the caches: all may be there.
-                return Ok(enough);
-            }
-            present_bytes(bed.mon, &args.pool, &spec, enough)
-        })?;
-        let osds = bed.plan.osds();
-        if args.in_process && args.osd >= osds {
-            bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, osds - 1)));
+    /// Checks the load, and looks at the cluster that is to be loaded, all of whose processes must run.
+    pub(super) fn prepare(args: BenchArgs, doctor: Doctor) -> anyhow::Result<Setup> {
+        let mut spec = args.spec();
+        cache_conditions(&mut spec, args.cache)?;
+        check(&args, &spec)?;
+        let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
+        let layout = Layout::new(&args.dir.dir)?;
+        let peer = peer::load_plan(&layout)?;
+        let plan = peer.as_ref().map_or_else(|| require_plan(&layout), |peer| Ok(peer.plan.clone()))?;
+        if peer.is_some() && args.in_process {
+            bail!(Usage("--in-process: a peer's OSDs do not load themselves; leave it out".into()));
         }
+        if args.in_process && args.osd >= plan.osds() {
+            bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, plan.osds() - 1)));
+        }
+        // A stock client has one connection for each OSD, and a stock OSD takes no other.
+        if peer.is_some() || args.client != Tool::Carmine {
+            spec.route = Route::Single;
+        }
+        fill_and_age(&mut spec, &plan, args.fill, args.age)?;
+        let marks = check(&args, &spec)?;
+        let dir = layout.dir().display();
+        let start = if peer.is_some() { "carmine peer up" } else { "carmine up" };
+        let alive = |daemon: Daemon| -> anyhow::Result<ProcessId> {
+            ProcessId::running(&layout, daemon)?.with_context(|| {
+                format!("{daemon} of the testbed in {dir} does not run; start it with `{start} --dir {dir}`")
+            })
+        };
+        let mon_pid = alive(Daemon::Mon)?.pid.unsigned_abs();
+        let mon =
+            mon_addr(&layout).with_context(|| format!("the monitor of {dir} has not told its address"))?;
+        let osds = (0..plan.osds()).map(OsdId).map(|id| Ok((id, alive(Daemon::Osd(id))?)));
+        let osds = osds.collect::<anyhow::Result<Vec<_>>>()?;
+        let (stores, doctor) = match &peer {
+            None => (stores(&layout, &plan)?, doctor(&layout, &plan)),
+            Some(peer) => {
+                let (reactor_cpus, client_cpus) = (peer.grid.allocated_cpus(), peer.client_cpus());
+                (Vec::new(), examine(&Options { reactor_cpus, client_cpus, ..Options::default() }))
+            }
+        };
+        let processes = osds.iter().zip(&plan.grid.osds).map(|((id, process), row)| WatchedOsd {
+            id: id.0,
+            pid: process.pid.unsigned_abs(),
+            alien_cpus: if row.aliens.own { 0 } else { row.aliens.cpus.len() as u32 },
+        });
+        let devices = watched(&layout, &plan, &stores);
+        let sampler = Sampler::new(processes.collect(), Some(mon_pid), devices);
         let state = load_state(&mut spec, &args)?;
-        Ok(Setup { args, spec, bed, state })
+        let setup = Setup {
+            args,
+            spec,
+            state,
+            marks,
+            layout,
+            plan,
+            peer,
+            mon,
+            osds,
+            sampler,
+            stores,
+            doctor,
+            baseline,
+        };
+        if setup.args.client == Tool::Carmine {
+            // Which objects an OSD has is not known, or the look for them would warm the caches: all may be there.
+            let unknown = setup.args.in_process || setup.wants_cold();
+            room::check(
+                &setup,
+                |enough| {
+                    if unknown { Ok(enough) } else { room::present_bytes(&setup, enough) }
+                },
+            )?;
+        }
+        Ok(setup)
     }
 
     /// The OSD that is loaded from within.
@@ -66,8 +160,8 @@ impl Setup {
     /// Why there can be no load before the window, in which a profile is taken.
     pub(super) fn cannot_profile(&self) -> Option<&'static str> {
         if self.wants_cold() {
-            Some(COLD_PROFILE)
-        } else if self.spec.ends_by_itself() {
+            Some("--cache cold: it is taken under load before the window, which would warm the caches")
+        } else if self.spec.ends_by_itself() && self.args.client == Tool::Carmine {
             Some("--io-size: it is taken under load before the window, which would be more than these bytes")
         } else {
             None
@@ -76,7 +170,7 @@ impl Setup {
 
     /// The same load for a moment, with twice the threads, or inside an OSD, which has as many as it has reactors, with twice
     /// the depth. Second: the name and value of the doubled option.
-    pub(crate) fn with_more_load(&self) -> (Setup, String) {
+    pub(super) fn with_more_load(&self) -> (Setup, String) {
         let mut more = self.clone();
         let spec = &mut more.spec;
         let (name, number) = match self.args.in_process {
@@ -94,7 +188,7 @@ impl Setup {
 
     /// The store has work that it does later: its metadata is compacted.
     pub(super) fn defers_work(&self) -> bool {
-        self.bed.peer.is_none() && self.bed.plan.store == StoreKind::Blue && !self.spec.verify_only
+        self.peer.is_none() && self.plan.store == StoreKind::Blue && !self.spec.verify_only
     }
 
     /// The OSDs' caches are to be empty: they must have served nothing yet.
@@ -102,18 +196,174 @@ impl Setup {
         self.args.cache == Some(CacheState::Cold)
     }
 
-    /// The part of the report that this knows.
-    pub(crate) fn context(&self, seen: &Seen) -> ReportContext {
-        let mut context = self.bed.context(&self.spec, &self.args);
-        context.marks.splice(0..0, seen.marks.iter().cloned());
-        context.setting.conditions["background_work_before"] = json!(seen.settled);
-        context
+    /// CPUs of the generator.
+    pub(super) fn client_cpus(&self) -> Vec<usize> {
+        self.plan.grid.client_cpus().to_vec()
     }
+
+    /// The OSDs' processes.
+    pub(super) fn osd_pids(&self) -> Vec<u32> {
+        self.osds.iter().map(|(_, process)| process.pid.unsigned_abs()).collect()
+    }
+
+    /// Fails if an OSD has died.
+    pub(super) fn check_alive(&self) -> anyhow::Result<()> {
+        if let Some((id, pid)) = self.osds.iter().find(|(_, process)| !process.alive()) {
+            bail!("{id} (pid {}) died under the load; see its log", pid.pid);
+        }
+        Ok(())
+    }
+
+    /// Starts to sample what `sampler` looks at.
+    pub(super) fn record(&self, sampler: &Sampler) -> anyhow::Result<Recorder> {
+        let grid = &self.plan.grid;
+        let client_cpus = grid.client_cpus().union(&grid.neighbour).to_vec();
+        Recorder::start(sampler.clone(), grid.allocated_cpus().to_vec(), &client_cpus)
+    }
+
+    /// Cores that are busy with other things: what the machine does without the load.
+    pub(super) fn idle_cores(&self) -> anyhow::Result<f64> {
+        let before = self.sampler.sample()?;
+        std::thread::sleep(BASELINE);
+        Ok(self.sampler.baseline_cores(&before, &self.sampler.sample()?))
+    }
+
+    /// The OSDs' answers. One that does not answer has told nothing; a peer's know no such questions.
+    pub(super) fn dumps(&self) -> Vec<OsdDump> {
+        let ask = |id: OsdId, question: &str| -> Option<Value> {
+            serde_json::from_str(&ask_osd(&self.layout, id, question).ok()?).ok()
+        };
+        let one = |id: OsdId| {
+            let [metrics, status] = QUESTIONS;
+            Some(OsdDump::new([ask(id, metrics)?, ask(id, status)?]))
+        };
+        if self.peer.is_some() {
+            return Vec::new();
+        }
+        self.osds.iter().map(|(id, _)| one(*id).unwrap_or_default()).collect()
+    }
+
+    /// The window between two readings, the kernel's of which `sampler` has made.
+    pub(super) fn window(
+        &self,
+        sampler: &Sampler,
+        start: &Reading,
+        end: &Reading,
+        idle_cores: f64,
+    ) -> Window {
+        let mut window = sampler.window(&start.kernel, &end.kernel, idle_cores);
+        add_dumps(&mut window, &start.osds, &end.osds);
+        window
+    }
+
+    /// The part of the report that this knows.
+    pub(super) fn context(&self, spec: &LoadSpec, seen: &Seen) -> ReportContext {
+        let mut marks = [&self.marks[..], &seen.marks].concat();
+        let (threads, cpus) = (spec.numjobs as usize, self.client_cpus().len());
+        if !self.args.in_process && threads > cpus {
+            let (threads, cpus) = (counted(threads, "generator thread"), counted(cpus, "client CPU"));
+            marks.push(format!("{threads} share {cpus}"));
+        }
+        let plan = self.peer.as_ref().map_or_else(|| serde_json::to_value(&self.plan), serde_json::to_value);
+        let mut plan = plan.unwrap_or_default();
+        plan.as_object_mut().map(|map| map.remove("grid"));
+        // A peer's devices are all its data's.
+        let (drives, allocated_cores, (flush_mode, flush_forced)) = match &self.peer {
+            Some(peer) => {
+                let flush = (FlushMode::Flush.to_string(), false);
+                (self.sampler.devices().len(), peer.grid.allocated_cpus().len() as f64, flush)
+            }
+            None => {
+                let drives = self.stores.iter().filter_map(|store| store.data.drive.node.as_ref());
+                let flush = StoreFacts::flush_of(&self.stores);
+                (drives.collect::<BTreeSet<_>>().len(), self.plan.allocated_cores(), flush)
+            }
+        };
+        let grid = self.grid();
+        let setting = Setting {
+            plan,
+            shared: grid.shared,
+            grid: serde_json::to_value(&grid).unwrap_or_default(),
+            host: host_report(),
+            in_process: self.args.in_process,
+            flush_mode,
+            flush_forced,
+            stores: self.stores.clone(),
+            doctor: serde_json::to_value(&self.doctor).unwrap_or_default(),
+            cache_state: self.args.cache,
+            baseline: self.baseline.clone(),
+            conditions: json!({
+                "prefill": spec.prefill, "ramp_ms": spec.ramp_ms, "background_work_before": seen.settled,
+            }),
+            more_load: None,
+        };
+        let client_cpus = (self.args.client != Tool::Carmine).then_some(cpus as u32);
+        let drives = (drives > 0).then_some(drives as u32);
+        ReportContext {
+            setting,
+            allocated_cores,
+            client_cpus,
+            size: self.plan.pool.size.into(),
+            drives,
+            marks,
+        }
+    }
+
+    /// The CPUs of OSDs and clients under this load.
+    pub(super) fn grid(&self) -> Grid {
+        let grid = self.plan.grid.clone();
+        if self.args.in_process { grid.without_clients() } else { grid }
+    }
+
+    /// `carmine.peer` of a result; `null` for a testbed.
+    pub(super) fn about_json(&self) -> anyhow::Result<Value> {
+        let about = self.peer.as_ref().map(peer::about).transpose()?;
+        Ok(serde_json::to_value(about)?)
+    }
+}
+
+/// Fails if this is no load, or none that the tool can make. Returns remarks on what the tool does differently.
+fn check(args: &BenchArgs, spec: &LoadSpec) -> anyhow::Result<Vec<String>> {
+    let checked = spec.check().and_then(|()| hosted::check(args.client, spec));
+    let marks = checked.map_err(|e| Usage(e.to_string()))?;
+    for (option, given) in [("--in-process", args.in_process), ("--confirm", args.confirm)] {
+        if given && args.client != Tool::Carmine {
+            bail!(Usage(format!("{option}: only --client carmine can do that, {} cannot", args.client)));
+        }
+    }
+    Ok(marks)
+}
+
+/// The cost of these samples.
+pub(super) fn instrument(samples: Option<&Samples>) -> Option<InstrumentWindow> {
+    let instrument = &samples?.instrument;
+    Some(InstrumentWindow { cores: instrument.cores, apart: !instrument.cpus.is_empty() })
+}
+
+/// The drives under the stores, as the OSDs tell them; none for stores in memory.
+fn stores(layout: &Layout, plan: &Plan) -> anyhow::Result<Vec<StoreFacts>> {
+    let ask = |osd: OsdId| -> anyhow::Result<Option<StoreFacts>> {
+        let answer = ask_osd(layout, osd, r#"{"prefix":"dump_store"}"#)?;
+        serde_json::from_str(&answer).with_context(|| format!("{osd} does not say what its store lies on"))
+    };
+    (0..plan.osds()).map(OsdId).filter_map(|osd| ask(osd).transpose()).collect()
+}
+
+/// Block devices to watch, as the kernel's statistics name them: those of all parts of the stores; of stores in memory and of
+/// others', what the OSDs' folders and the named devices lie on.
+fn watched(layout: &Layout, plan: &Plan, stores: &[StoreFacts]) -> Vec<String> {
+    let names: BTreeSet<String> = if stores.is_empty() {
+        let folders = (0..plan.osds()).map(|id| layout.osd_dir(OsdId(id)));
+        plan.devices.iter().cloned().chain(folders).filter_map(|path| device_of(&path)).collect()
+    } else {
+        stores.iter().flat_map(StoreFacts::nodes).map(str::to_owned).collect()
+    };
+    names.into_iter().collect()
 }
 
 /// Makes `spec` cover the part of the pool's capacity that `--fill` names, and write as many times as `--age` says what it
 /// covers: the stores of a comparison are equally full and equally worn.
-pub(super) fn fill_and_age(
+fn fill_and_age(
     spec: &mut LoadSpec,
     plan: &Plan,
     fill_percent: Option<u8>,
@@ -134,7 +384,7 @@ pub(super) fn fill_and_age(
 }
 
 /// Changes the load as a cache state asks for it.
-pub(super) fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::Result<()> {
+fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::Result<()> {
     match cache {
         Some(CacheState::Cold) if spec.prefill == Prefill::Always || spec.ramp_ms > 0 => {
             bail!(Usage("--cache cold: --prefill always and --ramp would warm the caches; leave them out".into()))
@@ -149,7 +399,7 @@ pub(super) fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -
     Ok(())
 }
 
-pub(super) fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
+fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
     let text = std::fs::read_to_string(path).map_err(|e| {
         Usage(format!("--baseline {}: {e}; `carmine baseline --json FILE` makes it", path.display()))
     })?;

@@ -2,6 +2,7 @@
 //! neighbour feels.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -36,17 +37,14 @@ impl Burst {
     /// Opens the files of threads that are new.
     pub(super) fn find_threads(&mut self) {
         for pid in &self.pids {
-            let Ok(tasks) = std::fs::read_dir(self.proc.join(pid.to_string()).join("task")) else { continue };
-            for task in tasks.flatten() {
-                let Some(tid) = task.file_name().to_str().and_then(|t| t.parse::<u32>().ok()) else {
-                    continue;
-                };
-                if self.threads.contains_key(&tid) {
-                    continue;
-                }
-                if let Ok(file) = File::open(task.path().join("schedstat")) {
+            let tasks = std::fs::read_dir(self.proc.join(format!("{pid}/task")));
+            for task in tasks.into_iter().flatten().flatten() {
+                let tid = task.file_name().to_str().and_then(|tid| tid.parse().ok());
+                if let Some(Entry::Vacant(place)) = tid.map(|tid| self.threads.entry(tid))
+                    && let Ok(file) = File::open(task.path().join("schedstat"))
+                {
                     let run_ns = run_ns(&file).unwrap_or(0);
-                    self.threads.insert(tid, (file, run_ns));
+                    place.insert((file, run_ns));
                 }
             }
         }

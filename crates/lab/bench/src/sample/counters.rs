@@ -1,29 +1,34 @@
 //! Cycles and instructions of the OSDs by `perf stat`, where the processor's counters can be had: most virtual machines
 //! have none, and then there are no figures. Facts: perf-stat(1), "CSV FORMAT" and `--control`.
 
-use std::io::{Read, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use carmine_load::window::CounterWindow;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::child::Owned;
+
 /// Time for `perf` to do as it is told; it does so at once, or never.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// The events that are counted.
 const EVENTS: &str = "cycles,instructions";
 
-/// The processor's counters over a window, or nothing where there are none.
+/// The processor's counters over a window, or nothing where there are none: a `perf stat`, and a message for each word that it has
+/// obeyed.
 #[derive(Debug)]
-pub struct Counters(Option<Perf>);
+pub struct Counters(Option<(Owned, Receiver<()>)>);
 
 impl Counters {
     /// Attaches to all threads of these processes, and counts nothing yet. Nothing is attached unless it is `wanted`: what counts
     /// costs a little at each switch of threads, too.
     pub fn attach(pids: &[u32], wanted: bool) -> Counters {
-        Counters(wanted.then(|| Perf::attach(pids)).flatten())
+        let mut counters = Counters(wanted.then(|| start(pids)).flatten());
+        counters.stop();
+        counters
     }
 
     /// The window begins.
@@ -38,71 +43,37 @@ impl Counters {
 
     /// The counts; `None` if nothing was counted.
     pub fn read(self) -> Option<CounterWindow> {
-        self.0.and_then(Perf::read)
+        let (mut perf, _) = self.0?;
+        kill_process(Pid::from_child(&perf.0), Signal::INT).ok()?;
+        let mut text = String::new();
+        perf.0.stderr.take()?.read_to_string(&mut text).ok()?;
+        parse(&text)
     }
 
     /// Counters that do not follow a command are dropped: their figures would be of another window.
     fn tell(&mut self, word: &str) {
-        if self.0.as_mut().is_some_and(|perf| !perf.tell(word)) {
-            self.0 = None;
-        }
-    }
-}
-
-/// A `perf stat` that is attached to processes. Dropped, it is ended.
-#[derive(Debug)]
-struct Perf {
-    perf: Child,
-    /// A byte for each word that `perf` has obeyed; closed when it has ended.
-    obeyed: Receiver<()>,
-}
-
-impl Perf {
-    /// `None` if there is no `perf`, or it may not.
-    fn attach(pids: &[u32]) -> Option<Perf> {
-        let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-        let mut command = Command::new("perf");
-        command.args(["stat", "--field-separator", ",", "--event", EVENTS, "--pid", &pids.join(",")]);
-        // Words come in by 0, their acknowledgements go out by 1; figures go to 2 when it ends.
-        command.args(["--delay", "-1", "--control", "fd:0,1"]).env("LC_ALL", "C").process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut perf = command.spawn().ok()?;
-        let mut acks = perf.stdout.take()?;
-        let (obey, obeyed) = channel();
-        std::thread::spawn(move || {
-            let mut bytes = [0_u8; 64];
-            while let Ok(n @ 1..) = acks.read(&mut bytes) {
-                // Each is "ack\n", with a zero byte behind it.
-                let words = bytes[..n].iter().filter(|byte| **byte == b'\n').count();
-                if (0..words).any(|_| obey.send(()).is_err()) {
-                    return;
-                }
-            }
+        self.0.take_if(|(perf, obeyed)| {
+            let stdin = perf.0.stdin.as_mut();
+            let told = stdin.is_some_and(|stdin| writeln!(stdin, "{word}").is_ok());
+            !told || obeyed.recv_timeout(ANSWER_LIMIT).is_err()
         });
-        let mut counters = Perf { perf, obeyed };
-        counters.tell("disable").then_some(counters)
-    }
-
-    fn read(mut self) -> Option<CounterWindow> {
-        let pid = Pid::from_raw(self.perf.id() as i32)?;
-        kill_process(pid, Signal::INT).ok()?;
-        let mut text = String::new();
-        self.perf.stderr.take()?.read_to_string(&mut text).ok()?;
-        parse(&text)
-    }
-
-    fn tell(&mut self, word: &str) -> bool {
-        let Some(stdin) = &mut self.perf.stdin else { return false };
-        writeln!(stdin, "{word}").is_ok() && self.obeyed.recv_timeout(ANSWER_LIMIT).is_ok()
     }
 }
 
-impl Drop for Perf {
-    fn drop(&mut self) {
-        // One that has ended keeps its number until it has been waited for.
-        let _ = self.perf.kill();
-        let _ = self.perf.wait();
-    }
+/// Starts `perf stat`; `None` if there is none.
+fn start(pids: &[u32]) -> Option<(Owned, Receiver<()>)> {
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    let mut command = Command::new("perf");
+    command.args(["stat", "--field-separator", ",", "--event", EVENTS, "--pid", &pids.join(",")]);
+    // Words come in by 0, their acknowledgements go out by 1; figures go to 2 when it ends.
+    command.args(["--delay", "-1", "--control", "fd:0,1"]).env("LC_ALL", "C").process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut perf = Owned(command.spawn().ok()?);
+    // Each is "ack\n", with a zero byte behind it.
+    let acks = BufReader::new(perf.0.stdout.take()?).split(b'\n').map_while(Result::ok);
+    let (obey, obeyed) = channel();
+    std::thread::spawn(move || acks.map_while(|_| obey.send(()).ok()).for_each(drop));
+    Some((perf, obeyed))
 }
 
 /// Lines `VALUE,UNIT,EVENT,…`. A processor with two kinds of cores has a line for each kind; `:u` is user mode only.

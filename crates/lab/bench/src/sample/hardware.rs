@@ -7,18 +7,18 @@ use super::proc::text;
 
 /// The counter of energy among the sensors, of which only the growth means something.
 pub(super) const JOULES: &str = "joules";
+/// The clock rate of the OSDs' CPUs.
+const MHZ: &str = "mhz";
+/// Drivers of processors' temperatures.
+const PROCESSORS: [&str; 4] = ["coretemp", "k10temp", "zenpower", "cpu_thermal"];
 
-/// The files of this machine's sensors; found once.
-#[derive(Debug, Default)]
+/// Files whose numbers make one value: its name, the unit of the numbers, and how the value is made of them.
+type Sensor = (String, Vec<PathBuf>, f64, fn(&[f64]) -> f64);
+
+/// This machine's sensors; found once.
+#[derive(Debug)]
 pub(super) struct Hardware {
-    /// Files of kHz, one for each CPU of the OSDs.
-    clocks: Vec<PathBuf>,
-    /// Files of millidegrees of processors.
-    temperatures: Vec<PathBuf>,
-    /// The same of NVMe drives, by controller.
-    nvme: Vec<(String, PathBuf)>,
-    /// Files of microjoules, one for each processor package.
-    energy: Vec<PathBuf>,
+    sensors: Vec<Sensor>,
     cpuinfo: PathBuf,
     cpus: Vec<usize>,
 }
@@ -30,61 +30,57 @@ fn entries(folder: PathBuf) -> Vec<PathBuf> {
     paths
 }
 
-/// The numbers in these files, in units of `unit`; those that cannot be read are left out.
-fn numbers(paths: &[PathBuf], unit: f64) -> impl Iterator<Item = f64> {
-    paths.iter().filter_map(move |path| Some(text(path).trim().parse::<f64>().ok()? / unit))
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::MIN, f64::max)
 }
 
 impl Hardware {
     /// `cpus`: those of the OSDs, whose clock rate matters.
     pub(super) fn find(proc: &Path, sys: &Path, cpus: &[usize]) -> Hardware {
-        let clock = |cpu: &usize| sys.join(format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"));
-        let name = |folder: &Path| text(&folder.join("name")).trim().to_owned();
-        let mut found = Hardware {
-            clocks: cpus.iter().map(clock).filter(|path| path.exists()).collect(),
-            cpuinfo: proc.join("cpuinfo"),
-            cpus: cpus.to_vec(),
-            ..Hardware::default()
+        let class = |name: &str, is: fn(&str) -> bool, file: &str| -> Vec<PathBuf> {
+            let folders = entries(sys.join("class").join(name)).into_iter();
+            folders.filter(|dir| is(text(&dir.join("name")).trim())).map(|dir| dir.join(file)).collect()
         };
-        let processors = ["coretemp", "k10temp", "zenpower", "cpu_thermal"];
-        let sensors = entries(sys.join("class/hwmon")).into_iter();
-        let sensors = sensors.filter(|folder| processors.contains(&name(folder).as_str()));
-        found.temperatures =
-            sensors.map(|folder| folder.join("temp1_input")).filter(|path| path.exists()).collect();
+        let clock = |cpu: &usize| sys.join(format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"));
+        let temperatures = class("hwmon", |name| PROCESSORS.contains(&name), "temp1_input");
+        let energy = class("powercap", |name| name.starts_with("package"), "energy_uj");
+        let mut sensors: Vec<Sensor> = vec![
+            (MHZ.to_owned(), cpus.iter().map(clock).collect(), 1e3, mean),
+            ("temperature_c".to_owned(), temperatures, 1e3, largest),
+            (JOULES.to_owned(), energy, 1e6, |joules| joules.iter().sum()),
+        ];
         for folder in entries(sys.join("class/nvme")) {
             // hwmonN of the controller: the composite temperature of its SMART log.
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let below = entries(folder.clone()).into_iter().chain(entries(folder.join("hwmon")));
             let input = below.map(|path| path.join("temp1_input")).find(|path| path.exists());
-            found.nvme.extend(input.map(|path| (name, path)));
+            sensors.push((format!("nvme_{name}_temperature_c"), input.into_iter().collect(), 1e3, largest));
         }
-        let packages = entries(sys.join("class/powercap")).into_iter();
-        found.energy = packages
-            .filter(|folder| name(folder).starts_with("package"))
-            .map(|folder| folder.join("energy_uj"))
-            .collect();
-        found
+        Hardware { sensors, cpuinfo: proc.join("cpuinfo"), cpus: cpus.to_vec() }
     }
 
     /// The sensors' values now: `mhz` (mean of the OSDs' CPUs), `temperature_c` (hottest processor), `nvme_NAME_temperature_c`,
-    /// and [`JOULES`] of all packages since some moment.
+    /// and [`JOULES`] of all packages since some moment. What cannot be read is left out.
     pub(super) fn read(&self) -> BTreeMap<String, f64> {
-        let (mhz, energy) = (self.mhz(), numbers(&self.energy, 1e6).reduce(|sum, joules| sum + joules));
-        let mean = (!mhz.is_empty()).then(|| mhz.iter().sum::<f64>() / mhz.len() as f64);
-        let hottest = numbers(&self.temperatures, 1e3).reduce(f64::max);
-        let fixed = [("mhz", mean), ("temperature_c", hottest), (JOULES, energy)];
-        let fixed = fixed.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        let drives = self.nvme.iter().filter_map(|(name, path)| {
-            let celsius = numbers(std::slice::from_ref(path), 1e3).next()?;
-            Some((format!("nvme_{name}_temperature_c"), celsius))
-        });
-        fixed.chain(drives).collect()
+        let number = |path: &PathBuf| text(path).trim().parse::<f64>().ok();
+        let value = |(name, files, unit, of): &Sensor| {
+            let numbers: Vec<f64> = files.iter().filter_map(number).map(|n| n / unit).collect();
+            (!numbers.is_empty()).then(|| (name.clone(), of(&numbers)))
+        };
+        let mut values: BTreeMap<String, f64> = self.sensors.iter().filter_map(value).collect();
+        let told: Vec<f64> = if values.contains_key(MHZ) { Vec::new() } else { self.cpuinfo_mhz() };
+        if !told.is_empty() {
+            values.insert(MHZ.to_owned(), mean(&told));
+        }
+        values
     }
 
-    fn mhz(&self) -> Vec<f64> {
-        if !self.clocks.is_empty() {
-            return numbers(&self.clocks, 1e3).collect();
-        }
+    /// Clock rates where the machine has no files of them.
+    fn cpuinfo_mhz(&self) -> Vec<f64> {
         let text = text(&self.cpuinfo);
         let lines = text.lines().filter(|line| line.starts_with("cpu MHz"));
         let all: Vec<f64> = lines.filter_map(|line| line.rsplit(':').next()?.trim().parse().ok()).collect();

@@ -13,12 +13,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::ensure;
 use carmine_load::window::{DeviceWindow, MachineWindow, OsdWindow, ProcessWindow, Window};
-use carmine_testbed::Result;
 use carmine_testbed::drive::part_at;
 use serde_json::{Value, json};
 
-use crate::failed;
 use proc::{Device, IDLE, Process, STEAL, TICK_NS, Ticks, field, text};
 
 pub use counters::Counters;
@@ -77,18 +76,14 @@ impl Sampler {
     ///
     /// # Errors
     /// When an OSD or the generator is gone: its window would be wrong.
-    pub fn sample(&self) -> Result<Snapshot> {
+    pub fn sample(&self) -> anyhow::Result<Snapshot> {
         let snapshot = self.look();
         let pids = self.osds.iter().map(|osd| (format!("osd.{}", osd.id), osd.pid));
         let pids = pids.chain(self.tool_pids.iter().map(|pid| ("the generator".to_owned(), *pid)));
         for ((name, pid), process) in pids.zip(snapshot.osds.iter().chain(&snapshot.tools)) {
-            if process.threads.is_empty() {
-                return Err(failed!("{name} is gone (pid {pid})"));
-            }
+            ensure!(!process.threads.is_empty(), "{name} is gone (pid {pid})");
         }
-        if snapshot.cpus.is_empty() {
-            return Err(failed!("/proc/stat has no lines of CPUs"));
-        }
+        ensure!(!snapshot.cpus.is_empty(), "/proc/stat has no lines of CPUs");
         Ok(snapshot)
     }
 

@@ -6,18 +6,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, anyhow};
 use carmine_load::samples::{CpuSamples, Instrument, Samples, ThreadSamples};
 use carmine_load::window::DeviceWindow;
 use carmine_testbed::process::restrict_to;
-use carmine_testbed::{Result, TestbedError};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::burst::Burst;
 use super::hardware::{Hardware, JOULES};
 use super::proc::{Process, Thread, Ticks, text};
-use super::smart::{Logs, Smart};
+use super::smart::Smart;
 use super::{Sampler, Snapshot};
-use crate::failed;
 
 /// Name of the sampler's thread.
 const SAMPLER: &str = "sampler";
@@ -39,21 +38,17 @@ impl Recorder {
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn start(sampler: Sampler, osd_cpus: Vec<usize>, client_cpus: &[usize]) -> Result<Recorder> {
+    pub fn start(sampler: Sampler, osd_cpus: Vec<usize>, client_cpus: &[usize]) -> anyhow::Result<Recorder> {
         let (stop, stopped) = channel();
         let (ready, is_ready) = channel();
         let client_cpus = client_cpus.to_vec();
-        let thread = std::thread::Builder::new()
-            .name(SAMPLER.into())
-            .spawn(move || {
-                let cpus = keep_off(&osd_cpus, &client_cpus);
-                let sampling = Sampling::begin(sampler, &osd_cpus, cpus);
-                // The other end waits for it, or is gone.
-                let _ = ready.send(());
-                sampling.run(&stopped)
-            })
-            .map_err(TestbedError::io("start the sampler's thread for", Path::new("--samples")))?;
-        is_ready.recv().map_err(|_| failed!("the sampler ended before its first reading"))?;
+        let sample = move || {
+            let cpus = keep_off(&osd_cpus, &client_cpus);
+            record(&sampler, &osd_cpus, cpus, &ready, &stopped)
+        };
+        let thread = std::thread::Builder::new().name(SAMPLER.into()).spawn(sample);
+        let thread = thread.context("cannot start the sampler's thread for --samples")?;
+        is_ready.recv().context("the sampler ended before its first reading")?;
         Ok(Recorder { stop, thread })
     }
 
@@ -61,10 +56,10 @@ impl Recorder {
     ///
     /// # Errors
     /// When the sampler panicked.
-    pub fn finish(self) -> Result<Samples> {
+    pub fn finish(self) -> anyhow::Result<Samples> {
         // A sampler that ended early is noticed by the join.
         let _ = self.stop.send(());
-        self.thread.join().map_err(|_| failed!("the sampler's thread panicked"))
+        self.thread.join().map_err(|_| anyhow!("the sampler's thread panicked"))
     }
 }
 
@@ -79,22 +74,8 @@ fn keep_off(osd_cpus: &[usize], client_cpus: &[usize]) -> Vec<usize> {
     if restrict_to(&cpus).is_ok() { cpus } else { Vec::new() }
 }
 
-/// The sampler's state.
-struct Sampling {
-    sampler: Sampler,
-    hardware: Hardware,
-    burst: Burst,
-    samples: Samples,
-    smart: Smart,
-    /// Of the drives, before the first reading.
-    smart_before: Logs,
-    first: Reading,
-    /// The sample before; `None`: the first reading.
-    last: Option<Reading>,
-    own_ns: u64,
-}
-
 /// Counters and sensors at one moment.
+#[derive(Clone)]
 struct Reading {
     counters: Snapshot,
     sensors: BTreeMap<String, f64>,
@@ -158,61 +139,50 @@ fn threads_since(now: &[Process], old: &[Process]) -> Vec<Thread> {
     now.iter().zip(old).flat_map(|(now, old)| now.threads_since(old).into_values()).collect()
 }
 
-impl Sampling {
-    fn begin(sampler: Sampler, osd_cpus: &[usize], cpus: Vec<usize>) -> Sampling {
-        let hardware = Hardware::find(&sampler.root, Path::new("/sys"), osd_cpus);
-        let mut burst = Burst::new(&sampler.root, sampler.osds.iter().map(|osd| osd.pid).collect());
-        let samples = Samples {
-            interval_ms: INTERVAL.as_millis() as u64,
-            instrument: Instrument { cores: 0.0, cpus },
-            ..Samples::default()
-        };
-        // Programs that read drives are started outside of the window, on these CPUs.
-        let smart = Smart::find(&sampler.devices);
-        let smart_before = smart.read();
+/// Samples until the window ends; tells `ready` when it begins.
+fn record(
+    sampler: &Sampler,
+    osd_cpus: &[usize],
+    cpus: Vec<usize>,
+    ready: &Sender<()>,
+    stopped: &Receiver<()>,
+) -> Samples {
+    let hardware = Hardware::find(&sampler.root, Path::new("/sys"), osd_cpus);
+    let mut burst = Burst::new(&sampler.root, sampler.osds.iter().map(|osd| osd.pid).collect());
+    let mut samples = Samples { interval_ms: INTERVAL.as_millis() as u64, ..Samples::default() };
+    // Programs that read drives are started outside of the window, on these CPUs.
+    let smart = Smart::find(&sampler.devices);
+    let smart_before = smart.read();
+    burst.sample();
+    let first = Reading::of(sampler, &hardware);
+    let own_before_ns = own_ns();
+    // The other end waits for it, or is gone.
+    let _ = ready.send(());
+    let mut last = first.clone();
+    let (mut next_burst, mut next_sample) = (first.counters.at + BURST, first.counters.at + INTERVAL);
+    while wait_until(next_burst, stopped) {
         burst.sample();
-        let first = Reading::of(&sampler, &hardware);
-        let own_ns = own_ns();
-        Sampling { sampler, hardware, burst, samples, smart, smart_before, first, last: None, own_ns }
-    }
-
-    fn run(mut self, stopped: &Receiver<()>) -> Samples {
-        let began = self.first.counters.at;
-        let (mut next_burst, mut next_sample) = (began + BURST, began + INTERVAL);
-        while wait_until(next_burst, stopped) {
-            self.burst.sample();
-            // A window that could not be kept is left out, not made up for in a rush.
-            next_burst = (next_burst + BURST).max(Instant::now());
-            if Instant::now() >= next_sample {
-                next_sample += INTERVAL;
-                self.burst.find_threads();
-                self.sample();
-            }
+        // A window that could not be kept is left out, not made up for in a rush.
+        next_burst = (next_burst + BURST).max(Instant::now());
+        if Instant::now() >= next_sample {
+            next_sample += INTERVAL;
+            burst.find_threads();
+            let now = Reading::of(sampler, &hardware);
+            samples.push(now.seconds_since(&first) * 1e3, now.since(&last));
+            push_cpus(&mut samples.cpus, &last.counters.cpus, &now.counters.cpus);
+            last = now;
         }
-        self.end()
     }
-
-    fn sample(&mut self) {
-        let now = Reading::of(&self.sampler, &self.hardware);
-        let before = self.last.as_ref().unwrap_or(&self.first);
-        self.samples.push(now.seconds_since(&self.first) * 1e3, now.since(before));
-        push_cpus(&mut self.samples.cpus, &before.counters.cpus, &now.counters.cpus);
-        self.last = Some(now);
-    }
-
-    fn end(mut self) -> Samples {
-        let end = Reading::of(&self.sampler, &self.hardware);
-        let both = end.counters.osds.iter().zip(&self.first.counters.osds);
-        self.samples.threads = (self.sampler.osds.iter().zip(both))
-            .flat_map(|(osd, (now, before))| samples_of(osd.id, now.threads_since(before)))
-            .collect();
-        self.samples.cores_used_10ms = self.burst.cores_used();
-        let own_ns = own_ns().saturating_sub(self.own_ns);
-        self.samples.instrument.cores = own_ns as f64 / 1e9 / end.seconds_since(&self.first);
-        let smart_after = self.smart.read();
-        self.samples.nvme = self.smart.samples(self.smart_before, smart_after);
-        self.samples
-    }
+    let end = Reading::of(sampler, &hardware);
+    let both = end.counters.osds.iter().zip(&first.counters.osds);
+    let osds = sampler.osds.iter().zip(both);
+    samples.threads =
+        osds.flat_map(|(osd, (now, before))| samples_of(osd.id, now.threads_since(before))).collect();
+    samples.cores_used_10ms = burst.cores_used();
+    let own_s = own_ns().saturating_sub(own_before_ns) as f64 / 1e9;
+    samples.instrument = Instrument { cores: own_s / end.seconds_since(&first), cpus };
+    samples.nvme = smart.samples(smart_before, smart.read());
+    samples
 }
 
 /// The threads of one OSD over the whole window.

@@ -4,20 +4,20 @@
 //! The log is page 02h, "SMART / Health Information". Facts: NVM Express Base Specification 2.0, figure 207; smartctl(8) and
 //! nvme-smart-log(1) for the names that each prints.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _, read_to_string};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use carmine_load::samples::{NvmeSamples, SmartLog};
 use carmine_testbed::drive::part_at;
 use serde_json::Value;
 
+use crate::child::read_within;
+
 /// Time for all drives together: each answers within some milliseconds, or not at all.
 const LIMIT: Duration = Duration::from_secs(3);
-const POLL: Duration = Duration::from_millis(2);
 /// No tool says more than this of one drive.
 const OUTPUT_MAX: u64 = 64 << 10;
 /// Bits, of which no difference can be made.
@@ -41,7 +41,7 @@ const FIELDS: [(&str, [&str; 2]); 10] = [
 /// A program that prints a drive's log as JSON.
 #[derive(Clone, Debug)]
 struct Tool {
-    program: Cow<'static, str>,
+    program: &'static str,
     /// Before the device.
     args: &'static [&'static str],
     /// Where the log is in the JSON.
@@ -54,7 +54,7 @@ struct Tool {
 
 const TOOLS: [Tool; 2] = [
     Tool {
-        program: Cow::Borrowed("smartctl"),
+        program: "smartctl",
         args: &["--json", "-A"],
         log: "/nvme_smart_health_information_log",
         names: 0,
@@ -62,7 +62,7 @@ const TOOLS: [Tool; 2] = [
     },
     // It prints kelvin, as the log page has them.
     Tool {
-        program: Cow::Borrowed("nvme"),
+        program: "nvme",
         args: &["smart-log", "--output-format=json"],
         log: "",
         names: 1,
@@ -127,21 +127,18 @@ fn read_drive(tools: &[Tool], device: &Path, end: Instant) -> Result<SmartLog, S
 
 impl Tool {
     fn run(&self, device: &Path, end: Instant) -> Result<SmartLog, String> {
-        let mut command = Command::new(&*self.program);
-        command.args(self.args).arg(device).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = match command.spawn() {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Err("is not installed".into()),
-            other => other.map_err(|e| e.to_string())?,
-        };
-        if !wait(&mut child, end) {
-            return Err(format!("did not end within {} s", LIMIT.as_secs()));
-        }
-        let mut text = Vec::new();
-        let out = child.stdout.take().ok_or("has no output")?;
-        out.take(OUTPUT_MAX).read_to_end(&mut text).map_err(|e| e.to_string())?;
+        let left = end.saturating_duration_since(Instant::now());
+        let read = |out: std::process::ChildStdout| read_to_string(out.take(OUTPUT_MAX));
+        let said = read_within(Command::new(self.program).args(self.args).arg(device), left, read);
+        let said = said.map_err(|e| match e.kind() {
+            ErrorKind::NotFound => "is not installed".to_owned(),
+            _ => e.to_string(),
+        })?;
+        let said = said.ok_or_else(|| format!("did not end within {} s", LIMIT.as_secs()))?;
         // Not by its exit code: bits of smartctl's speak of a drive that fails, whose log is worth the more.
-        let said: Value = serde_json::from_slice(&text).map_err(|_| "what it says is no JSON".to_owned())?;
-        self.decode(&said).ok_or_else(|| "it shows no NVMe health log".to_owned())
+        let said: Option<Value> = said.ok().and_then(|text| serde_json::from_str(&text).ok());
+        self.decode(&said.ok_or("what it says is no JSON")?)
+            .ok_or_else(|| "it shows no NVMe health log".into())
     }
 
     /// The known fields of its JSON; `None` if there is no NVMe log in it.
@@ -152,21 +149,6 @@ impl Tool {
             Some(((*ours).to_owned(), number(log.get(theirs[self.names]))? - zero))
         });
         Some(known.collect::<SmartLog>()).filter(|log| !log.is_empty())
-    }
-}
-
-/// True if it ended in time. One that did not is killed; a drive that hangs may keep it from dying, so nobody waits for that.
-fn wait(child: &mut Child, end: Instant) -> bool {
-    loop {
-        match child.try_wait() {
-            Ok(Some(_)) => return true,
-            Ok(None) if Instant::now() < end => std::thread::sleep(POLL),
-            _ => {
-                let _ = child.kill();
-                let _ = child.try_wait();
-                return false;
-            }
-        }
     }
 }
 
@@ -200,7 +182,7 @@ mod tests {
         let program = folder.join(name);
         std::fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Tool { program: program.to_str().unwrap().to_owned().into(), ..TOOLS[0].clone() }
+        Tool { program: program.to_str().unwrap().to_owned().leak(), ..TOOLS[0].clone() }
     }
 
     fn soon() -> Instant {
@@ -213,7 +195,7 @@ mod tests {
         let json = r#"{"nvme_smart_health_information_log":{"media_errors":3,"percentage_used":7}}"#;
         let body = format!("[ \"$1 $2 $3\" = '--json -A /dev/nvme0n1' ] && echo '{json}'; exit 8");
         let good = script(dir.path(), "good", &body);
-        let absent = Tool { program: "/nowhere/absent".into(), ..TOOLS[1].clone() };
+        let absent = Tool { program: "/nowhere/absent", ..TOOLS[1].clone() };
         let read = |tools: &[Tool]| read_drive(tools, Path::new("/dev/nvme0n1"), soon());
         let want = SmartLog::from([("media_errors".to_owned(), 3), ("percentage_used".to_owned(), 7)]);
         assert_eq!(read(&[absent.clone(), good]), Ok(want));
@@ -237,10 +219,11 @@ mod tests {
                 "no NVMe",
             ),
             ("empty", r#"echo '{"nvme_smart_health_information_log":{}}'"#, "no NVMe"),
-            ("endless", "exec yes", "did not end"),
+            ("endless", "exec yes", "no JSON"),
+            ("hanging", "exec sleep 60", "did not end"),
         ] {
             let tool = script(dir.path(), name, body);
-            let end = Instant::now() + Duration::from_millis(if name == "endless" { 300 } else { 20_000 });
+            let end = Instant::now() + Duration::from_millis(if name == "hanging" { 300 } else { 20_000 });
             let why = tool.run(Path::new("/dev/nvme0n1"), end).unwrap_err();
             assert!(why.contains(part), "{name}: {why}");
         }

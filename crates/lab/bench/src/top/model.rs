@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use carmine_topology::Grid;
 use serde::Serialize;
 
-use super::sample::{OsdSample, Sample};
+use super::source::{OsdSample, Sample};
 use crate::sample::proc::IDLE;
 
 /// Everything of one second.

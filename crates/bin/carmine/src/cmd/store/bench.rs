@@ -10,22 +10,21 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use carmine_bench::archive::write_json;
-use carmine_bench::raw::{self, Edge};
+use carmine_bench::raw;
 use carmine_bench::sample::host_report;
 use carmine_daemon::signals;
 use carmine_load::{Geometry, LoadSpec, Rw, parse_bytes, parse_millis, run_job};
 use carmine_reactor::{Config, Group, PollPolicy, Shard, ShardId};
 use carmine_store::{Store, StoreShared};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::TuningWish;
 use carmine_testbed::output::print;
+use carmine_testbed::{TuningWish, write_json};
 use carmine_topology::CpuList;
 use carmine_types::StoreKind;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use bare::{Bare, Compactor, Parts};
+use bare::{Bare, Parts};
 use figures::{Board, Cost, own_sampler};
 use target::{StoreTarget, owner};
 
@@ -157,10 +156,8 @@ pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
     let windows: &[bool] = if args.compaction.is_some() { &[false, true, true, false] } else { &[false] };
     for (spec, compacting) in specs.iter().flat_map(|spec| windows.iter().map(move |window| (spec, *window)))
     {
-        let compactor = if compacting { bare.compactor()? } else { None };
-        let measured = measure(args, &bare, spec, &cancel);
-        compactor.map_or(Ok(()), Compactor::end)?;
-        let cost = measured?;
+        let load = || measure(args, &bare, spec, &cancel);
+        let cost = if compacting { bare.while_compacting(load)? } else { load()? };
         print(&format!("{}\n", cost.text(spec, compacting)))?;
         rows.push(cost.json(spec, compacting));
     }
@@ -178,7 +175,7 @@ fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicB
     let board = Arc::new(Board::new(spec.numjobs));
     let sampler = own_sampler();
     let mut readings = Vec::new();
-    let mut on_edge = |_: Edge| {
+    let mut on_edge = || {
         readings.push((board.sum(), sampler.sample()?));
         Ok(())
     };

@@ -10,8 +10,7 @@ use carmine_testbed::output::print;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Tool, WhichArgs};
-use crate::cmd::print_as;
+use super::{Tool, WhichArgs, lines};
 
 /// 0: both labels are good and equal; 1: not so.
 pub(super) fn show_label(args: &WhichArgs) -> anyhow::Result<ExitCode> {
@@ -24,24 +23,11 @@ pub(super) fn show_label(args: &WhichArgs) -> anyhow::Result<ExitCode> {
     let has_wal = labels.any().is_ok_and(|label| label.wal_bytes().is_some());
     let wal = places.wal.first().filter(|_| has_wal).map(|place| place.path.clone());
     let log = wal.unwrap_or_else(|| path.clone());
-    let shown = json!({
+    tool.show(&json!({
         "path": path, "drive": Tool::drive(&path), "db": db, "db_drive": Tool::drive(&db),
         "wal": log, "wal_drive": Tool::drive(&log), "dedicated_wal": has_wal,
         "label": label_json(&labels.first), "copy": label_json(&labels.copy),
-    });
-    print_as(tool.json, &shown, || {
-        format!(
-            "{} on {}\n  label: {}\n  copy:  {}\n  db:    {} on {}\n  wal:   {} on {}\n",
-            path.display(),
-            Tool::drive(&path),
-            label_text(&labels.first),
-            label_text(&labels.copy),
-            db.display(),
-            Tool::drive(&db),
-            log.display(),
-            Tool::drive(&log),
-        )
-    })?;
+    }))?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -52,16 +38,6 @@ fn label_json(label: &Result<Label, StoreError>) -> Value {
             "generation": format!("{:016x}", label.generation), "wal_size": label.wal_bytes(),
         }),
         Err(error) => json!({ "error": error.to_string() }),
-    }
-}
-
-fn label_text(label: &Result<Label, StoreError>) -> String {
-    match label {
-        Ok(label) => format!(
-            "{} of cluster {}, {} bytes, generation {:016x}",
-            label.osd, label.fsid, label.size_bytes, label.generation
-        ),
-        Err(error) => error.to_string(),
     }
 }
 
@@ -76,31 +52,13 @@ pub(super) fn df(args: &WhichArgs) -> anyhow::Result<ExitCode> {
     })?;
     let (block, db) = (tool.places().block.path, tool.db());
     let log = wal.as_ref().unwrap_or(&block);
-    let db_bytes = folder_bytes(&db);
-    let shown = json!({
+    tool.show(&json!({
         "osd": tool.osd.0,
         "block": { "path": block, "drive": Tool::drive(&block),
             "total": space.total, "used": space.used, "available": space.free },
-        "db": { "path": db, "drive": Tool::drive(&db), "used": db_bytes },
+        "db": { "path": db, "drive": Tool::drive(&db), "used": folder_bytes(&db) },
         "wal": { "path": log, "drive": Tool::drive(log), "dedicated": wal.is_some(), "total": log_bytes },
-    });
-    print_as(tool.json, &shown, || {
-        format!(
-            "{}: {} bytes, {} used ({:.1} %), {} available; {} on {}\ndb: {db_bytes} bytes used; {} on {}\n\
-             wal: {log_bytes} bytes; {} on {}\n",
-            tool.osd,
-            space.total,
-            space.used,
-            100.0 * space.used as f64 / space.total.max(1) as f64,
-            space.free,
-            block.display(),
-            Tool::drive(&block),
-            db.display(),
-            Tool::drive(&db),
-            log.display(),
-            Tool::drive(log),
-        )
-    })?;
+    }))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,7 +77,8 @@ pub(super) fn dump(args: &WhichArgs) -> anyhow::Result<ExitCode> {
     let (mut damaged, mut printed) = (0u64, Ok(()));
     blue::dump(&*kv, &mut |item| {
         damaged += u64::from(matches!(item, Dumped::Damaged(_)));
-        let line = if tool.json { item_json(&item).to_string() } else { item_text(&item) };
+        let item = item_json(&item);
+        let line = if tool.json { item.to_string() } else { lines(&item).join(", ") };
         if printed.is_ok() {
             printed = print(&(line + "\n"));
         }
@@ -136,22 +95,6 @@ fn item_json(item: &Dumped) -> Value {
             "extents": extents.iter().map(|e| json!([e.offset, e.device_offset, e.len])).collect::<Vec<_>>(),
         }),
         Dumped::Damaged(error) => json!({ "damaged": error.to_string() }),
-    }
-}
-
-fn item_text(item: &Dumped) -> String {
-    match item {
-        Dumped::Pg { pg, log_entries } => format!("pg {pg}: {log_entries} log entries"),
-        Dumped::Object { oid, meta, extents } => {
-            let places = extents.iter().map(|e| format!(" {}~{}@{}", e.offset, e.len, e.device_offset));
-            format!(
-                "object {oid}: {} bytes, version {},{}",
-                meta.size,
-                meta.version,
-                places.collect::<String>()
-            )
-        }
-        Dumped::Damaged(error) => format!("damaged: {error}"),
     }
 }
 
@@ -186,25 +129,10 @@ pub(super) fn fsck(args: &FsckArgs) -> anyhow::Result<ExitCode> {
         };
         Ok((repaired, report))
     })?;
-    let shown = json!({
+    tool.show(&json!({
         "objects": report.objects, "blocks": report.blocks, "extents": report.extents,
         "blocks_read": report.blocks_read, "log_entries": report.log_entries,
         "repaired": repaired, "error_count": report.error_count, "errors": report.errors,
-    });
-    print_as(tool.json, &shown, || report_text(&repaired, &report))?;
+    }))?;
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn report_text(repaired: &[String], report: &FsckReport) -> String {
-    let mut text: String = repaired.iter().map(|line| format!("repaired: {line}\n")).collect();
-    text.extend(report.errors.iter().map(|line| format!("error: {line}\n")));
-    text.push_str(&format!(
-        "{} objects, {} blocks in {} extents ({} read), {} log entries\n",
-        report.objects, report.blocks, report.extents, report.blocks_read, report.log_entries
-    ));
-    text.push_str(&match report.error_count {
-        0 => "fsck success\n".to_owned(),
-        errors => format!("fsck found {errors} error(s)\n"),
-    });
-    text
 }

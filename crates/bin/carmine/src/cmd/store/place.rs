@@ -12,24 +12,16 @@ use clap::Args;
 use serde_json::{Map, json};
 
 use super::{Tool, WhichArgs};
-use crate::cmd::print_as;
 
 /// Uses devices and files whole that have grown.
 pub(super) fn grow(args: &WhichArgs) -> anyhow::Result<ExitCode> {
     let tool = Tool::open(args)?;
     let kv = tool.kv()?;
     let expanded = tool.on_reactor(async |shard| Ok(expand(&shard, tool.places(), kv).await?))?;
-    let parts = [("block", Some(expanded.block)), ("wal", expanded.wal)];
-    let parts = parts.into_iter().filter_map(|(part, bytes)| bytes.map(|(from, to)| (part, from, to)));
-    let parts: Vec<_> = parts.collect();
-    let sizes = |(part, from, to): &(&str, u64, u64)| ((*part).to_owned(), json!({ "from": from, "to": to }));
-    print_as(tool.json, &parts.iter().map(sizes).collect::<Map<_, _>>(), || {
-        let line = |(part, from, to): &(&str, u64, u64)| match from == to {
-            true => format!("{part}: {from} bytes, nothing to expand\n"),
-            false => format!("{part}: expanded from {from} to {to} bytes\n"),
-        };
-        parts.iter().map(line).collect()
-    })?;
+    let grown = |(from, to): (u64, u64)| json!({ "from": from, "to": to });
+    let mut parts = Map::from_iter([("block".to_owned(), grown(expanded.block))]);
+    parts.extend(expanded.wal.map(|bytes| ("wal".to_owned(), grown(bytes))));
+    tool.show(&parts.into())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -48,15 +40,10 @@ pub(super) fn migrate_database(args: &MigrateDbArgs) -> anyhow::Result<ExitCode>
     // Opened and closed: so it is known to be whole, and that no process has it.
     drop(tool.kv()?);
     let moved = migrate_db(tool.testbed.layout(), tool.osd, &std::path::absolute(&args.to)?)?;
-    let drive = Tool::drive(&moved.to);
-    let shown = json!({
-        "from": moved.from, "to": moved.to, "drive": drive, "files": moved.files, "bytes": moved.bytes,
-    });
-    print_as(tool.json, &shown, || {
-        let (from, to) = (moved.from.display(), moved.to.display());
-        let (files, bytes) = (moved.files, moved.bytes);
-        format!("{files} files, {bytes} bytes: from {from} (removed) to {to} on {drive}\n")
-    })?;
+    tool.show(&json!({
+        "from": moved.from, "to": moved.to, "drive": Tool::drive(&moved.to),
+        "files": moved.files, "bytes": moved.bytes,
+    }))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -148,10 +135,7 @@ fn move_wal(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Resu
     let block = tool.places().block.path;
     let path = |place: Option<Place>| place.map_or_else(|| block.clone(), |place| place.path);
     let (from, to) = (path(moved.from), path(moved.to));
-    let (drive, bytes) = (Tool::drive(&to), moved.log_bytes);
-    print_as(tool.json, &json!({ "from": from, "to": to, "drive": drive, "bytes": bytes }), || {
-        format!("the log, {bytes} bytes: from {} to {} on {drive}\n", from.display(), to.display())
-    })?;
+    tool.show(&json!({ "from": from, "to": to, "drive": Tool::drive(&to), "bytes": moved.log_bytes }))?;
     Ok(ExitCode::SUCCESS)
 }
 

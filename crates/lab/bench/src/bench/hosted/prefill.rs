@@ -1,5 +1,6 @@
 //! The data that a tool's load needs before it: objects, or an image that is written through.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -22,7 +23,7 @@ pub(super) fn run(run: &Run<'_>) -> anyhow::Result<()> {
     let mut clients = Clients::prefill(run)?;
     run.wait_for_end(&mut clients, PREFILL_LIMIT).context("the prefill failed")?;
     for image in images(run) {
-        succeed(rbd(run, &["image-meta", "set", &image, FILLED, "yes"])?, "rbd image-meta set")?;
+        rbd(run, &["image-meta", "set", &image, FILLED, "yes"])?;
     }
     Ok(())
 }
@@ -40,10 +41,8 @@ fn is_wanted(run: &Run<'_>) -> anyhow::Result<bool> {
 fn is_there(run: &Run<'_>) -> anyhow::Result<bool> {
     match run.tool {
         Tool::FioRbd => {
-            let filled =
-                |image: &String| Ok(rbd(run, &["image-meta", "get", image, FILLED])?.status.success());
-            let all: Vec<bool> = images(run).iter().map(filled).collect::<anyhow::Result<_>>()?;
-            Ok(!all.contains(&false))
+            let filled = |image: &String| succeeds(run, &["image-meta", "get", image, FILLED]);
+            Ok(!images(run).iter().map(filled).collect::<anyhow::Result<Vec<_>>>()?.contains(&false))
         }
         Tool::RadosBench => {
             // The last thing that a run writes is a record of itself.
@@ -62,11 +61,8 @@ fn is_there(run: &Run<'_>) -> anyhow::Result<bool> {
 pub(super) fn has_some(run: &Run<'_>) -> anyhow::Result<bool> {
     match run.tool {
         Tool::FioRbd => {
-            let made: Vec<bool> = images(run)
-                .iter()
-                .map(|image| Ok(rbd(run, &["info", image])?.status.success()))
-                .collect::<anyhow::Result<_>>()?;
-            Ok(made.contains(&true))
+            let made = |image: &String| succeeds(run, &["info", image]);
+            Ok(images(run).iter().map(made).collect::<anyhow::Result<Vec<_>>>()?.contains(&true))
         }
         Tool::FioRados => Ok(stat(run, &fio::object(&run.spec, 0))?.is_some()),
         _ => is_there(run),
@@ -75,35 +71,44 @@ pub(super) fn has_some(run: &Run<'_>) -> anyhow::Result<bool> {
 
 /// The answer of `rados stat`; `None` if there is no such object.
 fn stat(run: &Run<'_>, object: &str) -> anyhow::Result<Option<String>> {
-    let said = output(run, &run.programs.rados, &["-p", run.pool, "stat", object])?;
+    let said = output(run, &run.programs.rados, &["-p", &run.setup.args.pool, "stat", object])?;
     Ok(said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned()))
 }
 
 /// The load's images with their pool; none where it has objects.
 fn images(run: &Run<'_>) -> Vec<String> {
     let volumes = if run.tool == Tool::FioRbd { run.spec.volumes } else { 0 };
-    (0..volumes).map(|volume| format!("{}/{}", run.pool, fio::image(&run.spec, volume))).collect()
+    (0..volumes).map(|volume| format!("{}/{}", run.setup.args.pool, fio::image(&run.spec, volume))).collect()
 }
 
 fn make_images(run: &Run<'_>) -> anyhow::Result<()> {
-    let place = place(&run.bed, run.pool);
+    let place = place(run);
     for (image, volume) in images(run).iter().zip(0..) {
-        if !rbd(run, &["info", image])?.status.success() {
-            let args = fio::create_image(&run.spec, &place, volume);
-            let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            succeed(rbd(run, &args)?, "rbd create")?;
+        if !succeeds(run, &["info", image])? {
+            rbd(run, &fio::create_image(&run.spec, &place, volume))?;
         }
     }
     Ok(())
 }
 
-fn rbd(run: &Run<'_>, args: &[&str]) -> anyhow::Result<Output> {
-    output(run, &run.programs.rbd, args)
+/// Whether `rbd` succeeds with these arguments.
+fn succeeds(run: &Run<'_>, args: &[&str]) -> anyhow::Result<bool> {
+    Ok(output(run, &run.programs.rbd, args)?.status.success())
+}
+
+/// Runs `rbd`, which must succeed.
+fn rbd<S: AsRef<OsStr>>(run: &Run<'_>, args: &[S]) -> anyhow::Result<()> {
+    let output = output(run, &run.programs.rbd, args)?;
+    if !output.status.success() {
+        let what = args.first().map_or("".as_ref(), AsRef::as_ref).display();
+        bail!("rbd {what} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
 }
 
 /// Runs a tool to its end. One that hangs ends with the OSDs or at Ctrl-C: it is in a group of its own.
-fn output(run: &Run<'_>, program: &Path, args: &[&str]) -> anyhow::Result<Output> {
-    let mut command = tool_command(program, &run.bed);
+fn output<S: AsRef<OsStr>>(run: &Run<'_>, program: &Path, args: &[S]) -> anyhow::Result<Output> {
+    let mut command = tool_command(program, run);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
     while child.try_wait()?.is_none() {
@@ -115,11 +120,4 @@ fn output(run: &Run<'_>, program: &Path, args: &[&str]) -> anyhow::Result<Output
         std::thread::sleep(LOOK);
     }
     Ok(child.wait_with_output()?)
-}
-
-fn succeed(output: Output, what: &str) -> anyhow::Result<Output> {
-    if !output.status.success() {
-        bail!("{what} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(output)
 }

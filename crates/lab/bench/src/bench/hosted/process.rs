@@ -1,9 +1,10 @@
 //! The tools' programs and processes: fio with a thread for each job, in one process or in several, or one `rados bench` per job.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
 use carmine_load::hosted::{ClusterAccess, HostedFigures, Tool, fio, rados};
@@ -12,7 +13,7 @@ use carmine_testbed::process::spawn_on;
 use tempfile::TempDir;
 
 use super::Run;
-use crate::bench::bed::Bed;
+use crate::child::Owned;
 
 /// Files in a process's working folder: fio's result, and its output and errors.
 const OUTPUT: &str = "result.json";
@@ -52,10 +53,9 @@ impl ToolPrograms {
 }
 
 struct Process {
-    child: Child,
+    child: Owned,
     /// Its working folder: fio leaves its files there.
     folder: PathBuf,
-    ended: Option<ExitStatus>,
 }
 
 impl Process {
@@ -78,7 +78,7 @@ impl Process {
     }
 }
 
-/// Processes that make one load; dropped, they are ended.
+/// Processes that make one load; they are ended when this is dropped.
 pub(super) struct Clients {
     tool: Tool,
     /// Has the folders of the processes.
@@ -91,7 +91,7 @@ pub(super) struct Clients {
 impl Clients {
     /// Starts the load on the client CPUs. `millis` is the time that it is counted for.
     pub(super) fn load(run: &Run<'_>, millis: u64) -> anyhow::Result<Clients> {
-        let (spec, place) = (&run.spec, place(&run.bed, run.pool));
+        let (spec, place) = (&run.spec, place(run));
         let lines: Vec<_> = match run.tool {
             Tool::RadosBench => {
                 (0..spec.numjobs).map(|job| rados::arguments(spec, &place, job, millis)).collect()
@@ -103,7 +103,7 @@ impl Clients {
 
     /// Starts the processes that write the data which a load needs.
     pub(super) fn prefill(run: &Run<'_>) -> anyhow::Result<Clients> {
-        let (spec, place) = (&run.spec, place(&run.bed, run.pool));
+        let (spec, place) = (&run.spec, place(run));
         let lines: Vec<_> = match run.tool {
             Tool::RadosBench => {
                 (0..spec.numjobs).map(|job| rados::prefill_arguments(spec, &place, job)).collect()
@@ -124,16 +124,16 @@ impl Clients {
             let folder = clients._root.path().join(at.to_string());
             std::fs::create_dir(&folder).context(FOLDER)?;
             let said = File::options().create(true).append(true).open(folder.join(SAID)).context(FOLDER)?;
-            let mut command = tool_command(program, &run.bed);
+            let mut command = tool_command(program, run);
             command.args(line).current_dir(&folder).stdout(said.try_clone()?).stderr(said);
-            let child = spawn_on(&mut command, &run.bed.client_cpus())?;
-            clients.processes.push(Process { child, folder, ended: None });
+            let child = Owned(spawn_on(&mut command, &run.setup.client_cpus())?);
+            clients.processes.push(Process { child, folder });
         }
         Ok(clients)
     }
 
     pub(super) fn pids(&self) -> Vec<u32> {
-        self.processes.iter().map(|p| p.child.id()).collect()
+        self.processes.iter().map(|p| p.child.0.id()).collect()
     }
 
     /// True once all have sent their first request, or are about to.
@@ -149,18 +149,22 @@ impl Clients {
     /// # Errors
     /// One has failed; the text has its last words.
     pub(super) fn have_ended(&mut self) -> anyhow::Result<bool> {
-        for process in self.processes.iter_mut().filter(|p| p.ended.is_none()) {
-            process.ended = process.child.try_wait()?;
-        }
-        if let Some(status) = self.processes.iter().filter_map(|p| p.ended).find(|status| !status.success()) {
-            bail!("{} failed ({status}): {}", self.tool, self.said());
-        }
-        Ok(self.processes.iter().all(|p| p.ended.is_some()))
+        Ok(self.ended()? == self.processes.len())
     }
 
     /// True once one has ended well; an error as of [`Clients::have_ended`].
     pub(super) fn has_one_ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self.have_ended()? || self.processes.iter().any(|p| p.ended.is_some()))
+        Ok(self.ended()? > 0)
+    }
+
+    /// How many have ended, all of them well.
+    fn ended(&mut self) -> anyhow::Result<usize> {
+        let statuses = self.processes.iter_mut().map(|process| process.child.0.try_wait());
+        let statuses: Vec<Option<ExitStatus>> = statuses.collect::<io::Result<_>>()?;
+        if let Some(status) = statuses.iter().flatten().find(|status| !status.success()) {
+            bail!("{} failed ({status}): {}", self.tool, self.said());
+        }
+        Ok(statuses.iter().flatten().count())
     }
 
     /// An error if one has ended: nothing is left of its load.
@@ -193,24 +197,16 @@ impl Clients {
     }
 }
 
-impl Drop for Clients {
-    fn drop(&mut self) {
-        for process in self.processes.iter_mut().filter(|p| p.ended.is_none()) {
-            let _ = process.child.kill();
-            let _ = process.child.wait();
-        }
-    }
-}
-
 /// Where the tool finds the cluster.
-pub(super) fn place(bed: &Bed, pool: &str) -> ClusterAccess {
-    ClusterAccess { conf: bed.conf().display().to_string(), pool: pool.to_owned() }
+pub(super) fn place(run: &Run<'_>) -> ClusterAccess {
+    let conf = run.setup.layout.ceph_conf().display().to_string();
+    ClusterAccess { conf, pool: run.setup.args.pool.clone() }
 }
 
 /// A stock tool on this cluster, in a group of its own: Ctrl-C is for the controller. fio's rbd engine takes the configuration
 /// from the environment only.
-pub(super) fn tool_command(program: &Path, bed: &Bed) -> Command {
-    let mut command = Command::new(program);
-    command.env("CEPH_CONF", bed.conf()).env_remove("CEPH_ARGS").stdin(Stdio::null()).process_group(0);
+pub(super) fn tool_command(program: &Path, run: &Run<'_>) -> Command {
+    let (mut command, conf) = (Command::new(program), run.setup.layout.ceph_conf());
+    command.env("CEPH_CONF", conf).env_remove("CEPH_ARGS").stdin(Stdio::null()).process_group(0);
     command
 }

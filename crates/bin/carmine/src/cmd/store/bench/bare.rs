@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
 use carmine_load::drive::StoreFacts;
@@ -88,12 +87,24 @@ impl Bare {
         Ok(Bare { parts, kind: args.store, facts, _folder: folder })
     }
 
-    /// Lets RocksDB compact until that is ended; `None` for stores without it.
-    pub(super) fn compactor(&self) -> anyhow::Result<Option<Compactor>> {
-        match &self.parts {
-            Parts::Memory(_) => Ok(None),
-            Parts::Blue { kv, .. } => Compactor::start(Arc::clone(kv)).map(Some),
-        }
+    /// Does `work` while RocksDB compacts again and again; its own threads do that, ours only waits.
+    pub(super) fn while_compacting<R>(&self, work: impl FnOnce() -> anyhow::Result<R>) -> anyhow::Result<R> {
+        let Parts::Blue { kv, .. } = &self.parts else { return work() };
+        let has_ended = AtomicBool::new(false);
+        let compact = || -> Result<(), KvError> {
+            while !has_ended.load(Ordering::Relaxed) {
+                kv.compact()?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let compactor =
+                std::thread::Builder::new().name("compactor".into()).spawn_scoped(scope, compact)?;
+            let done = work();
+            has_ended.store(true, Ordering::Relaxed);
+            compactor.join().map_err(|_| anyhow!("the thread that compacts panicked"))??;
+            done
+        })
     }
 
     /// Its kind and place, for people.
@@ -166,39 +177,4 @@ fn fill_tables(kv: &dyn Kv, bytes: u64) -> Result<(), KvError> {
     }
     kv.flush()?;
     kv.compact()
-}
-
-/// Compacts until it is ended.
-pub(super) struct Compactor {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<(), KvError>>,
-}
-
-impl Compactor {
-    /// Starts a thread that only waits: RocksDB's own do the work.
-    ///
-    /// # Errors
-    /// There can be no thread.
-    fn start(kv: Arc<dyn Kv>) -> anyhow::Result<Compactor> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let compact = move || -> Result<(), KvError> {
-            while !stopped.load(Ordering::Relaxed) {
-                kv.compact()?;
-            }
-            Ok(())
-        };
-        let thread = std::thread::Builder::new().name("compactor".into()).spawn(compact)?;
-        Ok(Compactor { stop, thread })
-    }
-
-    /// Lets the compaction that runs come to its end.
-    ///
-    /// # Errors
-    /// One has failed.
-    pub(super) fn end(self) -> anyhow::Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| anyhow!("the thread that compacts panicked"))??;
-        Ok(())
-    }
 }
