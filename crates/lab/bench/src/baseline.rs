@@ -1,21 +1,27 @@
 //! `carmine baseline`: what the drive and the messenger do without an OSD. A result says which part of that it reached.
 
-mod device;
 mod echo;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
-use carmine_load::baseline::Baseline;
-use carmine_load::{LoadSpec, Rw, parse_bytes, parse_millis};
+use anyhow::{Context, bail};
+use carmine_load::baseline::{Baseline, RawFigures};
+use carmine_load::{DeviceTarget, Geometry, LoadSpec, Prefill, Rw, parse_bytes, parse_millis, run_job};
 use carmine_reactor::{Config, PollPolicy};
 use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::drive::facts;
 use carmine_testbed::output::{note, print};
 use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{Layout, require_plan, write_json};
-use carmine_types::StoreKind;
+use carmine_testbed::{Layout, Plan, require_plan, write_json};
+use carmine_types::{FlushMode, OsdId, StoreKind};
 use clap::Args;
+use tempfile::NamedTempFile;
+
+use crate::sample::device_of;
+use crate::steering::{Measured, run_raw};
 
 /// Options of the baseline, as those of `bench`.
 #[derive(Args, Clone, Debug)]
@@ -81,12 +87,10 @@ pub fn run(args: &BaselineArgs, cancel: &AtomicBool) -> anyhow::Result<ExitCode>
     let spec = args.spec();
     spec.check().map_err(|e| Usage(e.to_string()))?;
     let device = match plan.store {
-        StoreKind::Blue => device::measure(&layout, &plan, &spec, cancel)?,
+        StoreKind::Blue => measure_device(&layout, &plan, &spec, cancel)?,
         StoreKind::Cyan | StoreKind::Null => {
-            note(&format!(
-                "the store {} keeps nothing on a device: only the messenger is measured",
-                plan.store
-            ));
+            let store = plan.store;
+            note(&format!("the store {store} keeps nothing on a device: only the messenger is measured"));
             None
         }
     };
@@ -105,15 +109,7 @@ fn raw_config(poll: PollPolicy) -> Config {
 }
 
 fn table(spec: &LoadSpec, baseline: &Baseline) -> String {
-    let mut text = format!(
-        "{}\n{:<10} {:>10} {:>9} {:>9} {:>9}\n",
-        spec.summary(),
-        "raw",
-        "IOPS",
-        "MB/s",
-        "mean us",
-        "p99 us"
-    );
+    let mut text = spec.summary() + "\nraw              IOPS      MB/s   mean us    p99 us\n";
     for (name, raw) in [("device", &baseline.device), ("messenger", &baseline.messenger)] {
         let Some(raw) = raw else { continue };
         let (mb, mean_us, p99_us) = (raw.bw_bytes / 1e6, raw.mean_ns / 1e3, raw.p99_ns as f64 / 1e3);
@@ -121,4 +117,109 @@ fn table(spec: &LoadSpec, baseline: &Baseline) -> String {
         text += &format!("{name:<10} {:>10.0} {mb:>9.1} {mean_us:>9.1} {p99_us:>9.1}  {note}\n", raw.iops);
     }
     text
+}
+
+/// Direct I/O goes in whole blocks of this.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The file or device that is read and written instead of the store.
+struct RawDevice {
+    path: PathBuf,
+    /// A file of our own, removed at the end; devices are only read.
+    scratch: Option<NamedTempFile>,
+    drive: String,
+}
+
+/// Measures the drive of OSD 0; `None` (and a note) where the load would have to write to a device.
+fn measure_device(
+    layout: &Layout,
+    plan: &Plan,
+    spec: &LoadSpec,
+    cancel: &AtomicBool,
+) -> anyhow::Result<Option<RawFigures>> {
+    if !spec.bs_bytes.is_multiple_of(BLOCK_BYTES) {
+        let multiples = "a device is read past the page cache, in multiples of";
+        bail!(Usage(format!("--bs {}: {multiples} {BLOCK_BYTES} bytes", spec.bs_bytes)));
+    }
+    if !plan.devices.is_empty() && spec.rw.writes() {
+        note("the OSDs have devices of their own, which are only read: no baseline of writes");
+        return Ok(None);
+    }
+    let place = place(layout, plan)?;
+    let store = facts::of(layout, plan, OsdId(0));
+    let mode = store.filter(|_| spec.rw.writes()).map_or(FlushMode::None, |store| store.flush_mode);
+    let cpus = plan.grid.osds.first().map(|osd| osd.reactor_cpus()).unwrap_or_default();
+    let writable = place.scratch.is_some();
+    let load = dealt(spec, cpus.len() as u32, writable);
+    let poll: PollPolicy = plan.poll.parse().map_err(|e| Usage(format!("poll policy of the plan: {e}")))?;
+    let (path, object_bytes) = (place.path.clone(), spec.object_size_bytes);
+    let measured = run_raw(&load, &cpus, raw_config(poll), cancel, &mut || Ok(()), move |shard, setup| {
+        let path = path.clone();
+        async move {
+            match DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await {
+                Ok(target) => {
+                    let geometry = Geometry::dealt(setup.spec(), setup.job());
+                    run_job(&shard, Rc::new(target), geometry, setup).await;
+                }
+                Err(error) => setup.abort(&error.to_string()),
+            }
+        }
+    })
+    .with_context(|| format!("raw device ({})", place.path.display()))?;
+    Ok(Some(figures(spec, &measured, mode, &place.drive)))
+}
+
+/// As many jobs as the OSD has reactors, if the depth can be dealt evenly.
+fn dealt(spec: &LoadSpec, reactors: u32, scratch: bool) -> LoadSpec {
+    let jobs = (1..=reactors.max(1)).rev().find(|jobs| spec.iodepth.is_multiple_of(*jobs)).unwrap_or(1);
+    // A file that was never written would be read without touching the drive.
+    let prefill = if scratch { Prefill::Always } else { Prefill::Never };
+    LoadSpec { numjobs: jobs, iodepth: spec.iodepth / jobs, prefill, ..spec.clone() }
+}
+
+fn place(layout: &Layout, plan: &Plan) -> anyhow::Result<RawDevice> {
+    let name = |path: &Path| device_of(path).unwrap_or_else(|| "unknown drive".into());
+    if let Some(path) = plan.devices.first().cloned() {
+        let drive = format!("{}, the device itself, only read", name(&path));
+        return Ok(RawDevice { path, scratch: None, drive });
+    }
+    let folder = layout.osd_dir(OsdId(0));
+    let scratch = tempfile::Builder::new().prefix("baseline-scratch.").tempfile_in(&folder);
+    let scratch = scratch.with_context(|| format!("cannot make a scratch file in {}", folder.display()))?;
+    let (path, drive) = (scratch.path().to_owned(), format!("{}, scratch file", name(&folder)));
+    Ok(RawDevice { path, scratch: Some(scratch), drive })
+}
+
+/// The figures of a raw load, both directions together.
+fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -> RawFigures {
+    let result = &measured.result;
+    let mut latency = result.read.latency_ns.clone();
+    latency.merge(&result.write.latency_ns);
+    let seconds = measured.seconds.max(1e-9);
+    RawFigures {
+        iops: result.ops() as f64 / seconds,
+        bw_bytes: (result.read.bytes + result.write.bytes) as f64 / seconds,
+        mean_ns: latency.mean(),
+        p99_ns: latency.percentile(99.0),
+        bs_bytes: spec.bs_bytes,
+        iodepth: spec.iodepth,
+        rw: spec.rw,
+        flush_mode: mode.to_string(),
+        drive: drive.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_depth_is_dealt_to_the_reactors_or_kept_on_fewer() {
+        for (depth, reactors, want) in [(16, 2, (2, 8)), (1, 4, (1, 1)), (9, 2, (1, 9)), (6, 4, (3, 2))] {
+            let spec = LoadSpec { iodepth: depth, ..LoadSpec::default() };
+            let load = dealt(&spec, reactors, true);
+            assert_eq!((load.numjobs, load.iodepth), want);
+            assert_eq!(load.depth_total(), spec.depth_total());
+        }
+    }
 }

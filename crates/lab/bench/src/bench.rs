@@ -2,7 +2,6 @@
 
 mod args;
 mod controller;
-mod fio_words;
 mod hosted;
 mod room;
 mod setup;

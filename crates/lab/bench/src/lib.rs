@@ -10,10 +10,11 @@ pub mod baseline;
 pub mod bench;
 mod child;
 pub mod profile;
-pub mod raw;
 pub mod sample;
 mod steering;
 pub mod top;
+
+pub use steering::{Measured, OnEdge, run_raw};
 
 /// Finds settings of the machine that would spoil a measurement of this testbed.
 pub type Doctor = fn(&carmine_testbed::Layout, &carmine_testbed::Plan) -> Vec<carmine_doctor::Finding>;

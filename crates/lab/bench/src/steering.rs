@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use carmine_client::Client;
-use carmine_load::{BenchAction, BenchStatus, JobSetup, LoadSpec, Phase, Session, VerifyState};
-use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
+use carmine_load::{BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState};
+use carmine_reactor::{Config, PollPolicy, Reactors, Shard, block_on};
 use carmine_types::OsdId;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -22,9 +22,6 @@ const READY_LIMIT: Duration = Duration::from_secs(40);
 const PREFILL_LIMIT: Duration = Duration::from_secs(60);
 /// Time for the last answers and results, a little more than jobs wait themselves.
 const END_LIMIT: Duration = Duration::from_secs(15);
-
-/// Time that a rate is counted over.
-const RATE_OVER: Duration = Duration::from_millis(500);
 
 /// The jobs of a load.
 pub(crate) enum Jobs {
@@ -260,50 +257,40 @@ impl<'a> Steering<'a> {
 pub(crate) struct View {
     bar: ProgressBar,
     load: String,
-    name: &'static str,
     /// Start and length of the running phase, if it has a length.
     timed: Option<(Instant, u64)>,
-    /// Operations and time of the last rate.
-    last: (u64, Instant),
-    iops: f64,
 }
 
 impl View {
-    pub(crate) fn new(spec: &LoadSpec) -> View {
-        let (bar, load) = (ProgressBar::new_spinner(), spec.summary());
-        View { bar, load, name: "", timed: None, last: (0, Instant::now()), iops: 0.0 }
+    fn new(spec: &LoadSpec) -> View {
+        View { bar: ProgressBar::new_spinner(), load: spec.summary(), timed: None }
     }
 
     /// A phase of unknown length begins.
-    pub(crate) fn phase(&mut self, name: &'static str) {
-        (self.name, self.timed) = (name, None);
-        self.draw(0, 0, String::new());
+    pub(crate) fn phase(&mut self, name: &str) {
+        self.bar.set_message(format!("{}: {name}", self.load));
+        self.timed = None;
+        self.draw(0, 0);
     }
 
     /// A phase that takes `millis` begins.
-    pub(crate) fn timed(&mut self, name: &'static str, millis: u64) {
-        (self.name, self.timed) = (name, Some((Instant::now(), millis)));
+    pub(crate) fn timed(&mut self, name: &str, millis: u64) {
+        self.phase(name);
+        self.timed = Some((Instant::now(), millis));
     }
 
     /// Shows how far the jobs are.
-    pub(crate) fn show(&mut self, status: &BenchStatus) {
-        let progress = &status.progress;
-        let Some((started, millis)) = self.timed else {
-            return self.draw(progress.prefill_bytes_done, progress.prefill_bytes_total, String::new());
-        };
-        let elapsed = self.last.1.elapsed();
-        if elapsed >= RATE_OVER {
-            self.iops = progress.ops.saturating_sub(self.last.0) as f64 / elapsed.as_secs_f64();
-            self.last = (progress.ops, Instant::now());
-        }
-        self.draw(started.elapsed().as_millis() as u64, millis, format!(" {:.0} IOPS", self.iops));
+    fn show(&mut self, status: &BenchStatus) {
+        let prefilled = (status.progress.prefill_bytes_done, status.progress.prefill_bytes_total);
+        let timed = self.timed.map(|(started, millis)| (started.elapsed().as_millis() as u64, millis));
+        let (done, all) = timed.unwrap_or(prefilled);
+        self.draw(done, all);
     }
 
     /// A bar, or where all of it is done a spinner.
-    fn draw(&self, done: u64, all: u64, rate: String) {
+    fn draw(&self, done: u64, all: u64) {
         let template = if done < all { "{msg} [{bar:30}] {percent} %" } else { "{spinner} {msg}" };
         self.bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
-        self.bar.set_message(format!("{}: {}{rate}", self.load, self.name));
         self.bar.set_length(all);
         self.bar.set_position(done);
         self.bar.tick();
@@ -313,4 +300,61 @@ impl View {
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// The result of a raw load.
+pub struct Measured {
+    pub result: JobResult,
+    pub seconds: f64,
+}
+
+/// Called at both ends of the window, on the controller's thread; the load still runs.
+pub type OnEdge<'a> = &'a mut dyn FnMut() -> anyhow::Result<()>;
+
+/// Runs `spec.numjobs` jobs, one on each reactor, dealt to `cpus`; `job` is the job on its shard.
+///
+/// # Errors
+/// A job has failed, or the load was interrupted.
+pub fn run_raw<F, Fut>(
+    spec: &LoadSpec,
+    cpus: &[usize],
+    config: Config,
+    cancel: &AtomicBool,
+    edge: OnEdge<'_>,
+    job: F,
+) -> anyhow::Result<Measured>
+where
+    F: Fn(Shard, JobSetup) -> Fut + Send + Sync + Clone + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    let jobs = Jobs::near(spec, None, cpus, config, job)?;
+    block_on(controller(None), async |shard: Shard| {
+        let mut steering = Steering::new(&shard, jobs, spec, cancel, Box::new(|_| Ok(())));
+        let measured = phases(&mut steering, spec, edge).await;
+        let status = steering.results(measured.is_err()).await;
+        steering.view.finish();
+        let joined = steering.jobs.join();
+        let result = status.as_ref().map(|status| JobResult::merged(&status.results)).unwrap_or_default();
+        if let Some(error) = &result.first_error {
+            bail!("the raw load failed: {error}");
+        }
+        let seconds = measured?;
+        status?;
+        joined?;
+        Ok(Measured { result, seconds })
+    })
+    .context("cannot start the controller")?
+}
+
+/// Returns the length of the window, with the load still running.
+async fn phases(steering: &mut Steering<'_>, spec: &LoadSpec, edge: OnEdge<'_>) -> anyhow::Result<f64> {
+    steering.connect().await?;
+    steering.prefill().await?;
+    steering.ramp(spec.ramp_ms).await?;
+    edge()?;
+    let began = Instant::now();
+    steering.measure(spec).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    edge()?;
+    Ok(seconds)
 }

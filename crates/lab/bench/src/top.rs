@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use carmine_testbed::{Layout, require_plan};
 use carmine_types::counted;
 use clap::Args;
+use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use carmine_testbed::TestbedError::Usage;
@@ -47,55 +48,61 @@ pub fn run(args: &TopArgs, cancel: &AtomicBool) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let plan = require_plan(&layout)?;
     let dir = layout.dir().display().to_string();
-    let title = format!(
-        "{dir}: {} x {}, {}",
-        counted(plan.osds() as usize, "OSD"),
-        counted(plan.cpu.reactors, "reactor"),
-        plan.store
-    );
+    let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
+    let title = format!("{dir}: {osds} x {reactors}, {}", plan.store);
     let source = Source { layout, plan };
     if !source.is_alive() {
         bail!("the testbed in {dir} does not run; start it with `carmine up --dir {dir}`");
     }
-    let has_quit = if args.json || args.once {
-        let mut show = |view: &View| -> anyhow::Result<()> {
-            let line = if args.json { json_line(view)? } else { draw::plain(&title, view) };
-            Ok(print(&line)?)
-        };
-        let mut wait = |left| -> anyhow::Result<bool> {
-            std::thread::sleep(left);
-            Ok(false)
-        };
-        watch(&source, cancel, args.once, &mut wait, &mut show)?
-    } else if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
-        screen(&source, &title, cancel)?
-    } else {
+    let is_plain = args.json || args.once;
+    if !is_plain && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         bail!(Usage("top needs a terminal: take --once or --json".into()));
-    };
-    if has_quit {
+    }
+    let terminal = (!is_plain).then(ratatui::try_init).transpose();
+    let mut terminal = terminal.context("cannot use this terminal; take --once or --json")?;
+    let has_quit = watch(&source, &title, args, cancel, terminal.as_mut());
+    if terminal.is_some() {
+        // On errors too; after a panic ratatui's hook does it.
+        ratatui::restore();
+    }
+    if has_quit? {
         return Ok(ExitCode::SUCCESS);
     }
     note(&format!("the testbed in {dir} has stopped"));
     Ok(ExitCode::FAILURE)
 }
 
-fn json_line(view: &View) -> anyhow::Result<String> {
-    Ok(serde_json::to_string(view).context("cannot print the figures")? + "\n")
-}
-
-/// Shows the figures of each second; true if the user has quit (`wait` tells), false if the testbed is gone.
+/// Shows the figures of each second, on the terminal if there is one; true if the user has quit, false if the testbed is gone.
 fn watch(
     source: &Source,
+    title: &str,
+    args: &TopArgs,
     cancel: &AtomicBool,
-    once: bool,
-    wait: &mut dyn FnMut(Duration) -> anyhow::Result<bool>,
-    show: &mut dyn FnMut(&View) -> anyhow::Result<()>,
+    mut terminal: Option<&mut DefaultTerminal>,
 ) -> anyhow::Result<bool> {
+    let is_plain = terminal.is_none();
+    let mut show = |view: &View| -> anyhow::Result<()> {
+        match &mut terminal {
+            Some(terminal) => terminal.draw(|frame| draw::draw(frame, title, view)).map(drop)?,
+            None if args.json => print(&format!("{}\n", serde_json::to_string(view)?))?,
+            None => print(&draw::plain(title, view))?,
+        }
+        Ok(())
+    };
+    if !is_plain {
+        show(&View::default())?;
+    }
     let mut before = source.sample();
     loop {
         let next = Instant::now() + PERIOD;
         while Instant::now() < next {
-            if cancel.load(Ordering::Relaxed) || wait(POLL.min(next - Instant::now()))? {
+            let left = POLL.min(next.saturating_duration_since(Instant::now()));
+            if is_plain {
+                std::thread::sleep(left);
+            } else if event::poll(left)? && quits(&event::read()?) {
+                return Ok(true);
+            }
+            if cancel.load(Ordering::Relaxed) {
                 return Ok(true);
             }
         }
@@ -104,34 +111,11 @@ fn watch(
         }
         let now = source.sample();
         show(&View::between(&source.plan.grid, &before, &now))?;
-        if once {
+        if args.once {
             return Ok(true);
         }
         before = now;
     }
-}
-
-/// Gives the terminal back when it goes, on errors too; a panic does it by ratatui's hook.
-struct Restore;
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        ratatui::restore();
-    }
-}
-
-/// Shows the testbed on the terminal, which is given back whatever happens.
-fn screen(source: &Source, title: &str, cancel: &AtomicBool) -> anyhow::Result<bool> {
-    let _restore = Restore;
-    let mut terminal = ratatui::try_init().context("cannot use this terminal; take --once or --json")?;
-    let mut show = |view: &View| -> anyhow::Result<()> {
-        terminal.draw(|frame| draw::draw(frame, title, view)).map(drop).context("cannot draw")
-    };
-    show(&View::default())?;
-    let mut wait = |left| -> anyhow::Result<bool> {
-        Ok(event::poll(left).context("cannot read the terminal")? && quits(&event::read()?))
-    };
-    watch(source, cancel, false, &mut wait, &mut show)
 }
 
 /// `q`, Escape or Ctrl-C, which a raw terminal does not turn into a signal.

@@ -1,6 +1,6 @@
 //! `carmine doctor`: settings of this machine, and of a testbed on it, that would spoil a measurement. Changes nothing.
 
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +19,8 @@ use serde_json::Value;
 const DEFAULT_DIR: &str = "carmine-testbed";
 /// Width of the column of severities.
 const SEVERITY: usize = 5;
+/// Severities in their order, the worst first.
+const JUDGED: [Severity; 4] = [Severity::Bad, Severity::Warn, Severity::Info, Severity::Ok];
 /// How long other work is watched.
 const WATCH: Duration = Duration::from_millis(300);
 
@@ -104,10 +106,8 @@ fn own_pids(layout: &Layout, plan: &Plan) -> Vec<u32> {
 /// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not tell.
 fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
     let stores: Vec<_> = (0..plan.osds()).filter_map(|id| facts::of(layout, plan, OsdId(id))).collect();
-    let mut names: Vec<String> = stores.iter().flat_map(|store| store.nodes()).map(str::to_owned).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    let names: BTreeSet<&str> = stores.iter().flat_map(|store| store.nodes()).collect();
+    names.into_iter().map(str::to_owned).collect()
 }
 
 /// Block files that are not written through still need their room.
@@ -123,48 +123,31 @@ fn changed(plan: &Plan) -> Vec<(String, String, String)> {
     let default = Topology::detect().ok().and_then(|t| Plan::new(&Wish::default(), &t, &plan.fsid).ok());
     let Some(default) = default else { return Vec::new() };
     let json = |plan: &Plan| serde_json::to_value(&plan.spec).unwrap_or_default();
-    let mut out = Vec::new();
-    compare("", &json(plan), &json(&default), &mut out);
-    out
+    let (is, default) = (fields("", &json(plan)), fields("", &json(&default)));
+    let both = is.into_iter().map(|(name, is)| {
+        let default = default.get(&name).cloned().unwrap_or_else(|| "null".to_owned());
+        (name, is, default)
+    });
+    both.filter(|(_, is, default)| is != default).collect()
 }
 
-fn compare(name: &str, is: &Value, default: &Value, out: &mut Vec<(String, String, String)>) {
-    match (is, default) {
-        (Value::Object(is), Value::Object(default)) => {
-            for (key, value) in is {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                compare(&name, value, default.get(key).unwrap_or(&Value::Null), out);
-            }
-        }
-        (is, default) if is != default => out.push((name.to_owned(), is.to_string(), default.to_string())),
-        _ => {}
-    }
+/// The fields of a value as text, by their paths.
+fn fields(path: &str, value: &Value) -> BTreeMap<String, String> {
+    let Value::Object(map) = value else { return [(path.to_owned(), value.to_string())].into() };
+    let dot = if path.is_empty() { "" } else { "." };
+    map.iter().flat_map(|(key, value)| fields(&format!("{path}{dot}{key}"), value)).collect()
 }
 
 /// For people: the worst first, what is absent in one list at the end.
 fn render(findings: &[Finding]) -> String {
-    let mut text = String::new();
-    for severity in [Severity::Bad, Severity::Warn, Severity::Info, Severity::Ok] {
-        findings.iter().filter(|f| f.severity == severity).for_each(|f| one(&mut text, f));
-    }
-    let absent: Vec<&Finding> = findings.iter().filter(|f| f.severity == Severity::NotPresent).collect();
-    if !absent.is_empty() {
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "\nnot present on this machine, so not judged:");
-        absent.iter().for_each(|f| {
-            let _ = writeln!(text, "      {}: {}", title(f), f.is);
-        });
-    }
-    let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
-    let _ = writeln!(
-        text,
-        "\n{} bad, {} to warn of, {} to know, {} ok; nothing was changed",
-        count(Severity::Bad),
-        count(Severity::Warn),
-        count(Severity::Info),
-        count(Severity::Ok)
-    );
-    text
+    let of = |severity| findings.iter().filter(move |f| f.severity == severity);
+    let judged: String = JUDGED.into_iter().flat_map(of).map(one).collect();
+    let absent: String =
+        of(Severity::NotPresent).map(|f| format!("      {}: {}\n", title(f), f.is)).collect();
+    let heading = if absent.is_empty() { "" } else { "\nnot present on this machine, so not judged:\n" };
+    let [bad, warn, info, ok] = JUDGED.map(|severity| of(severity).count());
+    let counts = format!("{bad} bad, {warn} to warn of, {info} to know, {ok} ok; nothing was changed");
+    format!("{judged}{heading}{absent}\n{counts}\n")
 }
 
 fn title(finding: &Finding) -> String {
@@ -174,24 +157,16 @@ fn title(finding: &Finding) -> String {
     }
 }
 
-fn one(text: &mut String, finding: &Finding) {
-    let _ = writeln!(text, "{:<SEVERITY$} {}: {}", finding.severity.name(), title(finding), finding.is);
-    let mut more = |what: &str, value: &str| {
-        let _ = writeln!(text, "{:SEVERITY$}   {what:<7}{value}", "");
-    };
-    if let Some(better) = &finding.better {
-        more("better", better);
-    }
-    match (&finding.cost, &finding.source) {
-        (Some(cost), Some(source)) => more("cost", &format!("{cost} [{source}]")),
-        (Some(cost), None) => more("cost", cost),
-        // Nothing is claimed that nobody measured.
-        (None, _) if finding.severity >= Severity::Warn => more("cost", "no published figure is known"),
-        (None, _) => {}
-    }
-    if let Some(command) = &finding.command {
-        more("change", command);
-    }
+fn one(finding: &Finding) -> String {
+    let source = finding.source.as_ref().map_or(String::new(), |source| format!(" [{source}]"));
+    let cost = finding.cost.as_ref().map(|cost| format!("{cost}{source}"));
+    // Nothing is claimed that nobody measured.
+    let unknown = || (finding.severity >= Severity::Warn).then(|| "no published figure is known".to_owned());
+    let (better, command) = (finding.better.clone(), finding.command.clone());
+    let more = [("better", better), ("cost", cost.or_else(unknown)), ("change", command)];
+    let more = more.into_iter().filter_map(|(what, value)| Some((what, value?)));
+    let more: String = more.map(|(what, value)| format!("{:SEVERITY$}   {what:<7}{value}\n", "")).collect();
+    format!("{:<SEVERITY$} {}: {}\n{more}", finding.severity.name(), title(finding), finding.is)
 }
 
 #[cfg(test)]

@@ -9,9 +9,6 @@ use carmine_testbed::output::print;
 use carmine_wire::osdmap::OsdMap;
 use clap::Args;
 
-/// Longest file that is read: a map of 100,000 OSDs takes about 30 MB.
-const FILE_BYTES_MAX: u64 = 1 << 30;
-
 #[derive(Args)]
 pub(crate) struct OsdmapArgs {
     /// A file with a binary OSDMap
@@ -26,10 +23,6 @@ pub(crate) struct OsdmapArgs {
 
 pub(crate) fn run(args: &OsdmapArgs) -> anyhow::Result<ExitCode> {
     let path = args.file.display();
-    let meta = std::fs::metadata(&args.file).with_context(|| format!("cannot read {path}"))?;
-    if meta.len() > FILE_BYTES_MAX {
-        return Err(anyhow!("{path} has {} bytes: this is no OSDMap", meta.len()));
-    }
     let bytes = std::fs::read(&args.file).with_context(|| format!("cannot read {path}"))?;
     let map = OsdMap::decode(&bytes).map_err(|e| anyhow!("{path} is no OSDMap: {e}"))?;
     print(&if args.pgs_dump { pgs_dump(&map, None, PgColumns::Acting) } else { print_map(&map) })?;

@@ -36,7 +36,9 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let written = write(&args.runs, args.out.as_deref())?;
     if args.json {
-        print(&format!("{}\n", as_json(&written)))?;
+        let Written { html, markdown, charts, points, notices } = written;
+        let shown = json!({ "html": html, "markdown": markdown, "charts": charts, "points": points, "notices": notices });
+        print(&format!("{shown}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     written.notices.iter().for_each(|text| note(&format!("note: {text}")));
@@ -67,14 +69,4 @@ pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, Arc
     let written = write_report(runs, out, &mut show);
     bar.finish_and_clear();
     written
-}
-
-fn as_json(written: &Written) -> serde_json::Value {
-    json!({
-        "html": written.html,
-        "markdown": written.markdown,
-        "charts": written.charts,
-        "points": written.points,
-        "notices": written.notices,
-    })
 }

@@ -19,9 +19,8 @@ use carmine_testbed::Plan;
 use carmine_types::FlushMode;
 use carmine_wire::{EntityAddr, EntityType};
 
-use super::device::figures;
-use super::raw_config;
-use crate::raw::run;
+use super::{figures, raw_config};
+use crate::steering::run_raw;
 use carmine_testbed::TestbedError::Usage;
 
 /// A message type that Ceph does not use.
@@ -43,7 +42,7 @@ pub(super) fn measure(plan: &Plan, spec: &LoadSpec, cancel: &AtomicBool) -> anyh
         let load = LoadSpec { prefill: Prefill::Never, numjobs: 1, ..spec.clone() };
         let cpus = plan.client_cpus().to_vec();
         let config = raw_config(PollPolicy::default());
-        run(&load, &cpus, config, cancel, &mut || Ok(()), move |shard, setup| job(shard, addr, setup))
+        run_raw(&load, &cpus, config, cancel, &mut || Ok(()), move |shard, setup| job(shard, addr, setup))
     });
     server.stopper().stop();
     let joined = server.join();
@@ -89,41 +88,41 @@ impl Dispatcher for Echo {
     fn on_closed(&self, _: &Rc<Connection>, _: &str) {}
 }
 
-/// The asking side: its own connection's dispatcher.
+/// Requests without an answer, by their numbers: the asking side's dispatcher.
 #[derive(Default)]
-struct EchoTarget {
-    conn: RefCell<Option<Rc<Connection>>>,
-    /// Requests without an answer, by their numbers.
-    waiting: RefCell<HashMap<u64, oneshot::Sender<Payload>>>,
-    tid: Cell<u64>,
-}
+struct Waiting(RefCell<HashMap<u64, oneshot::Sender<Payload>>>);
 
-impl Dispatcher for EchoTarget {
+impl Dispatcher for Waiting {
     fn on_message(&self, _: &Rc<Connection>, mut msg: Message) {
         drop(msg.take_permit());
-        if let Some(sender) = self.waiting.borrow_mut().remove(&msg.header.tid) {
+        if let Some(sender) = self.0.borrow_mut().remove(&msg.header.tid) {
             // The worker may have given up.
             let _ = sender.send(msg.data);
         }
     }
 
     fn on_closed(&self, _: &Rc<Connection>, _: &str) {
-        self.waiting.borrow_mut().clear();
+        self.0.borrow_mut().clear();
     }
 }
 
+/// The asking side.
+struct EchoTarget {
+    conn: Rc<Connection>,
+    waiting: Rc<Waiting>,
+    tid: Cell<u64>,
+}
+
 async fn job(shard: Shard, addr: EntityAddr, setup: JobSetup) {
-    let target = Rc::new(EchoTarget::default());
+    let waiting = Rc::new(Waiting::default());
     let config = ClientConfig::new(EntityType::CLIENT, "admin", std::process::id());
     config.gid.set(1);
-    match connect(&shard, addr, EntityType::OSD, Rc::new(config), Rc::<EchoTarget>::clone(&target)).await {
+    match connect(&shard, addr, EntityType::OSD, Rc::new(config), Rc::<Waiting>::clone(&waiting)).await {
         Ok(conn) => {
-            *target.conn.borrow_mut() = Some(Rc::clone(&conn));
+            let target = EchoTarget { conn: Rc::clone(&conn), waiting, tid: Cell::default() };
             let geometry = Geometry::dealt(setup.spec(), setup.job());
-            run_job(&shard, Rc::clone(&target), geometry, setup).await;
+            run_job(&shard, Rc::new(target), geometry, setup).await;
             conn.close("measured");
-            // The connection has the target as its dispatcher.
-            target.conn.take();
         }
         Err(error) => setup.abort(&error.to_string()),
     }
@@ -131,12 +130,11 @@ async fn job(shard: Shard, addr: EntityAddr, setup: JobSetup) {
 
 impl EchoTarget {
     async fn ask(&self, msg: Message) -> Result<Payload, TargetError> {
-        let closed = || TargetError("the connection ended".into());
         self.tid.set(self.tid.get() + 1);
         let (sender, receiver) = oneshot::channel();
-        self.waiting.borrow_mut().insert(self.tid.get(), sender);
-        self.conn.borrow().as_ref().ok_or_else(closed)?.send(msg.with_tid(self.tid.get()));
-        receiver.await.map_err(|_| closed())
+        self.waiting.0.borrow_mut().insert(self.tid.get(), sender);
+        self.conn.send(msg.with_tid(self.tid.get()));
+        receiver.await.map_err(|_| TargetError("the connection ended".into()))
     }
 }
 

@@ -13,7 +13,6 @@ use carmine_reactor::{Config, Shard, block_on};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::write_whole;
 use carmine_types::{OsdId, counted};
-use serde_json::Value;
 
 use super::setup::{Reading, Setup, instrument};
 use super::{Outcome, Seen};
@@ -105,9 +104,9 @@ impl Controller<'_> {
         let idle_cores = setup.idle_cores()?;
         let served = self.read().await?.client_ops();
         if setup.wants_cold() && served > 0 {
+            let (served, again) = (counted(served as usize, "operation"), "(`carmine down`, `carmine up`)");
             bail!(Usage(format!(
-                "--cache cold: the OSDs have answered {} since their start; restart them (`carmine down`, `carmine up`)",
-                counted(served as usize, "operation")
+                "--cache cold: the OSDs have answered {served} since their start; restart them {again}"
             )));
         }
         self.steering.prefill().await?;
@@ -222,9 +221,6 @@ impl Controller<'_> {
 }
 
 async fn dump(client: &Client, id: OsdId) -> anyhow::Result<OsdDump> {
-    let ask = async |question| -> anyhow::Result<Value> {
-        serde_json::from_str(&client.admin(id, question).await?).context("the answer is no JSON")
-    };
     let [metrics, status] = QUESTIONS;
-    Ok(OsdDump::new([ask(metrics).await?, ask(status).await?]))
+    OsdDump::parse([&client.admin(id, metrics).await?, &client.admin(id, status).await?])
 }

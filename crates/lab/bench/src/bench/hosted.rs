@@ -1,7 +1,6 @@
 //! `carmine bench --client`: the tools that Ceph's users know load a Carmine testbed or a peer, and are measured as our own
 //! generator is, from the prefill to the last answer.
 
-mod prefill;
 mod process;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +47,7 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome>
     }
     let run = Run { tool, spec, setup, programs, cancel, bar, profile };
     // Where some of the data is there, all of it may be.
-    let room = room::check(setup, |enough| Ok(if prefill::has_some(&run)? { enough } else { 0 }));
+    let room = room::check(setup, |enough| Ok(if process::is_there(&run, false)? { enough } else { 0 }));
     let measured = room.and_then(|()| run.measure());
     run.bar.finish_and_clear();
     measured
@@ -94,7 +93,7 @@ impl Run<'_> {
     /// Prefill, ramp and window.
     fn measure(&self) -> anyhow::Result<Outcome> {
         self.say(&format!("prefilling with {}", self.tool));
-        prefill::run(self)?;
+        process::prefill(self)?;
         let idle_cores = self.setup.idle_cores()?;
         let with_samples = self.setup.args.samples.is_some();
         let mut counters = Counters::attach(&self.setup.osd_pids(), with_samples);
@@ -210,16 +209,35 @@ impl Run<'_> {
 
     /// Waits until the load has begun; returns when that was.
     fn wait_for_begin(&self, clients: &mut Clients) -> anyhow::Result<Instant> {
-        let end = Instant::now() + BEGIN_LIMIT;
-        while !clients.have_begun() {
+        let has_begun = |clients: &mut Clients| {
+            let has_begun = clients.have_begun();
+            if has_begun { Ok(true) } else { clients.check_running().map(|()| false) }
+        };
+        self.wait(clients, BEGIN_LIMIT, "begin", has_begun)?;
+        Ok(Instant::now())
+    }
+
+    /// Waits until the tool has ended.
+    fn wait_for_end(&self, clients: &mut Clients, limit: Duration) -> anyhow::Result<()> {
+        self.wait(clients, limit, "end", Clients::have_ended)
+    }
+
+    fn wait(
+        &self,
+        clients: &mut Clients,
+        limit: Duration,
+        what: &str,
+        is_over: impl Fn(&mut Clients) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let end = Instant::now() + limit;
+        while !is_over(clients)? {
             self.check_alive()?;
-            clients.check_running()?;
             if Instant::now() > end {
-                bail!("{} did not begin within {} s: {}", self.tool, BEGIN_LIMIT.as_secs(), clients.said());
+                bail!("{} did not {what} within {} s: {}", self.tool, limit.as_secs(), clients.said());
             }
             std::thread::sleep(LOOK);
         }
-        Ok(Instant::now())
+        Ok(())
     }
 
     /// Lets the load run; a tool that ends before is an error.
@@ -236,19 +254,6 @@ impl Run<'_> {
             }
             std::thread::sleep(left.min(LOOK * 10));
         }
-    }
-
-    /// Waits until the tool has ended.
-    fn wait_for_end(&self, clients: &mut Clients, limit: Duration) -> anyhow::Result<()> {
-        let end = Instant::now() + limit;
-        while !clients.have_ended()? {
-            self.check_alive()?;
-            if Instant::now() > end {
-                bail!("{} did not end: {}", self.tool, clients.said());
-            }
-            std::thread::sleep(LOOK * 5);
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! A load that can start: everything that is decided before it, and the running cluster that it loads, a testbed or a peer.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -140,14 +141,7 @@ impl Setup {
             baseline,
         };
         if setup.args.client == Tool::Carmine {
-            // Which objects an OSD has is not known, or the look for them would warm the caches: all may be there.
-            let unknown = setup.args.in_process || setup.wants_cold();
-            room::check(
-                &setup,
-                |enough| {
-                    if unknown { Ok(enough) } else { room::present_bytes(&setup, enough) }
-                },
-            )?;
+            room::check(&setup, |enough| room::present_bytes(&setup, enough))?;
         }
         Ok(setup)
     }
@@ -230,17 +224,12 @@ impl Setup {
 
     /// The OSDs' answers. One that does not answer has told nothing; a peer's know no such questions.
     pub(super) fn dumps(&self) -> Vec<OsdDump> {
-        let ask = |id: OsdId, question: &str| -> Option<Value> {
-            serde_json::from_str(&ask_osd(&self.layout, id, question).ok()?).ok()
+        let dump = |id: OsdId| -> anyhow::Result<OsdDump> {
+            let [metrics, status] = QUESTIONS.map(|question| ask_osd(&self.layout, id, question));
+            OsdDump::parse([&metrics?, &status?])
         };
-        let one = |id: OsdId| {
-            let [metrics, status] = QUESTIONS;
-            Some(OsdDump::new([ask(id, metrics)?, ask(id, status)?]))
-        };
-        if self.peer.is_some() {
-            return Vec::new();
-        }
-        self.osds.iter().map(|(id, _)| one(*id).unwrap_or_default()).collect()
+        let osds = self.osds.iter().filter(|_| self.peer.is_none());
+        osds.map(|(id, _)| dump(*id).unwrap_or_default()).collect()
     }
 
     /// The window between two readings, the kernel's of which `sampler` has made.
@@ -271,7 +260,7 @@ impl Setup {
         let (drives, allocated_cores, (flush_mode, flush_forced)) = match &self.peer {
             Some(peer) => {
                 let flush = (FlushMode::Flush.to_string(), false);
-                (self.sampler.devices().len(), peer.grid.allocated_cpus().len() as f64, flush)
+                (self.sampler.devices.len(), peer.grid.allocated_cpus().len() as f64, flush)
             }
             None => {
                 let drives = self.stores.iter().filter_map(|store| store.data.drive.node.as_ref());
@@ -400,13 +389,12 @@ fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::R
 }
 
 fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        Usage(format!("--baseline {}: {e}; `carmine baseline --json FILE` makes it", path.display()))
-    })?;
-    Ok(Baseline::parse(&text).map_err(|what| {
+    let wrong = |what: String| {
         let path = path.display();
-        Usage(format!("--baseline {path}: this is {what}; `carmine baseline --json FILE` makes a baseline"))
-    })?)
+        Usage(format!("--baseline {path}: {what}; `carmine baseline --json FILE` makes a baseline"))
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    Ok(Baseline::parse(&text).map_err(|what| wrong(format!("this is {what}")))?)
 }
 
 /// The state of verified blocks. Without a file, or with one that does not exist yet, nothing is known; the load then gets
@@ -415,24 +403,19 @@ fn load_state(spec: &mut LoadSpec, args: &BenchArgs) -> anyhow::Result<Option<Ve
     if !spec.verify {
         return Ok(None);
     }
-    let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
-    let Some(path) = &args.verify_state else {
-        spec.generation = fresh;
-        return Ok(None);
-    };
-    match std::fs::read(path) {
+    spec.generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
+    let Some(path) = &args.verify_state else { return Ok(None) };
+    let state = match std::fs::read(path) {
         Ok(bytes) => {
-            let state =
-                VerifyState::decode(&bytes, spec).map_err(|e| Usage(format!("{}: {e}", path.display())))?;
-            spec.generation = state.generation();
-            Ok(Some(state))
+            VerifyState::decode(&bytes, spec).map_err(|e| Usage(format!("{}: {e}", path.display())))?
         }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !spec.verify_only => {
-            spec.generation = fresh;
-            Ok(Some(VerifyState::new(spec)))
+        Err(e) if e.kind() == ErrorKind::NotFound && !spec.verify_only => VerifyState::new(spec),
+        Err(e) => {
+            return Err(e).with_context(|| format!("cannot read the verify state {}", path.display()));
         }
-        Err(e) => Err(e).with_context(|| format!("cannot read the verify state {}", path.display())),
-    }
+    };
+    spec.generation = state.generation();
+    Ok(Some(state))
 }
 
 #[cfg(test)]

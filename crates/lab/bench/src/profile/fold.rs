@@ -3,6 +3,7 @@
 //! Two kinds of recordings are read. Samples of a clock weigh 1 each. Stacks of `sched_switch` weigh the microseconds
 //! until `PERF_RECORD_SWITCH IN` of the same thread.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use carmine_load::profile::HotFrame;
@@ -28,22 +29,16 @@ pub(super) struct Folded {
 #[derive(Debug, Default)]
 struct Stack {
     thread: String,
+    tid: u32,
     us: f64,
     is_switch: bool,
     /// Names with `true` for the kernel's, the innermost first.
     frames: Vec<(String, bool)>,
 }
 
-/// The first line of an event.
-struct Head<'a> {
-    thread: String,
-    tid: u32,
-    us: f64,
-    event: &'a str,
-}
-
 impl Folded {
-    fn add(&mut self, stack: &Stack, weight: u64) {
+    fn add(&mut self, stack: &Stack, weight: f64) {
+        let weight = weight.max(0.0) as u64;
         let outer_first = stack.frames.iter().rev().map(|(name, _)| name.as_str());
         let path: Vec<&str> = std::iter::once(stack.thread.as_str()).chain(outer_first).collect();
         *self.weights.entry(path.join(";")).or_default() += weight;
@@ -65,104 +60,61 @@ impl Folded {
     /// The functions with most weight.
     pub(super) fn hottest(&self, most: usize) -> Vec<HotFrame> {
         let all: u64 = self.by_function.values().sum();
-        let mut functions: Vec<(&String, u64)> =
-            self.by_function.iter().map(|(name, w)| (name, *w)).collect();
-        functions.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let mut functions: Vec<(&String, &u64)> = self.by_function.iter().collect();
+        functions.sort_unstable_by_key(|(name, weight)| (Reverse(*weight), *name));
         let percent = |weight: u64| 100.0 * weight as f64 / all.max(1) as f64;
         let hot = functions.into_iter().take(most);
-        hot.map(|(name, weight)| HotFrame { name: name.clone(), percent: percent(weight) }).collect()
+        hot.map(|(name, weight)| HotFrame { name: name.clone(), percent: percent(*weight) }).collect()
     }
 }
 
 /// Folds the lines of `perf script`; lines of another form are left out.
 pub(super) fn fold(lines: impl Iterator<Item = String>) -> Folded {
-    let mut folder = Folder::default();
-    lines.for_each(|line| folder.line(&line));
-    folder.end()
-}
-
-#[derive(Debug, Default)]
-struct Folder {
-    folded: Folded,
-    /// The event whose frames come now.
-    open: Option<(u32, Stack)>,
-    /// Threads that have left their CPU.
-    off: HashMap<u32, Stack>,
-    last_us: f64,
-}
-
-impl Folder {
-    fn line(&mut self, line: &str) {
-        if line.trim().is_empty() {
-            return self.close();
-        }
+    let (mut folded, mut last_us) = (Folded::default(), 0.0_f64);
+    // The event whose frames come now, and the threads that have left their CPU.
+    let (mut open, mut off) = (None::<Stack>, HashMap::<u32, Stack>::new());
+    for line in lines.chain([String::new()]) {
         if line.starts_with(char::is_whitespace)
-            && let Some((_, stack)) = &mut self.open
+            && let Some(stack) = &mut open
         {
-            stack.frames.extend(frame(line));
-            return;
+            stack.frames.extend(frame(&line));
+            continue;
         }
-        self.close();
-        let Some(head) = head(line) else { return };
-        self.last_us = self.last_us.max(head.us);
-        match head.event.strip_prefix("PERF_RECORD_SWITCH") {
-            Some(switch) => self.switched(&head, switch.trim()),
-            None => {
-                let is_switch = head.event == SWITCH;
-                let stack = Stack { thread: head.thread, us: head.us, is_switch, frames: Vec::new() };
-                self.open = Some((head.tid, stack));
+        match open.take() {
+            Some(stack) if stack.is_switch => _ = off.insert(stack.tid, stack),
+            Some(stack) => folded.add(&stack, 1.0),
+            None => {}
+        }
+        let Some((now, event)) = head(&line) else { continue };
+        last_us = last_us.max(now.us);
+        match event.strip_prefix("PERF_RECORD_SWITCH").map(str::trim) {
+            None => open = Some(Stack { is_switch: event == SWITCH, ..now }),
+            // It left its CPU; its stack came just before.
+            Some(how) if how.starts_with("OUT") => {
+                let left = off.get_mut(&now.tid).filter(|_| how.contains("preempt"));
+                left.into_iter().for_each(|left| left.frames.insert(0, (PREEMPTED.to_owned(), true)));
+            }
+            Some(_) => {
+                off.remove(&now.tid).into_iter().for_each(|left| folded.add(&left, now.us - left.us));
             }
         }
     }
-
-    /// A thread left its CPU (its stack came just before), or has one again.
-    fn switched(&mut self, head: &Head<'_>, how: &str) {
-        if how.starts_with("OUT") {
-            if how.contains("preempt")
-                && let Some(stack) = self.off.get_mut(&head.tid)
-            {
-                stack.frames.insert(0, (PREEMPTED.to_owned(), true));
-            }
-            return;
-        }
-        if let Some(stack) = self.off.remove(&head.tid) {
-            self.folded.add(&stack, (head.us - stack.us).max(0.0) as u64);
-        }
-    }
-
-    fn close(&mut self) {
-        let Some((tid, stack)) = self.open.take() else { return };
-        if stack.is_switch {
-            self.off.insert(tid, stack);
-        } else {
-            self.folded.add(&stack, 1);
-        }
-    }
-
-    /// A thread that has not come back waits until the end.
-    fn end(mut self) -> Folded {
-        self.close();
-        for stack in std::mem::take(&mut self.off).into_values() {
-            self.folded.add(&stack, (self.last_us - stack.us).max(0.0) as u64);
-        }
-        self.folded
-    }
+    // A thread that has not come back waits until the end.
+    off.into_values().for_each(|left| folded.add(&left, last_us - left.us));
+    folded
 }
 
-/// `COMM TID SECONDS: EVENT`; the name of a thread may have blanks in it.
-fn head(line: &str) -> Option<Head<'_>> {
-    let mut words = line.split_ascii_whitespace().collect::<Vec<_>>().into_iter().peekable();
-    let mut thread: Vec<&str> = Vec::new();
-    while let Some(word) = words.next() {
-        let seconds = words.peek().and_then(|next| next.strip_suffix(':')?.parse::<f64>().ok());
-        if let (Ok(tid), Some(seconds)) = (word.parse(), seconds) {
-            let at = line.find(words.peek()?)? + words.peek()?.len();
-            let thread = thread.join(" ").replace(';', ":");
-            return Some(Head { thread, tid, us: seconds * 1e6, event: line.get(at..)?.trim() });
-        }
-        thread.push(word);
-    }
-    None
+/// `COMM TID SECONDS: EVENT`: where the stack was taken, and the event. The name of a thread may have blanks in it.
+fn head(line: &str) -> Option<(Stack, &str)> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let places = words.windows(2).enumerate().filter_map(|(at, pair)| {
+        let seconds: f64 = pair[1].strip_suffix(':')?.parse().ok()?;
+        Some((at, pair[0].parse().ok()?, seconds, pair[1]))
+    });
+    let (at, tid, seconds, word) = places.into_iter().next()?;
+    let event = line.get(line.find(word)? + word.len()..)?.trim();
+    let thread = words[..at].join(" ").replace(';', ":");
+    Some((Stack { thread, tid, us: seconds * 1e6, ..Stack::default() }, event))
 }
 
 /// `ADDRESS SYMBOL`: the symbol, and whether it is the kernel's.

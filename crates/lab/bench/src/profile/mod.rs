@@ -161,36 +161,31 @@ fn not_started(error: &std::io::Error) -> String {
 
 /// Why `perf` did not record, and what to do, by what it said and by what the kernel allows.
 fn why_not(mode: ProfileMode, said: &str) -> String {
-    let is_root = rustix::process::geteuid().is_root();
     let paranoid = std::fs::read_to_string(PARANOID).ok().and_then(|text| text.trim().parse().ok());
+    let paranoid = paranoid.filter(|_| !rustix::process::geteuid().is_root());
     let has_tracepoints = TRACEFS.iter().any(|dir| Path::new(dir).join("events/sched").exists());
-    explain(mode, said, is_root, paranoid, has_tracepoints)
+    explain(mode, said, paranoid, has_tracepoints)
 }
 
-fn explain(
-    mode: ProfileMode,
-    said: &str,
-    is_root: bool,
-    paranoid: Option<i32>,
-    has_tracepoints: bool,
-) -> String {
+/// `paranoid`: the kernel's setting, which root need not care for.
+fn explain(mode: ProfileMode, said: &str, paranoid: Option<i32>, has_tracepoints: bool) -> String {
     let line = said.lines().map(str::trim).find(|line| !line.is_empty() && *line != "Error:");
     let line = line.unwrap_or("it says nothing");
     let may = match mode {
         ProfileMode::OnCpu => 1,
         ProfileMode::OffCpu => -1,
     };
-    if !is_root && let Some(level) = paranoid.filter(|level| *level > may) {
+    if let Some(level) = paranoid.filter(|level| *level > may) {
         return format!(
             "perf may not do it: kernel.perf_event_paranoid is {level}; be root, or as root: \
              sysctl kernel.perf_event_paranoid={may} (perf: {line})"
         );
     }
     if mode == ProfileMode::OffCpu && !has_tracepoints {
+        let (mount, or) =
+            (format!("mount -t tracefs tracefs {}", TRACEFS[0]), "take a kernel with CONFIG_FTRACE");
         return format!(
-            "the scheduler's trace points cannot be seen; as root: mount -t tracefs tracefs {}, or take a kernel with \
-             CONFIG_FTRACE (perf: {line})",
-            TRACEFS[0]
+            "the scheduler's trace points cannot be seen; as root: {mount}, or {or} (perf: {line})"
         );
     }
     format!("perf failed: {line}")
@@ -232,7 +227,9 @@ mod tests {
     #[test]
     fn reasons_say_what_to_do() {
         let denied = "Error:\nAccess to performance monitoring and observability operations is limited.\n";
-        let of = |mode, said, is_root, paranoid, traces| explain(mode, said, is_root, paranoid, traces);
+        let of = |mode, said, is_root: bool, paranoid: Option<i32>, traces| {
+            explain(mode, said, paranoid.filter(|_| !is_root), traces)
+        };
         let why = of(ProfileMode::OnCpu, denied, false, Some(3), true);
         assert!(why.contains("sysctl kernel.perf_event_paranoid=1") && why.contains("is 3"), "{why}");
         let why = of(ProfileMode::OffCpu, denied, false, Some(1), true);

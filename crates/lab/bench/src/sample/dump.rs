@@ -1,5 +1,6 @@
 //! The figures that Carmine's OSDs report of themselves at both ends of a window, with any load generator.
 
+use anyhow::Context as _;
 use carmine_load::window::{MetricsWindow, OsdWindow, ReactorWindow, Window};
 use serde_json::Value;
 
@@ -17,10 +18,11 @@ pub(crate) struct OsdDump {
 }
 
 impl OsdDump {
-    /// Of the answers to [`QUESTIONS`].
-    pub(crate) fn new([metrics, status]: [Value; 2]) -> OsdDump {
-        let pgs = serde_json::from_value(status["pgs_per_reactor"].clone()).unwrap_or_default();
-        OsdDump { metrics, pgs }
+    /// Reads the answers to [`QUESTIONS`].
+    pub(crate) fn parse([metrics, status]: [&str; 2]) -> anyhow::Result<OsdDump> {
+        let json = |text: &str| serde_json::from_str::<Value>(text).context("the answer is no JSON");
+        let pgs = serde_json::from_value(json(status)?["pgs_per_reactor"].take()).unwrap_or_default();
+        Ok(OsdDump { metrics: json(metrics)?, pgs })
     }
 
     fn shards(&self) -> &[Value] {
@@ -130,7 +132,8 @@ mod tests {
     fn window(start: Value, end: Value) -> OsdWindow {
         let mut window = Window { osds: vec![OsdWindow::default()], ..Window::default() };
         let status = json!({"pgs_per_reactor": [3, 4]});
-        let [start, end] = [start, end].map(|metrics| [OsdDump::new([metrics, status.clone()])]);
+        let dump = |metrics: Value| OsdDump::parse([&metrics.to_string(), &status.to_string()]).unwrap();
+        let [start, end] = [start, end].map(|metrics| [dump(metrics)]);
         add_dumps(&mut window, &start, &end);
         window.osds.remove(0)
     }

@@ -18,7 +18,7 @@ use carmine_load::window::{DeviceWindow, MachineWindow, OsdWindow, ProcessWindow
 use carmine_testbed::drive::part_at;
 use serde_json::{Value, json};
 
-use proc::{Device, IDLE, Process, STEAL, TICK_NS, Ticks, field, text};
+use proc::{Device, IDLE, Process, STEAL, TICK_NS, Thread, Ticks, field, text};
 
 pub use counters::Counters;
 pub(crate) use dump::{OsdDump, QUESTIONS, add_dumps};
@@ -40,17 +40,16 @@ pub struct Sampler {
     mon_pid: Option<u32>,
     /// Processes of the generator if it is another program than this one.
     tool_pids: Vec<u32>,
-    devices: Vec<String>,
+    /// Names of the watched block devices.
+    pub(crate) devices: Vec<String>,
 }
 
 /// One reading.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     at: Instant,
-    osds: Vec<Process>,
-    mon: Process,
-    own: Process,
-    tools: Vec<Process>,
+    /// By pid; one that is gone has no threads.
+    processes: BTreeMap<u32, Process>,
     cpus: BTreeMap<u32, Ticks>,
     devices: BTreeMap<String, Device>,
     network_bytes: u64,
@@ -67,54 +66,40 @@ impl Sampler {
         Sampler { tool_pids, ..self.clone() }
     }
 
-    /// Names of the watched block devices.
-    pub(crate) fn devices(&self) -> &[String] {
-        &self.devices
-    }
-
     /// Reads everything, in the same order at both ends of a window: what the order costs (microseconds) cancels out.
     ///
     /// # Errors
     /// When an OSD or the generator is gone: its window would be wrong.
     pub fn sample(&self) -> anyhow::Result<Snapshot> {
         let snapshot = self.look();
-        let pids = self.osds.iter().map(|osd| (format!("osd.{}", osd.id), osd.pid));
-        let pids = pids.chain(self.tool_pids.iter().map(|pid| ("the generator".to_owned(), *pid)));
-        for ((name, pid), process) in pids.zip(snapshot.osds.iter().chain(&snapshot.tools)) {
-            ensure!(!process.threads.is_empty(), "{name} is gone (pid {pid})");
+        let osds = self.osds.iter().map(|osd| (format!("osd.{}", osd.id), osd.pid));
+        let tools = self.tool_pids.iter().map(|pid| ("the generator".to_owned(), *pid));
+        for (name, pid) in osds.chain(tools) {
+            ensure!(!snapshot.processes[&pid].threads.is_empty(), "{name} is gone (pid {pid})");
         }
         ensure!(!snapshot.cpus.is_empty(), "/proc/stat has no lines of CPUs");
         Ok(snapshot)
     }
 
-    /// Reads everything; a process that is gone has no threads.
+    /// Reads everything. The monitor is not needed for a load; without it there is nothing to subtract.
     fn look(&self) -> Snapshot {
         let at = Instant::now();
         let file = |name: &str| text(&self.root.join(name));
-        let process = |pid: u32| Process::read(&self.root, pid);
         let cpus = proc::ticks(&file("stat"));
         let mut devices = proc::devices(&file("diskstats"));
         devices.retain(|name, _| self.devices.contains(name));
-        Snapshot {
-            at,
-            osds: self.osds.iter().map(|osd| process(osd.pid)).collect(),
-            // The monitor is not needed for a load; without it there is nothing to subtract.
-            mon: self.mon_pid.map(process).unwrap_or_default(),
-            own: process(std::process::id()),
-            tools: self.tool_pids.iter().map(|pid| process(*pid)).collect(),
-            cpus,
-            devices,
-            network_bytes: proc::network_bytes(&file("net/dev")),
-        }
+        let pids = self.osds.iter().map(|osd| osd.pid).chain(self.mon_pid).chain([std::process::id()]);
+        let pids = pids.chain(self.tool_pids.iter().copied());
+        let processes = pids.map(|pid| (pid, Process::read(&self.root, pid))).collect();
+        Snapshot { at, processes, cpus, devices, network_bytes: proc::network_bytes(&file("net/dev")) }
     }
 
     /// The counters' growth between two readings. The caller adds the reactors' clocks, see [`OsdDump`].
     pub fn window(&self, start: &Snapshot, end: &Snapshot, idle_baseline_cores: f64) -> Window {
         let wall_ns = end.at.duration_since(start.at).as_nanos() as u64;
-        let osds = self.osds.iter().zip(start.osds.iter().zip(&end.osds));
-        let osds = osds.map(|(osd, (before, after))| OsdWindow {
+        let osds = self.osds.iter().map(|osd| OsdWindow {
             id: osd.id,
-            process: after.window(osd.pid, before),
+            process: end.process_since(start, osd.pid),
             alien_cpus: osd.alien_cpus,
             ..OsdWindow::default()
         });
@@ -134,8 +119,8 @@ impl Sampler {
                 busy_ns,
                 steal_ns,
                 idle_baseline_cores,
-                generator_ns: end.own.window(0, &start.own).cpu_ns + tools_ns,
-                mon_ns: end.mon.window(0, &start.mon).cpu_ns,
+                generator_ns: end.process_since(start, std::process::id()).cpu_ns + tools_ns,
+                mon_ns: self.mon_pid.map_or(0, |pid| end.process_since(start, pid).cpu_ns),
             },
             devices: end.devices_since(start),
             ..Window::default()
@@ -144,8 +129,7 @@ impl Sampler {
 
     /// The processes of a generator that is another program.
     pub(crate) fn tools(&self, start: &Snapshot, end: &Snapshot) -> Vec<ProcessWindow> {
-        let both = self.tool_pids.iter().zip(start.tools.iter().zip(&end.tools));
-        both.map(|(pid, (before, after))| after.window(*pid, before)).collect()
+        self.tool_pids.iter().map(|pid| end.process_since(start, *pid)).collect()
     }
 
     /// Cores that were busy between two readings with anything but the watched processes and this one: what the machine
@@ -159,6 +143,17 @@ impl Sampler {
 }
 
 impl Snapshot {
+    /// The work of a process that both readings have.
+    fn process_since(&self, start: &Snapshot, pid: u32) -> ProcessWindow {
+        self.processes[&pid].window(pid, &start.processes[&pid])
+    }
+
+    /// The work of all threads of these processes.
+    fn threads_since(&self, start: &Snapshot, pids: impl Iterator<Item = u32>) -> Vec<Thread> {
+        pids.flat_map(|pid| self.processes[&pid].threads_since(&start.processes[&pid]).into_values())
+            .collect()
+    }
+
     fn devices_since(&self, start: &Snapshot) -> Vec<DeviceWindow> {
         let both = self.devices.iter().filter_map(|(name, now)| Some((name, start.devices.get(name)?, now)));
         both.map(|(name, old, now)| proc::device_window(name, old, now)).collect()

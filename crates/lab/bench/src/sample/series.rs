@@ -14,9 +14,8 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::burst::Burst;
 use super::hardware::{Hardware, JOULES};
-use super::proc::{Process, Thread, Ticks, text};
-use super::smart::Smart;
-use super::{Sampler, Snapshot};
+use super::proc::{Thread, Ticks, text};
+use super::{Sampler, Snapshot, smart};
 
 /// Name of the sampler's thread.
 const SAMPLER: &str = "sampler";
@@ -91,19 +90,17 @@ impl Reading {
     }
 
     /// The series' values between two readings.
-    fn since(&self, before: &Reading) -> BTreeMap<String, f64> {
+    fn since(&self, sampler: &Sampler, before: &Reading) -> BTreeMap<String, f64> {
         let seconds = self.seconds_since(before);
         let (now, old) = (&self.counters, &before.counters);
-        let osds = threads_since(&now.osds, &old.osds);
+        let osds = now.threads_since(old, sampler.osds.iter().map(|osd| osd.pid));
         let sum = |of: fn(&Thread) -> u64| osds.iter().map(of).sum::<u64>() as f64 / seconds;
         // A tool is the generator in this process's stead.
-        let generator = match now.tools.as_slice() {
-            [] => now.own.threads_since(&old.own).into_values().collect(),
-            tools => threads_since(tools, &old.tools),
-        };
+        let own = sampler.tool_pids.is_empty().then(std::process::id);
+        let generator = now.threads_since(old, sampler.tool_pids.iter().copied().chain(own));
         let generator = generator.iter().filter(|thread| thread.name != SAMPLER);
         let generator_ns: u64 = generator.map(|thread| thread.cpu_ns).sum();
-        let memory_bytes: u64 = now.osds.iter().map(|osd| osd.rss_bytes).sum();
+        let memory_bytes: u64 = sampler.osds.iter().map(|osd| now.processes[&osd.pid].rss_bytes).sum();
         let network_bytes = now.network_bytes.saturating_sub(old.network_bytes);
         let mut values = self.sensors.clone();
         // The counter of energy wraps now and then.
@@ -134,11 +131,6 @@ impl Reading {
     }
 }
 
-/// The work of all threads of these processes between two readings.
-fn threads_since(now: &[Process], old: &[Process]) -> Vec<Thread> {
-    now.iter().zip(old).flat_map(|(now, old)| now.threads_since(old).into_values()).collect()
-}
-
 /// Samples until the window ends; tells `ready` when it begins.
 fn record(
     sampler: &Sampler,
@@ -151,8 +143,8 @@ fn record(
     let mut burst = Burst::new(&sampler.root, sampler.osds.iter().map(|osd| osd.pid).collect());
     let mut samples = Samples { interval_ms: INTERVAL.as_millis() as u64, ..Samples::default() };
     // Programs that read drives are started outside of the window, on these CPUs.
-    let smart = Smart::find(&sampler.devices);
-    let smart_before = smart.read();
+    let drives = smart::drives_of(&sampler.devices);
+    let smart_before = smart::read(&drives);
     burst.sample();
     let first = Reading::of(sampler, &hardware);
     let own_before_ns = own_ns();
@@ -168,20 +160,20 @@ fn record(
             next_sample += INTERVAL;
             burst.find_threads();
             let now = Reading::of(sampler, &hardware);
-            samples.push(now.seconds_since(&first) * 1e3, now.since(&last));
+            samples.push(now.seconds_since(&first) * 1e3, now.since(sampler, &last));
             push_cpus(&mut samples.cpus, &last.counters.cpus, &now.counters.cpus);
             last = now;
         }
     }
     let end = Reading::of(sampler, &hardware);
-    let both = end.counters.osds.iter().zip(&first.counters.osds);
-    let osds = sampler.osds.iter().zip(both);
-    samples.threads =
-        osds.flat_map(|(osd, (now, before))| samples_of(osd.id, now.threads_since(before))).collect();
+    let both = |pid: u32| (&end.counters.processes[&pid], &first.counters.processes[&pid]);
+    let osds = sampler.osds.iter().map(|osd| (osd.id, both(osd.pid)));
+    samples.threads = osds.flat_map(|(id, (now, old))| samples_of(id, now.threads_since(old))).collect();
     samples.cores_used_10ms = burst.cores_used();
     let own_s = own_ns().saturating_sub(own_before_ns) as f64 / 1e9;
     samples.instrument = Instrument { cores: own_s / end.seconds_since(&first), cpus };
-    samples.nvme = smart.samples(smart_before, smart.read());
+    let smart_after = smart::read(&drives);
+    samples.nvme = smart::samples(drives, smart_before, smart_after);
     samples
 }
 
@@ -312,7 +304,7 @@ mod tests {
             proc(dir.path(), &[(own, 1_000_000_000), (7_000_001, 300_000_000), (7_000_002, 400_000_000)]);
             let mut now = Reading::of(&sampler, &hardware);
             now.counters.at = before.counters.at + Duration::from_secs(1);
-            now.since(&before)["generator_cores"]
+            now.since(&sampler, &before)["generator_cores"]
         };
         assert_eq!(cores(vec![7_000_001, 7_000_002]), 0.7, "fio in two processes, without this one");
         assert_eq!(cores(vec![]), 1.0, "our own generator");

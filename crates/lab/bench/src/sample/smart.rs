@@ -70,44 +70,35 @@ const TOOLS: [Tool; 2] = [
     },
 ];
 
-/// The NVMe drives under some block devices.
-#[derive(Clone, Debug)]
-pub(super) struct Smart {
-    drives: Vec<String>,
-}
-
 /// The logs at one moment, by drive, or why there is none.
 pub(super) type Logs = Vec<Result<SmartLog, String>>;
 
-impl Smart {
-    /// `devices` are names as in `/proc/diskstats`: of drives, partitions, or what is stacked upon them.
-    pub(super) fn find(devices: &[String]) -> Smart {
-        let parts = devices.iter().map(|device| part_at(&Path::new("/dev").join(device)));
-        let drives = parts.filter(|part| part.is_device).flat_map(|part| part.drive.drives);
-        let drives: BTreeSet<String> = drives.filter(|name| name.starts_with("nvme")).collect();
-        Smart { drives: drives.into_iter().collect() }
-    }
+/// Names of the NVMe drives under some block devices; `devices` are names as in `/proc/diskstats`: of drives, partitions, or what is
+/// stacked upon them.
+pub(super) fn drives_of(devices: &[String]) -> Vec<String> {
+    let parts = devices.iter().map(|device| part_at(&Path::new("/dev").join(device)));
+    let drives = parts.filter(|part| part.is_device).flat_map(|part| part.drive.drives);
+    let drives: BTreeSet<String> = drives.filter(|name| name.starts_with("nvme")).collect();
+    drives.into_iter().collect()
+}
 
-    /// Reads all of them.
-    pub(super) fn read(&self) -> Logs {
-        let end = Instant::now() + LIMIT;
-        self.drives.iter().map(|drive| read_drive(&TOOLS, &Path::new("/dev").join(drive), end)).collect()
-    }
+/// Reads the logs of all of them.
+pub(super) fn read(drives: &[String]) -> Logs {
+    let end = Instant::now() + LIMIT;
+    drives.iter().map(|drive| read_drive(&TOOLS, &Path::new("/dev").join(drive), end)).collect()
+}
 
-    /// Two readings as they are archived.
-    pub(super) fn samples(&self, start: Logs, end: Logs) -> Vec<NvmeSamples> {
-        let both = self.drives.iter().zip(start.into_iter().zip(end));
-        both.map(|(drive, (start, end))| match (start, end) {
-            (Ok(start), Ok(end)) => {
-                let difference = difference(&start, &end);
-                NvmeSamples { drive: drive.clone(), start, end, difference, missing: None }
-            }
-            (Err(why), _) | (_, Err(why)) => {
-                NvmeSamples { drive: drive.clone(), missing: Some(why), ..NvmeSamples::default() }
-            }
-        })
-        .collect()
-    }
+/// Two readings as they are archived.
+pub(super) fn samples(drives: Vec<String>, start: Logs, end: Logs) -> Vec<NvmeSamples> {
+    let both = drives.into_iter().zip(start.into_iter().zip(end));
+    both.map(|(drive, (start, end))| match (start, end) {
+        (Ok(start), Ok(end)) => {
+            let difference = difference(&start, &end);
+            NvmeSamples { drive, start, end, difference, missing: None }
+        }
+        (Err(why), _) | (_, Err(why)) => NvmeSamples { drive, missing: Some(why), ..NvmeSamples::default() },
+    })
+    .collect()
 }
 
 fn read_drive(tools: &[Tool], device: &Path, end: Instant) -> Result<SmartLog, String> {
@@ -118,11 +109,9 @@ fn read_drive(tools: &[Tool], device: &Path, end: Instant) -> Result<SmartLog, S
             Err(error) => why.push(format!("{}: {error}", tool.program)),
         }
     }
-    Err(format!(
-        "the SMART log of {} could not be read ({}): install smartmontools or nvme-cli, and run as root",
-        device.display(),
-        why.join("; ")
-    ))
+    let (device, why) = (device.display(), why.join("; "));
+    let remedy = "install smartmontools or nvme-cli, and run as root";
+    Err(format!("the SMART log of {device} could not be read ({why}): {remedy}"))
 }
 
 impl Tool {
@@ -231,9 +220,9 @@ mod tests {
 
     #[test]
     fn a_drive_that_was_read_once_only_has_no_figures() {
-        let smart = Smart { drives: vec!["nvme0n1".into(), "nvme1n1".into()] };
+        let drives = vec!["nvme0n1".into(), "nvme1n1".into()];
         let log = |n| SmartLog::from([("host_write_commands".to_owned(), n)]);
-        let samples = smart.samples(vec![Ok(log(5)), Ok(log(1))], vec![Ok(log(9)), Err("gone".to_owned())]);
+        let samples = samples(drives, vec![Ok(log(5)), Ok(log(1))], vec![Ok(log(9)), Err("gone".to_owned())]);
         assert_eq!((samples[0].difference["host_write_commands"], &samples[0].missing), (4, &None));
         assert!(samples[1].start.is_empty() && samples[1].missing.as_deref() == Some("gone"));
     }

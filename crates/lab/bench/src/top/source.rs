@@ -83,98 +83,66 @@ pub(super) struct Sample {
 pub(super) struct OsdSample {
     /// The OSD's clock.
     pub(super) taken_at_ns: u64,
-    /// By name: the value of each shard, in their order.
-    numbers: BTreeMap<String, Vec<f64>>,
-    distributions: BTreeMap<String, Distribution>,
-}
-
-/// A distribution of times over all shards.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Distribution {
-    /// Upper bounds in ns, and the number of values up to each.
-    buckets: Vec<(u64, u64)>,
-    sum: f64,
-    count: f64,
+    /// By name: the value of each shard, in their order; a number, or a distribution of times: `buckets` of the upper bound `le`
+    /// in ns with the `count` of values up to it, and `sum` and `count` of all values.
+    metrics: BTreeMap<String, Vec<Value>>,
 }
 
 impl OsdSample {
     /// Reads an answer of `/metrics.json`; metrics that are strange are left out.
     pub(super) fn parse(answer: &Value) -> Option<OsdSample> {
-        let mut sample = OsdSample { taken_at_ns: answer["taken_at_ns"].as_u64()?, ..OsdSample::default() };
-        for metric in answer["metrics"].as_array()? {
-            let Some(name) = metric["name"].as_str() else { continue };
-            for series in metric["values"].as_array().into_iter().flatten() {
-                let value = &series["value"];
-                match value.as_f64() {
-                    Some(number) => sample.numbers.entry(name.to_owned()).or_default().push(number),
-                    None if value.is_object() => {
-                        sample.distributions.entry(name.to_owned()).or_default().add(value);
-                    }
-                    None => {}
-                }
-            }
-        }
-        Some(sample)
+        let of_metric = |metric: &Value| {
+            let values = metric["values"].as_array()?.iter().map(|series| series["value"].clone());
+            Some((metric["name"].as_str()?.to_owned(), values.collect()))
+        };
+        let metrics = answer["metrics"].as_array()?.iter().filter_map(of_metric).collect();
+        Some(OsdSample { taken_at_ns: answer["taken_at_ns"].as_u64()?, metrics })
+    }
+
+    fn values(&self, name: &str) -> &[Value] {
+        self.metrics.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The value of one shard; 0 if there is none.
     pub(super) fn of_shard(&self, name: &str, shard: usize) -> f64 {
-        self.numbers.get(name).and_then(|values| values.get(shard)).copied().unwrap_or(0.0)
+        self.values(name).get(shard).and_then(Value::as_f64).unwrap_or(0.0)
     }
 
     /// The sum over all shards.
     pub(super) fn sum(&self, name: &str) -> f64 {
-        self.numbers.get(name).map_or(0.0, |values| values.iter().sum())
+        self.sum_at(name, "")
     }
 
-    /// The values of a distribution that came since `before`; `None` if none did.
-    fn since(&self, before: &OsdSample, name: &str) -> Option<Distribution> {
-        let (now, none) = (self.distributions.get(name)?, Distribution::default());
-        let old = before.distributions.get(name).unwrap_or(&none);
-        let old_counts = old.buckets.iter().map(|(_, count)| *count).chain(std::iter::repeat(0));
-        let buckets = now.buckets.iter().zip(old_counts);
-        let since = Distribution {
-            buckets: buckets.map(|((le, count), old)| (*le, count.saturating_sub(old))).collect(),
-            sum: now.sum - old.sum,
-            count: now.count - old.count,
-        };
-        (since.count > 0.0).then_some(since)
+    /// The sum over all shards of a number within their values.
+    fn sum_at(&self, name: &str, place: &str) -> f64 {
+        self.values(name).iter().filter_map(|value| value.pointer(place)?.as_f64()).sum()
     }
 
-    /// The mean of the values since `before`.
+    fn growth(&self, before: &OsdSample, name: &str, place: &str) -> f64 {
+        (self.sum_at(name, place) - before.sum_at(name, place)).max(0.0)
+    }
+
+    /// The mean of the values of a distribution that came since `before`; `None` if none did.
     pub(super) fn mean_since(&self, before: &OsdSample, name: &str) -> Option<f64> {
-        self.since(before, name).map(|new| new.sum / new.count)
+        let count = self.growth(before, name, "/count");
+        (count > 0.0).then(|| self.growth(before, name, "/sum") / count)
     }
 
     /// The value that `percent` % of those since `before` do not exceed, interpolated within its bucket.
     pub(super) fn percentile_since(&self, before: &OsdSample, name: &str, percent: f64) -> Option<f64> {
-        let new = self.since(before, name)?;
-        let rank = new.count * percent / 100.0;
+        let rank = self.growth(before, name, "/count") * percent / 100.0;
+        let buckets = self.values(name).first()?["buckets"].as_array()?;
         let (mut low, mut below) = (0.0, 0.0);
-        for (le, upto) in new.buckets {
-            let (high, upto) = (le as f64, upto as f64);
+        for (at, bucket) in buckets.iter().enumerate() {
+            let Some(high) = bucket["le"].as_f64() else { break };
+            let upto = self.growth(before, name, &format!("/buckets/{at}/count"));
             if upto >= rank && upto > below {
                 return Some(low + (high - low) * (rank - below) / (upto - below));
             }
             (low, below) = (high, upto);
         }
         // Above the last bound: at least that.
-        Some(low)
-    }
-}
-
-impl Distribution {
-    /// Adds those of one shard.
-    fn add(&mut self, value: &Value) {
-        for (at, bucket) in value["buckets"].as_array().into_iter().flatten().enumerate() {
-            let (Some(le), Some(count)) = (bucket["le"].as_u64(), bucket["count"].as_u64()) else { return };
-            match self.buckets.get_mut(at) {
-                Some((_, sum)) => *sum += count,
-                None => self.buckets.push((le, count)),
-            }
-        }
-        self.sum += value["sum"].as_f64().unwrap_or(0.0);
-        self.count += value["count"].as_f64().unwrap_or(0.0);
+        (rank > 0.0).then_some(low)
     }
 }
 

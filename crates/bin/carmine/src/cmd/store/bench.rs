@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use carmine_bench::raw;
+use carmine_bench::run_raw;
 use carmine_bench::sample::host_report;
 use carmine_daemon::signals;
 use carmine_load::{Geometry, LoadSpec, Rw, parse_bytes, parse_millis, run_job};
@@ -181,7 +181,7 @@ fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicB
     };
     let (parts, shown, mounted) = (bare.parts.clone(), Arc::clone(&board), Arc::new(OnceLock::new()));
     let (cpus, config) = (args.cpus(), args.reactors());
-    let measured = raw::run(spec, &cpus, config, cancel, &mut on_edge, move |shard, setup| {
+    let measured = run_raw(spec, &cpus, config, cancel, &mut on_edge, move |shard, setup| {
         let (parts, board, mounted) = (parts.clone(), Arc::clone(&shown), Arc::clone(&mounted));
         async move {
             match open(&shard, &parts, &mounted).await {

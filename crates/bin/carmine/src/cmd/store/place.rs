@@ -121,14 +121,8 @@ fn move_wal(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Resu
         begin_wal_move(layout, tool.osd, &new.place.path)?;
     }
     let moved = tool.on_reactor(async |shard| Ok(move_log(&shard, places, kv, new).await?));
-    let moved = match moved {
-        Ok(moved) => moved,
-        Err(error) => {
-            // It failed before or after the store took the new place. If that cannot be found out now, both links stay.
-            let _ = settled(tool);
-            return Err(error);
-        }
-    };
+    // It failed before or after the store took the new place. If that cannot be found out now, both links stay.
+    let moved = moved.inspect_err(|_| _ = settled(tool))?;
     let used = moved.to.as_ref().map(|place| place.path.canonicalize()).transpose()?;
     settle_wal(layout, tool.osd, used.as_deref())?;
     before.as_deref().map(remove_old_wal).transpose()?;

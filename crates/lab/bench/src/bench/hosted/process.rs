@@ -1,23 +1,29 @@
-//! The tools' programs and processes: fio with a thread for each job, in one process or in several, or one `rados bench` per job.
+//! The tools' programs and processes: fio with a thread for each job, in one process or in several, or one `rados bench` per job;
+//! and the data that a load needs before it: objects, or an image that is written through.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
 use anyhow::{Context, bail};
 use carmine_load::hosted::{ClusterAccess, HostedFigures, Tool, fio, rados};
+use carmine_load::{Prefill, Rw};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::process::spawn_on;
 use tempfile::TempDir;
 
-use super::Run;
+use super::{LOOK, PREFILL_LIMIT, Run};
 use crate::child::Owned;
 
 /// Files in a process's working folder: fio's result, and its output and errors.
 const OUTPUT: &str = "result.json";
 const SAID: &str = "said";
+
+/// Key of an image's metadata that says that every block of it was written.
+const FILLED: &str = "carmine_filled";
 
 /// The programs that a tool needs.
 pub(super) struct ToolPrograms {
@@ -198,15 +204,117 @@ impl Clients {
 }
 
 /// Where the tool finds the cluster.
-pub(super) fn place(run: &Run<'_>) -> ClusterAccess {
+fn place(run: &Run<'_>) -> ClusterAccess {
     let conf = run.setup.layout.ceph_conf().display().to_string();
     ClusterAccess { conf, pool: run.setup.args.pool.clone() }
 }
 
 /// A stock tool on this cluster, in a group of its own: Ctrl-C is for the controller. fio's rbd engine takes the configuration
 /// from the environment only.
-pub(super) fn tool_command(program: &Path, run: &Run<'_>) -> Command {
+fn tool_command(program: &Path, run: &Run<'_>) -> Command {
     let (mut command, conf) = (Command::new(program), run.setup.layout.ceph_conf());
     command.env("CEPH_CONF", conf).env_remove("CEPH_ARGS").stdin(Stdio::null()).process_group(0);
     command
+}
+
+/// Makes what is missing.
+pub(super) fn prefill(run: &Run<'_>) -> anyhow::Result<()> {
+    make_images(run)?;
+    if !is_wanted(run)? {
+        return Ok(());
+    }
+    let mut clients = Clients::prefill(run)?;
+    run.wait_for_end(&mut clients, PREFILL_LIMIT).context("the prefill failed")?;
+    for image in images(run) {
+        rbd(run, &["image-meta", "set", &image, FILLED, "yes"])?;
+    }
+    Ok(())
+}
+
+fn is_wanted(run: &Run<'_>) -> anyhow::Result<bool> {
+    // Nothing is there before `rados bench write`; a load in order writes its objects itself.
+    let writes_itself = run.spec.rw == Rw::Write || run.tool == Tool::RadosBench && run.spec.rw.writes();
+    Ok(match run.spec.prefill {
+        Prefill::Never => false,
+        Prefill::Always => !writes_itself,
+        Prefill::Auto => !writes_itself && !is_there(run, true)?,
+    })
+}
+
+/// True if the load's data is there: all of it, or at least some, from this load or one before.
+pub(super) fn is_there(run: &Run<'_>, all: bool) -> anyhow::Result<bool> {
+    match run.tool {
+        Tool::FioRbd => {
+            let filled = |image: &String| match all {
+                true => succeeds(run, &["image-meta", "get", image, FILLED]),
+                false => succeeds(run, &["info", image]),
+            };
+            let found: Vec<bool> = images(run).iter().map(filled).collect::<anyhow::Result<_>>()?;
+            Ok(if all { !found.contains(&false) } else { found.contains(&true) })
+        }
+        Tool::RadosBench => {
+            // The last thing that a run writes is a record of itself.
+            let records = (0..run.spec.numjobs).map(|job| stat(run, &rados::run_name(&run.spec, job)));
+            Ok(records.collect::<anyhow::Result<Vec<_>>>()?.iter().all(Option::is_some))
+        }
+        _ => {
+            let last = if all { run.spec.objects().saturating_sub(1) } else { 0 };
+            let size = format!("size {}", run.spec.object_size_bytes);
+            let said = stat(run, &fio::object(&run.spec, last))?;
+            Ok(said.is_some_and(|said| !all || said.contains(&size)))
+        }
+    }
+}
+
+/// The answer of `rados stat`; `None` if there is no such object.
+fn stat(run: &Run<'_>, object: &str) -> anyhow::Result<Option<String>> {
+    let said = output(run, &run.programs.rados, &["-p", &run.setup.args.pool, "stat", object])?;
+    Ok(said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned()))
+}
+
+/// The load's images with their pool; none where it has objects.
+fn images(run: &Run<'_>) -> Vec<String> {
+    let volumes = if run.tool == Tool::FioRbd { run.spec.volumes } else { 0 };
+    (0..volumes).map(|volume| format!("{}/{}", run.setup.args.pool, fio::image(&run.spec, volume))).collect()
+}
+
+fn make_images(run: &Run<'_>) -> anyhow::Result<()> {
+    let place = place(run);
+    for (image, volume) in images(run).iter().zip(0..) {
+        if !succeeds(run, &["info", image])? {
+            rbd(run, &fio::create_image(&run.spec, &place, volume))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether `rbd` succeeds with these arguments.
+fn succeeds(run: &Run<'_>, args: &[&str]) -> anyhow::Result<bool> {
+    Ok(output(run, &run.programs.rbd, args)?.status.success())
+}
+
+/// Runs `rbd`, which must succeed.
+fn rbd<S: AsRef<OsStr>>(run: &Run<'_>, args: &[S]) -> anyhow::Result<()> {
+    let output = output(run, &run.programs.rbd, args)?;
+    if !output.status.success() {
+        let what = args.first().map_or("".as_ref(), AsRef::as_ref).display();
+        bail!("rbd {what} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+/// Runs a tool to its end. One that hangs ends with the OSDs or at Ctrl-C: it is in a group of its own.
+fn output<S: AsRef<OsStr>>(run: &Run<'_>, program: &Path, args: &[S]) -> anyhow::Result<Output> {
+    let mut command = tool_command(program, run);
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
+    while child.try_wait()?.is_none() {
+        if let Err(why) = run.check_alive() {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(why);
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(child.wait_with_output()?)
 }

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use carmine_bench::raw::Measured;
+use carmine_bench::Measured;
 use carmine_bench::sample::{Sampler, Snapshot, WatchedOsd};
 use carmine_load::LoadSpec;
 use carmine_load::window::ProcessWindow;
