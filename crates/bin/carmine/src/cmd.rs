@@ -13,6 +13,7 @@ mod testbed;
 mod up;
 mod version;
 
+use std::ops::Range;
 use std::process::ExitCode;
 
 use carmine_bench::{baseline, bench, top};
@@ -20,6 +21,7 @@ use carmine_daemon::signals::cancel_flag;
 use carmine_testbed::output::{json_text, print};
 use carmine_testbed::spec::DirArgs;
 use clap::{Parser, Subcommand};
+use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 /// Stands below the commands.
@@ -86,7 +88,7 @@ pub(crate) enum Command {
 /// Runs a command; the exit code is its own, errors are printed by the caller.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up(args) => up::run(args),
+        Command::Up(args) => up::run(&args),
         Command::Status(args) => testbed::show(&args),
         Command::Restart(args) => testbed::restart(&args),
         Command::Down(args) => testbed::down(&args),
@@ -102,7 +104,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
         Command::Top(args) => top::run(&args, &*cancel_flag()?),
-        Command::Plan(args) => testbed::plan(args),
+        Command::Plan(args) => testbed::plan(&args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),
         Command::Admin(args) => testbed::admin(&args),
@@ -110,9 +112,38 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Prints the text of a command that has done its work.
+fn done(text: &str) -> anyhow::Result<ExitCode> {
+    print(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// 0 if everything is as it should be, else 1.
+fn code(is_fine: bool) -> ExitCode {
+    if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Prints a value as JSON, or its text.
-fn print_as<T: Serialize>(as_json: bool, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-    Ok(print(&if as_json { json_text(value)? } else { text() })?)
+fn print_as<T: Serialize>(
+    as_json: bool,
+    value: &T,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<ExitCode> {
+    done(&if as_json { json_text(value)? } else { text() })
+}
+
+/// A table without lines; the columns `right` are numbers.
+fn table<const N: usize>(
+    header: [&str; N],
+    right: Range<usize>,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header).add_rows(rows);
+    for column in table.column_iter_mut().take(right.end).skip(right.start) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use carmine_stats::{Outcome, Verdict};
+use carmine_stats::{Comparison, Outcome, Verdict};
 use carmine_study::archive::{Run, write_whole};
 use carmine_study::compare::{Arm, Judgement, Row, arm_of_files, arm_of_run, arms_of_run, compare};
 use carmine_testbed::TestbedError::{self, Usage};
 use carmine_testbed::output::{json_text, note, print};
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use serde_json::Value;
 
 /// Exit code of a comparison that decided nothing: 1 is also an error's, and 2 that of wrong options.
@@ -142,30 +142,22 @@ fn name(row: &Row) -> String {
     if row.config.is_empty() { row.metric.to_owned() } else { format!("{}, {}", row.config, row.metric) }
 }
 
+const HEADER: [&str; 11] = [
+    "configuration",
+    "figure",
+    "pairs",
+    "base",
+    "new",
+    "change",
+    "95 % interval",
+    "p (Holm)",
+    "detects",
+    "outcome",
+    "verdict",
+];
+
 fn rows_table(judged: &Judgement) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
-        "configuration",
-        "figure",
-        "pairs",
-        "base",
-        "new",
-        "change",
-        "95 % interval",
-        "p (Holm)",
-        "detects",
-        "outcome",
-        "verdict",
-    ]);
-    for row in &judged.rows {
-        table.add_row(cells(row));
-    }
-    for at in 2..=8 {
-        if let Some(column) = table.column_mut(at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    let mut table = super::table(HEADER, 2..9, judged.rows.iter().map(cells));
     if judged.rows.iter().all(|row| row.config.is_empty())
         && let Some(column) = table.column_mut(0)
     {
@@ -174,46 +166,39 @@ fn rows_table(judged: &Judgement) -> Table {
     table
 }
 
-fn cells(row: &Row) -> [String; 11] {
+fn cells(row: &Row) -> Vec<String> {
     let number = |n: Option<f64>| {
         n.map_or_else(|| "-".to_owned(), |n| format!("{n:.*}", if n < 1000.0 { 2 } else { 0 }))
     };
     let c = row.comparison.as_ref();
-    let dash = || "-".to_owned();
-    [
+    let of = |text: &dyn Fn(&Comparison) -> String| c.map_or_else(|| "-".to_owned(), text);
+    vec![
         row.config.clone(),
         row.metric.to_owned(),
         row.pairs.to_string(),
         number(row.base),
         number(row.new),
-        c.map_or_else(dash, |c| change(c.ratio)),
-        c.map_or_else(dash, |c| format!("{} to {}", change(c.interval.0), change(c.interval.1))),
-        c.map_or_else(dash, |_| probability(row.adjusted_p)),
-        c.map_or_else(dash, |c| format!("{:.1} %", c.detectable * 100.0)),
+        of(&|c| change(c.ratio)),
+        of(&|c| format!("{} to {}", change(c.interval.0), change(c.interval.1))),
+        of(&|_| if row.adjusted_p < 1e-4 { "<0.0001".into() } else { format!("{:.4}", row.adjusted_p) }),
+        of(&|c| format!("{:.1} %", c.detectable * 100.0)),
         match (&row.outcome, c) {
             // The last column says what follows from it.
             (Outcome::Undecided { .. }, Some(_)) => "no difference shown".to_owned(),
             (outcome, _) => outcome.to_string(),
         },
-        word(row.verdict).to_owned(),
+        match row.verdict {
+            Verdict::Accepted => "accepted",
+            Verdict::Undecided => "undecided",
+            Verdict::Rejected => "REJECTED",
+        }
+        .to_owned(),
     ]
-}
-
-fn probability(p: f64) -> String {
-    if p < 1e-4 { "<0.0001".to_owned() } else { format!("{p:.4}") }
 }
 
 /// A ratio as the difference to 1.
 fn change(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
-}
-
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Accepted => "accepted",
-        Verdict::Undecided => "undecided",
-        Verdict::Rejected => "REJECTED",
-    }
 }
 
 /// A part of 1 as percent, with at most two digits.
@@ -271,8 +256,7 @@ pub(crate) fn table(args: &TableArgs) -> anyhow::Result<ExitCode> {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         results.push((name.trim_end_matches(".json").to_owned(), value));
     }
-    print(&carmine_load::compare(&results))?;
-    Ok(ExitCode::SUCCESS)
+    super::done(&carmine_load::compare(&results))
 }
 
 #[cfg(test)]

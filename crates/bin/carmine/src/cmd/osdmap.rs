@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
-use carmine_testbed::output::print;
 use carmine_wire::osdmap::OsdMap;
 use clap::Args;
 
@@ -25,6 +24,5 @@ pub(crate) fn run(args: &OsdmapArgs) -> anyhow::Result<ExitCode> {
     let path = args.file.display();
     let bytes = std::fs::read(&args.file).with_context(|| format!("cannot read {path}"))?;
     let map = OsdMap::decode(&bytes).map_err(|e| anyhow!("{path} is no OSDMap: {e}"))?;
-    print(&if args.pgs_dump { pgs_dump(&map, None, PgColumns::Acting) } else { print_map(&map) })?;
-    Ok(ExitCode::SUCCESS)
+    super::done(&if args.pgs_dump { pgs_dump(&map, None, PgColumns::Acting) } else { print_map(&map) })
 }

@@ -1,7 +1,7 @@
 //! `carmine peer`: a real Ceph on loopback, as a baseline.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use carmine_testbed::output::{note, print};
@@ -12,7 +12,7 @@ use carmine_topology::{CpuList, Topology};
 use carmine_types::counted;
 use clap::{Args, Subcommand};
 
-use super::{print_as, testbed};
+use super::{code, done, print_as, testbed};
 use crate::progress;
 
 /// A real Ceph on loopback, as a baseline to compare with.
@@ -27,7 +27,13 @@ enum PeerCommand {
     /// Start a peer: create it in an empty folder, or start a stopped one (also with other CPUs or settings)
     Up(Box<PeerUpArgs>),
     /// Show the state of a peer, its settings, and what it does not support
-    Status(PeerStatusArgs),
+    Status {
+        #[command(flatten)]
+        dir: PeerDirArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Stop a peer and keep its data
     Down(PeerDirArgs),
     /// Stop a peer and remove its data
@@ -40,15 +46,6 @@ struct PeerDirArgs {
     /// Folder of the peer
     #[arg(long, value_name = "FOLDER", default_value = "carmine-peer")]
     dir: PathBuf,
-}
-
-#[derive(Args)]
-struct PeerStatusArgs {
-    #[command(flatten)]
-    dir: PeerDirArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Args)]
@@ -70,7 +67,7 @@ struct PeerUpArgs {
 pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         PeerCommand::Up(args) => up(args),
-        PeerCommand::Status(args) => status(args),
+        PeerCommand::Status { dir, json } => status(&dir.dir, *json),
         PeerCommand::Down(args) => testbed::stop::<PeerPlan>(&args.dir),
         PeerCommand::Destroy(args) => testbed::destroy_bed::<PeerPlan>(&args.dir),
     }
@@ -81,7 +78,7 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
     let peer = progress::shown(args.timeout, |start| bring_up(layout, args, start))?;
     let (plan, conf) = (peer.plan(), peer.layout().ceph_conf());
     let about = peer::about(plan)?;
-    print(&format!(
+    done(&format!(
         "up: {}, {}, size {} with {} PGs active+clean; monitor at {}\n{}stock clients: rados -c {} -p {} ls\n",
         counted(plan.osds() as usize, "OSD"),
         plan.profile(),
@@ -91,8 +88,7 @@ fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
         render_about(&about),
         conf.display(),
         carmine_testbed::POOL_NAME,
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 fn bring_up(layout: Layout, args: &PeerUpArgs, start: &mut StartOptions<'_>) -> anyhow::Result<Peer> {
@@ -137,11 +133,10 @@ fn announce(plan: &PeerPlan) -> anyhow::Result<()> {
 }
 
 /// 0 for a peer that runs as it should or is stopped; 1 for one with a problem.
-fn status(args: &PeerStatusArgs) -> anyhow::Result<ExitCode> {
-    let status = peer::status(&Layout::new(&args.dir.dir)?)?;
-    print_as(args.json, &status, || render(&status))?;
-    let fine = matches!(status.state.as_str(), "running" | "stopped");
-    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+fn status(dir: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
+    let status = peer::status(&Layout::new(dir)?)?;
+    print_as(as_json, &status, || render(&status))?;
+    Ok(code(matches!(status.state.as_str(), "running" | "stopped")))
 }
 
 fn render(status: &PeerStatus) -> String {
@@ -172,17 +167,15 @@ fn render(status: &PeerStatus) -> String {
 fn render_about(about: &About) -> String {
     let mut out = format!("version  {}\n", about.version);
     for (name, value) in &about.build_flags {
-        let _ = writeln!(out, "built    {name} {value}");
+        out += &format!("built    {name} {value}\n");
     }
-    let _ = writeln!(out, "memory   {} MiB, {}", about.osd_memory_bytes >> 20, about.allocator.name);
+    out += &format!("memory   {} MiB, {}\n", about.osd_memory_bytes >> 20, about.allocator.name);
     if !about.allocator.advice.is_empty() {
-        let _ = writeln!(out, "note     {}", about.allocator.advice);
+        out += &format!("note     {}\n", about.allocator.advice);
     }
-    let shown = |(name, value): (&String, &String)| format!("{name}={value}");
-    let silent = about.settings.keys().filter(|name| name.starts_with("debug_")).count();
-    let settings: Vec<String> =
-        about.settings.iter().filter(|(name, _)| !name.starts_with("debug_")).map(shown).collect();
-    let _ = write!(out, "profile  {}: {}", about.profile, settings.join(" "));
-    let _ = writeln!(out, "{}", if silent > 0 { format!(", {silent} debug levels") } else { String::new() });
-    out
+    let (silent, shown): (Vec<_>, Vec<_>) =
+        about.settings.iter().partition(|(name, _)| name.starts_with("debug_"));
+    let shown: Vec<String> = shown.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let silent = if silent.is_empty() { String::new() } else { format!(", {} debug levels", silent.len()) };
+    out + &format!("profile  {}: {}{silent}\n", about.profile, shown.join(" "))
 }

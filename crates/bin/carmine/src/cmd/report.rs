@@ -10,9 +10,10 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 
-use carmine_testbed::output::{note, print};
+use carmine_testbed::output::note;
 use carmine_types::counted;
 
+use super::done;
 use crate::progress::style;
 
 /// A report that takes longer has a progress bar.
@@ -36,20 +37,18 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let written = write(&args.runs, args.out.as_deref())?;
     if args.json {
-        let Written { html, markdown, charts, points, notices } = written;
-        let shown = json!({ "html": html, "markdown": markdown, "charts": charts, "points": points, "notices": notices });
-        print(&format!("{shown}\n"))?;
-        return Ok(ExitCode::SUCCESS);
+        let Written { html, markdown, charts, points, notices } = &written;
+        let names = json!({"html": html, "markdown": markdown, "charts": charts, "points": points, "notices": notices});
+        return done(&format!("{names}\n"));
     }
     written.notices.iter().for_each(|text| note(&format!("note: {text}")));
-    print(&format!(
+    done(&format!(
         "{} ({}, {})\n{}\n",
         written.html.display(),
         counted(written.charts, "chart"),
         counted(written.points, "point"),
         written.markdown.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// Writes a report; what takes longer than a moment shows how far it is.

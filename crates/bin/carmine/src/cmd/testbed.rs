@@ -1,6 +1,5 @@
 //! `carmine status`, `restart`, `down`, `destroy`, `plan` and `admin`: a testbed that exists, or would.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,7 +14,7 @@ use carmine_topology::{CpuList, Strategy, Topology};
 use carmine_types::{OsdId, counted};
 use clap::Args;
 
-use super::print_as;
+use super::{code, done, print_as};
 use crate::progress;
 
 #[derive(Args)]
@@ -79,9 +78,9 @@ pub(crate) struct SpecArgs {
 
 impl SpecArgs {
     /// The settings that are asked for.
-    pub(crate) fn wish(self) -> anyhow::Result<Wish> {
+    pub(crate) fn wish(&self) -> anyhow::Result<Wish> {
         let file = self.spec.as_deref().map(Wish::from_file).transpose()?;
-        Ok(self.wish.or(file.unwrap_or_default()))
+        Ok(self.wish.clone().or(file.unwrap_or_default()))
     }
 }
 
@@ -110,8 +109,7 @@ pub(crate) fn down(args: &DirArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(super) fn stop<P: FolderPlan>(dir: &Path) -> anyhow::Result<ExitCode> {
-    print(&stopped_lines(&open::<P>(dir)?.stop()?))?;
-    Ok(ExitCode::SUCCESS)
+    done(&stopped_lines(&open::<P>(dir)?.stop()?))
 }
 
 /// How each daemon ended, a line each.
@@ -148,8 +146,7 @@ pub(super) fn destroy_bed<P: FolderPlan>(dir: &Path) -> anyhow::Result<ExitCode>
 
 fn say_removed<P: FolderPlan>(layout: &Layout) -> anyhow::Result<ExitCode> {
     let left = if layout.dir().exists() { " (the folder stays: it has other files)" } else { "" };
-    print(&format!("removed the {} in {}{left}\n", P::WHAT, layout.dir().display()))?;
-    Ok(ExitCode::SUCCESS)
+    done(&format!("removed the {} in {}{left}\n", P::WHAT, layout.dir().display()))
 }
 
 /// Starts OSDs of a running testbed again.
@@ -161,12 +158,11 @@ pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<ExitCode> {
     };
     progress::shown(args.timeout, |start| Ok(testbed.restart(&osds, start)?))?;
     let names: Vec<String> = osds.iter().map(ToString::to_string).collect();
-    print(&format!("restarted {}; all PGs are active and clean\n", names.join(" ")))?;
-    Ok(ExitCode::SUCCESS)
+    done(&format!("restarted {}; all PGs are active and clean\n", names.join(" ")))
 }
 
 /// The CPU grid, without starting anything.
-pub(crate) fn plan(args: PlanArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let topology = topology(args.topology.as_deref())?;
     let wish = args.spec.wish()?;
     // With an existing testbed it shows the grid of the next `up`; else that of a new one.
@@ -175,9 +171,7 @@ pub(crate) fn plan(args: PlanArgs) -> anyhow::Result<ExitCode> {
         Some(plan) => plan.revise(&wish, &topology)?,
         None => Plan::new(&wish, &topology, "")?,
     };
-    let text = || if args.print_spec { plan.spec.to_toml() } else { plan.render() };
-    print_as(args.json, &plan, text)?;
-    Ok(ExitCode::SUCCESS)
+    print_as(args.json, &plan, || if args.print_spec { plan.spec.to_toml() } else { plan.render() })
 }
 
 /// This machine, or the one of `--topology`.
@@ -190,9 +184,7 @@ pub(super) fn topology(asked: Option<&str>) -> anyhow::Result<Topology> {
 
 /// Sends an admin command to one OSD, for tests and debugging.
 pub(crate) fn admin(args: &AdminArgs) -> anyhow::Result<ExitCode> {
-    let answer = ask_osd(&Layout::new(&args.dir.dir)?, OsdId(args.osd), &args.question)?;
-    print(&format!("{answer}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    done(&format!("{}\n", ask_osd(&Layout::new(&args.dir.dir)?, OsdId(args.osd), &args.question)?))
 }
 
 /// Is the neighbour of a testbed, until it is ended.
@@ -205,68 +197,56 @@ pub(crate) fn neighbour(args: &NeighbourArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn show(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = status(&Layout::new(&args.dir.dir)?)?;
     print_as(args.json, &status, || render(&status))?;
-    Ok(if status.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(status.problems.is_empty()))
 }
 
+/// Lines, each with its subject in the first column.
 fn render(status: &Status) -> String {
-    let mut out = String::new();
-    // Writing to a String does not fail.
-    let _ = writeln!(out, "{}: {}", status.dir, status.state);
+    let (plan, pool) = (&status.plan, &status.plan.pool);
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let mut put = |subject: &str, text: String| rows.push((subject.to_owned(), text));
     if let (Some(addr), Some(pid)) = (&status.mon_addr, status.mon_pid) {
         let epoch = status.epoch.map_or_else(|| "?".into(), |e| e.to_string());
-        let _ = writeln!(out, "mon      pid {pid}, {addr}, map epoch {epoch}");
+        put("mon", format!("pid {pid}, {addr}, map epoch {epoch}"));
     }
     for osd in &status.osds {
-        let pid = osd.pid.map_or_else(|| "not running".into(), |pid| format!("pid {pid}"));
-        let _ = write!(out, "osd.{:<4} {pid}, {}", osd.id, if osd.up { "up" } else { "down" });
-        if let Some(reactors) = osd.reactors {
-            let _ = write!(out, ", {}", counted(reactors as usize, "reactor"));
-        }
-        if let Some(pgs) = osd.pgs {
-            let _ = write!(out, ", primary of {} ({} active)", counted(pgs.total as usize, "PG"), pgs.active);
-        }
-        if let (Some(fullness), Some(space)) = (osd.fullness, osd.space) {
-            let (used, total) = (space.used_bytes >> 20, space.total_bytes >> 20);
-            let _ = write!(out, ", {fullness} ({used} of {total} MiB used)");
-        }
-        if let Some(http) = &osd.http {
-            let _ = write!(out, ", http://{http}/metrics");
-        }
-        out.push('\n');
+        let space = osd.fullness.zip(osd.space).map(|(fullness, space)| {
+            format!("{fullness} ({} of {} MiB used)", space.used_bytes >> 20, space.total_bytes >> 20)
+        });
+        let pgs = osd
+            .pgs
+            .map(|pgs| format!("primary of {} ({} active)", counted(pgs.total as usize, "PG"), pgs.active));
+        let parts = [
+            Some(osd.pid.map_or_else(|| "not running".into(), |pid| format!("pid {pid}"))),
+            Some(if osd.up { "up" } else { "down" }.to_owned()),
+            osd.reactors.map(|reactors| counted(reactors as usize, "reactor")),
+            pgs,
+            space,
+            osd.http.as_ref().map(|http| format!("http://{http}/metrics")),
+        ];
+        put(&format!("osd.{}", osd.id), parts.into_iter().flatten().collect::<Vec<_>>().join(", "));
     }
     if let (Some(total), Some(pgs)) = (status.pgs_total, status.pgs) {
-        let _ = writeln!(out, "PGs      {total}: {} active, {} clean", pgs.active, pgs.clean);
+        put("PGs", format!("{total}: {} active, {} clean", pgs.active, pgs.clean));
     }
-    let plan = &status.plan;
-    let pool = &plan.pool;
-    let _ = writeln!(
-        out,
-        "plan     {} x {}, {}, pool {} size {} min_size {} PGs {}",
-        counted(plan.osds() as usize, "OSD"),
-        counted(plan.cpu.reactors, "reactor"),
-        plan.store,
-        pool.name,
-        pool.size,
-        pool.min_size,
-        pool.pg_num
-    );
+    let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
+    let of_pool =
+        format!("pool {} size {} min_size {} PGs {}", pool.name, pool.size, pool.min_size, pool.pg_num);
+    put("plan", format!("{osds} x {reactors}, {}, {of_pool}", plan.store));
     if plan.cpu.strategy == Strategy::None {
         let cpus = plan.grid.allocated_cpus();
-        let _ = writeln!(out, "balance  none: reactors are not pinned, they may run on CPUs {cpus}");
+        put("balance", format!("none: reactors are not pinned, they may run on CPUs {cpus}"));
     }
     for (who, cpus) in [("system", &plan.grid.system), ("neighbour", &plan.grid.neighbour)] {
         if !cpus.is_empty() {
-            let _ = writeln!(out, "{who:<8} CPUs {cpus}");
+            put(who, format!("CPUs {cpus}"));
         }
     }
     if plan.osd_wrap != "none" {
-        let _ = writeln!(out, "wrapper  {}", plan.osd_wrap);
+        put("wrapper", plan.osd_wrap.clone());
     }
-    for drive in &plan.preconditioned {
-        let _ = writeln!(out, "precondition {drive}");
-    }
-    for problem in &status.problems {
-        let _ = writeln!(out, "problem  {problem}");
-    }
-    out
+    plan.preconditioned.iter().for_each(|drive| put("precondition", drive.to_string()));
+    status.problems.iter().for_each(|problem| put("problem", problem.to_string()));
+    let lines = rows.iter().map(|(subject, text)| format!("{subject:<8} {text}\n"));
+    std::iter::once(format!("{}: {}\n", status.dir, status.state)).chain(lines).collect()
 }

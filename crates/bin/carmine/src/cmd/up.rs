@@ -15,6 +15,7 @@ use carmine_topology::Topology;
 use carmine_types::{OsdId, StoreKind, counted};
 use clap::Args;
 
+use super::done;
 use super::testbed::SpecArgs;
 use crate::progress;
 
@@ -30,16 +31,6 @@ pub(crate) struct UpArgs {
     /// Overwrite devices that are not blank
     #[arg(long, help_heading = "Storage")]
     force_wipe: bool,
-    #[command(flatten)]
-    precondition: PreconditionArgs,
-    /// Seconds until every PG must be active
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: u64,
-}
-
-/// Preconditioning of drives.
-#[derive(Args)]
-struct PreconditionArgs {
     /// Write the drives of --devs into their steady state before the stores are made: twice their capacity sequentially,
     /// then rounds of random writes until five rounds differ by at most 20 % and drift by at most 10 % (SNIA's definition).
     /// Takes hours; on files and virtual disks it is n/a
@@ -47,20 +38,20 @@ struct PreconditionArgs {
     precondition: bool,
     #[command(flatten)]
     options: PreconditionOptions,
+    /// Seconds until every PG must be active
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
 }
 
-pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let wish = args.spec.wish()?;
-    let topology = Topology::detect()?;
-    let (wipe, precondition) = (args.force_wipe, &args.precondition);
-    let (testbed, mon) =
-        progress::shown(args.timeout, |start| bring_up(layout, &wish, wipe, &topology, precondition, start))?;
+    let (testbed, mon) = progress::shown(args.timeout, |start| bring_up(layout, args, &wish, start))?;
     let plan = testbed.plan();
     let stores = (0..plan.osds()).filter_map(|id| facts::of(testbed.layout(), plan, OsdId(id)));
     StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
     let conf = testbed.layout().ceph_conf();
-    print(&format!(
+    done(&format!(
         "up: {} x {}, {}, pool {} size {} with {} PGs; monitor at {mon}\n\
          stock clients: rados -c {} -p {} ls\n",
         counted(plan.osds() as usize, "OSD"),
@@ -71,31 +62,39 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         plan.pool.pg_num,
         conf.display(),
         plan.pool.name,
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 fn bring_up(
     layout: Layout,
+    args: &UpArgs,
     wish: &Wish,
-    wipe: bool,
-    topology: &Topology,
-    precondition: &PreconditionArgs,
     start: &mut StartOptions<'_>,
 ) -> anyhow::Result<(Testbed, std::net::SocketAddr)> {
+    let (wipe, topology) = (args.force_wipe, &Topology::detect()?);
     let mut testbed = match Testbed::open(layout.clone())? {
         Some(mut testbed) => {
             check_wipe(wipe, true, &testbed.plan().devices)?;
             let (running, missing) = testbed.parts()?;
             if testbed.plan().complete && !running.is_empty() && !missing.is_empty() {
-                refuse_other_settings(&testbed, wish, topology, &running, &missing)?;
-                precondition.refuse_for_existing_stores()?;
+                // Those that run keep their settings. Without options the CPUs may be others too, by what this process is allowed
+                // to use: that is not asked for.
+                let plan = testbed.plan();
+                if plan.revise(wish, topology)? != plan.revise(&Wish::default(), topology)? {
+                    let dir = testbed.layout().dir().display();
+                    let (running, missing) = (names(&running), names(&missing));
+                    anyhow::bail!(Usage(format!(
+                        "these settings differ from the recorded ones, with which {running} still run: leave the options out to \
+                         start {missing} beside them, or stop all with `carmine down --dir {dir}` first"
+                    )));
+                }
+                args.refuse_for_existing_stores()?;
                 note(&format!("starting {}; {} run already", names(&missing), names(&running)));
                 let mon = testbed.start_some(&missing, start)?;
                 return Ok((testbed, mon));
             }
             testbed.require_stopped()?;
-            precondition.refuse_for_existing_stores()?;
+            args.refuse_for_existing_stores()?;
             let plan = testbed.plan().revise(wish, topology)?;
             announce(&plan)?;
             if plan.store != StoreKind::Blue {
@@ -108,7 +107,7 @@ fn bring_up(
             let mut plan = Plan::new(wish, topology, &fresh_uuid()?)?;
             check_wipe(wipe, false, &plan.devices)?;
             announce(&plan)?;
-            let written = precondition.run(&layout, &mut plan, wipe, start)?;
+            let written = args.precondition(&layout, &mut plan, start)?;
             Testbed::create(layout, plan, wipe || written, start)?
         }
     };
@@ -118,27 +117,6 @@ fn bring_up(
 
 fn names(daemons: &[Daemon]) -> String {
     daemons.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Fails if options ask for anything but the recorded settings: those daemons that run keep theirs.
-fn refuse_other_settings(
-    testbed: &Testbed,
-    wish: &Wish,
-    topology: &Topology,
-    running: &[Daemon],
-    missing: &[Daemon],
-) -> anyhow::Result<()> {
-    let plan = testbed.plan();
-    // Without options the CPUs may be others too, by what this process is allowed to use: that is not asked for.
-    if plan.revise(wish, topology)? == plan.revise(&Wish::default(), topology)? {
-        return Ok(());
-    }
-    let (dir, running, missing) = (testbed.layout().dir().display(), names(running), names(missing));
-    let why = format!(
-        "these settings differ from the recorded ones, with which {running} still run: leave the options out to start {missing} \
-         beside them, or stop all with `carmine down --dir {dir}` first"
-    );
-    Err(Usage(why).into())
 }
 
 /// Prints the grid, and what the user should know before it starts.
@@ -154,23 +132,21 @@ fn announce(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl PreconditionArgs {
-    /// Fails if it is asked for where stores are made already.
+impl UpArgs {
+    /// Fails if preconditioning is asked for where stores are made already.
     fn refuse_for_existing_stores(&self) -> anyhow::Result<()> {
         if self.precondition {
-            let why = "--precondition: the stores of this testbed exist, and it would overwrite them; \
-                       `carmine destroy` removes them";
-            return Err(Usage(why.into()).into());
+            let why = "the stores of this testbed exist, and it would overwrite them; `carmine destroy` removes them";
+            anyhow::bail!(Usage(format!("--precondition: {why}")));
         }
         Ok(())
     }
 
     /// Preconditions the drives of `plan`, if asked to, and notes the outcome there; true if something was written.
-    fn run(
+    fn precondition(
         &self,
         layout: &Layout,
         plan: &mut Plan,
-        wipe: bool,
         start: &mut StartOptions<'_>,
     ) -> anyhow::Result<bool> {
         if !self.precondition {
@@ -178,12 +154,11 @@ impl PreconditionArgs {
         }
         let bs_bytes = self.options.bs_bytes;
         if bs_bytes > BS_MAX || !bs_bytes.is_multiple_of(4096) || bs_bytes == 0 {
-            return Err(
-                Usage(format!("--precondition-bs {bs_bytes}: take a multiple of 4096 up to 1m")).into()
-            );
+            anyhow::bail!(Usage(format!("--precondition-bs {bs_bytes}: take a multiple of 4096 up to 1m")));
         }
         refuse_used_folder(layout.dir(), "testbed")?;
-        let done = precondition::run(&plan.devices, wipe, &self.options, start.cancel, start.events)?;
+        let done =
+            precondition::run(&plan.devices, self.force_wipe, &self.options, start.cancel, start.events)?;
         done.iter().for_each(|drive| note(&format!("precondition {drive}")));
         let written = done.iter().any(|drive| drive.outcome != Outcome::Na);
         // Zeros everywhere would undo it.

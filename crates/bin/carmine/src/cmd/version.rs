@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use carmine_daemon::build;
-use carmine_testbed::output::print;
 use clap::Args;
 
 #[derive(Args)]
@@ -38,8 +37,7 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
             text.push_str(&format!("{name:<11}{}\n", value.trim()));
         }
     }
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    super::done(&text)
 }
 
 /// Version, flags, and what RocksDB itself says of its checksums: it is asked by opening an empty database.
