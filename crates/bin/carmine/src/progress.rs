@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use carmine_daemon::signals;
+use carmine_study::archive::PointEnd;
+use carmine_study::expand::show_duration;
+use carmine_study::run::Event as SweepEvent;
 use carmine_testbed::output::note;
 use carmine_testbed::{DaemonPrograms, Event, StartOptions};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -82,5 +85,49 @@ impl Progress {
             self.bar.set_style(style("{spinner} {msg}"));
         }
         self.bar.set_message(text.to_string());
+    }
+}
+
+/// The bar of a sweep; on anything but a terminal, a line per point that failed.
+pub(crate) struct View {
+    bar: ProgressBar,
+    point: String,
+}
+
+impl View {
+    pub(crate) fn new(points: usize) -> View {
+        let style = style("{pos}/{len} [{bar:24}] {elapsed} {msg}");
+        let bar = ProgressBar::new(points as u64).with_style(style);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        View { bar, point: String::new() }
+    }
+
+    /// Shows one event.
+    pub(crate) fn show(&mut self, event: SweepEvent) {
+        match event {
+            SweepEvent::Point { index, stem, left } => {
+                self.bar.set_position(index as u64);
+                self.point = format!("about {} left; {stem}", show_duration(left));
+                self.bar.set_message(self.point.clone());
+            }
+            SweepEvent::Step(what) => self.bar.set_message(format!("{}: {what}", self.point)),
+            SweepEvent::Ended { stem, state: PointEnd::Failed, error } => {
+                self.line(&format!("failed: {stem}: {}", error.unwrap_or_default()));
+            }
+            SweepEvent::Ended { stem, state: PointEnd::Skipped, error } => {
+                self.line(&format!("skipped: {stem}: {}", error.unwrap_or_default()));
+            }
+            SweepEvent::Ended { .. } => self.bar.inc(1),
+            SweepEvent::Note(text) => self.line(&text),
+        }
+    }
+
+    /// Above the bar, or where there is none on standard error.
+    fn line(&self, text: &str) {
+        self.bar.suspend(|| note(text));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
     }
 }

@@ -1,13 +1,15 @@
 //! The question of a study, answered by its archive in a few sentences; or what it would take to answer it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use carmine_load::verdict::{LevelCurve, curves, level};
-use carmine_stats::{Comparison, Outcome, holm, judge, paired_log_ratios};
+use carmine_stats::{Comparison, NoComparison, Outcome, judge, paired_log_ratios};
 use carmine_types::counted;
 
 use crate::archive::{ArchiveError, Config, Point, PointKind, PointResult, Run, RunFile};
+use crate::compare::adjusted;
+use crate::grouped;
+use crate::plan::TOLERANCE;
 use crate::run::WINDOW_MIN;
 
 /// The variable of a study, and the axis along which it looks.
@@ -20,7 +22,7 @@ struct Subject {
     /// The machine that it takes for at least two values of the axis.
     needs: &'static str,
     /// The conclusion from all lines together.
-    concludes: fn(&[Line<'_>], f64) -> Vec<String>,
+    concludes: fn(&[Line<'_>]) -> Vec<String>,
 }
 
 const SUBJECTS: [Subject; 5] = [
@@ -29,7 +31,7 @@ const SUBJECTS: [Subject; 5] = [
         along: "cpus",
         apart: &["osds", "confine", "workload"],
         needs: "CPUs for two reactors beside the clients', or a cgroup whose quota can be set",
-        concludes: |lines, _| last_steps(lines),
+        concludes: last_steps,
     },
     Subject {
         study: 2,
@@ -50,7 +52,7 @@ const SUBJECTS: [Subject; 5] = [
         along: "pgs",
         apart: &["workload"],
         needs: "points with two numbers of PGs, and the tool `rados` (or --client own)",
-        concludes: |lines, _| last_steps(lines),
+        concludes: last_steps,
     },
     Subject {
         study: 5,
@@ -84,10 +86,7 @@ pub fn answer(run: &Run) -> Result<Vec<String>, ArchiveError> {
     if run.file.study.is_none() {
         return Ok(Vec::new());
     }
-    let mut results = Vec::new();
-    for point in run.points.iter().filter(|point| run.is_done(point)) {
-        results.extend(run.result(point)?.map(|result| (point, result)));
-    }
+    let results = run.measured()?;
     Ok(answer_of(&run.file, results.iter().map(|(point, result)| (*point, result))))
 }
 
@@ -110,7 +109,7 @@ fn answered(subject: &Subject, measured: &[Measured<'_>], file: &RunFile) -> Vec
     let lines = lines(subject, measured);
     let mut text = Vec::new();
     if lines.iter().any(|line| line.values.len() > 1) {
-        text.extend((subject.concludes)(&lines, TOLERANCE));
+        text.extend((subject.concludes)(&lines));
     } else {
         text.push(format!("not measured: needs {}", subject.needs));
     }
@@ -132,9 +131,6 @@ fn answered(subject: &Subject, measured: &[Measured<'_>], file: &RunFile) -> Vec
     text
 }
 
-/// As of `carmine compare`.
-const TOLERANCE: f64 = 0.05;
-
 /// Points by the axes that are asked apart, then by the value of the axis.
 fn lines<'a>(subject: &Subject, measured: &[Measured<'a>]) -> Vec<Line<'a>> {
     let several =
@@ -146,14 +142,8 @@ fn lines<'a>(subject: &Subject, measured: &[Measured<'a>]) -> Vec<Line<'a>> {
         all.entry(words.collect::<Vec<_>>().join(", ")).or_default().push(*one);
     }
     let line = |(name, points): (String, Vec<Measured<'a>>)| {
-        let mut values: Vec<(String, Vec<Measured<'a>>)> = Vec::new();
-        for one in points {
-            let Some(value) = one.point.config.show(subject.along) else { continue };
-            match values.iter_mut().find(|(known, _)| *known == value) {
-                Some((_, held)) => held.push(one),
-                None => values.push((value, vec![one])),
-            }
-        }
+        let valued = |one: Measured<'a>| Some((one.point.config.show(subject.along)?, one));
+        let mut values = grouped(points.into_iter().filter_map(valued));
         values.sort_by(|a, b| size(&a.0).total_cmp(&size(&b.0)));
         Line { name, values }
     };
@@ -197,22 +187,18 @@ fn percent(part: f64) -> String {
 impl Line<'_> {
     /// The first value in IOPS, the others against it, and what bound the last.
     fn sentence(&self, subject: &Subject) -> String {
-        let mut text = String::new();
-        if !self.name.is_empty() {
-            let _ = write!(text, "{}: ", self.name);
-        }
+        let head = if self.name.is_empty() { String::new() } else { format!("{}: ", self.name) };
         let base = self.values.first().map_or(0.0, |(_, points)| iops(points));
         let each = self.values.iter().enumerate().map(|(at, (value, points))| {
             let name = named(subject.along, value);
             let gives = if at == 0 { format!("{base:.0} IOPS") } else { percent(iops(points) / base) };
             format!("{name} {gives}{}", worst(subject, points))
         });
-        text.push_str(&each.collect::<Vec<_>>().join(", "));
+        let each = each.collect::<Vec<_>>().join(", ");
         let last = self.values.last().and_then(|(_, points)| best(points).first().copied());
-        if let Some(limiter) = last.and_then(|m| m.result.carmine.verdict.clone()) {
-            let _ = write!(text, "; the last is bound by {limiter}");
-        }
-        text
+        let bound = last.and_then(|m| m.result.carmine.verdict.as_ref());
+        let bound = bound.map(|limiter| format!("; the last is bound by {limiter}")).unwrap_or_default();
+        head + &each + &bound
     }
 
     /// Those with a number for a size, and their IOPS.
@@ -222,16 +208,15 @@ impl Line<'_> {
     }
 }
 
-/// Bandwidth and the longest latency are what `rados bench` is read for.
+/// Bandwidth and the longest latency are what `rados bench` is read for, in study 4.
 fn worst(subject: &Subject, points: &[Measured<'_>]) -> String {
+    if subject.study != 4 {
+        return String::new();
+    }
     let best = best(points);
     let worst_ms = best.iter().filter_map(|m| m.result.latency()).map(|l| l.max / 1e6).fold(0.0, f64::max);
     let bw = best.iter().map(|m| m.result.bw_bytes() / 1e6).sum::<f64>() / best.len().max(1) as f64;
-    if subject.study == 4 {
-        format!(" ({bw:.0} MB/s, worst latency {worst_ms:.0} ms)")
-    } else {
-        String::new()
-    }
+    format!(" ({bw:.0} MB/s, worst latency {worst_ms:.0} ms)")
 }
 
 /// Where each line has nearly all that it reaches.
@@ -255,7 +240,7 @@ fn last_steps(lines: &[Line<'_>]) -> Vec<String> {
 }
 
 /// How much of a proportional gain each line has at its largest size.
-fn proportions(lines: &[Line<'_>], _: f64) -> Vec<String> {
+fn proportions(lines: &[Line<'_>]) -> Vec<String> {
     let share = |line: &Line<'_>| {
         let sized = line.sized();
         let ((first, few), (last, many)) = (sized.first()?, sized.last()?);
@@ -273,15 +258,15 @@ fn proportions(lines: &[Line<'_>], _: f64) -> Vec<String> {
 }
 
 /// Whether no limit is better than the best of the limits.
-fn no_limit(lines: &[Line<'_>], tolerance: f64) -> Vec<String> {
+fn no_limit(lines: &[Line<'_>]) -> Vec<String> {
     let against = |line: &Line<'_>| {
         let (_, free) = line.values.iter().find(|(value, _)| value == "no-limit")?;
         let (limit, held) = line.sized().into_iter().min_by(|a, b| b.1.total_cmp(&a.1))?;
         let ratio = iops(free) / held;
         let than = format!("the best limit ({})", named("cpus", limit));
         let word = match ratio {
-            less if less < 1.0 - tolerance => "worse than",
-            more if more > 1.0 + tolerance => "better than",
+            less if less < 1.0 - TOLERANCE => "worse than",
+            more if more > 1.0 + TOLERANCE => "better than",
             _ => "within 5 % of",
         };
         Some(format!("{}: no limit is {word} {than}: {}", line.name, percent(ratio)))
@@ -295,45 +280,35 @@ fn no_limit(lines: &[Line<'_>], tolerance: f64) -> Vec<String> {
 }
 
 /// Pairs of all points of a line, arm against arm: which strategies differ at all?
-fn strategies(lines: &[Line<'_>], tolerance: f64) -> Vec<String> {
-    let mut told: Vec<(String, Result<Comparison, _>)> = Vec::new();
+fn strategies(lines: &[Line<'_>]) -> Vec<String> {
+    let mut told: Vec<(String, Result<Comparison, NoComparison>)> = Vec::new();
     for line in lines {
         let Some(((base, old), others)) = line.values.split_first() else { continue };
         for (value, young) in others {
             let partner = |m: &Measured<'_>| {
-                young
-                    .iter()
-                    .find(|other| other.point.pair == m.point.pair)
-                    .map(|other| (m.result.iops(), other.result.iops()))
+                let other = young.iter().find(|other| other.point.pair == m.point.pair)?;
+                Some((m.result.iops(), other.result.iops()))
             };
             let (one, other): (Vec<f64>, Vec<f64>) = old.iter().filter_map(partner).unzip();
             told.push((format!("{}: {value} against {base}", line.name), paired_log_ratios(&one, &other)));
         }
     }
-    let p: Vec<f64> = told.iter().filter_map(|(_, c)| c.as_ref().ok().map(|c| c.p)).collect();
-    let mut adjusted = holm(&p).into_iter();
-    let mut decided = BTreeSet::new();
-    let mut text: Vec<String> = Vec::new();
-    for (name, comparison) in told {
-        let p = if comparison.is_ok() { adjusted.next().unwrap_or(1.0) } else { 1.0 };
-        let outcome = judge(&comparison, p, tolerance);
-        decided.insert(match outcome {
-            Outcome::Different { within: false } => 2,
-            Outcome::Undecided { .. } => 1,
-            _ => 0,
-        });
+    let mut text = vec!["It does not matter here: no strategy differs by more than 5 %.".to_owned()];
+    let mut outcomes = Vec::new();
+    for ((name, comparison), p) in told.iter().zip(adjusted(told.iter().map(|(_, c)| c))) {
+        let outcome = judge(comparison, p, TOLERANCE);
         let ratio = comparison.as_ref().map_or_else(
             |e| e.to_string(),
             |c| format!("{} ({} to {})", percent(c.ratio), percent(c.interval.0), percent(c.interval.1)),
         );
         text.push(format!("{name}: {outcome}, IOPS {ratio}"));
+        outcomes.push(outcome);
     }
-    let head = match decided.last() {
-        Some(2) => "It matters here: some strategies differ by more than the tolerance.",
-        Some(1) => "Undecided: the pairs do not tell for all strategies; take more --repeats.",
-        _ => "It does not matter here: no strategy differs by more than 5 %.",
-    };
-    text.insert(0, head.to_owned());
+    if outcomes.contains(&Outcome::Different { within: false }) {
+        text[0] = "It matters here: some strategies differ by more than the tolerance.".to_owned();
+    } else if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Undecided { .. })) {
+        text[0] = "Undecided: the pairs do not tell for all strategies; take more --repeats.".to_owned();
+    }
     text
 }
 
@@ -377,8 +352,7 @@ fn level_curve(arm: String, points: &[Measured<'_>]) -> Option<LevelCurve> {
 fn marks(measured: &[Measured<'_>]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for m in measured {
-        let words = m.result.carmine.marks.iter().filter_map(|mark| Some(mark.split_once(':')?.0));
-        for word in words.filter(|word| *word != "SMOKE").collect::<BTreeSet<_>>() {
+        for word in m.result.mark_words().into_iter().filter(|word| *word != "SMOKE") {
             *counts.entry(word).or_default() += 1;
         }
     }

@@ -2,20 +2,19 @@
 //! a file whole or absent.
 
 mod files;
-mod result;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_load::profile::Profile;
+use carmine_load::window::DrainWindow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use carmine_load::baseline::{Baseline, DeviceBaseline, MessengerBaseline};
+pub use carmine_load::report::{CpuSeconds, LatencyHistograms, PerCore};
 pub use carmine_load::samples::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
-pub use files::{ArchiveError, Run, RunWriter, dat_table, write_whole};
-pub(crate) use files::{read_json, write_json};
-pub use result::{
-    CarmineResult, CpuSeconds, Direction, Job, LatencyHistograms, LatencyNs, OsdResult, PerCore, PointResult,
-};
+pub use files::{ArchiveError, Run, RunWriter, write_whole};
+pub(crate) use files::{dat_table, read_json, write_json};
 
 /// Number of the archive's format; another one is refused.
 pub const RUN_FORMAT: u32 = 1;
@@ -172,13 +171,16 @@ impl Config {
     /// of 64K, `randread4k` is `randread64k`.
     pub fn show(&self, axis: &str) -> Option<String> {
         let resized = || self.workload_with_size().filter(|_| axis == "workload");
-        resized().or_else(|| self.get(axis).map(as_text))
+        resized().or_else(|| match self.get(axis)? {
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        })
     }
 
     /// The workload's name with the bytes of its operations, where the configuration gives both.
     pub(crate) fn workload_with_size(&self) -> Option<String> {
-        let workload = crate::plan::workload(self.text("workload")?)?;
-        self.number("bs_bytes").map(|bytes| workload.name_with(bytes))
+        let workload = self.text("workload").filter(|name| crate::plan::workload(name).is_some())?;
+        self.number("bs_bytes").map(|bytes| crate::plan::resized(workload, bytes))
     }
 
     /// Sets the value of an axis.
@@ -193,16 +195,8 @@ impl Config {
 
     /// Axes on which two configurations differ, in alphabetical order.
     pub fn differences<'a>(&'a self, other: &'a Config) -> Vec<&'a str> {
-        let mut axes: Vec<&str> = self
-            .0
-            .keys()
-            .chain(other.0.keys())
-            .map(String::as_str)
-            .filter(|a| self.get(a) != other.get(a))
-            .collect();
-        axes.sort_unstable();
-        axes.dedup();
-        axes
+        let axes: BTreeSet<&str> = self.0.keys().chain(other.0.keys()).map(String::as_str).collect();
+        axes.into_iter().filter(|axis| self.get(axis) != other.get(axis)).collect()
     }
 }
 
@@ -235,48 +229,191 @@ pub struct PointState {
     pub condition: Value,
 }
 
-/// Text without quotes, anything else as JSON.
-fn as_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+/// Latency as fio gives it, nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LatencyNs {
+    pub min: f64,
+    pub max: f64,
+    pub mean: f64,
+    pub stddev: f64,
+    /// Percent with six decimals, such as `99.000000` → nanoseconds.
+    pub percentile: BTreeMap<String, f64>,
+}
+
+impl LatencyNs {
+    /// A percentile such as 99.9, nanoseconds.
+    pub fn at(&self, percent: f64) -> Option<f64> {
+        self.percentile.get(&format!("{percent:.6}")).copied()
+    }
+}
+
+/// Reads or writes of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Direction {
+    pub iops: f64,
+    pub bw_bytes: f64,
+    pub total_ios: u64,
+    pub clat_ns: LatencyNs,
+}
+
+/// One entry of fio's `jobs[]`; there is one for all jobs together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Job {
+    pub read: Direction,
+    pub write: Direction,
+}
+
+/// One OSD.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OsdResult {
+    pub id: u32,
+    pub cpu_seconds: CpuSeconds,
+    pub rss_bytes: u64,
+    /// Clocks of each reactor, as the result has them.
+    pub reactors: Vec<Value>,
+}
+
+/// The object `carmine` of a result.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CarmineResult {
+    pub plan: Value,
+    pub grid: Value,
+    pub host: Value,
+    pub load: Value,
+    pub iops: f64,
+    pub window_seconds: f64,
+    pub shared: bool,
+    pub in_process: bool,
+    pub iops_per_core: PerCore,
+    pub osd_cpu_us_per_op: Option<f64>,
+    pub machine_cpu_us_per_op: Option<f64>,
+    /// Absent where no hardware counts.
+    pub cycles_per_op: Option<f64>,
+    pub instructions_per_op: Option<f64>,
+    pub client_cores_used: Option<f64>,
+    pub hops_per_op: Option<f64>,
+    pub osds: Vec<OsdResult>,
+    pub verdict: Option<String>,
+    pub verdict_reason: Option<String>,
+    /// What to try next.
+    pub verdict_next: Option<String>,
+    pub errors: u64,
+    /// Texts that begin with a word such as SHARED, NOISY, UNSTEADY, IMBALANCED, SMOKE.
+    pub marks: Vec<String>,
+    /// Percentiles of several runs come from merged ones.
+    pub latency_histogram: LatencyHistograms,
+    pub baseline: Option<Baseline>,
+    pub percent_of_device: Option<f64>,
+    pub percent_of_messenger: Option<f64>,
+    pub above_baseline: bool,
+    pub iops_per_drive: Option<f64>,
+    pub device_bytes_per_client_byte: Option<f64>,
+    pub wire_bytes_per_client_byte: Option<f64>,
+    /// `cold`, `onode-warm` or `cached`.
+    pub cache_state: Option<String>,
+    pub flush_mode: Option<String>,
+    /// It was asked for, not what the drives need.
+    pub flush_forced: bool,
+    pub route: Option<String>,
+    pub doctor: Value,
+    /// Time that a cgroup quota held the OSDs back, seconds.
+    pub throttled_seconds: Option<f64>,
+    /// What the OSDs still did for the load when it had ended.
+    pub drain: Option<DrainWindow>,
+    /// The flamegraph that was asked for, or why there is none.
+    pub profile: Option<Profile>,
+}
+
+/// A result file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PointResult {
+    pub jobs: Vec<Job>,
+    pub carmine: CarmineResult,
+}
+
+impl PointResult {
+    /// Reads of all jobs; `None` if there were none.
+    pub fn read(&self) -> Option<&Direction> {
+        self.jobs.first().map(|job| &job.read).filter(|d| d.iops > 0.0)
+    }
+
+    /// Writes of all jobs; `None` if there were none.
+    pub fn write(&self) -> Option<&Direction> {
+        self.jobs.first().map(|job| &job.write).filter(|d| d.iops > 0.0)
+    }
+
+    /// Client operations per second, both directions.
+    pub fn iops(&self) -> f64 {
+        self.directions().map(|d| d.iops).sum()
+    }
+
+    /// Client bytes per second, both directions.
+    pub fn bw_bytes(&self) -> f64 {
+        self.directions().map(|d| d.bw_bytes).sum()
+    }
+
+    /// Latency of the direction that has most operations.
+    pub fn latency(&self) -> Option<&LatencyNs> {
+        self.directions().max_by(|a, b| a.iops.total_cmp(&b.iops)).map(|d| &d.clat_ns)
+    }
+
+    /// The words with which its marks begin, each once.
+    pub fn mark_words(&self) -> Vec<&str> {
+        let mut words: Vec<&str> = Vec::new();
+        for word in self.carmine.marks.iter().filter_map(|mark| Some(mark.split_once(':')?.0)) {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        words
+    }
+
+    /// True if a mark begins with this word.
+    pub fn has_mark(&self, word: &str) -> bool {
+        self.carmine.marks.iter().any(|mark| mark.starts_with(word))
+    }
+
+    fn directions(&self) -> impl Iterator<Item = &Direction> {
+        [self.read(), self.write()].into_iter().flatten()
     }
 }
 
 /// A value as part of a file name: letters, digits, `.` and `-`; anything else becomes `-`.
-pub fn stem_word(text: &str) -> String {
+pub(crate) fn stem_word(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' }).collect()
 }
 
-/// Axes that every stem shows, in its head; the workload's name has `bs_bytes` in it.
-const HEAD: [&str; 7] = ["store", "osds", "reactors", "balance", "pool_size", "workload", "iodepth"];
+/// Axes that every stem shows, in its head, each with what is before its value and behind it, and its default. The workload's
+/// name has `bs_bytes` in it.
+const HEAD: [(&str, &str, &str, &str); 7] = [
+    ("store", "", "", "blue"),
+    ("osds", "_", "osd", "1"),
+    ("reactors", "_", "reactor", "1"),
+    ("balance", "_", "", "default"),
+    ("pool_size", "_size", "", "1"),
+    ("workload", "_", "", "none"),
+    ("iodepth", "_qd", "", "1"),
+];
 
 /// The stem of a point: head, then `_{axis}{value}` of the other axes that vary in this plan, then the repeat.
-pub fn stem(config: &Config, varying: &[String], repeat: u32, again: bool) -> String {
-    let value =
-        |axis: &str, default: &str| stem_word(&config.show(axis).unwrap_or_else(|| default.to_owned()));
-    let mut text = format!(
-        "{}_{}osd_{}reactor_{}_size{}_{}_qd{}",
-        value("store", "blue"),
-        value("osds", "1"),
-        value("reactors", "1"),
-        value("balance", "default"),
-        value("pool_size", "1"),
-        value("workload", "none"),
-        value("iodepth", "1"),
-    );
-    let in_head =
-        |axis: &str| HEAD.contains(&axis) || axis == "bs_bytes" && config.workload_with_size().is_some();
-    for axis in varying.iter().filter(|axis| !in_head(axis)) {
-        if let Some(value) = config.show(axis) {
-            text.push_str(&format!("_{}{}", stem_word(axis).replace('.', "-"), stem_word(&value)));
-        }
-    }
-    text.push_str(&format!("_r{repeat}"));
-    if again {
-        text.push_str("_again");
-    }
-    text
+pub(crate) fn stem(config: &Config, varying: &[String], repeat: u32) -> String {
+    let value = |axis: &str| config.show(axis).map(|value| stem_word(&value));
+    let head = HEAD.iter().map(|(axis, before, behind, default)| {
+        format!("{before}{}{behind}", value(axis).unwrap_or_else(|| (*default).to_owned()))
+    });
+    let in_head = |axis: &str| {
+        HEAD.iter().any(|head| head.0 == axis) || axis == "bs_bytes" && config.workload_with_size().is_some()
+    };
+    let others = varying.iter().filter(|axis| !in_head(axis));
+    let others =
+        others.filter_map(|axis| Some(format!("_{}{}", stem_word(axis).replace('.', "-"), value(axis)?)));
+    head.chain(others).chain([format!("_r{repeat}")]).collect()
 }
 
 /// True if the text is a file name that stays in its folder.
@@ -327,13 +464,13 @@ mod tests {
     #[test]
     fn the_stem_of_the_page() {
         let varying = vec!["osds".to_owned(), "iodepth".to_owned()];
-        assert_eq!(stem(&config(), &varying, 0, false), "blue_3osd_2reactor_osd_size3_randwrite4k_qd16_r0");
+        assert_eq!(stem(&config(), &varying, 0), "blue_3osd_2reactor_osd_size3_randwrite4k_qd16_r0");
     }
 
     #[test]
     fn other_axes_that_vary_follow() {
-        let text = stem(&config(), &["poll".to_owned()], 1, true);
-        assert_eq!(text, "blue_3osd_2reactor_osd_size3_randwrite4k_qd16_polladaptive-10_r1_again");
+        let text = stem(&config(), &["poll".to_owned()], 1);
+        assert_eq!(text, "blue_3osd_2reactor_osd_size3_randwrite4k_qd16_polladaptive-10_r1");
         assert!(is_stem(&text));
     }
 
@@ -342,13 +479,13 @@ mod tests {
         let mut config = config();
         config.set("bs_bytes", 65536);
         assert_eq!(config.show("workload").as_deref(), Some("randwrite64k"));
-        let text = stem(&config, &["bs_bytes".to_owned()], 0, false);
+        let text = stem(&config, &["bs_bytes".to_owned()], 0);
         assert_eq!(text, "blue_3osd_2reactor_osd_size3_randwrite64k_qd16_r0");
         // Its value stays the plan's.
         assert_eq!(config.text("workload"), Some("randwrite4k"));
         config.set("workload", "of another version");
         assert_eq!(config.show("workload").as_deref(), Some("of another version"));
-        assert!(stem(&config, &["bs_bytes".to_owned()], 0, false).contains("_bs-bytes65536_"));
+        assert!(stem(&config, &["bs_bytes".to_owned()], 0).contains("_bs-bytes65536_"));
     }
 
     #[test]
@@ -356,5 +493,28 @@ mod tests {
         for bad in ["", "../a", "a/b", ".hidden", "a b", "ü"] {
             assert!(!is_stem(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_result_of_a_peer_that_knows_little_is_read() {
+        let text = r#"{"jobs":[{"read":{"iops":10.0,"bw_bytes":40960,"clat_ns":{"mean":5.0,"percentile":{"99.000000":9}}},
+            "write":{"iops":0}}],"carmine":{"shared":true,"iops_per_core":{"used":null},"marks":["SHARED: x"]},"more":1}"#;
+        let result: PointResult = serde_json::from_str(text).unwrap();
+        assert_eq!((result.iops(), result.bw_bytes()), (10.0, 40960.0));
+        assert!(result.write().is_none() && result.carmine.shared);
+        assert_eq!(result.latency().and_then(|l| l.at(99.0)), Some(9.0));
+        assert_eq!(result.latency().and_then(|l| l.at(50.0)), None);
+    }
+
+    #[test]
+    fn a_mix_takes_the_latency_of_the_larger_half() {
+        let direction = |iops, mean| Direction {
+            iops,
+            clat_ns: LatencyNs { mean, ..Default::default() },
+            ..Default::default()
+        };
+        let job = Job { read: direction(70.0, 1.0), write: direction(30.0, 2.0) };
+        let result = PointResult { jobs: vec![job], ..Default::default() };
+        assert_eq!((result.iops(), result.latency().map(|l| l.mean)), (100.0, Some(1.0)));
     }
 }

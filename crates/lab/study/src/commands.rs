@@ -3,7 +3,7 @@
 mod load;
 mod testbed;
 
-use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::archive::Config;
@@ -21,33 +21,22 @@ pub fn is_peer(config: &Config) -> bool {
     config.text("peer").is_some_and(|peer| peer != "none")
 }
 
-/// The purpose of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
-    /// Part of making a layout's folder.
-    Prepare,
-    /// Starts the OSDs.
-    Start,
-    /// Measures the raw device and messenger.
-    Baseline,
-    /// The load that is measured.
-    Load,
-    /// Stops the OSDs.
-    Stop,
-    /// Removes a layout's folder.
-    Destroy,
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            What::Prepare => "making the layout",
-            What::Start => "start",
-            What::Baseline => "baseline",
-            What::Load => "load",
-            What::Stop => "stop",
-            What::Destroy => "removing the layout",
-        })
+carmine_types::words! {
+    /// The purpose of a command.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum What: "purpose" {
+        /// Part of making a layout's folder.
+        Prepare = "making the layout",
+        /// Starts the OSDs.
+        Start = "start",
+        /// Measures the raw device and messenger.
+        Baseline = "baseline",
+        /// The load that is measured.
+        Load = "load",
+        /// Stops the OSDs.
+        Stop = "stop",
+        /// Removes a layout's folder.
+        Destroy = "removing the layout",
     }
 }
 
@@ -62,9 +51,23 @@ pub struct BoundedCommand {
 }
 
 impl BoundedCommand {
-    fn new(what: What, argv: Vec<String>, limit_s: f64) -> BoundedCommand {
+    /// `carmine COMMAND --dir LAYOUT OPTIONS…`.
+    fn new(what: What, command: &str, layout: &Path, options: Vec<String>, limit_s: f64) -> BoundedCommand {
+        let layout = layout.display().to_string();
+        let head = ["carmine"].into_iter().chain(command.split(' ')).chain(["--dir", &layout]);
+        let argv = head.map(str::to_owned).chain(options).collect();
         BoundedCommand { what, argv, limit: Duration::from_secs_f64(limit_s) }
     }
+}
+
+/// The options that have a value. One that ends in `=` is a word with it.
+fn words(options: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Vec<String> {
+    let given = options.into_iter().filter_map(|(option, value)| Some((option, value?)));
+    let words = given.map(|(option, value)| match option.ends_with('=') {
+        true => vec![format!("{option}{value}")],
+        false => vec![option.to_owned(), value],
+    });
+    words.flatten().collect()
 }
 
 /// A command as it is typed into a shell.

@@ -17,6 +17,7 @@ use crate::expand::follows_from;
 use crate::plan;
 
 pub use arms::{arm_of_files, arm_of_run, arms_of_run};
+pub(crate) use pairs::between;
 pub use pairs::{Difference, Group, differing_axes, pair_up};
 use pairs::{check, differences};
 
@@ -46,37 +47,15 @@ pub struct Arm {
     pub left_out: Vec<String>,
 }
 
-/// The reason why a comparison is refused.
+/// The reason why a comparison is refused, in words.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    #[error(transparent)]
-    Archive(#[from] ArchiveError),
-    #[error(
-        "{run}: the run is not complete, {missing} of its {all} points were not run; finish it, then compare"
-    )]
-    Incomplete { run: String, missing: usize, all: usize },
-    #[error("{run}: none of its points was measured")]
-    Nothing { run: String },
-    #[error("{run} has no arm `{arm}`; its arms are: {arms}")]
-    NoArm { run: String, arm: String, arms: String },
-    #[error(
-        "{run}: its plan compares nothing ({found} arms); name a second run, or two arms with --arms A,B"
-    )]
-    NoArms { run: String, found: usize },
-    #[error(
-        "{base} and {new} have different flush modes ({base_mode} and {new_mode}): what they promise differs, so their speed is not compared"
-    )]
-    FlushModes { base: String, new: String, base_mode: String, new_mode: String },
-    #[error(
-        "{base} and {new} are identical: on this machine both place everything on the same CPUs, so there is nothing to compare"
-    )]
-    Identical { base: String, new: String },
-    #[error("{side} has no counterpart of {names} ({count} configurations); compare runs of the same plan")]
-    Mixed { side: String, names: String, count: usize },
-    #[error("{most} pairs at the most are too few to decide anything: measure each arm {min} times at least")]
-    TooFewPairs { most: usize, min: usize },
-    #[error("{path}: {problem}; give results of `carmine bench --json`")]
-    NoResult { path: String, problem: String },
+#[error("{0}")]
+pub struct Refusal(pub(crate) String);
+
+impl From<ArchiveError> for Refusal {
+    fn from(error: ArchiveError) -> Refusal {
+        Refusal(error.to_string())
+    }
 }
 
 /// One figure of a result.
@@ -98,19 +77,22 @@ pub const METRICS: [Metric; 4] = [
     Metric {
         name: "osd_cpu_us_per_op",
         more_is_better: false,
-        of: |result| result.carmine.osd_cpu_us_per_op,
-        of_all: |all| mean(all, |result| result.carmine.osd_cpu_us_per_op),
+        of: osd_cpu,
+        of_all: |all| mean(all, osd_cpu),
     },
-    Metric {
-        name: "machine_cpu_us_per_op",
-        more_is_better: false,
-        of: |result| result.carmine.machine_cpu_us_per_op,
-        of_all: |all| mean(all, |result| result.carmine.machine_cpu_us_per_op),
-    },
+    Metric { name: "machine_cpu_us_per_op", more_is_better: false, of: cpu, of_all: |all| mean(all, cpu) },
 ];
 
 fn iops(result: &PointResult) -> Option<f64> {
     Some(result.iops())
+}
+
+fn osd_cpu(result: &PointResult) -> Option<f64> {
+    result.carmine.osd_cpu_us_per_op
+}
+
+fn cpu(result: &PointResult) -> Option<f64> {
+    result.carmine.machine_cpu_us_per_op
 }
 
 /// Geometric mean, as the ratio is one of geometric means; `None` if there is no positive value.
@@ -209,30 +191,25 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
     let groups = pair_up((&base.name, &old), (&new.name, &young), &axes)?;
     let most = groups.iter().map(|g| g.pairs.len()).max().unwrap_or(0);
     if most < PAIRS_MIN {
-        return Err(Refusal::TooFewPairs { most, min: PAIRS_MIN });
+        return Err(Refusal(format!(
+            "{most} pairs at the most are too few to decide anything: measure each arm {PAIRS_MIN} times at least"
+        )));
     }
     let rows = rows(&groups, tolerance);
     let differences = differences(base, new, &axes);
-    let warnings = warnings(base, new, &groups, &differences);
-    let verdict = rows.iter().map(|row| row.verdict).max().unwrap_or(Verdict::Undecided);
-    let pairs_to_decide = pairs_to_decide(&rows);
+    let open = rows.iter().filter(|row| row.verdict == Verdict::Undecided);
+    // The most that an undecided row needs.
+    let pairs: Option<Vec<usize>> = open.map(|row| row.pairs_to_decide).collect();
     Ok(Judgement {
         base: base.name.clone(),
         new: new.name.clone(),
         tolerance,
+        warnings: warnings(base, new, &groups, &differences),
         differences,
-        warnings,
+        verdict: rows.iter().map(|row| row.verdict).max().unwrap_or(Verdict::Undecided),
+        pairs_to_decide: pairs.and_then(|pairs| pairs.into_iter().max()),
         rows,
-        verdict,
-        pairs_to_decide,
     })
-}
-
-/// The most that an undecided row needs.
-fn pairs_to_decide(rows: &[Row]) -> Option<usize> {
-    let open = rows.iter().filter(|row| row.verdict == Verdict::Undecided);
-    let pairs: Option<Vec<usize>> = open.map(|row| row.pairs_to_decide).collect();
-    pairs?.into_iter().max()
 }
 
 /// Every figure of every group, those left out that neither arm has.
@@ -246,42 +223,38 @@ fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
             found.push((group, metric, paired_log_ratios(&base, &new)));
         }
     }
-    // A row that could not be computed is no test and does not count in the correction.
-    let p: Vec<f64> = found.iter().filter_map(|(_, _, c)| c.as_ref().ok().map(|c| c.p)).collect();
-    let mut adjusted = holm(&p).into_iter();
-    let row = |(group, metric, comparison): (&Group<'_>, &Metric, Result<Comparison, NoComparison>)| {
-        let adjusted_p = if comparison.is_ok() { adjusted.next().unwrap_or(1.0) } else { 1.0 };
-        row(group, metric, comparison, adjusted_p, tolerance)
+    let adjusted = adjusted(found.iter().map(|(.., comparison)| comparison));
+    let row = |((group, metric, comparison), adjusted_p): ((&Group<'_>, &Metric, _), f64)| {
+        let outcome = judge(&comparison, adjusted_p, tolerance);
+        let comparison = comparison.ok();
+        let (base, new): (Vec<_>, Vec<_>) =
+            group.pairs.iter().map(|(base, new)| (&base.result, &new.result)).unzip();
+        let mut row = Row {
+            config: group.name.clone(),
+            metric: metric.name,
+            more_is_better: metric.more_is_better,
+            pairs: comparison.map_or(group.pairs.len(), |c: Comparison| c.pairs),
+            base: (metric.of_all)(&base),
+            new: (metric.of_all)(&new),
+            comparison,
+            adjusted_p,
+            outcome,
+            verdict: Verdict::Undecided,
+            pairs_to_decide: Some(PAIRS_MIN),
+        };
+        row.correct(adjusted_p, tolerance);
+        row
     };
-    found.into_iter().map(row).collect()
+    found.into_iter().zip(adjusted).map(row).collect()
 }
 
-fn row(
-    group: &Group<'_>,
-    metric: &Metric,
-    comparison: Result<Comparison, NoComparison>,
-    adjusted_p: f64,
-    tolerance: f64,
-) -> Row {
-    let outcome = judge(&comparison, adjusted_p, tolerance);
-    let comparison = comparison.ok();
-    let (base, new): (Vec<_>, Vec<_>) =
-        group.pairs.iter().map(|(base, new)| (&base.result, &new.result)).unzip();
-    let mut row = Row {
-        config: group.name.clone(),
-        metric: metric.name,
-        more_is_better: metric.more_is_better,
-        pairs: comparison.map_or(group.pairs.len(), |c| c.pairs),
-        base: (metric.of_all)(&base),
-        new: (metric.of_all)(&new),
-        comparison,
-        adjusted_p,
-        outcome,
-        verdict: Verdict::Undecided,
-        pairs_to_decide: Some(PAIRS_MIN),
-    };
-    row.correct(adjusted_p, tolerance);
-    row
+/// p of each comparison after Holm's correction; one that could not be computed is no test and does not count.
+pub(crate) fn adjusted<'a>(
+    all: impl Iterator<Item = &'a Result<Comparison, NoComparison>> + Clone,
+) -> Vec<f64> {
+    let p: Vec<f64> = all.clone().filter_map(|c| c.as_ref().ok().map(|c| c.p)).collect();
+    let mut adjusted = holm(&p).into_iter();
+    all.map(|c| c.as_ref().map_or(1.0, |_| adjusted.next().unwrap_or(1.0))).collect()
 }
 
 /// Settings that a change of the program changes.
@@ -290,21 +263,17 @@ const BUILD: [&str; 2] = ["carmine version", "git hash"];
 /// The mark of arms that differ in more than what is compared: the axis that the plan compares, else the only axis that
 /// differs, else the build.
 fn confounded(base: &Arm, new: &Arm, differences: &[Difference]) -> Option<String> {
-    let axes: Vec<&str> =
-        differences.iter().map(|d| d.setting.as_str()).filter(|name| plan::axis(name).is_some()).collect();
+    let settings = || differences.iter().map(|d| d.setting.as_str());
+    let axes: Vec<&str> = settings().filter(|name| plan::axis(name).is_some()).collect();
     let subject = match (&base.compared, axes.as_slice()) {
         (Some(axis), _) if base.compared == new.compared => vec![axis.as_str()],
         (_, [axis]) => vec![*axis],
-        (_, []) if differences.iter().any(|d| BUILD.contains(&d.setting.as_str())) => BUILD.to_vec(),
-        _ => differences.iter().take(1).map(|d| d.setting.as_str()).collect(),
+        (_, []) if settings().any(|setting| BUILD.contains(&setting)) => BUILD.to_vec(),
+        _ => settings().take(1).collect(),
     };
     let is_other =
         |d: &&Difference| !subject.iter().any(|axis| *axis == d.setting || follows_from(axis, &d.setting));
-    let others: Vec<String> = differences
-        .iter()
-        .filter(is_other)
-        .map(|d| format!("{} {} / {}", d.setting, d.base, d.new))
-        .collect();
+    let others: Vec<String> = differences.iter().filter(is_other).map(ToString::to_string).collect();
     (!others.is_empty()).then(|| {
         format!(
             "CONFOUNDED: the arms differ in more than {}, and a difference may come from any of it: {}",
@@ -332,9 +301,9 @@ fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Differen
         warnings.extend(arm.left_out.iter().map(|point| format!("left out: {point}")));
     }
     for word in ["SHARED", "NOISY", "UNSTEADY"] {
-        let marked = |m: &Measured| m.result.carmine.marks.iter().any(|mark| mark.starts_with(word));
         let pairs = groups.iter().flat_map(|g| &g.pairs);
-        let count = pairs.filter(|(base, new)| marked(base) || marked(new)).count();
+        let count =
+            pairs.filter(|(base, new)| base.result.has_mark(word) || new.result.has_mark(word)).count();
         if count > 0 {
             warnings.push(format!("{count} pairs have a point marked {word}"));
         }

@@ -3,45 +3,62 @@
 mod cells;
 mod configs;
 mod confounds;
-mod machine;
 mod points;
 mod show;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use carmine_topology::Grid;
+use carmine_topology::{Grid, Topology};
+use serde::{Serialize, Serializer};
 
 use crate::archive::{Comparison, Config, Point};
+use crate::commands::files_bytes;
 use crate::plan::{Plan, PlanError};
 
 pub use confounds::Confound;
 pub(crate) use confounds::{aspects, follows_from};
-pub use machine::Machine;
-pub(crate) use machine::cpu_list;
 pub use points::layout_name;
 pub(crate) use points::start_key;
 pub use show::{dry_run, fitted, show_duration, show_plan, summary};
 
-/// A point with what is known before it runs.
+/// The machine that a plan is to run on, or another one that is only looked at.
 #[derive(Clone, Debug)]
+pub struct Machine {
+    pub topology: Topology,
+    /// Devices that were named for the OSDs; none: files in each layout's folder. Named devices are made anew for each
+    /// layout, so that layouts can't lie beside each other.
+    pub devices: Vec<String>,
+    /// The grid that `carmine up` would make of its options; an error says why it would not.
+    pub place: fn(&Topology, &[String]) -> Result<Grid, String>,
+}
+
+/// A point with what is known before it runs.
+#[derive(Clone, Debug, Serialize)]
 pub struct Planned {
     pub point: Point,
     /// The placement on CPUs; a peer gets those that Carmine would have.
     pub grid: Grid,
+    #[serde(rename = "estimate_s", serialize_with = "seconds")]
     pub estimate: Duration,
 }
 
+fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(time.as_secs_f64())
+}
+
 /// A configuration that is not run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Dropped {
     pub config: Config,
     /// `does not fit`, `can not be done`, `identical` or `excluded`.
+    #[serde(rename = "reason")]
     pub word: &'static str,
     pub why: String,
 }
 
 /// All points of a plan on a machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Expansion {
     pub points: Vec<Planned>,
     pub dropped: Vec<Dropped>,
@@ -49,6 +66,7 @@ pub struct Expansion {
     /// Differences between arms that are not the compared axis.
     pub confounds: Vec<Confound>,
     /// All points and the making of their layouts.
+    #[serde(rename = "estimate_s", serialize_with = "seconds")]
     pub estimate: Duration,
     /// Block files of all layouts, bytes.
     pub disk_bytes: u64,
@@ -67,16 +85,22 @@ pub fn expand(plan: &Plan, machine: &Machine) -> Result<Expansion, PlanError> {
         };
         return Err(plan.error(format!("nothing of the plan can be run on this machine:{why}")));
     }
-    let arms = plan.compare.as_ref().map(|axis| (axis, points::arms(axis, &cells)));
-    let comparison = arms
-        // A study whose arms do not fit beside each other compares nothing.
-        .filter(|(_, arms)| arms.len() > 1)
-        .map(|(axis, arms)| Comparison { axis: axis.clone(), arms });
+    // A study whose arms do not fit beside each other compares nothing.
+    let arms = Some(points::arms(&cells)).filter(|arms| arms.len() > 1);
+    let comparison = plan.compare.clone().zip(arms).map(|(axis, arms)| Comparison { axis, arms });
     let points = points::points(plan, machine, &cells);
+    let mut seen = BTreeSet::new();
+    let layouts = points.iter().filter(|planned| seen.insert(&planned.point.layout));
+    let layouts: Vec<&Config> = layouts.map(|planned| &planned.point.config).collect();
+    let on_files = machine.devices.is_empty();
     Ok(Expansion {
         confounds: confounds::confounds(plan, &cells),
-        estimate: points::total_time(&points),
-        disk_bytes: points::disk_bytes(machine, &points),
+        estimate: points
+            .iter()
+            .map(|p| p.estimate)
+            .chain(layouts.iter().map(|c| points::layout_time(c)))
+            .sum(),
+        disk_bytes: layouts.iter().filter(|_| on_files).map(|config| files_bytes(config)).sum(),
         memory_bytes: points.iter().map(|p| points::memory_bytes(&p.point.config)).max().unwrap_or(0),
         points,
         dropped,

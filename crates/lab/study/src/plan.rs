@@ -3,23 +3,26 @@
 mod axis;
 mod expr;
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
 use carmine_load::parse_millis;
-use serde::Deserialize;
-use thiserror::Error;
-use toml::Spanned;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use toml::{Spanned, Table};
 
 use crate::archive::Chart;
 
-pub(crate) use axis::settle;
 pub use axis::{AxisValue, Values, WORKLOADS, Workload, axes, axis, workload};
+pub(crate) use axis::{resized, settle};
 pub use carmine_testbed::spec::{Axis, Kind, Role};
 pub use expr::Expr;
 
 /// A plan that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}: {what}", if *line > 0 { format!(":{line}") } else { String::new() })]
 pub struct PlanError {
     /// Name of the file, or of the shipped plan.
@@ -33,7 +36,7 @@ pub struct PlanError {
 /// Most repeats: a typing error should not run for a year.
 const REPEATS_MAX: u32 = 1000;
 /// As that of `carmine compare`.
-const TOLERANCE: f64 = 0.05;
+pub(crate) const TOLERANCE: f64 = 0.05;
 
 /// The quick form: axes with their values, the window, and how many values an axis keeps.
 const QUICK_AXES: [(&str, &str); 2] = [("osd_size_bytes", "2G"), ("size_bytes", "64M")];
@@ -52,7 +55,8 @@ pub enum Order {
 }
 
 /// Points that are left out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Table")]
 pub struct Exclude {
     /// All of these have one of their values …
     pub axes: Vec<Values>,
@@ -60,44 +64,78 @@ pub struct Exclude {
     pub when: Vec<Expr>,
 }
 
-/// A plan file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    pub name: String,
-    /// Its subject, in a line.
-    pub about: String,
-    /// Number of the study that it is, and the question that its archive answers.
-    pub study: Option<u8>,
-    pub question: String,
-    pub chart: Chart,
-    /// The axis whose values are compared, run side by side.
-    pub compare: Option<String>,
-    /// The axis of a response-latency curve: run in this order without a restart between.
-    pub curve: Option<String>,
-    pub repeats: u32,
-    /// The difference (part of 1) that it is to tell from chance: the sweep stops when the machine drifts by more.
-    pub tolerance: f64,
-    pub runtime: Duration,
-    pub ramp: Duration,
-    pub order: Order,
-    pub seed: u64,
-    /// Rest between two starts.
-    pub pause: Duration,
-    /// Points may share CPUs; they are marked SHARED and stay out of slopes.
-    pub overprovisioned: bool,
-    /// A curve stops when stdev/mean of latency reaches 0.5 or `latency_cap` is passed.
-    pub early_exit: bool,
-    pub latency_cap: Option<Duration>,
-    /// `search_step`: the p99 that must not be passed.
-    pub search_p99: Option<Duration>,
-    pub axes: Vec<Values>,
-    /// Further sets of axes: the points of all cases are run. At least one; a plan without any has an empty one.
-    pub cases: Vec<Vec<Values>>,
-    pub exclude: Vec<Exclude>,
-    /// Axes of which [`Overrides::quick`] keeps some values only, in words.
-    pub thinned: Vec<String>,
-    /// The text that it was read from.
-    pub text: String,
+impl TryFrom<Table> for Exclude {
+    type Error = String;
+
+    fn try_from(mut table: Table) -> Result<Exclude, String> {
+        let when = match table.remove("when") {
+            None => Vec::new(),
+            Some(toml::Value::Array(list)) => list,
+            Some(one) => vec![one],
+        };
+        let condition = |given: &toml::Value| {
+            let text = given.as_str().ok_or("take a condition in quotes, or a list of them".to_owned());
+            text.and_then(Expr::parse).map_err(|e| format!("when = {given}: {e}"))
+        };
+        let when: Vec<Expr> = when.iter().map(condition).collect::<Result<_, _>>()?;
+        let axes = values_of(&table)?;
+        if axes.is_empty() && when.is_empty() {
+            return Err("it says nothing; name axes, or when = \"condition\"".to_owned());
+        }
+        Ok(Exclude { axes, when })
+    }
+}
+
+carmine_types::defaults! {
+    /// A plan file.
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Plan {
+        pub name: String,
+        /// Its subject, in a line.
+        pub about: String,
+        /// Number of the study that it is, and the question that its archive answers.
+        pub study: Option<u8>,
+        pub question: String,
+        pub chart: Chart,
+        /// The axis whose values are compared, run side by side.
+        pub compare: Option<String>,
+        /// The axis of a response-latency curve: run in this order without a restart between.
+        pub curve: Option<String>,
+        pub repeats: u32 = 1,
+        /// The difference (part of 1) that it is to tell from chance: the sweep stops when the machine drifts by more.
+        pub tolerance: f64 = TOLERANCE,
+        #[serde(deserialize_with = "time")]
+        pub runtime: Duration = Duration::from_secs(30),
+        #[serde(deserialize_with = "time")]
+        pub ramp: Duration = Duration::from_secs(2),
+        pub order: Order,
+        pub seed: u64 = 1,
+        /// Rest between two starts.
+        #[serde(deserialize_with = "time")]
+        pub pause: Duration,
+        /// Points may share CPUs; they are marked SHARED and stay out of slopes.
+        pub overprovisioned: bool,
+        /// A curve stops when stdev/mean of latency reaches 0.5 or `latency_cap` is passed.
+        pub early_exit: bool,
+        #[serde(deserialize_with = "some_time")]
+        pub latency_cap: Option<Duration>,
+        /// `search_step`: the p99 that must not be passed.
+        #[serde(deserialize_with = "some_time")]
+        pub search_p99: Option<Duration>,
+        #[serde(deserialize_with = "axes_in_order")]
+        pub axes: Vec<Values>,
+        /// Further sets of axes: the points of all cases are run. At least one; a plan without any has an empty one.
+        #[serde(deserialize_with = "cases")]
+        pub cases: Vec<Vec<Values>> = vec![Vec::new()],
+        pub exclude: Vec<Exclude>,
+        /// Axes of which [`Overrides::quick`] keeps some values only, in words.
+        #[serde(skip)]
+        pub thinned: Vec<String>,
+        /// The text that it was read from.
+        #[serde(skip)]
+        pub text: String,
+    }
 }
 
 /// Settings of the command line that replace those of the plan.
@@ -115,148 +153,122 @@ pub struct Overrides {
     pub axes: Vec<(String, Vec<String>)>,
 }
 
-type Table = Spanned<toml::Table>;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    name: Spanned<String>,
-    #[serde(default)]
-    about: String,
-    study: Option<u8>,
-    #[serde(default)]
-    question: String,
-    #[serde(default)]
-    chart: Chart,
-    compare: Option<Spanned<String>>,
-    curve: Option<Spanned<String>>,
-    repeats: Option<Spanned<u32>>,
-    tolerance: Option<Spanned<f64>>,
-    runtime: Option<Spanned<String>>,
-    ramp: Option<Spanned<String>>,
-    #[serde(default)]
-    order: Order,
-    #[serde(default = "one")]
-    seed: u64,
-    pause: Option<Spanned<String>>,
-    #[serde(default)]
-    overprovisioned: bool,
-    #[serde(default)]
-    early_exit: bool,
-    latency_cap: Option<Spanned<String>>,
-    search_p99: Option<Spanned<String>>,
-    axes: Spanned<std::collections::BTreeMap<Spanned<String>, Spanned<toml::Value>>>,
-    #[serde(default)]
-    cases: Vec<Table>,
-    #[serde(default)]
-    exclude: Vec<Table>,
+/// A time as loads are given theirs.
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    let wrong = |e| D::Error::custom(format!("{e}; write a time as 30s, 500ms or 2m"));
+    parse_millis(&text).map(Duration::from_millis).map_err(wrong)
 }
 
-fn one() -> u64 {
-    1
+fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time(from).map(Some)
 }
 
-/// The text being read, for errors.
-struct Source<'a> {
-    file: &'a str,
-    text: &'a str,
+/// In the order of the file, which a table does not keep.
+fn axes_in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Values>, D::Error> {
+    let given = BTreeMap::<Spanned<String>, toml::Value>::deserialize(from)?;
+    let mut sorted: Vec<_> = given.iter().collect();
+    sorted.sort_by_key(|(name, _)| name.span().start);
+    let each = sorted.into_iter().map(|(name, value)| values_of_key(name.get_ref(), value));
+    Ok(each.collect::<Result<Vec<_>, _>>().map_err(D::Error::custom)?.concat())
 }
 
-impl Source<'_> {
-    fn error(&self, offset: usize, what: impl Into<String>) -> PlanError {
-        let line = self.text.get(..offset).map_or(0, |head| head.matches('\n').count() + 1);
-        PlanError { file: self.file.to_owned(), line, what: what.into() }
-    }
+fn cases<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Vec<Values>>, D::Error> {
+    /// Parsed by itself, so that an error is told with its place.
+    #[derive(Deserialize)]
+    #[serde(try_from = "Table")]
+    struct Case(Vec<Values>);
 
-    fn duration(
-        &self,
-        key: &str,
-        given: &Option<Spanned<String>>,
-        default: &str,
-    ) -> Result<Duration, PlanError> {
-        let text = given.as_ref().map_or(default, |given| given.get_ref().as_str());
-        let offset = given.as_ref().map_or(0, |given| given.span().start);
-        let wrong =
-            |e| self.error(offset, format!("{key} = \"{text}\": {e}; write a time as 30s, 500ms or 2m"));
-        parse_millis(text).map(Duration::from_millis).map_err(wrong)
-    }
+    impl TryFrom<Table> for Case {
+        type Error = String;
 
-    fn maybe(&self, key: &str, given: &Option<Spanned<String>>) -> Result<Option<Duration>, PlanError> {
-        given.as_ref().map(|_| self.duration(key, given, "0")).transpose()
-    }
-
-    fn values(&self, offset: usize, name: &str, given: &toml::Value) -> Result<Values, PlanError> {
-        let known = axis(name).ok_or_else(|| {
-            self.error(
-                offset,
-                format!("{name} = {given}: no such axis; `carmine sweep --list` shows all axes"),
-            )
-        })?;
-        Values::parse(name, known, given).map_err(|what| self.error(offset, what))
-    }
-
-    /// The values of one key. A dotted key, as of `peer_opt.NAME`, is a table to TOML.
-    fn key(&self, offset: usize, name: &str, given: &toml::Value) -> Result<Vec<Values>, PlanError> {
-        match given {
-            toml::Value::Table(inner) if name == "peer_opt" => inner
-                .iter()
-                .map(|(rest, value)| self.values(offset, &format!("{name}.{rest}"), value))
-                .collect(),
-            value => Ok(vec![self.values(offset, name, value)?]),
+        fn try_from(table: Table) -> Result<Case, String> {
+            values_of(&table).map(Case)
         }
     }
 
-    fn table(&self, table: &Table) -> Result<Vec<Values>, PlanError> {
-        let mut all = Vec::new();
-        for (name, value) in table.get_ref() {
-            all.extend(self.key(table.span().start, name, value)?);
+    let cases = Vec::<Case>::deserialize(from)?.into_iter().map(|case| case.0);
+    Ok(cases.collect())
+}
+
+fn values_of(table: &Table) -> Result<Vec<Values>, String> {
+    let each = table.iter().map(|(name, value)| values_of_key(name, value));
+    Ok(each.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// The values of one key. A dotted key, as of `peer_opt.NAME`, is a table to TOML.
+fn values_of_key(name: &str, given: &toml::Value) -> Result<Vec<Values>, String> {
+    match given {
+        toml::Value::Table(inner) if name == "peer_opt" => {
+            inner.iter().map(|(rest, value)| Values::parse(&format!("{name}.{rest}"), value)).collect()
         }
-        Ok(all)
+        value => Ok(vec![Values::parse(name, value)?]),
     }
 }
 
 impl Plan {
     /// Reads a plan. `file` is its name in errors.
     pub fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
-        let source = Source { file, text };
-        let raw: Raw = toml::from_str(text)
-            .map_err(|e| source.error(e.span().map_or(0, |span| span.start), e.message().trim()))?;
-        check_name(&source, &raw.name)?;
-        let cases = raw.cases.iter().map(|table| source.table(table)).collect::<Result<Vec<_>, _>>()?;
-        let plan = Plan {
-            about: raw.about.clone(),
-            study: raw.study,
-            question: raw.question.clone(),
-            chart: raw.chart,
-            repeats: in_range(&source, "repeats", &raw.repeats, 1..=REPEATS_MAX, 1)?,
-            tolerance: in_range(&source, "tolerance", &raw.tolerance, 0.001..=1.0, TOLERANCE)?,
-            runtime: source.duration("runtime", &raw.runtime, "30s")?,
-            ramp: source.duration("ramp", &raw.ramp, "2s")?,
-            order: raw.order,
-            seed: raw.seed,
-            pause: source.duration("pause", &raw.pause, "0s")?,
-            overprovisioned: raw.overprovisioned,
-            early_exit: raw.early_exit,
-            latency_cap: source.maybe("latency_cap", &raw.latency_cap)?,
-            search_p99: source.maybe("search_p99", &raw.search_p99)?,
-            axes: axes_of(&source, &raw)?,
-            cases: if cases.is_empty() { vec![Vec::new()] } else { cases },
-            exclude: raw.exclude.iter().map(|table| exclude(&source, table)).collect::<Result<_, _>>()?,
-            compare: raw.compare.as_ref().map(|name| name.get_ref().clone()),
-            curve: raw.curve.as_ref().map(|name| name.get_ref().clone()),
-            name: raw.name.into_inner(),
-            thinned: Vec::new(),
-            text: text.to_owned(),
+        let error = |what: String, offset: usize| {
+            let file = file.to_owned();
+            let at = text.get(..offset).unwrap_or_default().matches('\n').count();
+            // The line of the key with which the error begins, else that of the offset, with its text.
+            let key = what.split([' ', ':', '.']).next().unwrap_or_default();
+            let has_key = |line: &str| {
+                line.trim_start()
+                    .strip_prefix(key)
+                    .is_some_and(|rest| rest.trim_start().starts_with(['=', '.']))
+            };
+            if let Some(more) = text.lines().skip(at).position(has_key) {
+                return PlanError { file, line: at + more + 1, what };
+            }
+            let line = text.lines().nth(at).unwrap_or_default().trim();
+            PlanError { file, line: at + 1, what: format!("{line}: {what}") }
         };
-        for (key, given) in [("compare", &raw.compare), ("curve", &raw.curve)] {
-            if let Some(given) = given.as_ref().filter(|given| !plan.has_axis(given.get_ref())) {
-                let name = given.get_ref();
-                let what = format!("{key} = \"{name}\": the plan has no axis {name}; add it to [axes]");
-                return Err(source.error(given.span().start, what));
+        let plan: Plan = toml::from_str(text)
+            .map_err(|e| error(e.message().trim().to_owned(), e.span().map_or(0, |span| span.start)))?;
+        if toml::from_str::<Table>(text).is_ok_and(|table| !table.contains_key("axes")) {
+            let what = "the plan has no [axes]: name the axes there, with their values".to_owned();
+            return Err(PlanError { file: file.to_owned(), line: 0, what });
+        }
+        plan.check().map_err(|what| error(what, 0))?;
+        Ok(Plan { text: text.to_owned(), ..plan })
+    }
+
+    /// Fails if values do not fit each other, or are out of their range.
+    fn check(&self) -> Result<(), String> {
+        fn in_range<T: PartialOrd + Display>(
+            key: &str,
+            n: T,
+            range: RangeInclusive<T>,
+        ) -> Result<(), String> {
+            let wrong = || format!("{key} = {n}: take {} to {}", range.start(), range.end());
+            if range.contains(&n) { Ok(()) } else { Err(wrong()) }
+        }
+        let name = &self.name;
+        if name.is_empty() || name != &crate::archive::stem_word(name) {
+            return Err(format!(
+                "name = \"{name}\": take letters, digits, `.` and `-` only; files are named by it"
+            ));
+        }
+        in_range("repeats", self.repeats, 1..=REPEATS_MAX)?;
+        in_range("tolerance", self.tolerance, 0.001..=1.0)?;
+        for (key, given) in [("compare", &self.compare), ("curve", &self.curve)] {
+            if let Some(name) = given.as_ref().filter(|name| !self.has_axis(name)) {
+                return Err(format!("{key} = \"{name}\": the plan has no axis {name}; add it to [axes]"));
             }
         }
-        plan.check_search(&source)?;
-        Ok(plan)
+        if self.has_axis("search_step") && self.search_p99.is_none() {
+            return Err(
+                "search_step: say the p99 that must not be passed, such as search_p99 = \"2ms\"".to_owned()
+            );
+        }
+        for name in ["search_step", "rate_percent"] {
+            if self.has_axis(name) && self.curve.as_deref() != Some(name) {
+                return Err(format!("{name}: its points follow from each other; set curve = \"{name}\""));
+            }
+        }
+        Ok(())
     }
 
     /// Reads a plan file.
@@ -275,6 +287,7 @@ impl Plan {
 
     /// The plan as the command line changes it.
     pub fn with(mut self, overrides: &Overrides) -> Result<Plan, PlanError> {
+        let wrong = |what: String| PlanError { file: "command line".to_owned(), line: 0, what };
         let mut axes = overrides.axes.clone();
         if overrides.quick {
             self.thin();
@@ -292,10 +305,9 @@ impl Plan {
         self.early_exit |= overrides.early_exit;
         self.overprovisioned |= overrides.overprovisioned;
         for (name, words) in &axes {
-            let source = Source { file: "command line", text: "" };
-            let values = source.values(0, name, &toml::Value::from(words.clone()))?;
+            let values = Values::parse(name, &toml::Value::from(words.clone())).map_err(wrong)?;
             if !self.has_axis("peer") && (name == "peer_build" || name.starts_with("peer_opt.")) {
-                return Err(source.error(0, format!("{name}: the plan measures no peer; add --peer ceph")));
+                return Err(wrong(format!("{name}: the plan measures no peer; add --peer ceph")));
             }
             self.axes.retain(|axis| axis.name != *name);
             self.cases.iter_mut().for_each(|case| case.retain(|axis| axis.name != *name));
@@ -326,77 +338,6 @@ impl Plan {
     pub fn has_axis(&self, name: &str) -> bool {
         self.axes.iter().chain(self.cases.iter().flatten()).any(|axis| axis.name == name)
     }
-
-    fn check_search(&self, source: &Source<'_>) -> Result<(), PlanError> {
-        if self.has_axis("search_step") && self.search_p99.is_none() {
-            return Err(source
-                .error(0, "search_step: say the p99 that must not be passed, such as search_p99 = \"2ms\""));
-        }
-        for name in ["search_step", "rate_percent"] {
-            if self.has_axis(name) && self.curve.as_deref() != Some(name) {
-                return Err(source
-                    .error(0, format!("{name}: its points follow from each other; set curve = \"{name}\"")));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_name(source: &Source<'_>, name: &Spanned<String>) -> Result<(), PlanError> {
-    let text = name.get_ref();
-    if text.is_empty() || text != &crate::archive::stem_word(text) {
-        let what =
-            format!("name = \"{text}\": take letters, digits, `.` and `-` only; files are named by it");
-        return Err(source.error(name.span().start, what));
-    }
-    Ok(())
-}
-
-fn in_range<T: Copy + PartialOrd + std::fmt::Display>(
-    source: &Source<'_>,
-    key: &str,
-    given: &Option<Spanned<T>>,
-    range: std::ops::RangeInclusive<T>,
-    default: T,
-) -> Result<T, PlanError> {
-    match given {
-        Some(n) if !range.contains(n.get_ref()) => {
-            let what = format!("{key} = {}: take {} to {}", n.get_ref(), range.start(), range.end());
-            Err(source.error(n.span().start, what))
-        }
-        given => Ok(given.as_ref().map_or(default, |n| *n.get_ref())),
-    }
-}
-
-/// In the order of the file, which a table does not keep.
-fn axes_of(source: &Source<'_>, raw: &Raw) -> Result<Vec<Values>, PlanError> {
-    let mut sorted: Vec<_> = raw.axes.get_ref().iter().collect();
-    sorted.sort_by_key(|(name, _)| name.span().start);
-    let mut all = Vec::new();
-    for (name, value) in sorted {
-        all.extend(source.key(name.span().start, name.get_ref(), value.get_ref())?);
-    }
-    Ok(all)
-}
-
-fn exclude(source: &Source<'_>, table: &Table) -> Result<Exclude, PlanError> {
-    let offset = table.span().start;
-    let mut rest = table.clone();
-    let when = match rest.get_mut().remove("when") {
-        None => Vec::new(),
-        Some(toml::Value::Array(list)) => list,
-        Some(one) => vec![one],
-    };
-    let condition = |given: &toml::Value| {
-        let text = given.as_str().ok_or("take a condition in quotes, or a list of them".to_owned());
-        text.and_then(Expr::parse).map_err(|e| source.error(offset, format!("when = {given}: {e}")))
-    };
-    let when: Vec<Expr> = when.iter().map(condition).collect::<Result<_, _>>()?;
-    let axes = source.table(&rest)?;
-    if axes.is_empty() && when.is_empty() {
-        return Err(source.error(offset, "[[exclude]] says nothing: name axes, or when = \"condition\""));
-    }
-    Ok(Exclude { axes, when })
 }
 
 /// A plan by its name.

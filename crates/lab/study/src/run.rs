@@ -12,12 +12,13 @@ use std::time::Duration;
 use carmine_stats::out_of_reach;
 
 use crate::archive::{
-    ArchiveError, Config, Point, PointEnd, PointKind, PointState, Run, RunFile, RunWriter, read_json,
+    ArchiveError, Config, Point, PointEnd, PointKind, PointState, Run, RunFile, RunWriter, dat_table,
+    read_json,
 };
-use crate::commands::{BoundedCommand, What, destroy_step, size_bytes, stop_step};
+use crate::commands::{BoundedCommand, What, destroy_step, shell_line, stop_step};
 use crate::expand::{Machine, Planned, start_key};
 use crate::plan::Plan;
-use records::{Attempts, Baselines, Layouts, Script};
+use records::{Baselines, Layouts, Script};
 
 /// Shorter windows show that a plan works; their figures mean nothing.
 pub const WINDOW_MIN: Duration = Duration::from_secs(carmine_load::report::WINDOW_MIN_S as u64);
@@ -26,19 +27,13 @@ pub const WINDOW_MIN: Duration = Duration::from_secs(carmine_load::report::WINDO
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A point begins.
-    Point { index: usize, of: usize, stem: String, left: Duration },
+    Point { index: usize, stem: String, left: Duration },
     /// One of its commands begins.
     Step(What),
     /// It has ended.
     Ended { stem: String, state: PointEnd, error: Option<String> },
     /// Something that the user should know.
     Note(String),
-}
-
-impl Event {
-    fn ended(stem: &str, state: &PointState) -> Event {
-        Event::Ended { stem: stem.to_owned(), state: state.state, error: state.error.clone() }
-    }
 }
 
 /// How a command ended.
@@ -88,13 +83,6 @@ pub enum Ending {
     Drifted(f64),
 }
 
-/// Whether to go on after a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    Next,
-    Stop,
-}
-
 /// The points to run, and where to run them.
 pub struct Job<'a> {
     pub plan: &'a Plan,
@@ -112,7 +100,6 @@ pub struct Sweep<'a> {
     executor: &'a mut dyn Executor,
     events: &'a mut dyn FnMut(Event),
     layouts: Layouts,
-    attempts: Attempts,
     baselines: Baselines,
     script: Script,
     /// The point whose OSDs run now.
@@ -128,8 +115,7 @@ impl<'a> Sweep<'a> {
         events: &'a mut dyn FnMut(Event),
     ) -> Result<Sweep<'a>, ArchiveError> {
         let mut sweep = Sweep {
-            layouts: Layouts::new(&job.options.layouts),
-            attempts: Attempts::open(&job.options.layouts),
+            layouts: Layouts::open(&job.options.layouts)?,
             baselines: Baselines::default(),
             script: Script::open(job.writer.dir()),
             running: None,
@@ -138,9 +124,7 @@ impl<'a> Sweep<'a> {
             events,
         };
         sweep.take_over_rates();
-        let layouts = &sweep.job.options.layouts;
-        std::fs::create_dir_all(layouts).map_err(ArchiveError::io("create", layouts))?;
-        sweep.job.writer.plan(&sweep.job.plan.text)?;
+        sweep.job.writer.text("plan.toml", &sweep.job.plan.text)?;
         sweep.write_points()?;
         sweep.job.writer.run(&sweep.job.file)?;
         Ok(sweep)
@@ -154,19 +138,19 @@ impl<'a> Sweep<'a> {
                 continue;
             }
             let stem = self.job.points[at].point.stem.clone();
-            let begin = Event::Point { index: at, of: self.job.points.len(), stem, left: self.left(at) };
+            let begin = Event::Point { index: at, stem, left: self.left(at) };
             (self.events)(begin);
-            let flow = self.point(at)?;
-            let ending = match flow {
-                Flow::Stop => Some(Ending::Stopped),
-                Flow::Next => self.drifted(at)?.map(Ending::Drifted),
+            let ending = match self.point(at)? {
+                false => Some(Ending::Stopped),
+                true => self.drifted(at)?.map(Ending::Drifted),
             };
-            if let Some(ending) = ending {
+            if ending.is_some() {
                 self.stop();
-                self.script.write(&self.job.writer)?;
-                return Ok(ending);
             }
             self.script.write(&self.job.writer)?;
+            if let Some(ending) = ending {
+                return Ok(ending);
+            }
         }
         self.stop();
         self.finish()?;
@@ -226,29 +210,23 @@ impl<'a> Sweep<'a> {
     /// OSDs that a killed sweep of this run has left, found by their folders.
     fn stop_stale(&mut self) {
         for (name, config) in self.existing() {
-            self.step(&stop_step(&self.layouts.folder(&name), &config), &self.stop_log());
+            self.step(&stop_step(&self.layouts.folder(&name), &config), &self.layouts.log());
         }
     }
 
     /// Layouts of this run whose folders are there, each with the configuration of one of its points.
     fn existing(&self) -> Vec<(String, Config)> {
-        let names = self.layouts.existing();
-        let config = |name: &String| {
-            let point =
-                self.job.points.iter().map(|planned| &planned.point).find(|point| point.layout == *name);
-            point.map(|point| (name.clone(), point.config.clone()))
+        let config = |name: String| {
+            let planned = self.job.points.iter().find(|planned| planned.point.layout == name)?;
+            Some((name, planned.point.config.clone()))
         };
-        names.iter().filter_map(config).collect()
-    }
-
-    fn stop_log(&self) -> PathBuf {
-        self.job.options.layouts.join("stop.log")
+        self.layouts.existing().into_iter().filter_map(config).collect()
     }
 
     /// Runs one command.
     fn step(&mut self, step: &BoundedCommand, log: &Path) -> End {
         (self.events)(Event::Step(step.what));
-        self.script.step(step);
+        self.script.line(&shell_line(&step.argv));
         self.executor.run(step, log)
     }
 
@@ -256,7 +234,7 @@ impl<'a> Sweep<'a> {
     fn stop(&mut self) {
         let Some(point) = self.running.take() else { return };
         let step = stop_step(&self.layouts.folder(&point.layout), &point.config);
-        if let End::Failed(why) = self.step(&step, &self.stop_log()) {
+        if let End::Failed(why) = self.step(&step, &self.layouts.log()) {
             (self.events)(Event::Note(format!("{}: {why}", point.layout)));
         }
     }
@@ -272,38 +250,20 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// The largest load of a layout: so much is written when it is made.
-    fn largest_load(&self, layout: &str) -> u64 {
-        let sharing = self.job.points.iter().filter(|planned| planned.point.layout == layout);
-        sharing.map(|planned| size_bytes(&planned.point.config)).max().unwrap_or(0)
-    }
-
-    /// Configurations of points in the same layout whose objects have other names, each kind once.
-    fn other_clients(&self, point: &Point) -> Vec<Config> {
-        let names = |config: &Config| ["client", "volumes"].map(|axis| config.show(axis));
-        let mut kinds = vec![&point.config];
-        for planned in self.job.points.iter().filter(|planned| planned.point.layout == point.layout) {
-            let config = &planned.point.config;
-            if !kinds.iter().any(|known| names(known) == names(config)) {
-                kinds.push(config);
-            }
-        }
-        kinds.into_iter().skip(1).cloned().collect()
-    }
-
     fn finish(&mut self) -> Result<(), ArchiveError> {
         self.job.file.complete = true;
         self.job.file.finished_unix_s = Some(self.executor.unix_s() as u64);
         if !self.job.options.keep_layouts {
             self.remove_layouts();
         }
-        self.job.writer.dat()?;
+        let table = dat_table(&Run::open(self.job.writer.dir())?);
+        self.job.writer.text("points.dat", &table)?;
         self.script.write(&self.job.writer)?;
         self.job.writer.run(&self.job.file)
     }
 
     fn remove_layouts(&mut self) {
-        let log = self.stop_log();
+        let log = self.layouts.log();
         for (name, config) in self.existing() {
             if let End::Failed(why) = self.step(&destroy_step(&self.layouts.folder(&name), &config), &log) {
                 (self.events)(Event::Note(format!("{name} stays: {why}")));
@@ -311,8 +271,6 @@ impl<'a> Sweep<'a> {
                 self.layouts.forget(&name);
             }
         }
-        let _ = std::fs::remove_file(&log);
-        self.attempts.remove();
-        self.layouts.remove_if_empty();
+        self.layouts.remove();
     }
 }

@@ -6,7 +6,8 @@ use std::fmt;
 use carmine_stats::{Growth, Knee, Slope, growth};
 use serde::Serialize;
 
-use crate::archive::{ArchiveError, Chart, Config, Point, PointKind, PointResult, Run};
+use crate::archive::{ArchiveError, Chart, Config, PointKind, PointResult, Run};
+use crate::grouped;
 
 /// The knee in a sentence; `carmine_stats::knee` has the whole of it.
 pub const KNEE: &str =
@@ -49,22 +50,22 @@ pub fn scaling_of_run(run: &Run) -> Result<Vec<Scaling>, ArchiveError> {
     if run.file.chart != Chart::Scaling {
         return Ok(Vec::new());
     }
-    let mut measured = Vec::new();
-    for point in run.points.iter().filter(|p| p.kind == PointKind::Point) {
+    let planned = run.points.iter().filter(|p| p.kind == PointKind::Point);
+    let read = planned.map(|point| {
         let result = if run.is_done(point) { run.result(point)? } else { None };
-        measured.push((point, result));
-    }
-    Ok(scaling(&measured.iter().map(|(point, result)| (*point, result.as_ref())).collect::<Vec<_>>()))
+        Ok((&point.config, result))
+    });
+    let read: Vec<(&Config, Option<PointResult>)> = read.collect::<Result<_, ArchiveError>>()?;
+    Ok(scaling(&read.iter().map(|(config, result)| (*config, result.as_ref())).collect::<Vec<_>>()))
 }
 
-/// The same of points and what they gave, `None` if they failed.
-fn scaling(points: &[(&Point, Option<&PointResult>)]) -> Vec<Scaling> {
-    let points: Vec<Measured<'_>> = points.iter().map(|(point, result)| (&point.config, *result)).collect();
-    let axes = telling_axes(&points);
+/// The same of configurations and what they gave, `None` if they failed.
+fn scaling(points: &[Measured<'_>]) -> Vec<Scaling> {
+    let axes = telling_axes(points);
     let mut lines: BTreeMap<String, Vec<Measured<'_>>> = BTreeMap::new();
     for (config, result) in points {
         let words = axes.iter().filter_map(|axis| Some(format!("{axis} {}", config.show(axis)?)));
-        lines.entry(words.collect::<Vec<_>>().join(", ")).or_default().push((config, result));
+        lines.entry(words.collect::<Vec<_>>().join(", ")).or_default().push((config, *result));
     }
     let of = |(name, points): (String, Vec<Measured<'_>>)| {
         Some(Scaling { name, ..Scaling::of(Along::of(points.iter().map(|(config, _)| *config))?, &points) })
@@ -103,7 +104,10 @@ impl Scaling {
             best.iter().flat_map(|(size, results)| results.iter().map(|r| (*size, r.iops()))).collect();
         let Growth { slope, knee } = growth(&curve);
         let beyond = knee.and_then(|k| k.x).and_then(|knee| best.iter().find(|(size, _)| *size > knee));
-        let bound = beyond.or(best.last()).and_then(|(_, results)| limiter(results.first()?));
+        let bound = beyond.or(best.last()).and_then(|(_, results)| {
+            let result = &results.first()?.carmine;
+            Some((result.verdict.clone()?, result.verdict_reason.clone().unwrap_or_default()))
+        });
         Scaling {
             name: String::new(),
             along,
@@ -112,56 +116,28 @@ impl Scaling {
             knee,
             bound,
             left_out: sized().count() - clean.len(),
-            is_smoke: clean.iter().any(|(_, result)| has_mark(result, "SMOKE")),
+            is_smoke: clean.iter().any(|(_, result)| result.has_mark("SMOKE")),
         }
     }
 }
 
-fn has_mark(result: &PointResult, word: &str) -> bool {
-    result.carmine.marks.iter().any(|mark| mark.starts_with(word))
-}
-
 fn is_clean(result: &PointResult) -> bool {
-    !result.carmine.shared && !SPOILS.iter().any(|word| has_mark(result, word)) && result.iops() > 0.0
-}
-
-fn limiter(result: &PointResult) -> Option<(String, String)> {
-    let reason = result.carmine.verdict_reason.clone().unwrap_or_default();
-    result.carmine.verdict.clone().map(|limiter| (limiter, reason))
-}
-
-/// The repeats of one load at one size.
-struct Load<'a> {
-    size: f64,
-    /// Its values of [`LOAD_AXES`].
-    asked: [Option<String>; 5],
-    repeats: Vec<&'a PointResult>,
+    !result.carmine.shared && !SPOILS.iter().any(|word| result.has_mark(word)) && result.iops() > 0.0
 }
 
 /// At each size, in ascending order, the repeats of the load with the most IOPS on average.
 fn best<'a>(along: Along, clean: &[(&Config, &'a PointResult)]) -> Vec<(f64, Vec<&'a PointResult>)> {
-    let mut loads: Vec<Load<'a>> = Vec::new();
-    for (config, result) in clean {
-        let Some(size) = along.value(config) else { continue };
+    let of = |(config, result): &(&Config, &'a PointResult)| {
         let asked = LOAD_AXES.map(|axis| config.show(axis));
-        match loads.iter_mut().find(|load| load.size == size && load.asked == asked) {
-            Some(load) => load.repeats.push(result),
-            None => loads.push(Load { size, asked, repeats: vec![result] }),
-        }
-    }
-    let mean = |results: &[&PointResult]| {
-        results.iter().map(|r| r.iops()).sum::<f64>() / results.len().max(1) as f64
+        along.value(config).map(|size| ((size, asked), *result))
     };
-    let mut best: Vec<(f64, Vec<&PointResult>)> = Vec::new();
-    for Load { size, repeats, .. } in loads {
-        match best.iter_mut().find(|(other, _)| *other == size) {
-            Some((_, held)) if mean(&repeats) > mean(held) => *held = repeats,
-            Some(_) => {}
-            None => best.push((size, repeats)),
-        }
-    }
-    best.sort_by(|a, b| a.0.total_cmp(&b.0));
-    best
+    let mean =
+        |results: &[&PointResult]| results.iter().map(|r| r.iops()).sum::<f64>() / results.len() as f64;
+    let mut loads = grouped(clean.iter().filter_map(of));
+    // The best load of each size comes first.
+    loads.sort_by(|(a, of_a), (b, of_b)| a.0.total_cmp(&b.0).then(mean(of_b).total_cmp(&mean(of_a))));
+    loads.dedup_by_key(|((size, _), _)| *size);
+    loads.into_iter().map(|((size, _), repeats)| (size, repeats)).collect()
 }
 
 impl fmt::Display for Scaling {
@@ -271,6 +247,7 @@ impl Along {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::archive::Point;
     use serde_json::{Value, json};
 
     fn point(reactors: u32, more: Value) -> Point {
@@ -289,7 +266,7 @@ mod tests {
     }
 
     fn lines(points: &[(Point, Option<PointResult>)]) -> Vec<Scaling> {
-        scaling(&points.iter().map(|(p, r)| (p, r.as_ref())).collect::<Vec<_>>())
+        scaling(&points.iter().map(|(p, r)| (&p.config, r.as_ref())).collect::<Vec<_>>())
     }
 
     #[test]

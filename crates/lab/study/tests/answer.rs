@@ -22,7 +22,7 @@ fn answered(study: u8, shape: &str, repeats: u32, iops: impl Fn(&Config, u32) ->
     let file = RunFile { format: RUN_FORMAT, name, question, study: plan.study, ..RunFile::default() };
     let file = RunFile { comparison: expansion.comparison.clone(), ..file };
     writer.run(&file).unwrap();
-    writer.plan(&plan.text).unwrap();
+    writer.text("plan.toml", &plan.text).unwrap();
     let points: Vec<_> = expansion.points.iter().map(|planned| planned.point.clone()).collect();
     writer.points(&points).unwrap();
     for planned in &expansion.points {

@@ -44,6 +44,18 @@ fn errors_name_file_line_key_and_what_to_do() {
 }
 
 #[test]
+fn an_error_in_a_case_has_the_line_of_the_case_and_axes_are_needed() {
+    let text = format!("{SMALL}\n[[cases]]\npgs = 8\n\n[[cases]]\nosds = 0\n");
+    let error = Plan::parse("p.toml", &text).unwrap_err();
+    assert_eq!(error.line, 11, "{error}");
+    assert!(error.what.starts_with("osds = 0: "), "{error}");
+    let text = format!("{SMALL}\n[[exclude]]\nwhen = \"osds >\"\n");
+    assert_eq!(Plan::parse("p.toml", &text).unwrap_err().line, 8);
+    let error = Plan::parse("p.toml", "name = \"p\"\n[[cases]]\nosds = 1\n").unwrap_err();
+    assert!(error.to_string().contains("no [axes]"), "{error}");
+}
+
+#[test]
 fn searches_need_a_target_and_their_curve() {
     let search = SMALL.replace("osds = [1, 2]", "search_step = [0, 1]");
     assert!(Plan::parse("p", &search).unwrap_err().what.contains("search_p99"));

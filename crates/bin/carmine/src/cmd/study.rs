@@ -7,11 +7,12 @@ use carmine_study::archive::write_whole;
 use carmine_study::expand::{expand, fitted, summary};
 use carmine_study::plan::{Plan, SHIPPED, shipped};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{json_text, note, print};
+use carmine_testbed::output::note;
 use clap::Args;
 use serde_json::json;
 
-use super::sweep::{machine, points_json};
+use super::print_as;
+use super::sweep::machine;
 
 #[derive(Args)]
 pub(crate) struct StudyArgs {
@@ -34,16 +35,8 @@ pub(crate) fn run(args: &StudyArgs) -> anyhow::Result<ExitCode> {
     let studies =
         || SHIPPED.iter().filter_map(|plan| shipped(plan.name)?.ok()).filter(|plan| plan.study.is_some());
     if args.study == "list" {
-        let text = if args.json {
-            let all: Vec<_> = studies()
-                .map(|p| json!({"study": p.study, "question": p.question, "about": p.about}))
-                .collect();
-            json_text(&all)?
-        } else {
-            list(studies())
-        };
-        print(&text)?;
-        return Ok(ExitCode::SUCCESS);
+        let all = studies().map(|p| json!({"study": p.study, "question": p.question, "about": p.about}));
+        return print_as(args.json, &all.collect::<Vec<_>>(), || list(studies()));
     }
     let wrong = || {
         Usage(format!(
@@ -61,12 +54,10 @@ pub(crate) fn run(args: &StudyArgs) -> anyhow::Result<ExitCode> {
         write_whole(path, text.as_bytes())?;
         note(&format!("plan in {0}; run it with: carmine sweep {0}", path.display()));
     }
-    print(&match (args.json, &args.out) {
-        (true, _) => points_json(&expansion)?,
-        (false, Some(_)) => summary(&plan, &expansion),
-        (false, None) => format!("{text}\n{}", summary(&plan, &expansion)),
-    })?;
-    Ok(ExitCode::SUCCESS)
+    print_as(args.json, &expansion, || match args.out {
+        Some(_) => summary(&plan, &expansion),
+        None => format!("{text}\n{}", summary(&plan, &expansion)),
+    })
 }
 
 /// Number, question, and what it takes.

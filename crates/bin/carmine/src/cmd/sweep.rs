@@ -3,7 +3,6 @@
 mod args;
 mod begin;
 mod end;
-mod view;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use carmine_bench::bench::require_tool;
 use carmine_daemon::signals;
 use carmine_load::hosted::Tool;
@@ -22,21 +21,19 @@ use carmine_study::expand::{Expansion, Machine, dry_run, expand, show_plan, summ
 use carmine_study::plan::Plan;
 use carmine_study::run::{End, Ending, Executor, Job, Options, Sweep};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{note, print};
+use carmine_testbed::output::{json_text, note, print};
 use carmine_testbed::peer::Programs;
 use carmine_testbed::{Ended, Wish, end_recorded, run_bounded};
 use carmine_topology::{Grid, Topology};
 
+use crate::progress::View;
 pub(crate) use args::SweepArgs;
 use begin::RunFolder;
-pub(crate) use end::points_json;
-use view::View;
 
 /// 0: every point was measured; 1: some were not, or the sweep was stopped; 2: the plan can't be used.
 pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
     if args.list {
-        print(&end::list(args.json)?)?;
-        return Ok(ExitCode::SUCCESS);
+        return end::list(args.json);
     }
     let args = if args.resume { begin::resumed(args)? } else { args };
     let plan = args.plan()?;
@@ -44,22 +41,19 @@ pub(crate) fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
     let expansion = expand(&plan, &machine).map_err(|e| Usage(e.to_string()))?;
     if args.dry_run || args.show {
         print(&match (args.json, args.show) {
-            (true, _) => points_json(&expansion)?,
+            (true, _) => json_text(&expansion)?,
             (false, true) => show_plan(&plan, &expansion),
             (false, false) => dry_run(&plan, &expansion),
         })?;
         if args.topology.is_none() {
-            let place =
-                args.layouts.as_ref().or(args.out.as_ref()).cloned().unwrap_or_else(|| PathBuf::from("."));
-            begin::short(&args, &expansion, &place)
-                .iter()
-                .for_each(|line| note(&format!("too little {line}")));
+            let place = args.layouts.as_deref().or(args.out.as_deref()).unwrap_or(".".as_ref());
+            let short = begin::short(&args, &expansion, place);
+            short.iter().for_each(|line| note(&format!("too little {line}")));
         }
         return Ok(ExitCode::SUCCESS);
     }
     if args.topology.is_some() {
-        let what = "--topology: another machine can only be looked at; add --dry-run or --show";
-        return Err(Usage(what.into()).into());
+        bail!(Usage("--topology: another machine can only be looked at; add --dry-run or --show".into()));
     }
     check_needs(&expansion)?;
     let place = RunFolder::take(&args, &plan)?;
@@ -123,13 +117,8 @@ fn check_needs(expansion: &Expansion) -> anyhow::Result<()> {
     for build in builds {
         Programs::find(build.map(Path::new))?;
     }
-    let mut tools: Vec<Tool> = Vec::new();
-    for tool in configs().filter(|config| is_hosted(config)).map(tool) {
-        if !tools.contains(&tool) {
-            tools.push(tool);
-        }
-    }
-    tools.into_iter().try_for_each(require_tool)
+    let hosted = |wanted: &&Tool| configs().any(|config| is_hosted(config) && tool(config) == **wanted);
+    Tool::ALL.iter().filter(hosted).copied().try_for_each(require_tool)
 }
 
 /// The processes of one sweep.
@@ -151,11 +140,11 @@ impl<'a> Processes<'a> {
     }
 
     fn line(&self, argv: &[String]) -> Vec<OsString> {
-        let program = |word: &String| match word.as_str() {
-            "carmine" => self.program.clone().into_os_string(),
-            other => other.into(),
-        };
-        argv.first().map(program).into_iter().chain(argv.iter().skip(1).map(OsString::from)).collect()
+        let mut line: Vec<OsString> = argv.iter().map(OsString::from).collect();
+        if let Some(program) = line.first_mut().filter(|word| **word == "carmine") {
+            *program = self.program.clone().into_os_string();
+        }
+        line
     }
 }
 

@@ -1,56 +1,38 @@
 //! The files of an archive: a run is opened and read with [`Run`], and written with [`RunWriter`].
 
-use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use thiserror::Error;
 
 use super::{
     Baseline, Point, PointEnd, PointResult, PointState, PointsFile, RUN_FORMAT, RunFile, Samples, is_stem,
 };
 
 /// A file of an archive that can't be read, understood or written.
-#[derive(Debug, Error)]
-pub enum ArchiveError {
-    /// The file system refused.
-    #[error("cannot {what} {}: {source}", path.display())]
-    Io { what: &'static str, path: PathBuf, source: std::io::Error },
-    /// Not the JSON that ARCHIVE.md describes.
-    #[error("{}: {source}", path.display())]
-    Json { path: PathBuf, source: serde_json::Error },
-    /// The folder has no `run.json`.
-    #[error("{}: no run is archived here (there is no run.json); name a folder that `carmine sweep --out` made", dir.display())]
-    NoRun { dir: PathBuf },
-    /// Written by another version.
-    #[error("{}: archive format {found}; this carmine reads format {wanted}: take the carmine that wrote it", path.display())]
-    Format { path: PathBuf, found: u32, wanted: u32 },
-    /// Text that would leave the folder, or is not a file name.
-    #[error("{}: `{stem}` is no file name (letters, digits, `.`, `_` and `-` only)", path.display())]
-    Stem { path: PathBuf, stem: String },
-}
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ArchiveError(String);
 
 impl ArchiveError {
     /// The file system's error in an attempt to do `what` with a path.
     pub fn io<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> ArchiveError + 'a {
-        move |source| ArchiveError::Io { what, path: path.to_path_buf(), source }
-    }
-
-    pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> ArchiveError + '_ {
-        move |source| ArchiveError::Json { path: path.to_path_buf(), source }
+        move |source| ArchiveError(format!("cannot {what} {}: {source}", path.display()))
     }
 }
 
 /// Writes a file beside its name, syncs it and renames it: a reader sees all of it or none.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // An archive is there to be handed on, while temporary files are their owner's alone.
+    let readable = std::fs::Permissions::from_mode(0o644);
     let write = || -> std::io::Result<()> {
         let mut file = tempfile::Builder::new().prefix(".part-").tempfile_in(dir)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
-        readable(file.as_file())?;
+        file.as_file().set_permissions(readable)?;
         file.persist(path).map_err(|e| e.error)?;
         // The rename itself is durable only when the folder is.
         std::fs::File::open(dir)?.sync_all()
@@ -58,26 +40,20 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
     write().map_err(ArchiveError::io("write", path))
 }
 
-/// Temporary files are their owner's alone; an archive is there to be handed on.
-fn readable(file: &std::fs::File) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))
-}
-
 pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), ArchiveError> {
-    let mut bytes = serde_json::to_vec_pretty(value).map_err(ArchiveError::json(path))?;
+    let mut bytes =
+        serde_json::to_vec_pretty(value).map_err(|e| ArchiveError::io("write", path)(e.into()))?;
     bytes.push(b'\n');
     write_whole(path, &bytes)
 }
 
 /// `None` if the file does not exist.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ArchiveError> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(ArchiveError::io("read", path)(e)),
-    };
-    serde_json::from_slice(&bytes).map(Some).map_err(ArchiveError::json(path))
+    let read = || -> std::io::Result<T> { Ok(serde_json::from_slice(&std::fs::read(path)?)?) };
+    match read() {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(ArchiveError::io("read", path)),
+    }
 }
 
 /// A run that lies on disk, finished or not.
@@ -93,17 +69,23 @@ impl Run {
     /// Opens the folder of a run. Fails if it has no `run.json`, one of another format, or names that leave the folder.
     pub fn open(dir: impl AsRef<Path>) -> Result<Run, ArchiveError> {
         let dir = dir.as_ref().to_path_buf();
-        let path = dir.join("run.json");
-        let file: RunFile = read_json(&path)?.ok_or_else(|| ArchiveError::NoRun { dir: dir.clone() })?;
+        let wrong = |what: String| ArchiveError(format!("{}: {what}", dir.display()));
+        let file: RunFile = read_json(&dir.join("run.json"))?.ok_or_else(|| {
+            let what = "no run is archived here (there is no run.json); name a folder that `carmine sweep --out` made";
+            wrong(what.to_owned())
+        })?;
         if file.format != RUN_FORMAT {
-            return Err(ArchiveError::Format { path, found: file.format, wanted: RUN_FORMAT });
+            return Err(wrong(format!(
+                "archive format {}; this carmine reads format {RUN_FORMAT}: take the carmine that wrote it",
+                file.format
+            )));
         }
-        let path = dir.join("points.json");
-        let points: PointsFile = read_json(&path)?.unwrap_or_default();
-        match points.points.iter().find(|point| !is_stem(&point.stem)) {
-            Some(point) => Err(ArchiveError::Stem { path, stem: point.stem.clone() }),
-            None => Ok(Run { dir, file, points: points.points }),
+        let PointsFile { points } = read_json(&dir.join("points.json"))?.unwrap_or_default();
+        if let Some(Point { stem, .. }) = points.iter().find(|point| !is_stem(&point.stem)) {
+            let what = format!("`{stem}` is no file name (letters, digits, `.`, `_` and `-` only)");
+            return Err(wrong(what));
         }
+        Ok(Run { dir, file, points })
     }
 
     /// The run's folder.
@@ -134,6 +116,13 @@ impl Run {
     /// True if the point was measured.
     pub fn is_done(&self, point: &Point) -> bool {
         matches!(self.state(point), Ok(Some(state)) if state.state == PointEnd::Done)
+    }
+
+    /// The points that were measured, each with its result.
+    pub(crate) fn measured(&self) -> Result<Vec<(&Point, PointResult)>, ArchiveError> {
+        let done = self.points.iter().filter(|point| self.is_done(point));
+        let read = done.map(|point| Ok(self.result(point)?.map(|result| (point, result))));
+        read.filter_map(Result::transpose).collect()
     }
 
     /// Output of the commands of a point that failed, empty if none was kept.
@@ -180,11 +169,6 @@ impl RunWriter {
         write_json(&self.dir.join("run.json"), run)
     }
 
-    /// Writes the plan as it was given.
-    pub fn plan(&self, text: &str) -> Result<(), ArchiveError> {
-        write_whole(&self.dir.join("plan.toml"), text.as_bytes())
-    }
-
     /// Writes `points.json`.
     pub fn points(&self, points: &[Point]) -> Result<(), ArchiveError> {
         write_json(&self.dir.join("points.json"), &PointsFile { points: points.to_vec() })
@@ -195,15 +179,9 @@ impl RunWriter {
         write_json(&self.point_file(point, "state.json"), state)
     }
 
-    /// Writes `commands.sh`.
-    pub fn commands(&self, text: &str) -> Result<(), ArchiveError> {
-        write_whole(&self.dir.join("commands.sh"), text.as_bytes())
-    }
-
-    /// Writes `points.dat` of the points that are done.
-    pub fn dat(&self) -> Result<(), ArchiveError> {
-        let table = dat_table(&Run::open(&self.dir)?);
-        write_whole(&self.dir.join("points.dat"), table.as_bytes())
+    /// Writes a text of the run, such as `plan.toml`.
+    pub fn text(&self, name: &str, text: &str) -> Result<(), ArchiveError> {
+        write_whole(&self.dir.join(name), text.as_bytes())
     }
 
     /// Path of `points/STEM.ENDING`.
@@ -217,52 +195,41 @@ impl RunWriter {
     }
 }
 
-/// The table of all points that were measured, in the order of running.
-pub fn dat_table(run: &Run) -> String {
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "# {:<62} {:>7} {:>12} {:>10} {:>12} {:>12} {:>12} {:>12} {:>8}",
-        "point",
-        "iodepth",
-        "iops",
-        "mb_per_s",
-        "clat_mean_us",
-        "clat_sd_us",
-        "clat_p50_us",
-        "clat_p99_us",
-        "verdict"
-    );
-    for point in &run.points {
-        if let (true, Ok(Some(result))) = (run.is_done(point), run.result(point)) {
-            text.push_str(&row(point, &result));
-        }
-    }
-    text
-}
+/// Names of the columns of `points.dat`.
+const DAT_HEAD: &str = "# point                                                          iodepth         iops   mb_per_s clat_mean_us   clat_sd_us  clat_p50_us  clat_p99_us  verdict";
 
-fn row(point: &Point, result: &PointResult) -> String {
-    let latency = result.latency().cloned().unwrap_or_default();
-    let us = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns / 1e3));
-    format!(
-        "{:<64} {:>7} {:>12.0} {:>10.2} {:>12} {:>12} {:>12} {:>12} {:>8}\n",
-        point.stem,
-        point.config.show("iodepth").unwrap_or_else(|| "-".to_owned()),
-        result.iops(),
-        result.bw_bytes() / 1e6,
-        us(Some(latency.mean)),
-        us(Some(latency.stddev)),
-        us(latency.at(50.0)),
-        us(latency.at(99.0)),
-        result.carmine.verdict.as_deref().unwrap_or("-"),
-    )
+/// The text of `points.dat`: a line for each point that was measured, in the order of running.
+pub(crate) fn dat_table(run: &Run) -> String {
+    let dash = || "-".to_owned();
+    let us = |ns: Option<f64>| ns.map_or_else(dash, |ns| format!("{:.1}", ns / 1e3));
+    let cells = |point: &Point| {
+        let result = run.result(point).ok().flatten().filter(|_| run.is_done(point))?;
+        let latency = result.latency().cloned().unwrap_or_default();
+        Some([
+            point.stem.clone(),
+            point.config.show("iodepth").unwrap_or_else(dash),
+            format!("{:.0}", result.iops()),
+            format!("{:.2}", result.bw_bytes() / 1e6),
+            us(Some(latency.mean)),
+            us(Some(latency.stddev)),
+            us(latency.at(50.0)),
+            us(latency.at(99.0)),
+            result.carmine.verdict.unwrap_or_else(dash),
+        ])
+    };
+    let line = |[stem, depth, iops, mb, mean, sd, p50, p99, verdict]: [String; 9]| {
+        format!(
+            "{stem:<64} {depth:>7} {iops:>12} {mb:>10} {mean:>12} {sd:>12} {p50:>12} {p99:>12} {verdict:>8}\n"
+        )
+    };
+    let rows = run.points.iter().filter_map(cells).map(line);
+    std::iter::once(format!("{DAT_HEAD}\n")).chain(rows).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Config, PointEnd, PointKind, RUN_FORMAT};
     use super::*;
-    use serde_json::Value;
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
@@ -308,27 +275,25 @@ mod tests {
         let points = [point(0, "a_r0"), point(1, "a_r1")];
         writer.run(&run_file(RUN_FORMAT)).unwrap();
         writer.points(&points).unwrap();
-        writer.plan("name = \"smoke\"\n").unwrap();
+        writer.text("plan.toml", "name = \"smoke\"\n").unwrap();
         let state = PointState {
             state: PointEnd::Done,
             error: None,
             started_unix_s: 5,
             seconds: 1.5,
             attempts: 1,
-            condition: Value::Null,
+            condition: serde_json::Value::Null,
         };
         let result = r#"{"jobs":[{"read":{"iops":2500.0,"bw_bytes":10240000,"clat_ns":{"mean":400000.0,"stddev":1000.0}}}]}"#;
         write_whole(&writer.point_file(&points[0], "json"), result.as_bytes()).unwrap();
         writer.state(&points[0], &state).unwrap();
-        writer.dat().unwrap();
-
         let run = Run::open(writer.dir()).unwrap();
         assert_eq!((run.file.seed, run.points.len(), run.plan().as_str()), (7, 2, "name = \"smoke\"\n"));
         assert_eq!(run.state(&run.points[0]).unwrap(), Some(state));
         assert!(run.is_done(&run.points[0]) && !run.is_done(&run.points[1]));
         assert_eq!(run.result(&run.points[0]).unwrap().map(|r| r.iops()), Some(2500.0));
         assert!(run.samples(&run.points[0]).unwrap().is_none());
-        let dat = std::fs::read_to_string(writer.dir().join("points.dat")).unwrap();
+        let dat = dat_table(&run);
         assert!(dat.lines().any(|l| l.starts_with("a_r0") && l.contains("2500")), "{dat}");
         assert!(!dat.contains("a_r1"), "{dat}");
     }
@@ -336,12 +301,13 @@ mod tests {
     #[test]
     fn other_formats_strange_names_and_empty_folders_are_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(Run::open(dir.path()), Err(ArchiveError::NoRun { .. })));
+        let refused = || Run::open(dir.path()).unwrap_err().to_string();
+        assert!(refused().contains("there is no run.json"));
         let writer = RunWriter::create(dir.path()).unwrap();
         writer.run(&run_file(99)).unwrap();
-        assert!(matches!(Run::open(dir.path()), Err(ArchiveError::Format { found: 99, .. })));
+        assert!(refused().contains("archive format 99; this carmine reads format 1"));
         writer.run(&run_file(RUN_FORMAT)).unwrap();
         writer.points(&[point(0, "../../etc/passwd")]).unwrap();
-        assert!(matches!(Run::open(dir.path()), Err(ArchiveError::Stem { .. })));
+        assert!(refused().contains("`../../etc/passwd` is no file name"));
     }
 }

@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carmine_load::hosted::{self, ClusterAccess, Tool, check, fio, rados};
+use carmine_load::hosted::{self, ClusterAccess, Tool, fio, rados};
 use carmine_load::{Arrivals, LoadSpec, Rw};
 
-use super::{BoundedCommand, What, shell_line};
+use super::{BoundedCommand, What, shell_line, words};
 use crate::archive::{Config, Point};
 use crate::plan::{Workload, workload};
 
 /// Bytes of an object (as `carmine bench` makes them).
 const OBJECT_BYTES: u64 = 4 << 20;
 /// Open loop: so many may be in flight before arrivals wait.
-const OPEN_LOOP_IODEPTH: u64 = 256;
+const OPEN_LOOP_IODEPTH: u32 = 256;
 /// Connecting and draining.
 pub(super) const AROUND_S: f64 = 60.0;
 /// Recording a profile, and reading the stacks of busy OSDs.
@@ -34,21 +34,6 @@ pub struct LoadFiles {
     pub baseline: Option<PathBuf>,
 }
 
-/// The workload of a configuration; one whose name is not known is the first.
-pub(super) fn shape_of(config: &Config) -> Workload {
-    config.text("workload").and_then(workload).unwrap_or(crate::plan::WORKLOADS[0])
-}
-
-/// Percentage of reads where both are mixed.
-fn read_percent(config: &Config) -> u8 {
-    config.number("read_percent").and_then(|percent| u8::try_from(percent).ok()).unwrap_or(50)
-}
-
-/// Bytes of an operation.
-pub(super) fn bs_bytes(config: &Config) -> u64 {
-    config.number("bs_bytes").unwrap_or_else(|| shape_of(config).bs_bytes)
-}
-
 /// Bytes that the load spreads over.
 pub(crate) fn size_bytes(config: &Config) -> u64 {
     let objects = config.number("objects").map(|objects| objects * OBJECT_BYTES);
@@ -60,51 +45,48 @@ pub(crate) fn seconds(config: &Config) -> f64 {
     config.float("seconds").unwrap_or(10.0)
 }
 
-/// The words of fio that both bench and baseline take.
-fn shape(config: &Config) -> Vec<String> {
-    let workload = shape_of(config);
-    let mut words = vec![("--rw", workload.rw.to_string()), ("--bs", bs_bytes(config).to_string())];
-    if workload.rw == carmine_load::Rw::RandRw {
-        words.push(("--rwmixread", read_percent(config).to_string()));
+/// The load of a point in the generator's words, without ramp and seed. A workload whose name is not known reads at random.
+pub(super) fn load_spec(config: &Config) -> LoadSpec {
+    let count = |axis: &str| config.number(axis).map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX));
+    let unknown = Workload { rw: Rw::RandRead, bs_bytes: 4096 };
+    let workload = config.text("workload").and_then(workload).unwrap_or(unknown);
+    let (rate_iops, depth) = (config.float("rate_iops"), count("iodepth"));
+    LoadSpec {
+        rw: workload.rw,
+        rwmixread: config.number("read_percent").and_then(|n| u8::try_from(n).ok()).unwrap_or(50),
+        bs_bytes: config.number("bs_bytes").unwrap_or(workload.bs_bytes),
+        iodepth: if rate_iops.is_some() { depth.max(OPEN_LOOP_IODEPTH) } else { depth },
+        numjobs: count("jobs"),
+        runtime_ms: (seconds(config) * 1e3).round() as u64,
+        size_bytes: size_bytes(config),
+        rate_iops,
+        arrivals: config.text("arrivals").and_then(|word| word.parse().ok()).unwrap_or(Arrivals::Poisson),
+        volumes: count("volumes"),
+        processes: count("processes"),
+        ..LoadSpec::default()
     }
-    words.push(("--size", size_bytes(config).to_string()));
-    words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect()
 }
 
-/// Operations in flight of each job; with a rate, so many may be.
-pub(super) fn iodepth(config: &Config) -> u64 {
-    let depth = config.number("iodepth").unwrap_or(1);
-    if config.float("rate_iops").is_some() { depth.max(OPEN_LOOP_IODEPTH) } else { depth }
+/// The same with ramp and seed. A ramp would warm what is to be cold.
+fn spec_of_run(config: &Config, ramp: Duration, seed: u64) -> LoadSpec {
+    let is_cold = config.text("cache") == Some("cold");
+    let ramp_ms = if is_cold { 0 } else { ramp.as_millis() as u64 };
+    LoadSpec { ramp_ms, seed, ..load_spec(config) }
 }
 
-pub(super) fn jobs(config: &Config) -> u64 {
-    config.number("jobs").unwrap_or(1)
+/// The words of fio that both bench and baseline take.
+fn shape(spec: &LoadSpec) -> Vec<String> {
+    words([
+        ("--rw", Some(spec.rw.to_string())),
+        ("--bs", Some(spec.bs_bytes.to_string())),
+        ("--rwmixread", (spec.rw == Rw::RandRw).then(|| spec.rwmixread.to_string())),
+        ("--size", Some(spec.size_bytes.to_string())),
+    ])
 }
 
 /// `--client`, where it is not our own.
 pub(super) fn client(config: &Config) -> Vec<String> {
-    match config.text("client").filter(|client| *client != "own") {
-        Some(client) => vec!["--client".to_owned(), client.to_owned()],
-        None => Vec::new(),
-    }
-}
-
-/// `--volumes`, and a job for each: what the images are written by.
-pub(super) fn volumes(config: &Config) -> Vec<String> {
-    match config.show("volumes") {
-        Some(n) => ["--volumes", &n, "--numjobs", &n].map(str::to_owned).to_vec(),
-        None => Vec::new(),
-    }
-}
-
-/// The flamegraph that is wanted.
-fn profile(config: &Config) -> Option<&str> {
-    config.text("profile").filter(|mode| *mode != "none")
-}
-
-/// A ramp would warm what is to be cold.
-pub(super) fn ramp_of(config: &Config, ramp: Duration) -> Duration {
-    if config.text("cache") == Some("cold") { Duration::ZERO } else { ramp }
+    words([("--client", config.show("client").filter(|client| client != "own"))])
 }
 
 /// The load of a point. `seed` is the same for the arms of a pair: they get the same operations.
@@ -115,99 +97,54 @@ pub fn load_step(
     seed: u64,
     files: &LoadFiles,
 ) -> BoundedCommand {
-    let mut argv =
-        vec!["carmine".to_owned(), "bench".to_owned(), "--dir".to_owned(), layout.display().to_string()];
-    argv.extend(shape(config));
-    let mut put = |option: &str, value: String| argv.extend([option.to_owned(), value]);
-    put("--iodepth", iodepth(config).to_string());
-    put("--numjobs", jobs(config).to_string());
-    put("--runtime", milliseconds(seconds(config)));
-    let ramp = ramp_of(config, ramp);
-    put("--ramp", format!("{}ms", ramp.as_millis()));
-    put("--seed", seed.to_string());
-    for (axis, option) in
-        [("volumes", "--volumes"), ("processes", "--processes"), ("route", "--route"), ("cache", "--cache")]
-    {
-        if let Some(word) = config.show(axis) {
-            put(option, word);
-        }
-    }
-    if let Some(rate) = config.float("rate_iops") {
-        put("--rate", format!("{rate:.2}"));
-        put("--arrivals", config.show("arrivals").unwrap_or_else(|| "poisson".to_owned()));
-    }
-    if let Some(mode) = profile(config) {
-        put("--profile", mode.to_owned());
-    }
-    put("--json", files.json.display().to_string());
-    put("--samples", files.samples.display().to_string());
-    if let Some(baseline) = &files.baseline {
-        put("--baseline", baseline.display().to_string());
-    }
-    argv.extend(client(config));
+    let spec = spec_of_run(config, ramp, seed);
+    let profile = config.show("profile").filter(|mode| mode != "none");
+    let path = |path: &PathBuf| Some(path.display().to_string());
+    let profile_s = if profile.is_some() { PROFILE_S } else { 0.0 };
     let prefill_s = size_bytes(config) as f64 * config.float("pool_size").unwrap_or(1.0) / SLOW_BYTES_PER_S;
-    let profile_s = if profile(config).is_some() { PROFILE_S } else { 0.0 };
-    BoundedCommand::new(
-        What::Load,
-        argv,
-        seconds(config) + ramp.as_secs_f64() + AROUND_S + prefill_s + profile_s,
-    )
-}
-
-fn milliseconds(seconds: f64) -> String {
-    format!("{}ms", (seconds * 1e3).round() as u64)
+    let window_s = (spec.runtime_ms + spec.ramp_ms) as f64 / 1e3;
+    let options = words([
+        ("--iodepth", Some(spec.iodepth.to_string())),
+        ("--numjobs", Some(spec.numjobs.to_string())),
+        ("--runtime", Some(format!("{}ms", spec.runtime_ms))),
+        ("--ramp", Some(format!("{}ms", spec.ramp_ms))),
+        ("--seed", Some(seed.to_string())),
+        ("--volumes", config.show("volumes")),
+        ("--processes", config.show("processes")),
+        ("--route", config.show("route")),
+        ("--cache", config.show("cache")),
+        ("--rate", spec.rate_iops.map(|rate| format!("{rate:.2}"))),
+        ("--arrivals", spec.rate_iops.map(|_| spec.arrivals.to_string())),
+        ("--profile", profile),
+        ("--json", path(&files.json)),
+        ("--samples", path(&files.samples)),
+        ("--baseline", files.baseline.as_ref().and_then(path)),
+    ]);
+    let options = [shape(&spec), options, client(config)].concat();
+    BoundedCommand::new(What::Load, "bench", layout, options, window_s + AROUND_S + prefill_s + profile_s)
 }
 
 /// Both baselines of a point's load, beside its idle OSDs.
 pub fn baseline_step(layout: &Path, config: &Config, json: &Path) -> BoundedCommand {
-    let mut argv = ["carmine", "baseline", "--dir"].map(str::to_owned).to_vec();
-    argv.push(layout.display().to_string());
-    argv.extend(shape(config));
+    let spec = load_spec(config);
     let window_s = seconds(config).min(BASELINE_WINDOW_S);
-    for (option, value) in [
-        ("--iodepth", (iodepth(config) * jobs(config)).to_string()),
-        ("--runtime", milliseconds(window_s)),
-        ("--json", json.display().to_string()),
-    ] {
-        argv.extend([option.to_owned(), value]);
-    }
-    let scratch_s = size_bytes(config) as f64 / SLOW_BYTES_PER_S;
-    BoundedCommand::new(What::Baseline, argv, AROUND_S + 2.0 * window_s + scratch_s)
+    let options = words([
+        ("--iodepth", Some(spec.depth_total().to_string())),
+        ("--runtime", Some(format!("{:.0}ms", window_s * 1e3))),
+        ("--json", Some(json.display().to_string())),
+    ]);
+    let limit_s = AROUND_S + 2.0 * window_s + spec.size_bytes as f64 / SLOW_BYTES_PER_S;
+    BoundedCommand::new(What::Baseline, "baseline", layout, [shape(&spec), options].concat(), limit_s)
 }
 
 /// The tool that makes the load of a point.
 pub fn tool(config: &Config) -> Tool {
-    match config.text("client") {
-        Some("fio-rbd") => Tool::FioRbd,
-        Some("fio-rados") => Tool::FioRados,
-        Some("rados-bench") => Tool::RadosBench,
-        _ => Tool::Carmine,
-    }
+    config.text("client").and_then(|client| client.parse().ok()).unwrap_or(Tool::Carmine)
 }
 
 /// True if a stock tool makes the load.
 pub fn is_hosted(config: &Config) -> bool {
     tool(config) != Tool::Carmine
-}
-
-/// The load of a point in the generator's words; times and seed are not in it.
-pub(super) fn load_spec(config: &Config) -> LoadSpec {
-    let small = |axis: &str| config.number(axis).map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX));
-    let workload = shape_of(config);
-    let fixed = config.text("arrivals") == Some("fixed");
-    LoadSpec {
-        rw: workload.rw,
-        rwmixread: read_percent(config),
-        bs_bytes: bs_bytes(config),
-        iodepth: u32::try_from(iodepth(config)).unwrap_or(u32::MAX),
-        numjobs: u32::try_from(jobs(config)).unwrap_or(u32::MAX),
-        size_bytes: size_bytes(config),
-        rate_iops: config.float("rate_iops"),
-        arrivals: if fixed { Arrivals::Fixed } else { Arrivals::Poisson },
-        volumes: small("volumes"),
-        processes: small("processes"),
-        ..LoadSpec::default()
-    }
 }
 
 /// The reason why the load of a point can't be made, found before anything is started.
@@ -226,58 +163,43 @@ pub(crate) fn refusal(config: &Config) -> Option<String> {
         return Some("cache = cold: rados-bench reads only what it wrote itself, which warms the caches; take another client".into());
     }
     if let Some(percent) = config.number("read_percent").filter(|_| spec.rw != Rw::RandRw) {
-        return Some(format!(
-            "read_percent = {percent}: {} mixes nothing; take randrw4k",
-            shape_of(config).name
-        ));
+        let name = config.text("workload").unwrap_or_default();
+        return Some(format!("read_percent = {percent}: {name} mixes nothing; take randrw4k"));
     }
     let check = |spec: &LoadSpec| spec.check().and_then(|()| hosted::check(tool(config), spec).map(drop));
     check(&spec).and_then(|()| check(&aged)).err().map(|error| error.to_string())
 }
 
-/// Pool of every testbed and peer.
-const POOL: &str = "bench";
-
 /// Commands of fio and of `rados bench` for the load of a point, against the layout while its OSDs run: what writes the data,
 /// then the load itself, as `carmine bench --client` would run them. A point that loads rbd images has those, all others
 /// have objects. What `rados bench` can't do has no command of it.
 pub fn by_hand(layout: &Path, point: &Point, ramp: Duration, seed: u64) -> Vec<String> {
-    let spec = LoadSpec {
-        runtime_ms: (seconds(&point.config) * 1e3) as u64,
-        ramp_ms: ramp_of(&point.config, ramp).as_millis() as u64,
-        seed,
-        ..load_spec(&point.config)
-    };
-    let place = ClusterAccess { conf: layout.join("ceph.conf").display().to_string(), pool: POOL.to_owned() };
+    let spec = spec_of_run(&point.config, ramp, seed);
+    let conf = layout.join("ceph.conf").display().to_string();
+    let place = ClusterAccess { conf, pool: carmine_testbed::POOL_NAME.to_owned() };
+    let conf = shell_line(std::slice::from_ref(&place.conf));
     let engine = if tool(&point.config) == Tool::FioRbd { Tool::FioRbd } else { Tool::FioRados };
+    let line = |head: &str, args: Vec<String>| format!("{head} {}", shell_line(&args));
     let mut lines = Vec::new();
     if engine == Tool::FioRbd {
-        let images = (0..spec.volumes.max(1)).map(|volume| fio::create_image(&spec, &place, volume));
-        lines.extend(images.map(|args| line(&["rbd", "-c", &place.conf], args)));
+        let rbd = format!("rbd -c {conf}");
+        lines.extend((0..spec.volumes).map(|volume| line(&rbd, fio::create_image(&spec, &place, volume))));
     }
     // fio's engine rbd takes the configuration from the environment only.
-    let conf = format!("CEPH_CONF={}", place.conf);
-    let fio_line = |args| line(&["env", &conf, "fio"], args);
+    let fio = format!("env CEPH_CONF={conf} fio");
     let output = |what: &str| format!("{}.{what}.json", point.stem);
-    lines.push(fio_line(fio::prefill_arguments(engine, &spec, &place, &output("fio-prefill"))));
-    for process in 0..spec.processes.max(1) {
-        let output = output(&format!("fio{process}"));
-        lines.push(fio_line(fio::arguments(engine, &spec, &place, &output, process)));
-    }
-    if check(Tool::RadosBench, &LoadSpec { volumes: 1, processes: 1, ..spec.clone() }).is_ok() {
+    lines.push(line(&fio, fio::prefill_arguments(engine, &spec, &place, &output("fio-prefill"))));
+    let process = |n: u32| line(&fio, fio::arguments(engine, &spec, &place, &output(&format!("fio{n}")), n));
+    lines.extend((0..spec.processes).map(process));
+    let plain = LoadSpec { volumes: 1, processes: 1, ..spec.clone() };
+    if hosted::check(Tool::RadosBench, &plain).is_ok() {
         for job in 0..spec.numjobs {
-            if !spec.rw.writes() {
-                lines.push(line(&["rados"], rados::prefill_arguments(&spec, &place, job)));
-            }
-            lines.push(line(&["rados"], rados::arguments(&spec, &place, job, spec.runtime_ms)));
+            let prefill = (!spec.rw.writes()).then(|| rados::prefill_arguments(&spec, &place, job));
+            let load = rados::arguments(&spec, &place, job, spec.runtime_ms);
+            lines.extend(prefill.into_iter().chain([load]).map(|args| line("rados", args)));
         }
     }
     lines
-}
-
-fn line(head: &[&str], args: Vec<String>) -> String {
-    let words: Vec<String> = head.iter().map(|word| (*word).to_owned()).chain(args).collect();
-    shell_line(&words)
 }
 
 #[cfg(test)]

@@ -1,21 +1,20 @@
 //! The testbed of a point: `carmine up`, `peer up`, `down` and `destroy`, and what makes a layout.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use carmine_testbed::spec::{Axis, peer_axes, place_axes, tuning_axes};
-use carmine_topology::{CpuList, Grid};
+use carmine_topology::{CpuList, Grid, Topology};
 
-use super::load::{AROUND_S, SLOW_BYTES_PER_S, bs_bytes, client, is_hosted, volumes};
-use super::{BoundedCommand, What, is_peer};
+use super::load::{AROUND_S, SLOW_BYTES_PER_S, client, is_hosted, load_spec};
+use super::{BoundedCommand, What, is_peer, words};
 use crate::archive::Config;
-use crate::expand::{Machine, cpu_list};
+use crate::expand::Machine;
 
 /// Bytes per second that a slow disk takes while block files are written through.
 const SLOW_FILE_BYTES_PER_S: f64 = 40e6;
-/// Time in which processes start and every PG gets active.
-const START_S: f64 = 60.0;
-/// `up` has a time limit of its own; if it still runs this long after it, it hangs.
-const GRACE_S: f64 = 30.0;
+/// Time in which processes start and every PG gets active; `up` has this limit of its own, and past it it hangs.
+const START_S: f64 = 90.0;
 const STOP_S: f64 = 60.0;
 /// `up` gives a drive up after 8 hours.
 const PRECONDITION_LIMIT_S: f64 = 9.0 * 3600.0;
@@ -23,6 +22,8 @@ const PRECONDITION_LIMIT_S: f64 = 9.0 * 3600.0;
 const PRECONDITION_BS_MAX: u64 = 1 << 20;
 /// Block file of an OSD if the plan does not name it.
 const OSD_SIZE_BYTES: u64 = 4 << 30;
+/// Bound of a load of named devices, whose size is not known here.
+const DEVICE_LIMIT_S: f64 = 86_400.0;
 
 /// The placement on CPUs, and the options of `carmine up` (for a peer `carmine peer up`) that lead to it, without the folder.
 /// A peer gets the CPUs that Carmine would have. Fails if it does not fit the machine.
@@ -31,57 +32,72 @@ pub fn start_options(
     overprovisioned: bool,
     machine: &Machine,
 ) -> Result<(Grid, Vec<String>), String> {
-    let own = own_options(config, overprovisioned, machine)?;
-    let grid = machine.grid(&own)?;
+    let devices = devices(config, machine)?;
+    let own = [own_options(config, machine, &devices)?, shared(overprovisioned)].concat();
+    let grid = (machine.place)(&machine.topology, &own)?;
     if !is_peer(config) {
         return Ok((grid, own));
     }
-    check_peer(config)?;
-    let options = peer_options(config, &grid, overprovisioned, devices(config, machine)?);
+    let options = [peer_options(config, &grid, &devices)?, shared(overprovisioned)].concat();
     Ok((grid, options))
 }
 
-fn own_options(config: &Config, overprovisioned: bool, machine: &Machine) -> Result<Vec<String>, String> {
-    let devices = devices(config, machine)?;
+fn shared(overprovisioned: bool) -> Vec<String> {
+    if overprovisioned { vec!["--overprovisioned".to_owned()] } else { Vec::new() }
+}
+
+fn own_options(config: &Config, machine: &Machine, devices: &Option<String>) -> Result<Vec<String>, String> {
     let blue = config.text("store").is_none_or(|store| store == "blue");
     // Devices are used whole; a store in memory has none.
-    let given = place_axes().filter(|axis| axis.name != "osd_size_bytes" || devices.is_empty());
-    let mut options = options_of(config, given.chain(tuning_axes().filter(|_| blue)));
-    if let Some(smt) = config.text("smt") {
+    let given = place_axes().filter(|axis| axis.name != "osd_size_bytes" || devices.is_none());
+    let of_axes = options_of(config, given.chain(tuning_axes().filter(|_| blue)));
+    let smt = config.text("smt").map(|smt| {
         let reactors = config.number("osds").unwrap_or(1) * config.number("reactors").unwrap_or(1);
-        let list = cpu_list(&machine.topology, smt == "on", reactors as usize)
-            .ok_or_else(|| format!("smt = {smt}: there are no {reactors} such CPUs beside the client's"))?;
-        options.extend(["--cpus".to_owned(), list]);
+        cpu_list(&machine.topology, smt == "on", reactors as usize)
+            .ok_or_else(|| format!("smt = {smt}: there are no {reactors} such CPUs beside the client's"))
+    });
+    let rest = words([("--cpus", smt.transpose()?), ("--devs", devices.clone())]);
+    Ok([of_axes, rest, confinement(config)?].concat())
+}
+
+/// CPUs for `reactors` reactors: the first threads of as many cores, or with `smt` all threads of as few cores as suffice. Cores
+/// are taken from all sockets in turn. `None` if there are too few, or no CPU would be left for a client.
+fn cpu_list(topology: &Topology, smt: bool, reactors: usize) -> Option<String> {
+    let mut cores: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for cpu in topology.cpus().iter().filter(|cpu| topology.allowed().contains(cpu.cpu)) {
+        cores.entry((cpu.socket, cpu.core)).or_default().push(cpu.cpu);
     }
-    options.extend(devices);
-    options.extend(confinement(config)?);
-    if overprovisioned {
-        options.push("--overprovisioned".to_owned());
+    if smt && cores.values().all(|threads| threads.len() < 2) {
+        return None;
     }
-    Ok(options)
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    let ranked = cores.into_iter().map(|((socket, _), threads)| {
+        let rank = counts.entry(socket).or_default();
+        *rank += 1;
+        (*rank, socket, threads)
+    });
+    let mut in_turn: Vec<(usize, usize, Vec<usize>)> = ranked.collect();
+    in_turn.sort_unstable();
+    let threads = in_turn.iter().flat_map(|(.., core)| core.iter().take(if smt { core.len() } else { 1 }));
+    let chosen: CpuList = threads.take(reactors).copied().collect();
+    let fits = chosen.len() == reactors && chosen.len() < topology.allowed().len();
+    fits.then(|| chosen.to_string())
 }
 
 /// The options of `up` for these settings, as far as the configuration has them.
 fn options_of(config: &Config, axes: impl Iterator<Item = &'static Axis>) -> Vec<String> {
-    let given = axes.filter_map(|axis| Some((axis.option, config.show(axis.name)?)));
-    let words = given.map(|(option, value)| match option.ends_with('=') {
-        true => vec![format!("{option}{value}")],
-        false => vec![option.to_owned(), value],
-    });
-    words.flatten().collect()
+    words(axes.map(|axis| (axis.option, config.show(axis.name))))
 }
 
-/// `--devs`: the first of the named devices, as many as the OSDs need.
-fn devices(config: &Config, machine: &Machine) -> Result<Vec<String>, String> {
+/// The first of the named devices, as many as the OSDs need; `None` for files.
+fn devices(config: &Config, machine: &Machine) -> Result<Option<String>, String> {
     if machine.devices.is_empty() || config.text("store") != Some("blue") {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let each = config.number("osds_per_device").unwrap_or(1).max(1);
     let need = config.number("osds").unwrap_or(1).div_ceil(each) as usize;
-    match machine.devices.get(..need) {
-        Some(list) => Ok(vec!["--devs".to_owned(), list.join(",")]),
-        None => Err(format!("{need} devices are needed, --devs names {}", machine.devices.len())),
-    }
+    let too_few = || format!("{need} devices are needed, --devs names {}", machine.devices.len());
+    machine.devices.get(..need).map(|list| Some(list.join(","))).ok_or_else(too_few)
 }
 
 /// `--confine`, where the plan has the axis at all: options stay in force until others are given. Fails for a part of a CPU
@@ -89,111 +105,85 @@ fn devices(config: &Config, machine: &Machine) -> Result<Vec<String>, String> {
 fn confinement(config: &Config) -> Result<Vec<String>, String> {
     let cpus = config.float("cpus");
     let confine = config.text("confine");
-    if let Some(cpus) = cpus.filter(|cpus| cpus.fract() > 0.0)
-        && confine != Some("quota")
-    {
+    if let Some(cpus) = cpus.filter(|cpus| cpus.fract() > 0.0 && confine != Some("quota")) {
         let how = confine.map_or_else(|| "nothing confines it".to_owned(), |how| format!("confine = {how}"));
         return Err(format!("cpus = {cpus}: a part of a CPU is CPU time, and {how}; take confine = quota"));
     }
-    let Some(confine) = confine else { return Ok(Vec::new()) };
-    let cpus = cpus.filter(|_| confine != "none").map_or_else(|| "none".to_owned(), |cpus| cpus.to_string());
-    Ok(["--confine", confine, "--confine-cpus", &cpus].map(str::to_owned).to_vec())
+    let cpus = cpus.filter(|_| confine != Some("none")).map_or("none".to_owned(), |cpus| cpus.to_string());
+    Ok(words([("--confine", confine.map(str::to_owned)), ("--confine-cpus", confine.map(|_| cpus))]))
+}
+
+/// Options of a peer on the CPUs of `grid`; refuses what a peer can't be given, so that it is not compared with a Carmine that
+/// has it.
+fn peer_options(config: &Config, grid: &Grid, devices: &Option<String>) -> Result<Vec<String>, String> {
+    if config.text("confine") == Some("quota") && config.float("cpus").is_some() {
+        return Err("confine = quota: a peer is confined to CPUs, not by time; take cpuset".to_owned());
+    }
+    if let Some(n) = config.number("osds_per_device").filter(|n| *n > 1) {
+        return Err(format!("osds_per_device = {n}: a peer has a device or file for each OSD"));
+    }
+    // Devices are used whole; the CPUs are those that Carmine would have.
+    let given = |axis: &&Axis| {
+        !matches!(axis.name, "osd_cpus" | "client_cpus")
+            && (axis.name != "osd_size_bytes" || devices.is_none())
+    };
+    let of_axes = options_of(config, peer_axes().filter(given));
+    let settings = config.0.iter().filter_map(|(name, value)| {
+        Some(("--opt", Some(format!("{}={}", name.strip_prefix("peer_opt.")?, value.as_str()?))))
+    });
+    let rest = [
+        ("--devs", devices.clone()),
+        ("--peer-build", config.show("peer_build")),
+        ("--cpus", Some(grid.allocated_cpus().to_string())),
+        ("--client-cpus", Some(grid.client_cpus().to_string())),
+    ];
+    let tuned = config.text("peer") == Some("ceph-tuned");
+    let tuned = tuned.then(|| "--tuned".to_owned()).into_iter().collect();
+    Ok([of_axes, words(rest.into_iter().chain(settings)), tuned].concat())
 }
 
 /// `up --precondition` with the size of the operations that will be tested.
 pub fn precondition_options(config: &Config) -> Vec<String> {
-    let bs = bs_bytes(config);
+    let bs = load_spec(config).bs_bytes;
     let bs = if bs.is_multiple_of(4096) && bs <= PRECONDITION_BS_MAX { bs } else { 4096 };
     ["--precondition", "--precondition-bs", &bs.to_string()].map(str::to_owned).to_vec()
 }
 
 /// Starts the OSDs of a layout; it ends when every PG is active.
 pub fn start_step(layout: &Path, config: &Config, options: &[String]) -> BoundedCommand {
-    up(What::Start, layout, config, options)
-}
-
-fn up(what: What, layout: &Path, config: &Config, options: &[String]) -> BoundedCommand {
-    let mut argv = command("up", layout, config);
-    argv.extend_from_slice(options);
-    let bytes = files_bytes(config);
-    let drives = if options.iter().any(|word| word == "--precondition") { devices_of(options) } else { 0 };
-    let limit_s =
-        START_S + GRACE_S + bytes as f64 / SLOW_FILE_BYTES_PER_S + drives as f64 * PRECONDITION_LIMIT_S;
-    BoundedCommand::new(what, argv, limit_s)
-}
-
-/// Block files of all OSDs, bytes.
-pub(crate) fn files_bytes(config: &Config) -> u64 {
-    config.number("osd_size_bytes").unwrap_or(OSD_SIZE_BYTES) * config.number("osds").unwrap_or(1)
-}
-
-/// Devices that `--devs` names.
-fn devices_of(options: &[String]) -> usize {
-    let at = options.iter().position(|word| word == "--devs");
-    at.and_then(|at| options.get(at + 1)).map_or(0, |list| list.split(',').count())
+    step(What::Start, "up", layout, config, options)
 }
 
 /// Stops the OSDs of a layout.
 pub fn stop_step(layout: &Path, config: &Config) -> BoundedCommand {
-    BoundedCommand::new(What::Stop, command("down", layout, config), STOP_S)
+    step(What::Stop, "down", layout, config, &[])
 }
 
 /// Removes a layout.
 pub fn destroy_step(layout: &Path, config: &Config) -> BoundedCommand {
-    BoundedCommand::new(What::Destroy, command("destroy", layout, config), STOP_S)
+    step(What::Destroy, "destroy", layout, config, &[])
 }
 
 /// `carmine WORD --dir LAYOUT`, or the peer's.
-fn command(word: &str, layout: &Path, config: &Config) -> Vec<String> {
-    let layout = layout.display().to_string();
-    let words: &[&str] = match is_peer(config) {
-        true => &["carmine", "peer", word, "--dir", &layout],
-        false => &["carmine", word, "--dir", &layout],
+fn step(what: What, word: &str, layout: &Path, config: &Config, options: &[String]) -> BoundedCommand {
+    let command = if is_peer(config) { format!("peer {word}") } else { word.to_owned() };
+    let drives =
+        if options.iter().any(|word| word == "--precondition") { config.number("osds") } else { None };
+    let limit_s = match word {
+        "up" => START_S + files_bytes(config) as f64 / SLOW_FILE_BYTES_PER_S,
+        _ => STOP_S,
     };
-    words.iter().map(|word| (*word).to_owned()).collect()
+    let limit_s = limit_s + drives.unwrap_or(0) as f64 * PRECONDITION_LIMIT_S;
+    BoundedCommand::new(what, &command, layout, options.to_vec(), limit_s)
 }
 
-/// Refuses what a peer can't be given, so that it is not compared with a Carmine that has it.
-fn check_peer(config: &Config) -> Result<(), String> {
-    if config.text("confine") == Some("quota") && config.float("cpus").is_some() {
-        return Err("confine = quota: a peer is confined to CPUs, not by time; take cpuset".to_owned());
+/// Block files of all OSDs, bytes; none of a store in memory.
+pub(crate) fn files_bytes(config: &Config) -> u64 {
+    if !is_durable(config) {
+        return 0;
     }
-    match config.number("osds_per_device") {
-        Some(n) if n > 1 => Err(format!("osds_per_device = {n}: a peer has a device or file for each OSD")),
-        _ => Ok(()),
-    }
+    config.number("osd_size_bytes").unwrap_or(OSD_SIZE_BYTES) * config.number("osds").unwrap_or(1)
 }
-
-/// Options of a peer on the CPUs of `grid`.
-fn peer_options(config: &Config, grid: &Grid, overprovisioned: bool, devices: Vec<String>) -> Vec<String> {
-    // Devices are used whole; the CPUs are those that Carmine would have.
-    let given = |axis: &&Axis| {
-        !matches!(axis.name, "osd_cpus" | "client_cpus")
-            && (axis.name != "osd_size_bytes" || devices.is_empty())
-    };
-    let mut options = [devices.clone(), options_of(config, peer_axes().filter(given))].concat();
-    if let Some(build) = config.show("peer_build") {
-        options.extend(["--peer-build".to_owned(), build]);
-    }
-    for (name, value) in &config.0 {
-        if let (Some(name), Some(value)) = (name.strip_prefix("peer_opt."), value.as_str()) {
-            options.extend(["--opt".to_owned(), format!("{name}={value}")]);
-        }
-    }
-    let mut put = |option: &str, cpus: CpuList| options.extend([option.to_owned(), cpus.to_string()]);
-    put("--cpus", grid.allocated_cpus());
-    put("--client-cpus", grid.client_cpus());
-    if config.text("peer") == Some("ceph-tuned") {
-        options.push("--tuned".to_owned());
-    }
-    if overprovisioned {
-        options.push("--overprovisioned".to_owned());
-    }
-    options
-}
-
-/// Bound of a step on named devices, whose size is not known here.
-const DEVICE_LIMIT_S: f64 = 86_400.0;
 
 /// True if the store keeps its data over a restart, as a peer's does.
 pub fn is_durable(config: &Config) -> bool {
@@ -219,68 +209,68 @@ pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> V
         return Vec::new();
     }
     let count = |axis: &str| config.number(axis).filter(|n| *n > 0);
-    let size = ["--size".to_owned(), prepare.size_bytes.to_string()];
-    let filled = count("fill").map(|percent| ["--fill".to_owned(), percent.to_string()]);
-    let bytes = filled_bytes(config, prepare);
     let copies = count("pool_size").unwrap_or(1);
-    let once = |bytes: u64| bytes * copies;
-    let write = ["--rw", "read", "--runtime", "1s", "--prefill"];
-    let with = |word: &'static str| [&write[..], &[word]].concat();
-    let mut steps = vec![up(What::Prepare, layout, config, prepare.start)];
-    if let Some(filled) = &filled {
-        steps.push(bench(layout, config, &with("always"), filled, bytes.map(once)));
-    }
+    let size = format!("--size {}", prepare.size_bytes);
+    let filled = count("fill").map(|percent| format!("--fill {percent}"));
+    // Bytes that are filled, and overwritten by a round of aging; not known on named devices.
+    let filled_bytes = match count("fill") {
+        Some(_) if prepare.start.iter().any(|word| word == "--devs") => None,
+        Some(percent) => Some(files_bytes(config) * percent / 100),
+        None => Some(prepare.size_bytes * copies),
+    };
+    let write = |config: &Config, words: &str, bytes: Option<u64>| {
+        bench(layout, config, &format!("--rw read --runtime 1s --prefill {words}"), bytes)
+    };
+    let mut steps = vec![step(What::Prepare, "up", layout, config, prepare.start)];
+    steps.extend(filled.as_ref().map(|filled| write(config, &format!("always {filled}"), filled_bytes)));
     let rest = if filled.is_some() { "auto" } else { "always" };
     for config in std::iter::once(config).chain(prepare.others) {
         // rados bench reads objects that have the points' names: the points write them themselves.
         if config.text("client") != Some("rados-bench") {
-            steps.push(bench(layout, config, &with(rest), &size, Some(once(prepare.size_bytes))));
+            steps.push(write(config, &format!("{rest} {size}"), Some(prepare.size_bytes * copies)));
         }
     }
     if let Some(rounds) = count("age") {
-        let (rounds_s, seed) = (rounds.to_string(), prepare.seed.to_string());
-        let words = ["--age", &rounds_s, "--seed", &seed, "--prefill", "never"];
-        let all = bytes.map(|bytes| once(bytes).saturating_mul(rounds));
-        steps.push(bench(layout, config, &words, filled.as_ref().unwrap_or(&size), all));
+        let over = filled.unwrap_or(size);
+        let words = format!("--age {rounds} --seed {} --prefill never {over}", prepare.seed);
+        steps.push(bench(layout, config, &words, filled_bytes.map(|bytes| bytes.saturating_mul(rounds))));
     }
     steps.push(BoundedCommand { what: What::Prepare, ..stop_step(layout, config) });
     steps
 }
 
-/// Bytes that are filled, and overwritten by a round of aging; `None` on named devices.
-fn filled_bytes(config: &Config, prepare: &Prepare<'_>) -> Option<u64> {
-    let Some(percent) = config.number("fill").filter(|percent| *percent > 0) else {
-        return Some(prepare.size_bytes);
-    };
-    let number = |axis: &str| config.number(axis).unwrap_or(1).max(1);
-    let on_files = !prepare.start.iter().any(|word| word == "--devs");
-    on_files.then(|| files_bytes(config) / number("pool_size") * percent / 100)
-}
-
 /// A load by the client that the points use: each names its objects its own way. `bytes` is what it writes, if that is known.
-fn bench(
-    layout: &Path,
-    config: &Config,
-    words: &[&str],
-    size: &[String; 2],
-    bytes: Option<u64>,
-) -> BoundedCommand {
+fn bench(layout: &Path, config: &Config, options: &str, bytes: Option<u64>) -> BoundedCommand {
     let limit_s = bytes.map_or(DEVICE_LIMIT_S, |bytes| AROUND_S + bytes as f64 / SLOW_BYTES_PER_S);
-    let layout = layout.display().to_string();
-    let head = ["carmine", "bench", "--dir", &layout, "--bs", "64k", "--iodepth", "16"];
-    let words = head.iter().chain(words).map(|word| (*word).to_owned());
-    let mut argv: Vec<String> = words.chain(size.iter().cloned()).collect();
-    if is_hosted(config) {
-        argv.extend(volumes(config));
-    }
-    argv.extend(client(config));
-    BoundedCommand::new(What::Prepare, argv, limit_s)
+    let options = format!("--bs 64k --iodepth 16 {options}").split(' ').map(str::to_owned).collect();
+    // A job for each image.
+    let volumes = config.show("volumes").filter(|_| is_hosted(config));
+    let volumes = words([("--volumes", volumes.clone()), ("--numjobs", volumes)]);
+    let options = [options, volumes, client(config)].concat();
+    BoundedCommand::new(What::Prepare, "bench", layout, options, limit_s)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::commands::shell_line;
+
+    #[test]
+    fn whole_cores_or_both_threads_of_half_as_many() {
+        let machine = Topology::from_short("2x2x2").unwrap();
+        let threads_of = |list: &str| {
+            let cpus = list.parse::<CpuList>().unwrap().to_vec();
+            let mut cores: Vec<usize> = cpus.iter().map(|c| machine.cpu(*c).unwrap().core).collect();
+            cores.sort_unstable();
+            cores.dedup();
+            (cpus.len(), cores.len())
+        };
+        assert_eq!(threads_of(&cpu_list(&machine, false, 4).unwrap()), (4, 4));
+        assert_eq!(threads_of(&cpu_list(&machine, true, 4).unwrap()), (4, 2));
+        assert_eq!(cpu_list(&machine, false, 5), None);
+        assert_eq!(cpu_list(&machine, true, 8), None, "a client needs a CPU");
+        assert_eq!(cpu_list(&Topology::from_short("1x4x1").unwrap(), true, 2), None);
+    }
 
     #[test]
     fn parts_of_a_cpu_are_for_quotas() {

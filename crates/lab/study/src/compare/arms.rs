@@ -28,19 +28,24 @@ pub fn arms_of_run(run: &Run, names: Option<(&str, &str)>) -> Result<(Arm, Arm),
     let (base, new) = match (names, known.as_slice()) {
         (Some((base, new)), _) => (base.to_owned(), new.to_owned()),
         (None, [base, new]) => (base.clone(), new.clone()),
-        (None, arms) => return Err(Refusal::NoArms { run: name_of(run), found: arms.len() }),
+        (None, arms) => {
+            return Err(Refusal(format!(
+                "{}: its plan compares nothing ({} arms); name a second run, or two arms with --arms A,B",
+                name_of(run),
+                arms.len()
+            )));
+        }
     };
     let of = |name: &str| {
         if !run.points.iter().any(|p| p.arm.as_deref() == Some(name)) {
-            let (run, arms) = (name_of(run), known.join(", "));
-            return Err(Refusal::NoArm { run, arm: name.to_owned(), arms });
+            let arms = known.join(", ");
+            return Err(Refusal(format!("{} has no arm `{name}`; its arms are: {arms}", name_of(run))));
         }
         let turn = |p: &Point| (p.arm.as_deref() == Some(name)).then(|| p.pair.unwrap_or(p.repeat));
-        arm(run, name.to_owned(), turn)
+        let compared = run.file.comparison.as_ref().map(|c| c.axis.clone());
+        Ok(Arm { compared, ..arm(run, name.to_owned(), turn)? })
     };
-    let compared = run.file.comparison.as_ref().map(|c| c.axis.clone());
-    let with = |arm: Arm| Arm { compared: compared.clone(), ..arm };
-    Ok((with(of(&base)?), with(of(&new)?)))
+    Ok((of(&base)?, of(&new)?))
 }
 
 fn name_of(run: &Run) -> String {
@@ -55,7 +60,11 @@ fn check_complete(run: &Run) -> Result<(), Refusal> {
     if run.file.complete && missing == 0 {
         return Ok(());
     }
-    Err(Refusal::Incomplete { run: name_of(run), missing, all: run.points.len() })
+    Err(Refusal(format!(
+        "{}: the run is not complete, {missing} of its {} points were not run; finish it, then compare",
+        name_of(run),
+        run.points.len()
+    )))
 }
 
 /// The points that `turn` gives a turn.
@@ -79,8 +88,13 @@ fn arm(run: &Run, name: String, turn: impl Fn(&Point) -> Option<u32>) -> Result<
             }
         }
     }
+    measured(arm)
+}
+
+/// Refuses an arm without points.
+fn measured(arm: Arm) -> Result<Arm, Refusal> {
     if arm.points.is_empty() {
-        return Err(Refusal::Nothing { run: arm.name });
+        return Err(Refusal(format!("{}: none of its points was measured", arm.name)));
     }
     Ok(arm)
 }
@@ -119,15 +133,14 @@ pub fn arm_of_files(name: &str, paths: &[PathBuf]) -> Result<Arm, Refusal> {
         arm.points.push(Measured { name, config, turn: *turn, result });
         *turn += 1;
     }
-    if arm.points.is_empty() {
-        return Err(Refusal::Nothing { run: arm.name });
-    }
     arm.facts = facts_of_results(&arm.points);
-    Ok(arm)
+    measured(arm)
 }
 
 fn read(path: &Path) -> Result<PointResult, Refusal> {
-    let wrong = |problem: String| Refusal::NoResult { path: path.display().to_string(), problem };
+    let wrong = |problem: String| {
+        Refusal(format!("{}: {problem}; give results of `carmine bench --json`", path.display()))
+    };
     let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
     let result: PointResult = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
     if result.jobs.is_empty() || result.iops() <= 0.0 {

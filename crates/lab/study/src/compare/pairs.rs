@@ -24,7 +24,8 @@ pub struct Group<'a> {
     pub alone: usize,
 }
 
-type Turns<'a> = BTreeMap<u32, &'a Measured>;
+/// Points by turn, and their configuration; the key is that as JSON, which is ordered by axis.
+type Keyed<'a> = BTreeMap<String, (Config, BTreeMap<u32, &'a Measured>)>;
 
 /// Groups the points of two arms by configuration, leaving out the axes in `without`, and pairs them by turn.
 ///
@@ -36,66 +37,55 @@ pub fn pair_up<'a>(
     without: &BTreeSet<&str>,
 ) -> Result<Vec<Group<'a>>, Refusal> {
     let (old, mut young) = (keyed(base.1, without), keyed(new.1, without));
-    let names = names(old.values().chain(young.values()).map(|(config, _)| config));
-    missing(&names, &old, &young).map_or(Ok(()), |found| Err(mixed(new.0, found)))?;
-    missing(&names, &young, &old).map_or(Ok(()), |found| Err(mixed(base.0, found)))?;
+    let configs = || old.values().chain(young.values()).map(|(config, _)| config);
+    let axes: BTreeSet<&String> = configs().flat_map(|c| c.0.keys()).collect();
+    let varies = |axis: &&&String| configs().map(|c| c.show(axis)).collect::<BTreeSet<_>>().len() > 1;
+    let telling: Vec<String> = axes.iter().filter(varies).map(|axis| (*axis).clone()).collect();
+    missing(new.0, &telling, &old, &young)?;
+    missing(base.0, &telling, &young, &old)?;
     let mut groups = Vec::with_capacity(old.len());
     for (key, (config, old)) in old {
         let young = young.remove(&key).map(|(_, turns)| turns).unwrap_or_default();
         let pairs: Vec<_> =
             old.iter().filter_map(|(turn, base)| young.get(turn).map(|new| (*base, *new))).collect();
         let alone = old.len() + young.len() - 2 * pairs.len();
-        groups.push(Group { name: names.of(&config), pairs, alone });
+        groups.push(Group { name: name(&config, &telling), pairs, alone });
     }
     Ok(groups)
 }
 
-/// By configuration and turn. A key is the configuration as JSON, which is ordered by axis.
-fn keyed<'a>(points: &[&'a Measured], without: &BTreeSet<&str>) -> BTreeMap<String, (Config, Turns<'a>)> {
-    let mut groups: BTreeMap<String, (Config, Turns<'a>)> = BTreeMap::new();
+fn keyed<'a>(points: &[&'a Measured], without: &BTreeSet<&str>) -> Keyed<'a> {
+    let mut groups = Keyed::new();
     for point in points {
         let config = point.config.only(|axis| !without.contains(axis));
         let key = serde_json::to_string(&config).unwrap_or_default();
-        groups.entry(key).or_insert_with(|| (config, Turns::new())).1.insert(point.turn, point);
+        groups.entry(key).or_insert_with(|| (config, BTreeMap::new())).1.insert(point.turn, point);
     }
     groups
 }
 
-/// The axes that tell configurations apart.
-struct Names(BTreeSet<String>);
-
-fn names<'a>(configs: impl Iterator<Item = &'a Config> + Clone) -> Names {
-    let axes: BTreeSet<&String> = configs.clone().flat_map(|c| c.0.keys()).collect();
-    let varies = |axis: &str| configs.clone().map(|c| c.show(axis)).collect::<BTreeSet<_>>().len() > 1;
-    Names(axes.into_iter().filter(|axis| varies(axis)).cloned().collect())
+/// A configuration's values of the axes that tell it from others. The workload's name says how large its operations are.
+fn name(config: &Config, telling: &[String]) -> String {
+    let said = |axis: &str| axis == "bs_bytes" && config.workload_with_size().is_some();
+    let axes = telling.iter().filter(|axis| !said(axis));
+    let shown = axes.filter_map(|axis| config.show(axis).map(|value| format!("{axis} {value}")));
+    shown.collect::<Vec<_>>().join(" ")
 }
 
-impl Names {
-    fn of(&self, config: &Config) -> String {
-        // The workload's name says how large its operations are.
-        let said = |axis: &str| axis == "bs_bytes" && config.workload_with_size().is_some();
-        let axes = self.0.iter().filter(|axis| !said(axis));
-        let shown = axes.filter_map(|axis| config.show(axis).map(|value| format!("{axis} {value}")));
-        shown.collect::<Vec<_>>().join(" ")
+/// Fails if `here` has configurations that `there`, the arm `side`, has not.
+fn missing(side: &str, telling: &[String], here: &Keyed<'_>, there: &Keyed<'_>) -> Result<(), Refusal> {
+    let lacking = here.iter().filter(|(key, _)| !there.contains_key(*key));
+    let found: Vec<String> = lacking.map(|(_, (config, _))| format!("`{}`", name(config, telling))).collect();
+    if found.is_empty() {
+        return Ok(());
     }
-}
-
-type Keyed<'a> = BTreeMap<String, (Config, Turns<'a>)>;
-
-/// Names of configurations in `here` that `there` has not.
-fn missing(names: &Names, here: &Keyed<'_>, there: &Keyed<'_>) -> Option<Vec<String>> {
-    let found: Vec<String> = here
-        .iter()
-        .filter(|(key, _)| !there.contains_key(*key))
-        .map(|(_, (config, _))| names.of(config))
-        .collect();
-    (!found.is_empty()).then_some(found)
-}
-
-fn mixed(side: &str, found: Vec<String>) -> Refusal {
-    let named: Vec<String> = found.iter().take(NAMES_MAX).map(|name| format!("`{name}`")).collect();
-    let more = if found.len() > NAMES_MAX { ", …" } else { "" };
-    Refusal::Mixed { side: side.to_owned(), names: named.join(", ") + more, count: found.len() }
+    let named = found.iter().take(NAMES_MAX).map(String::as_str);
+    let named: Vec<&str> = named.chain((found.len() > NAMES_MAX).then_some("…")).collect();
+    Err(Refusal(format!(
+        "{side} has no counterpart of {} ({} configurations); compare runs of the same plan",
+        named.join(", "),
+        found.len()
+    )))
 }
 
 /// A setting that one arm has otherwise than the other.
@@ -104,6 +94,17 @@ pub struct Difference {
     pub setting: String,
     pub base: String,
     pub new: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} / {}", self.setting, self.base, self.new)
+    }
+}
+
+/// A setting with its value in both arms, if they differ.
+pub(crate) fn between(setting: &str, base: String, new: String) -> Option<Difference> {
+    (base != new).then(|| Difference { setting: setting.to_owned(), base, new })
 }
 
 /// Reads a setting out of a result.
@@ -125,43 +126,42 @@ pub fn differing_axes<'a>(base: &[&'a Measured], new: &[&'a Measured]) -> BTreeS
 
 /// Every setting that differs: axes of the configurations, flush mode and route of the results, builds, kernel, host.
 pub(super) fn differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<Difference> {
-    let of_axes = axes.iter().map(|axis| Difference {
-        setting: (*axis).to_owned(),
-        base: values(base, |m| m.config.show(axis)),
-        new: values(new, |m| m.config.show(axis)),
-    });
+    let mut all = Vec::new();
+    for axis in axes {
+        let of = |m: &Measured| m.config.show(axis);
+        all.extend(between(axis, values(base, of), values(new, of)));
+    }
     let known: [(&str, Setting); 4] = [
         ("flush_mode", flush_mode),
         ("route", |m| m.result.carmine.route.clone()),
         ("cache_state", |m| m.result.carmine.cache_state.clone()),
         ("in_process", |m| Some(m.result.carmine.in_process.to_string())),
     ];
-    let of_results = known.into_iter().filter(|(name, _)| !axes.contains(name)).map(|(name, of)| {
-        Difference { setting: name.to_owned(), base: values(base, of), new: values(new, of) }
-    });
+    for (name, of) in known.into_iter().filter(|(name, _)| !axes.contains(name)) {
+        all.extend(between(name, values(base, of), values(new, of)));
+    }
     let (old, young) = (placed(base), placed(new));
-    let of_grids = old.iter().filter_map(|(name, values)| {
-        let shown = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(", ");
-        Some(Difference { setting: (*name).to_owned(), base: shown(values), new: shown(young.get(name)?) })
-    });
+    for (name, values) in &old {
+        all.extend(young.get(name).and_then(|new| between(name, values.join(", "), new.join(", "))));
+    }
     let names: BTreeSet<&String> = base.facts.keys().chain(new.facts.keys()).collect();
-    let fact = |facts: &BTreeMap<String, String>, name: &str| {
-        facts.get(name).cloned().unwrap_or_else(|| UNKNOWN.to_owned())
-    };
-    let of_facts = names.into_iter().map(|name| Difference {
-        setting: name.clone(),
-        base: fact(&base.facts, name),
-        new: fact(&new.facts, name),
-    });
-    of_axes.chain(of_results).chain(of_grids).chain(of_facts).filter(|d| d.base != d.new).collect()
+    for name in names {
+        let fact = |arm: &Arm| arm.facts.get(name).cloned().unwrap_or_else(|| UNKNOWN.to_owned());
+        all.extend(between(name, fact(base), fact(new)));
+    }
+    all
 }
 
-/// The properties of the grids of an arm's results; nothing of results without one, as of a peer.
-fn placed(arm: &Arm) -> BTreeMap<&'static str, BTreeSet<String>> {
-    let mut all: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
+/// The properties of the grids of an arm's results, with each value once; none of results without a grid, as of a peer.
+fn placed(arm: &Arm) -> BTreeMap<&'static str, Vec<String>> {
+    let mut all: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     let grids = arm.points.iter().filter_map(|m| Grid::deserialize(&m.result.carmine.grid).ok());
     for (name, value) in grids.flat_map(|grid| aspects(&grid)) {
-        all.entry(name).or_default().insert(value);
+        let known = all.entry(name).or_default();
+        if !known.contains(&value) {
+            known.push(value);
+            known.sort_unstable();
+        }
     }
     all
 }
@@ -181,17 +181,19 @@ fn values(arm: &Arm, of: impl Fn(&Measured) -> Option<String>) -> String {
 pub(super) fn check(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Result<(), Refusal> {
     let (base_mode, new_mode) = (values(base, flush_mode), values(new, flush_mode));
     if base_mode != new_mode {
-        return Err(Refusal::FlushModes {
-            base: base.name.clone(),
-            new: new.name.clone(),
-            base_mode,
-            new_mode,
-        });
+        return Err(Refusal(format!(
+            "{} and {} have different flush modes ({base_mode} and {new_mode}): what they promise differs, so their speed is not \
+             compared",
+            base.name, new.name
+        )));
     }
     let places = |arm: &Arm| values(arm, |m| m.result.carmine.grid.get("osds").map(ToString::to_string));
     let placed = axes.iter().eq(["balance"].iter()) && places(base) != UNKNOWN;
     if placed && places(base) == places(new) {
-        return Err(Refusal::Identical { base: base.name.clone(), new: new.name.clone() });
+        return Err(Refusal(format!(
+            "{} and {} are identical: on this machine both place everything on the same CPUs, so there is nothing to compare",
+            base.name, new.name
+        )));
     }
     Ok(())
 }

@@ -174,7 +174,8 @@ fn strategies_that_come_to_the_same_are_refused() {
         let strategy = name.to_owned();
         arm(name, 1.0, move |config, _| config.set("balance", strategy.clone()))
     };
-    assert!(matches!(compare(&with("osd"), &with("socket"), 0.05), Err(Refusal::Identical { .. })));
+    let said = compare(&with("osd"), &with("socket"), 0.05).unwrap_err().to_string();
+    assert!(said.contains("are identical"), "{said}");
     let moved = arm("socket", 1.0, |config, value| {
         config.set("balance", "socket");
         value["carmine"]["grid"]["osds"][0]["reactors"][0]["cpu"] = json!(0);
@@ -275,10 +276,8 @@ fn runs_that_are_not_complete_are_refused() {
     let said = arm_of_run(&run).unwrap_err().to_string();
     assert!(said.contains("1 of its 12 points were not run"), "{said}");
     let other = tempfile::tempdir().unwrap();
-    assert!(matches!(
-        arm_of_run(&write_run(other.path(), false, 99)),
-        Err(Refusal::Incomplete { missing: 0, .. })
-    ));
+    let said = arm_of_run(&write_run(other.path(), false, 99)).unwrap_err().to_string();
+    assert!(said.contains("not complete, 0 of its 12 points"), "{said}");
 }
 
 #[test]
@@ -312,7 +311,7 @@ fn files_are_paired_in_their_order_and_rubbish_is_named() {
     let said = arm_of_files("x", &[empty]).unwrap_err().to_string();
     assert!(said.contains("empty.json: it has no operations"), "{said}");
     assert!(arm_of_files("x", &[dir.path().join("absent")]).unwrap_err().to_string().contains("absent"));
-    assert!(matches!(arm_of_files("x", &[]), Err(Refusal::Nothing { .. })));
+    assert!(arm_of_files("x", &[]).unwrap_err().to_string().contains("none of its points was measured"));
 }
 
 fn with_histogram(values: &[(u64, u64)]) -> PointResult {

@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_topology::{CpuList, Grid};
 
-use super::Dropped;
 use super::configs::computed_of;
 use super::confounds::CLIENT_AXIS;
-use super::machine::Machine;
 use super::points::layout_name;
+use super::{Dropped, Machine};
 use crate::archive::Config;
-use crate::commands;
 use crate::plan::{Order, Plan};
+use crate::{commands, grouped};
 
 /// A configuration that can run.
 #[derive(Clone, Debug)]
@@ -24,8 +23,8 @@ pub(super) struct Fitting {
 /// The points of one curve, in the plan's order; one point where the plan has no curve.
 #[derive(Clone, Debug)]
 pub(super) struct Arm {
-    /// Value of the compared axis.
-    pub(super) value: Option<String>,
+    /// The compared axis with its value.
+    pub(super) name: Option<String>,
     pub(super) points: Vec<Fitting>,
 }
 
@@ -162,21 +161,14 @@ fn within(plan: &Plan) -> BTreeSet<String> {
 }
 
 fn sorted(plan: &Plan, within: &BTreeSet<String>, fitting: Vec<Fitting>) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = Vec::new();
-    for new in fitting {
-        let value = plan.compare.as_ref().and_then(|axis| new.config.show(axis));
-        let key = new.config.only(|axis| !within.contains(axis));
-        let at = cells.iter().position(|cell| cell.key == key).unwrap_or_else(|| {
-            cells.push(Cell { key, arms: Vec::new() });
-            cells.len() - 1
-        });
-        let arms = &mut cells[at].arms;
-        match arms.iter_mut().find(|arm| arm.value == value) {
-            Some(arm) => arm.points.push(new),
-            None => arms.push(Arm { value, points: vec![new] }),
-        }
-    }
-    cells
+    let key = |new: &Fitting| new.config.only(|axis| !within.contains(axis));
+    let name = |new: &Fitting| {
+        plan.compare.as_ref().and_then(|axis| Some(format!("{axis}={}", new.config.show(axis)?)))
+    };
+    let arms = |points: Vec<Fitting>| grouped(points.into_iter().map(|new| (name(&new), new)));
+    let arm = |(name, points)| Arm { name, points };
+    let cells = grouped(fitting.into_iter().map(|new| (key(&new), new))).into_iter();
+    cells.map(|(key, points)| Cell { key, arms: arms(points).into_iter().map(arm).collect() }).collect()
 }
 
 /// An arm without a partner proves nothing.
@@ -235,12 +227,10 @@ fn by_layout(cells: &[Cell], units: &mut [Unit]) {
         let arm = &cells[unit.cell].arms[unit.arm];
         arm.points.first().map_or_else(String::new, |point| layout_name(&point.config))
     };
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for unit in units.iter() {
-        let name = layout(unit);
-        if !seen.contains(&name) {
-            seen.push(name);
-        }
+        let next = seen.len();
+        seen.entry(layout(unit)).or_insert(next);
     }
-    units.sort_by_key(|unit| seen.iter().position(|name| *name == layout(unit)));
+    units.sort_by_key(|unit| seen.get(&layout(unit)).copied());
 }

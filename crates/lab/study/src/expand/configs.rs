@@ -2,29 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_topology::default_clients;
 use serde_json::Value;
 
-use super::Dropped;
-use super::machine::Machine;
+use super::{Dropped, Machine};
 use crate::archive::Config;
-use crate::plan::{AxisValue, Expr, Kind, Plan, PlanError, Values, axis, settle};
+use crate::plan::{AxisValue, Expr, Kind, Plan, PlanError, Values, settle};
 
 /// Most points of a plan, repeats not counted: a typing error should not fill the disk.
 const CONFIGS_MAX: usize = 20_000;
 
 /// Values of axes that the plan does not name.
-const DEFAULTS: [(&str, &str); 5] =
-    [("osds", "1"), ("reactors", "1"), ("pool_size", "3 min osds"), ("iodepth", "1"), ("jobs", "1")];
-
-/// Words of axes that the plan does not name.
-const DEFAULT_WORDS: [(&str, &str); 3] =
-    [("store", "blue"), ("balance", "default"), ("workload", "randread4k")];
+const DEFAULTS: [(&str, &str); 8] = [
+    ("osds", "1"),
+    ("reactors", "1"),
+    ("pool_size", "3 min osds"),
+    ("iodepth", "1"),
+    ("jobs", "1"),
+    ("store", "blue"),
+    ("balance", "default"),
+    ("workload", "randread4k"),
+];
 
 /// All configurations in the plan's order, or why one of them can't be.
 pub(super) fn configs(plan: &Plan, machine: &Machine) -> Result<Vec<Result<Config, Dropped>>, PlanError> {
     let mut all: Vec<Result<Config, Dropped>> = Vec::new();
     for case in &plan.cases {
-        let axes = merged(&plan.axes, case);
+        let axes = axes_of(plan, case);
         for chosen in product(plan, &axes)? {
             let config = match resolve(plan, machine, &chosen)? {
                 Ok(config) => excluded(plan, machine, config)?,
@@ -41,20 +45,16 @@ pub(super) fn configs(plan: &Plan, machine: &Machine) -> Result<Vec<Result<Confi
 
 /// Axes with a single value that is computed of this axis, or of one that is computed of it: they are not varied by themselves.
 pub(super) fn computed_of(plan: &Plan, axis: &str) -> BTreeSet<String> {
-    let given = plan.axes.iter().chain(plan.cases.iter().flatten());
-    let computed = given.filter_map(|values| match values.values.as_slice() {
-        [AxisValue::Computed(expr)] => Some((values.name.as_str(), expr.names().to_vec())),
-        _ => None,
-    });
-    let defaults = DEFAULTS.into_iter().filter(|(name, _)| !plan.has_axis(name));
-    let parsed = defaults.filter_map(|(name, text)| Some((name, Expr::parse(text).ok()?.names().to_vec())));
-    let all: Vec<(&str, Vec<String>)> = computed.chain(parsed).collect();
+    let all: Vec<Values> = plan.cases.iter().flat_map(|case| axes_of(plan, case)).collect();
     let mut found = BTreeSet::from([axis.to_owned()]);
     loop {
-        let more = all
-            .iter()
-            .filter(|(name, needs)| !found.contains(*name) && needs.iter().any(|n| found.contains(n)));
-        let more: Vec<String> = more.map(|(name, _)| (*name).to_owned()).collect();
+        let is_more = |values: &&Values| match values.values.as_slice() {
+            [AxisValue::Computed(expr)] => {
+                !found.contains(&values.name) && expr.names().iter().any(|name| found.contains(name))
+            }
+            _ => false,
+        };
+        let more: Vec<String> = all.iter().filter(is_more).map(|values| values.name.clone()).collect();
         if more.is_empty() {
             return found;
         }
@@ -62,16 +62,26 @@ pub(super) fn computed_of(plan: &Plan, axis: &str) -> BTreeSet<String> {
     }
 }
 
-/// The plan's axes with those of the case in their place or behind.
-fn merged<'a>(axes: &'a [Values], case: &'a [Values]) -> Vec<&'a Values> {
-    let of_case = |axis: &Values| case.iter().find(|other| other.name == axis.name);
-    let more = case.iter().filter(|other| !axes.iter().any(|axis| axis.name == other.name));
-    axes.iter().map(|axis| of_case(axis).unwrap_or(axis)).chain(more).collect()
+/// The plan's axes with those of the case in their place or behind, and the defaults of those that neither has.
+fn axes_of(plan: &Plan, case: &[Values]) -> Vec<Values> {
+    let mut axes = plan.axes.clone();
+    for of_case in case {
+        match axes.iter_mut().find(|axis| axis.name == of_case.name) {
+            Some(axis) => *axis = of_case.clone(),
+            None => axes.push(of_case.clone()),
+        }
+    }
+    for (name, text) in DEFAULTS {
+        if !axes.iter().any(|axis| axis.name == name) {
+            axes.extend(Values::parse(name, &toml::Value::from(text)));
+        }
+    }
+    axes
 }
 
 type Chosen<'a> = Vec<(&'a Values, &'a AxisValue)>;
 
-fn product<'a>(plan: &Plan, axes: &[&'a Values]) -> Result<Vec<Chosen<'a>>, PlanError> {
+fn product<'a>(plan: &Plan, axes: &'a [Values]) -> Result<Vec<Chosen<'a>>, PlanError> {
     let count = axes.iter().try_fold(1_usize, |n, axis| n.checked_mul(axis.values.len()));
     if count.is_none_or(|n| n > CONFIGS_MAX) {
         return Err(
@@ -81,7 +91,7 @@ fn product<'a>(plan: &Plan, axes: &[&'a Values]) -> Result<Vec<Chosen<'a>>, Plan
     let mut all: Vec<Chosen<'a>> = vec![Vec::new()];
     for axis in axes {
         let longer = |row: &Chosen<'a>, value: &'a AxisValue| {
-            row.iter().copied().chain([(*axis, value)]).collect::<Chosen<'a>>()
+            row.iter().copied().chain([(axis, value)]).collect::<Chosen<'a>>()
         };
         all = all.iter().flat_map(|row| axis.values.iter().map(move |value| longer(row, value))).collect();
     }
@@ -95,23 +105,13 @@ fn resolve(
     chosen: &Chosen<'_>,
 ) -> Result<Result<Config, Dropped>, PlanError> {
     let mut config = Config::default();
+    config.set("seconds", plan.runtime.as_secs_f64());
     let mut open: Vec<(&str, Kind, Expr)> = Vec::new();
     for (values, value) in chosen {
         match value {
             AxisValue::Fixed(value) => config.set(&values.name, value.clone()),
             AxisValue::Computed(expr) => open.push((&values.name, values.axis.kind, expr.clone())),
         }
-    }
-    let given = |name: &str| chosen.iter().any(|(values, _)| values.name == name);
-    for (name, word) in DEFAULT_WORDS.into_iter().filter(|(name, _)| !given(name)) {
-        config.set(name, word);
-    }
-    for (name, text) in DEFAULTS.into_iter().filter(|(name, _)| !given(name)) {
-        let kind = axis(name).map_or(Kind::Float, |axis| axis.kind);
-        open.push((name, kind, Expr::parse(text).map_err(|e| plan.error(e))?));
-    }
-    if !given("seconds") {
-        config.set("seconds", plan.runtime.as_secs_f64());
     }
     while !open.is_empty() {
         let known = known(machine, &config);
@@ -149,19 +149,20 @@ fn stuck(open: &[(&str, Kind, Expr)], known: &BTreeMap<String, f64>) -> String {
 fn known(machine: &Machine, config: &Config) -> BTreeMap<String, f64> {
     let mut known: BTreeMap<String, f64> =
         config.0.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
-    for (name, value) in [
-        ("machine_cpus", machine.cpus()),
-        ("room", machine.room()),
-        ("sockets", machine.topology.sockets()),
-        ("drives", machine.drives()),
-    ] {
-        known.insert(name.to_owned(), value as f64);
+    let cpus = machine.topology.allowed().len();
+    // All but those that clients get where a plan does not say how many.
+    let room = cpus.saturating_sub(default_clients(cpus)).max(1);
+    // The named devices, or as many files as a pool of size 3 needs.
+    let drives = if machine.devices.is_empty() { 3 } else { machine.devices.len() };
+    let sockets = machine.topology.sockets();
+    for (name, n) in [("machine_cpus", cpus), ("room", room), ("sockets", sockets), ("drives", drives)] {
+        known.insert(name.to_owned(), n as f64);
     }
     // No limit is as many CPUs as an OSD can have here.
     if config.get("cpus") == Some(&Value::from("no-limit"))
         && let Some(osds) = config.number("osds")
     {
-        known.insert("cpus".to_owned(), (machine.room() as u64 / osds.max(1)).max(1) as f64);
+        known.insert("cpus".to_owned(), (room as u64 / osds.max(1)).max(1) as f64);
     }
     known
 }

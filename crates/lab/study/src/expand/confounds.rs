@@ -6,7 +6,7 @@ use carmine_topology::{CpuList, Grid};
 use serde::Serialize;
 
 use super::cells::{Arm, Cell, Fitting};
-use crate::compare::Difference;
+use crate::compare::{Difference, between};
 use crate::plan::Plan;
 
 /// Two arms that differ in more than the compared axis.
@@ -30,8 +30,7 @@ impl Confound {
 
 impl fmt::Display for Confound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let differences: Vec<String> =
-            self.differences.iter().map(|d| format!("{} {} / {}", d.setting, d.base, d.new)).collect();
+        let differences: Vec<String> = self.differences.iter().map(ToString::to_string).collect();
         let pairs = carmine_types::counted(self.pairs, "pair");
         write!(f, "CONFOUNDED: {} / {}: {} ({pairs} of points)", self.base, self.new, differences.join("; "))
     }
@@ -85,7 +84,7 @@ pub(crate) fn follows_from(axis: &str, aspect: &str) -> bool {
 /// The first arm of each cell against each of the others, equal findings once.
 pub(super) fn confounds(plan: &Plan, cells: &[Cell]) -> Vec<Confound> {
     let Some(axis) = &plan.compare else { return Vec::new() };
-    let name = |arm: &Arm| format!("{axis}={}", arm.value.as_deref().unwrap_or("none"));
+    let name = |arm: &Arm| arm.name.clone().unwrap_or_else(|| format!("{axis}=none"));
     let arms = cells.iter().filter_map(|cell| cell.arms.split_first());
     let against = arms.flat_map(|(base, others)| others.iter().map(move |new| (base, new)));
     let mut found: Vec<Confound> = Vec::new();
@@ -112,18 +111,16 @@ fn partner<'a>(plan: &Plan, point: &Fitting, arm: &'a Arm) -> Option<&'a Fitting
 }
 
 fn differences(axis: &str, curve: Option<&str>, one: &Fitting, other: &Fitting) -> Vec<Difference> {
-    let difference =
-        |setting: &str, base: String, new: String| Difference { setting: setting.to_owned(), base, new };
     let show =
         |fitting: &Fitting, name: &str| fitting.config.show(name).unwrap_or_else(|| "default".to_owned());
     // Grids say which CPUs the clients have.
     let own = |name: &&&str| **name != axis && Some(**name) != curve && **name != CLIENT_AXIS;
     let names = one.config.differences(&other.config);
-    let of_config = names.iter().filter(own).map(|name| difference(name, show(one, name), show(other, name)));
+    let of_config = names.iter().filter(own).map(|name| (*name, show(one, name), show(other, name)));
     let (base, new) = (aspects(&one.grid), aspects(&other.grid));
-    let of_grid = base.iter().filter(|(name, _)| !follows_from(axis, name)).filter_map(|(name, value)| {
-        let (_, other) = new.iter().find(|(other, other_value)| other == name && other_value != value)?;
-        Some(difference(name, value.clone(), other.clone()))
-    });
-    of_config.chain(of_grid).collect()
+    let of_grid =
+        base.into_iter().filter(|(name, _)| !follows_from(axis, name)).filter_map(|(name, value)| {
+            new.iter().find(|(other, _)| *other == name).map(|(_, new)| (name, value, new.clone()))
+        });
+    of_config.chain(of_grid).filter_map(|(name, base, new)| between(name, base, new)).collect()
 }

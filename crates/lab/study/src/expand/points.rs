@@ -3,27 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Planned;
 use super::cells::{Cell, Unit, units};
-use super::machine::Machine;
+use super::{Machine, Planned};
 use crate::archive::{Config, Point, PointKind, stem, stem_word};
 use crate::commands::{files_bytes, is_durable, is_peer, size_bytes};
+use crate::grouped;
 use crate::plan::{Plan, Role, axis};
 
 /// Names of the arms, in the plan's order.
-pub(super) fn arms(axis: &str, cells: &[Cell]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for value in cells.iter().flat_map(|cell| &cell.arms).filter_map(|arm| arm.value.as_deref()) {
-        let name = arm_name(axis, value);
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
-}
-
-fn arm_name(axis: &str, value: &str) -> String {
-    format!("{axis}={value}")
+pub(super) fn arms(cells: &[Cell]) -> Vec<String> {
+    let names = cells.iter().flat_map(|cell| &cell.arms).filter_map(|arm| arm.name.as_ref());
+    grouped(names.map(|name| (name, ()))).into_iter().map(|(name, _)| name.clone()).collect()
 }
 
 /// The first point is run again at least so often, as planned: a drift is found while there is something to save.
@@ -32,7 +22,8 @@ const AGAIN_EVERY: Duration = Duration::from_secs(30 * 60);
 /// All points in order, and between them and at the end the first one again.
 pub(super) fn points(plan: &Plan, machine: &Machine, cells: &[Cell]) -> Vec<Planned> {
     let varying = varying(cells);
-    let mut pairs = Pairs::default();
+    // Points of different arms belong together when cell, repeat and place on the curve are the same.
+    let mut pairs: BTreeMap<(usize, u32, Option<String>), u32> = BTreeMap::new();
     let mut all: Vec<Planned> = Vec::new();
     let mut since_first = Duration::ZERO;
     let mut before: Option<Unit> = None;
@@ -48,14 +39,16 @@ pub(super) fn points(plan: &Plan, machine: &Machine, cells: &[Cell]) -> Vec<Plan
         for (at, fitting) in arm.points.iter().enumerate() {
             let config = &fitting.config;
             let along = plan.curve.as_ref().and_then(|axis| config.show(axis));
+            let next = pairs.len() as u32;
+            let pair = *pairs.entry((unit.cell, unit.repeat, along)).or_insert(next);
             let point = Point {
                 index: all.len(),
-                stem: stem(config, &varying, unit.repeat, false),
+                stem: stem(config, &varying, unit.repeat),
                 kind: PointKind::Point,
-                arm: plan.compare.as_ref().zip(arm.value.as_ref()).map(|(axis, value)| arm_name(axis, value)),
+                arm: arm.name.clone(),
                 curve: plan.curve.as_ref().map(|axis| curve_name(config, &varying, axis)),
                 repeat: unit.repeat,
-                pair: plan.compare.as_ref().map(|_| pairs.of(&unit, along)),
+                pair: plan.compare.as_ref().map(|_| pair),
                 layout: layout_name(config),
                 config: config.clone(),
             };
@@ -75,43 +68,28 @@ fn may_be_again(machine: &Machine, all: &[Planned]) -> bool {
     machine.devices.is_empty() || layout(all.first()) == layout(all.last())
 }
 
-/// Points of different arms belong together when cell, repeat and place on the curve are the same.
-#[derive(Default)]
-struct Pairs(BTreeMap<(usize, u32, Option<String>), u32>);
-
-impl Pairs {
-    fn of(&mut self, unit: &Unit, along: Option<String>) -> u32 {
-        let next = self.0.len() as u32;
-        *self.0.entry((unit.cell, unit.repeat, along)).or_insert(next)
-    }
-}
-
 /// Axes that have more than one value among the points.
 fn varying(cells: &[Cell]) -> Vec<String> {
-    let configs: Vec<&Config> =
-        cells.iter().flat_map(|c| &c.arms).flat_map(|a| &a.points).map(|p| &p.config).collect();
-    let names: BTreeSet<&String> = configs.iter().flat_map(|config| config.0.keys()).collect();
-    let varies = |name: &&&String| configs.iter().any(|config| config.get(name) != configs[0].get(name));
-    names.iter().filter(varies).map(|name| (*name).clone()).collect()
+    let mut configs = cells.iter().flat_map(|c| &c.arms).flat_map(|a| &a.points).map(|p| &p.config);
+    let Some(first) = configs.next() else { return Vec::new() };
+    let varying: BTreeSet<&str> = configs.flat_map(|config| first.differences(config)).collect();
+    varying.into_iter().map(str::to_owned).collect()
 }
 
 /// The axes that vary, without the one that runs along the curve. Repeats of a curve have the same name.
 fn curve_name(config: &Config, varying: &[String], along: &str) -> String {
-    let parts: Vec<String> = varying
-        .iter()
-        .filter(|name| *name != along)
-        .filter_map(|name| Some(format!("{name}={}", config.show(name)?)))
-        .collect();
+    let others = varying.iter().filter(|name| *name != along);
+    let parts: Vec<String> =
+        others.filter_map(|name| Some(format!("{name}={}", config.show(name)?))).collect();
     if parts.is_empty() { "all".to_owned() } else { parts.join(" ") }
 }
 
 /// Two values can look the same in a file name.
 fn distinct(all: &mut [Planned]) {
     let mut seen = BTreeSet::new();
-    for planned in all {
-        let point = &mut planned.point;
+    for Planned { point, .. } in all {
         if !seen.insert(point.stem.clone()) {
-            point.stem = format!("{}_n{}", point.stem, point.index);
+            point.stem += &format!("_n{}", point.index);
             seen.insert(point.stem.clone());
         }
     }
@@ -121,9 +99,10 @@ fn again(all: &mut Vec<Planned>, plan: &Plan, varying: &[String]) {
     let Some(first) = all.first().cloned() else { return };
     let times = all.iter().filter(|planned| planned.point.kind == PointKind::Again).count();
     let number = if times > 0 { (times + 1).to_string() } else { String::new() };
+    let stem = stem(&first.point.config, varying, 0);
     let point = Point {
         index: all.len(),
-        stem: stem(&first.point.config, varying, 0, true) + &number,
+        stem: format!("{stem}_again{number}"),
         kind: PointKind::Again,
         arm: None,
         curve: None,
@@ -175,24 +154,6 @@ fn point_time(plan: &Plan, config: &Config, restart: bool) -> Duration {
     Duration::from_secs_f64(window + AROUND_LOAD_S + start)
 }
 
-/// All points, and each layout once.
-pub(super) fn total_time(points: &[Planned]) -> Duration {
-    let mut seen = BTreeSet::new();
-    let layouts =
-        points.iter().filter(|p| seen.insert(&p.point.layout)).map(|p| layout_time(&p.point.config));
-    points.iter().map(|p| p.estimate).chain(layouts).sum()
-}
-
-/// Block files of all layouts, bytes; none where devices were named.
-pub(super) fn disk_bytes(machine: &Machine, points: &[Planned]) -> u64 {
-    if !machine.devices.is_empty() {
-        return 0;
-    }
-    let mut seen = BTreeSet::new();
-    let layouts = points.iter().filter(|p| seen.insert(&p.point.layout));
-    layouts.map(|p| device_bytes(&p.point.config)).sum()
-}
-
 /// Memory of a point's OSDs; the data of a store in memory is beside what an OSD is told to take.
 pub(super) fn memory_bytes(config: &Config) -> u64 {
     let osds = config.number("osds").unwrap_or(1);
@@ -202,20 +163,15 @@ pub(super) fn memory_bytes(config: &Config) -> u64 {
     osds * each + held * config.number("pool_size").unwrap_or(1)
 }
 
-fn device_bytes(config: &Config) -> u64 {
-    if is_durable(config) { files_bytes(config) } else { 0 }
-}
-
-fn layout_time(config: &Config) -> Duration {
+/// The time in which a layout is made.
+pub(super) fn layout_time(config: &Config) -> Duration {
     if !is_durable(config) {
         return Duration::from_secs_f64(RESTART_S);
     }
-    let device = device_bytes(config);
-    let copies = config.number("pool_size").unwrap_or(1);
-    let data = size_bytes(config) * copies;
+    let device = files_bytes(config);
+    let data = size_bytes(config) * config.number("pool_size").unwrap_or(1);
     let filled = device * config.number("fill").unwrap_or(0) / 100;
-    let aged = (data.max(filled) as f64) * config.float("age").unwrap_or(0.0);
-    Duration::from_secs_f64(
-        2.0 * RESTART_S + aged / AGE_BYTES_PER_S + (device + data + filled) as f64 / FILL_BYTES_PER_S,
-    )
+    let aged_s = data.max(filled) as f64 * config.float("age").unwrap_or(0.0) / AGE_BYTES_PER_S;
+    let filled_s = (device + data + filled) as f64 / FILL_BYTES_PER_S;
+    Duration::from_secs_f64(2.0 * RESTART_S + aged_s + filled_s)
 }

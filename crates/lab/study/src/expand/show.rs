@@ -8,7 +8,8 @@ use carmine_topology::{CpuList, Grid, OsdRow};
 use carmine_types::counted;
 
 use super::{Dropped, Expansion};
-use crate::archive::{Config, PointKind};
+use crate::archive::PointKind;
+use crate::grouped;
 use crate::plan::{AxisValue, Plan};
 
 /// More reasons, confounds or values than a screen has room for.
@@ -34,16 +35,21 @@ pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
     if let Some(number) = plan.study {
         put("study", format!("{number}: {}", plan.question));
     }
-    match (&expansion.comparison, &plan.compare) {
-        (Some(comparison), _) => put("compares", format!("{}, side by side", comparison.arms.join(", "))),
-        (None, Some(axis)) => put("compares", format!("nothing: one value of {axis} is left")),
-        (None, None) => {}
+    if let Some(comparison) = &expansion.comparison {
+        put("compares", format!("{}, side by side", comparison.arms.join(", ")));
+    } else if let Some(axis) = &plan.compare {
+        put("compares", format!("nothing: one value of {axis} is left"));
     }
-    for (axis, values) in varying(expansion) {
-        let shown = values.iter().take(VALUES_MAX).cloned().collect::<Vec<_>>().join(" ");
-        let more =
-            if values.len() > VALUES_MAX { format!(" … ({} values)", values.len()) } else { String::new() };
-        put("varies", format!("{axis}: {shown}{more}"));
+    for (axis, values) in values(expansion).into_iter().filter(|(_, values)| values.len() > 1) {
+        put(
+            "varies",
+            match values.get(..VALUES_MAX) {
+                Some(first) if first.len() < values.len() => {
+                    format!("{axis}: {} … ({} values)", first.join(" "), values.len())
+                }
+                _ => format!("{axis}: {}", values.join(" ")),
+            },
+        );
     }
     plan.thinned.iter().for_each(|thinned| put("quick", thinned.clone()));
     let again = expansion.points.iter().filter(|p| p.point.kind == PointKind::Again).count();
@@ -95,29 +101,17 @@ fn capped(lines: &[String], mut put: impl FnMut(String)) {
     }
 }
 
-/// Axes with several values among the points, the values in the order in which numbers and words are sorted.
-fn varying(expansion: &Expansion) -> BTreeMap<String, Vec<String>> {
-    let mut all = values(expansion.points.iter().map(|p| &p.point.config));
-    all.retain(|_, values| values.len() > 1);
-    all
-}
-
-/// The values of all axes.
-fn values<'a>(configs: impl Iterator<Item = &'a Config>) -> BTreeMap<String, Vec<String>> {
-    let mut all: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
-    for (config, axis) in configs.flat_map(|config| config.0.keys().map(move |axis| (config, axis))) {
-        let key = config.float(axis).map_or(u64::MAX, f64::to_bits);
-        let value = (key, config.show(axis).unwrap_or_default());
-        let known = all.entry(axis.clone()).or_default();
-        if !known.contains(&value) {
-            known.push(value);
+/// The values of all axes among the points, in the order in which numbers and words are sorted.
+fn values(expansion: &Expansion) -> BTreeMap<&str, Vec<String>> {
+    let mut all: BTreeMap<&str, BTreeSet<(u64, String)>> = BTreeMap::new();
+    for config in expansion.points.iter().map(|planned| &planned.point.config) {
+        for axis in config.0.keys() {
+            let key = config.float(axis).map_or(u64::MAX, f64::to_bits);
+            all.entry(axis).or_default().insert((key, config.show(axis).unwrap_or_default()));
         }
     }
-    let sorted = |mut values: Vec<(u64, String)>| {
-        values.sort();
-        values.into_iter().map(|(_, value)| value).collect()
-    };
-    all.into_iter().map(|(axis, values)| (axis, sorted(values))).collect()
+    let words = |values: BTreeSet<(u64, String)>| values.into_iter().map(|(_, value)| value).collect();
+    all.into_iter().map(|(axis, values)| (axis, words(values))).collect()
 }
 
 /// The summary, then every point with its grid: in full where it is first used, and by the number of that point after that.
@@ -152,16 +146,8 @@ fn cpus(list: &CpuList) -> String {
 
 /// The OSDs of a grid, a line for those of equal shape.
 fn seats(grid: &Grid) -> String {
-    let mut groups: Vec<(String, Vec<&OsdRow>)> = Vec::new();
-    for osd in &grid.osds {
-        let shape = shape(grid, osd);
-        match groups.iter_mut().find(|(known, _)| *known == shape) {
-            Some((_, osds)) => osds.push(osd),
-            None => groups.push((shape, vec![osd])),
-        }
-    }
     let mut text = String::new();
-    for (shape, osds) in groups {
+    for (shape, osds) in grouped(grid.osds.iter().map(|osd| (shape(grid, osd), osd))) {
         let numbers: CpuList = osds.iter().map(|osd| osd.osd).collect();
         let list: CpuList = osds.iter().flat_map(|osd| osd.reactor_cpus()).collect();
         let on = if list.is_empty() { String::new() } else { format!(" on {}", cpus(&list)) };
@@ -200,22 +186,13 @@ fn shape(grid: &Grid, osd: &OsdRow) -> String {
 
 /// Why configurations are not run, equal reasons once, with how often.
 pub(super) fn reasons(dropped: &[Dropped]) -> Vec<String> {
-    let mut groups: Vec<(&Dropped, usize)> = Vec::new();
-    for one in dropped {
-        match groups.iter_mut().find(|(old, _)| old.word == one.word && old.why == one.why) {
-            Some((_, count)) => *count += 1,
-            None => groups.push((one, 1)),
-        }
-    }
-    groups
-        .into_iter()
-        .map(|(dropped, count)| format!("{count} x {}: {}", dropped.word, dropped.why))
-        .collect()
+    let groups = grouped(dropped.iter().map(|one| ((one.word, &one.why), one)));
+    groups.iter().map(|((word, why), all)| format!("{} x {word}: {why}", all.len())).collect()
 }
 
 /// The plan's text with the values that its expressions have on this machine behind them.
 pub fn fitted(plan: &Plan, expansion: &Expansion) -> String {
-    let here = values(expansion.points.iter().map(|p| &p.point.config));
+    let here = values(expansion);
     let axes = || plan.axes.iter().chain(plan.cases.iter().flatten());
     let line = |line: &str| {
         let given = line.split_once(" = ").map(|(axis, given)| (axis.trim(), given));
@@ -233,9 +210,7 @@ pub fn fitted(plan: &Plan, expansion: &Expansion) -> String {
 
 /// `--show`: the plan's text, the values of its axes here, and the summary.
 pub fn show_plan(plan: &Plan, expansion: &Expansion) -> String {
-    let axes: String = values(expansion.points.iter().map(|p| &p.point.config))
-        .into_iter()
-        .map(|(axis, values)| format!("{axis:<18} {}\n", values.join(" ")))
-        .collect();
+    let axes = values(expansion).into_iter();
+    let axes: String = axes.map(|(axis, values)| format!("{axis:<18} {}\n", values.join(" "))).collect();
     format!("{}\nAxes here:\n{axes}\n{}", plan.text.trim_end(), summary(plan, expansion))
 }

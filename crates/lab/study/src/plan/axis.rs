@@ -1,6 +1,6 @@
 //! The axes that a plan can vary, and their values as a plan gives them.
 
-use carmine_load::{Arrivals, Route, Rw, parse_bytes};
+use carmine_load::{Arrivals, Route, Rw, parse_bytes, show_bytes};
 use carmine_testbed::spec::{Axis, Kind, Role, count, place_axes, tuning_axes};
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ const OTHERS: &[Axis] = &[
         Kind::Word(&["off", "on"]),
         "reactors on whole cores only, or on both threads of half as many",
     ),
-    load("workload", Kind::Word(NAMES), "load by the studies' names"),
+    load("workload", Kind::Word(WORKLOADS), "load by the studies' names"),
     load("read_percent", from_0(100), "percentage of reads of a mixed load (randrw4k), instead of 50"),
     load("bs_bytes", Kind::Bytes, "bytes of an operation, instead of the workload's"),
     load("iodepth", count(16_384), "operations in flight of each job"),
@@ -96,59 +96,38 @@ pub fn axis(name: &str) -> Option<Axis> {
     axes().find(|axis| axis.name == name).copied()
 }
 
+/// Names of all workloads: order, direction, and bytes of an operation.
+pub const WORKLOADS: &[&str] = &[
+    "randread4k",
+    "randwrite4k",
+    "randrw4k",
+    "randread4m",
+    "seqread64k",
+    "seqwrite64k",
+    "seqread4m",
+    "seqwrite4m",
+];
+
 /// A mix of operations with a block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    pub name: &'static str,
     pub rw: Rw,
     pub bs_bytes: u64,
 }
 
-const fn workload_of(name: &'static str, rw: Rw, bs_bytes: u64) -> Workload {
-    Workload { name, rw, bs_bytes }
-}
-
-/// All of them.
-pub const WORKLOADS: [Workload; 8] = [
-    workload_of("randread4k", Rw::RandRead, 4 << 10),
-    workload_of("randwrite4k", Rw::RandWrite, 4 << 10),
-    workload_of("randrw4k", Rw::RandRw, 4 << 10),
-    workload_of("randread4m", Rw::RandRead, 4 << 20),
-    workload_of("seqread64k", Rw::Read, 64 << 10),
-    workload_of("seqwrite64k", Rw::Write, 64 << 10),
-    workload_of("seqread4m", Rw::Read, 4 << 20),
-    workload_of("seqwrite4m", Rw::Write, 4 << 20),
-];
-
-impl Workload {
-    /// Its name with operations of so many bytes: `randread64k` is `randread4k` with 64K.
-    pub fn name_with(&self, bs_bytes: u64) -> String {
-        if bs_bytes == self.bs_bytes {
-            return self.name.to_owned();
-        }
-        let kind = self.name.find(|c: char| c.is_ascii_digit()).map_or(self.name, |at| &self.name[..at]);
-        let (number, unit) = match bs_bytes {
-            whole if whole % (1 << 20) == 0 => (whole >> 20, "m"),
-            whole if whole % (1 << 10) == 0 => (whole >> 10, "k"),
-            odd => (odd, "b"),
-        };
-        format!("{kind}{number}{unit}")
-    }
-}
-
-const NAMES: &[&str] = &{
-    let mut names = [""; WORKLOADS.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = WORKLOADS[at].name;
-        at += 1;
-    }
-    names
-};
-
 /// The workload of this name.
 pub fn workload(name: &str) -> Option<Workload> {
-    WORKLOADS.iter().find(|workload| workload.name == name).copied()
+    let name = WORKLOADS.iter().find(|known| **known == name)?;
+    let (kind, size) = name.split_at(name.find(|c: char| c.is_ascii_digit())?);
+    let rw = kind.strip_prefix("seq").unwrap_or(kind).parse().ok()?;
+    Some(Workload { rw, bs_bytes: parse_bytes(size).ok()? })
+}
+
+/// A workload's name with operations of so many bytes: `randread64k` is `randread4k` with 64K.
+pub(crate) fn resized(name: &str, bs_bytes: u64) -> String {
+    let kind = name.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default();
+    let unit = if bs_bytes.is_multiple_of(1 << 10) { "" } else { "b" };
+    format!("{kind}{}{unit}", show_bytes(bs_bytes))
 }
 
 /// Least part of a CPU: the kernel's quotas go no lower.
@@ -182,7 +161,10 @@ pub struct Values {
 
 impl Values {
     /// Reads a list or a single value; the error says what the axis takes.
-    pub(super) fn parse(name: &str, axis: Axis, given: &toml::Value) -> Result<Values, String> {
+    pub(crate) fn parse(name: &str, given: &toml::Value) -> Result<Values, String> {
+        let axis = axis(name).ok_or_else(|| {
+            format!("{name} = {given}: no such axis; `carmine sweep --list` shows all axes")
+        })?;
         let list = match given {
             toml::Value::Array(list) if list.is_empty() => {
                 return Err(format!("{name} = []: give at least one value"));
@@ -190,41 +172,35 @@ impl Values {
             toml::Value::Array(list) => list.as_slice(),
             one => std::slice::from_ref(one),
         };
-        let values = list.iter().map(|value| one(name, axis, value)).collect::<Result<_, _>>()?;
+        let one = |given: &toml::Value| {
+            one(axis.kind, given).map_err(|why| format!("{name} = {given}: {why} ({})", axis.about()))
+        };
+        let values = list.iter().map(one).collect::<Result<_, _>>()?;
         Ok(Values { name: name.to_owned(), axis, values })
     }
 }
 
-fn one(name: &str, axis: Axis, given: &toml::Value) -> Result<AxisValue, String> {
-    let wrong = |why: &str| format!("{name} = {given}: {why} ({})", axis.about());
-    let fixed = match (given, axis.kind) {
-        (toml::Value::String(text), Kind::Word(words)) => match words.contains(&text.as_str()) {
-            true => Value::from(text.as_str()),
-            false => return Err(wrong(&format!("take one of {}", words.join(", ")))),
-        },
-        (toml::Value::String(text), Kind::WordOrAuto(words))
-            if text == "auto" || words.contains(&text.as_str()) =>
-        {
+fn one(kind: Kind, given: &toml::Value) -> Result<AxisValue, String> {
+    use toml::Value::{Boolean, Float, Integer, String as Text};
+    let fixed = match (given, kind) {
+        (Text(text), Kind::Text) => Value::from(text.as_str()),
+        (Text(text), Kind::Word(words)) if words.contains(&text.as_str()) => Value::from(text.as_str()),
+        (Text(text), Kind::WordOrAuto(words)) if text == "auto" || words.contains(&text.as_str()) => {
             Value::from(text.as_str())
         }
-        (toml::Value::String(_), Kind::WordOrAuto(_)) => return Err(wrong(&takes(axis.kind))),
-        (toml::Value::String(text), Kind::Text) => Value::from(text.as_str()),
-        (toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_), Kind::Text) => {
-            Value::from(given.to_string())
-        }
-        (toml::Value::String(text), Kind::CpusOr { word, .. }) if text == word => Value::from(word),
-        (toml::Value::String(text), Kind::Bytes) if parse_bytes(text).is_ok() => {
+        (Text(text), Kind::CpusOr { word, .. }) if text == word => Value::from(word),
+        (_, Kind::Word(_) | Kind::WordOrAuto(_)) => return Err(takes(kind)),
+        (Integer(_) | Float(_) | Boolean(_), Kind::Text) => Value::from(given.to_string()),
+        (Text(text), Kind::Bytes) if parse_bytes(text).is_ok() => {
             Value::from(parse_bytes(text).unwrap_or_default())
         }
-        (toml::Value::String(text), kind) => {
-            let expr = Expr::parse(text).map_err(|e| wrong(&format!("{}; {e}", takes(kind))))?;
+        (Text(text), kind) => {
+            let expr = Expr::parse(text).map_err(|e| format!("{}; {e}", takes(kind)))?;
             return Ok(AxisValue::Computed(expr));
         }
-        (toml::Value::Integer(number), kind) => settle(*number as f64, kind).map_err(|e| wrong(&e))?,
-        (toml::Value::Float(number), Kind::Float | Kind::CpusOr { .. }) => {
-            settle(*number, axis.kind).map_err(|e| wrong(&e))?
-        }
-        (_, kind) => return Err(wrong(&takes(kind))),
+        (Integer(number), kind) => settle(*number as f64, kind)?,
+        (Float(number), Kind::Float | Kind::CpusOr { .. }) => settle(*number, kind)?,
+        (_, kind) => return Err(takes(kind)),
     };
     Ok(AxisValue::Fixed(fixed))
 }
@@ -281,20 +257,22 @@ mod tests {
 
     #[test]
     fn a_workload_is_named_by_what_runs() {
-        let read = workload("randread4k").unwrap();
-        let names = [512, 4 << 10, 64 << 10, 1 << 20, 6 << 10].map(|bytes| read.name_with(bytes));
+        let names = [512, 4 << 10, 64 << 10, 1 << 20, 6 << 10].map(|bytes| resized("randread4k", bytes));
         assert_eq!(names, ["randread512b", "randread4k", "randread64k", "randread1m", "randread6k"]);
         // The same load has the same name, whatever it is made of.
         for one in WORKLOADS {
-            for other in WORKLOADS.into_iter().filter(|other| other.rw == one.rw) {
-                assert_eq!(one.name_with(other.bs_bytes), other.name);
+            let Workload { rw, bs_bytes } = workload(one).unwrap();
+            for other in WORKLOADS.iter().filter(|other| workload(other).unwrap().rw == rw) {
+                assert_eq!(resized(other, bs_bytes), *one);
             }
         }
+        let seq = workload("seqread64k").unwrap();
+        assert_eq!((seq.rw, seq.bs_bytes), (Rw::Read, 64 << 10));
     }
 
     fn parse(name: &str, text: &str) -> Result<Values, String> {
         let table: toml::Table = format!("x = {text}").parse().unwrap();
-        Values::parse(name, axis(name).unwrap(), &table["x"])
+        Values::parse(name, &table["x"])
     }
 
     fn fixed(name: &str, text: &str) -> Vec<Value> {

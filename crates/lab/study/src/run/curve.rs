@@ -7,8 +7,6 @@ use crate::archive::{Point, PointKind, PointResult, Run};
 
 /// stdev/mean of latency at which a curve is stopped.
 const SPREAD_MAX: f64 = 0.5;
-/// The search begins below the capacity, where an open loop can still hold.
-const SEARCH_TOP: f64 = 1.0;
 
 /// The points before `point` on its curve, in order, that were measured.
 pub(super) fn before<'a>(run: &'a Run, point: &Point) -> Vec<(&'a Point, PointResult)> {
@@ -27,19 +25,19 @@ pub(super) fn rate(
     before: &[(&Point, PointResult)],
     p99_max: Option<Duration>,
 ) -> Result<Option<f64>, String> {
-    let closed =
-        |axis: &str| before.iter().find(|(p, _)| p.config.number(axis) == Some(0)).map(|(_, r)| r.iops());
-    let missing = "the capacity of its curve was not measured".to_owned();
-    if let Some(percent) = point.config.number("rate_percent").filter(|percent| *percent > 0) {
-        let capacity = closed("rate_percent").filter(|iops| *iops > 0.0).ok_or(missing)?;
-        return Ok(Some(capacity * percent as f64 / 100.0));
-    }
-    if point.config.number("search_step").is_some_and(|step| step > 0) {
-        let capacity = closed("search_step").filter(|iops| *iops > 0.0).ok_or(missing)?;
-        let steps: Vec<(f64, Option<f64>)> = before
-            .iter()
-            .filter_map(|(p, r)| Some((p.config.float("rate_iops")?, r.latency().and_then(|l| l.at(99.0)))))
-            .collect();
+    for axis in ["rate_percent", "search_step"] {
+        let Some(number) = point.config.number(axis).filter(|number| *number > 0) else { continue };
+        let capacity = before.iter().find(|(p, _)| p.config.number(axis) == Some(0)).map(|(_, r)| r.iops());
+        let capacity = capacity
+            .filter(|iops| *iops > 0.0)
+            .ok_or("the capacity of its curve was not measured".to_owned())?;
+        if axis == "rate_percent" {
+            return Ok(Some(capacity * number as f64 / 100.0));
+        }
+        let step = |(p, r): &(&Point, PointResult)| {
+            Some((p.config.float("rate_iops")?, r.latency().and_then(|l| l.at(99.0))))
+        };
+        let steps: Vec<(f64, Option<f64>)> = before.iter().filter_map(step).collect();
         return Ok(Some(next_rate(capacity, &steps, p99_max.unwrap_or_default())));
     }
     Ok(None)
@@ -47,7 +45,7 @@ pub(super) fn rate(
 
 /// Bisection: the middle between the highest rate that held the p99 and the lowest that did not.
 fn next_rate(capacity: f64, steps: &[(f64, Option<f64>)], p99_max: Duration) -> f64 {
-    let (mut low, mut high) = (0.0, capacity * SEARCH_TOP);
+    let (mut low, mut high) = (0.0, capacity);
     for (rate, p99_ns) in steps {
         if p99_ns.is_some_and(|p99| p99 <= p99_max.as_nanos() as f64) {
             low = f64::max(low, *rate);

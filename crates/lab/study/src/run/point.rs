@@ -1,16 +1,15 @@
 //! One point: layout, start, baseline, load, state.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-use serde_json::Value;
 
 use super::curve;
 use super::records::{ATTEMPTS_MAX, History, keep_logs};
-use super::{End, Event, Flow, Sweep};
-use crate::archive::{ArchiveError, Config, Point, PointEnd, PointResult, PointState, Run};
+use super::{End, Event, Sweep};
+use crate::archive::{ArchiveError, Config, Point, PointEnd, PointResult, PointState, Run, read_json};
 use crate::commands::{
     BoundedCommand, LoadFiles, Prepare, baseline_step, destroy_step, is_durable, is_peer, load_step,
-    precondition_options, prepare_steps, seconds, start_options, start_step, stop_step,
+    precondition_options, prepare_steps, seconds, size_bytes, start_options, start_step, stop_step,
 };
 
 /// Why a point was not measured.
@@ -27,14 +26,16 @@ impl From<ArchiveError> for Missed {
 }
 
 impl Sweep<'_> {
-    /// Runs a point and writes down how it ended.
-    pub(super) fn point(&mut self, at: usize) -> Result<Flow, ArchiveError> {
-        let stem = self.job.points[at].point.stem.clone();
-        let attempts = self.attempts.begin(&stem)?;
+    /// Runs a point and writes down how it ended; false if the user stopped it.
+    pub(super) fn point(&mut self, at: usize) -> Result<bool, ArchiveError> {
+        let point = self.job.points[at].point.clone();
+        let attempts = self.layouts.begin(&point.stem)?;
         let started = self.executor.unix_s();
-        let condition = self.condition(at);
-        let log = self.job.writer.point_file(&self.job.points[at].point, "log");
-        self.script.point(&self.job.points[at].point);
+        // The history of the layout before the point.
+        let history = self.layouts.history(&point.layout).filter(|_| is_durable(&point.config));
+        let condition = history.and_then(|history| serde_json::to_value(history).ok()).unwrap_or_default();
+        let log = self.job.writer.point_file(&point, "log");
+        self.script.line(&format!("\n# {} {}", point.index, point.stem));
         let outcome = match attempts {
             0..=ATTEMPTS_MAX => self.measure(at, &log),
             _ => Err(Missed::Failed(format!("the sweep itself ended in it {ATTEMPTS_MAX} times"))),
@@ -44,36 +45,24 @@ impl Sweep<'_> {
             Err(Missed::Failed(why)) => (PointEnd::Failed, Some(why)),
             Err(Missed::Skipped(why)) => (PointEnd::Skipped, Some(why)),
             Err(Missed::Cancelled) => {
-                self.attempts.forget(&stem)?;
-                return Ok(Flow::Stop);
+                self.layouts.take_back(&point.stem)?;
+                return Ok(false);
             }
         };
-        match state {
+        if state == PointEnd::Failed {
             // OSDs that took part in a failure are not used again; what they said goes with their folder.
-            PointEnd::Failed => {
-                keep_logs(&self.layouts.folder(&self.job.points[at].point.layout), &log);
-                self.stop();
-            }
-            PointEnd::Done | PointEnd::Skipped => drop(std::fs::remove_file(&log)),
+            keep_logs(&self.layouts.folder(&point.layout), &log);
+            self.stop();
+        } else {
+            let _ = std::fs::remove_file(&log);
         }
-        let state = PointState {
-            state,
-            error,
-            started_unix_s: started as u64,
-            seconds: self.executor.unix_s() - started,
-            attempts,
-            condition,
-        };
-        self.job.writer.state(&self.job.points[at].point, &state)?;
-        (self.events)(Event::ended(&stem, &state));
-        Ok(Flow::Next)
-    }
-
-    /// The history of the layout before the point.
-    fn condition(&self, at: usize) -> Value {
-        let point = &self.job.points[at].point;
-        let history = self.layouts.history(&point.layout).filter(|_| is_durable(&point.config));
-        history.and_then(|history| serde_json::to_value(history).ok()).unwrap_or_default()
+        let ended = Event::Ended { stem: point.stem.clone(), state, error: error.clone() };
+        let seconds = self.executor.unix_s() - started;
+        let started_unix_s = started as u64;
+        let state = PointState { state, error, started_unix_s, seconds, attempts, condition };
+        self.job.writer.state(&point, &state)?;
+        (self.events)(ended);
+        Ok(true)
     }
 
     fn measure(&mut self, at: usize, log: &Path) -> Result<(), Missed> {
@@ -149,7 +138,7 @@ impl Sweep<'_> {
     /// Makes the layout unless it was made in this run.
     fn ensure_layout(&mut self, point: &Point, log: &Path) -> Result<(), Missed> {
         let name = &point.layout;
-        if let Some(why) = self.layouts.broken(name) {
+        if let Some(why) = self.layouts.broken.get(name) {
             return Err(Missed::Failed(format!("its layout {name} could not be made: {why}")));
         }
         self.clear_devices(point, log)?;
@@ -158,11 +147,10 @@ impl Sweep<'_> {
         }
         let made = self.make_layout(point, log);
         if let Err(Missed::Failed(why)) = &made {
-            self.layouts.break_off(name, why);
+            self.layouts.broken.insert(name.clone(), why.clone());
         }
         made?;
-        self.layouts.record(name, &History::default())?;
-        Ok(())
+        Ok(self.layouts.record(name, &History::default())?)
     }
 
     fn make_layout(&mut self, point: &Point, log: &Path) -> Result<(), Missed> {
@@ -201,9 +189,16 @@ impl Sweep<'_> {
                 options.extend(precondition_options(&plain));
             }
         }
-        let (size_bytes, seed) = (self.largest_load(&point.layout), self.job.plan.seed);
-        let others = self.other_clients(point);
-        Ok(prepare_steps(folder, &plain, &Prepare { size_bytes, seed, start: &options, others: &others }))
+        let sharing = self.job.points.iter().filter(|planned| planned.point.layout == point.layout);
+        let sharing: Vec<&Config> = sharing.map(|planned| &planned.point.config).collect();
+        // Points whose objects have other names, each kind once.
+        let names = |config: &Config| ["client", "volumes"].map(|axis| config.show(axis));
+        let mut known = BTreeSet::from([names(&plain)]);
+        let others = sharing.iter().filter(|config| known.insert(names(config)));
+        let others: Vec<Config> = others.map(|config| (*config).clone()).collect();
+        let size_bytes = sharing.iter().map(|config| size_bytes(config)).max().unwrap_or(0);
+        let prepare = Prepare { size_bytes, seed: self.job.plan.seed, start: &options, others: &others };
+        Ok(prepare_steps(folder, &plain, &prepare))
     }
 
     /// True if the layout lies on named devices.
@@ -259,9 +254,11 @@ impl Sweep<'_> {
 
 /// A load that ends well has left a result.
 fn check_result(json: &Path) -> Result<(), Missed> {
-    let bytes = std::fs::read(json).map_err(|e| Missed::Failed(format!("the load left no result: {e}")))?;
-    let result: PointResult = serde_json::from_slice(&bytes)
-        .map_err(|e| Missed::Failed(format!("the load's result can't be read: {e}")))?;
-    let failed = Missed::Failed("the load completed no operation".to_owned());
-    if result.iops() > 0.0 { Ok(()) } else { Err(failed) }
+    let why = match read_json::<PointResult>(json) {
+        Ok(Some(result)) if result.iops() > 0.0 => return Ok(()),
+        Ok(Some(_)) => "the load completed no operation".to_owned(),
+        Ok(None) => "the load left no result".to_owned(),
+        Err(error) => format!("the load's result can't be read: {error}"),
+    };
+    Err(Missed::Failed(why))
 }

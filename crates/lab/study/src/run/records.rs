@@ -9,60 +9,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{ArchiveError, Config, Point, RunWriter, read_json, write_json, write_whole};
-use crate::commands::{BoundedCommand, by_hand, shell_line};
+use crate::commands::by_hand;
 use crate::plan::{Role, axis};
 
 /// A point is begun at most so often.
 pub(super) const ATTEMPTS_MAX: u32 = 3;
 
-/// Beginnings of points, also by sweeps that were killed.
-pub(super) struct Attempts {
-    path: PathBuf,
-    counts: BTreeMap<String, u32>,
-}
-
-impl Attempts {
-    /// A file that is damaged counts as empty: it only guards.
-    pub(super) fn open(dir: &Path) -> Attempts {
-        let path = dir.join("attempts.json");
-        let counts = read_json(&path).ok().flatten().unwrap_or_default();
-        Attempts { path, counts }
-    }
-
-    /// Counts a beginning before it happens; which one it is, from 1.
-    pub(super) fn begin(&mut self, stem: &str) -> Result<u32, ArchiveError> {
-        let count = self.counts.entry(stem.to_owned()).or_default();
-        *count += 1;
-        let count = *count;
-        write_json(&self.path, &self.counts).map(|()| count)
-    }
-
-    /// The user stopped it: that was not the point's fault.
-    pub(super) fn forget(&mut self, stem: &str) -> Result<(), ArchiveError> {
-        self.counts.remove(stem);
-        write_json(&self.path, &self.counts)
-    }
-
-    /// The run is complete.
-    pub(super) fn remove(&self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
 /// A baseline that is older than this says nothing about now.
 const AGE_MAX_S: f64 = 600.0;
 
-/// The baselines that were measured last.
+/// The baselines that were measured last, each with its settings and when it was measured (Unix time).
 #[derive(Default)]
-pub(super) struct Baselines {
-    taken: Vec<Taken>,
-}
-
-struct Taken {
-    key: Config,
-    at_unix_s: f64,
-    file: PathBuf,
-}
+pub(super) struct Baselines(Vec<(Config, f64, PathBuf)>);
 
 /// The settings that a baseline depends on: the load's shape and where its data lies.
 fn key(point: &Point) -> Config {
@@ -74,16 +32,13 @@ fn key(point: &Point) -> Config {
 impl Baselines {
     /// One that was taken for the same load a short while ago.
     pub(super) fn fresh(&self, point: &Point, now_unix_s: f64) -> Option<&PathBuf> {
-        let key = key(point);
-        let fits = |taken: &&Taken| taken.key == key && (now_unix_s - taken.at_unix_s).abs() <= AGE_MAX_S;
-        self.taken.iter().rev().find(fits).map(|taken| &taken.file)
+        let taken = self.0.iter().rev().find(|(of, ..)| *of == key(point))?;
+        ((now_unix_s - taken.1).abs() <= AGE_MAX_S).then_some(&taken.2)
     }
 
     /// Remembers one.
     pub(super) fn add(&mut self, point: &Point, now_unix_s: f64, file: PathBuf) {
-        let key = key(point);
-        self.taken.retain(|taken| taken.key != key);
-        self.taken.push(Taken { key, at_unix_s: now_unix_s, file });
+        self.0.push((key(point), now_unix_s, file));
     }
 }
 
@@ -98,19 +53,39 @@ pub(super) struct History {
     pub(super) loaded_seconds: f64,
 }
 
-/// Mark of a run whose layouts are on named devices.
+/// Mark of a run whose layouts are on named devices: what is on them is this run's own, and the next layout may overwrite it.
 const DEVICES: &str = "devices.taken";
+/// How often each point was begun, also by sweeps that were killed.
+const ATTEMPTS: &str = "attempts.json";
 
-/// The folder of all layouts of a run.
+/// The folder of all layouts of a run, with a file `LAYOUT.ready` for each that is made.
 pub(super) struct Layouts {
     dir: PathBuf,
-    /// Layouts that could not be made: their points fail without another try.
-    broken: BTreeMap<String, String>,
+    /// Layouts that could not be made, with the reason: their points fail without another try.
+    pub(super) broken: BTreeMap<String, String>,
+    attempts: BTreeMap<String, u32>,
 }
 
 impl Layouts {
-    pub(super) fn new(dir: &Path) -> Layouts {
-        Layouts { dir: dir.to_path_buf(), broken: BTreeMap::new() }
+    /// A file of attempts that is damaged counts as empty: it only guards.
+    pub(super) fn open(dir: &Path) -> Result<Layouts, ArchiveError> {
+        std::fs::create_dir_all(dir).map_err(ArchiveError::io("create", dir))?;
+        let attempts = read_json(&dir.join(ATTEMPTS)).ok().flatten().unwrap_or_default();
+        Ok(Layouts { dir: dir.to_path_buf(), broken: BTreeMap::new(), attempts })
+    }
+
+    /// Counts a beginning of a point before it happens; which one it is, from 1.
+    pub(super) fn begin(&mut self, stem: &str) -> Result<u32, ArchiveError> {
+        let count = self.attempts.entry(stem.to_owned()).or_default();
+        *count += 1;
+        let count = *count;
+        write_json(&self.dir.join(ATTEMPTS), &self.attempts).map(|()| count)
+    }
+
+    /// The user stopped the point: that was not its fault.
+    pub(super) fn take_back(&mut self, stem: &str) -> Result<(), ArchiveError> {
+        self.attempts.remove(stem);
+        write_json(&self.dir.join(ATTEMPTS), &self.attempts)
     }
 
     /// Folder of a layout.
@@ -118,37 +93,38 @@ impl Layouts {
         self.dir.join(name)
     }
 
-    fn ready_file(&self, name: &str) -> PathBuf {
-        self.dir.join(format!("{name}.ready"))
+    /// Output of commands that belong to no point.
+    pub(super) fn log(&self) -> PathBuf {
+        self.dir.join("stop.log")
     }
 
     /// Folders that are there, whole or not.
-    pub(super) fn existing(&self) -> Vec<String> {
+    pub(super) fn existing(&self) -> BTreeSet<String> {
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.path().is_dir());
-        let mut names: Vec<String> =
-            folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.sort_unstable();
-        names
+        folders.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
+    fn ready(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.ready"))
     }
 
     /// `None` if the layout is not made, or was not made to its end.
     pub(super) fn history(&self, name: &str) -> Option<History> {
-        read_json(&self.ready_file(name)).ok()?
+        read_json(&self.ready(name)).ok()?
     }
 
     /// Marks a layout as made, or tells what it has gone through.
     pub(super) fn record(&self, name: &str, history: &History) -> Result<(), ArchiveError> {
-        std::fs::create_dir_all(&self.dir).map_err(ArchiveError::io("create", &self.dir))?;
-        write_json(&self.ready_file(name), history)
+        write_json(&self.ready(name), history)
     }
 
     /// The layout is not whole any more.
     pub(super) fn forget(&self, name: &str) {
-        let _ = std::fs::remove_file(self.ready_file(name));
+        let _ = std::fs::remove_file(self.ready(name));
     }
 
-    /// Remembers that what is on the named devices is this run's own: the next layout may overwrite it.
+    /// Remembers that a layout of this run was made on the named devices.
     pub(super) fn take_devices(&self) -> Result<(), ArchiveError> {
         write_whole(&self.dir.join(DEVICES), b"")
     }
@@ -158,61 +134,45 @@ impl Layouts {
         self.dir.join(DEVICES).exists()
     }
 
-    /// Remembers that it can't be made.
-    pub(super) fn break_off(&mut self, name: &str, why: &str) {
-        self.broken.insert(name.to_owned(), why.to_owned());
-    }
-
-    /// Why it can't be made, if that was tried.
-    pub(super) fn broken(&self, name: &str) -> Option<&str> {
-        self.broken.get(name).map(String::as_str)
-    }
-
-    /// Removes the folder of all layouts if nothing but marks is left in it.
-    pub(super) fn remove_if_empty(&self) {
-        let _ = std::fs::remove_file(self.dir.join(DEVICES));
+    /// Removes the records, and the folder if no layout is left in it.
+    pub(super) fn remove(&self) {
+        for file in [self.log(), self.dir.join(ATTEMPTS), self.dir.join(DEVICES)] {
+            let _ = std::fs::remove_file(file);
+        }
         let _ = std::fs::remove_dir(&self.dir);
     }
 }
 
 const HEAD: &str = "#!/bin/sh\n# The commands of this run, as they were run. Behind `# by hand:` stands what does the load of the point above with\n# fio, and with rados bench where that can, against the same folder while its OSDs run: first the data, then the load.\n";
 
-/// The script so far.
+/// `commands.sh` so far; the script of a stopped run goes on.
 pub(super) struct Script {
     text: String,
     shown: BTreeSet<String>,
 }
 
 impl Script {
-    /// A stopped run's script goes on.
     pub(super) fn open(dir: &Path) -> Script {
         let text = std::fs::read_to_string(dir.join("commands.sh")).unwrap_or_else(|_| HEAD.to_owned());
         Script { text, shown: BTreeSet::new() }
     }
 
-    /// Begins a point.
-    pub(super) fn point(&mut self, point: &Point) {
-        self.text.push_str(&format!("\n# {} {}\n", point.index, point.stem));
-    }
-
-    /// Adds a command; after a load its equivalents.
-    pub(super) fn step(&mut self, step: &BoundedCommand) {
-        self.text.push_str(&shell_line(&step.argv));
+    pub(super) fn line(&mut self, line: &str) {
+        self.text += line;
         self.text.push('\n');
     }
 
     /// Adds what does a point's load by hand.
     pub(super) fn by_hand(&mut self, layout: &Path, point: &Point, ramp: Duration, seed: u64) {
         if self.shown.insert(point.stem.clone()) {
-            by_hand(layout, point, ramp, seed)
-                .iter()
-                .for_each(|line| self.text.push_str(&format!("# by hand: {line}\n")));
+            for line in by_hand(layout, point, ramp, seed) {
+                self.line(&format!("# by hand: {line}"));
+            }
         }
     }
 
-    /// Writes it out.
     pub(super) fn write(&self, writer: &RunWriter) -> Result<(), ArchiveError> {
-        writer.commands(&self.text)
+        writer.text("commands.sh", &self.text)
     }
 }
 

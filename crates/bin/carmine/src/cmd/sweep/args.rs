@@ -108,12 +108,9 @@ impl SweepArgs {
         let plan = match shipped(name) {
             Some(plan) => plan,
             None if !Path::new(name).exists() && !name.contains(['/', '.']) => {
-                let names: Vec<&str> = SHIPPED.iter().map(|plan| plan.name).collect();
-                let what = format!(
-                    "{name}: there is no such file or shipped plan; shipped plans: {}",
-                    names.join(", ")
-                );
-                return Err(Usage(what).into());
+                let names = SHIPPED.iter().map(|plan| plan.name).collect::<Vec<_>>().join(", ");
+                let what = format!("{name}: there is no such file or shipped plan; shipped plans: {names}");
+                anyhow::bail!(Usage(what));
             }
             None => Plan::read(Path::new(name)),
         };
@@ -122,21 +119,15 @@ impl SweepArgs {
     }
 
     fn overrides(&self) -> Overrides {
-        let mut axes = Vec::new();
-        if !self.peer.is_empty() {
-            axes.push(("peer".to_owned(), self.peer.clone()));
-        }
-        if let Some(client) = &self.client {
-            axes.push(("client".to_owned(), vec![client.clone()]));
-        }
-        axes.extend(self.axes.iter().cloned());
-        if let Some(build) = &self.peer_build {
-            let build = std::path::absolute(build).unwrap_or_else(|_| build.clone());
-            axes.push(("peer_build".to_owned(), vec![build.display().to_string()]));
-        }
-        if let Some(mode) = self.profile {
-            axes.push(("profile".to_owned(), vec![mode.to_string()]));
-        }
+        let build = self.peer_build.as_ref().map(|dir| std::path::absolute(dir).unwrap_or(dir.clone()));
+        let one = |name: &str, value: Option<String>| (name.to_owned(), Vec::from_iter(value));
+        let before = [("peer".to_owned(), self.peer.clone()), one("client", self.client.clone())];
+        let behind = [
+            one("peer_build", build.map(|dir| dir.display().to_string())),
+            one("profile", self.profile.map(|mode| mode.to_string())),
+        ];
+        let given = before.into_iter().chain(self.axes.iter().cloned()).chain(behind);
+        let axes = given.filter(|(_, values)| !values.is_empty()).collect();
         Overrides {
             quick: self.quick,
             seed: self.seed,

@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use carmine_bench::sample::host_report;
+use carmine_daemon::build;
 use carmine_doctor::free_bytes;
 use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
 use carmine_study::expand::{Expansion, Planned};
@@ -40,34 +41,24 @@ impl RunFolder {
             None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, now_unix_s())),
         };
         let has_run = dir.join("run.json").exists();
+        let shown = dir.display();
         if has_run && !args.resume {
-            let what = format!(
-                "--out {0}: holds a run already; go on with it by --resume, or name another folder",
-                dir.display()
-            );
-            return Err(Usage(what).into());
+            let what = "holds a run already; go on with it by --resume, or name another folder";
+            bail!(Usage(format!("--out {shown}: {what}")));
         }
         if args.resume && !has_run {
-            return Err(
-                Usage(format!("--resume: {} holds no run (there is no run.json)", dir.display())).into()
-            );
+            bail!(Usage(format!("--resume: {shown} holds no run (there is no run.json)")));
         }
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
-        let lock = lock(&dir)?;
+        // One sweep at a time in a folder; the lock goes with the process.
+        let path = dir.join("sweep.lock");
+        let lock = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        lock.try_lock()
+            .map_err(|e| Usage(format!("{}: another sweep runs in this folder ({e})", dir.display())))?;
         let layouts = args.layouts.as_ref().map_or_else(|| Ok(dir.join("layouts")), std::path::absolute)?;
         let before = if args.resume { Some(Run::open(&dir)?.file) } else { None };
         Ok(RunFolder { dir, layouts, before, _lock: lock })
-    }
-}
-
-/// One sweep at a time in a folder; the lock goes with the process.
-fn lock(dir: &Path) -> anyhow::Result<File> {
-    let path = dir.join("sweep.lock");
-    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(e) => Err(Usage(format!("{}: another sweep runs in this folder ({e})", dir.display())).into()),
     }
 }
 
@@ -80,13 +71,13 @@ pub(crate) fn resumed(now: SweepArgs) -> anyhow::Result<SweepArgs> {
     let dir = now.out.clone().unwrap_or_default();
     let run = Run::open(&dir).map_err(|e| Usage(format!("--resume: {e}")))?;
     let Ok(Cli { command: Command::Sweep(then) }) = Cli::try_parse_from(&run.file.command) else {
-        anyhow::bail!("{}: its command line is not one of `carmine sweep`", dir.join("run.json").display());
+        bail!("{}: its command line is not one of `carmine sweep`", dir.join("run.json").display());
     };
     // The plan file may have changed since: the archive's copy is what the points were made of.
     let plan = dir.join("plan.toml").display().to_string();
     if now.plan.as_ref().is_some_and(|plan| Some(plan) != then.plan.as_ref()) {
-        let what = format!("--resume goes on with {}; leave the plan out", then.plan.unwrap_or_default());
-        return Err(Usage(what).into());
+        let then = then.plan.unwrap_or_default();
+        bail!(Usage(format!("--resume goes on with {then}; leave the plan out")));
     }
     Ok(SweepArgs {
         plan: Some(plan),
@@ -184,22 +175,25 @@ pub(crate) fn run_file(
         format: RUN_FORMAT,
         name: plan.name.clone(),
         created_unix_s: now_unix_s(),
-        finished_unix_s: None,
         seed: plan.seed,
-        carmine: build(),
+        carmine: Build {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            git_hash: build::GIT_HASH.to_owned(),
+            profile: build::PROFILE.to_owned(),
+            allocator: build::ALLOCATOR.to_owned(),
+        },
         kernel: host["kernel"].as_str().unwrap_or_default().to_owned(),
         host,
         doctor: serde_json::to_value(doctor::findings_of_machine()).context("cannot keep the findings")?,
         command: command_line(args),
-        complete: false,
         label: label(expansion),
         comparison: expansion.comparison.clone(),
         chart: plan.chart,
-        drift: None,
         notes,
         study: plan.study,
         question: plan.question.clone(),
         confounds: expansion.confounds.iter().map(ToString::to_string).collect(),
+        ..RunFile::default()
     })
 }
 
@@ -224,26 +218,14 @@ fn command_line(args: &SweepArgs) -> Vec<String> {
     words
 }
 
-fn build() -> Build {
-    Build {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        git_hash: carmine_daemon::build::GIT_HASH.to_owned(),
-        profile: carmine_daemon::build::PROFILE.to_owned(),
-        allocator: carmine_daemon::build::ALLOCATOR.to_owned(),
-    }
-}
-
 /// Points that changed since would be mixed up with those that were run.
 fn same_points(dir: &Path, expansion: &Expansion) -> anyhow::Result<()> {
     let old = Run::open(dir)?;
-    let stems = |list: Vec<&str>| list.join("\n");
-    let before = stems(old.points.iter().map(|point| point.stem.as_str()).collect());
-    let now = stems(expansion.points.iter().map(|planned| planned.point.stem.as_str()).collect());
-    if before == now {
-        return Ok(());
-    }
-    anyhow::bail!(
+    let now = expansion.points.iter().map(|planned| &planned.point.stem);
+    ensure!(
+        old.points.iter().map(|point| &point.stem).eq(now),
         "{}: its plan gives other points now than when it began (another machine, or another carmine); start a new run",
         dir.display()
-    )
+    );
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! The end of a sweep: its table, report and archive; and `--list`, and JSON beside every table.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,17 +7,17 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use carmine_study::answer::answer;
-use carmine_study::archive::{Chart, Point, PointEnd, Run};
-use carmine_study::expand::Expansion;
+use carmine_study::archive::{Chart, Point, PointEnd, PointResult, Run};
 use carmine_study::plan::{SHIPPED, WORKLOADS, axes, shipped};
 use carmine_study::run::Ending;
-use carmine_study::scaling::scaling_of_run;
+use carmine_study::scaling::{KNEE, Scaling, scaling_of_run};
 use carmine_testbed::output::{json_text, note, print};
 use serde_json::{Value, json};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use super::{SweepArgs, view};
+use super::SweepArgs;
+use crate::cmd::{code, print_as};
 
 /// Folders and files that are of this machine only.
 const LOCAL: [&str; 3] = ["layouts", "sweep.lock", "running.json"];
@@ -26,13 +25,13 @@ const LOCAL: [&str; 3] = ["layouts", "sweep.lock", "running.json"];
 /// The table, the report, the archive's place.
 pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Result<ExitCode> {
     let run = Run::open(dir)?;
-    print(&if args.json { summary_json(&run)? } else { view::table(&run) })?;
+    print(&if args.json { summary_json(&run)? } else { table(&run) })?;
     let resume = format!("carmine sweep --resume --out {}", dir.display());
     match ending {
         Ending::Complete => {}
         Ending::Stopped => {
             note(&format!("stopped; go on with: {resume}"));
-            return Ok(ExitCode::FAILURE);
+            return Ok(code(false));
         }
         Ending::Drifted(change) => {
             note(&format!(
@@ -41,16 +40,16 @@ pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Re
                  (carmine doctor), and start anew; or go on all the same with: {resume} --ignore-drift",
                 change * 100.0
             ));
-            return Ok(ExitCode::FAILURE);
+            return Ok(code(false));
         }
     }
     if !args.json {
         let answer = answer(&run)?;
         let told = if answer.is_empty() { &run.file.confounds } else { &answer };
         told.iter().try_for_each(|line| print(&format!("{line}\n")))?;
-    }
-    if !args.json && run.file.chart == Chart::Scaling {
-        print(&view::scaling(&scaling_of_run(&run)?))?;
+        if run.file.chart == Chart::Scaling {
+            print(&scaling(&scaling_of_run(&run)?))?;
+        }
     }
     match crate::cmd::report::write(&[dir.to_path_buf()], None) {
         Ok(written) => note(&format!("report: {}", written.html.display())),
@@ -60,10 +59,8 @@ pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Re
         note(&format!("packed in {}", pack(dir)?.display()));
     }
     note(&format!("archived in {}", dir.display()));
-    let missed = run.points.iter().filter(|point| {
-        !matches!(run.state(point), Ok(Some(state)) if matches!(state.state, PointEnd::Done | PointEnd::Skipped))
-    });
-    Ok(if missed.count() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_fine = |point| matches!(run.state(point), Ok(Some(state)) if state.state != PointEnd::Failed);
+    Ok(code(run.points.iter().all(is_fine)))
 }
 
 /// Packs a run's folder into `FOLDER.zip` beside it, whole or not at all.
@@ -100,51 +97,26 @@ fn add(zip: &mut ZipWriter<File>, folder: &Path, prefix: &str) -> anyhow::Result
 }
 
 /// Shipped plans, axes, workloads.
-pub(super) fn list(as_json: bool) -> anyhow::Result<String> {
-    let plans: Vec<(&str, String)> =
-        SHIPPED.iter().filter_map(|plan| Some((plan.name, shipped(plan.name)?.ok()?.about))).collect();
-    if as_json {
-        let plans: Vec<Value> =
-            plans.iter().map(|(name, about)| json!({"name": name, "about": about})).collect();
-        let axes: Vec<Value> = axes().map(|axis| json!({"name": axis.name, "about": axis.about()})).collect();
-        return Ok(json_text(
-            &json!({"plans": plans, "axes": axes, "workloads": WORKLOADS.map(|w| w.name)}),
-        )?);
-    }
-    let mut text = String::from("Plans (a copy of one is in each archive, as plan.toml):\n");
-    for (name, about) in plans {
-        let _ = writeln!(text, "  {name:<18} {about}");
-    }
-    text.push_str("\nAxes of plans:\n");
-    for axis in axes() {
-        let _ = writeln!(text, "  {:<18} {}", axis.name, axis.about());
-    }
-    let _ = writeln!(text, "  {:<18} an option of the peer's configuration", "peer_opt.NAME");
-    let _ = writeln!(text, "\nWorkloads: {}", WORKLOADS.map(|w| w.name).join(" "));
-    Ok(text)
-}
-
-/// The expansion: points as in `points.json`, with grid and estimate.
-pub(crate) fn points_json(expansion: &Expansion) -> anyhow::Result<String> {
-    let points: Vec<Value> = expansion
-        .points
-        .iter()
-        .map(|p| json!({"point": p.point, "grid": p.grid, "estimate_s": p.estimate.as_secs_f64()}))
-        .collect();
-    let dropped: Vec<Value> = expansion
-        .dropped
-        .iter()
-        .map(|d| json!({"config": d.config, "reason": d.word, "why": d.why}))
-        .collect();
-    Ok(json_text(&json!({
-        "points": points,
-        "dropped": dropped,
-        "comparison": expansion.comparison,
-        "confounds": expansion.confounds,
-        "estimate_s": expansion.estimate.as_secs_f64(),
-        "disk_bytes": expansion.disk_bytes,
-        "memory_bytes": expansion.memory_bytes,
-    }))?)
+pub(super) fn list(as_json: bool) -> anyhow::Result<ExitCode> {
+    let plans = SHIPPED.iter().filter_map(|plan| Some((plan.name, shipped(plan.name)?.ok()?.about)));
+    let (plans, axes): (Vec<_>, Vec<_>) =
+        (plans.collect(), axes().map(|a| (a.name, a.about().to_owned())).collect());
+    let objects = |rows: &[(&str, String)]| -> Vec<Value> {
+        rows.iter().map(|(name, about)| json!({"name": name, "about": about})).collect()
+    };
+    let all = json!({"plans": objects(&plans), "axes": objects(&axes), "workloads": WORKLOADS});
+    let lines = |rows: &[(&str, String)]| -> String {
+        rows.iter().map(|(name, about)| format!("  {name:<18} {about}\n")).collect()
+    };
+    print_as(as_json, &all, || {
+        format!(
+            "Plans (a copy of one is in each archive, as plan.toml):\n{}\nAxes of plans:\n{}  peer_opt.NAME      an option of \
+             the peer's configuration\n\nWorkloads: {}\n",
+            lines(&plans),
+            lines(&axes),
+            WORKLOADS.join(" ")
+        )
+    })
 }
 
 /// Run, points, states and the figures of the table.
@@ -165,10 +137,53 @@ fn summary_json(run: &Run) -> anyhow::Result<String> {
         }))
     };
     let points: Vec<Value> = run.points.iter().map(point).collect::<anyhow::Result<_>>()?;
-    let scaling = scaling_of_run(run)?;
-    let answer = answer(run)?;
-    let text = json!({
-        "dir": run.dir(), "run": run.file, "points": points, "scaling": scaling, "answer": answer
+    let (scaling, answer) = (scaling_of_run(run)?, answer(run)?);
+    let all =
+        json!({"dir": run.dir(), "run": run.file, "points": points, "scaling": scaling, "answer": answer});
+    Ok(json_text(&all)?)
+}
+
+/// One row a point.
+fn table(run: &Run) -> String {
+    let header = ["point", "IOPS", "MB/s", "mean us", "p99 us", "IOPS/core", "verdict", "marks"];
+    let rows = run.points.iter().map(|point| {
+        let state = run.state(point).ok().flatten().map(|state| state.state);
+        let result = run.result(point).ok().flatten().filter(|_| state == Some(PointEnd::Done));
+        let missing = match state {
+            Some(PointEnd::Failed) => "failed",
+            Some(PointEnd::Skipped) => "skipped",
+            _ => "not run",
+        };
+        result
+            .map_or_else(|| vec![point.stem.clone(), missing.to_owned()], |result| row(&point.stem, &result))
     });
-    Ok(json_text(&text)?)
+    format!("{}\n", crate::cmd::table(header, 1..6, rows))
+}
+
+/// How a scaling run ends: slope, knee and what bound each line, and what the knee is.
+fn scaling(lines: &[Scaling]) -> String {
+    if lines.is_empty() {
+        return "no slope: the points that fit this machine have one number of reactors, CPUs and OSDs\n"
+            .into();
+    }
+    let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    if lines.iter().any(|line| line.knee.is_some()) {
+        text.push_str(&format!("(the knee is {KNEE})\n"));
+    }
+    text
+}
+
+fn row(stem: &str, result: &PointResult) -> Vec<String> {
+    let latency = result.latency().cloned().unwrap_or_default();
+    let us = |ns: f64| format!("{:.0}", ns / 1e3);
+    vec![
+        stem.to_owned(),
+        format!("{:.0}", result.iops()),
+        format!("{:.1}", result.bw_bytes() / 1e6),
+        us(latency.mean),
+        latency.at(99.0).map_or_else(|| "-".to_owned(), us),
+        result.carmine.iops_per_core.used.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}")),
+        result.carmine.verdict.clone().unwrap_or_else(|| "-".to_owned()),
+        result.mark_words().join(" "),
+    ]
 }
