@@ -104,7 +104,7 @@ impl Tool {
     }
 
     /// Prints what was found or done, as JSON or as lines `NAME: VALUE`.
-    fn show(&self, value: &Value) -> anyhow::Result<()> {
+    fn show(&self, value: &Value) -> anyhow::Result<ExitCode> {
         super::print_as(self.json, value, || lines(value).iter().map(|line| format!("{line}\n")).collect())
     }
 

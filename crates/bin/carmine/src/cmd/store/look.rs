@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Tool, WhichArgs, lines};
+use crate::cmd::code;
 
 /// 0: both labels are good and equal; 1: not so.
 pub(super) fn show_label(args: &WhichArgs) -> anyhow::Result<ExitCode> {
@@ -28,7 +29,7 @@ pub(super) fn show_label(args: &WhichArgs) -> anyhow::Result<ExitCode> {
         "wal": log, "wal_drive": Tool::drive(&log), "dedicated_wal": has_wal,
         "label": label_json(&labels.first), "copy": label_json(&labels.copy),
     }))?;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(good))
 }
 
 fn label_json(label: &Result<Label, StoreError>) -> Value {
@@ -58,8 +59,7 @@ pub(super) fn df(args: &WhichArgs) -> anyhow::Result<ExitCode> {
             "total": space.total, "used": space.used, "available": space.free },
         "db": { "path": db, "drive": Tool::drive(&db), "used": folder_bytes(&db) },
         "wal": { "path": log, "drive": Tool::drive(log), "dedicated": wal.is_some(), "total": log_bytes },
-    }))?;
-    Ok(ExitCode::SUCCESS)
+    }))
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
@@ -84,7 +84,7 @@ pub(super) fn dump(args: &WhichArgs) -> anyhow::Result<ExitCode> {
         }
     })?;
     printed?;
-    Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(damaged == 0))
 }
 
 fn item_json(item: &Dumped) -> Value {
@@ -133,6 +133,7 @@ pub(super) fn fsck(args: &FsckArgs) -> anyhow::Result<ExitCode> {
         "objects": report.objects, "blocks": report.blocks, "extents": report.extents,
         "blocks_read": report.blocks_read, "log_entries": report.log_entries,
         "repaired": repaired, "error_count": report.error_count, "errors": report.errors,
+        "result": if report.is_clean() { "fsck success" } else { "fsck found errors" },
     }))?;
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(report.is_clean()))
 }

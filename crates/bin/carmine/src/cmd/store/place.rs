@@ -21,8 +21,7 @@ pub(super) fn grow(args: &WhichArgs) -> anyhow::Result<ExitCode> {
     let grown = |(from, to): (u64, u64)| json!({ "from": from, "to": to });
     let mut parts = Map::from_iter([("block".to_owned(), grown(expanded.block))]);
     parts.extend(expanded.wal.map(|bytes| ("wal".to_owned(), grown(bytes))));
-    tool.show(&parts.into())?;
-    Ok(ExitCode::SUCCESS)
+    tool.show(&parts.into())
 }
 
 /// Options of `carmine store migrate-db`.
@@ -43,8 +42,7 @@ pub(super) fn migrate_database(args: &MigrateDbArgs) -> anyhow::Result<ExitCode>
     tool.show(&json!({
         "from": moved.from, "to": moved.to, "drive": Tool::drive(&moved.to),
         "files": moved.files, "bytes": moved.bytes,
-    }))?;
-    Ok(ExitCode::SUCCESS)
+    }))
 }
 
 /// Where a log is to lie.
@@ -129,8 +127,7 @@ fn move_wal(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Resu
     let block = tool.places().block.path;
     let path = |place: Option<Place>| place.map_or_else(|| block.clone(), |place| place.path);
     let (from, to) = (path(moved.from), path(moved.to));
-    tool.show(&json!({ "from": from, "to": to, "drive": Tool::drive(&to), "bytes": moved.log_bytes }))?;
-    Ok(ExitCode::SUCCESS)
+    tool.show(&json!({ "from": from, "to": to, "drive": Tool::drive(&to), "bytes": moved.log_bytes }))
 }
 
 fn new_log(tool: &Tool, to: &Path, target: &TargetArgs) -> anyhow::Result<NewLog> {
