@@ -55,7 +55,7 @@ pub fn run(args: &TopArgs, cancel: &AtomicBool) -> anyhow::Result<ExitCode> {
         bail!("the testbed in {dir} does not run; start it with `carmine up --dir {dir}`");
     }
     let is_plain = args.json || args.once;
-    if !is_plain && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+    if !(is_plain || std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         bail!(Usage("top needs a terminal: take --once or --json".into()));
     }
     let terminal = (!is_plain).then(ratatui::try_init).transpose();
