@@ -65,6 +65,8 @@ missing_packages() {
     command -v chromium >/dev/null 2>&1 || echo chromium
   fi
   if [ "${1:-}" = ci ]; then
+    # Counts the instructions of an operation.
+    command -v callgrind_control >/dev/null 2>&1 || echo valgrind
     command -v ceph-mon >/dev/null 2>&1 || echo ceph-mon
     command -v ceph-osd >/dev/null 2>&1 || echo ceph-osd
     ls /usr/lib/*/libtcmalloc.so.4 >/dev/null 2>&1 || echo libgoogle-perftools4
