@@ -18,17 +18,13 @@ pub fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<
 ///
 /// # Errors
 /// The text is not one of a value.
-pub fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-where
-    T: FromStr<Err: Display>,
-    D: Deserializer<'de>,
-{
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
 /// The same for a value that may be missing (`null`).
 pub mod option {
-    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serialize, Serializer};
+    use super::*;
 
     /// Writes the text of a value, or null.
     ///
@@ -42,12 +38,10 @@ pub mod option {
     ///
     /// # Errors
     /// The text is not one of a value.
-    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        let text = Option::<String>::deserialize(deserializer)?;
+    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<T>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
         text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
     }
 }

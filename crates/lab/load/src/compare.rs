@@ -117,21 +117,18 @@ fn differing(old: &Value, new: &Value) -> Option<String> {
     if reactors.0 < reactors.1 && same(COPIES) {
         let osds = number(new, "/plan/cpu/osds").unwrap_or(1.0);
         let each = (iops.1 - iops.0) / (osds * (reactors.1 - reactors.0));
-        let first = iops.0 / (osds * reactors.0);
+        let part = 100.0 * each * osds * reactors.0 / iops.0;
+        let (before, now) = reactors;
         Some(format!(
-            "{:.0} reactors per OSD instead of {:.0} brought {times:.2} times the IOPS: {each:.0} for each added reactor, {:.0} % of \
-             what each had before (bounded by {bounded})",
-            reactors.1,
-            reactors.0,
-            100.0 * each / first
+            "{now:.0} reactors per OSD instead of {before:.0} brought {times:.2} times the IOPS: {each:.0} for each added \
+             reactor, {part:.0} % of what each had before (bounded by {bounded})"
         ))
     } else if copies.0 < copies.1 && same(REACTORS) {
-        let cpu = both("/osd_cpu_us_per_op").map_or_else(String::new, |(old, new)| {
-            format!(" and {:.2} times the OSDs' CPU time per operation", new / old)
-        });
+        let cpu = both("/osd_cpu_us_per_op").map(|(old, new)| new / old);
+        let cpu = cpu.map(|times| format!(" and {times:.2} times the OSDs' CPU time per operation"));
+        let (copies, before, cpu) = (copies.1, copies.0, cpu.unwrap_or_default());
         Some(format!(
-            "{:.0} copies instead of {:.0} brought {times:.2} times the IOPS{cpu} (bounded by {bounded})",
-            copies.1, copies.0
+            "{copies:.0} copies instead of {before:.0} brought {times:.2} times the IOPS{cpu} (bounded by {bounded})"
         ))
     } else {
         None

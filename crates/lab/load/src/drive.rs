@@ -152,9 +152,9 @@ impl StoreFacts {
             Some(db) => text += &format!("; RocksDB on {}", db.drive.name()),
             None => text += "; metadata in memory",
         }
-        let (class, mode, deferred) = (self.device_class, self.flush_mode, self.prefer_deferred_bytes);
+        let StoreFacts { device_class, flush_mode, prefer_deferred_bytes, .. } = self;
         text += &format!(
-            "; class {class}{}; flush mode {mode}{}; deferred below {deferred} bytes{}",
+            "; class {device_class}{}; flush mode {flush_mode}{}; deferred below {prefer_deferred_bytes} bytes{}",
             forced(self.device_class_forced),
             forced(self.flush_forced),
             if self.discard { "; discards" } else { "" },
@@ -167,8 +167,8 @@ impl StoreFacts {
 
     /// The flush mode of several OSDs, and whether one of them was forced. Stores in memory: `none`.
     pub fn flush_of(stores: &[StoreFacts]) -> (String, bool) {
-        let modes: BTreeSet<&str> = stores.iter().map(|store| store.flush_mode.word()).collect();
-        let modes = if modes.is_empty() { BTreeSet::from([FlushMode::None.word()]) } else { modes };
+        let none = stores.is_empty().then_some(FlushMode::None.word());
+        let modes: BTreeSet<&str> = stores.iter().map(|store| store.flush_mode.word()).chain(none).collect();
         let is_forced = stores.iter().any(|store| store.flush_forced);
         (modes.into_iter().collect::<Vec<_>>().join(", "), is_forced)
     }

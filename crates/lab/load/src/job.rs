@@ -86,6 +86,8 @@ pub(crate) struct Run<T> {
     pub(crate) target: Rc<T>,
     pub(crate) geometry: Geometry,
     setup: JobSetup,
+    /// The controller wants to know the state of all blocks.
+    keeps_state: bool,
     names: Vec<String>,
     pub(crate) state: RefCell<JobState>,
     /// Time that intended starts count from.
@@ -110,15 +112,8 @@ pub(crate) struct JobState {
 }
 
 /// Runs a job to its end and reports it to the controller.
-pub async fn run_job<T: Target + 'static>(
-    shard: &Shard,
-    target: Rc<T>,
-    geometry: Geometry,
-    mut setup: JobSetup,
-) {
-    let known = setup.state.take();
-    let keep_state = known.is_some();
-    let run = Rc::new(Run::new(shard, target, geometry, setup, known));
+pub async fn run_job<T: Target + 'static>(shard: &Shard, target: Rc<T>, geometry: Geometry, setup: JobSetup) {
+    let run = Rc::new(Run::new(shard, target, geometry, setup));
     run.progress().ready.store(true, Ordering::Release);
     run.wait_for(Phase::Prefill).await;
     if !run.stopped() {
@@ -127,10 +122,8 @@ pub async fn run_job<T: Target + 'static>(
     run.progress().prefilled.store(true, Ordering::Release);
     run.wait_for(Phase::Ramp).await;
     run.start_workers();
-    run.watch(keep_state).await;
-    if keep_state {
-        run.send_ledger();
-    }
+    run.watch().await;
+    run.send_ledger();
     let mut result = std::mem::take(&mut run.state.borrow_mut().result);
     if run.spec().keep_seconds {
         result.seconds.close();
@@ -139,13 +132,8 @@ pub async fn run_job<T: Target + 'static>(
 }
 
 impl<T: Target + 'static> Run<T> {
-    fn new(
-        shard: &Shard,
-        target: Rc<T>,
-        geometry: Geometry,
-        setup: JobSetup,
-        known: Option<Arc<VerifyState>>,
-    ) -> Run<T> {
+    fn new(shard: &Shard, target: Rc<T>, geometry: Geometry, mut setup: JobSetup) -> Run<T> {
+        let known = setup.state.take();
         let (spec, job, blocks) = (setup.spec(), setup.job, geometry.blocks());
         let mut data = rng(spec.seed, u64::from(job) << 32 | 0xda7a);
         let mut pool = Buf::heap(POOL_BYTES + (spec.bs_bytes as usize).next_multiple_of(POOL_STEP));
@@ -153,7 +141,7 @@ impl<T: Target + 'static> Run<T> {
         let state = JobState {
             pattern: Pattern::new(spec, job, blocks),
             schedule: Schedule::new(spec, job).filter(|_| !spec.verify_only),
-            ledger: match known {
+            ledger: match &known {
                 Some(known) => known.ledger(&geometry),
                 None => Ledger::new(if spec.verifies() { blocks } else { 0 }),
             },
@@ -168,6 +156,7 @@ impl<T: Target + 'static> Run<T> {
         Run {
             shard: shard.clone(),
             target,
+            keeps_state: known.is_some(),
             names: geometry.objects.iter().map(|object| object_name(spec, *object)).collect(),
             geometry,
             setup,
@@ -359,13 +348,15 @@ impl<T: Target + 'static> Run<T> {
     }
 
     fn send_ledger(&self) {
-        let ledger = self.state.borrow().ledger.clone();
-        self.setup.tell(JobEvent::Ledger(self.geometry.clone(), ledger));
+        if self.keeps_state {
+            let ledger = self.state.borrow().ledger.clone();
+            self.setup.tell(JobEvent::Ledger(self.geometry.clone(), ledger));
+        }
     }
 
     /// Follows the phases until the end: reads the clocks at both ends of the window, copies the verify state, and waits
     /// for the last answers.
-    async fn watch(&self, keep_state: bool) {
+    async fn watch(&self) {
         let mut at_start: Option<ReactorStats> = None;
         let mut next_snapshot_ns = self.shard.now_ns() + SNAPSHOT_NS;
         while !self.stopped() {
@@ -378,7 +369,7 @@ impl<T: Target + 'static> Run<T> {
             if may_end && self.workers.get() == 0 {
                 self.progress().finished.store(true, Ordering::Release);
             }
-            if keep_state && now_ns >= next_snapshot_ns {
+            if now_ns >= next_snapshot_ns {
                 next_snapshot_ns = now_ns + SNAPSHOT_NS;
                 self.send_ledger();
             }

@@ -130,10 +130,7 @@ impl VerifyState {
     pub fn encode(&self, clean: bool) -> Vec<u8> {
         // Numbers and a bool: there is nothing that JSON could refuse.
         let json = serde_json::to_vec(&Header { clean, ..self.header.clone() }).unwrap_or_default();
-        let mut bytes = Vec::with_capacity(16 + json.len() + 8 * self.blocks.len());
-        bytes.extend(MAGIC);
-        bytes.extend((json.len() as u32).to_le_bytes());
-        bytes.extend(json);
+        let mut bytes = [&MAGIC[..], &(json.len() as u32).to_le_bytes(), &json].concat();
         self.blocks.iter().for_each(|writes| bytes.extend(writes.acked.to_le_bytes()));
         self.blocks.iter().for_each(|writes| bytes.extend(writes.issued.to_le_bytes()));
         bytes.extend(crc32c::raw(0, &bytes).to_le_bytes());
@@ -149,17 +146,15 @@ impl VerifyState {
         let damaged = "verify state: it is no file of --verify-state, or it is damaged";
         let (json, numbers) = parts(bytes).ok_or(damaged)?;
         let header: Header = serde_json::from_slice(json).map_err(|e| format!("{damaged}: {e}"))?;
-        for (field, found, want) in [
+        let same = [
             ("--bs", header.bs_bytes, spec.bs_bytes),
             ("--object-size", header.object_size_bytes, spec.object_size_bytes),
             ("--size in objects", header.objects, spec.objects()),
             ("--seed", header.seed, spec.seed),
-        ] {
-            if found != want {
-                return Err(format!(
-                    "verify state is for {field} {found}, this load has {want}; give the same {field}"
-                ));
-            }
+        ];
+        if let Some((field, found, want)) = same.iter().find(|(_, found, want)| found != want) {
+            let why = format!("is for {field} {found}, this load has {want}; give the same {field}");
+            return Err(format!("verify state {why}"));
         }
         let blocks = spec.objects() * spec.blocks_per_object();
         if blocks > BLOCKS_MAX || numbers.len() as u64 != blocks * 8 {

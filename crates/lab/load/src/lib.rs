@@ -9,7 +9,6 @@ pub mod as_text;
 pub mod baseline;
 mod compare;
 pub mod drive;
-mod fio;
 pub mod hosted;
 mod job;
 mod ledger;

@@ -64,13 +64,8 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     pub(crate) fn new(spec: &LoadSpec, job: u32, blocks: u64) -> Pattern {
-        Pattern {
-            rng: rng(spec.seed, u64::from(job)),
-            rw: spec.rw,
-            rwmixread: u64::from(spec.rwmixread),
-            blocks,
-            next_sequential: 0,
-        }
+        let (rng, rwmixread) = (rng(spec.seed, u64::from(job)), u64::from(spec.rwmixread));
+        Pattern { rng, rw: spec.rw, rwmixread, blocks, next_sequential: 0 }
     }
 
     /// The next operation: (is a read, block).

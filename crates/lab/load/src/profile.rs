@@ -38,6 +38,12 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The first functions, such as `crc32c 12 %, memcpy 8 %`.
+    pub fn hot(&self, count: usize) -> String {
+        let hot = self.hottest.iter().take(count).map(|f| format!("{} {:.0} %", f.name, f.percent));
+        hot.collect::<Vec<_>>().join(", ")
+    }
+
     /// A profile that could not be made.
     pub fn missing(mode: ProfileMode, why: String) -> Profile {
         Profile { mode, svg: None, missing: Some(why), stacks: 0, hottest: Vec::new() }

@@ -135,9 +135,8 @@ impl Seconds {
 
     /// A percentile in nanoseconds for each second; `None` for a second in which nothing completed.
     pub fn percentiles(&self, percent: f64) -> Vec<Option<f64>> {
-        let value =
-            |h: &SparseHistogram| (h.count > 0).then(|| Histogram::from(h).percentile(percent) as f64);
-        self.done.iter().map(value).collect()
+        let value = |h| Histogram::from(h).percentile(percent) as f64;
+        self.done.iter().map(|h| (h.count > 0).then(|| value(h))).collect()
     }
 }
 

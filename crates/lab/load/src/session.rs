@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use serde::{Deserialize, Serialize};
@@ -64,22 +65,22 @@ impl Control {
 
     #[inline]
     pub fn phase(&self) -> Phase {
-        PHASES.get(usize::from(self.phase.load(Ordering::Acquire))).copied().unwrap_or(Phase::Stop)
+        PHASES.get(usize::from(self.phase.load(Acquire))).copied().unwrap_or(Phase::Stop)
     }
 
     /// Moves on; never back.
     pub fn set_phase(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.phase.fetch_max(phase as u8, AcqRel);
     }
 
     /// A job can't go on: the others should stop as well.
     pub fn fail(&self) {
-        self.failed.store(true, Ordering::Release);
+        self.failed.store(true, Release);
     }
 
     #[inline]
     pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+        self.failed.load(Acquire)
     }
 
     pub(crate) fn job(&self, job: u32) -> &JobProgress {
@@ -88,10 +89,8 @@ impl Control {
 
     /// Sums over the jobs, for the controller and its progress bar.
     pub fn progress(&self) -> Progress {
-        let all =
-            |flag: fn(&JobProgress) -> &AtomicBool| self.jobs.iter().all(|j| flag(j).load(Ordering::Acquire));
-        let sum =
-            |n: fn(&JobProgress) -> &AtomicU64| self.jobs.iter().map(|j| n(j).load(Ordering::Relaxed)).sum();
+        let all = |of: fn(&JobProgress) -> &AtomicBool| self.jobs.iter().all(|j| of(j).load(Acquire));
+        let sum = |of: fn(&JobProgress) -> &AtomicU64| self.jobs.iter().map(|j| of(j).load(Relaxed)).sum();
         Progress {
             ready: all(|j| &j.ready),
             prefilled: all(|j| &j.prefilled),
@@ -325,11 +324,11 @@ mod tests {
     #[test]
     fn progress_is_ready_when_all_are() {
         let control = Control::new(2);
-        control.job(0).ready.store(true, Ordering::Release);
-        control.job(0).ops.store(3, Ordering::Relaxed);
+        control.job(0).ready.store(true, Release);
+        control.job(0).ops.store(3, Relaxed);
         assert!(!control.progress().ready);
-        control.job(1).ready.store(true, Ordering::Release);
-        control.job(1).ops.store(4, Ordering::Relaxed);
+        control.job(1).ready.store(true, Release);
+        control.job(1).ops.store(4, Relaxed);
         assert_eq!((control.progress().ready, control.progress().ops), (true, 7));
     }
 }

@@ -179,11 +179,11 @@ impl OsdWindow {
     /// CPU time of RocksDB's own threads, told by the names that it gives them: those that write out what is in memory only
     /// (`rocksdb:high`), and those that merge tables (`rocksdb:low`, `rocksdb:bottom`).
     pub fn rocksdb_ns(&self) -> (u64, u64) {
-        let sum = |is_high: bool| {
-            let pool =
-                |t: &&ThreadWindow| t.name.strip_prefix("rocksdb:").map(|pool| pool.starts_with("high"));
-            self.process.threads.iter().filter(|t| pool(t) == Some(is_high)).map(|t| t.cpu_ns).sum()
-        };
+        let threads = self.process.threads.iter();
+        let own =
+            threads.filter_map(|t| Some((t.name.strip_prefix("rocksdb:")?.starts_with("high"), t.cpu_ns)));
+        let sum =
+            |wanted: bool| own.clone().filter(|(is_high, _)| *is_high == wanted).map(|(_, ns)| ns).sum();
         (sum(true), sum(false))
     }
 

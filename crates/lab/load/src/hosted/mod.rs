@@ -112,7 +112,7 @@ impl HostedFigures {
 
     /// `jobs[]` in fio's shape. `spec` is the load that was asked for.
     pub fn jobs(&self, spec: &LoadSpec) -> Value {
-        let own = || crate::fio::jobs(spec, &self.result, self.seconds);
+        let own = || fio::jobs(spec, &self.result, self.seconds);
         let mut jobs = self.jobs.clone().unwrap_or_else(own);
         let Some(latency) = self.latency else { return jobs };
         for (name, stats) in [("read", &self.result.read), ("write", &self.result.write)] {

@@ -59,14 +59,12 @@ pub fn parse(text: &str) -> Result<HostedFigures, String> {
         line.strip_prefix(':')?.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0)
     };
     let seconds = find("Total time run").ok_or("rados bench printed no summary")?;
-    let (reads, writes) = (find("Total reads made"), find("Total writes made"));
-    let bytes_of =
-        |ops: f64, name: &str| DirStats::counted(ops as u64, ops as u64 * find(name).unwrap_or(0.0) as u64);
-    let result = JobResult {
-        read: reads.map(|ops| bytes_of(ops, "Read size")).unwrap_or_default(),
-        write: writes.map(|ops| bytes_of(ops, "Write size")).unwrap_or_default(),
-        ..JobResult::default()
+    let stats = |ops: &str, size: &str| {
+        let [ops, size] = [ops, size].map(|name| find(name).unwrap_or(0.0) as u64);
+        DirStats::counted(ops, ops * size)
     };
+    let (read, write) = (stats("Total reads made", "Read size"), stats("Total writes made", "Write size"));
+    let result = JobResult { read, write, ..JobResult::default() };
     let nanos = |name: &str| find(name).unwrap_or(0.0) * 1e9;
     let latency = Latency {
         min_ns: nanos("Min latency(s)"),

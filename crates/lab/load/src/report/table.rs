@@ -60,12 +60,9 @@ fn osd_line(osd: &OsdReport) -> String {
 }
 
 fn profile_line(profile: &Profile) -> String {
-    let hot = profile.hottest.iter().take(HOTTEST).map(|f| format!("{} {:.0} %", f.name, f.percent));
-    let hot = hot.collect::<Vec<_>>().join(", ");
+    let (mode, stacks, hot) = (profile.mode, profile.stacks, profile.hot(HOTTEST));
     match (&profile.svg, &profile.missing) {
-        (Some(svg), _) => {
-            format!("flames    {svg}: {} of {} stacks; most: {hot}", profile.mode, profile.stacks)
-        }
+        (Some(svg), _) => format!("flames    {svg}: {mode} of {stacks} stacks; most: {hot}"),
         (None, why) => format!("flames    no flamegraph: {}", why.as_deref().unwrap_or("it was not made")),
     }
 }

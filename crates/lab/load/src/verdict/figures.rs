@@ -70,18 +70,15 @@ impl Facts {
         let mut facts = Facts { more_load: evidence.more_load.clone(), ..Facts::default() };
         let more = evidence.more_load.as_ref().map(|more| (more.gain_percent(), more.own_cpus));
         let (device, messenger) = (evidence.percent_of_device, evidence.percent_of_messenger);
-        for (figure, is) in [
-            (Figure::Shared, evidence.shared),
-            (Figure::RateAsked, evidence.rate_met.is_some()),
-            (Figure::RateMet, evidence.rate_met == Some(true)),
-            (Figure::Refuted, more.is_some_and(|(gain, own_cpus)| gain < GAIN_PERCENT && own_cpus)),
-            (Figure::Helped, more.is_some_and(|(gain, _)| gain >= GAIN_PERCENT)),
-            (Figure::Confirmed, more.is_some()),
-            (Figure::DriveUnmeasured, evidence.on_drive && device.is_none()),
-        ] {
-            facts.set(figure, f64::from(u8::from(is)), String::new());
-        }
+        let is = |is: bool| Some(f64::from(u8::from(is)));
         for (figure, value) in [
+            (Figure::Shared, is(evidence.shared)),
+            (Figure::RateAsked, is(evidence.rate_met.is_some())),
+            (Figure::RateMet, is(evidence.rate_met == Some(true))),
+            (Figure::Refuted, is(more.is_some_and(|(gain, own_cpus)| gain < GAIN_PERCENT && own_cpus))),
+            (Figure::Helped, is(more.is_some_and(|(gain, _)| gain >= GAIN_PERCENT))),
+            (Figure::Confirmed, is(more.is_some())),
+            (Figure::DriveUnmeasured, is(evidence.on_drive && device.is_none())),
             (Figure::Seconds, Some(window.wall_ns as f64 / 1e9)),
             (Figure::ClientThread, evidence.client_busy.map(|part| part * 100.0)),
             (Figure::OfDevice, device),
@@ -138,9 +135,8 @@ impl Facts {
         }
         let reactors: usize = window.osds.iter().map(|osd| osd.reactors.len()).sum();
         let depth = evidence.depth / reactors.max(1) as f64;
-        let raw = [(evidence.percent_of_device, "device"), (evidence.percent_of_messenger, "messenger")];
-        let raw =
-            raw.into_iter().filter_map(|(part, what)| Some(format!("{:.0} % of the raw {what}", part?)));
+        let raw = [("device", evidence.percent_of_device), ("messenger", evidence.percent_of_messenger)];
+        let raw = raw.iter().filter_map(|(what, part)| Some(format!("{:.0} % of the raw {what}", (*part)?)));
         let raw = raw.collect::<Vec<_>>().join(" and ");
         let gave = if raw.is_empty() { raw } else { format!(", which gave {raw}") };
         self.set(Figure::Depth, depth, format!("{depth:.1} operations in flight for each reactor{gave}"));

@@ -227,5 +227,5 @@ pub fn page() -> String {
         let cells = if cells.is_empty() { "nothing of the above holds" } else { &cells };
         text += &format!("| {at} | {} | {cells} | {} |\n", row.limiter, row.next);
     }
-    text + super::curves::PAGE
+    text + super::CURVES_PAGE
 }

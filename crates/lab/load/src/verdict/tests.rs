@@ -1,7 +1,7 @@
 use super::figures::{Facts, Figure};
 use super::table::Cell::{self, AtLeast, Below, No, Yes};
 use super::table::ROWS;
-use super::{Evidence, Limiter, MoreLoad, page};
+use super::{Evidence, LevelCurve, Limiter, MoreLoad, curves, level, page};
 use crate::window::{
     DeviceWindow, MachineWindow, OsdWindow, ProcessWindow, ReactorWindow, ThreadWindow, Window,
 };
@@ -315,4 +315,61 @@ fn osds_without_clocks_are_judged_by_their_cpus() {
     assert_eq!(of(1_700_000_000, 2.0, 1.0).0, Limiter::Qd);
     assert_eq!(of(1_700_000_000, 2.0, 64.0).0, Limiter::Unknown);
     assert_eq!(of(1_900_000_000, 0.0, 64.0).0, Limiter::Unknown, "nothing is known of their CPUs");
+}
+
+/// Random reads of study 2: IOPS of the level, CPU of the OSDs (of 4,000 %) and of the clients (of 800 %).
+fn published(arm: &str, iops: f64) -> LevelCurve {
+    LevelCurve {
+        arm: arm.into(),
+        iops,
+        osd_cpus_used: 8.6,
+        osd_cpus: 40.0,
+        client_cpus_used: 4.9,
+        client_cpus: 8.0,
+    }
+}
+
+#[test]
+fn the_published_curves_measured_the_client() {
+    let found = curves(&[published("memory", 190_000.0), published("disk", 180_000.0)]).unwrap();
+    assert_eq!(found.suspect, Limiter::Client);
+    for part in [
+        "memory levels off at 190000 IOPS",
+        "disk levels off at 180000 IOPS",
+        "8.6 of 40 CPUs",
+        "4.9 of 8",
+        "The OSDs were not the limit",
+        "the client",
+    ] {
+        assert!(found.reason.contains(part), "no {part:?} in: {}", found.reason);
+    }
+    assert!(found.next.contains("client CPUs"));
+}
+
+#[test]
+fn busy_osds_and_levels_of_their_own_are_no_suspicion() {
+    let busy = LevelCurve { osd_cpus_used: 36.0, ..published("disk", 180_000.0) };
+    assert_eq!(curves(&[published("memory", 190_000.0), busy]), None);
+    assert_eq!(curves(&[published("memory", 190_000.0), published("disk", 120_000.0)]), None);
+    assert_eq!(curves(&[published("memory", 190_000.0)]), None, "one arm is no common cause");
+    let unknown = LevelCurve { osd_cpus: 0.0, ..published("disk", 180_000.0) };
+    assert_eq!(curves(&[published("memory", 190_000.0), unknown]), None, "nothing is known of its CPUs");
+    assert_eq!(curves(&[]), None);
+}
+
+#[test]
+fn a_full_client_is_the_suspect_of_one_arm_and_an_idle_one_never() {
+    let full = LevelCurve { client_cpus_used: 7.6, ..published("memory", 190_000.0) };
+    assert_eq!(curves(&[full]).map(|s| s.suspect), Some(Limiter::Client));
+    let idle = |arm| LevelCurve { client_cpus_used: 0.8, ..published(arm, 190_000.0) };
+    assert_eq!(curves(&[idle("memory"), idle("disk")]).map(|s| s.suspect), Some(Limiter::Net));
+}
+
+#[test]
+fn levels_of_curves() {
+    let near = |found: Option<f64>, want: f64| (found.unwrap() / want - 1.0).abs() < 0.01;
+    assert!(near(level(&[20e3, 90e3, 170e3, 182e3, 188e3, 186e3]), 181.5e3));
+    assert_eq!(level(&[20e3, 40e3, 80e3, 160e3]), None, "it still rises");
+    assert_eq!(level(&[20e3, 180e3, 190e3, 100e3]), None, "it falls");
+    assert_eq!(level(&[]), None);
 }
