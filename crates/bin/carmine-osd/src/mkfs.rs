@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MkfsOptions, mkfs};
-use carmine_testbed::{Layout, Plan, planned_wal, progress_line, put_db, put_wal};
+use carmine_testbed::{Layout, Plan, make_empty, planned_wal, progress_line};
 use carmine_types::OsdId;
 
 use carmine_osd_daemon::store::{fill, open_kv, places};
@@ -25,10 +25,11 @@ pub(super) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
         (None, None) => {}
     }
     if let Some(dir) = &plan.db_dir {
-        put_db(layout, osd, &dir.join(format!("{}-osd.{}", plan.fsid, osd.0)))?;
+        let db = make_empty(&dir.join(format!("{}-{osd}", plan.fsid)))?;
+        carmine_testbed::link(&db, &layout.db(osd))?;
     }
     if let Some(wal) = planned_wal(&plan.wal_devs, &plan.fsid, osd) {
-        put_wal(layout, osd, &wal)?;
+        carmine_testbed::link(&wal, &layout.wal(osd))?;
     }
     let places = places(layout, plan, osd);
     let Some(kv) = open_kv(layout, plan, osd)? else { return Ok(()) };

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use carmine_bench::{baseline, bench, top};
 use carmine_daemon::signals::cancel_flag;
+use carmine_testbed::BedKind;
 use carmine_testbed::output::{json_text, print};
 use carmine_testbed::spec::DirArgs;
 use clap::{Parser, Subcommand};
@@ -88,11 +89,11 @@ pub(crate) enum Command {
 /// Runs a command; the exit code is its own, errors are printed by the caller.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up(args) => up::run(&args),
-        Command::Status(args) => testbed::show(&args),
+        Command::Up(args) => up::run(args),
+        Command::Status(args) => testbed::show(BedKind::Testbed, &args.dir.dir, args.json),
         Command::Restart(args) => testbed::restart(&args),
-        Command::Down(args) => testbed::down(&args),
-        Command::Destroy(args) => testbed::destroy(&args),
+        Command::Down(args) => testbed::down(BedKind::Testbed, &args.dir),
+        Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
         Command::Store(args) => store::run(args),
@@ -104,7 +105,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
         Command::Top(args) => top::run(&args, &*cancel_flag()?),
-        Command::Plan(args) => testbed::plan(&args),
+        Command::Plan(args) => testbed::plan(args),
         Command::Osdmap(args) => osdmap::run(&args),
         Command::Version(args) => version::run(&args),
         Command::Admin(args) => testbed::admin(&args),

@@ -7,7 +7,7 @@ use carmine_study::archive::PointEnd;
 use carmine_study::expand::show_duration;
 use carmine_study::run::Event as SweepEvent;
 use carmine_testbed::output::note;
-use carmine_testbed::{DaemonPrograms, Event, StartOptions};
+use carmine_testbed::{Event, StartOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Runs a start that Ctrl-C cancels and that may take `limit_s`, and shows how far it is.
@@ -18,7 +18,8 @@ pub(crate) fn shown<R>(
     let cancel = signals::cancel_flag()?;
     let mut progress = Progress::new();
     let result = work(&mut StartOptions {
-        programs: DaemonPrograms::beside_own()?,
+        // Beside the one that runs now.
+        programs: std::env::current_exe()?.with_file_name(""),
         cancel: &cancel,
         events: &mut |event| progress.show(event),
         limit: Duration::from_secs(limit_s),
@@ -27,19 +28,11 @@ pub(crate) fn shown<R>(
     result
 }
 
-/// The present content of the line.
-#[derive(PartialEq, Eq)]
-enum Shown {
-    Text,
-    Precondition,
-    /// The store of this OSD.
-    Mkfs(u32),
-}
-
 /// Shows the events of a start.
 struct Progress {
     bar: ProgressBar,
-    shown: Shown,
+    /// The work of which a bar is shown.
+    shown: Option<String>,
 }
 
 /// The style of a progress bar.
@@ -51,40 +44,41 @@ impl Progress {
     fn new() -> Self {
         let bar = ProgressBar::new_spinner().with_style(style("{spinner} {msg}"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, shown: Shown::Text }
+        Self { bar, shown: None }
     }
 
     /// Shows one event.
     fn show(&mut self, event: Event) {
         match event {
-            Event::Mkfs { osd, done_bytes, total_bytes } => {
-                if std::mem::replace(&mut self.shown, Shown::Mkfs(osd.0)) != Shown::Mkfs(osd.0) {
-                    self.bar.reset();
-                    self.bar.set_style(style("{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}"));
-                    self.bar.set_message(format!("writing the block file of {osd}"));
-                }
-                self.bar.set_length(total_bytes);
-                self.bar.set_position(done_bytes);
-            }
-            Event::Precondition { what, done, total } => {
-                if std::mem::replace(&mut self.shown, Shown::Precondition) != Shown::Precondition {
-                    self.bar.set_style(style("{msg} [{bar:30}] {percent} % {elapsed}"));
-                }
-                self.bar.set_message(what);
+            Event::Progress { what, done, total, is_bytes } => {
+                let steps = if is_bytes {
+                    "{bytes}/{total_bytes} {bytes_per_sec} {eta}"
+                } else {
+                    "{percent} % {elapsed}"
+                };
+                self.show_as(Some(what), &format!("{{msg}} [{{bar:30}}] {steps}"));
                 self.bar.set_length(total);
                 self.bar.set_position(done);
             }
             Event::Confined(how) => self.bar.suspend(|| note(&format!("confined: {how}"))),
-            Event::Started(daemon) => self.spin(&format!("started {daemon}")),
-            Event::Waiting(what) => self.spin(&format!("waiting for {what}")),
+            Event::Started(daemon) => self.spin(format!("started {daemon}")),
+            Event::Waiting(what) => self.spin(format!("waiting for {what}")),
         }
     }
 
-    fn spin(&mut self, text: &str) {
-        if std::mem::replace(&mut self.shown, Shown::Text) != Shown::Text {
-            self.bar.set_style(style("{spinner} {msg}"));
+    fn spin(&mut self, text: String) {
+        self.show_as(None, "{spinner} {msg}");
+        self.bar.set_message(text);
+    }
+
+    /// Changes the style, if this is other work.
+    fn show_as(&mut self, work: Option<String>, template: &str) {
+        if self.shown != work {
+            self.bar.reset();
+            self.bar.set_style(style(template));
+            self.bar.set_message(work.clone().unwrap_or_default());
+            self.shown = work;
         }
-        self.bar.set_message(text.to_string());
     }
 }
 

@@ -1,20 +1,28 @@
-//! Starting daemons so that none is left behind when something goes wrong.
+//! Starting daemons so that none is left behind when something goes wrong, and the command around each OSD (`--osd-wrap`), such as
+//! perf, numactl or valgrind.
+//!
+//! A wrapper may turn into the OSD (`exec`, as numactl does) or start it as a child (as perf does). So the OSD's
+//! process is not guessed from the wrapper's: the OSD writes its own record down. What else the wrapper has started is
+//! known by a variable of its environment, [`MARK`], and is ended when the OSD is.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use carmine_types::OsdId;
+use rustix::process::{Pid, Signal, getpgid};
 
-use crate::error::{Result, failed};
-use crate::files;
-use crate::layout::{Daemon, DaemonPrograms, Layout};
+use crate::error::{Result, fail_if, failed, usage};
+use crate::files::{self, read_json, write_json};
+use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::{self, ProcessId};
+use crate::spec::NONE;
 use crate::testbed::{Event, StartOptions};
-use crate::wrap::{self, Wrapper};
 
 /// Lines of a dead daemon's log that an error quotes.
 const TAIL_LINES: usize = 20;
@@ -26,12 +34,17 @@ const FAILED_LIMIT: Duration = Duration::from_secs(3);
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// Time for a wrapper to end by itself after its OSD: `perf record` writes its file then.
 const WRAPPER_LIMIT: Duration = Duration::from_secs(20);
+/// Variable that everything a wrapper starts has: `CLUSTER/FOLDER/osd.N`.
+const MARK: &str = "CARMINE_WRAPPED_OSD";
+/// Stands for the OSD's number in a wrapper's words and in values of the environment.
+const OSD_WORD: &str = "{osd}";
+/// Time for what a wrapper has left to end after SIGTERM.
+const LEFT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Daemons started by this command. Dropped before [`Daemons::keep`], it ends them all.
 pub(crate) struct Daemons {
     layout: Layout,
     running: Vec<Started>,
-    kept: bool,
 }
 
 /// A daemon, and the process that was started for it: its own, or its wrapper's.
@@ -54,34 +67,31 @@ pub(crate) fn arguments(layout: &Layout, daemon: Daemon) -> Vec<OsString> {
 impl Daemons {
     /// None yet; `layout` is the folder that records them.
     pub(crate) fn new(layout: &Layout) -> Self {
-        Self { layout: layout.clone(), running: Vec::new(), kept: false }
+        Self { layout: layout.clone(), running: Vec::new() }
     }
 
     /// Starts one daemon by the plan and records its identity in the folder.
-    pub(crate) fn start(&mut self, plan: &Plan, programs: &DaemonPrograms, daemon: Daemon) -> Result<()> {
+    pub(crate) fn start(&mut self, plan: &Plan, programs: &Path, daemon: Daemon) -> Result<()> {
         // A record of an earlier life would be taken for the new one's.
         files::remove_file(&self.layout.pid_file(daemon))?;
-        let (log, own) = (self.layout.log(daemon), programs.of(daemon)?);
         let (osd, wrapped) = match daemon {
             Daemon::Mon => (None, Vec::new()),
-            Daemon::Osd(osd) => (Some(osd), wrap::words_for(&plan.osd_wrap, osd)),
+            Daemon::Osd(osd) => (Some(osd), words_for(&plan.osd_wrap, osd)),
         };
-        let line: Vec<OsString> =
-            wrapped.iter().cloned().chain([own.into()]).chain(arguments(&self.layout, daemon)).collect();
-        let mut command = process::logged(&line[0], &log)?;
+        let own = daemon.program_in(programs)?.into_os_string();
+        let line = [wrapped.clone(), vec![own], arguments(&self.layout, daemon)].concat();
+        let mut command = process::logged(&line[0], &self.layout.log(daemon))?;
         command.args(&line[1..]);
-        command.envs(osd.map(|osd| wrap::env_for(&plan.osd_env, osd)).unwrap_or_default());
+        command.envs(osd.map(|osd| env_for(&plan.osd_env, osd)).unwrap_or_default());
         let Some(osd) = osd.filter(|_| !wrapped.is_empty()) else {
             return self.adopt(daemon, process::spawn(&mut command)?);
         };
         // In a wrapper the OSD writes its own record, whichever process it is. The wrapper does not leave the terminal's session:
         // a group of its own keeps Ctrl-C from it.
-        let mut wrapper = Wrapper::new(&plan.fsid, osd);
-        wrapper.store(&self.layout)?;
-        let child = process::spawn(command.envs([wrapper.mark()]).process_group(0))?;
-        wrapper.process = ProcessId::of(child.id() as i32);
+        let mark = mark(&plan.fsid, &self.layout, osd);
+        let child = process::spawn(command.envs([mark]).process_group(0))?;
         self.running.push(Started { daemon, child, id: None });
-        wrapper.store(&self.layout)
+        Ok(())
     }
 
     /// Takes over a process that was just started and records its identity in the folder.
@@ -95,7 +105,7 @@ impl Daemons {
         };
         // Listed before the record is written: if that fails, the process is still ended.
         self.running.push(Started { daemon, child, id: Some(id.clone()) });
-        id.store(&self.layout.pid_file(daemon))
+        write_json(&self.layout.pid_file(daemon), &id)
     }
 
     /// An error for a daemon that has ended or does not get ready, with the end of its log.
@@ -107,45 +117,49 @@ impl Daemons {
         }
     }
 
-    /// An error that quotes the log if one of them has ended.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    /// Looks whether the start may wait for what is `missing` any more; false if that is nothing.
+    ///
+    /// # Errors
+    /// One of them has ended, it is `end` (the text quotes the log of `daemon`), or the start is cancelled.
+    pub(crate) fn waits(
+        &mut self,
+        missing: Option<String>,
+        daemon: Daemon,
+        end: Instant,
+        start: &mut StartOptions<'_>,
+    ) -> Result<bool> {
+        let Some(what) = missing else { return Ok(false) };
         for at in 0..self.running.len() {
             if let Some(how) = self.running[at].ended(&self.layout)? {
                 return Err(self.death(self.running[at].daemon, &how));
             }
         }
-        Ok(())
+        fail_if!(start.cancel.load(Ordering::Relaxed), "interrupted");
+        if Instant::now() > end {
+            return Err(self.death(daemon, &format!("is not ready in time: still waiting for {what}")));
+        }
+        (start.events)(Event::Waiting(what));
+        Ok(true)
     }
 
-    /// Waits until `missing` names nothing any more, looking after each `pause`.
-    ///
-    /// # Errors
-    /// One of them ends, it is `end`, or the start is cancelled.
+    /// Waits until `missing` names nothing any more, looking after each `pause`. It fails as [`Daemons::waits`] does.
     pub(crate) fn wait(
         &mut self,
+        mut missing: impl FnMut() -> Option<String>,
         daemon: Daemon,
-        start: &mut StartOptions<'_>,
         end: Instant,
         pause: Duration,
-        mut missing: impl FnMut() -> Option<String>,
+        start: &mut StartOptions<'_>,
     ) -> Result<()> {
-        while let Some(what) = missing() {
-            self.check()?;
-            if start.cancel.load(Ordering::Relaxed) {
-                return Err(failed!("interrupted"));
-            }
-            if Instant::now() > end {
-                return Err(self.death(daemon, &format!("is not ready in time: still waiting for {what}")));
-            }
-            (start.events)(Event::Waiting(what));
+        while self.waits(missing(), daemon, end, start)? {
             std::thread::sleep(pause);
         }
         Ok(())
     }
 
     /// Lets them run on after this command.
-    pub(crate) fn keep(mut self) {
-        self.kept = true;
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -154,18 +168,18 @@ impl Started {
     fn ended(&mut self, layout: &Layout) -> Result<Option<String>> {
         let mut status = self.child.try_wait().ok().flatten();
         if self.id.is_none() {
-            self.id = ProcessId::load(&layout.pid_file(self.daemon))?;
+            self.id = read_json(&layout.pid_file(self.daemon))?;
         }
         if self.id.as_ref().is_some_and(|id| id.pid == self.child.id() as i32 && !id.alive()) {
             // It ended since the first look; a zombie tells its status at once.
             status = status.or_else(|| self.child.wait().ok());
         }
-        Ok(match (&self.id, status) {
-            (Some(id), None) if !id.alive() => Some("has ended".to_owned()),
-            (Some(id), Some(status)) if !id.alive() => Some(format!("has ended ({status})")),
-            (None, Some(status)) if !Wrapper::of(layout, self.daemon)?.is_some_and(|w| w.works()) => {
-                Some(format!("was not started by its wrapper, which has ended ({status})"))
-            }
+        let is_dead = self.id.as_ref().map(|id| !id.alive());
+        let how = status.map(|status| format!(" ({status})")).unwrap_or_default();
+        let wrapper_left = || status.is_some() && marked(layout, &[self.daemon]).is_empty();
+        Ok(match is_dead {
+            Some(true) => Some(format!("has ended{how}")),
+            None if wrapper_left() => Some(format!("was not started by its wrapper, which has ended{how}")),
             _ => None,
         })
     }
@@ -173,9 +187,6 @@ impl Started {
 
 impl Drop for Daemons {
     fn drop(&mut self) {
-        if self.kept {
-            return;
-        }
         let daemons: Vec<Daemon> = self.running.iter().map(|started| started.daemon).collect();
         let _ = stop(&self.layout, &daemons, false);
         // Also one whose record could not be written.
@@ -189,15 +200,17 @@ impl Drop for Daemons {
     }
 }
 
-/// How a daemon ended when it was asked to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stopped {
-    /// It was not running.
-    NotRunning,
-    /// It stopped cleanly.
-    Clean,
-    /// It had to be killed.
-    Killed,
+carmine_types::words! {
+    /// How a daemon ended when it was asked to.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Stopped: "end of a daemon" {
+        /// It did not run.
+        NotRunning = "was not running",
+        /// It stopped cleanly.
+        Clean = "stopped",
+        /// It had to be killed.
+        Killed = "did not stop in time and was killed",
+    }
 }
 
 /// Stops `daemons` together: asks all, waits, ends those that do not answer, then their wrappers. Their records are removed.
@@ -208,12 +221,12 @@ pub enum Stopped {
 pub(crate) fn stop(layout: &Layout, daemons: &[Daemon], patience: bool) -> Result<Vec<(Daemon, Stopped)>> {
     let (limit, of_wrappers) =
         if patience { (STOP_LIMIT, WRAPPER_LIMIT) } else { (FAILED_LIMIT, Duration::ZERO) };
-    let mut ids = Vec::new();
-    for &daemon in daemons {
-        let id = ProcessId::running(layout, daemon)?;
-        id.as_ref().map_or(Ok(()), ProcessId::terminate)?;
-        ids.push((daemon, id));
-    }
+    let stopping = |daemon: &Daemon| -> Result<_> {
+        let id = ProcessId::running(layout, *daemon)?;
+        id.as_ref().map_or(Ok(()), |id| id.signal(Signal::TERM))?;
+        Ok((*daemon, id))
+    };
+    let ids = daemons.iter().map(stopping).collect::<Result<Vec<_>>>()?;
     let end = Instant::now() + limit;
     let mut report = Vec::new();
     for (daemon, id) in ids {
@@ -221,21 +234,170 @@ pub(crate) fn stop(layout: &Layout, daemons: &[Daemon], patience: bool) -> Resul
             None => Stopped::NotRunning,
             Some(id) if id.wait_gone(end.saturating_duration_since(Instant::now())) => Stopped::Clean,
             Some(id) => {
-                id.kill()?;
-                if !id.wait_gone(KILL_LIMIT) {
-                    let pid = id.pid;
-                    return Err(failed!(
-                        "{daemon} (process {pid}) does not even end by SIGKILL: is its device dead?"
-                    ));
-                }
+                id.signal(Signal::KILL)?;
+                let (hangs, pid) = (!id.wait_gone(KILL_LIMIT), id.pid);
+                fail_if!(hangs, "{daemon} (process {pid}) does not even end by SIGKILL: is its device dead?");
                 Stopped::Killed
             }
         };
-        if let Some(wrapper) = Wrapper::of(layout, daemon)? {
-            wrapper.end(layout, of_wrappers)?;
-        }
         files::remove_file(&layout.pid_file(daemon))?;
         report.push((daemon, how));
     }
+    end_wrappers(layout, daemons, of_wrappers)?;
     Ok(report)
+}
+
+/// The text of `--osd-wrap`, quoted as in a shell; the program becomes an absolute path, so that a later start from another
+/// folder finds the same. `none` stays.
+///
+/// # Errors
+/// Quotes that do not match, no word at all, or a program that does not exist.
+pub(crate) fn found_wrapper(text: &str) -> Result<String> {
+    if text.trim() == NONE {
+        return Ok(NONE.to_owned());
+    }
+    let mut words = shlex::split(text)
+        .ok_or_else(|| usage!("--osd-wrap {text}: a quote is not closed; write it as in a shell"))?;
+    let Some(program) = words.first_mut() else {
+        return Err(usage!("--osd-wrap is empty: name a command, or `none` to take an earlier one away"));
+    };
+    let path = which::which(&*program).map_err(|_| {
+        usage!(
+            "--osd-wrap {program}: there is no such program (in PATH if it is a name alone), or it is not executable; install \
+             it, or check the path"
+        )
+    })?;
+    *program = path.display().to_string();
+    shlex::try_join(words.iter().map(String::as_str)).map_err(|e| usage!("--osd-wrap {text}: {e}"))
+}
+
+/// The words of `--osd-env`, sorted and each name once; the single word `none` gives none.
+///
+/// # Errors
+/// A word without `=`, or without a name before it.
+pub(crate) fn env_words(words: &[String]) -> Result<Vec<String>> {
+    if words == [NONE] {
+        return Ok(Vec::new());
+    }
+    let parse = |word: &String| match word.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok((name.to_owned(), word.clone())),
+        _ => Err(usage!("--osd-env {word}: write NAME=VALUE (`NAME=` for an empty value)")),
+    };
+    let by_name = words.iter().map(parse).collect::<Result<BTreeMap<String, String>>>()?;
+    Ok(by_name.into_values().collect())
+}
+
+/// The wrapper's command line before the OSD's own; none without a wrapper.
+fn words_for(text: &str, osd: OsdId) -> Vec<OsString> {
+    let words = if text == NONE { Vec::new() } else { shlex::split(text).unwrap_or_default() };
+    words.iter().map(|word| fill_in(word, osd).into()).collect()
+}
+
+/// Variables that `--osd-env` adds to the environment of one OSD.
+fn env_for(words: &[String], osd: OsdId) -> Vec<(OsString, OsString)> {
+    let pairs = words.iter().filter_map(|word| word.split_once('='));
+    pairs.map(|(name, value)| (name.into(), fill_in(value, osd).into())).collect()
+}
+
+fn fill_in(word: &str, osd: OsdId) -> String {
+    word.replace(OSD_WORD, &osd.0.to_string())
+}
+
+/// The variable that everything the wrapper of an OSD starts inherits. The folder's path begins with a slash.
+fn mark(fsid: &str, layout: &Layout, osd: OsdId) -> (&'static str, String) {
+    (MARK, format!("{fsid}{}/{osd}", layout.dir().display()))
+}
+
+/// Processes that the wrappers of these OSDs have started, they themselves and the OSDs among them.
+fn marked(layout: &Layout, osds: &[Daemon]) -> Vec<ProcessId> {
+    let ends: Vec<String> = osds.iter().map(|osd| format!("{}/{osd}", layout.dir().display())).collect();
+    let has_mark = |dir: &Path| {
+        // Readable for processes of the same user only; those of others are not ours.
+        let environ = std::fs::read(dir.join("environ")).unwrap_or_default();
+        let environ = String::from_utf8_lossy(&environ);
+        let mark = environ.split('\0').find_map(|entry| entry.strip_prefix(MARK)?.strip_prefix('='));
+        // Behind the cluster's id, which has no slash.
+        let folder = mark.and_then(|mark| mark.get(mark.find('/')?..));
+        folder.is_some_and(|folder| ends.iter().any(|end| end == folder))
+    };
+    let ours = process::all().filter(|(_, dir)| has_mark(dir));
+    ours.filter_map(|(pid, _)| ProcessId::of(pid)).collect()
+}
+
+/// Ends what is left of wrappers after their OSDs have ended. The wrappers themselves get `patience` to end by themselves; what
+/// else they have started does not.
+fn end_wrappers(layout: &Layout, osds: &[Daemon], patience: Duration) -> Result<()> {
+    // A wrapper is started as the leader of a process group.
+    let leads =
+        |id: &&ProcessId| getpgid(Pid::from_raw(id.pid)).is_ok_and(|group| group.as_raw_pid() == id.pid);
+    let end = Instant::now() + patience;
+    let left = |end: Instant| end.saturating_duration_since(Instant::now());
+    marked(layout, osds).iter().filter(leads).for_each(|wrapper| _ = wrapper.wait_gone(left(end)));
+    let rest = marked(layout, osds);
+    rest.iter().try_for_each(|process| process.signal(Signal::TERM))?;
+    let end = Instant::now() + LEFT_LIMIT;
+    let mut stay = rest.iter().filter(|process| !process.wait_gone(left(end)));
+    stay.try_for_each(|process| process.signal(Signal::KILL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_split_as_in_a_shell_and_found_wrapper() {
+        let words = shlex::split(&found_wrapper("sh -c 'exec \"$@\"' {osd}").unwrap()).unwrap();
+        assert!(words[0].starts_with('/') && words[0].ends_with("/sh"), "{words:?}");
+        assert_eq!(words[1..], ["-c", "exec \"$@\"", "{osd}"]);
+        let text = found_wrapper("sh -c 'exec \"$@\"' {osd}").unwrap();
+        assert_eq!(words_for(&text, OsdId(7))[1..], ["-c", "exec \"$@\"", "7"]);
+        assert_eq!(found_wrapper(&text).unwrap(), text, "a later start finds the same");
+        assert!(found_wrapper("none").unwrap() == "none" && words_for("none", OsdId(7)).is_empty());
+        for (text, part) in [
+            ("", "is empty"),
+            ("sh -c 'x", "quote"),
+            ("no-such-program-here", "PATH"),
+            ("/etc/passwd", "not executable"),
+            ("./no/such", "./no/such"),
+        ] {
+            let error = found_wrapper(text).unwrap_err();
+            assert!(error.is_usage() && error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn variables_need_a_name() {
+        let words = |list: &[&str]| list.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        let env = env_words(&words(&["C=", "A=0", "B=x=y", "A={osd}"])).unwrap();
+        assert_eq!(env, ["A={osd}", "B=x=y", "C="]);
+        assert_eq!(
+            env_for(&env, OsdId(3))[..2],
+            [("A", "3"), ("B", "x=y")].map(|(k, v)| (k.into(), v.into()))
+        );
+        assert!(env_words(&words(&["none"])).unwrap().is_empty());
+        for bad in ["A", "=1", ""] {
+            let error = env_words(&words(&[bad])).unwrap_err();
+            assert!(error.is_usage() && error.to_string().contains("NAME=VALUE"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_wrapper_started_is_found_and_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path()).unwrap();
+        let fsid = format!("test-{}", std::process::id());
+        let (osds, others) = ([Daemon::Osd(OsdId(3))], [Daemon::Osd(OsdId(13)), Daemon::Mon]);
+        let mark = mark(&fsid, &layout, OsdId(3));
+        let mut child = std::process::Command::new("sleep").arg("60").envs([mark]).spawn().unwrap();
+        // The variable is there from the exec on.
+        let limit = Instant::now() + Duration::from_secs(5);
+        while marked(&layout, &osds).is_empty() && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(marked(&layout, &osds), [ProcessId::of(child.id() as i32).unwrap()]);
+        assert_eq!(marked(&layout, &others), []);
+        end_wrappers(&layout, &osds, Duration::ZERO).unwrap();
+        assert_eq!(marked(&layout, &osds), []);
+        child.wait().unwrap();
+    }
 }

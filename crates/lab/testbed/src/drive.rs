@@ -33,12 +33,12 @@ fn part_in(sys: &Path, path: &Path) -> StorePart {
 
 /// The device's own queue says how it must be treated; what the file behind a loop device lies on says only which drive.
 fn drive_in(sys: &Path, path: &Path) -> DriveFacts {
-    let Some(Found { mut facts, mut backing_file }) = look(sys, path) else { return DriveFacts::default() };
+    let Some((mut facts, mut backing_file)) = look(sys, path) else { return DriveFacts::default() };
     for _ in 0..LOOPS_MAX {
-        let Some(below) = backing_file.and_then(|file| look(sys, &file)) else { break };
-        let DriveFacts { drives, model, serial, .. } = below.facts;
+        let Some((below, file)) = backing_file.and_then(|file| look(sys, &file)) else { break };
+        let DriveFacts { drives, model, serial, .. } = below;
         facts = DriveFacts { drives, model, serial, ..facts };
-        backing_file = below.backing_file;
+        backing_file = file;
     }
     facts
 }
@@ -50,13 +50,8 @@ fn look(sys: &Path, path: &Path) -> Option<Found> {
     look_at(sys, major(device), minor(device))
 }
 
-/// A device as `/sys` describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Found {
-    facts: DriveFacts,
-    /// The file behind a loop device.
-    backing_file: Option<PathBuf>,
-}
+/// A device as `/sys` describes it, and the file behind a loop device.
+type Found = (DriveFacts, Option<PathBuf>);
 
 /// The device with this number. The queue of a partition is its drive's; that of a volume says what holds for all of it.
 fn look_at(sys: &Path, major: u32, minor: u32) -> Option<Found> {
@@ -79,11 +74,7 @@ fn look_at(sys: &Path, major: u32, minor: u32) -> Option<Found> {
         rotational: number("rotational").map(|rotational| rotational != 0),
         logical_block_bytes: number("logical_block_size"),
         physical_block_bytes: number("physical_block_size"),
-        write_cache: match queue("write_cache").as_deref() {
-            Some("write through") => WriteCache::Through,
-            Some("write back") => WriteCache::Back,
-            _ => WriteCache::Unknown,
-        },
+        write_cache: queue("write_cache").and_then(|cache| cache.parse().ok()).unwrap_or_default(),
         fua: number("fua").map(|fua| fua != 0),
         // A granularity counts only where there are discards at all.
         discard_granularity_bytes: match number("discard_max_bytes") {
@@ -91,8 +82,7 @@ fn look_at(sys: &Path, major: u32, minor: u32) -> Option<Found> {
             _ => number("discard_granularity"),
         },
     };
-    let backing_file = text(&whole.join("loop/backing_file")).map(PathBuf::from);
-    Some(Found { facts, backing_file })
+    Some((facts, text(&whole.join("loop/backing_file")).map(PathBuf::from)))
 }
 
 /// A text without the white space around it; `None` if there is none.

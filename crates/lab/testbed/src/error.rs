@@ -40,10 +40,10 @@ macro_rules! failed {
 }
 /// Returns with a usage error if the condition holds.
 macro_rules! refuse {
-    ($broken:expr, $($why:tt)*) => {
-        if $broken {
-            return Err($crate::error::usage!($($why)*));
-        }
-    };
+    ($broken:expr, $($why:tt)*) => { if $broken { return Err($crate::error::usage!($($why)*)); } };
 }
-pub(crate) use {failed, refuse, usage};
+/// Returns with the other error if the condition holds.
+macro_rules! fail_if {
+    ($broken:expr, $($why:tt)*) => { if $broken { return Err($crate::error::failed!($($why)*)); } };
+}
+pub(crate) use {fail_if, failed, refuse, usage};

@@ -1,7 +1,7 @@
 //! Small files that are whole or absent: written beside and renamed.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fs_err::{self as fs, File};
 use serde::Serialize;
@@ -13,9 +13,7 @@ use crate::output::json_text;
 /// Writes `bytes` to `path` so that a reader (also after a crash) sees the old file or the new one.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     // Its own name: parent and child may write different files of one folder at the same time.
-    let mut temp = path.as_os_str().to_owned();
-    temp.push(format!(".{}.new", std::process::id()));
-    let temp = PathBuf::from(temp);
+    let temp = path.with_added_extension(format!("{}.new", std::process::id()));
     let write = || {
         let mut file = File::create(&temp)?;
         file.write_all(bytes)?;
@@ -61,11 +59,6 @@ fn gone(removed: io::Result<()>) -> Result<()> {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e.into()),
         _ => Ok(()),
     }
-}
-
-/// The last `lines` lines of a log, at most 64 KiB of it.
-pub fn tail(path: &Path, lines: usize) -> String {
-    last_lines(&end_of(path, 0, 64 << 10), lines)
 }
 
 /// The last words of a daemon, in `lines` lines at most. Ceph's daemons write thousands of recent events behind the reason for
@@ -117,9 +110,9 @@ mod tests {
     fn tail_of_a_log() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        assert_eq!(tail(&path, 3), "");
+        assert_eq!(end_of(&path, 0, 3), "");
         fs::write(&path, "a\nb\nc\nd\n").unwrap();
-        assert_eq!(tail(&path, 2), "c\nd");
+        assert_eq!(last_words(&path, 2), "c\nd");
         assert_eq!((end_of(&path, 4, 100).as_str(), end_of(&path, 4, 2).as_str()), ("c\nd\n", "d\n"));
     }
 

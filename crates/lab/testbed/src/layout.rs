@@ -11,7 +11,6 @@
 //!                   to the log if that has a device or file of its own)
 //! device.N          block file that several OSDs share (`--osds-per-device`)
 //! run/NAME.json     process id and start time of `mon`, `osd.0`, …
-//! run/osd.N.wrap.json   the same of the command around an OSD (`--osd-wrap`)
 //! run/confine.json      the control groups of the OSDs (`--confine`)
 //! run/mon.addr      address the monitor listens on, written by itself once it listens
 //! run/osd.N.http    address of the metrics of OSD N, written by itself once it serves them
@@ -22,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_types::OsdId;
 
-use crate::error::{Result, failed, refuse};
+use crate::error::{Result, fail_if, refuse};
 
 /// A process of a testbed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -41,6 +40,21 @@ impl Daemon {
             Self::Osd(_) => "carmine-osd",
         }
     }
+
+    /// Its program in the folder of all of them.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub(crate) fn program_in(self, folder: &Path) -> Result<PathBuf> {
+        let path = folder.join(self.program());
+        fail_if!(
+            !path.is_file(),
+            "{} is missing: the daemons lie in the same folder as carmine; `scripts/quickstart --build` builds all three \
+             (or: cargo build --release -p carmine-cli -p carmine-osd-daemon -p carmine-mon-daemon)",
+            path.display()
+        );
+        Ok(path)
+    }
 }
 
 impl std::fmt::Display for Daemon {
@@ -49,44 +63,6 @@ impl std::fmt::Display for Daemon {
             Self::Mon => f.write_str("mon"),
             Self::Osd(id) => write!(f, "osd.{}", id.0),
         }
-    }
-}
-
-/// Where the daemons' programs are: `carmine-mon` and `carmine-osd` in one folder.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DaemonPrograms {
-    folder: PathBuf,
-}
-
-impl DaemonPrograms {
-    /// The programs in `folder`.
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf() }
-    }
-
-    /// The programs in the folder of the one that runs now.
-    ///
-    /// # Errors
-    /// The kernel does not tell where that is.
-    pub fn beside_own() -> Result<Self> {
-        let own = std::env::current_exe()?;
-        Ok(Self::new(own.parent().unwrap_or(Path::new("/"))))
-    }
-
-    /// The program of a daemon.
-    ///
-    /// # Errors
-    /// It is missing.
-    pub(crate) fn of(&self, daemon: Daemon) -> Result<PathBuf> {
-        let path = self.folder.join(daemon.program());
-        if path.is_file() {
-            return Ok(path);
-        }
-        Err(failed!(
-            "{} is missing: the daemons lie in the same folder as carmine; `scripts/quickstart --build` builds all three \
-             (or: cargo build --release -p carmine-cli -p carmine-osd-daemon -p carmine-mon-daemon)",
-            path.display()
-        ))
     }
 }
 
@@ -147,6 +123,8 @@ paths! {
     lock() "lock"
     /// The monitor's state folder.
     mon_dir() "mon"
+    /// A peer's map of monitors.
+    monmap() "monmap"
     /// An OSD's store folder.
     osd_dir(id) "osd.{id}"
     /// The block file of an OSD, or the link to its device.
@@ -159,8 +137,6 @@ paths! {
     wal_new(id) "osd.{id}/block.wal.new"
     /// Folder of the process records.
     run_dir() "run"
-    /// Process record of the command around an OSD.
-    wrapper_file(id) "run/osd.{id}.wrap.json"
     /// Record of the OSDs' control groups.
     confine_file() "run/confine.json"
     /// Where the monitor writes its address once it listens.

@@ -10,7 +10,6 @@
     reason = "the controller runs outside the reactors: it deals in files, processes and wall-clock limits"
 )]
 
-mod bounded;
 pub mod confine;
 mod daemons;
 pub mod drive;
@@ -24,28 +23,23 @@ pub mod peer;
 mod places;
 mod plan;
 pub mod precondition;
-mod probe;
 pub mod process;
 mod settings;
 pub mod slice;
 pub mod spec;
 mod status;
 mod testbed;
-mod wrap;
 
-pub use bounded::{Ended, end_recorded, run_bounded};
 pub use daemons::Stopped;
 pub use error::{Result, TestbedError};
-pub use files::{fresh_uuid, tail, write_json, write_whole};
-pub use folder::{Bed, FolderPlan, Ruin, refuse_used_folder, running};
-pub use layout::{Daemon, DaemonPrograms, Layout};
+pub use files::{fresh_uuid, write_json, write_whole};
+pub use folder::{BedKind, Folder, Testbed, load, refuse_used_folder};
+pub use layout::{Daemon, Layout};
 pub use places::{
-    DbMove, begin_wal_move, db_place, migrate_db, planned_wal, put_db, put_wal, remove_old_wal, settle_wal,
-    wal_places,
+    db_place, link, make_empty, migrate_db, planned_wal, remove_old_wal, settle_wal, wal_places,
 };
-pub use plan::{PLAN_FORMAT, POOL_NAME, Plan, PoolPlan, check_wipe};
-pub use spec::{OrAuto, TestbedSpec, Tuning, TuningWish, Wish};
+pub use plan::{POOL_NAME, Plan, check_wipe};
+pub use process::{Ended, end_recorded, run_bounded};
+pub use spec::{OrAuto, Tuning, TuningWish, Wish};
 pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, status};
-pub use testbed::{
-    Event, StartOptions, Testbed, http_addr, load_plan, mon_addr, progress_line, require_plan,
-};
+pub use testbed::{Event, StartOptions, http_addr, mon_addr, progress_line, require_plan};

@@ -3,8 +3,11 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use carmine_topology::CpuList;
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, failed};
@@ -61,14 +64,10 @@ impl Drop for Neighbour {
     }
 }
 
-/// CPU time of a process, from `/proc/PID/schedstat` of its threads.
+/// CPU time of a process with all its threads.
 fn cpu_seconds(pid: u32) -> Option<f64> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let used_ns = tasks.filter_map(|task| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    Some(used_ns.sum::<u64>() as f64 / 1e9)
+    let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
+    Some(Duration::from(clock.now().ok()?).as_secs_f64())
 }
 
 /// Keeps `cpus` busy until this process is ended, which it also is when the process that started it ends.
@@ -79,15 +78,15 @@ pub fn be_busy(cpus: &CpuList) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|e| failed!("cannot bind this process to its parent: {e}"))?;
     std::thread::scope(|scope| {
-        let start = |cpu| {
-            scope.spawn(move || {
+        let busy = |cpu| {
+            scope.spawn(move || -> Result<()> {
                 restrict_to(&[cpu])?;
                 loop {
                     std::hint::spin_loop();
                 }
             })
         };
-        let threads: Vec<std::thread::ScopedJoinHandle<'_, Result<()>>> = cpus.iter().map(start).collect();
+        let threads: Vec<_> = cpus.iter().map(busy).collect();
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
     })
 }

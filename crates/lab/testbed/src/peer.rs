@@ -4,33 +4,35 @@
 //! files, pool, PGs and CPUs as a Carmine testbed, so that the same client can load both. Folder, lock, process records and
 //! the guard that ends a failed start are the testbed's own.
 
+mod about;
 mod ceph;
 mod conf;
 mod plan;
-mod status;
 
-use std::io::{Seek as _, Write as _};
+use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use carmine_types::{OsdId, counted};
+use carmine_types::OsdId;
 use fs_err::{self as fs, File, os::unix::fs::symlink};
 
 use crate::daemons::Daemons;
 use crate::drive::{WriteCache, part_at};
-use crate::error::{Result, TestbedError, failed};
+use crate::error::{Result, TestbedError, fail_if, failed};
 use crate::files;
-use crate::folder::{self, Bed, FolderPlan};
+use crate::folder::Testbed;
 use crate::layout::{Daemon, Layout};
 use crate::plan::{POOL_NAME, Plan};
 use crate::slice::{BLANK_BYTES, open_alone};
 use crate::testbed::{Event, StartOptions};
 
+pub(crate) use about::look;
+pub use about::{About, about};
+use about::{is_active, mon_leads};
 pub use ceph::{Allocator, Flavour, Programs};
 pub use plan::{PeerPlan, PeerWish};
-pub use status::{About, Contrast, PeerOsd, PeerStatus, about, status};
 
 /// A monitor alone is there within a second or two, also on a busy machine.
 const MON_LIMIT: Duration = Duration::from_secs(60);
@@ -39,108 +41,76 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The pool that is made first, and the only one.
 const POOL_ID: u32 = 1;
-const CHUNK_BYTES: u64 = 4 << 20;
+/// Zeros that are written at once.
+const BUFFER_BYTES: usize = 4 << 20;
 /// Zeros between two syncs: bounds the page cache that mkfs takes.
-const SYNC_BYTES: u64 = 256 << 20;
-/// A peer whose folder this command has locked.
-pub type Peer = Bed<PeerPlan>;
+const SYNC_BYTES: u64 = 128 << 20;
 
-impl FolderPlan for PeerPlan {
-    const FILE: &'static str = "peer.json";
-    const WHAT: &'static str = "peer";
-    const COMMAND: &'static str = "carmine peer";
-
-    fn base(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-/// Reads the plan of a folder; `None` if it holds no peer.
+/// Makes the stores of a new peer; its first start completes it.
 ///
 /// # Errors
-/// The plan cannot be read, is damaged, or is of another version.
-pub fn load_plan(layout: &Layout) -> Result<Option<PeerPlan>> {
-    folder::load(layout)
+/// A store cannot be made.
+pub(crate) fn fill(bed: &mut Testbed, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
+    bed.plan.mon_port = free_port(0)?;
+    bed.make_folders()?;
+    let programs = Programs::find(bed.plan.peer()?.build.as_deref())?;
+    Maker::new(bed, &programs, start.cancel)?.stores(wipe, start.events)
 }
 
-/// Address of the monitor of a plan.
-pub fn monitor(plan: &PeerPlan) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, plan.mon_port).into()
+/// Starts the daemons, makes what a new peer still lacks, and waits until all PGs are active and clean. If that
+/// fails, all are stopped again; a peer that was new is removed.
+///
+/// # Errors
+/// The text says what went wrong, with the end of the log where a daemon is to blame.
+pub(crate) fn start(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+    bed.require_nothing_runs()?;
+    let new = !bed.plan.complete;
+    let started = start_daemons(bed, start);
+    if started.is_err() && new {
+        bed.folder.remove_files()?;
+        // Only an empty folder goes.
+        let _ = fs::remove_dir(bed.layout().dir());
+    }
+    started.map_err(|error| match error {
+        TestbedError::Failed(why) if new => failed!("{why}\n(the new peer was removed again, with its logs)"),
+        other => other,
+    })
 }
 
-impl Peer {
-    /// Makes the stores of a new peer in an empty or absent folder; [`Peer::start`] completes it.
-    ///
-    /// # Errors
-    /// The folder has other things in it, or a store cannot be made; what was made is removed again.
-    pub fn create(
-        layout: Layout,
-        mut plan: PeerPlan,
-        programs: &Programs,
-        wipe: bool,
-        start: &mut StartOptions<'_>,
-    ) -> Result<Self> {
-        plan.plan.mon_port = free_port()?;
-        Bed::make(&layout, plan, |peer| {
-            conf::write(&peer.layout, &peer.plan, programs)?;
-            peer.make_folders()?;
-            let maker = Maker { layout: &peer.layout, plan: &peer.plan, programs, cancel: start.cancel };
-            maker.stores(wipe, start.events)
-        })
+fn start_daemons(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+    fs::create_dir_all(bed.layout().run_dir())?;
+    let port = bed.plan.mon_port;
+    bed.plan.mon_port = free_port(port).or_else(|_| free_port(0))?;
+    let moved = bed.plan.mon_port != port;
+    // A flush waits for the medium if the drive has a volatile write cache.
+    let first = bed.plan.devices.first().map_or(bed.layout().dir(), PathBuf::as_path);
+    let dear_flush = part_at(first).drive.write_cache == WriteCache::Back;
+    let programs = Programs::find(bed.plan.peer()?.build.as_deref())?;
+    if let Some(peer) = &mut bed.plan.peer {
+        peer.dear_flush = dear_flush;
     }
-
-    /// Starts the daemons, makes what a new peer still lacks, and waits until all PGs are active and clean. If that
-    /// fails, all are stopped again; a peer that was new is removed.
-    ///
-    /// # Errors
-    /// The text says what went wrong, with the end of the log where a daemon is to blame.
-    pub fn start(&mut self, programs: &Programs, start: &mut StartOptions<'_>) -> Result<()> {
-        self.require_nothing_runs()?;
-        let new = !self.plan.complete;
-        let started = self.start_daemons(programs, start);
-        if started.is_err() && new {
-            self.remove_files()?;
-            // Only an empty folder goes.
-            let _ = fs::remove_dir(self.layout.dir());
-        }
-        started.map_err(|error| match error {
-            TestbedError::Failed(why) if new => {
-                failed!("{why}\n(the new peer was removed again, with its logs)")
-            }
-            other => other,
-        })
+    let maker = Maker::new(bed, &programs, start.cancel)?;
+    if moved {
+        // The stopped monitor is told its new address.
+        maker.write_monmap()?;
+        maker.monitor(&["-i", "a", "--inject-monmap"])?;
     }
-
-    fn start_daemons(&mut self, programs: &Programs, start: &mut StartOptions<'_>) -> Result<()> {
-        fs::create_dir_all(self.layout.run_dir())?;
-        let moved = !is_free(self.plan.mon_port);
-        if moved {
-            self.plan.plan.mon_port = free_port()?;
-        }
-        // A flush waits for the medium if the drive has a volatile write cache.
-        let first = self.plan.devices.first().map_or(self.layout.dir(), PathBuf::as_path);
-        self.plan.dear_flush = part_at(first).drive.write_cache == WriteCache::Back;
-        conf::write(&self.layout, &self.plan, programs)?;
-        let maker = Maker { layout: &self.layout, plan: &self.plan, programs, cancel: start.cancel };
-        if moved {
-            maker.move_monitor()?;
-        }
-        self.write_plan()?;
-        let mut daemons = Daemons::new(&self.layout);
-        bring_up(&maker, &mut daemons, start)?;
-        self.plan.plan.complete = true;
-        self.write_plan()?;
-        files::write_whole(&self.layout.mon_addr(), monitor(&self.plan).to_string().as_bytes())?;
-        daemons.keep();
-        Ok(())
-    }
+    bed.write_plan()?;
+    let mut daemons = Daemons::new(bed.layout());
+    bring_up(&maker, &mut daemons, start)?;
+    bed.plan.complete = true;
+    bed.write_plan()?;
+    let mon = SocketAddr::from((Ipv4Addr::LOCALHOST, bed.plan.mon_port));
+    files::write_whole(&bed.layout().mon_addr(), mon.to_string().as_bytes())?;
+    daemons.keep();
+    Ok(mon)
 }
 
 /// Starts the daemons and makes what is missing, until all PGs are active and clean.
 fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
     let Maker { layout, plan, programs, .. } = *maker;
     let allocator = Allocator::of(programs);
-    let (end, pgs) = (Instant::now() + start.limit, plan.pool.pg_num as usize);
+    let end = Instant::now() + start.limit;
     let osds = || (0..plan.osds()).map(OsdId);
     let run = |daemon, daemons: &mut Daemons, start: &mut StartOptions<'_>| -> Result<()> {
         daemons.adopt(daemon, programs.launch(layout, plan, &allocator, daemon)?)?;
@@ -148,38 +118,40 @@ fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'
         Ok(())
     };
     run(Daemon::Mon, daemons, start)?;
-    daemons.wait(Daemon::Mon, start, Instant::now() + MON_LIMIT, PAUSE, || {
-        (!status::mon_leads(layout)).then(|| "the monitor".into())
-    })?;
+    let leads = || (!mon_leads(layout)).then(|| "the monitor".into());
+    daemons.wait(leads, Daemon::Mon, Instant::now() + MON_LIMIT, PAUSE, start)?;
     if !plan.complete {
         maker.osds(start.events)?;
     }
     osds().try_for_each(|id| run(Daemon::Osd(id), daemons, start))?;
     for id in osds() {
-        daemons.wait(Daemon::Osd(id), start, end, PAUSE, || {
-            (!status::is_active(layout, id)).then(|| format!("{id} to be up"))
-        })?;
+        let is_up = || (!is_active(layout, id)).then(|| format!("{id} to be up"));
+        daemons.wait(is_up, Daemon::Osd(id), end, PAUSE, start)?;
     }
     if !plan.complete {
         maker.pool()?;
     }
-    let mut left: Vec<u32> = (0..plan.pool.pg_num).collect();
-    daemons.wait(Daemon::Osd(OsdId(0)), start, end, PAUSE, || {
-        left.retain(|pg| !status::is_clean(layout, plan.osds(), *pg));
-        let waits = !left.is_empty();
-        waits.then(|| format!("{} of {} to be active+clean", left.len(), counted(pgs, "PG")))
-    })
+    let missing = || look(layout, plan).map_or_else(|e| Some(e.to_string()), |seen| seen.missing(plan));
+    daemons.wait(missing, Daemon::Osd(OsdId(0)), end, PAUSE, start)
 }
 
 /// A folder's peer while its stores are made.
 struct Maker<'a> {
     layout: &'a Layout,
-    plan: &'a PeerPlan,
+    plan: &'a Plan,
     programs: &'a Programs,
     cancel: &'a AtomicBool,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    /// Writes the configuration that the programs need.
+    fn new(bed: &'a Testbed, programs: &'a Programs, cancel: &'a AtomicBool) -> Result<Self> {
+        let (layout, plan) = (bed.layout(), &bed.plan);
+        let conf = conf::text(layout, plan, plan.peer()?, programs);
+        files::write_whole(&layout.ceph_conf(), conf.as_bytes())?;
+        Ok(Self { layout, plan, programs, cancel })
+    }
+
     /// Block files and the monitor's store; nothing runs yet. A device gets its head cleared with `wipe`, so that BlueStore
     /// takes it for a new one.
     fn stores(&self, wipe: bool, events: &mut dyn FnMut(Event)) -> Result<()> {
@@ -187,7 +159,7 @@ impl Maker<'_> {
             let (path, total_bytes) = (self.layout.block(osd), self.plan.osd_size_bytes);
             let Some(device) = self.plan.devices.get(osd.0 as usize) else {
                 make_file(&path, total_bytes, self.plan.sparse, self.cancel, &mut |done_bytes| {
-                    events(Event::Mkfs { osd, done_bytes, total_bytes });
+                    events(Event::of_store(osd, done_bytes, total_bytes));
                 })?;
                 continue;
             };
@@ -203,10 +175,6 @@ impl Maker<'_> {
         self.monitor(&["--mkfs", "-i", "a", "--monmap"])
     }
 
-    fn monmap(&self) -> PathBuf {
-        self.layout.dir().join("monmap")
-    }
-
     /// Runs a Ceph program on this peer's configuration.
     fn run(&self, program: &Path, words: &[&str], files: &[PathBuf]) -> Result<String> {
         let mut tool = self.programs.tool(program);
@@ -220,27 +188,21 @@ impl Maker<'_> {
     }
 
     fn ceph(&self, words: &[&str]) -> Result<String> {
-        self.run(&self.programs.ceph, &[&["--connect-timeout", "20"], words].concat(), &[])
+        self.run(self.programs.at("ceph"), &[&["--connect-timeout", "20"], words].concat(), &[])
     }
 
     /// Runs the monitor's program on the monitor map.
     fn monitor(&self, words: &[&str]) -> Result<()> {
-        self.run(&self.programs.mon, words, &[self.monmap()]).map(drop)
+        self.run(self.programs.at("ceph-mon"), words, &[self.layout.monmap()]).map(drop)
     }
 
     fn write_monmap(&self) -> Result<()> {
         let addr = format!("[v2:127.0.0.1:{}]", self.plan.mon_port);
-        let mut tool = self.programs.tool(&self.programs.monmaptool);
+        let mut tool = self.programs.tool(self.programs.at("monmaptool"));
         tool.args(["--create", "--clobber", "--fsid", &self.plan.fsid, "--addv", "a", &addr])
             .args(["--set-min-mon-release", "pacific"])
-            .arg(self.monmap());
+            .arg(self.layout.monmap());
         ceph::run(tool, Some(self.cancel)).map(drop)
-    }
-
-    /// Tells the stopped monitor its new address.
-    fn move_monitor(&self) -> Result<()> {
-        self.write_monmap()?;
-        self.monitor(&["-i", "a", "--inject-monmap"])
     }
 
     /// With the monitor running: registers the OSDs and makes their stores.
@@ -252,10 +214,9 @@ impl Maker<'_> {
             events(Event::Waiting(format!("the store of {osd}")));
             let (uuid, id) = (files::fresh_uuid()?, osd.0.to_string());
             let given = self.ceph(&["osd", "new", &uuid])?;
-            if given.trim() != id {
-                return Err(failed!("the monitor called {osd} by the number {}", given.trim()));
-            }
-            self.run(&self.programs.osd, &["-i", &id, "--mkfs", "--osd-uuid", &uuid], &[])?;
+            let given = given.trim();
+            fail_if!(given != id, "the monitor called {osd} by the number {given}");
+            self.run(self.programs.at("ceph-osd"), &["-i", &id, "--mkfs", "--osd-uuid", &uuid], &[])?;
         }
         Ok(())
     }
@@ -268,19 +229,10 @@ impl Maker<'_> {
     }
 }
 
-/// True if nobody listens on this port of loopback.
-fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
-}
-
-/// A port of loopback on which nobody listens now.
-///
-/// # Errors
-/// There is none.
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    let addr = listener.map_err(|e| failed!("cannot find a free port on 127.0.0.1: {e}"))?;
-    Ok(addr.port())
+/// This port of loopback if nobody listens on it now, or for 0 another one.
+fn free_port(port: u16) -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| listener.local_addr());
+    Ok(listener.map_err(|e| failed!("cannot find a free port on 127.0.0.1: {e}"))?.port())
 }
 
 /// Makes a block file and, unless it is to be sparse, writes it full of zeros, so that no write of a test meets an unwritten
@@ -295,21 +247,16 @@ fn make_file(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let mut file = File::create_new(path)?;
+    let file = File::create_new(path)?;
     file.set_len(size_bytes)?;
-    let zeros = vec![0; CHUNK_BYTES as usize];
-    let mut done = 0;
-    while !sparse && done < size_bytes {
-        if cancel.load(Ordering::Relaxed) {
-            return Err(failed!("interrupted"));
-        }
-        let chunk = CHUNK_BYTES.min(size_bytes - done);
-        file.write_all(&zeros[..chunk as usize])?;
-        done += chunk;
-        if done.is_multiple_of(SYNC_BYTES) || done == size_bytes {
-            file.sync_data()?;
-            progress(done);
-        }
+    let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
+    let mut done = if sparse { size_bytes } else { 0 };
+    while done < size_bytes {
+        fail_if!(cancel.load(Ordering::Relaxed), "interrupted");
+        done += io::copy(&mut io::repeat(0).take(SYNC_BYTES.min(size_bytes - done)), &mut file)?;
+        file.flush()?;
+        file.get_ref().sync_data()?;
+        progress(done);
     }
     Ok(())
 }
@@ -317,15 +264,6 @@ fn make_file(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_absent_plan_is_told() {
-        let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::new(dir.path()).unwrap();
-        assert!(load_plan(&layout).unwrap().is_none());
-        let error = folder::require::<PeerPlan>(&layout).unwrap_err();
-        assert!(error.is_usage() && error.to_string().contains("carmine peer up --dir"), "{error}");
-    }
 
     #[test]
     fn a_file_is_written_through_and_never_overwritten() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use carmine_types::OsdId;
 use fs_err::{self as fs, File, os::unix::fs::symlink};
 
-use crate::error::{Result, failed, refuse};
+use crate::error::{Result, fail_if, refuse};
 use crate::files;
 use crate::layout::Layout;
 
@@ -33,15 +33,6 @@ pub fn db_place(layout: &Layout, osd: OsdId) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 
-/// Before the store is made: lets the database of an OSD lie in this folder, which must be empty or not there.
-///
-/// # Errors
-/// If there is something in the folder, or it cannot be made.
-pub fn put_db(layout: &Layout, osd: OsdId, folder: &Path) -> Result<()> {
-    let folder = make_empty(folder)?;
-    link(&folder, &layout.db(osd))
-}
-
 /// Moves the database of an OSD that does not run into `to`, which must be empty or not there: copies, makes the copy durable,
 /// lets the link point there, removes the old folder. After a crash in between the database that the link points to is the
 /// whole one; the other folder is rubbish.
@@ -57,12 +48,10 @@ pub fn migrate_db(layout: &Layout, osd: OsdId, to: &Path) -> Result<DbMove> {
     let (mut files, mut bytes) = (0, 0);
     for entry in fs::read_dir(&from)? {
         let entry = entry?;
-        if !entry.file_type()?.is_file() {
-            let path = entry.path();
-            return Err(failed!("{} is not a file: a database's folder has files only", path.display()));
-        }
+        let (path, is_file) = (entry.path(), entry.file_type()?.is_file());
+        fail_if!(!is_file, "{} is not a file: a database's folder has files only", path.display());
         let target = to.join(entry.file_name());
-        bytes += fs::copy(entry.path(), &target)?;
+        bytes += fs::copy(path, &target)?;
         File::open(&target)?.sync_all()?;
         files += 1;
     }
@@ -75,12 +64,18 @@ pub fn migrate_db(layout: &Layout, osd: OsdId, to: &Path) -> Result<DbMove> {
     Ok(DbMove { from, to, files, bytes })
 }
 
-/// Removes the database of an OSD where it lies outside of the OSD's folder.
-pub(crate) fn remove_db(layout: &Layout, osd: OsdId) -> Result<()> {
-    fs::read_link(layout.db(osd)).map_or(Ok(()), |target| files::remove_dir(&target))
+/// Removes what an OSD has outside of its folder: its database, and its log if that is a file.
+pub(crate) fn remove_parts(layout: &Layout, osd: OsdId) -> Result<()> {
+    let [db, wal] = [layout.db(osd), layout.wal(osd)].map(fs::read_link);
+    db.map_or(Ok(()), |db| files::remove_dir(&db))?;
+    wal.map_or(Ok(()), |wal| remove_old_wal(&wal))
 }
 
-fn make_empty(folder: &Path) -> Result<PathBuf> {
+/// Makes a folder that is empty: one for a database.
+///
+/// # Errors
+/// If there is something in the folder, or it cannot be made.
+pub fn make_empty(folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let is_used = fs::read_dir(folder)?.next().is_some();
     refuse!(is_used, "{} is not empty: name a folder that is, or none", folder.display());
@@ -108,22 +103,6 @@ pub fn planned_wal(wal_devs: &[PathBuf], fsid: &str, osd: OsdId) -> Option<PathB
     }
 }
 
-/// Before the store is made: its log will lie there.
-///
-/// # Errors
-/// If the link cannot be made.
-pub fn put_wal(layout: &Layout, osd: OsdId, to: &Path) -> Result<()> {
-    link(to, &layout.wal(osd))
-}
-
-/// Before the log moves: it may lie there soon.
-///
-/// # Errors
-/// If the link cannot be made.
-pub fn begin_wal_move(layout: &Layout, osd: OsdId, to: &Path) -> Result<()> {
-    link(to, &layout.wal_new(osd))
-}
-
 /// When it is known where the log lies (`None`: beside the data): there is one link, to that place.
 ///
 /// # Errors
@@ -146,14 +125,12 @@ pub fn remove_old_wal(path: &Path) -> Result<()> {
     if fs::metadata(path).is_ok_and(|found| found.is_file()) { files::remove_file(path) } else { Ok(()) }
 }
 
-/// Removes the log of an OSD if it is a file of its own.
-pub(crate) fn remove_wal(layout: &Layout, osd: OsdId) -> Result<()> {
-    fs::read_link(layout.wal(osd)).map_or(Ok(()), |target| remove_old_wal(&target))
-}
-
 /// Lets `link` point to `target`, at one stroke and durably. A folder that stands where the link is to be is put aside and
 /// removed.
-fn link(target: &Path, link: &Path) -> Result<()> {
+///
+/// # Errors
+/// If the link cannot be made.
+pub fn link(target: &Path, link: &Path) -> Result<()> {
     let target = std::path::absolute(target)?;
     let name = link.file_name().unwrap_or_default().to_string_lossy();
     let [fresh, aside] = ["tmp", "old"].map(|ending| link.with_file_name(format!("{name}.{ending}")));
@@ -197,7 +174,7 @@ mod tests {
         let left: Vec<_> =
             fs::read_dir(first.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["db"]);
-        remove_db(&layout, OsdId(0)).unwrap();
+        remove_parts(&layout, OsdId(0)).unwrap();
         assert!(!root.path().join("b").exists());
     }
 
@@ -227,17 +204,17 @@ mod tests {
         let (first, second) = (place("first"), place("second"));
         assert_eq!(wal_places(&layout, osd), [] as [PathBuf; 0]);
         // From beside the data.
-        begin_wal_move(&layout, osd, &first).unwrap();
+        link(&first, &layout.wal_new(osd)).unwrap();
         settle_wal(&layout, osd, Some(&first)).unwrap();
-        begin_wal_move(&layout, osd, &second).unwrap();
+        link(&second, &layout.wal_new(osd)).unwrap();
         assert_eq!(wal_places(&layout, osd), [first.clone(), second.clone()]);
         settle_wal(&layout, osd, Some(&second)).unwrap();
         assert_eq!(wal_places(&layout, osd), std::slice::from_ref(&second));
         // A move that was refused, of a place where something else is.
-        begin_wal_move(&layout, osd, &first).unwrap();
+        link(&first, &layout.wal_new(osd)).unwrap();
         settle_wal(&layout, osd, Some(&second)).unwrap();
         assert_eq!(wal_places(&layout, osd), std::slice::from_ref(&second));
-        remove_wal(&layout, osd).unwrap();
+        remove_parts(&layout, osd).unwrap();
         assert!(first.exists() && !second.exists());
         settle_wal(&layout, osd, None).unwrap();
         assert!(wal_places(&layout, osd).is_empty());

@@ -6,20 +6,23 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
-use carmine_topology::{CpuList, Grid, OsdRow, PlanRequest, Topology};
+use carmine_topology::{Grid, OsdRow, PlanRequest, Topology};
 use carmine_types::{OsdId, StoreKind, counted};
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::confine::{Confine, ConfineCpus, ConfineKind};
+use crate::daemons;
 use crate::error::{Result, failed, refuse, usage};
-use crate::folder::FolderPlan;
+use crate::folder::BedKind;
+use crate::peer::PeerPlan;
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
-use crate::spec::{NONE, TestbedSpec, Wish, mib};
-use crate::wrap;
+use crate::spec::{NONE, TestbedSpec, Wish, mib, not_of_peers};
 
 /// Number of the plan file's format; another one is refused.
-pub const PLAN_FORMAT: u32 = 2;
+pub(crate) const PLAN_FORMAT: u64 = 2;
 /// PGs per OSD that are aimed at (as in Ceph).
 const PGS_PER_OSD: u32 = 100;
 /// Most PGs unless more are asked for.
@@ -64,11 +67,13 @@ impl PoolPlan {
     }
 }
 
-/// Everything about a testbed that was decided before its first start. Its settings are those of its specification.
+/// Everything about a testbed that was decided before its first start. Its settings are those of its specification; of a peer
+/// one "reactor" is one core of an OSD.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Plan {
     /// [`PLAN_FORMAT`].
-    pub format: u32,
+    pub format: u64,
     /// Version of the `carmine` that made it.
     pub made_by: String,
     /// Identity of the cluster, as text.
@@ -91,6 +96,29 @@ pub struct Plan {
     pub grid: Grid,
     /// How the drives were preconditioned before the stores were made.
     pub preconditioned: Vec<Preconditioned>,
+    /// The part that only a peer has.
+    #[serde(flatten)]
+    pub peer: Option<PeerPlan>,
+}
+
+/// A peer's plan is written without the settings that a peer does not have.
+impl Serialize for Plan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        if self.peer.is_none() {
+            return Plan::serialize(self, serializer);
+        }
+        let mut json = Plan::serialize(self, serde_json::value::Serializer).map_err(S::Error::custom)?;
+        if let Value::Object(map) = &mut json {
+            not_of_peers().for_each(|name| _ = map.remove(name));
+        }
+        json.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Plan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Plan::deserialize(deserializer)
+    }
 }
 
 impl Deref for Plan {
@@ -167,7 +195,7 @@ impl Plan {
         let has_db = spec.store == StoreKind::Blue;
         refuse!(spec.db_dir.is_some() && !has_db, "--db-dir: the store {} has no database", spec.store);
         spec.wal_devs = wal_devs(&spec)?;
-        let slices = slices(&spec)?;
+        let slices = slice::deal(&spec, OSD_SIZE_MIN_BYTES)?;
         let (cpu, grid) = settle(&mut spec, wish, &pool, topology)?;
         Ok(Self {
             format: PLAN_FORMAT,
@@ -181,27 +209,28 @@ impl Plan {
             mon_port: 0,
             grid,
             preconditioned: Vec::new(),
+            peer: None,
         })
     }
 
     /// The plan for the next start of a stopped testbed. Settings that take effect at a start may change; another value of any
     /// other setting is refused, for the data depends on it.
     pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
-        self.revised::<Plan>(wish, topology)
-    }
-
-    /// The same for a testbed or a peer.
-    pub(crate) fn revised<P: FolderPlan>(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
         let mut spec = wished(self.spec.clone(), wish);
         spec.check_ranges()?;
         if let Ok(devs) = wal_devs(&spec) {
             spec.wal_devs = devs;
         }
-        self.spec.refuse_other_data::<P>(&spec)?;
+        self.spec.refuse_other_data(&spec, self.kind())?;
         let (new, old) = (spec.addr.ip(), self.addr.ip());
-        refuse!(new != old, "--addr {new}: this {} was made with {old}; leave it out", P::WHAT);
+        refuse!(new != old, "--addr {new}: this {} was made with {old}; leave it out", self.kind());
         let (cpu, grid) = settle(&mut spec, wish, &self.pool, topology)?;
         Ok(Self { spec, cpu, grid, ..self.clone() })
+    }
+
+    /// What runs by it.
+    pub fn kind(&self) -> BedKind {
+        if self.peer.is_some() { BedKind::Peer } else { BedKind::Testbed }
     }
 
     /// The named block device on which an OSD's data lies; `None`: a file in the folder.
@@ -253,7 +282,7 @@ impl Plan {
             put("slice", &format!("osd.{osd}: {device}, {size} from {from}"));
         }
         self.wal_devs.iter().for_each(|dev| put("log", &dev.display()));
-        if self.confinement() != Confine::None {
+        if self.confinement() != Confine::NONE {
             put("confine", &self.confinement());
         }
         if self.osd_wrap != NONE {
@@ -271,12 +300,7 @@ impl Plan {
     /// The limit of each OSD's CPUs.
     pub fn confinement(&self) -> Confine {
         // It was read when the plan was made.
-        Confine::of(&self.spec, usize::MAX).unwrap_or_default()
-    }
-
-    /// CPUs of clients.
-    pub fn client_cpus(&self) -> CpuList {
-        self.grid.client_cpus()
+        Confine::of(&self.spec, usize::MAX).unwrap_or(Confine::NONE)
     }
 }
 
@@ -290,8 +314,8 @@ fn settle(
     wish.tuning.refuse_without_device(spec.store)?;
     spec.poll.parse::<PollPolicy>().map_err(|e| usage!("--poll {}: {e}", spec.poll))?;
     check_bytes("--osd-memory", spec.osd_memory_bytes, OSD_MEMORY_MIN_BYTES)?;
-    spec.osd_wrap = wrap::found(&spec.osd_wrap)?;
-    spec.osd_env = wrap::env_words(&spec.osd_env)?;
+    spec.osd_wrap = daemons::found_wrapper(&spec.osd_wrap)?;
+    spec.osd_env = daemons::env_words(&spec.osd_env)?;
     let request = PlanRequest {
         osds: spec.osds as usize,
         reactors: spec.reactors.into(),
@@ -309,18 +333,6 @@ fn settle(
     };
     let grid = Grid::plan(topology, &request).map_err(|e| usage!("{e}"))?;
     Ok((request, grid))
-}
-
-/// The OSDs' slices if they share devices.
-fn slices(spec: &TestbedSpec) -> Result<Vec<SlicePlan>> {
-    let per_device = spec.osds_per_device;
-    if per_device == 1 {
-        return Ok(Vec::new());
-    }
-    slice::deal(spec.osds, per_device, |device| match spec.devices.get(device as usize) {
-        Some(path) => slice::share_of(path, per_device, OSD_SIZE_MIN_BYTES),
-        None => Ok(spec.osd_size_bytes),
-    })
 }
 
 /// Fails unless the OSDs, their groups and the named devices fit together. `sized`: a size of block files is asked for.

@@ -2,20 +2,21 @@
 //! for a while. First twice its capacity sequentially, then rounds of random writes until their rates are steady.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::io::{self, Seek as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use carmine_load::{parse_bytes, parse_millis};
 use carmine_types::counted;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+use fs_err::{self as fs, File, OpenOptions};
 use nix::libc;
 use serde::{Deserialize, Serialize};
 
 use crate::Event;
-use crate::error::{Result, TestbedError, failed};
+use crate::error::{Result, fail_if, failed, refuse};
 use crate::slice::open_alone;
 
 /// Bytes of a sequential write, and of a piece of random bytes.
@@ -42,6 +43,11 @@ const RISE_MAX: f64 = 0.10;
 /// How drives are preconditioned: options of `up`.
 #[derive(clap::Args, Clone, PartialEq, Eq, Debug)]
 pub struct PreconditionOptions {
+    /// Write the drives of --devs into their steady state before the stores are made: twice their capacity sequentially,
+    /// then rounds of random writes until five rounds differ by at most 20 % and drift by at most 10 % (SNIA's definition).
+    /// Takes hours; on files and virtual disks it is n/a
+    #[arg(long, help_heading = "Storage")]
+    pub precondition: bool,
     /// Size of the random writes: the one that will be tested
     #[arg(id = "precondition_bs", long = "precondition-bs", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes, help_heading = "Storage")]
     pub bs_bytes: u64,
@@ -117,6 +123,9 @@ pub fn run(
     cancel: &AtomicBool,
     events: &mut dyn FnMut(Event),
 ) -> Result<Vec<Preconditioned>> {
+    let bs_bytes = options.bs_bytes;
+    let is_size = bs_bytes.is_multiple_of(ALIGN_BYTES as u64) && (1..=PIECE_BYTES).contains(&bs_bytes);
+    refuse!(!is_size, "--precondition-bs {bs_bytes}: take a multiple of 4096 up to 1m");
     if devices.is_empty() {
         return Ok(vec![Preconditioned::na(Path::new("files"), options)]);
     }
@@ -146,36 +155,32 @@ fn drive(
     let (begin, bs_bytes) = (Instant::now(), options.bs_bytes);
     let stop = || cancel.load(Relaxed) || begin.elapsed() >= Duration::from_millis(options.limit_ms);
     let mut tell = |what: &str, done: u64, total: u64| {
-        events(Event::Precondition { what: format!("{}: {what}", device.display()), done, total });
+        let what = format!("{}: {what}", device.display());
+        events(Event::Progress { what, done, total, is_bytes: false });
     };
     let drive = Drive::open(device, wipe)?;
     let (pieces, blocks) = (drive.bytes / PIECE_BYTES, (drive.bytes / bs_bytes).max(1));
-    let twice = Work { depth: SEQUENTIAL_DEPTH, bytes: PIECE_BYTES, end: 2 * pieces };
-    drive.write(&twice, &|n| n % pieces, &stop, &mut |done| {
+    let in_order = |number: u64| (number < 2 * pieces && !stop()).then(|| number % pieces);
+    drive.write(SEQUENTIAL_DEPTH, PIECE_BYTES, &in_order, &mut |done| {
         tell("writing twice its capacity", done * PIECE_BYTES, 2 * drive.bytes);
     })?;
-    let (mut outcome, mut rounds_iops) = (Outcome::Unsteady, Vec::new());
-    while outcome == Outcome::Unsteady && rounds_iops.len() < ROUNDS_MAX && !stop() {
+    let mut rounds_iops = Vec::new();
+    while !is_steady(&rounds_iops) && rounds_iops.len() < ROUNDS_MAX && !stop() {
         tell("rounds of random writes", rounds_iops.len() as u64, ROUNDS_MAX as u64);
         let round = Instant::now();
         let over = || round.elapsed() >= Duration::from_millis(options.round_ms) || stop();
-        let work = Work { depth: RANDOM_DEPTH, bytes: bs_bytes, end: u64::MAX };
-        let done = drive.write(&work, &|_| fastrand::u64(..blocks), &over, &mut |_| ())?;
+        let anywhere = |_| (!over()).then(|| fastrand::u64(..blocks));
+        let done = drive.write(RANDOM_DEPTH, bs_bytes, &anywhere, &mut |_| ())?;
         rounds_iops.push(done as f64 / round.elapsed().as_secs_f64());
-        if is_steady(&rounds_iops) {
-            outcome = Outcome::Steady;
-        }
     }
-    if cancel.load(Relaxed) {
-        return Err(failed!("interrupted"));
-    }
+    fail_if!(cancel.load(Relaxed), "interrupted");
+    let outcome = if is_steady(&rounds_iops) { Outcome::Steady } else { Outcome::Unsteady };
     let (device, seconds) = (device.to_owned(), begin.elapsed().as_secs_f64());
     Ok(Preconditioned { device, outcome, bs_bytes, rounds_iops, seconds })
 }
 
 /// A drive that nobody else uses.
-struct Drive<'a> {
-    name: &'a Path,
+struct Drive {
     /// Past the page cache.
     file: File,
     _own: File,
@@ -184,36 +189,22 @@ struct Drive<'a> {
     data: Vec<u8>,
 }
 
-/// The writes of a phase.
-struct Work {
-    /// In flight.
-    depth: usize,
-    /// Of each write.
-    bytes: u64,
-    /// Most writes.
-    end: u64,
-}
-
-impl<'a> Drive<'a> {
-    fn open(name: &'a Path, wipe: bool) -> Result<Self> {
-        let own = open_alone(name, wipe)?;
-        let open = || -> io::Result<(File, u64, Vec<u8>)> {
-            let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(name)?;
-            let mut data = vec![0; (PIECES * PIECE_BYTES) as usize + ALIGN_BYTES];
-            File::open("/dev/urandom")?.read_exact(&mut data)?;
-            Ok((file, io::Seek::seek(&mut &own, io::SeekFrom::End(0))?, data))
-        };
-        let (file, bytes, data) = open().map_err(TestbedError::io("precondition", name))?;
-        Ok(Self { name, file, _own: own, bytes, data })
+impl Drive {
+    fn open(name: &Path, wipe: bool) -> Result<Self> {
+        let mut own = open_alone(name, wipe)?;
+        let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(name)?;
+        let mut data = vec![0; (PIECES * PIECE_BYTES) as usize + ALIGN_BYTES];
+        fastrand::fill(&mut data);
+        Ok(Self { file, bytes: own.seek(io::SeekFrom::End(0))?, _own: own, data })
     }
 
-    /// Writes until `stop`, or all of the work; `place_of` gives the place of each write in units of its size. Tells `progress` the
-    /// writes done, and returns their number when the drive has them all.
+    /// Makes writes of `bytes`, `depth` at a time, at the places that `place_of` gives for 0, 1, … in units of their size, until it
+    /// gives none. Tells `progress` the writes done, and returns their number when the drive has them all.
     fn write(
         &self,
-        work: &Work,
-        place_of: &(dyn Fn(u64) -> u64 + Sync),
-        stop: &(dyn Fn() -> bool + Sync),
+        depth: usize,
+        bytes: u64,
+        place_of: &(dyn Fn(u64) -> Option<u64> + Sync),
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
         let (next, done, broken) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
@@ -221,25 +212,24 @@ impl<'a> Drive<'a> {
         let writer = || -> io::Result<()> {
             loop {
                 let number = next.fetch_add(1, Relaxed);
-                if number >= work.end || broken.load(Relaxed) || stop() {
-                    return Ok(());
-                }
-                let piece = &data[(number % PIECES * PIECE_BYTES) as usize..][..work.bytes as usize];
-                let written = self.file.write_all_at(piece, place_of(number) * work.bytes);
+                let place = place_of(number).filter(|_| !broken.load(Relaxed));
+                let Some(place) = place else { return Ok(()) };
+                let piece = &data[(number % PIECES * PIECE_BYTES) as usize..][..bytes as usize];
+                let written = self.file.file().write_all_at(piece, place * bytes);
                 written.inspect_err(|_| broken.store(true, Relaxed))?;
                 done.fetch_add(1, Relaxed);
             }
         };
         let written = std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..work.depth).map(|_| scope.spawn(writer)).collect();
+            let writers: Vec<_> = (0..depth).map(|_| scope.spawn(writer)).collect();
             while !writers.iter().all(|writer| writer.is_finished()) {
                 std::thread::sleep(LOOK);
                 progress(done.load(Relaxed));
             }
             writers.into_iter().try_for_each(|writer| writer.join().unwrap_or(Ok(())))
         });
-        let written = written.and_then(|()| self.file.sync_data());
-        written.map_err(TestbedError::io("precondition", self.name))?;
+        written.map_err(|e| failed!("cannot write to {}: {e}", self.file.path().display()))?;
+        self.file.sync_data()?;
         Ok(done.into_inner())
     }
 }
@@ -248,20 +238,15 @@ impl<'a> Drive<'a> {
 /// "Steady State"): over a window of five rounds the rates differ by at most 20 % of their mean, and the line fitted to them by
 /// least squares rises or falls by at most 10 % of it. fio's `steadystate=iops` and `iops_slope` test the same two things.
 fn is_steady(rates: &[f64]) -> bool {
-    let Some(first) = rates.len().checked_sub(WINDOW) else { return false };
-    let window = &rates[first..];
+    let Some(window) = rates.last_chunk::<WINDOW>() else { return false };
     let mean = window.iter().sum::<f64>() / WINDOW as f64;
-    if mean <= 0.0 {
-        return false;
-    }
-    let most = window.iter().copied().fold(f64::MIN, f64::max);
-    let least = window.iter().copied().fold(f64::MAX, f64::min);
+    let (most, least) =
+        window.iter().fold((f64::MIN, f64::MAX), |(most, least), x| (most.max(*x), least.min(*x)));
     // The slope of the least-squares line through the rates, times the length of the window.
-    let middle = (WINDOW - 1) as f64 / 2.0;
-    let points = || window.iter().enumerate().map(|(x, y)| (x as f64 - middle, y - mean));
-    let slope = points().map(|(x, y)| x * y).sum::<f64>() / points().map(|(x, _)| x * x).sum::<f64>();
+    let places = || (0..WINDOW).map(|x| x as f64 - (WINDOW - 1) as f64 / 2.0);
+    let slope = places().zip(window).map(|(x, y)| x * y).sum::<f64>() / places().map(|x| x * x).sum::<f64>();
     let rise = slope * (WINDOW - 1) as f64;
-    most - least <= RANGE_MAX * mean && rise.abs() <= RISE_MAX * mean
+    mean > 0.0 && most - least <= RANGE_MAX * mean && rise.abs() <= RISE_MAX * mean
 }
 
 #[cfg(test)]

@@ -1,19 +1,38 @@
-//! Processes of a testbed: started apart from the terminal, known by pid *and* start time.
+//! Processes of a testbed: started apart from the terminal, known by pid *and* start time; and commands that are waited for.
 //!
 //! A pid alone may have been given to a stranger since; with the start time from `/proc` (clock ticks
 //! after boot, plus the boot id) it names one process for ever, so a stranger is never signalled.
+//!
+//! A command that is waited for is bounded in time, and has a process group of its own, so that what hangs is ended with all
+//! that it started.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fs_err::{self as fs, OpenOptions};
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use nix::sched::{CpuSet, sched_setaffinity};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, setrlimit,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, TestbedError, failed};
+use crate::error::{Result, failed};
+use crate::files::{self, read_json, write_json};
 use crate::layout::{Daemon, Layout};
+
+/// A command that was asked to stop has this long to clean up.
+const TERM_LIMIT: Duration = Duration::from_secs(15);
+const POLL: Duration = Duration::from_millis(20);
+/// Lines of its output that a failure quotes.
+const TAIL_LINES: usize = 6;
+/// Bytes of its output in which its error is looked for.
+const SAID_BYTES: u64 = 64 << 10;
 
 /// Identity of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -52,7 +71,8 @@ impl ProcessId {
         Self::of(self.pid).is_some_and(|now| now == *self)
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
+    /// Signals the process, if it still runs.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.alive()) else { return Ok(()) };
         match kill_process(pid, signal) {
             Err(e) if e != rustix::io::Errno::SRCH => Err(failed!("cannot signal process {}: {e}", self.pid)),
@@ -60,19 +80,9 @@ impl ProcessId {
         }
     }
 
-    /// The process of a daemon by its record, if it runs.
+    /// The process of a daemon by its record, if it runs. A damaged record is an error: guessing could leave a process behind.
     pub fn running(layout: &Layout, daemon: Daemon) -> Result<Option<Self>> {
-        Ok(Self::load(&layout.pid_file(daemon))?.filter(Self::alive))
-    }
-
-    /// Asks the process to stop cleanly (SIGTERM).
-    pub fn terminate(&self) -> Result<()> {
-        self.signal(Signal::TERM)
-    }
-
-    /// Ends the process at once (SIGKILL).
-    pub fn kill(&self) -> Result<()> {
-        self.signal(Signal::KILL)
+        Ok(read_json(&layout.pid_file(daemon))?.filter(Self::alive))
     }
 
     /// Waits until the process is gone; false if it still runs after `limit`.
@@ -85,17 +95,6 @@ impl ProcessId {
             std::thread::sleep(Duration::from_millis(5));
         }
         true
-    }
-
-    /// Writes the record at `path`.
-    pub fn store(&self, path: &Path) -> Result<()> {
-        crate::files::write_json(path, self)
-    }
-
-    /// Reads the record at `path`; `None` if there is none. A damaged record is an error: guessing could
-    /// leave a process behind.
-    pub fn load(path: &Path) -> Result<Option<Self>> {
-        crate::files::read_json(path)
     }
 }
 
@@ -113,7 +112,7 @@ pub(crate) fn logged(program: impl AsRef<OsStr>, log: &Path) -> Result<Command> 
 /// # Errors
 /// The text names the program.
 pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
-    command.spawn().map_err(TestbedError::io("start", command.get_program()))
+    command.spawn().map_err(|e| failed!("cannot start {}: {e}", command.get_program().display()))
 }
 
 /// Starts a command confined to `cpus`: a child inherits the affinity of the thread that starts it, so a thread of its
@@ -147,12 +146,11 @@ pub fn detach() {
 pub fn record_own(layout: &Layout, daemon: Daemon) -> Result<()> {
     let own = ProcessId::of(std::process::id() as i32)
         .ok_or_else(|| failed!("/proc does not show this process"))?;
-    let path = layout.pid_file(daemon);
-    match ProcessId::load(&path)?.filter(|other| *other != own && other.alive()) {
+    match ProcessId::running(layout, daemon)?.filter(|other| *other != own) {
         Some(other) => {
             Err(failed!("{daemon} of {} already runs as process {}", layout.dir().display(), other.pid))
         }
-        None => own.store(&path),
+        None => write_json(&layout.pid_file(daemon), &own),
     }
 }
 
@@ -161,15 +159,10 @@ pub fn restrict_to(cpus: &[usize]) -> Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }
-    const MAX: usize = rustix::thread::CpuSet::MAX_CPU;
-    let mut set = rustix::thread::CpuSet::new();
-    for &cpu in cpus {
-        if cpu >= MAX {
-            return Err(failed!("CPU {cpu} is beyond the {MAX} that can be named"));
-        }
-        set.set(cpu);
-    }
-    rustix::thread::sched_setaffinity(None, &set)
+    let mut set = CpuSet::new();
+    let allowed = cpus.iter().try_for_each(|cpu| set.set(*cpu));
+    allowed
+        .and_then(|()| sched_setaffinity(nix::unistd::Pid::from_raw(0), &set))
         .map_err(|e| failed!("cannot run on CPUs {cpus:?}: {e}; does this container own them?"))
 }
 
@@ -183,6 +176,143 @@ pub fn raise_open_files() -> usize {
     usize::try_from(now).unwrap_or(usize::MAX)
 }
 
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With exit code 0.
+    Ok,
+    /// Otherwise, or past its limit: how, and the end of its output.
+    Failed(String),
+    /// `cancel` was set.
+    Cancelled,
+}
+
+/// Runs a command line to its end; its output is added to `log`. Past `limit`, or when `cancel` is set, its group gets SIGTERM and
+/// after 15 s SIGKILL. While it runs, `record` names its process, so that [`end_recorded`] can end it if this process is killed.
+///
+/// # Errors
+/// If it can't be started.
+pub fn run_bounded(
+    line: &[OsString],
+    log: &Path,
+    limit: Duration,
+    cancel: Option<&AtomicBool>,
+    record: &Path,
+) -> Result<Ended> {
+    let (program, args) = line.split_first().ok_or_else(|| failed!("an empty command line"))?;
+    let before = log.metadata().map_or(0, |meta| meta.len());
+    let mut child = spawn(logged(program, log)?.args(args).process_group(0))?;
+    if let Some(id) = ProcessId::of(child.id() as i32) {
+        write_json(record, &id)?;
+    }
+    let ended = match wait(&mut child, limit, cancel, &mut || ()) {
+        Ended::Failed(how) => Ended::Failed(format!("{how}: {}", said(log, before))),
+        other => other,
+    };
+    files::remove_file(record)?;
+    Ok(ended)
+}
+
+/// Runs a tool to its end within `limit`; `told` gets each line of its standard output. If it fails: how, and its errors.
+///
+/// # Errors
+/// It does not start, or `cancel` was set.
+pub(crate) fn run_tool(
+    mut tool: Command,
+    limit: Duration,
+    cancel: Option<&AtomicBool>,
+    told: &mut dyn FnMut(String),
+) -> Result<Option<(String, String)>> {
+    tool.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = spawn(&mut tool)?;
+    let (out, errors) = (lines_of(child.stdout.take()), lines_of(child.stderr.take()));
+    let ended = wait(&mut child, limit, cancel, &mut || out.try_iter().for_each(&mut *told));
+    out.iter().for_each(told);
+    match ended {
+        Ended::Ok => Ok(None),
+        Ended::Failed(how) => Ok(Some((how, errors.iter().collect::<Vec<_>>().join("\n")))),
+        Ended::Cancelled => Err(failed!("interrupted")),
+    }
+}
+
+/// Reads a pipe on a thread of its own: a full one would stop the tool.
+fn lines_of(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n'));
+        for line in lines.map_while(std::io::Result::ok) {
+            // Nobody listens any more if the tool has left a child behind that still writes.
+            let _ = tell.send(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+    told
+}
+
+/// Waits for a child, and calls `look` meanwhile.
+fn wait(child: &mut Child, limit: Duration, cancel: Option<&AtomicBool>, look: &mut dyn FnMut()) -> Ended {
+    let begin = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ended::Ok,
+            Ok(Some(status)) => return Ended::Failed(status.to_string()),
+            Ok(None) => {}
+            Err(e) => return Ended::Failed(format!("cannot be waited for: {e}")),
+        }
+        if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            end_child(child);
+            return Ended::Cancelled;
+        }
+        if begin.elapsed() >= limit {
+            end_child(child);
+            return Ended::Failed(format!("did not end within {} s", limit.as_secs()));
+        }
+        look();
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Its error with what that quotes (the end of a daemon's log), or else the end of what it said, on one line. The log may
+/// have the output of commands before, which wrote its first `from` bytes.
+fn said(log: &Path, from: u64) -> String {
+    let text = files::end_of(log, from, SAID_BYTES);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // The first: what it quotes may have errors of its own.
+    let error = lines.iter().position(|line| line.starts_with("error: "));
+    let (error, rest) = error.map_or((None, &lines[..]), |at| (lines.get(at), &lines[at + 1..]));
+    let end = &rest[rest.len().saturating_sub(TAIL_LINES)..];
+    error.into_iter().chain(end).copied().collect::<Vec<_>>().join("; ").replace(":; ", ": ")
+}
+
+/// Its group can't be a stranger's: a child keeps its number until it has been waited for.
+fn end_child(child: &mut Child) {
+    if let Some(id) = ProcessId::of(child.id() as i32) {
+        end_group(&id);
+    }
+    // Children that it leaves behind.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
+}
+
+/// Asks a process and its group to end, and ends them if they do not.
+fn end_group(id: &ProcessId) {
+    for signal in [Signal::TERM, Signal::KILL] {
+        if let Some(group) = Pid::from_raw(id.pid) {
+            let _ = kill_process_group(group, signal);
+        }
+        if id.wait_gone(TERM_LIMIT) {
+            break;
+        }
+    }
+}
+
+/// Ends the command that `record` names, and its group, if its runner was killed and it still runs.
+pub fn end_recorded(record: &Path) -> Result<()> {
+    if let Some(id) = read_json(record)?.filter(ProcessId::alive) {
+        end_group(&id);
+    }
+    files::remove_file(record)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +323,7 @@ mod tests {
         assert!(me.alive());
         let stranger = ProcessId { start_ticks: me.start_ticks + 1, ..me.clone() };
         assert!(!stranger.alive());
-        stranger.kill().unwrap(); // must not hit this test
+        stranger.signal(Signal::KILL).unwrap(); // must not hit this test
         let other_boot = ProcessId { boot_id: "x".into(), ..me };
         assert!(!other_boot.alive());
     }
@@ -214,7 +344,7 @@ mod tests {
     fn ends_a_child() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let id = ProcessId::of(child.id() as i32).unwrap();
-        id.terminate().unwrap();
+        id.signal(Signal::TERM).unwrap();
         assert!(id.wait_gone(Duration::from_secs(5)));
         child.wait().unwrap();
     }
@@ -227,5 +357,70 @@ mod tests {
         let said = spawn_on(&mut command, &[0]).unwrap().wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&said.stdout).split_whitespace().last(), Some("0"));
         assert_eq!(std::thread::available_parallelism().unwrap(), before);
+    }
+
+    fn run(script: &str, limit_ms: u64, cancel: Option<&AtomicBool>) -> (Ended, Duration) {
+        let dir = tempfile::tempdir().unwrap();
+        let line = ["sh", "-c", script].map(OsString::from);
+        let begin = Instant::now();
+        let (log, record) = (dir.path().join("log"), dir.path().join("record"));
+        let ended = run_bounded(&line, &log, Duration::from_millis(limit_ms), cancel, &record).unwrap();
+        assert!(!record.exists());
+        (ended, begin.elapsed())
+    }
+
+    #[test]
+    fn exit_codes_and_what_was_said() {
+        assert_eq!(run("true", 5000, None).0, Ended::Ok);
+        let Ended::Failed(why) = run("echo no space; exit 3", 5000, None).0 else { panic!() };
+        assert!(why.contains('3') && why.contains("no space"), "{why}");
+        let script = "echo working; echo 'error: osd.0 has ended (signal: 6); the end of osd.0.log:'; \
+                      for n in 1 2 3 4 5 6 7 8; do echo error: line $n; done; exit 1";
+        let Ended::Failed(why) = run(script, 5000, None).0 else { panic!() };
+        let all = "exit status: 1: error: osd.0 has ended (signal: 6); the end of osd.0.log: error: line 3; ";
+        assert!(why.starts_with(all) && why.ends_with("error: line 8"), "{why}");
+    }
+
+    #[test]
+    fn what_commands_before_said_is_not_its_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, record) = (dir.path().join("log"), dir.path().join("record"));
+        std::fs::write(&log, "error: an old one\n").unwrap();
+        let line = ["sh", "-c", "echo nothing works; exit 1"].map(OsString::from);
+        let ended = run_bounded(&line, &log, Duration::from_secs(5), None, &record).unwrap();
+        assert_eq!(ended, Ended::Failed("exit status: 1: nothing works".into()));
+    }
+
+    #[test]
+    fn what_hangs_is_ended_with_its_children() {
+        let marker = tempfile::tempdir().unwrap();
+        let file = marker.path().join("child");
+        let script = format!("sleep 60 & echo $! > {}; wait", file.display());
+        let (ended, took) = run(&script, 500, None);
+        assert!(matches!(ended, Ended::Failed(why) if why.contains("did not end")));
+        assert!(took < Duration::from_secs(10));
+        let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        let gone = ProcessId::of(child).is_none_or(|id| id.wait_gone(Duration::from_secs(5)));
+        assert!(gone, "process {child} is left over");
+    }
+
+    #[test]
+    fn cancelled() {
+        let (ended, took) = run("sleep 60", 60_000, Some(&AtomicBool::new(true)));
+        assert_eq!(ended, Ended::Cancelled);
+        assert!(took < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn what_a_killed_runner_left_is_ended_by_its_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = ["sleep", "60"].map(OsString::from);
+        let mut child = logged(&line[0], &dir.path().join("log")).unwrap();
+        let mut child = spawn(child.args(&line[1..]).process_group(0)).unwrap();
+        let record = dir.path().join("record");
+        write_json(&record, &ProcessId::of(child.id() as i32).unwrap()).unwrap();
+        end_recorded(&record).unwrap();
+        assert!(!child.wait().unwrap().success() && !record.exists());
+        end_recorded(&record).unwrap();
     }
 }

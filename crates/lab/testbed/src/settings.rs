@@ -123,20 +123,6 @@ impl<T: fmt::Display> fmt::Display for OrAuto<T> {
     }
 }
 
-macro_rules! spec_type {
-    ($type:ty) => { Option<$type> };
-    ($type:ty, $default:expr) => { $type };
-}
-
-macro_rules! spec_default {
-    () => {
-        None
-    };
-    ($default:expr) => {
-        $default
-    };
-}
-
 /// An option's name as clap has it.
 pub(crate) fn long(option: &'static str) -> &'static str {
     option.trim_matches(['-', '='])
@@ -146,6 +132,10 @@ pub(crate) fn long(option: &'static str) -> &'static str {
 /// was asked for, and the table of them. `#[set("heading of the help" "--option" "VALUE" Role peer; kind)]`: `peer` if a peer
 /// has it, too, and the kind of the axis if a study can vary it.
 macro_rules! settings {
+    (@type $type:ty) => { Option<$type> };
+    (@type $type:ty, $default:expr) => { $type };
+    (@value) => { None };
+    (@value $default:expr) => { $default };
     (
         $(#[$attr:meta])*
         struct $spec:ident, wish $wish:ident, table $table:ident {
@@ -163,7 +153,7 @@ macro_rules! settings {
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(default)]
         pub struct $spec {
-            $($(#[doc = $help])+ $(#[serde($($serde)*)])? pub $field: spec_type!($type $(, $default)?),)+
+            $($(#[doc = $help])+ $(#[serde($($serde)*)])? pub $field: settings!(@type $type $(, $default)?),)+
             $(
                 /// Settings of its own part.
                 pub $group: $group_spec,
@@ -187,7 +177,7 @@ macro_rules! settings {
 
         impl Default for $spec {
             fn default() -> Self {
-                Self { $($field: spec_default!($($default)?),)+ $($group: <$group_spec>::default(),)? }
+                Self { $($field: settings!(@value $($default)?),)+ $($group: <$group_spec>::default(),)? }
             }
         }
 
@@ -232,4 +222,4 @@ macro_rules! settings {
     };
 }
 
-pub(crate) use {settings, spec_default, spec_type};
+pub(crate) use settings;

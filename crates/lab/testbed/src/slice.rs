@@ -1,16 +1,17 @@
 //! Several OSDs on one device (`--osds-per-device`): each has a slice of it, and locks that while it runs.
 
-use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+use fs_err::{File, OpenOptions};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, TestbedError, failed, refuse, usage};
+use crate::error::{Result, fail_if, failed, refuse, usage};
+use crate::spec::TestbedSpec;
 
 /// Slices begin at multiples of this.
 const ALIGN_BYTES: u64 = 1 << 20;
@@ -26,19 +27,17 @@ pub struct SlicePlan {
     pub size_bytes: u64,
 }
 
-/// The slices of `osds` OSDs, in their order: the first `per_device` on the first device.
-pub(crate) fn deal(
-    osds: u32,
-    per_device: u32,
-    size_of: impl Fn(u32) -> Result<u64>,
-) -> Result<Vec<SlicePlan>> {
-    (0..osds)
-        .map(|osd| {
-            let (device, number) = (osd / per_device, u64::from(osd % per_device));
-            let size_bytes = size_of(device)?;
-            Ok(SlicePlan { device, offset_bytes: number * size_bytes, size_bytes })
-        })
-        .collect()
+/// The OSDs' slices if they share devices, in their order: the first ones on the first device. Each has `least_bytes`.
+pub(crate) fn deal(spec: &TestbedSpec, least_bytes: u64) -> Result<Vec<SlicePlan>> {
+    let per_device = spec.osds_per_device;
+    let slice = |osd| {
+        let (device, number) = (osd / per_device, u64::from(osd % per_device));
+        let path = spec.devices.get(device as usize);
+        let size_bytes =
+            path.map_or(Ok(spec.osd_size_bytes), |path| share_of(path, per_device, least_bytes))?;
+        Ok(SlicePlan { device, offset_bytes: number * size_bytes, size_bytes })
+    };
+    (0..spec.osds).filter(|_| per_device > 1).map(slice).collect()
 }
 
 /// Length of each of `parts` slices of a block device, bytes.
@@ -46,19 +45,18 @@ pub(crate) fn deal(
 /// # Errors
 /// It cannot be opened, is no block device, or would give less than `least_bytes`.
 pub(crate) fn share_of(device: &Path, parts: u32, least_bytes: u64) -> Result<u64> {
-    let open = || -> std::io::Result<(bool, u64)> {
+    let size = || -> std::io::Result<Option<u64>> {
         let mut file = File::open(device)?;
-        Ok((file.metadata()?.file_type().is_block_device(), file.seek(SeekFrom::End(0))?))
+        let is_device = file.metadata()?.file_type().is_block_device();
+        Ok(if is_device { Some(file.seek(SeekFrom::End(0))?) } else { None })
     };
-    let (is_device, bytes) = open().map_err(|e| usage!("--devs {}: {e}", device.display()))?;
-    refuse!(!is_device, "--devs {}: this is no block device", device.display());
+    let (size, device) = (size().map_err(|e| usage!("--devs: {e}"))?, device.display());
+    let bytes = size.ok_or_else(|| usage!("--devs {device}: this is no block device"))?;
     let share = bytes / u64::from(parts) / ALIGN_BYTES * ALIGN_BYTES;
+    let (share_mib, least_mib) = (share >> 20, least_bytes >> 20);
     refuse!(
         share < least_bytes,
-        "--osds-per-device {parts}: each slice of {} would have {} MiB, and an OSD needs {}; lower it",
-        device.display(),
-        share >> 20,
-        least_bytes >> 20
+        "--osds-per-device {parts}: each slice of {device} would have {share_mib} MiB, and an OSD needs {least_mib}; lower it"
     );
     Ok(share)
 }
@@ -72,17 +70,16 @@ pub(crate) const BLANK_BYTES: usize = 1 << 20;
 /// It is no block device, is not blank, is in use (a mounted one cannot be opened exclusively), or cannot be read.
 pub(crate) fn open_alone(device: &Path, wipe: bool) -> Result<File> {
     let name = device.display();
-    let is_device = fs::metadata(device)?.file_type().is_block_device();
+    let is_device = fs_err::metadata(device)?.file_type().is_block_device();
     refuse!(!is_device, "--devs {name}: this is no block device");
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device);
-    let mut opened = opened.map_err(TestbedError::io("open for itself alone (is it mounted?)", device))?;
+    let mut opened = opened.map_err(|e| failed!("{e} (is it mounted?)"))?;
     let mut head = vec![0; BLANK_BYTES];
-    opened.read_exact(&mut head).map_err(TestbedError::io("read", device))?;
-    if !wipe && head.iter().any(|byte| *byte != 0) {
-        return Err(failed!(
-            "{name} is not blank: name another device, or take --force-wipe, which destroys what is on it"
-        ));
-    }
+    opened.read_exact(&mut head)?;
+    fail_if!(
+        !wipe && head.iter().any(|byte| *byte != 0),
+        "{name} is not blank: name another device, or take --force-wipe, which destroys what is on it"
+    );
     Ok(opened)
 }
 
@@ -100,23 +97,35 @@ pub struct SliceLock {
 /// # Errors
 /// The slice is taken, or the device is mounted or in use otherwise.
 pub fn lock(path: &Path, slice: &SlicePlan) -> Result<SliceLock> {
-    let file =
-        OpenOptions::new().read(true).write(true).open(path).map_err(TestbedError::io("open", path))?;
-    let others = range_lock(slice.offset_bytes, slice.size_bytes);
-    match fcntl(&file, FcntlArg::F_OFD_SETLK(&others)) {
-        Ok(_) => {}
+    let (open, name) =
+        (|flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path), path.display());
+    let range = open(0)?;
+    match fcntl(&range, FcntlArg::F_OFD_SETLK(&range_lock(slice.offset_bytes, slice.size_bytes))) {
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
-            return Err(failed!(
-                "the slice of {} at byte {} is in use: does another OSD, or another testbed, run on it?",
-                path.display(),
-                slice.offset_bytes
-            ));
+            let at = slice.offset_bytes;
+            Err(failed!(
+                "the slice of {name} at byte {at} is in use: does another OSD, or another testbed, run on it?"
+            ))
         }
-        Err(e) => return Err(failed!("cannot lock a slice of {}: {e}", path.display())),
+        locked => locked.map_err(|e| failed!("cannot lock a slice of {name}: {e}")),
+    }?;
+    if !range.metadata()?.file_type().is_block_device() {
+        return Ok(SliceLock { _range: range, _device: None });
     }
-    let is_device = file.metadata()?.file_type().is_block_device();
-    let device = if is_device { claim_device(path, &file)? } else { None };
-    Ok(SliceLock { _range: file, _device: device })
+    let device = match open(libc::O_EXCL) {
+        // If it is in use, that must be by an OSD, which has a lock on its slice.
+        Err(e) if e.kind() == ErrorKind::ResourceBusy => {
+            // Length 0: to the end, whatever that is.
+            let mut found = range_lock(0, 0);
+            fcntl(&range, FcntlArg::F_OFD_GETLK(&mut found))
+                .map_err(|e| failed!("cannot ask for the locks of {name}: {e}"))?;
+            let is_foreign = libc::c_int::from(found.l_type) == libc::F_UNLCK;
+            fail_if!(is_foreign, "{name} is mounted or in use: unmount it, or name another device");
+            None
+        }
+        device => Some(device?),
+    };
+    Ok(SliceLock { _range: range, _device: device })
 }
 
 fn range_lock(offset_bytes: u64, size_bytes: u64) -> libc::flock {
@@ -129,37 +138,16 @@ fn range_lock(offset_bytes: u64, size_bytes: u64) -> libc::flock {
     }
 }
 
-/// Opens a device for Carmine alone. If it is in use, that must be by an OSD, which has a lock on its slice.
-fn claim_device(path: &Path, file: &File) -> Result<Option<File>> {
-    let exclusive = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(path);
-    match exclusive {
-        Ok(device) => Ok(Some(device)),
-        Err(e) if e.kind() == ErrorKind::ResourceBusy => {
-            // Length 0: to the end, whatever that is.
-            let mut found = range_lock(0, 0);
-            fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))
-                .map_err(|e| failed!("cannot ask for the locks of {}: {e}", path.display()))?;
-            if libc::c_int::from(found.l_type) == libc::F_UNLCK {
-                return Err(failed!(
-                    "{} is mounted or in use: unmount it, or name another device",
-                    path.display()
-                ));
-            }
-            Ok(None)
-        }
-        Err(e) => Err(TestbedError::io("open", path)(e)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn slices_lie_side_by_side() {
-        let slices = deal(4, 2, |device| Ok(100 * (u64::from(device) + 1))).unwrap();
+        let spec = TestbedSpec { osds: 4, osds_per_device: 2, osd_size_bytes: 100, ..TestbedSpec::default() };
+        let slices = deal(&spec, 1).unwrap();
         let all: Vec<_> = slices.iter().map(|s| (s.device, s.offset_bytes, s.size_bytes)).collect();
-        assert_eq!(all, [(0, 0, 100), (0, 100, 100), (1, 0, 200), (1, 200, 200)]);
+        assert_eq!(all, [(0, 0, 100), (0, 100, 100), (1, 0, 100), (1, 100, 100)]);
     }
 
     #[test]
@@ -167,7 +155,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("device");
         File::create(&path).unwrap();
-        let slices = deal(2, 2, |_| Ok(4096)).unwrap();
+        let slices = [0, 4096].map(|offset_bytes| SlicePlan { device: 0, offset_bytes, size_bytes: 4096 });
         let first = lock(&path, &slices[0]).unwrap();
         let second = lock(&path, &slices[1]).unwrap();
         let overlap = SlicePlan { offset_bytes: 4095, size_bytes: 2, ..slices[0] };

@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 
 use crate::confine::{ConfineCpus, ConfineKind};
 use crate::error::{Result, refuse, usage};
-use crate::folder::FolderPlan;
+use crate::folder::BedKind;
 pub use crate::settings::{Axis, Kind, OrAuto, Role, Setting, count};
-use crate::settings::{long, settings, spec_default, spec_type};
+use crate::settings::{long, settings};
 
 /// Where a testbed lives.
 #[derive(clap::Args, Clone, Debug)]
@@ -216,32 +216,11 @@ pub fn axis_paths() -> impl Iterator<Item = (&'static str, String)> {
     own.chain(tuning_axes().map(|axis| (axis.name, format!("/{TUNING_PART}/{}", axis.name))))
 }
 
-/// The options of `peer up` that `up` has as well, with the same help.
-#[derive(clap::Args, Clone, Debug)]
-#[command(mut_args(hide_unless_of_peers))]
-pub struct PeerSettings {
-    #[command(flatten)]
-    wish: Wish,
-}
-
-fn hide_unless_of_peers(arg: clap::Arg) -> clap::Arg {
+/// For `mut_args` of the command `peer up`: hides the options of [`Wish`] that a peer does not have.
+pub fn hide_unless_of_peers(arg: clap::Arg) -> clap::Arg {
     let same = |setting: &&Setting| arg.get_long() == Some(long(setting.axis.option));
     let is_hidden = PLACES.iter().chain(TUNING).find(same).is_some_and(|setting| !setting.peer);
     if is_hidden { arg.hide(true) } else { arg }
-}
-
-impl PeerSettings {
-    /// The settings that are asked for.
-    ///
-    /// # Errors
-    /// A setting that a peer does not have.
-    pub fn wish(&self) -> Result<&Wish> {
-        for setting in self.wish.given() {
-            let option = long(setting.axis.option);
-            refuse!(!setting.peer, "--{option}: a peer has no such setting; leave it out");
-        }
-        Ok(&self.wish)
-    }
 }
 
 /// The options of `up`, parsed as `up` does.
@@ -253,6 +232,18 @@ struct Words {
 }
 
 impl Wish {
+    /// Fails if something is asked for that a peer does not have.
+    ///
+    /// # Errors
+    /// Names the option.
+    pub fn refuse_unless_of_peers(&self) -> Result<()> {
+        for setting in self.given() {
+            let option = long(setting.axis.option);
+            refuse!(!setting.peer, "--{option}: a peer has no such setting; leave it out");
+        }
+        Ok(())
+    }
+
     /// Reads options of `up`, without the program's and the command's name.
     ///
     /// # Errors
@@ -274,17 +265,11 @@ impl Wish {
             true => serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?,
             false => toml::from_str(&text).map_err(|e| wrong(e.to_string()))?,
         };
-        let mut words = Vec::new();
-        for (name, value) in &parsed {
-            match value {
-                Value::Object(part) if name == TUNING_PART => {
-                    for (name, value) in part {
-                        words.extend(options(TUNING, name, value).map_err(wrong)?);
-                    }
-                }
-                value => words.extend(options(PLACES, name, value).map_err(wrong)?),
-            }
-        }
+        let tuning = parsed.get(TUNING_PART).and_then(Value::as_object);
+        let own = parsed.iter().filter(|(name, _)| tuning.is_none() || *name != TUNING_PART);
+        let own = own.map(|(name, value)| options(PLACES, name, value));
+        let of_blue = tuning.into_iter().flatten().map(|(name, value)| options(TUNING, name, value));
+        let words = own.chain(of_blue).collect::<std::result::Result<Vec<_>, _>>().map_err(wrong)?.concat();
         Self::from_words(words).map_err(|e| wrong(e.to_string()))
     }
 }
@@ -359,12 +344,12 @@ impl TestbedSpec {
     }
 
     /// Fails if `next` differs in anything that the data depends on.
-    pub(crate) fn refuse_other_data<P: FolderPlan>(&self, next: &Self) -> Result<()> {
-        let (json, other, what, command) = (self.json(), next.json(), P::WHAT, P::COMMAND);
+    pub(crate) fn refuse_other_data(&self, next: &Self, kind: BedKind) -> Result<()> {
+        let (json, other, command) = (self.json(), next.json(), kind.command());
         for Setting { axis: Axis { name, option, role, .. }, .. } in PLACES {
             refuse!(
                 *role == Role::Layout && json[name] != other[name],
-                "{option} {}: this {what} was made with {}; leave the option out, or make another {what} in another --dir \
+                "{option} {}: this {kind} was made with {}; leave the option out, or make another {kind} in another --dir \
                  (`{command} destroy` removes this one)",
                 shown(name, &other[name]),
                 shown(name, &json[name])
@@ -514,15 +499,16 @@ mod tests {
     #[test]
     fn a_peer_has_the_settings_of_a_testbed_that_are_marked_so() {
         #[derive(clap::Parser)]
+        #[command(mut_args(hide_unless_of_peers))]
         struct Peer {
             #[command(flatten)]
-            settings: PeerSettings,
+            settings: Wish,
         }
         let help = <Peer as clap::CommandFactory>::command().render_long_help().to_string();
         assert!(help.contains("--client-cpus") && !help.contains("--reactors"), "{help}");
         let parse = |words: &str| {
             let peer = Peer::try_parse_from(words.split(' ')).unwrap();
-            peer.settings.wish().map(|wish| wish.osds)
+            peer.settings.refuse_unless_of_peers().map(|()| peer.settings.osds)
         };
         assert_eq!(parse("peer --osds 2").unwrap(), Some(2));
         let error = parse("peer --reactors 2").unwrap_err().to_string();

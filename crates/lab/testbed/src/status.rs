@@ -1,22 +1,41 @@
-//! The state of a testbed, for people and as JSON.
+//! The state of a testbed, for people and as JSON: its processes, and the cluster as its own protocol shows it (the map, and every
+//! OSD's account of its PGs).
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
+use carmine_client::{Client, Options};
+use carmine_reactor::sync::oneshot;
+use carmine_reactor::{Config, Group, PollPolicy, Shard, block_on};
 use carmine_types::OsdId;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::daemons::Daemons;
 use crate::error::{Result, failed, refuse};
+use crate::folder::{BedKind, require};
 use crate::layout::{Daemon, Layout};
+use crate::peer;
 use crate::plan::Plan;
-pub use crate::probe::PgCounts;
-use crate::probe::{self, Probe};
 use crate::process::ProcessId;
-use crate::testbed::{http_addr, mon_addr, require_plan};
+use crate::testbed::{StartOptions, http_addr, mon_addr, require_plan};
 
-/// Time for the running processes to answer.
+/// Time for one process's answer about its state.
 const LIMIT: Duration = Duration::from_secs(3);
+/// Time for the answer to a question, which may read a whole store.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+/// The monitor listens already: its first map comes at once, or not at all.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Buffers of the controller's reactor: it moves maps of some kilobytes.
+const ARENA_BYTES: usize = 8 << 20;
+/// It has a handful of operations in flight.
+const RING_ENTRIES: u32 = 64;
 
 /// A store's room for data, as its OSD tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,8 +74,19 @@ impl Space {
     }
 }
 
+/// PGs of which an OSD is the primary.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PgCounts {
+    /// All of them.
+    pub total: u64,
+    /// PGs that serve clients.
+    pub active: u64,
+    /// PGs whose replicas are all equal.
+    pub clean: u64,
+}
+
 /// One OSD.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct OsdStatus {
     /// Its number.
     pub id: u32,
@@ -76,14 +106,17 @@ pub struct OsdStatus {
     pub http: Option<String>,
     /// Its admin socket.
     pub admin_socket: Option<PathBuf>,
+    /// CPUs that it is confined to, if it is a peer's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<usize>,
     /// Why it did not answer.
     pub problem: Option<String>,
     /// Its own account.
     pub detail: Option<Value>,
 }
 
-/// A testbed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A testbed, or a peer.
+#[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Its folder.
     pub dir: String,
@@ -103,19 +136,17 @@ pub struct Status {
     pub pgs_total: Option<u64>,
     /// PGs as their primaries see them.
     pub pgs: Option<PgCounts>,
+    /// PGs of a peer that are active and clean; `None` unless something runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pgs_clean: Option<u64>,
+    /// The description of a peer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<peer::About>,
     /// Everything that is wrong, for people.
     pub problems: Vec<String>,
     /// The plan, with its grid.
     pub plan: Plan,
 }
-
-/// The process of a daemon that runs.
-pub(crate) fn pid(layout: &Layout, daemon: Daemon) -> Result<Option<i32>> {
-    Ok(ProcessId::running(layout, daemon)?.map(|id| id.pid))
-}
-
-/// Time for the answer to a question, which may read a whole store.
-const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Asks one OSD a question of its admin protocol (JSON); returns the answer (JSON).
 pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
@@ -123,46 +154,53 @@ pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
     refuse!(osd.0 >= plan.osds(), "{osd}: this testbed has OSDs 0 to {}", plan.osds() - 1);
     let addr = mon_addr(layout)
         .ok_or_else(|| failed!("the monitor of {} is not running", layout.dir().display()))?;
-    probe::ask(addr, osd, question, ANSWER_LIMIT)
+    let ask = async |_: &Shard, client: &Rc<Client>| client.admin(osd, question).await;
+    with_client(addr, LIMIT, ANSWER_LIMIT, ask)?.map_err(|e| failed!("{e}"))
 }
 
-/// Looks at the testbed in a folder. Takes no lock and changes nothing.
-pub fn status(layout: &Layout) -> Result<Status> {
-    let plan = require_plan(layout)?;
-    let mon_pid = pid(layout, Daemon::Mon)?;
+/// Looks at the testbed or the peer in a folder. Takes no lock and changes nothing.
+pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
+    let plan = require(kind, layout)?;
+    let pid = |daemon| -> Result<_> { Ok(ProcessId::running(layout, daemon)?.map(|id| id.pid)) };
+    let mon_pid = pid(Daemon::Mon)?;
     let addr = mon_addr(layout).filter(|_| mon_pid.is_some());
     let mut problems = Vec::new();
     let seen = match addr {
-        None => Probe::default(),
-        Some(addr) => probe::with_client(addr, LIMIT, LIMIT, async |_, client| probe::look(client).await)
-            .unwrap_or_else(|e| {
-                problems.push(format!("the monitor does not answer: {e}"));
-                Probe::default()
-            }),
+        None => Ok(Probe::default()),
+        Some(_) if kind == BedKind::Peer => peer::look(layout, &plan),
+        Some(addr) => with_client(addr, LIMIT, LIMIT, async |_, client| look(client).await),
     };
+    let seen = seen.unwrap_or_else(|e| {
+        problems.push(format!("the monitor does not answer: {e}"));
+        Probe::default()
+    });
     let mut osds = Vec::new();
     for id in (0..plan.osds()).map(OsdId) {
         let answer = seen.up.get(&id);
         let found = answer.and_then(|a| a.as_ref().ok());
-        let pid = pid(layout, Daemon::Osd(id))?;
+        let pid = pid(Daemon::Osd(id))?;
+        let space: Option<Space> = found.and_then(|answer| part(answer, "space"));
         osds.push(OsdStatus {
             id: id.0,
             pid,
             http: pid.and_then(|_| Some(http_addr(layout, id)?.to_string())),
             admin_socket: pid.map(|_| layout.admin_socket(id)).filter(|path| path.exists()),
             up: answer.is_some(),
-            reactors: found.and_then(|o| o.reactors),
-            pgs: found.map(|o| o.pgs),
-            space: found.and_then(|o| o.space),
-            fullness: found.and_then(|o| o.space?.fullness(seen.ratios.as_ref()?)),
+            reactors: found.and_then(|answer| part(answer, "reactors")),
+            pgs: found.and_then(|answer| part(answer, "pgs")),
+            space,
+            fullness: space.and_then(|space| space.fullness(seen.ratios.as_ref()?)),
+            cpus: plan.peer.iter().flat_map(|_| plan.osd_cpus(id)).collect(),
             problem: answer.and_then(|a| a.as_ref().err().cloned()),
-            detail: found.map(|o| o.answer.clone()),
+            detail: found.cloned(),
         });
     }
     let runs = mon_pid.is_some() || osds.iter().any(|o| o.pid.is_some());
     let state = if !plan.complete {
-        problems
-            .push("an `up` was interrupted while it made this testbed: `carmine destroy` removes it".into());
+        let command = kind.command();
+        problems.push(format!(
+            "an `up` was interrupted while it made this {kind}: `{command} destroy` removes it"
+        ));
         "incomplete"
     } else if !runs {
         "stopped"
@@ -176,11 +214,13 @@ pub fn status(layout: &Layout) -> Result<Status> {
         state: state.into(),
         mon_pid,
         mon_addr: addr.map(|a| a.to_string()),
-        epoch: known.map(|p| p.epoch),
+        epoch: known.filter(|_| kind == BedKind::Testbed).map(|p| p.epoch),
         osds,
         full_ratio: known.and_then(|p| p.ratios?.last().copied()),
         pgs_total: known.map(|p| p.pgs),
         pgs: known.map(Probe::counts),
+        pgs_clean: plan.peer.as_ref().filter(|_| runs).map(|_| seen.counts().clean),
+        about: plan.peer.as_ref().map(|peer| peer::about(&plan, peer)).transpose()?,
         problems,
         plan,
     })
@@ -227,6 +267,138 @@ fn complain(
     }));
 }
 
+/// A part of an OSD's answer, if it has it.
+fn part<T: DeserializeOwned>(answer: &Value, name: &str) -> Option<T> {
+    serde_json::from_value(answer.get(name)?.clone()).ok()
+}
+
+/// The cluster as it was seen.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Probe {
+    /// Epoch of the map; 0 if the monitor did not answer.
+    pub(crate) epoch: u32,
+    /// Up in the map, and the answer of each.
+    pub(crate) up: BTreeMap<OsdId, std::result::Result<Value, String>>,
+    /// PGs of all pools, by the map.
+    pub(crate) pgs: u64,
+    /// By the map.
+    pub(crate) ratios: Option<Ratios>,
+}
+
+impl Probe {
+    /// The sum over all OSDs that answered.
+    pub(crate) fn counts(&self) -> PgCounts {
+        let counts = self.up.values().flatten().filter_map(|answer| part::<PgCounts>(answer, "pgs"));
+        counts.fold(PgCounts::default(), |sum, pgs| PgCounts {
+            total: sum.total + pgs.total,
+            active: sum.active + pgs.active,
+            clean: sum.clean + pgs.clean,
+        })
+    }
+
+    /// Names for people what is missing until all OSDs are up with the same map and serve all PGs.
+    pub(crate) fn missing(&self, plan: &Plan) -> Option<String> {
+        let (up, osds, counts) = (self.up.len(), plan.osds() as usize, self.counts());
+        if self.epoch == 0 {
+            return Some("the monitor".into());
+        }
+        if up != osds {
+            return Some(format!("OSDs: {up} of {osds} are up"));
+        }
+        // One that does not answer may have died and not be missed yet.
+        let silent = |(id, answer): (&OsdId, &std::result::Result<_, String>)| {
+            Some(format!("{id} ({})", answer.as_ref().err()?))
+        };
+        let silent: Vec<String> = self.up.iter().filter_map(silent).collect();
+        if !silent.is_empty() {
+            return Some(format!("an answer of {}", silent.join(", ")));
+        }
+        let behind = self.up.values().flatten().any(|osd| part(osd, "epoch") < Some(self.epoch));
+        let waits = behind || counts.active.min(counts.clean) < self.pgs;
+        waits.then(|| format!("PGs: {} of {} are active, {} clean", counts.active, self.pgs, counts.clean))
+    }
+}
+
+/// Runs `work` with a client of the monitor at `mon`, which must send its map within `limit`; an operation may take `op_limit`.
+fn with_client<R>(
+    mon: SocketAddr,
+    limit: Duration,
+    op_limit: Duration,
+    work: impl AsyncFnOnce(&Shard, &Rc<Client>) -> R,
+) -> Result<R> {
+    let options = Options { connect_timeout: limit, op_timeout: Some(op_limit), ..Options::default() };
+    // It sleeps whenever it can and has nothing to do with the testbed's CPUs.
+    let config = Config {
+        name: "probe".into(),
+        poll: PollPolicy::Sleep,
+        alien_threads: 0,
+        arena_bytes_per_shard: ARENA_BYTES,
+        ring_entries: RING_ENTRIES,
+        ..Config::default()
+    };
+    block_on(config, async move |shard: Shard| {
+        let client = Client::connect(&shard, mon, options).await.map_err(|e| failed!("{e}"))?;
+        let result = work(&shard, &client).await;
+        client.shutdown();
+        Ok(result)
+    })
+    .map_err(|e| failed!("cannot start a reactor: {e}"))?
+}
+
+/// Returns when all OSDs are up and all PGs active; an error when a daemon ends, at `end`, or when cancelled.
+pub(crate) fn wait_until_ready(
+    plan: &Plan,
+    mon: SocketAddr,
+    daemons: &mut Daemons,
+    start: &mut StartOptions<'_>,
+    end: Instant,
+) -> Result<()> {
+    let limit = end.saturating_duration_since(Instant::now()).min(CONNECT_LIMIT);
+    with_client(mon, limit, limit.min(LIMIT), async |shard, client| {
+        loop {
+            let found = look(client).await;
+            let down = (0..plan.osds()).map(OsdId).find(|osd| !found.up.contains_key(osd));
+            let blamed = Daemon::Osd(down.unwrap_or(OsdId(0)));
+            if !daemons.waits(found.missing(plan), blamed, end, start)? {
+                return Ok(());
+            }
+            shard.sleep(PAUSE).await;
+        }
+    })?
+}
+
+/// Looks once: the newest map that has arrived, then every OSD that is up.
+async fn look(client: &Rc<Client>) -> Probe {
+    let Some(map) = client.osdmap() else { return Probe::default() };
+    let mut seen = Probe {
+        epoch: map.epoch.0,
+        pgs: map.pools.values().map(|pool| u64::from(pool.pg_num)).sum(),
+        ratios: Some([map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio]),
+        ..Probe::default()
+    };
+    // All at once: one that hangs costs its time limit, not everybody's.
+    let mut answers = Vec::new();
+    for osd in map.osds().filter(|osd| map.is_up(*osd)) {
+        let (tell, told) = oneshot::channel();
+        let client = Rc::clone(client);
+        client.shard().clone().spawn(Group::Admin, "ask", async move {
+            let answer = match client.admin(osd, r#"{"prefix":"status"}"#).await {
+                Ok(text) => {
+                    serde_json::from_str(&text).map_err(|e| format!("its status cannot be read: {e}"))
+                }
+                Err(e) => Err(e.to_string()),
+            };
+            // Nobody waits any more if the look was given up.
+            let _ = tell.send(answer);
+        });
+        answers.push((osd, told));
+    }
+    for (osd, told) in answers {
+        seen.up.insert(osd, told.await.unwrap_or_else(|_| Err("the question was dropped".into())));
+    }
+    seen
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +422,7 @@ mod tests {
                 fullness,
                 http: None,
                 admin_socket: None,
+                cpus: Vec::new(),
                 problem: None,
                 detail: None,
             };

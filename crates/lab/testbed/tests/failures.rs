@@ -8,10 +8,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use carmine_testbed::{Daemon, DaemonPrograms, Event, Layout, Plan, StartOptions, Testbed, Wish, running};
+use carmine_testbed::{BedKind, Daemon, Event, Layout, Plan, StartOptions, Testbed, Wish};
 use carmine_topology::Topology;
 use carmine_types::StoreKind;
 
@@ -31,13 +32,13 @@ impl World {
     }
 
     /// Programs of both daemons that run this shell script, in which `$program` is their name.
-    fn programs(&self, script: &str) -> DaemonPrograms {
+    fn programs(&self, script: &str) -> PathBuf {
         for name in ["carmine-mon", "carmine-osd"] {
             let path = self.root.path().join(name);
             fs::write(&path, format!("#!/bin/sh\nprogram={name}\n{script}\n")).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        DaemonPrograms::new(self.root.path())
+        self.root.path().to_owned()
     }
 
     fn plan(&self, store: StoreKind) -> Plan {
@@ -61,7 +62,7 @@ impl World {
             events: &mut |event| events.push(event),
             limit: Duration::from_secs(2),
         };
-        let mut bed = Testbed::create(layout, plan, false, &mut start).map_err(|e| e.to_string())?;
+        let mut bed = Testbed::create(&layout, plan, false, &mut start).map_err(|e| e.to_string())?;
         bed.start(&mut start).map(drop).map_err(|e| e.to_string())
     }
 
@@ -136,8 +137,10 @@ fn mkfs_tells_its_progress() {
     let mut world = World::new();
     let script = "[ $program = carmine-osd ] && [ $5 = --mkfs ] && echo progress 5 10 && exit 0; exit 1";
     let _ = world.up(StoreKind::Blue, script);
-    let steps =
-        world.events.iter().filter(|e| matches!(e, Event::Mkfs { done_bytes: 5, total_bytes: 10, .. }));
+    let steps = world
+        .events
+        .iter()
+        .filter(|e| matches!(e, Event::Progress { done: 5, total: 10, is_bytes: true, .. }));
     assert_eq!(steps.count(), 2);
 }
 
@@ -148,17 +151,17 @@ fn one_folder_one_testbed() {
     let mut events = |_| ();
     let mut start =
         StartOptions { programs, cancel: &world.cancel, events: &mut events, limit: Duration::from_secs(1) };
-    let bed = Testbed::create(layout.clone(), plan.clone(), false, &mut start).unwrap();
-    let busy = Testbed::open(layout.clone()).unwrap_err().to_string();
+    let bed = Testbed::create(&layout, plan.clone(), false, &mut start).unwrap();
+    let busy = Testbed::open(BedKind::Testbed, layout.clone()).unwrap_err().to_string();
     assert!(busy.contains("another carmine command"), "{busy}");
     drop(bed);
-    let again = Testbed::create(layout.clone(), plan, false, &mut start).unwrap_err();
+    let again = Testbed::create(&layout, plan, false, &mut start).unwrap_err();
     assert!(again.is_usage(), "{again}");
-    let bed = Testbed::open(layout.clone()).unwrap().unwrap();
-    assert_eq!(running(&layout, bed.plan()).unwrap(), []);
+    let bed = Testbed::open(BedKind::Testbed, layout.clone()).unwrap().unwrap();
+    assert_eq!(bed.parts().unwrap().0, []);
     fs::write(layout.dir().join("mine"), "x").unwrap();
-    bed.destroy().unwrap();
-    assert!(Testbed::open(layout.clone()).unwrap().is_none());
+    bed.folder.destroy().unwrap();
+    assert!(Testbed::open(BedKind::Testbed, layout.clone()).unwrap().is_none());
     let left: Vec<_> = fs::read_dir(layout.dir()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["mine"], "what the testbed did not make stays");
 }
@@ -170,11 +173,11 @@ fn a_stranger_with_the_pid_of_a_daemon_lives() {
     let mut events = |_| ();
     let mut start =
         StartOptions { programs, cancel: &world.cancel, events: &mut events, limit: Duration::from_secs(1) };
-    let bed = Testbed::create(layout.clone(), plan, false, &mut start).unwrap();
+    let bed = Testbed::create(&layout, plan, false, &mut start).unwrap();
     let mut stranger = std::process::Command::new("sleep").arg("30").spawn().unwrap();
     let record = format!(r#"{{"pid":{},"start_ticks":1,"boot_id":"of before"}}"#, stranger.id());
     fs::write(layout.pid_file(Daemon::Mon), record).unwrap();
-    bed.stop().unwrap();
+    bed.folder.stop().unwrap();
     assert!(stranger.try_wait().unwrap().is_none(), "it was not ours");
     stranger.kill().unwrap();
     stranger.wait().unwrap();
@@ -186,10 +189,10 @@ fn a_plan_of_another_format_is_refused() {
     let layout = world.layout();
     fs::create_dir_all(layout.dir()).unwrap();
     fs::write(layout.plan(), r#"{"format":99}"#).unwrap();
-    let error = Testbed::open(layout.clone()).unwrap_err().to_string();
+    let error = Testbed::open(BedKind::Testbed, layout.clone()).unwrap_err().to_string();
     assert!(error.contains("format 99"), "{error}");
     fs::write(layout.plan(), "{").unwrap();
-    let error = Testbed::open(layout).unwrap_err().to_string();
+    let error = Testbed::open(BedKind::Testbed, layout).unwrap_err().to_string();
     assert!(error.contains("damaged"), "{error}");
 }
 
@@ -198,12 +201,12 @@ fn a_missing_daemon_is_named_with_how_to_build_it() {
     let world = World::new();
     let mut events = |_| ();
     let mut start = StartOptions {
-        programs: DaemonPrograms::new(world.root.path()),
+        programs: world.root.path().to_owned(),
         cancel: &world.cancel,
         events: &mut events,
         limit: Duration::from_secs(1),
     };
-    let mut bed = Testbed::create(world.layout(), world.plan(StoreKind::Cyan), false, &mut start).unwrap();
+    let mut bed = Testbed::create(&world.layout(), world.plan(StoreKind::Cyan), false, &mut start).unwrap();
     let error = bed.start(&mut start).unwrap_err().to_string();
     assert!(error.contains("carmine-mon is missing") && error.contains("quickstart --build"), "{error}");
     assert!(world.is_quiet());

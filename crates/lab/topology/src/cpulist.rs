@@ -1,14 +1,28 @@
 //! CPU lists as Linux and taskset write them: `0-3,8`.
 
 use std::collections::BTreeSet;
-use std::collections::btree_set;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::TopologyError;
-use crate::error::wrong;
+/// A topology that cannot be read, or a plan that does not fit it. The message names the value and what to change.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TopologyError(pub(crate) String);
+
+macro_rules! wrong {
+    ($($text:tt)*) => { $crate::TopologyError(format!($($text)*)) };
+}
+/// Returns with an error if the condition holds.
+macro_rules! refuse {
+    ($broken:expr, $($why:tt)*) => {
+        if $broken {
+            return Err($crate::cpulist::wrong!($($why)*));
+        }
+    };
+}
+pub(crate) use {refuse, wrong};
 
 /// The highest CPU number that is believed: a typing error must not allocate gigabytes.
 pub(crate) const CPU_NUMBER_MAX: usize = 65_535;
@@ -63,15 +77,6 @@ impl FromIterator<usize> for CpuList {
     }
 }
 
-impl<'a> IntoIterator for &'a CpuList {
-    type Item = usize;
-    type IntoIter = std::iter::Copied<btree_set::Iter<'a, usize>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.iter().copied()
-    }
-}
-
 impl FromStr for CpuList {
     type Err = TopologyError;
 
@@ -96,6 +101,17 @@ impl FromStr for CpuList {
     }
 }
 
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let run = |run: &[usize]| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            one => one.iter().map(usize::to_string).collect(),
+        };
+        let cpus = self.to_vec();
+        f.write_str(&cpus.chunk_by(|cpu, next| cpu + 1 == *next).map(run).collect::<Vec<_>>().join(","))
+    }
+}
+
 /// Serialises a type as its text.
 macro_rules! as_text {
     ($name:ident) => {
@@ -117,25 +133,6 @@ macro_rules! as_text {
 pub(crate) use as_text;
 
 as_text!(CpuList);
-
-impl fmt::Display for CpuList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cpus = self.iter().peekable();
-        let mut separator = "";
-        while let Some(first) = cpus.next() {
-            let mut last = first;
-            while let Some(next) = cpus.next_if_eq(&(last + 1)) {
-                last = next;
-            }
-            write!(f, "{separator}{first}")?;
-            if first < last {
-                write!(f, "-{last}")?;
-            }
-            separator = ",";
-        }
-        Ok(())
-    }
-}
 
 #[cfg(test)]
 mod tests {

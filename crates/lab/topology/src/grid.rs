@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cpu, CpuList, PlanRequest, Strategy, Topology, TopologyError, plan, render};
-
-/// Imbalance of PGs between reactors that is worth a warning (design contract 2).
-const PG_IMBALANCE_MAX: f64 = 0.10;
+use crate::{Cpu, CpuList, Strategy};
 
 /// One reactor's CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,15 +65,6 @@ impl OsdRow {
     }
 }
 
-/// The CPUs of an OSD.
-pub(crate) struct Row {
-    /// The CPU of each reactor.
-    pub(crate) reactors: Vec<usize>,
-    /// Empty: the reactors'.
-    pub(crate) aliens: CpuList,
-    pub(crate) floating: Option<Floating>,
-}
-
 /// A CPU of the clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientSlot {
@@ -113,85 +102,44 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Places `request` on `topology`.
-    pub fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, TopologyError> {
-        plan::plan(topology, request)
-    }
-
-    /// The grid of what each OSD and the clients get.
-    pub(crate) fn assemble(
-        topology: &Topology,
-        request: &PlanRequest,
-        rows: Vec<Row>,
-        clients: &CpuList,
-    ) -> Grid {
-        let place = |cpu: usize| topology.cpu(cpu).cloned();
-        let reactor = |(reactor, place)| ReactorSlot { reactor, place, shared: false, smt_busy: false };
-        let osd = |(osd, row): (usize, Row)| {
-            let own = row.aliens.is_empty();
-            let floats = row.floating.as_ref().map(|floating| floating.cpus.clone());
-            let home = floats.unwrap_or_else(|| row.reactors.iter().copied().collect());
-            OsdRow {
-                osd,
-                aliens: AlienHome { own, cpus: if own { home } else { row.aliens }, shared: false },
-                reactors: row.reactors.into_iter().filter_map(place).enumerate().map(reactor).collect(),
-                floating: row.floating,
-                shared_device: (request.osds_per_device > 1).then(|| osd / request.osds_per_device),
-            }
-        };
-        let client = |place| ClientSlot { place, shared: false, smt_busy: false };
-        let (pgs_per_reactor, pg_warning) = pg_share(request);
-        let mut grid = Grid {
-            topology: topology.summary(),
-            machine: topology.cpus().to_vec(),
-            live: topology.live,
-            strategy: request.strategy,
-            overprovisioned: request.overprovisioned,
-            osds: rows.into_iter().enumerate().map(osd).collect(),
-            clients: clients.iter().filter_map(place).map(client).collect(),
-            system: request.system_cpus.clone().unwrap_or_default(),
-            neighbour: request.neighbour_cpus.clone().unwrap_or_default(),
-            shared: false,
-            pgs_per_reactor,
-            warnings: pg_warning.into_iter().collect(),
-        };
-        grid.mark_busy_siblings();
-        grid.mark_shared();
-        grid
-    }
-
     /// The reactors that are not pinned, by OSD.
     fn floats(&self) -> impl Iterator<Item = &Floating> {
         self.osds.iter().filter_map(|osd| osd.floating.as_ref())
     }
 
+    /// How many have each CPU that is in use.
+    fn uses(&self) -> BTreeMap<usize, usize> {
+        // OSDs may have alien CPUs in common.
+        let aliens = self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| osd.aliens.cpus.iter());
+        // The same CPUs are for all OSDs that are not pinned.
+        let slice = self.floats().flat_map(|floating| floating.cpus.iter());
+        let once: [CpuList; 2] = [aliens.collect(), slice.collect()];
+        let others = once.iter().chain([&self.system, &self.neighbour]).flat_map(CpuList::iter);
+        let pinned = self.osds.iter().flat_map(OsdRow::reactor_cpus).chain(self.client_cpus().to_vec());
+        let mut uses = BTreeMap::new();
+        for cpu in pinned.chain(others) {
+            *uses.entry(cpu).or_default() += 1;
+        }
+        uses
+    }
+
     /// Marks what sits beside an SMT sibling that is in use.
-    fn mark_busy_siblings(&mut self) {
-        let floating = self.floats().flat_map(|floating| floating.cpus.to_vec());
-        let of_osds = floating.chain(self.allocated_cpus().to_vec());
-        let in_use: CpuList =
-            of_osds.chain(&self.client_cpus()).chain(&self.system).chain(&self.neighbour).collect();
-        let used = || self.machine.iter().filter(|cpu| in_use.contains(cpu.cpu));
-        let is_busy = |cpu: &&Cpu| used().any(|other| other.core == cpu.core && other.cpu != cpu.cpu);
-        let busy: CpuList = self.machine.iter().filter(is_busy).map(|cpu| cpu.cpu).collect();
+    pub(crate) fn mark_busy_siblings(&mut self) {
+        let uses = self.uses();
+        let used: Vec<&Cpu> = self.machine.iter().filter(|cpu| uses.contains_key(&cpu.cpu)).collect();
+        let is_busy =
+            |place: &Cpu| used.iter().any(|other| other.core == place.core && other.cpu != place.cpu);
         let reactors = self.osds.iter_mut().flat_map(|osd| &mut osd.reactors);
-        reactors.for_each(|slot| slot.smt_busy = busy.contains(slot.place.cpu));
-        self.clients.iter_mut().for_each(|slot| slot.smt_busy = busy.contains(slot.place.cpu));
+        reactors.for_each(|slot| slot.smt_busy = is_busy(&slot.place));
+        self.clients.iter_mut().for_each(|slot| slot.smt_busy = is_busy(&slot.place));
     }
 
     /// Marks what has a CPU together with something else.
-    fn mark_shared(&mut self) {
-        // OSDs may have alien CPUs in common.
-        let aliens = self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| &osd.aliens.cpus);
-        let aliens: CpuList = aliens.collect();
-        // The same CPUs are for all OSDs that are not pinned: together they share them only if they have more reactors.
-        let slice: CpuList = self.floats().flat_map(|floating| &floating.cpus).collect();
+    pub(crate) fn mark_shared(&mut self) {
+        // OSDs that are not pinned share their CPUs only if together they have more reactors.
+        let slice: CpuList = self.floats().flat_map(|floating| floating.cpus.iter()).collect();
         let crowded = self.floats().map(|floating| floating.reactors).sum::<usize>() > slice.len();
-        let pinned = self.osds.iter().flat_map(OsdRow::reactor_cpus).chain(self.client_cpus().to_vec());
-        let mut uses: BTreeMap<usize, usize> = BTreeMap::new();
-        for cpu in pinned.chain(&aliens).chain(&slice).chain(&self.system).chain(&self.neighbour) {
-            *uses.entry(cpu).or_default() += 1;
-        }
+        let uses = self.uses();
         let shared = |cpu: usize| uses.get(&cpu).is_some_and(|n| *n > 1);
         for osd in &mut self.osds {
             osd.reactors.iter_mut().for_each(|slot| slot.shared = shared(slot.place.cpu));
@@ -203,8 +151,8 @@ impl Grid {
 
     /// The distinct CPUs of reactors and aliens: the cores that IOPS per core *allocated* counts.
     pub fn allocated_cpus(&self) -> CpuList {
-        let reactors = self.osds.iter().flat_map(OsdRow::reactor_cpus);
-        reactors.chain(self.osds.iter().flat_map(|osd| osd.aliens.cpus.to_vec())).collect()
+        let of_osd = |osd: &OsdRow| [osd.reactor_cpus(), osd.aliens.cpus.to_vec()].concat();
+        self.osds.iter().flat_map(of_osd).collect()
     }
 
     /// The same placement for load from within the OSDs, which has no client threads: a CPU is shared only if reactors or
@@ -227,26 +175,85 @@ impl Grid {
 
     /// The grid as text for a terminal, one row per OSD.
     pub fn render(&self) -> String {
-        render::render(self)
+        let floats = self.strategy == Strategy::None;
+        let floats = if floats { ": reactors are not pinned, the scheduler decides" } else { "" };
+        let shares = if self.overprovisioned { ", overprovisioned" } else { "" };
+        let mut lines = vec![
+            format!("topology  {}", self.topology),
+            format!("strategy  {}{floats}{shares}", self.strategy),
+        ];
+        lines.extend(self.table());
+        lines.push(self.clients_line());
+        let others = [("system", &self.system), ("neighbour", &self.neighbour)];
+        let others = others.into_iter().filter(|(_, cpus)| !cpus.is_empty());
+        lines.extend(others.map(|(who, cpus)| format!("{who:<9} CPU {cpus}")));
+        let allocated = self.allocated_cpus();
+        lines.push(format!("allocated {} ({allocated})", counted(allocated.len(), "CPU")));
+        if self.shared {
+            let why = "something else runs on this CPU, too; per-core figures are left out";
+            lines.push(format!("marks     * SHARED: {why}"));
+        }
+        let reactors = self.osds.iter().flat_map(|osd| &osd.reactors).map(|slot| slot.smt_busy);
+        if reactors.chain(self.clients.iter().map(|slot| slot.smt_busy)).any(|is_busy| is_busy) {
+            lines.push("marks     + an SMT sibling of this CPU is in use".to_owned());
+        }
+        lines.extend(self.warnings.iter().map(|warning| format!("warning   {warning}")));
+        lines.join("\n") + "\n"
+    }
+
+    fn table(&self) -> Vec<String> {
+        let header = ["OSD", "reactor CPUs", "socket", "node", "L3", "alien CPUs", "PGs/reactor"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        let pgs = self.pgs_per_reactor.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}"));
+        rows.extend(self.osds.iter().map(|osd| {
+            let places = |key: fn(&Cpu) -> usize| match osd.floating {
+                Some(_) => "-".to_owned(),
+                None => osd.reactors.iter().map(|slot| key(&slot.place)).collect::<CpuList>().to_string(),
+            };
+            let [socket, node, l3] = [places(|c| c.socket), places(|c| c.node), places(|c| c.l3)];
+            vec![osd.osd.to_string(), osd.reactor_cell(), socket, node, l3, osd.alien_cell(), pgs.clone()]
+        }));
+        if self.osds.iter().any(|osd| osd.shared_device.is_some()) {
+            let devices = self.osds.iter().map(|osd| osd.shared_device.map_or("-".into(), |n| n.to_string()));
+            let column = std::iter::once("shared device".to_owned()).chain(devices);
+            rows.iter_mut().zip(column).for_each(|(row, cell)| row.push(cell));
+        }
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        rows.iter().map(line).collect()
+    }
+
+    fn clients_line(&self) -> String {
+        if self.clients.is_empty() {
+            return "clients   none".to_owned();
+        }
+        let marks = marks(self.clients.iter().any(|c| c.shared), self.clients.iter().any(|c| c.smt_busy));
+        let places = |key: fn(&Cpu) -> usize| self.clients.iter().map(|c| key(&c.place)).collect::<CpuList>();
+        let [cpus, socket, node, l3] =
+            [places(|c| c.cpu), places(|c| c.socket), places(|c| c.node), places(|c| c.l3)];
+        format!("clients   CPU {cpus}{marks}, socket {socket}, node {node}, L3 {l3}")
     }
 }
 
-/// Expected PG copies per reactor, and a warning when whole PGs can't be dealt evenly.
-fn pg_share(request: &PlanRequest) -> (Option<f64>, Option<String>) {
-    let reactors = request.osds.saturating_mul(request.reactors);
-    if request.pgs == 0 || reactors == 0 {
-        return (None, None);
+impl OsdRow {
+    fn reactor_cell(&self) -> String {
+        if let Some(Floating { reactors, cpus }) = &self.floating {
+            return format!("{reactors} on {cpus}");
+        }
+        let cells = self.reactors.iter().map(|r| format!("{}{}", r.place.cpu, marks(r.shared, r.smt_busy)));
+        cells.collect::<Vec<_>>().join(" ")
     }
-    let copies = f64::from(request.pgs) * f64::from(request.size.max(1));
-    let mean = copies / reactors as f64;
-    let busiest = (copies / request.osds as f64 / request.reactors as f64).ceil();
-    let above = busiest / mean - 1.0;
-    let warning = (above > PG_IMBALANCE_MAX).then(|| {
-        format!(
-            "{mean:.1} PGs per reactor can't be dealt evenly: the busiest reactor will have at least {busiest:.0} (+{:.0} %); \
-             raise --pgs",
-            above * 100.0
-        )
-    });
-    (Some(mean), warning)
+
+    fn alien_cell(&self) -> String {
+        let AlienHome { cpus, own, shared } = &self.aliens;
+        if *own { "its reactors'".to_owned() } else { format!("{cpus}{}", marks(*shared, false)) }
+    }
+}
+
+fn marks(shared: bool, smt_busy: bool) -> String {
+    format!("{}{}", if shared { "*" } else { "" }, if smt_busy { "+" } else { "" })
 }

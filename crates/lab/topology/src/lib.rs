@@ -4,19 +4,14 @@
 //!
 //! A plan is a pure function of its topology and request, so a plan for another machine is made here the same way.
 
-mod clients;
 mod cpulist;
-mod error;
 mod grid;
 mod place;
 mod plan;
-mod render;
-mod sources;
 mod topology;
 
-pub use clients::{ClientCpus, default_clients};
-pub use cpulist::CpuList;
-pub use error::TopologyError;
+pub use cpulist::{CpuList, TopologyError};
 pub use grid::{AlienHome, ClientSlot, Floating, Grid, OsdRow, ReactorSlot};
-pub use plan::{PlanRequest, Strategy};
+pub use place::default_clients;
+pub use plan::{ClientCpus, PlanRequest, Strategy};
 pub use topology::{Cpu, Topology};

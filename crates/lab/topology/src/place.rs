@@ -1,9 +1,78 @@
-//! The strategies: which CPU each reactor gets out of a pool.
+//! Who gets which CPU. The clients' are chosen before the reactors', so that points that differ in placement, store or polling
+//! have the same; then the strategy deals a pool of CPUs to the reactors.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::refuse;
-use crate::{Cpu, CpuList, PlanRequest, Strategy, Topology, TopologyError};
+use carmine_types::counted;
+
+use crate::cpulist::refuse;
+use crate::plan::named;
+use crate::{ClientCpus, Cpu, CpuList, PlanRequest, Strategy, Topology, TopologyError};
+
+/// Without `--client-cpus`, clients get one of so many CPUs. Measured on the machine of `BENCHMARKS.md` (`cyan`, 4 KiB, iodepth 64),
+/// an operation costs our own generator 5.9 us of CPU and fio's rados engine 14, and the OSD 6 (reads) to 8 (writes); with
+/// `blue` it costs the OSD 9 to 23. So one client CPU for two of the OSDs' is about right for our own generator.
+const DEFAULT_SHARE: usize = 3;
+
+/// How many CPUs clients get of `cpus` if nobody asks for a number.
+#[must_use]
+pub fn default_clients(cpus: usize) -> usize {
+    (cpus / DEFAULT_SHARE).max(1)
+}
+
+/// The clients' CPUs. Neither the strategy nor anything but numbers of the request has a say in which these are.
+pub(crate) fn clients(topology: &Topology, request: &PlanRequest) -> Result<CpuList, TopologyError> {
+    let others = named(request, |option| option != "--client-cpus");
+    let mut free = topology.allowed().difference(&others);
+    let needed = if request.cpus.is_some() { 0 } else { request.seats() };
+    let left = free.len().saturating_sub(needed);
+    let count = match &request.client_cpus {
+        Some(ClientCpus::List(list)) => return Ok(list.clone()),
+        Some(ClientCpus::Count(count)) => *count,
+        Some(ClientCpus::Rest) => left.max(1),
+        None => default_clients(topology.allowed().len()).min(spare(topology, &free, needed)).max(1),
+    };
+    if request.overprovisioned && count > free.len() {
+        free = topology.allowed().clone();
+    }
+    refuse!(
+        count > free.len(),
+        "clients need {}, and {} are left beside those of others ({others}); give --client-cpus, take CPUs from the others, or \
+         share CPUs with --overprovisioned",
+        counted(count, "CPU"),
+        free.len()
+    );
+    Ok(in_order(topology, &free).into_iter().take(count).map(|cpu| cpu.cpu).collect())
+}
+
+/// CPUs that `needed` reactors do not need: whole cores if there are more cores than reactors.
+fn spare(topology: &Topology, free: &CpuList, needed: usize) -> usize {
+    let order = in_order(topology, free);
+    let mut cores: Vec<usize> = order.iter().map(|cpu| cpu.core).collect();
+    cores.dedup();
+    match cores.len().saturating_sub(needed) {
+        0 => free.len().saturating_sub(needed),
+        whole => order.iter().filter(|cpu| cores[..whole].contains(&cpu.core)).count(),
+    }
+}
+
+/// `free` in the order in which clients take them: whole cores before those of which somebody else has a part, the last socket
+/// first and then in turn, in each socket the highest core first.
+fn in_order<'a>(topology: &'a Topology, free: &CpuList) -> Vec<&'a Cpu> {
+    let threads = |core: usize| topology.cpus().iter().filter(|cpu| cpu.core == core).count();
+    let mut cores = BTreeMap::<usize, Vec<&Cpu>>::new();
+    for cpu in topology.cpus().iter().filter(|cpu| free.contains(cpu.cpu)) {
+        cores.entry(cpu.core).or_default().push(cpu);
+    }
+    let mut cores: Vec<Vec<&Cpu>> = cores.into_values().collect();
+    let is_part = |cpus: &[&Cpu]| cpus.len() < threads(cpus[0].core);
+    cores.sort_by_key(|cpus| (cpus[0].socket, is_part(cpus), Reverse(cpus[0].core)));
+    let turns = cores.chunk_by(|one, next| one[0].socket == next[0].socket);
+    let mut ranked: Vec<_> = turns.flat_map(|of_socket| of_socket.iter().enumerate()).collect();
+    ranked.sort_by_key(|(turn, cpus)| (is_part(cpus), *turn, Reverse(cpus[0].socket)));
+    ranked.into_iter().flat_map(|(_, cpus)| cpus).copied().collect()
+}
 
 /// A CPU that reactors may have.
 struct Seat<'a> {
@@ -61,74 +130,90 @@ impl<'a> Pool<'a> {
         Some(seat.place.cpu)
     }
 
-    fn sockets(&self) -> Vec<usize> {
-        self.seats.iter().map(|seat| seat.place.socket).collect::<BTreeSet<_>>().into_iter().collect()
+    /// Takes as many of the best seats that `wanted` accepts as there are, up to `count`.
+    fn take_some(&mut self, count: usize, wanted: impl Fn(&Cpu) -> bool) -> Vec<usize> {
+        (0..count).filter_map(|_| self.take(&wanted)).collect()
     }
-}
 
-/// Places every OSD's reactors: `result[osd][reactor]` is a CPU.
-pub(crate) fn place(pool: &mut Pool<'_>, request: &PlanRequest) -> Result<Vec<Vec<usize>>, TopologyError> {
-    (0..request.osds)
-        .map(|osd| match request.strategy {
-            // Reactors that are not pinned are not placed at all.
-            Strategy::Default | Strategy::None => Ok(spill(pool, request.reactors)),
-            Strategy::Osd => in_sockets(pool, request, osd, |_| osd),
+    /// Places every OSD's reactors: `result[osd][reactor]` is a CPU.
+    pub(crate) fn deal(&mut self, request: &PlanRequest) -> Result<Vec<Vec<usize>>, TopologyError> {
+        let reactors = request.reactors;
+        let deal = |osd: usize| match request.strategy {
+            // Wherever they are. (Reactors that are not pinned are not placed at all.)
+            Strategy::Default | Strategy::None => Ok(self.take_some(reactors, |_| true)),
+            Strategy::Osd => self.in_sockets(request, osd, |_| osd),
             // Counting reactors through all OSDs evens out odd numbers of reactors between the sockets.
-            Strategy::Socket => in_sockets(pool, request, osd, |reactor| osd * request.reactors + reactor),
-            Strategy::L3 => Ok(in_l3(pool, request.reactors)),
-        })
-        .collect()
-}
-
-/// Takes the next best CPUs wherever they are.
-fn spill(pool: &mut Pool<'_>, count: usize) -> Vec<usize> {
-    (0..count).filter_map(|_| pool.take(|_| true)).collect()
-}
-
-/// Takes each reactor's CPU in the socket whose turn it is.
-fn in_sockets(
-    pool: &mut Pool<'_>,
-    request: &PlanRequest,
-    osd: usize,
-    turn: impl Fn(usize) -> usize,
-) -> Result<Vec<usize>, TopologyError> {
-    let sockets = pool.sockets();
-    let socket_of = |reactor| sockets[turn(reactor) % sockets.len()];
-    let need_of = |socket| (0..request.reactors).filter(|r| socket_of(*r) == socket).count();
-    for socket in sockets.iter().copied() {
-        let (need, have) = (need_of(socket), pool.free().filter(|s| s.place.socket == socket).count());
-        refuse!(
-            have == 0 && need > 0 || !pool.share && need > have,
-            "--balance {}: OSD {osd} needs {need} CPUs on socket {socket}, where {have} of {} are left; lower --osds or \
-             --reactors, keep fewer for clients (--client-cpus count:N), widen --cpus there, take --balance default, or share \
-             CPUs with --overprovisioned",
-            request.strategy,
-            pool.seats.iter().filter(|s| s.place.socket == socket).count()
-        );
+            Strategy::Socket => self.in_sockets(request, osd, |reactor| osd * reactors + reactor),
+            Strategy::L3 => Ok(self.in_l3(reactors)),
+        };
+        (0..request.osds).map(deal).collect()
     }
-    Ok((0..request.reactors).filter_map(|r| pool.take(|cpu| cpu.socket == socket_of(r))).collect())
-}
 
-/// Takes one L3 group's CPUs where the OSD fits on the best CPUs that are left, the emptiest group first, which spreads OSDs
-/// evenly. Else it uses up the emptiest groups, staying in the first one's socket as long as that has any. Whole cores go first
-/// through all OSDs: one is rather split over groups than put on SMT siblings while cores are free.
-fn in_l3(pool: &mut Pool<'_>, count: usize) -> Vec<usize> {
-    let mut cpus = Vec::with_capacity(count);
-    let mut home = None;
-    while cpus.len() < count {
-        let missing = count - cpus.len();
-        let Some(level) = pool.free().map(Seat::level).min() else { break };
-        let mut groups = BTreeMap::<(usize, usize), usize>::new();
-        for seat in pool.free().filter(|seat| seat.level() == level) {
-            *groups.entry((seat.place.l3, seat.place.socket)).or_default() += 1;
+    /// Takes each reactor's CPU in the socket whose turn it is.
+    fn in_sockets(
+        &mut self,
+        request: &PlanRequest,
+        osd: usize,
+        turn: impl Fn(usize) -> usize,
+    ) -> Result<Vec<usize>, TopologyError> {
+        let sockets: BTreeSet<usize> = self.seats.iter().map(|seat| seat.place.socket).collect();
+        let sockets: Vec<usize> = sockets.into_iter().collect();
+        let socket_of = |reactor| sockets[turn(reactor) % sockets.len()];
+        for socket in sockets.iter().copied() {
+            let need = (0..request.reactors).filter(|r| socket_of(*r) == socket).count();
+            let have = self.free().filter(|s| s.place.socket == socket).count();
+            refuse!(
+                have == 0 && need > 0 || !self.share && need > have,
+                "--balance {}: OSD {osd} needs {need} CPUs on socket {socket}, where {have} of {} are left; lower --osds or \
+                 --reactors, keep fewer for clients (--client-cpus count:N), widen --cpus there, take --balance default, or \
+                 share CPUs with --overprovisioned",
+                request.strategy,
+                self.seats.iter().filter(|s| s.place.socket == socket).count()
+            );
         }
-        let home_here = home.and_then(|(of, socket)| (of == level).then_some(socket));
-        let best = groups.iter().max_by_key(|((l3, socket), free)| {
-            (home_here.is_none() && **free >= missing, home_here == Some(*socket), **free, usize::MAX - l3)
-        });
-        let Some(((l3, socket), free)) = best else { break };
-        home = Some((level, home_here.unwrap_or(*socket)));
-        cpus.extend((0..missing.min(*free)).filter_map(|_| pool.take(|cpu| cpu.l3 == *l3)));
+        Ok((0..request.reactors).filter_map(|r| self.take(|cpu| cpu.socket == socket_of(r))).collect())
     }
-    cpus
+
+    /// Takes one L3 group's CPUs where the OSD fits on the best CPUs that are left, the emptiest group first, which spreads OSDs
+    /// evenly. Else it uses up the emptiest groups, staying in the first one's socket as long as that has any. Whole cores go
+    /// first through all OSDs: one is rather split over groups than put on SMT siblings while cores are free.
+    fn in_l3(&mut self, count: usize) -> Vec<usize> {
+        let mut cpus = Vec::with_capacity(count);
+        let mut home = None;
+        while cpus.len() < count {
+            let missing = count - cpus.len();
+            let Some(level) = self.free().map(Seat::level).min() else { break };
+            let mut groups = BTreeMap::<(usize, usize), usize>::new();
+            for seat in self.free().filter(|seat| seat.level() == level) {
+                *groups.entry((seat.place.l3, seat.place.socket)).or_default() += 1;
+            }
+            let home_here = home.and_then(|(of, socket)| (of == level).then_some(socket));
+            let best = groups.iter().max_by_key(|((l3, socket), free)| {
+                let fits = home_here.is_none() && **free >= missing;
+                (fits, home_here == Some(*socket), **free, Reverse(*l3))
+            });
+            let Some(((l3, socket), free)) = best else { break };
+            home = Some((level, home_here.unwrap_or(*socket)));
+            cpus.extend(self.take_some(missing.min(*free), |cpu| cpu.l3 == *l3));
+        }
+        cpus
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_cores_from_the_highest_down_sockets_in_turn() {
+        let order = |shape: &str, free: &str| {
+            let topology = Topology::from_short(shape).unwrap();
+            let order = in_order(&topology, &free.parse().unwrap());
+            order.iter().map(|cpu| cpu.cpu.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(order("1x4x2", "0-7"), "3 7 2 6 1 5 0 4");
+        assert_eq!(order("2x2x2", "0-7"), "3 7 1 5 2 6 0 4");
+        // Of core 3 a part is taken.
+        assert_eq!(order("1x4x2", "0-6"), "2 6 1 5 0 4 3");
+    }
 }

@@ -1,13 +1,18 @@
 //! From a request to a grid: which CPUs may be used, who gets them, and what is shared.
 
+use std::fmt;
+use std::str::FromStr;
+
 use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
-use crate::clients::{self, ClientCpus};
-use crate::error::refuse;
-use crate::grid::{Floating, Grid, Row};
+use crate::cpulist::{as_text, refuse, wrong};
+use crate::grid::{AlienHome, ClientSlot, Floating, Grid, OsdRow, ReactorSlot};
 use crate::place::{self, Pool};
 use crate::{CpuList, Topology, TopologyError};
+
+/// Imbalance of PGs between reactors that is worth a warning (design contract 2).
+const PG_IMBALANCE_MAX: f64 = 0.10;
 
 carmine_types::words! {
     /// Where an OSD's reactors sit relative to each other. SMT siblings are used last in all of them.
@@ -28,9 +33,54 @@ carmine_types::words! {
     }
 }
 
+/// The CPUs of clients as they are asked for. Those that are not named are whole cores, from the highest down, taken from the
+/// sockets in turn. Without any wish it is a third of the CPUs, but at least one, and fewer where that leaves each reactor a core
+/// of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum ClientCpus {
+    /// These.
+    List(CpuList),
+    /// So many.
+    Count(usize),
+    /// All that nothing else needs.
+    Rest,
+}
+
+impl FromStr for ClientCpus {
+    type Err = TopologyError;
+
+    fn from_str(text: &str) -> Result<Self, TopologyError> {
+        let text = text.trim();
+        match text.strip_prefix("count:") {
+            _ if text == "rest" => Ok(Self::Rest),
+            None => text.parse().map(Self::List),
+            Some(count) => match count.parse() {
+                Ok(count) if count > 0 => Ok(Self::Count(count)),
+                _ => Err(wrong!(
+                    "`{text}`: write how many CPUs clients get as in count:4, name them as in 0-3,8, or take rest"
+                )),
+            },
+        }
+    }
+}
+
+impl fmt::Display for ClientCpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List(list) => list.fmt(f),
+            Self::Count(count) => write!(f, "count:{count}"),
+            Self::Rest => f.write_str("rest"),
+        }
+    }
+}
+
+as_text!(ClientCpus);
+
 carmine_types::defaults! {
     /// The threads that are to be placed.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
     pub struct PlanRequest {
         pub osds: usize = 1,
         /// Reactors of each OSD.
@@ -57,13 +107,8 @@ carmine_types::defaults! {
         /// reactors share them.
         pub cpus_per_osd: Option<usize>,
         /// OSDs that share a device, 1 if each has its own: the grid says who shares with whom.
-        #[serde(default = "alone")]
-        pub osds_per_device: usize = alone(),
+        pub osds_per_device: usize = 1,
     }
-}
-
-fn alone() -> usize {
-    1
 }
 
 impl PlanRequest {
@@ -79,12 +124,10 @@ impl PlanRequest {
 
     /// The lists that were given, by their options.
     fn lists(&self) -> Vec<(&'static str, &CpuList)> {
+        let clients = if let Some(ClientCpus::List(list)) = &self.client_cpus { Some(list) } else { None };
         let named = [
             ("--cpus", self.cpus.as_ref()),
-            (
-                "--client-cpus",
-                if let Some(ClientCpus::List(list)) = &self.client_cpus { Some(list) } else { None },
-            ),
+            ("--client-cpus", clients),
             ("--alien-cpus", self.alien_cpus.as_ref()),
             ("--system-cpus", self.system_cpus.as_ref()),
             ("--neighbour-cpus", self.neighbour_cpus.as_ref()),
@@ -93,32 +136,58 @@ impl PlanRequest {
     }
 }
 
-/// First the CPUs that were named, then the clients', which depend on nothing but the topology and on how many reactors there
-/// are; the strategy places the reactors in what is left.
-pub(crate) fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, TopologyError> {
-    check_lists(topology, request)?;
-    let clients = clients::choose(topology, request)?;
-    let reserved = named(request, |option| option != "--cpus").union(&clients);
-    let pool_cpus = reactor_pool(topology, request, &reserved);
-    check_cpusets(request, &pool_cpus)?;
-    check_room(request, &clients, &pool_cpus)?;
-    let each = request.seats_each();
-    let (seats, floating) = if request.strategy == Strategy::None {
-        let floating = Floating { reactors: request.reactors, cpus: pool_cpus };
-        (vec![Vec::new(); request.osds], Some(floating))
-    } else {
-        let mut pool = Pool::new(topology, &pool_cpus, &reserved, request.overprovisioned);
-        let seats = place::place(&mut pool, &PlanRequest { reactors: each, ..request.clone() })?;
-        (if request.cpus_per_osd.is_some() { distinct(seats, &pool_cpus) } else { seats }, None)
-    };
-    let aliens = alien_sets(request, &seats);
-    let row = |(seats, aliens): (Vec<usize>, CpuList)| Row {
-        reactors: seats.iter().copied().cycle().take(request.reactors).collect(),
-        aliens,
-        floating: floating.clone(),
-    };
-    let rows = seats.into_iter().zip(aliens).map(row).collect();
-    Ok(Grid::assemble(topology, request, rows, &clients))
+impl Grid {
+    /// Places `request` on `topology`: first the CPUs that were named, then the clients', which depend on nothing but the topology
+    /// and on how many reactors there are; the strategy places the reactors in what is left.
+    pub fn plan(topology: &Topology, request: &PlanRequest) -> Result<Grid, TopologyError> {
+        check_lists(topology, request)?;
+        let clients = place::clients(topology, request)?;
+        let reserved = named(request, |option| option != "--cpus").union(&clients);
+        let pool = reactor_pool(topology, request, &reserved);
+        check_cpusets(request, &pool)?;
+        check_room(request, &clients, &pool)?;
+        let floats = request.strategy == Strategy::None;
+        let seats = if floats {
+            vec![Vec::new(); request.osds]
+        } else {
+            let mut seats = Pool::new(topology, &pool, &reserved, request.overprovisioned);
+            let seats = seats.deal(&PlanRequest { reactors: request.seats_each(), ..request.clone() })?;
+            if request.cpus_per_osd.is_some() { distinct(seats, &pool) } else { seats }
+        };
+        let place = |cpu: usize| topology.cpu(cpu).cloned();
+        let reactor = |(reactor, place)| ReactorSlot { reactor, place, shared: false, smt_busy: false };
+        let osd = |(osd, (seats, aliens)): (usize, (&Vec<usize>, CpuList))| {
+            let reactors = || seats.iter().copied().cycle().take(request.reactors);
+            let own = aliens.is_empty();
+            let home = || if floats { pool.clone() } else { reactors().collect() };
+            OsdRow {
+                osd,
+                aliens: AlienHome { own, cpus: if own { home() } else { aliens }, shared: false },
+                reactors: reactors().filter_map(place).enumerate().map(reactor).collect(),
+                floating: floats.then(|| Floating { reactors: request.reactors, cpus: pool.clone() }),
+                shared_device: (request.osds_per_device > 1).then(|| osd / request.osds_per_device),
+            }
+        };
+        let client = |place| ClientSlot { place, shared: false, smt_busy: false };
+        let (pgs_per_reactor, pg_warning) = pg_share(request);
+        let mut grid = Grid {
+            topology: topology.summary(),
+            machine: topology.cpus().to_vec(),
+            live: topology.live,
+            strategy: request.strategy,
+            overprovisioned: request.overprovisioned,
+            osds: seats.iter().zip(alien_sets(request, &seats)).enumerate().map(osd).collect(),
+            clients: clients.iter().filter_map(place).map(client).collect(),
+            system: request.system_cpus.clone().unwrap_or_default(),
+            neighbour: request.neighbour_cpus.clone().unwrap_or_default(),
+            shared: false,
+            pgs_per_reactor,
+            warnings: pg_warning.into_iter().collect(),
+        };
+        grid.mark_busy_siblings();
+        grid.mark_shared();
+        Ok(grid)
+    }
 }
 
 /// The CPUs of all lists whose option `wanted` accepts.
@@ -128,9 +197,10 @@ pub(crate) fn named(request: &PlanRequest, wanted: impl Fn(&str) -> bool) -> Cpu
 }
 
 fn check_lists(topology: &Topology, request: &PlanRequest) -> Result<(), TopologyError> {
-    let counts = [("--osds", request.osds), ("--reactors", request.reactors)];
-    let confined = [("--confine-cpus", request.cpus_per_osd.unwrap_or(1))];
-    for (what, count) in counts.into_iter().chain(confined) {
+    let confined = request.cpus_per_osd.unwrap_or(1);
+    for (what, count) in
+        [("--osds", request.osds), ("--reactors", request.reactors), ("--confine-cpus", confined)]
+    {
         refuse!(count == 0, "{what} is 0: at least 1 is needed");
     }
     let (lists, all, allowed) = (request.lists(), topology.all(), topology.allowed());
@@ -220,17 +290,15 @@ fn reactor_pool(topology: &Topology, request: &PlanRequest, reserved: &CpuList) 
 
 /// Fails if reactors need more CPUs than there are.
 fn check_room(request: &PlanRequest, clients: &CpuList, cpus: &CpuList) -> Result<(), TopologyError> {
-    let kept = |(option, list): (&'static str, &CpuList)| match option {
-        "--cpus" | "--client-cpus" => String::new(),
-        _ => format!(", {list} being kept for {option}"),
-    };
-    let of_clients = || match clients.is_empty() {
+    let kept = |who: &str, list: &CpuList| match list.is_empty() {
         true => String::new(),
-        false => format!(", {clients} being kept for clients"),
+        false => format!(", {list} being kept for {who}"),
     };
+    let others =
+        request.lists().into_iter().filter(|(option, _)| !["--cpus", "--client-cpus"].contains(option));
     let reserved = match request.cpus {
         Some(_) => " in --cpus".into(),
-        None => of_clients() + &request.lists().into_iter().map(kept).collect::<String>(),
+        None => others.fold(kept("clients", clients), |text, (option, list)| text + &kept(option, list)),
     };
     refuse!(
         !request.overprovisioned && request.seats() > cpus.len(),
@@ -250,10 +318,47 @@ fn alien_sets(request: &PlanRequest, seats: &[Vec<usize>]) -> Vec<CpuList> {
     if request.cpus_per_osd.is_some() {
         return seats.iter().map(|seats| seats.iter().skip(request.reactors).copied().collect()).collect();
     }
-    let cpus = request.alien_cpus.iter().flatten().collect::<Vec<usize>>();
+    let cpus: Vec<usize> = request.alien_cpus.iter().flat_map(CpuList::iter).collect();
     if cpus.len() < request.osds {
         return vec![cpus.iter().copied().collect(); request.osds];
     }
     let share = |n: usize| n * cpus.len() / request.osds;
     (0..request.osds).map(|osd| cpus[share(osd)..share(osd + 1)].iter().copied().collect()).collect()
+}
+
+/// Expected PG copies per reactor, and a warning when whole PGs can't be dealt evenly.
+fn pg_share(request: &PlanRequest) -> (Option<f64>, Option<String>) {
+    let reactors = request.osds.saturating_mul(request.reactors);
+    if request.pgs == 0 || reactors == 0 {
+        return (None, None);
+    }
+    let copies = f64::from(request.pgs) * f64::from(request.size.max(1));
+    let mean = copies / reactors as f64;
+    let busiest = (copies / request.osds as f64 / request.reactors as f64).ceil();
+    let above = busiest / mean - 1.0;
+    let warning = (above > PG_IMBALANCE_MAX).then(|| {
+        format!(
+            "{mean:.1} PGs per reactor can't be dealt evenly: the busiest reactor will have at least {busiest:.0} (+{:.0} %); \
+             raise --pgs",
+            above * 100.0
+        )
+    });
+    (Some(mean), warning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_lists_and_counts() {
+        for text in ["rest", "count:3", "0-3,8"] {
+            assert_eq!(text.parse::<ClientCpus>().unwrap().to_string(), text);
+        }
+        assert_eq!("4".parse::<ClientCpus>().unwrap(), ClientCpus::List([4].into_iter().collect()));
+        for (text, part) in [("count:0", "count:0"), ("count:x", "count:x"), ("all", "`all`")] {
+            let error = text.parse::<ClientCpus>().unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
 }

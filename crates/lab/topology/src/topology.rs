@@ -1,14 +1,20 @@
-//! The model: a list of CPUs, each with its socket, node, L3 group, core and thread rank.
+//! The model: a list of CPUs, each with its socket, node, L3 group, core and thread rank. It comes from Linux
+//! (`/sys/devices/system/{cpu,node}` and the process's allowed CPUs), from what `lscpu -p` printed elsewhere, or from a shape.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "reads the files of the machine, and the one that the user named"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
+use std::str::FromStr;
 
 use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
-use crate::cpulist::CPU_NUMBER_MAX;
-use crate::error::{refuse, wrong};
-use crate::{CpuList, TopologyError, sources};
+use crate::cpulist::{CPU_NUMBER_MAX, refuse, wrong};
+use crate::{CpuList, TopologyError};
 
 /// One logical CPU. All indices but `cpu` are dense and machine-wide (core 28 may be the first of socket 1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +50,24 @@ impl Topology {
 
     /// Like [`Self::detect`] with another root: `ROOT/sys/devices/system/...` and `ROOT/proc/self/status`.
     pub fn detect_at(root: &Path) -> Result<Topology, TopologyError> {
-        sources::detect(root)
+        let system = root.join("sys/devices/system");
+        let path = system.join("cpu/online");
+        let online = fs::read_to_string(&path).map_err(|e| {
+            let path = path.display();
+            wrong!(
+                "cannot read the machine's topology: {path}: {e}; describe it with --topology FILE or 2x28x2 instead"
+            )
+        })?;
+        let list = |name: &str| read::<CpuList>(&system.join(name)).unwrap_or_default();
+        let cpus_of = |node| list(&format!("node/node{node}/cpulist")).to_vec();
+        let nodes = list("node/online").to_vec().into_iter();
+        let nodes = nodes.flat_map(|node| cpus_of(node).into_iter().map(move |cpu| (cpu, node))).collect();
+        let online = online.parse::<CpuList>()?.to_vec().into_iter();
+        let cpus = online.map(|cpu| read_cpu(&system.join(format!("cpu/cpu{cpu}")), cpu, &nodes));
+        // It has cpusets and taskset in it.
+        let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")?.parse().ok());
+        Self::build("this machine".into(), true, cpus.collect(), allowed)
     }
 
     /// A regular machine from `2x28x2` (sockets x cores x threads) or `1x8x8x2` (with L3 groups second; cores are
@@ -80,7 +103,7 @@ impl Topology {
     /// Reads the value of `--topology`: a short form or else the path of a file with the output of `lscpu -p`.
     pub fn from_arg(text: &str) -> Result<Topology, TopologyError> {
         let short = text.contains('x') && text.chars().all(|c| c.is_ascii_digit() || c == 'x');
-        if short { Self::from_short(text) } else { sources::from_file(Path::new(text)) }
+        if short { Self::from_short(text) } else { from_file(Path::new(text)) }
     }
 
     /// Makes a machine of CPUs whose places have any distinct keys: gives these dense indices (in order of their lowest CPU) and
@@ -158,6 +181,58 @@ impl Topology {
     }
 }
 
+/// A virtual machine or container may hide parts of this: what is missing falls back to one CPU per core, and to the
+/// socket as NUMA node and L3 group.
+fn read_cpu(dir: &Path, cpu: usize, nodes: &BTreeMap<usize, usize>) -> Cpu {
+    // The lowest CPU of a group is a key that is the same for all its members.
+    let lowest = |file: &str| read::<CpuList>(&dir.join(file))?.iter().next();
+    let socket = read(&dir.join("topology/physical_package_id")).unwrap_or(0);
+    let core = lowest("topology/core_cpus_list").or_else(|| lowest("topology/thread_siblings_list"));
+    let is_l3 = |index: &usize| read(&dir.join(format!("cache/index{index}/level"))) == Some(3);
+    let l3 = (0..8).find(is_l3).and_then(|index| lowest(&format!("cache/index{index}/shared_cpu_list")));
+    Cpu {
+        cpu,
+        socket,
+        node: nodes.get(&cpu).copied().unwrap_or(socket),
+        // Socket numbers as L3 keys must not meet CPU numbers as keys.
+        l3: l3.unwrap_or(CPU_NUMBER_MAX + 1 + socket),
+        core: core.unwrap_or(cpu),
+        thread: 0,
+    }
+}
+
+fn read<T: FromStr>(path: &Path) -> Option<T> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Reads what `lscpu -p` has printed on another machine.
+fn from_file(path: &Path) -> Result<Topology, TopologyError> {
+    let bad = |why: String| wrong!("topology file {}: {why}", path.display());
+    let text = fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+    parse(&text, &path.file_name().unwrap_or_default().to_string_lossy()).map_err(|e| bad(e.to_string()))
+}
+
+/// A line is `CPU,Core,Socket,Node,,L1d,L1i,L2,L3`, with colons between the caches in older versions; what a machine does not
+/// report is empty, and the socket stands for it.
+fn parse(text: &str, name: &str) -> Result<Topology, TopologyError> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let mut seen = BTreeSet::new();
+    let cpu = |line: &str| {
+        let fields: Vec<Option<usize>> =
+            line.split([',', ':']).map(|field| field.trim().parse().ok()).collect();
+        let [Some(cpu), Some(core), Some(socket), node, _, .., l3] = fields[..] else {
+            return Err(wrong!(
+                "`{line}` is no line of `lscpu -p`, whose output on the other machine is needed"
+            ));
+        };
+        refuse!(!seen.insert(cpu), "CPU {cpu} is described twice");
+        refuse!(cpu > CPU_NUMBER_MAX, "CPU {cpu} is above {CPU_NUMBER_MAX}");
+        Ok(Cpu { cpu, socket, node: node.unwrap_or(socket), l3: l3.unwrap_or(socket), core, thread: 0 })
+    };
+    let cpus = lines.map(cpu).collect::<Result<_, _>>()?;
+    Topology::build(name.to_owned(), false, cpus, None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,5 +260,94 @@ mod tests {
             let error = Topology::from_short(text).unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")), "{error}");
         }
+    }
+
+    #[test]
+    fn what_lscpu_prints_is_a_machine() {
+        let text =
+            "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,0,0,0,,0,0,0,0\n2,9,7,1,,9,9,9,5\n";
+        let t = parse(text, "f").unwrap();
+        assert_eq!(
+            (t.name.as_str(), t.sockets(), t.count(|c| c.node), t.cpu(1).unwrap().thread),
+            ("f", 2, 2, 1)
+        );
+        let hidden = parse("0,0,0,,,0,0,0,\n1,1,1,,,1:1:1:\n", "f").unwrap();
+        assert_eq!(
+            (hidden.count(|c| c.node), hidden.cpu(1).unwrap().l3, hidden.count(|c| c.core)),
+            (2, 1, 2)
+        );
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, part) in [
+            ("", "no usable CPU"),
+            ("0,0", "`0,0` is no line"),
+            ("x,0,0,0,,0,0,0,0", "lscpu -p"),
+            ("0,0,0,0,,0,0,0,0\n0,1,0,0,,0,0,0,0", "CPU 0 is described twice"),
+            ("70000,1,0,0,,0,0,0,0", "above 65535"),
+        ] {
+            let error = parse(text, "f").unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Two sockets x two cores x two threads, siblings numbered side by side as some virtual machines do.
+    fn machine(root: &Path) {
+        put(root, "sys/devices/system/cpu/online", "0-7\n");
+        for cpu in 0..8 {
+            let (socket, first) = (cpu / 4, cpu / 2 * 2);
+            let dir = format!("sys/devices/system/cpu/cpu{cpu}");
+            put(root, &format!("{dir}/topology/physical_package_id"), &format!("{socket}\n"));
+            put(root, &format!("{dir}/topology/core_cpus_list"), &format!("{first}-{}\n", first + 1));
+            put(root, &format!("{dir}/cache/index0/level"), "1\n");
+            put(root, &format!("{dir}/cache/index3/level"), "3\n");
+            put(
+                root,
+                &format!("{dir}/cache/index3/shared_cpu_list"),
+                &format!("{}-{}\n", socket * 4, socket * 4 + 3),
+            );
+        }
+        put(root, "sys/devices/system/node/online", "0-1\n");
+        put(root, "sys/devices/system/node/node0/cpulist", "0-3\n");
+        put(root, "sys/devices/system/node/node1/cpulist", "4-7\n");
+        put(root, "proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-5\n");
+    }
+
+    #[test]
+    fn reads_a_captured_machine() {
+        let root = tempfile::tempdir().unwrap();
+        machine(root.path());
+        let t = Topology::detect_at(root.path()).unwrap();
+        assert_eq!((t.sockets(), t.count(|c| c.core), t.cpus().len()), (2, 4, 8));
+        assert_eq!(t.allowed().to_string(), "0-5");
+        assert_eq!((t.cpu(5).unwrap().core, t.cpu(5).unwrap().thread), (2, 1));
+        assert!(
+            t.summary().contains("2 NUMA nodes, 2 L3 groups") && t.summary().contains("6 allowed: 0-5"),
+            "{}",
+            t.summary()
+        );
+    }
+
+    #[test]
+    fn missing_parts_fall_back() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "sys/devices/system/cpu/online", "0-1\n");
+        let t = Topology::detect_at(root.path()).unwrap();
+        assert_eq!((t.sockets(), t.count(|c| c.core), t.cpus().len()), (1, 2, 2));
+        let none = Topology::detect_at(Path::new("/nonexistent")).unwrap_err().to_string();
+        assert!(none.contains("/nonexistent/sys") && none.contains("--topology"), "{none}");
+    }
+
+    #[test]
+    fn this_machine_is_read() {
+        let t = Topology::detect().unwrap();
+        assert!(t.live && !t.cpus().is_empty() && !t.allowed().is_empty());
     }
 }

@@ -9,7 +9,7 @@ use carmine_doctor::{Build, CpuTimes, Finding, NeededSpace, Options, Severity, e
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::{Daemon, Layout, Plan, Wish, load_plan};
+use carmine_testbed::{BedKind, Daemon, Layout, Plan, Wish, load};
 use carmine_topology::Topology;
 use carmine_types::{OsdId, StoreKind};
 use clap::Args;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 
 fn options(args: &DoctorArgs) -> anyhow::Result<Options> {
     let layout = Layout::new(args.dir.as_deref().unwrap_or(DEFAULT_DIR.as_ref()))?;
-    match load_plan(&layout)? {
+    match load(BedKind::Testbed, &layout)? {
         Some(plan) => Ok(options_of(&layout, &plan)),
         None if args.dir.is_some() => {
             Err(Usage(format!("there is no testbed in {}", layout.dir().display())).into())
@@ -87,7 +87,7 @@ pub(crate) fn findings_of(layout: &Layout, plan: &Plan) -> Vec<Finding> {
 fn options_of(layout: &Layout, plan: &Plan) -> Options {
     Options {
         reactor_cpus: plan.grid.allocated_cpus(),
-        client_cpus: plan.client_cpus(),
+        client_cpus: plan.grid.client_cpus(),
         drives: drives(layout, plan),
         places: places(layout, plan),
         own_pids: own_pids(layout, plan),

@@ -15,8 +15,9 @@ use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MountOptions, Places};
 use carmine_store::{BlueShared, Kv};
 use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::process::ProcessId;
 use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{Daemon, Testbed, running};
+use carmine_testbed::{BedKind, Daemon, Layout, Testbed};
 use carmine_types::{OsdId, StoreKind};
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -87,7 +88,7 @@ struct Tool {
 impl Tool {
     /// Finds the store of an OSD that does not run.
     fn open(args: &WhichArgs) -> anyhow::Result<Tool> {
-        let testbed: Testbed = super::testbed::open(&args.dir.dir)?;
+        let testbed = Testbed::open_existing(BedKind::Testbed, Layout::new(&args.dir.dir)?)?;
         let (osd, plan) = (OsdId(args.osd), testbed.plan());
         if osd.0 >= plan.osds() {
             bail!(Usage(format!("--osd {}: this testbed has {}", osd.0, plan.osds())));
@@ -96,7 +97,7 @@ impl Tool {
             let why = "which keeps nothing: there is nothing to look at";
             bail!(Usage(format!("the OSDs have the store {}, {why}", plan.store)));
         }
-        if running(testbed.layout(), plan)?.contains(&Daemon::Osd(osd)) {
+        if ProcessId::running(testbed.layout(), Daemon::Osd(osd))?.is_some() {
             let dir = testbed.layout().dir().display();
             bail!(Usage(format!("{osd} runs: stop it with `carmine down --dir {dir}` first")));
         }

@@ -8,22 +8,22 @@ use carmine_testbed::neighbour::be_busy;
 use carmine_testbed::output::{note, print};
 use carmine_testbed::spec::DirArgs;
 use carmine_testbed::{
-    Bed, Daemon, FolderPlan, Layout, Plan, Ruin, Status, Stopped, Testbed, Wish, ask_osd, load_plan, status,
+    BedKind, Folder, Layout, OsdStatus, Plan, Status, Testbed, Wish, ask_osd, load, status,
 };
 use carmine_topology::{CpuList, Strategy, Topology};
 use carmine_types::{OsdId, counted};
 use clap::Args;
 
-use super::{code, done, print_as};
+use super::{peer, print_as};
 use crate::progress;
 
 #[derive(Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    dir: DirArgs,
+    pub(super) dir: DirArgs,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(Args)]
@@ -78,9 +78,9 @@ pub(crate) struct SpecArgs {
 
 impl SpecArgs {
     /// The settings that are asked for.
-    pub(crate) fn wish(&self) -> anyhow::Result<Wish> {
+    pub(crate) fn wish(self) -> anyhow::Result<Wish> {
         let file = self.spec.as_deref().map(Wish::from_file).transpose()?;
-        Ok(self.wish.clone().or(file.unwrap_or_default()))
+        Ok(self.wish.or(file.unwrap_or_default()))
     }
 }
 
@@ -91,87 +91,54 @@ pub(crate) struct NeighbourArgs {
     cpus: CpuList,
 }
 
-/// Opens what a folder must hold: a testbed or a peer.
-pub(super) fn open<P: FolderPlan>(dir: &Path) -> anyhow::Result<Bed<P>> {
-    let layout = Layout::new(dir)?;
-    let why = format!("there is no {} in {}", P::WHAT, layout.dir().display());
-    Bed::<P>::open(layout)?.ok_or_else(|| Usage(why).into())
-}
-
 /// Stops the processes; a testbed that is stopped already is fine.
-pub(crate) fn down(args: &DirArgs) -> anyhow::Result<ExitCode> {
-    if let Some(ruin) = Ruin::open(Layout::new(&args.dir)?)? {
-        print(&stopped_lines(&ruin.stop()?))?;
-        note(&format!("note: {}; its data is as it was, but it cannot be started again", ruin.why()));
-        return Ok(ExitCode::SUCCESS);
+pub(crate) fn down(kind: BedKind, dir: &Path) -> anyhow::Result<ExitCode> {
+    let (folder, damage) = Folder::open(kind, Layout::new(dir)?)?;
+    let report = folder.stop()?;
+    print(&report.iter().map(|(daemon, how)| format!("{daemon} {how}\n")).collect::<String>())?;
+    if let Some(why) = damage {
+        note(&format!("note: {why}; its data is as it was, but it cannot be started again"));
     }
-    stop::<Plan>(&args.dir)
+    Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn stop<P: FolderPlan>(dir: &Path) -> anyhow::Result<ExitCode> {
-    done(&stopped_lines(&open::<P>(dir)?.stop()?))
-}
-
-/// How each daemon ended, a line each.
-fn stopped_lines(report: &[(Daemon, Stopped)]) -> String {
-    let line = |(daemon, how): &(Daemon, Stopped)| {
-        let how = match how {
-            Stopped::NotRunning => "was not running",
-            Stopped::Clean => "stopped",
-            Stopped::Killed => "did not stop in time and was killed",
-        };
-        format!("{daemon} {how}\n")
-    };
-    report.iter().map(line).collect()
-}
-
-/// Stops the processes and removes all that the testbed made.
-pub(crate) fn destroy(args: &DirArgs) -> anyhow::Result<ExitCode> {
-    match Ruin::open(Layout::new(&args.dir)?)? {
-        Some(ruin) => {
-            let layout = ruin.layout().clone();
-            ruin.destroy()?;
-            say_removed::<Plan>(&layout)
-        }
-        None => destroy_bed::<Plan>(&args.dir),
-    }
-}
-
-pub(super) fn destroy_bed<P: FolderPlan>(dir: &Path) -> anyhow::Result<ExitCode> {
-    let bed = open::<P>(dir)?;
-    let layout = bed.layout().clone();
-    bed.destroy()?;
-    say_removed::<P>(&layout)
-}
-
-fn say_removed<P: FolderPlan>(layout: &Layout) -> anyhow::Result<ExitCode> {
+/// Stops the processes and removes all that was made.
+pub(crate) fn destroy(kind: BedKind, dir: &Path) -> anyhow::Result<ExitCode> {
+    let layout = Layout::new(dir)?;
+    let (folder, _) = Folder::open(kind, layout.clone())?;
+    folder.destroy()?;
     let left = if layout.dir().exists() { " (the folder stays: it has other files)" } else { "" };
-    done(&format!("removed the {} in {}{left}\n", P::WHAT, layout.dir().display()))
+    print(&format!("removed the {kind} in {}{left}\n", layout.dir().display()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Starts OSDs of a running testbed again.
 pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<ExitCode> {
-    let mut testbed: Testbed = open(&args.dir.dir)?;
+    let mut testbed = Testbed::open_existing(BedKind::Testbed, Layout::new(&args.dir.dir)?)?;
     let osds: Vec<OsdId> = match args.osd.as_slice() {
         [] => (0..testbed.plan().osds()).map(OsdId).collect(),
         some => some.iter().copied().map(OsdId).collect(),
     };
     progress::shown(args.timeout, |start| Ok(testbed.restart(&osds, start)?))?;
     let names: Vec<String> = osds.iter().map(ToString::to_string).collect();
-    done(&format!("restarted {}; all PGs are active and clean\n", names.join(" ")))
+    print(&format!("restarted {}; all PGs are active and clean\n", names.join(" ")))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The CPU grid, without starting anything.
-pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn plan(args: PlanArgs) -> anyhow::Result<ExitCode> {
     let topology = topology(args.topology.as_deref())?;
     let wish = args.spec.wish()?;
     // With an existing testbed it shows the grid of the next `up`; else that of a new one.
-    let stored = if args.topology.is_none() { load_plan(&Layout::new(&args.dir.dir)?)? } else { None };
+    let stored =
+        if args.topology.is_none() { load(BedKind::Testbed, &Layout::new(&args.dir.dir)?)? } else { None };
     let plan = match stored {
         Some(plan) => plan.revise(&wish, &topology)?,
         None => Plan::new(&wish, &topology, "")?,
     };
-    print_as(args.json, &plan, || if args.print_spec { plan.spec.to_toml() } else { plan.render() })
+    let text = || if args.print_spec { plan.spec.to_toml() } else { plan.render() };
+    print_as(args.json, &plan, text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// This machine, or the one of `--topology`.
@@ -184,7 +151,9 @@ pub(super) fn topology(asked: Option<&str>) -> anyhow::Result<Topology> {
 
 /// Sends an admin command to one OSD, for tests and debugging.
 pub(crate) fn admin(args: &AdminArgs) -> anyhow::Result<ExitCode> {
-    done(&format!("{}\n", ask_osd(&Layout::new(&args.dir.dir)?, OsdId(args.osd), &args.question)?))
+    let answer = ask_osd(&Layout::new(&args.dir.dir)?, OsdId(args.osd), &args.question)?;
+    print(&format!("{answer}\n"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Is the neighbour of a testbed, until it is ended.
@@ -194,59 +163,64 @@ pub(crate) fn neighbour(args: &NeighbourArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// 0 for a testbed that runs as it should or is stopped; 1 for one with a problem.
-pub(crate) fn show(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let status = status(&Layout::new(&args.dir.dir)?)?;
-    print_as(args.json, &status, || render(&status))?;
-    Ok(code(status.problems.is_empty()))
+pub(crate) fn show(kind: BedKind, dir: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let status = status(kind, &Layout::new(dir)?)?;
+    print_as(json, &status, || render(&status))?;
+    Ok(if status.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Lines, each with its subject in the first column.
 fn render(status: &Status) -> String {
-    let (plan, pool) = (&status.plan, &status.plan.pool);
-    let mut rows: Vec<(String, String)> = Vec::new();
-    let mut put = |subject: &str, text: String| rows.push((subject.to_owned(), text));
+    let mut lines = vec![format!("{}: {}", status.dir, status.state)];
     if let (Some(addr), Some(pid)) = (&status.mon_addr, status.mon_pid) {
-        let epoch = status.epoch.map_or_else(|| "?".into(), |e| e.to_string());
-        put("mon", format!("pid {pid}, {addr}, map epoch {epoch}"));
+        let epoch = status.epoch.map(|epoch| format!(", map epoch {epoch}"));
+        lines.push(format!("mon      pid {pid}, {addr}{}", epoch.unwrap_or_default()));
     }
-    for osd in &status.osds {
-        let space = osd.fullness.zip(osd.space).map(|(fullness, space)| {
-            format!("{fullness} ({} of {} MiB used)", space.used_bytes >> 20, space.total_bytes >> 20)
-        });
-        let pgs = osd
-            .pgs
-            .map(|pgs| format!("primary of {} ({} active)", counted(pgs.total as usize, "PG"), pgs.active));
-        let parts = [
-            Some(osd.pid.map_or_else(|| "not running".into(), |pid| format!("pid {pid}"))),
-            Some(if osd.up { "up" } else { "down" }.to_owned()),
-            osd.reactors.map(|reactors| counted(reactors as usize, "reactor")),
-            pgs,
-            space,
-            osd.http.as_ref().map(|http| format!("http://{http}/metrics")),
-        ];
-        put(&format!("osd.{}", osd.id), parts.into_iter().flatten().collect::<Vec<_>>().join(", "));
-    }
+    lines.extend(status.osds.iter().map(osd_line));
     if let (Some(total), Some(pgs)) = (status.pgs_total, status.pgs) {
-        put("PGs", format!("{total}: {} active, {} clean", pgs.active, pgs.clean));
+        lines.push(format!("PGs      {total}: {} active, {} clean", pgs.active, pgs.clean));
     }
+    match &status.about {
+        Some(about) => lines.extend(peer::about_lines(about)),
+        None => lines.extend(plan_lines(&status.plan)),
+    }
+    lines.extend(status.problems.iter().map(|problem| format!("problem  {problem}")));
+    lines.join("\n") + "\n"
+}
+
+fn osd_line(osd: &OsdStatus) -> String {
+    let pid = osd.pid.map_or_else(|| "not running".into(), |pid| format!("pid {pid}"));
+    let mut parts = vec![pid, if osd.up { "up" } else { "down" }.to_owned()];
+    parts.extend(osd.reactors.map(|reactors| counted(reactors as usize, "reactor")));
+    let primary = |total: u64| format!("primary of {}", counted(total as usize, "PG"));
+    parts.extend(osd.pgs.map(|pgs| format!("{} ({} active)", primary(pgs.total), pgs.active)));
+    if let (Some(fullness), Some(space)) = (osd.fullness, osd.space) {
+        let (used, total) = (space.used_bytes >> 20, space.total_bytes >> 20);
+        parts.push(format!("{fullness} ({used} of {total} MiB used)"));
+    }
+    if !osd.cpus.is_empty() {
+        parts.push(format!("CPUs {}", osd.cpus.iter().copied().collect::<CpuList>()));
+    }
+    parts.extend(osd.http.as_ref().map(|http| format!("http://{http}/metrics")));
+    format!("osd.{:<4} {}", osd.id, parts.join(", "))
+}
+
+fn plan_lines(plan: &Plan) -> Vec<String> {
     let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
-    let of_pool =
-        format!("pool {} size {} min_size {} PGs {}", pool.name, pool.size, pool.min_size, pool.pg_num);
-    put("plan", format!("{osds} x {reactors}, {}, {of_pool}", plan.store));
+    let (store, pool) = (plan.store, &plan.pool);
+    let (name, size, min_size, pgs) = (&pool.name, pool.size, pool.min_size, pool.pg_num);
+    let mut lines = vec![format!(
+        "plan     {osds} x {reactors}, {store}, pool {name} size {size} min_size {min_size} PGs {pgs}"
+    )];
     if plan.cpu.strategy == Strategy::None {
         let cpus = plan.grid.allocated_cpus();
-        put("balance", format!("none: reactors are not pinned, they may run on CPUs {cpus}"));
+        lines.push(format!("balance  none: reactors are not pinned, they may run on CPUs {cpus}"));
     }
-    for (who, cpus) in [("system", &plan.grid.system), ("neighbour", &plan.grid.neighbour)] {
-        if !cpus.is_empty() {
-            put(who, format!("CPUs {cpus}"));
-        }
-    }
+    let others = [("system", &plan.grid.system), ("neighbour", &plan.grid.neighbour)];
+    let others = others.into_iter().filter(|(_, cpus)| !cpus.is_empty());
+    lines.extend(others.map(|(who, cpus)| format!("{who:<8} CPUs {cpus}")));
     if plan.osd_wrap != "none" {
-        put("wrapper", plan.osd_wrap.clone());
+        lines.push(format!("wrapper  {}", plan.osd_wrap));
     }
-    plan.preconditioned.iter().for_each(|drive| put("precondition", drive.to_string()));
-    status.problems.iter().for_each(|problem| put("problem", problem.to_string()));
-    let lines = rows.iter().map(|(subject, text)| format!("{subject:<8} {text}\n"));
-    std::iter::once(format!("{}: {}\n", status.dir, status.state)).chain(lines).collect()
+    lines.extend(plan.preconditioned.iter().map(|drive| format!("precondition {drive}")));
+    lines
 }

@@ -1,7 +1,9 @@
 //! `carmine up`: makes a testbed, or starts a stopped one again.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use carmine_load::drive::StoreFacts;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
@@ -9,18 +11,14 @@ use carmine_testbed::output::{note, print};
 use carmine_testbed::precondition::{self, Outcome, PreconditionOptions};
 use carmine_testbed::spec::DirArgs;
 use carmine_testbed::{
-    Daemon, Layout, Plan, StartOptions, Testbed, Wish, check_wipe, fresh_uuid, refuse_used_folder,
+    BedKind, Daemon, Layout, Plan, StartOptions, Testbed, Wish, check_wipe, fresh_uuid, refuse_used_folder,
 };
-use carmine_topology::Topology;
+use carmine_topology::{CpuList, Topology};
 use carmine_types::{OsdId, StoreKind, counted};
 use clap::Args;
 
-use super::done;
 use super::testbed::SpecArgs;
 use crate::progress;
-
-/// Largest random write: a buffer's size.
-const BS_MAX: u64 = 1 << 20;
 
 #[derive(Args)]
 pub(crate) struct UpArgs {
@@ -31,88 +29,135 @@ pub(crate) struct UpArgs {
     /// Overwrite devices that are not blank
     #[arg(long, help_heading = "Storage")]
     force_wipe: bool,
-    /// Write the drives of --devs into their steady state before the stores are made: twice their capacity sequentially,
-    /// then rounds of random writes until five rounds differ by at most 20 % and drift by at most 10 % (SNIA's definition).
-    /// Takes hours; on files and virtual disks it is n/a
-    #[arg(long, help_heading = "Storage")]
-    precondition: bool,
     #[command(flatten)]
-    options: PreconditionOptions,
+    precondition: PreconditionOptions,
     /// Seconds until every PG must be active
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
 }
 
-pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let wish = args.spec.wish()?;
-    let (testbed, mon) = progress::shown(args.timeout, |start| bring_up(layout, args, &wish, start))?;
+    let topology = Topology::detect()?;
+    let up = Up {
+        wipe: args.force_wipe,
+        precondition: Some(&args.precondition).filter(|asked| asked.precondition),
+        kind: BedKind::Testbed,
+        plan: &|made| match made {
+            Some(plan) => Ok(plan.revise(&wish, &topology)?),
+            None => Ok(Plan::new(&wish, &topology, &fresh_uuid()?)?),
+        },
+    };
+    let (testbed, mon) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
     let plan = testbed.plan();
     let stores = (0..plan.osds()).filter_map(|id| facts::of(testbed.layout(), plan, OsdId(id)));
     StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
-    let conf = testbed.layout().ceph_conf();
-    done(&format!(
-        "up: {} x {}, {}, pool {} size {} with {} PGs; monitor at {mon}\n\
-         stock clients: rados -c {} -p {} ls\n",
-        counted(plan.osds() as usize, "OSD"),
-        counted(plan.cpu.reactors, "reactor"),
-        plan.store,
-        plan.pool.name,
-        plan.pool.size,
-        plan.pool.pg_num,
+    let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
+    let (store, pool, conf) = (plan.store, &plan.pool, testbed.layout().ceph_conf());
+    let (name, size, pgs) = (&pool.name, pool.size, pool.pg_num);
+    print(&format!(
+        "up: {osds} x {reactors}, {store}, pool {name} size {size} with {pgs} PGs; monitor at {mon}\n\
+         stock clients: rados -c {} -p {name} ls\n",
         conf.display(),
-        plan.pool.name,
-    ))
+    ))?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn bring_up(
-    layout: Layout,
-    args: &UpArgs,
-    wish: &Wish,
-    start: &mut StartOptions<'_>,
-) -> anyhow::Result<(Testbed, std::net::SocketAddr)> {
-    let (wipe, topology) = (args.force_wipe, &Topology::detect()?);
-    let mut testbed = match Testbed::open(layout.clone())? {
-        Some(mut testbed) => {
-            check_wipe(wipe, true, &testbed.plan().devices)?;
-            let (running, missing) = testbed.parts()?;
-            if testbed.plan().complete && !running.is_empty() && !missing.is_empty() {
-                // Those that run keep their settings. Without options the CPUs may be others too, by what this process is allowed
-                // to use: that is not asked for.
-                let plan = testbed.plan();
-                if plan.revise(wish, topology)? != plan.revise(&Wish::default(), topology)? {
-                    let dir = testbed.layout().dir().display();
-                    let (running, missing) = (names(&running), names(&missing));
-                    anyhow::bail!(Usage(format!(
-                        "these settings differ from the recorded ones, with which {running} still run: leave the options out to \
-                         start {missing} beside them, or stop all with `carmine down --dir {dir}` first"
-                    )));
+/// A start of a testbed or a peer.
+pub(super) struct Up<'a> {
+    /// Overwrite devices that are not blank.
+    pub(super) wipe: bool,
+    /// What is to be done to the drives before.
+    pub(super) precondition: Option<&'a PreconditionOptions>,
+    pub(super) kind: BedKind,
+    /// The plan that is asked for, of one that is there, or a new one.
+    pub(super) plan: &'a dyn Fn(Option<&Plan>) -> anyhow::Result<Plan>,
+}
+
+impl Up<'_> {
+    /// Makes it, or starts the stopped one or what is dead of it. Second: the monitor's address.
+    pub(super) fn bring_up(
+        &self,
+        layout: &Layout,
+        start: &mut StartOptions<'_>,
+    ) -> anyhow::Result<(Testbed, SocketAddr)> {
+        let mut testbed = match Testbed::open(self.kind, layout.clone())? {
+            Some(mut testbed) => {
+                check_wipe(self.wipe, true, &testbed.plan().devices)?;
+                let (running, missing) = testbed.parts()?;
+                let is_whole = testbed.plan().complete && self.kind == BedKind::Testbed;
+                if is_whole && !running.is_empty() && !missing.is_empty() {
+                    self.refuse_other_settings(&testbed, &names(&running), &names(&missing))?;
+                    self.refuse_precondition()?;
+                    note(&format!("starting {}; {} run already", names(&missing), names(&running)));
+                    let mon = testbed.start_some(&missing, start)?;
+                    return Ok((testbed, mon));
                 }
-                args.refuse_for_existing_stores()?;
-                note(&format!("starting {}; {} run already", names(&missing), names(&running)));
-                let mon = testbed.start_some(&missing, start)?;
-                return Ok((testbed, mon));
+                testbed.require_stopped()?;
+                self.refuse_precondition()?;
+                let plan = (self.plan)(Some(testbed.plan()))?;
+                announce(&plan)?;
+                if plan.store != StoreKind::Blue {
+                    note(&format!("note: the store {} keeps nothing: the testbed starts empty", plan.store));
+                }
+                testbed.set_plan(plan)?;
+                testbed
             }
-            testbed.require_stopped()?;
-            args.refuse_for_existing_stores()?;
-            let plan = testbed.plan().revise(wish, topology)?;
-            announce(&plan)?;
-            if plan.store != StoreKind::Blue {
-                note(&format!("note: the store {} keeps nothing: the testbed starts empty", plan.store));
+            None => {
+                let mut plan = (self.plan)(None)?;
+                check_wipe(self.wipe, false, &plan.devices)?;
+                announce(&plan)?;
+                let written = match self.precondition {
+                    Some(options) => self.precondition(options, layout, &mut plan, start)?,
+                    None => false,
+                };
+                Testbed::create(layout, plan, self.wipe || written, start)?
             }
-            testbed.set_plan(plan)?;
-            testbed
-        }
-        None => {
-            let mut plan = Plan::new(wish, topology, &fresh_uuid()?)?;
-            check_wipe(wipe, false, &plan.devices)?;
-            announce(&plan)?;
-            let written = args.precondition(&layout, &mut plan, start)?;
-            Testbed::create(layout, plan, wipe || written, start)?
-        }
-    };
-    let mon = testbed.start(start)?;
-    Ok((testbed, mon))
+        };
+        let mon = testbed.start(start)?;
+        Ok((testbed, mon))
+    }
+
+    /// Fails if options ask for anything but the recorded settings: those daemons that run keep theirs.
+    fn refuse_other_settings(&self, testbed: &Testbed, running: &str, missing: &str) -> anyhow::Result<()> {
+        // Without options the CPUs may be others too, by what this process is allowed to use: that is not asked for.
+        let plan = testbed.plan();
+        let is_same = (self.plan)(Some(plan))? == plan.revise(&Wish::default(), &Topology::detect()?)?;
+        let dir = testbed.layout().dir().display();
+        let why = format!(
+            "these settings differ from the recorded ones, with which {running} still run: leave the options out to start \
+             {missing} beside them, or stop all with `carmine down --dir {dir}` first"
+        );
+        ensure!(is_same, Usage(why));
+        Ok(())
+    }
+
+    /// Preconditions the drives of a new plan, and notes the outcome there; true if something was written.
+    fn precondition(
+        &self,
+        options: &PreconditionOptions,
+        layout: &Layout,
+        plan: &mut Plan,
+        start: &mut StartOptions<'_>,
+    ) -> anyhow::Result<bool> {
+        refuse_used_folder(layout.dir(), self.kind)?;
+        let done = precondition::run(&plan.devices, self.wipe, options, start.cancel, start.events)?;
+        done.iter().for_each(|drive| note(&format!("precondition {drive}")));
+        let written = done.iter().any(|drive| drive.outcome != Outcome::Na);
+        // Zeros everywhere would undo it.
+        plan.spec.sparse |= written;
+        plan.preconditioned = done;
+        Ok(written)
+    }
+
+    /// Fails if drives are to be written whose stores are made already.
+    fn refuse_precondition(&self) -> anyhow::Result<()> {
+        let why = "--precondition: the stores of this testbed exist, and it would overwrite them; \
+                   `carmine destroy` removes them";
+        ensure!(self.precondition.is_none(), Usage(why.into()));
+        Ok(())
+    }
 }
 
 fn names(daemons: &[Daemon]) -> String {
@@ -129,41 +174,10 @@ fn announce(plan: &Plan) -> anyhow::Result<()> {
             plan.addr.ip()
         ));
     }
+    let given = plan.cpu.cpus.as_ref().map_or(0, CpuList::len);
+    let unused = given.saturating_sub(plan.cpu.reactors * plan.cpu.osds);
+    if plan.kind() == BedKind::Peer && unused > 0 {
+        note(&format!("note: {unused} of the {given} CPUs stay unused: they cannot be divided evenly"));
+    }
     Ok(())
-}
-
-impl UpArgs {
-    /// Fails if preconditioning is asked for where stores are made already.
-    fn refuse_for_existing_stores(&self) -> anyhow::Result<()> {
-        if self.precondition {
-            let why = "the stores of this testbed exist, and it would overwrite them; `carmine destroy` removes them";
-            anyhow::bail!(Usage(format!("--precondition: {why}")));
-        }
-        Ok(())
-    }
-
-    /// Preconditions the drives of `plan`, if asked to, and notes the outcome there; true if something was written.
-    fn precondition(
-        &self,
-        layout: &Layout,
-        plan: &mut Plan,
-        start: &mut StartOptions<'_>,
-    ) -> anyhow::Result<bool> {
-        if !self.precondition {
-            return Ok(false);
-        }
-        let bs_bytes = self.options.bs_bytes;
-        if bs_bytes > BS_MAX || !bs_bytes.is_multiple_of(4096) || bs_bytes == 0 {
-            anyhow::bail!(Usage(format!("--precondition-bs {bs_bytes}: take a multiple of 4096 up to 1m")));
-        }
-        refuse_used_folder(layout.dir(), "testbed")?;
-        let done =
-            precondition::run(&plan.devices, self.force_wipe, &self.options, start.cancel, start.events)?;
-        done.iter().for_each(|drive| note(&format!("precondition {drive}")));
-        let written = done.iter().any(|drive| drive.outcome != Outcome::Na);
-        // Zeros everywhere would undo it.
-        plan.spec.sparse |= written;
-        plan.preconditioned = done;
-        Ok(written)
-    }
 }

@@ -40,7 +40,7 @@ pub(super) fn measure(plan: &Plan, spec: &LoadSpec, cancel: &AtomicBool) -> anyh
     let addr = receiver.recv_timeout(START_LIMIT).map_err(|_| anyhow!("the echo server did not start"));
     let measured = addr.and_then(|addr| {
         let load = LoadSpec { prefill: Prefill::Never, numjobs: 1, ..spec.clone() };
-        let cpus = plan.client_cpus().to_vec();
+        let cpus = plan.grid.client_cpus().to_vec();
         let config = raw_config(PollPolicy::default());
         run_raw(&load, &cpus, config, cancel, &mut || Ok(()), move |shard, setup| job(shard, addr, setup))
     });

@@ -6,7 +6,7 @@ use carmine_load::hosted::Tool;
 use carmine_load::{LoadSpec, Prefill, Rw, object_name, show_bytes};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::{Space, status};
+use carmine_testbed::{BedKind, Space, status};
 use carmine_types::counted;
 
 use super::setup::Setup;
@@ -42,7 +42,7 @@ impl Room {
         if setup.peer.is_some() {
             return Ok(Some(Room { total_bytes: plan.capacity_bytes()?, ..room }));
         }
-        let status = status(&setup.layout)?;
+        let status = status(BedKind::Testbed, &setup.layout)?;
         let spaces: Option<Vec<Space>> = status.osds.iter().map(|osd| osd.space).collect();
         Ok(spaces.map(|spaces| Room {
             total_bytes: spaces.iter().map(|space| space.total_bytes).sum(),

@@ -18,7 +18,7 @@ use carmine_load::{LoadSpec, Prefill, Route, Rw, VerifyState};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::peer::{self, PeerPlan};
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::{Daemon, Layout, Plan, ask_osd, mon_addr, require_plan};
+use carmine_testbed::{BedKind, Daemon, Layout, Plan, ask_osd, load, mon_addr, require_plan};
 use carmine_topology::Grid;
 use carmine_types::{FlushMode, OsdId, StoreKind, counted};
 use serde_json::{Value, json};
@@ -84,8 +84,9 @@ impl Setup {
         check(&args, &spec)?;
         let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
         let layout = Layout::new(&args.dir.dir)?;
-        let peer = peer::load_plan(&layout)?;
-        let plan = peer.as_ref().map_or_else(|| require_plan(&layout), |peer| Ok(peer.plan.clone()))?;
+        // A peer's cores stand for reactors.
+        let plan = load(BedKind::Peer, &layout)?.map_or_else(|| require_plan(&layout), Ok)?;
+        let peer = plan.peer.clone();
         if peer.is_some() && args.in_process {
             bail!(Usage("--in-process: a peer's OSDs do not load themselves; leave it out".into()));
         }
@@ -112,8 +113,8 @@ impl Setup {
         let osds = osds.collect::<anyhow::Result<Vec<_>>>()?;
         let (stores, doctor) = match &peer {
             None => (stores(&layout, &plan)?, doctor(&layout, &plan)),
-            Some(peer) => {
-                let (reactor_cpus, client_cpus) = (peer.grid.allocated_cpus(), peer.client_cpus());
+            Some(_) => {
+                let (reactor_cpus, client_cpus) = (plan.grid.allocated_cpus(), plan.grid.client_cpus());
                 (Vec::new(), examine(&Options { reactor_cpus, client_cpus, ..Options::default() }))
             }
         };
@@ -253,14 +254,13 @@ impl Setup {
             let (threads, cpus) = (counted(threads, "generator thread"), counted(cpus, "client CPU"));
             marks.push(format!("{threads} share {cpus}"));
         }
-        let plan = self.peer.as_ref().map_or_else(|| serde_json::to_value(&self.plan), serde_json::to_value);
-        let mut plan = plan.unwrap_or_default();
+        let mut plan = serde_json::to_value(&self.plan).unwrap_or_default();
         plan.as_object_mut().map(|map| map.remove("grid"));
         // A peer's devices are all its data's.
         let (drives, allocated_cores, (flush_mode, flush_forced)) = match &self.peer {
-            Some(peer) => {
+            Some(_) => {
                 let flush = (FlushMode::Flush.to_string(), false);
-                (self.sampler.devices.len(), peer.grid.allocated_cpus().len() as f64, flush)
+                (self.sampler.devices.len(), self.plan.grid.allocated_cpus().len() as f64, flush)
             }
             None => {
                 let drives = self.stores.iter().filter_map(|store| store.data.drive.node.as_ref());
@@ -306,7 +306,7 @@ impl Setup {
 
     /// `carmine.peer` of a result; `null` for a testbed.
     pub(super) fn about_json(&self) -> anyhow::Result<Value> {
-        let about = self.peer.as_ref().map(peer::about).transpose()?;
+        let about = self.peer.as_ref().map(|peer| peer::about(&self.plan, peer)).transpose()?;
         Ok(serde_json::to_value(about)?)
     }
 }

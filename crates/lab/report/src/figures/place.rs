@@ -93,7 +93,9 @@ fn seats(grid: &Grid) -> BTreeMap<usize, Vec<Seat>> {
     let floating = grid.osds.first().and_then(|row| Some(&row.floating.as_ref()?.cpus));
     let lists = [(3, "S", Some(&grid.system)), (4, "N", Some(&grid.neighbour)), (5, "R", floating)];
     for (kind, label, list) in lists {
-        list.into_iter().flatten().for_each(|cpu| seat(cpu, kind, label.into(), KINDS[kind].0.into()));
+        list.into_iter()
+            .flat_map(CpuList::iter)
+            .for_each(|cpu| seat(cpu, kind, label.into(), KINDS[kind].0.into()));
     }
     seats
 }

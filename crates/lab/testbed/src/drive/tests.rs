@@ -45,7 +45,7 @@ impl Tree {
     }
 
     fn look(&self, major: u32, minor: u32) -> DriveFacts {
-        look_at(self.root(), major, minor).unwrap().facts
+        look_at(self.root(), major, minor).unwrap().0
     }
 }
 
@@ -143,8 +143,8 @@ fn a_volume_names_its_drives_and_a_loop_device_its_file() {
     let volume = tree.look(253, 0);
     assert_eq!((volume.node.as_deref(), volume.name().as_str()), (Some("dm-0"), "sda,sdb"));
     assert!(volume.model.is_none());
-    let found = look_at(tree.root(), 7, 0).unwrap();
-    assert_eq!(found.backing_file.as_deref(), Some(Path::new("/var/disk")));
+    let (_, backing_file) = look_at(tree.root(), 7, 0).unwrap();
+    assert_eq!(backing_file.as_deref(), Some(Path::new("/var/disk")));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Ceph's programs: the installed packages or a build of the user's, run as tools or started as daemons.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -8,12 +9,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::PeerPlan;
-use crate::bounded::{Ended, run_tool};
-use crate::error::{Result, failed, usage};
+use crate::error::{Result, failed, refuse};
 use crate::files::last_lines;
 use crate::layout::{Daemon, Layout};
-use crate::process::{logged, spawn_on};
+use crate::plan::Plan;
+use crate::process::{logged, run_tool, spawn_on};
 
 /// A tool answers within this, or its monitor or disk is stuck. A mkfs on a busy disk takes the longest.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -21,6 +21,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 const TAIL_LINES: usize = 4;
 /// Upstream's packages set this beside tcmalloc: 128 MiB of caches of its threads.
 const THREAD_CACHE: (&str, &str) = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "134217728");
+/// This is in a program that is linked with tcmalloc.
+const TCMALLOC_MARK: &[u8] = b"libtcmalloc";
 /// tcmalloc as Debian's libgoogle-perftools4 names it.
 const TCMALLOC: &str = "libtcmalloc.so.4";
 /// Debian's folders of shared libraries.
@@ -49,14 +51,8 @@ pub enum Flavour {
 /// Ceph's programs.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// `ceph-mon`.
-    pub(super) mon: PathBuf,
-    /// `ceph-osd` or `crimson-osd`.
-    pub(super) osd: PathBuf,
-    /// `ceph`, the administration tool.
-    pub(super) ceph: PathBuf,
-    /// `monmaptool`.
-    pub(super) monmaptool: PathBuf,
+    /// By their names; that of `ceph-osd` may be Crimson's.
+    pub(super) paths: BTreeMap<&'static str, PathBuf>,
     /// Classic or Crimson.
     pub flavour: Flavour,
     /// Shared libraries and plugins of a build.
@@ -77,28 +73,29 @@ impl Programs {
         let find = |program: &str| folders.iter().map(|dir| dir.join(program)).find(|file| file.is_file());
         let crimson = build.and_then(|_| find("crimson-osd"));
         let flavour = if crimson.is_some() { Flavour::Crimson } else { Flavour::Classic };
-        let found = PACKAGES.map(|(program, _)| match program {
-            "ceph-osd" => crimson.clone().or_else(|| find(program)),
-            _ => find(program),
-        });
-        let missing = PACKAGES.iter().zip(&found).filter(|(_, at)| at.is_none()).map(|(row, _)| row);
-        let (programs, packages): (Vec<&str>, Vec<&str>) = missing.copied().unzip();
-        match (found, build) {
-            ([Some(mon), Some(osd), Some(ceph), Some(monmaptool)], _) => {
-                let lib = build.map(|folder| folder.join("lib"));
-                Ok(Self { mon, osd, ceph, monmaptool, flavour, lib })
-            }
-            (_, Some(folder)) => Err(usage!(
-                "--peer-build {}: there is no bin/{} in it; name the build folder of a Ceph tree",
-                folder.display(),
-                programs.join(", bin/")
-            )),
-            (_, None) => Err(usage!(
-                "the peer needs Ceph's own programs; as root run:  apt-get install -y --no-install-recommends {} \
-                 (and libgoogle-perftools4, the allocator that Debian's build lacks), or name a build with --peer-build",
-                packages.join(" ")
-            )),
-        }
+        let path_of = |program| crimson.clone().filter(|_| program == "ceph-osd").or_else(|| find(program));
+        let paths = PACKAGES.iter().filter_map(|(program, _)| Some((*program, path_of(program)?)));
+        let paths: BTreeMap<_, _> = paths.collect();
+        let missing = PACKAGES.iter().filter(|(program, _)| !paths.contains_key(program)).copied();
+        let (programs, packages): (Vec<&str>, Vec<&str>) = missing.unzip();
+        refuse!(
+            build.is_some() && !programs.is_empty(),
+            "--peer-build {}: there is no bin/{} in it; name the build folder of a Ceph tree",
+            build.unwrap_or(Path::new("")).display(),
+            programs.join(", bin/")
+        );
+        refuse!(
+            !packages.is_empty(),
+            "the peer needs Ceph's own programs; as root run:  apt-get install -y --no-install-recommends {} \
+             (and libgoogle-perftools4, the allocator that Debian's build lacks), or name a build with --peer-build",
+            packages.join(" ")
+        );
+        Ok(Self { paths, flavour, lib: build.map(|folder| folder.join("lib")) })
+    }
+
+    /// The path of a program.
+    pub(super) fn at(&self, program: &str) -> &Path {
+        &self.paths[program]
     }
 
     /// The version line of the OSD.
@@ -106,7 +103,7 @@ impl Programs {
     /// # Errors
     /// It does not run.
     pub fn version(&self) -> Result<String> {
-        let mut tool = self.tool(&self.osd);
+        let mut tool = self.tool(self.at("ceph-osd"));
         tool.arg("--version");
         Ok(run(tool, None)?.lines().next().unwrap_or_default().trim().to_owned())
     }
@@ -126,13 +123,13 @@ impl Programs {
     pub(super) fn launch(
         &self,
         layout: &Layout,
-        plan: &PeerPlan,
+        plan: &Plan,
         allocator: &Allocator,
         daemon: Daemon,
     ) -> Result<Child> {
         let (program, id, cpus) = match daemon {
-            Daemon::Mon => (&self.mon, "a".to_owned(), plan.grid.system_cpus().to_vec()),
-            Daemon::Osd(id) => (&self.osd, id.0.to_string(), plan.osd_cpus(id.0)),
+            Daemon::Mon => (self.at("ceph-mon"), "a".to_owned(), plan.grid.system_cpus().to_vec()),
+            Daemon::Osd(id) => (self.at("ceph-osd"), id.0.to_string(), plan.osd_cpus(id)),
         };
         let mut command = logged(program, &layout.log(daemon))?;
         command.args(["-f", "-i", &id, "-c"]).arg(layout.ceph_conf()).env_remove("CEPH_ARGS");
@@ -152,18 +149,16 @@ impl Programs {
 pub(super) fn run(tool: Command, cancel: Option<&AtomicBool>) -> Result<String> {
     let name = tool.get_program().display().to_string();
     let mut out = String::new();
-    let (ended, said) = run_tool(tool, LIMIT, cancel, &mut |line| out += &(line + "\n"))?;
-    match ended {
-        Ended::Ok => Ok(out),
-        Ended::Cancelled => Err(failed!("interrupted")),
-        Ended::Failed(how) => {
+    match run_tool(tool, LIMIT, cancel, &mut |line| out += &(line + "\n"))? {
+        None => Ok(out),
+        Some((how, said)) => {
             Err(failed!("{name} failed: {how}: {}", last_lines(&said, TAIL_LINES).replace('\n', "; ")))
         }
     }
 }
 
 /// The OSDs' memory allocator: Debian builds Ceph without tcmalloc, which upstream's packages have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Allocator {
     /// `tcmalloc (preloaded)`, `tcmalloc (linked)`, or `libc`.
     pub name: String,
@@ -176,7 +171,8 @@ pub struct Allocator {
 impl Allocator {
     /// How `programs`' OSD allocates: linked, preloaded, or the C library's.
     pub fn of(programs: &Programs) -> Self {
-        let linked = std::fs::read(&programs.osd).is_ok_and(|bytes| contains(&bytes, b"libtcmalloc"));
+        let linked = std::fs::read(programs.at("ceph-osd"))
+            .is_ok_and(|bytes| bytes.windows(TCMALLOC_MARK.len()).any(|word| word == TCMALLOC_MARK));
         let libraries = LIBRARY_FOLDERS.map(|folder| Path::new(folder).join(TCMALLOC));
         Self::choose(linked, libraries.into_iter().find(|file| file.is_file()))
     }
@@ -196,10 +192,6 @@ impl Allocator {
     }
 }
 
-fn contains(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len()).any(|window| window == word)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,7 +209,10 @@ mod tests {
     fn a_build_with_crimson_is_crimson() {
         let dir = build(&["ceph-mon", "ceph-osd", "crimson-osd", "ceph", "monmaptool"]);
         let programs = Programs::find(Some(dir.path())).unwrap();
-        assert_eq!((programs.flavour, programs.osd), (Flavour::Crimson, dir.path().join("bin/crimson-osd")));
+        assert_eq!(
+            (programs.flavour, programs.at("ceph-osd")),
+            (Flavour::Crimson, &*dir.path().join("bin/crimson-osd"))
+        );
     }
 
     #[test]
@@ -262,6 +257,5 @@ mod tests {
         assert_eq!(Allocator::choose(false, Some(library.clone())).preload, Some(library));
         let none = Allocator::choose(false, None);
         assert!(none.name == "libc" && none.advice.contains("libgoogle-perftools4"));
-        assert!(contains(b"..libtcmalloc.so", b"libtcmalloc") && !contains(b"lib", b"libtcmalloc"));
     }
 }

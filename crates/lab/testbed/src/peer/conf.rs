@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use carmine_topology::CpuList;
+use carmine_types::OsdId;
 
 use super::{Flavour, PeerPlan, Programs};
-use crate::error::Result;
-use crate::files::write_whole;
 use crate::layout::Layout;
-use crate::plan::POOL_NAME;
+use crate::plan::{POOL_NAME, Plan};
 
 /// Services that must talk in crc mode: checksums on, no encryption.
 const CRC_MODES: [&str; 6] = ["cluster", "service", "client", "mon_cluster", "mon_service", "mon_client"];
@@ -23,14 +22,10 @@ const SHARDS_MAX: usize = 8;
 /// for every operation. Measured on one core, random reads of 4 KiB: 113 us of CPU each with 1 thread, 76 with 2, 60 with 5.
 const THREADS_MIN: usize = 5;
 /// Writes below this go through the write-ahead log first where a flush is dear: one flush instead of two.
-const DEFERRED_BYTES: u32 = 65_536;
+const DEFERRED_BYTES: &str = "65536";
 
-/// Writes the file for the next start.
-pub(super) fn write(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> Result<()> {
-    write_whole(&layout.ceph_conf(), text(layout, plan, programs).as_bytes())
-}
-
-fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
+/// The file's text for the next start.
+pub(super) fn text(layout: &Layout, plan: &Plan, peer: &PeerPlan, programs: &Programs) -> String {
     let dir = layout.dir().display();
     let mut text = format!(
         "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p {POOL_NAME} ls\n[global]\n"
@@ -76,13 +71,13 @@ fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
     put("osd_memory_target", &plan.osd_memory_bytes);
     put("bluestore_block_create", &true);
     put("bluestore_block_size", &plan.osd_size_bytes);
-    for (name, value) in osd_settings(plan) {
+    for (name, value) in osd_settings(plan, peer) {
         put(&name, &value);
     }
-    if plan.flavour == Flavour::Crimson {
-        for osd in 0..plan.osds() {
+    if peer.flavour == Flavour::Crimson {
+        for osd in (0..plan.osds()).map(OsdId) {
             let cpus: CpuList = plan.osd_cpus(osd).into_iter().collect();
-            put(&format!("\n[osd.{osd}]\ncrimson_seastar_cpu_cores"), &cpus);
+            put(&format!("\n[{osd}]\ncrimson_seastar_cpu_cores"), &cpus);
         }
     }
     put("\n[client]\nrbd_cache", &false);
@@ -92,29 +87,30 @@ fn text(layout: &Layout, plan: &PeerPlan, programs: &Programs) -> String {
 }
 
 /// Settings of the section `[osd]`, by Ceph's names: the profile's, then the user's over them.
-pub(super) fn osd_settings(plan: &PeerPlan) -> BTreeMap<String, String> {
+pub(super) fn osd_settings(plan: &Plan, peer: &PeerPlan) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
-    if plan.tuned {
-        let tuned = tuned(plan.flavour, plan.cores_per_osd(), plan.dear_flush);
-        settings.extend(tuned.map(|(name, value)| (name.to_owned(), value)));
-        settings.extend(SUBSYSTEMS.split(' ').map(|name| (format!("debug_{name}"), "0/0".to_owned())));
+    let mut put = |name: &str, value: &str| _ = settings.insert(name.to_owned(), value.to_owned());
+    if peer.tuned {
+        // A virtual disk says that it rotates.
+        put("bluestore_debug_enforce_settings", "ssd");
+        if peer.flavour == Flavour::Classic {
+            let (shards, threads) = shards_and_threads(plan.cpu.reactors);
+            put("osd_op_num_shards", &shards.to_string());
+            put("osd_op_num_threads_per_shard", &threads.to_string());
+        }
+        if peer.dear_flush {
+            put("bluestore_prefer_deferred_size", DEFERRED_BYTES);
+        }
+        SUBSYSTEMS.split(' ').for_each(|name| put(&format!("debug_{name}"), "0/0"));
     }
-    settings.extend(plan.options.clone());
+    peer.options.iter().for_each(|(name, value)| put(name, value));
     settings
 }
 
-/// Solid-state settings (a virtual disk says that it rotates), op shards and threads that fit the cores, and one flush per
-/// small write where the drive has a volatile cache.
-fn tuned(flavour: Flavour, cores: usize, dear_flush: bool) -> impl Iterator<Item = (&'static str, String)> {
+/// Op shards of an OSD that fit its cores, and threads of each.
+fn shards_and_threads(cores: usize) -> (usize, usize) {
     let shards = cores.clamp(1, SHARDS_MAX);
-    let classic = [
-        ("osd_op_num_shards", shards.to_string()),
-        ("osd_op_num_threads_per_shard", THREADS_MIN.div_ceil(shards).max(2).to_string()),
-    ];
-    let deferred = [("bluestore_prefer_deferred_size", DEFERRED_BYTES.to_string())];
-    let all = [("bluestore_debug_enforce_settings", "ssd".to_owned())];
-    let classic = (flavour == Flavour::Classic).then_some(classic).into_iter().flatten();
-    all.into_iter().chain(classic).chain(dear_flush.then_some(deferred).into_iter().flatten())
+    (shards, THREADS_MIN.div_ceil(shards).max(2))
 }
 
 #[cfg(test)]
@@ -129,14 +125,16 @@ mod tests {
         let topology = Topology::from_short("1x8x1").unwrap();
         let settings = Wish { osd_cpus: Some("0-3".parse().unwrap()), ..Wish::default() };
         let mut wish = PeerWish::default();
-        let plan =
-            |wish: &PeerWish| PeerPlan::new(&settings, wish, &topology, "id", "v", Flavour::Classic).unwrap();
-        assert!(osd_settings(&plan(&wish)).is_empty());
+        let settings = |wish: &PeerWish| {
+            let plan =
+                Plan::new_peer(&settings, wish, &topology, "id", "v".into(), Flavour::Classic).unwrap();
+            osd_settings(&plan, plan.peer().unwrap())
+        };
+        assert!(settings(&wish).is_empty());
         wish.tuned = true;
-        let threads = |cores| tuned(Flavour::Classic, cores, false).nth(2).map(|(_, value)| value);
-        assert_eq!([1, 2, 4, 16].map(threads), ["5", "3", "2", "2"].map(|n| Some(n.to_owned())));
+        assert_eq!([1, 2, 4, 16].map(|cores| shards_and_threads(cores).1), [5, 3, 2, 2]);
         wish.options = [("osd_op_num_threads_per_shard".to_owned(), "1".to_owned())].into();
-        let settings = osd_settings(&plan(&wish));
+        let settings = settings(&wish);
         assert_eq!((settings["osd_op_num_shards"].as_str(), settings["debug_osd"].as_str()), ("4", "0/0"));
         assert_eq!(settings["osd_op_num_threads_per_shard"], "1");
     }
@@ -145,18 +143,11 @@ mod tests {
         let wish = Wish { osds: Some(2), osd_cpus: Some("0-3".parse().unwrap()), ..Wish::default() };
         let own = PeerWish { tuned: true, ..PeerWish::default() };
         let topology = Topology::from_short("1x8x1").unwrap();
-        let mut plan = PeerPlan::new(&wish, &own, &topology, "abc", "v", flavour).unwrap();
-        plan.plan.mon_port = 1234;
-        let at = || "/x/bin/y".into();
-        let programs = Programs {
-            mon: at(),
-            osd: at(),
-            ceph: at(),
-            monmaptool: at(),
-            flavour,
-            lib: Some("/x/lib".into()),
-        };
-        text(&Layout::new(std::path::Path::new("/nowhere/bed")).unwrap(), &plan, &programs)
+        let mut plan = Plan::new_peer(&wish, &own, &topology, "abc", "v".into(), flavour).unwrap();
+        plan.mon_port = 1234;
+        let programs = Programs { paths: BTreeMap::new(), flavour, lib: Some("/x/lib".into()) };
+        let layout = Layout::new(std::path::Path::new("/nowhere/bed")).unwrap();
+        text(&layout, &plan, plan.peer().unwrap(), &programs)
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn defaults() {
     let plan = plan(&Wish::default()).unwrap();
     assert_eq!((plan.osds(), plan.cpu.reactors, plan.store), (1, 1, StoreKind::Blue));
     assert_eq!((plan.pool.size, plan.pool.min_size, plan.pool.pg_num), (1, 1, 128));
-    assert!(plan.addr.ip().is_loopback() && plan.client_cpus().len() == 5);
+    assert!(plan.addr.ip().is_loopback() && plan.grid.client_cpus().len() == 5);
     let three = Plan::new(&Wish { osds: Some(3), ..Wish::default() }, &machine(), "f").unwrap();
     assert_eq!((three.pool.size, three.pool.min_size, three.pool.pg_num), (3, 2, 128));
 }
@@ -156,13 +156,19 @@ fn plans_are_printed_as_ever() {
 fn a_confinement_is_kept_until_it_is_taken_away() {
     let kind = |kind, cpus| Wish { confine: Some(kind), confine_cpus: Some(cpus), ..Wish::default() };
     let old = plan(&kind(ConfineKind::Cpuset, ConfineCpus::Cpus(2.0))).unwrap();
-    assert_eq!((old.confinement(), old.cpu.cpus_per_osd), (Confine::Cpuset { cpus: 2 }, Some(2)));
+    assert_eq!(
+        (old.confinement(), old.cpu.cpus_per_osd),
+        (Confine { kind: ConfineKind::Cpuset, cpus: 2.0 }, Some(2))
+    );
     assert_eq!(old.grid.allocated_cpus().len(), 2);
     assert_eq!(old.revise(&Wish::default(), &machine()).unwrap(), old);
     let quota = old.revise(&kind(ConfineKind::Quota, ConfineCpus::Cpus(2.0)), &machine()).unwrap();
-    assert_eq!((quota.confinement(), quota.cpu.cpus_per_osd), (Confine::Quota { milli_cpus: 2000 }, None));
+    assert_eq!(
+        (quota.confinement(), quota.cpu.cpus_per_osd),
+        (Confine { kind: ConfineKind::Quota, cpus: 2.0 }, None)
+    );
     let free = quota.revise(&kind(ConfineKind::Quota, ConfineCpus::NoLimit), &machine()).unwrap();
-    assert_eq!((free.confinement(), free.grid), (Confine::None, plan(&Wish::default()).unwrap().grid));
+    assert_eq!((free.confinement(), free.grid), (Confine::NONE, plan(&Wish::default()).unwrap().grid));
     let wide = plan(&kind(ConfineKind::Cpuset, ConfineCpus::Cpus(17.0))).unwrap_err();
     assert!(wide.is_usage() && wide.to_string().contains("--confine-cpus 17"), "{wide}");
 }

@@ -7,7 +7,7 @@ use carmine_load::parse_bytes;
 use carmine_osd_daemon::store::fill;
 use carmine_store::blue::{NewLog, Place, expand, move_log};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::{begin_wal_move, migrate_db, remove_old_wal, settle_wal};
+use carmine_testbed::{link, migrate_db, remove_old_wal, settle_wal};
 use clap::Args;
 use serde_json::{Map, json};
 
@@ -116,7 +116,7 @@ fn move_wal(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Resu
     let new = to.map(|to| new_log(tool, to, target)).transpose()?;
     if let Some(new) = &new {
         // A crash while it moves leaves both links, and the store knows which one counts.
-        begin_wal_move(layout, tool.osd, &new.place.path)?;
+        link(&new.place.path, &layout.wal_new(tool.osd))?;
     }
     let moved = tool.on_reactor(async |shard| Ok(move_log(&shard, places, kv, new).await?));
     // It failed before or after the store took the new place. If that cannot be found out now, both links stay.

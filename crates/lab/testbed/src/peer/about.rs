@@ -1,8 +1,7 @@
-//! The state of a peer by the admin sockets of its daemons (no manager and no client is needed), and how it describes itself in
-//! results.
+//! The state of a peer by the admin sockets of its daemons (no manager and no client is needed), and its description in results.
 
 use std::collections::BTreeMap;
-use std::io::{Error, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,62 +10,28 @@ use std::time::Duration;
 
 use carmine_types::OsdId;
 use fs_err::{self as fs, File};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Allocator, Flavour, POOL_ID, PeerPlan, Programs, ceph, conf, monitor};
-use crate::error::{Result, TestbedError, failed};
-use crate::folder;
+use super::{Allocator, Flavour, POOL_ID, PeerPlan, Programs, ceph, conf};
+use crate::error::{Result, fail_if, failed};
 use crate::layout::{Daemon, Layout};
-use crate::status::pid;
+use crate::plan::Plan;
+use crate::status::Probe;
 
 /// A daemon that has not answered by then is stuck.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Longest answer that is believed.
-const ANSWER_MAX: usize = 64 << 20;
+const ANSWER_MAX: u32 = 64 << 20;
 /// Entries of CMake's cache that decide how fast the result is.
 const CMAKE_ENTRIES: [&str; 5] =
     ["CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_COMPILER", "ALLOCATOR", "WITH_SEASTAR"];
 
-/// One OSD of a peer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PeerOsd {
-    /// Its number.
-    pub id: u32,
-    /// The running process.
-    pub pid: Option<i32>,
-    /// Up in its own map.
-    pub up: bool,
-    /// CPUs that it is confined to.
-    pub cpus: Vec<usize>,
-}
-
-/// A peer now.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PeerStatus {
-    /// Its folder.
-    pub dir: String,
-    /// `running`, `stopped`, `degraded` or `incomplete`.
-    pub state: String,
-    /// Address of the monitor.
-    pub mon_addr: String,
-    /// Process of the monitor.
-    pub mon_pid: Option<i32>,
-    /// The OSDs.
-    pub osds: Vec<PeerOsd>,
-    /// PGs that are active and clean; `None` unless something runs.
-    pub pgs_clean: Option<u32>,
-    /// Its description.
-    pub about: About,
-    /// The plan.
-    pub plan: PeerPlan,
-}
-
 /// The description of a peer in results (`carmine.peer`).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct About {
     /// `ceph`.
-    pub kind: String,
+    pub kind: &'static str,
     /// The version line of its OSD.
     pub version: String,
     /// Classic or Crimson.
@@ -78,22 +43,13 @@ pub struct About {
     /// The OSDs' memory allocator.
     pub allocator: Allocator,
     /// `stock` or `tuned`.
-    pub profile: String,
+    pub profile: &'static str,
     /// All settings of the OSDs that differ from Ceph's defaults because of the profile or the user.
     pub settings: BTreeMap<String, String>,
     /// `osd_memory_target`, bytes.
     pub osd_memory_bytes: u64,
-    /// Work that only one side does.
-    pub contrast: Contrast,
-}
-
-/// Work that one side does and the other does not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contrast {
-    /// Work that Carmine does not do.
-    pub carmine_does_not: Vec<String>,
-    /// Work that this Ceph does not do.
-    pub ceph_does_not: Vec<String>,
+    /// Work that only one side does: `carmine_does_not` and `ceph_does_not`.
+    pub contrast: BTreeMap<&'static str, Vec<&'static str>>,
 }
 
 const CARMINE: [&str; 9] = [
@@ -119,59 +75,39 @@ const CEPH: [&str; 4] = [
 ///
 /// # Errors
 /// Its programs are gone.
-pub fn about(plan: &PeerPlan) -> Result<About> {
-    let programs = Programs::find(plan.build.as_deref())?;
-    let logs = plan.tuned.then_some("gather debug logs in memory (levels 0/0)");
+pub fn about(plan: &Plan, peer: &PeerPlan) -> Result<About> {
+    let programs = Programs::find(peer.build.as_deref())?;
+    let logs = peer.tuned.then_some("gather debug logs in memory (levels 0/0)");
     Ok(About {
-        kind: "ceph".into(),
-        version: plan.version.clone(),
-        flavour: plan.flavour,
-        build: plan.build.clone(),
-        build_flags: build_flags(plan.build.as_deref()),
+        kind: "ceph",
+        version: peer.version.clone(),
+        flavour: peer.flavour,
+        build: peer.build.clone(),
+        build_flags: build_flags(peer.build.as_deref()),
         allocator: Allocator::of(&programs),
-        profile: plan.profile().into(),
-        settings: conf::osd_settings(plan),
+        profile: peer.profile(),
+        settings: conf::osd_settings(plan, peer),
         osd_memory_bytes: plan.osd_memory_bytes,
-        contrast: Contrast {
-            carmine_does_not: CARMINE.map(str::to_owned).to_vec(),
-            ceph_does_not: CEPH.into_iter().chain(logs).map(str::to_owned).collect(),
-        },
+        contrast: [
+            ("carmine_does_not", CARMINE.to_vec()),
+            ("ceph_does_not", CEPH.into_iter().chain(logs).collect()),
+        ]
+        .into(),
     })
 }
 
-/// Looks at the peer in a folder. Takes no lock and changes nothing.
+/// Looks at a running peer once. Its daemons tell no epoch here: 1 stands for any.
 ///
 /// # Errors
-/// The folder holds none, or a record in it is damaged.
-pub fn status(layout: &Layout) -> Result<PeerStatus> {
-    let plan = folder::require::<PeerPlan>(layout)?;
-    let mon_pid = pid(layout, Daemon::Mon)?;
-    let mut osds = Vec::new();
-    for id in 0..plan.osds() {
-        let pid = pid(layout, Daemon::Osd(OsdId(id)))?;
-        let up = pid.is_some() && is_active(layout, OsdId(id));
-        osds.push(PeerOsd { id, pid, up, cpus: plan.osd_cpus(id) });
-    }
-    let runs = mon_pid.is_some() || osds.iter().any(|osd| osd.pid.is_some());
-    let is_clean = |pg: &u32| is_clean(layout, plan.osds(), *pg);
-    let pgs_clean = runs.then(|| (0..plan.pool.pg_num).filter(is_clean).count() as u32);
-    let all_up = mon_pid.is_some() && mon_leads(layout) && osds.iter().all(|osd| osd.up);
-    let state = match (plan.complete, runs) {
-        (false, _) => "incomplete",
-        (true, false) => "stopped",
-        (true, true) if all_up && pgs_clean == Some(plan.pool.pg_num) => "running",
-        (true, true) => "degraded",
+/// The monitor does not lead.
+pub(crate) fn look(layout: &Layout, plan: &Plan) -> Result<Probe> {
+    fail_if!(!mon_leads(layout), "it does not lead");
+    let osds = (0..plan.osds()).map(OsdId).filter(|osd| is_active(layout, *osd));
+    let answer = |osd| {
+        let clean = (0..plan.pool.pg_num).filter(|pg| is_clean(layout, osd, *pg)).count();
+        (osd, Ok(json!({"epoch": 1, "pgs": {"total": clean, "active": clean, "clean": clean}})))
     };
-    Ok(PeerStatus {
-        dir: layout.dir().display().to_string(),
-        state: state.into(),
-        mon_addr: monitor(&plan).to_string(),
-        mon_pid,
-        osds,
-        pgs_clean,
-        about: about(&plan)?,
-        plan,
-    })
+    Ok(Probe { epoch: 1, up: osds.map(answer).collect(), pgs: plan.pool.pg_num.into(), ratios: None })
 }
 
 /// True if the monitor leads.
@@ -184,10 +120,10 @@ pub(super) fn is_active(layout: &Layout, osd: OsdId) -> bool {
     has_state(layout, Daemon::Osd(osd), &json!({"prefix": "status"}), "active")
 }
 
-/// True if one of the OSDs, its primary, says that this PG is active and clean.
-pub(super) fn is_clean(layout: &Layout, osds: u32, pg: u32) -> bool {
+/// True if this OSD is the PG's primary, and says that it is active and clean.
+fn is_clean(layout: &Layout, osd: OsdId, pg: u32) -> bool {
     let question = json!({"prefix": "pg", "pgid": format!("{POOL_ID}.{pg:x}"), "cmd": "query"});
-    (0..osds).any(|id| has_state(layout, Daemon::Osd(OsdId(id)), &question, "active+clean"))
+    has_state(layout, Daemon::Osd(osd), &question, "active+clean")
 }
 
 fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state: &str) -> bool {
@@ -201,32 +137,21 @@ fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state: &str) -> 
 /// # Errors
 /// It does not listen (yet), does not answer in time, or answers something else than JSON: an error of its own, mostly.
 fn ask(layout: &Layout, daemon: Daemon, question: &Value) -> Result<Value> {
-    let name = format!("{daemon}.asok");
-    let bytes = exchange(&layout.run_dir(), &name, question);
-    let bytes = bytes.map_err(TestbedError::io("ask", &layout.run_dir().join(name)))?;
-    serde_json::from_slice(&bytes).map_err(|_| {
-        let said = String::from_utf8_lossy(bytes.get(..200).unwrap_or(&bytes)).trim().to_owned();
-        failed!("{daemon} answered {question} with `{said}`")
-    })
-}
-
-fn exchange(folder: &Path, name: &str, question: &Value) -> std::io::Result<Vec<u8>> {
-    let folder = File::open(folder)?;
-    let mut stream = UnixStream::connect(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))?;
+    let folder = File::open(layout.run_dir())?;
+    let mut stream = UnixStream::connect(format!("/proc/self/fd/{}/{daemon}.asok", folder.as_raw_fd()))?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.set_write_timeout(Some(LIMIT))?;
-    let mut text = question.to_string().into_bytes();
-    text.push(0);
-    stream.write_all(&text)?;
+    stream.write_all(format!("{question}\0").as_bytes())?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
-    let length = u32::from_be_bytes(length) as usize;
-    if length > ANSWER_MAX {
-        return Err(Error::other(format!("an answer of {length} bytes")));
-    }
+    let length = u32::from_be_bytes(length);
+    fail_if!(length > ANSWER_MAX, "{daemon} has an answer of {length} bytes");
     let mut answer = Vec::new();
-    stream.take(length as u64).read_to_end(&mut answer)?;
-    Ok(answer)
+    stream.take(length.into()).read_to_end(&mut answer)?;
+    serde_json::from_slice(&answer).map_err(|_| {
+        let said = String::from_utf8_lossy(answer.get(..200).unwrap_or(&answer)).trim().to_owned();
+        failed!("{daemon} answered {question} with `{said}`")
+    })
 }
 
 /// How the programs were built, as far as that can be found out: of a package its version, of a build folder what CMake wrote
