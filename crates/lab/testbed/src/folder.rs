@@ -18,7 +18,7 @@ use crate::process::{self, ProcessId};
 use crate::{confine, files, places};
 
 carmine_types::words! {
-    /// What runs in a folder.
+    /// The kind of cluster in a folder.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum BedKind: "kind of testbed" {
         /// Carmine's OSDs.

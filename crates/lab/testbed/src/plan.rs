@@ -228,7 +228,7 @@ impl Plan {
         Ok(Self { spec, cpu, grid, ..self.clone() })
     }
 
-    /// What runs by it.
+    /// The kind of cluster that it plans.
     pub fn kind(&self) -> BedKind {
         if self.peer.is_some() { BedKind::Peer } else { BedKind::Testbed }
     }

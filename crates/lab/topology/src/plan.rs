@@ -39,9 +39,9 @@ carmine_types::words! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ClientCpus {
-    /// These.
+    /// These CPUs.
     List(CpuList),
-    /// So many.
+    /// This number of CPUs.
     Count(usize),
     /// All that nothing else needs.
     Rest,

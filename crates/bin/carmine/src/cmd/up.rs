@@ -68,7 +68,7 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
 pub(super) struct Up<'a> {
     /// Overwrite devices that are not blank.
     pub(super) wipe: bool,
-    /// What is to be done to the drives before.
+    /// The preconditioning of the drives that is asked for.
     pub(super) precondition: Option<&'a PreconditionOptions>,
     pub(super) kind: BedKind,
     /// The plan that is asked for, of one that is there, or a new one.
