@@ -70,7 +70,7 @@ fn a_device_is_written_discarded_and_expanded() {
 
     device.resize(192 * MIB).unwrap();
     let said = store(&bed, &["expand"]);
-    assert!(said.contains("expanded from 134217728 to 201326592 bytes"), "{said}");
+    assert!(said.contains("block from: 134217728\nblock to: 201326592\n"), "{said}");
     assert!(store(&bed, &["df"]).contains(device.name()));
     bed.ok(&["up"]);
     check(&bed, &state);

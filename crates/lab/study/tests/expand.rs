@@ -91,7 +91,10 @@ fn when_nothing_fits_all_reasons_are_told() {
     let error = expand(&plan, &described("1x2x1")).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().skip(1).collect();
     assert_eq!(lines.len(), 5, "{error}");
-    assert!(lines.iter().any(|line| line.starts_with("4 x can not be done: --rw randrw")), "{error}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("4 x can not be done: --client rados-bench: --rw randrw")),
+        "{error}"
+    );
     assert!(error.contains("1 x does not fit: too few CPUs: 2 OSDs x 2 reactors"), "{error}");
     assert!(error.contains("1 x does not fit: too few CPUs: 3 OSDs x 4 reactors"), "{error}");
 }
