@@ -2,12 +2,12 @@
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -137,15 +137,27 @@ impl Shard {
         self.0.exec.borrow_mut().spawn(group, name, task);
     }
 
-    /// As [`spawn`](Shard::spawn), but the task is polled at once, before this returns: true if that finished it. For what
-    /// often need not wait, and else is polled once less.
+    /// As [`spawn`](Shard::spawn), but the task is polled at once, before this returns: true if that finished it. Else `after` runs
+    /// behind it, as part of the task. For what often need not wait, and is polled once less if it has to.
     pub fn spawn_polled(
         &self,
         group: Group,
         name: &'static str,
         fut: impl Future<Output = ()> + 'static,
+        after: impl FnOnce() + 'static,
     ) -> bool {
-        !self.0.closing.get() && exec::spawn_polled(self, group, name, Box::pin(fut))
+        let task = async move {
+            let (mut fut, mut polls) = (pin!(fut), 0u64);
+            poll_fn(|cx| {
+                polls += 1;
+                fut.as_mut().poll(cx)
+            })
+            .await;
+            if polls > 1 {
+                after();
+            }
+        };
+        !self.0.closing.get() && exec::spawn_polled(self, group, name, Box::pin(task))
     }
 
     /// Waits for `d`.

@@ -48,19 +48,21 @@ impl Default for Budget {
 
 /// Spins for at most `limit_ns` if that has paid lately; false if no work was found.
 pub(crate) fn within_budget(shard: &Shard, limit_ns: u64) -> bool {
+    if is_wanted(shard) {
+        return true;
+    }
     let mut budget = shard.inner().spin_budget.get();
-    let found = is_wanted(shard)
-        || (budget.allows() && {
-            let found = spin(shard, limit_ns);
-            budget.note(found);
-            found
-        });
+    let found = budget.allows() && {
+        let found = spin(shard, limit_ns);
+        budget.note(found);
+        found
+    };
     shard.inner().spin_budget.set(budget);
     found
 }
 
 /// There is something to do, or an event to take.
-fn is_wanted(shard: &Shard) -> bool {
+pub(crate) fn is_wanted(shard: &Shard) -> bool {
     turn::has_work(shard) || shard.inner().driver.borrow_mut().has_events()
 }
 
@@ -68,9 +70,6 @@ fn is_wanted(shard: &Shard) -> bool {
 #[inline(never)]
 pub(crate) fn spin(shard: &Shard, limit_ns: u64) -> bool {
     let inner = shard.inner();
-    if is_wanted(shard) {
-        return true;
-    }
     stats::add(&inner.counters.spins, 1);
     let limit = if limit_ns == u64::MAX { u64::MAX } else { inner.clock.to_ticks(limit_ns) };
     let gap = inner.clock.to_ticks(GAP_NS);

@@ -182,7 +182,9 @@ pub(crate) fn run(shard: &Shard, mut root: Root<'_>) -> io::Result<bool> {
             PollPolicy::Sleep => sleep(shard)?,
             PollPolicy::Poll => {
                 drive(shard, Wait::No)?;
-                spin::spin(shard, u64::MAX);
+                if !spin::is_wanted(shard) {
+                    spin::spin(shard, u64::MAX);
+                }
                 take_events(shard)?;
             }
             PollPolicy::Adaptive { .. } if alien_needs_this_cpu(shard) => sleep(shard)?,

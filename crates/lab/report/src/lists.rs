@@ -1,5 +1,7 @@
 //! Lists whose items are taken together, in the order in which they first come.
 
+pub(crate) use carmine_study::grouped;
+
 /// Each item once.
 pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     grouped(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
@@ -9,18 +11,6 @@ pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<
 pub(crate) fn tally<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<(T, usize)> {
     let groups = grouped(items.into_iter().map(|item| (item, ())));
     groups.into_iter().map(|(item, times)| (item, times.len())).collect()
-}
-
-/// The values of each key.
-pub(crate) fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
-    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
-    for (key, value) in pairs {
-        match groups.iter_mut().find(|(held, _)| *held == key) {
-            Some((_, values)) => values.push(value),
-            None => groups.push((key, vec![value])),
-        }
-    }
-    groups
 }
 
 /// The words that are not empty, with `between` between them.

@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_split_as_in_a_shell_and_found_wrapper() {
+    fn a_command_is_split_as_in_a_shell_and_its_program_is_found() {
         let words = shlex::split(&found_wrapper("sh -c 'exec \"$@\"' {osd}").unwrap()).unwrap();
         assert!(words[0].starts_with('/') && words[0].ends_with("/sh"), "{words:?}");
         assert_eq!(words[1..], ["-c", "exec \"$@\"", "{osd}"]);

@@ -39,8 +39,6 @@ pub(crate) struct ClientOp {
     pub(crate) started_ns: Cell<u64>,
     /// Where it is.
     pub(crate) stage: Cell<Stage>,
-    /// It could not be executed at once.
-    pub(crate) suspended: Cell<bool>,
     /// Where the answer goes; `None` once it went.
     to: RefCell<Option<ReplyTo>>,
     /// Room for memory that it turned out to need.
@@ -197,7 +195,6 @@ impl ClientOp {
             arrived_ns,
             started_ns,
             stage,
-            suspended: Cell::new(false),
             to,
             more,
         })

@@ -3,10 +3,8 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use carmine_messenger::Message;
 use carmine_peering::{AttemptId, Event};
@@ -142,7 +140,7 @@ impl Pg {
             Rc::clone(&arrived.txn)
         };
         let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.generation());
-        let mut task = Box::pin(async move {
+        let preparing = async move {
             let prepared = heal::prepare(&own, &txn.changes).await;
             match prepared {
                 _ if pg.is_past(generation) => {}
@@ -150,13 +148,9 @@ impl Pg {
                 Err(error) if error.lost_block().is_some() => pg.begin_anew(&own, &error),
                 Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
             }
-        });
-        if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-            return;
-        }
+        };
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
-        osd.shard.spawn(Group::Replication, "replica-prepare", async move {
-            task.await;
+        osd.shard.spawn_polled(Group::Replication, "replica-prepare", preparing, move || {
             if !pg.is_past(generation) {
                 pg.apply_ready(&own);
             }

@@ -92,17 +92,9 @@ impl Pg {
         op: &Rc<ClientOp>,
         running: impl Future<Output = ()> + 'static,
     ) {
-        op.suspended.set(false);
-        let (pg, own, same) = (Rc::clone(self), Rc::clone(osd), Rc::clone(op));
-        let is_done = osd.shard.spawn_polled(Group::Client, "client-op", async move {
-            running.await;
-            // Else the caller goes on.
-            if same.suspended.get() {
-                pg.pump(&own, &same.oid);
-            }
-        });
-        if !is_done {
-            op.suspended.set(true);
+        let (pg, own, oid) = (Rc::clone(self), Rc::clone(osd), Arc::clone(&op.oid));
+        let go_on = move || pg.pump(&own, &oid);
+        if !osd.shard.spawn_polled(Group::Client, "client-op", running, go_on) {
             self.pipeline.suspend(op);
         }
     }

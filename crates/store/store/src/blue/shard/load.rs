@@ -46,14 +46,13 @@ impl Drop for Claim<'_> {
 impl Blue {
     /// The onode with the block map for bytes `range`, loaded if need be. Does not suspend on a hit.
     pub(crate) async fn load(&self, oid: &ObjectId, range: &Range<u64>) -> Result<Pin, StoreError> {
-        let pin = self.cache.borrow().get(oid).map(Pin::new);
-        match pin {
-            Some(pin) if pin.state.borrow().is_loaded(range) => {
+        match self.cached(oid, range) {
+            Some(onode) => {
                 self.count(|stats| stats.cache_hits += 1);
-                Ok(pin)
+                Ok(Pin::new(&onode))
             }
             // On the heap, since the future of each operation that hits is as large as all that it might have to wait for.
-            _ => Box::pin(self.load_missed(oid, range)).await,
+            None => Box::pin(self.load_missed(oid, range)).await,
         }
     }
 
