@@ -11,6 +11,7 @@ pub use carmine_testkit::{installed, skip};
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -49,7 +50,7 @@ fn target_dir() -> PathBuf {
 /// A testbed in a fresh folder; dropping it stops every process and removes the folder.
 pub struct Testbed {
     root: TempDir,
-    _turn: Turn,
+    _turn: Arc<Turn>,
 }
 
 impl Testbed {
@@ -63,9 +64,9 @@ impl Testbed {
         Testbed::with(Turn::alone())
     }
 
-    fn with(turn: Turn) -> Testbed {
+    fn with(turn: impl Into<Arc<Turn>>) -> Testbed {
         let root = tempfile::tempdir_in(target_dir()).expect("a folder on a disk");
-        Testbed { root, _turn: turn }
+        Testbed { root, _turn: turn.into() }
     }
 
     /// A started testbed: `up` with these options.
@@ -76,6 +77,13 @@ impl Testbed {
     /// The same for a test that measures.
     pub fn up_alone(options: &[&str]) -> Testbed {
         Testbed::alone().start(options)
+    }
+
+    /// Two of them, for a test that measures one beside the other.
+    pub fn two_up_alone(options: &[&str]) -> [Testbed; 2] {
+        let first = Testbed::up_alone(options);
+        let second = Testbed::with(Arc::clone(&first._turn)).start(options);
+        [first, second]
     }
 
     fn start(self, options: &[&str]) -> Testbed {

@@ -7,5 +7,5 @@ mod score;
 mod setup;
 
 pub use fault::{FAULTS, Fault, Faulty, Seen};
-pub use pairs::{Experiment, any_different, row};
+pub use pairs::{Arm, Experiment, any_different, row};
 pub use score::{Score, Truth};

@@ -254,17 +254,21 @@ impl Wish {
         wish.map_err(|e| usage!("{}", e.to_string().lines().next().unwrap_or_default()))
     }
 
-    /// Reads a specification in TOML or JSON: its names are those of `plan --print-spec`, its values those of the options.
+    /// Reads a specification in TOML or JSON: its names are those of `plan --print-spec`, its values those of the options. One
+    /// file serves a testbed and its peer: settings that a peer does not have are left out for it.
     ///
     /// # Errors
     /// The file cannot be read, or has something that is no setting.
-    pub fn from_file(path: &Path) -> Result<Self> {
+    pub fn from_file(path: &Path, kind: BedKind) -> Result<Self> {
         let wrong = |why: String| usage!("--spec {}: {why}", path.display());
         let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-        let parsed: Map<String, Value> = match text.trim_start().starts_with('{') {
+        let mut parsed: Map<String, Value> = match text.trim_start().starts_with('{') {
             true => serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?,
             false => toml::from_str(&text).map_err(|e| wrong(e.to_string()))?,
         };
+        if kind == BedKind::Peer {
+            not_of_peers().for_each(|name| _ = parsed.remove(name));
+        }
         let tuning = parsed.get(TUNING_PART).and_then(Value::as_object);
         let own = parsed.iter().filter(|(name, _)| tuning.is_none() || *name != TUNING_PART);
         let own = own.map(|(name, value)| options(PLACES, name, value));
@@ -477,7 +481,7 @@ mod tests {
         for text in [spec.to_toml(), serde_json::to_string(&spec).unwrap()] {
             std::fs::write(&path, &text).unwrap();
             let mut again = TestbedSpec::default();
-            again.apply(&Wish::from_file(&path).unwrap());
+            again.apply(&Wish::from_file(&path, BedKind::Testbed).unwrap());
             assert_eq!(again, spec, "{text}");
         }
         for (text, part) in [
@@ -487,13 +491,15 @@ mod tests {
             ("osds = ", "--spec"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let error = Wish::from_file(&path).unwrap_err();
+            let error = Wish::from_file(&path, BedKind::Testbed).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(part), "{error}");
         }
         // Options come first.
         std::fs::write(&path, "osds = 3\nreactors = 2\n").unwrap();
-        let wish = Wish { osds: Some(1), ..Wish::default() }.or(Wish::from_file(&path).unwrap());
+        let read = |kind| Wish { osds: Some(1), ..Wish::default() }.or(Wish::from_file(&path, kind).unwrap());
+        let wish = read(BedKind::Testbed);
         assert_eq!((wish.osds, wish.reactors), (Some(1), Some(2)));
+        assert_eq!(read(BedKind::Peer).reactors, None);
     }
 
     #[test]

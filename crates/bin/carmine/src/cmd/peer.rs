@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use carmine_testbed::output::print;
 use carmine_testbed::peer::{About, PeerWish, Programs, about};
 use carmine_testbed::spec::hide_unless_of_peers;
-use carmine_testbed::{BedKind, Layout, POOL_NAME, Plan, Wish, fresh_uuid};
+use carmine_testbed::{BedKind, Layout, POOL_NAME, Plan, fresh_uuid};
 use carmine_topology::Topology;
 use carmine_types::counted;
 use clap::{Args, Subcommand};
 
-use super::testbed;
+use super::testbed::{self, SpecArgs};
 use super::up::Up;
 use crate::progress;
 
@@ -57,7 +57,7 @@ struct PeerUpArgs {
     #[command(flatten)]
     dir: PeerDirArgs,
     #[command(flatten)]
-    settings: Wish,
+    spec: SpecArgs,
     #[command(flatten)]
     own: PeerWish,
     /// Overwrite devices that are not blank
@@ -79,8 +79,7 @@ pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
 
 fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
-    args.settings.refuse_unless_of_peers()?;
-    let (wish, own, topology) = (&args.settings, &args.own, Topology::detect()?);
+    let (wish, own, topology) = (&args.spec.wish(BedKind::Peer)?, &args.own, Topology::detect()?);
     let plan = |made: Option<&Plan>| match made {
         Some(plan) => {
             let version = Programs::find(plan.peer()?.build.as_deref())?.version()?;

@@ -69,7 +69,7 @@ pub(crate) struct AdminArgs {
 /// The settings of a testbed: options, and a file behind them.
 #[derive(Args)]
 pub(crate) struct SpecArgs {
-    /// Specification of the testbed, in TOML or JSON as `plan --print-spec` writes it; options override it
+    /// Specification, in TOML or JSON as `plan --print-spec` writes it; options override it
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     spec: Option<PathBuf>,
     #[command(flatten)]
@@ -78,9 +78,12 @@ pub(crate) struct SpecArgs {
 
 impl SpecArgs {
     /// The settings that are asked for.
-    pub(crate) fn wish(self) -> anyhow::Result<Wish> {
-        let file = self.spec.as_deref().map(Wish::from_file).transpose()?;
-        Ok(self.wish.or(file.unwrap_or_default()))
+    pub(crate) fn wish(&self, kind: BedKind) -> anyhow::Result<Wish> {
+        if kind == BedKind::Peer {
+            self.wish.refuse_unless_of_peers()?;
+        }
+        let file = self.spec.as_deref().map(|path| Wish::from_file(path, kind)).transpose()?;
+        Ok(self.wish.clone().or(file.unwrap_or_default()))
     }
 }
 
@@ -128,7 +131,7 @@ pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<ExitCode> {
 /// The CPU grid, without starting anything.
 pub(crate) fn plan(args: PlanArgs) -> anyhow::Result<ExitCode> {
     let topology = topology(args.topology.as_deref())?;
-    let wish = args.spec.wish()?;
+    let wish = args.spec.wish(BedKind::Testbed)?;
     // With an existing testbed it shows the grid of the next `up`; else that of a new one.
     let stored =
         if args.topology.is_none() { load(BedKind::Testbed, &Layout::new(&args.dir.dir)?)? } else { None };

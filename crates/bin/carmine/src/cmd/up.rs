@@ -38,7 +38,7 @@ pub(crate) struct UpArgs {
 
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
-    let wish = args.spec.wish()?;
+    let wish = args.spec.wish(BedKind::Testbed)?;
     let topology = Topology::detect()?;
     let up = Up {
         wipe: args.force_wipe,
