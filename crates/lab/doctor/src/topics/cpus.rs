@@ -122,9 +122,9 @@ pub(super) fn other_work(machine: &Machine<'_>, [before, after]: &[CpuTimes; 2])
     }
     let own = |pid: &u32| machine.options.own_pids.contains(pid);
     let took = |(pid, (command, now)): (&u32, &(String, u64))| {
-        // A number may have been given to a new process.
-        let then = before.processes.get(pid).filter(|(old, _)| old == command).map_or(0, |(_, ticks)| *ticks);
-        (*pid, command.clone(), now.saturating_sub(then) as f64 / ticks)
+        // A number may have been given to a new process, which has less. (A thread of the kernel has another name for each work.)
+        let then = before.processes.get(pid).map_or(0, |(_, ticks)| *ticks);
+        (*pid, command.clone(), now.checked_sub(then).unwrap_or(*now) as f64 / ticks)
     };
     let (ours, mut others): (Vec<_>, Vec<_>) =
         after.processes.iter().map(took).partition(|(pid, ..)| own(pid));
@@ -232,6 +232,25 @@ mod tests {
         assert!(Tree::new(&[(active, "1\n")]).one("SMT").is.starts_with("on"));
         assert!(Tree::new(&[(active, "0\n")]).one("SMT").is.starts_with("off"));
         assert_eq!(Tree::new(&[]).one("SMT").severity, Severity::NotPresent);
+    }
+
+    #[test]
+    fn a_process_with_a_new_name_has_worked_since_the_first_look_only() {
+        let tree = Tree::new(&[]);
+        let look = |pid: u32, name: &str, ticks: u64| {
+            tree.put("proc/stat", &format!("cpu  {} 0 100 900 0 0 0 0 0 0\ncpu0 1 1\n", 700 + ticks));
+            tree.put(
+                &format!("proc/{pid}/stat"),
+                &format!("{pid} ({name}) R 1 1 1 0 -1 4194304 9 9 9 9 {ticks} 0 9 9 20 0"),
+            );
+            CpuTimes::read(tree.path()).unwrap()
+        };
+        let found =
+            |looks| find(&Options { cpu_times: Some(looks), ..tree.options() }, "other work").remove(0).is;
+        let is = found([look(9, "kworker/0:0-events", 5000), look(9, "kworker/0:0-writeback", 5010)]);
+        assert!(is.contains("9 kworker/0:0-writeback 100 %"), "{is}");
+        let is = found([look(9, "rustc", 5000), look(9, "cc", 7)]);
+        assert!(!is.contains("cc 5007"), "{is}");
     }
 
     /// Two looks at a tree with two CPUs, 300 ms apart: `ticks` are those that each pid worked.
