@@ -134,6 +134,10 @@ impl Run<'_> {
         window.instrument = instrument(seen.samples.as_ref());
         figures.result.client = hottest(&sampler.tools(&begin.kernel, &end.kernel), window.wall_ns);
         seen.marks.extend(window_mark(&figures, &window));
+        let asked_s = self.spec.runtime_ms as f64 / 1e3;
+        seen.marks.extend((self.spec.rw.writes() && figures.seconds < 0.9 * asked_s && self.tool == Tool::RadosBench).then(|| {
+            format!("rados bench filled the pool in {:.1} s and ended: a larger --osd-size gives a longer window", figures.seconds)
+        }));
         let (version, command) = (&self.programs.version, &clients.command);
         let told = Told {
             latency: figures.latency,
@@ -164,20 +168,21 @@ impl Run<'_> {
         Ok(Reading { osds: self.setup.dumps(), kernel: sampler.sample()? })
     }
 
-    /// Reads at the window's end; one that the tool ends by itself, for there is nothing more to read, ends there.
+    /// Reads at the window's end; one that the tool ends by itself, for there is nothing more to read or
+    /// no more room, ends there.
     fn window_end(
         &self,
         clients: &mut Clients,
         sampler: &Sampler,
         begun: Instant,
     ) -> anyhow::Result<Reading> {
-        let reads_once = self.tool == Tool::RadosBench && self.spec.rw == Rw::Read;
+        let ends_early = self.tool == Tool::RadosBench && self.spec.rw != Rw::RandRead;
         let time = match self.spec.ends_by_itself() {
             true => PREFILL_LIMIT,
             false => Duration::from_millis(self.spec.runtime_ms),
         };
         let end = begun + time;
-        if !self.spec.ends_by_itself() && !reads_once {
+        if !self.spec.ends_by_itself() && !ends_early {
             if begun.elapsed() > time / 2 {
                 bail!(
                     "half of the window of {time:?} was over before it was looked at: take a longer --runtime"

@@ -14,6 +14,9 @@ use super::setup::Setup;
 /// Part of a store that Ceph's clients may fill, where nobody tells it.
 const FULL_RATIO: f64 = 0.95;
 
+/// Part of that which `rados bench` may fill: PGs are not equally large.
+const FILLED: f64 = 0.9;
+
 /// Room in all OSDs together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Room {
@@ -32,7 +35,20 @@ pub(super) fn check(setup: &Setup, present: impl FnOnce(u64) -> anyhow::Result<u
     room.check(&setup.spec, bytes, present)
 }
 
+/// Objects that each job of `rados bench` can write until the OSDs are nearly full; `None` if one of them does not tell.
+pub(super) fn objects_of_each_job(setup: &Setup) -> anyhow::Result<Option<u64>> {
+    let room = Room::look(setup)?;
+    Ok(room.map(|room| room.objects(&setup.spec)))
+}
+
 impl Room {
+    /// For each job, one at least; some room is left for objects in flight and for what the store keeps of them.
+    fn objects(&self, spec: &LoadSpec) -> u64 {
+        let free = (self.total_bytes as f64 * self.full_ratio * FILLED) as u64;
+        let bytes = free.saturating_sub(self.used_bytes) / self.replicas / u64::from(spec.numjobs.max(1));
+        (bytes / spec.object_size_bytes).max(1)
+    }
+
     /// Asks the OSDs of a testbed; `None` if one of them does not tell. Of a peer only the size is known.
     fn look(setup: &Setup) -> anyhow::Result<Option<Room>> {
         let plan = &setup.plan;
@@ -162,6 +178,16 @@ mod tests {
     fn check(room: Room, spec: &LoadSpec, present: u64) -> Result<(), String> {
         let bytes = written_bytes(spec, Tool::Carmine);
         room.check(spec, bytes, |_| Ok(present)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn rados_bench_ends_before_the_osds_are_full() {
+        let spec = LoadSpec { numjobs: 2, object_size_bytes: 4 << 20, ..LoadSpec::default() };
+        let room = Room { total_bytes: 2 << 30, used_bytes: 256 << 20, full_ratio: 0.95, replicas: 1 };
+        let bytes = 2 * room.objects(&spec) * spec.object_size_bytes;
+        assert!((1 << 30..room.total_bytes * 95 / 100 - room.used_bytes).contains(&bytes), "{bytes}");
+        assert_eq!(Room { replicas: 3, ..room }.objects(&spec), room.objects(&spec) / 3);
+        assert_eq!(Room { used_bytes: 2 << 30, ..room }.objects(&spec), 1);
     }
 
     #[test]

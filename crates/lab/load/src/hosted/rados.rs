@@ -19,14 +19,22 @@ fn bench(place: &ClusterAccess, rest: &str) -> Vec<String> {
     place.into_iter().chain(rest.split(' ')).map(str::to_owned).collect()
 }
 
-/// Arguments of one job's load for `millis` (whole seconds, rounded up).
-pub fn arguments(spec: &LoadSpec, place: &ClusterAccess, job: u32, millis: u64) -> Vec<String> {
+/// Arguments of one job's load for `millis` (whole seconds, rounded up). Writes make new objects all the time: they end at
+/// `most_objects`.
+pub fn arguments(
+    spec: &LoadSpec,
+    place: &ClusterAccess,
+    job: u32,
+    millis: u64,
+    most_objects: Option<u64>,
+) -> Vec<String> {
     let (seconds, depth, name) = (millis.div_ceil(1000), spec.iodepth, run_name(spec, job));
     let (bs, object) = (spec.bs_bytes, spec.object_size_bytes);
     let rest = match spec.rw {
         // Names of its own: what is read must not be overwritten, and goes away with the run.
         Rw::Write | Rw::RandWrite => {
-            format!("{seconds} write -t {depth} -b {bs} -O {object} --run-name {name}-written")
+            let most = most_objects.map(|most| format!(" --max-objects {most}")).unwrap_or_default();
+            format!("{seconds} write -t {depth} -b {bs} -O {object}{most} --run-name {name}-written")
         }
         Rw::Read => format!("{seconds} seq -t {depth} --no-verify --run-name {name}"),
         Rw::RandRead | Rw::RandRw => format!("{seconds} rand -t {depth} --no-verify --run-name {name}"),
@@ -115,13 +123,17 @@ Min latency(s):         0.00622211
     fn reads_find_what_was_written() {
         let place = ClusterAccess { conf: "c".into(), pool: "p".into() };
         let spec = LoadSpec { rw: Rw::RandRead, iodepth: 4, size_bytes: 64 << 20, ..LoadSpec::default() };
-        let read = arguments(&spec, &place, 0, 1500).join(" ");
+        let read = arguments(&spec, &place, 0, 1500, Some(9)).join(" ");
         assert_eq!(read, "-c c -p p bench 2 rand -t 4 --no-verify --run-name carmine-64m-4m-4k-job0of1");
         let write = prefill_arguments(&spec, &place, 0).join(" ");
         assert!(write.contains(
             "-b 4096 -O 4194304 --max-objects 16 --no-cleanup --run-name carmine-64m-4m-4k-job0of1"
         ));
-        let load = arguments(&LoadSpec { rw: Rw::Write, ..spec }, &place, 0, 1000).join(" ");
-        assert!(load.contains("write") && load.ends_with("job0of1-written"), "{load}");
+        let load = arguments(&LoadSpec { rw: Rw::Write, ..spec }, &place, 0, 1000, Some(9)).join(" ");
+        assert!(
+            load.contains("write")
+                && load.ends_with("--max-objects 9 --run-name carmine-64m-4m-4k-job0of1-written"),
+            "{load}"
+        );
     }
 }

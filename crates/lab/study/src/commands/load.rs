@@ -195,7 +195,7 @@ pub fn by_hand(layout: &Path, point: &Point, ramp: Duration, seed: u64) -> Vec<S
     if hosted::check(Tool::RadosBench, &plain).is_ok() {
         for job in 0..spec.numjobs {
             let prefill = (!spec.rw.writes()).then(|| rados::prefill_arguments(&spec, &place, job));
-            let load = rados::arguments(&spec, &place, job, spec.runtime_ms);
+            let load = rados::arguments(&spec, &place, job, spec.runtime_ms, None);
             lines.extend(prefill.into_iter().chain([load]).map(|args| line("rados", args)));
         }
     }

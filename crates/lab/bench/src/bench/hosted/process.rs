@@ -15,6 +15,7 @@ use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::process::spawn_on;
 use tempfile::TempDir;
 
+use super::super::room;
 use super::{LOOK, PREFILL_LIMIT, Run};
 use crate::child::Owned;
 
@@ -100,7 +101,10 @@ impl Clients {
         let (spec, place) = (&run.spec, place(run));
         let lines: Vec<_> = match run.tool {
             Tool::RadosBench => {
-                (0..spec.numjobs).map(|job| rados::arguments(spec, &place, job, millis)).collect()
+                let most_objects = room::objects_of_each_job(run.setup)?;
+                (0..spec.numjobs)
+                    .map(|job| rados::arguments(spec, &place, job, millis, most_objects))
+                    .collect()
             }
             tool => (0..spec.processes).map(|at| fio::arguments(tool, spec, &place, OUTPUT, at)).collect(),
         };
