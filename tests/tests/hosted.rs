@@ -83,7 +83,7 @@ fn loads_of_hosted_clients_have_flamegraphs_where_perf_works() {
     }
     let bed = testbed();
     for client in ["fio-rbd", "rados-bench"] {
-        let result = bench(&bed, &[&load(client, "randread")[..], &["--profile", "oncpu"]].concat());
+        let result = bench(&bed, &[&load(client, "randread")[..], &["--stages"]].concat());
         let profile = &result["carmine"]["profile"];
         assert_eq!(profile["mode"], "oncpu", "{profile}");
         if let Some(why) = profile["missing"].as_str() {
@@ -91,6 +91,11 @@ fn loads_of_hosted_clients_have_flamegraphs_where_perf_works() {
             continue;
         }
         assert!(profile["stacks"].as_u64().is_some_and(|stacks| stacks > 0), "{profile}");
+        let stages = &result["carmine"]["stages"];
+        let ns = |of: &serde_json::Value| of["cpu_ns"].as_f64();
+        let attributed: f64 = stages["stages"].as_array().expect("stages").iter().filter_map(ns).sum();
+        let unattributed = stages["unattributed_ns"].as_f64().expect("a profile");
+        assert!(attributed > 0.0 && unattributed < 0.05 * (attributed + unattributed), "{client}: {stages}");
         let svg = std::fs::read_to_string(bed.file("result.oncpu.svg")).expect("a flamegraph");
         assert!(svg.contains("<svg") && svg.contains("carmine_reactor::"), "{client}: {svg:.500}");
     }

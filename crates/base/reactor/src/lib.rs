@@ -45,6 +45,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod alien;
+mod alloc;
 pub mod buf;
 mod call;
 mod clock;
@@ -66,6 +67,7 @@ mod sys;
 mod timer;
 mod turn;
 
+pub use alloc::Counting;
 pub use buf::{Buf, Bytes, Chunk, Payload};
 pub use config::{Config, DEFAULT_SPIN_US, Group, PollPolicy, PollPolicyError};
 pub use file::{File, FileOptions};

@@ -28,7 +28,7 @@ use crate::op::{Ops, WakeTarget};
 use crate::shared::{ProcessShared, Returned, ShardShared};
 use crate::stats::{self, Counters, ReactorStats};
 use crate::timer::{Sleep, Timers};
-use crate::{spin, sys};
+use crate::{alloc, spin, sys};
 
 /// Index of a shard within its process (or, under `sim`, within its node).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -354,6 +354,7 @@ impl Shard {
             buf_fallbacks: c.buf_fallbacks.get(),
             registered_bytes: i.driver.try_borrow().map_or(0, |d| d.registered_bytes()),
             bytes_copied: c.bytes_copied.get(),
+            allocations: alloc::taken(),
             stalls: c.stalls.get(),
             ..ReactorStats::default()
         };

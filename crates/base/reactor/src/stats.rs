@@ -56,6 +56,8 @@ metric_set! {
         registered_bytes: Gauge,
         /// Bytes copied by code that could not avoid it.
         bytes_copied: Sum => "reactor_copied_bytes",
+        /// Times that its thread took memory from the heap.
+        allocations: Sum => "reactor_allocations",
         /// Polls of one task that held the reactor longer than the stall limit.
         stalls: Sum,
     }

@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+use carmine_reactor::Counting;
 use carmine_testbed::output;
 use clap::Parser;
 
@@ -17,7 +18,7 @@ pub mod signals;
 
 /// See [`build::ALLOCATOR`].
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
 
 /// Reads the command line, runs the program and prints how it failed, if it did.
 ///

@@ -102,6 +102,9 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> anyhow::Resu
     let mut report = report::report(&outcome.spec, result, &window, context);
     if let Some((mode, recorded)) = args.profile.zip(outcome.seen.profiled) {
         report.profile = Some(profile(mode, recorded, args.json.as_deref(), &outcome.spec.summary()));
+        if mode == ProfileMode::OnCpu {
+            report = report.with_stages();
+        }
     }
     let latency = outcome.told.as_ref().and_then(|told| told.latency).map(|latency| {
         report.latency_histogram = LatencyHistograms::default();

@@ -20,6 +20,7 @@ mod result;
 pub mod samples;
 mod session;
 mod spec;
+pub mod stages;
 mod target;
 pub mod verdict;
 mod verify;

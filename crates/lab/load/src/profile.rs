@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::stages::StageShare;
+
 carmine_types::words! {
     /// The kind of time that a flamegraph shows.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,9 @@ pub struct Profile {
     pub stacks: u64,
     /// On a CPU: the functions that ran; off it: those of the program that waited. The most first.
     pub hottest: Vec<HotFrame>,
+    /// On a CPU: the stages of an operation that ran. What is missing to 100 % is no stage's.
+    #[serde(default)]
+    pub stages: Vec<StageShare>,
 }
 
 impl Profile {
@@ -46,7 +51,7 @@ impl Profile {
 
     /// A profile that could not be made.
     pub fn missing(mode: ProfileMode, why: String) -> Profile {
-        Profile { mode, svg: None, missing: Some(why), stacks: 0, hottest: Vec::new() }
+        Profile { mode, svg: None, missing: Some(why), stacks: 0, hottest: Vec::new(), stages: Vec::new() }
     }
 }
 

@@ -30,7 +30,8 @@ pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<P
     let (mut scaling, curves) = (share_axes(curves::scaling(view)), share_axes(curves::latency(view)));
     let plain = scaling.is_empty() && curves.is_empty();
     let bars = if plain { rows::charts(view, &rows::RESULTS) } else { Vec::new() };
-    let (mut per_core, mut cpu) = (share_axes(rows::per_core(view)), rows::charts(view, &[rows::CPU_TIME]));
+    let (mut per_core, mut cpu) =
+        (share_axes(rows::per_core(view)), rows::charts(view, &[rows::CPU_TIME, rows::CPU_STAGES]));
     let baselines = share_axes(rows::charts(view, &[rows::BASELINES]));
     let mut places = place::charts(view);
     // The head has the first workload: what a core gives, where its time goes, and where the threads run.

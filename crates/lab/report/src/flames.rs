@@ -94,8 +94,14 @@ mod tests {
     fn the_hottest_functions_stand_beside_it() {
         let frame = |name: &str, percent| HotFrame { name: name.into(), percent };
         let hottest = vec![frame("crc", 31.2), frame("memcpy", 8.0)];
-        let profile =
-            Profile { mode: ProfileMode::OnCpu, svg: Some("x".into()), missing: None, stacks: 2345, hottest };
+        let profile = Profile {
+            mode: ProfileMode::OnCpu,
+            svg: Some("x".into()),
+            missing: None,
+            stacks: 2345,
+            hottest,
+            stages: Vec::new(),
+        };
         assert_eq!(text(&profile), "on CPU, 2,345 stacks; CPU time in crc 31 %, memcpy 8 %");
     }
 }

@@ -248,6 +248,11 @@ fn flamegraphs_are_linked_or_said_to_be_missing() {
         let path = dir.join(format!("points/{stem}.json"));
         let mut result: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         result["carmine"]["profile"] = profile;
+        result["carmine"]["stages"] = json!({"stages": [
+            {"stage": "receive", "cpu_ns": 1250.0, "wait_us": null},
+            {"stage": "send", "cpu_ns": 1000.0, "wait_us": null},
+            {"stage": "store", "cpu_ns": 700.0, "wait_us": 90.0},
+        ]});
         fs::write(path, result.to_string()).unwrap();
     };
     let made = made(&Study::SCALING, |dir| {
@@ -273,6 +278,9 @@ fn flamegraphs_are_linked_or_said_to_be_missing() {
     assert!(made.html.contains("CPU time in crc32c&lt;u8&gt; 31 %"));
     assert!(made.html.contains("No flamegraph of 1 point: perf is not installed"));
     assert!(made.text.contains(&format!("](points/{stem}.oncpu.svg): on CPU, 2,345 stacks")));
+    for part in ["Stages of an operation", "| sockets (µs/op) | ", "| 2.25 | "] {
+        assert!(made.text.contains(part), "{part}");
+    }
 }
 
 #[test]

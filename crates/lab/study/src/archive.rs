@@ -6,6 +6,7 @@ mod files;
 use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_load::profile::Profile;
+use carmine_load::stages::Stages;
 use carmine_load::window::DrainWindow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -327,6 +328,8 @@ pub struct CarmineResult {
     pub drain: Option<DrainWindow>,
     /// The flamegraph that was asked for, or why there is none.
     pub profile: Option<Profile>,
+    /// Where an operation's time goes in the OSDs, if that was asked for.
+    pub stages: Option<Stages>,
 }
 
 /// A result file.

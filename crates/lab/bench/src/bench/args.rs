@@ -66,6 +66,10 @@ pub struct BenchArgs {
     /// Where perf cannot do it, a line says why, and the load is measured all the same
     #[arg(long, value_name = "MODE", conflicts_with = "verify_only")]
     pub(crate) profile: Option<ProfileMode>,
+    /// Print where a microsecond goes: CPU time and waiting of each stage of an operation. CPU time comes from a profile, which
+    /// is taken and drawn as with --profile oncpu, which prints them, too
+    #[arg(long, conflicts_with = "verify_only")]
+    pub(crate) stages: bool,
     /// Raw baselines to compare with: the file of `carmine baseline --json`
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,

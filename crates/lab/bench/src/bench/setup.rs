@@ -11,6 +11,7 @@ use carmine_doctor::{Finding, Options, examine};
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
 use carmine_load::hosted::{self, Tool};
+use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext, Setting};
 use carmine_load::samples::Samples;
 use carmine_load::window::{InstrumentWindow, Window};
@@ -78,10 +79,11 @@ impl Reading {
 
 impl Setup {
     /// Checks the load, and looks at the cluster that is to be loaded, all of whose processes must run.
-    pub(super) fn prepare(args: BenchArgs, doctor: Doctor) -> anyhow::Result<Setup> {
+    pub(super) fn prepare(mut args: BenchArgs, doctor: Doctor) -> anyhow::Result<Setup> {
         let mut spec = args.spec();
         cache_conditions(&mut spec, args.cache)?;
         check(&args, &spec)?;
+        args.profile = args.profile.or(args.stages.then_some(ProfileMode::OnCpu));
         let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
         let layout = Layout::new(&args.dir.dir)?;
         // A peer's cores stand for reactors.
@@ -319,6 +321,9 @@ fn check(args: &BenchArgs, spec: &LoadSpec) -> anyhow::Result<Vec<String>> {
         if given && args.client != Tool::Carmine {
             bail!(Usage(format!("{option}: only --client carmine can do that, {} cannot", args.client)));
         }
+    }
+    if args.stages && args.profile == Some(ProfileMode::OffCpu) {
+        bail!(Usage("--stages: CPU time comes from --profile oncpu; leave --profile offcpu out".into()));
     }
     Ok(marks)
 }

@@ -7,6 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use carmine_load::profile::HotFrame;
+use carmine_load::stages::{Stage, StageShare};
+
+use super::stages::stage;
 
 /// Addresses of the kernel begin here on the 64-bit machines that Linux runs on.
 const KERNEL: u64 = 0xffff_0000_0000_0000;
@@ -22,6 +25,8 @@ pub(super) struct Folded {
     weights: BTreeMap<String, u64>,
     /// Function that a stack is attributed to → weight.
     by_function: HashMap<String, u64>,
+    /// Stage of an operation → weight; `None`: no stage's.
+    by_stage: BTreeMap<Option<Stage>, u64>,
     pub(super) stacks: u64,
 }
 
@@ -49,12 +54,22 @@ impl Folded {
         if let Some((name, _)) = own.or_else(caller).or(stack.frames.first()) {
             *self.by_function.entry(name.clone()).or_default() += weight;
         }
+        *self.by_stage.entry(stage(&stack.thread, &stack.frames)).or_default() += weight;
         self.stacks += 1;
     }
 
     /// `FRAMES WEIGHT` of each, in order.
     pub(super) fn lines(&self) -> Vec<String> {
         self.weights.iter().filter(|(_, weight)| **weight > 0).map(|(f, w)| format!("{f} {w}")).collect()
+    }
+
+    /// The share of each stage, in the order of an operation.
+    pub(super) fn stages(&self) -> Vec<StageShare> {
+        let all: u64 = self.by_stage.values().sum();
+        let share = |(stage, weight): (&Option<Stage>, &u64)| {
+            Some(StageShare { stage: (*stage)?, percent: 100.0 * *weight as f64 / all.max(1) as f64 })
+        };
+        self.by_stage.iter().filter_map(share).collect()
     }
 
     /// The functions with most weight.

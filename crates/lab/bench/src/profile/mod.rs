@@ -5,6 +5,7 @@
 //! kernel's Documentation/admin-guide/sysctl/kernel.rst (perf_event_paranoid) and perf-security.rst.
 
 mod fold;
+mod stages;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -134,7 +135,8 @@ impl Recording {
         flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
             .map_err(|e| format!("the flamegraph could not be drawn: {e}"))?;
         let (stacks, hottest) = (folded.stacks, folded.hottest(HOTTEST));
-        Ok((svg, Profile { mode: self.mode, svg: None, missing: None, stacks, hottest }))
+        let stages = if self.mode == ProfileMode::OnCpu { folded.stages() } else { Vec::new() };
+        Ok((svg, Profile { mode: self.mode, svg: None, missing: None, stacks, hottest, stages }))
     }
 
     /// Without inlined functions: finding them takes minutes.

@@ -16,6 +16,7 @@ use crate::hosted::fio;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult, VerifyCounts};
 use crate::spec::LoadSpec;
+use crate::stages::Stages;
 use crate::verdict::{DISTURBED, Evidence, Facts, Figure, Limiter, MoreLoad, RAW_WRONG, UNEVEN};
 use crate::window::{
     DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, OsdWindow, ReactorWindow, Window,
@@ -209,6 +210,9 @@ pub struct Report {
     /// The flamegraph that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+    /// Where an operation's time goes, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stages: Option<Stages>,
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
     pub verdict: Limiter,
@@ -314,6 +318,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         metrics: window.metrics.clone(),
         instrument_cores: sampler,
         profile: None,
+        stages: None,
         machine: window.machine,
         devices: window.devices.clone(),
         verdict: verdict.limiter,
@@ -325,6 +330,16 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         behind_ns: result.behind_ns,
         marks: marks.collect(),
         setting: context.setting,
+    }
+}
+
+impl Report {
+    /// The same with the stages of an operation.
+    #[must_use]
+    pub fn with_stages(self) -> Report {
+        let latency_us = self.ops_in_flight.map(|in_flight| in_flight / self.iops * 1e6);
+        let mean = (self.iops * self.window_seconds, latency_us, self.osd_cpu_us_per_op);
+        Report { stages: Some(Stages::of(self.profile.as_ref(), &self.metrics, mean)), ..self }
     }
 }
 

@@ -37,6 +37,7 @@ pub fn table(result: &JobResult, report: &Report) -> String {
         lines.push(format!("verify    {blocks} checked, {} wrong", report.verify.mismatches));
         lines.extend(report.verify.details.iter().map(|detail| format!("          {detail}")));
     }
+    lines.extend(report.stages.iter().flat_map(|stages| stages.lines()));
     lines.extend(report.profile.iter().map(profile_line));
     lines.push(format!("verdict   {}: {}", report.verdict, report.verdict_reason));
     lines.push(format!("try next  {}", report.verdict_next));

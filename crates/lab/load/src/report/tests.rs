@@ -255,7 +255,14 @@ fn a_flamegraph_is_named_or_why_there_is_none() {
     let mut r = report(&spec, &result, &window, context);
     let hottest = vec![HotFrame { name: "crc32c".into(), percent: 12.4 }];
     let svg = Some("a.oncpu.svg".to_owned());
-    r.profile = Some(Profile { mode: ProfileMode::OnCpu, svg, missing: None, stacks: 7, hottest });
+    r.profile = Some(Profile {
+        mode: ProfileMode::OnCpu,
+        svg,
+        missing: None,
+        stacks: 7,
+        hottest,
+        stages: Vec::new(),
+    });
     assert!(table(&result, &r).contains("a.oncpu.svg: oncpu of 7 stacks; most: crc32c 12 %"));
     r.profile = Some(Profile::missing(ProfileMode::OffCpu, "perf is not installed".into()));
     assert!(table(&result, &r).contains("no flamegraph: perf is not installed"));

@@ -183,7 +183,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const MORE_REACTORS: &str =
-    "give the OSDs more reactors (--reactors of `carmine up`), or see where their time goes: --profile oncpu";
+    "give the OSDs more reactors (--reactors of `carmine up`), or see where their time goes: --stages";
 const NO_NEIGHBOURS: &str = "stop the other processes or keep them off the OSDs' CPUs; `carmine doctor` and `carmine top` show busy CPUs";
 
 const HOT: Cell = AtLeast(Figure::HotReactor, SATURATED);

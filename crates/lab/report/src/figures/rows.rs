@@ -1,7 +1,8 @@
 //! Charts with a row for each setting: results, figures per core, CPU time, and how near the raw baselines are. The figures of
 //! all tables are defined here, each once: every table names the columns that it has.
 
-use carmine_study::archive::{Baseline, CarmineResult, PerCore};
+use carmine_load::stages::Stage;
+use carmine_study::archive::{Baseline, CarmineResult, PerCore, PointResult};
 use carmine_types::counted;
 
 use super::{Panel, View, context};
@@ -60,6 +61,27 @@ const FIGURES: [(&str, Of); 45] = [
     ("seconds", |s| Cell::number(s.points.first().map(|p| p.seconds), 1)),
 ];
 
+/// Parts of the CPU time of the OSDs by the stages of an operation: one colour each.
+const STAGES: [(&str, &[Stage]); 8] = [
+    ("sockets (µs/op)", &[Stage::Receive, Stage::Send]),
+    ("messages (µs/op)", &[Stage::Frame, Stage::Reply]),
+    ("PGs (µs/op)", &[Stage::Route, Stage::Pg]),
+    ("store (µs/op)", &[Stage::Store]),
+    ("log and RocksDB (µs/op)", &[Stage::Log]),
+    ("drive (µs/op)", &[Stage::Device]),
+    ("other copies (µs/op)", &[Stage::Replicas]),
+    ("reactor (µs/op)", &[Stage::Reactor]),
+];
+
+fn stages(setting: &Setting<'_>, of: &[Stage]) -> Cell {
+    let cost = |result: &PointResult| {
+        let stages = &result.carmine.stages.as_ref()?.stages;
+        let part = stages.iter().filter(|cost| of.contains(&cost.stage)).filter_map(|cost| cost.cpu_ns);
+        Some(part.sum::<f64>() / 1e3)
+    };
+    Cell::number(setting.mean(cost), 2)
+}
+
 fn us(ns: Option<f64>) -> Cell {
     Cell::number(ns.map(|ns| ns / 1e3), 0)
 }
@@ -85,8 +107,9 @@ fn bytes_per_op(setting: &Setting<'_>) -> Option<f64> {
 
 /// The figures of a setting by the names of their columns, which are separated by ` | `.
 pub(crate) fn cells(setting: &Setting<'_>, columns: &str) -> Vec<Cell> {
-    let cell = |name: &str| FIGURES.iter().find(|(of, _)| *of == name).map(|(_, of)| of(setting));
-    columns.split(" | ").map(|name| cell(name).unwrap_or_default()).collect()
+    let figure = |name: &str| FIGURES.iter().find(|(of, _)| *of == name).map(|(_, of)| of(setting));
+    let part = |name: &str| STAGES.iter().find(|(of, _)| *of == name).map(|(_, of)| stages(setting, of));
+    columns.split(" | ").map(|name| figure(name).or_else(|| part(name)).unwrap_or_default()).collect()
 }
 
 /// The number of a figure; `None` if it is not known, or no number.
@@ -172,6 +195,20 @@ pub(super) const CPU_TIME: Kind = Kind {
               the kernel elsewhere (µs/op) | machine µs/op | OSD µs/op | reactors without a CPU (cores)",
     remark: "The whole bar is the CPU time of the machine without the generator. The kernel's part for reactors is known with \
              samples only, the kernel elsewhere only where the machine did nothing else.",
+    stacked: true,
+    ..DOTS
+};
+
+/// The same of the OSDs alone, by the stages of an operation.
+pub(super) const CPU_STAGES: Kind = Kind {
+    id: "stages",
+    title: "Stages of an operation",
+    axis: "CPU time of the OSDs per operation (µs)",
+    shown: 8,
+    columns: "sockets (µs/op) | messages (µs/op) | PGs (µs/op) | store (µs/op) | log and RocksDB (µs/op) | drive (µs/op) | \
+              other copies (µs/op) | reactor (µs/op) | OSD µs/op",
+    remark: "Of the profile that was taken before the window. Sockets and drive: the kernel's work for them. \
+             The rest to \"OSD µs/op\" belongs to no stage.",
     stacked: true,
     ..DOTS
 };
