@@ -226,14 +226,16 @@ fn last_steps(lines: &[Line<'_>]) -> Vec<String> {
         let most = sized.iter().map(|(_, iops)| *iops).fold(0.0, f64::max);
         let (first, last) = (sized.first()?, sized.last()?);
         let (value, _) = sized.iter().find(|(_, iops)| *iops >= ENOUGH * most)?;
-        let level = if value == &last.0 {
-            "it still rises at the end".to_owned()
-        } else {
-            format!("enough is {value} (more adds less than 5 %)")
+        let level = match value == &last.0 {
+            true => "it still rises at the end".to_owned(),
+            false if last.1 < ENOUGH * most => {
+                format!("enough is {value}; {} gives {} against the most", last.0, percent(last.1 / most))
+            }
+            false => format!("enough is {value} (more adds less than 5 %)"),
         };
         (sized.len() > 1).then(|| {
             let name = if line.name.is_empty() { String::new() } else { format!("{}: ", line.name) };
-            format!("{name}from {} to {} {}; {level}", first.0, last.0, percent(most / first.1))
+            format!("{name}from {} to {} {}; {level}", first.0, last.0, percent(last.1 / first.1))
         })
     };
     lines.iter().filter_map(enough).collect()
