@@ -28,7 +28,7 @@ pub(crate) fn listen(shard: &Shard, addr: SocketAddr) -> io::Result<Listener> {
             // std sets SO_REUSEADDR and leaves the socket blocking, as the ring wants it.
             let l = TcpListener::bind(addr).map_err(|e| named(&e, "listen on", addr))?;
             let local = l.local_addr()?;
-            (Handle::Os(l.into()), local)
+            (OwnedFd::from(l).into(), local)
         }
         Driver::Sim(s) => {
             let (h, local) = s.listen(addr).map_err(|e| named(&e, "listen on", addr))?;
@@ -43,7 +43,7 @@ pub(crate) async fn connect(shard: &Shard, addr: SocketAddr) -> io::Result<TcpSt
     let handle = {
         let driver = &mut *shard.inner().driver.borrow_mut();
         match driver {
-            Driver::Uring(_) => Handle::Os(sys::tcp_socket(&addr)?),
+            Driver::Uring(_) => sys::tcp_socket(&addr)?.into(),
             Driver::Sim(s) => Handle::Sim(s.socket(addr)),
             Driver::Closed => return Err(crate::driver::closed()),
         }
@@ -52,7 +52,7 @@ pub(crate) async fn connect(shard: &Shard, addr: SocketAddr) -> io::Result<TcpSt
     let op = Op::Connect { handle: Rc::clone(&handle), addr: Box::new(SockAddr::from(addr)) };
     OpFuture::new(shard, op).await.io().map_err(|e| named(&e, "connect to", addr))?;
     let local = match &*handle {
-        Handle::Os(fd) => local_addr(fd)?,
+        Handle::Os(fd, _) => local_addr(fd)?,
         Handle::Sim(h) => sim_addr(shard, h),
     };
     Ok(TcpStream::new(shard.clone(), handle, local, addr))
@@ -96,14 +96,14 @@ impl Listener {
                 Err(e) => return Err(e),
             };
             match &*self.handle {
-                Handle::Os(_) => {
+                Handle::Os(..) => {
                     let fd = sys::own_fd(n as i32);
                     sys::set_nodelay(&fd);
                     let std = std_stream(&fd)?;
                     // A peer that has gone already has no address: it is not worth an error.
                     let (Ok(peer), Ok(local)) = (std.peer_addr(), std.local_addr()) else { continue };
                     drop(std);
-                    return Ok((Socket { handle: Handle::Os(fd), local, peer }, peer));
+                    return Ok((Socket { handle: fd.into(), local, peer }, peer));
                 }
                 Handle::Sim(h) => {
                     let accepted = match &mut *self.shard.inner().driver.borrow_mut() {
@@ -264,7 +264,7 @@ impl TcpStream {
     /// Ends both directions: pending receives return.
     pub fn shutdown(&self) {
         match &*self.0.handle {
-            Handle::Os(fd) => sys::shutdown(fd),
+            Handle::Os(fd, _) => sys::shutdown(fd),
             Handle::Sim(h) => {
                 if let Driver::Sim(s) = &mut *self.0.shard.inner().driver.borrow_mut() {
                     s.shutdown(h);
@@ -302,7 +302,7 @@ pub(crate) fn listen_unix(shard: &Shard, path: &Path) -> io::Result<UnixListener
     let listener = StdListener::bind(path).map_err(|e| named(&e, "listen on", path.display()))?;
     Ok(UnixListener {
         shard: shard.clone(),
-        handle: Rc::new(Handle::Os(listener.into())),
+        handle: Rc::new(OwnedFd::from(listener).into()),
         path: path.to_path_buf(),
     })
 }
@@ -324,7 +324,7 @@ impl UnixListener {
             let out = OpFuture::new(&self.shard, Op::Accept { handle: Rc::clone(&self.handle) }).await;
             match out.io() {
                 Ok(n) => {
-                    let handle = Rc::new(Handle::Os(sys::own_fd(n as i32)));
+                    let handle = Rc::new(Handle::from(sys::own_fd(n as i32)));
                     return Ok(TcpStream::nameless(self.shard.clone(), handle));
                 }
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -12,13 +12,15 @@ use std::task::{Context, Poll, Waker};
 
 use crate::buf::{Buf, Bytes, Chunk};
 use crate::driver::sim::SimHandle;
+use crate::nvme::Namespace;
 use crate::shard::Shard;
 use crate::sys::{self, SockAddr};
+use crate::whole::Whole;
 
 /// An operation descriptor.
 pub(crate) enum Op {
-    /// Reads `len` bytes at `off` into the start of `buf`.
-    Read { handle: Rc<Handle>, buf: Buf, len: usize, off: u64 },
+    /// Reads into `buf[at..len]`; `off` is the place of the byte that comes to `at`.
+    Read { handle: Rc<Handle>, buf: Buf, at: usize, len: usize, off: u64 },
     /// Writes `data`, less its first `skip` bytes, at `off` (which is the place of the first unskipped byte).
     Write { handle: Rc<Handle>, data: Vec<Bytes>, skip: usize, off: u64, dsync: bool },
     /// Flushes data and the device's cache.
@@ -37,11 +39,41 @@ pub(crate) enum Op {
     Open { path: CString, flags: i32 },
     /// Sets a file's length.
     SetLen { handle: Rc<Handle>, len: u64 },
-    /// Gives bytes of a file back to its file system; they read as zeros.
-    Discard { handle: Rc<Handle>, off: u64, len: u64 },
+    /// Gives bytes of a file back to its file system; they read as zeros. A drive that is commanded may forget them, or
+    /// writes zeros there if `zeros` says so.
+    Discard { handle: Rc<Handle>, off: u64, len: u64, zeros: bool },
+}
+
+/// Which of a reactor's rings takes an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Main,
+    /// Completions are asked for, not announced.
+    Polled,
+    /// NVMe commands.
+    Commands,
 }
 
 impl Op {
+    /// The ring for it. Only reads and writes that a drive takes whole can be polled for, and of writes not those that may need
+    /// a flush behind them.
+    pub(crate) fn lane(&self) -> Lane {
+        match self {
+            Op::Read { handle, at, len, off, .. } => {
+                handle.way().lane(|whole| whole.takes(*off, len.saturating_sub(*at)))
+            }
+            Op::Write { handle, data, skip, off, dsync: false } => handle
+                .way()
+                .lane(|whole| whole.takes_parts(*off, data.iter().map(|part| part.as_slice()), *skip)),
+            Op::Write { handle, .. } | Op::Datasync { handle } | Op::Discard { handle, .. }
+                if matches!(handle.way(), Way::Commands(_)) =>
+            {
+                Lane::Commands
+            }
+            _ => Lane::Main,
+        }
+    }
+
     /// Completions of these carry a new descriptor.
     fn makes_fd(&self) -> bool {
         matches!(self, Op::Accept { .. } | Op::Open { .. })
@@ -49,7 +81,7 @@ impl Op {
 
     fn is_os(&self) -> bool {
         match self {
-            Op::Accept { handle } => matches!(**handle, Handle::Os(_)),
+            Op::Accept { handle } => matches!(**handle, Handle::Os(..)),
             Op::Open { .. } => true,
             _ => false,
         }
@@ -300,16 +332,51 @@ impl Drop for OpFuture {
 
 /// A descriptor of the driver in use; closing happens on drop, after the last operation that holds it.
 pub(crate) enum Handle {
-    Os(OwnedFd),
+    Os(OwnedFd, Way),
     Sim(SimHandle),
+}
+
+/// How a descriptor's reads and writes go to the kernel.
+pub(crate) enum Way {
+    Plain,
+    /// A block device that is asked whether it is done, as far as it takes requests whole.
+    Polled(Whole),
+    /// A block device whose drive gets commands. Boxed: it is large, and every socket has a handle, too.
+    Commands(Box<Namespace>),
+}
+
+impl Way {
+    /// The ring for a read or write; `is_whole` tells whether a drive takes it in one piece.
+    #[inline]
+    fn lane(&self, is_whole: impl FnOnce(&Whole) -> bool) -> Lane {
+        match self {
+            Way::Plain => Lane::Main,
+            Way::Polled(whole) if is_whole(whole) => Lane::Polled,
+            Way::Polled(_) => Lane::Main,
+            Way::Commands(_) => Lane::Commands,
+        }
+    }
+}
+
+impl From<OwnedFd> for Handle {
+    fn from(fd: OwnedFd) -> Handle {
+        Handle::Os(fd, Way::Plain)
+    }
 }
 
 impl Handle {
     /// The kernel's number, or -1 under `sim`.
     pub(crate) fn raw(&self) -> RawFd {
         match self {
-            Handle::Os(fd) => fd.as_raw_fd(),
+            Handle::Os(fd, _) => fd.as_raw_fd(),
             Handle::Sim(_) => -1,
+        }
+    }
+
+    pub(crate) fn way(&self) -> &Way {
+        match self {
+            Handle::Os(_, way) => way,
+            Handle::Sim(_) => &Way::Plain,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::exec::{self, Current, Exec};
 use crate::file::{self, File, FileOptions};
 use crate::mailbox::Mail;
 use crate::net::{self, Listener, TcpStream, UnixListener};
-use crate::op::{Ops, WakeTarget};
+use crate::op::{Lane, Ops, WakeTarget};
 use crate::shared::{ProcessShared, Returned, ShardShared};
 use crate::stats::{self, Counters, ReactorStats};
 use crate::timer::{Sleep, Timers};
@@ -343,6 +343,8 @@ impl Shard {
             tasks: i.exec.borrow().alive() as u64,
             ops: i.ops.borrow().completed(),
             ops_in_flight: i.ops.borrow().in_flight() as u64,
+            polled: i.driver.try_borrow().map_or(0, |d| d.completed(Lane::Polled)),
+            commands: i.driver.try_borrow().map_or(0, |d| d.completed(Lane::Commands)),
             ops_standing: i.ops.borrow().standing() as u64,
             hops_sent: c.hops_sent.get(),
             hops_received: c.hops_received.get(),

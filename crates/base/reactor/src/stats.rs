@@ -26,6 +26,10 @@ metric_set! {
         ops: Sum => "reactor_io_completed",
         /// Operations that the kernel works on or holds.
         ops_in_flight: Gauge => _,
+        /// Reads and writes of drives that were polled for (I/O path `poll`).
+        polled: Sum => "reactor_io_polled",
+        /// NVMe commands that drives have completed (I/O path `passthru`).
+        commands: Sum => "reactor_nvme_commands",
         /// Accepts and receives that the kernel holds until a peer sends something, on an idle reactor, too.
         ops_standing: Gauge => "reactor_io_standing",
         /// Messages (hops) sent to other shards.

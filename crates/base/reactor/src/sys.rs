@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::nvme::{self, Command};
+
 fn check(ret: libc::c_int) -> io::Result<libc::c_int> {
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(ret) }
 }
@@ -241,6 +243,30 @@ pub(crate) fn discard(device: &OwnedFd, off: u64, len: u64) -> io::Result<()> {
     let range = [off, len];
     // SAFETY: the kernel reads two numbers from `range`.
     check(unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) }).map(drop)
+}
+
+/// The number of the namespace behind a generic NVMe device. Blocks.
+pub(crate) fn nvme_namespace(generic: &OwnedFd) -> io::Result<u32> {
+    // <linux/nvme_ioctl.h>: NVME_IOCTL_ID, _IO('N', 0x40)
+    const ID: libc::Ioctl = 0x4e40;
+    // SAFETY: no memory is involved.
+    let id = check(unsafe { libc::ioctl(generic.as_raw_fd(), ID) })?;
+    Ok(id.unsigned_abs())
+}
+
+/// Runs an admin command that answers with a page. Blocks.
+pub(crate) fn nvme_admin(device: &OwnedFd, command: Command) -> io::Result<Vec<u8>> {
+    // <linux/nvme_ioctl.h>: NVME_IOCTL_ADMIN_CMD, _IOWR('N', 0x41, struct nvme_passthru_cmd) of 72 bytes
+    const ADMIN: libc::Ioctl = 0xc048_4e41_u32 as libc::Ioctl;
+    let mut answer = vec![0; nvme::IDENTIFY_BYTES];
+    let mut bytes = command.with(answer.as_mut_ptr() as u64, answer.len()).encode();
+    // SAFETY: the kernel reads and writes the 72 bytes of a command in `bytes`, which has 80, and writes at most as many
+    // bytes to `answer` as it has; both live across the call.
+    let status = check(unsafe { libc::ioctl(device.as_raw_fd(), ADMIN, bytes.as_mut_ptr()) })?;
+    if status > 0 {
+        return Err(io::Error::other(format!("the drive answers with status {status:#x}")));
+    }
+    Ok(answer)
 }
 
 /// Registers a ring's own descriptor; the index to enter by, or `None` where the kernel refuses.

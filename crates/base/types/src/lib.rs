@@ -14,6 +14,6 @@ mod words;
 pub use errno::Errno;
 pub use ids::{Epoch, Eversion, LogOp, NO_OSD, NO_SHARD, OsdId, PgId, ReqId, SpgId, UTime};
 pub use object::{NO_GENERATION, ObjectId, SNAP_DIR, SNAP_HEAD};
-pub use storage::{FlushMode, READAHEAD_BYTES, StoreKind};
+pub use storage::{FlushMode, IoPath, READAHEAD_BYTES, StoreKind};
 pub use uuid::Uuid;
 pub use words::{UnknownWord, counted};

@@ -38,6 +38,23 @@ crate::words! {
     }
 }
 
+crate::words! {
+    /// How a reactor gives its reads and writes to a drive.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum IoPath: "I/O path" {
+        /// `Passthru` where the drive and the kernel offer it, else `Block`.
+        Auto = "auto",
+        /// The kernel's block layer, with interrupts: every file and every device.
+        #[default]
+        Block = "block",
+        /// The block layer without interrupts: the reactor asks the drive whether it is done, as long as reads or writes
+        /// are under way. Needs queues for that (`nvme.poll_queues`).
+        Poll = "poll",
+        /// NVMe commands to the drive's generic device (`/dev/ngXnY`), past the block layer.
+        Passthru = "passthru",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +66,9 @@ mod tests {
         }
         for mode in FlushMode::ALL {
             assert_eq!(mode.to_string().parse(), Ok(*mode));
+        }
+        for path in IoPath::ALL {
+            assert_eq!(path.to_string().parse(), Ok(*path));
         }
         let error = "green".parse::<StoreKind>().unwrap_err().to_string();
         assert_eq!(error, "`green` is no store; take cyan, null or blue");

@@ -138,6 +138,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let facts = facts::of(&layout, &plan, osd).map(Arc::new);
     if let Some(facts) = &facts {
         tracing::info!("{}; {}: {}", facts.line(), facts.flush_mode, facts.flush_reason);
+        tracing::info!("I/O path {}: {}", facts.io_path, facts.io_path_reason);
     }
     let metadata: Metadata = metadata::of(&layout, &plan, osd, facts.as_deref()).into();
     let known = Known { metadata, facts };

@@ -77,6 +77,8 @@ fn drives(store: &StoreFacts) -> Vec<(String, String)> {
         ("flush_mode", store.flush_mode.to_string()),
         ("flush_mode_forced", flag(store.flush_forced)),
         ("flush_mode_reason", store.flush_reason.clone()),
+        ("io_path", store.io_path.to_string()),
+        ("io_path_reason", store.io_path_reason.clone()),
         ("journal_rotational", rotational(&store.log)),
         ("prefer_deferred_size", store.prefer_deferred_bytes.to_string()),
         ("rotational", rotational(&store.data)),

@@ -1,5 +1,6 @@
 //! Making and opening the store that the plan names.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -7,9 +8,10 @@ use carmine_load::drive::StoreFacts;
 use carmine_reactor::Shard;
 use carmine_store::blue::{Fill, MountOptions, Place, Places, Slice};
 use carmine_store::{Kv, StoreShared};
+use carmine_testbed::drive::part_at;
 use carmine_testbed::slice::{self, SliceLock};
 use carmine_testbed::{Layout, Plan, Tuning, settle_wal, wal_places};
-use carmine_types::{OsdId, READAHEAD_BYTES, StoreKind};
+use carmine_types::{IoPath, OsdId, READAHEAD_BYTES, StoreKind};
 
 use crate::memory::Memory;
 
@@ -19,12 +21,15 @@ pub fn block_place(layout: &Layout, plan: &Plan, osd: OsdId) -> Place {
     let slice = slice.map(|s| Slice { offset_bytes: s.offset_bytes, size_bytes: s.size_bytes });
     let path = layout.block(osd);
     // The file itself is what errors should name; a file that mkfs has yet to make is made through its link.
-    Place { path: path.canonicalize().unwrap_or(path), slice }
+    Place { path: path.canonicalize().unwrap_or(path), slice, io_path: plan.tuning.io_path }
 }
 
 /// The same, and where its log may lie.
 pub fn places(layout: &Layout, plan: &Plan, osd: OsdId) -> Places {
-    let wal = wal_places(layout, osd).iter().map(Place::from).collect();
+    // A log in a file beside a drive is what the setting says nothing about.
+    let io_path = |path: &Path| if part_at(path).is_device { plan.tuning.io_path } else { IoPath::Block };
+    let wal = wal_places(layout, osd);
+    let wal = wal.iter().map(|path| Place { io_path: io_path(path), ..Place::from(path) }).collect();
     Places { block: block_place(layout, plan, osd), wal }
 }
 

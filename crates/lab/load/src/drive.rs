@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
-use carmine_types::FlushMode;
+use carmine_types::{FlushMode, IoPath};
 use serde::{Deserialize, Serialize};
 
 carmine_types::words! {
@@ -89,6 +89,12 @@ pub struct StoreFacts {
     pub flush_forced: bool,
     /// Why it was chosen.
     pub flush_reason: String,
+    /// How reads and writes go to the drive of the data.
+    #[serde(with = "crate::as_text", default)]
+    pub io_path: IoPath,
+    /// Why it is so, or why what was asked for cannot be had.
+    #[serde(default)]
+    pub io_path_reason: String,
     pub device_class: DeviceClass,
     /// It was asked for, not detected.
     pub device_class_forced: bool,
@@ -152,9 +158,9 @@ impl StoreFacts {
             Some(db) => text += &format!("; RocksDB on {}", db.drive.name()),
             None => text += "; metadata in memory",
         }
-        let StoreFacts { device_class, flush_mode, prefer_deferred_bytes, .. } = self;
+        let StoreFacts { device_class, io_path, flush_mode, prefer_deferred_bytes, .. } = self;
         text += &format!(
-            "; class {device_class}{}; flush mode {flush_mode}{}; deferred below {prefer_deferred_bytes} bytes{}",
+            "; class {device_class}{}; I/O path {io_path}; flush mode {flush_mode}{}; deferred below {prefer_deferred_bytes} bytes{}",
             forced(self.device_class_forced),
             forced(self.flush_forced),
             if self.discard { "; discards" } else { "" },

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use carmine_load::drive::DeviceClass;
 use carmine_load::parse_bytes;
 use carmine_topology::{ClientCpus, CpuList, Strategy};
-use carmine_types::{FlushMode, StoreKind};
+use carmine_types::{FlushMode, IoPath, StoreKind};
 use clap::Parser as _;
 use serde_json::{Map, Value};
 
@@ -155,6 +155,14 @@ settings! {
         #[set("Storage" "--flush-mode" "MODE" Start; Kind::WordOrAuto(FlushMode::WORDS))]
         #[serde(with = "carmine_load::as_text")]
         flush_mode: OrAuto<FlushMode> = OrAuto::Auto,
+        /// How reads and writes go to the block devices: block (the kernel's block layer; for files, too), poll (the same
+        /// without interrupts: needs poll queues, and the reactor is busy as long as anything is under way), passthru (NVMe
+        /// commands to /dev/ngXnY, past the block layer: fewer layers, a lone durable write is one command, and the kernel's
+        /// statistics of the drive leave it out unless queue/iostats_passthrough says otherwise), auto (passthru where the drive is NVMe, has blocks
+        /// without metadata and one controller, and this user may command it; else block) [default: block]
+        #[set("Storage" "--io-path" "PATH" Start; Kind::Word(IoPath::WORDS))]
+        #[serde(with = "carmine_load::as_text")]
+        io_path: IoPath = IoPath::Block,
         /// Class of the drives: hdd, ssd, nvme, or auto (what the kernel says) [default: auto]
         #[set("Storage" "--device-class" "CLASS" Start; Kind::WordOrAuto(DeviceClass::WORDS))]
         #[serde(with = "carmine_load::as_text")]

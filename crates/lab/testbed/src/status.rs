@@ -100,6 +100,8 @@ pub struct OsdStatus {
     pub pgs: Option<PgCounts>,
     /// Room in its store.
     pub space: Option<Space>,
+    /// How its reads and writes go to its drive; `None` for a store in memory.
+    pub io_path: Option<String>,
     /// How full that is by the ratios of the map; `None` if it is not.
     pub fullness: Option<Fullness>,
     /// Where it serves its metrics: `http://ADDRESS/metrics`.
@@ -189,6 +191,7 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
             reactors: found.and_then(|answer| part(answer, "reactors")),
             pgs: found.and_then(|answer| part(answer, "pgs")),
             space,
+            io_path: found.and_then(|answer| part(answer, "io_path")),
             fullness: space.and_then(|space| space.fullness(seen.ratios.as_ref()?)),
             cpus: plan.peer.iter().flat_map(|_| plan.osd_cpus(id)).collect(),
             problem: answer.and_then(|a| a.as_ref().err().cloned()),
@@ -419,6 +422,7 @@ mod tests {
                 reactors: None,
                 pgs: None,
                 space,
+                io_path: None,
                 fullness,
                 http: None,
                 admin_socket: None,

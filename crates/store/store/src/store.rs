@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use carmine_pgtypes::{ObjectChange, ObjectMeta, PgState, Sealed, Transaction, pg_contains};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Payload, Shard};
-use carmine_types::{ObjectId, SpgId, StoreKind};
+use carmine_types::{IoPath, ObjectId, SpgId, StoreKind};
 
 use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
@@ -345,6 +345,15 @@ impl Store {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => mem.0.statfs(),
             Store::Blue(blue) => blue.0.statfs(),
+        }
+    }
+
+    /// How its reads and writes go to the device; `None`: it has none.
+    #[must_use]
+    pub fn io_path(&self) -> Option<IoPath> {
+        match self {
+            Store::Cyan(_) | Store::Null(_) => None,
+            Store::Blue(blue) => Some(blue.0.io_path()),
         }
     }
 

@@ -16,7 +16,7 @@ const SLICE_BYTES: u64 = 8 << 20;
 
 fn place(path: &Path, number: u64) -> Place {
     let slice = Slice { offset_bytes: number * SLICE_BYTES, size_bytes: SLICE_BYTES };
-    Place { path: path.to_owned(), slice: Some(slice) }
+    Place { path: path.to_owned(), slice: Some(slice), ..Place::from(path) }
 }
 
 async fn make(shard: &Shard, place: Place, osd: u32, kv: &Arc<dyn Kv>) -> Result<(), String> {

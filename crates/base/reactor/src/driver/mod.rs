@@ -1,11 +1,12 @@
 //! The two drivers behind one enum. It is called once per turn: operation descriptors in, completions out.
 
+mod beside;
 pub(crate) mod sim;
 pub(crate) mod uring;
 
 use std::io;
 
-use crate::op::Ops;
+use crate::op::{Lane, Ops};
 
 /// How the driver ends the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +55,27 @@ impl Driver {
         }
     }
 
+    /// Makes what operations of a lane need, if it is not there yet.
+    pub(crate) fn open_lane(&mut self, lane: Lane) -> io::Result<()> {
+        match self {
+            Driver::Uring(u) => u.open_lane(lane),
+            Driver::Sim(_) => Ok(()),
+            Driver::Closed => Err(closed()),
+        }
+    }
+
     /// Bytes of buffers that the kernel has pinned.
     pub(crate) fn registered_bytes(&self) -> u64 {
         match self {
             Driver::Uring(u) => u.registered_bytes(),
+            Driver::Sim(_) | Driver::Closed => 0,
+        }
+    }
+
+    /// Operations that a lane beside the main one has completed.
+    pub(crate) fn completed(&self, lane: Lane) -> u64 {
+        match self {
+            Driver::Uring(u) => u.completed(lane),
             Driver::Sim(_) | Driver::Closed => 0,
         }
     }

@@ -1,4 +1,4 @@
-//! The `uring` driver: one ring per shard.
+//! The `uring` driver: one ring per shard, and beside it those that its drives ask for (`beside.rs`).
 //!
 //! Entries point into memory that the operation table owns until the completion, or (gather lists and message headers)
 //! into scratch memory that is only needed until the kernel has taken the entry, which it does during the enter.
@@ -7,12 +7,13 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, Submitter, opcode, squeue, types};
 
 use super::Wait;
+use super::beside::Beside;
 use crate::buf::Chunk;
 use crate::buf::arena::Slice;
-use crate::op::{Done, Op, Ops};
+use crate::op::{Done, Lane, Op, Ops};
 use crate::shared::{ProcessShared, ShardShared};
 use crate::sys::{self, RingFd};
 
@@ -23,9 +24,9 @@ const IGNORED: u64 = u64::MAX - 2;
 /// Completion of a wake-up message; the peer's index is in the lower bits.
 const WAKE: u64 = 1 << 62;
 /// Most bytes of one registered buffer.
-const REGION: usize = 1 << 30;
+pub(super) const REGION: usize = 1 << 30;
 /// Most gather entries that the kernel takes (UIO_MAXIOV).
-const MAX_IOVECS: usize = 1024;
+pub(super) const MAX_IOVECS: usize = 1024;
 const POLL_FIRST: u16 = 1;
 /// How long a shutdown waits for operations that the kernel still has.
 const DRAIN_NS: u64 = 20_000_000_000;
@@ -41,6 +42,9 @@ pub(crate) struct Uring {
     process: Arc<ProcessShared>,
     /// The arena, if its pages are registered with the ring.
     registered: Option<Arc<Slice>>,
+    /// Rings for files that are not read and written through this one.
+    beside: Vec<(Lane, Beside)>,
+    entries: u32,
     event_buf: Box<[u8; 8]>,
     event_armed: bool,
     wakes: Vec<usize>,
@@ -75,6 +79,8 @@ impl Uring {
             shared,
             process,
             registered: None,
+            beside: Vec::new(),
+            entries,
             event_buf: Box::new([0; 8]),
             event_armed: false,
             wakes: Vec::new(),
@@ -89,7 +95,8 @@ impl Uring {
     #[inline]
     pub(crate) fn has_events(&mut self) -> bool {
         let (_, sq, cq) = self.ring.split();
-        !cq.is_empty() || sq.taskrun() || sq.cq_overflow()
+        let own = !cq.is_empty() || sq.taskrun() || sq.cq_overflow();
+        own || self.beside.iter_mut().any(|(_, ring)| ring.has_events())
     }
 
     pub(crate) fn wake_peer(&mut self, peer: usize) {
@@ -99,19 +106,7 @@ impl Uring {
     /// Registers the arena's pages with the ring, so that disk I/O need not look them up each time. Takes all of the
     /// arena's memory at once. Where the kernel refuses (locked-memory limit), I/O works without.
     pub(crate) fn register(&mut self, arena: &Arc<Slice>) {
-        let (base, len) = arena.range();
-        let regions: Vec<libc::iovec> = (0..len)
-            .step_by(REGION)
-            .map(|at| libc::iovec {
-                iov_base: (base + at) as *mut libc::c_void,
-                iov_len: REGION.min(len - at),
-            })
-            .collect();
-        // SAFETY: the ranges are the arena's mapping, which `registered` keeps alive as long as the ring is used.
-        match unsafe { self.ring.submitter().register_buffers(&regions) } {
-            Ok(()) => self.registered = Some(Arc::clone(arena)),
-            Err(e) => tracing::info!("{len} bytes of buffers are not registered with the ring: {e}"),
-        }
+        self.registered = register(&self.ring.submitter(), arena).then(|| Arc::clone(arena));
     }
 
     /// Bytes of registered buffers.
@@ -119,26 +114,50 @@ impl Uring {
         self.registered.as_ref().map_or(0, |a| a.range().1 as u64)
     }
 
-    /// Index of the registered region that holds `len` bytes at `ptr`.
-    fn region(&self, ptr: *const u8, len: usize) -> Option<u16> {
-        let (base, total) = self.registered.as_ref()?.range();
-        let at = (ptr as usize).checked_sub(base)?;
-        (at + len <= total).then_some((at / REGION) as u16)
+    /// Operations that a ring beside this one has completed.
+    pub(crate) fn completed(&self, lane: Lane) -> u64 {
+        self.beside.iter().filter(|(of, _)| *of == lane).map(|(_, ring)| ring.completed()).sum()
+    }
+
+    /// Makes the ring of a lane, if there is none yet.
+    pub(crate) fn open_lane(&mut self, lane: Lane) -> io::Result<()> {
+        if lane != Lane::Main && !self.beside.iter().any(|(open, _)| *open == lane) {
+            let ring = Beside::new(lane, self.entries, self.shared.event(), self.registered.as_ref());
+            self.beside.push((lane, ring.map_err(|e| refused(&e))?));
+        }
+        Ok(())
     }
 
     pub(crate) fn turn(&mut self, ops: &mut Ops, wait: Wait) -> io::Result<()> {
         self.prepare(ops)?;
+        self.turn_beside(ops)?;
         let (submit, pending) = {
             let sq = self.ring.submission();
             (sq.len() as u32, sq.taskrun() || sq.cq_overflow())
         };
+        let is_busy = !ops.done.is_empty() || self.beside.iter_mut().any(|(_, ring)| ring.has_events());
         match wait {
-            Wait::No if submit == 0 && !pending => {}
-            Wait::No => self.enter(submit, 0, None)?,
-            Wait::Sleep(timeout) => self.enter(submit, 1, timeout)?,
+            Wait::Sleep(timeout) if !is_busy => self.sleep(submit, timeout)?,
+            _ if submit == 0 && !pending => {}
+            _ => self.enter(submit, 0, None)?,
         }
         self.reap(ops);
         Ok(())
+    }
+
+    /// The part of a turn that is that of the rings beside this one.
+    fn turn_beside(&mut self, ops: &mut Ops) -> io::Result<()> {
+        for (_, ring) in &mut self.beside {
+            self.enters += ring.turn(&mut ops.done)?;
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, submit: u32, timeout_ns: Option<u64>) -> io::Result<()> {
+        let has_events = self.beside.iter_mut().any(|(_, ring)| ring.listen());
+        let result = if has_events { self.enter(submit, 0, None) } else { self.enter(submit, 1, timeout_ns) };
+        self.beside.iter_mut().for_each(|(_, ring)| ring.awake());
+        result
     }
 
     /// Puts all queued operations, cancellations and wake-ups into the submission ring.
@@ -152,9 +171,13 @@ impl Uring {
         }
         let mut queue = std::mem::take(&mut ops.queue);
         for index in queue.drain(..) {
-            if let Some(op) = ops.start(index) {
+            let Some(op) = ops.start(index) else { continue };
+            let lane = op.lane();
+            if lane == Lane::Main {
                 let entry = self.entry(op).user_data(u64::from(index));
                 self.push(entry)?;
+            } else if !self.push_beside(lane, index, op)? {
+                ops.done.push(Done { op: index, result: -libc::EINVAL, flags: 0 });
             }
         }
         ops.queue = queue;
@@ -167,6 +190,12 @@ impl Uring {
             self.push(e.user_data(WAKE | peer as u64))?;
         }
         Ok(())
+    }
+
+    /// Gives an operation to a ring beside this one. False: none takes it.
+    fn push_beside(&mut self, lane: Lane, index: u32, op: &mut Op) -> io::Result<bool> {
+        let ring = self.beside.iter_mut().find(|(open, _)| *open == lane);
+        ring.map_or(Ok(false), |(_, ring)| ring.push(index, op))
     }
 
     fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
@@ -232,28 +261,18 @@ impl Uring {
     /// The kernel's form of an operation.
     fn entry(&mut self, op: &mut Op) -> squeue::Entry {
         match op {
-            Op::Read { handle, buf, len, off } => {
-                let (fd, ptr, n) = (types::Fd(handle.raw()), buf.ptr(), to_u32(*len));
-                match self.region(ptr, *len) {
-                    Some(i) => opcode::ReadFixed::new(fd, ptr, n, i).offset(*off).build(),
-                    None => opcode::Read::new(fd, ptr, n).offset(*off).build(),
-                }
+            Op::Read { handle, buf, at, len, off } => {
+                let (ptr, len) = (buf.ptr().wrapping_add(*at), len.saturating_sub(*at));
+                read_entry(handle.raw(), (ptr, len), *off, self.registered.as_deref())
             }
             Op::Write { handle, data, skip, off, dsync } => {
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
-                let fd = types::Fd(handle.raw());
                 if let [one] = data.as_slice() {
                     let rest = one.get(*skip..).unwrap_or_default();
-                    let (ptr, n) = (rest.as_ptr(), to_u32(rest.len()));
-                    return match self.region(ptr, rest.len()) {
-                        Some(i) => {
-                            opcode::WriteFixed::new(fd, ptr, n, i).offset(*off).rw_flags(flags).build()
-                        }
-                        None => opcode::Write::new(fd, ptr, n).offset(*off).rw_flags(flags).build(),
-                    };
+                    return write_entry(handle.raw(), rest, (*off, flags), self.registered.as_deref());
                 }
                 let (iov, n) = self.gather(data.iter().map(|b| b.as_slice()), *skip);
-                opcode::Writev::new(fd, iov, n).offset(*off).rw_flags(flags).build()
+                opcode::Writev::new(types::Fd(handle.raw()), iov, n).offset(*off).rw_flags(flags).build()
             }
             Op::Datasync { handle } => {
                 opcode::Fsync::new(types::Fd(handle.raw())).flags(types::FsyncFlags::DATASYNC).build()
@@ -280,7 +299,7 @@ impl Uring {
                 .mode(0o600)
                 .build(),
             Op::SetLen { handle, len } => opcode::Ftruncate::new(types::Fd(handle.raw()), *len).build(),
-            Op::Discard { handle, off, len } => opcode::Fallocate::new(types::Fd(handle.raw()), *len)
+            Op::Discard { handle, off, len, .. } => opcode::Fallocate::new(types::Fd(handle.raw()), *len)
                 .offset(*off)
                 .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
                 .build(),
@@ -341,7 +360,7 @@ impl Uring {
             if sys::monotonic_ns() > end {
                 return false;
             }
-            if self.enter(0, 1, Some(20_000_000)).is_err() {
+            if self.turn_beside(ops).is_err() || self.enter(0, 1, Some(20_000_000)).is_err() {
                 return false;
             }
             self.reap(ops);
@@ -357,6 +376,56 @@ impl Uring {
     pub(crate) fn leak(self) {
         std::mem::forget(self);
     }
+}
+
+/// Registers an arena's pages with a ring; false if the kernel refuses. Whoever uses the ring keeps the arena.
+pub(super) fn register(ring: &Submitter<'_>, arena: &Slice) -> bool {
+    let (base, len) = arena.range();
+    let regions: Vec<libc::iovec> = (0..len)
+        .step_by(REGION)
+        .map(|at| libc::iovec { iov_base: (base + at) as *mut libc::c_void, iov_len: REGION.min(len - at) })
+        .collect();
+    // SAFETY: the ranges are the arena's mapping, which the ring's owner keeps as long as it uses the ring.
+    let result = unsafe { ring.register_buffers(&regions) };
+    if let Err(e) = &result {
+        tracing::info!("{len} bytes of buffers are not registered with the ring: {e}");
+    }
+    result.is_ok()
+}
+
+/// A read into a buffer, for a ring with which an arena may be registered.
+pub(super) fn read_entry(
+    fd: RawFd,
+    (ptr, len): (*mut u8, usize),
+    off: u64,
+    registered: Option<&Slice>,
+) -> squeue::Entry {
+    let (fd, n) = (types::Fd(fd), to_u32(len));
+    match region(registered, ptr as usize, len) {
+        Some(i) => opcode::ReadFixed::new(fd, ptr, n, i).offset(off).build(),
+        None => opcode::Read::new(fd, ptr, n).offset(off).build(),
+    }
+}
+
+/// A write of one buffer, with its `RWF_` flags.
+pub(super) fn write_entry(
+    fd: RawFd,
+    bytes: &[u8],
+    (off, flags): (u64, i32),
+    registered: Option<&Slice>,
+) -> squeue::Entry {
+    let (fd, ptr, n) = (types::Fd(fd), bytes.as_ptr(), to_u32(bytes.len()));
+    match region(registered, ptr as usize, bytes.len()) {
+        Some(i) => opcode::WriteFixed::new(fd, ptr, n, i).offset(off).rw_flags(flags).build(),
+        None => opcode::Write::new(fd, ptr, n).offset(off).rw_flags(flags).build(),
+    }
+}
+
+/// Index of the region of a registered arena that holds `len` bytes at `address`.
+pub(super) fn region(arena: Option<&Slice>, address: usize, len: usize) -> Option<u16> {
+    let (base, total) = arena?.range();
+    let at = address.checked_sub(base)?;
+    (at + len <= total).then_some((at / REGION) as u16)
 }
 
 fn to_u32(n: usize) -> u32 {

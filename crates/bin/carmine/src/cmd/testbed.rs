@@ -196,6 +196,7 @@ fn osd_line(osd: &OsdStatus) -> String {
     parts.extend(osd.reactors.map(|reactors| counted(reactors as usize, "reactor")));
     let primary = |total: u64| format!("primary of {}", counted(total as usize, "PG"));
     parts.extend(osd.pgs.map(|pgs| format!("{} ({} active)", primary(pgs.total), pgs.active)));
+    parts.extend(osd.io_path.as_ref().map(|path| format!("I/O path {path}")));
     if let (Some(fullness), Some(space)) = (osd.fullness, osd.space) {
         let (used, total) = (space.used_bytes >> 20, space.total_bytes >> 20);
         parts.push(format!("{fullness} ({used} of {total} MiB used)"));

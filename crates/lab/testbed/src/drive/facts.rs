@@ -1,6 +1,7 @@
 //! The drives under an OSD's store, and the settings that follow from them: flush mode, class, threshold.
 
 use carmine_load::drive::{DeviceClass, StoreFacts, StorePart, WriteCache};
+use carmine_reactor::{ChosenPath, choose_io_path};
 use carmine_types::{OsdId, StoreKind};
 
 use super::{flush_mode, part_at};
@@ -28,6 +29,11 @@ pub fn settle(
 ) -> StoreFacts {
     let log = log.unwrap_or_else(|| data.clone());
     let (flush_mode, flush_reason) = flush_mode(tuning.flush_mode.value(), &[&data, &log]);
+    let (io_path, io_path_reason) = match choose_io_path(&data.path, tuning.io_path) {
+        Ok(ChosenPath { path, why }) => (path, why),
+        // The OSD will say so when it opens the drive.
+        Err(error) => (tuning.io_path, error.to_string()),
+    };
     let device_class = tuning.device_class.value().unwrap_or_else(|| DeviceClass::of(&data.drive));
     StoreFacts {
         osd,
@@ -36,6 +42,8 @@ pub fn settle(
         flush_mode,
         flush_forced: tuning.flush_mode.value().is_some(),
         flush_reason,
+        io_path,
+        io_path_reason,
         device_class,
         device_class_forced: tuning.device_class.value().is_some(),
         prefer_deferred_bytes: tuning.prefer_deferred_bytes(device_class),

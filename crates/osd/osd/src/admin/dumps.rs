@@ -27,6 +27,7 @@ pub(super) async fn status(osd: &Rc<OsdShard>) -> Value {
         "epoch": osd.epoch().0,
         "reactors": osd.shard.shards(),
         "store": osd.store.kind().to_string(),
+        "io_path": osd.store.io_path().map(|path| path.word()),
         "space": { "total_bytes": fs.total, "used_bytes": fs.used, "free_bytes": fs.free },
         "pgs": { "total": primary.len(), "active": active, "clean": active },
         "pgs_per_reactor": osd.table.borrow().counts(osd.shard.shards()),

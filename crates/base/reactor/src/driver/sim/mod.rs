@@ -149,6 +149,6 @@ fn id_of(op: &Op) -> u64 {
     };
     match &**handle {
         crate::op::Handle::Sim(h) => h.id,
-        crate::op::Handle::Os(_) => u64::MAX,
+        crate::op::Handle::Os(..) => u64::MAX,
     }
 }

@@ -132,7 +132,7 @@ fn move_wal(tool: &Tool, to: Option<&Path>, target: &TargetArgs) -> anyhow::Resu
 
 fn new_log(tool: &Tool, to: &Path, target: &TargetArgs) -> anyhow::Result<NewLog> {
     let path = std::path::absolute(to)?;
-    let place = Place { path: path.canonicalize().unwrap_or(path), slice: None };
+    let place = Place::from(&path.canonicalize().unwrap_or(path));
     let fill = fill(tool.testbed.plan());
     Ok(NewLog { place, size_bytes: target.size, fill, force: target.force })
 }

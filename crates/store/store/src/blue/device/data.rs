@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carmine_reactor::{Buf, Bytes, File, FileOptions, Shard};
+use carmine_types::IoPath;
 
 use crate::blue::device::label::Label;
 use crate::{BLOCK_BYTES, StoreError};
@@ -31,11 +32,13 @@ pub struct Place {
     pub path: PathBuf,
     /// The store's part of it; `None`: all.
     pub slice: Option<Slice>,
+    /// How reads and writes go to it.
+    pub io_path: IoPath,
 }
 
 impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
     fn from(path: &P) -> Place {
-        Place { path: path.as_ref().to_owned(), slice: None }
+        Place { path: path.as_ref().to_owned(), slice: None, io_path: IoPath::default() }
     }
 }
 
@@ -90,7 +93,7 @@ impl Device {
     pub(crate) async fn open(shard: &Shard, place: &Place, exclusive: bool) -> Result<Device, StoreError> {
         place.check()?;
         let path = &place.path;
-        let options = FileOptions { exclusive_device: exclusive, ..direct() };
+        let options = FileOptions { exclusive_device: exclusive, io_path: place.io_path, ..direct() };
         let mut opened = shard.open(path, options).await;
         for _ in 0..BUSY_ATTEMPTS {
             if !opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
@@ -108,6 +111,7 @@ impl Device {
                 path,
                 format!("its file system takes no direct I/O ({error}): use ext4, xfs or a block device"),
             ),
+            io::ErrorKind::Unsupported => StoreError::unusable(path, error.to_string()),
             _ => io_error(path, "open", &error),
         })?;
         Ok(Device { file, slice: place.slice })
@@ -169,6 +173,10 @@ impl Device {
             return Ok(());
         }
         self.file.set_len(end).await
+    }
+
+    pub(crate) fn io_path(&self) -> IoPath {
+        self.file.io_path()
     }
 
     pub(crate) fn is_device(&self) -> bool {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Bytes, Shard};
-use carmine_types::ObjectId;
+use carmine_types::{IoPath, ObjectId};
 use foldhash::fast::FixedState;
 
 use crate::blue::device::data::Device;
@@ -122,6 +122,11 @@ impl Blue {
         });
         shared::stores(shard).add(shared.instance(), &store);
         Ok(store)
+    }
+
+    /// How reads and writes go to the device with the data.
+    pub(crate) fn io_path(&self) -> IoPath {
+        self.file.io_path()
     }
 
     /// The device that the log lies on.

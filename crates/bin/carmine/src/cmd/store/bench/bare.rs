@@ -1,7 +1,7 @@
 //! The store under the load: made once, mounted for every load; and RocksDB that merges its tables all the time beside a load
 //! (`--compaction`).
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use carmine_load::drive::StoreFacts;
 use carmine_osd_daemon::store::mount_options;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
-use carmine_store::blue::{Fill, MkfsOptions, MountOptions, mkfs};
+use carmine_store::blue::{Fill, MkfsOptions, MountOptions, Place, mkfs};
 use carmine_store::{BlueShared, Kv, KvBatch, KvError, MemKv, StoreShared};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts::settle;
@@ -44,7 +44,7 @@ pub(super) enum Parts {
     /// In memory: it is one and the same for all loads.
     Memory(StoreShared),
     Blue {
-        block: PathBuf,
+        block: Place,
         kv: Arc<dyn Kv>,
         options: MountOptions,
     },
@@ -81,6 +81,7 @@ impl Bare {
                 let facts = settle(0, &tuning, part_at(&block), None, db);
                 let cache_bytes = MountOptions::default().cache_bytes_per_shard;
                 let options = mount_options(&facts, &tuning, cache_bytes, args.numjobs as usize);
+                let block = Place { io_path: tuning.io_path, ..Place::from(&block) };
                 (Parts::Blue { block, kv, options }, Some(facts))
             }
         };
@@ -121,14 +122,14 @@ impl Parts {
         match self {
             Parts::Memory(shared) => Ok(shared.clone()),
             Parts::Blue { block, kv, options } => {
-                let mounted = BlueShared::mount(shard, block, Arc::clone(kv), *options).await;
+                let mounted = BlueShared::mount(shard, block.clone(), Arc::clone(kv), *options).await;
                 mounted.map(StoreShared::Blue).map_err(|error| error.to_string())
             }
         }
     }
 }
 
-fn make_blue(block: &PathBuf, kv: &Arc<dyn Kv>, size_bytes: u64) -> anyhow::Result<()> {
+fn make_blue(block: &Path, kv: &Arc<dyn Kv>, size_bytes: u64) -> anyhow::Result<()> {
     let options = MkfsOptions {
         fsid: Uuid([0xbe; 16]),
         osd: OsdId(0),
